@@ -1,0 +1,1 @@
+//! Stub awaiting its author.

@@ -1,0 +1,364 @@
+//! Arena of nodes with stable ids. A removed node's id never names another node, so a stale id is
+//! simply "no such node". The tree knows nothing of stream infos, parsing or text escaping.
+
+/// Names a node of one `Document`. Ids stay valid while the node exists, across any other edit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct NodeId {
+    index: u32,
+    generation: u32,
+}
+
+/// What a node is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NodeKind {
+    /// The nameless root above the document element.
+    Document,
+    /// `<name>`.
+    Element,
+    /// Character data.
+    Text,
+    /// A `<![CDATA[` section; text in every respect but how it is written.
+    CData,
+}
+
+/// An attribute of a parsed element; LSL itself never writes any.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Attribute {
+    /// Name, not validated.
+    pub name: Vec<u8>,
+    /// Value with entities decoded.
+    pub value: Vec<u8>,
+}
+
+#[derive(Debug, Clone)]
+struct Node {
+    generation: u32,
+    kind: NodeKind,
+    /// Name of an element, content of a text node.
+    text: Vec<u8>,
+    attributes: Vec<Attribute>,
+    parent: Option<u32>,
+    first_child: Option<u32>,
+    last_child: Option<u32>,
+    previous: Option<u32>,
+    next: Option<u32>,
+    live: bool,
+}
+
+/// A tree of elements and text. Cloning copies it whole; ids of the original name the same nodes in
+/// the clone.
+#[derive(Debug, Clone)]
+pub struct Document {
+    nodes: Vec<Node>,
+    free: Vec<u32>,
+}
+
+const ROOT: u32 = 0;
+
+impl Default for Document {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Document {
+    /// A document that holds nothing but its root.
+    pub fn new() -> Self {
+        let root = Node::new(NodeKind::Document, Vec::new(), 0);
+        Self { nodes: vec![root], free: Vec::new() }
+    }
+
+    /// The nameless node above the document element.
+    pub fn root(&self) -> NodeId {
+        NodeId { index: ROOT, generation: 0 }
+    }
+
+    /// Number of nodes, the root included.
+    pub fn len(&self) -> usize {
+        self.nodes.len() - self.free.len()
+    }
+
+    /// Whether there is nothing but the root.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 1
+    }
+
+    /// Whether the id names a node that still exists.
+    pub fn contains(&self, id: NodeId) -> bool {
+        self.node(id).is_some()
+    }
+
+    /// Kind of the node.
+    pub fn kind(&self, id: NodeId) -> Option<NodeKind> {
+        self.node(id).map(|node| node.kind)
+    }
+
+    /// Name of an element; empty for everything else.
+    pub fn name(&self, id: NodeId) -> &[u8] {
+        match self.node(id) {
+            Some(node) if node.kind == NodeKind::Element => &node.text,
+            _ => b"",
+        }
+    }
+
+    /// Content of a text node; empty for everything else.
+    pub fn text(&self, id: NodeId) -> &[u8] {
+        match self.node(id) {
+            Some(node) if matches!(node.kind, NodeKind::Text | NodeKind::CData) => &node.text,
+            _ => b"",
+        }
+    }
+
+    /// Attributes of an element, in document order.
+    pub fn attributes(&self, id: NodeId) -> &[Attribute] {
+        self.node(id).map_or(&[], |node| &node.attributes)
+    }
+
+    /// Parent, or `None` for the root.
+    pub fn parent(&self, id: NodeId) -> Option<NodeId> {
+        self.link(self.node(id)?.parent)
+    }
+
+    /// First child of any kind.
+    pub fn first_child(&self, id: NodeId) -> Option<NodeId> {
+        self.link(self.node(id)?.first_child)
+    }
+
+    /// Last child of any kind.
+    pub fn last_child(&self, id: NodeId) -> Option<NodeId> {
+        self.link(self.node(id)?.last_child)
+    }
+
+    /// Following sibling of any kind.
+    pub fn next_sibling(&self, id: NodeId) -> Option<NodeId> {
+        self.link(self.node(id)?.next)
+    }
+
+    /// Preceding sibling of any kind.
+    pub fn previous_sibling(&self, id: NodeId) -> Option<NodeId> {
+        self.link(self.node(id)?.previous)
+    }
+
+    /// Children of any kind, in document order.
+    pub fn children(&self, id: NodeId) -> impl Iterator<Item = NodeId> + '_ {
+        std::iter::successors(self.first_child(id), |&child| self.next_sibling(child))
+    }
+
+    /// First child element of this name.
+    pub fn child(&self, id: NodeId, name: impl AsRef<[u8]>) -> Option<NodeId> {
+        let name = name.as_ref();
+        self.children(id).find(|&child| {
+            self.kind(child) == Some(NodeKind::Element) && self.name(child) == name
+        })
+    }
+
+    /// Content of the first text child; empty if there is none.
+    pub fn child_text(&self, id: NodeId) -> &[u8] {
+        self.children(id)
+            .find(|&child| self.kind(child) != Some(NodeKind::Element))
+            .map_or(b"", |child| self.text(child))
+    }
+
+    /// Adds an element as the last child. `None` if `parent` cannot have children.
+    pub fn append_element(&mut self, parent: NodeId, name: impl Into<Vec<u8>>) -> Option<NodeId> {
+        self.insert(parent, End::Last, NodeKind::Element, name.into())
+    }
+
+    /// Adds an element as the first child. `None` if `parent` cannot have children.
+    pub fn prepend_element(&mut self, parent: NodeId, name: impl Into<Vec<u8>>) -> Option<NodeId> {
+        self.insert(parent, End::First, NodeKind::Element, name.into())
+    }
+
+    /// Adds a text node as the last child. An empty text is a node too (`<a></a>`, not `<a />`).
+    pub fn append_text(&mut self, parent: NodeId, text: impl Into<Vec<u8>>) -> Option<NodeId> {
+        self.insert(parent, End::Last, NodeKind::Text, text.into())
+    }
+
+    /// Adds a CDATA section as the last child.
+    pub fn append_cdata(&mut self, parent: NodeId, text: impl Into<Vec<u8>>) -> Option<NodeId> {
+        self.insert(parent, End::Last, NodeKind::CData, text.into())
+    }
+
+    /// Adds an attribute to an element; false if the node is not one.
+    pub fn append_attribute(&mut self, id: NodeId, attribute: Attribute) -> bool {
+        match self.node_mut(id) {
+            Some(node) if node.kind == NodeKind::Element => {
+                node.attributes.push(attribute);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Renames an element; false if the node is not one.
+    pub fn set_name(&mut self, id: NodeId, name: impl Into<Vec<u8>>) -> bool {
+        match self.node_mut(id) {
+            Some(node) if node.kind == NodeKind::Element => {
+                node.text = name.into();
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Replaces the content of a text node; false if the node is not one.
+    pub fn set_text(&mut self, id: NodeId, text: impl Into<Vec<u8>>) -> bool {
+        match self.node_mut(id) {
+            Some(node) if matches!(node.kind, NodeKind::Text | NodeKind::CData) => {
+                node.text = text.into();
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Deep copy of `source`'s node (of this or another document) as the last child of `parent`.
+    pub fn append_copy(&mut self, parent: NodeId, from: &Self, source: NodeId) -> Option<NodeId> {
+        self.copy(parent, End::Last, from, source)
+    }
+
+    /// Deep copy of `source`'s node (of this or another document) as the first child of `parent`.
+    pub fn prepend_copy(&mut self, parent: NodeId, from: &Self, source: NodeId) -> Option<NodeId> {
+        self.copy(parent, End::First, from, source)
+    }
+
+    /// Removes a node with everything below it; false for the root and for unknown ids.
+    pub fn remove(&mut self, id: NodeId) -> bool {
+        if id.index == ROOT || !self.contains(id) {
+            return false;
+        }
+        let (parent, previous, next) = {
+            let node = &self.nodes[id.index as usize];
+            (node.parent, node.previous, node.next)
+        };
+        match previous {
+            Some(previous) => self.nodes[previous as usize].next = next,
+            None => {
+                if let Some(parent) = parent {
+                    self.nodes[parent as usize].first_child = next;
+                }
+            }
+        }
+        match next {
+            Some(next) => self.nodes[next as usize].previous = previous,
+            None => {
+                if let Some(parent) = parent {
+                    self.nodes[parent as usize].last_child = previous;
+                }
+            }
+        }
+        let mut doomed = vec![id.index];
+        while let Some(index) = doomed.pop() {
+            let mut child = self.nodes[index as usize].first_child;
+            while let Some(at) = child {
+                doomed.push(at);
+                child = self.nodes[at as usize].next;
+            }
+            let generation = self.nodes[index as usize].generation.wrapping_add(1);
+            self.nodes[index as usize] = Node::new(NodeKind::Text, Vec::new(), generation);
+            self.nodes[index as usize].live = false;
+            self.free.push(index);
+        }
+        true
+    }
+
+    fn copy(&mut self, parent: NodeId, end: End, from: &Self, source: NodeId) -> Option<NodeId> {
+        // The source is read whole first: it may lie in the subtree that is about to grow.
+        let mut todo = vec![(parent, end, source)];
+        let mut top = None;
+        while let Some((parent, end, source)) = todo.pop() {
+            let node = from.node(source)?.clone();
+            if node.kind == NodeKind::Document {
+                return None;
+            }
+            let copy = self.insert(parent, end, node.kind, node.text)?;
+            self.nodes[copy.index as usize].attributes = node.attributes;
+            top.get_or_insert(copy);
+            // A stack reverses, so children are prepended from the last to the first.
+            todo.extend(from.children(source).map(|child| (copy, End::First, child)));
+        }
+        top
+    }
+
+    fn insert(
+        &mut self,
+        parent: NodeId,
+        end: End,
+        kind: NodeKind,
+        text: Vec<u8>,
+    ) -> Option<NodeId> {
+        let holder = self.node(parent)?;
+        if !matches!(holder.kind, NodeKind::Document | NodeKind::Element) {
+            return None;
+        }
+        let (first, last) = (holder.first_child, holder.last_child);
+        let index = match self.free.pop() {
+            Some(index) => {
+                let generation = self.nodes[index as usize].generation;
+                self.nodes[index as usize] = Node::new(kind, text, generation);
+                index
+            }
+            None => {
+                let index = u32::try_from(self.nodes.len()).ok()?;
+                self.nodes.push(Node::new(kind, text, 0));
+                index
+            }
+        };
+        self.nodes[index as usize].parent = Some(parent.index);
+        match end {
+            End::Last => {
+                self.nodes[index as usize].previous = last;
+                self.nodes[parent.index as usize].last_child = Some(index);
+                match last {
+                    Some(last) => self.nodes[last as usize].next = Some(index),
+                    None => self.nodes[parent.index as usize].first_child = Some(index),
+                }
+            }
+            End::First => {
+                self.nodes[index as usize].next = first;
+                self.nodes[parent.index as usize].first_child = Some(index);
+                match first {
+                    Some(first) => self.nodes[first as usize].previous = Some(index),
+                    None => self.nodes[parent.index as usize].last_child = Some(index),
+                }
+            }
+        }
+        self.link(Some(index))
+    }
+
+    fn link(&self, index: Option<u32>) -> Option<NodeId> {
+        let index = index?;
+        Some(NodeId { index, generation: self.nodes[index as usize].generation })
+    }
+
+    fn node(&self, id: NodeId) -> Option<&Node> {
+        self.nodes.get(id.index as usize).filter(|n| n.live && n.generation == id.generation)
+    }
+
+    fn node_mut(&mut self, id: NodeId) -> Option<&mut Node> {
+        self.nodes.get_mut(id.index as usize).filter(|n| n.live && n.generation == id.generation)
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum End {
+    First,
+    Last,
+}
+
+impl Node {
+    fn new(kind: NodeKind, text: Vec<u8>, generation: u32) -> Self {
+        Self {
+            generation,
+            kind,
+            text,
+            attributes: Vec::new(),
+            parent: None,
+            first_child: None,
+            last_child: None,
+            previous: None,
+            next: None,
+            live: true,
+        }
+    }
+}
