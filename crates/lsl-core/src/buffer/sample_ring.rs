@@ -1,0 +1,4 @@
+//! Decoded samples waiting for the caller.
+/// x
+#[derive(Debug)]
+pub struct SampleRing {}
