@@ -2,6 +2,7 @@
 //! `SampleRing` holds decoded samples for the caller of an inlet. Dropping the oldest and counting
 //! what was dropped happens here and nowhere else. Nothing here knows a socket or a lock.
 
+mod byte_queue;
 mod sample_log;
 mod sample_ring;
 

@@ -6,10 +6,12 @@
 
 use std::collections::VecDeque;
 
+use super::byte_queue::ByteQueue;
+
 /// FIFO of encoded samples, addressed by sequence number.
 #[derive(Debug, Default)]
 pub struct SampleLog {
-    bytes: VecDeque<u8>,
+    bytes: ByteQueue,
     /// End of each stored sample, as an offset in the stream of all bytes ever appended.
     ends: VecDeque<u64>,
     /// Sequence number of the first stored sample.
@@ -43,26 +45,26 @@ impl SampleLog {
 
     /// Counts samples that nobody needs stored. Only valid for an empty log.
     pub fn skip(&mut self, samples: usize) {
-        debug_assert!(self.ends.is_empty(), "skipping would reorder stored samples");
+        debug_assert!(
+            self.ends.is_empty(),
+            "skipping would reorder stored samples"
+        );
         self.first += samples as u64;
     }
 
     /// Forgets every sample before `sequence`.
     pub fn trim(&mut self, sequence: u64) {
-        let samples = sequence.saturating_sub(self.first).min(self.ends.len() as u64) as usize;
+        let samples = sequence
+            .saturating_sub(self.first)
+            .min(self.ends.len() as u64) as usize;
         if samples == 0 {
             return;
         }
         let end = self.offset_of(self.first + samples as u64);
-        self.bytes.drain(..(end - self.base) as usize);
+        self.bytes.consume((end - self.base) as usize);
         self.ends.drain(..samples);
         self.first += samples as u64;
         self.base = end;
-        if self.ends.is_empty() && self.bytes.capacity() > KEEP_BYTES {
-            // A backlog is an exception: its memory goes back when it is gone.
-            self.bytes = VecDeque::new();
-            self.ends = VecDeque::new();
-        }
     }
 
     /// Copies whole samples from `from` up to (not including) `to` into `out`, as many as fit in
@@ -79,12 +81,7 @@ impl SampleLog {
         let fitting = candidates.take_while(|&&end| end <= limit).count() as u64;
         let next = from + fitting.max(1);
         let (begin, end) = (start - self.base, self.offset_of(next) - self.base);
-        let (head, tail) = self.bytes.as_slices();
-        let split = head.len() as u64;
-        out.extend_from_slice(&head[begin.min(split) as usize..end.min(split) as usize]);
-        out.extend_from_slice(
-            &tail[begin.saturating_sub(split) as usize..end.saturating_sub(split) as usize],
-        );
+        out.extend_from_slice(&self.bytes.as_slice()[begin as usize..end as usize]);
         next
     }
 
@@ -100,9 +97,6 @@ impl SampleLog {
         }
     }
 }
-
-/// Capacity that an emptied log keeps for the next backlog.
-const KEEP_BYTES: usize = 256 * 1024;
 
 #[cfg(test)]
 mod tests {

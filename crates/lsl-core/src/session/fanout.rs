@@ -115,7 +115,11 @@ pub struct Lane<W> {
 
 impl<W: Wire> Default for Lane<W> {
     fn default() -> Self {
-        Self { log: SampleLog::new(), consumers: Vec::new(), closing: false }
+        Self {
+            log: SampleLog::new(),
+            consumers: Vec::new(),
+            closing: false,
+        }
     }
 }
 
@@ -150,7 +154,10 @@ impl<W: Wire> Lane<W> {
 
     /// Forgets a consumer; false if it was not there. Its count of dropped samples is returned.
     pub fn remove(&mut self, id: ConsumerId) -> Option<Progress> {
-        let index = self.consumers.iter().position(|consumer| consumer.id == id)?;
+        let index = self
+            .consumers
+            .iter()
+            .position(|consumer| consumer.id == id)?;
         let progress = self.consumers[index].progress(self.log.end());
         self.consumers.swap_remove(index);
         self.trim();
@@ -160,12 +167,19 @@ impl<W: Wire> Lane<W> {
     /// Every consumer's connection and progress.
     pub fn consumers(&self) -> impl Iterator<Item = (ConsumerId, &W, Progress)> {
         let end = self.log.end();
-        self.consumers.iter().map(move |each| (each.id, &each.wire, each.progress(end)))
+        self.consumers
+            .iter()
+            .map(move |each| (each.id, &each.wire, each.progress(end)))
     }
 
     /// Bytes of encoded samples that wait for slow consumers.
     pub fn backlog_bytes(&self) -> usize {
-        self.log.len_bytes() + self.consumers.iter().map(|each| each.rest.len()).sum::<usize>()
+        self.log.len_bytes()
+            + self
+                .consumers
+                .iter()
+                .map(|each| each.rest.len())
+                .sum::<usize>()
     }
 
     /// Hands encoded samples (`ends`: their end positions in `encoded`) to every consumer.
@@ -193,13 +207,21 @@ impl<W: Wire> Lane<W> {
             }
         }
         self.trim();
-        if self.consumers.iter().all(|each| each.mode == Mode::Closed || each.next >= after) {
+        if self
+            .consumers
+            .iter()
+            .all(|each| each.mode == Mode::Closed || each.next >= after)
+        {
             self.log.trim(before);
             self.log.skip(ends.len());
             return 0;
         }
         self.log.append(encoded, ends);
-        let dropped = self.consumers.iter_mut().map(|each| each.drop_oldest(after)).sum();
+        let dropped = self
+            .consumers
+            .iter_mut()
+            .map(|each| each.drop_oldest(after))
+            .sum();
         self.trim();
         dropped
     }
@@ -217,7 +239,9 @@ impl<W: Wire> Lane<W> {
             return Drain::Send;
         }
         if consumer.next < consumer.flush_to {
-            let next = self.log.read(consumer.next, consumer.flush_to, max_bytes, out);
+            let next = self
+                .log
+                .read(consumer.next, consumer.flush_to, max_bytes, out);
             consumer.sent += next - consumer.next;
             consumer.next = next;
             self.trim();
@@ -245,7 +269,10 @@ impl<W: Wire> Lane<W> {
     }
 
     fn trim(&mut self) {
-        let open = self.consumers.iter().filter(|each| each.mode != Mode::Closed);
+        let open = self
+            .consumers
+            .iter()
+            .filter(|each| each.mode != Mode::Closed);
         let needed = open.map(|each| each.next).min();
         self.log.trim(needed.unwrap_or_else(|| self.log.end()));
     }
@@ -253,7 +280,11 @@ impl<W: Wire> Lane<W> {
 
 impl<W: Wire> Consumer<W> {
     fn progress(&self, end: u64) -> Progress {
-        Progress { sent: self.sent, dropped: self.dropped, behind: end - self.next.min(end) }
+        Progress {
+            sent: self.sent,
+            dropped: self.dropped,
+            behind: end - self.next.min(end),
+        }
     }
 
     fn has_work(&self) -> bool {

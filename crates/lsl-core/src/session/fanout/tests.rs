@@ -24,7 +24,9 @@ impl Wire for Rc<Socket> {
             return Err(io::ErrorKind::WouldBlock.into());
         }
         self.room.set(self.room.get() - taken);
-        self.received.borrow_mut().extend_from_slice(&bytes[..taken]);
+        self.received
+            .borrow_mut()
+            .extend_from_slice(&bytes[..taken]);
         Ok(taken)
     }
 
@@ -67,7 +69,10 @@ fn received(socket: &Socket) -> String {
     String::from_utf8(socket.received.borrow().clone()).unwrap()
 }
 
-const TERMS: Terms = Terms { capacity: 4, chunk: 3 };
+const TERMS: Terms = Terms {
+    capacity: 4,
+    chunk: 3,
+};
 
 #[test]
 fn a_caught_up_consumer_is_sent_to_at_once_and_nobody_is_woken() {
@@ -121,12 +126,22 @@ fn the_oldest_are_dropped_and_counted_but_never_the_rest_of_a_cut_frame() {
     assert_eq!(received(&socket), "<a1a4a5a6a7");
     assert_eq!(dropped, 2);
     let progress = lane.remove(ID).unwrap();
-    assert_eq!(progress, Progress { sent: 5, dropped: 2, behind: 0 });
+    assert_eq!(
+        progress,
+        Progress {
+            sent: 5,
+            dropped: 2,
+            behind: 0
+        }
+    );
 }
 
 #[test]
 fn a_ring_full_of_held_samples_is_flushed() {
-    let (mut lane, socket) = lane(Terms { capacity: 2, chunk: 100 });
+    let (mut lane, socket) = lane(Terms {
+        capacity: 2,
+        chunk: 100,
+    });
     for text in ["a1", "a2", "a3"] {
         push(&mut lane, text, Pushthrough::Hold);
     }
