@@ -12,13 +12,11 @@
     )
 )]
 
+use crate::text::{DIGITS_F64, write_general_short};
 use crate::wire::discovery::{DatagramError, parse_ascii, split_blank, split_line};
 
 /// First line of a probe.
 pub(crate) const COMMAND: &[u8] = b"LSL:timedata";
-
-/// Significant digits of times on the wire.
-const DIGITS: usize = 16;
 
 /// A probe, as an inlet sends it to the service port of an outlet.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -120,28 +118,7 @@ fn take_time(text: &[u8]) -> Result<(f64, &[u8]), DatagramError> {
 
 fn push_time(out: &mut Vec<u8>, time: f64) {
     out.push(b' ');
-    out.extend_from_slice(write_general_short(time, DIGITS).as_bytes());
-}
-
-/// `%.16g`. Stands in until `crate::text` is merged.
-fn write_general_short(value: f64, digits: usize) -> String {
-    if value == 0.0 || !value.is_finite() {
-        return format!("{value}");
-    }
-    let scientific = format!("{value:.*e}", digits - 1);
-    let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
-    let exponent: i32 = exponent.parse().unwrap_or_default();
-    let strip = |text: &str| -> String {
-        if text.contains('.') {
-            text.trim_end_matches('0').trim_end_matches('.').to_owned()
-        } else {
-            text.to_owned()
-        }
-    };
-    match usize::try_from(digits as i32 - 1 - exponent) {
-        Ok(decimals) if exponent >= -4 => strip(&format!("{value:.decimals$}")),
-        _ => format!("{}e{exponent:+03}", strip(mantissa)),
-    }
+    write_general_short(out, time, DIGITS_F64);
 }
 
 #[cfg(test)]

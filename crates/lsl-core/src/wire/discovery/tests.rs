@@ -41,7 +41,7 @@ pub(crate) fn text<'a>(value: &'a Value, key: &str) -> &'a str {
 /// Bytes that a vector gives in hexadecimal.
 pub(crate) fn hex(value: &Value, key: &str) -> Vec<u8> {
     let digits = text(value, key);
-    assert!(digits.len() % 2 == 0, "{key} has half a byte");
+    assert!(digits.len().is_multiple_of(2), "{key} has half a byte");
     (0..digits.len())
         .step_by(2)
         .map(|at| u8::from_str_radix(&digits[at..at + 2], 16).expect("hexadecimal"))
