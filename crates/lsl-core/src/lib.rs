@@ -26,7 +26,7 @@ mod net;
 pub use error::{Error, ErrorKind, Result};
 pub use info::StreamInfo;
 pub use types::{
-    BufferLength, ChannelFormat, DEDUCED_TIMESTAMP, FOREVER_SECS, IRREGULAR_RATE,
+    BufferLength, ByteOrder, ChannelFormat, DEDUCED_TIMESTAMP, FOREVER_SECS, IRREGULAR_RATE,
     ProcessingOptions, Timeout,
 };
 

@@ -19,45 +19,10 @@ mod parse;
 #[cfg(test)]
 mod tests;
 
-use crate::{ChannelFormat, Error, Result};
+use crate::{ByteOrder, ChannelFormat, Error, Result};
 
 pub(crate) use convert::{append_numbers, sealed};
 use sealed::Source;
-
-/// The order of the bytes of a multi-byte number. Spec: lsl-protocol §7.2.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum ByteOrder {
-    /// Least significant byte first; `1234` on the wire.
-    Little,
-    /// Most significant byte first; `4321` on the wire.
-    Big,
-}
-
-impl ByteOrder {
-    /// The order of this host, which is that of raw samples.
-    pub const NATIVE: Self = if cfg!(target_endian = "big") {
-        Self::Big
-    } else {
-        Self::Little
-    };
-
-    /// The number that stands for it in headers.
-    pub const fn code(self) -> i32 {
-        match self {
-            Self::Little => 1234,
-            Self::Big => 4321,
-        }
-    }
-
-    /// The order a header number stands for; none for anything but 1234 and 4321.
-    pub const fn from_code(code: i32) -> Option<Self> {
-        match code {
-            1234 => Some(Self::Little),
-            4321 => Some(Self::Big),
-            _ => None,
-        }
-    }
-}
 
 /// A type that may be pushed into a stream of any format: `f32 f64 i64 i32 i16 i8`, and text as
 /// `String`, `Vec<u8>`, `&str`, `&[u8]`. Sealed. Spec: c-abi §7.2, §9.

@@ -5,11 +5,9 @@
 
 use std::io::Write as _;
 
-use super::{ByteOrder, parse};
-use crate::{
-    ChannelFormat,
-    text::{DIGITS_F32, DIGITS_F64, write_general},
-};
+use super::parse;
+use crate::text::{DIGITS_F32, DIGITS_F64, write_general};
+use crate::{ByteOrder, ChannelFormat};
 
 /// Not nameable outside the crate: the set of element types is closed.
 #[expect(unnameable_types, reason = "that is what seals the element traits")]

@@ -9,9 +9,9 @@
     )
 )]
 
-use crate::ChannelFormat;
-use crate::wire::request::{ByteOrder, FIRST_VERSION_WITH_HEADERS, FeedParams};
+use crate::wire::request::{FIRST_VERSION_WITH_HEADERS, FeedParams};
 use crate::wire::response::{DataProtocol, FeedResponse, Refusal};
+use crate::{ByteOrder, ChannelFormat};
 
 /// What stands for our speed of swapping bytes. liblsl measures swaps in 10 ms, 1e6 to 6e6 on current
 /// machines; we swap while copying at no measurable cost, so every measured figure is below ours and

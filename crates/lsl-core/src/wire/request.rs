@@ -16,7 +16,7 @@
 use std::ops::Range;
 
 use crate::wire::discovery::{MAX_QUERY_BYTES, SHORTINFO_COMMAND, split_blank, split_line};
-use crate::{ChannelFormat, Error};
+use crate::{ByteOrder, ChannelFormat, Error};
 
 /// Longest request that is kept. liblsl has no limit and answers a request with a 17000-byte header
 /// line (vector `tcp-request-cases`), so this stays above that; real requests have 400 bytes.
@@ -40,43 +40,6 @@ const MAX_LINE_BYTES: usize = 16_383;
 const FULLINFO_COMMAND: &[u8] = b"LSL:fullinfo";
 const FEED_COMMAND: &[u8] = b"LSL:streamfeed";
 const FEED_COMMAND_WITH_VERSION: &[u8] = b"LSL:streamfeed/";
-
-/// Byte order of timestamps, lengths and values in a feed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum ByteOrder {
-    /// Least significant byte first; `1234` on the wire.
-    Little,
-    /// Most significant byte first; `4321` on the wire.
-    Big,
-}
-
-impl ByteOrder {
-    /// The order of this host.
-    pub const NATIVE: Self = if cfg!(target_endian = "big") {
-        Self::Big
-    } else {
-        Self::Little
-    };
-}
-
-impl ByteOrder {
-    /// The number that stands for it in headers.
-    pub const fn code(self) -> i32 {
-        match self {
-            Self::Little => 1234,
-            Self::Big => 4321,
-        }
-    }
-
-    /// The order a header number stands for; none for anything but 1234 and 4321.
-    pub const fn from_code(code: i32) -> Option<Self> {
-        match code {
-            1234 => Some(Self::Little),
-            4321 => Some(Self::Big),
-            _ => None,
-        }
-    }
-}
 
 /// Why a connection is closed without a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

@@ -14,8 +14,8 @@
     )
 )]
 
-use crate::wire::request::{ByteOrder, FIRST_VERSION_WITH_HEADERS, Header, leading_int};
-use crate::{ChannelFormat, Error};
+use crate::wire::request::{FIRST_VERSION_WITH_HEADERS, Header, leading_int};
+use crate::{ByteOrder, ChannelFormat, Error};
 
 /// Longest response header that is read; liblsl sends 130 bytes.
 pub const MAX_RESPONSE_BYTES: usize = 16 * 1024;

@@ -20,8 +20,8 @@ mod golden;
 mod tests;
 
 use super::testpattern;
-use crate::value::{ByteOrder, PushElement, RawStrings, append_numbers, raw_sample_len};
-use crate::{ChannelFormat, DEDUCED_TIMESTAMP, Error, Result};
+use crate::value::{PushElement, RawStrings, append_numbers, raw_sample_len};
+use crate::{ByteOrder, ChannelFormat, DEDUCED_TIMESTAMP, Error, Result};
 
 pub use decode::Decoder110;
 pub(super) use decode::{KEPT_CAPACITY, admit_string, explicit, take_byte, too_large};

@@ -14,8 +14,8 @@
 )]
 
 use super::{DecodeLimits, STAMPED_HEAD, SampleSink, TAG_DEDUCED, swap_values};
-use crate::value::{ByteOrder, raw_sample_len};
-use crate::{ChannelFormat, DEDUCED_TIMESTAMP, Error, Result};
+use crate::value::raw_sample_len;
+use crate::{ByteOrder, ChannelFormat, DEDUCED_TIMESTAMP, Error, Result};
 
 /// Incremental reader of a 1.10 feed, from the first byte after the response header (so the test
 /// patterns come out as the first two samples). Spec: lsl-protocol §7.5.

@@ -2,7 +2,7 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use super::*;
-use crate::value::ByteOrder;
+use crate::ByteOrder;
 use crate::wire::archive100::Encoder100;
 use crate::wire::sample110::{Decoder110, Encoder110};
 
