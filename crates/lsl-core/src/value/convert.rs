@@ -3,6 +3,14 @@
 //! Numbers follow the C casts of an x86-64 build of liblsl, which for floats out of range differ
 //! from Rust's saturating `as`. Spec: c-abi §9.1, §9.2.
 
+#![expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::cast_lossless,
+    clippy::use_self,
+    reason = "the casts are the rules of C this module exists for"
+)]
+
 use std::io::Write as _;
 
 use super::parse;

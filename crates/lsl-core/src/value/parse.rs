@@ -42,7 +42,8 @@ macro_rules! limited {
     ($($integer:ident)+) => { $(
         impl Limited for $integer {
             fn clamp_from(value: i64) -> Self {
-                value.clamp(i64::from(Self::MIN), i64::from(Self::MAX)) as Self
+                let limit = if value < 0 { Self::MIN } else { Self::MAX };
+                Self::try_from(value).unwrap_or(limit)
             }
         }
     )+ };

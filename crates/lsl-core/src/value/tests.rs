@@ -1,3 +1,9 @@
+#![expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    reason = "the vectors give the low bits of every value as one hexadecimal number"
+)]
+
 use serde_json::Value;
 
 use super::*;
@@ -190,9 +196,9 @@ fn chunks_convert_like_single_values_and_back() {
         let mut together = Vec::new();
         append_raw(&values, format, &mut together);
         let mut apart = Vec::new();
-        values
-            .iter()
-            .for_each(|value| append_raw(&[*value], format, &mut apart));
+        for value in &values {
+            append_raw(&[*value], format, &mut apart);
+        }
         assert_eq!(together, apart, "{format}");
         let mut back = vec![0; values.len()];
         read_raw(&together, format, &mut back).unwrap();
@@ -220,14 +226,14 @@ fn every_text_type_pushes_the_same_bytes() {
             &["12".to_owned(), "-7".to_owned()],
             ChannelFormat::String,
             raw,
-        )
+        );
     });
     check(&|raw| {
         append_raw(
             &[b"12".to_vec(), b"-7".to_vec()],
             ChannelFormat::String,
             raw,
-        )
+        );
     });
     check(&|raw| append_raw(&[&b"12"[..], b"-7"], ChannelFormat::String, raw));
     check(&|raw| append_raw(&[12_i16, -7], ChannelFormat::String, raw));

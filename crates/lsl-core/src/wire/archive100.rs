@@ -167,26 +167,23 @@ fn append_string(out: &mut Vec<u8>, text: &[u8]) {
 
 /// Size byte and the bytes left after stripping zero bytes from the top; zero is one byte.
 fn append_unsigned(out: &mut Vec<u8>, value: u64) {
-    append_item(out, 8 - value.leading_zeros() / 8, false, value);
+    append_item(out, value.leading_zeros() / 8, false, value);
 }
 
 /// The same with the sign in the size byte: negative values lose their top bytes of ones.
 fn append_signed(out: &mut Vec<u8>, value: i64) {
     if value < 0 {
-        append_item(
-            out,
-            (8 - value.leading_ones() / 8).max(1),
-            true,
-            value.cast_unsigned(),
-        );
+        let stripped = (value.leading_ones() / 8).min(7);
+        append_item(out, stripped, true, value.cast_unsigned());
     } else {
         append_unsigned(out, value.cast_unsigned());
     }
 }
 
-fn append_item(out: &mut Vec<u8>, len: u32, negative: bool, value: u64) {
-    // At most eight.
-    let size = len as u8;
+/// All but the top `stripped` bytes of the eight are written.
+fn append_item(out: &mut Vec<u8>, stripped: u32, negative: bool, value: u64) {
+    const SIZES: [u8; 9] = [8, 7, 6, 5, 4, 3, 2, 1, 0];
+    let size = SIZES.get(stripped as usize).copied().unwrap_or_default();
     out.push(if negative { size.wrapping_neg() } else { size });
-    out.extend(value.to_le_bytes().into_iter().take(size.into()));
+    out.extend(value.to_le_bytes().iter().take(size.into()));
 }

@@ -175,9 +175,9 @@ impl Encoder110 {
             ));
         }
         if self.channels == 0 {
-            timestamps
-                .iter()
-                .for_each(|timestamp| self.append_stamp(out, *timestamp));
+            for timestamp in timestamps {
+                self.append_stamp(out, *timestamp);
+            }
         }
         for (sample, timestamp) in samples.zip(timestamps) {
             self.append_stamp(out, *timestamp);

@@ -124,7 +124,7 @@ impl SampleSink for PatternCheck {
 /// The value of a numeric channel before it takes its format. Wide enough for every channel
 /// number; float32 rounds it once, as the sender does.
 fn number(format: ChannelFormat, channel: usize, offset: u32) -> i64 {
-    let count = channel as i64 + i64::from(offset);
+    let count = channel.cast_signed() as i64 + i64::from(offset);
     let magnitude = match format {
         ChannelFormat::Double64 => count + 16_777_217,
         ChannelFormat::Int64 => count + 2_147_483_649,
@@ -140,11 +140,15 @@ fn number(format: ChannelFormat, channel: usize, offset: u32) -> i64 {
 fn write_text(channel: usize, text: &mut Vec<u8>) {
     text.clear();
     // Writing to a vector cannot fail.
-    let _ = write!(text, "{}", signed(channel, channel as i64 + 10));
+    let _ = write!(
+        text,
+        "{}",
+        signed(channel, channel.cast_signed() as i64 + 10)
+    );
 }
 
 const fn signed(channel: usize, magnitude: i64) -> i64 {
-    if channel % 2 == 0 {
+    if channel.is_multiple_of(2) {
         magnitude
     } else {
         -magnitude

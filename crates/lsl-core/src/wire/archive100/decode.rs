@@ -258,14 +258,20 @@ impl Decoder100 {
     }
 
     /// Reads one channel value into the sample; false when more bytes are needed.
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "an item never has more significant bytes than its target"
+    )]
     fn take_number(&mut self, input: &mut &[u8]) -> Result<bool> {
-        let size = self.format.value_size();
+        let Ok(size) = u8::try_from(self.format.value_size()) else {
+            return Ok(false);
+        };
         let sign = if self.format.is_float() {
             Sign::Refused
         } else {
             Sign::Allowed
         };
-        let Some(bits) = self.item.take(input, size as u8, sign)? else {
+        let Some(bits) = self.item.take(input, size, sign)? else {
             return Ok(false);
         };
         match size {

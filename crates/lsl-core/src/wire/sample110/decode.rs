@@ -140,7 +140,7 @@ impl Decoder110 {
         sink: &mut impl SampleSink,
     ) -> usize {
         for decoded in 0..samples {
-            let Some(tag) = self.partial.first().or(input.first()) else {
+            let Some(tag) = self.partial.first().or_else(|| input.first()) else {
                 return decoded;
             };
             let head = if *tag == TAG_DEDUCED { 1 } else { STAMPED_HEAD };
