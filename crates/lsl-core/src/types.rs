@@ -114,8 +114,11 @@ impl BufferLength {
     /// Capacity in samples for a stream of this nominal rate; at least 1.
     pub fn to_samples(self, nominal_srate: f64) -> usize {
         let seconds = |secs: f64| {
-            let samples =
-                if nominal_srate == IRREGULAR_RATE { secs * 100.0 } else { nominal_srate * secs };
+            let samples = if nominal_srate == IRREGULAR_RATE {
+                secs * 100.0
+            } else {
+                nominal_srate * secs
+            };
             // Saturates; NaN becomes 0. A stream cannot hold more samples than this on any host.
             samples.min(f64::from(i32::MAX)) as usize
         };
@@ -158,7 +161,9 @@ impl ProcessingOptions {
 
     /// From the bit mask of the C ABI; unknown bits are ignored.
     pub const fn from_bits(bits: u32) -> Self {
-        Self { bits: bits & Self::ALL.bits }
+        Self {
+            bits: bits & Self::ALL.bits,
+        }
     }
 
     /// The bit mask of the C ABI.
@@ -176,7 +181,9 @@ impl std::ops::BitOr for ProcessingOptions {
     type Output = Self;
 
     fn bitor(self, other: Self) -> Self {
-        Self { bits: self.bits | other.bits }
+        Self {
+            bits: self.bits | other.bits,
+        }
     }
 }
 
