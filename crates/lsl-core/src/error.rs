@@ -30,7 +30,9 @@ pub enum Error {
         operation: &'static str,
     },
     /// The source of an inlet is gone and recovery is off or impossible.
-    #[error("The stream read by this inlet has been lost: {reason}. To recover, re-resolve the source and create a new inlet.")]
+    #[error(
+        "The stream read by this inlet has been lost: {reason}. To recover, re-resolve the source and create a new inlet."
+    )]
     Lost {
         /// What ended it.
         reason: String,
@@ -79,6 +81,9 @@ impl Error {
 
     /// Wraps a system error with what was being done.
     pub fn io(context: impl Into<String>, source: io::Error) -> Self {
-        Self::Io { context: context.into(), source }
+        Self::Io {
+            context: context.into(),
+            source,
+        }
     }
 }

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod error;
+mod text;
 mod types;
 
 pub mod buffer;
@@ -25,7 +26,7 @@ mod net;
 pub use error::{Error, ErrorKind, Result};
 pub use info::StreamInfo;
 pub use types::{
-    BufferLength, ChannelFormat, DEDUCED_TIMESTAMP, FOREVER_SECS, IRREGULAR_RATE,
+    BufferLength, ByteOrder, ChannelFormat, DEDUCED_TIMESTAMP, FOREVER_SECS, IRREGULAR_RATE,
     ProcessingOptions, Timeout,
 };
 

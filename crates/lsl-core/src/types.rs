@@ -99,6 +99,41 @@ impl FromStr for ChannelFormat {
     }
 }
 
+/// The order of the bytes of a multi-byte number. Spec: lsl-protocol §7.2.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ByteOrder {
+    /// Least significant byte first; `1234` on the wire.
+    Little,
+    /// Most significant byte first; `4321` on the wire.
+    Big,
+}
+
+impl ByteOrder {
+    /// The order of this host, which is that of raw samples.
+    pub const NATIVE: Self = if cfg!(target_endian = "big") {
+        Self::Big
+    } else {
+        Self::Little
+    };
+
+    /// The number that stands for it in headers.
+    pub const fn code(self) -> i32 {
+        match self {
+            Self::Little => 1234,
+            Self::Big => 4321,
+        }
+    }
+
+    /// The order a header number stands for; none for anything but 1234 and 4321.
+    pub const fn from_code(code: i32) -> Option<Self> {
+        match code {
+            1234 => Some(Self::Little),
+            4321 => Some(Self::Big),
+            _ => None,
+        }
+    }
+}
+
 /// Length of a sample buffer, in the ways LSL lets users say it. Spec: lsl-protocol §9.4.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum BufferLength {
@@ -114,8 +149,11 @@ impl BufferLength {
     /// Capacity in samples for a stream of this nominal rate; at least 1.
     pub fn to_samples(self, nominal_srate: f64) -> usize {
         let seconds = |secs: f64| {
-            let samples =
-                if nominal_srate == IRREGULAR_RATE { secs * 100.0 } else { nominal_srate * secs };
+            let samples = if nominal_srate == IRREGULAR_RATE {
+                secs * 100.0
+            } else {
+                nominal_srate * secs
+            };
             // Saturates; NaN becomes 0. A stream cannot hold more samples than this on any host.
             samples.min(f64::from(i32::MAX)) as usize
         };
@@ -158,7 +196,9 @@ impl ProcessingOptions {
 
     /// From the bit mask of the C ABI; unknown bits are ignored.
     pub const fn from_bits(bits: u32) -> Self {
-        Self { bits: bits & Self::ALL.bits }
+        Self {
+            bits: bits & Self::ALL.bits,
+        }
     }
 
     /// The bit mask of the C ABI.
@@ -176,7 +216,9 @@ impl std::ops::BitOr for ProcessingOptions {
     type Output = Self;
 
     fn bitor(self, other: Self) -> Self {
-        Self { bits: self.bits | other.bits }
+        Self {
+            bits: self.bits | other.bits,
+        }
     }
 }
 

@@ -1,1 +1,10 @@
-//! Stub awaiting its author.
+//! Where samples wait: `SampleLog` holds encoded samples for the consumers of an outlet,
+//! `SampleRing` holds decoded samples for the caller of an inlet. Dropping the oldest and counting
+//! what was dropped happens here and nowhere else. Nothing here knows a socket or a lock.
+
+mod byte_queue;
+mod sample_log;
+mod sample_ring;
+
+pub use sample_log::SampleLog;
+pub use sample_ring::SampleRing;

@@ -1,1 +1,7 @@
-//! Stub awaiting its author.
+//! The tokio shell: sockets, timers and tasks around the protocol modules. Nothing here decides what
+//! a byte means, and nothing outside `sockets` sets a socket option.
+
+pub(crate) mod monitor;
+pub(crate) mod ports;
+pub(crate) mod runtime;
+pub(crate) mod sockets;

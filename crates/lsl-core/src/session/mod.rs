@@ -1,1 +1,4 @@
-//! Stub awaiting its author.
+//! State machines of the two roles. They take bytes, wire results and `now`; the shell in `net`
+//! owns the sockets and the timers.
+
+pub mod fanout;

@@ -65,12 +65,18 @@ impl Document {
     /// A document that holds nothing but its root.
     pub fn new() -> Self {
         let root = Node::new(NodeKind::Document, Vec::new(), 0);
-        Self { nodes: vec![root], free: Vec::new() }
+        Self {
+            nodes: vec![root],
+            free: Vec::new(),
+        }
     }
 
     /// The nameless node above the document element.
     pub fn root(&self) -> NodeId {
-        NodeId { index: ROOT, generation: 0 }
+        NodeId {
+            index: ROOT,
+            generation: 0,
+        }
     }
 
     /// Number of nodes, the root included.
@@ -147,9 +153,8 @@ impl Document {
     /// First child element of this name.
     pub fn child(&self, id: NodeId, name: impl AsRef<[u8]>) -> Option<NodeId> {
         let name = name.as_ref();
-        self.children(id).find(|&child| {
-            self.kind(child) == Some(NodeKind::Element) && self.name(child) == name
-        })
+        self.children(id)
+            .find(|&child| self.kind(child) == Some(NodeKind::Element) && self.name(child) == name)
     }
 
     /// Content of the first text child; empty if there is none.
@@ -328,15 +333,22 @@ impl Document {
 
     fn link(&self, index: Option<u32>) -> Option<NodeId> {
         let index = index?;
-        Some(NodeId { index, generation: self.nodes[index as usize].generation })
+        Some(NodeId {
+            index,
+            generation: self.nodes[index as usize].generation,
+        })
     }
 
     fn node(&self, id: NodeId) -> Option<&Node> {
-        self.nodes.get(id.index as usize).filter(|n| n.live && n.generation == id.generation)
+        self.nodes
+            .get(id.index as usize)
+            .filter(|n| n.live && n.generation == id.generation)
     }
 
     fn node_mut(&mut self, id: NodeId) -> Option<&mut Node> {
-        self.nodes.get_mut(id.index as usize).filter(|n| n.live && n.generation == id.generation)
+        self.nodes
+            .get_mut(id.index as usize)
+            .filter(|n| n.live && n.generation == id.generation)
     }
 }
 

@@ -1,0 +1,92 @@
+//! A FIFO of bytes that is always one contiguous slice.
+
+/// Bytes go in at the end and out at the front. Consumed space is reclaimed by moving the rest down
+/// once it is at most half of what is stored, so a byte is moved at most once on average; a queue
+/// that runs empty (the usual case) never moves anything.
+#[derive(Debug, Default)]
+pub(super) struct ByteQueue {
+    bytes: Vec<u8>,
+    head: usize,
+    /// Decaying maximum of what was stored, to tell a burst from the usual fill.
+    peak: usize,
+}
+
+impl ByteQueue {
+    pub(super) fn len(&self) -> usize {
+        self.bytes.len() - self.head
+    }
+
+    pub(super) fn as_slice(&self) -> &[u8] {
+        &self.bytes[self.head..]
+    }
+
+    pub(super) fn extend(&mut self, bytes: &[u8]) {
+        if self.head > self.len() && self.bytes.len() + bytes.len() > self.bytes.capacity() {
+            self.bytes.drain(..self.head);
+            self.head = 0;
+        }
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// Drops the first `count` bytes; more than there are means all.
+    pub(super) fn consume(&mut self, count: usize) {
+        self.peak = self.peak.max(self.len());
+        self.head = (self.head + count).min(self.bytes.len());
+        if self.head < self.bytes.len() {
+            return;
+        }
+        self.bytes.clear();
+        self.head = 0;
+        if self.bytes.capacity() > KEEP_BYTES.max(self.peak.saturating_mul(8)) {
+            self.bytes.shrink_to(KEEP_BYTES.max(self.peak * 2));
+        }
+        self.peak -= self.peak / 8;
+    }
+}
+
+/// Capacity that is never given back.
+const KEEP_BYTES: usize = 64 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn behaves_like_a_deque(steps in proptest::collection::vec((0usize..50, 0usize..60), 1..100)) {
+            let mut queue = ByteQueue::default();
+            let mut model = VecDeque::new();
+            let mut next = 0u8;
+            for (add, remove) in steps {
+                let bytes: Vec<u8> = (0..add).map(|n| next.wrapping_add(n as u8)).collect();
+                next = next.wrapping_add(add as u8);
+                queue.extend(&bytes);
+                model.extend(bytes);
+                prop_assert_eq!(queue.as_slice(), model.make_contiguous() as &[u8]);
+                queue.consume(remove);
+                model.drain(..remove.min(model.len()));
+                prop_assert_eq!(queue.len(), model.len());
+            }
+        }
+    }
+
+    #[test]
+    fn memory_of_a_burst_goes_back() {
+        let mut queue = ByteQueue::default();
+        queue.extend(&vec![0; 8 << 20]);
+        queue.consume(usize::MAX);
+        for _ in 0..100 {
+            queue.extend(&[0; 300]);
+            queue.consume(300);
+        }
+        assert!(
+            queue.bytes.capacity() <= 2 * KEEP_BYTES,
+            "{}",
+            queue.bytes.capacity()
+        );
+    }
+}

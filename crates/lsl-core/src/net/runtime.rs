@@ -1,0 +1,144 @@
+//! The one tokio runtime of the process: thread `lsl-io`, built on first use, never torn down.
+//!
+//! It is leaked on purpose, so that no destructor waits for tasks while a program exits. A forked
+//! child has none of its parent's threads; it gets a runtime of its own on first use.
+//! Nothing here knows LSL.
+
+use std::future::Future;
+use std::sync::Mutex;
+use std::thread::available_parallelism;
+
+use lsl_platform::process::ProcessId;
+use tokio::runtime::{Builder, Handle};
+use tokio::task::JoinHandle;
+
+use crate::net::monitor::lock_ignoring_poison;
+use crate::{Error, Result};
+
+/// Handle of the process runtime, which is built now if it does not exist in this process.
+/// Works from any thread, inside or outside another runtime; blocks only while building.
+///
+/// # Errors
+/// [`Error::Io`] if the system refuses threads or descriptors.
+pub(crate) fn handle() -> Result<Handle> {
+    let mut current = lock_ignoring_poison(&CURRENT);
+    match current.as_ref() {
+        Some(built) if built.owner.is_current() => Ok(built.handle.clone()),
+        _ => {
+            let built = build()?;
+            let handle = built.handle.clone();
+            // Replacing an inherited entry drops only a handle; the parent's runtime was leaked.
+            *current = Some(built);
+            Ok(handle)
+        }
+    }
+}
+
+/// Runs `task` on the process runtime.
+///
+/// # Errors
+/// As [`handle`]; the task is dropped then.
+pub(crate) fn spawn<F>(task: F) -> Result<JoinHandle<F::Output>>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    Ok(handle()?.spawn(task))
+}
+
+/// Runs `task` on the process runtime and waits for it from any executor. Dropping the returned
+/// future cancels the task.
+///
+/// # Errors
+/// As [`handle`]; also if the task panicked, which is a bug that must not spread.
+pub(crate) async fn run<F>(task: F) -> Result<F::Output>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    let mut running = AbortOnDrop(spawn(task)?);
+    (&mut running.0)
+        .await
+        .map_err(|error| Error::io("a task of the I/O runtime failed", error.into()))
+}
+
+/// A task that ends with its owner.
+#[derive(Debug)]
+pub(crate) struct AbortOnDrop<T>(pub JoinHandle<T>);
+
+impl<T> Drop for AbortOnDrop<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+struct ProcessRuntime {
+    owner: ProcessId,
+    handle: Handle,
+}
+
+static CURRENT: Mutex<Option<ProcessRuntime>> = Mutex::new(None);
+
+fn build() -> Result<ProcessRuntime> {
+    let cores = available_parallelism().map_or(1, usize::from);
+    let runtime = Builder::new_multi_thread()
+        // More workers only bounce samples between cores; LSL's work is a few system calls a second
+        // per stream, and the hot path runs on the callers' own threads.
+        .worker_threads(if cores >= 8 { 2 } else { 1 })
+        .max_blocking_threads(4)
+        .thread_name("lsl-io")
+        .enable_io()
+        .enable_time()
+        .build()
+        .map_err(|source| Error::io("cannot start the I/O runtime", source))?;
+    let handle = runtime.handle().clone();
+    std::mem::forget(runtime);
+    Ok(ProcessRuntime {
+        owner: ProcessId::current(),
+        handle,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn runs_tasks_on_its_own_named_thread() {
+        let (sender, receiver) = mpsc::channel();
+        spawn(async move {
+            let name = std::thread::current().name().map(str::to_owned);
+            sender.send(name).unwrap();
+        })
+        .unwrap();
+        assert_eq!(receiver.recv().unwrap().as_deref(), Some("lsl-io"));
+    }
+
+    #[test]
+    fn a_panic_in_a_task_is_an_error_to_its_caller() {
+        let (sender, receiver) = mpsc::channel();
+        spawn(async move {
+            let outcome: Result<()> = run(async { panic!("expected by this test") }).await;
+            sender.send(outcome.is_err()).unwrap();
+        })
+        .unwrap();
+        assert!(receiver.recv().unwrap());
+    }
+
+    #[test]
+    fn can_be_first_used_inside_another_runtime() {
+        let other = Builder::new_current_thread().build().unwrap();
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "this test plays the foreign runtime"
+        )]
+        let answer = other.block_on(async {
+            // Building afresh here is the hard case, whatever the other tests did before.
+            let built = build().unwrap();
+            built.handle.spawn(async { 7 }).await.unwrap()
+        });
+        assert_eq!(answer, 7);
+    }
+}

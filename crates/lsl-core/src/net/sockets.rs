@@ -1,0 +1,353 @@
+//! Every socket of the crate is made here; nobody else sets a socket option. Spec: lsl-protocol §12.1.
+//!
+//! IPv6 sockets are IPv6 only, unlike liblsl's dual-stack ones: so both families of an outlet can
+//! have the same port number, and an IPv4 peer never shows up as `::ffff:a.b.c.d`.
+//! Sockets come out non-blocking and as std types; `into_tokio_*` registers them with our reactor.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::time::Duration;
+
+use socket2::{Domain, InterfaceIndexOrAddress, Protocol, SockRef, Socket, Type};
+use tokio::net::TcpSocket;
+
+use crate::net::ports::PortSearch;
+use crate::net::runtime;
+use crate::{Error, Result};
+
+/// An internet protocol version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Family {
+    /// IPv4
+    V4,
+    /// IPv6
+    V6,
+}
+
+impl Family {
+    /// The family of an address.
+    pub(crate) fn of(address: IpAddr) -> Self {
+        if address.is_ipv4() {
+            Self::V4
+        } else {
+            Self::V6
+        }
+    }
+
+    /// 127.0.0.1 or ::1.
+    pub(crate) fn loopback(self) -> IpAddr {
+        match self {
+            Self::V4 => Ipv4Addr::LOCALHOST.into(),
+            Self::V6 => Ipv6Addr::LOCALHOST.into(),
+        }
+    }
+
+    /// 0.0.0.0 or ::.
+    pub(crate) fn wildcard(self) -> IpAddr {
+        match self {
+            Self::V4 => Ipv4Addr::UNSPECIFIED.into(),
+            Self::V6 => Ipv6Addr::UNSPECIFIED.into(),
+        }
+    }
+
+    fn domain(self) -> Domain {
+        match self {
+            Self::V4 => Domain::IPV4,
+            Self::V6 => Domain::IPV6,
+        }
+    }
+}
+
+/// A UDP socket for the clock and discovery service, or for the replies to a resolver.
+///
+/// # Errors
+/// What `socket(2)` and `bind(2)` report; see [`PortSearch::bind`].
+pub(crate) fn udp_service(address: IpAddr, search: PortSearch) -> io::Result<UdpSocket> {
+    let socket = search.bind(|port| {
+        let socket = open(Family::of(address), Type::DGRAM, Protocol::UDP)?;
+        socket.bind(&SocketAddr::new(address, port).into())?;
+        Ok(socket)
+    })?;
+    enlarge_receive_buffer(&socket);
+    Ok(socket.into())
+}
+
+/// An unconnected UDP socket on a port that the system chooses, for clock probes.
+///
+/// # Errors
+/// As [`udp_service`].
+pub(crate) fn udp_ephemeral(address: IpAddr) -> io::Result<UdpSocket> {
+    udp_service(
+        address,
+        PortSearch {
+            base: 0,
+            count: 0,
+            allow_random: true,
+        },
+    )
+}
+
+/// The UDP socket that hears multicast queries. Join groups with [`join_multicast`].
+///
+/// `SO_REUSEADDR` lets every LSL program on the host have one; the system then delivers each
+/// multicast datagram to all of them.
+///
+/// # Errors
+/// What `socket(2)` and `bind(2)` report.
+pub(crate) fn udp_responder(address: IpAddr, port: u16) -> io::Result<UdpSocket> {
+    let socket = open(Family::of(address), Type::DGRAM, Protocol::UDP)?;
+    socket.set_reuse_address(true)?;
+    socket.bind(&SocketAddr::new(address, port).into())?;
+    enlarge_receive_buffer(&socket);
+    Ok(socket.into())
+}
+
+/// A socket that is never bound and never read: it only holds group memberships, of which Linux
+/// allows one socket few (`igmp_max_memberships`, 20). With `IP_MULTICAST_ALL` at its default the
+/// responder receives what any socket of the host joined.
+///
+/// # Errors
+/// What `socket(2)` reports.
+pub(crate) fn membership_holder(family: Family) -> io::Result<UdpSocket> {
+    Ok(open(family, Type::DGRAM, Protocol::UDP)?.into())
+}
+
+/// Joins `group` on one interface; index 0 lets the system choose.
+///
+/// # Errors
+/// What the system reports: `AddrInUse` for a membership that exists, `ENOBUFS` for one too many.
+pub(crate) fn join_multicast(socket: &UdpSocket, group: IpAddr, index: u32) -> io::Result<()> {
+    let socket = SockRef::from(socket);
+    match group {
+        IpAddr::V4(group) if index == 0 => socket.join_multicast_v4(&group, &Ipv4Addr::UNSPECIFIED),
+        IpAddr::V4(group) => {
+            socket.join_multicast_v4_n(&group, &InterfaceIndexOrAddress::Index(index))
+        }
+        IpAddr::V6(group) => socket.join_multicast_v6(&group, index),
+    }
+}
+
+/// Prepares a resolver's socket for sending to groups and to the broadcast address. `ttl` is the
+/// number of routers a multicast query may cross plus one; 0 stays on this host.
+///
+/// # Errors
+/// What `setsockopt(2)` reports. The socket still works for unicast then.
+pub(crate) fn prepare_multicast_sender(
+    socket: &UdpSocket,
+    family: Family,
+    ttl: u8,
+) -> io::Result<()> {
+    let socket = SockRef::from(socket);
+    match family {
+        Family::V4 => {
+            socket.set_broadcast(true)?;
+            // Outlets on this host must hear the query as well.
+            socket.set_multicast_loop_v4(true)?;
+            socket.set_multicast_ttl_v4(ttl.into())
+        }
+        Family::V6 => {
+            socket.set_multicast_loop_v6(true)?;
+            socket.set_multicast_hops_v6(ttl.into())
+        }
+    }
+}
+
+/// Chooses the interface that the next multicast datagrams leave by.
+///
+/// # Errors
+/// What `setsockopt(2)` reports, for example if the interface is gone.
+pub(crate) fn select_multicast_interface(
+    socket: &UdpSocket,
+    address: IpAddr,
+    index: u32,
+) -> io::Result<()> {
+    match address {
+        IpAddr::V4(address) => SockRef::from(socket).set_multicast_if_v4(&address),
+        IpAddr::V6(_) => SockRef::from(socket).set_multicast_if_v6(index),
+    }
+}
+
+/// An outlet's TCP acceptor. No `SO_REUSEADDR`: a port in TIME_WAIT is skipped, as in liblsl.
+///
+/// # Errors
+/// What `socket(2)`, `bind(2)` and `listen(2)` report; see [`PortSearch::bind`].
+pub(crate) fn tcp_acceptor(address: IpAddr, search: PortSearch) -> io::Result<TcpListener> {
+    let socket = search.bind(|port| {
+        let socket = open(Family::of(address), Type::STREAM, Protocol::TCP)?;
+        socket.bind(&SocketAddr::new(address, port).into())?;
+        // Two sockets may bind one port as long as none listens, so this belongs to the search.
+        socket.listen(TCP_BACKLOG)?;
+        Ok(socket)
+    })?;
+    Ok(socket.into())
+}
+
+/// Sets up a connection that an outlet accepted. Sizes are in bytes, 0 leaves the system's default
+/// (`tuning.SendSocketBufferSize`, `tuning.ReceiveSocketBufferSize`).
+///
+/// # Errors
+/// What `setsockopt(2)` reports; buffer sizes are a wish and never fail.
+pub(crate) fn prepare_accepted(
+    stream: &TcpStream,
+    send_buffer_bytes: usize,
+    receive_buffer_bytes: usize,
+) -> io::Result<()> {
+    let socket = SockRef::from(stream);
+    socket.set_nonblocking(true)?;
+    if send_buffer_bytes > 0 {
+        let _ = socket.set_send_buffer_size(send_buffer_bytes);
+    }
+    if receive_buffer_bytes > 0 {
+        let _ = socket.set_recv_buffer_size(receive_buffer_bytes);
+    }
+    socket.set_tcp_nodelay(true)
+}
+
+/// Connects to an outlet within `limit`, with `TCP_NODELAY` set before the first byte.
+/// To be awaited on the process runtime only (see [`runtime::run`]).
+///
+/// # Errors
+/// [`Error::Timeout`] after `limit`, [`Error::Io`] for a refused or failing connection.
+pub(crate) async fn tcp_connect(
+    peer: SocketAddr,
+    limit: Duration,
+) -> Result<tokio::net::TcpStream> {
+    let connecting = async {
+        let socket = open(Family::of(peer.ip()), Type::STREAM, Protocol::TCP)?;
+        socket.set_tcp_nodelay(true)?;
+        TcpSocket::from_std_stream(socket.into())
+            .connect(peer)
+            .await
+    };
+    match tokio::time::timeout(limit, connecting).await {
+        Ok(outcome) => {
+            outcome.map_err(|source| Error::io(format!("cannot connect to {peer}"), source))
+        }
+        Err(_) => Err(Error::Timeout {
+            operation: "connect",
+        }),
+    }
+}
+
+/// Registers a socket with the reactor of the process runtime.
+///
+/// # Errors
+/// [`Error::Io`] if there is no runtime or the reactor refuses the descriptor.
+pub(crate) fn into_tokio_udp(socket: UdpSocket) -> Result<tokio::net::UdpSocket> {
+    let handle = runtime::handle()?;
+    let _context = handle.enter();
+    tokio::net::UdpSocket::from_std(socket).map_err(|source| Error::io("UDP socket", source))
+}
+
+/// As [`into_tokio_udp`], for an acceptor.
+///
+/// # Errors
+/// As [`into_tokio_udp`].
+pub(crate) fn into_tokio_listener(socket: TcpListener) -> Result<tokio::net::TcpListener> {
+    let handle = runtime::handle()?;
+    let _context = handle.enter();
+    tokio::net::TcpListener::from_std(socket).map_err(|source| Error::io("TCP acceptor", source))
+}
+
+/// As [`into_tokio_udp`], for a connection.
+///
+/// # Errors
+/// As [`into_tokio_udp`].
+pub(crate) fn into_tokio_stream(socket: TcpStream) -> Result<tokio::net::TcpStream> {
+    let handle = runtime::handle()?;
+    let _context = handle.enter();
+    tokio::net::TcpStream::from_std(socket).map_err(|source| Error::io("TCP connection", source))
+}
+
+fn open(family: Family, kind: Type, protocol: Protocol) -> io::Result<Socket> {
+    let socket = Socket::new(family.domain(), kind, Some(protocol))?;
+    if family == Family::V6 {
+        socket.set_only_v6(true)?;
+    }
+    socket.set_nonblocking(true)?;
+    Ok(socket)
+}
+
+/// Hundreds of outlets answer one query within a millisecond; at the default size their answers are
+/// lost before the reader runs. The system clamps the wish to its own limit, or ignores it.
+fn enlarge_receive_buffer(socket: &Socket) {
+    let _ = socket.set_recv_buffer_size(UDP_RECEIVE_BUFFER_BYTES);
+}
+
+const UDP_RECEIVE_BUFFER_BYTES: usize = 4 * 1024 * 1024;
+
+/// liblsl queues 10 connections; a recorder that opens hundreds of inlets at once overruns that.
+const TCP_BACKLOG: i32 = 128;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_families_can_have_the_same_port() {
+        let v4 = udp_ephemeral(Ipv4Addr::LOCALHOST.into()).unwrap();
+        let port = v4.local_addr().unwrap().port();
+        let same = PortSearch {
+            base: port,
+            count: 1,
+            allow_random: false,
+        };
+        let v6 = udp_service(Ipv6Addr::UNSPECIFIED.into(), same);
+        // A host without IPv6 is fine; one that calls the port taken is not.
+        assert_ne!(
+            v6.err().map(|error| error.kind()),
+            Some(io::ErrorKind::AddrInUse)
+        );
+    }
+
+    #[test]
+    fn the_port_search_skips_taken_tcp_ports() {
+        let any = PortSearch {
+            base: 0,
+            count: 0,
+            allow_random: true,
+        };
+        let first = tcp_acceptor(Ipv4Addr::LOCALHOST.into(), any).unwrap();
+        let taken = first.local_addr().unwrap().port();
+        let only = PortSearch {
+            base: taken,
+            count: 1,
+            allow_random: false,
+        };
+        let refused = tcp_acceptor(Ipv4Addr::LOCALHOST.into(), only).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::AddrInUse);
+        let next = PortSearch {
+            allow_random: true,
+            ..only
+        };
+        let second = tcp_acceptor(Ipv4Addr::LOCALHOST.into(), next).unwrap();
+        assert_ne!(second.local_addr().unwrap().port(), taken);
+    }
+
+    #[test]
+    fn connections_have_no_delay_and_do_not_block() {
+        let any = PortSearch {
+            base: 0,
+            count: 0,
+            allow_random: true,
+        };
+        let acceptor = tcp_acceptor(Ipv4Addr::LOCALHOST.into(), any).unwrap();
+        let peer = acceptor.local_addr().unwrap();
+        let (sender, receiver) = std::sync::mpsc::channel();
+        runtime::spawn(async move {
+            let stream = tcp_connect(peer, Duration::from_secs(10)).await.unwrap();
+            sender.send(stream).unwrap();
+        })
+        .unwrap();
+        let connected = receiver.recv().unwrap();
+        assert!(connected.nodelay().unwrap());
+        acceptor.set_nonblocking(false).unwrap();
+        let (stream, _) = acceptor.accept().unwrap();
+        prepare_accepted(&stream, 65_536, 0).unwrap();
+        assert!(stream.nodelay().unwrap());
+        assert_eq!(
+            stream.peek(&mut [0]).unwrap_err().kind(),
+            io::ErrorKind::WouldBlock
+        );
+    }
+}

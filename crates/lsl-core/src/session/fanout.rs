@@ -1,0 +1,358 @@
+//! Sending one encoded stream to many consumers, each at its own pace.
+//!
+//! A `Lane` holds the consumers of one wire variant. The pushing thread calls `publish`: a consumer
+//! that has caught up is sent to at once, on the caller's thread (waking another thread to send
+//! costs as much as sending). One whose socket is full, or that there is no time for, is switched to
+//! `Draining` and its task woken once; until the task has caught up, pushes only append to the log.
+//! So at any time exactly one side writes to a socket: the pusher while `Idle`, the task while
+//! `Draining`.
+//!
+//! A frame that was sent in part is never dropped: its rest is moved out of the log first.
+//! Spec: lsl-protocol §9.3, §9.4.
+
+use std::io;
+
+use crate::buffer::SampleLog;
+
+/// What a lane needs from a consumer's connection.
+pub trait Wire {
+    /// Sends without blocking; `WouldBlock` when the socket is full.
+    ///
+    /// # Errors
+    /// Any other error ends the consumer.
+    fn try_send(&self, bytes: &[u8]) -> io::Result<usize>;
+
+    /// Wakes the task that drains this consumer.
+    fn wake(&self);
+}
+
+/// Whether a push asks for its samples to be sent now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Pushthrough {
+    /// Send now.
+    #[default]
+    Flush,
+    /// Wait for a later push that flushes, or until a chunk is full.
+    Hold,
+}
+
+/// Who sends what a push made ready.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SendBy {
+    /// The pushing thread, to every consumer that has caught up.
+    Pusher,
+    /// The consumers' tasks.
+    Task,
+}
+
+/// Names a consumer within its outlet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ConsumerId(pub u64);
+
+/// What a new consumer asked for.
+#[derive(Debug, Clone, Copy)]
+pub struct Terms {
+    /// Samples that may wait before the oldest is dropped; at least 1.
+    pub capacity: usize,
+    /// Samples that are sent together when pushes hold; at least 1.
+    pub chunk: usize,
+}
+
+/// How far a consumer is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Samples handed to the socket (or waiting in front of it, out of the log).
+    pub sent: u64,
+    /// Samples dropped because the consumer was too slow.
+    pub dropped: u64,
+    /// Samples waiting in the log.
+    pub behind: u64,
+}
+
+/// What the draining task has to do next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Drain {
+    /// Send the buffer, then ask again.
+    Send,
+    /// Nothing to do until woken.
+    Idle,
+    /// Everything was sent and the outlet is closing, or the consumer is gone: close the socket.
+    Finished,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    Idle,
+    Draining,
+    Closed,
+}
+
+#[derive(Debug)]
+struct Consumer<W> {
+    id: ConsumerId,
+    wire: W,
+    terms: Terms,
+    mode: Mode,
+    /// Sequence number of the next sample to hand to the socket.
+    next: u64,
+    /// Samples before this one may be sent.
+    flush_to: u64,
+    /// Samples pushed with `Hold` since the last flush point.
+    held: usize,
+    /// The preamble, or the rest of a frame that was sent in part: goes before anything in the log.
+    rest: Vec<u8>,
+    sent: u64,
+    dropped: u64,
+}
+
+/// The consumers of one wire variant and the samples they still need.
+#[derive(Debug)]
+pub struct Lane<W> {
+    log: SampleLog,
+    consumers: Vec<Consumer<W>>,
+    closing: bool,
+}
+
+impl<W: Wire> Default for Lane<W> {
+    fn default() -> Self {
+        Self {
+            log: SampleLog::new(),
+            consumers: Vec::new(),
+            closing: false,
+        }
+    }
+}
+
+impl<W: Wire> Lane<W> {
+    /// Number of consumers.
+    pub fn len(&self) -> usize {
+        self.consumers.len()
+    }
+
+    /// Whether nobody reads this variant.
+    pub fn is_empty(&self) -> bool {
+        self.consumers.is_empty()
+    }
+
+    /// Adds a consumer that gets every sample published from now on, after `preamble`.
+    /// It starts out draining: its task must call `drain` now.
+    pub fn register(&mut self, id: ConsumerId, wire: W, terms: Terms, preamble: Vec<u8>) {
+        let next = self.log.end();
+        self.consumers.push(Consumer {
+            id,
+            wire,
+            terms,
+            mode: Mode::Draining,
+            next,
+            flush_to: next,
+            held: 0,
+            rest: preamble,
+            sent: 0,
+            dropped: 0,
+        });
+    }
+
+    /// Forgets a consumer; false if it was not there. Its count of dropped samples is returned.
+    pub fn remove(&mut self, id: ConsumerId) -> Option<Progress> {
+        let index = self
+            .consumers
+            .iter()
+            .position(|consumer| consumer.id == id)?;
+        let progress = self.consumers[index].progress(self.log.end());
+        self.consumers.swap_remove(index);
+        self.trim();
+        Some(progress)
+    }
+
+    /// Every consumer's connection and progress.
+    pub fn consumers(&self) -> impl Iterator<Item = (ConsumerId, &W, Progress)> {
+        let end = self.log.end();
+        self.consumers
+            .iter()
+            .map(move |each| (each.id, &each.wire, each.progress(end)))
+    }
+
+    /// Bytes of encoded samples that wait for slow consumers.
+    pub fn backlog_bytes(&self) -> usize {
+        self.log.len_bytes()
+            + self
+                .consumers
+                .iter()
+                .map(|each| each.rest.len())
+                .sum::<usize>()
+    }
+
+    /// Hands encoded samples (`ends`: their end positions in `encoded`) to every consumer.
+    /// Returns how many samples had to be dropped, over all consumers.
+    pub fn publish(
+        &mut self,
+        encoded: &[u8],
+        ends: &[usize],
+        pushthrough: Pushthrough,
+        by: SendBy,
+    ) -> u64 {
+        let before = self.log.end();
+        let after = before + ends.len() as u64;
+        for consumer in &mut self.consumers {
+            consumer.note_flush_points(before, after, pushthrough);
+            if consumer.mode != Mode::Idle || consumer.next >= consumer.flush_to {
+                continue;
+            }
+            if by == SendBy::Pusher && consumer.next == before {
+                consumer.send_now(encoded, ends);
+            }
+            if consumer.mode == Mode::Idle && consumer.has_work() {
+                consumer.mode = Mode::Draining;
+                consumer.wire.wake();
+            }
+        }
+        self.trim();
+        if self
+            .consumers
+            .iter()
+            .all(|each| each.mode == Mode::Closed || each.next >= after)
+        {
+            self.log.trim(before);
+            self.log.skip(ends.len());
+            return 0;
+        }
+        self.log.append(encoded, ends);
+        let dropped = self
+            .consumers
+            .iter_mut()
+            .map(|each| each.drop_oldest(after))
+            .sum();
+        self.trim();
+        dropped
+    }
+
+    /// The next bytes a consumer's task has to send. `out` must be empty: it was sent.
+    pub fn drain(&mut self, id: ConsumerId, max_bytes: usize, out: &mut Vec<u8>) -> Drain {
+        let Some(consumer) = self.consumers.iter_mut().find(|consumer| consumer.id == id) else {
+            return Drain::Finished;
+        };
+        if consumer.mode == Mode::Closed {
+            return Drain::Finished;
+        }
+        if !consumer.rest.is_empty() {
+            std::mem::swap(out, &mut consumer.rest);
+            return Drain::Send;
+        }
+        if consumer.next < consumer.flush_to {
+            let next = self
+                .log
+                .read(consumer.next, consumer.flush_to, max_bytes, out);
+            consumer.sent += next - consumer.next;
+            consumer.next = next;
+            self.trim();
+            return Drain::Send;
+        }
+        if self.closing {
+            consumer.mode = Mode::Closed;
+            return Drain::Finished;
+        }
+        consumer.mode = Mode::Idle;
+        Drain::Idle
+    }
+
+    /// No more samples will come: everything held is flushed, then each task is told `Finished`.
+    pub fn close(&mut self) {
+        self.closing = true;
+        let end = self.log.end();
+        for consumer in &mut self.consumers {
+            consumer.flush_to = end;
+            if consumer.mode == Mode::Idle {
+                consumer.mode = Mode::Draining;
+            }
+            consumer.wire.wake();
+        }
+    }
+
+    fn trim(&mut self) {
+        let open = self
+            .consumers
+            .iter()
+            .filter(|each| each.mode != Mode::Closed);
+        let needed = open.map(|each| each.next).min();
+        self.log.trim(needed.unwrap_or_else(|| self.log.end()));
+    }
+}
+
+impl<W: Wire> Consumer<W> {
+    fn progress(&self, end: u64) -> Progress {
+        Progress {
+            sent: self.sent,
+            dropped: self.dropped,
+            behind: end - self.next.min(end),
+        }
+    }
+
+    fn has_work(&self) -> bool {
+        !self.rest.is_empty() || self.next < self.flush_to
+    }
+
+    fn note_flush_points(&mut self, before: u64, after: u64, pushthrough: Pushthrough) {
+        match pushthrough {
+            Pushthrough::Flush => {
+                self.held = 0;
+                self.flush_to = after;
+            }
+            Pushthrough::Hold => {
+                let held = self.held + (after - before) as usize;
+                self.held = held % self.terms.chunk;
+                if held >= self.terms.chunk {
+                    self.flush_to = after - self.held as u64;
+                }
+            }
+        }
+    }
+
+    /// Sends the flushable part of a fresh batch. On a short write the rest of the cut frame is kept
+    /// in `rest`; later frames stay in the log, where they may still be dropped.
+    fn send_now(&mut self, encoded: &[u8], ends: &[usize]) {
+        let count = (self.flush_to - self.next) as usize;
+        let ready = &encoded[..ends[count - 1]];
+        let written = match self.wire.try_send(ready) {
+            Ok(written) => written,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+            Err(_) => {
+                // The task sees the same socket and reports what happened.
+                self.mode = Mode::Closed;
+                self.wire.wake();
+                return;
+            }
+        };
+        let whole = ends[..count].partition_point(|&end| end <= written);
+        self.next += whole as u64;
+        self.sent += whole as u64;
+        let sent_whole = if whole == 0 { 0 } else { ends[whole - 1] };
+        if written > sent_whole {
+            self.rest.extend_from_slice(&encoded[written..ends[whole]]);
+            self.next += 1;
+            self.sent += 1;
+        }
+    }
+
+    fn drop_oldest(&mut self, after: u64) -> u64 {
+        let oldest = after.saturating_sub(self.terms.capacity as u64);
+        if self.mode == Mode::Closed || self.next >= oldest {
+            return 0;
+        }
+        let dropped = oldest - self.next;
+        self.dropped += dropped;
+        self.next = oldest;
+        // A full ring is a flush point: what is left of it may go.
+        if self.flush_to < oldest {
+            self.flush_to = after;
+            self.held = 0;
+            if self.mode == Mode::Idle {
+                self.mode = Mode::Draining;
+                self.wire.wake();
+            }
+        }
+        dropped
+    }
+}
+
+#[cfg(test)]
+mod tests;

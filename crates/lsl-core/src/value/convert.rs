@@ -1,0 +1,270 @@
+//! The conversion matrix: every source type knows how it reads as every stream format.
+//!
+//! Numbers follow the C casts of an x86-64 build of liblsl, which for floats out of range differ
+//! from Rust's saturating `as`. Spec: c-abi §9.1, §9.2.
+
+#![expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::cast_lossless,
+    clippy::use_self,
+    reason = "the casts are the rules of C this module exists for"
+)]
+
+use std::io::Write as _;
+
+use super::parse;
+use crate::text::{DIGITS_F32, DIGITS_F64, write_general};
+use crate::{ByteOrder, ChannelFormat};
+
+/// Not nameable outside the crate: the set of element types is closed.
+#[expect(unnameable_types, reason = "that is what seals the element traits")]
+pub(crate) mod sealed {
+    /// A value that can be read as any stream format.
+    pub trait Source {
+        fn f32(&self) -> f32;
+        fn f64(&self) -> f64;
+        fn i64(&self) -> i64;
+        fn i32(&self) -> i32;
+        fn i16(&self) -> i16;
+        fn i8(&self) -> i8;
+        /// The bytes of its text form, either its own or written to `scratch`.
+        fn text<'a>(&'a self, scratch: &'a mut Vec<u8>) -> &'a [u8];
+        /// Appends the bytes of its text form.
+        fn append_text(&self, out: &mut Vec<u8>);
+    }
+
+    /// A slot that can be set from any stream format.
+    pub trait Target {
+        fn set<S: Source>(&mut self, value: &S);
+    }
+}
+
+use sealed::{Source, Target};
+
+/// Appends `values` as `format` in the given byte order; nothing for strings and `Undefined`.
+pub(crate) fn append_numbers<T: Source>(
+    values: &[T],
+    format: ChannelFormat,
+    order: ByteOrder,
+    out: &mut Vec<u8>,
+) {
+    use ByteOrder::{Big, Little};
+    use ChannelFormat as F;
+    match (format, order) {
+        (F::Float32, Little) => append_each(values, out, |v| v.f32().to_le_bytes()),
+        (F::Float32, Big) => append_each(values, out, |v| v.f32().to_be_bytes()),
+        (F::Double64, Little) => append_each(values, out, |v| v.f64().to_le_bytes()),
+        (F::Double64, Big) => append_each(values, out, |v| v.f64().to_be_bytes()),
+        (F::Int64, Little) => append_each(values, out, |v| v.i64().to_le_bytes()),
+        (F::Int64, Big) => append_each(values, out, |v| v.i64().to_be_bytes()),
+        (F::Int32, Little) => append_each(values, out, |v| v.i32().to_le_bytes()),
+        (F::Int32, Big) => append_each(values, out, |v| v.i32().to_be_bytes()),
+        (F::Int16, Little) => append_each(values, out, |v| v.i16().to_le_bytes()),
+        (F::Int16, Big) => append_each(values, out, |v| v.i16().to_be_bytes()),
+        (F::Int8, _) => append_each(values, out, |v| v.i8().to_ne_bytes()),
+        (F::String | F::Undefined, _) => {}
+    }
+}
+
+/// Sets `values` from native numbers of `format`; false for strings and `Undefined` with values.
+pub(super) fn read_numbers<T: Target>(raw: &[u8], format: ChannelFormat, values: &mut [T]) -> bool {
+    use ChannelFormat as F;
+    match format {
+        F::Float32 => read_each(raw, values, f32::from_ne_bytes),
+        F::Double64 => read_each(raw, values, f64::from_ne_bytes),
+        F::Int64 => read_each(raw, values, i64::from_ne_bytes),
+        F::Int32 => read_each(raw, values, i32::from_ne_bytes),
+        F::Int16 => read_each(raw, values, i16::from_ne_bytes),
+        F::Int8 => read_each(raw, values, i8::from_ne_bytes),
+        F::String | F::Undefined => return values.is_empty(),
+    }
+    true
+}
+
+fn append_each<T, const N: usize>(values: &[T], out: &mut Vec<u8>, encode: impl Fn(&T) -> [u8; N]) {
+    // Growing once and writing through fixed-size chunks is what lets the compiler vectorise.
+    let start = out.len();
+    out.resize(start + values.len() * N, 0);
+    let (slots, _) = out.split_at_mut(start).1.as_chunks_mut::<N>();
+    for (slot, value) in slots.iter_mut().zip(values) {
+        *slot = encode(value);
+    }
+}
+
+fn read_each<T: Target, S: Source, const N: usize>(
+    raw: &[u8],
+    values: &mut [T],
+    decode: impl Fn([u8; N]) -> S,
+) {
+    for (value, bytes) in values.iter_mut().zip(raw.as_chunks::<N>().0) {
+        value.set(&decode(*bytes));
+    }
+}
+
+/// `cvttsd2si` to 32 bits: truncates; NaN and what does not fit become the smallest integer.
+fn truncate_to_i32(value: f64) -> i32 {
+    if value > -2_147_483_649.0 && value < 2_147_483_648.0 {
+        value as i32
+    } else {
+        i32::MIN
+    }
+}
+
+/// `cvttsd2si` to 64 bits.
+fn truncate_to_i64(value: f64) -> i64 {
+    const LIMIT: f64 = 9_223_372_036_854_775_808.0;
+    if (-LIMIT..LIMIT).contains(&value) {
+        value as i64
+    } else {
+        i64::MIN
+    }
+}
+
+macro_rules! float_source {
+    ($float:ident, $digits:ident) => {
+        impl Source for $float {
+            #[inline]
+            fn f32(&self) -> f32 {
+                *self as f32
+            }
+            #[inline]
+            fn f64(&self) -> f64 {
+                f64::from(*self)
+            }
+            #[inline]
+            fn i64(&self) -> i64 {
+                truncate_to_i64(f64::from(*self))
+            }
+            #[inline]
+            fn i32(&self) -> i32 {
+                truncate_to_i32(f64::from(*self))
+            }
+            // The narrow integers go through 32 bits and keep the low ones.
+            #[inline]
+            fn i16(&self) -> i16 {
+                truncate_to_i32(f64::from(*self)) as i16
+            }
+            #[inline]
+            fn i8(&self) -> i8 {
+                truncate_to_i32(f64::from(*self)) as i8
+            }
+            fn text<'a>(&'a self, scratch: &'a mut Vec<u8>) -> &'a [u8] {
+                scratch.clear();
+                self.append_text(scratch);
+                scratch
+            }
+            fn append_text(&self, out: &mut Vec<u8>) {
+                write_general(out, f64::from(*self), $digits);
+            }
+        }
+    };
+}
+
+float_source!(f32, DIGITS_F32);
+float_source!(f64, DIGITS_F64);
+
+macro_rules! integer_source {
+    ($($integer:ident)+) => { $(
+        impl Source for $integer {
+            #[inline]
+            fn f32(&self) -> f32 {
+                *self as f32
+            }
+            #[inline]
+            fn f64(&self) -> f64 {
+                *self as f64
+            }
+            #[inline]
+            fn i64(&self) -> i64 {
+                i64::from(*self)
+            }
+            #[inline]
+            fn i32(&self) -> i32 {
+                *self as i32
+            }
+            #[inline]
+            fn i16(&self) -> i16 {
+                *self as i16
+            }
+            #[inline]
+            fn i8(&self) -> i8 {
+                *self as i8
+            }
+            fn text<'a>(&'a self, scratch: &'a mut Vec<u8>) -> &'a [u8] {
+                scratch.clear();
+                self.append_text(scratch);
+                scratch
+            }
+            fn append_text(&self, out: &mut Vec<u8>) {
+                // Writing to a vector cannot fail.
+                let _ = write!(out, "{self}");
+            }
+        }
+    )+ };
+}
+
+integer_source!(i64 i32 i16 i8);
+
+macro_rules! text_source {
+    ($($text:ty)+) => { $(
+        impl Source for $text {
+            fn f32(&self) -> f32 {
+                parse::f32(self.as_ref())
+            }
+            fn f64(&self) -> f64 {
+                parse::f64(self.as_ref())
+            }
+            fn i64(&self) -> i64 {
+                parse::integer(self.as_ref())
+            }
+            fn i32(&self) -> i32 {
+                parse::integer(self.as_ref())
+            }
+            fn i16(&self) -> i16 {
+                parse::integer(self.as_ref())
+            }
+            fn i8(&self) -> i8 {
+                parse::first_character(self.as_ref())
+            }
+            fn text<'a>(&'a self, _: &'a mut Vec<u8>) -> &'a [u8] {
+                self.as_ref()
+            }
+            fn append_text(&self, out: &mut Vec<u8>) {
+                out.extend_from_slice(self.as_ref());
+            }
+        }
+    )+ };
+}
+
+text_source!(String Vec<u8> &str &[u8]);
+
+macro_rules! number_target {
+    ($($number:ident)+) => { $(
+        impl Target for $number {
+            #[inline]
+            fn set<S: Source>(&mut self, value: &S) {
+                *self = value.$number();
+            }
+        }
+    )+ };
+}
+
+number_target!(f32 f64 i64 i32 i16 i8);
+
+impl Target for Vec<u8> {
+    fn set<S: Source>(&mut self, value: &S) {
+        self.clear();
+        value.append_text(self);
+    }
+}
+
+impl Target for String {
+    fn set<S: Source>(&mut self, value: &S) {
+        let mut bytes = std::mem::take(self).into_bytes();
+        bytes.clear();
+        value.append_text(&mut bytes);
+        *self = String::from_utf8(bytes)
+            .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
+    }
+}

@@ -1,0 +1,367 @@
+//! The reading half of protocol 1.10.
+//!
+//! Numeric samples have one of two lengths, known from the first byte: whole ones are handed over
+//! straight out of the input, one that is cut waits in `partial`. Strings announce their length
+//! one by one, so they go through a small machine whose every step keeps at most eight bytes.
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing
+    )
+)]
+
+use super::{DecodeLimits, STAMPED_HEAD, SampleSink, TAG_DEDUCED, swap_values};
+use crate::value::raw_sample_len;
+use crate::{ByteOrder, ChannelFormat, DEDUCED_TIMESTAMP, Error, Result};
+
+/// Incremental reader of a 1.10 feed, from the first byte after the response header (so the test
+/// patterns come out as the first two samples). Spec: lsl-protocol §7.5.
+///
+/// After an error the position in the stream is lost: close the connection.
+#[derive(Debug, Clone)]
+pub struct Decoder110 {
+    shape: Shape,
+    limits: DecodeLimits,
+    /// Numeric: the beginning of a sample whose end has not arrived, as it is on the wire.
+    /// Strings: the sample so far, in the raw layout.
+    partial: Vec<u8>,
+    /// Where values are swapped and flushed, if they have to be.
+    scratch: Vec<u8>,
+    text: TextStep,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Shape {
+    format: ChannelFormat,
+    channels: usize,
+    order: ByteOrder,
+    suppress_subnormals: bool,
+}
+
+/// Where inside a string sample the next byte belongs.
+#[derive(Debug, Clone, Copy)]
+enum TextStep {
+    Tag,
+    Timestamp(Field),
+    Width {
+        stamp: Option<f64>,
+        channel: usize,
+    },
+    Length {
+        stamp: Option<f64>,
+        channel: usize,
+        field: Field,
+    },
+    Bytes {
+        stamp: Option<f64>,
+        channel: usize,
+        missing: usize,
+    },
+}
+
+impl Decoder110 {
+    /// For a feed of this shape and the negotiated byte order, with the default limits.
+    pub fn new(format: ChannelFormat, channels: u32, order: ByteOrder) -> Self {
+        let channels = channels as usize;
+        Self {
+            shape: Shape {
+                format,
+                channels,
+                order,
+                suppress_subnormals: false,
+            },
+            limits: DecodeLimits::default(),
+            partial: Vec::new(),
+            scratch: Vec::new(),
+            text: TextStep::Tag,
+        }
+    }
+
+    /// Replaces the limits.
+    #[must_use]
+    pub fn with_limits(self, limits: DecodeLimits) -> Self {
+        Self { limits, ..self }
+    }
+
+    /// Whether subnormal floats are replaced by zero of the same sign (`Suppress-Subnormals: 1`).
+    #[must_use]
+    pub fn with_subnormals_suppressed(mut self, suppress: bool) -> Self {
+        self.shape.suppress_subnormals = suppress;
+        self
+    }
+
+    /// Reads all of `input`; gives the number of samples handed to `sink`.
+    ///
+    /// # Errors
+    /// `Protocol` when a string or a sample is larger than the limits, or a length has a width
+    /// other than 1, 2, 4, 8. Samples before it have been handed over.
+    pub fn decode(&mut self, mut input: &[u8], sink: &mut impl SampleSink) -> Result<usize> {
+        self.decode_up_to(usize::MAX, &mut input, sink)
+    }
+
+    /// Reads at most `samples` samples and leaves in `input` what was not needed for them.
+    ///
+    /// # Errors
+    /// As [`decode`](Self::decode).
+    pub fn decode_up_to(
+        &mut self,
+        samples: usize,
+        input: &mut &[u8],
+        sink: &mut impl SampleSink,
+    ) -> Result<usize> {
+        let len = match raw_sample_len(self.shape.format, self.shape.channels) {
+            None if self.shape.format == ChannelFormat::String => {
+                return self.decode_text(samples, input, sink);
+            }
+            Some(len) if len <= self.limits.sample_bytes => len,
+            _ => return Err(too_large("sample", self.limits.sample_bytes)),
+        };
+        Ok(self.decode_numbers(len, samples, input, sink))
+    }
+
+    /// Whether the bytes so far end between two samples; if not, a close now cuts one.
+    pub fn is_between_samples(&self) -> bool {
+        self.partial.is_empty() && matches!(self.text, TextStep::Tag)
+    }
+
+    /// Memory held between calls, in bytes: at most about twice what the limits allow.
+    pub fn held_bytes(&self) -> usize {
+        self.partial.capacity() + self.scratch.capacity()
+    }
+
+    fn decode_numbers(
+        &mut self,
+        raw_len: usize,
+        samples: usize,
+        input: &mut &[u8],
+        sink: &mut impl SampleSink,
+    ) -> usize {
+        for decoded in 0..samples {
+            let Some(tag) = self.partial.first().or_else(|| input.first()) else {
+                return decoded;
+            };
+            let head = if *tag == TAG_DEDUCED { 1 } else { STAMPED_HEAD };
+            let missing = (head + raw_len).saturating_sub(self.partial.len());
+            let Some((bytes, rest)) = input.split_at_checked(missing) else {
+                self.partial.extend_from_slice(input);
+                *input = &[];
+                return decoded;
+            };
+            *input = rest;
+            if self.partial.is_empty() {
+                self.shape.deliver(bytes, head, &mut self.scratch, sink);
+            } else {
+                self.partial.extend_from_slice(bytes);
+                self.shape
+                    .deliver(&self.partial, head, &mut self.scratch, sink);
+                self.partial.clear();
+            }
+        }
+        samples
+    }
+
+    fn decode_text(
+        &mut self,
+        samples: usize,
+        input: &mut &[u8],
+        sink: &mut impl SampleSink,
+    ) -> Result<usize> {
+        let order = self.shape.order;
+        let mut decoded = 0;
+        while decoded < samples {
+            self.text = match self.text {
+                TextStep::Tag => {
+                    let Some(tag) = take_byte(input) else { break };
+                    if tag == TAG_DEDUCED {
+                        TextStep::Width {
+                            stamp: None,
+                            channel: 0,
+                        }
+                    } else {
+                        TextStep::Timestamp(Field::new(8))
+                    }
+                }
+                TextStep::Timestamp(ref mut field) => {
+                    let Some(bits) = field.take(input, order) else {
+                        break;
+                    };
+                    TextStep::Width {
+                        stamp: explicit(f64::from_bits(bits)),
+                        channel: 0,
+                    }
+                }
+                TextStep::Width { stamp, channel } if channel == self.shape.channels => {
+                    sink.sample(stamp, &self.partial);
+                    decoded += 1;
+                    self.partial.clear();
+                    // One huge string must not pin its memory for the life of the stream.
+                    self.partial.shrink_to(KEPT_CAPACITY);
+                    TextStep::Tag
+                }
+                TextStep::Width { stamp, channel } => {
+                    let Some(width) = take_byte(input) else { break };
+                    if !matches!(width, 1 | 2 | 4 | 8) {
+                        return Err(Error::Protocol(format!("string length of {width} bytes")));
+                    }
+                    TextStep::Length {
+                        stamp,
+                        channel,
+                        field: Field::new(width),
+                    }
+                }
+                TextStep::Length {
+                    stamp,
+                    channel,
+                    ref mut field,
+                } => {
+                    let Some(len) = field.take(input, order) else {
+                        break;
+                    };
+                    let missing = admit_string(len, self.partial.len(), &self.limits)?;
+                    self.partial.extend_from_slice(&len.to_ne_bytes());
+                    TextStep::Bytes {
+                        stamp,
+                        channel,
+                        missing,
+                    }
+                }
+                TextStep::Bytes {
+                    stamp,
+                    channel,
+                    ref mut missing,
+                } => {
+                    let (bytes, rest) = input.split_at((*missing).min(input.len()));
+                    self.partial.extend_from_slice(bytes);
+                    *input = rest;
+                    *missing -= bytes.len();
+                    if *missing > 0 {
+                        break;
+                    }
+                    TextStep::Width {
+                        stamp,
+                        channel: channel + 1,
+                    }
+                }
+            };
+        }
+        Ok(decoded)
+    }
+}
+
+impl Shape {
+    /// Hands over one complete numeric sample as it is on the wire.
+    #[inline]
+    fn deliver(self, wire: &[u8], head: usize, scratch: &mut Vec<u8>, sink: &mut impl SampleSink) {
+        let (stamp, raw) = wire.split_at(head.min(wire.len()));
+        let stamp = stamp.last_chunk::<8>().map(|bytes| match self.order {
+            ByteOrder::Little => f64::from_le_bytes(*bytes),
+            ByteOrder::Big => f64::from_be_bytes(*bytes),
+        });
+        let stamp = stamp.and_then(explicit);
+        let swap = self.order != ByteOrder::NATIVE && self.format.value_size() > 1;
+        let suppress = self.suppress_subnormals && self.format.is_float();
+        if !swap && !suppress {
+            sink.sample(stamp, raw);
+            return;
+        }
+        scratch.clear();
+        scratch.extend_from_slice(raw);
+        if swap {
+            swap_values(self.format, scratch);
+        }
+        if suppress {
+            suppress_subnormals(self.format, scratch);
+        }
+        sink.sample(stamp, scratch);
+    }
+}
+
+/// A number whose bytes may arrive one by one.
+#[derive(Debug, Clone, Copy)]
+struct Field {
+    width: u8,
+    filled: u8,
+    value: u64,
+}
+
+impl Field {
+    const fn new(width: u8) -> Self {
+        Self {
+            width,
+            filled: 0,
+            value: 0,
+        }
+    }
+
+    fn take(&mut self, input: &mut &[u8], order: ByteOrder) -> Option<u64> {
+        while self.filled < self.width {
+            let byte = u64::from(take_byte(input)?);
+            self.value = match order {
+                ByteOrder::Little => self.value | (byte << (8 * self.filled)),
+                ByteOrder::Big => (self.value << 8) | byte,
+            };
+            self.filled += 1;
+        }
+        Some(self.value)
+    }
+}
+
+pub(in crate::wire) fn take_byte(input: &mut &[u8]) -> Option<u8> {
+    let (byte, rest) = input.split_first()?;
+    *input = rest;
+    Some(*byte)
+}
+
+/// A received -1.0 means the same as no timestamp. Spec: lsl-protocol §9.2.
+pub(in crate::wire) fn explicit(timestamp: f64) -> Option<f64> {
+    (timestamp != DEDUCED_TIMESTAMP).then_some(timestamp)
+}
+
+/// The length of a string that may follow `held` bytes of its sample.
+pub(in crate::wire) fn admit_string(len: u64, held: usize, limits: &DecodeLimits) -> Result<usize> {
+    let len = usize::try_from(len)
+        .ok()
+        .filter(|len| *len <= limits.string_bytes)
+        .ok_or_else(|| too_large("string", limits.string_bytes))?;
+    let total = held.saturating_add(8).saturating_add(len);
+    if total <= limits.sample_bytes {
+        Ok(len)
+    } else {
+        Err(too_large("sample", limits.sample_bytes))
+    }
+}
+
+pub(in crate::wire) fn too_large(what: &str, limit: usize) -> Error {
+    Error::Protocol(format!("{what} larger than {limit} bytes"))
+}
+
+/// Magnitudes below the smallest normal number become zero; the sign stays.
+fn suppress_subnormals(format: ChannelFormat, raw: &mut [u8]) {
+    if format == ChannelFormat::Float32 {
+        for value in raw.as_chunks_mut::<4>().0 {
+            let bits = u32::from_ne_bytes(*value);
+            let flushed = if bits & 0x7f80_0000 == 0 {
+                bits & 0x8000_0000
+            } else {
+                bits
+            };
+            *value = flushed.to_ne_bytes();
+        }
+    } else {
+        for value in raw.as_chunks_mut::<8>().0 {
+            let bits = u64::from_ne_bytes(*value);
+            let flushed = if bits & (0x7ff << 52) == 0 {
+                bits & (1 << 63)
+            } else {
+                bits
+            };
+            *value = flushed.to_ne_bytes();
+        }
+    }
+}
+
+/// Memory a text decoder keeps between samples.
+pub(in crate::wire) const KEPT_CAPACITY: usize = 1 << 20;
