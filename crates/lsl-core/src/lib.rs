@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod error;
+mod text;
 mod types;
 
 pub mod buffer;
