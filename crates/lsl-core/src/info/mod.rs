@@ -25,6 +25,7 @@ use std::borrow::Cow;
 
 pub use self::endpoint::Endpoint;
 use self::endpoint::Family;
+use crate::query::Query;
 use crate::xml::{Document, ElementMut, ElementRef, NodeId};
 use crate::{ChannelFormat, Error, Result};
 
@@ -246,6 +247,19 @@ impl StreamInfo {
     /// The document, to change. The getters of this type do not follow.
     pub fn document_mut(&mut self) -> &mut Document {
         &mut self.document
+    }
+
+    /// Whether a query selects this stream. It sees the whole document, metadata included, with the
+    /// `<info>` element as its context. Spec: lsl-protocol §4.
+    ///
+    /// # Errors
+    /// [`Error::Query`] if evaluating it would take too much work.
+    pub fn matches(&self, query: &Query) -> Result<bool> {
+        let document = &self.document;
+        let Some(info) = document.child(document.root(), "info") else {
+            return Ok(false);
+        };
+        Ok(query.matches(document, info)?)
     }
 
     /// The `<desc>` element; `None` if the document has none.
