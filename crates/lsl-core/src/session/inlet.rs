@@ -44,7 +44,10 @@ pub struct FeedSession {
 enum Stage {
     Response(ResponseParser),
     V110(Decoder110),
-    V100 { decoder: Decoder100, uid_checked: bool },
+    V100 {
+        decoder: Decoder100,
+        uid_checked: bool,
+    },
 }
 
 impl FeedSession {
@@ -111,7 +114,10 @@ impl FeedSession {
                 Stage::V110(decoder) => {
                     decoder.decode_up_to(missing, &mut bytes, &mut self.patterns)?;
                 }
-                Stage::V100 { decoder, uid_checked } => {
+                Stage::V100 {
+                    decoder,
+                    uid_checked,
+                } => {
                     // With 0 samples asked for, only the stream info is read.
                     decoder.decode_up_to(0, &mut bytes, &mut self.patterns)?;
                     if let (Some(shortinfo), false) = (decoder.shortinfo(), *uid_checked) {
@@ -131,7 +137,9 @@ impl FeedSession {
                 return Ok(FeedState::Opening);
             }
         }
-        let Self { deducer, samples, .. } = self;
+        let Self {
+            deducer, samples, ..
+        } = self;
         let mut sink = |timestamp: Option<f64>, raw: &[u8]| {
             ring.push(deducer.next(timestamp), raw);
             *samples += 1;
@@ -168,6 +176,12 @@ impl Stage {
 
     fn archive(info: &StreamInfo) -> Self {
         let decoder = Decoder100::new(info.channel_format(), info.channel_count());
-        Self::V100 { decoder, uid_checked: false }
+        Self::V100 {
+            decoder,
+            uid_checked: false,
+        }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -17,7 +17,10 @@ pub fn recovery_query(info: &StreamInfo) -> String {
             query.push_str(&format!(" and {key}={}", quote(&value)));
         }
     }
-    query.push_str(&format!(" and channel_format='{}'", info.channel_format().name()));
+    query.push_str(&format!(
+        " and channel_format='{}'",
+        info.channel_format().name()
+    ));
     query
 }
 
