@@ -215,9 +215,8 @@ impl<'a> Parser<'a> {
             return (Vec::new(), fault("attribute without a value"));
         }
         self.skip_space();
-        let quote = match self.rest.first() {
-            Some(&quote @ (b'"' | b'\'')) => quote,
-            _ => return (Vec::new(), fault("attribute value without quotes")),
+        let Some(&quote @ (b'"' | b'\'')) = self.rest.first() else {
+            return (Vec::new(), fault("attribute value without quotes"));
         };
         self.next();
         let value = decode(self.take_while(|byte| byte != quote), Context::Attribute);

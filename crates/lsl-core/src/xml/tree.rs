@@ -247,7 +247,7 @@ impl Document {
             return false;
         }
         let (parent, previous, next) = {
-            let node = &self.at(id.index);
+            let node = self.at(id.index);
             (node.parent, node.previous, node.next)
         };
         match previous {
@@ -317,17 +317,14 @@ impl Document {
             return None;
         }
         let (first, last) = (holder.first_child, holder.last_child);
-        let index = match self.free.pop() {
-            Some(index) => {
-                let generation = self.at(index).generation;
-                *self.at_mut(index) = Node::new(kind, text, generation);
-                index
-            }
-            None => {
-                let index = u32::try_from(self.nodes.len()).ok()?;
-                self.nodes.push(Node::new(kind, text, 0));
-                index
-            }
+        let index = if let Some(index) = self.free.pop() {
+            let generation = self.at(index).generation;
+            *self.at_mut(index) = Node::new(kind, text, generation);
+            index
+        } else {
+            let index = u32::try_from(self.nodes.len()).ok()?;
+            self.nodes.push(Node::new(kind, text, 0));
+            index
         };
         self.at_mut(index).parent = Some(parent.index);
         match end {
