@@ -9,6 +9,8 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
+use lsl_core::Context;
+
 use crate::cell::Outcome;
 use crate::peer::{Peer, locked};
 
@@ -110,6 +112,7 @@ pub(crate) struct Lab {
     closed: Option<String>,
     gaps: String,
     peers: Mutex<HashMap<(Library, Setup), Slot>>,
+    contexts: Mutex<HashMap<Setup, Arc<OnceLock<Outcome<Context>>>>>,
     /// Tells the files of peers apart.
     spawned: AtomicU32,
 }
@@ -137,6 +140,7 @@ impl Lab {
             closed,
             gaps,
             peers: Mutex::default(),
+            contexts: Mutex::default(),
             spawned: AtomicU32::new(0),
         }
     }
@@ -172,6 +176,12 @@ impl Lab {
         fs::write(&config, setup.config())
             .map_err(|error| format!("{}: {error}", config.display()))?;
         Peer::spawn(python, path, &config, folder.join(format!("{stem}.log")))
+    }
+
+    /// Our shared context for a setup, made if need be.
+    pub(crate) fn context(&self, setup: Setup) -> Outcome<Context> {
+        let slot = Arc::clone(locked(&self.contexts).entry(setup).or_default());
+        slot.get_or_init(|| crate::ours::context(setup)).clone()
     }
 
     /// Stop the shared peers; a process that exits would not drop them.

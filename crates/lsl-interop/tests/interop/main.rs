@@ -9,6 +9,7 @@
 mod cell;
 mod lab;
 mod matrix;
+mod ours;
 mod peer;
 mod values;
 

@@ -7,6 +7,7 @@ use crate::cell::{
     Announcement, Cell, InletEnd, Outcome, OutletEnd, Transfer, stamped_sample, transfer,
 };
 use crate::lab::{Family, Lab, Library, Protocol, Setup};
+use crate::ours::{OurInlet, OurOutlet};
 use crate::values::Format;
 
 /// Who plays an end of a cell.
@@ -14,24 +15,29 @@ use crate::values::Format;
 enum Side {
     /// A release of liblsl in a peer process.
     Liblsl(Library),
+    /// `lsl-core` in this process.
+    Ours,
 }
 
 impl Side {
     fn name(self) -> String {
         match self {
             Self::Liblsl(library) => format!("liblsl {}", library.name()),
+            Self::Ours => "lsl-core".to_owned(),
         }
     }
 
     fn needs(self) -> Vec<Library> {
         match self {
             Self::Liblsl(library) => vec![library],
+            Self::Ours => Vec::new(),
         }
     }
 
     fn outlet(self, lab: &Lab, setup: Setup, stream: &Announcement) -> Outcome<Box<dyn OutletEnd>> {
         match self {
             Self::Liblsl(library) => Ok(Box::new(lab.peer(library, setup)?.outlet(stream)?)),
+            Self::Ours => Ok(Box::new(OurOutlet::open(&lab.context(setup)?, stream)?)),
         }
     }
 
@@ -44,6 +50,7 @@ impl Side {
     ) -> Outcome<Box<dyn OutletEnd>> {
         match self {
             Self::Liblsl(library) => Ok(Box::new(lab.spawn(library, setup)?.outlet(stream)?)),
+            Self::Ours => self.outlet(lab, setup, stream),
         }
     }
 
@@ -51,6 +58,7 @@ impl Side {
     fn inlet(self, lab: &Lab, setup: Setup, source_id: &str) -> Outcome<Box<dyn InletEnd>> {
         match self {
             Self::Liblsl(library) => Ok(Box::new(lab.peer(library, setup)?.inlet(source_id)?)),
+            Self::Ours => Ok(Box::new(OurInlet::open(&lab.context(setup)?, source_id)?)),
         }
     }
 }
@@ -129,6 +137,64 @@ pub(crate) fn cells() -> Vec<Cell> {
         cells.push(metadata(route));
         cells.push(clock(route));
         cells.push(recovery(route));
+    }
+    for library in Library::ALL {
+        for family in Family::ALL {
+            cells.extend(against(library, family));
+        }
+    }
+    cells
+}
+
+/// The promise of the project: ours against a release, both ways, everything that can differ.
+fn against(library: Library, family: Family) -> Vec<Cell> {
+    let mut cells = Vec::new();
+    let setup = |protocol| Setup { protocol, family };
+    let ours = |protocol| (Side::Ours, setup(protocol));
+    let theirs = |protocol| (Side::Liblsl(library), setup(protocol));
+    let (new, old) = (Protocol::V110, Protocol::V100);
+    for protocol in Protocol::ALL {
+        for route in [
+            Route {
+                from: ours(new),
+                to: theirs(protocol),
+            },
+            Route {
+                from: theirs(protocol),
+                to: ours(new),
+            },
+        ] {
+            for format in Format::ALL {
+                cells.extend(Transfer::ALL.map(|how| exchange(route, format, how)));
+            }
+        }
+    }
+    // Ours held to 1.00: the negotiation seen from the other end.
+    for route in [
+        Route {
+            from: ours(old),
+            to: theirs(new),
+        },
+        Route {
+            from: theirs(new),
+            to: ours(old),
+        },
+    ] {
+        for format in [Format::Double64, Format::Text] {
+            cells.push(exchange(route, format, Transfer::Sample));
+        }
+    }
+    for route in [
+        Route {
+            from: ours(new),
+            to: theirs(new),
+        },
+        Route {
+            from: theirs(new),
+            to: ours(new),
+        },
+    ] {
+        cells.extend([metadata(route), clock(route), recovery(route)]);
     }
     cells
 }
