@@ -8,8 +8,14 @@ use std::time::Duration;
 use lsl_core::{Inlet, Selector, resolve_blocking};
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let found = resolve_blocking(&Selector::property("type", "EEG")?, 1, Duration::from_secs(5))?;
-    let info = found.first().ok_or("no stream of type EEG; start `send` in another terminal")?;
+    let found = resolve_blocking(
+        &Selector::property("type", "EEG")?,
+        1,
+        Duration::from_secs(5),
+    )?;
+    let info = found
+        .first()
+        .ok_or("no stream of type EEG; start `send` in another terminal")?;
     let inlet = Inlet::new(info)?;
     inlet.blocking().open(Duration::from_secs(5))?;
 

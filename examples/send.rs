@@ -9,8 +9,14 @@ use lsl_core::{ChannelFormat, Outlet, Result, StreamInfo, local_clock};
 
 fn main() -> Result<()> {
     let rate = 100.0;
-    let info =
-        StreamInfo::new("ExampleEEG", "EEG", 8, rate, ChannelFormat::Float32, "example-eeg-1")?;
+    let info = StreamInfo::new(
+        "ExampleEEG",
+        "EEG",
+        8,
+        rate,
+        ChannelFormat::Float32,
+        "example-eeg-1",
+    )?;
     let outlet = Outlet::new(info)?;
     println!("sending ExampleEEG; start `receive` in another terminal");
 

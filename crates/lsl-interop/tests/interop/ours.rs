@@ -1,10 +1,8 @@
 //! Our own ends: `lsl-core` with a context per setup, so that v4 and v6, 1.10 and 1.00 stand side by
 //! side in one process.
 
-use std::time::Duration;
-
 use lsl_core::config::Config;
-use lsl_core::{ChannelFormat, Context, Inlet, Outlet, Selector, StreamInfo, Timeout};
+use lsl_core::{ChannelFormat, Context, Inlet, Outlet, Pushthrough, Selector, StreamInfo};
 
 use crate::cell::{Announcement, InletEnd, Outcome, OutletEnd, PATIENCE, Stamps};
 use crate::lab::Setup;
@@ -12,7 +10,8 @@ use crate::values::{Format, Values};
 
 /// A context for a setup, configured by the very text the foreign peers get.
 pub(crate) fn context(setup: Setup) -> Outcome<Context> {
-    Context::new(Config::from_text(&setup.config()).map_err(text)?).map_err(text)
+    let config = Config::from_text(&setup.config()).map_err(text)?;
+    Ok(Context::new(config))
 }
 
 pub(crate) struct OurOutlet {
@@ -26,12 +25,12 @@ impl OurOutlet {
         let channels = u32::try_from(stream.channels).map_err(text)?;
         let format = channel_format(stream.format);
         let mut info = StreamInfo::new(
-            &stream.name,
+            stream.name.as_str(),
             "interop",
             channels,
             stream.rate,
             format,
-            &stream.source_id,
+            stream.source_id.as_str(),
         )
         .map_err(text)?;
         for (name, value) in &stream.desc {
@@ -130,7 +129,7 @@ macro_rules! with_room {
 
 impl OutletEnd for OurOutlet {
     fn wait_for_consumers(&mut self) -> Outcome {
-        let found = self.outlet()?.blocking().wait_for_consumers(patience());
+        let found = self.outlet()?.blocking().wait_for_consumers(PATIENCE);
         if found {
             Ok(())
         } else {
@@ -150,11 +149,7 @@ impl OutletEnd for OurOutlet {
         with_slice!(self.format, samples, |values| match stamps {
             Stamps::Last(stamp) => outlet.push_chunk_at(values, *stamp).map_err(text),
             Stamps::Each(each) => outlet
-                .push_chunk_with(
-                    values,
-                    lsl_core::Stamps::Each(each),
-                    lsl_core::Pushthrough::Yes
-                )
+                .push_chunk_with(values, lsl_core::Stamps::Each(each), Pushthrough::Flush)
                 .map_err(text),
         })
     }
@@ -174,10 +169,9 @@ pub(crate) struct OurInlet {
 impl OurInlet {
     /// Find the one stream of this source id and open an inlet on it.
     pub(crate) fn open(context: &Context, source_id: &str) -> Outcome<Self> {
-        let selector = Selector::property("source_id", source_id);
+        let selector = Selector::property("source_id", source_id).map_err(text)?;
         let infos = context
-            .blocking()
-            .resolve(&selector, 1, patience())
+            .resolve_blocking(&selector, 1, PATIENCE)
             .map_err(text)?;
         let [info] = infos.as_slice() else {
             return Err(format!("{} streams resolved instead of 1", infos.len()));
@@ -188,9 +182,9 @@ impl OurInlet {
             .ok_or("a stream without format")?;
         let inlet = Inlet::builder(info)
             .context(context)
-            .open_lazily()
+            .create()
             .map_err(text)?;
-        inlet.blocking().open(patience()).map_err(text)?;
+        inlet.blocking().open(PATIENCE).map_err(text)?;
         Ok(Self {
             inlet,
             format,
@@ -203,7 +197,7 @@ impl InletEnd for OurInlet {
     fn pull(&mut self) -> Outcome<(f64, Values)> {
         let inlet = self.inlet.blocking();
         let (stamp, values) = with_room!(self.format, self.channels, |room| inlet
-            .pull(&mut room, patience()))
+            .pull(&mut room, PATIENCE))
         .map_err(text)?;
         Ok((stamp.ok_or("no sample came")?, values))
     }
@@ -212,7 +206,7 @@ impl InletEnd for OurInlet {
         let inlet = self.inlet.blocking();
         let mut stamps = vec![0.0; samples];
         let (got, values) = with_room!(self.format, samples * self.channels, |room| {
-            inlet.pull_chunk(&mut room, Some(&mut stamps), patience())
+            inlet.pull_chunk(&mut room, Some(&mut stamps), PATIENCE)
         })
         .map_err(text)?;
         if got == samples {
@@ -226,7 +220,7 @@ impl InletEnd for OurInlet {
         Ok(self
             .inlet
             .blocking()
-            .full_info(patience())
+            .full_info(PATIENCE)
             .map_err(text)?
             .to_xml())
     }
@@ -235,7 +229,7 @@ impl InletEnd for OurInlet {
         let correction = self
             .inlet
             .blocking()
-            .time_correction(patience())
+            .time_correction(PATIENCE)
             .map_err(text)?;
         Ok((correction.offset_secs, correction.uncertainty_secs))
     }
@@ -262,10 +256,6 @@ fn numbers<T, const N: usize>(bytes: &[u8], from: impl Fn([u8; N]) -> T) -> Vec<
 
 fn bytes<const N: usize>(values: impl Iterator<Item = [u8; N]>) -> Values {
     Values::Numbers(values.flatten().collect())
-}
-
-fn patience() -> Timeout {
-    Timeout::After(Duration::from_secs(PATIENCE.as_secs()))
 }
 
 fn text(error: impl std::fmt::Display) -> String {
