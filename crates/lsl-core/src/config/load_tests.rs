@@ -1,0 +1,276 @@
+//! Search order over an invented file system, and what is said about odd files.
+
+use std::collections::HashMap;
+
+use super::Severity::{Error, Note, Warning};
+use super::*;
+
+#[derive(Default)]
+struct Fake {
+    files: HashMap<PathBuf, Vec<u8>>,
+    variables: HashMap<&'static str, &'static str>,
+}
+
+impl Fake {
+    fn new(files: &[(&str, &str)], variables: &[(&'static str, &'static str)]) -> Self {
+        let files = files
+            .iter()
+            .map(|(path, text)| (path.into(), text.as_bytes().to_vec()))
+            .collect();
+        Self {
+            files,
+            variables: variables.iter().copied().collect(),
+        }
+    }
+}
+
+impl Files for Fake {
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        self.files
+            .get(path)
+            .cloned()
+            .ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn variable(&self, name: &str) -> Option<String> {
+        self.variables.get(name).map(|&value| value.to_owned())
+    }
+
+    fn current_dir(&self) -> Option<PathBuf> {
+        Some("/work".into())
+    }
+}
+
+fn session(name: &str) -> String {
+    format!("[lab]\nSessionID = {name}\n")
+}
+
+#[test]
+fn candidates_are_tried_in_order() {
+    let order = [
+        "/env",
+        "/api",
+        "/work/lsl_api.cfg",
+        "/h/lsl_api/lsl_api.cfg",
+        "/etc/lsl_api/lsl_api.cfg",
+    ];
+    let overrides = Overrides {
+        content: Some(session("content")),
+        file: Some("/api".into()),
+    };
+    let mut files = Fake::new(&[], &[("LSLAPICFG", "/env"), ("HOME", "/h")]);
+    for path in order {
+        files.files.insert(path.into(), session(path).into_bytes());
+    }
+    let loaded = load(&files, &overrides);
+    assert_eq!(loaded.source, Source::Content);
+    assert_eq!(loaded.config.lab().session_id, "content");
+
+    let mut overrides = Overrides {
+        content: Some("garbage".to_owned()),
+        ..overrides
+    };
+    for (index, path) in order.into_iter().enumerate() {
+        let loaded = load(&files, &overrides);
+        assert_eq!(loaded.config.lab().session_id, path);
+        assert_eq!(loaded.source.path(), Some(Path::new(path)));
+        let origin = loaded
+            .config
+            .entries()
+            .into_iter()
+            .find(|e| e.key == "lab.SessionID");
+        let expected = Origin::File {
+            path: path.into(),
+            line: 2,
+        };
+        assert_eq!(origin.map(|entry| entry.origin), Some(expected));
+        // The garbage and each broken file before this one, and nothing else.
+        assert_eq!(
+            loaded.diagnostics.len(),
+            index + 1,
+            "{:?}",
+            loaded.diagnostics
+        );
+        assert!(loaded.diagnostics.iter().all(|d| d.severity == Error));
+        files.files.insert(path.into(), b"[broken".to_vec());
+    }
+    let loaded = load(&files, &overrides);
+    assert_eq!(
+        (loaded.source, loaded.diagnostics.len()),
+        (Source::Defaults, 6)
+    );
+    assert_eq!(loaded.config, Config::default());
+
+    overrides.content = None;
+    files.files.clear();
+    let loaded = load(&files, &overrides);
+    let silent: Vec<String> = loaded.diagnostics.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        silent.len(),
+        2,
+        "only files that somebody named are missed: {silent:?}"
+    );
+    assert!(
+        silent[0].contains("/env (LSLAPICFG): cannot be read"),
+        "{silent:?}"
+    );
+    assert!(
+        load(&Fake::default(), &Overrides::default())
+            .diagnostics
+            .is_empty()
+    );
+}
+
+#[test]
+fn the_home_directory_is_found_as_on_windows() {
+    for variables in [
+        &[("HOME", "/h"), ("USERPROFILE", "/no")][..],
+        &[("USERPROFILE", "/h")],
+        &[("HOMEDRIVE", "/"), ("HOMEPATH", "h")],
+    ] {
+        let loaded = load(
+            &Fake::new(&[("/h/lsl_api/lsl_api.cfg", &session("home"))], variables),
+            &Overrides::default(),
+        );
+        assert_eq!(loaded.config.lab().session_id, "home", "{variables:?}");
+    }
+}
+
+/// `text` draws exactly one remark: this severity, this line, words that contain `part`.
+fn check(text: &str, severity: Severity, line: impl Into<Option<usize>>, part: &str) {
+    let remarks = match load_text(text, &Source::Content) {
+        Ok((_, remarks)) => remarks,
+        Err(diagnostic) => vec![diagnostic],
+    };
+    let [remark] = &remarks[..] else {
+        panic!("{text:?}: {remarks:?}")
+    };
+    assert_eq!(
+        (remark.severity, remark.line),
+        (severity, line.into()),
+        "{text:?}: {remark}"
+    );
+    assert!(remark.text.contains(part), "{text:?}: {remark}");
+}
+
+#[test]
+fn unknown_keys_get_a_suggestion() {
+    check(
+        "[ports]\nBasePrt = 1",
+        Warning,
+        2,
+        "did you mean 'ports.BasePort'?",
+    );
+    check(
+        "[tuning]\nBasePort = 1",
+        Warning,
+        2,
+        "belongs in section [ports]",
+    );
+    check("BasePort = 1", Warning, 1, "belongs in section [ports]");
+    check(
+        "[Ports]\nBasePort = 1",
+        Warning,
+        2,
+        "belongs in section [ports]",
+    );
+    check(
+        "[ports ]\nBasePort = 1",
+        Warning,
+        2,
+        "belongs in section [ports]",
+    );
+    check("[lab]\nColour = 1", Warning, 2, "unknown key 'lab.Colour'");
+}
+
+#[test]
+fn values_that_do_not_mean_what_they_say_are_explained() {
+    check(
+        "[ports]\nAllowRandomPorts = true",
+        Warning,
+        2,
+        "'true' means no",
+    );
+    check(
+        "[ports]\nPortRange = 8 ports",
+        Warning,
+        2,
+        "' ports' after the number",
+    );
+    check("[ports]\nPortRange = 65544", Warning, 2, "wraps to 8");
+    check(
+        "[tuning]\nUseProtocolVersion = 120",
+        Warning,
+        2,
+        "110 is used",
+    );
+    check("[tuning]\nTimeProbeInterval = 0", Warning, 2, "outside");
+    check("[tuning]\nTimerResolution = 5", Note, 2, "no effect");
+    check("[lab]\nKnownPeers = host", Warning, 2, "no entries at all");
+    check("[lab]\nSessionID = \u{fffd}", Warning, None, "not UTF-8");
+}
+
+#[test]
+fn combinations_that_cannot_work_are_explained() {
+    let v6_only = "[multicast]\nAddressesOverride = {::1}\n[ports]\nIPv6 = disable";
+    check(
+        "[tuning]\nUseProtocolVersion = 105",
+        Warning,
+        None,
+        "only 100 and 110",
+    );
+    check(
+        "[tuning]\nTimeProbeCount = 5",
+        Warning,
+        None,
+        "no time correction",
+    );
+    check(
+        "[multicast]\nListenAddress = 10.0.0.1",
+        Warning,
+        None,
+        "multicast.Interfaces",
+    );
+    check(v6_only, Warning, None, "family");
+    check(
+        "[ports]\nBasePort = 65530",
+        Warning,
+        None,
+        "beyond port 65535",
+    );
+    check("[ports]\nBasePort = 0", Warning, None, "any free port");
+    check("[ports]\nMulticastPort = 0", Warning, None, "by multicast");
+    check(
+        "[ports]\nPortRange = 0\nAllowRandomPorts = 0",
+        Warning,
+        None,
+        "no port is left",
+    );
+}
+
+#[test]
+fn rejected_files_say_which_line() {
+    check("[log]\nlevel = 10", Error, 2, "outside -3 to 9");
+    check(
+        "[ports]\nIPv6 = on",
+        Error,
+        2,
+        "none of disable, allow or force",
+    );
+    check(
+        "[multicast]\nResolveScope = lan",
+        Error,
+        2,
+        "none of machine",
+    );
+    check("[ports]\n\nBasePort", Error, 3, "no '='");
+}
+
+#[test]
+fn the_first_value_of_a_good_file_is_silent() {
+    let text = "; lab 3\n[ports]\nBasePort = 17000 ; ours\nIPv6 = disabled\n[lab]\nKnownPeers = {a, b:17000}\n";
+    let (config, remarks) = load_text(text, &Source::Content).unwrap();
+    assert_eq!(remarks, []);
+    assert_eq!(config.ports().base_port, 17000);
+    assert_eq!(config.lab().known_peers.len(), 2);
+}

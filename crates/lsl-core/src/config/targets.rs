@@ -1,0 +1,278 @@
+//! What the configured scope, lists and families amount to: where queries go and how far.
+//! Spec: lsl-protocol §3.3, §3.4.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use super::{Bind, Config, Ipv6Mode, KnownPeer, ResolveScope};
+
+/// An address to which queries are sent and on which outlets listen, at `ports.MulticastPort`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Target {
+    /// The address.
+    pub addr: IpAddr,
+    /// What a socket needs in order to use it.
+    pub kind: TargetKind,
+}
+
+/// What a socket needs in order to use an address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum TargetKind {
+    /// Group membership to receive, an outgoing interface and a TTL to send.
+    Multicast,
+    /// `SO_BROADCAST` to send.
+    Broadcast,
+    /// Nothing.
+    Unicast,
+}
+
+impl From<IpAddr> for Target {
+    fn from(addr: IpAddr) -> Self {
+        let kind = if addr.is_multicast() {
+            TargetKind::Multicast
+        } else if addr == IpAddr::V4(Ipv4Addr::BROADCAST) {
+            TargetKind::Broadcast
+        } else {
+            TargetKind::Unicast
+        };
+        Self { addr, kind }
+    }
+}
+
+impl Config {
+    /// Whether IPv4 is used.
+    pub fn allows_ipv4(&self) -> bool {
+        self.ports().ipv6 != Ipv6Mode::Force
+    }
+
+    /// Whether IPv6 is used.
+    pub fn allows_ipv6(&self) -> bool {
+        self.ports().ipv6 != Ipv6Mode::Disable
+    }
+
+    /// Addresses of the multicast port, in the order of liblsl: one responder for each, one query
+    /// to each per wave. Empty with [`Bind::Loopback`]. Spec: lsl-protocol §3.3.
+    pub fn multicast_targets(&self) -> Vec<Target> {
+        if self.bind() == Bind::Loopback {
+            return Vec::new();
+        }
+        let multicast = self.multicast();
+        let group = |prefix| Some(IpAddr::V6(multicast.ipv6_group.with_prefix(prefix)));
+        let steps = [
+            (ResolveScope::Machine, &multicast.machine_addresses, None),
+            (ResolveScope::Link, &multicast.link_addresses, group(0xff02)),
+            (ResolveScope::Site, &multicast.site_addresses, group(0xff05)),
+            (
+                ResolveScope::Organization,
+                &multicast.organization_addresses,
+                group(0xff08),
+            ),
+            (
+                ResolveScope::Global,
+                &multicast.global_addresses,
+                group(0xff0e),
+            ),
+        ];
+        let mut addresses: Vec<IpAddr> = Vec::new();
+        if multicast.addresses_override.is_empty() {
+            for (scope, list, group) in steps {
+                if scope <= multicast.resolve_scope {
+                    addresses.extend(list.iter().copied().chain(group));
+                }
+            }
+        } else {
+            addresses.clone_from(&multicast.addresses_override);
+        }
+        addresses.retain(|address| self.allows_family_of(*address));
+        addresses.into_iter().map(Target::from).collect()
+    }
+
+    /// TTL (IPv4) or hop limit (IPv6) of multicast queries. Spec: lsl-protocol §3.3.
+    pub fn multicast_ttl(&self) -> u8 {
+        let by_scope = match self.multicast().resolve_scope {
+            ResolveScope::Machine => 0,
+            ResolveScope::Link => 1,
+            ResolveScope::Site => 24,
+            ResolveScope::Organization => 32,
+            ResolveScope::Global => 255,
+        };
+        u8::try_from(self.multicast().ttl_override).unwrap_or(by_scope)
+    }
+
+    /// Hosts asked directly, without repeats: 127.0.0.1 first, as in liblsl 1.18, then the known
+    /// peers; with [`Bind::Loopback`] the loopback addresses alone. Names are not looked up here,
+    /// so a name may still lead to a family that is not used. Spec: lsl-protocol §3.4.
+    pub fn unicast_peers(&self) -> Vec<KnownPeer> {
+        let mut peers: Vec<KnownPeer> = Vec::new();
+        let mut add = |peer: KnownPeer| {
+            let usable = peer
+                .host
+                .parse()
+                .map_or(true, |address| self.allows_family_of(address));
+            if usable && !peers.contains(&peer) {
+                peers.push(peer);
+            }
+        };
+        let host = |address: IpAddr| KnownPeer {
+            host: address.to_string(),
+            port: None,
+        };
+        add(host(Ipv4Addr::LOCALHOST.into()));
+        match self.bind() {
+            Bind::Loopback => add(host(Ipv6Addr::LOCALHOST.into())),
+            Bind::All => self.lab().known_peers.iter().cloned().for_each(add),
+        }
+        peers
+    }
+
+    /// The ports of the range: tried in this order by outlets and resolvers, and all asked on a
+    /// known peer without a port of its own. Port 0 stands for "any".
+    pub fn port_range(&self) -> impl Iterator<Item = u16> + use<> {
+        let base = self.ports().base_port;
+        (0..self.ports().port_range).map_while(move |step| base.checked_add(step))
+    }
+
+    fn allows_family_of(&self, address: IpAddr) -> bool {
+        if address.is_ipv4() {
+            self.allows_ipv4()
+        } else {
+            self.allows_ipv6()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::TargetKind::{Broadcast, Multicast, Unicast};
+    use super::*;
+
+    const G: &str = "113d:6fdd:2c17:a643:ffe2:1bd1:3cd2";
+
+    fn addresses(config: &Config) -> Vec<String> {
+        config
+            .multicast_targets()
+            .iter()
+            .map(|target| target.addr.to_string())
+            .collect()
+    }
+
+    #[test]
+    fn scopes_are_cumulative() {
+        let mut config = Config::default();
+        config
+            .set("multicast.OrganizationAddresses", "{239.192.0.1}")
+            .unwrap();
+        config
+            .set("multicast.GlobalAddresses", "{239.192.0.2}")
+            .unwrap();
+        let mut expected: Vec<String> = Vec::new();
+        for (scope, ttl, added) in [
+            (ResolveScope::Machine, 0, vec!["127.0.0.1".to_owned()]),
+            (
+                ResolveScope::Link,
+                1,
+                ["255.255.255.255", "224.0.0.1", "224.0.0.183"]
+                    .map(str::to_owned)
+                    .into_iter()
+                    .chain([format!("ff02:{G}")])
+                    .collect(),
+            ),
+            (
+                ResolveScope::Site,
+                24,
+                vec!["239.255.172.215".to_owned(), format!("ff05:{G}")],
+            ),
+            (
+                ResolveScope::Organization,
+                32,
+                vec!["239.192.0.1".to_owned(), format!("ff08:{G}")],
+            ),
+            (
+                ResolveScope::Global,
+                255,
+                vec!["239.192.0.2".to_owned(), format!("ff0e:{G}")],
+            ),
+        ] {
+            expected.extend(added);
+            config.set_resolve_scope(scope);
+            assert_eq!(addresses(&config), expected, "{scope:?}");
+            assert_eq!(config.multicast_ttl(), ttl, "{scope:?}");
+        }
+        config.set("multicast.TTLOverride", "7").unwrap();
+        assert_eq!(config.multicast_ttl(), 7);
+        config.set("multicast.TTLOverride", "0").unwrap();
+        assert_eq!(config.multicast_ttl(), 0);
+        config
+            .set("multicast.AddressesOverride", "{10.0.0.1, ff02::1}")
+            .unwrap();
+        assert_eq!(addresses(&config), ["10.0.0.1", "ff02::1"]);
+    }
+
+    #[test]
+    fn families_and_kinds() {
+        let mut config = Config::default();
+        let kinds: Vec<TargetKind> = config.multicast_targets().iter().map(|t| t.kind).collect();
+        assert_eq!(
+            kinds,
+            [
+                Unicast, Broadcast, Multicast, Multicast, Multicast, Multicast, Multicast
+            ]
+        );
+        config.set_ipv6(Ipv6Mode::Disable);
+        assert!(
+            config
+                .multicast_targets()
+                .iter()
+                .all(|target| target.addr.is_ipv4())
+        );
+        assert_eq!(config.multicast_targets().len(), 5);
+        config.set_ipv6(Ipv6Mode::Force);
+        assert_eq!(
+            addresses(&config),
+            [format!("ff02:{G}"), format!("ff05:{G}")]
+        );
+    }
+
+    #[test]
+    fn peers() {
+        let check = |config: &Config, expected: &[&str]| {
+            let peers: Vec<String> = config
+                .unicast_peers()
+                .iter()
+                .map(ToString::to_string)
+                .collect();
+            assert_eq!(peers, expected);
+        };
+        let mut config = Config::default();
+        check(&config, &["127.0.0.1"]);
+        config
+            .set_known_peers(&["lab1", "127.0.0.1", "lab1", "lab1:80", "::1", "10.0.0.1"])
+            .unwrap();
+        check(
+            &config,
+            &["127.0.0.1", "lab1", "lab1:80", "::1", "10.0.0.1"],
+        );
+        config.set_ipv6(Ipv6Mode::Force);
+        check(&config, &["lab1", "lab1:80", "::1"]);
+        config.set_bind(Bind::Loopback);
+        check(&config, &["::1"]);
+        config.set_ipv6(Ipv6Mode::Allow);
+        check(&config, &["127.0.0.1", "::1"]);
+        assert_eq!(config.multicast_targets(), []);
+        check(&Config::loopback(), &["127.0.0.1", "::1"]);
+    }
+
+    #[test]
+    fn the_port_range_ends_with_the_ports() {
+        let mut config = Config::default();
+        assert_eq!(
+            config.port_range().collect::<Vec<_>>(),
+            (16572..16604).collect::<Vec<_>>()
+        );
+        config.set_ports(65534, 32);
+        assert_eq!(config.port_range().collect::<Vec<_>>(), [65534, 65535]);
+        config.set_ports(0, 2);
+        assert_eq!(config.port_range().collect::<Vec<_>>(), [0, 1]);
+        config.set_ports(5, 0);
+        assert_eq!(config.port_range().count(), 0);
+    }
+}
