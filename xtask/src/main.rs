@@ -1,2 +1,179 @@
-//! Project automation.
-fn main() {}
+//! Project automation: everything a person or the gate runs on this workspace beyond plain cargo.
+//!
+//! One file per task. A task takes a shell whose directory is the workspace root and answers with a
+//! `Result`; the first failure ends the run.
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a command line tool talks to its user"
+)]
+#![forbid(unsafe_code)]
+
+mod ci;
+mod fuzz;
+mod interop;
+mod tidy;
+mod vectors;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use lexopt::Arg;
+use xshell::{Shell, cmd};
+
+/// What every task answers with; the text is for the person who runs it.
+type Result<T = (), E = Box<dyn std::error::Error>> = std::result::Result<T, E>;
+
+const HELP: &str = "\
+Usage: cargo xtask TASK
+
+  ci                     everything below but `fuzz`, in the order of the gate; stops at a failure
+  test                   what the README says: cargo test --workspace --locked
+  lint                   rustfmt and clippy, warnings denied
+  doc                    documentation, warnings denied
+  interop [FILTER]       against real liblsl 1.18.0 and 1.17.7 in a private network namespace
+  tidy                   purity, file sizes, licences, machine paths and other house rules
+  deny                   licences, bans and sources of the dependencies
+  msrv                   check the shipped crates with the oldest supported compiler
+  fuzz [SECONDS] [TARGET]  every fuzz target (or one) for SECONDS (default 30) each
+  vectors [--bless]      check the golden vectors against their checksums (or rewrite these)
+
+With CI=true in the environment a missing tool is a failure; otherwise the task says what it skips.
+";
+
+/// The oldest compiler that builds the shipped crates, as the README promises.
+const MSRV: &str = "1.88.0";
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result {
+    let mut parser = lexopt::Parser::from_env();
+    let mut words = Vec::new();
+    let mut bless = false;
+    while let Some(arg) = parser.next()? {
+        match arg {
+            Arg::Short('h') | Arg::Long("help") => {
+                print!("{HELP}");
+                return Ok(());
+            }
+            Arg::Long("bless") => bless = true,
+            Arg::Value(word) => words.push(word.to_string_lossy().into_owned()),
+            Arg::Short(_) | Arg::Long(_) => return Err(arg.unexpected().into()),
+        }
+    }
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+
+    let sh = Shell::new()?;
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .ok_or("xtask has no parent")?;
+    sh.change_dir(root);
+    match words.as_slice() {
+        ["ci"] => ci::run(&sh),
+        ["test"] => test(&sh),
+        ["lint"] => lint(&sh),
+        ["doc"] => doc(&sh),
+        ["interop"] => interop::run(&sh, None),
+        ["interop", filter] => interop::run(&sh, Some(filter)),
+        ["tidy"] => tidy::run(&sh),
+        ["deny"] => deny(&sh),
+        ["msrv"] => msrv(&sh),
+        ["fuzz"] => fuzz::run(&sh, fuzz::DEFAULT_SECONDS, None),
+        ["fuzz", seconds] => fuzz::run(&sh, seconds.parse()?, None),
+        ["fuzz", seconds, target] => fuzz::run(&sh, seconds.parse()?, Some(target)),
+        ["vectors"] if bless => vectors::bless(&sh),
+        ["vectors"] => vectors::check(&sh),
+        [] => Err(format!("which task?\n\n{HELP}").into()),
+        _ => Err(format!("no such task: {}\n\n{HELP}", words.join(" ")).into()),
+    }
+}
+
+/// The README's test command and nothing else, so that what the gate proves is what a user runs.
+fn test(sh: &Shell) -> Result {
+    Ok(cmd!(sh, "cargo test --workspace --locked").run()?)
+}
+
+fn lint(sh: &Shell) -> Result {
+    cmd!(sh, "cargo fmt --all --check").run()?;
+    let deny = ["-D", "warnings"];
+    cmd!(
+        sh,
+        "cargo clippy --workspace --all-targets --all-features --locked -- {deny...}"
+    )
+    .run()?;
+    // The sans-IO half alone: what only `net` uses shows up here as dead code.
+    cmd!(
+        sh,
+        "cargo clippy -p lsl-core --all-targets --no-default-features --locked -- {deny...}"
+    )
+    .run()?;
+    Ok(())
+}
+
+fn doc(sh: &Shell) -> Result {
+    cmd!(
+        sh,
+        "cargo doc --workspace --no-deps --all-features --locked"
+    )
+    .env("RUSTDOCFLAGS", "-D warnings")
+    .run()?;
+    Ok(())
+}
+
+fn deny(sh: &Shell) -> Result {
+    if cmd!(sh, "cargo deny --version")
+        .quiet()
+        .ignore_stderr()
+        .read()
+        .is_err()
+    {
+        return missing("cargo-deny", "cargo install --locked cargo-deny");
+    }
+    cmd!(sh, "cargo deny --locked check licenses bans sources").run()?;
+    println!("deny: advisories were not checked: their database is not reachable from the gate");
+    Ok(())
+}
+
+fn msrv(sh: &Shell) -> Result {
+    if cmd!(sh, "rustup run {MSRV} cargo --version")
+        .quiet()
+        .ignore_stderr()
+        .read()
+        .is_err()
+    {
+        return missing(
+            &format!("Rust {MSRV}"),
+            &format!("rustup toolchain install {MSRV} --profile minimal"),
+        );
+    }
+    // Its own target directory, or the two compilers would rebuild each other's crates for ever.
+    // No `-p`: the default members are the crates that ship.
+    cmd!(
+        sh,
+        "rustup run {MSRV} cargo check --all-features --locked --target-dir target/msrv"
+    )
+    .run()?;
+    Ok(())
+}
+
+/// A tool is not there: fatal for the gate, a printed gap for a person.
+fn missing(what: &str, install: &str) -> Result {
+    if is_gate() {
+        return Err(format!("{what} is missing; get it by: {install}").into());
+    }
+    println!("SKIPPED, {what} is missing; get it by: {install}");
+    Ok(())
+}
+
+/// Whether this run decides about a submission.
+fn is_gate() -> bool {
+    std::env::var("CI").is_ok_and(|value| value == "true")
+}

@@ -6,3 +6,4 @@ pub mod clock;
 pub mod interfaces;
 pub mod poll;
 pub mod process;
+pub mod socket;

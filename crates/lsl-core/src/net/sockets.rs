@@ -188,12 +188,11 @@ pub(crate) fn tcp_acceptor(address: IpAddr, search: PortSearch) -> io::Result<Tc
 /// # Errors
 /// What `setsockopt(2)` reports; buffer sizes are a wish and never fail.
 pub(crate) fn prepare_accepted(
-    stream: &TcpStream,
+    stream: &tokio::net::TcpStream,
     send_buffer_bytes: usize,
     receive_buffer_bytes: usize,
 ) -> io::Result<()> {
     let socket = SockRef::from(stream);
-    socket.set_nonblocking(true)?;
     if send_buffer_bytes > 0 {
         let _ = socket.set_send_buffer_size(send_buffer_bytes);
     }

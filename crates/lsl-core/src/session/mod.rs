@@ -2,3 +2,5 @@
 //! owns the sockets and the timers.
 
 pub mod fanout;
+pub mod inlet;
+pub mod recover;

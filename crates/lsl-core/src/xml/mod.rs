@@ -1,10 +1,24 @@
 //! The XML document that describes a stream: an editable tree, a lenient capped parser and a writer
 //! that produces liblsl's bytes. Text is bytes: LSL passes any content through unvalidated.
-//! Spec: lsl-protocol §2.2, §2.3; c-abi §6.
+//! Nothing here knows what a stream info is. Spec: lsl-protocol §2.2, §2.3; c-abi §6.
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing
+    )
+)]
 
+mod element;
 mod parse;
 mod tree;
 mod write;
 
-pub use parse::{ParseError, parse};
+#[cfg(test)]
+mod tests;
+
+pub use element::{ElementMut, ElementRef};
+pub use parse::{Fault, Limits, ParseError, Parsed, parse, parse_with};
 pub use tree::{Attribute, Document, NodeId, NodeKind};

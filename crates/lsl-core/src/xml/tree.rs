@@ -217,14 +217,28 @@ impl Document {
         }
     }
 
-    /// Deep copy of `source`'s node (of this or another document) as the last child of `parent`.
+    /// Deep copy of a node of another document as the last child of `parent`. `None` if either id
+    /// names nothing, `source` is a root or `parent` cannot have children.
     pub fn append_copy(&mut self, parent: NodeId, from: &Self, source: NodeId) -> Option<NodeId> {
         self.copy(parent, End::Last, from, source)
     }
 
-    /// Deep copy of `source`'s node (of this or another document) as the first child of `parent`.
+    /// Deep copy of a node of another document as the first child of `parent`.
     pub fn prepend_copy(&mut self, parent: NodeId, from: &Self, source: NodeId) -> Option<NodeId> {
         self.copy(parent, End::First, from, source)
+    }
+
+    /// Deep copy of a node of this document as the last child of `parent`, which may lie inside the
+    /// node that is copied.
+    pub fn append_copy_within(&mut self, parent: NodeId, source: NodeId) -> Option<NodeId> {
+        let (copy, top) = self.extract(source)?;
+        self.copy(parent, End::Last, &copy, top)
+    }
+
+    /// Deep copy of a node of this document as the first child of `parent`.
+    pub fn prepend_copy_within(&mut self, parent: NodeId, source: NodeId) -> Option<NodeId> {
+        let (copy, top) = self.extract(source)?;
+        self.copy(parent, End::First, &copy, top)
     }
 
     /// Removes a node with everything below it; false for the root and for unknown ids.
@@ -233,42 +247,41 @@ impl Document {
             return false;
         }
         let (parent, previous, next) = {
-            let node = &self.nodes[id.index as usize];
+            let node = self.at(id.index);
             (node.parent, node.previous, node.next)
         };
         match previous {
-            Some(previous) => self.nodes[previous as usize].next = next,
+            Some(previous) => self.at_mut(previous).next = next,
             None => {
                 if let Some(parent) = parent {
-                    self.nodes[parent as usize].first_child = next;
+                    self.at_mut(parent).first_child = next;
                 }
             }
         }
         match next {
-            Some(next) => self.nodes[next as usize].previous = previous,
+            Some(next) => self.at_mut(next).previous = previous,
             None => {
                 if let Some(parent) = parent {
-                    self.nodes[parent as usize].last_child = previous;
+                    self.at_mut(parent).last_child = previous;
                 }
             }
         }
         let mut doomed = vec![id.index];
         while let Some(index) = doomed.pop() {
-            let mut child = self.nodes[index as usize].first_child;
+            let mut child = self.at(index).first_child;
             while let Some(at) = child {
                 doomed.push(at);
-                child = self.nodes[at as usize].next;
+                child = self.at(at).next;
             }
-            let generation = self.nodes[index as usize].generation.wrapping_add(1);
-            self.nodes[index as usize] = Node::new(NodeKind::Text, Vec::new(), generation);
-            self.nodes[index as usize].live = false;
+            let generation = self.at(index).generation.wrapping_add(1);
+            *self.at_mut(index) = Node::new(NodeKind::Text, Vec::new(), generation);
+            self.at_mut(index).live = false;
             self.free.push(index);
         }
         true
     }
 
     fn copy(&mut self, parent: NodeId, end: End, from: &Self, source: NodeId) -> Option<NodeId> {
-        // The source is read whole first: it may lie in the subtree that is about to grow.
         let mut todo = vec![(parent, end, source)];
         let mut top = None;
         while let Some((parent, end, source)) = todo.pop() {
@@ -277,12 +290,19 @@ impl Document {
                 return None;
             }
             let copy = self.insert(parent, end, node.kind, node.text)?;
-            self.nodes[copy.index as usize].attributes = node.attributes;
+            self.at_mut(copy.index).attributes = node.attributes;
             top.get_or_insert(copy);
             // A stack reverses, so children are prepended from the last to the first.
             todo.extend(from.children(source).map(|child| (copy, End::First, child)));
         }
         top
+    }
+
+    /// The subtree as a document of its own, so that it stands still while this one grows.
+    fn extract(&self, source: NodeId) -> Option<(Self, NodeId)> {
+        let mut copy = Self::new();
+        let top = copy.copy(copy.root(), End::Last, self, source)?;
+        Some((copy, top))
     }
 
     fn insert(
@@ -297,34 +317,31 @@ impl Document {
             return None;
         }
         let (first, last) = (holder.first_child, holder.last_child);
-        let index = match self.free.pop() {
-            Some(index) => {
-                let generation = self.nodes[index as usize].generation;
-                self.nodes[index as usize] = Node::new(kind, text, generation);
-                index
-            }
-            None => {
-                let index = u32::try_from(self.nodes.len()).ok()?;
-                self.nodes.push(Node::new(kind, text, 0));
-                index
-            }
+        let index = if let Some(index) = self.free.pop() {
+            let generation = self.at(index).generation;
+            *self.at_mut(index) = Node::new(kind, text, generation);
+            index
+        } else {
+            let index = u32::try_from(self.nodes.len()).ok()?;
+            self.nodes.push(Node::new(kind, text, 0));
+            index
         };
-        self.nodes[index as usize].parent = Some(parent.index);
+        self.at_mut(index).parent = Some(parent.index);
         match end {
             End::Last => {
-                self.nodes[index as usize].previous = last;
-                self.nodes[parent.index as usize].last_child = Some(index);
+                self.at_mut(index).previous = last;
+                self.at_mut(parent.index).last_child = Some(index);
                 match last {
-                    Some(last) => self.nodes[last as usize].next = Some(index),
-                    None => self.nodes[parent.index as usize].first_child = Some(index),
+                    Some(last) => self.at_mut(last).next = Some(index),
+                    None => self.at_mut(parent.index).first_child = Some(index),
                 }
             }
             End::First => {
-                self.nodes[index as usize].next = first;
-                self.nodes[parent.index as usize].first_child = Some(index);
+                self.at_mut(index).next = first;
+                self.at_mut(parent.index).first_child = Some(index);
                 match first {
-                    Some(first) => self.nodes[first as usize].previous = Some(index),
-                    None => self.nodes[parent.index as usize].last_child = Some(index),
+                    Some(first) => self.at_mut(first).previous = Some(index),
+                    None => self.at_mut(parent.index).last_child = Some(index),
                 }
             }
         }
@@ -335,8 +352,25 @@ impl Document {
         let index = index?;
         Some(NodeId {
             index,
-            generation: self.nodes[index as usize].generation,
+            generation: self.at(index).generation,
         })
+    }
+
+    /// By an index of this arena: links and ids seen by [`node`](Self::node) are such.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "nodes are never taken out of the arena"
+    )]
+    fn at(&self, index: u32) -> &Node {
+        &self.nodes[index as usize]
+    }
+
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "nodes are never taken out of the arena"
+    )]
+    fn at_mut(&mut self, index: u32) -> &mut Node {
+        &mut self.nodes[index as usize]
     }
 
     fn node(&self, id: NodeId) -> Option<&Node> {

@@ -1,0 +1,45 @@
+//! Sending without blocking and without SIGPIPE, on any thread.
+//!
+//! `write` and `writev` raise SIGPIPE in a host whose C runtime left it at its default; `send` can be
+//! told not to.
+
+use std::io;
+use std::os::fd::AsFd;
+
+use rustix::net::{SendFlags, send};
+
+/// Sends what fits into the socket's buffer now; the number of bytes sent.
+///
+/// # Errors
+/// `WouldBlock` if nothing fits, else what `send(2)` reports. A closed peer is an error, never a
+/// signal. An interrupting signal is not an error: the call is repeated.
+pub fn send_nonblocking(socket: impl AsFd, bytes: &[u8]) -> io::Result<usize> {
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    rustix::io::retry_on_intr(|| send(&socket, bytes, flags)).map_err(io::Error::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    #[test]
+    fn sends_until_full_and_reports_a_closed_peer() {
+        let (near, mut far) = UnixStream::pair().unwrap();
+        assert_eq!(send_nonblocking(&near, b"abc").unwrap(), 3);
+        let mut received = [0; 3];
+        far.read_exact(&mut received).unwrap();
+        assert_eq!(&received, b"abc");
+        let full = loop {
+            if let Err(error) = send_nonblocking(&near, &[0; 4096]) {
+                break error;
+            }
+        };
+        assert_eq!(full.kind(), io::ErrorKind::WouldBlock);
+        drop(far);
+        let closed = send_nonblocking(&near, b"x").unwrap_err();
+        assert_eq!(closed.kind(), io::ErrorKind::BrokenPipe);
+    }
+}

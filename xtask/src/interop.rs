@@ -1,0 +1,151 @@
+//! The stage for `crates/lsl-interop`: real liblsl binaries and a network of their own.
+//!
+//! Each peer is a Python wheel with its bundled liblsl, pinned and installed into a venv under
+//! `target/peers`. The tests run in a network namespace with a veth pair, so that they neither see
+//! nor disturb any LSL device of the house. What is missing makes cells *ignored*, never passed.
+
+use std::path::{Path, PathBuf};
+
+use xshell::{Shell, cmd};
+
+use crate::Result;
+
+/// A wheel that carries a liblsl.
+struct Wheel {
+    /// The pinned requirement, also the name of its venv.
+    requirement: &'static str,
+    /// The library inside the venv's site-packages.
+    library: &'static str,
+    /// How the tests learn the library's path.
+    variable: &'static str,
+}
+
+const WHEELS: &[Wheel] = &[
+    Wheel {
+        requirement: "pylsl==1.18.6",
+        library: "pylsl/lib/liblsl.so.1.18.0",
+        variable: "LSL_INTEROP_LIB_1_18_0",
+    },
+    Wheel {
+        requirement: "mne-lsl==1.14.0",
+        library: "mne_lsl/lsl/lib/liblsl.so.1.17.7",
+        variable: "LSL_INTEROP_LIB_1_17_7",
+    },
+];
+
+const PEERS: &str = "target/peers";
+const INTEROP: &str = "crates/lsl-interop";
+
+/// Make the stage as far as this machine allows and run the cells whose name contains `filter`.
+pub(crate) fn run(sh: &Shell, filter: Option<&str>) -> Result {
+    if sh.path_exists("crates/lsl-cli") {
+        cmd!(sh, "cargo build --locked -p lsl-cli").run()?;
+    }
+    // Built here, because inside the namespace there is no network to fetch anything from.
+    cmd!(
+        sh,
+        "cargo test --locked -p lsl-interop --test interop --no-run"
+    )
+    .run()?;
+
+    let mut gaps = Vec::new();
+    let mut variables = Vec::new();
+    for wheel in WHEELS {
+        match install(sh, wheel) {
+            Ok((python, library)) => {
+                variables.push(("LSL_INTEROP_PYTHON", python));
+                variables.push((wheel.variable, library));
+            }
+            Err(error) => gaps.push(format!("no {}: {error}", wheel.requirement)),
+        }
+    }
+    let namespace = match enter(sh) {
+        Ok(words) => words,
+        Err(error) => {
+            gaps.push(format!("no private network: {error}"));
+            Vec::new()
+        }
+    };
+    for gap in &gaps {
+        println!("interop: {gap}");
+    }
+    if crate::is_gate() && !gaps.is_empty() {
+        return Err("the gate must not run interop with gaps".into());
+    }
+
+    let mut words = namespace;
+    words.extend(
+        [
+            "cargo",
+            "test",
+            "--offline",
+            "--locked",
+            "-p",
+            "lsl-interop",
+            "--test",
+            "interop",
+            "--",
+        ]
+        .map(str::to_owned),
+    );
+    words.extend(filter.map(str::to_owned));
+    let (program, arguments) = words.split_first().ok_or("no command")?;
+    let mut run = cmd!(sh, "{program} {arguments...}").env("LSL_INTEROP_STAGE", "1");
+    for (name, path) in &variables {
+        run = run.env(name, path);
+    }
+    if !gaps.is_empty() {
+        run = run.env("LSL_INTEROP_SKIP", gaps.join("; "));
+    }
+    Ok(run.run()?)
+}
+
+/// The venv of a wheel, made if it is not there yet: its Python and the library.
+fn install(sh: &Shell, wheel: &Wheel) -> Result<(PathBuf, PathBuf)> {
+    let venv = sh
+        .current_dir()
+        .join(PEERS)
+        .join(wheel.requirement.replace("==", "-"));
+    let python = venv.join("bin/python");
+    if let Some(library) = find(sh, &venv, wheel.library) {
+        return Ok((python, library));
+    }
+    sh.create_dir(PEERS)?;
+    cmd!(sh, "python3 -m venv {venv}").run()?;
+    let requirement = wheel.requirement;
+    // Only the library is wanted, so none of what the bindings need comes along.
+    let options = [
+        "--disable-pip-version-check",
+        "--no-deps",
+        "--only-binary",
+        ":all:",
+    ];
+    let install = || cmd!(sh, "{python} -m pip install -q {options...} {requirement}").run();
+    // A registry may hiccup once.
+    install().or_else(|_| install())?;
+    let library = find(sh, &venv, wheel.library)
+        .ok_or_else(|| format!("{} is not in the wheel for this machine", wheel.library))?;
+    Ok((python, library))
+}
+
+/// `library` in the site-packages of whatever Python version made the venv.
+fn find(sh: &Shell, venv: &Path, library: &str) -> Option<PathBuf> {
+    let versions = sh.read_dir(venv.join("lib")).ok()?;
+    versions
+        .iter()
+        .map(|dir| dir.join("site-packages").join(library))
+        .find(|path| path.is_file())
+}
+
+/// The words that run a command in the private network, proven to deliver multicast.
+fn enter(sh: &Shell) -> Result<Vec<String>> {
+    let is_root = cmd!(sh, "id -u").quiet().read()? == "0";
+    let flags = if is_root { "-n" } else { "-rn" };
+    let script = format!("{INTEROP}/netns.sh");
+    let words = ["unshare", flags, "sh", &script]
+        .map(str::to_owned)
+        .to_vec();
+    let (program, arguments) = words.split_first().ok_or("no command")?;
+    cmd!(sh, "{program} {arguments...} python3 {INTEROP}/netcheck.py").run()?;
+    Ok(words)
+}

@@ -1,0 +1,372 @@
+//! House rules that a compiler does not know. Each rule collects what breaks it; all are run, so
+//! that one visit shows everything.
+
+use std::collections::BTreeSet;
+
+use xshell::{Shell, cmd};
+
+use crate::Result;
+
+/// Crates that reach sockets, threads or the operating system: the sans-IO half has none of them.
+const IMPURE: &[&str] = &[
+    "tokio",
+    "socket2",
+    "rustix",
+    "mio",
+    "libc",
+    "nix",
+    "getifaddrs",
+    "polling",
+    "async-io",
+];
+
+/// Distinct crates that `lsl-core` with its default features may bring to a user.
+const DEPENDENCY_BUDGET: usize = 25;
+
+/// Beyond this a file holds more than one concept.
+const MAX_LINES: usize = 800;
+
+const MAX_ARCHITECTURE_LINES: usize = 300;
+
+const ARCHITECTURE: &str = "crates/ARCHITECTURE.md";
+
+/// What may lie in the root; a newcomer reads this list first.
+const ROOT: &[&str] = &[
+    ".cargo",
+    ".ci",
+    ".clippy.toml",
+    ".gitattributes",
+    ".gitignore",
+    ".rustfmt.toml",
+    "Cargo.lock",
+    "Cargo.toml",
+    "LICENSE-APACHE",
+    "LICENSE-MIT",
+    "README.md",
+    "benches",
+    "crates",
+    "docs",
+    "examples",
+    "xtask",
+];
+
+/// The audited places where `unsafe` may appear, one item at a time.
+const MAY_BE_UNSAFE: &[&str] = &["lsl-platform", "lsl-ffi", "lsl-dl"];
+
+/// Directories of somebody's machine; a path there works nowhere else.
+const MACHINE_DIRS: &[&str] = &["work", "tmp", "home", "root"];
+
+/// Files that may name such a directory, with what they may say: none of it is a path of ours.
+const MACHINE_PATHS_ALLOWED: &[(&str, &str)] = &[];
+
+/// How a rule looks at the workspace; the answer is what breaks it.
+enum Check {
+    /// By reading the tracked files.
+    Files(fn(&[Source]) -> Vec<String>),
+    /// By asking cargo or the disk.
+    Shell(fn(&Shell) -> Result<Vec<String>>),
+}
+
+const RULES: &[(&str, Check)] = &[
+    ("purity of lsl-core", Check::Shell(purity)),
+    ("dependency budget", Check::Shell(dependency_budget)),
+    ("file length", Check::Files(file_length)),
+    ("machine paths", Check::Files(machine_paths)),
+    ("forbid unsafe", Check::Files(forbid_unsafe)),
+    ("licences", Check::Files(licences)),
+    ("unfinished code", Check::Files(unfinished)),
+    ("root listing", Check::Files(root_listing)),
+    (
+        "golden vectors",
+        Check::Shell(|sh| Ok(problem_of(crate::vectors::check(sh)))),
+    ),
+    ("architecture page", Check::Files(architecture)),
+];
+
+/// A failed task as a broken rule.
+fn problem_of(result: Result) -> Vec<String> {
+    result
+        .err()
+        .map(|error| error.to_string())
+        .into_iter()
+        .collect()
+}
+
+/// A tracked text file.
+struct Source {
+    path: String,
+    text: String,
+}
+
+impl Source {
+    fn has_extension(&self, extensions: &[&str]) -> bool {
+        self.path
+            .rsplit_once('.')
+            .is_some_and(|(_, extension)| extensions.contains(&extension))
+    }
+
+    /// Lines with their number, from 1, as an editor counts.
+    fn lines(&self) -> impl Iterator<Item = (usize, &str)> {
+        self.text
+            .lines()
+            .enumerate()
+            .map(|(index, line)| (index + 1, line))
+    }
+}
+
+/// Apply every rule to the tracked files.
+pub(crate) fn run(sh: &Shell) -> Result {
+    let sources = tracked(sh)?;
+    let mut broken = 0;
+    for (name, rule) in RULES {
+        let problems = match rule {
+            Check::Files(check) => check(&sources),
+            Check::Shell(check) => check(sh)?,
+        };
+        println!(
+            "tidy: {name}: {}",
+            if problems.is_empty() { "ok" } else { "BROKEN" }
+        );
+        for problem in &problems {
+            println!("    {problem}");
+        }
+        broken += problems.len();
+    }
+    if broken == 0 {
+        Ok(())
+    } else {
+        Err(format!("tidy: {broken} problems").into())
+    }
+}
+
+/// Tracked files and new ones git does not ignore, so that a rule speaks before the commit.
+/// Binary files are left out.
+fn tracked(sh: &Shell) -> Result<Vec<Source>> {
+    let listing = cmd!(sh, "git ls-files --cached --others --exclude-standard")
+        .quiet()
+        .read()?;
+    let mut sources = Vec::new();
+    for path in listing.lines().filter(|path| sh.path_exists(path)) {
+        if let Ok(text) = String::from_utf8(sh.read_binary_file(path)?) {
+            sources.push(Source {
+                path: path.to_owned(),
+                text,
+            });
+        }
+    }
+    Ok(sources)
+}
+
+/// The sans-IO half builds alone and cannot do I/O even by accident.
+fn purity(sh: &Shell) -> Result<Vec<String>> {
+    cmd!(
+        sh,
+        "cargo check --quiet --locked -p lsl-core --no-default-features"
+    )
+    .quiet()
+    .run()?;
+    let crates = dependencies(sh, &["--no-default-features"])?;
+    Ok(IMPURE
+        .iter()
+        .filter(|name| crates.contains(**name))
+        .map(|name| format!("lsl-core --no-default-features depends on {name}"))
+        .collect())
+}
+
+fn dependency_budget(sh: &Shell) -> Result<Vec<String>> {
+    let crates = dependencies(sh, &[])?;
+    let count = crates.len();
+    println!("tidy: lsl-core brings {count} of at most {DEPENDENCY_BUDGET} crates");
+    if count <= DEPENDENCY_BUDGET {
+        return Ok(Vec::new());
+    }
+    let names: Vec<_> = crates.into_iter().collect();
+    Ok(vec![format!(
+        "{count} crates, {DEPENDENCY_BUDGET} allowed: {}",
+        names.join(" ")
+    )])
+}
+
+/// Names of the crates that come with `lsl-core`, ours not counted.
+fn dependencies(sh: &Shell, options: &[&str]) -> Result<BTreeSet<String>> {
+    let tree = cmd!(
+        sh,
+        "cargo tree --locked -p lsl-core -e normal --prefix none {options...}"
+    )
+    .quiet()
+    .read()?;
+    let names = tree
+        .lines()
+        .filter_map(|line| line.split_whitespace().next());
+    Ok(names
+        .filter(|name| !name.starts_with("lsl-"))
+        .map(str::to_owned)
+        .collect())
+}
+
+fn file_length(sources: &[Source]) -> Vec<String> {
+    let long = sources
+        .iter()
+        .filter(|source| source.has_extension(&["rs", "py", "sh", "c", "h"]))
+        .map(|source| (source, source.text.lines().count()))
+        .filter(|(_, lines)| *lines >= MAX_LINES);
+    long.map(|(source, lines)| format!("{}: {lines} lines; split it by concept", source.path))
+        .collect()
+}
+
+fn machine_paths(sources: &[Source]) -> Vec<String> {
+    let mut problems = Vec::new();
+    for source in sources.iter().filter(|source| source.path != "Cargo.lock") {
+        for (number, line) in source.lines() {
+            let is_allowed = MACHINE_PATHS_ALLOWED
+                .iter()
+                .any(|(path, words)| source.path == *path && line.contains(words));
+            if !is_allowed && MACHINE_DIRS.iter().any(|dir| names_path_below(line, dir)) {
+                problems.push(format!("{}:{number}: {}", source.path, line.trim()));
+            }
+        }
+    }
+    problems
+}
+
+/// Whether the line holds `/dir/` at the start of a path, not in the middle of a longer one.
+fn names_path_below(line: &str, dir: &str) -> bool {
+    line.match_indices(&format!("/{dir}/")).any(|(at, _)| {
+        !line[..at].ends_with(|before: char| before.is_alphanumeric() || "_-.~}".contains(before))
+    })
+}
+
+fn forbid_unsafe(sources: &[Source]) -> Vec<String> {
+    let mut problems = Vec::new();
+    for source in sources {
+        let is_crate_root = [
+            "src/lib.rs",
+            "src/main.rs",
+            "tests/interop/main.rs",
+            "tests/it/main.rs",
+        ]
+        .iter()
+        .any(|end| source.path.ends_with(end));
+        let is_exempt = MAY_BE_UNSAFE
+            .iter()
+            .any(|name| source.path.starts_with(&format!("crates/{name}/")));
+        if is_crate_root && !is_exempt && !source.text.contains("#![forbid(unsafe_code)]") {
+            problems.push(format!("{}: no #![forbid(unsafe_code)]", source.path));
+        }
+    }
+    problems
+}
+
+fn licences(sources: &[Source]) -> Vec<String> {
+    let mut problems = Vec::new();
+    for source in sources
+        .iter()
+        .filter(|source| source.path.ends_with("/Cargo.toml"))
+    {
+        // A fuzz package stands outside the workspace and is never published.
+        let inherits = source
+            .text
+            .lines()
+            .any(|line| line.trim() == "license.workspace = true");
+        if !inherits && !source.path.contains("/fuzz/") {
+            problems.push(format!("{}: no `license.workspace = true`", source.path));
+        }
+    }
+    for name in ["LICENSE-MIT", "LICENSE-APACHE"] {
+        if !sources.iter().any(|source| source.path == name) {
+            problems.push(format!("{name} is missing"));
+        }
+    }
+    problems
+}
+
+/// Nothing is left for later without a word: a test is ignored for a stated reason, code is written.
+fn unfinished(sources: &[Source]) -> Vec<String> {
+    // Written in halves, or this file would find itself.
+    let needles = [
+        concat!("#[ig", "nore]"),
+        concat!("to", "do!("),
+        concat!("unimple", "mented!("),
+    ];
+    let mut problems = Vec::new();
+    for source in sources
+        .iter()
+        .filter(|source| source.has_extension(&["rs"]))
+    {
+        for (number, line) in source.lines() {
+            if needles.iter().any(|needle| line.contains(needle)) {
+                problems.push(format!("{}:{number}: {}", source.path, line.trim()));
+            }
+        }
+    }
+    problems
+}
+
+fn root_listing(sources: &[Source]) -> Vec<String> {
+    let names: BTreeSet<&str> = sources
+        .iter()
+        .filter_map(|source| source.path.split('/').next())
+        .collect();
+    names
+        .into_iter()
+        .filter(|name| !ROOT.contains(name))
+        .map(|name| format!("{name} does not belong in the root"))
+        .collect()
+}
+
+/// The page stays readable and still knows every module, or at least the folder it lies in.
+fn architecture(sources: &[Source]) -> Vec<String> {
+    let Some(page) = sources.iter().find(|source| source.path == ARCHITECTURE) else {
+        return vec![format!("{ARCHITECTURE} is missing")];
+    };
+    let mut problems = Vec::new();
+    let lines = page.text.lines().count();
+    if lines > MAX_ARCHITECTURE_LINES {
+        problems.push(format!("{lines} lines, {MAX_ARCHITECTURE_LINES} allowed"));
+    }
+    let is_word_part = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
+    let words: BTreeSet<&str> = page.text.split(|c| !is_word_part(c)).collect();
+    for source in sources
+        .iter()
+        .filter(|source| source.has_extension(&["rs"]))
+    {
+        let mut parts = source.path.split('/');
+        let (Some("crates"), Some(name), Some("src"), Some(module)) =
+            (parts.next(), parts.next(), parts.next(), parts.next())
+        else {
+            continue;
+        };
+        let module = module.trim_end_matches(".rs");
+        // A crate root needs the crate to be mentioned, a module needs its own name or its folder's.
+        let wanted = if matches!(module, "lib" | "main") {
+            name
+        } else {
+            module
+        };
+        if !words.contains(wanted) {
+            problems.push(format!("{} is not mentioned ({wanted})", source.path));
+        }
+    }
+    problems
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn machine_paths_are_found_only_at_the_start_of_a_path() {
+        let slash = '/';
+        for (line, expected) in [
+            (format!("see {slash}tmp{slash}x"), true),
+            (format!("\"{slash}home{slash}me\""), true),
+            (format!("{slash}tmp{slash}x"), true),
+            (format!("target{slash}tmp{slash}x"), false),
+            (format!("..{slash}work{slash}x"), false),
+            (format!("{slash}tmpfs{slash}x"), false),
+        ] {
+            let found = MACHINE_DIRS.iter().any(|dir| names_path_below(&line, dir));
+            assert_eq!(found, expected, "{line}");
+        }
+    }
+}
