@@ -21,7 +21,11 @@ pub mod wire;
 pub mod xml;
 
 #[cfg(feature = "net")]
+mod context;
+#[cfg(feature = "net")]
 mod net;
+#[cfg(feature = "net")]
+mod resolver;
 
 pub use error::{Error, ErrorKind, Result};
 pub use info::StreamInfo;
@@ -29,6 +33,12 @@ pub use types::{
     BufferLength, ByteOrder, ChannelFormat, DEDUCED_TIMESTAMP, FOREVER_SECS, IRREGULAR_RATE,
     ProcessingOptions, Timeout,
 };
+
+#[cfg(feature = "net")]
+pub use context::Context;
+#[cfg(feature = "net")]
+pub use resolver::{ContinuousResolver, Selector, resolve, resolve_blocking};
+pub use session::resolve::ResolverEvent;
 
 #[cfg(feature = "net")]
 pub use lsl_platform::clock::local_clock;

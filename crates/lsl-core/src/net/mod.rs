@@ -3,5 +3,10 @@
 
 pub(crate) mod monitor;
 pub(crate) mod ports;
+pub(crate) mod reach;
+pub(crate) mod registry;
+pub(crate) mod resolver;
+pub(crate) mod responder;
 pub(crate) mod runtime;
+pub(crate) mod service;
 pub(crate) mod sockets;
