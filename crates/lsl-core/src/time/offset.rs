@@ -1,0 +1,318 @@
+//! The clock offset of one outlet: sends waves of probes, keeps of each wave the answer with the
+//! shortest round trip. The schedule is liblsl's. Unlike liblsl it takes only answers to probes
+//! that it sent in the current wave, each once. It knows no socket and no wire text.
+//! Spec: lsl-protocol §5.2.
+
+use super::{ClockOffset, TimeCorrection};
+use crate::config::Tuning;
+
+/// When probes are sent and when their answers are counted.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ProbeSchedule {
+    /// Probes in a wave.
+    pub probe_count: u32,
+    /// From one probe to the next.
+    pub probe_interval_secs: f64,
+    /// From the last probe interval to the end of the wave.
+    pub max_rtt_secs: f64,
+    /// From the start of a wave to the start of the next.
+    pub update_interval_secs: f64,
+    /// Answers without which a wave changes nothing.
+    pub min_replies: u32,
+}
+
+impl From<&Tuning> for ProbeSchedule {
+    fn from(tuning: &Tuning) -> Self {
+        Self {
+            probe_count: tuning.time_probe_count,
+            probe_interval_secs: tuning.time_probe_interval_secs,
+            max_rtt_secs: tuning.time_probe_max_rtt_secs,
+            update_interval_secs: tuning.time_update_interval_secs,
+            min_replies: tuning.time_update_min_probes,
+        }
+    }
+}
+
+/// What the owner of the socket has to do.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Action {
+    /// Send `LSL:timedata` with these two numbers now and poll again.
+    SendProbe {
+        /// Same for all probes of a wave; never negative.
+        wave_id: i32,
+        /// Time of sending, rounded to what 16 digits can carry.
+        t0: f64,
+    },
+    /// Poll again at this time, and after `invalidate`.
+    WaitUntil(f64),
+}
+
+/// Why an answer was not counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum RejectedReply {
+    /// Of an earlier wave, or not meant for us.
+    #[error("the reply does not belong to the current wave")]
+    OtherWave,
+    /// Carries a time at which no probe of this wave was sent.
+    #[error("no probe was sent at the time that the reply names")]
+    UnknownProbe,
+    /// The same probe was answered before.
+    #[error("the probe was answered before")]
+    Duplicate,
+    /// Infinite or not a number.
+    #[error("the reply has a time that is not finite")]
+    NotFinite,
+    /// The peer claims to have had it for longer than it was away.
+    #[error("the reply has an impossible round-trip time")]
+    NegativeRoundTrip,
+}
+
+/// Answers since the start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ReplyCounts {
+    /// Counted in their wave.
+    pub accepted: u64,
+    /// Too late, repeated or addressed to somebody else; normal on bad networks.
+    pub stale: u64,
+    /// Forged or broken.
+    pub invalid: u64,
+}
+
+/// Measures the offset of one remote clock, for as long as it is polled.
+#[derive(Debug, Clone)]
+pub struct OffsetEstimator {
+    schedule: ProbeSchedule,
+    random: u32,
+    wave: Option<Wave>,
+    next_wave_at: f64,
+    estimate: Option<TimeCorrection>,
+    was_reset: bool,
+    counts: ReplyCounts,
+}
+
+#[derive(Debug, Clone)]
+struct Wave {
+    id: i32,
+    probes: Vec<Probe>,
+    next_probe_at: f64,
+    ends_at: f64,
+    replies: u32,
+    best: Option<TimeCorrection>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Probe {
+    t0: f64,
+    answered: bool,
+}
+
+impl OffsetEstimator {
+    /// An estimator whose first poll starts the first wave. `seed` should be random: wave ids
+    /// follow from it, and whoever can guess them can forge answers.
+    pub fn new(schedule: ProbeSchedule, seed: u32) -> Self {
+        Self {
+            schedule: ProbeSchedule {
+                probe_count: schedule.probe_count.max(1),
+                probe_interval_secs: whole_milliseconds(schedule.probe_interval_secs),
+                max_rtt_secs: schedule.max_rtt_secs.max(0.0),
+                update_interval_secs: whole_milliseconds(schedule.update_interval_secs),
+                min_replies: schedule.min_replies.max(1),
+            },
+            random: seed,
+            wave: None,
+            next_wave_at: f64::NEG_INFINITY,
+            estimate: None,
+            was_reset: false,
+            counts: ReplyCounts::default(),
+        }
+    }
+
+    /// What to do at `now` (seconds of `local_clock`). Late polls delay probes, they do not bunch.
+    pub fn poll(&mut self, now: f64) -> Action {
+        if self.wave.as_ref().is_some_and(|wave| now >= wave.ends_at)
+            && let Some(wave) = self.wave.take()
+        {
+            self.aggregate(&wave);
+        }
+        if self.wave.is_none() && now >= self.next_wave_at {
+            self.start_wave(now);
+        }
+        let Some(wave) = &mut self.wave else {
+            return Action::WaitUntil(self.next_wave_at);
+        };
+        let unsent = u32::try_from(wave.probes.len()).is_ok_and(|n| n < self.schedule.probe_count);
+        if !unsent {
+            return Action::WaitUntil(wave.ends_at);
+        }
+        if now < wave.next_probe_at {
+            return Action::WaitUntil(wave.next_probe_at.min(wave.ends_at));
+        }
+        let t0 = as_sent(now);
+        wave.probes.push(Probe {
+            t0,
+            answered: false,
+        });
+        wave.next_probe_at = now + self.schedule.probe_interval_secs;
+        Action::SendProbe {
+            wave_id: wave.id,
+            t0,
+        }
+    }
+
+    /// Takes the answer received at `now`: `t0` as we sent it, `t1` and `t2` the remote times of
+    /// receiving and answering.
+    ///
+    /// # Errors
+    /// Says why the answer was not counted; there is nothing to be done about it.
+    pub fn on_reply(
+        &mut self,
+        now: f64,
+        wave_id: i32,
+        t0: f64,
+        t1: f64,
+        t2: f64,
+    ) -> Result<(), RejectedReply> {
+        let verdict = self.try_reply(now, wave_id, t0, t1, t2);
+        match verdict {
+            Ok(()) => self.counts.accepted += 1,
+            Err(RejectedReply::OtherWave | RejectedReply::Duplicate) => self.counts.stale += 1,
+            Err(_) => self.counts.invalid += 1,
+        }
+        verdict
+    }
+
+    /// The result of the last good wave; `None` before the first and after `invalidate`.
+    pub fn estimate(&self) -> Option<TimeCorrection> {
+        self.estimate
+    }
+
+    /// What a post-processor asks for: the offset, and once whether the clock was exchanged since
+    /// it last asked. `None` while there is no estimate.
+    pub fn clock_offset(&mut self) -> Option<ClockOffset> {
+        let offset_secs = self.estimate?.offset_secs;
+        Some(ClockOffset {
+            offset_secs,
+            was_reset: self.take_was_reset(),
+        })
+    }
+
+    /// Forgets the estimate, because the outlet was replaced by another, and starts anew.
+    pub fn invalidate(&mut self) {
+        self.was_reset |= self.estimate.is_some();
+        self.estimate = None;
+        // Answers on their way are the old outlet's.
+        self.wave = None;
+        self.next_wave_at = f64::NEG_INFINITY;
+    }
+
+    /// Whether a known offset was invalidated since the last call.
+    pub fn take_was_reset(&mut self) -> bool {
+        std::mem::take(&mut self.was_reset)
+    }
+
+    /// Answers since the start.
+    pub fn counts(&self) -> ReplyCounts {
+        self.counts
+    }
+
+    fn start_wave(&mut self, now: f64) {
+        let schedule = &self.schedule;
+        let probing = schedule.probe_interval_secs * f64::from(schedule.probe_count);
+        let ends_at = now + whole_milliseconds(schedule.max_rtt_secs + probing);
+        // A wave that is longer than the interval is finished first.
+        self.next_wave_at = (now + schedule.update_interval_secs).max(ends_at);
+        self.wave = Some(Wave {
+            id: self.next_wave_id(),
+            probes: Vec::new(),
+            next_probe_at: now,
+            ends_at,
+            replies: 0,
+            best: None,
+        });
+    }
+
+    fn try_reply(
+        &mut self,
+        now: f64,
+        wave_id: i32,
+        t0: f64,
+        t1: f64,
+        t2: f64,
+    ) -> Result<(), RejectedReply> {
+        let wave = self.wave.as_mut().filter(|wave| wave.id == wave_id);
+        let wave = wave.ok_or(RejectedReply::OtherWave)?;
+        if ![now, t0, t1, t2].into_iter().all(f64::is_finite) {
+            return Err(RejectedReply::NotFinite);
+        }
+        let key = as_sent(t0).to_bits();
+        let probe = wave
+            .probes
+            .iter_mut()
+            .find(|probe| probe.t0.to_bits() == key);
+        let probe = probe.ok_or(RejectedReply::UnknownProbe)?;
+        if probe.answered {
+            return Err(RejectedReply::Duplicate);
+        }
+        let rtt = (now - t0) - (t2 - t1);
+        let offset = f64::midpoint(t1 - t0, t2 - now);
+        let remote_time = f64::midpoint(t1, t2);
+        if !(rtt.is_finite() && offset.is_finite() && remote_time.is_finite()) {
+            return Err(RejectedReply::NotFinite);
+        }
+        if rtt < -ROUND_TRIP_TOLERANCE_SECS {
+            return Err(RejectedReply::NegativeRoundTrip);
+        }
+        probe.answered = true;
+        wave.replies += 1;
+        if wave.best.is_none_or(|best| rtt < best.uncertainty_secs) {
+            wave.best = Some(TimeCorrection {
+                offset_secs: -offset,
+                uncertainty_secs: rtt,
+                remote_time,
+            });
+        }
+        Ok(())
+    }
+
+    /// The one place that decides when answers suffice.
+    fn aggregate(&mut self, wave: &Wave) {
+        if wave.replies >= self.schedule.min_replies
+            && let Some(best) = wave.best
+        {
+            let uncertainty_secs = best.uncertainty_secs.max(0.0);
+            self.estimate = Some(TimeCorrection {
+                uncertainty_secs,
+                ..best
+            });
+        }
+    }
+
+    /// A step of a Weyl sequence, mixed (MurmurHash3's finalizer); consecutive ids differ.
+    fn next_wave_id(&mut self) -> i32 {
+        self.random = self.random.wrapping_add(0x9e37_79b9);
+        let mut mixed = self.random;
+        mixed = (mixed ^ (mixed >> 16)).wrapping_mul(0x85eb_ca6b);
+        mixed = (mixed ^ (mixed >> 13)).wrapping_mul(0xc2b2_ae35);
+        // Without the sign bit: liblsl's ids come from `rand()`.
+        ((mixed ^ (mixed >> 16)) >> 1).cast_signed()
+    }
+}
+
+/// Answers pass through 16 decimal digits; a peer with a large clock loses this much by rounding,
+/// with plenty to spare.
+const ROUND_TRIP_TOLERANCE_SECS: f64 = 0.001;
+
+/// liblsl's timers know whole milliseconds; less than one would spin.
+fn whole_milliseconds(secs: f64) -> f64 {
+    // The small addition keeps 0.064 from becoming 63 ms where the product falls short.
+    ((secs * 1000.0 + 1e-6).floor() / 1000.0).max(0.001)
+}
+
+/// `t0` after a journey as `%.16g`; applying it twice changes nothing.
+fn as_sent(t0: f64) -> f64 {
+    format!("{t0:.15e}").parse().unwrap_or(t0)
+}
+
+#[cfg(test)]
+#[path = "offset_tests.rs"]
+mod tests;

@@ -1,0 +1,268 @@
+//! The schedule against liblsl's captured probes, the choice of the best answer, and refusals.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::config::Config;
+
+fn estimator() -> OffsetEstimator {
+    OffsetEstimator::new(ProbeSchedule::from(Config::default().tuning()), 1)
+}
+
+/// Polls at the asked times until `until`; every probe is shown to `reply` together with the
+/// estimator, which may answer it.
+fn run(
+    estimator: &mut OffsetEstimator,
+    mut now: f64,
+    until: f64,
+    mut reply: impl FnMut(&mut OffsetEstimator, i32, f64),
+) {
+    while now < until {
+        match estimator.poll(now) {
+            Action::SendProbe { wave_id, t0 } => reply(estimator, wave_id, t0),
+            Action::WaitUntil(next) => {
+                assert!(next > now, "would spin at {now}");
+                now = next;
+            }
+        }
+    }
+}
+
+/// A peer whose clock shows `ahead` more, with this delay each way.
+fn answer(
+    estimator: &mut OffsetEstimator,
+    wave_id: i32,
+    t0: f64,
+    ahead: f64,
+    there: f64,
+    back: f64,
+) -> Result<(), RejectedReply> {
+    let arrived = t0 + there + ahead;
+    estimator.on_reply(t0 + there + back, wave_id, t0, arrived, arrived)
+}
+
+#[test]
+fn probes_follow_the_captured_schedule() {
+    let text = include_str!("../../tests/vectors/timedata-inlet-probes.json");
+    let vector: serde_json::Value = serde_json::from_str(text).unwrap();
+    let mut estimator = estimator();
+    let mut ids: Vec<(i32, i32)> = Vec::new();
+    let mut due = None;
+    let probes = vector["probes"].as_array().unwrap();
+    assert!(probes.len() >= 16);
+    for probe in probes {
+        let numbers = probe["text"].as_str().unwrap().lines().nth(1).unwrap();
+        let (id, t0) = numbers.split_once(' ').unwrap();
+        let (id, t0): (i32, f64) = (id.parse().unwrap(), t0.parse().unwrap());
+        // liblsl is never early and less than a millisecond late. Deadlines of ours before that
+        // are ends of waves, at which nothing is sent.
+        let mut ours = due.unwrap_or(t0);
+        while ours + 0.001 < t0 {
+            let Action::WaitUntil(next) = estimator.poll(ours) else {
+                panic!("early: {ours}")
+            };
+            ours = next;
+        }
+        assert!(ours <= t0, "late: {ours} {t0}");
+        let Action::SendProbe { wave_id, t0: sent } = estimator.poll(t0) else {
+            panic!("no probe at {t0}");
+        };
+        assert_eq!(sent.to_bits(), t0.to_bits());
+        ids.push((id, wave_id));
+        let Action::WaitUntil(next) = estimator.poll(t0) else {
+            panic!("two at {t0}")
+        };
+        due = Some(next);
+    }
+    for ((theirs, ours), (their_next, our_next)) in ids.iter().zip(ids.iter().skip(1)) {
+        assert_eq!(theirs == their_next, ours == our_next, "{ids:?}");
+        assert!(*ours >= 0);
+    }
+}
+
+#[test]
+fn the_first_value_comes_after_640_ms_and_the_next_wave_after_2_s() {
+    let mut estimator = estimator();
+    let mut sent = Vec::new();
+    run(&mut estimator, 100.0, 100.63, |estimator, id, t0| {
+        sent.push(t0);
+        answer(estimator, id, t0, 5.0, 0.001, 0.001).unwrap();
+    });
+    assert_eq!(sent.len(), 8);
+    assert_eq!(estimator.poll(100.63), Action::WaitUntil(100.64));
+    assert_eq!(estimator.estimate(), None);
+    assert_eq!(estimator.poll(100.64), Action::WaitUntil(102.0));
+    let estimate = estimator.estimate().unwrap();
+    assert!((estimate.offset_secs + 5.0).abs() < 1e-9, "{estimate:?}");
+    assert!(
+        (estimate.uncertainty_secs - 0.002).abs() < 1e-9,
+        "{estimate:?}"
+    );
+    assert!(
+        (estimate.remote_time - 105.001).abs() < 1e-9,
+        "{estimate:?}"
+    );
+    assert!(matches!(estimator.poll(102.0), Action::SendProbe { .. }));
+    assert_eq!(estimator.estimate(), Some(estimate));
+}
+
+#[test]
+fn a_wave_with_too_few_answers_keeps_the_old_value() {
+    for (answered, known) in [(5, false), (6, true), (8, true)] {
+        let mut estimator = estimator();
+        let mut count = 0;
+        run(&mut estimator, 0.0, 1.0, |estimator, id, t0| {
+            count += 1;
+            if count <= answered {
+                answer(estimator, id, t0, 1.0, 0.001, 0.001).unwrap();
+            }
+        });
+        assert_eq!(estimator.estimate().is_some(), known, "{answered}");
+        let before = estimator.estimate();
+        run(&mut estimator, 1.0, 9.0, |_, _, _| {});
+        assert_eq!(estimator.estimate(), before);
+    }
+}
+
+#[test]
+fn late_polls_neither_bunch_nor_overrun() {
+    let mut estimator = estimator();
+    assert!(matches!(estimator.poll(0.0), Action::SendProbe { .. }));
+    assert!(matches!(estimator.poll(0.5), Action::SendProbe { .. }));
+    assert_eq!(estimator.poll(0.5), Action::WaitUntil(0.5 + 0.064));
+    assert_eq!(estimator.poll(0.7), Action::WaitUntil(2.0));
+    // After hours of sleep one wave starts, at its proper pace.
+    assert!(matches!(estimator.poll(9000.0), Action::SendProbe { .. }));
+    assert_eq!(estimator.poll(9000.0), Action::WaitUntil(9000.064));
+}
+
+#[test]
+fn odd_settings_do_not_spin() {
+    for secs in [0.0, -1.0, 1e-9, f64::NAN] {
+        let schedule = ProbeSchedule {
+            probe_count: 0,
+            probe_interval_secs: secs,
+            max_rtt_secs: secs,
+            update_interval_secs: secs,
+            min_replies: 0,
+        };
+        let mut estimator = OffsetEstimator::new(schedule, 0);
+        run(&mut estimator, 0.0, 0.1, |estimator, id, t0| {
+            answer(estimator, id, t0, 1.0, 0.0, 0.0).unwrap();
+        });
+        assert!(estimator.estimate().is_some(), "{secs}");
+    }
+}
+
+#[test]
+fn only_answers_to_our_probes_count() {
+    use RejectedReply::{Duplicate, NegativeRoundTrip, NotFinite, OtherWave, UnknownProbe};
+    let mut estimator = estimator();
+    let Action::SendProbe { wave_id: id, t0 } = estimator.poll(10.000_000_1) else {
+        panic!()
+    };
+    let mut check = |now, id, t0, t1, t2, expected| {
+        assert_eq!(
+            estimator.on_reply(now, id, t0, t1, t2),
+            expected,
+            "{now} {id} {t0} {t1} {t2}"
+        );
+    };
+    check(10.1, id ^ 1, t0, 1.0, 1.0, Err(OtherWave));
+    check(10.1, id, 10.05, 1.0, 1.0, Err(UnknownProbe));
+    check(10.1, id, f64::NAN, 1.0, 1.0, Err(NotFinite));
+    check(10.1, id, t0, f64::INFINITY, 1.0, Err(NotFinite));
+    check(10.1, id, t0, 1.0, f64::NAN, Err(NotFinite));
+    check(10.1, id, t0, f64::MAX, -f64::MAX, Err(NotFinite));
+    check(10.1, id, t0, 1.0, 1.2, Err(NegativeRoundTrip));
+    check(10.1, id, t0, 1.0, 1.0, Ok(()));
+    check(10.1, id, t0, 1.0, 1.0, Err(Duplicate));
+    assert_eq!(
+        estimator.counts(),
+        ReplyCounts {
+            accepted: 1,
+            stale: 2,
+            invalid: 6
+        }
+    );
+    estimator.poll(10.7);
+    assert_eq!(
+        estimator.on_reply(10.8, id, t0, 1.0, 1.0),
+        Err(OtherWave),
+        "the wave is over"
+    );
+}
+
+#[test]
+fn another_outlet_starts_anew_and_is_reported_once() {
+    let mut estimator = estimator();
+    estimator.invalidate();
+    assert!(!estimator.take_was_reset(), "nothing was known");
+    let mut old = None;
+    run(&mut estimator, 0.0, 1.0, |estimator, id, t0| {
+        old = Some((id, t0));
+        answer(estimator, id, t0, 1.0, 0.0, 0.0).unwrap();
+    });
+    assert_eq!(
+        estimator.clock_offset().map(|offset| offset.was_reset),
+        Some(false),
+        "first outlet"
+    );
+    estimator.invalidate();
+    assert_eq!(
+        (estimator.estimate(), estimator.clock_offset()),
+        (None, None)
+    );
+    let (id, t0) = old.unwrap();
+    assert_eq!(
+        estimator.on_reply(1.1, id, t0, 1.0, 1.0),
+        Err(RejectedReply::OtherWave)
+    );
+    run(&mut estimator, 1.1, 2.0, |estimator, id, t0| {
+        answer(estimator, id, t0, 7.0, 0.0, 0.0).unwrap();
+    });
+    let offset = estimator.clock_offset().unwrap();
+    assert!(
+        offset.was_reset && (offset.offset_secs + 7.0).abs() < 1e-9,
+        "{offset:?}"
+    );
+    assert!(!estimator.clock_offset().unwrap().was_reset && !estimator.take_was_reset());
+}
+
+#[test]
+fn sixteen_digits() {
+    for (t0, text) in [
+        (1_234.567_890_123_456_7, 1_234.567_890_123_457),
+        (0.1 + 0.2, 0.3),
+        (1e-7, 1e-7),
+    ] {
+        assert_eq!(as_sent(t0).to_bits(), f64::to_bits(text), "{t0}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn rounding_is_done_once(bits: u64) {
+        let value = f64::from_bits(bits);
+        prop_assume!(value.is_finite());
+        prop_assert_eq!(as_sent(as_sent(value)).to_bits(), as_sent(value).to_bits());
+    }
+
+    #[test]
+    fn the_shortest_round_trip_wins(
+        ahead in -1e6_f64..1e6,
+        delays in prop::collection::vec((0.0..0.05_f64, 0.0..0.05_f64), 8),
+    ) {
+        let mut estimator = estimator();
+        let mut next = delays.iter();
+        run(&mut estimator, 50.0, 51.0, |estimator, id, t0| {
+            let (there, back) = *next.next().unwrap();
+            answer(estimator, id, t0, ahead, there, back).unwrap();
+        });
+        let estimate = estimator.estimate().unwrap();
+        let shortest = delays.iter().map(|(a, b)| a + b).fold(f64::INFINITY, f64::min);
+        prop_assert!((estimate.uncertainty_secs - shortest).abs() < 1e-8);
+        let error = (estimate.offset_secs + ahead).abs();
+        prop_assert!(error <= estimate.uncertainty_secs / 2.0 + 1e-8, "{} {:?}", error, estimate);
+    }
+}
