@@ -15,6 +15,7 @@ async fn main() -> Result<()> {
             ResolverEvent::Appeared(info) => println!("+ {} ({})", info.name(), info.hostname()),
             ResolverEvent::Changed(info) => println!("* {} ({})", info.name(), info.hostname()),
             ResolverEvent::Lost(info) => println!("- {} ({})", info.name(), info.hostname()),
+            other => println!("{other:?}"),
         }
     }
 }

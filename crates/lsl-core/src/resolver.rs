@@ -290,3 +290,6 @@ impl ContinuousResolver {
 fn take_event(state: &mut SearchState) -> Option<ResolverEvent> {
     state.search.take_event(local_clock())
 }
+
+#[cfg(test)]
+mod tests;
