@@ -12,24 +12,29 @@ use crate::Result;
 
 /// A wheel that carries a liblsl.
 struct Wheel {
-    /// The pinned requirement, also the name of its venv.
-    requirement: &'static str,
+    /// The pinned requirements, the wheel first; they also name the venv.
+    requirements: &'static [&'static str],
     /// The library inside the venv's site-packages.
     library: &'static str,
     /// How the tests learn the library's path.
     variable: &'static str,
+    /// How they learn which Python can import the wheel, if they do that.
+    python_variable: Option<&'static str>,
 }
 
 const WHEELS: &[Wheel] = &[
     Wheel {
-        requirement: "pylsl==1.18.6",
+        requirements: &["pylsl==1.18.6", "numpy==2.2.6"],
         library: "pylsl/lib/liblsl.so.1.18.0",
         variable: "LSL_INTEROP_LIB_1_18_0",
+        python_variable: Some("LSL_INTEROP_PYLSL"),
     },
     Wheel {
-        requirement: "mne-lsl==1.14.0",
+        requirements: &["mne-lsl==1.14.0"],
         library: "mne_lsl/lsl/lib/liblsl.so.1.17.7",
         variable: "LSL_INTEROP_LIB_1_17_7",
+        // Only its library is wanted.
+        python_variable: None,
     },
 ];
 
@@ -38,9 +43,6 @@ const INTEROP: &str = "crates/lsl-interop";
 
 /// Make the stage as far as this machine allows and run the cells whose name contains `filter`.
 pub(crate) fn run(sh: &Shell, filter: Option<&str>) -> Result {
-    if sh.path_exists("crates/lsl-cli") {
-        cmd!(sh, "cargo build --locked -p lsl-cli").run()?;
-    }
     // Built here, because inside the namespace there is no network to fetch anything from.
     cmd!(
         sh,
@@ -50,13 +52,23 @@ pub(crate) fn run(sh: &Shell, filter: Option<&str>) -> Result {
 
     let mut gaps = Vec::new();
     let mut variables = Vec::new();
+    if sh.path_exists("crates/lsl-cli") {
+        cmd!(sh, "cargo build --locked -p lsl-cli").run()?;
+        variables.push((
+            "LSL_INTEROP_COMMAND",
+            sh.current_dir().join("target/debug/lsl"),
+        ));
+    }
     for wheel in WHEELS {
         match install(sh, wheel) {
             Ok((python, library)) => {
+                if let Some(variable) = wheel.python_variable {
+                    variables.push((variable, python.clone()));
+                }
                 variables.push(("LSL_INTEROP_PYTHON", python));
                 variables.push((wheel.variable, library));
             }
-            Err(error) => gaps.push(format!("no {}: {error}", wheel.requirement)),
+            Err(error) => gaps.push(format!("no {}: {error}", wheel.requirements[0])),
         }
     }
     let namespace = match enter(sh) {
@@ -105,22 +117,28 @@ fn install(sh: &Shell, wheel: &Wheel) -> Result<(PathBuf, PathBuf)> {
     let venv = sh
         .current_dir()
         .join(PEERS)
-        .join(wheel.requirement.replace("==", "-"));
+        .join(wheel.requirements.join("-").replace("==", "-"));
     let python = venv.join("bin/python");
     if let Some(library) = find(sh, &venv, wheel.library) {
         return Ok((python, library));
     }
     sh.create_dir(PEERS)?;
     cmd!(sh, "python3 -m venv {venv}").run()?;
-    let requirement = wheel.requirement;
-    // Only the library is wanted, so none of what the bindings need comes along.
+    let requirements = wheel.requirements;
+    // What is needed is named; what a wheel would bring along for other uses is not wanted.
     let options = [
         "--disable-pip-version-check",
         "--no-deps",
         "--only-binary",
         ":all:",
     ];
-    let install = || cmd!(sh, "{python} -m pip install -q {options...} {requirement}").run();
+    let install = || {
+        cmd!(
+            sh,
+            "{python} -m pip install -q {options...} {requirements...}"
+        )
+        .run()
+    };
     // A registry may hiccup once.
     install().or_else(|_| install())?;
     let library = find(sh, &venv, wheel.library)

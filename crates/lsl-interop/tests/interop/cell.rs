@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use crate::lab::{Lab, Library, Protocol};
+use crate::lab::{Lab, Need, Protocol};
 use crate::values::{Format, Values, pattern};
 
 /// What a cell answers with: the text says what was expected and what came.
@@ -21,9 +21,60 @@ pub(crate) const RATE: f64 = 100.0;
 pub(crate) struct Cell {
     /// Unique; also the stream's source id, so that parallel cells never meet.
     pub(crate) name: String,
-    /// Foreign libraries without which the cell cannot run.
-    pub(crate) needs: Vec<Library>,
+    /// Where it is counted in the matrix.
+    pub(crate) place: Place,
+    /// Without these the cell cannot run.
+    pub(crate) needs: Vec<Need>,
     pub(crate) run: Run,
+}
+
+/// A field of the matrix.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Place {
+    /// From whom to whom, how.
+    pub(crate) row: String,
+    pub(crate) topic: Topic,
+}
+
+/// What a cell proves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Topic {
+    /// Values pushed and pulled one by one arrive bit by bit.
+    Sample,
+    /// The same in chunks.
+    Chunk,
+    /// The same from a synchronous outlet.
+    Sync,
+    Metadata,
+    /// Time correction.
+    Clock,
+    Recovery,
+    /// Many streams found at once.
+    Crowd,
+}
+
+impl Topic {
+    pub(crate) const ALL: [Self; 7] = [
+        Self::Sample,
+        Self::Chunk,
+        Self::Sync,
+        Self::Metadata,
+        Self::Clock,
+        Self::Recovery,
+        Self::Crowd,
+    ];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Sample => "sample",
+            Self::Chunk => "chunk",
+            Self::Sync => "sync",
+            Self::Metadata => "metadata",
+            Self::Clock => "clock",
+            Self::Recovery => "recovery",
+            Self::Crowd => "crowd",
+        }
+    }
 }
 
 /// A cell's body: gets the lab and the cell's name.
@@ -39,10 +90,10 @@ pub(crate) enum Transfer {
 impl Transfer {
     pub(crate) const ALL: [Self; 2] = [Self::Sample, Self::Chunk];
 
-    pub(crate) fn name(self) -> &'static str {
+    pub(crate) fn topic(self) -> Topic {
         match self {
-            Self::Sample => "sample",
-            Self::Chunk => "chunk",
+            Self::Sample => Topic::Sample,
+            Self::Chunk => Topic::Chunk,
         }
     }
 }
@@ -64,6 +115,8 @@ pub(crate) struct Announcement {
     pub(crate) format: Format,
     pub(crate) channels: usize,
     pub(crate) rate: f64,
+    /// Whether pushes write to the sockets themselves.
+    pub(crate) synchronous: bool,
     /// `(name, text)` children of the description.
     pub(crate) desc: Vec<(String, String)>,
 }
@@ -76,6 +129,7 @@ impl Announcement {
             format,
             channels: CHANNELS,
             rate: RATE,
+            synchronous: false,
             desc: Vec::new(),
         }
     }
@@ -97,8 +151,15 @@ pub(crate) trait InletEnd {
     fn pull_chunk(&mut self, samples: usize) -> Outcome<(Vec<f64>, Values)>;
     /// The full information as XML.
     fn full_xml(&mut self) -> Outcome<Vec<u8>>;
-    /// Offset and uncertainty in seconds.
-    fn time_correction(&mut self) -> Outcome<(f64, f64)>;
+    fn time_correction(&mut self) -> Outcome<Correction>;
+}
+
+/// What to add to the sender's time stamps.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Correction {
+    pub(crate) offset_secs: f64,
+    /// The round trip of the best probe, unless the library hides it.
+    pub(crate) uncertainty_secs: Option<f64>,
 }
 
 /// Push the pattern of the format through and compare every bit of values and stamps. `spoken` is
@@ -209,7 +270,13 @@ fn transfer_chunks(
     )
 }
 
-fn same(what: &str, stamps: &[f64], values: &Values, got_stamps: &[f64], got: &Values) -> Outcome {
+pub(crate) fn same(
+    what: &str,
+    stamps: &[f64],
+    values: &Values,
+    got_stamps: &[f64],
+    got: &Values,
+) -> Outcome {
     let bits = |stamps: &[f64]| {
         stamps
             .iter()

@@ -1,42 +1,59 @@
 //! What this machine offers: which liblsl binaries, whether a private network, and the foreign peers
-//! that run so far. Peers are shared: a cell asks for one by library, protocol and family, and the
-//! first to ask starts it.
+//! that run so far. Peers are shared: a cell asks for one by library and setup, and the first to ask
+//! starts it.
 
 use std::collections::HashMap;
 use std::env;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use lsl_core::Context;
 
-use crate::cell::Outcome;
+use crate::cell::{Cell, Outcome};
 use crate::peer::{Peer, locked};
 
-/// A release of liblsl.
+/// A foreign implementation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Library {
     V1_18_0,
     V1_17_7,
+    /// The Python classes most users know, on 1.18.0.
+    Pylsl,
 }
 
 impl Library {
-    pub(crate) const ALL: [Self; 2] = [Self::V1_18_0, Self::V1_17_7];
+    /// The releases of liblsl.
+    pub(crate) const LIBLSL: [Self; 2] = [Self::V1_18_0, Self::V1_17_7];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Self::V1_18_0 => "1.18.0",
-            Self::V1_17_7 => "1.17.7",
+            Self::V1_18_0 => "liblsl 1.18.0",
+            Self::V1_17_7 => "liblsl 1.17.7",
+            Self::Pylsl => "pylsl 1.18.6",
         }
     }
 
+    /// What the peer is started with: a library to load, for pylsl the Python that has it.
     fn variable(self) -> &'static str {
         match self {
             Self::V1_18_0 => "LSL_INTEROP_LIB_1_18_0",
             Self::V1_17_7 => "LSL_INTEROP_LIB_1_17_7",
+            Self::Pylsl => "LSL_INTEROP_PYLSL",
         }
     }
+
+    const ALL: [Self; 3] = [Self::V1_18_0, Self::V1_17_7, Self::Pylsl];
+}
+
+/// Something of which cells must be ignored when it is missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Need {
+    Library(Library),
+    /// Our `lsl`.
+    Command,
 }
 
 /// The protocol a peer is configured for (`tuning.UseProtocolVersion`).
@@ -57,28 +74,32 @@ impl Protocol {
     }
 }
 
-/// The only address family a peer uses (`ports.IPv6`).
+/// The address families a peer uses (`ports.IPv6`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Family {
     V4,
     V6,
+    Both,
 }
 
 impl Family {
-    pub(crate) const ALL: [Self; 2] = [Self::V4, Self::V6];
+    /// Those that leave no choice.
+    pub(crate) const SINGLE: [Self; 2] = [Self::V4, Self::V6];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::V4 => "v4",
             Self::V6 => "v6",
+            Self::Both => "v4+v6",
         }
     }
 
-    /// The value of `ports.IPv6` that leaves only this family.
+    /// The value of `ports.IPv6`.
     fn setting(self) -> &'static str {
         match self {
             Self::V4 => "disable",
             Self::V6 => "force",
+            Self::Both => "allow",
         }
     }
 }
@@ -88,17 +109,26 @@ impl Family {
 pub(crate) struct Setup {
     pub(crate) protocol: Protocol,
     pub(crate) family: Family,
+    /// Sides of different sessions do not see each other.
+    pub(crate) session: &'static str,
 }
 
 impl Setup {
-    /// The `lsl_api.cfg` for this setup. One session per family, since both protocols must meet; the
-    /// short resolve interval keeps cells that start a moment too early from waiting long.
+    /// In a session for each family, where both protocols meet.
+    pub(crate) fn new(protocol: Protocol, family: Family) -> Self {
+        Self {
+            protocol,
+            family,
+            session: family.name(),
+        }
+    }
+
+    /// The `lsl_api.cfg` for this setup.
     pub(crate) fn config(self) -> String {
         format!(
-            "[ports]\nIPv6 = {}\n[lab]\nSessionID = interop-{}\n[tuning]\nUseProtocolVersion = {}\n\
-             MulticastMinRTT = 0.2\n",
+            "[ports]\nIPv6 = {}\n[lab]\nSessionID = interop-{}\n[tuning]\nUseProtocolVersion = {}\n",
             self.family.setting(),
-            self.family.name(),
+            self.session,
             self.protocol.number(),
         )
     }
@@ -108,6 +138,7 @@ impl Setup {
 pub(crate) struct Lab {
     python: Option<PathBuf>,
     libraries: HashMap<Library, PathBuf>,
+    command: Option<PathBuf>,
     /// Why nothing can run here at all.
     closed: Option<String>,
     gaps: String,
@@ -137,6 +168,7 @@ impl Lab {
                 .into_iter()
                 .filter_map(|library| Some((library, path(library.variable())?)))
                 .collect(),
+            command: path("LSL_INTEROP_COMMAND"),
             closed,
             gaps,
             peers: Mutex::default(),
@@ -145,13 +177,25 @@ impl Lab {
         }
     }
 
-    /// Why cells that need this library cannot run, if so.
-    pub(crate) fn lacks(&self, library: Library) -> Option<String> {
+    /// Why a cell cannot run, if so.
+    pub(crate) fn reason_against(&self, cell: &Cell) -> Option<String> {
         if let Some(closed) = &self.closed {
             return Some(closed.clone());
         }
-        let is_there = self.python.is_some() && self.libraries.contains_key(&library);
-        (!is_there).then(|| format!("no liblsl {}: {}", library.name(), self.gaps))
+        cell.needs.iter().find_map(|need| self.lacks(*need))
+    }
+
+    fn lacks(&self, need: Need) -> Option<String> {
+        match need {
+            Need::Library(library) => {
+                let is_there = self.python.is_some() && self.libraries.contains_key(&library);
+                (!is_there).then(|| format!("no {}: {}", library.name(), self.gaps))
+            }
+            Need::Command => self
+                .command
+                .is_none()
+                .then(|| "no lsl command was built".to_owned()),
+        }
     }
 
     /// The shared peer of this kind, started if need be.
@@ -162,20 +206,45 @@ impl Lab {
 
     /// A peer of its own, for a cell that wants to kill it.
     pub(crate) fn spawn(&self, library: Library, setup: Setup) -> Outcome<Arc<Peer>> {
-        let python = self.python.as_ref().ok_or("no Python")?;
         let path = self.libraries.get(&library).ok_or("no library")?;
-        let number = self.spawned.fetch_add(1, Ordering::Relaxed);
-        let protocol = setup.protocol.number();
-        let stem = format!(
-            "{}-{protocol}-{}-{number}",
-            library.name(),
-            setup.family.name()
+        let python = self.python.as_ref().ok_or("no Python")?;
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/");
+        let mut command = match library {
+            Library::V1_18_0 | Library::V1_17_7 => {
+                let mut command = Command::new(python);
+                command.arg(format!("{folder}peer.py")).arg(path);
+                command
+            }
+            Library::Pylsl => {
+                let mut command = Command::new(path);
+                command.arg(format!("{folder}pylsl_peer.py"));
+                command
+            }
+        };
+        let config = self.config_file(library.name(), setup)?;
+        command.env("LSLAPICFG", &config);
+        Peer::spawn(command, config.with_extension("log"))
+    }
+
+    /// Our `lsl` with a configuration, without any arguments yet.
+    pub(crate) fn command(&self, setup: Setup) -> Outcome<Command> {
+        let mut command = Command::new(self.command.as_ref().ok_or("no lsl command")?);
+        command.arg("--config").arg(self.config_file("lsl", setup)?);
+        Ok(command)
+    }
+
+    /// The configuration of a setup for one process of its own.
+    fn config_file(&self, who: &str, setup: Setup) -> Outcome<PathBuf> {
+        let name = format!(
+            "{}-{}-{}-{}.cfg",
+            who.replace(' ', "-"),
+            setup.protocol.number(),
+            setup.family.name(),
+            self.spawned.fetch_add(1, Ordering::Relaxed),
         );
-        let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
-        let config = folder.join(format!("{stem}.cfg"));
-        fs::write(&config, setup.config())
-            .map_err(|error| format!("{}: {error}", config.display()))?;
-        Peer::spawn(python, path, &config, folder.join(format!("{stem}.log")))
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        fs::write(&path, setup.config()).map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok(path)
     }
 
     /// Our shared context for a setup, made if need be.

@@ -11,15 +11,20 @@ mod lab;
 mod matrix;
 mod ours;
 mod peer;
+mod report;
+mod scenes;
+mod side;
 mod values;
 
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use libtest_mimic::{Arguments, Trial};
 
 use crate::cell::Cell;
 use crate::lab::Lab;
+use crate::peer::locked;
+use crate::report::Report;
 
 /// Cells spend their time waiting for the other side; more threads only crowd the port range.
 const THREADS: usize = 4;
@@ -29,18 +34,34 @@ fn main() -> ExitCode {
     arguments.test_threads.get_or_insert(THREADS);
 
     let lab = Arc::new(Lab::from_env());
-    let cells = matrix::cells();
+    let report = Arc::new(Mutex::new(Report::default()));
     let mut reasons: Vec<String> = Vec::new();
-    let trials = cells
-        .into_iter()
-        .map(|cell| trial(&lab, cell, &mut reasons))
-        .collect();
+    let mut trials = Vec::new();
+    for cell in matrix::cells() {
+        let place = cell.place.clone();
+        let reason = lab.reason_against(&cell);
+        let trial = trial(&lab, &report, cell).with_ignored_flag(reason.is_some());
+        let mut report = locked(&report);
+        report.list(&place);
+        if let Some(reason) = reason.filter(|_| !arguments.is_filtered_out(&trial)) {
+            report.ignored(&place);
+            // Each reason is told once.
+            if !reasons.contains(&reason) {
+                reasons.push(reason);
+            }
+        }
+        trials.push(trial);
+    }
     for reason in &reasons {
         println!("interop: ignored cells: {reason}");
     }
 
     let conclusion = libtest_mimic::run(&arguments, trials);
     lab.close();
+    // Without any cell run, the reasons above say it all.
+    if conclusion.num_passed + conclusion.num_failed > 0 {
+        print!("{}", locked(&report));
+    }
     println!(
         "interop: {} cells, {} passed, {} failed, {} ignored",
         conclusion.num_passed + conclusion.num_failed + conclusion.num_ignored,
@@ -51,17 +72,13 @@ fn main() -> ExitCode {
     conclusion.exit_code()
 }
 
-/// A cell as a test; ignored if the lab lacks something it needs. Each reason is kept once.
-fn trial(lab: &Arc<Lab>, cell: Cell, reasons: &mut Vec<String>) -> Trial {
-    let reason = cell.needs.iter().find_map(|library| lab.lacks(*library));
-    let is_ignored = reason.is_some();
-    if let Some(reason) = reason.filter(|reason| !reasons.contains(reason)) {
-        reasons.push(reason);
-    }
+fn trial(lab: &Arc<Lab>, report: &Arc<Mutex<Report>>, cell: Cell) -> Trial {
     let lab = Arc::clone(lab);
-    let name = cell.name;
-    let source_id = name.clone();
-    let run = cell.run;
-    Trial::test(name, move || run(&lab, &source_id).map_err(Into::into))
-        .with_ignored_flag(is_ignored)
+    let report = Arc::clone(report);
+    Trial::test(cell.name.clone(), move || {
+        locked(&report).begun(&cell.place);
+        (cell.run)(&lab, &cell.name)?;
+        locked(&report).passed(&cell.place);
+        Ok(())
+    })
 }

@@ -1,10 +1,12 @@
 //! Our own ends: `lsl-core` with a context per setup, so that v4 and v6, 1.10 and 1.00 stand side by
 //! side in one process.
 
+use std::time::Duration;
+
 use lsl_core::config::Config;
 use lsl_core::{ChannelFormat, Context, Inlet, Outlet, Pushthrough, Selector, StreamInfo};
 
-use crate::cell::{Announcement, InletEnd, Outcome, OutletEnd, PATIENCE, Stamps};
+use crate::cell::{Announcement, Correction, InletEnd, Outcome, OutletEnd, PATIENCE, Stamps};
 use crate::lab::Setup;
 use crate::values::{Format, Values};
 
@@ -38,6 +40,7 @@ impl OurOutlet {
         }
         let outlet = Outlet::builder(info)
             .context(context)
+            .synchronous(stream.synchronous)
             .open()
             .map_err(text)?;
         Ok(Self {
@@ -225,14 +228,34 @@ impl InletEnd for OurInlet {
             .to_xml())
     }
 
-    fn time_correction(&mut self) -> Outcome<(f64, f64)> {
+    fn time_correction(&mut self) -> Outcome<Correction> {
         let correction = self
             .inlet
             .blocking()
             .time_correction(PATIENCE)
             .map_err(text)?;
-        Ok((correction.offset_secs, correction.uncertainty_secs))
+        Ok(Correction {
+            offset_secs: correction.offset_secs,
+            uncertainty_secs: Some(correction.uncertainty_secs),
+        })
     }
+}
+
+/// The source ids of the streams for which the predicate holds, as soon as there are `minimum`.
+pub(crate) fn find(
+    context: &Context,
+    predicate: &str,
+    minimum: usize,
+    timeout: Duration,
+) -> Outcome<Vec<String>> {
+    let selector = Selector::predicate(predicate).map_err(text)?;
+    let infos = context
+        .resolve_blocking(&selector, minimum, timeout)
+        .map_err(text)?;
+    Ok(infos
+        .iter()
+        .map(|info| info.source_id().into_owned())
+        .collect())
 }
 
 fn channel_format(format: Format) -> ChannelFormat {

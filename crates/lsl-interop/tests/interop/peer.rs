@@ -1,4 +1,5 @@
-//! A foreign peer: `peer.py` with one liblsl in a process of its own, and the streams in it.
+//! A foreign peer: `peer.py` or `pylsl_peer.py` with one liblsl in a process of its own, and the
+//! streams in it.
 //!
 //! Requests carry an id and may be answered in any order, so many cells share one peer. Nothing here
 //! knows what a cell wants to prove.
@@ -6,7 +7,7 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -16,10 +17,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::cell::{Announcement, InletEnd, Outcome, OutletEnd, PATIENCE, Stamps};
-use crate::values::{Values, stamp_from_json, stamp_to_json};
+use crate::cell::{Announcement, Correction, InletEnd, Outcome, OutletEnd, PATIENCE, Stamps};
+use crate::values::{Values, from_hex, stamp_from_json, stamp_to_json};
 
-/// A running `peer.py`. Killed when dropped.
+/// A running peer. Killed when dropped.
 pub(crate) struct Peer {
     child: Mutex<Child>,
     input: Mutex<Option<ChildStdin>>,
@@ -30,24 +31,15 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    /// Start `peer.py` with `library`, configured by the file `config`, logging to `log`.
-    pub(crate) fn spawn(
-        python: &Path,
-        library: &Path,
-        config: &Path,
-        log: PathBuf,
-    ) -> Outcome<Arc<Self>> {
-        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/peer.py");
+    /// Start the peer that `command` describes, logging to `log`.
+    pub(crate) fn spawn(mut command: Command, log: PathBuf) -> Outcome<Arc<Self>> {
         let errors = File::create(&log).map_err(|error| format!("{}: {error}", log.display()))?;
-        let mut child = Command::new(python)
-            .arg(script)
-            .arg(library)
-            .env("LSLAPICFG", config)
+        let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(errors)
             .spawn()
-            .map_err(|error| format!("{}: {error}", python.display()))?;
+            .map_err(|error| format!("{}: {error}", command.get_program().display()))?;
         let input = child.stdin.take();
         let output = child.stdout.take().ok_or("no pipe from the peer")?;
         let waiting = Arc::new(Mutex::new(HashMap::new()));
@@ -122,6 +114,7 @@ impl Peer {
             "format": stream.format.name(),
             "source_id": stream.source_id,
             "desc": desc,
+            "flags": if stream.synchronous { SYNC_BLOCKING } else { 0 },
         }))?;
         Ok(ForeignOutlet {
             peer: Arc::clone(self),
@@ -129,15 +122,38 @@ impl Peer {
         })
     }
 
+    /// The streams for which the predicate holds, as soon as there are `minimum`.
+    fn resolve(&self, predicate: &str, minimum: usize, timeout: Duration) -> Outcome<Vec<Value>> {
+        let reply = self.call(json!({
+            "cmd": "resolve",
+            "predicate": predicate,
+            "minimum": minimum,
+            "timeout": timeout.as_secs_f64(),
+        }))?;
+        Ok(reply["infos"].as_array().cloned().unwrap_or_default())
+    }
+
+    /// The source ids of `resolve`.
+    pub(crate) fn find(
+        &self,
+        predicate: &str,
+        minimum: usize,
+        timeout: Duration,
+    ) -> Outcome<Vec<String>> {
+        let infos = self.resolve(predicate, minimum, timeout)?;
+        let mut ids = Vec::new();
+        for info in infos {
+            let id = info["source_id"].as_str().and_then(from_hex);
+            ids.push(String::from_utf8_lossy(&id.ok_or("a reply without source id")?).into_owned());
+            self.call(json!({"cmd": "close", "handle": info["info"]}))?;
+        }
+        Ok(ids)
+    }
+
     /// Find the one stream of this source id and open an inlet on it.
     pub(crate) fn inlet(self: &Arc<Self>, source_id: &str) -> Outcome<ForeignInlet> {
-        let found = self.call(json!({
-            "cmd": "resolve",
-            "predicate": format!("source_id='{source_id}'"),
-            "timeout": PATIENCE.as_secs_f64(),
-        }))?;
-        let infos = found["infos"].as_array().map_or(&[][..], Vec::as_slice);
-        let [info] = infos else {
+        let infos = self.resolve(&format!("source_id='{source_id}'"), 1, PATIENCE)?;
+        let [info] = infos.as_slice() else {
             return Err(format!("{} streams resolved instead of 1", infos.len()));
         };
         let reply = self.call(json!({"cmd": "inlet", "info": info["info"]}))?;
@@ -265,15 +281,16 @@ impl InletEnd for ForeignInlet {
         let reply = self.call("xml", json!({}))?;
         reply["xml"]
             .as_str()
-            .and_then(crate::values::from_hex)
+            .and_then(from_hex)
             .ok_or_else(|| "no XML".to_owned())
     }
 
-    fn time_correction(&mut self) -> Outcome<(f64, f64)> {
+    fn time_correction(&mut self) -> Outcome<Correction> {
         let reply = self.call("time_correction", json!({}))?;
-        stamp_from_json(&reply["offset"])
-            .zip(stamp_from_json(&reply["uncertainty"]))
-            .ok_or_else(|| "an unreadable reply".to_owned())
+        Ok(Correction {
+            offset_secs: stamp_from_json(&reply["offset"]).ok_or("an unreadable reply")?,
+            uncertainty_secs: stamp_from_json(&reply["uncertainty"]),
+        })
     }
 }
 
@@ -281,3 +298,6 @@ impl InletEnd for ForeignInlet {
 pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+/// `transp_sync_blocking` of the C API, liblsl 1.18 and later.
+const SYNC_BLOCKING: u32 = 4;

@@ -1,0 +1,164 @@
+//! Who plays the ends of a cell. Everything that depends on who it is stands here.
+
+use std::time::Duration;
+
+use crate::cell::{Announcement, Cell, InletEnd, Outcome, OutletEnd, Place, Run, Topic};
+use crate::lab::{Family, Lab, Library, Need, Protocol, Setup};
+use crate::ours::{self, OurInlet, OurOutlet};
+
+/// Who plays an end of a cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    /// A foreign implementation in a peer process.
+    Foreign(Library),
+    /// `lsl-core` in this process.
+    Ours,
+}
+
+impl Side {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Foreign(library) => library.name(),
+            Self::Ours => "lsl-core",
+        }
+    }
+
+    pub(crate) fn needs(self) -> Option<Need> {
+        match self {
+            Self::Foreign(library) => Some(Need::Library(library)),
+            Self::Ours => None,
+        }
+    }
+
+    pub(crate) fn outlet(
+        self,
+        lab: &Lab,
+        setup: Setup,
+        stream: &Announcement,
+    ) -> Outcome<Box<dyn OutletEnd>> {
+        match self {
+            Self::Foreign(library) => Ok(Box::new(lab.peer(library, setup)?.outlet(stream)?)),
+            Self::Ours => Ok(Box::new(OurOutlet::open(&lab.context(setup)?, stream)?)),
+        }
+    }
+
+    /// An outlet in a process of its own, which can be crashed without taking other cells along.
+    /// Ours stays in this process: there, a closed outlet is the nearest thing.
+    pub(crate) fn mortal_outlet(
+        self,
+        lab: &Lab,
+        setup: Setup,
+        stream: &Announcement,
+    ) -> Outcome<Box<dyn OutletEnd>> {
+        match self {
+            Self::Foreign(library) => Ok(Box::new(lab.spawn(library, setup)?.outlet(stream)?)),
+            Self::Ours => self.outlet(lab, setup, stream),
+        }
+    }
+
+    /// An open inlet on the only stream with this source id.
+    pub(crate) fn inlet(
+        self,
+        lab: &Lab,
+        setup: Setup,
+        source_id: &str,
+    ) -> Outcome<Box<dyn InletEnd>> {
+        match self {
+            Self::Foreign(library) => Ok(Box::new(lab.peer(library, setup)?.inlet(source_id)?)),
+            Self::Ours => Ok(Box::new(OurInlet::open(&lab.context(setup)?, source_id)?)),
+        }
+    }
+
+    /// The source ids of the streams for which the predicate holds, as soon as there are `minimum`.
+    pub(crate) fn find(
+        self,
+        lab: &Lab,
+        setup: Setup,
+        predicate: &str,
+        minimum: usize,
+        timeout: Duration,
+    ) -> Outcome<Vec<String>> {
+        match self {
+            Self::Foreign(library) => lab.peer(library, setup)?.find(predicate, minimum, timeout),
+            Self::Ours => ours::find(&lab.context(setup)?, predicate, minimum, timeout),
+        }
+    }
+
+    /// How soon its inlets must read an outlet that came back.
+    pub(crate) fn recovery_limit_secs(self) -> f64 {
+        match self {
+            Self::Foreign(_) => 4.0,
+            Self::Ours => 2.0,
+        }
+    }
+}
+
+/// From one side to the other. Each side has its own setup: 1.10 and 1.00 must meet, too.
+#[derive(Clone, Copy)]
+pub(crate) struct Route {
+    pub(crate) from: (Side, Setup),
+    pub(crate) to: (Side, Setup),
+}
+
+impl Route {
+    /// Both sides speak 1.10.
+    pub(crate) fn new(from: Side, to: Side, family: Family) -> Self {
+        Self::speaking(from, Protocol::V110, to, Protocol::V110, family)
+    }
+
+    pub(crate) fn speaking(
+        from: Side,
+        from_protocol: Protocol,
+        to: Side,
+        to_protocol: Protocol,
+        family: Family,
+    ) -> Self {
+        Self {
+            from: (from, Setup::new(from_protocol, family)),
+            to: (to, Setup::new(to_protocol, family)),
+        }
+    }
+
+    /// The protocol that the two ends agree on.
+    pub(crate) fn spoken(self) -> Protocol {
+        let setups = [self.from.1, self.to.1];
+        let is_old = setups.iter().any(|setup| setup.protocol == Protocol::V100);
+        if is_old {
+            Protocol::V100
+        } else {
+            Protocol::V110
+        }
+    }
+
+    /// A cell on this route. `what` tells it from the others of its topic.
+    pub(crate) fn cell(self, topic: Topic, what: &str, run: Run) -> Cell {
+        let ((from, from_setup), (to, to_setup)) = (self.from, self.to);
+        let families = if from_setup.family == to_setup.family {
+            from_setup.family.name().to_owned()
+        } else {
+            format!("{} to {}", from_setup.family.name(), to_setup.family.name())
+        };
+        let row = format!(
+            "{} {} to {} {}/{families}",
+            from.name(),
+            from_setup.protocol.number(),
+            to.name(),
+            to_setup.protocol.number(),
+        );
+        let separator = if what.is_empty() { "" } else { "/" };
+        Cell {
+            name: format!("{row}/{}{separator}{what}", topic.name()),
+            place: Place { row, topic },
+            needs: from.needs().into_iter().chain(to.needs()).collect(),
+            run,
+        }
+    }
+
+    pub(crate) fn outlet(self, lab: &Lab, stream: &Announcement) -> Outcome<Box<dyn OutletEnd>> {
+        self.from.0.outlet(lab, self.from.1, stream)
+    }
+
+    pub(crate) fn inlet(self, lab: &Lab, source_id: &str) -> Outcome<Box<dyn InletEnd>> {
+        self.to.0.inlet(lab, self.to.1, source_id)
+    }
+}
