@@ -23,9 +23,15 @@ pub mod xml;
 #[cfg(feature = "net")]
 mod context;
 #[cfg(feature = "net")]
+mod inlet;
+#[cfg(feature = "net")]
 mod net;
 #[cfg(feature = "net")]
+mod outlet;
+#[cfg(feature = "net")]
 mod resolver;
+#[cfg(feature = "net")]
+mod stats;
 
 pub use error::{Error, ErrorKind, Result};
 pub use info::StreamInfo;
@@ -37,8 +43,18 @@ pub use types::{
 #[cfg(feature = "net")]
 pub use context::Context;
 #[cfg(feature = "net")]
+pub use inlet::{BlockingInlet, Inlet, InletBuilder};
+#[cfg(feature = "net")]
+pub use outlet::{BlockingOutlet, Outlet, OutletBuilder, Stamps};
+#[cfg(feature = "net")]
 pub use resolver::{ContinuousResolver, Selector, resolve, resolve_blocking};
+#[cfg(feature = "net")]
+pub use stats::{ConsumerStats, InletStats, OutletStats};
+
+pub use session::fanout::Pushthrough;
 pub use session::resolve::ResolverEvent;
+pub use time::TimeCorrection;
+pub use value::{PullElement, PushElement};
 
 #[cfg(feature = "net")]
 pub use lsl_platform::clock::local_clock;

@@ -1,0 +1,5 @@
+//! Integration tests over loopback. Nothing here multicasts or leaves the host: every test makes a
+//! context of its own with `Config::loopback`.
+
+mod lab;
+mod streaming;
