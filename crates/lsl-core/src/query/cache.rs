@@ -1,0 +1,87 @@
+//! Parsed queries by text. Resolvers repeat a query every second or two, and outlets of one process
+//! share the cache. Knows no lock: the owner provides one. Spec: lsl-protocol §4.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::{ParseError, Query};
+
+/// A bounded cache of parsed queries that forgets the one not used for longest.
+///
+/// Spec: lsl-protocol §4, §12 (`MaxCachedQueries`).
+#[derive(Debug)]
+pub struct QueryCache {
+    capacity: usize,
+    queries: HashMap<Arc<[u8]>, Entry>,
+    /// Counts uses; the smallest stamp is the oldest.
+    clock: u64,
+}
+
+#[derive(Debug)]
+struct Entry {
+    query: Arc<Query>,
+    used: u64,
+}
+
+impl QueryCache {
+    /// A cache of at most `capacity` queries; with 0 every query is parsed anew.
+    pub fn new(capacity: usize) -> Self {
+        Self {
+            capacity,
+            queries: HashMap::new(),
+            clock: 0,
+        }
+    }
+
+    /// The parsed query, from the cache or put into it. A text that does not parse is not remembered.
+    ///
+    /// # Errors
+    /// As [`Query::parse`].
+    pub fn parse(&mut self, text: impl AsRef<[u8]>) -> Result<Arc<Query>, ParseError> {
+        let text = text.as_ref();
+        self.clock += 1;
+        if let Some(entry) = self.queries.get_mut(text) {
+            entry.used = self.clock;
+            return Ok(Arc::clone(&entry.query));
+        }
+        let query = Arc::new(Query::parse(text)?);
+        if self.capacity > 0 {
+            if self.queries.len() >= self.capacity {
+                self.forget_oldest();
+            }
+            let entry = Entry {
+                query: Arc::clone(&query),
+                used: self.clock,
+            };
+            self.queries.insert(Arc::clone(&query.text), entry);
+        }
+        Ok(query)
+    }
+
+    /// Number of queries held.
+    pub fn len(&self) -> usize {
+        self.queries.len()
+    }
+
+    /// Whether no query is held.
+    pub fn is_empty(&self) -> bool {
+        self.queries.is_empty()
+    }
+
+    /// A scan is dear only when a stranger floods us with new queries, and parsing those costs more.
+    fn forget_oldest(&mut self) {
+        let oldest = self.queries.iter().min_by_key(|(_, entry)| entry.used);
+        if let Some(text) = oldest.map(|(text, _)| Arc::clone(text)) {
+            self.queries.remove(&text);
+        }
+    }
+}
+
+impl Default for QueryCache {
+    fn default() -> Self {
+        Self::new(DEFAULT_CAPACITY)
+    }
+}
+
+/// Default of `MaxCachedQueries`.
+const DEFAULT_CAPACITY: usize = 100;

@@ -1,0 +1,447 @@
+//! The core function library: which functions there are, what they take and what they do. Texts are
+//! bytes as in pugixml, so `string-length('ä')` is 2. Spec: lsl-protocol §4.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use super::ast::{Expr, Kind};
+use super::eval::{Budget, Evaluator, Frame, NODE_WORK, Want};
+use super::lex::is_space;
+use super::value::{Item, NodeSet, Value};
+use super::{EvalError, Text, number};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Function {
+    Boolean,
+    Ceiling,
+    Concat,
+    Contains,
+    Count,
+    False,
+    Floor,
+    Id,
+    Lang,
+    Last,
+    LocalName,
+    Name,
+    NamespaceUri,
+    NormalizeSpace,
+    Not,
+    Number,
+    Position,
+    Round,
+    StartsWith,
+    String,
+    StringLength,
+    Substring,
+    SubstringAfter,
+    SubstringBefore,
+    Sum,
+    Translate,
+    True,
+}
+
+impl Function {
+    pub(super) fn find(name: &[u8], arguments: usize) -> Option<Self> {
+        FUNCTIONS
+            .iter()
+            .find(|(known, least, most, _)| {
+                known.as_bytes() == name && (*least..=*most).contains(&arguments)
+            })
+            .map(|&(.., function)| function)
+    }
+
+    pub(super) fn wants_nodes(self) -> bool {
+        matches!(
+            self,
+            Self::Count | Self::Sum | Self::Name | Self::LocalName | Self::NamespaceUri
+        )
+    }
+
+    pub(super) fn kind(self) -> Kind {
+        match self {
+            Self::Boolean
+            | Self::Contains
+            | Self::False
+            | Self::Lang
+            | Self::Not
+            | Self::StartsWith
+            | Self::True => Kind::Boolean,
+            Self::Ceiling
+            | Self::Count
+            | Self::Floor
+            | Self::Last
+            | Self::Number
+            | Self::Position
+            | Self::Round
+            | Self::StringLength
+            | Self::Sum => Kind::Number,
+            Self::Concat
+            | Self::LocalName
+            | Self::Name
+            | Self::NamespaceUri
+            | Self::NormalizeSpace
+            | Self::String
+            | Self::Substring
+            | Self::SubstringAfter
+            | Self::SubstringBefore
+            | Self::Translate => Kind::Text,
+            Self::Id => Kind::Nodes,
+        }
+    }
+}
+
+/// Calls a function. The parser checked the arity.
+pub(super) fn call<'a>(
+    evaluator: &mut Evaluator<'a>,
+    function: Function,
+    arguments: &'a [Expr],
+    frame: Frame,
+) -> Result<Value<'a>, EvalError> {
+    match function.kind() {
+        Kind::Boolean => boolean(evaluator, function, arguments, frame).map(Value::Boolean),
+        Kind::Number => number_call(evaluator, function, arguments, frame).map(Value::Number),
+        Kind::Text => text(evaluator, function, arguments, frame).map(Value::Text),
+        Kind::Nodes => Ok(Value::Nodes(NodeSet::empty())),
+    }
+}
+
+fn boolean<'a>(
+    evaluator: &mut Evaluator<'a>,
+    function: Function,
+    arguments: &'a [Expr],
+    frame: Frame,
+) -> Result<bool, EvalError> {
+    Ok(match (function, arguments) {
+        (Function::True, _) => true,
+        (Function::Boolean, [given]) => evaluator.boolean(given, frame)?,
+        (Function::Not, [given]) => !evaluator.boolean(given, frame)?,
+        (Function::StartsWith, [text, head]) => {
+            let text = evaluator.text(text, frame)?;
+            let head = evaluator.text(head, frame)?;
+            evaluator.budget.spend_bytes(head.len())?;
+            text.starts_with(&head)
+        }
+        (Function::Contains, [text, part]) => {
+            let text = evaluator.text(text, frame)?;
+            let part = evaluator.text(part, frame)?;
+            find(&text, &part, &mut evaluator.budget)?.is_some()
+        }
+        (Function::Lang, [wanted]) => {
+            let wanted = evaluator.text(wanted, frame)?;
+            lang(evaluator, frame.item, &wanted)?
+        }
+        _ => false,
+    })
+}
+
+fn number_call<'a>(
+    evaluator: &mut Evaluator<'a>,
+    function: Function,
+    arguments: &'a [Expr],
+    frame: Frame,
+) -> Result<f64, EvalError> {
+    Ok(match (function, arguments) {
+        (Function::Last, _) => number::from_count(frame.size),
+        (Function::Position, _) => number::from_count(frame.position),
+        (Function::Count, [set]) => {
+            number::from_count(evaluator.nodes(set, frame, Want::All)?.items.len())
+        }
+        (Function::Sum, [set]) => {
+            let mut sum = 0.0;
+            for item in evaluator.nodes(set, frame, Want::All)?.items {
+                sum += evaluator.number_of(item)?;
+            }
+            sum
+        }
+        (Function::Number, []) => evaluator.number_of(frame.item)?,
+        (Function::Number, [given]) => evaluator.number(given, frame)?,
+        (Function::StringLength, arguments) => {
+            let text = text_or_context(evaluator, arguments, frame)?;
+            number::from_count(text.len())
+        }
+        (Function::Floor, [given]) => evaluator.number(given, frame)?.floor(),
+        (Function::Ceiling, [given]) => evaluator.number(given, frame)?.ceil(),
+        (Function::Round, [given]) => number::round(evaluator.number(given, frame)?),
+        _ => f64::NAN,
+    })
+}
+
+fn text<'a>(
+    evaluator: &mut Evaluator<'a>,
+    function: Function,
+    arguments: &'a [Expr],
+    frame: Frame,
+) -> Result<Text<'a>, EvalError> {
+    match (function, arguments) {
+        (Function::String, arguments) => text_or_context(evaluator, arguments, frame),
+        (Function::NormalizeSpace, arguments) => {
+            let text = text_or_context(evaluator, arguments, frame)?;
+            evaluator.budget.spend_bytes(text.len())?;
+            Ok(Cow::Owned(normalize_space(&text)))
+        }
+        (Function::Name | Function::LocalName | Function::NamespaceUri, arguments) => {
+            let item = match arguments {
+                [set] => {
+                    let set = evaluator.nodes(set, frame, Want::First)?;
+                    evaluator.first(&set)?
+                }
+                _ => Some(frame.item),
+            };
+            match item {
+                Some(item) => name_part(evaluator, function, item),
+                None => Ok(Cow::Borrowed(b"")),
+            }
+        }
+        (Function::Concat, parts) => {
+            let mut joined = Vec::new();
+            for part in parts {
+                let part = evaluator.text(part, frame)?;
+                evaluator.budget.spend_bytes(part.len())?;
+                joined.extend_from_slice(&part);
+            }
+            Ok(Cow::Owned(joined))
+        }
+        (Function::SubstringBefore, [text, part]) => {
+            let text = evaluator.text(text, frame)?;
+            let part = evaluator.text(part, frame)?;
+            let found = find(&text, &part, &mut evaluator.budget)?;
+            slice(text, 0..found.unwrap_or(0), &mut evaluator.budget)
+        }
+        (Function::SubstringAfter, [text, part]) => {
+            let text = evaluator.text(text, frame)?;
+            let part = evaluator.text(part, frame)?;
+            let found = find(&text, &part, &mut evaluator.budget)?;
+            let from = found.map_or(text.len(), |found| found + part.len());
+            let to = text.len();
+            slice(text, from..to, &mut evaluator.budget)
+        }
+        (Function::Substring, [text, first, rest @ ..]) => {
+            let text = evaluator.text(text, frame)?;
+            let first = evaluator.number(first, frame)?;
+            let count = match rest.first() {
+                Some(count) => Some(evaluator.number(count, frame)?),
+                None => None,
+            };
+            let range = substring(text.len(), first, count);
+            slice(text, range, &mut evaluator.budget)
+        }
+        (Function::Translate, [text, from, to]) => {
+            let text = evaluator.text(text, frame)?;
+            let from = evaluator.text(from, frame)?;
+            let to = evaluator.text(to, frame)?;
+            evaluator.budget.spend_bytes(text.len())?;
+            evaluator.budget.spend_bytes(from.len())?;
+            Ok(Cow::Owned(translate(&text, &from, &to)))
+        }
+        _ => Ok(Cow::Borrowed(b"")),
+    }
+}
+
+/// The only argument, or without one the context node.
+fn text_or_context<'a>(
+    evaluator: &mut Evaluator<'a>,
+    arguments: &'a [Expr],
+    frame: Frame,
+) -> Result<Text<'a>, EvalError> {
+    match arguments.first() {
+        Some(given) => evaluator.text(given, frame),
+        None => evaluator.string_value(frame.item),
+    }
+}
+
+fn name_part<'a>(
+    evaluator: &mut Evaluator<'a>,
+    function: Function,
+    item: Item,
+) -> Result<Text<'a>, EvalError> {
+    let document = evaluator.document;
+    let name = match evaluator.attribute(item) {
+        Some(attribute) => attribute.name.as_slice(),
+        None => document.name(item.node),
+    };
+    let colon = name.iter().position(|&byte| byte == b':');
+    match function {
+        Function::LocalName => {
+            let from = colon.map_or(0, |at| at + 1);
+            Ok(Cow::Borrowed(name.get(from..).unwrap_or_default()))
+        }
+        Function::NamespaceUri => {
+            let prefix = colon.and_then(|at| name.get(..at));
+            namespace_uri(evaluator, item, prefix)
+        }
+        _ => Ok(Cow::Borrowed(name)),
+    }
+}
+
+/// Value of the nearest declaration of the prefix. The default namespace is not for attributes.
+fn namespace_uri<'a>(
+    evaluator: &mut Evaluator<'a>,
+    item: Item,
+    prefix: Option<&[u8]>,
+) -> Result<Text<'a>, EvalError> {
+    if prefix.is_none() && item.attribute.is_some() {
+        return Ok(Cow::Borrowed(b""));
+    }
+    let document = evaluator.document;
+    let mut at = Some(item.node);
+    while let Some(node) = at {
+        for attribute in document.attributes(node) {
+            evaluator.budget.spend(NODE_WORK)?;
+            let declared = attribute
+                .name
+                .strip_prefix(b"xmlns")
+                .is_some_and(|rest| match prefix {
+                    None => rest.is_empty(),
+                    Some(prefix) => rest.strip_prefix(b":") == Some(prefix),
+                });
+            if declared {
+                return Ok(Cow::Borrowed(&attribute.value));
+            }
+        }
+        evaluator.budget.spend(NODE_WORK)?;
+        at = document.parent(node);
+    }
+    Ok(Cow::Borrowed(b""))
+}
+
+/// Whether the nearest `xml:lang` is the wanted language or a dialect of it.
+fn lang(evaluator: &mut Evaluator<'_>, item: Item, wanted: &[u8]) -> Result<bool, EvalError> {
+    if item.attribute.is_some() {
+        return Ok(false);
+    }
+    let document = evaluator.document;
+    let mut at = Some(item.node);
+    while let Some(node) = at {
+        for attribute in document.attributes(node) {
+            evaluator.budget.spend(NODE_WORK)?;
+            if attribute.name == b"xml:lang" {
+                evaluator.budget.spend_bytes(wanted.len())?;
+                let Some((head, rest)) = attribute.value.split_at_checked(wanted.len()) else {
+                    return Ok(false);
+                };
+                let dialect = matches!(rest.first(), None | Some(b'-'));
+                return Ok(dialect && head.eq_ignore_ascii_case(wanted));
+            }
+        }
+        evaluator.budget.spend(NODE_WORK)?;
+        at = document.parent(node);
+    }
+    Ok(false)
+}
+
+/// First place of `part` in `text`. Pays for what is compared, since repetitive texts cost the
+/// product of the lengths.
+fn find(text: &[u8], part: &[u8], budget: &mut Budget) -> Result<Option<usize>, EvalError> {
+    if part.is_empty() {
+        return Ok(Some(0));
+    }
+    budget.spend_bytes(text.len())?;
+    for (at, window) in text.windows(part.len()).enumerate() {
+        let common = window
+            .iter()
+            .zip(part)
+            .take_while(|(left, right)| left == right)
+            .count();
+        budget.spend_bytes(common)?;
+        if common == part.len() {
+            return Ok(Some(at));
+        }
+    }
+    Ok(None)
+}
+
+/// The part of a text, borrowed if the text is.
+fn slice<'a>(
+    text: Text<'a>,
+    range: Range<usize>,
+    budget: &mut Budget,
+) -> Result<Text<'a>, EvalError> {
+    Ok(match text {
+        Cow::Borrowed(text) => Cow::Borrowed(text.get(range).unwrap_or_default()),
+        Cow::Owned(text) => {
+            let part = text.get(range).unwrap_or_default();
+            budget.spend_bytes(part.len())?;
+            Cow::Owned(part.to_vec())
+        }
+    })
+}
+
+/// Byte range of `substring()`: both numbers are rounded, the end is their sum, NaN selects nothing.
+fn substring(len: usize, first: f64, count: Option<f64>) -> Range<usize> {
+    let past_end = number::from_count(len) + 1.0;
+    let first = number::round_half_up(first);
+    let end = count.map_or(past_end, |count| first + number::round_half_up(count));
+    if first.is_nan() || end.is_nan() || first >= past_end || first >= end || end < 1.0 {
+        return 0..0;
+    }
+    let index = |position: f64| -> usize {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "clamped to a whole number from 1 to len + 1"
+        )]
+        let position = position.clamp(1.0, past_end) as usize;
+        position - 1
+    };
+    index(first)..index(end)
+}
+
+fn normalize_space(text: &[u8]) -> Vec<u8> {
+    let mut normal = Vec::with_capacity(text.len());
+    for word in text
+        .split(|&byte| is_space(byte))
+        .filter(|word| !word.is_empty())
+    {
+        if !normal.is_empty() {
+            normal.push(b' ');
+        }
+        normal.extend_from_slice(word);
+    }
+    normal
+}
+
+/// Replaces byte by byte; a byte of `from` without a counterpart in `to` is removed.
+fn translate(text: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
+    let mut table: [Option<u8>; 256] = std::array::from_fn(|byte| u8::try_from(byte).ok());
+    // Of a byte named twice the first counts, hence backwards.
+    for (at, &byte) in from.iter().enumerate().rev() {
+        if let Some(entry) = table.get_mut(usize::from(byte)) {
+            *entry = to.get(at).copied();
+        }
+    }
+    text.iter()
+        .filter_map(|&byte| table.get(usize::from(byte)).copied().flatten())
+        .collect()
+}
+
+/// Name, fewest and most arguments.
+const FUNCTIONS: [(&str, usize, usize, Function); 27] = [
+    ("boolean", 1, 1, Function::Boolean),
+    ("ceiling", 1, 1, Function::Ceiling),
+    ("concat", 2, usize::MAX, Function::Concat),
+    ("contains", 2, 2, Function::Contains),
+    ("count", 1, 1, Function::Count),
+    ("false", 0, 0, Function::False),
+    ("floor", 1, 1, Function::Floor),
+    ("id", 1, 1, Function::Id),
+    ("lang", 1, 1, Function::Lang),
+    ("last", 0, 0, Function::Last),
+    ("local-name", 0, 1, Function::LocalName),
+    ("name", 0, 1, Function::Name),
+    ("namespace-uri", 0, 1, Function::NamespaceUri),
+    ("normalize-space", 0, 1, Function::NormalizeSpace),
+    ("not", 1, 1, Function::Not),
+    ("number", 0, 1, Function::Number),
+    ("position", 0, 0, Function::Position),
+    ("round", 1, 1, Function::Round),
+    ("starts-with", 2, 2, Function::StartsWith),
+    ("string", 0, 1, Function::String),
+    ("string-length", 0, 1, Function::StringLength),
+    ("substring", 2, 3, Function::Substring),
+    ("substring-after", 2, 2, Function::SubstringAfter),
+    ("substring-before", 2, 2, Function::SubstringBefore),
+    ("sum", 1, 1, Function::Sum),
+    ("translate", 3, 3, Function::Translate),
+    ("true", 0, 0, Function::True),
+];
