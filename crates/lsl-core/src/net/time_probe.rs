@@ -128,9 +128,10 @@ async fn exchange(shared: &InletShared, endpoint: Endpoint) -> Error {
 /// A socket that takes datagrams from the outlet's service port alone: others cannot bend our clock.
 async fn connect(endpoint: Endpoint) -> Result<UdpSocket> {
     let io = |source| Error::io("clock socket", source);
-    let local = match endpoint.service.ip().is_loopback() {
-        true => endpoint.family.loopback(),
-        false => endpoint.family.wildcard(),
+    let local = if endpoint.service.ip().is_loopback() {
+        endpoint.family.loopback()
+    } else {
+        endpoint.family.wildcard()
     };
     let socket = sockets::into_tokio_udp(sockets::udp_ephemeral(local).map_err(io)?)?;
     socket.connect(endpoint.service).await.map_err(io)?;
