@@ -21,7 +21,17 @@ pub mod wire;
 pub mod xml;
 
 #[cfg(feature = "net")]
+mod context;
+#[cfg(feature = "net")]
+mod inlet;
+#[cfg(feature = "net")]
 mod net;
+#[cfg(feature = "net")]
+mod outlet;
+#[cfg(feature = "net")]
+mod resolver;
+#[cfg(feature = "net")]
+mod stats;
 
 pub use error::{Error, ErrorKind, Result};
 pub use info::StreamInfo;
@@ -29,6 +39,22 @@ pub use types::{
     BufferLength, ByteOrder, ChannelFormat, DEDUCED_TIMESTAMP, FOREVER_SECS, IRREGULAR_RATE,
     ProcessingOptions, Timeout,
 };
+
+#[cfg(feature = "net")]
+pub use context::Context;
+#[cfg(feature = "net")]
+pub use inlet::{BlockingInlet, Inlet, InletBuilder};
+#[cfg(feature = "net")]
+pub use outlet::{BlockingOutlet, Outlet, OutletBuilder, Stamps};
+#[cfg(feature = "net")]
+pub use resolver::{ContinuousResolver, Selector, resolve, resolve_blocking};
+#[cfg(feature = "net")]
+pub use stats::{ConsumerStats, InletStats, OutletStats};
+
+pub use session::fanout::Pushthrough;
+pub use session::resolve::ResolverEvent;
+pub use time::TimeCorrection;
+pub use value::{PullElement, PushElement};
 
 #[cfg(feature = "net")]
 pub use lsl_platform::clock::local_clock;

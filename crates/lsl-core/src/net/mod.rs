@@ -1,7 +1,21 @@
 //! The tokio shell: sockets, timers and tasks around the protocol modules. Nothing here decides what
 //! a byte means, and nothing outside `sockets` sets a socket option.
 
+pub(crate) mod acceptor;
+pub(crate) mod consumer;
+pub(crate) mod feed;
+pub(crate) mod full_info;
+pub(crate) mod link;
 pub(crate) mod monitor;
 pub(crate) mod ports;
+pub(crate) mod race;
+pub(crate) mod reach;
+pub(crate) mod registry;
+pub(crate) mod resolver;
+pub(crate) mod responder;
 pub(crate) mod runtime;
+pub(crate) mod service;
 pub(crate) mod sockets;
+pub(crate) mod source;
+pub(crate) mod time_probe;
+pub(crate) mod uid;

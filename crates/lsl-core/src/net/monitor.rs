@@ -121,7 +121,8 @@ impl<T> Monitor<T> {
             if has_passed(remaining_secs) {
                 return None;
             }
-            if alarm.is_none() {
+            // Waiting for ever needs no runtime.
+            if alarm.is_none() && deadline.is_finite() {
                 alarm = Some(Alarm::after(remaining_secs)?);
             }
             poll_fn(|context| match woken.as_mut().poll(context) {

@@ -4,3 +4,4 @@
 pub mod fanout;
 pub mod inlet;
 pub mod recover;
+pub mod resolve;

@@ -1,4 +1,6 @@
-//! Integration tests of `lsl-core`: one binary, one module per subject.
+//! Integration tests over loopback. Nothing here multicasts or leaves the host: every test makes a
+//! context of its own with `Config::loopback`.
 
-#[cfg(test)]
 mod corpus;
+mod lab;
+mod streaming;

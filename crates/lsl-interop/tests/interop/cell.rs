@@ -86,6 +86,8 @@ pub(crate) trait OutletEnd {
     fn wait_for_consumers(&mut self) -> Outcome;
     fn push(&mut self, sample: &Values, stamp: f64) -> Outcome;
     fn push_chunk(&mut self, samples: &Values, stamps: &Stamps) -> Outcome;
+    /// Vanish without a farewell.
+    fn crash(&mut self);
 }
 
 /// The receiving end, already found by its source id and opened; closes when dropped.
@@ -117,6 +119,20 @@ pub(crate) fn transfer(
         Transfer::Sample => transfer_samples(outlet, inlet, format, arrives),
         Transfer::Chunk => transfer_chunks(outlet, inlet, format, arrives),
     }
+}
+
+/// One sample, once the inlet is connected.
+pub(crate) fn stamped_sample(
+    outlet: &mut dyn OutletEnd,
+    inlet: &mut dyn InletEnd,
+    format: Format,
+    stamp: f64,
+) -> Outcome {
+    outlet.wait_for_consumers()?;
+    let sample = pattern(format, CHANNELS, 0);
+    outlet.push(&sample, stamp)?;
+    let (got_stamp, got) = inlet.pull()?;
+    same("one sample", &[stamp], &sample, &[got_stamp], &got)
 }
 
 fn transfer_samples(

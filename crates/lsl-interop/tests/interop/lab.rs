@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::env;
 use std::fs;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use crate::cell::Outcome;
@@ -109,6 +110,8 @@ pub(crate) struct Lab {
     closed: Option<String>,
     gaps: String,
     peers: Mutex<HashMap<(Library, Setup), Slot>>,
+    /// Tells the files of peers apart.
+    spawned: AtomicU32,
 }
 
 /// Filled by the first cell that needs it while others wait for that one peer only.
@@ -134,6 +137,7 @@ impl Lab {
             closed,
             gaps,
             peers: Mutex::default(),
+            spawned: AtomicU32::new(0),
         }
     }
 
@@ -149,22 +153,17 @@ impl Lab {
     /// The shared peer of this kind, started if need be.
     pub(crate) fn peer(&self, library: Library, setup: Setup) -> Outcome<Arc<Peer>> {
         let slot = Arc::clone(locked(&self.peers).entry((library, setup)).or_default());
-        slot.get_or_init(|| self.spawn(library, setup, "shared"))
-            .clone()
+        slot.get_or_init(|| self.spawn(library, setup)).clone()
     }
 
-    /// A peer of its own for a cell that wants to kill it; `purpose` tells its files apart.
-    pub(crate) fn spawn(
-        &self,
-        library: Library,
-        setup: Setup,
-        purpose: &str,
-    ) -> Outcome<Arc<Peer>> {
+    /// A peer of its own, for a cell that wants to kill it.
+    pub(crate) fn spawn(&self, library: Library, setup: Setup) -> Outcome<Arc<Peer>> {
         let python = self.python.as_ref().ok_or("no Python")?;
         let path = self.libraries.get(&library).ok_or("no library")?;
+        let number = self.spawned.fetch_add(1, Ordering::Relaxed);
         let protocol = setup.protocol.number();
         let stem = format!(
-            "{}-{protocol}-{}-{purpose}",
+            "{}-{protocol}-{}-{number}",
             library.name(),
             setup.family.name()
         );

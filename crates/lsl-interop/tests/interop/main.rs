@@ -8,8 +8,8 @@
 
 mod cell;
 mod lab;
+mod matrix;
 mod peer;
-mod sanity;
 mod values;
 
 use std::process::ExitCode;
@@ -28,7 +28,7 @@ fn main() -> ExitCode {
     arguments.test_threads.get_or_insert(THREADS);
 
     let lab = Arc::new(Lab::from_env());
-    let cells = sanity::cells();
+    let cells = matrix::cells();
     let mut reasons: Vec<String> = Vec::new();
     let trials = cells
         .into_iter()

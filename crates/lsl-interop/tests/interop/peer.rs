@@ -208,6 +208,10 @@ impl OutletEnd for ForeignOutlet {
         self.peer.call(request)?;
         Ok(())
     }
+
+    fn crash(&mut self) {
+        self.peer.kill();
+    }
 }
 
 /// An open inlet in a foreign peer.

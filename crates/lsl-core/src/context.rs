@@ -1,0 +1,93 @@
+//! A [`Context`] is what outlets, inlets and resolvers of one configuration share. Most programs need
+//! only the global one and never name it.
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use crate::config::{self, Config, Overrides, ResolveScope, SystemFiles};
+use crate::net::reach::Reach;
+use crate::net::registry::SourcePolicy;
+use crate::net::service::Registry;
+
+/// A configuration and the sockets that go with it: one multicast responder and one UDP service for
+/// all outlets made in it. Clones share both. Safe to use from any thread.
+///
+/// ```
+/// use lsl_core::{Context, config::Config};
+///
+/// // Reaches nothing but this host: for tests and demonstrations.
+/// let context = Context::new(Config::loopback());
+/// assert_eq!(context.config().lab().session_id, "default");
+/// ```
+#[derive(Clone)]
+pub struct Context {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    config: Config,
+    reach: Arc<Reach>,
+    registry: Registry,
+}
+
+impl Context {
+    /// The context of everything that is not given one. Made on first use from `lsl_api.cfg` (Spec:
+    /// lsl-protocol §12), which reads files and may block for that long once.
+    pub fn global() -> Self {
+        static GLOBAL: OnceLock<Context> = OnceLock::new();
+        GLOBAL
+            .get_or_init(|| {
+                let loaded = config::load(&SystemFiles, &Overrides::default());
+                for diagnostic in &loaded.diagnostics {
+                    tracing::warn!("{diagnostic}");
+                }
+                Self::new(loaded.config)
+            })
+            .clone()
+    }
+
+    /// A context of its own. Opens nothing yet; never blocks.
+    pub fn new(config: Config) -> Self {
+        let reach = Arc::new(Reach::new(&config));
+        let policy = SourcePolicy {
+            allow_all: config.multicast().resolve_scope >= ResolveScope::Organization,
+            peers: reach
+                .peers
+                .iter()
+                .filter_map(|(host, _)| host.parse().ok())
+                .collect(),
+        };
+        let queries = config.tuning().max_cached_queries as usize;
+        let registry = Registry::new(Arc::clone(&reach), queries, policy);
+        Self {
+            shared: Arc::new(Shared {
+                config,
+                reach,
+                registry,
+            }),
+        }
+    }
+
+    /// The configuration, which never changes.
+    pub fn config(&self) -> &Config {
+        &self.shared.config
+    }
+
+    /// Where this context's outlets announce themselves.
+    pub(crate) fn registry(&self) -> &Registry {
+        &self.shared.registry
+    }
+
+    /// What the configuration means for sockets.
+    pub(crate) fn reach(&self) -> &Arc<Reach> {
+        &self.shared.reach
+    }
+}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context")
+            .field("bind", &self.config().bind())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,593 @@
+//! Receiving side: the public handle of a stream that this program reads. Start at `Inlet::pull`.
+
+use std::sync::Arc;
+
+use lsl_platform::clock::local_clock;
+
+use crate::context::Context;
+use crate::net::feed::{Flow, FullInfo, InletShared};
+use crate::net::monitor::lock_ignoring_poison;
+use crate::net::time_probe::Clock;
+use crate::stats::InletStats;
+use crate::time::TimeCorrection;
+use crate::value::{PullElement, read_raw};
+use crate::{BufferLength, ChannelFormat, Error, ProcessingOptions, Result, StreamInfo, Timeout};
+
+/// A stream read from the network.
+///
+/// Nothing is sent until the first call that needs data (`open`, a pull, `full_info`,
+/// `time_correction`). If the stream has a source id, the inlet survives restarts and moves of its
+/// outlet without any action of the caller. A handle may be shared between threads; each sample goes
+/// to exactly one of several concurrent pulls. Dropping it disconnects at once.
+///
+/// Async methods work inside any executor; [`blocking`](Self::blocking) has their twins.
+///
+/// ```no_run
+/// use std::time::Duration;
+/// use lsl_core::{Inlet, Selector, resolve_blocking};
+///
+/// let found = resolve_blocking(&Selector::property("type", "EEG")?, 1, Duration::from_secs(5))?;
+/// let inlet = Inlet::new(found.first().ok_or("no EEG here")?)?;
+/// let mut sample = vec![0.0_f32; inlet.info().channel_count() as usize];
+/// while let Some(timestamp) = inlet.blocking().pull(&mut sample, Duration::from_secs(1))? {
+///     println!("{timestamp:.6} {sample:?}");
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Inlet {
+    shared: Arc<InletShared>,
+}
+
+/// Settings of an inlet before it is made; see [`Inlet::builder`].
+#[derive(Debug)]
+pub struct InletBuilder {
+    info: StreamInfo,
+    context: Option<Context>,
+    buffer: BufferLength,
+    max_chunk_samples: u32,
+    recover: bool,
+    processing: ProcessingOptions,
+}
+
+impl Inlet {
+    /// An inlet with default settings in the process-wide context.
+    ///
+    /// # Errors
+    /// As [`InletBuilder::create`].
+    pub fn new(info: &StreamInfo) -> Result<Self> {
+        Self::builder(info).create()
+    }
+
+    /// An inlet with settings of your own.
+    pub fn builder(info: &StreamInfo) -> InletBuilder {
+        InletBuilder {
+            info: info.clone(),
+            context: None,
+            buffer: BufferLength::default(),
+            max_chunk_samples: 0,
+            recover: true,
+            processing: ProcessingOptions::NONE,
+        }
+    }
+
+    /// Connects and waits until the stream flows. Every sample pushed after this returned is
+    /// received.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`] (connecting goes on in the background), [`Error::Lost`].
+    pub async fn open(&self, timeout: impl Into<Timeout>) -> Result<()> {
+        let deadline = self.begin(timeout)?;
+        self.shared
+            .flow
+            .wait(deadline, opened)
+            .await
+            .unwrap_or(Err(OPEN_TIMEOUT))
+    }
+
+    /// Disconnects and forgets queued samples. The next pull or `open` connects again.
+    pub fn close(&self) {
+        self.shared.close_data();
+    }
+
+    /// Pulls one sample: one value per channel into `values`. Returns its timestamp, or `None` if
+    /// none came in time (`values` is untouched then).
+    ///
+    /// Dropping the future loses no sample. Spec: lsl-protocol §9.4, c-abi §8.3.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] if `values` is not one sample long (nothing is consumed);
+    /// [`Error::Lost`]; [`Error::Timeout`] if clock synchronisation is on and the outlet's clock
+    /// cannot be read within 5 s (nothing is consumed).
+    pub async fn pull<T: PullElement>(
+        &self,
+        values: &mut [T],
+        timeout: impl Into<Timeout>,
+    ) -> Result<Option<f64>> {
+        self.check_sample(values)?;
+        let deadline = self.begin(timeout)?;
+        loop {
+            let step = |flow: &mut Flow| self.step(flow, values);
+            match self.shared.flow.wait(deadline, step).await {
+                Some(Step::Done(result)) => return result.map(Some),
+                Some(Step::NeedsOffset) => drop(self.time_correction(OFFSET_LIMIT).await?),
+                None => return Ok(None),
+            }
+        }
+    }
+
+    /// Pulls samples until `values` is full or the time is up: `[s0c0, s0c1, …, s1c0, …]`, their
+    /// timestamps into `timestamps` if given. Returns the number of samples.
+    ///
+    /// With [`Timeout::NOW`] it takes what is there. Spec: c-abi §8.4.
+    ///
+    /// # Errors
+    /// As [`pull`](Self::pull); [`Error::Argument`] if `values` is not a whole number of samples or
+    /// `timestamps` has another length. A stream lost half-way returns the samples first.
+    pub async fn pull_chunk<T: PullElement>(
+        &self,
+        values: &mut [T],
+        mut timestamps: Option<&mut [f64]>,
+        timeout: impl Into<Timeout>,
+    ) -> Result<usize> {
+        let wanted = self.check_chunk(values, timestamps.as_deref())?;
+        let deadline = self.begin(timeout)?;
+        let mut pulled = 0;
+        while pulled < wanted {
+            let step =
+                |flow: &mut Flow| self.steps(flow, values, timestamps.as_deref_mut(), &mut pulled);
+            match self.shared.flow.wait(deadline, step).await {
+                Some(Step::Done(Ok(_))) => {}
+                Some(Step::Done(Err(error))) => return some_or(pulled, error),
+                Some(Step::NeedsOffset) => match self.time_correction(OFFSET_LIMIT).await {
+                    Ok(_) => {}
+                    Err(error) => return some_or(pulled, error),
+                },
+                None => break,
+            }
+        }
+        Ok(pulled)
+    }
+
+    /// Pulls a sample if one is there; never waits for data. Spec: c-abi §8.3.
+    ///
+    /// # Errors
+    /// As [`pull`](Self::pull).
+    pub fn try_pull<T: PullElement>(&self, values: &mut [T]) -> Result<Option<f64>> {
+        self.blocking().pull(values, Timeout::NOW)
+    }
+
+    /// Pulls what is there, as many samples as fit; never waits for data. Spec: c-abi §8.4.
+    ///
+    /// # Errors
+    /// As [`pull_chunk`](Self::pull_chunk).
+    pub fn try_pull_chunk<T: PullElement>(
+        &self,
+        values: &mut [T],
+        timestamps: Option<&mut [f64]>,
+    ) -> Result<usize> {
+        self.blocking().pull_chunk(values, timestamps, Timeout::NOW)
+    }
+
+    /// Samples received and not yet pulled.
+    pub fn samples_available(&self) -> usize {
+        self.shared.flow.lock().ring.len()
+    }
+
+    /// Forgets all samples that are waiting and says how many those were.
+    pub fn flush(&self) -> usize {
+        let count = self.shared.flow.lock().ring.clear();
+        lock_ignoring_poison(&self.shared.processing).flush(count as u64);
+        count
+    }
+
+    /// The full description of the stream with its metadata, fetched on the first call and after a
+    /// recovery. Spec: c-abi §8.6.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`] (fetching goes on in the background), [`Error::Lost`].
+    pub async fn full_info(&self, timeout: impl Into<Timeout>) -> Result<StreamInfo> {
+        let deadline = timeout.into().deadline(local_clock());
+        let generation = self.begin_full_info()?;
+        let known = |state: &mut FullInfo| known_info(state, generation);
+        let found = self.shared.full_info.wait(deadline, known).await;
+        found.unwrap_or(Err(Error::Timeout { operation: "info" }))
+    }
+
+    /// What to add to the outlet's timestamps to get ours, with its uncertainty. The first call
+    /// starts measuring and waits for the first estimate (about 0.64 s); later ones return the
+    /// latest at once. Spec: lsl-protocol §5.2.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`] (measuring goes on in the background), [`Error::Lost`].
+    pub async fn time_correction(&self, timeout: impl Into<Timeout>) -> Result<TimeCorrection> {
+        let deadline = timeout.into().deadline(local_clock());
+        self.shared.start_clock()?;
+        self.shared
+            .clock
+            .wait(deadline, known_offset)
+            .await
+            .unwrap_or(Err(CORRECTION_TIMEOUT))
+    }
+
+    /// Whether the outlet's clock became another one since the last call: the stream was recovered
+    /// from another outlet instance.
+    pub fn was_clock_reset(&self) -> bool {
+        self.shared.clock.lock().take_was_reset()
+    }
+
+    /// Which corrections pulls apply to timestamps. Spec: lsl-protocol §11.
+    pub fn set_processing(&self, options: ProcessingOptions) {
+        lock_ignoring_poison(&self.shared.processing).set_options(options);
+    }
+
+    /// Half-time of the dejitter filter in seconds, used when it next starts.
+    pub fn set_smoothing_halftime(&self, secs: f32) {
+        lock_ignoring_poison(&self.shared.processing).set_halftime(secs);
+    }
+
+    /// The stream as it was described when this inlet was made; see
+    /// [`full_info`](Self::full_info) for the metadata.
+    pub fn info(&self) -> &StreamInfo {
+        &self.shared.info
+    }
+
+    /// The stream as its present outlet announced it: uid, host and addresses change when the
+    /// stream is recovered from another outlet.
+    pub fn present_info(&self) -> StreamInfo {
+        self.shared.source.info()
+    }
+
+    /// Everything counted so far.
+    pub fn stats(&self) -> InletStats {
+        let flow = self.shared.flow.lock();
+        InletStats {
+            samples: flow.samples,
+            bytes: flow.bytes,
+            dropped: flow.ring.dropped(),
+            reconnects: flow.reconnects,
+            available: flow.ring.len(),
+            available_bytes: flow.ring.len_bytes(),
+            idle_secs: flow.last_arrival.map(|arrival| local_clock() - arrival),
+        }
+    }
+
+    /// The blocking twins of the async methods.
+    pub fn blocking(&self) -> BlockingInlet<'_> {
+        BlockingInlet { inlet: self }
+    }
+
+    fn begin(&self, timeout: impl Into<Timeout>) -> Result<f64> {
+        self.shared.start_data()?;
+        Ok(timeout.into().deadline(local_clock()))
+    }
+
+    fn begin_full_info(&self) -> Result<u64> {
+        let generation = self.shared.source.generation();
+        let state = self.shared.full_info.lock();
+        let fresh = state
+            .known
+            .as_ref()
+            .is_some_and(|(known, _)| *known >= generation);
+        drop(state);
+        if !fresh {
+            self.shared.start_full_info()?;
+        }
+        Ok(generation)
+    }
+
+    fn check_sample<T>(&self, values: &[T]) -> Result<()> {
+        if values.len() == self.shared.channels {
+            return Ok(());
+        }
+        Err(Error::Argument(format!(
+            "a sample of this stream has {} values, got room for {}",
+            self.shared.channels,
+            values.len()
+        )))
+    }
+
+    fn check_chunk<T>(&self, values: &[T], timestamps: Option<&[f64]>) -> Result<usize> {
+        let channels = self.shared.channels;
+        if channels == 0 || !values.len().is_multiple_of(channels) {
+            return Err(Error::Argument(format!(
+                "room for {} values is not a whole number of samples with {channels} channels",
+                values.len()
+            )));
+        }
+        let samples = values.len() / channels;
+        match timestamps {
+            Some(stamps) if stamps.len() != samples => Err(Error::Argument(format!(
+                "room for {samples} samples but for {} timestamps",
+                stamps.len()
+            ))),
+            _ => Ok(samples),
+        }
+    }
+
+    /// Takes one sample out of the ring, if there is one and everything needed for it is known.
+    fn step<T: PullElement>(&self, flow: &mut Flow, values: &mut [T]) -> Option<Step> {
+        if let Some(reason) = &flow.lost {
+            return Some(Step::Done(Err(Error::Lost {
+                reason: reason.clone(),
+            })));
+        }
+        let (timestamp, raw) = flow.ring.front()?;
+        let mut processing = lock_ignoring_poison(&self.shared.processing);
+        let offset = || self.shared.clock.lock().offset();
+        let Ok(timestamp) = processing.process(timestamp, local_clock(), offset) else {
+            return Some(Step::NeedsOffset);
+        };
+        let read = read_raw(raw, self.shared.info.channel_format(), values);
+        flow.ring.pop();
+        Some(Step::Done(read.map(|()| timestamp)))
+    }
+
+    /// Takes as many samples as there are and fit.
+    fn steps<T: PullElement>(
+        &self,
+        flow: &mut Flow,
+        values: &mut [T],
+        mut timestamps: Option<&mut [f64]>,
+        pulled: &mut usize,
+    ) -> Option<Step> {
+        let mut last = None;
+        for sample in values.chunks_exact_mut(self.shared.channels).skip(*pulled) {
+            match self.step(flow, sample) {
+                Some(Step::Done(Ok(timestamp))) => {
+                    if let Some(slot) = timestamps.as_deref_mut().and_then(|t| t.get_mut(*pulled)) {
+                        *slot = timestamp;
+                    }
+                    *pulled += 1;
+                    last = Some(Step::Done(Ok(timestamp)));
+                }
+                Some(other) => return Some(other),
+                None => return last,
+            }
+        }
+        last
+    }
+}
+
+impl Drop for Inlet {
+    fn drop(&mut self) {
+        self.shared.stop();
+    }
+}
+
+/// Blocking twins of [`Inlet`]'s async methods. They wait on condition variables and never enter an
+/// async runtime, so they work on any thread.
+#[derive(Debug, Clone, Copy)]
+pub struct BlockingInlet<'a> {
+    inlet: &'a Inlet,
+}
+
+impl BlockingInlet<'_> {
+    /// As [`Inlet::open`].
+    ///
+    /// # Errors
+    /// As [`Inlet::open`].
+    pub fn open(&self, timeout: impl Into<Timeout>) -> Result<()> {
+        let deadline = self.inlet.begin(timeout)?;
+        let flow = &self.inlet.shared.flow;
+        flow.wait_blocking(deadline, opened)
+            .unwrap_or(Err(OPEN_TIMEOUT))
+    }
+
+    /// As [`Inlet::pull`].
+    ///
+    /// # Errors
+    /// As [`Inlet::pull`].
+    pub fn pull<T: PullElement>(
+        &self,
+        values: &mut [T],
+        timeout: impl Into<Timeout>,
+    ) -> Result<Option<f64>> {
+        let inlet = self.inlet;
+        inlet.check_sample(values)?;
+        let deadline = inlet.begin(timeout)?;
+        loop {
+            let step = |flow: &mut Flow| inlet.step(flow, values);
+            match inlet.shared.flow.wait_blocking(deadline, step) {
+                Some(Step::Done(result)) => return result.map(Some),
+                Some(Step::NeedsOffset) => drop(self.time_correction(OFFSET_LIMIT)?),
+                None => return Ok(None),
+            }
+        }
+    }
+
+    /// As [`Inlet::pull_chunk`].
+    ///
+    /// # Errors
+    /// As [`Inlet::pull_chunk`].
+    pub fn pull_chunk<T: PullElement>(
+        &self,
+        values: &mut [T],
+        mut timestamps: Option<&mut [f64]>,
+        timeout: impl Into<Timeout>,
+    ) -> Result<usize> {
+        let inlet = self.inlet;
+        let wanted = inlet.check_chunk(values, timestamps.as_deref())?;
+        let deadline = inlet.begin(timeout)?;
+        let mut pulled = 0;
+        while pulled < wanted {
+            let step =
+                |flow: &mut Flow| inlet.steps(flow, values, timestamps.as_deref_mut(), &mut pulled);
+            match inlet.shared.flow.wait_blocking(deadline, step) {
+                Some(Step::Done(Ok(_))) => {}
+                Some(Step::Done(Err(error))) => return some_or(pulled, error),
+                Some(Step::NeedsOffset) => {
+                    if let Err(error) = self.time_correction(OFFSET_LIMIT) {
+                        return some_or(pulled, error);
+                    }
+                }
+                None => break,
+            }
+        }
+        Ok(pulled)
+    }
+
+    /// As [`Inlet::full_info`].
+    ///
+    /// # Errors
+    /// As [`Inlet::full_info`].
+    pub fn full_info(&self, timeout: impl Into<Timeout>) -> Result<StreamInfo> {
+        let deadline = timeout.into().deadline(local_clock());
+        let generation = self.inlet.begin_full_info()?;
+        let known = |state: &mut FullInfo| known_info(state, generation);
+        let found = self.inlet.shared.full_info.wait_blocking(deadline, known);
+        found.unwrap_or(Err(Error::Timeout { operation: "info" }))
+    }
+
+    /// As [`Inlet::time_correction`].
+    ///
+    /// # Errors
+    /// As [`Inlet::time_correction`].
+    pub fn time_correction(&self, timeout: impl Into<Timeout>) -> Result<TimeCorrection> {
+        let deadline = timeout.into().deadline(local_clock());
+        self.inlet.shared.start_clock()?;
+        let clock = &self.inlet.shared.clock;
+        clock
+            .wait_blocking(deadline, known_offset)
+            .unwrap_or(Err(CORRECTION_TIMEOUT))
+    }
+}
+
+impl InletBuilder {
+    /// Uses this context instead of the process-wide one.
+    #[must_use]
+    pub fn context(mut self, context: &Context) -> Self {
+        self.context = Some(context.clone());
+        self
+    }
+
+    /// How much may wait here before the oldest samples are dropped. Default: 360 s.
+    #[must_use]
+    pub fn buffer(mut self, length: BufferLength) -> Self {
+        self.buffer = length;
+        self
+    }
+
+    /// How many samples the outlet shall send together at most, if its program leaves it the
+    /// choice; 0 (default) means that program's own granularity.
+    #[must_use]
+    pub fn max_chunk(mut self, samples: u32) -> Self {
+        self.max_chunk_samples = samples;
+        self
+    }
+
+    /// Whether to look for the stream again when its outlet is gone (default). Needs a source id.
+    #[must_use]
+    pub fn recover(mut self, recover: bool) -> Self {
+        self.recover = recover;
+        self
+    }
+
+    /// Which corrections pulls apply to timestamps. Default: none.
+    #[must_use]
+    pub fn processing(mut self, options: ProcessingOptions) -> Self {
+        self.processing = options;
+        self
+    }
+
+    /// Makes the inlet. No network traffic yet.
+    ///
+    /// An info without addresses (not from a resolver) makes an inlet that finds its stream by
+    /// itself, by everything the info says.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] if the stream uses a newer protocol, or if an info without addresses does
+    /// not say what to look for.
+    pub fn create(self) -> Result<Inlet> {
+        let context = self.context.unwrap_or_else(Context::global);
+        let info = self.info;
+        if info.version() / 100 > context.config().tuning().protocol_version / 100 {
+            return Err(Error::Argument(format!(
+                "The received stream ({}) uses a newer protocol version than this inlet. Please update.",
+                info.name()
+            )));
+        }
+        let unresolved = info.v4_address_bytes().is_empty() && info.v6_address_bytes().is_empty();
+        if unresolved {
+            let named = !info.name_bytes().is_empty()
+                || !info.stream_type_bytes().is_empty()
+                || !info.source_id_bytes().is_empty();
+            let shaped =
+                info.channel_count() > 0 && info.channel_format() != ChannelFormat::Undefined;
+            if !named || !shaped {
+                return Err(Error::Argument(
+                    "When creating an inlet with a constructed (instead of resolved) stream_info, \
+                     it must have a name, type or source_id, channels and a channel format."
+                        .into(),
+                ));
+            }
+        }
+        let has_source_id = !info.source_id_bytes().is_empty();
+        if self.recover && !has_source_id && !unresolved {
+            tracing::info!(name = %info.name(), "the stream has no source id: it cannot be recovered");
+        }
+        let recoverable = unresolved || (self.recover && has_source_id);
+        let capacity_samples = self.buffer.to_samples(info.nominal_srate());
+        let shared = InletShared::new(
+            context,
+            info,
+            capacity_samples,
+            self.max_chunk_samples,
+            recoverable,
+        );
+        let inlet = Inlet {
+            shared: Arc::new(shared),
+        };
+        inlet.set_processing(self.processing);
+        Ok(inlet)
+    }
+}
+
+enum Step {
+    Done(Result<f64>),
+    /// Clock synchronisation is on and the outlet's clock is not known yet.
+    NeedsOffset,
+}
+
+fn opened(flow: &mut Flow) -> Option<Result<()>> {
+    match &flow.lost {
+        Some(reason) => Some(Err(Error::Lost {
+            reason: reason.clone(),
+        })),
+        None => flow.opened.then_some(Ok(())),
+    }
+}
+
+fn known_info(state: &mut FullInfo, generation: u64) -> Option<Result<StreamInfo>> {
+    match (&state.known, &state.lost) {
+        (_, Some(reason)) => Some(Err(Error::Lost {
+            reason: reason.clone(),
+        })),
+        (Some((known, info)), None) if *known >= generation => Some(Ok(info.clone())),
+        _ => None,
+    }
+}
+
+fn known_offset(clock: &mut Clock) -> Option<Result<TimeCorrection>> {
+    match &clock.lost {
+        Some(reason) => Some(Err(Error::Lost {
+            reason: reason.clone(),
+        })),
+        None => clock.correction().map(Ok),
+    }
+}
+
+/// Samples already taken are worth more than an error that the next call reports again.
+fn some_or(pulled: usize, error: Error) -> Result<usize> {
+    if pulled > 0 { Ok(pulled) } else { Err(error) }
+}
+
+const OPEN_TIMEOUT: Error = Error::Timeout {
+    operation: "open_stream",
+};
+const CORRECTION_TIMEOUT: Error = Error::Timeout {
+    operation: "time_correction",
+};
+
+/// How long a pull waits for the outlet's clock, whatever its own timeout. Spec: lsl-protocol §11.
+const OFFSET_LIMIT: Timeout = Timeout::After(std::time::Duration::from_secs(5));

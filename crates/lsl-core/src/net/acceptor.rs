@@ -1,0 +1,310 @@
+//! An outlet's TCP side: its listeners and the first request of each connection, which decides what
+//! the connection is. Every connection serves one request. Spec: lsl-protocol §6, §7.
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use lsl_platform::clock::local_clock;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::{AbortHandle, JoinSet};
+
+use crate::config::{Bind, Ipv6Mode};
+use crate::context::Context;
+use crate::net::consumer::{OutletShared, OutletTerms, Variant};
+use crate::net::link::Link;
+use crate::net::ports::PortSearch;
+use crate::net::registry::Advertised;
+use crate::net::service::Announcement;
+use crate::net::sockets::{self, Family};
+use crate::net::{runtime, uid};
+use crate::query::Query;
+use crate::session::fanout::Terms;
+use crate::wire::archive100::Encoder100;
+use crate::wire::negotiate::{Negotiated, OutletSide, Writing, negotiate, negotiate_100};
+use crate::wire::request::{Request, RequestParser};
+use crate::wire::response::{DataProtocol, Refusal};
+use crate::wire::sample110::Encoder110;
+use crate::{ByteOrder, Error, Result, StreamInfo};
+
+/// The listeners of an outlet and its place in the context's registry. Dropping or stopping it makes
+/// the outlet undiscoverable and refuses new connections at once.
+#[derive(Debug)]
+pub(crate) struct Acceptors {
+    announcement: Option<Announcement>,
+    tasks: Vec<AbortHandle>,
+}
+
+impl Acceptors {
+    /// Binds the data ports, completes `info` with everything an outlet assigns, announces it and
+    /// starts to accept.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if no address family can be bound.
+    pub(crate) fn open(
+        context: &Context,
+        mut info: StreamInfo,
+        terms: OutletTerms,
+    ) -> Result<(Arc<OutletShared>, Self)> {
+        let config = context.config();
+        // The UDP service is bound before TCP, as liblsl does.
+        let mut announcement = context.registry().open()?;
+        let service = announcement.service_ports();
+        let mut listeners = Vec::new();
+        let mut ports = [0; 2];
+        let mut failure = None;
+        for (slot, family) in [(0, Family::V4), (1, Family::V6)] {
+            let wanted = match config.ports().ipv6 {
+                Ipv6Mode::Allow => true,
+                Ipv6Mode::Disable => family == Family::V4,
+                Ipv6Mode::Force => family == Family::V6,
+            };
+            if !wanted {
+                continue;
+            }
+            let address = match config.bind() {
+                Bind::All => family.wildcard(),
+                Bind::Loopback => family.loopback(),
+            };
+            let search = PortSearch {
+                base: config.ports().base_port,
+                count: config.ports().port_range,
+                allow_random: config.ports().allow_random_ports,
+            };
+            match bind(address, search) {
+                Ok((listener, port)) => {
+                    ports[slot] = port;
+                    listeners.push(listener);
+                }
+                Err(error) => {
+                    tracing::info!(%error, ?family, "no data port");
+                    failure = Some(error);
+                }
+            }
+        }
+        if listeners.is_empty() {
+            return Err(
+                failure.unwrap_or_else(|| Error::Config("every address family is off".into()))
+            );
+        }
+        info.reset_uid(&uid::random()?);
+        info.set_created_at(local_clock());
+        info.set_session_id(config.lab().session_id.as_str());
+        info.set_hostname(uid::hostname());
+        info.set_version(config.tuning().protocol_version);
+        info.set_v4_ports(ports[0], service.v4);
+        info.set_v6_ports(ports[1], service.v6);
+        let shared = Arc::new(OutletShared::new(context.clone(), info, terms));
+        let tasks = listeners
+            .into_iter()
+            .map(|listener| {
+                Ok(runtime::spawn(accept(listener, Arc::clone(&shared)))?.abort_handle())
+            })
+            .collect::<Result<Vec<_>>>()?;
+        announcement.publish(Advertised {
+            info: shared.info.clone(),
+            shortinfo: shared.info.to_shortinfo_xml(),
+        });
+        Ok((
+            shared,
+            Self {
+                announcement: Some(announcement),
+                tasks,
+            },
+        ))
+    }
+
+    /// Ends discovery and stops accepting.
+    pub(crate) fn stop(&mut self) {
+        self.announcement = None;
+        for task in self.tasks.drain(..) {
+            task.abort();
+        }
+    }
+}
+
+fn bind(address: IpAddr, search: PortSearch) -> Result<(TcpListener, u16)> {
+    let context = || format!("cannot bind a data port at {address}");
+    let listener =
+        sockets::tcp_acceptor(address, search).map_err(|source| Error::io(context(), source))?;
+    let port = listener
+        .local_addr()
+        .map_err(|source| Error::io(context(), source))?
+        .port();
+    Ok((sockets::into_tokio_listener(listener)?, port))
+}
+
+async fn accept(listener: TcpListener, shared: Arc<OutletShared>) {
+    // Dropped with this task, and every unfinished handshake with it.
+    let mut handshakes = JoinSet::new();
+    let mut newest_last: VecDeque<AbortHandle> = VecDeque::new();
+    loop {
+        match listener.accept().await {
+            Ok((stream, peer)) => {
+                while handshakes.try_join_next().is_some() {}
+                newest_last.retain(|handshake| !handshake.is_finished());
+                if newest_last.len() >= MAX_HANDSHAKES
+                    && let Some(oldest) = newest_last.pop_front()
+                {
+                    // Idle connections must not keep a real inlet out.
+                    oldest.abort();
+                    shared.refused.add(1);
+                }
+                newest_last.push_back(handshakes.spawn(serve(stream, peer, Arc::clone(&shared))));
+            }
+            Err(error) => {
+                // Out of descriptors, most likely: others may be closed soon.
+                tracing::warn!(%error, "cannot accept a connection");
+                tokio::time::sleep(ACCEPT_RETRY).await;
+            }
+        }
+    }
+}
+
+async fn serve(stream: TcpStream, peer: SocketAddr, shared: Arc<OutletShared>) {
+    let config = shared.context.config();
+    let tuning = config.tuning();
+    if let Err(error) = sockets::prepare_accepted(
+        &stream,
+        tuning.send_socket_buffer_bytes as usize,
+        tuning.receive_socket_buffer_bytes as usize,
+    ) {
+        tracing::debug!(%peer, %error, "cannot set socket options");
+    }
+    let link = Arc::new(Link::new(stream, peer));
+    match tokio::time::timeout(HANDSHAKE_LIMIT, answer(&link, &shared)).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => {
+            shared.refused.add(1);
+            tracing::debug!(%peer, %error, "connection ended");
+        }
+        Err(_) => {
+            shared.refused.add(1);
+            tracing::debug!(%peer, "no complete request in time");
+        }
+    }
+}
+
+/// Reads the request and answers it. A feed goes on in a task of its own.
+async fn answer(link: &Arc<Link>, shared: &Arc<OutletShared>) -> Result<()> {
+    let io = |source| Error::io("connection", source);
+    let mut parser = RequestParser::new();
+    let mut buffer = [0; 2048];
+    let request = loop {
+        let received = link.receive(&mut buffer).await.map_err(io)?;
+        if received == 0 {
+            return Err(Error::Protocol(
+                "closed before the request was complete".into(),
+            ));
+        }
+        if let Some(request) = parser.feed(&buffer[..received])? {
+            break request;
+        }
+    };
+    let side = outlet_side(shared);
+    let reply = match request {
+        Request::ShortInfo { query } => {
+            let matches = shared.info.matches(&Query::parse(&query)?)?;
+            if matches {
+                shared.info.to_shortinfo_xml()
+            } else {
+                Vec::new()
+            }
+        }
+        Request::FullInfo => shared.info.to_xml(),
+        Request::StreamFeed100 {
+            max_buffer,
+            max_chunk,
+        } => match negotiate_100(&side, max_buffer, max_chunk) {
+            Ok(negotiated) => return start_feed(link, shared, negotiated).await,
+            Err(refusal) => refused(shared, refusal),
+        },
+        Request::StreamFeed {
+            version,
+            uid,
+            headers,
+        } => match negotiate(&side, version, &uid, &headers) {
+            Ok(negotiated) => return start_feed(link, shared, negotiated).await,
+            Err(refusal) => refused(shared, refusal),
+        },
+        Request::Unknown => return Err(Error::Protocol("unknown request".into())),
+    };
+    finish(link, &reply).await
+}
+
+/// Sends the last bytes of a connection. The socket is closed only after the peer did, or else bytes
+/// it sent beyond its request would turn our close into a reset that overtakes the reply.
+async fn finish(link: &Link, reply: &[u8]) -> Result<()> {
+    let io = |source| Error::io("connection", source);
+    link.send(reply).await.map_err(io)?;
+    link.finish_sending();
+    // The peer may keep its side open as long as it likes; we need not.
+    let _ = tokio::time::timeout(CLOSE_LIMIT, link.closed_by_peer()).await;
+    Ok(())
+}
+
+fn refused(shared: &OutletShared, refusal: Refusal) -> Vec<u8> {
+    shared.refused.add(1);
+    refusal.to_bytes(shared.info.version())
+}
+
+async fn start_feed(
+    link: &Arc<Link>,
+    shared: &Arc<OutletShared>,
+    negotiated: Negotiated,
+) -> Result<()> {
+    let info = &shared.info;
+    let (format, channels) = (info.channel_format(), info.channel_count());
+    let mut preamble = negotiated.preface_bytes(&outlet_side(shared));
+    let variant = match negotiated.feed.data_protocol {
+        DataProtocol::V110 => {
+            let order = negotiated.feed.byte_order;
+            Encoder110::new(format, channels, order).encode_test_patterns(&mut preamble);
+            Variant::V110(order)
+        }
+        DataProtocol::V100 => {
+            Encoder100::new(format, channels)
+                .encode_preamble(&mut preamble, &info.to_shortinfo_xml());
+            Variant::V100
+        }
+    };
+    let Some(max_buffer_samples) = negotiated.max_buffer_samples else {
+        return finish(link, &preamble).await;
+    };
+    let terms = Terms {
+        capacity: max_buffer_samples.min(shared.terms.capacity_samples),
+        chunk: match negotiated.max_chunk_samples {
+            0 => shared.terms.chunk_samples,
+            samples => samples,
+        },
+    };
+    shared.admit(Arc::clone(link), variant, terms, preamble);
+    Ok(())
+}
+
+fn outlet_side(shared: &OutletShared) -> OutletSide<'_> {
+    OutletSide {
+        version: shared.info.version(),
+        uid: shared.info.uid_bytes(),
+        format: shared.info.channel_format(),
+        byte_order: ByteOrder::NATIVE,
+        writing: if shared.terms.synchronous {
+            Writing::Synchronous
+        } else {
+            Writing::Queued
+        },
+    }
+}
+
+/// Connections of one listener that may be waiting for their request at the same time.
+const MAX_HANDSHAKES: usize = 256;
+
+/// Time from connecting to a complete request. Spec: lsl-protocol §15.
+const HANDSHAKE_LIMIT: Duration = Duration::from_secs(15);
+
+/// How long a peer may keep a finished connection open.
+const CLOSE_LIMIT: Duration = Duration::from_secs(2);
+
+/// Pause after a failed accept.
+const ACCEPT_RETRY: Duration = Duration::from_millis(100);

@@ -1,0 +1,523 @@
+//! What an outlet and its connected readers share: the push path and the task of each reader.
+//!
+//! Pushing encodes each sample once per wire variant that somebody reads and hands it to the
+//! variant's `Lane`, which sends on the pushing thread where it can. Lock order: `turn` (synchronous
+//! outlets only), then `fan`; `consumer_count` is taken alone.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use lsl_platform::clock::local_clock;
+use tokio::task::AbortHandle;
+
+use crate::context::Context;
+use crate::net::link::Link;
+use crate::net::monitor::{Monitor, lock_ignoring_poison};
+use crate::net::race::race;
+use crate::outlet::Stamps;
+use crate::session::fanout::{ConsumerId, Drain, Lane, Pushthrough, SendBy, Terms, Wire};
+use crate::stats::{ConsumerStats, Counter, OutletStats};
+use crate::value::PushElement;
+use crate::wire::archive100::Encoder100;
+use crate::wire::sample110::Encoder110;
+use crate::{
+    ByteOrder, ChannelFormat, DEDUCED_TIMESTAMP, Error, IRREGULAR_RATE, Result, StreamInfo,
+};
+
+/// How an outlet treats its readers.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct OutletTerms {
+    /// Samples a reader may lag.
+    pub(crate) capacity_samples: usize,
+    /// Samples sent together when pushes hold and the reader has no wish.
+    pub(crate) chunk_samples: usize,
+    /// Whether pushes wait for every reader.
+    pub(crate) synchronous: bool,
+}
+
+/// What a feed looks like on the wire; readers of one variant share every encoded byte.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Variant {
+    /// Protocol 1.10 in this byte order.
+    V110(ByteOrder),
+    /// Protocol 1.00, the portable archive.
+    V100,
+}
+
+/// The part of an outlet that its handle, its acceptors and its readers' tasks hold together.
+#[derive(Debug)]
+pub(crate) struct OutletShared {
+    pub(crate) context: Context,
+    pub(crate) info: StreamInfo,
+    pub(crate) channels: usize,
+    pub(crate) terms: OutletTerms,
+    pub(crate) consumer_count: Monitor<usize>,
+    pub(crate) refused: Counter,
+    samples: Counter,
+    bytes: Counter,
+    dropped: Counter,
+    consumers_seen: Counter,
+    fan: Mutex<Fan>,
+    /// Held by the one thread that pushes into a synchronous outlet.
+    turn: Mutex<Vec<u8>>,
+}
+
+#[derive(Debug, Default)]
+struct Fan {
+    lanes: Vec<VariantLane>,
+    synchronous: Vec<Arc<SyncReader>>,
+    tasks: Vec<(ConsumerId, AbortHandle)>,
+    scratch: Vec<u8>,
+    ends: Vec<usize>,
+    last_inline: f64,
+    next_id: u64,
+    closed: bool,
+}
+
+#[derive(Debug)]
+struct VariantLane {
+    variant: Variant,
+    encoder: Encoder,
+    lane: Lane<Arc<Link>>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Encoder {
+    V110(Encoder110),
+    V100(Encoder100),
+}
+
+/// A reader of a synchronous outlet.
+#[derive(Debug)]
+struct SyncReader {
+    id: ConsumerId,
+    encoder: Encoder,
+    link: Arc<Link>,
+    /// What of the preamble is still to be sent. Its task sends it without blocking; a push that
+    /// comes first waits for the socket and sends it itself, so that no sample is lost in between.
+    preamble: Mutex<Vec<u8>>,
+    sent: Counter,
+}
+
+impl OutletShared {
+    pub(crate) fn new(context: Context, info: StreamInfo, terms: OutletTerms) -> Self {
+        Self {
+            context,
+            channels: info.channel_count() as usize,
+            info,
+            terms,
+            consumer_count: Monitor::new(0),
+            refused: Counter::default(),
+            samples: Counter::default(),
+            bytes: Counter::default(),
+            dropped: Counter::default(),
+            consumers_seen: Counter::default(),
+            fan: Mutex::new(Fan {
+                last_inline: f64::NEG_INFINITY,
+                ..Fan::default()
+            }),
+            turn: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// Pushes `samples` samples, already known to match the stream's shape.
+    pub(crate) fn push<T: PushElement>(
+        &self,
+        values: &[T],
+        samples: usize,
+        stamps: Stamps<'_>,
+        pushthrough: Pushthrough,
+    ) -> Result<()> {
+        if self.info.channel_format() == ChannelFormat::Undefined {
+            return Err(Error::Argument("this stream has no channel format".into()));
+        }
+        if samples == 0 {
+            return Ok(());
+        }
+        self.samples.add(samples as u64);
+        let now = local_clock();
+        let stamps = if self.context.config().tuning().force_default_timestamps {
+            Stamper::forced(now)
+        } else {
+            Stamper::new(stamps, samples, self.info.nominal_srate(), now)
+        };
+        if self.terms.synchronous {
+            return self.push_blocking(values, samples, stamps, now);
+        }
+        let mut fan = lock_ignoring_poison(&self.fan);
+        let by = fan.who_sends(now);
+        let Fan {
+            lanes,
+            scratch,
+            ends,
+            ..
+        } = &mut *fan;
+        for lane in lanes.iter_mut().filter(|lane| !lane.lane.is_empty()) {
+            scratch.clear();
+            ends.clear();
+            for n in 0..samples {
+                let sample = &values[n * self.channels..(n + 1) * self.channels];
+                lane.encoder.sample(scratch, stamps.stamp(n), sample)?;
+                ends.push(scratch.len());
+            }
+            self.dropped
+                .add(lane.lane.publish(scratch, ends, pushthrough, by));
+            self.bytes.add((scratch.len() * lane.lane.len()) as u64);
+        }
+        if scratch.capacity() > KEEP_SCRATCH_BYTES {
+            *scratch = Vec::new();
+        }
+        Ok(())
+    }
+
+    fn push_blocking<T: PushElement>(
+        &self,
+        values: &[T],
+        samples: usize,
+        stamps: Stamper<'_>,
+        now: f64,
+    ) -> Result<()> {
+        let mut scratch = lock_ignoring_poison(&self.turn);
+        let readers = lock_ignoring_poison(&self.fan).synchronous.clone();
+        let deadline = now + self.context.config().tuning().sync_send_timeout_secs;
+        for reader in readers {
+            scratch.clear();
+            for n in 0..samples {
+                let sample = &values[n * self.channels..(n + 1) * self.channels];
+                reader
+                    .encoder
+                    .sample(&mut scratch, stamps.stamp(n), sample)?;
+            }
+            let mut preamble = lock_ignoring_poison(&reader.preamble);
+            let sent = reader
+                .link
+                .send_blocking(&preamble, deadline)
+                .and_then(|()| reader.link.send_blocking(&scratch, deadline));
+            preamble.clear();
+            match sent {
+                Ok(()) => {
+                    reader.sent.add(samples as u64);
+                    self.bytes.add(scratch.len() as u64);
+                }
+                Err(error) => {
+                    // The feed may be cut inside a sample: it cannot be continued.
+                    tracing::warn!(peer = %reader.link.peer(), %error, "dropping a reader of a synchronous outlet");
+                    reader.link.shut_down();
+                    self.remove(reader.id);
+                    self.refused.add(1);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds a reader and serves it until it leaves or the outlet closes. `preamble` is everything it
+    /// must get before the first sample; whatever is pushed after this call reaches it.
+    pub(crate) fn admit(
+        self: &Arc<Self>,
+        link: Arc<Link>,
+        variant: Variant,
+        terms: Terms,
+        preamble: Vec<u8>,
+    ) {
+        let encoder = Encoder::new(variant, &self.info);
+        let mut fan = lock_ignoring_poison(&self.fan);
+        if fan.closed {
+            return;
+        }
+        let id = ConsumerId(fan.next_id);
+        fan.next_id += 1;
+        let task = if self.terms.synchronous {
+            let reader = Arc::new(SyncReader {
+                id,
+                encoder,
+                link: Arc::clone(&link),
+                preamble: Mutex::new(preamble),
+                sent: Counter::default(),
+            });
+            fan.synchronous.push(Arc::clone(&reader));
+            tokio::spawn(Arc::clone(self).serve_sync(reader))
+        } else {
+            let index = fan.lanes.iter().position(|lane| lane.variant == variant);
+            let index = index.unwrap_or_else(|| {
+                fan.lanes.push(VariantLane {
+                    variant,
+                    encoder,
+                    lane: Lane::default(),
+                });
+                fan.lanes.len() - 1
+            });
+            fan.lanes[index]
+                .lane
+                .register(id, Arc::clone(&link), terms, preamble);
+            tokio::spawn(Arc::clone(self).serve(id, index, link))
+        };
+        fan.tasks.push((id, task.abort_handle()));
+        drop(fan);
+        self.consumers_seen.add(1);
+        self.consumer_count.update(|count| *count += 1);
+    }
+
+    async fn serve(self: Arc<Self>, id: ConsumerId, lane: usize, link: Arc<Link>) {
+        let drain = async {
+            let mut out = Vec::new();
+            loop {
+                out.clear();
+                let next = lock_ignoring_poison(&self.fan).lanes[lane].lane.drain(
+                    id,
+                    DRAIN_BYTES,
+                    &mut out,
+                );
+                match next {
+                    Drain::Send => {
+                        link.send(&out).await?;
+                        // A reader that is far behind must not delay a clock probe.
+                        tokio::task::yield_now().await;
+                    }
+                    Drain::Idle => {
+                        if out.capacity() > 2 * DRAIN_BYTES {
+                            out = Vec::new();
+                        }
+                        link.woken().await;
+                    }
+                    Drain::Finished => return Ok::<(), std::io::Error>(()),
+                }
+            }
+        };
+        let ended = race(drain, link.closed_by_peer()).await;
+        tracing::debug!(peer = %link.peer(), ?ended, "reader gone");
+        link.finish_sending();
+        self.remove(id);
+    }
+
+    async fn serve_sync(self: Arc<Self>, reader: Arc<SyncReader>) {
+        let preamble = async {
+            loop {
+                if reader.send_preamble()? {
+                    return std::future::pending::<std::io::Result<()>>().await;
+                }
+                tokio::time::sleep(PREAMBLE_RETRY).await;
+            }
+        };
+        let ended = race(preamble, reader.link.closed_by_peer()).await;
+        tracing::debug!(peer = %reader.link.peer(), ?ended, "reader gone");
+        reader.link.shut_down();
+        self.remove(reader.id);
+    }
+
+    fn remove(&self, id: ConsumerId) {
+        let mut fan = lock_ignoring_poison(&self.fan);
+        fan.tasks.retain(|(task, _)| *task != id);
+        let was_synchronous = fan.synchronous.len();
+        fan.synchronous.retain(|reader| reader.id != id);
+        let removed = was_synchronous != fan.synchronous.len()
+            || fan
+                .lanes
+                .iter_mut()
+                .any(|lane| lane.lane.remove(id).is_some());
+        drop(fan);
+        if removed {
+            self.consumer_count.update(|count| *count -= 1);
+        }
+    }
+
+    /// Ends the stream: no new readers; present ones get what was pushed, within a time limit.
+    pub(crate) fn close(&self) {
+        let mut fan = lock_ignoring_poison(&self.fan);
+        fan.closed = true;
+        for lane in &mut fan.lanes {
+            lane.lane.close();
+        }
+        for reader in fan.synchronous.drain(..) {
+            reader.link.shut_down();
+        }
+        let tasks = std::mem::take(&mut fan.tasks);
+        drop(fan);
+        if tasks.is_empty() {
+            return;
+        }
+        let limit = async move {
+            tokio::time::sleep(LINGER).await;
+            tasks.iter().for_each(|(_, task)| task.abort());
+        };
+        // Without a runtime there are no tasks to end either.
+        drop(crate::net::runtime::spawn(limit));
+    }
+
+    pub(crate) fn stats(&self) -> OutletStats {
+        let backlog = lock_ignoring_poison(&self.fan)
+            .lanes
+            .iter()
+            .map(|lane| lane.lane.backlog_bytes() as u64)
+            .sum();
+        OutletStats {
+            samples: self.samples.value(),
+            bytes: self.bytes.value(),
+            dropped: self.dropped.value(),
+            consumers_seen: self.consumers_seen.value(),
+            refused: self.refused.value(),
+            backlog_bytes: backlog,
+        }
+    }
+
+    pub(crate) fn consumers(&self) -> Vec<ConsumerStats> {
+        let fan = lock_ignoring_poison(&self.fan);
+        let buffered =
+            fan.lanes
+                .iter()
+                .flat_map(|lane| lane.lane.consumers())
+                .map(|(_, link, progress)| ConsumerStats {
+                    peer: link.peer(),
+                    sent: progress.sent,
+                    dropped: progress.dropped,
+                    behind: progress.behind,
+                });
+        let synchronous = fan.synchronous.iter().map(|reader| ConsumerStats {
+            peer: reader.link.peer(),
+            sent: reader.sent.value(),
+            dropped: 0,
+            behind: 0,
+        });
+        buffered.chain(synchronous).collect()
+    }
+}
+
+impl SyncReader {
+    /// Sends what fits of the preamble; true once all of it is sent.
+    fn send_preamble(&self) -> std::io::Result<bool> {
+        // Held elsewhere means that a push is sending it.
+        let Ok(mut rest) = self.preamble.try_lock() else {
+            return Ok(false);
+        };
+        if rest.is_empty() {
+            return Ok(true);
+        }
+        match self.link.try_send(&rest) {
+            Ok(sent) => drop(rest.drain(..sent)),
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+        Ok(rest.is_empty())
+    }
+}
+
+impl Fan {
+    /// Sending inline costs the pusher one system call per reader: worth it for a few readers and
+    /// moderate rates. Otherwise the runtime sends, and joins what piled up meanwhile.
+    fn who_sends(&mut self, now: f64) -> SendBy {
+        let readers: usize = self.lanes.iter().map(|lane| lane.lane.len()).sum();
+        if readers > INLINE_READERS || now - self.last_inline < INLINE_INTERVAL_SECS {
+            return SendBy::Task;
+        }
+        self.last_inline = now;
+        SendBy::Pusher
+    }
+}
+
+impl Encoder {
+    fn new(variant: Variant, info: &StreamInfo) -> Self {
+        let (format, channels) = (info.channel_format(), info.channel_count());
+        match variant {
+            Variant::V110(order) => Self::V110(Encoder110::new(format, channels, order)),
+            Variant::V100 => Self::V100(Encoder100::new(format, channels)),
+        }
+    }
+
+    fn sample<T: PushElement>(
+        &self,
+        out: &mut Vec<u8>,
+        timestamp: f64,
+        values: &[T],
+    ) -> Result<()> {
+        match self {
+            Self::V110(encoder) => encoder.encode_sample(out, timestamp, values),
+            Self::V100(encoder) => encoder.encode_sample(out, timestamp, values),
+        }
+    }
+}
+
+/// Gives the samples of one push their timestamps. Spec: lsl-protocol §9.1.
+#[derive(Debug, Clone, Copy)]
+enum Stamper<'a> {
+    /// The first sample's stamp; the rest are deduced by the receiver.
+    First(f64),
+    Each {
+        stamps: &'a [f64],
+        now: f64,
+    },
+    /// `tuning.ForceDefaultTimestamps`.
+    All(f64),
+}
+
+impl<'a> Stamper<'a> {
+    fn new(stamps: Stamps<'a>, samples: usize, nominal_srate: f64, now: f64) -> Self {
+        let last = match stamps {
+            Stamps::Each(stamps) => return Self::Each { stamps, now },
+            Stamps::Last(stamp) if stamp != 0.0 => stamp,
+            Stamps::Last(_) | Stamps::Now => now,
+        };
+        if nominal_srate == IRREGULAR_RATE {
+            Self::First(last)
+        } else {
+            Self::First(last - (samples - 1) as f64 / nominal_srate)
+        }
+    }
+
+    fn forced(now: f64) -> Self {
+        Self::All(now)
+    }
+
+    fn stamp(&self, sample: usize) -> f64 {
+        match *self {
+            Self::First(stamp) if sample == 0 => stamp,
+            Self::First(_) => DEDUCED_TIMESTAMP,
+            Self::Each { stamps, now } if stamps[sample] == 0.0 => now,
+            Self::Each { stamps, .. } => stamps[sample],
+            Self::All(now) => now,
+        }
+    }
+}
+
+/// Readers a pushing thread serves itself: about 40 µs of system calls.
+const INLINE_READERS: usize = 4;
+
+/// Pushes that follow each other faster than this are sent together by the runtime.
+const INLINE_INTERVAL_SECS: f64 = 100e-6;
+
+/// Bytes handed to a socket at a time when catching up.
+const DRAIN_BYTES: usize = 64 * 1024;
+
+/// Encoding space an outlet keeps between pushes.
+const KEEP_SCRATCH_BYTES: usize = 1 << 20;
+
+/// How long readers of a closed outlet may take to fetch what was pushed.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// Pause before the rest of a preamble is tried again (it is a few hundred bytes: rare).
+const PREAMBLE_RETRY: Duration = Duration::from_millis(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunks_are_stamped_backwards_from_the_last_sample() {
+        let stamps = |stamps, samples, rate| -> Vec<f64> {
+            let stamper = Stamper::new(stamps, samples, rate, 50.0);
+            (0..samples).map(|n| stamper.stamp(n)).collect()
+        };
+        assert_eq!(stamps(Stamps::Now, 1, 100.0), [50.0]);
+        assert_eq!(stamps(Stamps::Last(0.0), 1, 100.0), [50.0]);
+        assert_eq!(stamps(Stamps::Last(-1.0), 1, 100.0), [-1.0]);
+        assert_eq!(
+            stamps(Stamps::Last(2000.0), 3, 100.0),
+            [1999.98, -1.0, -1.0]
+        );
+        assert_eq!(stamps(Stamps::Last(-1.0), 2, 10.0), [-1.1, -1.0]);
+        assert_eq!(stamps(Stamps::Last(7.0), 2, 0.0), [7.0, -1.0]);
+        assert_eq!(
+            stamps(Stamps::Each(&[1.0, 0.0, -1.0]), 3, 10.0),
+            [1.0, 50.0, -1.0]
+        );
+    }
+}

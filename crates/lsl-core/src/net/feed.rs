@@ -1,0 +1,337 @@
+//! What an inlet's handle and its tasks share, and the task that reads the data connection.
+//!
+//! Today the runtime reads the socket and the pulling thread is woken once per batch (step C1 of the
+//! threading page). Letting a blocked pull read the socket itself (C2) is a change inside this file:
+//! `connection` is the only place that reads, and everything above it sees only `Flow`.
+//! Lock order: `flow`, then `processing`, then `clock`; `full_info` is taken alone.
+
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::task::Poll;
+use std::time::Duration;
+
+use lsl_platform::clock::local_clock;
+use tokio::net::TcpStream;
+use tokio::task::AbortHandle;
+
+use crate::buffer::SampleRing;
+use crate::context::Context;
+use crate::net::link::{poll_receive, send_all};
+use crate::net::monitor::{Monitor, lock_ignoring_poison};
+use crate::net::race::{Winner, race};
+use crate::net::source::{Recovered, Source};
+use crate::net::{runtime, sockets, time_probe};
+use crate::session::inlet::{FeedSession, FeedState, FeedTerms};
+use crate::time::PostProcessor;
+use crate::{Error, Result, StreamInfo};
+
+/// The part of an inlet that its handle and its tasks hold together.
+#[derive(Debug)]
+pub(crate) struct InletShared {
+    pub(crate) context: Context,
+    /// The stream as the caller described it: the shape of the samples never changes.
+    pub(crate) info: StreamInfo,
+    pub(crate) channels: usize,
+    pub(crate) recoverable: bool,
+    pub(crate) source: Source,
+    pub(crate) flow: Monitor<Flow>,
+    pub(crate) processing: Mutex<PostProcessor>,
+    pub(crate) clock: Monitor<time_probe::Clock>,
+    pub(crate) full_info: Monitor<FullInfo>,
+    terms: FeedTerms,
+    tasks: Mutex<Tasks>,
+}
+
+/// Samples and the state of the connection they come from.
+#[derive(Debug)]
+pub(crate) struct Flow {
+    pub(crate) ring: SampleRing,
+    /// Whether a connection was complete at least once since the last `close`.
+    pub(crate) opened: bool,
+    /// Why no sample will ever come again.
+    pub(crate) lost: Option<String>,
+    pub(crate) samples: u64,
+    pub(crate) bytes: u64,
+    pub(crate) reconnects: u64,
+    pub(crate) last_arrival: Option<f64>,
+    /// Raised by `close`: a connection of an older epoch must not deliver any more.
+    epoch: u64,
+}
+
+/// The full description of the stream, fetched when asked for.
+#[derive(Debug, Default)]
+pub(crate) struct FullInfo {
+    /// With the generation of the source it came from.
+    pub(crate) known: Option<(u64, StreamInfo)>,
+    pub(crate) lost: Option<String>,
+}
+
+#[derive(Debug, Default)]
+struct Tasks {
+    data: Option<AbortHandle>,
+    clock: Option<AbortHandle>,
+    info: Option<AbortHandle>,
+}
+
+impl InletShared {
+    pub(crate) fn new(
+        context: Context,
+        info: StreamInfo,
+        capacity_samples: usize,
+        max_chunk_samples: u32,
+        recoverable: bool,
+    ) -> Self {
+        let terms = FeedTerms {
+            version: context.config().tuning().protocol_version,
+            max_buffer_samples: u32::try_from(capacity_samples).unwrap_or(i32::MAX as u32),
+            max_chunk_samples,
+        };
+        let tuning = context.config().tuning();
+        let processing = PostProcessor::new(info.nominal_srate(), tuning.smoothing_halftime_secs);
+        let clock = time_probe::Clock::new(tuning);
+        let byte_limit = match info.channel_format().value_size() {
+            0 => STRING_RING_BYTES,
+            _ => usize::MAX,
+        };
+        let flow = Flow {
+            ring: SampleRing::new(capacity_samples, byte_limit),
+            opened: false,
+            lost: None,
+            samples: 0,
+            bytes: 0,
+            reconnects: 0,
+            last_arrival: None,
+            epoch: 0,
+        };
+        Self {
+            channels: info.channel_count() as usize,
+            recoverable,
+            source: Source::new(context.clone(), info.clone()),
+            flow: Monitor::new(flow),
+            processing: Mutex::new(processing),
+            clock: Monitor::new(clock),
+            full_info: Monitor::default(),
+            terms,
+            tasks: Mutex::default(),
+            context,
+            info,
+        }
+    }
+
+    /// Starts to receive, unless that is under way.
+    pub(crate) fn start_data(self: &Arc<Self>) -> Result<()> {
+        let mut tasks = lock_ignoring_poison(&self.tasks);
+        if tasks.data.is_none() {
+            let epoch = self.flow.lock().epoch;
+            tasks.data = Some(runtime::spawn(receive(Arc::clone(self), epoch))?.abort_handle());
+        }
+        Ok(())
+    }
+
+    /// Starts to probe the outlet's clock, unless that is under way.
+    pub(crate) fn start_clock(self: &Arc<Self>) -> Result<()> {
+        let mut tasks = lock_ignoring_poison(&self.tasks);
+        if tasks.clock.is_none() {
+            let task = runtime::spawn(time_probe::probe(Arc::clone(self)))?;
+            tasks.clock = Some(task.abort_handle());
+        }
+        Ok(())
+    }
+
+    /// Starts to fetch the full info, unless that is under way.
+    pub(crate) fn start_full_info(self: &Arc<Self>) -> Result<()> {
+        let mut tasks = lock_ignoring_poison(&self.tasks);
+        if tasks.info.as_ref().is_none_or(AbortHandle::is_finished) {
+            let task = runtime::spawn(crate::net::full_info::fetch(Arc::clone(self)))?;
+            tasks.info = Some(task.abort_handle());
+        }
+        Ok(())
+    }
+
+    /// Disconnects the data connection and forgets queued samples; a later pull connects again.
+    pub(crate) fn close_data(&self) {
+        let task = lock_ignoring_poison(&self.tasks).data.take();
+        self.flow.update(|flow| {
+            flow.epoch += 1;
+            flow.ring.clear();
+            flow.opened = false;
+        });
+        if let Some(task) = task {
+            task.abort();
+        }
+    }
+
+    /// Ends every task.
+    pub(crate) fn stop(&self) {
+        let tasks = std::mem::take(&mut *lock_ignoring_poison(&self.tasks));
+        for task in [tasks.data, tasks.clock, tasks.info].into_iter().flatten() {
+            task.abort();
+        }
+    }
+
+    /// No more of this stream, for any call. Final.
+    pub(crate) fn lose(&self, reason: &str) {
+        tracing::info!(name = %self.info.name(), reason, "stream lost");
+        self.flow.update(|flow| flow.lost = Some(reason.to_owned()));
+        self.clock
+            .update(|clock| clock.lost = Some(reason.to_owned()));
+        self.full_info
+            .update(|info| info.lost = Some(reason.to_owned()));
+    }
+
+    /// The outlet of `generation` failed with `error`: finds it or a successor, or gives up.
+    /// False means that the stream is lost.
+    pub(crate) async fn recover(&self, generation: u64, error: &Error) -> bool {
+        if !self.recoverable {
+            self.lose(&error.to_string());
+            return false;
+        }
+        tracing::debug!(name = %self.info.name(), %error, "connection failed; looking for the stream");
+        if self.source.recover(generation).await == Recovered::Same {
+            tokio::time::sleep(RETRY).await;
+        }
+        true
+    }
+}
+
+/// The data task: connects, reads and recovers until the inlet is closed or the stream lost.
+async fn receive(shared: Arc<InletShared>, epoch: u64) {
+    let mut connected_before = false;
+    loop {
+        let (endpoint, generation) = shared.source.endpoint();
+        let error = match endpoint {
+            None => Error::Protocol("no address of the outlet is known".into()),
+            Some(endpoint) => {
+                let connection = connection(&shared, endpoint.data, epoch, &mut connected_before);
+                let watch = async {
+                    race(
+                        shared.source.changed(generation),
+                        watchdog(&shared, generation),
+                    )
+                    .await;
+                };
+                match race(connection, watch).await {
+                    Winner::First(Ok(never)) => match never {},
+                    Winner::First(Err(error)) => error,
+                    // Connect to the other outlet at once.
+                    Winner::Second(()) => continue,
+                }
+            }
+        };
+        if !shared.recover(generation, &error).await {
+            return;
+        }
+    }
+}
+
+/// One data connection, from connecting to its end, which is always an error.
+async fn connection(
+    shared: &InletShared,
+    address: SocketAddr,
+    epoch: u64,
+    connected_before: &mut bool,
+) -> Result<std::convert::Infallible> {
+    let io = |source| Error::io(format!("data connection to {address}"), source);
+    let mut stream = sockets::tcp_connect(address, CONNECT_LIMIT).await?;
+    let info = shape_of(&shared.info, shared.source.info());
+    let mut session = FeedSession::new(&info, shared.terms);
+    send_all(&stream, session.request()).await.map_err(io)?;
+    let mut state = FeedState::Opening;
+    loop {
+        let outcome = read_batch(&mut stream, |bytes| {
+            let mut flow = shared.flow.lock();
+            if flow.epoch != epoch {
+                return Err(Error::Protocol("the inlet was closed".into()));
+            }
+            let before = session.samples();
+            let result = session.receive(bytes, &mut flow.ring);
+            let samples = session.samples() - before;
+            flow.bytes += bytes.len() as u64;
+            flow.samples += samples;
+            if samples > 0 {
+                flow.last_arrival = Some(local_clock());
+            }
+            if state == FeedState::Opening && matches!(result, Ok(FeedState::Established)) {
+                state = FeedState::Established;
+                flow.opened = true;
+                flow.reconnects += u64::from(std::mem::replace(connected_before, true));
+                flow.last_arrival = Some(local_clock());
+            }
+            drop(flow);
+            shared.flow.wake();
+            result
+        });
+        match outcome.await {
+            Ok(Some(Ok(_))) => {}
+            Ok(Some(Err(error))) => return Err(error),
+            Ok(None) => return Err(session.end()),
+            Err(error) => return Err(io(error)),
+        }
+        // A feed that never runs dry must not keep a clock probe waiting.
+        tokio::task::consume_budget().await;
+    }
+}
+
+/// Reads what is there (waiting for the first byte) and hands it on; `None` at the end.
+/// The buffer belongs to the thread: between reads nothing is held per inlet.
+async fn read_batch<R>(
+    stream: &mut TcpStream,
+    mut take: impl FnMut(&[u8]) -> R,
+) -> std::io::Result<Option<R>> {
+    poll_fn(|context| {
+        BUFFER.with_borrow_mut(|buffer| {
+            buffer.resize(READ_BYTES, 0);
+            match poll_receive(stream, context, buffer) {
+                Poll::Pending => Poll::Pending,
+                Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+                Poll::Ready(Ok(0)) => Poll::Ready(Ok(None)),
+                Poll::Ready(Ok(received)) => Poll::Ready(Ok(Some(take(&buffer[..received])))),
+            }
+        })
+    })
+    .await
+}
+
+/// Looks for the stream when nothing has arrived for long: the outlet may be gone without a word.
+/// Returns only when the source has changed. Spec: lsl-protocol §10.
+async fn watchdog(shared: &InletShared, generation: u64) {
+    let tuning = shared.context.config().tuning();
+    let interval = Duration::from_secs_f64(tuning.watchdog_check_interval_secs.max(0.1));
+    if !shared.recoverable {
+        return std::future::pending().await;
+    }
+    loop {
+        tokio::time::sleep(interval).await;
+        let last_arrival = shared.flow.lock().last_arrival;
+        let quiet = last_arrival
+            .is_some_and(|arrival| local_clock() - arrival > tuning.watchdog_time_threshold_secs);
+        if quiet && shared.source.recover(generation).await == Recovered::Moved {
+            return;
+        }
+    }
+}
+
+/// The present outlet's identity with the shape that the caller's samples have.
+fn shape_of(original: &StreamInfo, present: StreamInfo) -> StreamInfo {
+    debug_assert_eq!(original.channel_count(), present.channel_count());
+    debug_assert_eq!(original.channel_format(), present.channel_format());
+    present
+}
+
+thread_local! {
+    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Bytes read at a time.
+const READ_BYTES: usize = 64 * 1024;
+
+/// Queued string data may take this much memory, whatever a peer sends.
+const STRING_RING_BYTES: usize = 256 << 20;
+
+/// Time to connect; liblsl waits for the system, which can take minutes.
+const CONNECT_LIMIT: Duration = Duration::from_secs(5);
+
+/// Pause before connecting again to an outlet that answers queries but refused the connection.
+const RETRY: Duration = Duration::from_millis(500);

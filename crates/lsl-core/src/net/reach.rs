@@ -1,0 +1,179 @@
+//! What the configuration means for discovery: families, addresses, ports and periods, worked out
+//! once per context. Spec: lsl-protocol §3.3, §12.
+
+use std::io;
+use std::net::IpAddr;
+
+use lsl_platform::interfaces::{Interface, interfaces};
+
+use crate::config::{Bind, Config};
+use crate::net::ports::PortSearch;
+use crate::net::sockets::Family;
+
+/// One way out of this host for multicast.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct MulticastInterface {
+    /// Address of the interface; unspecified lets the system choose.
+    pub address: IpAddr,
+    /// Index of the interface; 0 lets the system choose.
+    pub index: u32,
+}
+
+/// Where discovery looks and listens.
+#[derive(Debug, Clone)]
+pub(crate) struct Reach {
+    /// Bind everything to loopback and use no multicast.
+    pub loopback_only: bool,
+    /// Families in use, v4 first.
+    pub families: Vec<Family>,
+    /// `ports.MulticastPort`
+    pub multicast_port: u16,
+    /// The port range of services and resolvers.
+    pub ports: PortSearch,
+    /// Groups and other addresses that queries go to, in the order of the configuration.
+    pub addresses: Vec<IpAddr>,
+    /// Routers a query may cross plus one.
+    pub ttl: u8,
+    /// `multicast.ListenAddress`
+    pub listen_address: Option<IpAddr>,
+    /// `multicast.Interfaces`; empty means all that are up and can multicast.
+    pub interfaces: Vec<MulticastInterface>,
+    /// This host and `lab.KnownPeers`: host and, if only one port is meant, that port.
+    pub peers: Vec<(String, Option<u16>)>,
+    /// `lab.ResolveOverTCP`
+    pub resolve_over_tcp: bool,
+}
+
+impl Reach {
+    /// What this configuration means.
+    pub(crate) fn new(config: &Config) -> Self {
+        let families = [
+            (Family::V4, config.allows_ipv4()),
+            (Family::V6, config.allows_ipv6()),
+        ];
+        let ports = config.ports();
+        let interfaces = &config.multicast().interfaces;
+        Self {
+            loopback_only: config.bind() == Bind::Loopback,
+            families: families
+                .into_iter()
+                .filter(|(_, on)| *on)
+                .map(|(family, _)| family)
+                .collect(),
+            multicast_port: ports.multicast_port,
+            ports: PortSearch {
+                base: ports.base_port,
+                count: ports.port_range,
+                allow_random: ports.allow_random_ports,
+            },
+            addresses: config
+                .multicast_targets()
+                .iter()
+                .map(|target| target.addr)
+                .collect(),
+            ttl: config.multicast_ttl(),
+            listen_address: config.multicast().listen_address,
+            interfaces: interfaces
+                .iter()
+                .map(|wanted| MulticastInterface {
+                    address: wanted.address,
+                    index: wanted.index,
+                })
+                .collect(),
+            peers: config
+                .unicast_peers()
+                .into_iter()
+                .map(|peer| (peer.host, peer.port))
+                .collect(),
+            resolve_over_tcp: config.lab().resolve_over_tcp,
+        }
+    }
+
+    /// Whether a family is in use.
+    pub(crate) fn uses(&self, family: Family) -> bool {
+        self.families.contains(&family)
+    }
+
+    /// The address that services, acceptors and resolvers of a family bind to.
+    pub(crate) fn bind_address(&self, family: Family) -> IpAddr {
+        if self.loopback_only {
+            family.loopback()
+        } else {
+            family.wildcard()
+        }
+    }
+
+    /// The address that the responder of a family binds to; `None` if there is none.
+    pub(crate) fn responder_address(&self, family: Family) -> Option<IpAddr> {
+        match self.listen_address {
+            _ if self.loopback_only => None,
+            Some(address) => (Family::of(address) == family).then_some(address),
+            None => Some(family.wildcard()),
+        }
+    }
+
+    /// The configured addresses of a family.
+    pub(crate) fn targets(&self, family: Family) -> impl Iterator<Item = IpAddr> + '_ {
+        let addresses = if self.loopback_only {
+            &[][..]
+        } else {
+            &self.addresses[..]
+        };
+        addresses
+            .iter()
+            .copied()
+            .filter(move |address| Family::of(*address) == family)
+    }
+
+    /// The interfaces that multicast of a family uses, given all `present` ones. Never empty: without
+    /// any the system is asked to choose, so that a host with unusual flags still works.
+    pub(crate) fn multicast_interfaces(
+        &self,
+        family: Family,
+        present: &[Interface],
+    ) -> Vec<MulticastInterface> {
+        let mut usable: Vec<MulticastInterface> = if self.interfaces.is_empty() {
+            present
+                .iter()
+                .filter(|interface| interface.is_up && interface.is_multicast)
+                .map(|interface| MulticastInterface {
+                    address: interface.address,
+                    index: interface.index,
+                })
+                .collect()
+        } else {
+            self.interfaces
+                .iter()
+                .map(|wanted| {
+                    let known = present.iter().find(|other| other.address == wanted.address);
+                    let index = match (wanted.index, known) {
+                        (0, Some(interface)) => interface.index,
+                        (index, _) => index,
+                    };
+                    MulticastInterface { index, ..*wanted }
+                })
+                .collect()
+        };
+        usable.retain(|interface| Family::of(interface.address) == family);
+        if family == Family::V6 {
+            // Only the index counts there, and an interface has several addresses as a rule.
+            usable.sort_by_key(|interface| interface.index);
+            usable.dedup_by_key(|interface| interface.index);
+        }
+        if usable.is_empty() {
+            usable.push(MulticastInterface {
+                address: family.wildcard(),
+                index: 0,
+            });
+        }
+        usable
+    }
+}
+
+/// All interfaces of this host; a failure to list them is logged and means "unknown".
+pub(crate) fn present_interfaces() -> Vec<Interface> {
+    interfaces().unwrap_or_else(|error: io::Error| {
+        tracing::warn!(%error, "cannot list the network interfaces");
+        Vec::new()
+    })
+}

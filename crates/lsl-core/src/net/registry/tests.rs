@@ -1,0 +1,282 @@
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use serde_json::Value;
+
+use super::*;
+use crate::wire::timedata::TimeReply;
+
+const RETURN_PORT: u16 = 40_000;
+
+fn local(port: u16) -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, port).into()
+}
+
+fn announced(shortinfos: &[Vec<u8>]) -> Announced {
+    let announced = Announced::new(100, SourcePolicy::default());
+    for shortinfo in shortinfos {
+        let info = StreamInfo::from_xml(shortinfo).unwrap();
+        announced.add(Advertised {
+            info,
+            shortinfo: shortinfo.clone(),
+        });
+    }
+    announced
+}
+
+/// A short info with this uid.
+fn shortinfo(uid: &str) -> Vec<u8> {
+    let format = crate::ChannelFormat::Float32;
+    let mut info = StreamInfo::new("Name", "EEG", 2, 100.0, format, "source").unwrap();
+    info.reset_uid(uid);
+    info.to_shortinfo_xml()
+}
+
+fn query(text: &str, id: &str) -> Vec<u8> {
+    format!("LSL:shortinfo\r\n{text}\r\n{RETURN_PORT} {id}\r\n").into_bytes()
+}
+
+/// Every reply to a datagram, with where it goes.
+fn replies(
+    announced: &Announced,
+    arrival: Arrival,
+    datagram: &[u8],
+    from: SocketAddr,
+    now: f64,
+) -> Vec<(SocketAddr, Vec<u8>)> {
+    match announced.answer(arrival, datagram, from, now) {
+        Answer::Ignore => vec![],
+        Answer::Time(request) => vec![(from, request.reply(now, now + 1.0).to_bytes())],
+        Answer::Streams(mut matches) => {
+            let to = matches.to();
+            std::iter::from_fn(|| matches.step())
+                .flatten()
+                .map(|reply| (to, reply))
+                .collect()
+        }
+    }
+}
+
+fn hex(text: &Value) -> Vec<u8> {
+    let digits = text.as_str().unwrap();
+    (0..digits.len())
+        .step_by(2)
+        .map(|at| u8::from_str_radix(&digits[at..at + 2], 16).unwrap())
+        .collect()
+}
+
+#[test]
+fn golden_vectors() {
+    let vectors = include_str!("../../../tests/vectors/udp-outlet-cases.json");
+    let vectors: Value = serde_json::from_str(vectors).unwrap();
+    let announced = announced(&[hex(&vectors["vars"]["shortinfo_hex"])]);
+    for (number, case) in vectors["cases"].as_array().unwrap().iter().enumerate() {
+        let name = case["case"].as_str().unwrap();
+        let arrival = match case["to"].as_str().unwrap().ends_with(":16571") {
+            true => Arrival::Responder,
+            false => Arrival::Service,
+        };
+        let from = local(1234);
+        // Far apart, so that no case repeats another one.
+        let now = 10.0 * number as f64;
+        let got = replies(&announced, arrival, &hex(&case["request_hex"]), from, now);
+        // Malformed clock probes get uninitialised memory from liblsl and nothing from us; and where
+        // liblsl sends one reply per responder socket, we have one responder.
+        let malformed = [
+            "timedata big id overflow",
+            "timedata garbage",
+            "timedata no body",
+        ]
+        .contains(&name);
+        let expected = !malformed && case["n_replies"].as_u64().unwrap() > 0;
+        assert_eq!(got.len(), usize::from(expected), "{name}");
+        let Some((to, reply)) = got.first() else {
+            continue;
+        };
+        let expected_reply = hex(&case["reply_hex"]);
+        if name.starts_with("timedata") {
+            assert_eq!(*to, from, "{name}");
+            let (got, expected) = (
+                TimeReply::parse(reply).unwrap(),
+                TimeReply::parse(&expected_reply).unwrap(),
+            );
+            assert_eq!(
+                (got.wave_id, got.t0.to_bits()),
+                (expected.wave_id, expected.t0.to_bits())
+            );
+            assert_eq!(
+                (got.t1.to_bits(), got.t2.to_bits()),
+                (now.to_bits(), (now + 1.0).to_bits())
+            );
+        } else {
+            let port = case["sent_from_port"].as_u64().unwrap();
+            assert_eq!(u64::from(to.port()), port, "{name}");
+            assert_eq!(*reply, expected_reply, "{name}");
+        }
+    }
+}
+
+#[test]
+fn every_matching_stream_answers_until_it_is_removed() {
+    let announced = announced(&[shortinfo("u-1"), shortinfo("u-2")]);
+    let key = announced.add(Advertised {
+        info: StreamInfo::from_xml(&shortinfo("u-3")).unwrap(),
+        shortinfo: shortinfo("u-3"),
+    });
+    let ask = |text, now| {
+        replies(
+            &announced,
+            Arrival::Service,
+            &query(text, "1"),
+            local(50_000),
+            now,
+        )
+        .len()
+    };
+    assert_eq!(ask("name='Name'", 0.0), 3);
+    assert_eq!(ask("uid='u-2'", 0.0), 1);
+    assert_eq!(ask("nosuch", 0.0), 0);
+    announced.remove(key);
+    assert_eq!(ask("name='Name'", 1.0), 2);
+}
+
+#[test]
+fn a_repeated_query_gets_one_answer_for_a_while() {
+    let announced = announced(&[shortinfo("u")]);
+    let ask = |arrival, from, text, id, now| {
+        replies(&announced, arrival, &query(text, id), from, now).len()
+    };
+    let here = local(50_000);
+    assert_eq!(ask(Arrival::Responder, here, "", "1", 5.0), 1);
+    // The same query by another way, group or source port.
+    assert_eq!(ask(Arrival::Responder, here, "", "1", 5.001), 0);
+    assert_eq!(ask(Arrival::Service, local(50_001), "", "1", 5.002), 0);
+    // Another resolver: another id, address or query.
+    assert_eq!(ask(Arrival::Service, here, "", "2", 5.003), 1);
+    assert_eq!(ask(Arrival::Service, here, "name", "1", 5.003), 1);
+    let elsewhere = (Ipv4Addr::new(192, 168, 1, 2), 50_000).into();
+    assert_eq!(ask(Arrival::Service, elsewhere, "", "1", 5.003), 1);
+    // The next wave.
+    assert_eq!(ask(Arrival::Responder, here, "", "1", 5.101), 1);
+    assert_eq!(announced.counters.duplicates.load(Ordering::Relaxed), 2);
+}
+
+#[test]
+fn the_memory_of_queries_is_bounded() {
+    let mut recent = RecentQueries::default();
+    for id in 0..20_000_u32 {
+        assert!(recent.is_new(local(2000), &id.to_le_bytes(), b"", 1.0));
+    }
+    assert!(recent.seen.len() <= MAX_RECENT_QUERIES);
+}
+
+#[test]
+fn only_neighbours_and_sensible_ports_are_answered() {
+    let announced = announced(&[shortinfo("u")]);
+    let interface = |address: &str, netmask: &str| Interface {
+        name: "test0".into(),
+        index: 2,
+        address: address.parse().unwrap(),
+        netmask: Some(netmask.parse().unwrap()),
+        is_up: true,
+        is_multicast: true,
+        is_loopback: false,
+    };
+    let present = [
+        interface("198.51.100.7", "255.255.255.0"),
+        interface("2001:db8::7", "ffff:ffff:ffff:ffff::"),
+    ];
+    announced.set_interfaces(present.clone().into());
+    let asks = |from: &str, expected: usize| {
+        let from = SocketAddr::new(from.parse().unwrap(), 50_000);
+        let got = replies(&announced, Arrival::Service, &query("", "1"), from, 0.0).len();
+        assert_eq!(got, expected, "{from}");
+    };
+    for near in [
+        "127.0.0.1",
+        "::1",
+        "10.1.2.3",
+        "172.16.0.1",
+        "192.168.7.7",
+        "169.254.3.4",
+        "100.64.0.1",
+        "fe80::1",
+        "fd00::1",
+        "198.51.100.200",
+        "2001:db8::1",
+    ] {
+        asks(near, 1);
+    }
+    for far in [
+        "203.0.113.1",
+        "198.51.101.1",
+        "2001:db8:1::1",
+        "172.32.0.1",
+        "100.128.0.1",
+    ] {
+        asks(far, 0);
+    }
+    let privileged = b"LSL:shortinfo\r\n\r\n53 1\r\n";
+    assert!(replies(&announced, Arrival::Service, privileged, local(1), 9.0).is_empty());
+    assert_eq!(announced.counters.refused.load(Ordering::Relaxed), 6);
+
+    let far: IpAddr = "203.0.113.1".parse().unwrap();
+    let named = SourcePolicy {
+        peers: vec![far],
+        ..SourcePolicy::default()
+    };
+    assert!(named.allows(far, &present));
+    let wide = SourcePolicy {
+        allow_all: true,
+        ..SourcePolicy::default()
+    };
+    assert!(wide.allows(far, &present));
+    // Unknown subnets must not make a host deaf.
+    assert!(SourcePolicy::default().allows(far, &[]));
+}
+
+#[test]
+fn replies_keep_the_scope_of_link_local_addresses() {
+    let announced = announced(&[shortinfo("u")]);
+    let from =
+        std::net::SocketAddrV6::new(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1), 50_000, 0, 3);
+    let got = replies(
+        &announced,
+        Arrival::Service,
+        &query("", "1"),
+        from.into(),
+        0.0,
+    );
+    let SocketAddr::V6(to) = got[0].0 else {
+        panic!("family changed")
+    };
+    assert_eq!((to.port(), to.scope_id()), (RETURN_PORT, 3));
+}
+
+#[test]
+fn hostile_datagrams_are_counted_and_ignored() {
+    let announced = announced(&[shortinfo("u")]);
+    let long = query(&"a".repeat(5000), "1");
+    let deep = query(&"(".repeat(4000), "1");
+    for datagram in [
+        b"LSL:shortinfo\r\n".as_slice(),
+        b"LSL:shortinfo\r\n\r\n99999 1",
+        b"LSL:shortinfo\r\n\r\nx",
+        b"LSL:timedata\r\nx",
+        &long,
+        &deep,
+    ] {
+        assert!(replies(&announced, Arrival::Service, datagram, local(50_000), 0.0).is_empty());
+    }
+    assert_eq!(announced.counters.malformed.load(Ordering::Relaxed), 6);
+}
+
+proptest::proptest! {
+    #[test]
+    fn any_bytes_are_survived(tail: Vec<u8>, prefix in 0..3_usize) {
+        let announced = announced(&[shortinfo("u")]);
+        let prefix = [b"".as_slice(), b"LSL:shortinfo\r\n", b"LSL:timedata\r\n"][prefix];
+        let datagram = [prefix, &tail].concat();
+        replies(&announced, Arrival::Service, &datagram, local(50_000), 0.0);
+        replies(&announced, Arrival::Responder, &datagram, local(50_001), 0.0);
+    }
+}

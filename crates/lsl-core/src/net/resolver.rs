@@ -1,0 +1,377 @@
+//! Drives a [`Search`]: one socket per family for its whole life, which sends every query and
+//! receives every reply, as liblsl 1.18 does. Spec: lsl-protocol §3.1, §3.3, §3.4, §3.6.
+
+use std::collections::HashSet;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use lsl_platform::clock::local_clock;
+use tokio::net::UdpSocket;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+
+use crate::context::Context;
+use crate::net::monitor::{Monitor, lock_ignoring_poison};
+use crate::net::reach::{Reach, present_interfaces};
+use crate::net::runtime::{self, AbortOnDrop};
+use crate::net::sockets::{self, Family};
+use crate::session::resolve::{Received, Search, Step};
+use crate::{Error, Result};
+
+/// A search that runs on the process runtime until dropped.
+#[derive(Debug)]
+pub(crate) struct RunningSearch {
+    /// The search; waiters are woken when it ends and when there is an event to take.
+    pub monitor: Arc<Monitor<SearchState>>,
+    _tasks: Vec<AbortOnDrop<()>>,
+}
+
+/// A search and whether it is over.
+#[derive(Debug)]
+pub(crate) struct SearchState {
+    /// The search.
+    pub search: Search,
+    /// Whether it has ended.
+    pub done: bool,
+}
+
+impl RunningSearch {
+    /// Opens the sockets and sends the first queries soon.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if no family can be opened or there is no runtime.
+    pub(crate) fn start(context: &Context, search: Search) -> Result<Self> {
+        let reach = Arc::clone(context.reach());
+        let mut links = Vec::new();
+        let mut failure = None;
+        for &family in &reach.families {
+            match Link::open(&reach, family, &search) {
+                Ok(link) => links.push(link),
+                Err(error) => {
+                    tracing::debug!(?family, %error, "cannot resolve over this family");
+                    failure = Some(error);
+                }
+            }
+        }
+        if let (true, Some(error)) = (links.is_empty(), failure) {
+            return Err(error);
+        }
+        let monitor = Arc::new(Monitor::new(SearchState {
+            search,
+            done: false,
+        }));
+        let mut tasks = Vec::new();
+        for link in &links {
+            let receiving = receive(Arc::clone(&link.socket), Arc::clone(&monitor));
+            tasks.push(AbortOnDrop(runtime::spawn(receiving)?));
+        }
+        let hosts = Arc::new(Hosts::literal(&reach));
+        let lookups = Arc::clone(&hosts).look_up(Arc::clone(&reach));
+        tasks.push(AbortOnDrop(runtime::spawn(lookups)?));
+        let driver = Driver {
+            context: context.clone(),
+            reach,
+            links,
+            hosts,
+            monitor: Arc::clone(&monitor),
+            probes: JoinSet::new(),
+            probe_slots: Arc::new(Semaphore::new(MAX_PROBES)),
+        };
+        tasks.push(AbortOnDrop(runtime::spawn(driver.run())?));
+        Ok(Self {
+            monitor,
+            _tasks: tasks,
+        })
+    }
+}
+
+/// The socket of one family and what it sends.
+#[derive(Debug)]
+struct Link {
+    family: Family,
+    socket: Arc<UdpSocket>,
+    datagram: Vec<u8>,
+}
+
+impl Link {
+    fn open(reach: &Reach, family: Family, search: &Search) -> Result<Self> {
+        let address = reach.bind_address(family);
+        let context = |source| Error::io(format!("cannot resolve from {address}"), source);
+        let socket = sockets::udp_service(address, reach.ports).map_err(context)?;
+        if let Err(error) = sockets::prepare_multicast_sender(&socket, family, reach.ttl) {
+            tracing::debug!(?family, %error, "cannot send multicast");
+        }
+        let return_port = socket.local_addr().map_err(context)?.port();
+        let socket = Arc::new(sockets::into_tokio_udp(socket)?);
+        Ok(Self {
+            family,
+            socket,
+            datagram: search.datagram(return_port),
+        })
+    }
+
+    /// Errors are ignored: an unreachable target must not keep the query from the others.
+    async fn send(&self, to: SocketAddr) {
+        if let Err(error) = self.socket.send_to(&self.datagram, to).await {
+            tracing::trace!(%error, %to, "query not sent");
+        }
+    }
+}
+
+struct Driver {
+    context: Context,
+    reach: Arc<Reach>,
+    links: Vec<Link>,
+    hosts: Arc<Hosts>,
+    monitor: Arc<Monitor<SearchState>>,
+    probes: JoinSet<()>,
+    probe_slots: Arc<Semaphore>,
+}
+
+impl Driver {
+    async fn run(mut self) {
+        loop {
+            let now = local_clock();
+            let step = self.monitor.lock().search.poll(now);
+            match step {
+                Step::SendMulticast => {
+                    self.send_multicast().await;
+                    if self.reach.resolve_over_tcp {
+                        self.probe_over_tcp();
+                    }
+                }
+                Step::SendUnicast => self.send_unicast().await,
+                Step::WaitUntil(time) => {
+                    // Streams may have been forgotten, which is news to whoever waits.
+                    self.monitor.wake();
+                    let pause = (time - now).clamp(0.0, LONGEST_PAUSE_SECS);
+                    tokio::time::sleep(Duration::from_secs_f64(pause)).await;
+                }
+                Step::Done => {
+                    self.monitor.update(|state| state.done = true);
+                    return;
+                }
+            }
+        }
+    }
+
+    async fn send_multicast(&self) {
+        // Looked up in every wave, because networks come and go while a resolver runs.
+        let present = if self.reach.loopback_only {
+            Vec::new()
+        } else {
+            present_interfaces()
+        };
+        for link in &self.links {
+            let to = |address| SocketAddr::new(address, self.reach.multicast_port);
+            let (groups, others): (Vec<IpAddr>, Vec<IpAddr>) = self
+                .reach
+                .targets(link.family)
+                .partition(IpAddr::is_multicast);
+            for address in others {
+                link.send(to(address)).await;
+            }
+            if groups.is_empty() {
+                continue;
+            }
+            for interface in self.reach.multicast_interfaces(link.family, &present) {
+                let socket = &*link.socket;
+                let chosen =
+                    sockets::select_multicast_interface(socket, interface.address, interface.index);
+                if let Err(error) = chosen {
+                    tracing::debug!(address = %interface.address, %error, "interface skipped");
+                    continue;
+                }
+                for &group in &groups {
+                    link.send(to(group)).await;
+                }
+            }
+        }
+    }
+
+    async fn send_unicast(&self) {
+        let mut sent = 0_usize;
+        for target in self.unicast_targets() {
+            let Some(link) = self
+                .links
+                .iter()
+                .find(|link| link.family == Family::of(target.ip()))
+            else {
+                continue;
+            };
+            link.send(target).await;
+            sent += 1;
+            if sent % UNICAST_BURST == 0 {
+                // Many peers times 32 ports in one go would overrun the queues of a network card.
+                tokio::time::sleep(UNICAST_PAUSE).await;
+            }
+        }
+    }
+
+    /// The ports of this host and of the known peers, without repeats.
+    fn unicast_targets(&self) -> Vec<SocketAddr> {
+        let mut seen = HashSet::new();
+        let own = self.context.registry().service_ports();
+        let own = [(Family::V4, own.v4), (Family::V6, own.v6)]
+            .into_iter()
+            .filter(|(_, port)| *port != 0)
+            // The outlets of this process, also when they had to take a port outside the range.
+            .map(|(family, port)| SocketAddr::new(family.loopback(), port));
+        let mut targets: Vec<SocketAddr> = own.collect();
+        for (host, port) in self.hosts.known() {
+            match port {
+                Some(port) => targets.push(with_port(host, port)),
+                None => targets.extend(self.reach.ports.ports().map(|port| with_port(host, port))),
+            }
+        }
+        targets.retain(|target| self.reach.uses(Family::of(target.ip())) && seen.insert(*target));
+        targets
+    }
+
+    /// Asks every data port for a short info (§3.6). Probes that still wait for an answer when the
+    /// next wave comes keep their slots, so their number is bounded.
+    fn probe_over_tcp(&mut self) {
+        while self.probes.try_join_next().is_some() {}
+        let query = self.monitor.lock().search.query().to_vec();
+        let request = [b"LSL:shortinfo\r\n", query.as_slice(), b"\r\n"].concat();
+        let request: Arc<[u8]> = request.into();
+        for target in self.unicast_targets() {
+            let Ok(slot) = Arc::clone(&self.probe_slots).try_acquire_owned() else {
+                return;
+            };
+            let (request, monitor) = (Arc::clone(&request), Arc::clone(&self.monitor));
+            self.probes.spawn(async move {
+                let asking = tokio::time::timeout(PROBE_LIMIT, ask_over_tcp(target, &request));
+                if let Ok(Ok(xml)) = asking.await
+                    && !xml.is_empty()
+                {
+                    take_in(&monitor, |search, now| {
+                        search.on_tcp_reply(now, target, &xml)
+                    });
+                }
+                drop(slot);
+            });
+        }
+    }
+}
+
+/// Reads one socket for ever.
+async fn receive(socket: Arc<UdpSocket>, monitor: Arc<Monitor<SearchState>>) {
+    let mut buffer = vec![0; MAX_DATAGRAM_BYTES];
+    loop {
+        match socket.recv_from(&mut buffer).await {
+            Ok((length, from)) => {
+                let datagram = buffer.get(..length).unwrap_or_default();
+                take_in(&monitor, |search, now| search.on_reply(now, from, datagram));
+            }
+            Err(error) => {
+                tracing::debug!(%error, "receiving failed");
+                tokio::time::sleep(ERROR_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Hands a reply to the search and wakes those whom it concerns.
+fn take_in(monitor: &Monitor<SearchState>, reply: impl FnOnce(&mut Search, f64) -> Received) {
+    let now = local_clock();
+    let news = {
+        let mut state = monitor.lock();
+        let received = reply(&mut state.search, now);
+        if !state.done && state.search.is_done(now) {
+            state.done = true;
+        }
+        state.done || matches!(received, Received::New | Received::Changed)
+    };
+    if news {
+        monitor.wake();
+    }
+}
+
+async fn ask_over_tcp(target: SocketAddr, request: &[u8]) -> std::io::Result<Vec<u8>> {
+    let stream = sockets::tcp_connect(target, PROBE_LIMIT)
+        .await
+        .map_err(std::io::Error::other)?;
+    let mut unsent = request;
+    while !unsent.is_empty() {
+        stream.writable().await?;
+        match stream.try_write(unsent) {
+            Ok(written) => unsent = unsent.get(written..).unwrap_or_default(),
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let mut answer = Vec::new();
+    let mut buffer = vec![0; 8192];
+    while answer.len() < MAX_DATAGRAM_BYTES {
+        stream.readable().await?;
+        match stream.try_read(&mut buffer) {
+            Ok(0) => break,
+            Ok(length) => answer.extend_from_slice(buffer.get(..length).unwrap_or_default()),
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(answer)
+}
+
+/// The hosts that are asked by unicast. Names are looked up once, while the search already runs.
+#[derive(Debug)]
+struct Hosts {
+    known: Mutex<Vec<(SocketAddr, Option<u16>)>>,
+}
+
+impl Hosts {
+    /// This host and the peers that are given as addresses.
+    fn literal(reach: &Reach) -> Self {
+        let mut known: Vec<(SocketAddr, Option<u16>)> = reach
+            .families
+            .iter()
+            .map(|family| (SocketAddr::new(family.loopback(), 0), None))
+            .collect();
+        for (host, port) in &reach.peers {
+            if let Ok(address) = host.parse::<IpAddr>() {
+                known.push((SocketAddr::new(address, 0), *port));
+            }
+        }
+        Self {
+            known: Mutex::new(known),
+        }
+    }
+
+    async fn look_up(self: Arc<Self>, reach: Arc<Reach>) {
+        for (host, port) in &reach.peers {
+            if host.parse::<IpAddr>().is_ok() {
+                continue;
+            }
+            match tokio::net::lookup_host((host.as_str(), 0)).await {
+                Ok(addresses) => {
+                    let found = addresses.map(|address| (address, *port));
+                    lock_ignoring_poison(&self.known).extend(found);
+                }
+                Err(error) => tracing::warn!(host, %error, "known peer not found"),
+            }
+        }
+    }
+
+    fn known(&self) -> Vec<(SocketAddr, Option<u16>)> {
+        lock_ignoring_poison(&self.known).clone()
+    }
+}
+
+fn with_port(mut host: SocketAddr, port: u16) -> SocketAddr {
+    host.set_port(port);
+    host
+}
+
+const MAX_DATAGRAM_BYTES: usize = 65_536;
+const UNICAST_BURST: usize = 64;
+const UNICAST_PAUSE: Duration = Duration::from_millis(1);
+const ERROR_PAUSE: Duration = Duration::from_millis(20);
+const LONGEST_PAUSE_SECS: f64 = 3600.0;
+const MAX_PROBES: usize = 128;
+
+/// On a network where multicast works a host answers within milliseconds; a firewall that drops
+/// packets must not hold a slot for minutes.
+const PROBE_LIMIT: Duration = Duration::from_secs(3);

@@ -1,0 +1,121 @@
+//! The multicast responder of a context: one socket per family on the multicast port, member of all
+//! configured groups on all usable interfaces. liblsl opens one per address and outlet; the system
+//! delivers every group to each of them, so one is enough. Spec: lsl-protocol §3.3.
+
+use std::collections::HashSet;
+use std::net::{IpAddr, UdpSocket};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::net::reach::{Reach, present_interfaces};
+use crate::net::registry::Announced;
+use crate::net::sockets::{self, Family};
+
+/// Opens the responder of a family, or says in the log why there is none: without it streams are
+/// still found by unicast.
+pub(crate) fn open(reach: &Reach, family: Family) -> Option<(tokio::net::UdpSocket, Memberships)> {
+    let address = reach.responder_address(family)?;
+    reach.targets(family).next()?;
+    let opened = sockets::udp_responder(address, reach.multicast_port).and_then(|socket| {
+        let holder = socket.try_clone()?;
+        Ok((socket, holder))
+    });
+    let (socket, holder) = match opened {
+        Ok(opened) => opened,
+        Err(error) => {
+            let port = reach.multicast_port;
+            tracing::warn!(?family, port, %error, "no multicast responder for this family");
+            return None;
+        }
+    };
+    let mut memberships = Memberships {
+        family,
+        holders: vec![holder],
+        joined: HashSet::new(),
+    };
+    memberships.join_all(reach, &present_interfaces());
+    let groups = reach.targets(family).filter(IpAddr::is_multicast).count();
+    if memberships.joined.is_empty() && groups > 0 {
+        tracing::warn!(
+            ?family,
+            "no multicast group could be joined; relying on unicast"
+        );
+    }
+    match sockets::into_tokio_udp(socket) {
+        Ok(socket) => Some((socket, memberships)),
+        Err(error) => {
+            tracing::warn!(?family, %error, "no multicast responder for this family");
+            None
+        }
+    }
+}
+
+/// Joins the groups on interfaces that come up later, for ever: a laptop joins its network after the
+/// program was started, a cable is plugged in.
+pub(crate) async fn upkeep(
+    mut memberships: Memberships,
+    reach: Arc<Reach>,
+    announced: Arc<Announced>,
+) {
+    loop {
+        tokio::time::sleep(UPKEEP_PERIOD).await;
+        let present = present_interfaces();
+        memberships.join_all(&reach, &present);
+        announced.set_interfaces(present.into());
+    }
+}
+
+/// The groups that were joined and the sockets that hold the memberships.
+#[derive(Debug)]
+pub(crate) struct Memberships {
+    family: Family,
+    /// The responder itself first; more when the system allows a socket too few memberships.
+    holders: Vec<UdpSocket>,
+    joined: HashSet<(IpAddr, u32)>,
+}
+
+impl Memberships {
+    fn join_all(&mut self, reach: &Reach, present: &[lsl_platform::interfaces::Interface]) {
+        let interfaces = reach.multicast_interfaces(self.family, present);
+        // An interface that went away and came back has lost its memberships.
+        self.joined
+            .retain(|(_, index)| interfaces.iter().any(|interface| interface.index == *index));
+        for group in reach.targets(self.family).filter(IpAddr::is_multicast) {
+            for interface in &interfaces {
+                let membership = (group, interface.index);
+                if !self.joined.contains(&membership) && self.join(group, interface.index) {
+                    self.joined.insert(membership);
+                }
+            }
+        }
+    }
+
+    fn join(&mut self, group: IpAddr, index: u32) -> bool {
+        let joined = |holder: Option<&UdpSocket>| match holder {
+            Some(holder) => match sockets::join_multicast(holder, group, index) {
+                Ok(()) => Some(true),
+                Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => Some(true),
+                Err(error) => {
+                    tracing::debug!(%group, index, %error, "cannot join");
+                    None
+                }
+            },
+            None => None,
+        };
+        if let Some(done) = joined(self.holders.last()) {
+            return done;
+        }
+        // Perhaps the socket has all the memberships it may have; a fresh one tells.
+        let Ok(fresh) = sockets::membership_holder(self.family) else {
+            return false;
+        };
+        if self.holders.len() >= MAX_HOLDERS || joined(Some(&fresh)).is_none() {
+            return false;
+        }
+        self.holders.push(fresh);
+        true
+    }
+}
+
+const UPKEEP_PERIOD: Duration = Duration::from_secs(10);
+const MAX_HOLDERS: usize = 16;

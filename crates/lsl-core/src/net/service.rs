@@ -1,0 +1,282 @@
+//! The UDP service of a context: one socket per family, on which all its outlets answer clock probes
+//! and unicast discovery. Opened with the first outlet, closed with the last one.
+//!
+//! Clock probes are answered in the receiving task, before anything else is thought about. Discovery
+//! answers go through one queue to one task, which paces them. Spec: lsl-protocol §3, §5, §12.1.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+use lsl_platform::clock::local_clock;
+use lsl_platform::process::ProcessId;
+use tokio::net::UdpSocket;
+use tokio::sync::mpsc;
+
+use crate::net::monitor::lock_ignoring_poison;
+use crate::net::reach::{Reach, present_interfaces};
+use crate::net::registry::{Advertised, Announced, Answer, Arrival, Matches, SourcePolicy, count};
+use crate::net::responder;
+use crate::net::runtime::{self, AbortOnDrop};
+use crate::net::sockets::{self, Family};
+use crate::{Error, Result};
+
+/// The announcing side of a context. Start at [`Registry::open`].
+#[derive(Debug)]
+pub(crate) struct Registry {
+    reach: Arc<Reach>,
+    announced: Arc<Announced>,
+    /// Exists as long as an [`Announcement`] does.
+    running: Mutex<Weak<Running>>,
+}
+
+impl Registry {
+    /// A registry without streams or sockets.
+    pub(crate) fn new(reach: Arc<Reach>, max_cached_queries: usize, policy: SourcePolicy) -> Self {
+        let announced = Arc::new(Announced::new(max_cached_queries, policy));
+        Self {
+            reach,
+            announced,
+            running: Mutex::default(),
+        }
+    }
+
+    /// Opens the sockets if they are not, so that their ports are known. Nothing is announced until
+    /// [`Announcement::publish`].
+    ///
+    /// # Errors
+    /// [`Error::Io`] if no family can be opened or there is no runtime.
+    pub(crate) fn open(&self) -> Result<Announcement> {
+        let mut running = lock_ignoring_poison(&self.running);
+        let service = match running.upgrade() {
+            Some(service) if service.owner.is_current() => service,
+            _ => {
+                let service = Arc::new(Running::open(&self.reach, &self.announced)?);
+                *running = Arc::downgrade(&service);
+                service
+            }
+        };
+        Ok(Announcement {
+            announced: Arc::clone(&self.announced),
+            service,
+            keys: Vec::new(),
+        })
+    }
+
+    /// The service ports in use, v4 and v6; 0 where there is none.
+    pub(crate) fn service_ports(&self) -> ServicePorts {
+        lock_ignoring_poison(&self.running)
+            .upgrade()
+            .map_or_else(ServicePorts::default, |service| service.ports)
+    }
+
+    /// What happened to the datagrams so far.
+    pub(crate) fn announced(&self) -> &Announced {
+        &self.announced
+    }
+}
+
+/// The UDP ports of a service; 0 where the family is not available.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct ServicePorts {
+    /// `v4service_port`
+    pub v4: u16,
+    /// `v6service_port`
+    pub v6: u16,
+}
+
+/// An outlet's share in the service: keeps the sockets open and its stream announced until dropped.
+#[derive(Debug)]
+pub(crate) struct Announcement {
+    announced: Arc<Announced>,
+    service: Arc<Running>,
+    keys: Vec<u64>,
+}
+
+impl Announcement {
+    /// The ports to write into the stream info.
+    pub(crate) fn service_ports(&self) -> ServicePorts {
+        self.service.ports
+    }
+
+    /// Answers queries with this stream from now on.
+    pub(crate) fn publish(&mut self, stream: Advertised) {
+        self.keys.push(self.announced.add(stream));
+    }
+}
+
+impl Drop for Announcement {
+    fn drop(&mut self) {
+        for &key in &self.keys {
+            self.announced.remove(key);
+        }
+    }
+}
+
+/// The open sockets and their tasks.
+#[derive(Debug)]
+struct Running {
+    owner: ProcessId,
+    ports: ServicePorts,
+    tasks: Vec<AbortOnDrop<()>>,
+}
+
+impl Running {
+    fn open(reach: &Arc<Reach>, announced: &Arc<Announced>) -> Result<Self> {
+        announced.set_interfaces(present_interfaces().into());
+        let (answers, queue) = mpsc::channel(MAX_WAITING_ANSWERS);
+        let mut running = Self {
+            owner: ProcessId::current(),
+            ports: ServicePorts::default(),
+            tasks: Vec::new(),
+        };
+        let mut failure = None;
+        for &family in &reach.families {
+            match bind(reach, family) {
+                Ok((socket, port)) => {
+                    match family {
+                        Family::V4 => running.ports.v4 = port,
+                        Family::V6 => running.ports.v6 = port,
+                    }
+                    running.listen(socket, Arrival::Service, announced, &answers)?;
+                }
+                Err(error) => {
+                    tracing::warn!(?family, %error, "no UDP service for this family");
+                    failure = Some(error);
+                }
+            }
+        }
+        if let (ServicePorts { v4: 0, v6: 0 }, Some(error)) = (running.ports, failure) {
+            return Err(error);
+        }
+        for &family in &reach.families {
+            let Some((socket, memberships)) = responder::open(reach, family) else {
+                continue;
+            };
+            running.listen(socket, Arrival::Responder, announced, &answers)?;
+            let upkeep = responder::upkeep(memberships, Arc::clone(reach), Arc::clone(announced));
+            running.tasks.push(AbortOnDrop(runtime::spawn(upkeep)?));
+        }
+        let counters = Arc::clone(announced);
+        running
+            .tasks
+            .push(AbortOnDrop(runtime::spawn(send_answers(queue, counters))?));
+        Ok(running)
+    }
+
+    fn listen(
+        &mut self,
+        socket: UdpSocket,
+        arrival: Arrival,
+        announced: &Arc<Announced>,
+        answers: &mpsc::Sender<Queued>,
+    ) -> Result<()> {
+        let task = listen(
+            Arc::new(socket),
+            arrival,
+            Arc::clone(announced),
+            answers.clone(),
+        );
+        self.tasks.push(AbortOnDrop(runtime::spawn(task)?));
+        Ok(())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if !self.owner.is_current() {
+            // A forked child: the tasks run in the parent, whose reactor this process must not touch.
+            std::mem::forget(std::mem::take(&mut self.tasks));
+        }
+    }
+}
+
+fn bind(reach: &Reach, family: Family) -> Result<(UdpSocket, u16)> {
+    let address = reach.bind_address(family);
+    let context = |source| Error::io(format!("cannot open a UDP service on {address}"), source);
+    let socket = sockets::udp_service(address, reach.ports).map_err(context)?;
+    let port = socket.local_addr().map_err(context)?.port();
+    Ok((sockets::into_tokio_udp(socket)?, port))
+}
+
+/// A query and the socket that it came in by, which is also the one that answers.
+type Queued = (Arc<UdpSocket>, Matches);
+
+/// Reads one socket for ever.
+async fn listen(
+    socket: Arc<UdpSocket>,
+    arrival: Arrival,
+    announced: Arc<Announced>,
+    answers: mpsc::Sender<Queued>,
+) {
+    let mut buffer = vec![0; MAX_DATAGRAM_BYTES];
+    loop {
+        let (datagram, from) = match socket.recv_from(&mut buffer).await {
+            Ok((length, from)) => (buffer.get(..length).unwrap_or_default(), from),
+            Err(error) => {
+                // Such as an interface that went down; it must not become a busy loop.
+                tracing::debug!(%error, "receiving failed");
+                tokio::time::sleep(ERROR_PAUSE).await;
+                continue;
+            }
+        };
+        let received_at = local_clock();
+        match announced.answer(arrival, datagram, from, received_at) {
+            Answer::Ignore => {}
+            Answer::Time(request) => send_time(&socket, request, received_at, from).await,
+            Answer::Streams(matches) => {
+                if answers.try_send((Arc::clone(&socket), matches)).is_err() {
+                    count(&announced.counters.overflow);
+                }
+            }
+        }
+    }
+}
+
+async fn send_time(
+    socket: &UdpSocket,
+    request: crate::wire::timedata::TimeRequest,
+    received_at: f64,
+    to: SocketAddr,
+) {
+    // `send_to` tries before it waits, so the second reading of the clock is as late as can be. A
+    // late answer would only spoil the sender's measurement, hence no second try.
+    let reply = request.reply(received_at, local_clock()).to_bytes();
+    if let Err(error) = socket.send_to(&reply, to).await {
+        tracing::debug!(%error, %to, "cannot answer a clock probe");
+    }
+}
+
+/// Sends what matches, in bursts short enough for the receive buffer of a liblsl resolver, which
+/// holds about a hundred answers.
+async fn send_answers(mut queue: mpsc::Receiver<Queued>, announced: Arc<Announced>) {
+    while let Some((socket, mut matches)) = queue.recv().await {
+        let mut looked_at = 0_usize;
+        let mut sent = 0_usize;
+        while let Some(reply) = matches.step() {
+            looked_at += 1;
+            if let Some(reply) = reply {
+                if let Err(error) = socket.send_to(&reply, matches.to()).await {
+                    tracing::debug!(%error, to = %matches.to(), "cannot answer a query");
+                    break;
+                }
+                sent += 1;
+                if sent % BURST == 0 {
+                    tokio::time::sleep(BURST_PAUSE).await;
+                }
+            }
+            if looked_at % BURST == 0 {
+                tokio::task::yield_now().await;
+            }
+        }
+        if sent > 0 {
+            count(&announced.counters.answered);
+        }
+    }
+}
+
+const MAX_DATAGRAM_BYTES: usize = 65_536;
+const MAX_WAITING_ANSWERS: usize = 1024;
+const BURST: usize = 16;
+const BURST_PAUSE: Duration = Duration::from_millis(1);
+const ERROR_PAUSE: Duration = Duration::from_millis(20);

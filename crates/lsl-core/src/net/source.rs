@@ -1,0 +1,277 @@
+//! The outlet an inlet is connected with, and finding its successor when it is gone.
+//!
+//! Every task of an inlet asks here where to connect. Each change of outlet or address raises the
+//! `generation`; a task that used an older one starts over. Spec: lsl-protocol §2.4, §10.
+
+use std::net::{IpAddr, SocketAddr, SocketAddrV6};
+use std::time::Duration;
+
+use crate::StreamInfo;
+use crate::context::Context;
+use crate::net::monitor::Monitor;
+use crate::net::sockets::Family;
+use crate::resolver::resolve_query;
+use crate::session::recover::{Verdict, judge, recovery_query};
+use crate::{Timeout, config::Ipv6Mode};
+
+/// Where an inlet's outlet is at present.
+#[derive(Debug)]
+pub(crate) struct Source {
+    context: Context,
+    present: Monitor<Present>,
+    /// One recovery at a time, whichever task noticed.
+    turn: tokio::sync::Mutex<()>,
+}
+
+#[derive(Debug)]
+struct Present {
+    info: StreamInfo,
+    /// The family in use; kept across a recovery if possible.
+    family: Option<Family>,
+    generation: u64,
+}
+
+/// The addresses of one outlet in one family.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Endpoint {
+    pub(crate) data: SocketAddr,
+    pub(crate) service: SocketAddr,
+    pub(crate) family: Family,
+}
+
+/// What a recovery found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Recovered {
+    /// The outlet we know answers: reconnect, but not in a hurry.
+    Same,
+    /// There is another outlet, or ours moved.
+    Moved,
+}
+
+impl Source {
+    pub(crate) fn new(context: Context, info: StreamInfo) -> Self {
+        let present = Monitor::new(Present {
+            info,
+            family: None,
+            generation: 0,
+        });
+        Self {
+            context,
+            present,
+            turn: tokio::sync::Mutex::new(()),
+        }
+    }
+
+    /// The stream as the present outlet describes it.
+    pub(crate) fn info(&self) -> StreamInfo {
+        self.present.lock().info.clone()
+    }
+
+    pub(crate) fn generation(&self) -> u64 {
+        self.present.lock().generation
+    }
+
+    /// Where to connect now; `None` if no address is known or allowed. Counts as being in use.
+    pub(crate) fn endpoint(&self) -> (Option<Endpoint>, u64) {
+        let mut present = self.present.lock();
+        let endpoint = choose(
+            &present.info,
+            present.family,
+            self.context.config().ports().ipv6,
+        );
+        if let Some(endpoint) = &endpoint {
+            present.family = Some(endpoint.family);
+        }
+        (endpoint, present.generation)
+    }
+
+    /// Waits until the outlet is another than at `generation`.
+    pub(crate) async fn changed(&self, generation: u64) {
+        let other = |present: &mut Present| (present.generation != generation).then_some(());
+        self.present.wait(f64::INFINITY, other).await;
+    }
+
+    /// Looks for the outlet, or its one successor, until there is one. For a caller that found the
+    /// outlet of `generation` gone or silent.
+    pub(crate) async fn recover(&self, generation: u64) -> Recovered {
+        let _turn = self.turn.lock().await;
+        if self.generation() != generation {
+            return Recovered::Moved;
+        }
+        let info = self.info();
+        let query = recovery_query(&info);
+        let mut minimum_secs = FIRST_ROUND_SECS;
+        loop {
+            let query = query.clone().into_bytes();
+            let search = resolve_query(&self.context, query, 1, minimum_secs, Timeout::Forever);
+            let answers = match search.await {
+                Ok(answers) => answers,
+                Err(error) => {
+                    tracing::warn!(%error, "cannot look for a lost stream; trying again");
+                    tokio::time::sleep(SEARCH_RETRY).await;
+                    continue;
+                }
+            };
+            match judge(info.uid_bytes(), answers) {
+                Verdict::Same(found) => {
+                    let ipv6 = self.context.config().ports().ipv6;
+                    let mut present = self.present.lock();
+                    let family = present.family;
+                    if choose(&found, family, ipv6) == choose(&present.info, family, ipv6) {
+                        return Recovered::Same;
+                    }
+                    // Same outlet, other address: the host moved to another network.
+                    drop(present_with(&mut present, *found));
+                    drop(present);
+                    self.present.wake();
+                    return Recovered::Moved;
+                }
+                Verdict::Adopt(found) => {
+                    tracing::info!(name = %found.name(), uid = %found.uid(), "stream is back at another outlet");
+                    self.present
+                        .update(|present| drop(present_with(present, *found)));
+                    return Recovered::Moved;
+                }
+                Verdict::AskAgain { candidates } => {
+                    if candidates > 1 {
+                        tracing::warn!(
+                            candidates, name = %info.name(),
+                            "several outlets could be the one that was lost; waiting until only one is left"
+                        );
+                    }
+                    minimum_secs = LATER_ROUNDS_SECS;
+                }
+            }
+        }
+    }
+}
+
+fn present_with(present: &mut Present, info: StreamInfo) -> StreamInfo {
+    present.generation += 1;
+    std::mem::replace(&mut present.info, info)
+}
+
+/// Prefers IPv4, or IPv6 if that was in use. Spec: lsl-protocol §2.4.
+fn choose(info: &StreamInfo, in_use: Option<Family>, ipv6: Ipv6Mode) -> Option<Endpoint> {
+    let v4 = || {
+        if ipv6 == Ipv6Mode::Force {
+            return None;
+        }
+        let address = IpAddr::V4(info.v4_address().parse().ok()?);
+        endpoint(
+            address,
+            0,
+            info.v4_data_port(),
+            info.v4_service_port(),
+            Family::V4,
+        )
+    };
+    let v6 = || {
+        if ipv6 == Ipv6Mode::Disable {
+            return None;
+        }
+        let text = info.v6_address();
+        let (address, scope) = text.split_once('%').unwrap_or((&text, ""));
+        let scope = scope_index(scope);
+        let address = IpAddr::V6(address.parse().ok()?);
+        endpoint(
+            address,
+            scope,
+            info.v6_data_port(),
+            info.v6_service_port(),
+            Family::V6,
+        )
+    };
+    if in_use == Some(Family::V6) {
+        v6().or_else(v4)
+    } else {
+        v4().or_else(v6)
+    }
+}
+
+fn endpoint(
+    address: IpAddr,
+    scope: u32,
+    data: u16,
+    service: u16,
+    family: Family,
+) -> Option<Endpoint> {
+    if data == 0 || service == 0 {
+        return None;
+    }
+    let at = |port| match address {
+        IpAddr::V4(_) => SocketAddr::new(address, port),
+        IpAddr::V6(address) => SocketAddr::V6(SocketAddrV6::new(address, port, 0, scope)),
+    };
+    Some(Endpoint {
+        data: at(data),
+        service: at(service),
+        family,
+    })
+}
+
+/// Index of the interface that a link-local address names, as a number or by name; 0 if unknown.
+fn scope_index(scope: &str) -> u32 {
+    if scope.is_empty() {
+        return 0;
+    }
+    scope.parse().unwrap_or_else(|_| {
+        let interfaces = lsl_platform::interfaces::interfaces().unwrap_or_default();
+        interfaces
+            .iter()
+            .find(|each| each.name == scope)
+            .map_or(0, |each| each.index)
+    })
+}
+
+/// Pause after a search that could not be started: out of descriptors, most likely.
+const SEARCH_RETRY: Duration = Duration::from_secs(1);
+
+/// How long the first round collects answers, so that a second candidate is noticed.
+const FIRST_ROUND_SECS: f64 = 0.5;
+
+/// The same for later rounds, when there were several.
+const LATER_ROUNDS_SECS: f64 = 5.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ChannelFormat;
+
+    fn info(v4: &str, v6: &str) -> StreamInfo {
+        let mut info =
+            StreamInfo::new("n", "t", 1, 1.0, ChannelFormat::Int8, "s").expect("valid info");
+        info.set_v4_ports(1, 2);
+        info.set_v6_ports(3, 4);
+        info.fill_v4_address(v4);
+        info.fill_v6_address(v6);
+        info
+    }
+
+    #[test]
+    fn ipv4_is_preferred_unless_ipv6_is_in_use_or_the_only_one() {
+        let both = info("192.0.2.1", "2001:db8::1");
+        let check = |info: &StreamInfo, in_use, mode, expected: Option<&str>| {
+            let found = choose(info, in_use, mode).map(|endpoint| endpoint.data.to_string());
+            assert_eq!(found.as_deref(), expected);
+        };
+        let (v4, v6) = ("192.0.2.1:1", "[2001:db8::1]:3");
+        check(&both, None, Ipv6Mode::Allow, Some(v4));
+        check(&both, Some(Family::V6), Ipv6Mode::Allow, Some(v6));
+        check(&both, None, Ipv6Mode::Force, Some(v6));
+        check(&both, Some(Family::V6), Ipv6Mode::Disable, Some(v4));
+        check(
+            &info("192.0.2.1", ""),
+            Some(Family::V6),
+            Ipv6Mode::Allow,
+            Some(v4),
+        );
+        check(
+            &info("", "fe80::1%7"),
+            None,
+            Ipv6Mode::Allow,
+            Some("[fe80::1%7]:3"),
+        );
+        check(&info("", ""), None, Ipv6Mode::Allow, None);
+    }
+}

@@ -1,0 +1,141 @@
+//! Probing the outlet's clock for `time_correction` and clock synchronisation.
+//! Spec: lsl-protocol §5.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lsl_platform::clock::local_clock;
+use tokio::net::UdpSocket;
+
+use crate::config::Tuning;
+use crate::net::feed::InletShared;
+use crate::net::race::{Winner, race};
+use crate::net::sockets;
+use crate::net::source::Endpoint;
+use crate::net::uid;
+use crate::time::{Action, ClockOffset, OffsetEstimator, TimeCorrection};
+use crate::wire::timedata::{TimeReply, TimeRequest};
+use crate::{Error, Result};
+
+/// What an inlet knows of its outlet's clock.
+#[derive(Debug)]
+pub(crate) struct Clock {
+    estimator: OffsetEstimator,
+    /// Why nothing will ever be known again.
+    pub(crate) lost: Option<String>,
+}
+
+impl Clock {
+    pub(crate) fn new(tuning: &Tuning) -> Self {
+        Self {
+            estimator: OffsetEstimator::new(tuning.into(), uid::random_number()),
+            lost: None,
+        }
+    }
+
+    /// The latest estimate.
+    pub(crate) fn correction(&self) -> Option<TimeCorrection> {
+        self.estimator.estimate()
+    }
+
+    /// The latest estimate for clock synchronisation, and whether the clock became another one.
+    pub(crate) fn offset(&mut self) -> Option<ClockOffset> {
+        self.estimator.clock_offset()
+    }
+
+    pub(crate) fn take_was_reset(&mut self) -> bool {
+        self.estimator.take_was_reset()
+    }
+}
+
+/// The clock task: probes whatever outlet the inlet is connected with.
+pub(crate) async fn probe(shared: Arc<InletShared>) {
+    loop {
+        let (endpoint, generation) = shared.source.endpoint();
+        let error = match endpoint {
+            None => Error::Protocol("no address of the outlet is known".into()),
+            Some(endpoint) => {
+                let probing = exchange(&shared, endpoint);
+                match race(probing, shared.source.changed(generation)).await {
+                    Winner::First(error) => error,
+                    Winner::Second(()) => {
+                        // Another outlet has another clock, until proven otherwise.
+                        shared.clock.update(|clock| clock.estimator.invalidate());
+                        continue;
+                    }
+                }
+            }
+        };
+        if !shared.recover(generation, &error).await {
+            return;
+        }
+    }
+}
+
+/// Probes one outlet. Returns why it cannot go on: its socket failed, or the outlet has been silent
+/// for so long that it may be gone.
+async fn exchange(shared: &InletShared, endpoint: Endpoint) -> Error {
+    let socket = match connect(endpoint).await {
+        Ok(socket) => socket,
+        Err(error) => return error,
+    };
+    let silence_limit = shared
+        .context
+        .config()
+        .tuning()
+        .watchdog_time_threshold_secs;
+    let mut last_reply = local_clock();
+    let mut buffer = [0; 256];
+    loop {
+        let now = local_clock();
+        let action = shared.clock.lock().estimator.poll(now);
+        // An estimate may have become ready.
+        shared.clock.wake();
+        let wait_until = match action {
+            Action::SendProbe { wave_id, t0 } => {
+                // A port that nobody listens on reports the previous probe here: not ours to judge.
+                let _ = socket.send(&TimeRequest { wave_id, t0 }.to_bytes()).await;
+                continue;
+            }
+            Action::WaitUntil(at) => at,
+        };
+        if now - last_reply > silence_limit {
+            return Error::Protocol("clock probes are not answered".into());
+        }
+        let pause = Duration::from_secs_f64((wait_until - local_clock()).clamp(0.0, 3600.0));
+        match race(socket.recv(&mut buffer), tokio::time::sleep(pause)).await {
+            Winner::First(Ok(received)) => {
+                let now = local_clock();
+                if let Ok(reply) = TimeReply::parse(&buffer[..received]) {
+                    let TimeReply {
+                        wave_id,
+                        t0,
+                        t1,
+                        t2,
+                    } = reply;
+                    let mut clock = shared.clock.lock();
+                    if clock.estimator.on_reply(now, wave_id, t0, t1, t2).is_ok() {
+                        last_reply = now;
+                    }
+                }
+            }
+            Winner::First(Err(_)) => tokio::time::sleep(pause.min(UNREACHABLE_PAUSE)).await,
+            Winner::Second(()) => {}
+        }
+    }
+}
+
+/// A socket that takes datagrams from the outlet's service port alone: others cannot bend our clock.
+async fn connect(endpoint: Endpoint) -> Result<UdpSocket> {
+    let io = |source| Error::io("clock socket", source);
+    let local = match endpoint.service.ip().is_loopback() {
+        true => endpoint.family.loopback(),
+        false => endpoint.family.wildcard(),
+    };
+    let socket = sockets::into_tokio_udp(sockets::udp_ephemeral(local).map_err(io)?)?;
+    socket.connect(endpoint.service).await.map_err(io)?;
+    Ok(socket)
+}
+
+/// Pause after the network reported that nobody listens.
+const UNREACHABLE_PAUSE: Duration = Duration::from_millis(50);

@@ -1,0 +1,57 @@
+//! What an outlet gives itself: a random uid (RFC 9562 version 4) and its host's name.
+
+use crate::{Error, Result};
+
+/// A new uid, 36 lower-case characters. Spec: lsl-protocol §2.1.
+///
+/// # Errors
+/// [`Error::Io`] if the system gives no random numbers.
+pub(crate) fn random() -> Result<String> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).map_err(|error| {
+        Error::io(
+            "no random numbers",
+            std::io::Error::other(error.to_string()),
+        )
+    })?;
+    Ok(text(bytes))
+}
+
+/// A number nobody can guess; 0 if the system gives none, which only makes it guessable.
+pub(crate) fn random_number() -> u32 {
+    getrandom::u32().unwrap_or(0)
+}
+
+/// The host's name as raw bytes.
+pub(crate) fn hostname() -> Vec<u8> {
+    lsl_platform::process::hostname()
+}
+
+fn text(mut bytes: [u8; 16]) -> String {
+    bytes[6] = bytes[6] & 0x0F | 0x40;
+    bytes[8] = bytes[8] & 0x3F | 0x80;
+    let mut text = String::with_capacity(36);
+    for (n, byte) in bytes.iter().enumerate() {
+        if matches!(n, 4 | 6 | 8 | 10) {
+            text.push('-');
+        }
+        text.push_str(&format!("{byte:02x}"));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn version_and_variant_are_in_place() {
+        assert_eq!(text([0; 16]), "00000000-0000-4000-8000-000000000000");
+        assert_eq!(text([0xFF; 16]), "ffffffff-ffff-4fff-bfff-ffffffffffff");
+    }
+
+    #[test]
+    fn two_uids_differ() {
+        assert_ne!(random().unwrap(), random().unwrap());
+    }
+}

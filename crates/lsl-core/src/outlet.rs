@@ -1,0 +1,287 @@
+//! Sending side: the public handle of a stream that this program offers. Start at `Outlet::push`.
+
+use std::sync::Arc;
+
+use lsl_platform::clock::local_clock;
+
+use crate::context::Context;
+use crate::net::acceptor::Acceptors;
+use crate::net::consumer::{OutletShared, OutletTerms};
+use crate::session::fanout::Pushthrough;
+use crate::stats::{ConsumerStats, OutletStats};
+use crate::value::PushElement;
+use crate::{BufferLength, ChannelFormat, Error, Result, StreamInfo, Timeout};
+
+/// Timestamps of a pushed chunk, in seconds of [`local_clock`](crate::local_clock) unless the
+/// application has its own clock. Spec: lsl-protocol §9.1.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub enum Stamps<'a> {
+    /// The last sample was taken now.
+    #[default]
+    Now,
+    /// The last sample was taken at this time; the others 1/rate apart before it (all at the same
+    /// time if the rate is irregular). 0.0 means now.
+    Last(f64),
+    /// One stamp for each sample; 0.0 means now, [`DEDUCED_TIMESTAMP`](crate::DEDUCED_TIMESTAMP)
+    /// lets the receiver compute it.
+    Each(&'a [f64]),
+}
+
+/// A stream offered to the network: found by resolvers, read by any number of inlets.
+///
+/// Pushing never blocks and costs little when nobody reads (except for synchronous outlets, see
+/// [`OutletBuilder::synchronous`]). A handle may be shared between threads; concurrent pushes are
+/// safe. Dropping it ends the stream: what was pushed is still handed to connected readers for up
+/// to a second, in the background.
+///
+/// ```no_run
+/// use lsl_core::{ChannelFormat, Outlet, StreamInfo};
+///
+/// let info = StreamInfo::new("Demo", "EEG", 8, 250.0, ChannelFormat::Float32, "demo-1")?;
+/// let outlet = Outlet::new(info)?;
+/// outlet.push(&[0.0_f32; 8])?;
+/// # Ok::<(), lsl_core::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Outlet {
+    shared: Arc<OutletShared>,
+    acceptors: Acceptors,
+}
+
+/// Settings of an outlet before it goes on the network; see [`Outlet::builder`].
+#[derive(Debug)]
+pub struct OutletBuilder {
+    info: StreamInfo,
+    context: Option<Context>,
+    buffer: BufferLength,
+    chunk_samples: usize,
+    synchronous: bool,
+}
+
+impl Outlet {
+    /// Offers the stream with default settings in the process-wide context.
+    ///
+    /// # Errors
+    /// As [`OutletBuilder::open`].
+    pub fn new(info: StreamInfo) -> Result<Self> {
+        Self::builder(info).open()
+    }
+
+    /// Offers the stream with settings of your own.
+    pub fn builder(info: StreamInfo) -> OutletBuilder {
+        OutletBuilder {
+            info,
+            context: None,
+            buffer: BufferLength::default(),
+            chunk_samples: 0,
+            synchronous: false,
+        }
+    }
+
+    /// Pushes one sample (one value per channel), stamped now and sent at once.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] if the number of values is not the number of channels.
+    pub fn push<T: PushElement>(&self, values: &[T]) -> Result<()> {
+        self.push_with(values, 0.0, Pushthrough::Flush)
+    }
+
+    /// Pushes one sample with its timestamp (0.0 = now), sent at once.
+    ///
+    /// # Errors
+    /// As [`push`](Self::push).
+    pub fn push_at<T: PushElement>(&self, values: &[T], timestamp: f64) -> Result<()> {
+        self.push_with(values, timestamp, Pushthrough::Flush)
+    }
+
+    /// Pushes one sample with its timestamp (0.0 = now), and says whether to send it now.
+    ///
+    /// # Errors
+    /// As [`push`](Self::push).
+    pub fn push_with<T: PushElement>(
+        &self,
+        values: &[T],
+        timestamp: f64,
+        pushthrough: Pushthrough,
+    ) -> Result<()> {
+        if values.len() != self.shared.channels {
+            return Err(Error::Argument(format!(
+                "a sample of this stream has {} values, got {}",
+                self.shared.channels,
+                values.len()
+            )));
+        }
+        self.shared
+            .push(values, 1, Stamps::Last(timestamp), pushthrough)
+    }
+
+    /// Pushes a chunk: samples one after the other, each with one value per channel
+    /// (`[s0c0, s0c1, …, s1c0, …]`). The last sample is stamped now; sent at once.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] if the number of values is not a multiple of the channels.
+    pub fn push_chunk<T: PushElement>(&self, values: &[T]) -> Result<()> {
+        self.push_chunk_with(values, Stamps::Now, Pushthrough::Flush)
+    }
+
+    /// Pushes a chunk whose last sample was taken at `timestamp`.
+    ///
+    /// # Errors
+    /// As [`push_chunk`](Self::push_chunk).
+    pub fn push_chunk_at<T: PushElement>(&self, values: &[T], timestamp: f64) -> Result<()> {
+        self.push_chunk_with(values, Stamps::Last(timestamp), Pushthrough::Flush)
+    }
+
+    /// Pushes a chunk with any kind of timestamps, and says whether to send it now.
+    ///
+    /// # Errors
+    /// As [`push_chunk`](Self::push_chunk), and if [`Stamps::Each`] has another number of stamps
+    /// than there are samples.
+    pub fn push_chunk_with<T: PushElement>(
+        &self,
+        values: &[T],
+        stamps: Stamps<'_>,
+        pushthrough: Pushthrough,
+    ) -> Result<()> {
+        let channels = self.shared.channels;
+        if channels == 0 || !values.len().is_multiple_of(channels) {
+            return Err(Error::Argument(format!(
+                "the number of values ({}) must be a multiple of the number of channels ({channels})",
+                values.len(),
+            )));
+        }
+        let samples = values.len() / channels;
+        if let Stamps::Each(stamps) = stamps
+            && stamps.len() != samples
+        {
+            return Err(Error::Argument(format!(
+                "the chunk has {samples} samples but {} timestamps",
+                stamps.len()
+            )));
+        }
+        self.shared.push(values, samples, stamps, pushthrough)
+    }
+
+    /// Whether any inlet reads this stream now.
+    pub fn have_consumers(&self) -> bool {
+        *self.shared.consumer_count.lock() > 0
+    }
+
+    /// Waits until an inlet reads this stream; false if none came in time.
+    pub async fn wait_for_consumers(&self, timeout: impl Into<Timeout>) -> bool {
+        let deadline = timeout.into().deadline(local_clock());
+        let some = |count: &mut usize| (*count > 0).then_some(());
+        self.shared
+            .consumer_count
+            .wait(deadline, some)
+            .await
+            .is_some()
+    }
+
+    /// The blocking twins of the async methods.
+    pub fn blocking(&self) -> BlockingOutlet<'_> {
+        BlockingOutlet { outlet: self }
+    }
+
+    /// The stream as it is announced: with uid, ports, session and host name.
+    pub fn info(&self) -> &StreamInfo {
+        &self.shared.info
+    }
+
+    /// Everything counted so far.
+    pub fn stats(&self) -> OutletStats {
+        self.shared.stats()
+    }
+
+    /// Who reads this stream now, and how far each reader is.
+    pub fn consumers(&self) -> Vec<ConsumerStats> {
+        self.shared.consumers()
+    }
+
+    /// Ends the stream; the same as dropping the handle.
+    pub fn close(self) {}
+}
+
+impl Drop for Outlet {
+    fn drop(&mut self) {
+        self.acceptors.stop();
+        self.shared.close();
+    }
+}
+
+/// Blocking twins of [`Outlet`]'s async methods. They wait on condition variables and never enter
+/// an async runtime, so they work on any thread.
+#[derive(Debug, Clone, Copy)]
+pub struct BlockingOutlet<'a> {
+    outlet: &'a Outlet,
+}
+
+impl BlockingOutlet<'_> {
+    /// Blocks until an inlet reads the stream; false if none came in time.
+    pub fn wait_for_consumers(&self, timeout: impl Into<Timeout>) -> bool {
+        let deadline = timeout.into().deadline(local_clock());
+        let some = |count: &mut usize| (*count > 0).then_some(());
+        self.outlet
+            .shared
+            .consumer_count
+            .wait_blocking(deadline, some)
+            .is_some()
+    }
+}
+
+impl OutletBuilder {
+    /// Uses this context instead of the process-wide one.
+    #[must_use]
+    pub fn context(mut self, context: &Context) -> Self {
+        self.context = Some(context.clone());
+        self
+    }
+
+    /// How much a reader may lag before its oldest samples are dropped. Default: 360 s.
+    #[must_use]
+    pub fn buffer(mut self, length: BufferLength) -> Self {
+        self.buffer = length;
+        self
+    }
+
+    /// Samples that are sent together when pushes hold ([`Pushthrough::Hold`]); 0 means as many as
+    /// the buffer takes. A reader's own wish has precedence.
+    #[must_use]
+    pub fn chunk_size(mut self, samples: usize) -> Self {
+        self.chunk_samples = samples;
+        self
+    }
+
+    /// Makes pushes write to every reader before they return, waiting for slow ones up to
+    /// `tuning.SyncSendTimeout`, after which such a reader is disconnected. Not for string streams.
+    /// Spec: lsl-protocol §13.
+    #[must_use]
+    pub fn synchronous(mut self, synchronous: bool) -> Self {
+        self.synchronous = synchronous;
+        self
+    }
+
+    /// Binds the ports, announces the stream and starts to accept readers.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for a synchronous string stream, [`Error::Io`] if no port can be bound.
+    pub fn open(self) -> Result<Outlet> {
+        if self.synchronous && self.info.channel_format() == ChannelFormat::String {
+            return Err(Error::Argument(
+                "Synchronous (zero-copy) mode is not supported for string-format streams".into(),
+            ));
+        }
+        let context = self.context.unwrap_or_else(Context::global);
+        let capacity_samples = self.buffer.to_samples(self.info.nominal_srate());
+        let terms = OutletTerms {
+            capacity_samples,
+            chunk_samples: match self.chunk_samples {
+                0 => capacity_samples,
+                samples => samples,
+            },
+            synchronous: self.synchronous,
+        };
+        let (shared, acceptors) = Acceptors::open(&context, self.info, terms)?;
+        Ok(Outlet { shared, acceptors })
+    }
+}

@@ -1,0 +1,286 @@
+//! Whole searches over loopback sockets: announcing contexts on one side, resolvers on the other.
+
+use std::net::{Ipv4Addr, UdpSocket};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::*;
+use crate::ChannelFormat;
+use crate::config::Config;
+use crate::net::registry::Advertised;
+use crate::net::runtime;
+use crate::net::service::Announcement;
+use crate::wire::timedata::{TimeReply, TimeRequest};
+
+const PLENTY: Duration = Duration::from_secs(20);
+
+/// A configuration that no other test and no other program shares ports or session with.
+fn private_config() -> Config {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let probe = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let base = probe.local_addr().unwrap().port().min(60_000);
+    let mut config = Config::loopback();
+    config.set_ports(base, 12);
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    config
+        .set_session_id(&format!("test {} {number}", std::process::id()))
+        .unwrap();
+    config
+}
+
+/// Announces a stream without serving it.
+fn announce(context: &Context, uid: &str, stream_type: &str) -> Announcement {
+    let mut announcement = context.registry().open().unwrap();
+    let ports = announcement.service_ports();
+    let mut info =
+        StreamInfo::new("Fake", stream_type, 2, 100.0, ChannelFormat::Int16, "src").unwrap();
+    info.reset_uid(uid);
+    info.set_session_id(context.config().lab().session_id.as_str());
+    info.set_v4_ports(1, ports.v4);
+    info.set_v6_ports(1, ports.v6);
+    let shortinfo = info.to_shortinfo_xml();
+    announcement.publish(Advertised { info, shortinfo });
+    announcement
+}
+
+#[test]
+fn one_search_finds_forty_streams_of_four_programs() {
+    let config = private_config();
+    let contexts: Vec<Context> = (0..4).map(|_| Context::new(config.clone())).collect();
+    let _announced: Vec<Announcement> = (0..40)
+        .map(|number| announce(&contexts[number % 4], &format!("u{number:02}"), "EEG"))
+        .collect();
+    let resolver = Context::new(config);
+    let found = resolver
+        .resolve_blocking(&Selector::all(), 40, PLENTY)
+        .unwrap();
+    assert_eq!(found.len(), 40);
+    assert!(found.is_sorted_by_key(|info| info.uid().into_owned()));
+    assert!(found.iter().all(|info| info.v4_address() == "127.0.0.1"));
+
+    let one = Selector::predicate("uid='u17'").unwrap();
+    let found = resolver.resolve_blocking(&one, 1, PLENTY).unwrap();
+    assert_eq!(found.len(), 1);
+    let none = Selector::property("type", "it's \"none\"").unwrap();
+    let found = resolver
+        .resolve_blocking(&none, 1, Duration::from_millis(30))
+        .unwrap();
+    assert!(found.is_empty());
+}
+
+#[test]
+fn a_session_sees_only_its_own_streams() {
+    let config = private_config();
+    let context = Context::new(config.clone());
+    let _announced = announce(&context, "mine", "EEG");
+    let mut other = config;
+    other.set_session_id("another").unwrap();
+    let foreign = Context::new(other);
+    let _foreign_stream = announce(&foreign, "theirs", "EEG");
+    let found = foreign
+        .resolve_blocking(&Selector::all(), 1, PLENTY)
+        .unwrap();
+    assert_eq!(found[0].uid(), "theirs");
+    let timeout = Duration::from_millis(50);
+    let found = foreign
+        .resolve_blocking(&Selector::all(), 0, timeout)
+        .unwrap();
+    assert_eq!(found.len(), 1);
+}
+
+#[test]
+fn resolves_inside_a_foreign_runtime() {
+    let config = private_config();
+    let context = Context::new(config.clone());
+    let _announced = announce(&context, "u", "EEG");
+    let resolver = Context::new(config);
+    let foreign = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "this test plays the foreign runtime"
+    )]
+    let found = foreign.block_on(async {
+        let query = b"name='Fake'".to_vec();
+        let timeout = Timeout::After(PLENTY);
+        resolve_query(&resolver, query, 1, 0.05, timeout)
+            .await
+            .unwrap()
+    });
+    assert_eq!(found.len(), 1);
+}
+
+#[test]
+fn a_continuous_resolver_reports_coming_and_going() {
+    let mut config = private_config();
+    for (key, value) in [
+        ("tuning.MulticastMinRTT", "0.01"),
+        ("tuning.UnicastMinRTT", "0.01"),
+        ("tuning.ContinuousResolveInterval", "0.1"),
+    ] {
+        config.set(key, value).unwrap();
+    }
+    let context = Context::new(config.clone());
+    let resolver = ContinuousResolver::in_context(
+        &Context::new(config),
+        &Selector::property("type", "EEG").unwrap(),
+        Duration::from_secs(1),
+    )
+    .unwrap();
+    assert!(resolver.next_event_blocking(Timeout::NOW).is_none());
+    let stays = announce(&context, "stays", "EEG");
+    let goes = announce(&context, "goes", "EEG");
+    let _other = announce(&context, "other", "Markers");
+    let mut appeared = Vec::new();
+    while appeared.len() < 2 {
+        if let ResolverEvent::Appeared(info) = resolver.next_event_blocking(PLENTY).unwrap() {
+            appeared.push(info.uid().into_owned());
+        }
+    }
+    appeared.sort();
+    assert_eq!(appeared, ["goes", "stays"]);
+    assert_eq!(resolver.results().len(), 2);
+    drop(goes);
+    loop {
+        match resolver.next_event_blocking(PLENTY).unwrap() {
+            ResolverEvent::Lost(info) => {
+                assert_eq!(info.uid(), "goes");
+                break;
+            }
+            ResolverEvent::Appeared(info) => panic!("{} appeared again", info.uid()),
+            ResolverEvent::Changed(_) => {}
+        }
+    }
+    assert_eq!(resolver.results().len(), 1);
+    drop(stays);
+}
+
+#[test]
+fn the_service_tells_the_time_and_closes_with_the_last_stream() {
+    let context = Context::new(private_config());
+    assert_eq!(context.registry().service_ports().v4, 0);
+    let first = announce(&context, "a", "EEG");
+    let second = announce(&context, "b", "EEG");
+    let port = first.service_ports().v4;
+    assert_eq!(second.service_ports(), first.service_ports());
+    drop(first);
+
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    socket.set_read_timeout(Some(PLENTY)).unwrap();
+    let request = TimeRequest {
+        wave_id: -7,
+        t0: local_clock(),
+    };
+    socket
+        .send_to(&request.to_bytes(), (Ipv4Addr::LOCALHOST, port))
+        .unwrap();
+    let mut buffer = [0; 256];
+    let (length, from) = socket.recv_from(&mut buffer).unwrap();
+    let now = local_clock();
+    let reply = TimeReply::parse(&buffer[..length]).unwrap();
+    assert_eq!((from.port(), reply.wave_id), (port, -7));
+    // Text has 16 digits, so the comparison allows a nanosecond.
+    assert!(request.t0 - 1e-9 <= reply.t1 && reply.t1 <= reply.t2 && reply.t2 <= now + 1e-9);
+
+    drop(second);
+    assert_eq!(context.registry().service_ports().v4, 0);
+    // The tasks end soon, and with them the port is free again.
+    while UdpSocket::bind((Ipv4Addr::LOCALHOST, port)).is_err() {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn junk_does_not_stop_the_service() {
+    let config = private_config();
+    let context = Context::new(config.clone());
+    let announced = announce(&context, "u", "EEG");
+    let port = announced.service_ports().v4;
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    for junk in [b"".as_slice(), b"\n\n\n", b"LSL:shortinfo", &[0xff; 60_000]] {
+        socket.send_to(junk, (Ipv4Addr::LOCALHOST, port)).unwrap();
+    }
+    let found = Context::new(config)
+        .resolve_blocking(&Selector::all(), 1, PLENTY)
+        .unwrap();
+    assert_eq!(found.len(), 1);
+    let counters = &context.registry().announced().counters;
+    assert_eq!(counters.malformed.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn dropping_a_search_frees_its_port() {
+    let mut config = private_config();
+    config.set("ports.IPv6", "disable").unwrap();
+    let base = config.ports().base_port;
+    let context = Context::new(config);
+    let resolver =
+        ContinuousResolver::in_context(&context, &Selector::all(), Timeout::Forever).unwrap();
+    drop(resolver);
+    while UdpSocket::bind((Ipv4Addr::LOCALHOST, base)).is_err() {
+        std::thread::yield_now();
+    }
+    // A search whose caller lost interest half-way.
+    let task = runtime::spawn({
+        let context = context.clone();
+        async move { context.resolve(&Selector::all(), 1, Timeout::Forever).await }
+    })
+    .unwrap();
+    task.abort();
+    while UdpSocket::bind((Ipv4Addr::LOCALHOST, base)).is_err() {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn resolves_over_tcp_when_told_to() {
+    use std::io::{Read, Write};
+    // A port that answers the TCP form alone, in the range that resolvers ask.
+    let server = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let mut config = private_config();
+    config.set_ports(server.local_addr().unwrap().port(), 1);
+    config.set("lab.ResolveOverTCP", "1").unwrap();
+    let session = config.lab().session_id.clone();
+    let serving = std::thread::spawn(move || {
+        let (mut stream, _) = server.accept().unwrap();
+        let expected = format!("LSL:shortinfo\r\nsession_id='{session}'\r\n");
+        let mut request = vec![0; expected.len()];
+        stream.read_exact(&mut request).unwrap();
+        assert_eq!(request, expected.as_bytes());
+        let mut info =
+            StreamInfo::new("Tcp", "EEG", 2, 100.0, ChannelFormat::Int16, "src").unwrap();
+        info.reset_uid("u");
+        stream.write_all(&info.to_shortinfo_xml()).unwrap();
+    });
+    let found = Context::new(config)
+        .resolve_blocking(&Selector::all(), 1, PLENTY)
+        .unwrap();
+    serving.join().unwrap();
+    assert_eq!(
+        (found[0].name(), found[0].v4_address()),
+        ("Tcp".into(), "127.0.0.1".into())
+    );
+}
+
+#[test]
+fn selectors_say_what_liblsl_says_and_quote_what_it_cannot() {
+    let check = |selector: Result<Selector>, expected: &str| {
+        let query = selector.unwrap().to_query("default").unwrap();
+        assert_eq!(String::from_utf8(query).unwrap(), expected);
+    };
+    check(Ok(Selector::all()), "session_id='default'");
+    check(
+        Selector::property("name", "Foo"),
+        "session_id='default' and name='Foo'",
+    );
+    check(
+        Selector::property("name", "a'b"),
+        "session_id='default' and name=\"a'b\"",
+    );
+    check(
+        Selector::predicate("starts-with(name,'A') and count(//channel)=0"),
+        "session_id='default' and starts-with(name,'A') and count(//channel)=0",
+    );
+    assert!(Selector::predicate("name='").is_err());
+    assert!(Selector::property("na me)", "x").is_err());
+}

@@ -1,0 +1,384 @@
+//! A search for streams: when to ask whom, what an answer is worth, when it is enough.
+//! Spec: lsl-protocol §2.4, §3.2, §3.4.
+//!
+//! The driver asks [`Search::poll`] what to do and hands in what it receives; several drivers behave
+//! alike whatever their sockets look like.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::hash::{BuildHasher, RandomState};
+use std::net::{IpAddr, SocketAddr};
+
+use crate::StreamInfo;
+use crate::wire::discovery::{QueryDatagram, ReplyDatagram, query_id};
+
+/// Periods of the query waves, in seconds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct WaveTimes {
+    /// From a multicast query to the unicast queries after it (`MulticastMinRTT`).
+    pub multicast_min_rtt_secs: f64,
+    /// From the unicast queries to the next wave (`UnicastMinRTT`).
+    pub unicast_min_rtt_secs: f64,
+    /// Extra pause between the waves of a continuous search (`ContinuousResolveInterval`).
+    pub continuous_interval_secs: f64,
+}
+
+impl Default for WaveTimes {
+    fn default() -> Self {
+        Self {
+            multicast_min_rtt_secs: 0.5,
+            unicast_min_rtt_secs: 0.75,
+            continuous_interval_secs: 0.5,
+        }
+    }
+}
+
+/// When a search ends.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Goal {
+    /// Ends at `deadline`, or before it once there are `minimum` results and it is `not_before`.
+    /// A `minimum` of 0 always lasts until the deadline.
+    Once {
+        /// Enough results.
+        minimum: usize,
+        /// Earliest end, in seconds of `local_clock`.
+        not_before: f64,
+        /// Latest end, in seconds of `local_clock`; may be infinite.
+        deadline: f64,
+    },
+    /// Never ends. A stream that did not answer for `forget_after_secs` counts as lost.
+    Continuous {
+        /// Seconds; infinite keeps everything.
+        forget_after_secs: f64,
+    },
+}
+
+/// What the driver has to do now.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Step {
+    /// Send the query to the groups and broadcast addresses; with `lab.ResolveOverTCP`, also probe
+    /// over TCP.
+    SendMulticast,
+    /// Send the query to the ports of this host and of the known peers.
+    SendUnicast,
+    /// Nothing before this time, unless a reply arrives.
+    WaitUntil(f64),
+    /// The search is over.
+    Done,
+}
+
+/// What became of a stream during a continuous search.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum ResolverEvent {
+    /// A stream answered for the first time.
+    Appeared(StreamInfo),
+    /// A known stream can be reached in one more way.
+    Changed(StreamInfo),
+    /// A stream did not answer for too long; this is what was last known of it.
+    Lost(StreamInfo),
+}
+
+/// What became of a received datagram.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Received {
+    /// A stream that was not known.
+    New,
+    /// Something new about a known stream.
+    Changed,
+    /// A known stream lives.
+    Refreshed,
+    /// No answer to this search.
+    Foreign,
+    /// An answer that describes no stream, or one too many.
+    Invalid,
+}
+
+/// A running search. See the module's documentation.
+#[derive(Debug)]
+pub struct Search {
+    query: Vec<u8>,
+    id: Vec<u8>,
+    times: WaveTimes,
+    goal: Goal,
+    next_multicast: f64,
+    next_unicast: f64,
+    /// By uid, so that results come out in the order of liblsl.
+    found: BTreeMap<Vec<u8>, Found>,
+    /// The uid in a text that was read before, by hash: most replies are repetitions, and reading
+    /// one again costs far more than recognising it.
+    known_texts: HashMap<u64, Vec<u8>>,
+    hasher: RandomState,
+    events: VecDeque<ResolverEvent>,
+    invalid: u64,
+}
+
+#[derive(Debug)]
+struct Found {
+    info: StreamInfo,
+    last_seen: f64,
+}
+
+impl Search {
+    /// A search that starts `now` (seconds of `local_clock`) for what matches `query`.
+    pub fn new(query: impl Into<Vec<u8>>, times: WaveTimes, goal: Goal, now: f64) -> Self {
+        let query = query.into();
+        Self {
+            id: query_id(&query).to_string().into_bytes(),
+            query,
+            times,
+            goal,
+            next_multicast: now,
+            // liblsl waits before it asks by unicast. Asking at once as well finds the streams of a
+            // host without multicast within a millisecond, not after half a second.
+            next_unicast: now,
+            found: BTreeMap::new(),
+            known_texts: HashMap::new(),
+            hasher: RandomState::new(),
+            events: VecDeque::new(),
+            invalid: 0,
+        }
+    }
+
+    /// The datagram to send when replies shall come to `return_port`.
+    pub fn datagram(&self, return_port: u16) -> Vec<u8> {
+        QueryDatagram {
+            query: &self.query,
+            return_port,
+            id: &self.id,
+        }
+        .to_bytes()
+    }
+
+    /// The text that is searched for.
+    pub fn query(&self) -> &[u8] {
+        &self.query
+    }
+
+    /// What to do at `now`. Ask again after doing it, and after the time of [`Step::WaitUntil`].
+    pub fn poll(&mut self, now: f64) -> Step {
+        if self.is_done(now) {
+            return Step::Done;
+        }
+        self.forget_silent(now);
+        if now >= self.next_multicast {
+            self.next_multicast = after(self.next_multicast, self.period_secs(), now);
+            return Step::SendMulticast;
+        }
+        if now >= self.next_unicast {
+            let wave = self.next_multicast - self.period_secs();
+            let regular = wave + self.times.multicast_min_rtt_secs;
+            // The unicast queries that went at once are repeated at the usual time.
+            self.next_unicast = if now < regular {
+                regular
+            } else {
+                regular + self.period_secs()
+            };
+            return Step::SendUnicast;
+        }
+        let mut wake = self.next_multicast.min(self.next_unicast);
+        match self.goal {
+            Goal::Once {
+                not_before,
+                deadline,
+                ..
+            } => {
+                wake = wake.min(deadline);
+                if not_before > now {
+                    wake = wake.min(not_before);
+                }
+            }
+            Goal::Continuous { forget_after_secs } => {
+                for found in self.found.values() {
+                    wake = wake.min(found.last_seen + forget_after_secs);
+                }
+            }
+        }
+        Step::WaitUntil(wake)
+    }
+
+    /// Whether a search with an end has reached it.
+    pub fn is_done(&self, now: f64) -> bool {
+        match self.goal {
+            Goal::Once {
+                minimum,
+                not_before,
+                deadline,
+            } => {
+                let enough = minimum > 0 && self.found.len() >= minimum && now >= not_before;
+                enough || now >= deadline
+            }
+            Goal::Continuous { .. } => false,
+        }
+    }
+
+    /// Takes in a datagram that came to the return port. Replies to other queries are ignored.
+    pub fn on_reply(&mut self, now: f64, from: SocketAddr, datagram: &[u8]) -> Received {
+        match ReplyDatagram::parse(datagram) {
+            Ok(reply) if reply.id == self.id => self.on_info(now, from, reply.xml),
+            _ => Received::Foreign,
+        }
+    }
+
+    /// Takes in a short info that came over TCP, where it has no query id (§3.6).
+    pub fn on_tcp_reply(&mut self, now: f64, from: SocketAddr, xml: &[u8]) -> Received {
+        self.on_info(now, from, xml)
+    }
+
+    /// The streams found and not forgotten, ordered by uid.
+    pub fn results(&mut self, now: f64) -> Vec<StreamInfo> {
+        self.forget_silent(now);
+        self.found
+            .values()
+            .map(|found| found.info.clone())
+            .collect()
+    }
+
+    /// Number of streams found and not forgotten as of the last call.
+    pub fn len(&self) -> usize {
+        self.found.len()
+    }
+
+    /// Whether nothing is found.
+    pub fn is_empty(&self) -> bool {
+        self.found.is_empty()
+    }
+
+    /// The next event of a continuous search that nobody took yet. Of events that nobody takes only
+    /// the newest 65,536 are kept.
+    pub fn take_event(&mut self, now: f64) -> Option<ResolverEvent> {
+        self.forget_silent(now);
+        self.events.pop_front()
+    }
+
+    /// Number of answers that described no stream.
+    pub fn invalid(&self) -> u64 {
+        self.invalid
+    }
+
+    fn on_info(&mut self, now: f64, from: SocketAddr, xml: &[u8]) -> Received {
+        let text = self.hasher.hash_one(xml);
+        if let Some(found) = self
+            .known_texts
+            .get(&text)
+            .and_then(|uid| self.found.get_mut(uid))
+        {
+            found.last_seen = found.last_seen.max(now);
+            return self.add_address(text, from);
+        }
+        let mut info = match StreamInfo::from_xml(xml) {
+            Ok(info) if !info.uid_bytes().is_empty() => info,
+            Ok(_) | Err(_) => {
+                self.invalid += 1;
+                return Received::Invalid;
+            }
+        };
+        let uid = info.uid_bytes().to_vec();
+        if self.known_texts.len() >= MAX_RESULTS {
+            self.known_texts.clear();
+        }
+        self.known_texts.insert(text, uid.clone());
+        if let Some(found) = self.found.get_mut(&uid) {
+            // Another text of the same outlet: the first one stays (§2.4).
+            found.last_seen = found.last_seen.max(now);
+            return self.add_address(text, from);
+        }
+        if self.found.len() >= MAX_RESULTS {
+            self.invalid += 1;
+            return Received::Invalid;
+        }
+        fill_address(&mut info, from);
+        self.push_event(ResolverEvent::Appeared(info.clone()));
+        self.found.insert(
+            uid,
+            Found {
+                info,
+                last_seen: now,
+            },
+        );
+        Received::New
+    }
+
+    fn add_address(&mut self, text: u64, from: SocketAddr) -> Received {
+        let known = self
+            .known_texts
+            .get(&text)
+            .and_then(|uid| self.found.get_mut(uid));
+        let Some(found) = known else {
+            return Received::Refreshed;
+        };
+        if !fill_address(&mut found.info, from) {
+            return Received::Refreshed;
+        }
+        let info = found.info.clone();
+        self.push_event(ResolverEvent::Changed(info));
+        Received::Changed
+    }
+
+    fn push_event(&mut self, event: ResolverEvent) {
+        if matches!(self.goal, Goal::Continuous { .. }) {
+            if self.events.len() >= MAX_RESULTS {
+                self.events.pop_front();
+            }
+            self.events.push_back(event);
+        }
+    }
+
+    fn forget_silent(&mut self, now: f64) {
+        let Goal::Continuous { forget_after_secs } = self.goal else {
+            return;
+        };
+        let silent = |found: &Found| now > found.last_seen + forget_after_secs;
+        if self.found.values().any(silent) {
+            let lost: Vec<Vec<u8>> = self
+                .found
+                .iter()
+                .filter(|(_, found)| silent(found))
+                .map(|(uid, _)| uid.clone())
+                .collect();
+            for uid in lost {
+                if let Some(found) = self.found.remove(&uid) {
+                    self.push_event(ResolverEvent::Lost(found.info));
+                }
+            }
+        }
+    }
+
+    fn period_secs(&self) -> f64 {
+        let extra = match self.goal {
+            Goal::Once { .. } => 0.0,
+            Goal::Continuous { .. } => self.times.continuous_interval_secs,
+        };
+        let period = self.times.multicast_min_rtt_secs + self.times.unicast_min_rtt_secs + extra;
+        period.max(SHORTEST_PERIOD_SECS)
+    }
+}
+
+/// The first time after `now` on the grid that `last` lies on; a suspended host does not catch up.
+fn after(last: f64, period: f64, now: f64) -> f64 {
+    let next = last + period;
+    if next > now { next } else { now + period }
+}
+
+/// The outlet cannot know how it is reached; the way the reply took tells.
+/// Returns whether that was news.
+fn fill_address(info: &mut StreamInfo, from: SocketAddr) -> bool {
+    match from {
+        SocketAddr::V4(from) => info.fill_v4_address(from.ip().to_string()),
+        SocketAddr::V6(from) => match from.ip().to_canonical() {
+            IpAddr::V4(mapped) => info.fill_v4_address(mapped.to_string()),
+            IpAddr::V6(address) if from.scope_id() != 0 => {
+                info.fill_v6_address(format!("{address}%{}", from.scope_id()))
+            }
+            IpAddr::V6(address) => info.fill_v6_address(address.to_string()),
+        },
+    }
+}
+
+/// More streams than any network has; fewer than it takes to exhaust memory by lying.
+const MAX_RESULTS: usize = 65_536;
+
+/// Keeps a misconfigured resolver from flooding the network.
+const SHORTEST_PERIOD_SECS: f64 = 0.01;
+
+#[cfg(test)]
+mod tests;

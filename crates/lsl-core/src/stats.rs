@@ -1,0 +1,72 @@
+//! Counters a user can look at: nothing is lost silently.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A counter that threads add to and anybody reads.
+#[derive(Debug, Default)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    pub(crate) fn add(&self, count: u64) {
+        // Relaxed: a counter orders nothing.
+        self.0.fetch_add(count, Ordering::Relaxed);
+    }
+
+    pub(crate) fn value(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// What an outlet has done so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OutletStats {
+    /// Samples pushed, whether or not anybody read them.
+    pub samples: u64,
+    /// Bytes handed to consumers' sockets, protocol overhead included.
+    pub bytes: u64,
+    /// Samples dropped because a consumer was too slow, summed over all consumers past and present.
+    pub dropped: u64,
+    /// Consumers that ever connected.
+    pub consumers_seen: u64,
+    /// Connections ended because their peer broke the protocol, stalled or asked for something this
+    /// outlet does not offer.
+    pub refused: u64,
+    /// Bytes of encoded samples waiting for slow consumers now.
+    pub backlog_bytes: u64,
+}
+
+/// One connected reader of an outlet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ConsumerStats {
+    /// Where it connects from.
+    pub peer: SocketAddr,
+    /// Samples handed to its socket.
+    pub sent: u64,
+    /// Samples dropped because it was too slow.
+    pub dropped: u64,
+    /// Samples waiting for it in the outlet.
+    pub behind: u64,
+}
+
+/// What an inlet has done so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[non_exhaustive]
+pub struct InletStats {
+    /// Samples received.
+    pub samples: u64,
+    /// Bytes received on the data connection.
+    pub bytes: u64,
+    /// Samples dropped here because nobody pulled them in time.
+    pub dropped: u64,
+    /// Times the data connection was made again after a loss.
+    pub reconnects: u64,
+    /// Samples waiting to be pulled.
+    pub available: usize,
+    /// Bytes of channel data waiting to be pulled.
+    pub available_bytes: usize,
+    /// Seconds since the last sample arrived; `None` before the first.
+    pub idle_secs: Option<f64>,
+}
