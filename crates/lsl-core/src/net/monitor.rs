@@ -252,7 +252,7 @@ mod tests {
         let even = Arc::clone(&monitor);
         on_runtime(async move {
             for _ in 0..ROUNDS {
-                let turn = |value: &mut u32| (*value % 2 == 0).then(|| *value += 1);
+                let turn = |value: &mut u32| value.is_multiple_of(2).then(|| *value += 1);
                 even.wait(soon(), turn)
                     .await
                     .expect("wake-up lost in the task");
