@@ -9,5 +9,6 @@
     reason = "test code: a wrong value fails the test, stamps are compared exactly on purpose"
 )]
 
+mod corpus;
 mod lab;
 mod streaming;
