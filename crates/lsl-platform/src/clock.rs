@@ -6,6 +6,10 @@ use rustix::time::{ClockId, clock_gettime};
 ///
 /// The origin belongs to the machine, not to the process, so that timestamps of two programs on one
 /// host compare without any correction. Never blocks; safe from any thread.
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "seconds since boot and nanoseconds both fit 52 bits"
+)]
 pub fn local_clock() -> f64 {
     let now = clock_gettime(ClockId::Monotonic);
     // Whole seconds and the remainder are added last, so that nanoseconds survive long uptimes.

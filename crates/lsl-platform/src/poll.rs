@@ -30,6 +30,10 @@ pub fn wait_writable(fd: impl AsFd, deadline: f64) -> io::Result<bool> {
     wait(fd, PollFlags::OUT, deadline)
 }
 
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "a hop is at most an hour, and cutting off fractions of a nanosecond is meant"
+)]
 fn wait(fd: impl AsFd, interest: PollFlags, deadline: f64) -> io::Result<bool> {
     let fd = fd.as_fd();
     loop {

@@ -70,6 +70,7 @@ impl<T> Monitor<T> {
     }
 
     /// How many waiters there are: for callers that save work when nobody looks.
+    #[cfg(test)]
     pub(crate) fn waiters(&self) -> usize {
         self.waiting_threads.load(Ordering::Acquire) + self.waiting_tasks.load(Ordering::Acquire)
     }
@@ -177,11 +178,6 @@ impl Alarm {
     }
 }
 
-/// Sleeps until `deadline` (seconds of `local_clock`) inside any executor.
-pub(crate) async fn sleep_until(deadline: f64) {
-    Monitor::new(()).wait(deadline, |()| None::<()>).await;
-}
-
 /// A NaN deadline counts as passed, so that a caller's bad arithmetic cannot hang it.
 fn has_passed(remaining_secs: f64) -> bool {
     remaining_secs.is_nan() || remaining_secs <= 0.0
@@ -252,7 +248,7 @@ mod tests {
         let even = Arc::clone(&monitor);
         on_runtime(async move {
             for _ in 0..ROUNDS {
-                let turn = |value: &mut u32| (*value % 2 == 0).then(|| *value += 1);
+                let turn = |value: &mut u32| value.is_multiple_of(2).then(|| *value += 1);
                 even.wait(soon(), turn)
                     .await
                     .expect("wake-up lost in the task");

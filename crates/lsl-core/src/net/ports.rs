@@ -51,9 +51,10 @@ mod tests {
         let seen = RefCell::new(Vec::new());
         let outcome = search.bind(|port| {
             seen.borrow_mut().push(port);
-            match taken.contains(&port) {
-                true => Err(io::ErrorKind::AddrInUse.into()),
-                false => Ok(port),
+            if taken.contains(&port) {
+                Err(io::ErrorKind::AddrInUse.into())
+            } else {
+                Ok(port)
             }
         });
         assert_eq!(outcome.ok(), expected);

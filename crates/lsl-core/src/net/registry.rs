@@ -54,13 +54,16 @@ pub(crate) struct Counters {
     pub answered: AtomicU64,
     /// Datagrams with our command that could not be read.
     pub malformed: AtomicU64,
-    /// Queries seen a moment ago already.
+    /// Copies of queries that have an answer under way.
     pub duplicates: AtomicU64,
     /// Queries of senders or for ports that we do not answer.
     pub refused: AtomicU64,
     /// Queries dropped because too many were waiting to be answered.
     pub overflow: AtomicU64,
 }
+
+/// The streams with their keys; whoever answers a query keeps the list as it was at the start.
+type Streams = Arc<Vec<(u64, Arc<Advertised>)>>;
 
 /// Adds one to a counter that nobody synchronises by.
 pub(crate) fn count(counter: &AtomicU64) {
@@ -70,11 +73,12 @@ pub(crate) fn count(counter: &AtomicU64) {
 /// The announced streams of one context.
 #[derive(Debug)]
 pub(crate) struct Announced {
-    streams: Mutex<Arc<Vec<(u64, Arc<Advertised>)>>>,
+    streams: Mutex<Streams>,
     queries: Mutex<QueryCache>,
     recent: Mutex<RecentQueries>,
     interfaces: Mutex<Arc<[Interface]>>,
     sources: SourcePolicy,
+    strangers: Mutex<Strangers>,
     next_key: AtomicU64,
     /// What happened so far.
     pub counters: Counters,
@@ -89,6 +93,7 @@ impl Announced {
             recent: Mutex::default(),
             interfaces: Mutex::new(Arc::new([])),
             sources,
+            strangers: Mutex::default(),
             next_key: AtomicU64::new(1),
             counters: Counters::default(),
         }
@@ -132,8 +137,9 @@ impl Announced {
             }
         };
         let interfaces = Arc::clone(&lock_ignoring_poison(&self.interfaces));
+        let known = self.sources.knows(from.ip(), &interfaces);
         if query.return_port < FIRST_UNPRIVILEGED_PORT
-            || !self.sources.allows(from.ip(), &interfaces)
+            || !(known || lock_ignoring_poison(&self.strangers).admit(now))
         {
             count(&self.counters.refused);
             return Answer::Ignore;
@@ -146,16 +152,18 @@ impl Announced {
         if streams.is_empty() {
             return Answer::Ignore;
         }
-        if !lock_ignoring_poison(&self.recent).is_new(to, query.id, query.query, now) {
+        let due = lock_ignoring_poison(&self.recent).due(to, query.id, query.query, now);
+        let Some(due) = due else {
             count(&self.counters.duplicates);
             return Answer::Ignore;
-        }
+        };
         let Ok(parsed) = lock_ignoring_poison(&self.queries).parse(query.query) else {
             count(&self.counters.malformed);
             return Answer::Ignore;
         };
         Answer::Streams(Matches {
             to,
+            due,
             id: query.id.to_vec(),
             query: parsed,
             streams,
@@ -169,9 +177,10 @@ impl Announced {
 #[derive(Debug)]
 pub(crate) struct Matches {
     to: SocketAddr,
+    due: f64,
     id: Vec<u8>,
     query: Arc<Query>,
-    streams: Arc<Vec<(u64, Arc<Advertised>)>>,
+    streams: Streams,
     next: usize,
 }
 
@@ -181,9 +190,16 @@ impl Matches {
         self.to
     }
 
-    /// Looks at the next stream: `None` when there is none left, else the reply if it matches.
-    pub(crate) fn step(&mut self) -> Option<Option<Vec<u8>>> {
-        let (_, stream) = self.streams.get(self.next)?;
+    /// When to start sending, in seconds of `local_clock`.
+    pub(crate) fn due(&self) -> f64 {
+        self.due
+    }
+
+    /// Looks at the next stream.
+    pub(crate) fn step(&mut self) -> Matched {
+        let Some((_, stream)) = self.streams.get(self.next) else {
+            return Matched::End;
+        };
         self.next += 1;
         let document = stream.info.document();
         // A query too costly to evaluate counts as "no match".
@@ -191,18 +207,55 @@ impl Matches {
             .child(document.root(), "info")
             .and_then(|info| self.query.matches(document, info).ok())
             .unwrap_or(false);
-        Some(matches.then(|| {
-            ReplyDatagram {
-                id: &self.id,
-                xml: &stream.shortinfo,
-            }
-            .to_bytes()
-        }))
+        if !matches {
+            return Matched::No;
+        }
+        let reply = ReplyDatagram {
+            id: &self.id,
+            xml: &stream.shortinfo,
+        };
+        Matched::Reply(reply.to_bytes())
     }
 }
 
-/// Whom discovery queries are answered to. A query may carry a forged sender, and the answer is ten
-/// times as long; so strangers from the internet are not answered. Spec: lsl-protocol §15.
+/// What became of one stream of [`Matches`].
+#[derive(Debug)]
+pub(crate) enum Matched {
+    /// It matches; send this.
+    Reply(Vec<u8>),
+    /// It does not match.
+    No,
+    /// There is no stream left.
+    End,
+}
+
+/// How many queries of strangers were answered in the current second.
+#[derive(Debug, Default)]
+struct Strangers {
+    second: f64,
+    answered: u32,
+}
+
+impl Strangers {
+    fn admit(&mut self, now: f64) -> bool {
+        let second = now.floor();
+        if second.to_bits() != self.second.to_bits() {
+            *self = Self {
+                second,
+                answered: 0,
+            };
+        }
+        self.answered += 1;
+        self.answered <= STRANGERS_PER_SEC
+    }
+}
+
+/// Queries answered to all strangers together, a second: several searches at once.
+const STRANGERS_PER_SEC: u32 = 50;
+
+/// Whose queries are answered without limit. A query may carry a forged sender, and the answer is ten
+/// times as long; so all strangers from the internet together get few. Not none: a campus may give
+/// its hosts routed addresses in many subnets. Spec: lsl-protocol §15.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SourcePolicy {
     /// Answer everybody: the configuration asks for a scope beyond the site.
@@ -212,10 +265,10 @@ pub(crate) struct SourcePolicy {
 }
 
 impl SourcePolicy {
-    /// Whether a query from `source` may be answered: from addresses that the internet does not
-    /// route, from subnets of this host, and from configured peers. While the subnets are unknown,
-    /// everybody is answered.
-    pub(crate) fn allows(&self, source: IpAddr, interfaces: &[Interface]) -> bool {
+    /// Whether queries from `source` are always answered: from addresses that the internet does
+    /// not route, from subnets of this host, and from configured peers. While the subnets are
+    /// unknown, everybody is known.
+    pub(crate) fn knows(&self, source: IpAddr, interfaces: &[Interface]) -> bool {
         self.allow_all
             || !is_routed(source)
             || interfaces.is_empty()
@@ -240,38 +293,41 @@ fn is_routed(address: IpAddr) -> bool {
 }
 
 /// The queries of the last moment. One query reaches a host several times, by several groups,
-/// interfaces and addresses; the resolver needs one answer.
+/// interfaces and addresses, and liblsl answers each copy. We answer the first at once and all the
+/// others together a moment later: none at all would leave out a second search that follows the
+/// first on the same port, which looks exactly like a copy.
 #[derive(Debug, Default)]
 struct RecentQueries {
     hasher: RandomState,
-    seen: HashMap<u64, f64>,
+    /// When the last answer was, or will be.
+    answers: HashMap<u64, f64>,
 }
 
 impl RecentQueries {
-    fn is_new(&mut self, to: SocketAddr, id: &[u8], query: &[u8], now: f64) -> bool {
+    /// When to answer a query that came `now`: at once, later, or not again.
+    fn due(&mut self, to: SocketAddr, id: &[u8], query: &[u8], now: f64) -> Option<f64> {
         // Keyed by a secret hash: nobody can aim at a collision, and chance ones do not happen.
         let key = self.hasher.hash_one((to, id, query));
-        if self
-            .seen
-            .get(&key)
-            .is_some_and(|&last| now - last < REPEAT_SECS)
-        {
-            return false;
-        }
-        if self.seen.len() >= MAX_RECENT_QUERIES {
-            self.seen.retain(|_, last| now - *last < REPEAT_SECS);
-            if self.seen.len() >= MAX_RECENT_QUERIES {
-                // Tens of thousands of queries a second: answering some twice is the lesser evil.
-                self.seen.clear();
+        let due = match self.answers.get(&key) {
+            Some(&last) if now < last => return None,
+            Some(&last) if now < last + REPEAT_SECS => last + REPEAT_SECS,
+            _ => now,
+        };
+        if self.answers.len() >= MAX_RECENT_QUERIES {
+            self.answers.retain(|_, last| now < *last + REPEAT_SECS);
+            if self.answers.len() >= MAX_RECENT_QUERIES {
+                // Hundreds of thousands of queries a second: answering twice is the lesser evil.
+                self.answers.clear();
             }
         }
-        self.seen.insert(key, now);
-        true
+        self.answers.insert(key, due);
+        Some(due)
     }
 }
 
-/// Within this time a repeated query is not answered again; the fastest resolvers ask every 0.5 s.
-const REPEAT_SECS: f64 = 0.1;
+/// At most one answer per query, return endpoint and this time. The copies of one query arrive
+/// within it; the fastest resolvers ask anew every 0.5 s.
+const REPEAT_SECS: f64 = 0.01;
 const MAX_RECENT_QUERIES: usize = 4096;
 
 /// Ports below are system services, which no resolver listens on and an attacker may aim at.

@@ -2,6 +2,7 @@
 //! receives every reply, as liblsl 1.18 does. Spec: lsl-protocol §3.1, §3.3, §3.4, §3.6.
 
 use std::collections::HashSet;
+use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -42,6 +43,8 @@ impl RunningSearch {
     /// # Errors
     /// [`Error::Io`] if no family can be opened or there is no runtime.
     pub(crate) fn start(context: &Context, search: Search) -> Result<Self> {
+        // As good as random: the standard library seeds its hashers from the system.
+        let search = search.with_id(RandomState::new().hash_one(local_clock().to_bits()));
         let reach = Arc::clone(context.reach());
         let mut links = Vec::new();
         let mut failure = None;
@@ -175,6 +178,11 @@ impl Driver {
             if groups.is_empty() {
                 continue;
             }
+            if link.family == Family::V6 && self.links.len() > 1 {
+                // The first answer gives a stream its address, and people expect an IPv4 one where
+                // there is a choice, rather than a link-local one.
+                tokio::time::sleep(V6_DELAY).await;
+            }
             for interface in self.reach.multicast_interfaces(link.family, &present) {
                 let socket = &*link.socket;
                 let chosen =
@@ -202,7 +210,7 @@ impl Driver {
             };
             link.send(target).await;
             sent += 1;
-            if sent % UNICAST_BURST == 0 {
+            if sent.is_multiple_of(UNICAST_BURST) {
                 // Many peers times 32 ports in one go would overrun the queues of a network card.
                 tokio::time::sleep(UNICAST_PAUSE).await;
             }
@@ -325,11 +333,11 @@ struct Hosts {
 impl Hosts {
     /// This host and the peers that are given as addresses.
     fn literal(reach: &Reach) -> Self {
-        let mut known: Vec<(SocketAddr, Option<u16>)> = reach
-            .families
-            .iter()
-            .map(|family| (SocketAddr::new(family.loopback(), 0), None))
-            .collect();
+        let mut known = Vec::new();
+        if !reach.uses(Family::V4) {
+            // The configuration names 127.0.0.1 for this host, which is out of reach then.
+            known.push((SocketAddr::new(Family::V6.loopback(), 0), None));
+        }
         for (host, port) in &reach.peers {
             if let Ok(address) = host.parse::<IpAddr>() {
                 known.push((SocketAddr::new(address, 0), *port));
@@ -366,6 +374,7 @@ fn with_port(mut host: SocketAddr, port: u16) -> SocketAddr {
 }
 
 const MAX_DATAGRAM_BYTES: usize = 65_536;
+const V6_DELAY: Duration = Duration::from_millis(2);
 const UNICAST_BURST: usize = 64;
 const UNICAST_PAUSE: Duration = Duration::from_millis(1);
 const ERROR_PAUSE: Duration = Duration::from_millis(20);

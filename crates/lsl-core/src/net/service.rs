@@ -15,7 +15,9 @@ use tokio::sync::mpsc;
 
 use crate::net::monitor::lock_ignoring_poison;
 use crate::net::reach::{Reach, present_interfaces};
-use crate::net::registry::{Advertised, Announced, Answer, Arrival, Matches, SourcePolicy, count};
+use crate::net::registry::{
+    Advertised, Announced, Answer, Arrival, Matched, Matches, SourcePolicy, count,
+};
 use crate::net::responder;
 use crate::net::runtime::{self, AbortOnDrop};
 use crate::net::sockets::{self, Family};
@@ -71,6 +73,7 @@ impl Registry {
     }
 
     /// What happened to the datagrams so far.
+    #[cfg(test)]
     pub(crate) fn announced(&self) -> &Announced {
         &self.announced
     }
@@ -225,8 +228,21 @@ async fn listen(
             Answer::Ignore => {}
             Answer::Time(request) => send_time(&socket, request, received_at, from).await,
             Answer::Streams(matches) => {
-                if answers.try_send((Arc::clone(&socket), matches)).is_err() {
+                let Ok(place) = answers.clone().try_reserve_owned() else {
                     count(&announced.counters.overflow);
+                    continue;
+                };
+                let pause_secs = matches.due() - received_at;
+                let queued = (Arc::clone(&socket), matches);
+                if pause_secs > 0.0 {
+                    let pause = Duration::from_secs_f64(pause_secs);
+                    // Bounded in number by the places of the queue, in time by the registry.
+                    tokio::spawn(async move {
+                        tokio::time::sleep(pause).await;
+                        place.send(queued);
+                    });
+                } else {
+                    place.send(queued);
                 }
             }
         }
@@ -253,19 +269,23 @@ async fn send_answers(mut queue: mpsc::Receiver<Queued>, announced: Arc<Announce
     while let Some((socket, mut matches)) = queue.recv().await {
         let mut looked_at = 0_usize;
         let mut sent = 0_usize;
-        while let Some(reply) = matches.step() {
-            looked_at += 1;
-            if let Some(reply) = reply {
-                if let Err(error) = socket.send_to(&reply, matches.to()).await {
-                    tracing::debug!(%error, to = %matches.to(), "cannot answer a query");
-                    break;
+        loop {
+            match matches.step() {
+                Matched::Reply(reply) => {
+                    if let Err(error) = socket.send_to(&reply, matches.to()).await {
+                        tracing::debug!(%error, to = %matches.to(), "cannot answer a query");
+                        break;
+                    }
+                    sent += 1;
+                    if sent.is_multiple_of(BURST) {
+                        tokio::time::sleep(BURST_PAUSE).await;
+                    }
                 }
-                sent += 1;
-                if sent % BURST == 0 {
-                    tokio::time::sleep(BURST_PAUSE).await;
-                }
+                Matched::No => {}
+                Matched::End => break,
             }
-            if looked_at % BURST == 0 {
+            looked_at += 1;
+            if looked_at.is_multiple_of(BURST) {
                 tokio::task::yield_now().await;
             }
         }

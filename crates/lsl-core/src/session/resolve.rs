@@ -139,6 +139,14 @@ impl Search {
         }
     }
 
+    /// Uses another query id than liblsl's, which follows from the query. A random one keeps late
+    /// replies to an earlier search on the same port, and forged ones, out of the results.
+    #[must_use]
+    pub fn with_id(mut self, id: u64) -> Self {
+        self.id = id.to_string().into_bytes();
+        self
+    }
+
     /// The datagram to send when replies shall come to `return_port`.
     pub fn datagram(&self, return_port: u16) -> Vec<u8> {
         QueryDatagram {
