@@ -9,6 +9,7 @@
     reason = "test code: a wrong value fails the test, stamps are compared exactly on purpose"
 )]
 
+mod anywhere;
 mod corpus;
 mod lab;
 mod streaming;
