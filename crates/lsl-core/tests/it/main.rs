@@ -2,5 +2,6 @@
 //! context of its own with `Config::loopback`.
 
 mod corpus;
+mod hostile;
 mod lab;
 mod streaming;
