@@ -9,14 +9,23 @@ use lsl_core::{ChannelFormat, Inlet, Outlet, Selector, StreamInfo, resolve_block
 
 fn main() -> Result<(), Box<dyn Error>> {
     let labels = ["C3", "Cz", "C4"];
-    let mut info =
-        StreamInfo::new("ExampleMeta", "EEG", 3, 250.0, ChannelFormat::Float32, "example-meta-1")?;
+    let mut info = StreamInfo::new(
+        "ExampleMeta",
+        "EEG",
+        3,
+        250.0,
+        ChannelFormat::Float32,
+        "example-meta-1",
+    )?;
     let mut desc = info.desc_mut();
     desc.set("manufacturer", "ACME");
     let mut channels = desc.child("channels");
     for label in labels {
         let mut channel = channels.append_child("channel");
-        channel.set("label", label).set("unit", "microvolts").set("type", "EEG");
+        channel
+            .set("label", label)
+            .set("unit", "microvolts")
+            .set("type", "EEG");
     }
     let _outlet = Outlet::new(info)?;
 

@@ -8,8 +8,14 @@ use std::time::Duration;
 use lsl_core::{Inlet, Selector, resolve_blocking};
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let found = resolve_blocking(&Selector::property("type", "EEG")?, 1, Duration::from_secs(5))?;
-    let info = found.first().ok_or("no stream of type EEG; start `send` in another terminal")?;
+    let found = resolve_blocking(
+        &Selector::property("type", "EEG")?,
+        1,
+        Duration::from_secs(5),
+    )?;
+    let info = found
+        .first()
+        .ok_or("no stream of type EEG; start `send` in another terminal")?;
     let inlet = Inlet::new(info)?;
     inlet.blocking().open(Duration::from_secs(5))?;
 
@@ -23,8 +29,8 @@ fn main() -> Result<(), Box<dyn Error>> {
             Duration::from_millis(100),
         )?;
         let first_channel = values.iter().step_by(channels).take(samples);
-        let mean = first_channel.sum::<f64>() / samples.max(1) as f64;
+        let peak = first_channel.fold(0.0_f64, |peak, value| peak.max(value.abs()));
         let dropped = inlet.stats().dropped;
-        println!("{samples} samples, mean of channel 0: {mean:.3}, dropped so far: {dropped}");
+        println!("{samples} samples, peak of channel 0: {peak:.3}, dropped so far: {dropped}");
     }
 }

@@ -7,6 +7,10 @@ use std::time::Duration;
 use lsl_core::{ContinuousResolver, ResolverEvent, Result, Selector};
 
 #[tokio::main(flavor = "current_thread")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the attribute enters the runtime of this program"
+)]
 async fn main() -> Result<()> {
     let resolver = ContinuousResolver::new(&Selector::all(), Duration::from_secs(5))?;
     println!("watching; start `send` or `markers` in another terminal");

@@ -154,8 +154,15 @@ impl BufferLength {
             } else {
                 nominal_srate * secs
             };
-            // Saturates; NaN becomes 0. A stream cannot hold more samples than this on any host.
-            samples.min(f64::from(i32::MAX)) as usize
+            // Peers read lengths as a C `int`.
+            let samples = samples.clamp(0.0, f64::from(i32::MAX));
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "fractions are cut as liblsl does; the value is in range, NaN becomes 0"
+            )]
+            let samples = samples as usize;
+            samples
         };
         let samples = match self {
             Self::Seconds(secs) => seconds(secs),

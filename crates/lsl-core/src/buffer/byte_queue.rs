@@ -62,8 +62,7 @@ mod tests {
             let mut model = VecDeque::new();
             let mut next = 0u8;
             for (add, remove) in steps {
-                let bytes: Vec<u8> = (0..add).map(|n| next.wrapping_add(n as u8)).collect();
-                next = next.wrapping_add(add as u8);
+                let bytes: Vec<u8> = (0..add).map(|_| { next = next.wrapping_add(1); next }).collect();
                 queue.extend(&bytes);
                 model.extend(bytes);
                 prop_assert_eq!(queue.as_slice(), model.make_contiguous() as &[u8]);

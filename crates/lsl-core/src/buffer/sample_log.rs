@@ -54,14 +54,12 @@ impl SampleLog {
 
     /// Forgets every sample before `sequence`.
     pub fn trim(&mut self, sequence: u64) {
-        let samples = sequence
-            .saturating_sub(self.first)
-            .min(self.ends.len() as u64) as usize;
+        let samples = stored(sequence.saturating_sub(self.first)).min(self.ends.len());
         if samples == 0 {
             return;
         }
         let end = self.offset_of(self.first + samples as u64);
-        self.bytes.consume((end - self.base) as usize);
+        self.bytes.consume(stored(end - self.base));
         self.ends.drain(..samples);
         self.first += samples as u64;
         self.base = end;
@@ -81,12 +79,12 @@ impl SampleLog {
         let fitting = candidates.take_while(|&&end| end <= limit).count() as u64;
         let next = from + fitting.max(1);
         let (begin, end) = (start - self.base, self.offset_of(next) - self.base);
-        out.extend_from_slice(&self.bytes.as_slice()[begin as usize..end as usize]);
+        out.extend_from_slice(&self.bytes.as_slice()[stored(begin)..stored(end)]);
         next
     }
 
     fn index(&self, sequence: u64) -> usize {
-        (sequence - self.first) as usize
+        stored(sequence - self.first)
     }
 
     /// Offset of the first byte of a stored sample (or of the end of the log).
@@ -96,6 +94,11 @@ impl SampleLog {
             index => self.ends[index - 1],
         }
     }
+}
+
+/// A difference of offsets or sequence numbers as a length.
+fn stored(difference: u64) -> usize {
+    usize::try_from(difference).expect("what is stored fits into memory")
 }
 
 #[cfg(test)]
@@ -158,7 +161,7 @@ mod tests {
             let (mut written, mut seen) = (Vec::new(), Vec::new());
             let mut cursor = 0;
             for (n, &size) in sizes.iter().enumerate() {
-                let sample = vec![n as u8; size];
+                let sample = vec![u8::try_from(n).unwrap(); size];
                 written.extend_from_slice(&sample);
                 log.append(&sample, &[size]);
                 if n % 3 == 0 {

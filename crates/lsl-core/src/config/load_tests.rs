@@ -37,7 +37,7 @@ impl Files for Fake {
     }
 
     fn current_dir(&self) -> Option<PathBuf> {
-        Some("/work".into())
+        Some("/cwd".into())
     }
 }
 
@@ -50,7 +50,7 @@ fn candidates_are_tried_in_order() {
     let order = [
         "/env",
         "/api",
-        "/work/lsl_api.cfg",
+        "/cwd/lsl_api.cfg",
         "/h/lsl_api/lsl_api.cfg",
         "/etc/lsl_api/lsl_api.cfg",
     ];

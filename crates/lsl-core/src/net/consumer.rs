@@ -338,7 +338,9 @@ impl OutletShared {
         }
         let limit = async move {
             tokio::time::sleep(LINGER).await;
-            tasks.iter().for_each(|(_, task)| task.abort());
+            for (_, task) in tasks {
+                task.abort();
+            }
         };
         // Without a runtime there are no tasks to end either.
         drop(crate::net::runtime::spawn(limit));
@@ -459,7 +461,12 @@ impl<'a> Stamper<'a> {
         if nominal_srate == IRREGULAR_RATE {
             Self::First(last)
         } else {
-            Self::First(last - (samples - 1) as f64 / nominal_srate)
+            #[expect(
+                clippy::cast_precision_loss,
+                reason = "a chunk has far less than 2^52 samples"
+            )]
+            let earlier = (samples - 1) as f64;
+            Self::First(last - earlier / nominal_srate)
         }
     }
 

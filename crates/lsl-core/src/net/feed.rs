@@ -85,7 +85,10 @@ impl InletShared {
     ) -> Self {
         let terms = FeedTerms {
             version: context.config().tuning().protocol_version,
-            max_buffer_samples: u32::try_from(capacity_samples).unwrap_or(i32::MAX as u32),
+            // An outlet of liblsl loses samples with a queue of one (Q12).
+            max_buffer_samples: u32::try_from(capacity_samples)
+                .unwrap_or(i32::MAX as u32)
+                .max(2),
             max_chunk_samples,
         };
         let tuning = context.config().tuning();
@@ -258,6 +261,7 @@ async fn connection(
                 flow.opened = true;
                 flow.reconnects += u64::from(std::mem::replace(connected_before, true));
                 flow.last_arrival = Some(local_clock());
+                lock_ignoring_poison(&shared.processing).set_nominal_srate(info.nominal_srate());
             }
             drop(flow);
             shared.flow.wake();

@@ -68,11 +68,21 @@ impl Link {
         }
     }
 
-    /// Waits until the peer has closed its side, discarding what it still sends.
+    /// Waits until the peer has closed its side. What it sends before is discarded, up to a limit:
+    /// no peer has anything to say after its request.
     pub(crate) async fn closed_by_peer(&self) -> io::Result<()> {
         let mut discarded = [0; 256];
-        while self.receive(&mut discarded).await? > 0 {}
-        Ok(())
+        let mut total = 0;
+        while total < MAX_CHATTER_BYTES {
+            match self.receive(&mut discarded).await? {
+                0 => return Ok(()),
+                received => total += received,
+            }
+        }
+        Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "the peer keeps sending",
+        ))
     }
 
     /// Waits until somebody calls `wake`.
@@ -129,3 +139,6 @@ pub(crate) fn poll_receive(
     ready!(Pin::new(stream).poll_read(context, &mut buffer))?;
     Poll::Ready(Ok(buffer.filled().len()))
 }
+
+/// Bytes that a peer may send after its request.
+const MAX_CHATTER_BYTES: usize = 64 * 1024;

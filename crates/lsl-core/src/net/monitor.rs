@@ -70,6 +70,7 @@ impl<T> Monitor<T> {
     }
 
     /// How many waiters there are: for callers that save work when nobody looks.
+    #[cfg(test)]
     pub(crate) fn waiters(&self) -> usize {
         self.waiting_threads.load(Ordering::Acquire) + self.waiting_tasks.load(Ordering::Acquire)
     }
@@ -175,11 +176,6 @@ impl Alarm {
             sleep: Box::pin(tokio::time::sleep(hop)),
         })
     }
-}
-
-/// Sleeps until `deadline` (seconds of `local_clock`) inside any executor.
-pub(crate) async fn sleep_until(deadline: f64) {
-    Monitor::new(()).wait(deadline, |()| None::<()>).await;
 }
 
 /// A NaN deadline counts as passed, so that a caller's bad arithmetic cannot hang it.

@@ -78,6 +78,7 @@ pub(crate) struct Announced {
     recent: Mutex<RecentQueries>,
     interfaces: Mutex<Arc<[Interface]>>,
     sources: SourcePolicy,
+    strangers: Mutex<Strangers>,
     next_key: AtomicU64,
     /// What happened so far.
     pub counters: Counters,
@@ -92,6 +93,7 @@ impl Announced {
             recent: Mutex::default(),
             interfaces: Mutex::new(Arc::new([])),
             sources,
+            strangers: Mutex::default(),
             next_key: AtomicU64::new(1),
             counters: Counters::default(),
         }
@@ -135,8 +137,9 @@ impl Announced {
             }
         };
         let interfaces = Arc::clone(&lock_ignoring_poison(&self.interfaces));
+        let known = self.sources.knows(from.ip(), &interfaces);
         if query.return_port < FIRST_UNPRIVILEGED_PORT
-            || !self.sources.allows(from.ip(), &interfaces)
+            || !(known || lock_ignoring_poison(&self.strangers).admit(now))
         {
             count(&self.counters.refused);
             return Answer::Ignore;
@@ -226,8 +229,33 @@ pub(crate) enum Matched {
     End,
 }
 
-/// Whom discovery queries are answered to. A query may carry a forged sender, and the answer is ten
-/// times as long; so strangers from the internet are not answered. Spec: lsl-protocol §15.
+/// How many queries of strangers were answered in the current second.
+#[derive(Debug, Default)]
+struct Strangers {
+    second: f64,
+    answered: u32,
+}
+
+impl Strangers {
+    fn admit(&mut self, now: f64) -> bool {
+        let second = now.floor();
+        if second.to_bits() != self.second.to_bits() {
+            *self = Self {
+                second,
+                answered: 0,
+            };
+        }
+        self.answered += 1;
+        self.answered <= STRANGERS_PER_SEC
+    }
+}
+
+/// Queries answered to all strangers together, a second: several searches at once.
+const STRANGERS_PER_SEC: u32 = 50;
+
+/// Whose queries are answered without limit. A query may carry a forged sender, and the answer is ten
+/// times as long; so all strangers from the internet together get few. Not none: a campus may give
+/// its hosts routed addresses in many subnets. Spec: lsl-protocol §15.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SourcePolicy {
     /// Answer everybody: the configuration asks for a scope beyond the site.
@@ -237,10 +265,10 @@ pub(crate) struct SourcePolicy {
 }
 
 impl SourcePolicy {
-    /// Whether a query from `source` may be answered: from addresses that the internet does not
-    /// route, from subnets of this host, and from configured peers. While the subnets are unknown,
-    /// everybody is answered.
-    pub(crate) fn allows(&self, source: IpAddr, interfaces: &[Interface]) -> bool {
+    /// Whether queries from `source` are always answered: from addresses that the internet does
+    /// not route, from subnets of this host, and from configured peers. While the subnets are
+    /// unknown, everybody is known.
+    pub(crate) fn knows(&self, source: IpAddr, interfaces: &[Interface]) -> bool {
         self.allow_all
             || !is_routed(source)
             || interfaces.is_empty()

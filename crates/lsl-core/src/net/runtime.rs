@@ -46,22 +46,6 @@ where
     Ok(handle()?.spawn(task))
 }
 
-/// Runs `task` on the process runtime and waits for it from any executor. Dropping the returned
-/// future cancels the task.
-///
-/// # Errors
-/// As [`handle`]; also if the task panicked, which is a bug that must not spread.
-pub(crate) async fn run<F>(task: F) -> Result<F::Output>
-where
-    F: Future + Send + 'static,
-    F::Output: Send + 'static,
-{
-    let mut running = AbortOnDrop(spawn(task)?);
-    (&mut running.0)
-        .await
-        .map_err(|error| Error::io("a task of the I/O runtime failed", error.into()))
-}
-
 /// A task that ends with its owner.
 #[derive(Debug)]
 pub(crate) struct AbortOnDrop<T>(pub JoinHandle<T>);
@@ -114,17 +98,6 @@ mod tests {
         })
         .unwrap();
         assert_eq!(receiver.recv().unwrap().as_deref(), Some("lsl-io"));
-    }
-
-    #[test]
-    fn a_panic_in_a_task_is_an_error_to_its_caller() {
-        let (sender, receiver) = mpsc::channel();
-        spawn(async move {
-            let outcome: Result<()> = run(async { panic!("expected by this test") }).await;
-            sender.send(outcome.is_err()).unwrap();
-        })
-        .unwrap();
-        assert!(receiver.recv().unwrap());
     }
 
     #[test]

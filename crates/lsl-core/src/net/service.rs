@@ -73,6 +73,7 @@ impl Registry {
     }
 
     /// What happened to the datagrams so far.
+    #[cfg(test)]
     pub(crate) fn announced(&self) -> &Announced {
         &self.announced
     }

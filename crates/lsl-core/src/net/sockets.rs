@@ -5,7 +5,7 @@
 //! Sockets come out non-blocking and as std types; `into_tokio_*` registers them with our reactor.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
@@ -204,7 +204,7 @@ pub(crate) fn prepare_accepted(
 }
 
 /// Connects to an outlet within `limit`, with `TCP_NODELAY` set before the first byte.
-/// To be awaited on the process runtime only (see [`runtime::run`]).
+/// To be awaited on the process runtime only (see `runtime`).
 ///
 /// # Errors
 /// [`Error::Timeout`] after `limit`, [`Error::Io`] for a refused or failing connection.
@@ -247,16 +247,6 @@ pub(crate) fn into_tokio_listener(socket: TcpListener) -> Result<tokio::net::Tcp
     let handle = runtime::handle()?;
     let _context = handle.enter();
     tokio::net::TcpListener::from_std(socket).map_err(|source| Error::io("TCP acceptor", source))
-}
-
-/// As [`into_tokio_udp`], for a connection.
-///
-/// # Errors
-/// As [`into_tokio_udp`].
-pub(crate) fn into_tokio_stream(socket: TcpStream) -> Result<tokio::net::TcpStream> {
-    let handle = runtime::handle()?;
-    let _context = handle.enter();
-    tokio::net::TcpStream::from_std(socket).map_err(|source| Error::io("TCP connection", source))
 }
 
 fn open(family: Family, kind: Type, protocol: Protocol) -> io::Result<Socket> {

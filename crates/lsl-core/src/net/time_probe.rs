@@ -49,25 +49,24 @@ impl Clock {
 }
 
 /// The clock task: probes whatever outlet the inlet is connected with.
+///
+/// Silence alone never ends an inlet: a firewall may block the clock's UDP port while samples flow.
 pub(crate) async fn probe(shared: Arc<InletShared>) {
     loop {
         let (endpoint, generation) = shared.source.endpoint();
-        let error = match endpoint {
-            None => Error::Protocol("no address of the outlet is known".into()),
-            Some(endpoint) => {
-                let probing = exchange(&shared, endpoint);
-                match race(probing, shared.source.changed(generation)).await {
-                    Winner::First(error) => error,
-                    Winner::Second(()) => {
-                        // Another outlet has another clock, until proven otherwise.
-                        shared.clock.update(|clock| clock.estimator.invalidate());
-                        continue;
-                    }
-                }
+        let silent = async {
+            if let Some(endpoint) = endpoint {
+                let error = exchange(&shared, endpoint).await;
+                tracing::debug!(name = %shared.info.name(), %error, "no clock");
             }
+            if shared.recoverable {
+                shared.source.recover(generation).await;
+            }
+            tokio::time::sleep(RETRY).await;
         };
-        if !shared.recover(generation, &error).await {
-            return;
+        if let Winner::Second(()) = race(silent, shared.source.changed(generation)).await {
+            // Another outlet has another clock, until proven otherwise.
+            shared.clock.update(|clock| clock.estimator.invalidate());
         }
     }
 }
@@ -128,14 +127,18 @@ async fn exchange(shared: &InletShared, endpoint: Endpoint) -> Error {
 /// A socket that takes datagrams from the outlet's service port alone: others cannot bend our clock.
 async fn connect(endpoint: Endpoint) -> Result<UdpSocket> {
     let io = |source| Error::io("clock socket", source);
-    let local = match endpoint.service.ip().is_loopback() {
-        true => endpoint.family.loopback(),
-        false => endpoint.family.wildcard(),
+    let local = if endpoint.service.ip().is_loopback() {
+        endpoint.family.loopback()
+    } else {
+        endpoint.family.wildcard()
     };
     let socket = sockets::into_tokio_udp(sockets::udp_ephemeral(local).map_err(io)?)?;
     socket.connect(endpoint.service).await.map_err(io)?;
     Ok(socket)
 }
+
+/// Pause before probing an outlet again that did not answer.
+const RETRY: Duration = Duration::from_secs(1);
 
 /// Pause after the network reported that nobody listens.
 const UNREACHABLE_PAUSE: Duration = Duration::from_millis(50);

@@ -35,7 +35,9 @@ fn text(mut bytes: [u8; 16]) -> String {
         if matches!(n, 4 | 6 | 8 | 10) {
             text.push('-');
         }
-        text.push_str(&format!("{byte:02x}"));
+        for digit in [byte >> 4, byte & 0x0F] {
+            text.push(char::from_digit(u32::from(digit), 16).unwrap_or('0'));
+        }
     }
     text
 }

@@ -7,17 +7,17 @@ use super::functions::Function;
 #[derive(Debug, Clone)]
 pub(super) enum Expr {
     /// Operands of `or`, at least two.
-    Or(Vec<Expr>),
+    Or(Vec<Self>),
     /// Operands of `and`, at least two.
-    And(Vec<Expr>),
+    And(Vec<Self>),
     /// Operators applied from left to right; precedence was settled by the parser.
-    Chain(Box<Expr>, Vec<(Operator, Expr)>),
+    Chain(Box<Self>, Vec<(Operator, Self)>),
     /// Unary minus.
-    Negate(Box<Expr>),
+    Negate(Box<Self>),
     /// Operands of `|`, at least two, all node-sets.
-    Union(Vec<Expr>),
+    Union(Vec<Self>),
     /// A node-set narrowed by predicates that count in document order.
-    Filter(Box<Expr>, Vec<Expr>),
+    Filter(Box<Self>, Vec<Self>),
     /// A location path.
     Path(Start, Vec<Step>),
     /// A string constant.
@@ -25,7 +25,7 @@ pub(super) enum Expr {
     /// A number constant.
     Number(f64),
     /// A function call whose arity the parser checked.
-    Call(Function, Vec<Expr>),
+    Call(Function, Vec<Self>),
 }
 
 /// Where a location path begins.
@@ -137,8 +137,11 @@ impl Expr {
             Self::Call(Function::Position | Function::Last, _) => true,
             Self::Call(_, arguments) => arguments.iter().any(Self::uses_position),
             // Predicates inside a node-set have positions of their own.
-            Self::Union(_) | Self::Filter(..) | Self::Path(..) => false,
-            Self::Literal(_) | Self::Number(_) => false,
+            Self::Union(_)
+            | Self::Filter(..)
+            | Self::Path(..)
+            | Self::Literal(_)
+            | Self::Number(_) => false,
         }
     }
 }

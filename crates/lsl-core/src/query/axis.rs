@@ -28,12 +28,12 @@ impl Walk<'_> {
     /// Appends the nodes of the axis that pass the test, in the order of the axis.
     pub(super) fn run(mut self, axis: Axis, from: Item) -> Result<(), EvalError> {
         match from.attribute {
-            None => self.from_node(axis, from.node),
-            Some(_) => self.from_attribute(axis, from),
+            None => self.run_from_node(axis, from.node),
+            Some(_) => self.run_from_attribute(axis, from),
         }
     }
 
-    fn from_node(&mut self, axis: Axis, node: NodeId) -> Result<(), EvalError> {
+    fn run_from_node(&mut self, axis: Axis, node: NodeId) -> Result<(), EvalError> {
         match axis {
             Axis::Itself => self.offer(node).map(drop),
             Axis::Parent => match self.document.parent(node) {
@@ -67,7 +67,7 @@ impl Walk<'_> {
 
     /// An attribute has no children and no siblings, and the principal node type of every axis but
     /// its own is the element: only `node()` selects it.
-    fn from_attribute(&mut self, axis: Axis, attribute: Item) -> Result<(), EvalError> {
+    fn run_from_attribute(&mut self, axis: Axis, attribute: Item) -> Result<(), EvalError> {
         let parent = attribute.node;
         match axis {
             Axis::Itself | Axis::DescendantOrSelf => self.offer_attribute(attribute).map(drop),

@@ -120,7 +120,7 @@ impl<'a> Parser<'a> {
         }
         let negated = Expr::Negate(Box::new(self.expression(UNION_PRECEDENCE)?));
         // An even number of signs still makes a number of what follows.
-        Ok(if signs % 2 == 0 {
+        Ok(if signs.is_multiple_of(2) {
             Expr::Negate(Box::new(negated))
         } else {
             negated

@@ -298,7 +298,7 @@ impl<W: Wire> Consumer<W> {
                 self.flush_to = after;
             }
             Pushthrough::Hold => {
-                let held = self.held + (after - before) as usize;
+                let held = self.held + samples_between(before, after);
                 self.held = held % self.terms.chunk;
                 if held >= self.terms.chunk {
                     self.flush_to = after - self.held as u64;
@@ -310,7 +310,7 @@ impl<W: Wire> Consumer<W> {
     /// Sends the flushable part of a fresh batch. On a short write the rest of the cut frame is kept
     /// in `rest`; later frames stay in the log, where they may still be dropped.
     fn send_now(&mut self, encoded: &[u8], ends: &[usize]) {
-        let count = (self.flush_to - self.next) as usize;
+        let count = samples_between(self.next, self.flush_to);
         let ready = &encoded[..ends[count - 1]];
         let written = match self.wire.try_send(ready) {
             Ok(written) => written,
@@ -352,6 +352,11 @@ impl<W: Wire> Consumer<W> {
         }
         dropped
     }
+}
+
+/// Number of samples from one sequence number to a later one.
+fn samples_between(from: u64, to: u64) -> usize {
+    usize::try_from(to - from).expect("samples of one batch or one ring fit into memory")
 }
 
 #[cfg(test)]

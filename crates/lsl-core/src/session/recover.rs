@@ -6,22 +6,16 @@ use crate::query::quote;
 
 /// The query that finds an outlet of the same stream. It names no session: liblsl does not either.
 pub fn recovery_query(info: &StreamInfo) -> String {
-    let mut query = format!("channel_count='{}'", info.channel_count());
-    let terms = [
+    let mut terms = vec![format!("channel_count='{}'", info.channel_count())];
+    let texts = [
         ("name", info.name()),
         ("type", info.stream_type()),
         ("source_id", info.source_id()),
     ];
-    for (key, value) in terms {
-        if !value.is_empty() {
-            query.push_str(&format!(" and {key}={}", quote(&value)));
-        }
-    }
-    query.push_str(&format!(
-        " and channel_format='{}'",
-        info.channel_format().name()
-    ));
-    query
+    let texts = texts.iter().filter(|(_, value)| !value.is_empty());
+    terms.extend(texts.map(|(key, value)| format!("{key}={}", quote(value))));
+    terms.push(format!("channel_format='{}'", info.channel_format()));
+    terms.join(" and ")
 }
 
 /// What the answers to a recovery query mean.

@@ -2,15 +2,6 @@
 //! integers without their leading bytes. Kept for peers configured to 1.00 and for pre-1.10 ones.
 //!
 //! Spec: lsl-protocol §8. The same sink and the same raw samples as 1.10 (`sample110`).
-#![cfg_attr(
-    not(test),
-    deny(
-        clippy::unwrap_used,
-        clippy::expect_used,
-        clippy::panic,
-        clippy::indexing_slicing
-    )
-)]
 
 mod decode;
 #[cfg(test)]

@@ -3,15 +3,6 @@
 //!
 //! Nothing here evaluates a query or reads a stream info: both stay bytes. Values borrow from the
 //! datagram, so a responder that ignores most of its traffic allocates nothing for it.
-#![cfg_attr(
-    not(test),
-    deny(
-        clippy::unwrap_used,
-        clippy::expect_used,
-        clippy::panic,
-        clippy::indexing_slicing
-    )
-)]
 
 use crate::Error;
 use crate::wire::timedata::{self, TimeRequest};

@@ -1,13 +1,4 @@
 //! What an outlet makes of a feed request: a pure decision, as the table of lsl-protocol §7.3 has it.
-#![cfg_attr(
-    not(test),
-    deny(
-        clippy::unwrap_used,
-        clippy::expect_used,
-        clippy::panic,
-        clippy::indexing_slicing
-    )
-)]
 
 use crate::wire::request::{FIRST_VERSION_WITH_HEADERS, FeedParams};
 use crate::wire::response::{DataProtocol, FeedResponse, Refusal};

@@ -3,15 +3,6 @@
 //!
 //! A connection carries exactly one request. The parser takes bytes in whatever pieces they come and
 //! keeps at most [`MAX_REQUEST_BYTES`]; how long to wait for them is the caller's decision.
-#![cfg_attr(
-    not(test),
-    deny(
-        clippy::unwrap_used,
-        clippy::expect_used,
-        clippy::panic,
-        clippy::indexing_slicing
-    )
-)]
 
 use std::ops::Range;
 

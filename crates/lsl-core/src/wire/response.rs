@@ -4,15 +4,6 @@
 //! The parser stops exactly where the samples begin and says so, because they arrive in the same
 //! packet. What to do about a failure is decided by `session`; the variants of [`FeedError`] are
 //! made for that.
-#![cfg_attr(
-    not(test),
-    deny(
-        clippy::unwrap_used,
-        clippy::expect_used,
-        clippy::panic,
-        clippy::indexing_slicing
-    )
-)]
 
 use crate::wire::request::{FIRST_VERSION_WITH_HEADERS, Header, leading_int};
 use crate::{ByteOrder, ChannelFormat, Error};

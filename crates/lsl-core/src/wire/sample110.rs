@@ -3,15 +3,6 @@
 //! The encoder takes the caller's values in one conversion pass; the decoder takes bytes cut
 //! anywhere and hands complete samples to a sink, straight out of the input where it can.
 //! Spec: lsl-protocol §7.5. Byte order and subnormals are negotiated elsewhere (`negotiate`).
-#![cfg_attr(
-    not(test),
-    deny(
-        clippy::unwrap_used,
-        clippy::expect_used,
-        clippy::panic,
-        clippy::indexing_slicing
-    )
-)]
 
 mod decode;
 #[cfg(test)]

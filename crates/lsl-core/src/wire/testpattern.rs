@@ -1,14 +1,5 @@
 //! The two samples that open every feed, by which both sides check that they agree on the layout.
 //! Spec: lsl-protocol §7.6, `test-patterns.json`.
-#![cfg_attr(
-    not(test),
-    deny(
-        clippy::unwrap_used,
-        clippy::expect_used,
-        clippy::panic,
-        clippy::indexing_slicing
-    )
-)]
 
 #[cfg(test)]
 mod tests;

@@ -2,15 +2,6 @@
 //! clock. Times are seconds of `local_clock` of whoever took them. Spec: lsl-protocol §5.1.
 //!
 //! What the readings mean is the business of `time`; this file only knows their text.
-#![cfg_attr(
-    not(test),
-    deny(
-        clippy::unwrap_used,
-        clippy::expect_used,
-        clippy::panic,
-        clippy::indexing_slicing
-    )
-)]
 
 use crate::text::{DIGITS_F64, write_general_short};
 use crate::wire::discovery::{DatagramError, parse_ascii, split_blank, split_line};

@@ -191,7 +191,7 @@ fn the_memory_of_queries_is_bounded() {
 }
 
 #[test]
-fn only_neighbours_and_sensible_ports_are_answered() {
+fn strangers_get_few_answers_and_sensible_ports_only() {
     let announced = announced(&[shortinfo("u")]);
     let interface = |address: &str, netmask: &str| Interface {
         name: "test0".into(),
@@ -234,25 +234,36 @@ fn only_neighbours_and_sensible_ports_are_answered() {
         "172.32.0.1",
         "100.128.0.1",
     ] {
-        asks(far, 0);
+        assert!(!SourcePolicy::default().knows(far.parse().unwrap(), &present));
     }
+    let flood = |now: f64| -> usize {
+        let ask = |n: u32| {
+            let from = SocketAddr::new("203.0.113.1".parse().unwrap(), 50_000);
+            let query = query("", &n.to_string());
+            replies(&announced, Arrival::Service, &query, from, now).len()
+        };
+        (0..200).map(ask).sum()
+    };
+    assert_eq!(flood(7.0), STRANGERS_PER_SEC as usize);
+    assert_eq!(flood(8.5), STRANGERS_PER_SEC as usize);
+    asks("10.1.2.4", 1);
     let privileged = b"LSL:shortinfo\r\n\r\n53 1\r\n";
     assert!(replies(&announced, Arrival::Service, privileged, local(1), 9.0).is_empty());
-    assert_eq!(announced.counters.refused.load(Ordering::Relaxed), 6);
+    assert_eq!(announced.counters.refused.load(Ordering::Relaxed), 301);
 
     let far: IpAddr = "203.0.113.1".parse().unwrap();
     let named = SourcePolicy {
         peers: vec![far],
         ..SourcePolicy::default()
     };
-    assert!(named.allows(far, &present));
+    assert!(named.knows(far, &present));
     let wide = SourcePolicy {
         allow_all: true,
         ..SourcePolicy::default()
     };
-    assert!(wide.allows(far, &present));
+    assert!(wide.knows(far, &present));
     // Unknown subnets must not make a host deaf.
-    assert!(SourcePolicy::default().allows(far, &[]));
+    assert!(SourcePolicy::default().knows(far, &[]));
 }
 
 #[test]

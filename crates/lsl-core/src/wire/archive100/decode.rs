@@ -1,13 +1,4 @@
 //! The reading half of protocol 1.00: a machine whose every step waits for one item.
-#![cfg_attr(
-    not(test),
-    deny(
-        clippy::unwrap_used,
-        clippy::expect_used,
-        clippy::panic,
-        clippy::indexing_slicing
-    )
-)]
 
 use super::{MAGIC, NEWEST_ARCHIVE_VERSION, TAG_DEDUCED};
 use crate::value::raw_sample_len;

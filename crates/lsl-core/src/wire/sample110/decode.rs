@@ -3,15 +3,6 @@
 //! Numeric samples have one of two lengths, known from the first byte: whole ones are handed over
 //! straight out of the input, one that is cut waits in `partial`. Strings announce their length
 //! one by one, so they go through a small machine whose every step keeps at most eight bytes.
-#![cfg_attr(
-    not(test),
-    deny(
-        clippy::unwrap_used,
-        clippy::expect_used,
-        clippy::panic,
-        clippy::indexing_slicing
-    )
-)]
 
 use super::{DecodeLimits, STAMPED_HEAD, SampleSink, TAG_DEDUCED, swap_values};
 use crate::value::raw_sample_len;
