@@ -11,5 +11,6 @@
 
 mod anywhere;
 mod corpus;
+mod hostile;
 mod lab;
 mod streaming;
