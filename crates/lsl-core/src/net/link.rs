@@ -155,7 +155,7 @@ pub(crate) async fn exchange(
                 Err(error) => return Err(io(error)),
             }
             if answer.len() > max_bytes {
-                let text = format!("{peer} answers with more than {max_bytes} bytes");
+                let text = format!("the answer of {peer} is larger than {max_bytes} bytes");
                 return Err(Error::Protocol(text));
             }
         }
