@@ -203,7 +203,6 @@ fn an_inlet_recovers_from_a_hostile_outlet() {
 
 /// An outlet that accepts and then says nothing must not be waited for for ever.
 #[test]
-#[ignore = "the watchdog does not run before the first sample; see h/fuzz-fixes"]
 fn an_inlet_recovers_from_a_silent_outlet() {
     let context = lab::context_with(&[
         ("tuning.WatchdogCheckInterval", "0.2"),
@@ -221,7 +220,6 @@ fn an_inlet_recovers_from_a_silent_outlet() {
 
 /// Whoever answers the search for a lost stream must offer samples of the same shape.
 #[test]
-#[ignore = "any answer to the recovery query is adopted; see h/fuzz-fixes"]
 fn a_successor_of_another_shape_is_not_adopted() {
     let context = lab::context();
     let outlet = lab::outlet(&context, info("shape"));
