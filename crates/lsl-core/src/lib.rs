@@ -1,6 +1,28 @@
 //! Lab Streaming Layer for Rust: an outlet announces a stream on the local network, an inlet finds
 //! it, pulls its samples and maps the sender's clock onto its own.
 //!
+//! ```no_run
+//! use std::time::Duration;
+//! use lsl_core::{ChannelFormat, Inlet, Outlet, Selector, StreamInfo, resolve_blocking};
+//!
+//! // One program offers a stream ...
+//! let info = StreamInfo::new("MyAmp", "EEG", 8, 250.0, ChannelFormat::Float32, "my-amp-0041")?;
+//! let outlet = Outlet::new(info)?;
+//! outlet.push(&[0.0_f32; 8])?;
+//!
+//! // ... another one, on any computer of the network, reads it.
+//! let eeg = Selector::property("type", "EEG")?;
+//! let found = resolve_blocking(&eeg, 1, Duration::from_secs(5))?;
+//! let inlet = Inlet::new(&found[0])?;
+//! let mut sample = [0.0_f32; 8];
+//! let timestamp = inlet.blocking().pull(&mut sample, Duration::from_secs(1))?;
+//! # Ok::<(), lsl_core::Error>(())
+//! ```
+//!
+//! [`Outlet`] and [`Inlet`] are the two roles, [`resolve`] and [`ContinuousResolver`] find streams, a
+//! [`Context`] holds the configuration they share. Calls that wait have an async and a blocking form;
+//! both work on any thread and inside any executor.
+//!
 //! The protocol lives in modules that take bytes and `now` and return bytes and events (`xml`,
 //! `query`, `info`, `config`, `wire`, `buffer`, `time`, `session`). The feature `net` adds the shell
 //! that owns sockets, threads and the public handles.

@@ -148,30 +148,28 @@ pub enum BufferLength {
 impl BufferLength {
     /// Capacity in samples for a stream of this nominal rate; at least 1.
     pub fn to_samples(self, nominal_srate: f64) -> usize {
-        let seconds = |secs: f64| {
-            let samples = if nominal_srate == IRREGULAR_RATE {
-                secs * 100.0
-            } else {
-                nominal_srate * secs
-            };
-            // Peers read lengths as a C `int`.
-            let samples = samples.clamp(0.0, f64::from(i32::MAX));
-            #[expect(
-                clippy::cast_possible_truncation,
-                clippy::cast_sign_loss,
-                reason = "fractions are cut as liblsl does; the value is in range, NaN becomes 0"
-            )]
-            let samples = samples as usize;
-            samples
+        let rate = if nominal_srate == IRREGULAR_RATE {
+            100.0
+        } else {
+            nominal_srate
         };
         let samples = match self {
-            Self::Seconds(secs) => seconds(secs),
-            Self::Milliseconds(ms) => seconds(f64::from(ms)) / 1000,
-            Self::Samples(samples) => samples,
+            Self::Seconds(secs) => rate * secs,
+            Self::Milliseconds(ms) => (rate * f64::from(ms)).trunc() / 1000.0,
+            Self::Samples(samples) => return samples.clamp(1, MAX_BUFFER_SAMPLES),
         };
-        samples.max(1)
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "fractions are cut as liblsl does; out of range saturates, NaN becomes 0"
+        )]
+        let samples = samples as usize;
+        samples.clamp(1, MAX_BUFFER_SAMPLES)
     }
 }
+
+/// Peers read lengths as a C `int`.
+const MAX_BUFFER_SAMPLES: usize = i32::MAX as usize;
 
 impl Default for BufferLength {
     /// Six minutes, liblsl's default.
@@ -265,5 +263,52 @@ impl Timeout {
 impl From<Duration> for Timeout {
     fn from(limit: Duration) -> Self {
         Self::After(limit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffer_lengths_are_those_of_liblsl() {
+        let text = include_str!("../tests/vectors/buffer-lengths.json");
+        let vectors: serde_json::Value = serde_json::from_str(text).unwrap();
+        for case in vectors["cases"].as_array().unwrap() {
+            let number = |key: &str| case[key].as_u64().unwrap();
+            let length = match number("flags") {
+                0 => BufferLength::Seconds(case["max_buflen"].as_f64().unwrap()),
+                1 => BufferLength::Samples(usize::try_from(number("max_buflen")).unwrap()),
+                2 => BufferLength::Milliseconds(u32::try_from(number("max_buflen")).unwrap()),
+                // Both units at once cannot be said with this type.
+                _ => continue,
+            };
+            let samples = length.to_samples(case["nominal_srate"].as_f64().unwrap());
+            assert_eq!(samples as u64, number("max_buffer_length_header"), "{case}");
+        }
+        assert_eq!(BufferLength::Samples(0).to_samples(1.0), 1);
+        assert_eq!(BufferLength::Seconds(-3.0).to_samples(1.0), 1);
+        assert_eq!(BufferLength::Seconds(f64::NAN).to_samples(1.0), 1);
+        assert_eq!(
+            BufferLength::Seconds(f64::INFINITY).to_samples(1.0),
+            MAX_BUFFER_SAMPLES
+        );
+        assert_eq!(
+            BufferLength::Milliseconds(360_000).to_samples(32_000.0),
+            11_520_000
+        );
+    }
+
+    #[test]
+    fn timeouts_take_the_seconds_of_the_c_abi() {
+        assert_eq!(Timeout::from_secs(-1.0), Timeout::NOW);
+        assert_eq!(Timeout::from_secs(f64::NAN), Timeout::NOW);
+        assert_eq!(
+            Timeout::from_secs(0.5),
+            Timeout::After(Duration::from_millis(500))
+        );
+        assert_eq!(Timeout::from_secs(FOREVER_SECS), Timeout::Forever);
+        assert_eq!(Timeout::from_secs(f64::INFINITY), Timeout::Forever);
+        assert!(Timeout::Forever.deadline(3.0).is_infinite());
     }
 }

@@ -51,7 +51,8 @@ fn assert_same(info: &StreamInfo, other: &StreamInfo) {
     }
     assert_eq!(info.channel_count(), other.channel_count());
     assert_eq!(info.channel_format(), other.channel_format());
-    assert_eq!(info.version(), other.version());
+    // Every peer truncates, and 1.14 is a little less than that: 114 is written, 113 read.
+    assert!((info.version() - 1..=info.version()).contains(&other.version()));
     for (port, other) in [
         (info.v4_data_port(), other.v4_data_port()),
         (info.v4_service_port(), other.v4_service_port()),

@@ -242,8 +242,10 @@ async fn connection(
     let mut session = FeedSession::new(&info, shared.terms);
     send_all(&stream, session.request()).await.map_err(io)?;
     let mut state = FeedState::Opening;
+    let handshake_end = tokio::time::Instant::now() + HANDSHAKE_LIMIT;
     loop {
-        let outcome = read_batch(&mut stream, |bytes| {
+        let opening = state == FeedState::Opening;
+        let batch = read_batch(&mut stream, |bytes| {
             let mut flow = shared.flow.lock();
             if flow.epoch != epoch {
                 return Err(Error::Protocol("the inlet was closed".into()));
@@ -267,11 +269,18 @@ async fn connection(
             shared.flow.wake();
             result
         });
-        match outcome.await {
-            Ok(Some(Ok(_))) => {}
-            Ok(Some(Err(error))) => return Err(error),
-            Ok(None) => return Err(session.end()),
-            Err(error) => return Err(io(error)),
+        // Once the stream flows a pause of any length is legal.
+        let outcome = if opening {
+            let timeout = |_| io(std::io::ErrorKind::TimedOut.into());
+            tokio::time::timeout_at(handshake_end, batch)
+                .await
+                .map_err(timeout)?
+        } else {
+            batch.await
+        };
+        match outcome.map_err(io)? {
+            Some(result) => drop(result?),
+            None => return Err(session.end()),
         }
         // A feed that never runs dry must not keep a clock probe waiting.
         tokio::task::consume_budget().await;
@@ -306,11 +315,12 @@ async fn watchdog(shared: &InletShared, generation: u64) {
     if !shared.recoverable {
         return std::future::pending().await;
     }
+    let started = local_clock();
     loop {
         tokio::time::sleep(interval).await;
         let last_arrival = shared.flow.lock().last_arrival;
-        let quiet = last_arrival
-            .is_some_and(|arrival| local_clock() - arrival > tuning.watchdog_time_threshold_secs);
+        let last_sign = last_arrival.unwrap_or(started).max(started);
+        let quiet = local_clock() - last_sign > tuning.watchdog_time_threshold_secs;
         if quiet && shared.source.recover(generation).await == Recovered::Moved {
             return;
         }
@@ -336,6 +346,9 @@ const STRING_RING_BYTES: usize = 256 << 20;
 
 /// Time to connect; liblsl waits for the system, which can take minutes.
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
+
+/// Time for the outlet to answer the request and send its test patterns.
+const HANDSHAKE_LIMIT: Duration = Duration::from_secs(15);
 
 /// Pause before connecting again to an outlet that answers queries but refused the connection.
 const RETRY: Duration = Duration::from_millis(500);

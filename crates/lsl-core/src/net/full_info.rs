@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::net::feed::InletShared;
-use crate::net::link::send_all;
-use crate::net::sockets;
+use crate::net::link::exchange;
 use crate::wire::request::FULLINFO_REQUEST;
 use crate::{Error, Result, StreamInfo};
 
@@ -16,10 +15,7 @@ pub(crate) async fn fetch(shared: Arc<InletShared>) {
         let (endpoint, generation) = shared.source.endpoint();
         let result = match endpoint {
             None => Err(Error::Protocol("no address of the outlet is known".into())),
-            Some(endpoint) => {
-                let limited = tokio::time::timeout(EXCHANGE_LIMIT, exchange(endpoint.data)).await;
-                limited.unwrap_or(Err(Error::Timeout { operation: "info" }))
-            }
+            Some(endpoint) => ask(endpoint.data).await,
         };
         match result {
             Ok(mut info) => {
@@ -45,26 +41,8 @@ pub(crate) async fn fetch(shared: Arc<InletShared>) {
     }
 }
 
-async fn exchange(address: SocketAddr) -> Result<StreamInfo> {
-    let io = |source| Error::io(format!("info connection to {address}"), source);
-    let stream = sockets::tcp_connect(address, EXCHANGE_LIMIT).await?;
-    send_all(&stream, FULLINFO_REQUEST).await.map_err(io)?;
-    let mut text = Vec::new();
-    let mut buffer = [0; 4096];
-    loop {
-        stream.readable().await.map_err(io)?;
-        match stream.try_read(&mut buffer) {
-            Ok(0) => break,
-            Ok(received) => text.extend_from_slice(&buffer[..received]),
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
-            Err(error) => return Err(io(error)),
-        }
-        if text.len() > MAX_INFO_BYTES {
-            return Err(Error::Protocol(format!(
-                "the stream info is larger than {MAX_INFO_BYTES} bytes"
-            )));
-        }
-    }
+async fn ask(address: SocketAddr) -> Result<StreamInfo> {
+    let text = exchange(address, FULLINFO_REQUEST, MAX_INFO_BYTES, EXCHANGE_LIMIT).await?;
     let info = StreamInfo::from_xml(&text)?;
     if info.created_at() == 0.0 {
         return Err(Error::InvalidInfo("created_at is 0".into()));

@@ -13,6 +13,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use crate::context::Context;
+use crate::net::link::exchange;
 use crate::net::monitor::{Monitor, lock_ignoring_poison};
 use crate::net::reach::{Reach, present_interfaces};
 use crate::net::runtime::{self, AbortOnDrop};
@@ -250,8 +251,8 @@ impl Driver {
             };
             let (request, monitor) = (Arc::clone(&request), Arc::clone(&self.monitor));
             self.probes.spawn(async move {
-                let asking = tokio::time::timeout(PROBE_LIMIT, ask_over_tcp(target, &request));
-                if let Ok(Ok(xml)) = asking.await
+                let asking = exchange(target, &request, MAX_DATAGRAM_BYTES, PROBE_LIMIT);
+                if let Ok(xml) = asking.await
                     && !xml.is_empty()
                 {
                     take_in(&monitor, |search, now| {
@@ -295,33 +296,6 @@ fn take_in(monitor: &Monitor<SearchState>, reply: impl FnOnce(&mut Search, f64) 
     if news {
         monitor.wake();
     }
-}
-
-async fn ask_over_tcp(target: SocketAddr, request: &[u8]) -> std::io::Result<Vec<u8>> {
-    let stream = sockets::tcp_connect(target, PROBE_LIMIT)
-        .await
-        .map_err(std::io::Error::other)?;
-    let mut unsent = request;
-    while !unsent.is_empty() {
-        stream.writable().await?;
-        match stream.try_write(unsent) {
-            Ok(written) => unsent = unsent.get(written..).unwrap_or_default(),
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
-            Err(error) => return Err(error),
-        }
-    }
-    let mut answer = Vec::new();
-    let mut buffer = vec![0; 8192];
-    while answer.len() < MAX_DATAGRAM_BYTES {
-        stream.readable().await?;
-        match stream.try_read(&mut buffer) {
-            Ok(0) => break,
-            Ok(length) => answer.extend_from_slice(buffer.get(..length).unwrap_or_default()),
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(answer)
 }
 
 /// The hosts that are asked by unicast. Names are looked up once, while the search already runs.

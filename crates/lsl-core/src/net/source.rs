@@ -112,7 +112,7 @@ impl Source {
                     continue;
                 }
             };
-            match judge(info.uid_bytes(), answers) {
+            match judge(&info, answers) {
                 Verdict::Same(found) => {
                     let ipv6 = self.context.config().ports().ipv6;
                     let mut present = self.present.lock();

@@ -32,13 +32,63 @@ pub enum Verdict {
     },
 }
 
-/// Judges the answers to a recovery query for the outlet with uid `current`.
-pub fn judge(current: &[u8], mut answers: Vec<StreamInfo>) -> Verdict {
-    if let Some(index) = answers.iter().position(|info| info.uid_bytes() == current) {
+/// Judges the answers to a recovery query for the outlet that `lost` describes. Answers that the
+/// query does not select are nobody's, or a lie: they are ignored.
+pub fn judge(lost: &StreamInfo, mut answers: Vec<StreamInfo>) -> Verdict {
+    answers.retain(|answer| is_same_stream(lost, answer));
+    let known = |answer: &StreamInfo| answer.uid_bytes() == lost.uid_bytes();
+    if let Some(index) = answers.iter().position(known) {
         return Verdict::Same(Box::new(answers.swap_remove(index)));
     }
     match answers.len() {
         1 => Verdict::Adopt(Box::new(answers.swap_remove(0))),
         candidates => Verdict::AskAgain { candidates },
+    }
+}
+
+/// Whether the recovery query for `lost` selects `answer`, judged by its fields.
+fn is_same_stream(lost: &StreamInfo, answer: &StreamInfo) -> bool {
+    let same_text = |wanted: &[u8], found: &[u8]| wanted.is_empty() || wanted == found;
+    lost.channel_count() == answer.channel_count()
+        && lost.channel_format() == answer.channel_format()
+        && same_text(lost.name_bytes(), answer.name_bytes())
+        && same_text(lost.stream_type_bytes(), answer.stream_type_bytes())
+        && same_text(lost.source_id_bytes(), answer.source_id_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ChannelFormat;
+
+    fn info(name: &str, channels: u32, uid: &str) -> StreamInfo {
+        let mut info =
+            StreamInfo::new(name, "EEG", channels, 1.0, ChannelFormat::Int8, "src").unwrap();
+        info.reset_uid(uid);
+        info
+    }
+
+    #[test]
+    fn one_successor_is_adopted_and_the_known_outlet_preferred() {
+        let lost = info("n", 2, "old");
+        let check = |answers: &[(&str, u32, &str)], expected: &str| {
+            let answers = answers
+                .iter()
+                .map(|&(name, channels, uid)| info(name, channels, uid));
+            let verdict = match judge(&lost, answers.collect()) {
+                Verdict::Same(found) => format!("same {}", found.uid()),
+                Verdict::Adopt(found) => format!("adopt {}", found.uid()),
+                Verdict::AskAgain { candidates } => format!("ask again {candidates}"),
+            };
+            assert_eq!(verdict, expected);
+        };
+        check(&[], "ask again 0");
+        check(&[("n", 2, "new")], "adopt new");
+        check(&[("n", 2, "new"), ("n", 2, "old")], "same old");
+        check(&[("n", 2, "new"), ("n", 2, "other")], "ask again 2");
+        // Not what was asked for, whoever says so.
+        check(&[("n", 3, "new")], "ask again 0");
+        check(&[("m", 2, "old")], "ask again 0");
+        check(&[("m", 2, "liar"), ("n", 2, "new")], "adopt new");
     }
 }

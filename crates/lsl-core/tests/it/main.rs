@@ -9,6 +9,8 @@
     reason = "test code: a wrong value fails the test, stamps are compared exactly on purpose"
 )]
 
+mod anywhere;
 mod corpus;
+mod hostile;
 mod lab;
 mod streaming;

@@ -1,0 +1,127 @@
+//! How a command ends other than well, and the exit status that says so. The numbers are part of
+//! the interface: scripts test them, `lsl --help` lists them.
+
+use std::fmt;
+use std::io;
+use std::process::ExitCode;
+
+use lsl_core::{Error, ErrorKind};
+
+/// Why a command stopped. The text is for people and says what to do next.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// Sockets, files, a peer that broke the protocol, a configuration with problems.
+    Runtime(String),
+    /// The command line asks for something that cannot be done.
+    Usage(String),
+    /// What was asked for did not show up in time.
+    NotFound(String),
+    /// A stream, or some of its samples, went away.
+    Lost(String),
+    /// The program that reads our output has seen enough. Not an error: `lsl recv … | head`.
+    ReaderLeft,
+}
+
+/// Result of every command.
+pub(crate) type Outcome<T = ()> = Result<T, Failure>;
+
+impl Failure {
+    /// The exit status of the process.
+    pub(crate) fn status(&self) -> u8 {
+        match self {
+            Self::ReaderLeft => 0,
+            Self::Runtime(_) => 1,
+            Self::Usage(_) => 2,
+            Self::NotFound(_) => 3,
+            Self::Lost(_) => 4,
+        }
+    }
+
+    /// Puts what was being attempted in front of the text.
+    #[must_use]
+    pub(crate) fn context(self, attempt: &str) -> Self {
+        let add = |text: String| format!("{attempt}: {text}");
+        match self {
+            Self::Runtime(text) => Self::Runtime(add(text)),
+            Self::Usage(text) => Self::Usage(add(text)),
+            Self::NotFound(text) => Self::NotFound(add(text)),
+            Self::Lost(text) => Self::Lost(add(text)),
+            Self::ReaderLeft => Self::ReaderLeft,
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Runtime(text) | Self::Usage(text) | Self::NotFound(text) | Self::Lost(text) => {
+                f.write_str(text)
+            }
+            Self::ReaderLeft => f.write_str("the reader of the output closed it"),
+        }
+    }
+}
+
+impl From<&Failure> for ExitCode {
+    fn from(failure: &Failure) -> Self {
+        Self::from(failure.status())
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let text = error.to_string();
+        match error.kind() {
+            ErrorKind::Timeout => Self::NotFound(text),
+            ErrorKind::Lost => Self::Lost(text),
+            ErrorKind::Argument => Self::Usage(text),
+            _ => Self::Runtime(text),
+        }
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            Self::ReaderLeft
+        } else {
+            Self::Runtime(error.to_string())
+        }
+    }
+}
+
+impl From<serde_json::Error> for Failure {
+    fn from(error: serde_json::Error) -> Self {
+        io::Error::from(error).into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_of_error_has_its_status() {
+        let check = |failure: Failure, status| assert_eq!(failure.status(), status, "{failure}");
+        check(Error::Timeout { operation: "info" }.into(), 3);
+        check(
+            Error::Lost {
+                reason: "gone".into(),
+            }
+            .into(),
+            4,
+        );
+        check(Error::Argument("a".into()).into(), 2);
+        check(Error::Config("c".into()).into(), 1);
+        check(Error::Protocol("p".into()).into(), 1);
+        check(io::Error::from(io::ErrorKind::BrokenPipe).into(), 0);
+        check(io::Error::from(io::ErrorKind::PermissionDenied).into(), 1);
+        check(Failure::NotFound("x".into()).context("lsl"), 3);
+    }
+
+    #[test]
+    fn context_stands_in_front() {
+        let failure = Failure::Lost("the cable".into()).context("recv");
+        assert_eq!(failure.to_string(), "recv: the cable");
+    }
+}

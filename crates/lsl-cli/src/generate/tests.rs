@@ -1,0 +1,89 @@
+use clap::Parser;
+
+use super::*;
+
+#[derive(Debug, Parser)]
+struct Line {
+    #[command(flatten)]
+    generate: Generate,
+}
+
+fn parse(arguments: &[&str]) -> Result<Generate, clap::Error> {
+    let arguments = std::iter::once(&"gen").chain(arguments);
+    Line::try_parse_from(arguments).map(|line| line.generate)
+}
+
+#[test]
+fn totals() {
+    let check = |arguments: &[&str], total| {
+        assert_eq!(parse(arguments).unwrap().total(), total, "{arguments:?}");
+    };
+    check(&[], u64::MAX);
+    check(&["--count", "7"], 7);
+    check(&["--duration", "2"], 500);
+    check(&["--duration", "2", "--rate", "333"], 666);
+    check(&["--duration", "0.1", "--rate", "7"], 1);
+    check(&["--duration", "10", "--rate", "0"], 10);
+    check(
+        &["--duration", "10", "--rate", "0", "--interval", "0.1"],
+        100,
+    );
+    check(&["--duration", "0"], 0);
+    check(&["--duration", "2", "--count", "9"], 9);
+}
+
+#[test]
+fn unusable_options_are_refused() {
+    for arguments in [
+        ["--rate", "-1"],
+        ["--rate", "nan"],
+        ["--rate", "inf"],
+        ["--channels", "0"],
+        ["--chunk", "0"],
+        ["--format", "float16"],
+        ["--interval", "0"],
+        ["--desc", "novalue"],
+        ["--desc", "a//b=x"],
+        ["--desc", "1a=x"],
+        ["--desc", "a b=x"],
+    ] {
+        parse(&arguments).expect_err(&format!("{arguments:?}"));
+    }
+}
+
+#[test]
+fn channels_and_metadata_are_described() {
+    let arguments = [
+        "--channels",
+        "2",
+        "--desc",
+        "acquisition/model=X=1",
+        "--desc",
+        "cap=large",
+    ];
+    let info = parse(&arguments).unwrap().info().unwrap();
+    let desc = info.desc_ref().unwrap();
+    let channels: Vec<_> = desc
+        .child("channels")
+        .unwrap()
+        .children_named("channel")
+        .map(|channel| ["label", "unit", "type"].map(|name| channel.get(name).unwrap()))
+        .collect();
+    assert_eq!(
+        channels,
+        [["Fp1", "microvolts", "EEG"], ["Fp2", "microvolts", "EEG"]]
+    );
+    assert_eq!(
+        desc.child("acquisition").unwrap().get("model").unwrap(),
+        "X=1"
+    );
+    assert_eq!(desc.get("cap").unwrap(), "large");
+}
+
+#[test]
+fn values_of_a_push() {
+    let mut values = Vec::new();
+    let generate = parse(&["--channels", "2", "--pattern", "counter"]).unwrap();
+    generate.fill::<i8>(&mut values, 127, 2, &mut Eeg::new(1.0));
+    assert_eq!(values, [127, 127, -128, -128]);
+}

@@ -1,0 +1,134 @@
+//! Options that every command takes, and the configuration and context they amount to.
+
+use std::path::{Path, PathBuf};
+
+use clap::{ArgAction, Args};
+use lsl_core::Context;
+use lsl_core::config::{
+    Bind, Config, Loaded, Overrides, Severity, Source, SystemFiles, load, load_text,
+};
+use tracing::level_filters::LevelFilter;
+
+use crate::failure::{Failure, Outcome};
+use crate::note::note;
+
+/// Global options.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Global options")]
+pub(crate) struct Globals {
+    /// Configuration file to use instead of LSLAPICFG and the usual places
+    #[arg(long, global = true, value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    /// Session to work in: only streams of the same session see each other
+    #[arg(long, global = true, value_name = "ID")]
+    session: Option<String>,
+
+    /// Stay on the loopback interface: see and serve only this machine, send nothing to the network
+    #[arg(long, global = true)]
+    loopback: bool,
+
+    /// Also ask this host directly, where multicast does not reach; may be repeated
+    #[arg(long, global = true, value_name = "HOST[:PORT]")]
+    known_peer: Vec<String>,
+
+    /// Log what happens inside to stderr; -vv and -vvv say more
+    #[arg(short, long, global = true, action = ArgAction::Count)]
+    verbose: u8,
+}
+
+impl Globals {
+    /// Starts the log. Call it once.
+    pub(crate) fn start_log(&self) {
+        let level = match self.verbose {
+            0 => LevelFilter::WARN,
+            1 => LevelFilter::INFO,
+            2 => LevelFilter::DEBUG,
+            _ => LevelFilter::TRACE,
+        };
+        let subscriber = tracing_subscriber::fmt()
+            .with_max_level(level)
+            .with_writer(std::io::stderr)
+            .with_ansi(false)
+            .without_time();
+        // Fails only if there is a subscriber already, and then there is one.
+        let _ = subscriber.try_init();
+    }
+
+    /// The configuration: file, then what the command line changes.
+    pub(crate) fn load(&self) -> Outcome<Loaded> {
+        let mut loaded = match &self.config {
+            // Unlike a file named by a program, one named by the user wins over the environment.
+            Some(path) => read(path)?,
+            None => load(&SystemFiles, &Overrides::default()),
+        };
+        self.apply(&mut loaded.config)?;
+        Ok(loaded)
+    }
+
+    /// The context of this configuration. Says on stderr what is wrong with it.
+    pub(crate) fn context(&self) -> Outcome<Context> {
+        let loaded = self.load()?;
+        for diagnostic in &loaded.diagnostics {
+            if diagnostic.severity >= Severity::Warning {
+                note(format_args!("lsl: {diagnostic}"));
+            }
+        }
+        Ok(Context::new(loaded.config))
+    }
+
+    /// The file named on the command line.
+    pub(crate) fn config_file(&self) -> Option<&Path> {
+        self.config.as_deref()
+    }
+
+    fn apply(&self, config: &mut Config) -> Outcome {
+        if let Some(session) = &self.session {
+            config
+                .set_session_id(session)
+                .map_err(|error| usage("--session", &error))?;
+        }
+        if self.loopback {
+            config.set_bind(Bind::Loopback);
+        }
+        if !self.known_peer.is_empty() {
+            let configured: Vec<String> = config
+                .lab()
+                .known_peers
+                .iter()
+                .map(ToString::to_string)
+                .collect();
+            let peers: Vec<&str> = configured
+                .iter()
+                .chain(&self.known_peer)
+                .map(String::as_str)
+                .collect();
+            config
+                .set_known_peers(&peers)
+                .map_err(|error| usage("--known-peer", &error))?;
+        }
+        Ok(())
+    }
+}
+
+/// Reads a configuration file by name.
+fn read(path: &Path) -> Outcome<Loaded> {
+    let bytes = std::fs::read(path)
+        .map_err(|error| Failure::Runtime(format!("{}: {error}", path.display())))?;
+    let source = Source::Api(path.to_owned());
+    match load_text(&String::from_utf8_lossy(&bytes), &source) {
+        Ok((config, diagnostics)) => Ok(Loaded {
+            config,
+            source,
+            diagnostics,
+        }),
+        Err(diagnostic) => Err(Failure::Runtime(format!(
+            "{diagnostic} (`lsl config check {}` explains files)",
+            path.display()
+        ))),
+    }
+}
+
+fn usage(option: &str, error: &lsl_core::Error) -> Failure {
+    Failure::Usage(format!("{option}: {error}"))
+}

@@ -1,0 +1,180 @@
+//! `lsl info`: everything a stream says about itself, metadata included.
+
+use std::io::{self, Write};
+
+use clap::Args;
+use lsl_core::xml::ElementRef;
+use lsl_core::{Context, Inlet};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::describe::{Described, element_json};
+use crate::failure::Outcome;
+use crate::select::StreamArgs;
+use crate::table::{printable, rate};
+
+/// `lsl info`
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Info {
+    #[command(flatten)]
+    stream: StreamArgs,
+
+    /// Print the XML as it came from the network
+    #[arg(long, conflicts_with = "json")]
+    xml: bool,
+
+    /// Print one JSON object; metadata is below `desc`
+    #[arg(long)]
+    json: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  lsl info BioSemi               the stream called BioSemi
+  lsl info type=EEG              the only stream of that type
+  lsl info uid=2f0e... --xml     exactly this outlet, as XML
+  lsl info BioSemi --json | jq '.desc.channels.channel[].label'";
+
+/// The object of `--json`.
+#[derive(Debug, Serialize)]
+struct Document {
+    #[serde(flatten)]
+    stream: Described,
+    desc: Value,
+}
+
+impl Info {
+    /// Runs the command.
+    pub(crate) fn run(&self, context: &Context) -> Outcome {
+        let found = self.stream.find(context)?;
+        let inlet = Inlet::builder(&found).context(context).create()?;
+        let full = inlet
+            .blocking()
+            .full_info(self.stream.timeout())
+            .map_err(|error| crate::failure::Failure::from(error).context("full description"))?;
+        // The full description does not say where it came from; the answer to the search does.
+        let mut stream = Described::from(&full);
+        let answer = Described::from(&found);
+        stream.v4_address = answer.v4_address;
+        stream.v6_address = answer.v6_address;
+
+        let mut out = io::stdout().lock();
+        if self.xml {
+            out.write_all(&full.to_xml())?;
+        } else if self.json {
+            let desc = full.desc_ref().map_or(Value::Null, element_json);
+            serde_json::to_writer_pretty(&mut out, &Document { stream, desc })?;
+            writeln!(out)?;
+        } else {
+            write_fields(&stream, &mut out)?;
+            match full.desc_ref() {
+                Some(desc) if desc.children().next().is_some() => {
+                    writeln!(out, "\nmetadata")?;
+                    for child in desc.children() {
+                        write_tree(child, 1, &mut out)?;
+                    }
+                }
+                _ => writeln!(out, "\nno metadata")?,
+            }
+        }
+        out.flush()?;
+        Ok(())
+    }
+}
+
+fn write_fields(stream: &Described, out: &mut impl Write) -> io::Result<()> {
+    let absent = |text: &str| {
+        if text.is_empty() {
+            "-".to_owned()
+        } else {
+            printable(text)
+        }
+    };
+    let ports = |address: &str, data: u16, service: u16| match data {
+        0 => "-".to_owned(),
+        _ => format!("{} data TCP {data}, service UDP {service}", absent(address)),
+    };
+    let fields = [
+        ("name", absent(&stream.name)),
+        ("type", absent(&stream.stream_type)),
+        (
+            "channels",
+            format!("{} x {}", stream.channel_count, stream.channel_format),
+        ),
+        ("nominal rate", rate(stream.nominal_srate)),
+        ("source id", absent(&stream.source_id)),
+        ("session", absent(&stream.session_id)),
+        ("host", absent(&stream.hostname)),
+        (
+            "IPv4",
+            ports(
+                &stream.v4_address,
+                stream.v4_data_port,
+                stream.v4_service_port,
+            ),
+        ),
+        (
+            "IPv6",
+            ports(
+                &stream.v6_address,
+                stream.v6_data_port,
+                stream.v6_service_port,
+            ),
+        ),
+        ("uid", absent(&stream.uid)),
+        ("protocol", format!("{:.2}", stream.version)),
+        (
+            "created at",
+            format!("{:.3} s on the host's clock", stream.created_at),
+        ),
+    ];
+    for (name, value) in fields {
+        writeln!(out, "{name:<13} {value}")?;
+    }
+    Ok(())
+}
+
+/// One line an element; elements that only hold texts, such as a channel, take one line together.
+fn write_tree(element: ElementRef<'_>, depth: usize, out: &mut impl Write) -> io::Result<()> {
+    let indent = "  ".repeat(depth.min(DEEPEST_INDENT));
+    let name = printable(&element.name());
+    let attributes: String = element
+        .attributes()
+        .iter()
+        .map(|attribute| {
+            let (name, value) = (&attribute.name, &attribute.value);
+            let text = format!(
+                " @{}={}",
+                String::from_utf8_lossy(name),
+                String::from_utf8_lossy(value)
+            );
+            printable(&text)
+        })
+        .collect();
+    if element.children().next().is_none() {
+        return writeln!(
+            out,
+            "{indent}{name}{attributes}: {}",
+            printable(&element.text())
+        );
+    }
+    let flat = depth > 1
+        && element
+            .children()
+            .all(|child| child.children().next().is_none() && child.attributes().is_empty());
+    if flat {
+        let pairs: Vec<String> = element
+            .children()
+            .map(|child| printable(&format!("{} {}", child.name(), child.text().trim())))
+            .collect();
+        return writeln!(out, "{indent}{name}{attributes}: {}", pairs.join(", "));
+    }
+    writeln!(out, "{indent}{name}{attributes}")?;
+    element
+        .children()
+        .try_for_each(|child| write_tree(child, depth + 1, out))
+}
+
+/// Deeper elements stay where these stand: hostile metadata shall not fill lines with blanks.
+const DEEPEST_INDENT: usize = 20;

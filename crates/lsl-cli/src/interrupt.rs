@@ -1,0 +1,82 @@
+//! Ctrl-C and termination as a flag that loops look at, so that every command ends with its summary.
+//! A second Ctrl-C ends the process at once. Commands install it only when their loop starts: while
+//! they search or connect, Ctrl-C keeps its usual meaning.
+
+use std::process;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use lsl_core::local_clock;
+
+use crate::failure::{Failure, Outcome};
+
+/// Set once the user wants the command to end.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    /// Starts to catch Ctrl-C and termination. Call it once.
+    pub(crate) fn install() -> Outcome<Self> {
+        let stop = Self::default();
+        let flag = stop.clone();
+        let mut first = None;
+        // Runs on a thread of its own, not in a signal handler.
+        let handler = move || {
+            let now = local_clock();
+            flag.request();
+            // Terminals and wrappers such as `timeout` signal both a process and its group: two
+            // signals in a row are one wish.
+            if now - *first.get_or_insert(now) > SAME_WISH_SECS {
+                process::exit(INTERRUPTED);
+            }
+        };
+        ctrlc::set_handler(handler)
+            .map_err(|error| Failure::Runtime(format!("cannot catch Ctrl-C: {error}")))?;
+        Ok(stop)
+    }
+
+    /// Whether to end.
+    pub(crate) fn requested(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Ends every loop that looks at this flag.
+    pub(crate) fn request(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Sleeps until `local_clock` reaches `deadline`; false as soon as the user wants to end.
+    pub(crate) fn sleep_until(&self, deadline: f64) -> bool {
+        while !self.requested() {
+            let left = deadline - local_clock();
+            if left <= 0.0 {
+                return true;
+            }
+            thread::sleep(Duration::from_secs_f64(left.min(LONGEST_NAP.as_secs_f64())));
+        }
+        false
+    }
+}
+
+/// How long a blocking call may take before the flag is looked at again.
+pub(crate) const LONGEST_NAP: Duration = Duration::from_millis(50);
+const SAME_WISH_SECS: f64 = 0.5;
+/// What shells report for a process that Ctrl-C ended.
+const INTERRUPTED: i32 = 130;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sleeping_ends_at_the_deadline_or_on_request() {
+        let stop = Stop::default();
+        let start = local_clock();
+        assert!(stop.sleep_until(start + 0.01));
+        assert!(local_clock() >= start + 0.01);
+        stop.request();
+        assert!(!stop.sleep_until(start + 1e6));
+    }
+}

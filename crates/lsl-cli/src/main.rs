@@ -1,0 +1,123 @@
+//! The `lsl` command: find, describe, generate, receive and time Lab Streaming Layer streams.
+//!
+//! One file per subcommand; each has an arguments struct with a `run` method. What was asked for goes
+//! to stdout, remarks and summaries to stderr (`note`), and every way to fail has its exit status
+//! (`failure`). Nothing here knows the protocol.
+#![forbid(unsafe_code)]
+#![expect(
+    clippy::cast_precision_loss,
+    reason = "sample counts stay far below 2^53"
+)]
+
+mod absence;
+mod config;
+mod demo;
+mod describe;
+mod failure;
+mod generate;
+mod globals;
+mod info;
+mod interrupt;
+mod latency;
+mod list;
+mod note;
+mod pace;
+mod pattern;
+mod recv;
+mod select;
+mod sequence;
+mod table;
+mod time;
+mod value;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use self::failure::{Failure, Outcome};
+use self::globals::Globals;
+
+/// Find, describe, generate, receive and time Lab Streaming Layer streams
+#[derive(Debug, Parser)]
+#[command(name = "lsl", version, after_help = HELP, disable_help_subcommand = true)]
+#[command(max_term_width = 100)]
+struct Cli {
+    #[command(flatten)]
+    globals: Globals,
+
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// See everything at work: EEG and markers over loopback, received live
+    Demo(demo::Demo),
+    /// Show which streams there are
+    List(list::List),
+    /// Show everything a stream says about itself
+    Info(info::Info),
+    /// Offer a stream of made-up data
+    Gen(generate::Generate),
+    /// Print the samples of a stream
+    Recv(recv::Recv),
+    /// Measure how far a stream's clock is from ours
+    Time(time::Time),
+    /// Show, check and write the configuration
+    Config(config::Config),
+}
+
+const HELP: &str = "\
+Examples:
+  lsl demo                     start here
+  lsl list                     what is on the network?
+  lsl gen --name Amp           offer a stream
+  lsl recv Amp -o csv          receive it
+
+STREAM is a name (BioSemi), KEY=VALUE (type=EEG, source_id=..., uid=..., hostname=...) or an XPath
+predicate (\"type='EEG' and channel_count>8\"). Write name=VALUE for names with = < > or quotes.
+
+Exit status: 0 done, also after Ctrl-C; 1 failure; 2 wrong usage, also when STREAM is ambiguous;
+3 not found or no answer in time; 4 stream or samples lost. Where --json exists, stdout carries
+nothing but JSON.";
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    cli.globals.start_log();
+    match cli.run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            if !matches!(failure, Failure::ReaderLeft) {
+                note::note(format_args!("lsl: {failure}"));
+            }
+            ExitCode::from(&failure)
+        }
+    }
+}
+
+impl Cli {
+    fn run(&self) -> Outcome {
+        let context = || self.globals.context();
+        match &self.command {
+            Command::Demo(demo) => demo.run(),
+            Command::List(list) => list.run(&context()?),
+            Command::Info(info) => info.run(&context()?),
+            Command::Gen(generate) => generate.run(&context()?),
+            Command::Recv(recv) => recv.run(&context()?),
+            Command::Time(time) => time.run(&context()?),
+            Command::Config(config) => config.run(&self.globals),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn arguments_are_consistent() {
+        Cli::command().debug_assert();
+    }
+}

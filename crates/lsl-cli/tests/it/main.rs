@@ -1,0 +1,13 @@
+//! The binary as users run it, on the loopback interface alone: every test has its own session and
+//! ports, so nothing on this machine or its network is touched.
+#![forbid(unsafe_code)]
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that cannot run is a failed test"
+)]
+
+mod commands;
+mod configuration;
+mod lab;
+mod streams;
+mod usage;
