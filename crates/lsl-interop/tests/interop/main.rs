@@ -7,6 +7,8 @@
 #![forbid(unsafe_code)]
 
 mod cell;
+mod command;
+mod command_scenes;
 mod lab;
 mod matrix;
 mod ours;

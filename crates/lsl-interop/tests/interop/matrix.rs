@@ -1,6 +1,7 @@
 //! Every cell there is: which scenes between whom, in which variants.
 
 use crate::cell::{Cell, Transfer};
+use crate::command_scenes;
 use crate::lab::{Family, Library, Protocol};
 use crate::scenes::{clock, crossing, crowd, exchange, exchanges, metadata, recovery, synchronous};
 use crate::side::{Route, Side};
@@ -25,6 +26,7 @@ pub(crate) fn cells() -> Vec<Cell> {
         cells.extend(dual_stack(Side::Foreign(library)));
     }
     cells.extend(against_pylsl());
+    cells.extend(command());
     cells
 }
 
@@ -122,6 +124,28 @@ fn against_pylsl() -> Vec<Cell> {
     cells.extend(synchronous(route));
     cells.extend([metadata(route), clock(route), recovery(route)]);
     cells.push(crowd(Side::Ours, Side::Ours));
+    cells
+}
+
+/// Our `lsl` and everybody else.
+fn command() -> Vec<Cell> {
+    let mut cells = Vec::new();
+    for (other, family) in [
+        (PYLSL, Family::V4),
+        (PYLSL, Family::V6),
+        (OLDER, Family::V4),
+        (Side::Ours, Family::Both),
+    ] {
+        for format in Format::ALL {
+            cells.push(command_scenes::generate(other, family, format));
+            cells.push(command_scenes::receive(other, family, format));
+        }
+    }
+    for other in [PYLSL, OLDER, Side::Ours] {
+        cells.push(command_scenes::generator_restart(other));
+        cells.push(command_scenes::receiver_survives(other));
+        cells.push(command_scenes::crowd(other));
+    }
     cells
 }
 

@@ -137,12 +137,16 @@ fn succession(lab: &Lab, id: &str, route: Route, successor: Setup) -> Outcome {
     second.wait_for_consumers()?;
     let took = local_clock() - back;
     stamped_sample(&mut *second, &mut *inlet, stream.format, 200.5)?;
-    let limit = route.to.0.recovery_limit_secs();
-    if took <= limit {
+    within(route.to.0.recovery_limit_secs(), took)
+}
+
+/// Whether an inlet that needed `took_secs` to read an outlet that is back was fast enough.
+pub(crate) fn within(limit_secs: f64, took_secs: f64) -> Outcome {
+    if took_secs <= limit_secs {
         Ok(())
     } else {
         Err(format!(
-            "recovered {took:.2} s after the outlet was back, not within {limit} s"
+            "{took_secs:.2} s after the outlet was back, not within {limit_secs} s"
         ))
     }
 }
@@ -214,5 +218,5 @@ const CLOCK_ROUNDING_SECS: f64 = 0.000_001;
 /// A loaded machine may delay the probes of one estimate.
 const CLOCK_TRIES: u32 = 5;
 
-const CROWD_OUTLETS: usize = 40;
-const CROWD_PROCESSES: usize = 10;
+pub(crate) const CROWD_OUTLETS: usize = 40;
+pub(crate) const CROWD_PROCESSES: usize = 10;

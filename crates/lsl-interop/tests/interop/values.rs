@@ -98,6 +98,17 @@ impl Values {
         Self::Numbers(bytes)
     }
 
+    /// What is left of these as text: what is no UTF-8 is repaired.
+    pub(crate) fn repaired(self) -> Self {
+        match self {
+            Self::Texts(texts) => {
+                let repair = |text: Vec<u8>| String::from_utf8_lossy(&text).into_owned().into();
+                Self::Texts(texts.into_iter().map(repair).collect())
+            }
+            numbers @ Self::Numbers(_) => numbers,
+        }
+    }
+
     /// As `peer.py` reads them.
     pub(crate) fn to_json(&self) -> Value {
         match self {
@@ -115,6 +126,29 @@ impl Values {
                 Some(Self::Texts(texts.collect::<Option<_>>()?))
             }
             _ => None,
+        }
+    }
+}
+
+/// What `lsl gen --pattern counter` sends: `samples` samples from number `first` on, with their number
+/// in every channel. Integers wrap around, strings are decimal text.
+pub(crate) fn counter(format: Format, channels: usize, first: u32, samples: u32) -> Values {
+    let numbers = (first..first + samples).flat_map(|number| std::iter::repeat_n(number, channels));
+    match format {
+        Format::Text => Values::Texts(numbers.map(|n| n.to_string().into_bytes()).collect()),
+        Format::Float32 => {
+            // Exact: no run counts to 2^24, and a `u16` converts without a cast.
+            let exact = |n: u32| u16::try_from(n).map_or(f32::NAN, f32::from);
+            Values::Numbers(numbers.flat_map(|n| exact(n).to_le_bytes()).collect())
+        }
+        Format::Double64 => {
+            Values::Numbers(numbers.flat_map(|n| f64::from(n).to_le_bytes()).collect())
+        }
+        Format::Int32 | Format::Int16 | Format::Int8 | Format::Int64 => {
+            // The low bytes of a number are the number wrapped around.
+            let size = format.size();
+            let low = |n: u32| u64::from(n).to_le_bytes().into_iter().take(size);
+            Values::Numbers(numbers.flat_map(low).collect())
         }
     }
 }

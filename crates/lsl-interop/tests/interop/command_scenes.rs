@@ -1,0 +1,210 @@
+//! What is played between our `lsl` and others.
+
+use lsl_core::local_clock;
+
+use crate::cell::{
+    Announcement, CHANNELS, Cell, Outcome, OutletEnd, Place, Run, Stamps, Topic, same,
+};
+use crate::command::{Lsl, read};
+use crate::lab::{Family, Lab, Need, Protocol, Setup};
+use crate::scenes::{CROWD_OUTLETS, CROWD_PROCESSES, found_at_once, within};
+use crate::side::Side;
+use crate::values::{Format, Values, counter, pattern};
+
+/// `lsl gen` read by others: every number from the first on.
+pub(crate) fn generate(reader: Side, family: Family, format: Format) -> Cell {
+    let run = move |lab: &Lab, id: &str| {
+        let setup = Setup::new(Protocol::V110, family);
+        let (samples, rate) = (300, 1000.0);
+        let arguments = format!(
+            "--wait --channels {CHANNELS} --format {} --rate {rate} --count {samples}",
+            format.name()
+        );
+        let arguments: Vec<&str> = arguments.split(' ').collect();
+        let sender = Lsl::generate(lab, setup, id, &arguments)?;
+        let mut inlet = reader.inlet(lab, setup, id)?;
+        let (stamps, values) = inlet.pull_chunk(samples as usize)?;
+        let steps = stamps.windows(2).map(|pair| pair[1] - pair[0]);
+        let worst = steps.fold(0.0, |worst: f64, step| worst.max((step - 1.0 / rate).abs()));
+        if worst > STAMP_ROUNDING_SECS {
+            return Err(format!("time stamps are off the rate by {worst} s"));
+        }
+        let expected = counter(format, CHANNELS, 0, samples);
+        same("the counter", &stamps, &expected, &stamps, &values)?;
+        sender.finish()
+    };
+    cell(
+        "lsl gen to",
+        reader,
+        family,
+        Topic::Chunk,
+        format.name(),
+        Box::new(run),
+    )
+}
+
+/// Others' outlets read by `lsl recv`, then `lsl recv` ends by itself.
+pub(crate) fn receive(sender: Side, family: Family, format: Format) -> Cell {
+    let run = move |lab: &Lab, id: &str| {
+        let setup = Setup::new(Protocol::V110, family);
+        let mut outlet = sender.outlet(lab, setup, &Announcement::new(id, format))?;
+        let rounds: u16 = 4;
+        let count = rounds.to_string();
+        let mut receiver = Lsl::receive(lab, setup, id, &["--count", &count])?;
+        outlet.wait_for_consumers()?;
+        for round in 0..rounds {
+            let stamp = 345.678_9 + f64::from(round) / 7.0;
+            outlet.push(&pattern(format, CHANNELS, round), stamp)?;
+            let expected = pattern(format, CHANNELS, round).repaired();
+            expect(&mut receiver, format, stamp, &expected)?;
+        }
+        receiver.finish()
+    };
+    cell(
+        "lsl recv from",
+        sender,
+        family,
+        Topic::Sample,
+        format.name(),
+        Box::new(run),
+    )
+}
+
+/// `lsl gen` is killed and started again; its readers go on.
+pub(crate) fn generator_restart(reader: Side) -> Cell {
+    let run = move |lab: &Lab, id: &str| {
+        let setup = Setup::new(Protocol::V110, Family::Both);
+        let format = Format::Int32;
+        let arguments = "--format int32 --channels 1 --rate 100 --wait";
+        let arguments: Vec<&str> = arguments.split(' ').collect();
+        let mut first = Lsl::generate(lab, setup, id, &arguments)?;
+        let mut inlet = reader.inlet(lab, setup, id)?;
+        let (stamps, values) = inlet.pull_chunk(10)?;
+        same(
+            "before",
+            &stamps,
+            &counter(format, 1, 0, 10),
+            &stamps,
+            &values,
+        )?;
+        first.kill();
+        let _second = Lsl::generate(lab, setup, id, &arguments)?;
+        let back = local_clock();
+        // What was under way when the first one died still comes; the second counts from 0.
+        let mut number = 9;
+        while number != 0 {
+            let next = last(&inlet.pull()?.1);
+            if next != 0 && next != number + 1 {
+                return Err(format!("{next} after {number}"));
+            }
+            number = next;
+        }
+        within(reader.recovery_limit_secs(), local_clock() - back)
+    };
+    cell(
+        "lsl gen to",
+        reader,
+        Family::Both,
+        Topic::Recovery,
+        "",
+        Box::new(run),
+    )
+}
+
+/// An outlet's process dies and another one takes over; `lsl recv` goes on.
+pub(crate) fn receiver_survives(sender: Side) -> Cell {
+    let run = move |lab: &Lab, id: &str| {
+        let setup = Setup::new(Protocol::V110, Family::Both);
+        let stream = Announcement::new(id, Format::Int16);
+        let mut first = sender.mortal_outlet(lab, setup, &stream)?;
+        let mut receiver = Lsl::receive(lab, setup, id, &["--count", "2"])?;
+        first.wait_for_consumers()?;
+        let sample = pattern(stream.format, CHANNELS, 0);
+        first.push(&sample, 100.5)?;
+        expect(&mut receiver, stream.format, 100.5, &sample)?;
+        if let Side::Foreign(library) = sender {
+            lab.peer(library, setup)?;
+        }
+        first.crash();
+        let mut second = sender.outlet(lab, setup, &stream)?;
+        let back = local_clock();
+        second.wait_for_consumers()?;
+        let took = local_clock() - back;
+        let sample = pattern(stream.format, CHANNELS, 1);
+        second.push_chunk(&sample, &Stamps::Last(200.5))?;
+        expect(&mut receiver, stream.format, 200.5, &sample)?;
+        within(Side::Ours.recovery_limit_secs(), took)?;
+        receiver.finish()
+    };
+    cell(
+        "lsl recv from",
+        sender,
+        Family::Both,
+        Topic::Recovery,
+        "",
+        Box::new(run),
+    )
+}
+
+/// Forty outlets of ours in this process and ten `lsl gen`, found within one second.
+pub(crate) fn crowd(finder: Side) -> Cell {
+    let setup = Setup {
+        protocol: Protocol::V110,
+        family: Family::Both,
+        session: "gen-crowd",
+    };
+    let run = move |lab: &Lab, id: &str| {
+        let mut outlets: Vec<Box<dyn OutletEnd>> = Vec::new();
+        let mut processes = Vec::new();
+        let mut wanted = Vec::new();
+        for index in 0..CROWD_OUTLETS + CROWD_PROCESSES {
+            let id = format!("{id} {index}");
+            if index < CROWD_OUTLETS {
+                let stream = Announcement::new(&id, Format::Float32);
+                outlets.push(Side::Ours.outlet(lab, setup, &stream)?);
+            } else {
+                processes.push(Lsl::generate(lab, setup, &id, &[])?);
+            }
+            wanted.push(id);
+        }
+        found_at_once(lab, finder, setup, id, wanted)
+    };
+    cell(
+        "lsl gen to",
+        finder,
+        Family::Both,
+        Topic::Crowd,
+        "",
+        Box::new(run),
+    )
+}
+
+fn cell(how: &str, other: Side, family: Family, topic: Topic, what: &str, run: Run) -> Cell {
+    let row = format!("{how} {}/{}", other.name(), family.name());
+    let separator = if what.is_empty() { "" } else { "/" };
+    Cell {
+        name: format!("{row}/{}{separator}{what}", topic.name()),
+        place: Place { row, topic },
+        needs: other.needs().into_iter().chain([Need::Command]).collect(),
+        run,
+    }
+}
+
+fn expect(receiver: &mut Lsl, format: Format, stamp: f64, values: &Values) -> Outcome {
+    let (got_stamp, got) = receiver.sample()?;
+    let read = read(format, &got).ok_or_else(|| format!("unreadable values: {got:?}"))?;
+    same("a printed sample", &[stamp], values, &[got_stamp], &read)
+}
+
+/// The last of some int32.
+fn last(values: &Values) -> i32 {
+    match values {
+        Values::Numbers(bytes) => bytes
+            .last_chunk()
+            .map_or(0, |last| i32::from_le_bytes(*last)),
+        Values::Texts(_) => 0,
+    }
+}
+
+/// Stamps within a chunk are added up from the rate.
+const STAMP_ROUNDING_SECS: f64 = 0.000_001;
