@@ -31,7 +31,7 @@ Usage: cargo xtask TASK
   test                   what the README says: cargo test --workspace --locked
   lint                   rustfmt and clippy, warnings denied
   doc                    documentation, warnings denied
-  interop [FILTER]       against real liblsl 1.18.0 and 1.17.7 in a private network namespace
+  interop [FILTER]       against real liblsl 1.18.0 and 1.17.7 and pylsl in a private namespace
   tidy                   purity, file sizes, licences, machine paths and other house rules
   deny                   licences, bans and sources of the dependencies
   msrv                   check the shipped crates with the oldest supported compiler
