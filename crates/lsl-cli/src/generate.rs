@@ -292,17 +292,8 @@ pub(crate) fn add_channels(info: &mut StreamInfo, kind: &str, unit: &str) {
 /// Waits until connected receivers have everything, for a second at most: data still in the outlet
 /// would end with the process.
 pub(crate) fn drain<'a>(outlets: impl IntoIterator<Item = &'a Outlet>) {
-    let deadline = local_clock() + DRAIN_SECS;
     for outlet in outlets {
-        let behind = |outlet: &Outlet| {
-            outlet
-                .consumers()
-                .iter()
-                .any(|consumer| consumer.behind > 0)
-        };
-        while behind(outlet) && local_clock() < deadline {
-            std::thread::sleep(Duration::from_millis(2));
-        }
+        outlet.blocking().flush(DRAIN_LIMIT);
     }
 }
 
@@ -405,7 +396,7 @@ fn metadata(text: &str) -> Result<(Vec<String>, String), String> {
 
 const MARKER_PERIOD_SECS: f64 = 1.0;
 const LOOK_PERIOD_SECS: f64 = 0.25;
-const DRAIN_SECS: f64 = 1.0;
+const DRAIN_LIMIT: Duration = Duration::from_secs(1);
 const LARGEST_PUSH_VALUES: u64 = 1 << 16;
 #[cfg(test)]
 mod tests;

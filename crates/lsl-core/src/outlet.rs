@@ -178,6 +178,20 @@ impl Outlet {
             .is_some()
     }
 
+    /// Sends everything pushed so far, held or not, and waits until it was handed to every reader's
+    /// socket; false if a reader was too slow. A program that ends right after its last push should
+    /// call it, because what still waits in the outlet ends with the process.
+    pub async fn flush(&self, timeout: impl Into<Timeout>) -> bool {
+        let deadline = timeout.into().deadline(local_clock());
+        self.shared.flush();
+        let drained = |(): &mut ()| self.shared.is_drained().then_some(());
+        self.shared
+            .caught_up
+            .wait(deadline, drained)
+            .await
+            .is_some()
+    }
+
     /// The blocking twins of the async methods.
     pub fn blocking(&self) -> BlockingOutlet<'_> {
         BlockingOutlet { outlet: self }
@@ -226,6 +240,17 @@ impl BlockingOutlet<'_> {
             .consumer_count
             .wait_blocking(deadline, some)
             .is_some()
+    }
+}
+
+impl BlockingOutlet<'_> {
+    /// As [`Outlet::flush`].
+    pub fn flush(&self, timeout: impl Into<Timeout>) -> bool {
+        let deadline = timeout.into().deadline(local_clock());
+        let shared = &self.outlet.shared;
+        shared.flush();
+        let drained = |(): &mut ()| shared.is_drained().then_some(());
+        shared.caught_up.wait_blocking(deadline, drained).is_some()
     }
 }
 

@@ -4,6 +4,7 @@
 //! The fuzz binaries call these, and `cargo test` calls them on the corpus (`tests/it/corpus.rs`
 //! includes this file), so only the public interface of `lsl_core` is used. Some inputs begin with
 //! control bytes (see [`Controls`]) that choose what the rest is parsed as.
+#![forbid(unsafe_code)]
 
 pub mod archive100;
 pub mod config_ini;

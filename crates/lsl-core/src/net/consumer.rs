@@ -2,7 +2,7 @@
 //!
 //! Pushing encodes each sample once per wire variant that somebody reads and hands it to the
 //! variant's `Lane`, which sends on the pushing thread where it can. Lock order: `turn` (synchronous
-//! outlets only), then `fan`; `consumer_count` is taken alone.
+//! outlets only) or `caught_up`, then `fan`; `consumer_count` is taken alone.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -52,6 +52,8 @@ pub(crate) struct OutletShared {
     pub(crate) channels: usize,
     pub(crate) terms: OutletTerms,
     pub(crate) consumer_count: Monitor<usize>,
+    /// Woken whenever a reader has caught up or left.
+    pub(crate) caught_up: Monitor<()>,
     pub(crate) refused: Counter,
     samples: Counter,
     bytes: Counter,
@@ -107,6 +109,7 @@ impl OutletShared {
             info,
             terms,
             consumer_count: Monitor::new(0),
+            caught_up: Monitor::default(),
             refused: Counter::default(),
             samples: Counter::default(),
             bytes: Counter::default(),
@@ -275,6 +278,7 @@ impl OutletShared {
                         tokio::task::yield_now().await;
                     }
                     Drain::Idle => {
+                        self.caught_up.wake();
                         if out.capacity() > 2 * DRAIN_BYTES {
                             out = Vec::new();
                         }
@@ -318,7 +322,21 @@ impl OutletShared {
         drop(fan);
         if removed {
             self.consumer_count.update(|count| *count -= 1);
+            self.caught_up.wake();
         }
+    }
+
+    /// Makes everything pushed so far ready to be sent.
+    pub(crate) fn flush(&self) {
+        for lane in &mut lock_ignoring_poison(&self.fan).lanes {
+            lane.lane.flush();
+        }
+    }
+
+    /// Whether everything that is ready was handed to the readers' sockets.
+    pub(crate) fn is_drained(&self) -> bool {
+        let fan = lock_ignoring_poison(&self.fan);
+        fan.lanes.iter().all(|lane| lane.lane.is_drained())
     }
 
     /// Ends the stream: no new readers; present ones get what was pushed, within a time limit.

@@ -255,12 +255,31 @@ impl<W: Wire> Lane<W> {
         Drain::Idle
     }
 
+    /// Makes everything pushed so far ready to be sent, held or not.
+    pub fn flush(&mut self) {
+        let end = self.log.end();
+        for consumer in &mut self.consumers {
+            consumer.held = 0;
+            consumer.flush_to = end;
+            if consumer.mode == Mode::Idle && consumer.has_work() {
+                consumer.mode = Mode::Draining;
+                consumer.wire.wake();
+            }
+        }
+    }
+
+    /// Whether every consumer has been sent everything that is ready.
+    pub fn is_drained(&self) -> bool {
+        self.consumers
+            .iter()
+            .all(|each| each.mode != Mode::Draining)
+    }
+
     /// No more samples will come: everything held is flushed, then each task is told `Finished`.
     pub fn close(&mut self) {
         self.closing = true;
-        let end = self.log.end();
+        self.flush();
         for consumer in &mut self.consumers {
-            consumer.flush_to = end;
             if consumer.mode == Mode::Idle {
                 consumer.mode = Mode::Draining;
             }

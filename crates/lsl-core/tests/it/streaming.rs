@@ -198,6 +198,38 @@ fn held_samples_wait_for_a_flush_and_a_chunk_size_flushes() {
 }
 
 #[test]
+fn flushing_hands_everything_to_the_readers() {
+    let context = lab::context();
+    let outlet = lab::outlet(
+        &context,
+        info("flush", 1000, 100.0, ChannelFormat::Double64),
+    );
+    assert!(outlet.blocking().flush(Timeout::NOW));
+    let inlet = lab::inlet(&context, "flush");
+    let values = vec![1.5; 1000];
+    for _ in 0..500 {
+        outlet.push_with(&values, 0.0, Pushthrough::Hold).unwrap();
+    }
+    assert!(outlet.blocking().flush(SOON));
+    assert_eq!(outlet.consumers()[0].behind, 0);
+    drop(outlet);
+    lab::until("everything arrived", || inlet.samples_available() == 500);
+    // A reader that does not read cannot be flushed to.
+    let outlet = lab::outlet(
+        &context,
+        info("stuck", 1000, 100.0, ChannelFormat::Double64),
+    );
+    let stuck = raw_feed(outlet.info().v4_data_port());
+    lab::until("the reader is there", || outlet.have_consumers());
+    for _ in 0..2000 {
+        outlet.push(&values).unwrap();
+    }
+    assert!(!outlet.blocking().flush(Duration::from_millis(20)));
+    drop(stuck);
+    assert!(outlet.blocking().flush(SOON));
+}
+
+#[test]
 fn consumers_come_and_go() {
     let context = lab::context();
     let outlet = lab::outlet(&context, info("seen", 1, 100.0, ChannelFormat::Int8));
