@@ -342,3 +342,21 @@ fn check_length(given: usize, channels: u16) -> Result<(), Error> {
         Err(Error::Length { given, channels })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Nothing here has a liblsl; that calls work is shown by `latency`.
+    #[test]
+    fn what_is_no_liblsl_is_refused() {
+        let refused = |path: &Path| matches!(Lsl::load(path), Err(Error::Load(_)));
+        assert!(refused(Path::new("no-such-library.so")));
+        let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
+        assert!(refused(&manifest));
+        // A library, but another one.
+        if cfg!(target_os = "linux") {
+            assert!(refused(Path::new("libc.so.6")));
+        }
+    }
+}

@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, UdpSocket};
 use std::time::Duration;
 
-use lsl_core::{BufferLength, Outlet};
+use lsl_core::{BufferLength, Outlet, local_clock};
 
 use super::peer::{Peer, Stranger};
 use super::{CHANNELS, assert_delivers, assert_serves, info};
@@ -169,6 +169,20 @@ fn slow_requests_keep_nobody_out() {
     assert_serves(&context, &outlet);
 }
 
+/// Spec: lsl-protocol §15. Waiting is what this is about: it takes the 15 s of the limit.
+#[test]
+fn a_peer_without_a_request_is_disconnected() {
+    let context = lab::context();
+    let outlet = lab::outlet(&context, info("mute"));
+    let mute = Peer::connect(&outlet);
+    let mut slow = Peer::connect(&outlet);
+    slow.send(b"LSL:streamfeed/110\r\nMax-Buffer-Length: 1");
+    assert_eq!(mute.ending().bytes, b"");
+    assert_eq!(slow.ending().bytes, b"");
+    lab::until("both are counted", || outlet.stats().refused == 2);
+    assert_serves(&context, &outlet);
+}
+
 #[test]
 fn a_thousand_connects_are_counted_and_forgotten() {
     let context = lab::context();
@@ -228,6 +242,31 @@ fn stalled_and_talkative_readers_do_not_disturb_others() {
     assert_eq!(inlet.stats().samples, rounds * 400);
     assert!(outlet.stats().backlog_bytes < 1 << 20);
     assert_delivers(&outlet, &inlet);
+}
+
+/// A synchronous outlet waits for its readers, but not for ever. Spec: lsl-protocol §13, §15.
+#[test]
+fn a_stalled_reader_of_a_synchronous_outlet_is_dropped() {
+    let context = lab::context_with(&[("tuning.SyncSendTimeout", "0.2")]);
+    let outlet = Outlet::builder(info("sync"))
+        .context(&context)
+        .synchronous(true)
+        .open()
+        .unwrap();
+    let mut stalled = Peer::connect(&outlet);
+    stalled.send(b"LSL:streamfeed/110\r\nMax-Buffer-Length: 100\r\n\r\n");
+    lab::until("it is a consumer", || outlet.have_consumers());
+    let chunk = vec![0.5_f32; 400 * CHANNELS];
+    let mut longest = 0.0_f64;
+    lab::until("it is none any more", || {
+        let begin = local_clock();
+        outlet.push_chunk(&chunk).unwrap();
+        longest = longest.max(local_clock() - begin);
+        !outlet.have_consumers()
+    });
+    assert!(longest < 5.0, "a push took {longest} s");
+    assert_eq!(outlet.stats().refused, 1);
+    assert_serves(&context, &outlet);
 }
 
 #[test]

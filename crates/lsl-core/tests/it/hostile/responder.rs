@@ -222,6 +222,7 @@ impl Victim {
 /// Answers every discovery query with the same short infos, whatever is asked.
 pub(super) struct EvilResponder {
     stopped: Arc<AtomicBool>,
+    answered: Arc<AtomicUsize>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -234,7 +235,8 @@ impl EvilResponder {
             .expect("a free port");
         socket.set_read_timeout(Some(TICK)).expect("socket option");
         let stopped = Arc::new(AtomicBool::new(false));
-        let stop = Arc::clone(&stopped);
+        let answered = Arc::new(AtomicUsize::new(0));
+        let (stop, count) = (Arc::clone(&stopped), Arc::clone(&answered));
         let thread = std::thread::spawn(move || {
             let mut buffer = vec![0; 65_536];
             while !stop.load(Ordering::Acquire) {
@@ -249,12 +251,19 @@ impl EvilResponder {
                     let datagram = [query.id, b"\r\n", reply].concat();
                     let _ = socket.send_to(&datagram, (from.ip(), query.return_port));
                 }
+                count.fetch_add(1, Ordering::AcqRel);
             }
         });
         Self {
             stopped,
+            answered,
             thread: Some(thread),
         }
+    }
+
+    /// Queries that were answered.
+    pub(super) fn answered(&self) -> usize {
+        self.answered.load(Ordering::Acquire)
     }
 }
 
