@@ -2,9 +2,10 @@
 //! only the global one and never name it.
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use crate::config::{self, Config, Overrides, ResolveScope, SystemFiles};
+use crate::net::monitor::lock_ignoring_poison;
 use crate::net::reach::Reach;
 use crate::net::registry::SourcePolicy;
 use crate::net::service::Registry;
@@ -37,13 +38,20 @@ impl Context {
         static GLOBAL: OnceLock<Context> = OnceLock::new();
         GLOBAL
             .get_or_init(|| {
-                let loaded = config::load(&SystemFiles, &Overrides::default());
+                let overrides = lock_ignoring_poison(&OVERRIDES).clone();
+                let loaded = config::load(&SystemFiles, &overrides);
                 for diagnostic in &loaded.diagnostics {
                     tracing::warn!("{diagnostic}");
                 }
                 Self::new(loaded.config)
             })
             .clone()
+    }
+
+    /// Says where the global context takes its configuration from, ahead of the usual places. Only
+    /// before its first use; later calls change nothing, as in liblsl. The last call wins.
+    pub fn configure_global(overrides: Overrides) {
+        *lock_ignoring_poison(&OVERRIDES) = overrides;
     }
 
     /// A context of its own. Opens nothing yet; never blocks.
@@ -91,3 +99,9 @@ impl fmt::Debug for Context {
             .finish_non_exhaustive()
     }
 }
+
+/// What [`Context::configure_global`] was told.
+static OVERRIDES: Mutex<Overrides> = Mutex::new(Overrides {
+    content: None,
+    file: None,
+});

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lsl_platform::clock::local_clock;
 
 use crate::context::Context;
-use crate::net::feed::{Flow, FullInfo, InletShared};
+use crate::net::feed::{Flow, FullInfo, InletShared, Notifier};
 use crate::net::monitor::lock_ignoring_poison;
 use crate::net::time_probe::Clock;
 use crate::stats::InletStats;
@@ -250,6 +250,23 @@ impl Inlet {
             available_bytes: flow.ring.len_bytes(),
             idle_secs: flow.last_arrival.map(|arrival| local_clock() - arrival),
         }
+    }
+
+    /// Calls `notifier` on the I/O thread after samples arrived and when the stream is lost, for
+    /// event loops that cannot await. It must return quickly and not call back. Only the first call
+    /// counts; false if there is a notifier already.
+    pub fn set_notifier(&self, notifier: impl Fn() + Send + Sync + 'static) -> bool {
+        self.shared
+            .notifier
+            .set(Notifier(Box::new(notifier)))
+            .is_ok()
+    }
+
+    /// Ends the inlet as dropping it does, while other threads may still use the handle: every
+    /// blocked and every later call returns [`Error::Lost`].
+    pub fn shut_down(&self) {
+        self.shared.stop();
+        self.shared.lose("the inlet was destroyed");
     }
 
     /// The blocking twins of the async methods.

@@ -6,7 +6,7 @@ use lsl_platform::clock::local_clock;
 
 use crate::context::Context;
 use crate::net::acceptor::Acceptors;
-use crate::net::consumer::{OutletShared, OutletTerms};
+use crate::net::consumer::{Audience, OutletShared, OutletTerms};
 use crate::session::fanout::Pushthrough;
 use crate::stats::{ConsumerStats, OutletStats};
 use crate::value::PushElement;
@@ -164,18 +164,14 @@ impl Outlet {
 
     /// Whether any inlet reads this stream now.
     pub fn have_consumers(&self) -> bool {
-        *self.shared.consumer_count.lock() > 0
+        self.shared.audience.lock().consumers > 0
     }
 
     /// Waits until an inlet reads this stream; false if none came in time.
     pub async fn wait_for_consumers(&self, timeout: impl Into<Timeout>) -> bool {
         let deadline = timeout.into().deadline(local_clock());
-        let some = |count: &mut usize| (*count > 0).then_some(());
-        self.shared
-            .consumer_count
-            .wait(deadline, some)
-            .await
-            .is_some()
+        let audience = &self.shared.audience;
+        audience.wait(deadline, Audience::known).await == Some(true)
     }
 
     /// Sends everything pushed so far, held or not, and waits until it was handed to every reader's
@@ -212,14 +208,17 @@ impl Outlet {
         self.shared.consumers()
     }
 
-    /// Ends the stream; the same as dropping the handle.
-    pub fn close(self) {}
+    /// Ends the stream as dropping the handle does, while other threads may still use it: waits for
+    /// consumers end, pushes go nowhere.
+    pub fn close(&self) {
+        self.acceptors.stop();
+        self.shared.close();
+    }
 }
 
 impl Drop for Outlet {
     fn drop(&mut self) {
-        self.acceptors.stop();
-        self.shared.close();
+        self.close();
     }
 }
 
@@ -234,12 +233,8 @@ impl BlockingOutlet<'_> {
     /// Blocks until an inlet reads the stream; false if none came in time.
     pub fn wait_for_consumers(&self, timeout: impl Into<Timeout>) -> bool {
         let deadline = timeout.into().deadline(local_clock());
-        let some = |count: &mut usize| (*count > 0).then_some(());
-        self.outlet
-            .shared
-            .consumer_count
-            .wait_blocking(deadline, some)
-            .is_some()
+        let audience = &self.outlet.shared.audience;
+        audience.wait_blocking(deadline, Audience::known) == Some(true)
     }
 }
 

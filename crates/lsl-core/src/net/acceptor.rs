@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lsl_platform::clock::local_clock;
@@ -14,6 +14,7 @@ use crate::config::{Bind, Ipv6Mode};
 use crate::context::Context;
 use crate::net::consumer::{OutletShared, OutletTerms, Variant};
 use crate::net::link::Link;
+use crate::net::monitor::lock_ignoring_poison;
 use crate::net::ports::PortSearch;
 use crate::net::registry::Advertised;
 use crate::net::service::Announcement;
@@ -32,7 +33,13 @@ use crate::{ByteOrder, Error, Result, StreamInfo};
 /// the outlet undiscoverable and refuses new connections at once.
 #[derive(Debug)]
 pub(crate) struct Acceptors {
-    announcement: Option<Announcement>,
+    open: Mutex<Option<Open>>,
+}
+
+#[derive(Debug)]
+struct Open {
+    /// Held for its drop, which takes the stream back.
+    _announcement: Announcement,
     tasks: Vec<AbortHandle>,
 }
 
@@ -106,19 +113,22 @@ impl Acceptors {
             info: shared.info.clone(),
             shortinfo: shared.info.to_shortinfo_xml(),
         });
+        let open = Open {
+            _announcement: announcement,
+            tasks,
+        };
         Ok((
             shared,
             Self {
-                announcement: Some(announcement),
-                tasks,
+                open: Mutex::new(Some(open)),
             },
         ))
     }
 
     /// Ends discovery and stops accepting.
-    pub(crate) fn stop(&mut self) {
-        self.announcement = None;
-        for task in self.tasks.drain(..) {
+    pub(crate) fn stop(&self) {
+        let open = lock_ignoring_poison(&self.open).take();
+        for task in open.iter().flat_map(|open| &open.tasks) {
             task.abort();
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! Pushing encodes each sample once per wire variant that somebody reads and hands it to the
 //! variant's `Lane`, which sends on the pushing thread where it can. Lock order: `turn` (synchronous
-//! outlets only) or `caught_up`, then `fan`; `consumer_count` is taken alone.
+//! outlets only) or `caught_up`, then `fan`; `audience` is taken alone.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -35,6 +35,24 @@ pub(crate) struct OutletTerms {
     pub(crate) synchronous: bool,
 }
 
+/// Who reads an outlet, as far as somebody may wait for it.
+#[derive(Debug, Default)]
+pub(crate) struct Audience {
+    pub(crate) consumers: usize,
+    closed: bool,
+}
+
+impl Audience {
+    /// Whether there are consumers; `None` if there are none yet.
+    pub(crate) fn known(&mut self) -> Option<bool> {
+        match self {
+            Self { closed: true, .. } => Some(false),
+            Self { consumers: 0, .. } => None,
+            Self { .. } => Some(true),
+        }
+    }
+}
+
 /// What a feed looks like on the wire; readers of one variant share every encoded byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Variant {
@@ -51,7 +69,7 @@ pub(crate) struct OutletShared {
     pub(crate) info: StreamInfo,
     pub(crate) channels: usize,
     pub(crate) terms: OutletTerms,
-    pub(crate) consumer_count: Monitor<usize>,
+    pub(crate) audience: Monitor<Audience>,
     /// Woken whenever a reader has caught up or left.
     pub(crate) caught_up: Monitor<()>,
     pub(crate) refused: Counter,
@@ -108,7 +126,7 @@ impl OutletShared {
             channels: info.channel_count() as usize,
             info,
             terms,
-            consumer_count: Monitor::new(0),
+            audience: Monitor::default(),
             caught_up: Monitor::default(),
             refused: Counter::default(),
             samples: Counter::default(),
@@ -258,7 +276,7 @@ impl OutletShared {
         fan.tasks.push((id, task.abort_handle()));
         drop(fan);
         self.consumers_seen.add(1);
-        self.consumer_count.update(|count| *count += 1);
+        self.audience.update(|audience| audience.consumers += 1);
     }
 
     async fn serve(self: Arc<Self>, id: ConsumerId, lane: usize, link: Arc<Link>) {
@@ -321,7 +339,7 @@ impl OutletShared {
                 .any(|lane| lane.lane.remove(id).is_some());
         drop(fan);
         if removed {
-            self.consumer_count.update(|count| *count -= 1);
+            self.audience.update(|audience| audience.consumers -= 1);
             self.caught_up.wake();
         }
     }
@@ -351,6 +369,7 @@ impl OutletShared {
         }
         let tasks = std::mem::take(&mut fan.tasks);
         drop(fan);
+        self.audience.update(|audience| audience.closed = true);
         if tasks.is_empty() {
             return;
         }

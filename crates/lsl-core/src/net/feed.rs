@@ -8,7 +8,7 @@
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -40,6 +40,8 @@ pub(crate) struct InletShared {
     pub(crate) processing: Mutex<PostProcessor>,
     pub(crate) clock: Monitor<time_probe::Clock>,
     pub(crate) full_info: Monitor<FullInfo>,
+    /// Told after each batch of samples and when the stream is lost.
+    pub(crate) notifier: OnceLock<Notifier>,
     terms: FeedTerms,
     tasks: Mutex<Tasks>,
 }
@@ -66,6 +68,15 @@ pub(crate) struct FullInfo {
     /// With the generation of the source it came from.
     pub(crate) known: Option<(u64, StreamInfo)>,
     pub(crate) lost: Option<String>,
+}
+
+/// Somebody else's function, to be called without any lock held.
+pub(crate) struct Notifier(pub(crate) Box<dyn Fn() + Send + Sync>);
+
+impl std::fmt::Debug for Notifier {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Notifier")
+    }
 }
 
 #[derive(Debug, Default)]
@@ -116,6 +127,7 @@ impl InletShared {
             processing: Mutex::new(processing),
             clock: Monitor::new(clock),
             full_info: Monitor::default(),
+            notifier: OnceLock::new(),
             terms,
             tasks: Mutex::default(),
             context,
@@ -174,6 +186,13 @@ impl InletShared {
         }
     }
 
+    /// Tells the notifier, if there is one, that a pull would not wait.
+    fn notify(&self) {
+        if let Some(notifier) = self.notifier.get() {
+            (notifier.0)();
+        }
+    }
+
     /// No more of this stream, for any call. Final.
     pub(crate) fn lose(&self, reason: &str) {
         tracing::info!(name = %self.info.name(), reason, "stream lost");
@@ -182,6 +201,7 @@ impl InletShared {
             .update(|clock| clock.lost = Some(reason.to_owned()));
         self.full_info
             .update(|info| info.lost = Some(reason.to_owned()));
+        self.notify();
     }
 
     /// The outlet of `generation` failed with `error`: finds it or a successor, or gives up.
@@ -267,6 +287,9 @@ async fn connection(
             }
             drop(flow);
             shared.flow.wake();
+            if samples > 0 {
+                shared.notify();
+            }
             result
         });
         // Once the stream flows a pause of any length is legal.

@@ -1,0 +1,1 @@
+//! `lsl/common.h`: versions, clock, configuration, strings, last error.

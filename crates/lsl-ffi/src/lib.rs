@@ -1,0 +1,20 @@
+//! liblsl's C ABI over `lsl-core`: argument checks, one call into the core, result mapping. There is
+//! no protocol logic here.
+//!
+//! Every entry runs inside [`guard`], takes handles through [`handle`] (a handle is a number, never
+//! an address, so a stale or made-up one is detected, not dereferenced) and hands out strings through
+//! [`strings`]. One file per liblsl header.
+#![expect(
+    unsafe_code,
+    reason = "a C ABI is made of exported functions and of the callers' pointers"
+)]
+
+mod common;
+mod guard;
+mod handle;
+mod inlet;
+mod outlet;
+mod resolver;
+mod streaminfo;
+mod strings;
+mod xml;

@@ -1,0 +1,5 @@
+//! `lsl/resolver.h`.
+
+/// A continuous resolver that C holds.
+#[derive(Debug)]
+pub(crate) struct ResolverObject {}
