@@ -12,6 +12,7 @@
 mod abi;
 mod ci;
 mod fuzz;
+mod hosts;
 mod interop;
 mod tidy;
 mod vectors;
@@ -35,6 +36,8 @@ Usage: cargo xtask TASK
   interop [FILTER]       against real liblsl 1.18.0 and 1.17.7 and pylsl in a private namespace
   abi                    the C library's exports, names and headers against crates/lsl-ffi/abi
   headers [--check]      make the C headers from that table (or see whether they are up to date)
+  hosts [FILTER]         C and C++ programs on the library, plain, under ASan and under valgrind
+  soak [FILTER]          the same for minutes: 10,000 cycles, two minutes of stress
   install --prefix DIR   build the C library and lay out lib, include, pkg-config and CMake files
   tidy                   purity, file sizes, licences, machine paths and other house rules
   deny                   licences, bans and sources of the dependencies
@@ -91,6 +94,10 @@ fn run() -> Result {
         ["doc"] => doc(&sh),
         ["interop"] => interop::run(&sh, None),
         ["interop", filter] => interop::run(&sh, Some(filter)),
+        ["hosts"] => hosts::run(&sh, None, &hosts::SHORT),
+        ["hosts", filter] => hosts::run(&sh, Some(filter), &hosts::SHORT),
+        ["soak"] => hosts::run(&sh, None, &hosts::SOAK),
+        ["soak", filter] => hosts::run(&sh, Some(filter), &hosts::SOAK),
         ["headers"] => abi::headers(&sh, check),
         ["abi"] => abi::check(&sh),
         ["install"] => {
