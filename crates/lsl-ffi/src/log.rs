@@ -188,10 +188,11 @@ impl Logger {
 /// False if there is no callback.
 fn call_back(message: &Message) -> bool {
     // The lock is released before foreign code runs.
-    let callback = match &*CALLBACK.lock().unwrap_or_else(PoisonError::into_inner) {
-        Some((function, user)) => Some((*function, user.load(Ordering::Relaxed))),
-        None => None,
-    };
+    let callback = CALLBACK
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .as_ref()
+        .map(|(function, user)| (*function, user.load(Ordering::Relaxed)));
     let Some((function, user)) = callback else {
         return false;
     };
@@ -297,7 +298,7 @@ mod tests {
 
     #[test]
     fn messages_are_kept_until_the_log_is_there() {
-        let (_, messages) = observe(|| tracing::info!("configuration loaded"));
+        let ((), messages) = observe(|| tracing::info!("configuration loaded"));
         assert_eq!(messages.unwrap()[0].text, "configuration loaded");
     }
 
