@@ -40,6 +40,7 @@ impl Context {
             .get_or_init(|| {
                 let overrides = lock_ignoring_poison(&OVERRIDES).clone();
                 let loaded = config::load(&SystemFiles, &overrides);
+                tracing::info!("configuration: {}", loaded.source);
                 for diagnostic in &loaded.diagnostics {
                     tracing::warn!("{diagnostic}");
                 }

@@ -151,25 +151,27 @@ fn next_generation(generation: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use lsl_core::StreamInfo;
+
     use super::*;
 
-    fn resolver_object() -> Object {
-        Object::Resolver(Arc::new(ResolverObject {}))
+    fn info_object() -> Object {
+        Object::Info(Arc::new(InfoObject::new(StreamInfo::invalid("test"))))
     }
 
     #[test]
     fn only_live_handles_of_the_right_kind_are_found() {
-        let handle = insert(resolver_object());
+        let handle = insert(info_object());
         assert!(!handle.is_null());
-        assert!(resolver(handle).is_some());
+        assert!(info(handle).is_some());
         assert!(outlet(handle).is_none());
         assert!(remove(handle).is_some());
-        assert!(resolver(handle).is_none());
+        assert!(info(handle).is_none());
         assert!(remove(handle).is_none());
         // The slot is used again, the handle is not.
-        let next = insert(resolver_object());
+        let next = insert(info_object());
         assert_ne!(handle, next);
-        assert!(resolver(handle).is_none());
+        assert!(info(handle).is_none());
         remove(next);
     }
 

@@ -8,11 +8,16 @@
     unsafe_code,
     reason = "a C ABI is made of exported functions and of the callers' pointers"
 )]
+#![expect(
+    unreachable_pub,
+    reason = "entries are reached by their symbols; `pub` marks them for the header"
+)]
 
 mod common;
 mod guard;
 mod handle;
 mod inlet;
+mod log;
 mod outlet;
 mod resolver;
 mod streaminfo;

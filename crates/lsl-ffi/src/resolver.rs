@@ -1,5 +1,294 @@
-//! `lsl/resolver.h`.
+//! `lsl/resolver.h`: finding streams. Spec: c-abi §10.
+
+use std::ffi::c_char;
+use std::mem::{self, MaybeUninit};
+use std::ptr;
+use std::slice;
+use std::sync::Arc;
+
+use lsl_core::query::Query;
+use lsl_core::{Context, ContinuousResolver, Error, Result, Selector, StreamInfo, Timeout};
+
+use crate::common::context;
+use crate::guard::{code, fail, guard};
+use crate::handle::{self, Handle, Object};
+use crate::streaminfo::hand_out;
+use crate::strings;
+
+/// Looks for all streams of the session for `wait_time` seconds, always that long. Gives at most
+/// `buffer_elements` infos, which the caller destroys, and returns their number; other slots of the
+/// buffer are not written. Spec: c-abi §10.
+///
+/// Negative and NaN mean 0 seconds; `LSL_FOREVER` never returns. -3 for a NULL buffer with room, -4 if
+/// there is no network; with `lsl_last_error`.
+///
+/// # Safety
+/// `buffer` has room for as many infos as are found, or for `buffer_elements` if that is less.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lsl_resolve_all(
+    buffer: *mut Handle,
+    buffer_elements: u32,
+    wait_time: f64,
+) -> i32 {
+    guard(code::INTERNAL, || {
+        // SAFETY: the caller vouches for it.
+        unsafe { resolve(buffer, buffer_elements, None, 0, wait_time) }
+    })
+}
+
+/// Looks for streams whose element `prop` has the text `value`, until `minimum` are found or for
+/// `timeout` seconds; always that long if `minimum` is not positive. A NULL `value` asks for any
+/// stream with such an element, a NULL `prop` for any stream. Both become part of a query as they
+/// are, so a value with an apostrophe makes none. Spec: c-abi §10.
+///
+/// As [`lsl_resolve_all`] otherwise; -3 also for an invalid query.
+///
+/// # Safety
+/// As [`lsl_resolve_all`]; `prop` and `value` are NULL or NUL-terminated texts.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lsl_resolve_byprop(
+    buffer: *mut Handle,
+    buffer_elements: u32,
+    prop: *const c_char,
+    value: *const c_char,
+    minimum: i32,
+    timeout: f64,
+) -> i32 {
+    guard(code::INTERNAL, || {
+        // SAFETY: the caller vouches for it.
+        let prop = unsafe { strings::bytes(prop) };
+        // SAFETY: the caller vouches for it.
+        let value = unsafe { strings::bytes(value) };
+        let predicate = property(prop, value);
+        // SAFETY: the caller vouches for it.
+        unsafe { resolve(buffer, buffer_elements, predicate, minimum, timeout) }
+    })
+}
+
+/// Looks for streams for which an XPath 1.0 predicate holds, as [`lsl_resolve_byprop`]; NULL asks for
+/// any stream. The predicate follows `session_id='…' and ` as it is: one with `or` escapes from the
+/// session unless it has parentheses. Spec: c-abi §10.
+///
+/// # Safety
+/// As [`lsl_resolve_all`]; `predicate` is NULL or a NUL-terminated text.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lsl_resolve_bypred(
+    buffer: *mut Handle,
+    buffer_elements: u32,
+    predicate: *const c_char,
+    minimum: i32,
+    timeout: f64,
+) -> i32 {
+    guard(code::INTERNAL, || {
+        // SAFETY: the caller vouches for it.
+        let predicate = unsafe { strings::bytes(predicate) }.map(<[u8]>::to_vec);
+        // SAFETY: the caller vouches for it.
+        unsafe { resolve(buffer, buffer_elements, predicate, minimum, timeout) }
+    })
+}
+
+/// Keeps looking for all streams of the session, in the background. A stream that did not answer for
+/// `forget_after` seconds is gone; below about 2 live streams come and go. The caller destroys the
+/// resolver; NULL, with `lsl_last_error`, if there is no network. Spec: c-abi §10.
+#[unsafe(no_mangle)]
+pub extern "C" fn lsl_create_continuous_resolver(forget_after: f64) -> Handle {
+    guard(ptr::null_mut(), || keep_resolving(None, forget_after))
+}
+
+/// Keeps looking for the streams of [`lsl_resolve_byprop`], as [`lsl_create_continuous_resolver`];
+/// NULL also for an invalid query. Spec: c-abi §10.
+///
+/// # Safety
+/// `prop` and `value` are NULL or NUL-terminated texts.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lsl_create_continuous_resolver_byprop(
+    prop: *const c_char,
+    value: *const c_char,
+    forget_after: f64,
+) -> Handle {
+    guard(ptr::null_mut(), || {
+        // SAFETY: the caller vouches for it.
+        let prop = unsafe { strings::bytes(prop) };
+        // SAFETY: the caller vouches for it.
+        let value = unsafe { strings::bytes(value) };
+        keep_resolving(property(prop, value), forget_after)
+    })
+}
+
+/// Keeps looking for the streams of [`lsl_resolve_bypred`], as [`lsl_create_continuous_resolver`];
+/// NULL also for an invalid query. Spec: c-abi §10.
+///
+/// # Safety
+/// `predicate` is NULL or a NUL-terminated text.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lsl_create_continuous_resolver_bypred(
+    predicate: *const c_char,
+    forget_after: f64,
+) -> Handle {
+    guard(ptr::null_mut(), || {
+        // SAFETY: the caller vouches for it.
+        let predicate = unsafe { strings::bytes(predicate) }.map(<[u8]>::to_vec);
+        keep_resolving(predicate, forget_after)
+    })
+}
+
+/// The streams that are known now: at most `buffer_elements` new infos, which the caller destroys and
+/// which outlive the resolver. Returns their number; other slots of the buffer are not written. Never
+/// blocks. 0 in a process that inherited the resolver by `fork`; -3, with `lsl_last_error`, if it is
+/// none, or for a NULL buffer with room. Spec: c-abi §10.
+///
+/// # Safety
+/// As [`lsl_resolve_all`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lsl_resolver_results(
+    resolver: Handle,
+    buffer: *mut Handle,
+    buffer_elements: u32,
+) -> i32 {
+    guard(code::INTERNAL, || {
+        let Some(resolver) = handle::resolver(resolver) else {
+            return fail(&Error::Argument(
+                "This is no continuous resolver.".to_owned(),
+            ));
+        };
+        if let Err(error) = check_buffer(buffer, buffer_elements) {
+            return fail(&error);
+        }
+        // SAFETY: not NULL, and the caller vouches for the room.
+        unsafe { fill(buffer, buffer_elements, resolver.results()) }
+    })
+}
+
+/// Stops looking. NULL, and what is no continuous resolver, is nothing. Spec: c-abi §10.
+#[unsafe(no_mangle)]
+pub extern "C" fn lsl_destroy_continuous_resolver(resolver: Handle) {
+    guard((), || {
+        if handle::resolver(resolver).is_some() {
+            drop(handle::remove(resolver));
+        }
+    });
+}
 
 /// A continuous resolver that C holds.
 #[derive(Debug)]
-pub(crate) struct ResolverObject {}
+pub(crate) struct ResolverObject {
+    /// Missing only while it is dropped.
+    resolver: Option<ContinuousResolver>,
+    forks: u32,
+}
+
+impl ResolverObject {
+    fn new(resolver: ContinuousResolver) -> Self {
+        Self {
+            resolver: Some(resolver),
+            forks: handle::fork_generation(),
+        }
+    }
+
+    fn is_inherited(&self) -> bool {
+        self.forks != handle::fork_generation()
+    }
+
+    fn results(&self) -> Vec<StreamInfo> {
+        match &self.resolver {
+            Some(resolver) if !self.is_inherited() => resolver.results(),
+            _ => Vec::new(),
+        }
+    }
+}
+
+impl Drop for ResolverObject {
+    fn drop(&mut self) {
+        if self.is_inherited() {
+            // Its tasks run in the parent; ending them is not for us.
+            mem::forget(self.resolver.take());
+        }
+    }
+}
+
+fn keep_resolving(predicate: Option<Vec<u8>>, forget_after: f64) -> Handle {
+    let context = context();
+    // Before there is anything to inherit, so that the fork is counted.
+    handle::fork_generation();
+    let resolver = selector(&context, predicate).and_then(|selector| {
+        ContinuousResolver::in_context(&context, &selector, Timeout::from_secs(forget_after))
+    });
+    match resolver {
+        Ok(resolver) => handle::insert(Object::Resolver(Arc::new(ResolverObject::new(resolver)))),
+        Err(error) => {
+            fail(&error);
+            ptr::null_mut()
+        }
+    }
+}
+
+/// # Safety
+/// As [`lsl_resolve_all`].
+unsafe fn resolve(
+    buffer: *mut Handle,
+    buffer_elements: u32,
+    predicate: Option<Vec<u8>>,
+    minimum: i32,
+    timeout: f64,
+) -> i32 {
+    let context = context();
+    let found = selector(&context, predicate).and_then(|selector| {
+        check_buffer(buffer, buffer_elements)?;
+        let minimum = usize::try_from(minimum).unwrap_or(0);
+        context.resolve_blocking(&selector, minimum, Timeout::from_secs(timeout))
+    });
+    match found {
+        // SAFETY: the buffer was checked, and the caller vouches for the room.
+        Ok(found) => unsafe { fill(buffer, buffer_elements, found) },
+        Err(error) => fail(&error),
+    }
+}
+
+fn check_buffer(buffer: *mut Handle, buffer_elements: u32) -> Result<()> {
+    if buffer.is_null() && buffer_elements > 0 {
+        let text = "There is no buffer for the streams that are found.";
+        return Err(Error::Argument(text.to_owned()));
+    }
+    Ok(())
+}
+
+/// Writes as many infos as there is room for and returns their number. Touches no other slot: callers
+/// may say more than they have.
+///
+/// # Safety
+/// `buffer` has room for as many infos as there are, or for `room` if that is less.
+unsafe fn fill(buffer: *mut Handle, room: u32, found: Vec<StreamInfo>) -> i32 {
+    let room = i32::try_from(room).unwrap_or(i32::MAX);
+    let count = i32::try_from(found.len()).unwrap_or(i32::MAX).min(room);
+    if count == 0 {
+        return 0;
+    }
+    let slots = buffer.cast::<MaybeUninit<Handle>>();
+    // SAFETY: the caller vouches for the room; no slot is read.
+    let slots = unsafe { slice::from_raw_parts_mut(slots, usize::try_from(count).unwrap_or(0)) };
+    for (slot, info) in slots.iter_mut().zip(found) {
+        slot.write(hand_out(info));
+    }
+    count
+}
+
+/// Text of a property's query, not quoted in any way.
+fn property(prop: Option<&[u8]>, value: Option<&[u8]>) -> Option<Vec<u8>> {
+    Some(match value {
+        Some(value) => [prop?, b"='", value, b"'"].concat(),
+        None => prop?.to_vec(),
+    })
+}
+
+/// Checks the whole query before anything is sent; errors show all of it.
+fn selector(context: &Context, predicate: Option<Vec<u8>>) -> Result<Selector> {
+    let Some(predicate) = predicate else {
+        return Ok(Selector::all());
+    };
+    let session = Selector::all().to_query(&context.config().lab().session_id)?;
+    Query::parse([&*session, b" and ", &*predicate].concat())?;
+    Selector::predicate(predicate)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,380 @@
-//! `lsl/streaminfo.h`.
+//! `lsl/streaminfo.h`: descriptions of streams. Spec: c-abi §5.
+//!
+//! An info that C holds is a [`StreamInfo`] under a lock, beside what C was given pointers to: texts
+//! and handles of nodes. Both stay as they are until the info is destroyed.
+
+use std::collections::{HashMap, HashSet};
+use std::ffi::{CString, c_char};
+use std::fmt;
+use std::ptr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use lsl_core::query::Query;
+use lsl_core::xml::NodeId;
+use lsl_core::{ChannelFormat, Error, Result, StreamInfo, random_uid};
+
+use crate::common::context;
+use crate::guard::{fail, guard};
+use crate::handle::{self, Handle, Object};
+use crate::strings;
+use crate::xml::NodeObject;
+
+/// Describes a stream. `channel_format` is a number from 0 (none) to 7; no channels are legal. Any
+/// bytes are accepted in the texts, which are copied. Reads the configuration if nothing did before.
+///
+/// NULL, with the reason in `lsl_last_error`, for a NULL text, an empty name, a negative count or rate
+/// or an unknown format. The caller destroys the info. Spec: c-abi §5.1.
+///
+/// # Safety
+/// The texts are NULL or NUL-terminated.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lsl_create_streaminfo(
+    name: *const c_char,
+    stream_type: *const c_char,
+    channel_count: i32,
+    nominal_srate: f64,
+    channel_format: i32,
+    source_id: *const c_char,
+) -> Handle {
+    guard(ptr::null_mut(), || {
+        context();
+        // SAFETY: the caller vouches for it.
+        let name = unsafe { strings::bytes(name) };
+        // SAFETY: the caller vouches for it.
+        let stream_type = unsafe { strings::bytes(stream_type) };
+        // SAFETY: the caller vouches for it.
+        let source_id = unsafe { strings::bytes(source_id) };
+        let info = create(
+            [name, stream_type, source_id],
+            channel_count,
+            nominal_srate,
+            channel_format,
+        );
+        handed_out(info)
+    })
+}
+
+fn create(
+    texts: [Option<&[u8]>; 3],
+    channel_count: i32,
+    nominal_srate: f64,
+    channel_format: i32,
+) -> Result<StreamInfo> {
+    let [Some(name), Some(stream_type), Some(source_id)] = texts else {
+        let text = "The name, type and source_id of a stream must not be NULL.";
+        return Err(Error::Argument(text.to_owned()));
+    };
+    // What is negative is too much, too.
+    let count = u32::try_from(channel_count).unwrap_or(u32::MAX);
+    let format = format(channel_format);
+    let known = format.unwrap_or(ChannelFormat::Undefined);
+    let info = StreamInfo::new(name, stream_type, count, nominal_srate, known, source_id)?;
+    match format {
+        Some(_) => Ok(info),
+        None => Err(Error::Argument(format!(
+            "The stream info was created with an unknown channel format {channel_format}"
+        ))),
+    }
+}
+
+fn format(number: i32) -> Option<ChannelFormat> {
+    let mut formats = ChannelFormat::STREAMABLE
+        .into_iter()
+        .chain([ChannelFormat::Undefined]);
+    formats.find(|&format| format as i32 == number)
+}
+
+/// A deep copy, which the caller destroys; NULL, with `lsl_last_error`, if `info` is none.
+/// Spec: c-abi §5.1.
+#[unsafe(no_mangle)]
+pub extern "C" fn lsl_copy_streaminfo(info: Handle) -> Handle {
+    guard(ptr::null_mut(), || match handle::info(info) {
+        Some(info) => hand_out(info.snapshot()),
+        None => handed_out(Err(Error::Argument("This is no stream info.".to_owned()))),
+    })
+}
+
+/// Ends an info, the texts got from it and the handles of its nodes. NULL, and what is no info, is
+/// nothing. Spec: c-abi §3.4.
+#[unsafe(no_mangle)]
+pub extern "C" fn lsl_destroy_streaminfo(info: Handle) {
+    guard((), || {
+        if handle::info(info).is_some() {
+            drop(handle::remove(info));
+        }
+    });
+}
+
+/// Reads an info from XML, as peers and recordings have it; the caller destroys it. NULL for NULL
+/// only: what describes no stream gives a blank info named `(invalid: REASON)`, `lsl_last_error` stays
+/// as it was. Spec: c-abi §5.4.
+///
+/// # Safety
+/// `xml` is NULL or a NUL-terminated text.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lsl_streaminfo_from_xml(xml: *const c_char) -> Handle {
+    guard(ptr::null_mut(), || {
+        // SAFETY: the caller vouches for it.
+        let Some(xml) = (unsafe { strings::bytes(xml) }) else {
+            return ptr::null_mut();
+        };
+        hand_out(StreamInfo::from_xml(xml).unwrap_or_else(|error| {
+            StreamInfo::invalid(&match error {
+                Error::InvalidInfo(reason) => reason,
+                other => other.to_string(),
+            })
+        }))
+    })
+}
+
+/// The whole document as text, which the caller releases with `free` or `lsl_destroy_string`; empty
+/// if `info` is none, NULL if memory is out. Spec: c-abi §5.3.
+#[unsafe(no_mangle)]
+pub extern "C" fn lsl_get_xml(info: Handle) -> *mut c_char {
+    guard(ptr::null_mut(), || {
+        let info = handle::info(info);
+        let xml = info.map_or(Vec::new(), |info| info.lock().info.to_xml());
+        strings::allocate(&xml)
+    })
+}
+
+/// The `<desc>` element, which belongs to the info; the same handle each time. NULL if it was removed,
+/// or `info` is none. Spec: c-abi §5.2.
+#[unsafe(no_mangle)]
+pub extern "C" fn lsl_get_desc(info: Handle) -> Handle {
+    read(info, ptr::null_mut(), |state, object| {
+        let desc = state.info.desc();
+        state.node_handle(object, desc)
+    })
+}
+
+/// 1 if an XPath 1.0 predicate holds for the info, evaluated at its `<info>` element, or is empty; 0
+/// otherwise, also for a NULL or a text that is no query. Spec: c-abi §5.5.
+///
+/// # Safety
+/// `query` is NULL or a NUL-terminated text.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lsl_stream_info_matches_query(info: Handle, query: *const c_char) -> i32 {
+    guard(0, || {
+        // SAFETY: the caller vouches for it.
+        let query = unsafe { strings::bytes(query) };
+        let (Some(info), Some(query)) = (handle::info(info), query) else {
+            return 0;
+        };
+        let Ok(query) = Query::parse(query) else {
+            return 0;
+        };
+        i32::from(info.lock().info.matches(&query).unwrap_or(false))
+    })
+}
+
+/// Gives the info a new random uid and returns it, as [`lsl_get_uid`] does. Empty if `info` is none,
+/// or, with `lsl_last_error`, if there are no random numbers. Spec: c-abi §5.1.
+#[unsafe(no_mangle)]
+pub extern "C" fn lsl_reset_uid(info: Handle) -> *const c_char {
+    read(
+        info,
+        c"".as_ptr(),
+        |State { info, texts, .. }, _| match random_uid() {
+            Ok(uid) => {
+                info.reset_uid(&uid);
+                texts.intern(info.uid_bytes())
+            }
+            Err(error) => {
+                fail(&error);
+                c"".as_ptr()
+            }
+        },
+    )
+}
+
+macro_rules! text_getters {
+    ($($(#[$doc:meta])* $name:ident = $field:ident;)*) => {$(
+        $(#[$doc])*
+        ///
+        /// Never NULL; lives as long as the info; empty if `info` is none. Spec: c-abi §5.2.
+        #[unsafe(no_mangle)]
+        pub extern "C" fn $name(info: Handle) -> *const c_char {
+            read(info, c"".as_ptr(), |State { info, texts, .. }, _| texts.intern(info.$field()))
+        }
+    )*};
+}
+
+text_getters! {
+    /// Name of the stream.
+    lsl_get_name = name_bytes;
+    /// Content type.
+    lsl_get_type = stream_type_bytes;
+    /// Name of the source that outlives restarts.
+    lsl_get_source_id = source_id_bytes;
+    /// Identity of the outlet; empty before there is one.
+    lsl_get_uid = uid_bytes;
+    /// Session of the serving host.
+    lsl_get_session_id = session_id_bytes;
+    /// Name of the serving host.
+    lsl_get_hostname = hostname_bytes;
+}
+
+macro_rules! number_getters {
+    ($($(#[$doc:meta])* $name:ident -> $type:ty = $value:expr;)*) => {$(
+        $(#[$doc])*
+        ///
+        /// 0 if `info` is none. Spec: c-abi §5.2.
+        #[unsafe(no_mangle)]
+        pub extern "C" fn $name(info: Handle) -> $type {
+            read(info, <$type>::default(), |state, _| $value(&state.info))
+        }
+    )*};
+}
+
+number_getters! {
+    /// Values per sample.
+    lsl_get_channel_count -> i32 = |info: &StreamInfo| to_int(info.channel_count());
+    /// Samples per second; 0 if they come at no fixed interval.
+    lsl_get_nominal_srate -> f64 = StreamInfo::nominal_srate;
+    /// Number of the channel format, 0 to 7.
+    lsl_get_channel_format -> i32 = |info: &StreamInfo| info.channel_format() as i32;
+    /// Protocol version times 100.
+    lsl_get_version -> i32 = |info: &StreamInfo| to_int(info.version());
+    /// When the outlet was made, in seconds of its host's clock.
+    lsl_get_created_at -> f64 = StreamInfo::created_at;
+    /// Bytes of a value; 0 for strings and `cft_undefined`.
+    lsl_get_channel_bytes -> i32 = |info: &StreamInfo| {
+        to_int(info.channel_format().value_size())
+    };
+    /// Bytes of a sample; 0 for strings and `cft_undefined`. At most 2^31 - 1.
+    lsl_get_sample_bytes -> i32 = |info: &StreamInfo| {
+        let channels = i32::try_from(info.channel_count()).unwrap_or(i32::MAX);
+        to_int(info.channel_format().value_size()).saturating_mul(channels)
+    };
+}
+
+fn to_int(number: impl TryInto<i32>) -> i32 {
+    number.try_into().unwrap_or(i32::MAX)
+}
+
+/// A call on an info: `none` if the handle is not one.
+fn read<R: Copy>(info: Handle, none: R, body: impl FnOnce(&mut State, &Arc<InfoObject>) -> R) -> R {
+    guard(none, || match handle::info(info) {
+        Some(info) => body(&mut info.lock(), &info),
+        None => none,
+    })
+}
+
+/// The handle of a new info; for an error NULL, its text becomes the last error.
+pub(crate) fn handed_out(info: Result<StreamInfo>) -> Handle {
+    match info {
+        Ok(info) => hand_out(info),
+        Err(error) => {
+            fail(&error);
+            ptr::null_mut()
+        }
+    }
+}
 
 /// A stream info that C holds.
-#[derive(Debug)]
-pub(crate) struct InfoObject {}
+pub(crate) struct InfoObject {
+    state: Mutex<State>,
+}
+
+/// What the lock of an info protects. Order of locks: an info's, then the table of handles.
+pub(crate) struct State {
+    pub(crate) info: StreamInfo,
+    pub(crate) texts: Texts,
+    /// Handles of the nodes that C has seen, as numbers.
+    nodes: HashMap<NodeId, usize>,
+}
+
+impl InfoObject {
+    pub(crate) fn new(info: StreamInfo) -> Self {
+        Self {
+            state: Mutex::new(State {
+                info,
+                texts: Texts::default(),
+                nodes: HashMap::new(),
+            }),
+        }
+    }
+
+    /// A copy as the info is now, its document included.
+    pub(crate) fn snapshot(&self) -> StreamInfo {
+        self.lock().info.clone()
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Gives an info to C: a new handle, which C destroys.
+pub(crate) fn hand_out(info: StreamInfo) -> Handle {
+    handle::insert(Object::Info(Arc::new(InfoObject::new(info))))
+}
+
+impl State {
+    /// The handle of a node, the same each time; NULL for none.
+    pub(crate) fn node_handle(&mut self, owner: &Arc<InfoObject>, id: Option<NodeId>) -> Handle {
+        let Some(id) = id.filter(|&id| self.info.document().contains(id)) else {
+            return ptr::null_mut();
+        };
+        let bits = self.nodes.entry(id).or_insert_with(|| {
+            let node = NodeObject::new(owner, id);
+            handle::insert(Object::Node(Arc::new(node))).addr()
+        });
+        ptr::without_provenance_mut(*bits)
+    }
+
+    /// Removes a node with everything below it, and their handles.
+    pub(crate) fn remove_node(&mut self, id: NodeId) {
+        let document = self.info.document();
+        let mut doomed = vec![id];
+        let mut next = 0;
+        while let Some(&id) = doomed.get(next) {
+            doomed.extend(document.children(id));
+            next += 1;
+        }
+        if !self.info.document_mut().remove(id) {
+            return;
+        }
+        for id in doomed {
+            if let Some(bits) = self.nodes.remove(&id) {
+                handle::remove(ptr::without_provenance_mut(bits));
+            }
+        }
+    }
+}
+
+/// Every text that C has a pointer to. Grows with the different texts that were asked for.
+#[derive(Default)]
+pub(crate) struct Texts(HashSet<CString>);
+
+impl Texts {
+    /// A text for C that lives as long as the info. It ends at its first NUL.
+    pub(crate) fn intern(&mut self, text: &[u8]) -> *const c_char {
+        let text = text.split(|&byte| byte == 0).next().unwrap_or_default();
+        // Nothing is left that `new` could refuse.
+        let text = CString::new(text).unwrap_or_default();
+        if !self.0.contains(&text) {
+            self.0.insert(text.clone());
+        }
+        self.0.get(&text).map_or(c"".as_ptr(), |text| text.as_ptr())
+    }
+}
+
+/// Node handles end with their info.
+impl Drop for State {
+    fn drop(&mut self) {
+        for &bits in self.nodes.values() {
+            handle::remove(ptr::without_provenance_mut(bits));
+        }
+    }
+}
+
+impl fmt::Debug for InfoObject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("InfoObject").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -27,7 +27,9 @@ pub(crate) fn allocate(text: &[u8]) -> *mut c_char {
     // SAFETY: `copy` has room for the text and does not overlap it, being new.
     unsafe { ptr::copy_nonoverlapping(text.as_ptr(), copy, text.len()) };
     // SAFETY: the last of the allocated bytes.
-    unsafe { copy.add(text.len()).write(0) };
+    let end = unsafe { copy.add(text.len()) };
+    // SAFETY: it is writable, as all of them.
+    unsafe { end.write(0) };
     copy.cast()
 }
 

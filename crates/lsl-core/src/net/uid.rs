@@ -6,7 +6,7 @@ use crate::{Error, Result};
 ///
 /// # Errors
 /// [`Error::Io`] if the system gives no random numbers.
-pub(crate) fn random() -> Result<String> {
+pub fn random() -> Result<String> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).map_err(|error| {
         Error::io(

@@ -1,0 +1,348 @@
+//! What the library has to say, on the standard error output or in `log.file`, or to a callback of the
+//! host. Starts when the configuration is first read, and then only if the host (a Rust program that
+//! links this crate's code) has no `tracing` subscriber of its own.
+//!
+//! `log.level` and the levels given to the callback are liblsl's: -2 errors, -1 warnings, 0
+//! information, 1 debugging, 2 and above everything; -3 silences the log.
+
+use std::ffi::{CString, c_char, c_void};
+use std::fmt::{self, Write as _};
+use std::fs::{File, OpenOptions};
+use std::io::Write as _;
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use lsl_core::config::Log;
+use lsl_core::local_clock;
+use tracing::field::{Field, Visit};
+use tracing::level_filters::LevelFilter;
+use tracing::span;
+use tracing::subscriber::{NoSubscriber, set_global_default, with_default};
+use tracing::{Event, Level, Metadata, Subscriber, dispatcher};
+
+use crate::guard::guard;
+
+/// What a host gives to be told messages: level, text, and the pointer it gave with itself.
+pub(crate) type LogCallback =
+    unsafe extern "C" fn(level: i32, message: *const c_char, user: *mut c_void);
+
+/// Not in liblsl. Gives every message to `callback` instead of writing it; NULL writes again. Set
+/// before the first other call, it gets the messages about the configuration too. Which messages there
+/// are is up to `log.level`. The text is good during the call only.
+///
+/// Any thread of the library calls it, several at once; a call that has begun elsewhere may end after
+/// this function returned. It may call the library, but not unwind or jump out.
+///
+/// # Safety
+/// `callback` is NULL or a function that may be called with `user` from any thread, from now on until
+/// another one is set and calls under way have returned.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lslx_set_log_callback(callback: Option<LogCallback>, user: *mut c_void) {
+    guard((), || {
+        let callback = callback.map(|function| (function, AtomicPtr::new(user)));
+        *CALLBACK.lock().unwrap_or_else(PoisonError::into_inner) = callback;
+    });
+}
+
+/// An `AtomicPtr` because plain pointers do not travel between threads.
+static CALLBACK: Mutex<Option<(LogCallback, AtomicPtr<c_void>)>> = Mutex::new(None);
+
+/// Runs `read`, which reads the configuration, and keeps what it says until [`install`] knows where
+/// to. `None` if the host listens itself.
+pub(crate) fn observe<R>(read: impl FnOnce() -> R) -> (R, Option<Vec<Message>>) {
+    if dispatcher::get_default(|current| !current.is::<NoSubscriber>()) {
+        return (read(), None);
+    }
+    let keeper = Arc::new(Logger::new(
+        LevelFilter::TRACE,
+        Output::Kept(Mutex::default()),
+    ));
+    let result = with_default(Arc::clone(&keeper), read);
+    (result, Some(keeper.take_kept()))
+}
+
+/// Starts the log, beginning with these messages.
+#[cfg_attr(
+    test,
+    expect(dead_code, reason = "tests share one process and listen themselves")
+)]
+pub(crate) fn install(config: &Log, messages: Vec<Message>) {
+    let (output, failure) = Output::open(&config.file);
+    let logger = Arc::new(Logger::new(filter(config.level), output));
+    if set_global_default(Arc::clone(&logger)).is_err() {
+        // The host came between, and it decides.
+        return;
+    }
+    for message in messages.into_iter().chain(failure) {
+        if message.level <= logger.filter {
+            logger.write(message);
+        }
+    }
+}
+
+/// What is shown at a `log.level`.
+fn filter(level: i32) -> LevelFilter {
+    match level {
+        ..=-3 => LevelFilter::OFF,
+        -2 => LevelFilter::ERROR,
+        -1 => LevelFilter::WARN,
+        0 => LevelFilter::INFO,
+        1 => LevelFilter::DEBUG,
+        2.. => LevelFilter::TRACE,
+    }
+}
+
+/// The number of a message's level in liblsl.
+fn number(level: Level) -> i32 {
+    match level {
+        Level::ERROR => -2,
+        Level::WARN => -1,
+        Level::INFO => 0,
+        Level::DEBUG => 1,
+        _ => 2,
+    }
+}
+
+/// One line of the log.
+#[derive(Debug)]
+pub(crate) struct Message {
+    level: Level,
+    text: String,
+}
+
+enum Output {
+    Stderr,
+    File(File),
+    Kept(Mutex<Vec<Message>>),
+}
+
+impl Output {
+    /// The standard error output for an empty name and, with a message, for a useless one.
+    fn open(name: &str) -> (Self, Option<Message>) {
+        if name.is_empty() {
+            return (Self::Stderr, None);
+        }
+        match OpenOptions::new().create(true).append(true).open(name) {
+            Ok(file) => (Self::File(file), None),
+            Err(error) => {
+                let message = Message {
+                    level: Level::WARN,
+                    text: format!("cannot write the log file {name}: {error}"),
+                };
+                (Self::Stderr, Some(message))
+            }
+        }
+    }
+}
+
+/// The subscriber. It has no use for spans.
+struct Logger {
+    filter: LevelFilter,
+    output: Output,
+    start: f64,
+}
+
+impl Logger {
+    fn new(filter: LevelFilter, output: Output) -> Self {
+        Self {
+            filter,
+            output,
+            start: local_clock(),
+        }
+    }
+
+    fn take_kept(&self) -> Vec<Message> {
+        match &self.output {
+            Output::Kept(kept) => {
+                std::mem::take(&mut kept.lock().unwrap_or_else(PoisonError::into_inner))
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn write(&self, message: Message) {
+        if let Output::Kept(kept) = &self.output {
+            kept.lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .push(message);
+            return;
+        }
+        if call_back(&message) {
+            return;
+        }
+        let line = format!(
+            "({:8.3}s) [{:>8}] {:>5}| {}\n",
+            local_clock() - self.start,
+            std::thread::current().name().unwrap_or(""),
+            message.level,
+            message.text
+        );
+        // There is nobody left to tell about a log that cannot be written.
+        let _ = match &self.output {
+            Output::File(file) => { file }.write_all(line.as_bytes()),
+            _ => std::io::stderr().write_all(line.as_bytes()),
+        };
+    }
+}
+
+/// False if there is no callback.
+fn call_back(message: &Message) -> bool {
+    // The lock is released before foreign code runs.
+    let callback = CALLBACK
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .as_ref()
+        .map(|(function, user)| (*function, user.load(Ordering::Relaxed)));
+    let Some((function, user)) = callback else {
+        return false;
+    };
+    let text = message.text.replace('\0', " ");
+    // Nothing is left that `new` could refuse.
+    let text = CString::new(text).unwrap_or_default();
+    // SAFETY: the host promised that its function may be called so.
+    unsafe { function(number(message.level), text.as_ptr(), user) };
+    true
+}
+
+impl Subscriber for Logger {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.is_event() && *metadata.level() <= self.filter
+    }
+
+    fn max_level_hint(&self) -> Option<LevelFilter> {
+        Some(self.filter)
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        let mut line = Line::default();
+        event.record(&mut line);
+        self.write(Message {
+            level: *event.metadata().level(),
+            text: line.message + &line.fields,
+        });
+    }
+
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+
+    fn enter(&self, _: &span::Id) {}
+
+    fn exit(&self, _: &span::Id) {}
+}
+
+/// `message key=value key=value`.
+#[derive(Default)]
+struct Line {
+    message: String,
+    fields: String,
+}
+
+impl Visit for Line {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        // Writing to a string does not fail.
+        let _ = match field.name() {
+            "message" => write!(self.message, "{value:?}"),
+            name => write!(self.fields, " {name}={value:?}"),
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::CStr;
+
+    use super::*;
+
+    /// The callback is one for all.
+    static WRITING: Mutex<()> = Mutex::new(());
+
+    fn say() {
+        tracing::error!(peer = %"10.0.0.1:5", count = 3, "gone");
+        tracing::warn!("odd");
+        tracing::info!("there");
+        tracing::debug!("detail");
+        tracing::trace!("noise");
+    }
+
+    #[test]
+    fn levels_select_messages() {
+        for (level, expected) in [(-3, 0), (-2, 1), (-1, 2), (0, 3), (1, 4), (2, 5), (9, 5)] {
+            let logger = Arc::new(Logger::new(filter(level), Output::Kept(Mutex::default())));
+            with_default(Arc::clone(&logger), say);
+            let kept = logger.take_kept();
+            assert_eq!(kept.len(), expected, "{level}");
+            if let Some(first) = kept.first() {
+                assert_eq!(first.text, "gone peer=10.0.0.1:5 count=3");
+            }
+            assert!(kept.iter().all(|message| number(message.level) <= level));
+        }
+    }
+
+    #[test]
+    fn a_subscriber_of_the_host_is_respected() {
+        let host = Arc::new(Logger::new(filter(2), Output::Kept(Mutex::default())));
+        let (seven, messages) = with_default(Arc::clone(&host), || {
+            observe(|| {
+                tracing::info!("read");
+                7
+            })
+        });
+        assert_eq!((seven, messages.is_none()), (7, true));
+        assert_eq!(host.take_kept().len(), 1);
+    }
+
+    #[test]
+    fn messages_are_kept_until_the_log_is_there() {
+        let ((), messages) = observe(|| tracing::info!("configuration loaded"));
+        assert_eq!(messages.unwrap()[0].text, "configuration loaded");
+    }
+
+    #[test]
+    fn files_are_appended_to_and_useless_names_are_told() {
+        let _alone = WRITING.lock();
+        let path = std::env::temp_dir().join(format!("lsl-ffi-log-{}", std::process::id()));
+        for _ in 0..2 {
+            let (output, failure) = Output::open(path.to_str().unwrap());
+            assert!(failure.is_none());
+            with_default(Logger::new(filter(0), output), || tracing::info!("there"));
+        }
+        let text = std::fs::read_to_string(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(text.matches(" INFO| there\n").count(), 2, "{text}");
+        let (output, failure) = Output::open("/nonexistent/file");
+        assert!(matches!(output, Output::Stderr));
+        assert!(failure.unwrap().text.contains("/nonexistent/file"));
+    }
+
+    extern "C" fn collect(level: i32, message: *const c_char, user: *mut c_void) {
+        // SAFETY: the log gives a NUL-terminated text.
+        let message = unsafe { CStr::from_ptr(message) };
+        // SAFETY: the test gives a collection that outlives the calls.
+        let collected = unsafe { &*user.cast::<Mutex<Vec<(i32, String)>>>() };
+        let message = message.to_str().unwrap().to_owned();
+        collected.lock().unwrap().push((level, message));
+    }
+
+    #[test]
+    fn a_callback_gets_the_messages() {
+        let _alone = WRITING.lock();
+        let collected: Mutex<Vec<(i32, String)>> = Mutex::default();
+        let user = (&raw const collected).cast_mut().cast();
+        // SAFETY: `collected` lives until the callback is taken back.
+        unsafe { lslx_set_log_callback(Some(collect), user) };
+        let message = Message {
+            level: Level::WARN,
+            text: "a\0b".to_owned(),
+        };
+        Logger::new(filter(0), Output::Stderr).write(message);
+        // SAFETY: NULL is allowed.
+        unsafe { lslx_set_log_callback(None, std::ptr::null_mut()) };
+        let collected = collected.lock().unwrap();
+        assert_eq!(*collected, [(-1, "a b".to_owned())]);
+    }
+}
