@@ -4,6 +4,8 @@
 //! their frames (`*.h.in`), because cbindgen would have to expand the macros that make the typed
 //! families, which takes a nightly compiler, and could not name parameters there.
 
+mod signatures;
+
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -14,12 +16,16 @@ use crate::Result;
 
 const TABLE: &str = "crates/lsl-ffi/abi/abi.tsv";
 const INCLUDE: &str = "crates/lsl-ffi/include";
+const SIGNATURES: &str = "crates/lsl-ffi/src/signatures.rs";
 
 /// What `ldconfig` and every program linked against liblsl look for.
 const SONAME: &str = "liblsl.so.2";
 
 /// Headers and the frame each is made from.
-const HEADERS: &[(&str, &str)] = &[("lsl_c.h", "crates/lsl-ffi/abi/lsl_c.h.in")];
+const HEADERS: &[(&str, &str)] = &[
+    ("lsl_c.h", "crates/lsl-ffi/abi/lsl_c.h.in"),
+    ("lslx.h", "crates/lsl-ffi/abi/lslx.h.in"),
+];
 
 /// The names that liblsl splits its header into; programs include some of them alone.
 const PARTS: &[&str] = &[
@@ -47,27 +53,26 @@ struct Function {
 /// Make the headers, or fail if the committed ones differ.
 pub(crate) fn headers(sh: &Shell, check: bool) -> Result {
     let functions = table(sh)?;
+    let include = Path::new(INCLUDE);
     let mut files = Vec::new();
     for (header, frame) in HEADERS {
-        files.push((
-            (*header).to_owned(),
-            fill(&sh.read_file(frame)?, &functions)?,
-        ));
+        let text = fill(&sh.read_file(frame)?, &functions)?;
+        files.push((include.join(header), text));
     }
     for part in PARTS {
-        files.push((format!("lsl/{part}.h"), forward(part)));
+        files.push((include.join(format!("lsl/{part}.h")), forward(part)));
     }
+    files.push((SIGNATURES.into(), signatures::in_rust(&functions)?));
     let mut stale = Vec::new();
-    for (name, text) in files {
-        let path = Path::new(INCLUDE).join(&name);
+    for (path, text) in files {
         if sh.read_file(&path).is_ok_and(|old| old == text) {
             continue;
         }
         if check {
-            stale.push(name);
+            stale.push(path.display().to_string());
         } else {
             sh.write_file(&path, text)?;
-            println!("headers: wrote {name}");
+            println!("headers: wrote {}", path.display());
         }
     }
     if stale.is_empty() {
@@ -82,6 +87,7 @@ pub(crate) fn check(sh: &Shell) -> Result {
     headers(sh, true)?;
     let library = build(sh, Profile::Dev)?;
     let mut problems = exports(sh, &library)?;
+    problems.extend(signatures::compile(sh, &table(sh)?)?);
     problems.extend(identity(sh, &library)?);
     if problems.is_empty() {
         println!(
