@@ -7,6 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use lsl_core::Context;
 use lsl_core::config::Overrides;
 
+use crate::context::context;
 use crate::guard::{self, guard};
 use crate::strings;
 
@@ -149,51 +150,6 @@ fn file_name(bytes: &[u8]) -> PathBuf {
 #[cfg(not(unix))]
 fn file_name(bytes: &[u8]) -> PathBuf {
     String::from_utf8_lossy(bytes).into_owned().into()
-}
-
-/// What all objects of this library share: the process-wide configuration and its sockets. The first
-/// call reads the configuration and starts the log.
-#[cfg(not(test))]
-pub(crate) fn context() -> Context {
-    use std::sync::OnceLock;
-
-    static SHARED: OnceLock<Context> = OnceLock::new();
-    if let Some(shared) = SHARED.get() {
-        return shared.clone();
-    }
-    let mut first = None;
-    let shared = SHARED
-        .get_or_init(|| {
-            let (context, messages) = crate::log::observe(Context::global);
-            first = messages;
-            context
-        })
-        .clone();
-    if let Some(messages) = first {
-        // Only now, because a log callback may call the library.
-        crate::log::install(shared.config().log(), messages);
-    }
-    shared
-}
-
-/// In tests: nothing but this host, in a session and on ports of this process.
-#[cfg(test)]
-pub(crate) fn context() -> Context {
-    use lsl_core::config::Config;
-    use std::sync::LazyLock;
-
-    static LOOPBACK: LazyLock<Context> = LazyLock::new(|| {
-        let mut config = Config::loopback();
-        let process = std::process::id();
-        config
-            .set_session_id(&format!("lsl-ffi-{process}"))
-            .expect("one line of text");
-        let base = 20_000 + u16::try_from(process % 100).expect("small") * 100;
-        config.set_ports(base, 50);
-        config.set_multicast_port(base + 99);
-        Context::new(config)
-    });
-    LOOPBACK.clone()
 }
 
 /// In tests: a text that the library gave, as a C program prints it.

@@ -14,6 +14,7 @@
 )]
 
 mod common;
+mod context;
 mod guard;
 mod handle;
 mod inlet;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use lsl_core::query::Query;
 use lsl_core::{Context, ContinuousResolver, Error, Result, Selector, StreamInfo, Timeout};
 
-use crate::common::context;
+use crate::context::context;
 use crate::guard::{code, fail, guard};
 use crate::handle::{self, Handle, Object};
 use crate::streaminfo::hand_out;

@@ -13,7 +13,7 @@ use lsl_core::query::Query;
 use lsl_core::xml::NodeId;
 use lsl_core::{ChannelFormat, Error, Result, StreamInfo, random_uid};
 
-use crate::common::context;
+use crate::context::context;
 use crate::guard::{fail, guard};
 use crate::handle::{self, Handle, Object};
 use crate::strings;
