@@ -174,6 +174,12 @@ impl Inlet {
         self.shared.flow.lock().ring.len()
     }
 
+    /// Whether a pull would return without waiting: samples are there, or the stream is lost.
+    pub fn is_ready(&self) -> bool {
+        let flow = self.shared.flow.lock();
+        flow.ring.len() > 0 || flow.lost.is_some()
+    }
+
     /// Forgets all samples that are waiting and says how many those were.
     pub fn flush(&self) -> usize {
         let count = self.shared.flow.lock().ring.clear();

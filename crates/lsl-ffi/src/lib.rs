@@ -15,10 +15,12 @@
 
 mod common;
 mod context;
+mod ext;
 mod guard;
 mod handle;
 mod inlet;
 mod log;
+mod memory;
 mod outlet;
 mod resolver;
 mod streaminfo;

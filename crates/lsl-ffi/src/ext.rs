@@ -1,0 +1,344 @@
+//! Additions to liblsl's functions, all named `lslx_`: a file descriptor for event loops, counters,
+//! readers, flushing. Programs that must also run with liblsl look them up at run time.
+
+use std::ffi::c_char;
+use std::sync::Arc;
+
+use lsl_core::Timeout;
+
+use crate::guard::code;
+use crate::handle::Handle;
+use crate::memory::{Outcome, refuse, status};
+use crate::{inlet, outlet};
+
+pub(crate) use signal::Signal;
+
+/// What an inlet has done so far; `lslx_inlet_stats_t`. Fields are only ever added at the end.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+pub struct InletStats {
+    /// Set by the caller to the size of its structure; set by the library to how much of it is filled.
+    pub size: u32,
+    /// 0.
+    pub reserved: u32,
+    /// Samples received.
+    pub samples: u64,
+    /// Bytes received on the data connection.
+    pub bytes: u64,
+    /// Samples dropped because nobody pulled them in time.
+    pub dropped: u64,
+    /// Times the data connection was made again after a loss.
+    pub reconnects: u64,
+    /// Samples waiting to be pulled.
+    pub available: u64,
+    /// Bytes of channel data waiting to be pulled.
+    pub available_bytes: u64,
+    /// Seconds since the last sample arrived; -1.0 before the first.
+    pub idle_seconds: f64,
+}
+
+/// What an outlet has done so far; `lslx_outlet_stats_t`. Fields are only ever added at the end.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+pub struct OutletStats {
+    /// Set by the caller to the size of its structure; set by the library to how much of it is filled.
+    pub size: u32,
+    /// 0.
+    pub reserved: u32,
+    /// Samples pushed, whether or not anybody read them.
+    pub samples: u64,
+    /// Bytes handed to the readers' sockets.
+    pub bytes: u64,
+    /// Samples dropped because a reader was too slow.
+    pub dropped: u64,
+    /// Readers that ever connected.
+    pub consumers_seen: u64,
+    /// Connections ended because the peer broke the protocol, stalled or asked for what is not there.
+    pub refused: u64,
+    /// Bytes of encoded samples waiting for slow readers.
+    pub backlog_bytes: u64,
+}
+
+/// One reader of an outlet; `lslx_consumer_t`. Of fixed size, since C has arrays of them.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct Consumer {
+    /// Where it connects from, `address:port`, NUL-terminated.
+    pub address: [c_char; ADDRESS_BYTES],
+    /// Samples handed to its socket.
+    pub sent: u64,
+    /// Samples dropped because it was too slow.
+    pub dropped: u64,
+    /// Samples waiting for it.
+    pub behind: u64,
+    /// 0.
+    pub reserved: [u64; 3],
+}
+
+/// A file descriptor that is readable while samples wait in the inlet or the stream is lost, for
+/// `poll` and event loops; the same on every call. Starts to connect, as a pull does.
+///
+/// When it is readable: pull until nothing is left, then call [`lslx_inlet_fd_clear`]. It must not be
+/// read, written or closed; it ends with the inlet. -2 lost, -3 no inlet, -4 no descriptor to be had or
+/// no such thing on this system.
+#[unsafe(no_mangle)]
+pub extern "C" fn lslx_inlet_fd(inlet: Handle) -> i32 {
+    counted(|| {
+        let object = inlet::find(inlet)?;
+        let signal = object.signal.get_or_init(|| {
+            let signal = Arc::new(Signal::new().ok()?);
+            let raise = Arc::clone(&signal);
+            object.inlet.set_notifier(move || raise.raise());
+            // What came before there was a notifier.
+            if object.inlet.is_ready() {
+                signal.raise();
+            }
+            Some(signal)
+        });
+        // Not open yet is what is to be expected of a call that does not wait, and a lost stream
+        // makes the descriptor readable.
+        drop(object.inlet.blocking().open(Timeout::NOW));
+        match signal {
+            Some(signal) => Ok(signal.descriptor()),
+            None => Err(refuse(code::INTERNAL, "no descriptor is to be had")),
+        }
+    })
+}
+
+/// Makes the descriptor of [`lslx_inlet_fd`] unreadable until there is news: 0. If samples wait (some
+/// were not pulled, or came in between) or the stream is lost it stays readable: 1. Negative: an error.
+#[unsafe(no_mangle)]
+pub extern "C" fn lslx_inlet_fd_clear(inlet: Handle) -> i32 {
+    counted(|| {
+        let object = inlet::find(inlet)?;
+        let Some(Some(signal)) = object.signal.get() else {
+            return Err(refuse(code::ARGUMENT, "the inlet has no descriptor yet"));
+        };
+        // Clear first: what comes after the look at the inlet raises it again by itself.
+        signal.clear();
+        let ready = object.inlet.is_ready();
+        if ready {
+            signal.raise();
+        }
+        Ok(i32::from(ready))
+    })
+}
+
+/// Fills `stats`, whose `size` the caller has set, with what the inlet has done so far. 0, or an error
+/// code (-3 for a size below 8).
+///
+/// # Safety
+/// `stats` is NULL (-4) or points to a structure of at least the size it says, aligned to 8 bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lslx_inlet_stats(inlet: Handle, stats: *mut InletStats) -> i32 {
+    status(|| {
+        let now = inlet::find(inlet)?.inlet.stats();
+        let filled = InletStats {
+            samples: now.samples,
+            bytes: now.bytes,
+            dropped: now.dropped,
+            reconnects: now.reconnects,
+            available: now.available as u64,
+            available_bytes: now.available_bytes as u64,
+            idle_seconds: now.idle_secs.unwrap_or(-1.0),
+            ..InletStats::default()
+        };
+        // SAFETY: the caller vouches for it; both structures begin with their size.
+        unsafe { give(filled, stats) }
+    })
+}
+
+/// Fills `stats`, whose `size` the caller has set, with what the outlet has done so far. 0, or an error
+/// code (-3 for a size below 8).
+///
+/// # Safety
+/// `stats` is NULL (-4) or points to a structure of at least the size it says, aligned to 8 bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lslx_outlet_stats(out: Handle, stats: *mut OutletStats) -> i32 {
+    status(|| {
+        let now = outlet::find(out)?.outlet.stats();
+        let filled = OutletStats {
+            samples: now.samples,
+            bytes: now.bytes,
+            dropped: now.dropped,
+            consumers_seen: now.consumers_seen,
+            refused: now.refused,
+            backlog_bytes: now.backlog_bytes,
+            ..OutletStats::default()
+        };
+        // SAFETY: the caller vouches for it; both structures begin with their size.
+        unsafe { give(filled, stats) }
+    })
+}
+
+/// Who reads the outlet now: fills at most `capacity` entries of `buffer` and returns how many readers
+/// there are, which may be more. Negative: an error.
+///
+/// # Safety
+/// `buffer` is NULL (which is legal with a capacity of 0, else -4) or has room for `capacity` entries.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lslx_outlet_consumers(
+    out: Handle,
+    buffer: *mut Consumer,
+    capacity: u32,
+) -> i32 {
+    counted(|| {
+        let consumers = outlet::find(out)?.outlet.consumers();
+        if buffer.is_null() && capacity > 0 {
+            return Err(refuse(code::INTERNAL, "an array is NULL"));
+        }
+        for (n, consumer) in consumers.iter().take(capacity as usize).enumerate() {
+            let mut entry = Consumer {
+                address: [0; ADDRESS_BYTES],
+                sent: consumer.sent,
+                dropped: consumer.dropped,
+                behind: consumer.behind,
+                reserved: [0; 3],
+            };
+            let peer = consumer.peer.to_string();
+            let room = entry.address.iter_mut().take(ADDRESS_BYTES - 1);
+            for (place, byte) in room.zip(peer.bytes()) {
+                *place = byte.cast_signed() as c_char;
+            }
+            // SAFETY: within the capacity that the caller vouches for.
+            let place = unsafe { buffer.add(n) };
+            // SAFETY: as above.
+            unsafe { place.write_unaligned(entry) };
+        }
+        Ok(i32::try_from(consumers.len()).unwrap_or(i32::MAX))
+    })
+}
+
+/// Sends everything pushed so far, held or not, and waits until it was handed to every reader's socket
+/// (1) or `timeout` seconds passed (0). Negative: an error. For programs that end right after their
+/// last push.
+#[unsafe(no_mangle)]
+pub extern "C" fn lslx_outlet_flush(out: Handle, timeout: f64) -> i32 {
+    counted(|| {
+        let object = outlet::find(out)?;
+        let sent = object.outlet.blocking().flush(Timeout::from_secs(timeout));
+        Ok(i32::from(sent))
+    })
+}
+
+/// Runs a call that returns a number that is not negative, or an error code.
+fn counted(body: impl FnOnce() -> Outcome<i32>) -> i32 {
+    match crate::guard::guard(Err(code::INTERNAL), body) {
+        Ok(number) | Err(number) => number,
+    }
+}
+
+/// A structure that begins with its size in bytes.
+trait Sized32: Copy {
+    fn with_size(self, size: u32) -> Self;
+}
+
+impl Sized32 for InletStats {
+    fn with_size(self, size: u32) -> Self {
+        Self { size, ..self }
+    }
+}
+
+impl Sized32 for OutletStats {
+    fn with_size(self, size: u32) -> Self {
+        Self { size, ..self }
+    }
+}
+
+/// Copies as much of a structure as both sides know.
+///
+/// # Safety
+/// `place` is NULL or points to a structure whose first four bytes are its size, which it has.
+unsafe fn give<T: Sized32>(filled: T, place: *mut T) -> Outcome<()> {
+    if place.is_null() {
+        return Err(refuse(code::INTERNAL, "the structure is NULL"));
+    }
+    // SAFETY: the caller vouches for it.
+    let size = unsafe { place.cast::<u32>().read_unaligned() } as usize;
+    if size < 8 {
+        return Err(refuse(code::ARGUMENT, "the size of the structure is not set"));
+    }
+    let common = size.min(size_of::<T>());
+    let filled = filled.with_size(u32::try_from(common).unwrap_or(0));
+    let bytes = (&raw const filled).cast::<u8>();
+    // SAFETY: both have at least that many bytes; ours is on the stack.
+    unsafe { std::ptr::copy_nonoverlapping(bytes, place.cast(), common) };
+    Ok(())
+}
+
+/// Enough for any IPv6 address with scope and port.
+const ADDRESS_BYTES: usize = 64;
+
+/// Something `poll` can wait for, raised by one thread and cleared by another.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+mod signal {
+    use std::os::fd::{AsRawFd as _, OwnedFd};
+
+    use rustix::event::{EventfdFlags, eventfd};
+    use rustix::io::{Result, read, write};
+
+    /// A counter in the kernel, readable while it is not 0.
+    #[derive(Debug)]
+    pub(crate) struct Signal(OwnedFd);
+
+    impl Signal {
+        pub(crate) fn new() -> Result<Self> {
+            eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).map(Self)
+        }
+
+        pub(crate) fn descriptor(&self) -> i32 {
+            self.0.as_raw_fd()
+        }
+
+        pub(crate) fn raise(&self) {
+            // An error means that the counter is full, hence readable.
+            let _ = write(&self.0, &1_u64.to_ne_bytes());
+        }
+
+        pub(crate) fn clear(&self) {
+            // An error means that it is 0 already.
+            let _ = read(&self.0, &mut [0_u8; 8]);
+        }
+    }
+}
+
+/// Something `poll` can wait for, raised by one thread and cleared by another.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+mod signal {
+    use std::io::{self, Read as _, Write as _};
+    use std::os::fd::AsRawFd as _;
+    use std::os::unix::net::UnixStream;
+
+    /// A pair of sockets: a byte in it makes the one given out readable.
+    #[derive(Debug)]
+    pub(crate) struct Signal {
+        given: UnixStream,
+        kept: UnixStream,
+    }
+
+    impl Signal {
+        pub(crate) fn new() -> io::Result<Self> {
+            let (given, kept) = UnixStream::pair()?;
+            given.set_nonblocking(true)?;
+            kept.set_nonblocking(true)?;
+            Ok(Self { given, kept })
+        }
+
+        pub(crate) fn descriptor(&self) -> i32 {
+            self.given.as_raw_fd()
+        }
+
+        pub(crate) fn raise(&self) {
+            // An error means that it is full, hence readable.
+            let _ = (&self.kept).write(&[1]);
+        }
+
+        pub(crate) fn clear(&self) {
+            let mut bytes = [0; 256];
+            while matches!((&self.given).read(&mut bytes), Ok(read) if read > 0) {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

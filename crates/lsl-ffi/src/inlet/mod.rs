@@ -1,0 +1,276 @@
+//! `lsl/inlet.h`: making and ending inlets, their connection, time and info. The pull functions are in
+//! `pull` (numbers, raw) and `pull_text`. Spec: c-abi §8.
+
+mod pull;
+mod pull_text;
+#[cfg(test)]
+mod tests;
+
+use std::ptr;
+use std::sync::{Arc, OnceLock};
+
+use lsl_core::{ChannelFormat, Inlet, ProcessingOptions, TimeCorrection, Timeout};
+
+use crate::context::context;
+use crate::ext::Signal;
+use crate::guard::{code, fail, guard};
+use crate::handle::{self, Handle, Object};
+use crate::memory::{Outcome, refuse, status, store, with_code};
+use crate::outlet::{buffer_length, info_of};
+use crate::streaminfo::InfoObject;
+
+/// An inlet that C holds.
+#[derive(Debug)]
+pub(crate) struct InletObject {
+    pub(crate) inlet: Inlet,
+    /// What `lslx_inlet_fd` gave out.
+    pub(crate) signal: OnceLock<Option<Arc<Signal>>>,
+    channels: usize,
+    format: ChannelFormat,
+    /// Forks before it was made; in a child of a later fork its threads do not exist.
+    forks: u32,
+}
+
+/// The inlet behind a handle: -3 for anything else, -2 for one inherited by a forked child.
+pub(crate) fn find(handle: Handle) -> Outcome<Arc<InletObject>> {
+    let object =
+        handle::inlet(handle).ok_or_else(|| refuse(code::ARGUMENT, "this is not an inlet"))?;
+    if object.forks == handle::fork_generation() {
+        Ok(object)
+    } else {
+        let text = "The stream read by this inlet has been lost: the inlet belongs to the parent \
+                    process.";
+        Err(refuse(code::LOST, text))
+    }
+}
+
+/// `lsl_create_inlet`: an inlet with the default transport; see [`lsl_create_inlet_ex`].
+/// Spec: c-abi §8.1.
+#[unsafe(no_mangle)]
+pub extern "C" fn lsl_create_inlet(
+    info: Handle,
+    max_buflen: i32,
+    max_chunklen: i32,
+    recover: i32,
+) -> Handle {
+    guard(ptr::null_mut(), || {
+        create(info, max_buflen, max_chunklen, recover, 0).unwrap_or(ptr::null_mut())
+    })
+}
+
+/// `lsl_create_inlet_ex`: an inlet for the stream that `info` describes (copied). No network traffic
+/// yet. `max_buflen` is how much may wait here, in the unit that `flags` says; `max_chunklen` how many
+/// samples shall be sent together at most (0: as the sender likes). NULL with a text in
+/// `lsl_last_error` on failure. Spec: c-abi §8.1.
+#[unsafe(no_mangle)]
+pub extern "C" fn lsl_create_inlet_ex(
+    info: Handle,
+    max_buflen: i32,
+    max_chunklen: i32,
+    recover: i32,
+    flags: i32,
+) -> Handle {
+    guard(ptr::null_mut(), || {
+        create(info, max_buflen, max_chunklen, recover, flags).unwrap_or(ptr::null_mut())
+    })
+}
+
+/// `lsl_destroy_inlet`: disconnects. Threads blocked in a call on it return -2 at once; NULL and
+/// handles destroyed before are ignored. Spec: c-abi §8.1, §3.4.
+#[unsafe(no_mangle)]
+pub extern "C" fn lsl_destroy_inlet(inlet: Handle) {
+    guard((), || {
+        if handle::inlet(inlet).is_none() {
+            return;
+        }
+        let Some(Object::Inlet(object)) = handle::remove(inlet) else {
+            return;
+        };
+        if object.forks == handle::fork_generation() {
+            object.inlet.shut_down();
+        } else {
+            // Its threads, and maybe holders of its locks, live in the parent only.
+            std::mem::forget(object);
+        }
+    });
+}
+
+/// `lsl_open_stream`: connects and waits until the stream flows; -1 after `timeout` seconds (the
+/// attempt goes on), -2 if it is lost. Every sample pushed after this returned is received.
+/// Spec: c-abi §8.2.
+///
+/// # Safety
+/// `ec` is NULL or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lsl_open_stream(inlet: Handle, timeout: f64, ec: *mut i32) {
+    let body = || {
+        let opening = find(inlet)?;
+        opening
+            .inlet
+            .blocking()
+            .open(Timeout::from_secs(timeout))
+            .map_err(|error| fail(&error))
+    };
+    // SAFETY: the caller vouches for `ec`.
+    unsafe { with_code(ec, (), body) };
+}
+
+/// `lsl_close_stream`: disconnects and forgets queued samples. The next pull or open connects again.
+/// Spec: c-abi §8.2.
+#[unsafe(no_mangle)]
+pub extern "C" fn lsl_close_stream(inlet: Handle) {
+    guard((), || {
+        if let Ok(object) = find(inlet) {
+            object.inlet.close();
+        }
+    });
+}
+
+/// `lsl_time_correction`: what to add to timestamps of the sender's clock to get this host's. The
+/// first call measures for about 0.6 s. 0.0 with -1 (timeout) or -2 (lost). Spec: c-abi §8.6.
+///
+/// # Safety
+/// `ec` is NULL or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lsl_time_correction(inlet: Handle, timeout: f64, ec: *mut i32) -> f64 {
+    let body = || correction(inlet, timeout).map(|found| found.offset_secs);
+    // SAFETY: the caller vouches for `ec`.
+    unsafe { with_code(ec, 0.0, body) }
+}
+
+/// `lsl_time_correction_ex`: as [`lsl_time_correction`]; also gives the sender's clock at the
+/// measurement and its round-trip time in seconds, both untouched on error and skipped if NULL.
+/// Spec: c-abi §8.6.
+///
+/// # Safety
+/// Each pointer is NULL or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lsl_time_correction_ex(
+    inlet: Handle,
+    remote_time: *mut f64,
+    uncertainty: *mut f64,
+    timeout: f64,
+    ec: *mut i32,
+) -> f64 {
+    let body = || {
+        let found = correction(inlet, timeout)?;
+        // SAFETY: the caller vouches for it.
+        unsafe { store(remote_time, found.remote_time) };
+        // SAFETY: as above.
+        unsafe { store(uncertainty, found.uncertainty_secs) };
+        Ok(found.offset_secs)
+    };
+    // SAFETY: the caller vouches for `ec`.
+    unsafe { with_code(ec, 0.0, body) }
+}
+
+/// `lsl_was_clock_reset`: 1 once after the stream was recovered from another outlet while an estimate
+/// existed, else 0. Spec: c-abi §8.6.
+#[unsafe(no_mangle)]
+pub extern "C" fn lsl_was_clock_reset(inlet: Handle) -> u32 {
+    guard(0, || {
+        find(inlet).map_or(0, |object| u32::from(object.inlet.was_clock_reset()))
+    })
+}
+
+/// `lsl_set_postprocessing`: which corrections pulls apply to timestamps, the sum of
+/// `lsl_processing_options_t`; unknown bits are ignored. Spec: c-abi §8.7.
+#[unsafe(no_mangle)]
+pub extern "C" fn lsl_set_postprocessing(inlet: Handle, flags: u32) -> i32 {
+    status(|| {
+        let object = find(inlet)?;
+        object
+            .inlet
+            .set_processing(ProcessingOptions::from_bits(flags));
+        Ok(())
+    })
+}
+
+/// `lsl_smoothing_halftime`: half-time of the dejitter filter in seconds, used when it next starts.
+/// Spec: c-abi §8.7.
+#[unsafe(no_mangle)]
+pub extern "C" fn lsl_smoothing_halftime(inlet: Handle, value: f32) -> i32 {
+    status(|| {
+        find(inlet)?.inlet.set_smoothing_halftime(value);
+        Ok(())
+    })
+}
+
+/// `lsl_samples_available`: how many samples wait to be pulled. Spec: c-abi §8.5.
+#[unsafe(no_mangle)]
+pub extern "C" fn lsl_samples_available(inlet: Handle) -> u32 {
+    guard(0, || {
+        find(inlet).map_or(0, |object| count(object.inlet.samples_available()))
+    })
+}
+
+/// `lsl_inlet_flush`: forgets the samples that wait and returns how many those were.
+/// Spec: c-abi §8.5.
+#[unsafe(no_mangle)]
+pub extern "C" fn lsl_inlet_flush(inlet: Handle) -> u32 {
+    guard(0, || {
+        find(inlet).map_or(0, |object| count(object.inlet.flush()))
+    })
+}
+
+/// `lsl_get_fullinfo`: a new info with the stream's metadata, for the caller to destroy. Fetched once
+/// per outlet. NULL with -1 (timeout) or -2 (lost). Spec: c-abi §8.6.
+///
+/// # Safety
+/// `ec` is NULL or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lsl_get_fullinfo(inlet: Handle, timeout: f64, ec: *mut i32) -> Handle {
+    let body = || {
+        let object = find(inlet)?;
+        let fetching = object.inlet.blocking();
+        let info = fetching
+            .full_info(Timeout::from_secs(timeout))
+            .map_err(|error| fail(&error))?;
+        Ok(handle::insert(Object::Info(Arc::new(InfoObject::new(
+            info,
+        )))))
+    };
+    // SAFETY: the caller vouches for `ec`.
+    unsafe { with_code(ec, ptr::null_mut(), body) }
+}
+
+fn create(
+    info: Handle,
+    max_buflen: i32,
+    max_chunklen: i32,
+    recover: i32,
+    flags: i32,
+) -> Outcome<Handle> {
+    let info = info_of(info)?;
+    let buffer = buffer_length(max_buflen, flags)?;
+    let max_chunk = u32::try_from(max_chunklen).map_err(|_| {
+        let text = "The max_chunklen argument must not be smaller than 0.";
+        refuse(code::ARGUMENT, text)
+    })?;
+    let object = InletObject {
+        signal: OnceLock::new(),
+        channels: info.channel_count() as usize,
+        format: info.channel_format(),
+        forks: handle::fork_generation(),
+        inlet: Inlet::builder(&info)
+            .context(&context())
+            .buffer(buffer)
+            .max_chunk(max_chunk)
+            .recover(recover != 0)
+            .create()
+            .map_err(|error| fail(&error))?,
+    };
+    Ok(handle::insert(Object::Inlet(Arc::new(object))))
+}
+
+fn correction(inlet: Handle, timeout: f64) -> Outcome<TimeCorrection> {
+    let object = find(inlet)?;
+    let measuring = object.inlet.blocking();
+    measuring
+        .time_correction(Timeout::from_secs(timeout))
+        .map_err(|error| fail(&error))
+}
+
+fn count(samples: usize) -> u32 {
+    u32::try_from(samples).unwrap_or(u32::MAX)
+}

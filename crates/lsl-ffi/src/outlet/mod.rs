@@ -1,0 +1,180 @@
+//! `lsl/outlet.h`: making and ending outlets, and their readers. The push functions are in `push`
+//! (numbers, raw) and `push_text`. Spec: c-abi §7.
+
+mod push;
+mod push_text;
+#[cfg(test)]
+mod tests;
+
+use std::ptr;
+use std::sync::Arc;
+
+use lsl_core::{BufferLength, ChannelFormat, Outlet, Pushthrough, Timeout};
+
+use crate::context::context;
+use crate::guard::{code, fail, guard};
+use crate::handle::{self, Handle, Object};
+use crate::memory::{Outcome, refuse};
+use crate::streaminfo::InfoObject;
+
+/// An outlet that C holds.
+#[derive(Debug)]
+pub(crate) struct OutletObject {
+    pub(crate) outlet: Outlet,
+    channels: usize,
+    format: ChannelFormat,
+    /// Forks before it was made; in a child of a later fork its threads do not exist.
+    forks: u32,
+}
+
+/// The outlet behind a handle: -3 for anything else, -4 for one inherited by a forked child.
+pub(crate) fn find(handle: Handle) -> Outcome<Arc<OutletObject>> {
+    let object =
+        handle::outlet(handle).ok_or_else(|| refuse(code::ARGUMENT, "this is not an outlet"))?;
+    if object.forks == handle::fork_generation() {
+        Ok(object)
+    } else {
+        let text = "this outlet belongs to the parent process";
+        Err(refuse(code::INTERNAL, text))
+    }
+}
+
+/// `lsl_create_outlet`: offers a stream with the default transport; see [`lsl_create_outlet_ex`].
+/// Spec: c-abi §7.1.
+#[unsafe(no_mangle)]
+pub extern "C" fn lsl_create_outlet(
+    info: Handle,
+    chunk_size: i32,
+    max_buffered: i32,
+) -> Handle {
+    guard(ptr::null_mut(), || {
+        create(info, chunk_size, max_buffered, 0)
+    })
+}
+
+/// `lsl_create_outlet_ex`: offers the stream that `info` describes (copied). `chunk_size` is ignored
+/// as in liblsl; `max_buffered` is how much a reader may lag, in the unit that `flags` says. NULL
+/// with a text in `lsl_last_error` on failure. Spec: c-abi §7.1.
+#[unsafe(no_mangle)]
+pub extern "C" fn lsl_create_outlet_ex(
+    info: Handle,
+    chunk_size: i32,
+    max_buffered: i32,
+    flags: i32,
+) -> Handle {
+    guard(ptr::null_mut(), || {
+        create(info, chunk_size, max_buffered, flags)
+    })
+}
+
+/// `lsl_destroy_outlet`: ends the stream. Threads that wait on it return at once; NULL and handles
+/// destroyed before are ignored. Spec: c-abi §7.1, §3.4.
+#[unsafe(no_mangle)]
+pub extern "C" fn lsl_destroy_outlet(out: Handle) {
+    guard((), || {
+        if handle::outlet(out).is_none() {
+            return;
+        }
+        let Some(Object::Outlet(object)) = handle::remove(out) else {
+            return;
+        };
+        if object.forks == handle::fork_generation() {
+            object.outlet.close();
+        } else {
+            // Its threads, and maybe holders of its locks, live in the parent only.
+            std::mem::forget(object);
+        }
+    });
+}
+
+/// `lsl_get_info`: a new info of the stream as it is announced, for the caller to destroy; NULL for
+/// anything but an outlet. Spec: c-abi §7.1.
+#[unsafe(no_mangle)]
+pub extern "C" fn lsl_get_info(out: Handle) -> Handle {
+    guard(ptr::null_mut(), || match find(out) {
+        Ok(object) => {
+            let info = InfoObject::new(object.outlet.info().clone());
+            handle::insert(Object::Info(Arc::new(info)))
+        }
+        Err(_) => ptr::null_mut(),
+    })
+}
+
+/// `lsl_have_consumers`: 1 if an inlet reads the stream now, else 0. Spec: c-abi §7.1.
+#[unsafe(no_mangle)]
+pub extern "C" fn lsl_have_consumers(out: Handle) -> i32 {
+    guard(0, || {
+        find(out).map_or(0, |object| i32::from(object.outlet.have_consumers()))
+    })
+}
+
+/// `lsl_wait_for_consumers`: blocks until an inlet reads the stream (1), or `timeout` seconds passed
+/// or the outlet was destroyed (0). Spec: c-abi §7.1.
+#[unsafe(no_mangle)]
+pub extern "C" fn lsl_wait_for_consumers(out: Handle, timeout: f64) -> i32 {
+    guard(0, || {
+        let Ok(object) = find(out) else {
+            return 0;
+        };
+        let waiting = object.outlet.blocking();
+        i32::from(waiting.wait_for_consumers(Timeout::from_secs(timeout)))
+    })
+}
+
+/// How long a buffer `max_buffered` means with these transport flags. Spec: c-abi §7.1.
+pub(crate) fn buffer_length(length: i32, flags: i32) -> Outcome<BufferLength> {
+    match (flags & BUFFER_SAMPLES != 0, flags & BUFFER_THOUSANDTHS != 0) {
+        (false, false) => Ok(BufferLength::Seconds(f64::from(length))),
+        // What is not positive becomes one sample.
+        (true, false) => Ok(BufferLength::Samples(usize::try_from(length).unwrap_or(0))),
+        (false, true) => Ok(BufferLength::Milliseconds(
+            u32::try_from(length).unwrap_or(0),
+        )),
+        (true, true) => Err(refuse(
+            code::ARGUMENT,
+            "transp_bufsize_samples and transp_bufsize_thousandths are mutually exclusive",
+        )),
+    }
+}
+
+/// The info behind a handle.
+pub(crate) fn info_of(info: Handle) -> Outcome<lsl_core::StreamInfo> {
+    match handle::info(info) {
+        Some(object) => Ok(object.snapshot()),
+        None => Err(refuse(code::ARGUMENT, "this is not a stream info")),
+    }
+}
+
+fn create(info: Handle, _chunk_size: i32, max_buffered: i32, flags: i32) -> Handle {
+    try_create(info, max_buffered, flags).unwrap_or(ptr::null_mut())
+}
+
+fn try_create(info: Handle, max_buffered: i32, flags: i32) -> Outcome<Handle> {
+    let info = info_of(info)?;
+    let object = OutletObject {
+        channels: info.channel_count() as usize,
+        format: info.channel_format(),
+        forks: handle::fork_generation(),
+        outlet: Outlet::builder(info)
+            .context(&context())
+            .buffer(buffer_length(max_buffered, flags)?)
+            .synchronous(flags & SYNC_BLOCKING != 0)
+            .open()
+            .map_err(|error| fail(&error))?,
+    };
+    Ok(handle::insert(Object::Outlet(Arc::new(object))))
+}
+
+/// What any value of a `pushthrough` argument means.
+fn pushthrough(value: i32) -> Pushthrough {
+    if value == 0 {
+        Pushthrough::Hold
+    } else {
+        Pushthrough::Flush
+    }
+}
+
+/// `lsl_transport_options_t`. Spec: c-abi §2.
+const BUFFER_SAMPLES: i32 = 1;
+const BUFFER_THOUSANDTHS: i32 = 2;
+const SYNC_BLOCKING: i32 = 4;
