@@ -19,7 +19,9 @@ pub(super) fn in_rust(functions: &[Function]) -> Result<String> {
          //! `cargo xtask headers`, not by hand.\n\n\
          use std::ffi::{c_char, c_ulong, c_void};\n\n\
          use crate::handle::Handle;\n\
-         use crate::{common, ext, inlet, log, outlet, resolver, streaminfo, xml};\n\n",
+         use crate::inlet::{pull::*, pull_text::*, *};\n\
+         use crate::outlet::{push::*, push_text::*, *};\n\
+         use crate::{common::*, ext::*, log::*, resolver::*, streaminfo::*, xml::*};\n\n",
     );
     for function in functions {
         let parameters = function
@@ -31,11 +33,10 @@ pub(super) fn in_rust(functions: &[Function]) -> Result<String> {
             "void" => String::new(),
             returns => format!(" -> {}", rust_type(returns)?),
         };
-        let (section, name) = (&function.section, &function.name);
+        let (name, parameters) = (&function.name, parameters.join(", "));
         writeln!(
             text,
-            "const _: unsafe extern \"C\" fn({}){result} = {section}::{name};",
-            parameters.join(", "),
+            "const _: unsafe extern \"C\" fn({parameters}){result} = {name};"
         )?;
     }
     Ok(text)
@@ -76,7 +77,10 @@ fn rust_type(c_type: &str) -> Result<String> {
         | "lsl_outlet"
         | "lsl_inlet"
         | "lsl_continuous_resolver" => "Handle",
-        "lslx_log_callback" => "Option<log::LogCallback>",
+        "lslx_log_callback" => "Option<LogCallback>",
+        "lslx_inlet_stats_t" => "InletStats",
+        "lslx_outlet_stats_t" => "OutletStats",
+        "lslx_consumer_t" => "Consumer",
         other => return Err(format!("no Rust type is known for {other}").into()),
     };
     Ok(plain.to_owned())
