@@ -55,10 +55,3 @@ fn main() -> ExitCode {
     }
     libtest_mimic::run(&arguments, trials).exit_code()
 }
-
-/// What a host measured, below its name.
-fn println_indented(text: &str) {
-    for line in text.lines() {
-        println!("    {line}");
-    }
-}
