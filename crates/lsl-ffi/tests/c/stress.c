@@ -173,6 +173,11 @@ int main(int count, char **arguments)
     double seconds = count > 1 ? atof(arguments[1]) : 10.0;
     unsigned seed = count > 2 ? (unsigned)atoi(arguments[2]) : 1;
     pthread_t players[THREADS];
+    /* Something to play with from the start, however slow the machine. */
+    for (int place = 0; place < PLACES; place++) {
+        make_outlet(&seed, place);
+        make_inlet(&seed, place);
+    }
     deadline = now() + seconds;
     for (unsigned i = 0; i < THREADS; i++)
         players[i] = start(play, (void *)(uintptr_t)(seed * THREADS + i));
