@@ -25,4 +25,6 @@ mod outlet;
 mod resolver;
 mod streaminfo;
 mod strings;
+#[cfg(test)]
+mod testing;
 mod xml;

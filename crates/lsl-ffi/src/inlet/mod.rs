@@ -1,7 +1,9 @@
 //! `lsl/inlet.h`: making and ending inlets, their connection, time and info. The pull functions are in
 //! `pull` (numbers, raw) and `pull_text`. Spec: c-abi §8.
 
-mod pull;
+#[cfg(test)]
+mod conversions;
+pub(crate) mod pull;
 mod pull_text;
 #[cfg(test)]
 mod tests;
