@@ -234,7 +234,7 @@ pub(crate) fn list(sender: Side) -> Cell {
     )
 }
 
-/// Forty outlets of ours in this process and ten `lsl gen`, found within one second.
+/// Forty outlets of ours in this process and ten `lsl gen`, found in one resolve.
 pub(crate) fn crowd(finder: Side) -> Cell {
     let setup = Setup {
         protocol: Protocol::V110,

@@ -1,7 +1,5 @@
 //! What is played between an outlet and an inlet, whoever these are.
 
-use std::time::Duration;
-
 use lsl_core::local_clock;
 
 use crate::cell::{
@@ -162,7 +160,7 @@ pub(crate) fn within(limit_secs: f64, took_secs: f64) -> Outcome {
     }
 }
 
-/// Forty outlets in one process and ten processes with one each, found within one second.
+/// Forty outlets in one process and ten processes with one each, found in one resolve.
 pub(crate) fn crowd(host: Side, finder: Side) -> Cell {
     let setup = Setup {
         protocol: Protocol::V110,
@@ -198,7 +196,7 @@ pub(crate) fn crowd(host: Side, finder: Side) -> Cell {
     cell
 }
 
-/// One resolve of a second finds exactly the `wanted` source ids, which all start with `prefix`.
+/// One resolve finds exactly the `wanted` source ids, which all start with `prefix`.
 pub(crate) fn found_at_once(
     lab: &Lab,
     finder: Side,
@@ -207,7 +205,8 @@ pub(crate) fn found_at_once(
     mut wanted: Vec<String>,
 ) -> Outcome {
     let predicate = format!("starts-with(source_id,'{prefix} ')");
-    let mut found = finder.find(lab, setup, &predicate, wanted.len(), Duration::from_secs(1))?;
+    let limit = finder.resolve_limit();
+    let mut found = finder.find(lab, setup, &predicate, wanted.len(), limit)?;
     found.sort();
     wanted.sort();
     if found == wanted {
