@@ -24,7 +24,7 @@ struct Wheel {
 
 const WHEELS: &[Wheel] = &[
     Wheel {
-        requirements: &["pylsl==1.18.6", "numpy==2.2.6"],
+        requirements: &["pylsl==1.18.6", "numpy==2.3.5"],
         library: "pylsl/lib/liblsl.so.1.18.0",
         variable: "LSL_INTEROP_LIB_1_18_0",
         python_variable: Some("LSL_INTEROP_PYLSL"),

@@ -318,6 +318,30 @@ fn without_recovery_the_end_is_reported_to_every_call() {
 }
 
 #[test]
+fn known_peers_are_asked_at_one_port_or_at_all() {
+    let session = ("lab.SessionID", "it-known-peers");
+    let outlet_context = lab::context_with(&[session]);
+    let outlet = lab::outlet(&outlet_context, info("peer", 1, 100.0, ChannelFormat::Int8));
+    let service = outlet.info().v4_service_port();
+    let find = |peers: &str, patience: Timeout| {
+        // Its own ports are others, so that its usual sweep misses the outlet.
+        let context = lab::context_with(&[session, ("lab.KnownPeers", peers)]);
+        let all = lsl_core::Selector::all();
+        context.resolve_blocking(&all, 1, patience).unwrap().len()
+    };
+    assert_eq!(find(&format!("{{127.0.0.1:{service}}}"), SOON.into()), 1);
+    assert_eq!(
+        find(
+            &format!("{{127.0.0.1:{}}}", service ^ 1),
+            Timeout::from_secs(0.2)
+        ),
+        0
+    );
+    // Whoever is not on this host is not asked in this mode.
+    assert_eq!(find("{192.0.2.1}", Timeout::from_secs(0.2)), 0);
+}
+
+#[test]
 fn an_inlet_finds_a_stream_it_only_knows_by_description() {
     let context = lab::context();
     let described = info("described", 2, 100.0, ChannelFormat::Double64);
