@@ -256,7 +256,10 @@ unsafe fn give<T: Sized32>(filled: T, place: *mut T) -> Outcome<()> {
     // SAFETY: the caller vouches for it.
     let size = unsafe { place.cast::<u32>().read_unaligned() } as usize;
     if size < 8 {
-        return Err(refuse(code::ARGUMENT, "the size of the structure is not set"));
+        return Err(refuse(
+            code::ARGUMENT,
+            "the size of the structure is not set",
+        ));
     }
     let common = size.min(size_of::<T>());
     let filled = filled.with_size(u32::try_from(common).unwrap_or(0));

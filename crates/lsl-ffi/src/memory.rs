@@ -66,10 +66,7 @@ pub(crate) unsafe fn store<T>(place: *mut T, value: T) {
 /// # Safety
 /// `data` is NULL or points to `count` initialised values that stay unchanged while the result is
 /// used.
-pub(crate) unsafe fn elements<'a, T: Copy>(
-    data: *const T,
-    count: usize,
-) -> Outcome<Cow<'a, [T]>> {
+pub(crate) unsafe fn elements<'a, T: Copy>(data: *const T, count: usize) -> Outcome<Cow<'a, [T]>> {
     check_array(data, count)?;
     if count == 0 {
         return Ok(Cow::Borrowed(&[]));

@@ -195,7 +195,6 @@ impl InletShared {
 
     /// No more of this stream, for any call. Final.
     pub(crate) fn lose(&self, reason: &str) {
-        tracing::info!(name = %self.info.name(), reason, "stream lost");
         self.flow.update(|flow| flow.lost = Some(reason.to_owned()));
         self.clock
             .update(|clock| clock.lost = Some(reason.to_owned()));
@@ -208,6 +207,7 @@ impl InletShared {
     /// False means that the stream is lost.
     pub(crate) async fn recover(&self, generation: u64, error: &Error) -> bool {
         if !self.recoverable {
+            tracing::info!(name = %self.info.name(), %error, "stream lost");
             self.lose(&error.to_string());
             return false;
         }

@@ -122,7 +122,9 @@ unsafe fn pull_chunk<T: PullElement + Copy>(
             return Ok(0);
         }
         let count = length(count)?;
-        let stamps = (!timestamps.is_null()).then(|| length(stamps)).transpose()?;
+        let stamps = (!timestamps.is_null())
+            .then(|| length(stamps))
+            .transpose()?;
         let samples = object.samples_for(count, stamps)?;
         let pull = |slots: &mut [T]| {
             let pull = |stamps: Option<&mut [f64]>| object.pull_many(slots, stamps, timeout);

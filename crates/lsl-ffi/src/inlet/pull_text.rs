@@ -88,13 +88,7 @@ fn room(count: usize) -> Outcome<Vec<Vec<u8>>> {
 /// # Safety
 /// The arrays of `slots` are NULL or have room for `count` entries that nobody else uses during the
 /// call; `ec` is NULL or may be written.
-unsafe fn pull_sample(
-    inlet: Handle,
-    slots: Slots,
-    count: i32,
-    timeout: f64,
-    ec: *mut i32,
-) -> f64 {
+unsafe fn pull_sample(inlet: Handle, slots: Slots, count: i32, timeout: f64, ec: *mut i32) -> f64 {
     let body = || {
         let object = find(inlet)?;
         // Slots beyond the channels stay untouched.
@@ -136,7 +130,9 @@ unsafe fn pull_chunk(
             return Ok(0);
         }
         let count = length(count)?;
-        let stamps = (!timestamps.is_null()).then(|| length(stamps)).transpose()?;
+        let stamps = (!timestamps.is_null())
+            .then(|| length(stamps))
+            .transpose()?;
         let samples = object.samples_for(count, stamps)?;
         slots.check()?;
         let mut texts = room(count)?;
@@ -170,7 +166,15 @@ pub unsafe extern "C" fn lsl_pull_sample_str(
     ec: *mut i32,
 ) -> f64 {
     // SAFETY: the caller of this function vouches for it.
-    unsafe { pull_sample(inlet, Slots::terminated(buffer), buffer_elements, timeout, ec) }
+    unsafe {
+        pull_sample(
+            inlet,
+            Slots::terminated(buffer),
+            buffer_elements,
+            timeout,
+            ec,
+        )
+    }
 }
 
 /// `lsl_pull_sample_buf`: as [`lsl_pull_sample_str`] with the lengths of the texts, which may contain

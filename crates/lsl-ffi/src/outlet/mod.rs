@@ -42,11 +42,7 @@ pub(crate) fn find(handle: Handle) -> Outcome<Arc<OutletObject>> {
 /// `lsl_create_outlet`: offers a stream with the default transport; see [`lsl_create_outlet_ex`].
 /// Spec: c-abi §7.1.
 #[unsafe(no_mangle)]
-pub extern "C" fn lsl_create_outlet(
-    info: Handle,
-    chunk_size: i32,
-    max_buffered: i32,
-) -> Handle {
+pub extern "C" fn lsl_create_outlet(info: Handle, chunk_size: i32, max_buffered: i32) -> Handle {
     guard(ptr::null_mut(), || {
         create(info, chunk_size, max_buffered, 0)
     })
