@@ -145,7 +145,7 @@ impl OutletShared {
             Stamper::new(stamps, samples, self.info.nominal_srate(), now)
         };
         if self.terms.synchronous {
-            return self.push_blocking(values, samples, stamps, now);
+            return self.push_blocking(values, samples, stamps);
         }
         let mut fan = lock_ignoring_poison(&self.fan);
         let by = fan.who_sends(now);
@@ -178,11 +178,10 @@ impl OutletShared {
         values: &[T],
         samples: usize,
         stamps: Stamper<'_>,
-        now: f64,
     ) -> Result<()> {
         let mut scratch = lock_ignoring_poison(&self.turn);
         let readers = lock_ignoring_poison(&self.fan).synchronous.clone();
-        let deadline = now + self.context.config().tuning().sync_send_timeout_secs;
+        let limit_secs = self.context.config().tuning().sync_send_timeout_secs;
         for reader in readers {
             scratch.clear();
             for n in 0..samples {
@@ -192,6 +191,8 @@ impl OutletShared {
                     .sample(&mut scratch, stamps.stamp(n), sample)?;
             }
             let mut preamble = lock_ignoring_poison(&reader.preamble);
+            // Each reader has the whole time: one that stalls must not use up that of the others.
+            let deadline = local_clock() + limit_secs;
             let sent = reader
                 .link
                 .send_blocking(&preamble, deadline)

@@ -1,6 +1,7 @@
 //! Our outlet and our inlet, over real sockets.
 
 use std::fmt::Debug;
+use std::io::Read;
 use std::time::Duration;
 
 use lsl_core::{
@@ -448,6 +449,35 @@ fn a_stalled_reader_of_a_synchronous_outlet_is_dropped() {
         !outlet.have_consumers()
     });
     assert_eq!(outlet.stats().refused, 1);
+    drop(stalled);
+}
+
+#[test]
+fn a_stalled_reader_of_a_synchronous_outlet_costs_the_others_nothing() {
+    // Together far more than socket buffers take.
+    const SAMPLES: usize = 4096;
+    const CHANNELS: usize = 1024;
+    let context = lab::context_with(&[("tuning.SyncSendTimeout", "0.5")]);
+    let outlet = Outlet::builder(info("bystander", 1024, 0.0, ChannelFormat::Double64))
+        .context(&context)
+        .synchronous(true)
+        .open()
+        .unwrap();
+    // Readers are served in the order in which they came.
+    let stalled = raw_feed(outlet.info().v4_data_port());
+    lab::until("one reader is there", || outlet.consumers().len() == 1);
+    let mut slow = raw_feed(outlet.info().v4_data_port());
+    lab::until("both are there", || outlet.consumers().len() == 2);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            lab::until("the first was dropped", || outlet.stats().refused == 1);
+            let mut received = vec![0; SAMPLES * CHANNELS * 8];
+            slow.set_read_timeout(Some(SOON)).unwrap();
+            slow.read_exact(&mut received).unwrap();
+        });
+        outlet.push_chunk(&vec![0.5; SAMPLES * CHANNELS]).unwrap();
+    });
+    assert_eq!((outlet.stats().refused, outlet.consumers().len()), (1, 1));
     drop(stalled);
 }
 
