@@ -2,7 +2,7 @@
 //!
 //! Pushing encodes each sample once per wire variant that somebody reads and hands it to the
 //! variant's `Lane`, which sends on the pushing thread where it can. Lock order: `turn` (synchronous
-//! outlets only) or `caught_up`, then `fan`; `consumer_count` is taken alone.
+//! outlets only) or `caught_up`, then `fan`, then `consumer_count`.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -257,8 +257,8 @@ impl OutletShared {
             tokio::spawn(Arc::clone(self).serve(id, index, link))
         };
         fan.tasks.push((id, task.abort_handle()));
-        drop(fan);
         self.consumers_seen.add(1);
+        // Still under `fan`, or a reader that leaves at once would be subtracted before it was added.
         self.consumer_count.update(|count| *count += 1);
     }
 
@@ -279,7 +279,7 @@ impl OutletShared {
                         tokio::task::yield_now().await;
                     }
                     Drain::Idle => {
-                        self.caught_up.wake();
+                        self.tell_caught_up();
                         if out.capacity() > 2 * DRAIN_BYTES {
                             out = Vec::new();
                         }
@@ -323,8 +323,14 @@ impl OutletShared {
         drop(fan);
         if removed {
             self.consumer_count.update(|count| *count -= 1);
-            self.caught_up.wake();
+            self.tell_caught_up();
         }
+    }
+
+    /// Lets waiting flushes look again. Goes through the lock that they look under: what they look at
+    /// is behind `fan`, and would otherwise change between their look and their sleep.
+    fn tell_caught_up(&self) {
+        self.caught_up.update(|()| ());
     }
 
     /// Makes everything pushed so far ready to be sent.

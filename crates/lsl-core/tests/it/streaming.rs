@@ -481,6 +481,21 @@ fn a_stalled_reader_of_a_synchronous_outlet_costs_the_others_nothing() {
     drop(stalled);
 }
 
+#[test]
+fn a_flush_returns_when_the_last_reader_has_caught_up() {
+    let context = lab::context();
+    let outlet = lab::outlet(&context, info("flushed", 1, 0.0, ChannelFormat::Int64));
+    let inlet = lab::inlet(&context, "flushed");
+    for n in 0..100_000_i64 {
+        outlet.push_with(&[n], 0.0, Pushthrough::Hold).unwrap();
+        let start = local_clock();
+        assert!(outlet.blocking().flush(SOON));
+        let took = local_clock() - start;
+        assert!(took < SOON.as_secs_f64() / 2.0, "flush {n} took {took} s");
+    }
+    drop(inlet);
+}
+
 /// A reader that asks for the feed and never reads it.
 fn raw_feed(port: u16) -> std::net::TcpStream {
     use std::io::Write;
