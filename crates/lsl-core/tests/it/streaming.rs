@@ -496,6 +496,61 @@ fn a_flush_returns_when_the_last_reader_has_caught_up() {
     drop(inlet);
 }
 
+#[test]
+fn an_inlet_that_is_closed_while_another_thread_pulls_can_be_used_again() {
+    const ROUNDS: usize = 5000;
+    let context = lab::context();
+    let outlet = lab::outlet(&context, info("reopened", 1, 0.0, ChannelFormat::Int64));
+    let inlet = lab::inlet(&context, "reopened");
+    let round = Barrier::new(2);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for n in 0..ROUNDS {
+                round.wait();
+                (0..n % 200).for_each(|_| std::hint::spin_loop());
+                inlet.try_pull(&mut [0_i64]).unwrap();
+                round.wait();
+            }
+        });
+        let mut stuck = 0;
+        for n in 0..ROUNDS {
+            round.wait();
+            (0..n % 300).for_each(|_| std::hint::spin_loop());
+            inlet.close();
+            round.wait();
+            stuck += usize::from(inlet.blocking().open(Duration::from_secs(3)).is_err());
+            inlet.close();
+        }
+        assert_eq!(stuck, 0);
+    });
+    drop(outlet);
+}
+
+/// Lets two threads go on at the same moment, as a sleeping barrier does not.
+struct Barrier {
+    arrived: std::sync::atomic::AtomicUsize,
+    threads: usize,
+}
+
+impl Barrier {
+    fn new(threads: usize) -> Self {
+        Self {
+            arrived: 0.into(),
+            threads,
+        }
+    }
+
+    fn wait(&self) {
+        let place = self
+            .arrived
+            .fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        let end = (place / self.threads + 1) * self.threads;
+        while self.arrived.load(std::sync::atomic::Ordering::SeqCst) < end {
+            std::hint::spin_loop();
+        }
+    }
+}
+
 /// A reader that asks for the feed and never reads it.
 fn raw_feed(port: u16) -> std::net::TcpStream {
     use std::io::Write;
