@@ -1,6 +1,7 @@
 //! Our outlet and our inlet, over real sockets.
 
 use std::fmt::Debug;
+use std::io::Read;
 use std::time::Duration;
 
 use lsl_core::{
@@ -449,6 +450,105 @@ fn a_stalled_reader_of_a_synchronous_outlet_is_dropped() {
     });
     assert_eq!(outlet.stats().refused, 1);
     drop(stalled);
+}
+
+#[test]
+fn a_stalled_reader_of_a_synchronous_outlet_costs_the_others_nothing() {
+    // Together far more than socket buffers take.
+    const SAMPLES: usize = 4096;
+    const CHANNELS: usize = 1024;
+    let context = lab::context_with(&[("tuning.SyncSendTimeout", "0.5")]);
+    let outlet = Outlet::builder(info("bystander", 1024, 0.0, ChannelFormat::Double64))
+        .context(&context)
+        .synchronous(true)
+        .open()
+        .unwrap();
+    // Readers are served in the order in which they came.
+    let stalled = raw_feed(outlet.info().v4_data_port());
+    lab::until("one reader is there", || outlet.consumers().len() == 1);
+    let mut slow = raw_feed(outlet.info().v4_data_port());
+    lab::until("both are there", || outlet.consumers().len() == 2);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            lab::until("the first was dropped", || outlet.stats().refused == 1);
+            let mut received = vec![0; SAMPLES * CHANNELS * 8];
+            slow.set_read_timeout(Some(SOON)).unwrap();
+            slow.read_exact(&mut received).unwrap();
+        });
+        outlet.push_chunk(&vec![0.5; SAMPLES * CHANNELS]).unwrap();
+    });
+    assert_eq!((outlet.stats().refused, outlet.consumers().len()), (1, 1));
+    drop(stalled);
+}
+
+#[test]
+fn a_flush_returns_when_the_last_reader_has_caught_up() {
+    let context = lab::context();
+    let outlet = lab::outlet(&context, info("flushed", 1, 0.0, ChannelFormat::Int64));
+    let inlet = lab::inlet(&context, "flushed");
+    for n in 0..100_000_i64 {
+        outlet.push_with(&[n], 0.0, Pushthrough::Hold).unwrap();
+        let start = local_clock();
+        assert!(outlet.blocking().flush(SOON));
+        let took = local_clock() - start;
+        assert!(took < SOON.as_secs_f64() / 2.0, "flush {n} took {took} s");
+    }
+    drop(inlet);
+}
+
+#[test]
+fn an_inlet_that_is_closed_while_another_thread_pulls_can_be_used_again() {
+    const ROUNDS: usize = 5000;
+    let context = lab::context();
+    let outlet = lab::outlet(&context, info("reopened", 1, 0.0, ChannelFormat::Int64));
+    let inlet = lab::inlet(&context, "reopened");
+    let round = Barrier::new(2);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for n in 0..ROUNDS {
+                round.wait();
+                (0..n % 200).for_each(|_| std::hint::spin_loop());
+                inlet.try_pull(&mut [0_i64]).unwrap();
+                round.wait();
+            }
+        });
+        let mut stuck = 0;
+        for n in 0..ROUNDS {
+            round.wait();
+            (0..n % 300).for_each(|_| std::hint::spin_loop());
+            inlet.close();
+            round.wait();
+            stuck += usize::from(inlet.blocking().open(Duration::from_secs(3)).is_err());
+            inlet.close();
+        }
+        assert_eq!(stuck, 0);
+    });
+    drop(outlet);
+}
+
+/// Lets two threads go on at the same moment, as a sleeping barrier does not.
+struct Barrier {
+    arrived: std::sync::atomic::AtomicUsize,
+    threads: usize,
+}
+
+impl Barrier {
+    fn new(threads: usize) -> Self {
+        Self {
+            arrived: 0.into(),
+            threads,
+        }
+    }
+
+    fn wait(&self) {
+        let place = self
+            .arrived
+            .fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        let end = (place / self.threads + 1) * self.threads;
+        while self.arrived.load(std::sync::atomic::Ordering::SeqCst) < end {
+            std::hint::spin_loop();
+        }
+    }
 }
 
 /// A reader that asks for the feed and never reads it.
