@@ -210,6 +210,7 @@ impl InletShared {
     /// False means that the stream is lost.
     pub(crate) async fn recover(&self, generation: u64, error: &Error) -> bool {
         if !self.recoverable {
+            // Said here and not in `lose`, which also ends inlets that nobody wants any more.
             tracing::info!(name = %self.info.name(), %error, "stream lost");
             self.lose(&error.to_string());
             return false;

@@ -1,8 +1,8 @@
 //! `lsl/outlet.h`: making and ending outlets, and their readers. The push functions are in `push`
 //! (numbers, raw) and `push_text`. Spec: c-abi §7.
 
-mod push;
-mod push_text;
+pub(crate) mod push;
+pub(crate) mod push_text;
 #[cfg(test)]
 mod tests;
 
