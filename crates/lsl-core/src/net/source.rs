@@ -102,8 +102,13 @@ impl Source {
         let query = recovery_query(&info);
         let mut minimum_secs = FIRST_ROUND_SECS;
         loop {
-            let query = query.clone().into_bytes();
-            let search = resolve_query(&self.context, query, 1, minimum_secs, Timeout::Forever);
+            let search = resolve_query(
+                &self.context,
+                query.clone(),
+                1,
+                minimum_secs,
+                Timeout::Forever,
+            );
             let answers = match search.await {
                 Ok(answers) => answers,
                 Err(error) => {
