@@ -398,6 +398,44 @@ fn clocks_on_one_host_agree() {
 }
 
 #[test]
+fn a_clock_is_measured_again_however_rarely_that_is_wanted() {
+    let context = lab::context_with(&[
+        ("tuning.TimeUpdateInterval", "2.0"),
+        ("tuning.WatchdogTimeThreshold", "0.1"),
+        ("tuning.TimeProbeCount", "3"),
+        ("tuning.TimeUpdateMinProbes", "3"),
+        ("tuning.TimeProbeInterval", "0.01"),
+        ("tuning.TimeProbeMaxRTT", "0.03"),
+    ]);
+    let _outlet = lab::outlet(&context, info("rarely", 1, 100.0, ChannelFormat::Int32));
+    let inlet = lab::inlet(&context, "rarely");
+    let measured = || inlet.blocking().time_correction(SOON).unwrap().remote_time;
+    let first = measured();
+    lab::until("it is measured again", || measured() > first);
+}
+
+#[test]
+fn a_description_of_another_outlet_at_the_same_port_is_not_taken() {
+    let context = lab::context();
+    let other = lab::outlet(&context, info("newcomer", 1, 100.0, ChannelFormat::Int8));
+    let text = String::from_utf8(other.info().to_xml()).unwrap();
+    let gone = text
+        .replace(&*other.info().uid(), "00000000-0000-4000-8000-000000000000")
+        .replace(
+            "<v4address></v4address>",
+            "<v4address>127.0.0.1</v4address>",
+        )
+        .replace("newcomer", "gone");
+    let inlet = Inlet::builder(&StreamInfo::from_xml(gone.as_bytes()).unwrap())
+        .context(&context)
+        .recover(false)
+        .create()
+        .unwrap();
+    let refused = inlet.blocking().full_info(SOON).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Lost);
+}
+
+#[test]
 fn synchronous_outlets_write_before_they_return() {
     let context = lab::context();
     let outlet = Outlet::builder(info("sync", 2, 100.0, ChannelFormat::Int16))
