@@ -105,13 +105,14 @@ impl Source {
         let query = recovery_query(&info);
         let mut minimum_secs = FIRST_ROUND_SECS;
         loop {
-            let search = resolve_query(
+            // Boxed, because every inlet's task would else hold room for a search.
+            let search = Box::pin(resolve_query(
                 &self.context,
                 query.clone(),
                 1,
                 minimum_secs,
                 Timeout::Forever,
-            );
+            ));
             let answers = match search.await {
                 Ok(answers) => answers,
                 Err(error) => {
