@@ -15,6 +15,10 @@ const STEPS: &[Step] = &[
     ("test", crate::test),
     ("lint", crate::lint),
     ("doc", crate::doc),
+    ("abi", crate::abi::check),
+    ("hosts", |sh| {
+        crate::hosts::run(sh, None, &crate::hosts::SHORT)
+    }),
     ("interop", |sh| crate::interop::run(sh, None)),
     ("tidy", crate::tidy::run),
     ("deny", crate::deny),

@@ -24,7 +24,7 @@ struct Wheel {
 
 const WHEELS: &[Wheel] = &[
     Wheel {
-        requirements: &["pylsl==1.18.6", "numpy==2.2.6"],
+        requirements: &["pylsl==1.18.6", "numpy==2.3.5"],
         library: "pylsl/lib/liblsl.so.1.18.0",
         variable: "LSL_INTEROP_LIB_1_18_0",
         python_variable: Some("LSL_INTEROP_PYLSL"),
@@ -112,6 +112,11 @@ pub(crate) fn run(sh: &Shell, filter: Option<&str>) -> Result {
     Ok(run.run()?)
 }
 
+/// The newest real liblsl.
+pub(crate) fn newest_liblsl(sh: &Shell) -> Result<PathBuf> {
+    Ok(install(sh, &WHEELS[0])?.1)
+}
+
 /// The venv of a wheel, made if it is not there yet: its Python and the library.
 fn install(sh: &Shell, wheel: &Wheel) -> Result<(PathBuf, PathBuf)> {
     let venv = sh
@@ -156,7 +161,7 @@ fn find(sh: &Shell, venv: &Path, library: &str) -> Option<PathBuf> {
 }
 
 /// The words that run a command in the private network, proven to deliver multicast.
-fn enter(sh: &Shell) -> Result<Vec<String>> {
+pub(crate) fn enter(sh: &Shell) -> Result<Vec<String>> {
     let is_root = cmd!(sh, "id -u").quiet().read()? == "0";
     let flags = if is_root { "-n" } else { "-rn" };
     let script = format!("{INTEROP}/netns.sh");

@@ -9,13 +9,15 @@
 )]
 #![forbid(unsafe_code)]
 
+mod abi;
 mod ci;
 mod fuzz;
+mod hosts;
 mod interop;
 mod tidy;
 mod vectors;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use lexopt::Arg;
@@ -32,6 +34,11 @@ Usage: cargo xtask TASK
   lint                   rustfmt and clippy, warnings denied
   doc                    documentation, warnings denied
   interop [FILTER]       against real liblsl 1.18.0 and 1.17.7 and pylsl in a private namespace
+  abi                    the C library's exports, names and headers against crates/lsl-ffi/abi
+  headers [--check]      make the C headers from that table (or see whether they are up to date)
+  hosts [FILTER]         C and C++ programs on the library, plain, under ASan and under valgrind
+  soak [FILTER]          the same for minutes: 10,000 cycles, two minutes of stress
+  install --prefix DIR   build the C library and lay out lib, include, pkg-config and CMake files
   tidy                   purity, file sizes, licences, machine paths and other house rules
   deny                   licences, bans and sources of the dependencies
   msrv                   check the shipped crates with the oldest supported compiler
@@ -58,6 +65,8 @@ fn run() -> Result {
     let mut parser = lexopt::Parser::from_env();
     let mut words = Vec::new();
     let mut bless = false;
+    let mut check = false;
+    let mut prefix = None;
     while let Some(arg) = parser.next()? {
         match arg {
             Arg::Short('h') | Arg::Long("help") => {
@@ -65,6 +74,8 @@ fn run() -> Result {
                 return Ok(());
             }
             Arg::Long("bless") => bless = true,
+            Arg::Long("check") => check = true,
+            Arg::Long("prefix") => prefix = Some(PathBuf::from(parser.value()?)),
             Arg::Value(word) => words.push(word.to_string_lossy().into_owned()),
             Arg::Short(_) | Arg::Long(_) => return Err(arg.unexpected().into()),
         }
@@ -83,6 +94,16 @@ fn run() -> Result {
         ["doc"] => doc(&sh),
         ["interop"] => interop::run(&sh, None),
         ["interop", filter] => interop::run(&sh, Some(filter)),
+        ["hosts"] => hosts::run(&sh, None, &hosts::SHORT),
+        ["hosts", filter] => hosts::run(&sh, Some(filter), &hosts::SHORT),
+        ["soak"] => hosts::run(&sh, None, &hosts::SOAK),
+        ["soak", filter] => hosts::run(&sh, Some(filter), &hosts::SOAK),
+        ["headers"] => abi::headers(&sh, check),
+        ["abi"] => abi::check(&sh),
+        ["install"] => {
+            let prefix = prefix.ok_or("install where? --prefix DIR")?;
+            abi::install(&sh, &prefix, abi::Profile::Release)
+        }
         ["tidy"] => tidy::run(&sh),
         ["deny"] => deny(&sh),
         ["msrv"] => msrv(&sh),

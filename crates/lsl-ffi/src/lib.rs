@@ -23,6 +23,8 @@ mod log;
 mod memory;
 mod outlet;
 mod resolver;
+#[rustfmt::skip]
+mod signatures;
 mod streaminfo;
 mod strings;
 #[cfg(test)]

@@ -31,7 +31,7 @@ impl ByteQueue {
     /// Drops the first `count` bytes; more than there are means all.
     pub(super) fn consume(&mut self, count: usize) {
         self.peak = self.peak.max(self.len());
-        self.head = (self.head + count).min(self.bytes.len());
+        self.head = self.head.saturating_add(count).min(self.bytes.len());
         if self.head < self.bytes.len() {
             return;
         }
@@ -71,6 +71,17 @@ mod tests {
                 prop_assert_eq!(queue.len(), model.len());
             }
         }
+    }
+
+    #[test]
+    fn all_goes_also_when_a_part_is_gone() {
+        let mut queue = ByteQueue::default();
+        queue.extend(b"abcdef");
+        queue.consume(2);
+        queue.consume(usize::MAX);
+        assert_eq!(queue.as_slice(), b"");
+        queue.extend(b"gh");
+        assert_eq!(queue.as_slice(), b"gh");
     }
 
     #[test]

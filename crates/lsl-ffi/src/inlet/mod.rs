@@ -4,7 +4,7 @@
 #[cfg(test)]
 mod conversions;
 pub(crate) mod pull;
-mod pull_text;
+pub(crate) mod pull_text;
 #[cfg(test)]
 mod tests;
 

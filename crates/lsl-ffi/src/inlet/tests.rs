@@ -7,6 +7,7 @@
 )]
 
 use std::ffi::{c_char, c_ulong};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -694,27 +695,37 @@ fn as_child(stream: &Stream) -> i32 {
 #[test]
 fn a_forked_child_leaves_its_parent_s_objects_alone() {
     let stream = Stream::new("forked", 1, 0.0, ChannelFormat::Double64);
-    let mut status = -1;
-    // Another test's thread may hold the table of handles while we fork; that child never gets it.
-    for _ in 0..5 {
+    // While other threads have the table of handles in their hands.
+    let stop = Arc::new(AtomicBool::new(false));
+    let busy = [(); 2].map(|()| {
+        let stop = Arc::clone(&stop);
+        thread::spawn(move || {
+            while !stop.load(Ordering::Relaxed) {
+                lsl_destroy_streaminfo(testing::info("busy", 1, 0.0, ChannelFormat::Int8));
+            }
+        })
+    });
+    for _ in 0..20 {
         // SAFETY: the child calls this library and `_exit` only.
         let child = unsafe { libc::fork() };
         if child == 0 {
             // SAFETY: ends a child that hangs.
-            unsafe { libc::alarm(5) };
+            unsafe { libc::alarm(20) };
             let result = as_child(&stream);
             // SAFETY: ends the child at once.
             unsafe { libc::_exit(result) };
         }
         assert!(child > 0);
+        let mut status = -1;
         // SAFETY: waits for our own child.
         assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
-        if libc::WIFEXITED(status) {
-            break;
-        }
+        assert!(libc::WIFEXITED(status), "the child hung: {status}");
+        assert_eq!(libc::WEXITSTATUS(status), 0);
     }
-    assert!(libc::WIFEXITED(status), "the child hung: {status}");
-    assert_eq!(libc::WEXITSTATUS(status), 0);
+    stop.store(true, Ordering::Relaxed);
+    for thread in busy {
+        thread.join().unwrap();
+    }
     // The parent notices nothing.
     push(stream.out, &[&[4.0]]);
     assert_eq!(pull::<1>(stream.inlet, SOON), (1.0, 0, [4.0]));

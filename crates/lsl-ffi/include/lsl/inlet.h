@@ -1,0 +1,2 @@
+/* For programs that include <lsl/inlet.h>: it is all in one file. */
+#include "../lsl_c.h"

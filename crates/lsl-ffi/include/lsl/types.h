@@ -1,0 +1,2 @@
+/* For programs that include <lsl/types.h>: it is all in one file. */
+#include "../lsl_c.h"

@@ -1,0 +1,332 @@
+//! The C library as others see it: its exports, its name, its headers and its layout when installed.
+//!
+//! `crates/lsl-ffi/abi/abi.tsv` is the one list of functions. The headers are made from it and from
+//! their frames (`*.h.in`), because cbindgen would have to expand the macros that make the typed
+//! families, which takes a nightly compiler, and could not name parameters there.
+
+mod signatures;
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use xshell::{Shell, cmd};
+
+use crate::Result;
+
+const TABLE: &str = "crates/lsl-ffi/abi/abi.tsv";
+const INCLUDE: &str = "crates/lsl-ffi/include";
+const SIGNATURES: &str = "crates/lsl-ffi/src/signatures.rs";
+
+/// What `ldconfig` and every program linked against liblsl look for.
+const SONAME: &str = "liblsl.so.2";
+
+/// Headers and the frame each is made from.
+const HEADERS: &[(&str, &str)] = &[
+    ("lsl_c.h", "crates/lsl-ffi/abi/lsl_c.h.in"),
+    ("lslx.h", "crates/lsl-ffi/abi/lslx.h.in"),
+];
+
+/// The names that liblsl splits its header into; programs include some of them alone.
+const PARTS: &[&str] = &[
+    "common",
+    "types",
+    "streaminfo",
+    "xml",
+    "outlet",
+    "inlet",
+    "resolver",
+];
+
+/// Columns of a header line.
+const WIDTH: usize = 100;
+
+/// A row of the table.
+struct Function {
+    section: String,
+    returns: String,
+    name: String,
+    parameters: Vec<String>,
+    comment: String,
+}
+
+/// Make the headers, or fail if the committed ones differ.
+pub(crate) fn headers(sh: &Shell, check: bool) -> Result {
+    let functions = table(sh)?;
+    let include = Path::new(INCLUDE);
+    let mut files = Vec::new();
+    for (header, frame) in HEADERS {
+        let text = fill(&sh.read_file(frame)?, &functions)?;
+        files.push((include.join(header), text));
+    }
+    for part in PARTS {
+        files.push((include.join(format!("lsl/{part}.h")), forward(part)));
+    }
+    files.push((SIGNATURES.into(), signatures::in_rust(&functions)?));
+    let mut stale = Vec::new();
+    for (path, text) in files {
+        if sh.read_file(&path).is_ok_and(|old| old == text) {
+            continue;
+        }
+        if check {
+            stale.push(path.display().to_string());
+        } else {
+            sh.write_file(&path, text)?;
+            println!("headers: wrote {}", path.display());
+        }
+    }
+    if stale.is_empty() {
+        return Ok(());
+    }
+    let stale = stale.join(" ");
+    Err(format!("{stale}: not what the table says; run `cargo xtask headers`").into())
+}
+
+/// Check headers and a fresh library against the table and liblsl's rules.
+pub(crate) fn check(sh: &Shell) -> Result {
+    headers(sh, true)?;
+    let library = build(sh, Profile::Dev)?;
+    let mut problems = exports(sh, &library)?;
+    problems.extend(signatures::compile(sh, &table(sh)?)?);
+    problems.extend(identity(sh, &library)?);
+    if problems.is_empty() {
+        println!(
+            "abi: {} exports what the table lists, as {SONAME}",
+            library.display()
+        );
+        return Ok(());
+    }
+    Err(format!("abi:\n    {}", problems.join("\n    ")).into())
+}
+
+/// How the library is compiled.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Profile {
+    Dev,
+    Release,
+}
+
+/// Build the library; where its shared form lies.
+pub(crate) fn build(sh: &Shell, profile: Profile) -> Result<PathBuf> {
+    let (options, folder): (&[&str], _) = match profile {
+        Profile::Dev => (&[], "debug"),
+        Profile::Release => (&["--release"], "release"),
+    };
+    cmd!(sh, "cargo build --locked -p lsl-ffi {options...}").run()?;
+    Ok(sh
+        .current_dir()
+        .join("target")
+        .join(folder)
+        .join("liblsl.so"))
+}
+
+/// Lay the library out below `prefix` as packages and build systems expect it.
+pub(crate) fn install(sh: &Shell, prefix: &Path, profile: Profile) -> Result {
+    let library = build(sh, profile)?;
+    let prefix = sh.current_dir().join(prefix);
+    let lib = prefix.join("lib");
+    let real = format!("liblsl.so.{LIBLSL_VERSION}");
+    sh.create_dir(&lib)?;
+    sh.copy_file(&library, lib.join(&real))?;
+    sh.copy_file(library.with_extension("a"), lib.join("liblsl.a"))?;
+    for link in [SONAME, "liblsl.so"] {
+        let path = lib.join(link);
+        sh.remove_path(&path)?;
+        std::os::unix::fs::symlink(&real, path)?;
+    }
+    for (from, to) in [
+        ("lib/pkgconfig/lsl.pc", "lsl.pc.in"),
+        ("lib/cmake/LSL/LSLConfig.cmake", "LSLConfig.cmake"),
+        (
+            "lib/cmake/LSL/LSLConfigVersion.cmake",
+            "LSLConfigVersion.cmake.in",
+        ),
+    ]
+    .map(|(to, from)| (from, to))
+    {
+        let text = sh.read_file(Path::new("crates/lsl-ffi/pkg").join(from))?;
+        sh.write_file(prefix.join(to), text.replace("@VERSION@", LIBLSL_VERSION))?;
+    }
+    for header in HEADERS.iter().map(|(name, _)| (*name).to_owned()) {
+        sh.create_dir(prefix.join("include"))?;
+        sh.copy_file(
+            Path::new(INCLUDE).join(&header),
+            prefix.join("include").join(&header),
+        )?;
+    }
+    for part in PARTS {
+        sh.write_file(prefix.join(format!("include/lsl/{part}.h")), forward(part))?;
+    }
+    println!("install: {} below {}", SONAME, prefix.display());
+    Ok(())
+}
+
+/// The liblsl whose place ours takes; packages that ask for a version mean this one.
+const LIBLSL_VERSION: &str = "1.18.0";
+
+fn table(sh: &Shell) -> Result<Vec<Function>> {
+    let text = sh.read_file(TABLE)?;
+    let rows = text.lines().filter(|line| !line.starts_with('#')).skip(1);
+    rows.map(|row| {
+        let columns: Vec<&str> = row.split('\t').collect();
+        let [section, returns, name, parameters, comment] = columns.as_slice() else {
+            return Err(format!("{TABLE}: not five columns: {row}").into());
+        };
+        Ok(Function {
+            section: (*section).to_owned(),
+            returns: (*returns).to_owned(),
+            name: (*name).to_owned(),
+            parameters: parameters
+                .split(';')
+                .map(|parameter| parameter.trim().to_owned())
+                .filter(|parameter| !parameter.is_empty())
+                .collect(),
+            comment: (*comment).to_owned(),
+        })
+    })
+    .collect()
+}
+
+/// The frame with the declarations of a section in place of each `@section@` line.
+fn fill(frame: &str, functions: &[Function]) -> Result<String> {
+    let mut text = String::new();
+    for line in frame.lines() {
+        let section = line
+            .strip_prefix('@')
+            .and_then(|line| line.strip_suffix('@'));
+        let Some(section) = section else {
+            writeln!(text, "{line}")?;
+            continue;
+        };
+        let of_section: Vec<_> = functions.iter().filter(|f| f.section == section).collect();
+        if of_section.is_empty() {
+            return Err(format!("no functions of section {section}").into());
+        }
+        for function in of_section {
+            declare(&mut text, function)?;
+        }
+    }
+    Ok(text)
+}
+
+fn declare(text: &mut String, function: &Function) -> Result {
+    if !function.comment.is_empty() {
+        if !text.ends_with("\n\n") {
+            writeln!(text)?;
+        }
+        write_comment(text, &function.comment)?;
+    }
+    let space = if function.returns.ends_with('*') {
+        ""
+    } else {
+        " "
+    };
+    let head = format!("LIBLSL_C_API {}{space}{}(", function.returns, function.name);
+    let parameters = if function.parameters.is_empty() {
+        "void".to_owned()
+    } else {
+        function.parameters.join(", ")
+    };
+    if head.len() + parameters.len() + 2 <= WIDTH {
+        writeln!(text, "{head}{parameters});")?;
+        return Ok(());
+    }
+    write!(text, "{head}")?;
+    let mut column = WIDTH;
+    for (index, parameter) in function.parameters.iter().enumerate() {
+        let comma = if index == 0 { "" } else { "," };
+        // Two columns for what follows a parameter.
+        if column + 1 + parameter.len() + 2 > WIDTH {
+            write!(text, "{comma}\n    {parameter}")?;
+            column = 4 + parameter.len();
+        } else {
+            write!(text, "{comma} {parameter}")?;
+            column += 2 + parameter.len();
+        }
+    }
+    writeln!(text, ");")?;
+    Ok(())
+}
+
+fn write_comment(text: &mut String, comment: &str) -> Result {
+    let lines = wrapped(comment, WIDTH - 8);
+    if let [line] = lines.as_slice() {
+        writeln!(text, "/** {line} */")?;
+        return Ok(());
+    }
+    writeln!(text, "/**")?;
+    for line in lines {
+        writeln!(text, " * {line}")?;
+    }
+    writeln!(text, " */")?;
+    Ok(())
+}
+
+/// The words of a text in lines of at most `width` columns.
+fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let line = lines.last().map_or(0, String::len);
+        if line > 0 && line + 1 + word.len() > width {
+            lines.push(String::new());
+        }
+        if let Some(line) = lines.last_mut() {
+            if !line.is_empty() {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
+    }
+    lines
+}
+
+fn forward(part: &str) -> String {
+    format!(
+        "/* For programs that include <lsl/{part}.h>: it is all in one file. */\n#include \"../lsl_c.h\"\n"
+    )
+}
+
+/// Every difference between what the library exports and what the table lists.
+fn exports(sh: &Shell, library: &Path) -> Result<Vec<String>> {
+    let listing = cmd!(sh, "nm -D --defined-only {library}").quiet().read()?;
+    let mut problems = Vec::new();
+    let mut exported = BTreeSet::new();
+    for line in listing.lines() {
+        let columns: Vec<&str> = line.split_whitespace().collect();
+        let [_, kind, name] = columns.as_slice() else {
+            return Err(format!("nm says: {line}").into());
+        };
+        if name.contains('@') {
+            problems.push(format!("{name} has a symbol version; liblsl has none"));
+        }
+        if *kind != "T" {
+            problems.push(format!("{name} is exported, but no function (nm: {kind})"));
+        }
+        exported.insert((*name).to_owned());
+    }
+    let listed: BTreeSet<String> = table(sh)?
+        .into_iter()
+        .map(|function| function.name)
+        .collect();
+    let missing = listed.difference(&exported);
+    problems.extend(missing.map(|name| format!("{name} is not exported")));
+    let extra = exported.difference(&listed);
+    problems.extend(extra.map(|name| format!("{name} is exported, but not in the table")));
+    Ok(problems)
+}
+
+/// What the dynamic linker reads: the name, and that the library stays loaded.
+fn identity(sh: &Shell, library: &Path) -> Result<Vec<String>> {
+    let dynamic = cmd!(sh, "readelf -dW {library}").quiet().read()?;
+    let mut problems = Vec::new();
+    if !dynamic.contains(&format!("Library soname: [{SONAME}]")) {
+        problems.push(format!("the SONAME is not {SONAME}"));
+    }
+    if !dynamic.contains("NODELETE") {
+        problems.push("not linked with -z nodelete".to_owned());
+    }
+    if dynamic.contains("(VERDEF)") {
+        problems.push("symbol versions are defined; liblsl has none".to_owned());
+    }
+    Ok(problems)
+}
