@@ -322,8 +322,16 @@ fn percentile(values: &mut [f64], part: f64) -> Option<f64> {
     values.get(rank.max(1) - 1).copied()
 }
 
+/// The middle value, or the mean of the two in the middle.
 fn median(mut values: Vec<f64>) -> f64 {
-    percentile(&mut values, 0.5).unwrap_or(f64::NAN)
+    values.sort_by(f64::total_cmp);
+    let middle = |n: usize| values.get(n).copied().unwrap_or(f64::NAN);
+    let half = values.len() / 2;
+    if values.len().is_multiple_of(2) {
+        f64::midpoint(middle(half.wrapping_sub(1)), middle(half))
+    } else {
+        middle(half)
+    }
 }
 
 /// Samples before anything is measured.

@@ -177,7 +177,7 @@ impl Inlet {
     /// Whether a pull would return without waiting: samples are there, or the stream is lost.
     pub fn is_ready(&self) -> bool {
         let flow = self.shared.flow.lock();
-        flow.ring.len() > 0 || flow.lost.is_some()
+        !flow.ring.is_empty() || flow.lost.is_some()
     }
 
     /// Forgets all samples that are waiting and says how many those were.

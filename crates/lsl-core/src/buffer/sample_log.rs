@@ -74,7 +74,7 @@ impl SampleLog {
             return from;
         }
         let start = self.offset_of(from);
-        let limit = start + max_bytes as u64;
+        let limit = start.saturating_add(max_bytes as u64);
         let candidates = self.ends.range(self.index(from)..self.index(to));
         let fitting = candidates.take_while(|&&end| end <= limit).count() as u64;
         let next = from + fitting.max(1);

@@ -99,7 +99,7 @@ impl Config {
     }
 
     /// Hosts asked directly, without repeats: 127.0.0.1 first, as in liblsl 1.18, then the known
-    /// peers; with [`Bind::Loopback`] the loopback addresses alone. Names are not looked up here,
+    /// peers; with [`Bind::Loopback`] loopback addresses alone. Names are not looked up here,
     /// so a name may still lead to a family that is not used. Spec: lsl-protocol §3.4.
     pub fn unicast_peers(&self) -> Vec<KnownPeer> {
         let mut peers: Vec<KnownPeer> = Vec::new();
@@ -118,7 +118,15 @@ impl Config {
         };
         add(host(Ipv4Addr::LOCALHOST.into()));
         match self.bind() {
-            Bind::Loopback => add(host(Ipv6Addr::LOCALHOST.into())),
+            Bind::Loopback => {
+                add(host(Ipv6Addr::LOCALHOST.into()));
+                let here = self
+                    .lab()
+                    .known_peers
+                    .iter()
+                    .filter(|peer| is_loopback(&peer.host));
+                here.cloned().for_each(add);
+            }
             Bind::All => self.lab().known_peers.iter().cloned().for_each(add),
         }
         peers
@@ -138,6 +146,12 @@ impl Config {
             self.allows_ipv6()
         }
     }
+}
+
+/// Whether a host is given as an address of this host's loopback interface.
+fn is_loopback(host: &str) -> bool {
+    host.parse()
+        .is_ok_and(|address: IpAddr| address.is_loopback())
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //!
 //! Pushing encodes each sample once per wire variant that somebody reads and hands it to the
 //! variant's `Lane`, which sends on the pushing thread where it can. Lock order: `turn` (synchronous
-//! outlets only) or `caught_up`, then `fan`; `audience` is taken alone.
+//! outlets only) or `caught_up`, then `fan`, then `audience`.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -163,7 +163,7 @@ impl OutletShared {
             Stamper::new(stamps, samples, self.info.nominal_srate(), now)
         };
         if self.terms.synchronous {
-            return self.push_blocking(values, samples, stamps, now);
+            return self.push_blocking(values, samples, stamps);
         }
         let mut fan = lock_ignoring_poison(&self.fan);
         let by = fan.who_sends(now);
@@ -196,11 +196,10 @@ impl OutletShared {
         values: &[T],
         samples: usize,
         stamps: Stamper<'_>,
-        now: f64,
     ) -> Result<()> {
         let mut scratch = lock_ignoring_poison(&self.turn);
         let readers = lock_ignoring_poison(&self.fan).synchronous.clone();
-        let deadline = now + self.context.config().tuning().sync_send_timeout_secs;
+        let limit_secs = self.context.config().tuning().sync_send_timeout_secs;
         for reader in readers {
             scratch.clear();
             for n in 0..samples {
@@ -210,6 +209,8 @@ impl OutletShared {
                     .sample(&mut scratch, stamps.stamp(n), sample)?;
             }
             let mut preamble = lock_ignoring_poison(&reader.preamble);
+            // Each reader has the whole time: one that stalls must not use up that of the others.
+            let deadline = local_clock() + limit_secs;
             let sent = reader
                 .link
                 .send_blocking(&preamble, deadline)
@@ -274,8 +275,8 @@ impl OutletShared {
             tokio::spawn(Arc::clone(self).serve(id, index, link))
         };
         fan.tasks.push((id, task.abort_handle()));
-        drop(fan);
         self.consumers_seen.add(1);
+        // Still under `fan`, or a reader that leaves at once would be subtracted before it was added.
         self.audience.update(|audience| audience.consumers += 1);
     }
 
@@ -296,7 +297,7 @@ impl OutletShared {
                         tokio::task::yield_now().await;
                     }
                     Drain::Idle => {
-                        self.caught_up.wake();
+                        self.tell_caught_up();
                         if out.capacity() > 2 * DRAIN_BYTES {
                             out = Vec::new();
                         }
@@ -340,8 +341,14 @@ impl OutletShared {
         drop(fan);
         if removed {
             self.audience.update(|audience| audience.consumers -= 1);
-            self.caught_up.wake();
+            self.tell_caught_up();
         }
+    }
+
+    /// Lets waiting flushes look again. Goes through the lock that they look under: what they look at
+    /// is behind `fan`, and would otherwise change between their look and their sleep.
+    fn tell_caught_up(&self) {
+        self.caught_up.update(|()| ());
     }
 
     /// Makes everything pushed so far ready to be sent.

@@ -3,7 +3,7 @@
 //! Today the runtime reads the socket and the pulling thread is woken once per batch (step C1 of the
 //! threading page). Letting a blocked pull read the socket itself (C2) is a change inside this file:
 //! `connection` is the only place that reads, and everything above it sees only `Flow`.
-//! Lock order: `flow`, then `processing`, then `clock`; `full_info` is taken alone.
+//! Lock order: `tasks`, then `flow`, then `processing`, then `clock`; `full_info` is taken alone.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -167,12 +167,15 @@ impl InletShared {
 
     /// Disconnects the data connection and forgets queued samples; a later pull connects again.
     pub(crate) fn close_data(&self) {
-        let task = lock_ignoring_poison(&self.tasks).data.take();
+        // Held until the epoch has changed, or a pull could start a task of the old one in between.
+        let mut tasks = lock_ignoring_poison(&self.tasks);
+        let task = tasks.data.take();
         self.flow.update(|flow| {
             flow.epoch += 1;
             flow.ring.clear();
             flow.opened = false;
         });
+        drop(tasks);
         if let Some(task) = task {
             task.abort();
         }

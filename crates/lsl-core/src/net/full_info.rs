@@ -17,15 +17,26 @@ pub(crate) async fn fetch(shared: Arc<InletShared>) {
             None => Err(Error::Protocol("no address of the outlet is known".into())),
             Some(endpoint) => ask(endpoint.data).await,
         };
+        let present = shared.source.info();
+        let result = result.and_then(|info| {
+            // An outlet that ended leaves its port to the next one that starts on its host.
+            if info.uid_bytes() == present.uid_bytes() {
+                Ok(info)
+            } else {
+                Err(Error::Protocol("another outlet is at this address".into()))
+            }
+        });
         match result {
             Ok(mut info) => {
-                let present = shared.source.info();
                 info.fill_v4_address(present.v4_address_bytes());
                 info.fill_v6_address(present.v6_address_bytes());
                 shared
                     .full_info
                     .update(|state| state.known = Some((generation, info)));
-                return;
+                // A caller that came after the outlet changed waits for the new one's.
+                if shared.source.generation() == generation {
+                    return;
+                }
             }
             // The outlet is up but not ready (Q13).
             Err(Error::InvalidInfo(reason)) => {

@@ -145,7 +145,8 @@ pub(crate) async fn exchange(
         let stream = sockets::tcp_connect(peer, limit).await?;
         send_all(&stream, request).await.map_err(io)?;
         let mut answer = Vec::new();
-        let mut buffer = [0; 4096];
+        // On the heap: tasks that may ask some day should not hold room for it all the time.
+        let mut buffer = vec![0; 4096];
         loop {
             stream.readable().await.map_err(io)?;
             match stream.try_read(&mut buffer) {

@@ -78,11 +78,9 @@ async fn exchange(shared: &InletShared, endpoint: Endpoint) -> Error {
         Ok(socket) => socket,
         Err(error) => return error,
     };
-    let silence_limit = shared
-        .context
-        .config()
-        .tuning()
-        .watchdog_time_threshold_secs;
+    let tuning = shared.context.config().tuning();
+    // Between two waves nobody is asked, so nobody answers.
+    let silence_limit = tuning.watchdog_time_threshold_secs + tuning.time_update_interval_secs;
     let mut last_reply = local_clock();
     let mut buffer = [0; 256];
     loop {

@@ -138,6 +138,11 @@ impl<W: Wire> Lane<W> {
     /// It starts out draining: its task must call `drain` now.
     pub fn register(&mut self, id: ConsumerId, wire: W, terms: Terms, preamble: Vec<u8>) {
         let next = self.log.end();
+        // A ring full of held samples is a flush point, before anything has to be dropped.
+        let terms = Terms {
+            chunk: terms.chunk.min(terms.capacity),
+            ..terms
+        };
         self.consumers.push(Consumer {
             id,
             wire,
@@ -198,7 +203,13 @@ impl<W: Wire> Lane<W> {
             if consumer.mode != Mode::Idle || consumer.next >= consumer.flush_to {
                 continue;
             }
-            if by == SendBy::Pusher && consumer.next == before {
+            if consumer.next < before {
+                // What was held until now is on its way, as in liblsl: it takes no room from the rest.
+                consumer.sent += before - consumer.next;
+                consumer.next =
+                    self.log
+                        .read(consumer.next, before, usize::MAX, &mut consumer.rest);
+            } else if by == SendBy::Pusher {
                 consumer.send_now(encoded, ends);
             }
             if consumer.mode == Mode::Idle && consumer.has_work() {
@@ -360,15 +371,6 @@ impl<W: Wire> Consumer<W> {
         let dropped = oldest - self.next;
         self.dropped += dropped;
         self.next = oldest;
-        // A full ring is a flush point: what is left of it may go.
-        if self.flush_to < oldest {
-            self.flush_to = after;
-            self.held = 0;
-            if self.mode == Mode::Idle {
-                self.mode = Mode::Draining;
-                self.wire.wake();
-            }
-        }
         dropped
     }
 }

@@ -2,20 +2,23 @@
 //! mean. Spec: lsl-protocol §3.5 (recovery row), §10.
 
 use crate::StreamInfo;
-use crate::query::quote;
+use crate::query::quote_bytes;
 
 /// The query that finds an outlet of the same stream. It names no session: liblsl does not either.
-pub fn recovery_query(info: &StreamInfo) -> String {
-    let mut terms = vec![format!("channel_count='{}'", info.channel_count())];
+/// Bytes, because the texts of a stream need not be UTF-8.
+pub fn recovery_query(info: &StreamInfo) -> Vec<u8> {
+    let mut query = format!("channel_count='{}'", info.channel_count()).into_bytes();
     let texts = [
-        ("name", info.name()),
-        ("type", info.stream_type()),
-        ("source_id", info.source_id()),
+        ("name", info.name_bytes()),
+        ("type", info.stream_type_bytes()),
+        ("source_id", info.source_id_bytes()),
     ];
-    let texts = texts.iter().filter(|(_, value)| !value.is_empty());
-    terms.extend(texts.map(|(key, value)| format!("{key}={}", quote(value))));
-    terms.push(format!("channel_format='{}'", info.channel_format()));
-    terms.join(" and ")
+    for (key, value) in texts.into_iter().filter(|(_, value)| !value.is_empty()) {
+        query.extend_from_slice(format!(" and {key}=").as_bytes());
+        query.extend_from_slice(&quote_bytes(value));
+    }
+    query.extend_from_slice(format!(" and channel_format='{}'", info.channel_format()).as_bytes());
+    query
 }
 
 /// What the answers to a recovery query mean.
@@ -60,12 +63,22 @@ fn is_same_stream(lost: &StreamInfo, answer: &StreamInfo) -> bool {
 mod tests {
     use super::*;
     use crate::ChannelFormat;
+    use crate::query::Query;
 
     fn info(name: &str, channels: u32, uid: &str) -> StreamInfo {
         let mut info =
             StreamInfo::new(name, "EEG", channels, 1.0, ChannelFormat::Int8, "src").unwrap();
         info.reset_uid(uid);
         info
+    }
+
+    #[test]
+    fn a_name_in_an_old_encoding_is_asked_for_as_it_is() {
+        let name = b"M\xfcller's \"EEG\"".to_vec();
+        let info = StreamInfo::new(name.clone(), "", 1, 1.0, ChannelFormat::Int8, "s").unwrap();
+        let query = recovery_query(&info);
+        assert!(query.windows(1).any(|byte| byte == b"\xfc"), "{query:?}");
+        assert!(info.matches(&Query::parse(&query).unwrap()).unwrap());
     }
 
     #[test]

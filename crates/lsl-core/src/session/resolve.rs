@@ -10,6 +10,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use crate::StreamInfo;
 use crate::wire::discovery::{QueryDatagram, ReplyDatagram, query_id};
+use crate::xml::Limits;
 
 /// Periods of the query waves, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -273,7 +274,7 @@ impl Search {
             found.last_seen = found.last_seen.max(now);
             return self.add_address(text, from);
         }
-        let mut info = match StreamInfo::from_xml(xml) {
+        let mut info = match StreamInfo::from_xml_with(xml, &REPLY_LIMITS) {
             Ok(info) if !info.uid_bytes().is_empty() => info,
             Ok(_) | Err(_) => {
                 self.invalid += 1;
@@ -381,6 +382,14 @@ fn fill_address(info: &mut StreamInfo, from: SocketAddr) -> bool {
         },
     }
 }
+
+/// A short info has 18 elements and no description; one of another make may have a small one. A
+/// reply full of empty elements would cost sixty times its size for as long as it is known.
+const REPLY_LIMITS: Limits = Limits {
+    bytes: 65_536,
+    depth: 32,
+    nodes: 512,
+};
 
 /// More streams than any network has; fewer than it takes to exhaust memory by lying.
 const MAX_RESULTS: usize = 65_536;

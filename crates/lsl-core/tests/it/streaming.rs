@@ -1,6 +1,7 @@
 //! Our outlet and our inlet, over real sockets.
 
 use std::fmt::Debug;
+use std::io::Read;
 use std::time::Duration;
 
 use lsl_core::{
@@ -266,6 +267,24 @@ fn closing_an_inlet_forgets_samples_and_pulling_opens_it_again() {
 }
 
 #[test]
+fn an_inlet_is_ready_when_a_pull_would_not_wait() {
+    let context = lab::context();
+    let outlet = lab::outlet(&context, info("ready", 1, 100.0, ChannelFormat::Int32));
+    let inlet = lab::inlet(&context, "ready");
+    assert!(!inlet.is_ready());
+    outlet.push(&[1]).unwrap();
+    outlet.push(&[2]).unwrap();
+    lab::until("two samples wait", || inlet.samples_available() == 2);
+    assert!(inlet.is_ready());
+    // Forgetting the rest after some were pulled.
+    inlet.try_pull(&mut [0]).unwrap();
+    assert_eq!(inlet.flush(), 1);
+    assert!(!inlet.is_ready());
+    inlet.shut_down();
+    assert!(inlet.is_ready());
+}
+
+#[test]
 fn an_inlet_follows_its_stream_to_a_new_outlet() {
     let context = lab::context();
     let outlet = lab::outlet(&context, info("moved", 1, 100.0, ChannelFormat::Int32));
@@ -315,6 +334,30 @@ fn without_recovery_the_end_is_reported_to_every_call() {
     lost(inlet.blocking().open(SOON).unwrap_err().kind());
     lost(inlet.blocking().time_correction(SOON).unwrap_err().kind());
     lost(inlet.blocking().full_info(SOON).unwrap_err().kind());
+}
+
+#[test]
+fn known_peers_are_asked_at_one_port_or_at_all() {
+    let session = ("lab.SessionID", "it-known-peers");
+    let outlet_context = lab::context_with(&[session]);
+    let outlet = lab::outlet(&outlet_context, info("peer", 1, 100.0, ChannelFormat::Int8));
+    let service = outlet.info().v4_service_port();
+    let find = |peers: &str, patience: Timeout| {
+        // Its own ports are others, so that its usual sweep misses the outlet.
+        let context = lab::context_with(&[session, ("lab.KnownPeers", peers)]);
+        let all = lsl_core::Selector::all();
+        context.resolve_blocking(&all, 1, patience).unwrap().len()
+    };
+    assert_eq!(find(&format!("{{127.0.0.1:{service}}}"), SOON.into()), 1);
+    assert_eq!(
+        find(
+            &format!("{{127.0.0.1:{}}}", service ^ 1),
+            Timeout::from_secs(0.2)
+        ),
+        0
+    );
+    // Whoever is not on this host is not asked in this mode.
+    assert_eq!(find("{192.0.2.1}", Timeout::from_secs(0.2)), 0);
 }
 
 #[test]
@@ -373,6 +416,44 @@ fn clocks_on_one_host_agree() {
 }
 
 #[test]
+fn a_clock_is_measured_again_however_rarely_that_is_wanted() {
+    let context = lab::context_with(&[
+        ("tuning.TimeUpdateInterval", "2.0"),
+        ("tuning.WatchdogTimeThreshold", "0.1"),
+        ("tuning.TimeProbeCount", "3"),
+        ("tuning.TimeUpdateMinProbes", "3"),
+        ("tuning.TimeProbeInterval", "0.01"),
+        ("tuning.TimeProbeMaxRTT", "0.03"),
+    ]);
+    let _outlet = lab::outlet(&context, info("rarely", 1, 100.0, ChannelFormat::Int32));
+    let inlet = lab::inlet(&context, "rarely");
+    let measured = || inlet.blocking().time_correction(SOON).unwrap().remote_time;
+    let first = measured();
+    lab::until("it is measured again", || measured() > first);
+}
+
+#[test]
+fn a_description_of_another_outlet_at_the_same_port_is_not_taken() {
+    let context = lab::context();
+    let other = lab::outlet(&context, info("newcomer", 1, 100.0, ChannelFormat::Int8));
+    let text = String::from_utf8(other.info().to_xml()).unwrap();
+    let gone = text
+        .replace(&*other.info().uid(), "00000000-0000-4000-8000-000000000000")
+        .replace(
+            "<v4address></v4address>",
+            "<v4address>127.0.0.1</v4address>",
+        )
+        .replace("newcomer", "gone");
+    let inlet = Inlet::builder(&StreamInfo::from_xml(gone.as_bytes()).unwrap())
+        .context(&context)
+        .recover(false)
+        .create()
+        .unwrap();
+    let refused = inlet.blocking().full_info(SOON).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Lost);
+}
+
+#[test]
 fn synchronous_outlets_write_before_they_return() {
     let context = lab::context();
     let outlet = Outlet::builder(info("sync", 2, 100.0, ChannelFormat::Int16))
@@ -425,6 +506,105 @@ fn a_stalled_reader_of_a_synchronous_outlet_is_dropped() {
     });
     assert_eq!(outlet.stats().refused, 1);
     drop(stalled);
+}
+
+#[test]
+fn a_stalled_reader_of_a_synchronous_outlet_costs_the_others_nothing() {
+    // Together far more than socket buffers take.
+    const SAMPLES: usize = 4096;
+    const CHANNELS: usize = 1024;
+    let context = lab::context_with(&[("tuning.SyncSendTimeout", "0.5")]);
+    let outlet = Outlet::builder(info("bystander", 1024, 0.0, ChannelFormat::Double64))
+        .context(&context)
+        .synchronous(true)
+        .open()
+        .unwrap();
+    // Readers are served in the order in which they came.
+    let stalled = raw_feed(outlet.info().v4_data_port());
+    lab::until("one reader is there", || outlet.consumers().len() == 1);
+    let mut slow = raw_feed(outlet.info().v4_data_port());
+    lab::until("both are there", || outlet.consumers().len() == 2);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            lab::until("the first was dropped", || outlet.stats().refused == 1);
+            let mut received = vec![0; SAMPLES * CHANNELS * 8];
+            slow.set_read_timeout(Some(SOON)).unwrap();
+            slow.read_exact(&mut received).unwrap();
+        });
+        outlet.push_chunk(&vec![0.5; SAMPLES * CHANNELS]).unwrap();
+    });
+    assert_eq!((outlet.stats().refused, outlet.consumers().len()), (1, 1));
+    drop(stalled);
+}
+
+#[test]
+fn a_flush_returns_when_the_last_reader_has_caught_up() {
+    let context = lab::context();
+    let outlet = lab::outlet(&context, info("flushed", 1, 0.0, ChannelFormat::Int64));
+    let inlet = lab::inlet(&context, "flushed");
+    for n in 0..100_000_i64 {
+        outlet.push_with(&[n], 0.0, Pushthrough::Hold).unwrap();
+        let start = local_clock();
+        assert!(outlet.blocking().flush(SOON));
+        let took = local_clock() - start;
+        assert!(took < SOON.as_secs_f64() / 2.0, "flush {n} took {took} s");
+    }
+    drop(inlet);
+}
+
+#[test]
+fn an_inlet_that_is_closed_while_another_thread_pulls_can_be_used_again() {
+    const ROUNDS: usize = 5000;
+    let context = lab::context();
+    let outlet = lab::outlet(&context, info("reopened", 1, 0.0, ChannelFormat::Int64));
+    let inlet = lab::inlet(&context, "reopened");
+    let round = Barrier::new(2);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for n in 0..ROUNDS {
+                round.wait();
+                (0..n % 200).for_each(|_| std::hint::spin_loop());
+                inlet.try_pull(&mut [0_i64]).unwrap();
+                round.wait();
+            }
+        });
+        let mut stuck = 0;
+        for n in 0..ROUNDS {
+            round.wait();
+            (0..n % 300).for_each(|_| std::hint::spin_loop());
+            inlet.close();
+            round.wait();
+            stuck += usize::from(inlet.blocking().open(Duration::from_secs(3)).is_err());
+            inlet.close();
+        }
+        assert_eq!(stuck, 0);
+    });
+    drop(outlet);
+}
+
+/// Lets two threads go on at the same moment, as a sleeping barrier does not.
+struct Barrier {
+    arrived: std::sync::atomic::AtomicUsize,
+    threads: usize,
+}
+
+impl Barrier {
+    fn new(threads: usize) -> Self {
+        Self {
+            arrived: 0.into(),
+            threads,
+        }
+    }
+
+    fn wait(&self) {
+        let place = self
+            .arrived
+            .fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        let end = (place / self.threads + 1) * self.threads;
+        while self.arrived.load(std::sync::atomic::Ordering::SeqCst) < end {
+            std::hint::spin_loop();
+        }
+    }
 }
 
 /// A reader that asks for the feed and never reads it.

@@ -28,8 +28,8 @@ impl Lsl {
         source_id: &str,
         arguments: &[&str],
     ) -> Outcome<Self> {
-        let always = ["gen", "--pattern", "counter", "--name", source_id];
-        let identity = ["--source-id", source_id];
+        let always = ["gen", "--pattern", "counter", "--duration", LIFETIME_SECS];
+        let identity = ["--name", source_id, "--source-id", source_id];
         let words = [&always[..], &identity, arguments].concat();
         let mut running = Self::start(lab, setup, &words)?;
         running.wait_for_note("Streaming")?;
@@ -44,8 +44,26 @@ impl Lsl {
         arguments: &[&str],
     ) -> Outcome<Self> {
         let stream = format!("source_id={source_id}");
-        let always = ["recv", &stream, "--output", "jsonl"];
+        let always = [
+            "recv",
+            &stream,
+            "--output",
+            "jsonl",
+            "--duration",
+            LIFETIME_SECS,
+        ];
         Self::start(lab, setup, &[&always[..], arguments].concat())
+    }
+
+    /// What a command that ends by itself prints.
+    pub(crate) fn ask(lab: &Lab, setup: Setup, arguments: &[&str]) -> Outcome<String> {
+        let mut running = Self::start(lab, setup, arguments)?;
+        let mut lines = Vec::new();
+        while let Some(line) = running.line()? {
+            lines.push(line);
+        }
+        running.finish()?;
+        Ok(lines.join("\n"))
     }
 
     fn start(lab: &Lab, setup: Setup, arguments: &[&str]) -> Outcome<Self> {
@@ -137,6 +155,9 @@ impl Drop for Lsl {
         self.kill();
     }
 }
+
+/// Longer than any cell takes: should one be abandoned, its process still ends.
+const LIFETIME_SECS: &str = "120";
 
 /// Lines as they come, read by a thread so that a full pipe never stops the process.
 fn lines(pipe: impl Read + Send + 'static) -> Receiver<String> {

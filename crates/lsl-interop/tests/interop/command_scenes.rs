@@ -1,13 +1,16 @@
 //! What is played between our `lsl` and others.
 
 use lsl_core::local_clock;
+use serde_json::Value;
 
 use crate::cell::{
-    Announcement, CHANNELS, Cell, Outcome, OutletEnd, Place, Run, Stamps, Topic, same,
+    Announcement, CHANNELS, Cell, Correction, Outcome, OutletEnd, Place, Run, Stamps, Topic, same,
 };
 use crate::command::{Lsl, read};
 use crate::lab::{Family, Lab, Need, Protocol, Setup};
-use crate::scenes::{CROWD_OUTLETS, CROWD_PROCESSES, found_at_once, within};
+use crate::scenes::{
+    CROWD_OUTLETS, CROWD_PROCESSES, described, found_at_once, nearly_nothing, within,
+};
 use crate::side::Side;
 use crate::values::{Format, Values, counter, pattern};
 
@@ -146,7 +149,92 @@ pub(crate) fn receiver_survives(sender: Side) -> Cell {
     )
 }
 
-/// Forty outlets of ours in this process and ten `lsl gen`, found within one second.
+/// `lsl info` shows the name and description of others' streams.
+pub(crate) fn info(sender: Side) -> Cell {
+    let run = move |lab: &Lab, id: &str| {
+        let setup = Setup::new(Protocol::V110, Family::Both);
+        let stream = described(id);
+        let _outlet = sender.outlet(lab, setup, &stream)?;
+        let words = ["info", &format!("source_id={id}"), "--json"];
+        let printed = json(&Lsl::ask(lab, setup, &words)?)?;
+        let expected: Value = stream
+            .desc
+            .iter()
+            .map(|(name, text)| (name.clone(), Value::from(text.as_str())))
+            .collect();
+        if printed["name"] == stream.name && printed["desc"] == expected {
+            Ok(())
+        } else {
+            Err(format!("not {stream:?}: {printed}"))
+        }
+    };
+    cell(
+        "lsl info of",
+        sender,
+        Family::Both,
+        Topic::Metadata,
+        "",
+        Box::new(run),
+    )
+}
+
+/// `lsl time` finds others' clocks to be ours.
+pub(crate) fn time(sender: Side) -> Cell {
+    let run = move |lab: &Lab, id: &str| {
+        let setup = Setup::new(Protocol::V110, Family::Both);
+        let _outlet = sender.outlet(lab, setup, &Announcement::new(id, Format::Float32))?;
+        nearly_nothing(|| {
+            let words = ["time", &format!("source_id={id}"), "--json"];
+            let printed = json(&Lsl::ask(lab, setup, &words)?)?;
+            Ok(Correction {
+                offset_secs: printed["offset_secs"].as_f64().ok_or("no offset")?,
+                uncertainty_secs: printed["round_trip_secs"].as_f64(),
+            })
+        })
+    };
+    cell(
+        "lsl time of",
+        sender,
+        Family::Both,
+        Topic::Clock,
+        "",
+        Box::new(run),
+    )
+}
+
+/// `lsl list` shows forty streams of one foreign process.
+pub(crate) fn list(sender: Side) -> Cell {
+    let run = move |lab: &Lab, id: &str| {
+        let setup = Setup::new(Protocol::V110, Family::Both);
+        let mut outlets = Vec::new();
+        let mut wanted = Vec::new();
+        for index in 0..CROWD_OUTLETS {
+            let stream = Announcement::new(&format!("{id} {index:02}"), Format::Float32);
+            outlets.push(sender.outlet(lab, setup, &stream)?);
+            wanted.push(Value::from(stream.name));
+        }
+        let predicate = format!("starts-with(source_id,'{id} ')");
+        let printed = json(&Lsl::ask(lab, setup, &["list", "--json", &predicate])?)?;
+        let printed = printed.as_array().ok_or("not a list")?;
+        let mut names: Vec<Value> = printed.iter().map(|row| row["name"].clone()).collect();
+        names.sort_by_key(ToString::to_string);
+        if names == wanted {
+            Ok(())
+        } else {
+            Err(format!("{} streams listed: {names:?}", names.len()))
+        }
+    };
+    cell(
+        "lsl list of",
+        sender,
+        Family::Both,
+        Topic::Crowd,
+        "",
+        Box::new(run),
+    )
+}
+
+/// Forty outlets of ours in this process and ten `lsl gen`, found in one resolve.
 pub(crate) fn crowd(finder: Side) -> Cell {
     let setup = Setup {
         protocol: Protocol::V110,
@@ -188,6 +276,10 @@ fn cell(how: &str, other: Side, family: Family, topic: Topic, what: &str, run: R
         needs: other.needs().into_iter().chain([Need::Command]).collect(),
         run,
     }
+}
+
+fn json(text: &str) -> Outcome<Value> {
+    serde_json::from_str(text).map_err(|error| format!("{error} in {text}"))
 }
 
 fn expect(receiver: &mut Lsl, format: Format, stamp: f64, values: &Values) -> Outcome {

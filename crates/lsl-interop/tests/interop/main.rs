@@ -20,7 +20,10 @@ mod side;
 mod values;
 
 use std::process::ExitCode;
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
 
 use libtest_mimic::{Arguments, Trial};
 
@@ -80,8 +83,17 @@ fn trial(lab: &Arc<Lab>, report: &Arc<Mutex<Report>>, cell: Cell) -> Trial {
     let report = Arc::clone(report);
     Trial::test(cell.name.clone(), move || {
         locked(&report).begun(&cell.place);
-        (cell.run)(&lab, &cell.name)?;
+        let (sender, result) = channel();
+        // In a thread of its own, so that a cell that hangs fails and the others go on.
+        thread::spawn(move || sender.send((cell.run)(&lab, &cell.name)));
+        result.recv_timeout(LIMIT).map_err(|error| match error {
+            RecvTimeoutError::Timeout => format!("no end after {} s", LIMIT.as_secs()),
+            RecvTimeoutError::Disconnected => "panicked".to_owned(),
+        })??;
         locked(&report).passed(&cell.place);
         Ok(())
     })
 }
+
+/// Every wait within a cell ends earlier.
+const LIMIT: Duration = Duration::from_secs(100);

@@ -175,6 +175,9 @@ fn command() -> Vec<Cell> {
         }
     }
     for other in [PYLSL, OLDER, Side::Ours] {
+        cells.push(command_scenes::info(other));
+        cells.push(command_scenes::time(other));
+        cells.push(command_scenes::list(other));
         cells.push(command_scenes::generator_restart(other));
         cells.push(command_scenes::receiver_survives(other));
         cells.push(command_scenes::crowd(other));

@@ -1,11 +1,9 @@
 //! What is played between an outlet and an inlet, whoever these are.
 
-use std::time::Duration;
-
 use lsl_core::local_clock;
 
 use crate::cell::{
-    Announcement, Cell, Outcome, OutletEnd, Topic, Transfer, stamped_sample, transfer,
+    Announcement, Cell, Correction, Outcome, OutletEnd, Topic, Transfer, stamped_sample, transfer,
 };
 use crate::lab::{Family, Lab, Library, Protocol, Setup};
 use crate::side::{Route, Side};
@@ -46,15 +44,21 @@ pub(crate) fn synchronous(route: Route) -> impl Iterator<Item = Cell> {
     })
 }
 
-/// A description with characters that need escaping or more than one byte.
+/// A stream whose name and description have characters that need escaping or more than one byte.
+pub(crate) fn described(id: &str) -> Announcement {
+    let mut stream = Announcement::new(id, Format::Int8);
+    stream.name = format!("Ströme & <{id}>");
+    stream.desc = vec![
+        ("maker".to_owned(), "Müller & Söhne <β> \"q\"".to_owned()),
+        ("face".to_owned(), "\u{1f642} \u{4f60}\u{597d}".to_owned()),
+    ];
+    stream
+}
+
+/// The description arrives as it was given.
 pub(crate) fn metadata(route: Route) -> Cell {
     let run = move |lab: &Lab, id: &str| {
-        let mut stream = Announcement::new(id, Format::Int8);
-        stream.name = format!("Ströme & <{id}>");
-        stream.desc = vec![
-            ("maker".to_owned(), "Müller & Söhne <β> \"q\"".to_owned()),
-            ("face".to_owned(), "\u{1f642} \u{4f60}\u{597d}".to_owned()),
-        ];
+        let stream = described(id);
         let _outlet = route.outlet(lab, &stream)?;
         let xml = route.inlet(lab, id)?.full_xml()?;
         let xml = String::from_utf8_lossy(&xml);
@@ -76,23 +80,28 @@ pub(crate) fn metadata(route: Route) -> Cell {
 pub(crate) fn clock(route: Route) -> Cell {
     let run = move |lab: &Lab, id: &str| {
         let _outlet = route.outlet(lab, &Announcement::new(id, Format::Float32))?;
-        let mut seen = Vec::new();
-        for _ in 0..CLOCK_TRIES {
-            let found = route.inlet(lab, id)?.time_correction()?;
-            // True at any load: what a round trip may hide is half of it.
-            if let Some(uncertainty) = found.uncertainty_secs
-                && found.offset_secs.abs() > uncertainty / 2.0 + CLOCK_ROUNDING_SECS
-            {
-                return Err(format!("{found:?} on one machine"));
-            }
-            if found.offset_secs.abs() < CLOCK_LIMIT_SECS {
-                return Ok(());
-            }
-            seen.push(found);
-        }
-        Err(format!("every time too far off: {seen:?}"))
+        nearly_nothing(|| route.inlet(lab, id)?.time_correction())
     };
     route.cell(Topic::Clock, "", Box::new(run))
+}
+
+/// Measure until the offset of a stream on this machine is within the bound.
+pub(crate) fn nearly_nothing(mut measure: impl FnMut() -> Outcome<Correction>) -> Outcome {
+    let mut seen = Vec::new();
+    for _ in 0..CLOCK_TRIES {
+        let found = measure()?;
+        // True at any load: what a round trip may hide is half of it.
+        if let Some(uncertainty) = found.uncertainty_secs
+            && found.offset_secs.abs() > uncertainty / 2.0 + CLOCK_ROUNDING_SECS
+        {
+            return Err(format!("{found:?} on one machine"));
+        }
+        if found.offset_secs.abs() < CLOCK_LIMIT_SECS {
+            return Ok(());
+        }
+        seen.push(found);
+    }
+    Err(format!("every time too far off: {seen:?}"))
 }
 
 /// The outlet dies, a new one with the same source id takes over, the inlet goes on.
@@ -151,7 +160,7 @@ pub(crate) fn within(limit_secs: f64, took_secs: f64) -> Outcome {
     }
 }
 
-/// Forty outlets in one process and ten processes with one each, found within one second.
+/// Forty outlets in one process and ten processes with one each, found in one resolve.
 pub(crate) fn crowd(host: Side, finder: Side) -> Cell {
     let setup = Setup {
         protocol: Protocol::V110,
@@ -187,7 +196,7 @@ pub(crate) fn crowd(host: Side, finder: Side) -> Cell {
     cell
 }
 
-/// One resolve of a second finds exactly the `wanted` source ids, which all start with `prefix`.
+/// One resolve finds exactly the `wanted` source ids, which all start with `prefix`.
 pub(crate) fn found_at_once(
     lab: &Lab,
     finder: Side,
@@ -196,7 +205,8 @@ pub(crate) fn found_at_once(
     mut wanted: Vec<String>,
 ) -> Outcome {
     let predicate = format!("starts-with(source_id,'{prefix} ')");
-    let mut found = finder.find(lab, setup, &predicate, wanted.len(), Duration::from_secs(1))?;
+    let limit = finder.resolve_limit();
+    let mut found = finder.find(lab, setup, &predicate, wanted.len(), limit)?;
     found.sort();
     wanted.sort();
     if found == wanted {

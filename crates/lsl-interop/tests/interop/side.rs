@@ -84,6 +84,15 @@ impl Side {
         }
     }
 
+    /// How long it may take to find a crowd. Ours has promised a second; liblsl promises nothing, and
+    /// on a loaded machine it has needed more.
+    pub(crate) fn resolve_limit(self) -> Duration {
+        match self {
+            Self::Foreign(_) => Duration::from_secs(5),
+            Self::Ours => Duration::from_secs(1),
+        }
+    }
+
     /// How soon its inlets must read an outlet that came back.
     pub(crate) fn recovery_limit_secs(self) -> f64 {
         match self {

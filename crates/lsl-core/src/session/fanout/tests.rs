@@ -137,17 +137,25 @@ fn the_oldest_are_dropped_and_counted_but_never_the_rest_of_a_cut_frame() {
 }
 
 #[test]
-fn a_ring_full_of_held_samples_is_flushed() {
+fn a_ring_full_of_held_samples_is_flushed_before_any_is_dropped() {
     let (mut lane, socket) = lane(Terms {
         capacity: 2,
         chunk: 100,
     });
-    for text in ["a1", "a2", "a3"] {
-        push(&mut lane, text, Pushthrough::Hold);
+    for text in ["a1", "a2", "a3", "a4", "a5"] {
+        assert_eq!(push(&mut lane, text, Pushthrough::Hold), 0);
+        drain_all(&mut lane, &socket);
     }
-    assert_eq!(socket.wakes.get(), 1);
+    assert_eq!(received(&socket), "<a1a2a3a4");
+}
+
+#[test]
+fn held_samples_take_no_room_from_those_that_flush_them() {
+    let (mut lane, socket) = lane(TERMS);
+    push(&mut lane, "a1a2", Pushthrough::Hold);
+    assert_eq!(push(&mut lane, "b1b2b3b4", Pushthrough::Flush), 0);
     drain_all(&mut lane, &socket);
-    assert_eq!(received(&socket), "<a2a3");
+    assert_eq!(received(&socket), "<a1a2b1b2b3b4");
 }
 
 #[test]

@@ -207,7 +207,6 @@ fn hostile_outlets_are_cheap() {
 }
 
 #[test]
-#[ignore = "a reply of 60 KB costs 3 MB for as long as it is known; see h/fuzz-fixes"]
 fn hostile_responders_are_cheap() {
     alone("hostile_responders_are_cheap", || {
         let context = lab::context();
