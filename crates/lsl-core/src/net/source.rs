@@ -8,10 +8,13 @@ use std::time::Duration;
 
 use crate::StreamInfo;
 use crate::context::Context;
+use crate::net::link::exchange;
 use crate::net::monitor::Monitor;
 use crate::net::sockets::Family;
+use crate::query::quote_bytes;
 use crate::resolver::resolve_query;
 use crate::session::recover::{Verdict, judge, recovery_query};
+use crate::wire::discovery::SHORTINFO_COMMAND;
 use crate::{Timeout, config::Ipv6Mode};
 
 /// Where an inlet's outlet is at present.
@@ -119,6 +122,9 @@ impl Source {
             };
             match judge(&info, answers) {
                 Verdict::Same(found) => {
+                    if self.is_where_it_was(&info).await {
+                        return Recovered::Same;
+                    }
                     let ipv6 = self.context.config().ports().ipv6;
                     let mut present = self.present.lock();
                     let family = present.family;
@@ -148,6 +154,21 @@ impl Source {
                 }
             }
         }
+    }
+
+    /// Whether our outlet can still be reached at the address in use. A host with two networks
+    /// answers by either; that is no reason to leave a connection that works.
+    async fn is_where_it_was(&self, info: &StreamInfo) -> bool {
+        let Some(endpoint) = self.endpoint().0 else {
+            return false;
+        };
+        let query = [b"uid=", &*quote_bytes(info.uid_bytes())].concat();
+        let request = [SHORTINFO_COMMAND, b"\r\n", &query, b"\r\n"].concat();
+        let asking = exchange(endpoint.data, &request, MAX_ANSWER_BYTES, ANSWER_LIMIT);
+        // Boxed: it is rare, and its buffer would be part of every inlet's task.
+        Box::pin(asking)
+            .await
+            .is_ok_and(|answer| !answer.is_empty())
     }
 }
 
@@ -229,6 +250,12 @@ fn scope_index(scope: &str) -> u32 {
     })
 }
 
+/// Largest short info that is looked at.
+const MAX_ANSWER_BYTES: usize = 64 * 1024;
+
+/// Time for an outlet to answer at an address that used to be its own.
+const ANSWER_LIMIT: Duration = Duration::from_secs(3);
+
 /// Pause after a search that could not be started: out of descriptors, most likely.
 const SEARCH_RETRY: Duration = Duration::from_secs(1);
 
@@ -240,8 +267,11 @@ const LATER_ROUNDS_SECS: f64 = 5.0;
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
+
     use super::*;
     use crate::ChannelFormat;
+    use crate::net::runtime;
 
     fn info(v4: &str, v6: &str) -> StreamInfo {
         let mut info =
@@ -251,6 +281,40 @@ mod tests {
         info.fill_v4_address(v4);
         info.fill_v6_address(v6);
         info
+    }
+
+    #[test]
+    fn an_outlet_that_answers_by_another_way_too_has_not_moved() {
+        let mut config = crate::config::Config::loopback();
+        config.set_ports(48_500, 20);
+        config.set_session_id("source-two-ways").unwrap();
+        let context = Context::new(config);
+        let described = StreamInfo::new("n", "t", 1, 1.0, ChannelFormat::Int8, "two-ways");
+        let outlet = crate::Outlet::builder(described.unwrap())
+            .context(&context)
+            .open()
+            .unwrap();
+        // Found once by 127.0.0.2, while answers to searches come from 127.0.0.1.
+        let mut found = outlet.info().clone();
+        found.fill_v4_address("127.0.0.2");
+        let recover = |info: StreamInfo| {
+            let source = Source::new(context.clone(), info);
+            let (sender, receiver) = std::sync::mpsc::channel();
+            runtime::spawn(async move { sender.send(source.recover(0).await).unwrap() }).unwrap();
+            receiver.recv_timeout(Duration::from_secs(20)).unwrap()
+        };
+        assert_eq!(recover(found.clone()), Recovered::Moved, "nobody is there");
+        let address = ("127.0.0.2", outlet.info().v4_data_port());
+        let way = std::net::TcpListener::bind(address).unwrap();
+        let text = outlet.info().to_shortinfo_xml();
+        std::thread::spawn(move || {
+            let (mut stream, _) = way.accept().unwrap();
+            let mut request = [0; 1024];
+            let length = stream.read(&mut request).unwrap();
+            assert!(request[..length].starts_with(b"LSL:shortinfo\r\nuid="));
+            stream.write_all(&text).unwrap();
+        });
+        assert_eq!(recover(found), Recovered::Same);
     }
 
     #[test]
