@@ -6,9 +6,10 @@
 //! (The style guide proposed addresses of slots that are never unmapped; numbers give the same
 //! guarantees without a dereference, for one uncontended read lock per call.)
 
+use std::cell::UnsafeCell;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Once, PoisonError, RwLock};
+use std::sync::{Arc, Once, PoisonError, RwLock, RwLockWriteGuard};
 
 use crate::inlet::InletObject;
 use crate::outlet::OutletObject;
@@ -87,13 +88,6 @@ pub(crate) fn remove(handle: Handle) -> Option<Object> {
     Some(object)
 }
 
-/// Handles in use, for tests of leaks.
-#[cfg(test)]
-pub(crate) fn count() -> usize {
-    let table = TABLE.read().unwrap_or_else(PoisonError::into_inner);
-    table.slots.len() - table.free.len()
-}
-
 macro_rules! typed {
     ($name:ident, $variant:ident, $type:ty) => {
         /// The object of this kind behind a handle.
@@ -117,17 +111,39 @@ typed!(resolver, Resolver, ResolverObject);
 pub(crate) fn fork_generation() -> u32 {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
-        // SAFETY: registers a function that only adds to an atomic, which is allowed in a child of a
-        // threaded process. The library is never unloaded (`-z nodelete`).
-        unsafe { libc::pthread_atfork(None, None, Some(count_fork)) };
+        // SAFETY: registers functions that take and release one lock and add to an atomic. The
+        // library is never unloaded (`-z nodelete`).
+        unsafe { libc::pthread_atfork(Some(before_fork), Some(in_parent), Some(in_child)) };
     });
     FORKS.load(Ordering::Relaxed)
 }
 
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
-extern "C" fn count_fork() {
+/// The table as the forking thread holds it. Were it in the hands of another thread, it would stay
+/// locked in the child for ever.
+static HELD: Held = Held(UnsafeCell::new(None));
+
+struct Held(UnsafeCell<Option<RwLockWriteGuard<'static, Table>>>);
+
+// SAFETY: only the thread that holds the table's lock for a fork looks into it.
+unsafe impl Sync for Held {}
+
+extern "C" fn before_fork() {
+    let guard = TABLE.write().unwrap_or_else(PoisonError::into_inner);
+    // SAFETY: this thread holds the table's lock.
+    unsafe { *HELD.0.get() = Some(guard) };
+}
+
+extern "C" fn in_parent() {
+    // SAFETY: the thread that forked still holds the table's lock.
+    let guard = unsafe { (*HELD.0.get()).take() };
+    drop(guard);
+}
+
+extern "C" fn in_child() {
     FORKS.fetch_add(1, Ordering::Relaxed);
+    in_parent();
 }
 
 /// Bits of a handle that name the slot; the rest is the generation.

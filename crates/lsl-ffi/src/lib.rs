@@ -27,4 +27,6 @@ mod resolver;
 mod signatures;
 mod streaminfo;
 mod strings;
+#[cfg(test)]
+mod testing;
 mod xml;

@@ -130,11 +130,6 @@ pub(crate) unsafe fn with_optional_slots<T: Copy, R>(
 }
 
 /// A count of the C ABI as a length.
-#[expect(
-    clippy::unnecessary_fallible_conversions,
-    clippy::useless_conversion,
-    reason = "`unsigned long` has 32 bits on some systems and 64 on others"
-)]
 pub(crate) fn length(count: c_ulong) -> Outcome<usize> {
     usize::try_from(count).map_err(|_| refuse(code::INTERNAL, "the count is too large"))
 }
@@ -164,6 +159,8 @@ fn check_array<T>(data: *const T, count: usize) -> Outcome<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::c_void;
+
     use super::*;
 
     #[test]
@@ -175,7 +172,7 @@ mod tests {
 
         let mut packed = [0_u8; 9];
         packed[1..5].copy_from_slice(&7_i32.to_ne_bytes());
-        let odd = packed[1..].as_mut_ptr().cast::<i32>();
+        let odd: *mut i32 = packed[1..].as_mut_ptr().cast::<c_void>().cast();
         // SAFETY: eight bytes follow.
         let read = unsafe { elements(odd.cast_const(), 2) }.unwrap();
         assert_eq!(*read, [7, 0]);

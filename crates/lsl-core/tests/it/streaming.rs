@@ -267,6 +267,24 @@ fn closing_an_inlet_forgets_samples_and_pulling_opens_it_again() {
 }
 
 #[test]
+fn an_inlet_is_ready_when_a_pull_would_not_wait() {
+    let context = lab::context();
+    let outlet = lab::outlet(&context, info("ready", 1, 100.0, ChannelFormat::Int32));
+    let inlet = lab::inlet(&context, "ready");
+    assert!(!inlet.is_ready());
+    outlet.push(&[1]).unwrap();
+    outlet.push(&[2]).unwrap();
+    lab::until("two samples wait", || inlet.samples_available() == 2);
+    assert!(inlet.is_ready());
+    // Forgetting the rest after some were pulled.
+    inlet.try_pull(&mut [0]).unwrap();
+    assert_eq!(inlet.flush(), 1);
+    assert!(!inlet.is_ready());
+    inlet.shut_down();
+    assert!(inlet.is_ready());
+}
+
+#[test]
 fn an_inlet_follows_its_stream_to_a_new_outlet() {
     let context = lab::context();
     let outlet = lab::outlet(&context, info("moved", 1, 100.0, ChannelFormat::Int32));

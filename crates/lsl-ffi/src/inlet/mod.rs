@@ -1,6 +1,8 @@
 //! `lsl/inlet.h`: making and ending inlets, their connection, time and info. The pull functions are in
 //! `pull` (numbers, raw) and `pull_text`. Spec: c-abi §8.
 
+#[cfg(test)]
+mod conversions;
 pub(crate) mod pull;
 pub(crate) mod pull_text;
 #[cfg(test)]
