@@ -9,32 +9,36 @@ use std::path::{Path, PathBuf};
 use xshell::{Shell, cmd};
 
 use crate::Result;
+use crate::abi::{self, Profile};
 
 /// A wheel that carries a liblsl.
 struct Wheel {
-    /// The pinned requirements, the wheel first; they also name the venv.
-    requirements: &'static [&'static str],
+    /// The venv, named by what is in it.
+    venv: &'static str,
+    /// The pinned requirements, a file in `crates/lsl-interop/python`.
+    requirements: &'static str,
     /// The library inside the venv's site-packages.
     library: &'static str,
     /// How the tests learn the library's path.
     variable: &'static str,
-    /// How they learn which Python can import the wheel, if they do that.
-    python_variable: Option<&'static str>,
+    /// How they learn which Python can import the wheel.
+    python_variable: &'static str,
 }
 
 const WHEELS: &[Wheel] = &[
     Wheel {
-        requirements: &["pylsl==1.18.6", "numpy==2.3.5"],
+        venv: "pylsl-1.18.6",
+        requirements: "pylsl.txt",
         library: "pylsl/lib/liblsl.so.1.18.0",
         variable: "LSL_INTEROP_LIB_1_18_0",
-        python_variable: Some("LSL_INTEROP_PYLSL"),
+        python_variable: "LSL_INTEROP_PYLSL",
     },
     Wheel {
-        requirements: &["mne-lsl==1.14.0"],
+        venv: "mne-lsl-1.14.0-all",
+        requirements: "mne-lsl.txt",
         library: "mne_lsl/lsl/lib/liblsl.so.1.17.7",
         variable: "LSL_INTEROP_LIB_1_17_7",
-        // Only its library is wanted.
-        python_variable: None,
+        python_variable: "LSL_INTEROP_MNE_LSL",
     },
 ];
 
@@ -59,16 +63,16 @@ pub(crate) fn run(sh: &Shell, filter: Option<&str>) -> Result {
             sh.current_dir().join("target/debug/lsl"),
         ));
     }
+    let library = abi::build(sh, Profile::Dev)?;
+    variables.push(("LSL_INTEROP_LIB_LSL_FFI", library));
     for wheel in WHEELS {
         match install(sh, wheel) {
             Ok((python, library)) => {
-                if let Some(variable) = wheel.python_variable {
-                    variables.push((variable, python.clone()));
-                }
+                variables.push((wheel.python_variable, python.clone()));
                 variables.push(("LSL_INTEROP_PYTHON", python));
                 variables.push((wheel.variable, library));
             }
-            Err(error) => gaps.push(format!("no {}: {error}", wheel.requirements[0])),
+            Err(error) => gaps.push(format!("no {}: {error}", wheel.venv)),
         }
     }
     let namespace = match enter(sh) {
@@ -119,18 +123,15 @@ pub(crate) fn newest_liblsl(sh: &Shell) -> Result<PathBuf> {
 
 /// The venv of a wheel, made if it is not there yet: its Python and the library.
 fn install(sh: &Shell, wheel: &Wheel) -> Result<(PathBuf, PathBuf)> {
-    let venv = sh
-        .current_dir()
-        .join(PEERS)
-        .join(wheel.requirements.join("-").replace("==", "-"));
+    let venv = sh.current_dir().join(PEERS).join(wheel.venv);
     let python = venv.join("bin/python");
     if let Some(library) = find(sh, &venv, wheel.library) {
         return Ok((python, library));
     }
     sh.create_dir(PEERS)?;
     cmd!(sh, "python3 -m venv {venv}").run()?;
-    let requirements = wheel.requirements;
-    // What is needed is named; what a wheel would bring along for other uses is not wanted.
+    let requirements = format!("{INTEROP}/python/{}", wheel.requirements);
+    // The file names everything with its version; nothing else is wanted.
     let options = [
         "--disable-pip-version-check",
         "--no-deps",
@@ -140,7 +141,7 @@ fn install(sh: &Shell, wheel: &Wheel) -> Result<(PathBuf, PathBuf)> {
     let install = || {
         cmd!(
             sh,
-            "{python} -m pip install -q {options...} {requirements...}"
+            "{python} -m pip install -q {options...} -r {requirements}"
         )
         .run()
     };

@@ -31,6 +31,11 @@ const HOSTS: &[Host] = &[
         arguments: none,
     },
     Host {
+        source: "ext",
+        ways: ALL,
+        arguments: none,
+    },
+    Host {
         source: "misuse",
         ways: ALL,
         arguments: none,

@@ -51,10 +51,12 @@ pub(crate) enum Topic {
     Recovery,
     /// Many streams found at once.
     Crowd,
+    /// Foreign programs run to a good end.
+    Program,
 }
 
 impl Topic {
-    pub(crate) const ALL: [Self; 7] = [
+    pub(crate) const ALL: [Self; 8] = [
         Self::Sample,
         Self::Chunk,
         Self::Sync,
@@ -62,6 +64,7 @@ impl Topic {
         Self::Clock,
         Self::Recovery,
         Self::Crowd,
+        Self::Program,
     ];
 
     pub(crate) fn name(self) -> &'static str {
@@ -73,6 +76,7 @@ impl Topic {
             Self::Clock => "clock",
             Self::Recovery => "recovery",
             Self::Crowd => "crowd",
+            Self::Program => "program",
         }
     }
 }

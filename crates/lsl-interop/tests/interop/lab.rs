@@ -22,6 +22,8 @@ pub(crate) enum Library {
     V1_17_7,
     /// The Python classes most users know, on 1.18.0.
     Pylsl,
+    /// Our own library, loaded as if it were liblsl.
+    LslFfi,
 }
 
 impl Library {
@@ -33,6 +35,7 @@ impl Library {
             Self::V1_18_0 => "liblsl 1.18.0",
             Self::V1_17_7 => "liblsl 1.17.7",
             Self::Pylsl => "pylsl 1.18.6",
+            Self::LslFfi => "lsl-ffi",
         }
     }
 
@@ -42,10 +45,11 @@ impl Library {
             Self::V1_18_0 => "LSL_INTEROP_LIB_1_18_0",
             Self::V1_17_7 => "LSL_INTEROP_LIB_1_17_7",
             Self::Pylsl => "LSL_INTEROP_PYLSL",
+            Self::LslFfi => "LSL_INTEROP_LIB_LSL_FFI",
         }
     }
 
-    const ALL: [Self; 3] = [Self::V1_18_0, Self::V1_17_7, Self::Pylsl];
+    const ALL: [Self; 4] = [Self::V1_18_0, Self::V1_17_7, Self::Pylsl, Self::LslFfi];
 }
 
 /// Something of which cells must be ignored when it is missing.
@@ -54,6 +58,8 @@ pub(crate) enum Need {
     Library(Library),
     /// Our `lsl`.
     Command,
+    /// What the stage gives by this name.
+    Variable(&'static str),
 }
 
 /// The protocol a peer is configured for (`tuning.UseProtocolVersion`).
@@ -195,6 +201,9 @@ impl Lab {
                 .command
                 .is_none()
                 .then(|| "no lsl command was built".to_owned()),
+            Need::Variable(name) => env::var_os(name)
+                .is_none()
+                .then(|| format!("no {name}: {}", self.gaps)),
         }
     }
 
@@ -210,7 +219,7 @@ impl Lab {
         let python = self.python.as_ref().ok_or("no Python")?;
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/");
         let mut command = match library {
-            Library::V1_18_0 | Library::V1_17_7 => {
+            Library::V1_18_0 | Library::V1_17_7 | Library::LslFfi => {
                 let mut command = Command::new(python);
                 command.arg(format!("{folder}peer.py")).arg(path);
                 command
@@ -231,6 +240,30 @@ impl Lab {
         let mut command = Command::new(self.command.as_ref().ok_or("no lsl command")?);
         command.arg("--config").arg(self.config_file("lsl", setup)?);
         Ok(command)
+    }
+
+    /// A script of `python/` with the Python of this variable, on our library, in a session of its own.
+    pub(crate) fn program(&self, python: &str, script: &str, check: &str) -> Outcome<Command> {
+        let library = self.libraries.get(&Library::LslFfi).ok_or("no library")?;
+        let python = env::var_os(python).ok_or("no Python")?;
+        let config = Self::log_file(script, check).with_extension("cfg");
+        let text = format!("[lab]\nSessionID = {script}-{check}\n");
+        fs::write(&config, text).map_err(|error| format!("{}: {error}", config.display()))?;
+        let mut command = Command::new(python);
+        command
+            .arg(format!("{}/python/{script}", env!("CARGO_MANIFEST_DIR")))
+            .arg(check)
+            .env("LSLAPICFG", config)
+            .env("PYLSL_LIB", library)
+            .env("MNE_LSL_LIB", library)
+            // Or the script might have found another library and proved nothing.
+            .env("LSL_EXPECT_LIBRARY", "lsl-rs");
+        Ok(command)
+    }
+
+    /// Where a program's words go.
+    pub(crate) fn log_file(script: &str, check: &str) -> PathBuf {
+        Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{script}-{check}.log"))
     }
 
     /// The configuration of a setup for one process of its own.

@@ -13,6 +13,7 @@ mod lab;
 mod matrix;
 mod ours;
 mod peer;
+mod programs;
 mod report;
 mod scenes;
 mod side;

@@ -3,6 +3,7 @@
 use crate::cell::{Cell, Transfer};
 use crate::command_scenes;
 use crate::lab::{Family, Library, Protocol};
+use crate::programs;
 use crate::scenes::{clock, crossing, crowd, exchange, exchanges, metadata, recovery, synchronous};
 use crate::side::{Route, Side};
 use crate::values::Format;
@@ -12,6 +13,7 @@ use Protocol::{V100, V110};
 const NEWEST: Side = Side::Foreign(Library::V1_18_0);
 const OLDER: Side = Side::Foreign(Library::V1_17_7);
 const PYLSL: Side = Side::Foreign(Library::Pylsl);
+const C_ABI: Side = Side::Foreign(Library::LslFfi);
 
 /// liblsl against liblsl comes first: if these fail, the stage is broken and no other cell means
 /// anything.
@@ -27,6 +29,8 @@ pub(crate) fn cells() -> Vec<Cell> {
     }
     cells.extend(against_pylsl());
     cells.extend(command());
+    cells.extend(c_abi());
+    cells.extend(programs::cells());
     cells
 }
 
@@ -124,6 +128,35 @@ fn against_pylsl() -> Vec<Cell> {
     cells.extend(synchronous(route));
     cells.extend([metadata(route), clock(route), recovery(route)]);
     cells.push(crowd(Side::Ours, Side::Ours));
+    cells
+}
+
+/// Three libraries with one ABI, every pair in both roles, through the same C calls.
+fn c_abi() -> Vec<Cell> {
+    let libraries = [C_ABI, NEWEST, OLDER];
+    let mut cells = Vec::new();
+    for from in libraries {
+        for to in libraries {
+            // The stage has this pair already.
+            if (from, to) == (NEWEST, OLDER) {
+                continue;
+            }
+            let route = Route::new(from, to, Family::V4);
+            cells.extend(exchanges(route));
+            cells.extend([metadata(route), clock(route), recovery(route)]);
+            if from != OLDER {
+                cells.extend(synchronous(route));
+            }
+            if from != C_ABI && to != C_ABI {
+                continue;
+            }
+            let old = Route::speaking(from, V100, to, V100, Family::V4);
+            cells.extend(exchanges(old));
+            let v6 = Route::new(from, to, Family::V6);
+            cells.extend(Transfer::ALL.map(|how| exchange(v6, Format::Float32, how)));
+            cells.push(recovery(v6));
+        }
+    }
     cells
 }
 

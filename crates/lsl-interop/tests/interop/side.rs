@@ -96,8 +96,8 @@ impl Side {
     /// How soon its inlets must read an outlet that came back.
     pub(crate) fn recovery_limit_secs(self) -> f64 {
         match self {
+            Self::Ours | Self::Foreign(Library::LslFfi) => 2.0,
             Self::Foreign(_) => 4.0,
-            Self::Ours => 2.0,
         }
     }
 }

@@ -1,0 +1,135 @@
+/* Our additions: the descriptor of an inlet in poll, counters, readers, flushing, the log callback. */
+#include <poll.h>
+#include <stdatomic.h>
+#include <stddef.h>
+
+#include "host.h"
+#include "lslx.h"
+
+/* What the library was compiled with. */
+_Static_assert(sizeof(lslx_inlet_stats_t) == 64, "lslx_inlet_stats_t");
+_Static_assert(offsetof(lslx_inlet_stats_t, idle_seconds) == 56, "idle_seconds");
+_Static_assert(sizeof(lslx_outlet_stats_t) == 56, "lslx_outlet_stats_t");
+_Static_assert(sizeof(lslx_consumer_t) == 112, "lslx_consumer_t");
+_Static_assert(offsetof(lslx_consumer_t, sent) == 64, "sent");
+
+static atomic_int messages;
+
+static void listen_in(int32_t level, const char *message, void *user)
+{
+    if (level >= -2 && message[0] != '\0' && user == &messages)
+        messages++;
+}
+
+static int readable(int descriptor, int milliseconds)
+{
+    struct pollfd entry = {descriptor, POLLIN, 0};
+    return poll(&entry, 1, milliseconds);
+}
+
+static void *push_hundred(void *outlet)
+{
+    for (int i = 1; i <= 100; i++) {
+        float sample[2] = {(float)i, 0};
+        CHECK(lsl_push_sample_f(outlet, sample) == 0);
+        pause_for(0.002);
+    }
+    return NULL;
+}
+
+/* Every sample is got by waiting for the descriptor alone, and none is got late. */
+static void event_loop(lsl_outlet outlet, lsl_inlet inlet)
+{
+    int descriptor = lslx_inlet_fd(inlet), got = 0;
+    pthread_t pusher;
+    CHECK(descriptor >= 0 && lslx_inlet_fd(inlet) == descriptor);
+    CHECK(readable(descriptor, 50) == 0);
+    pusher = start(push_hundred, outlet);
+    while (got < 100) {
+        float values[20];
+        unsigned long count;
+        int32_t ec = 1;
+        CHECK(readable(descriptor, (int)(PATIENCE * 1000)) == 1);
+        while ((count = lsl_pull_chunk_f(inlet, values, NULL, 20, 0, 0.0, &ec)) > 0) {
+            CHECK(values[0] == (float)(got + 1));
+            got += (int)count / 2;
+        }
+        CHECK(ec == 0);
+        CHECK(lslx_inlet_fd_clear(inlet) >= 0);
+    }
+    pthread_join(pusher, NULL);
+    CHECK(readable(descriptor, 50) == 0);
+    CHECK(descriptors() > 0);
+}
+
+static void counters(lsl_outlet outlet, lsl_inlet inlet)
+{
+    lslx_inlet_stats_t in = {.size = sizeof in};
+    lslx_outlet_stats_t out = {.size = sizeof out};
+    lslx_consumer_t consumers[3];
+    /* A program that knows only the first field. */
+    struct {
+        uint32_t size, reserved;
+        uint64_t samples, guard;
+    } old = {16, 0, 0, 7};
+    float sample[2] = {5, 6};
+    int32_t ec = 1;
+    CHECK(lslx_inlet_stats(inlet, &in) == 0 && lslx_outlet_stats(outlet, &out) == 0);
+    CHECK(in.samples == 100 && in.available == 0 && in.dropped == 0 && in.idle_seconds >= 0);
+    CHECK(out.samples == 100 && out.consumers_seen == 1 && out.dropped == 0 && out.bytes > 0);
+    CHECK(lslx_inlet_stats(inlet, (lslx_inlet_stats_t *)&old) == 0);
+    CHECK(old.samples == 100 && old.guard == 7 && old.size == 16);
+    old.size = 4;
+    CHECK(lslx_inlet_stats(inlet, (lslx_inlet_stats_t *)&old) == lsl_argument_error);
+    CHECK(lslx_outlet_consumers(outlet, NULL, 0) == 1);
+    CHECK(lslx_outlet_consumers(outlet, consumers, 3) == 1);
+    CHECK(consumers[0].sent == 100 && strchr(consumers[0].address, ':') != NULL);
+    /* What was not pushed through leaves when flushed. */
+    CHECK(lsl_push_sample_ftp(outlet, sample, 9.5, 0) == 0);
+    CHECK(lsl_pull_sample_f(inlet, sample, 2, 0.1, &ec) == 0.0);
+    CHECK(lslx_outlet_flush(outlet, PATIENCE) == 1);
+    CHECK(lsl_pull_sample_f(inlet, sample, 2, PATIENCE, &ec) == 9.5);
+}
+
+static void bad_handles(lsl_outlet outlet, lsl_inlet inlet)
+{
+    void *bad[] = {NULL, (void *)42, &messages};
+    lslx_inlet_stats_t in = {.size = sizeof in};
+    lslx_outlet_stats_t out = {.size = sizeof out};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        CHECK(lslx_inlet_fd(bad[i]) < 0 && lslx_inlet_fd_clear(bad[i]) < 0);
+        CHECK(lslx_inlet_stats(bad[i], &in) < 0 && lslx_outlet_stats(bad[i], &out) < 0);
+        CHECK(lslx_outlet_consumers(bad[i], NULL, 0) < 0 && lslx_outlet_flush(bad[i], 0) < 0);
+    }
+    CHECK(lslx_inlet_stats(inlet, NULL) < 0 && lslx_outlet_stats(outlet, NULL) < 0);
+    CHECK(lslx_outlet_consumers(outlet, NULL, 1) < 0);
+}
+
+int main(void)
+{
+    char source_id[64];
+    int before, descriptor;
+    lsl_outlet outlet;
+    lsl_inlet inlet;
+    lslx_set_log_callback(listen_in, &messages);
+    outlet = announce("ext", source_id, sizeof source_id);
+    /* The line about the configuration. */
+    CHECK(messages > 0);
+    inlet = listen_to(source_id, 0);
+    CHECK(lsl_wait_for_consumers(outlet, PATIENCE) == 1);
+    event_loop(outlet, inlet);
+    counters(outlet, inlet);
+    bad_handles(outlet, inlet);
+    /* The loss of a stream wakes an event loop. */
+    descriptor = lslx_inlet_fd(inlet);
+    lsl_destroy_outlet(outlet);
+    CHECK(readable(descriptor, (int)(PATIENCE * 1000)) == 1);
+    CHECK(lslx_inlet_fd_clear(inlet) == 1);
+    before = descriptors();
+    lsl_destroy_inlet(inlet);
+    for (double end = now() + PROMPT; descriptors() >= before; pause_for(0.01))
+        CHECK(now() < end);
+    CHECK(lslx_inlet_fd(inlet) < 0);
+    lslx_set_log_callback(NULL, NULL);
+    return 0;
+}

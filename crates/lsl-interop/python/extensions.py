@@ -1,0 +1,151 @@
+"""Our own additions (lslx.h) from Python, beside pylsl: `extensions.py CHECK`.
+
+pylsl gives the streams; what it does not know is called by name in the library it loaded.
+"""
+
+import asyncio
+import ctypes
+import os
+import select
+import sys
+import time
+
+import pylsl
+from pylsl.lib import lib
+from pylsl_classes import PATIENCE, pair, wait_until
+
+
+class InletStats(ctypes.Structure):
+    _fields_ = [
+        ("size", ctypes.c_uint32),
+        ("reserved", ctypes.c_uint32),
+        ("samples", ctypes.c_uint64),
+        ("bytes", ctypes.c_uint64),
+        ("dropped", ctypes.c_uint64),
+        ("reconnects", ctypes.c_uint64),
+        ("available", ctypes.c_uint64),
+        ("available_bytes", ctypes.c_uint64),
+        ("idle_seconds", ctypes.c_double),
+    ]
+
+
+class OutletStats(ctypes.Structure):
+    _fields_ = [
+        ("size", ctypes.c_uint32),
+        ("reserved", ctypes.c_uint32),
+        ("samples", ctypes.c_uint64),
+        ("bytes", ctypes.c_uint64),
+        ("dropped", ctypes.c_uint64),
+        ("consumers_seen", ctypes.c_uint64),
+        ("refused", ctypes.c_uint64),
+        ("backlog_bytes", ctypes.c_uint64),
+    ]
+
+
+class Consumer(ctypes.Structure):
+    _fields_ = [
+        ("address", ctypes.c_char * 64),
+        ("sent", ctypes.c_uint64),
+        ("dropped", ctypes.c_uint64),
+        ("behind", ctypes.c_uint64),
+        ("reserved", ctypes.c_uint64 * 3),
+    ]
+
+
+LogCallback = ctypes.CFUNCTYPE(None, ctypes.c_int32, ctypes.c_char_p, ctypes.c_void_p)
+
+
+def readable(descriptor, seconds):
+    return bool(select.select([descriptor], [], [], seconds)[0])
+
+
+def event_loop():
+    """asyncio waits for samples without a thread and without polling."""
+    outlet, inlet = pair("event-loop")
+    descriptor = lib.lslx_inlet_fd(inlet.obj)
+    assert descriptor >= 0 and lib.lslx_inlet_fd(inlet.obj) == descriptor
+    assert not readable(descriptor, 0.1)
+
+    async def receive():
+        loop, got, done = asyncio.get_running_loop(), [], asyncio.Event()
+
+        def pull():
+            samples, _ = inlet.pull_chunk()
+            got.extend(sample[0] for sample in samples)
+            assert lib.lslx_inlet_fd_clear(inlet.obj) >= 0
+            if len(got) >= 100:
+                done.set()
+
+        loop.add_reader(descriptor, pull)
+        for at in range(100):
+            outlet.push_sample([at] * 3)
+            await asyncio.sleep(0.001)
+        await asyncio.wait_for(done.wait(), PATIENCE)
+        loop.remove_reader(descriptor)
+        return got
+
+    assert asyncio.run(receive()) == list(range(100))
+    assert not readable(descriptor, 0.1)
+    # What is not pulled keeps it readable.
+    outlet.push_sample([1] * 3)
+    assert readable(descriptor, PATIENCE) and lib.lslx_inlet_fd_clear(inlet.obj) == 1
+    assert readable(descriptor, 0.0)
+    inlet.pull_sample(PATIENCE)
+    assert lib.lslx_inlet_fd_clear(inlet.obj) == 0 and not readable(descriptor, 0.0)
+    # The end of a stream that is not recovered wakes the loop, too.
+    lost, reader = pair("event-loop-lost", inlet_options={"recover": False})
+    descriptor = lib.lslx_inlet_fd(reader.obj)
+    del lost
+    assert readable(descriptor, PATIENCE)
+    try:
+        reader.pull_sample(0.0)
+    except pylsl.util.LostError:
+        return
+    raise AssertionError("not lost")
+
+
+def counters():
+    outlet, inlet = pair("counters", channels=1, channel_format="int32")
+    for at in range(10):
+        outlet.push_sample([at])
+    wait_until(lambda: inlet.samples_available() == 10)
+    stats = InletStats(size=ctypes.sizeof(InletStats))
+    assert lib.lslx_inlet_stats(inlet.obj, ctypes.byref(stats)) == 0
+    assert (stats.samples, stats.available, stats.dropped, stats.reconnects) == (10, 10, 0, 0)
+    assert stats.bytes >= 40 and 0.0 <= stats.idle_seconds < PATIENCE
+    stats = OutletStats(size=ctypes.sizeof(OutletStats))
+    assert lib.lslx_outlet_stats(outlet.obj, ctypes.byref(stats)) == 0
+    assert (stats.samples, stats.consumers_seen, stats.dropped) == (10, 1, 0)
+    readers = (Consumer * 4)()
+    assert lib.lslx_outlet_consumers(outlet.obj, readers, 4) == 1
+    assert readers[0].sent == 10 and b":" in readers[0].address
+    outlet.push_sample([10], pushthrough=False)
+    assert lib.lslx_outlet_flush(outlet.obj, ctypes.c_double(PATIENCE)) == 1
+    assert [inlet.pull_sample(PATIENCE)[0][0] for _ in range(11)] == list(range(11))
+    assert lib.lslx_outlet_stats(None, ctypes.byref(stats)) == -3
+    assert lib.lslx_outlet_consumers(None, readers, 4) == -3
+
+
+def log():
+    """Nothing is written to the standard error output once there is a callback."""
+    messages = []
+    callback = LogCallback(lambda level, message, _: messages.append((level, message.decode())))
+    lib.lslx_set_log_callback.restype = None
+    written = os.memfd_create("stderr")
+    kept = os.dup(2)
+    os.dup2(written, 2)
+    try:
+        lib.lslx_set_log_callback(callback, None)
+        pair("log")
+        time.sleep(0.1)
+        lib.lslx_set_log_callback(LogCallback(), None)
+    finally:
+        os.dup2(kept, 2)
+    assert any("lsl_api.cfg" in text or "configuration" in text for _, text in messages), messages
+    os.lseek(written, 0, os.SEEK_SET)
+    assert os.read(written, 10_000) == b"", os.pread(written, 10_000, 0)
+
+
+if __name__ == "__main__":
+    assert "lsl-rs" in pylsl.library_info(), pylsl.library_info()
+    {"event_loop": event_loop, "counters": counters, "log": log}[sys.argv[1]]()

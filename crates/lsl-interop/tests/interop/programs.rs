@@ -1,0 +1,137 @@
+//! Python packages that know nothing of us, on our library: each check of the scripts in `python/` is a
+//! cell, which passes if the script ends well.
+
+use std::fs::{self, File};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::cell::{Cell, Outcome, Place, Topic};
+use crate::lab::{Lab, Library, Need};
+
+/// A script of `python/` and what it can be asked for.
+struct Script {
+    file: &'static str,
+    /// Who is tried, as the report names it.
+    row: &'static str,
+    /// The Python that can import the package.
+    python: &'static str,
+    checks: &'static [&'static str],
+}
+
+const PYLSL: &str = "LSL_INTEROP_PYLSL";
+const MNE_LSL: &str = "LSL_INTEROP_MNE_LSL";
+
+const SCRIPTS: &[Script] = &[
+    Script {
+        file: "pylsl_classes.py",
+        row: "pylsl 1.18.6 on lsl-ffi",
+        python: PYLSL,
+        checks: &[
+            "library",
+            "stream_info",
+            "metadata",
+            "samples",
+            "chunks",
+            "strings",
+            "inlet_controls",
+            "loss",
+            "resolving",
+            "continuous",
+            "synchronous",
+            "buffers",
+            "threads",
+            "lifecycle",
+        ],
+    },
+    Script {
+        file: "pylsl_examples.py",
+        row: "pylsl's examples on lsl-ffi",
+        python: PYLSL,
+        checks: &[
+            "SendData",
+            "SendDataAdvanced",
+            "GetTimeCorrection",
+            "SendStringMarkers",
+            "HandleMetadata",
+            "PerformanceTest",
+        ],
+    },
+    Script {
+        file: "mne_lsl_classes.py",
+        row: "mne-lsl 1.14.0 on lsl-ffi",
+        python: MNE_LSL,
+        checks: &["low_level", "player_and_stream", "annotations", "epochs"],
+    },
+    Script {
+        file: "extensions.py",
+        row: "lslx from Python",
+        python: PYLSL,
+        checks: &["event_loop", "counters", "log"],
+    },
+];
+
+pub(crate) fn cells() -> Vec<Cell> {
+    let each = SCRIPTS
+        .iter()
+        .flat_map(|script| script.checks.iter().map(move |check| (script, *check)));
+    each.map(|(script, check)| Cell {
+        name: format!("{}/{check}", script.row),
+        place: Place {
+            row: script.row.to_owned(),
+            topic: Topic::Program,
+        },
+        needs: vec![
+            Need::Library(Library::LslFfi),
+            Need::Variable(script.python),
+        ],
+        run: Box::new(move |lab, _| play(lab, script, check)),
+    })
+    .collect()
+}
+
+fn play(lab: &Lab, script: &Script, check: &str) -> Outcome {
+    let mut command = lab.program(script.python, script.file, check)?;
+    let log = Lab::log_file(script.file, check);
+    let said = || fs::read_to_string(&log).unwrap_or_default();
+    let output = File::create(&log).map_err(|error| error.to_string())?;
+    let errors = output.try_clone().map_err(|error| error.to_string())?;
+    command.stdin(Stdio::null()).stdout(output).stderr(errors);
+    match ends(command)? {
+        End::Well if said().contains("panicked at") => Err(said()),
+        End::Well => Ok(()),
+        End::Badly => Err(said()),
+        End::Never => Err(format!("still running after {LIMIT:?}\n{}", said())),
+    }
+}
+
+enum End {
+    Well,
+    Badly,
+    Never,
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "how long a process may run is no LSL time"
+)]
+fn ends(mut command: Command) -> Outcome<End> {
+    let mut child = command.spawn().map_err(|error| error.to_string())?;
+    let begin = Instant::now();
+    loop {
+        match child.try_wait().map_err(|error| error.to_string())? {
+            Some(status) if status.success() => return Ok(End::Well),
+            Some(_) => return Ok(End::Badly),
+            None if begin.elapsed() > LIMIT => {
+                // It may just have ended by itself.
+                let _ = child.kill();
+                let _ = child.wait();
+                return Ok(End::Never);
+            }
+            None => thread::sleep(Duration::from_millis(20)),
+        }
+    }
+}
+
+/// Far more than any check needs on a loaded machine.
+const LIMIT: Duration = Duration::from_secs(120);
