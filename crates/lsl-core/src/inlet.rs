@@ -71,8 +71,8 @@ impl Inlet {
         }
     }
 
-    /// Connects and waits until the stream flows. Every sample pushed after this returned is
-    /// received.
+    /// Connects and waits until the stream flows for the first time (since the last `close`). Every
+    /// sample pushed after the first return is received, as long as the connection lasts.
     ///
     /// # Errors
     /// [`Error::Timeout`] (connecting goes on in the background), [`Error::Lost`].
@@ -119,7 +119,8 @@ impl Inlet {
     /// Pulls samples until `values` is full or the time is up: `[s0c0, s0c1, …, s1c0, …]`, their
     /// timestamps into `timestamps` if given. Returns the number of samples.
     ///
-    /// With [`Timeout::NOW`] it takes what is there. Spec: c-abi §8.4.
+    /// With [`Timeout::NOW`] it takes what is there. Dropping the future half-way loses the samples
+    /// that were already taken: use the timeout instead. Spec: c-abi §8.4.
     ///
     /// # Errors
     /// As [`pull`](Self::pull); [`Error::Argument`] if `values` is not a whole number of samples or
@@ -149,15 +150,24 @@ impl Inlet {
         Ok(pulled)
     }
 
-    /// Pulls a sample if one is there; never waits for data. Spec: c-abi §8.3.
+    /// Pulls a sample if one is there; never waits. With clock synchronisation on, nothing is there
+    /// until the outlet's clock is known. Spec: c-abi §8.3.
     ///
     /// # Errors
     /// As [`pull`](Self::pull).
     pub fn try_pull<T: PullElement>(&self, values: &mut [T]) -> Result<Option<f64>> {
-        self.blocking().pull(values, Timeout::NOW)
+        self.check_sample(values)?;
+        self.shared.start_data()?;
+        let step = self.step(&mut self.shared.flow.lock(), values);
+        match step {
+            Some(Step::Done(result)) => result.map(Some),
+            Some(Step::NeedsOffset) => self.shared.start_clock().map(|()| None),
+            None => Ok(None),
+        }
     }
 
-    /// Pulls what is there, as many samples as fit; never waits for data. Spec: c-abi §8.4.
+    /// Pulls what is there, as many samples as fit; never waits, as [`try_pull`](Self::try_pull).
+    /// Spec: c-abi §8.4.
     ///
     /// # Errors
     /// As [`pull_chunk`](Self::pull_chunk).
@@ -166,7 +176,20 @@ impl Inlet {
         values: &mut [T],
         timestamps: Option<&mut [f64]>,
     ) -> Result<usize> {
-        self.blocking().pull_chunk(values, timestamps, Timeout::NOW)
+        self.check_chunk(values, timestamps.as_deref())?;
+        self.shared.start_data()?;
+        let mut pulled = 0;
+        let step = self.steps(
+            &mut self.shared.flow.lock(),
+            values,
+            timestamps,
+            &mut pulled,
+        );
+        match step {
+            Some(Step::Done(Err(error))) => some_or(pulled, error),
+            Some(Step::NeedsOffset) => self.shared.start_clock().map(|()| pulled),
+            Some(Step::Done(Ok(_))) | None => Ok(pulled),
+        }
     }
 
     /// Samples received and not yet pulled.

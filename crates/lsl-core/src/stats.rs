@@ -24,7 +24,7 @@ impl Counter {
 pub struct OutletStats {
     /// Samples pushed, whether or not anybody read them.
     pub samples: u64,
-    /// Bytes handed to consumers' sockets, protocol overhead included.
+    /// Bytes encoded for consumers, summed over all of them, whether they took them or were too slow.
     pub bytes: u64,
     /// Samples dropped because a consumer was too slow, summed over all consumers past and present.
     pub dropped: u64,

@@ -10,7 +10,6 @@ use lsl_platform::clock::local_clock;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{AbortHandle, JoinSet};
 
-use crate::config::{Bind, Ipv6Mode};
 use crate::context::Context;
 use crate::net::consumer::{OutletShared, OutletTerms, Variant};
 use crate::net::link::Link;
@@ -58,30 +57,17 @@ impl Acceptors {
         // The UDP service is bound before TCP, as liblsl does.
         let mut announcement = context.registry().open()?;
         let service = announcement.service_ports();
+        let reach = context.reach();
         let mut listeners = Vec::new();
-        let mut ports = [0; 2];
+        let (mut v4_port, mut v6_port) = (0, 0);
         let mut failure = None;
-        for (slot, family) in [(0, Family::V4), (1, Family::V6)] {
-            let wanted = match config.ports().ipv6 {
-                Ipv6Mode::Allow => true,
-                Ipv6Mode::Disable => family == Family::V4,
-                Ipv6Mode::Force => family == Family::V6,
-            };
-            if !wanted {
-                continue;
-            }
-            let address = match config.bind() {
-                Bind::All => family.wildcard(),
-                Bind::Loopback => family.loopback(),
-            };
-            let search = PortSearch {
-                base: config.ports().base_port,
-                count: config.ports().port_range,
-                allow_random: config.ports().allow_random_ports,
-            };
-            match bind(address, search) {
+        for &family in &reach.families {
+            match bind(reach.bind_address(family), reach.ports) {
                 Ok((listener, port)) => {
-                    ports[slot] = port;
+                    match family {
+                        Family::V4 => v4_port = port,
+                        Family::V6 => v6_port = port,
+                    }
                     listeners.push(listener);
                 }
                 Err(error) => {
@@ -90,18 +76,16 @@ impl Acceptors {
                 }
             }
         }
-        if listeners.is_empty() {
-            return Err(
-                failure.unwrap_or_else(|| Error::Config("every address family is off".into()))
-            );
+        if let (true, Some(error)) = (listeners.is_empty(), failure) {
+            return Err(error);
         }
         info.reset_uid(&uid::random()?);
         info.set_created_at(local_clock());
         info.set_session_id(config.lab().session_id.as_str());
         info.set_hostname(uid::hostname());
         info.set_version(config.tuning().protocol_version);
-        info.set_v4_ports(ports[0], service.v4);
-        info.set_v6_ports(ports[1], service.v6);
+        info.set_v4_ports(v4_port, service.v4);
+        info.set_v6_ports(v6_port, service.v6);
         let shared = Arc::new(OutletShared::new(context.clone(), info, terms));
         let tasks = listeners
             .into_iter()

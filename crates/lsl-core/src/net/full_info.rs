@@ -11,6 +11,7 @@ use crate::{Error, Result, StreamInfo};
 
 /// Tries until the info of the present outlet is known or the stream lost.
 pub(crate) async fn fetch(shared: Arc<InletShared>) {
+    let mut pause = NOT_READY_RETRY;
     loop {
         let (endpoint, generation) = shared.source.endpoint();
         let result = match endpoint {
@@ -41,7 +42,8 @@ pub(crate) async fn fetch(shared: Arc<InletShared>) {
             // The outlet is up but not ready (Q13).
             Err(Error::InvalidInfo(reason)) => {
                 tracing::debug!(reason, "full info not ready");
-                tokio::time::sleep(NOT_READY_RETRY).await;
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(LONGEST_RETRY);
             }
             Err(error) => {
                 if !shared.recover(generation, &error).await {
@@ -67,4 +69,7 @@ const MAX_INFO_BYTES: usize = 16 << 20;
 /// Time for one exchange.
 const EXCHANGE_LIMIT: Duration = Duration::from_secs(10);
 
+/// First pause before asking again an outlet that is not ready; it doubles each time.
 const NOT_READY_RETRY: Duration = Duration::from_millis(100);
+
+const LONGEST_RETRY: Duration = Duration::from_secs(5);

@@ -322,19 +322,25 @@ impl Hosts {
         }
     }
 
+    /// All names at once: one that a slow name server does not know must not hold up the others.
     async fn look_up(self: Arc<Self>, reach: Arc<Reach>) {
-        for (host, port) in &reach.peers {
+        let mut lookups = JoinSet::new();
+        for (host, port) in reach.peers.clone() {
             if host.parse::<IpAddr>().is_ok() {
                 continue;
             }
-            match tokio::net::lookup_host((host.as_str(), 0)).await {
-                Ok(addresses) => {
-                    let found = addresses.map(|address| (address, *port));
-                    lock_ignoring_poison(&self.known).extend(found);
+            let hosts = Arc::clone(&self);
+            lookups.spawn(async move {
+                match tokio::net::lookup_host((host.as_str(), 0)).await {
+                    Ok(addresses) => {
+                        let found = addresses.map(|address| (address, port));
+                        lock_ignoring_poison(&hosts.known).extend(found);
+                    }
+                    Err(error) => tracing::warn!(host, %error, "known peer not found"),
                 }
-                Err(error) => tracing::warn!(host, %error, "known peer not found"),
-            }
+            });
         }
+        while lookups.join_next().await.is_some() {}
     }
 
     fn known(&self) -> Vec<(SocketAddr, Option<u16>)> {

@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use socket2::{Domain, InterfaceIndexOrAddress, Protocol, SockRef, Socket, Type};
+use socket2::{Domain, InterfaceIndexOrAddress, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tokio::net::TcpSocket;
 
 use crate::net::ports::PortSearch;
@@ -200,6 +200,7 @@ pub(crate) fn prepare_accepted(
     if receive_buffer_bytes > 0 {
         let _ = socket.set_recv_buffer_size(receive_buffer_bytes);
     }
+    socket.set_tcp_keepalive(&KEEPALIVE)?;
     socket.set_tcp_nodelay(true)
 }
 
@@ -215,6 +216,7 @@ pub(crate) async fn tcp_connect(
     let connecting = async {
         let socket = open(Family::of(peer.ip()), Type::STREAM, Protocol::TCP)?;
         socket.set_tcp_nodelay(true)?;
+        socket.set_tcp_keepalive(&KEEPALIVE)?;
         TcpSocket::from_std_stream(socket.into())
             .connect(peer)
             .await
@@ -268,6 +270,12 @@ const UDP_RECEIVE_BUFFER_BYTES: usize = 4 * 1024 * 1024;
 
 /// liblsl queues 10 connections; a recorder that opens hundreds of inlets at once overruns that.
 const TCP_BACKLOG: i32 = 128;
+
+/// A peer that lost its power says nothing. Without this a reader that is gone counts as a consumer,
+/// and an inlet waits, until somebody sends; which for a marker stream may be never.
+const KEEPALIVE: TcpKeepalive = TcpKeepalive::new()
+    .with_time(Duration::from_secs(30))
+    .with_interval(Duration::from_secs(10));
 
 #[cfg(test)]
 mod tests {

@@ -257,7 +257,8 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(3);
 /// Pause after a search that could not be started: out of descriptors, most likely.
 const SEARCH_RETRY: Duration = Duration::from_secs(1);
 
-/// How long the first round collects answers, so that a second candidate is noticed.
+/// How long the first round collects answers, so that a second candidate is noticed. liblsl waits
+/// twice as long; answers come within milliseconds, and samples are being lost meanwhile.
 const FIRST_ROUND_SECS: f64 = 0.5;
 
 /// The same for later rounds, when there were several.

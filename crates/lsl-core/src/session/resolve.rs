@@ -105,6 +105,8 @@ pub struct Search {
     next_unicast: f64,
     /// By uid, so that results come out in the order of liblsl.
     found: BTreeMap<Vec<u8>, Found>,
+    /// Sum of what `found` was made of.
+    found_bytes: usize,
     /// The uid in a text that was read before, by hash: most replies are repetitions, and reading
     /// one again costs far more than recognising it.
     known_texts: HashMap<u64, Vec<u8>>,
@@ -117,6 +119,8 @@ pub struct Search {
 struct Found {
     info: StreamInfo,
     last_seen: f64,
+    /// Length of the reply, to bound what all results take.
+    text_bytes: usize,
 }
 
 impl Search {
@@ -133,6 +137,7 @@ impl Search {
             // host without multicast within a millisecond, not after half a second.
             next_unicast: now,
             found: BTreeMap::new(),
+            found_bytes: 0,
             known_texts: HashMap::new(),
             hasher: RandomState::new(),
             events: VecDeque::new(),
@@ -291,10 +296,11 @@ impl Search {
             found.last_seen = found.last_seen.max(now);
             return self.add_address(text, from);
         }
-        if self.found.len() >= MAX_RESULTS {
+        if self.found.len() >= MAX_RESULTS || self.found_bytes + xml.len() > MAX_RESULT_BYTES {
             self.invalid += 1;
             return Received::Invalid;
         }
+        self.found_bytes += xml.len();
         fill_address(&mut info, from);
         self.push_event(ResolverEvent::Appeared(info.clone()));
         self.found.insert(
@@ -302,6 +308,7 @@ impl Search {
             Found {
                 info,
                 last_seen: now,
+                text_bytes: xml.len(),
             },
         );
         Received::New
@@ -346,6 +353,7 @@ impl Search {
                 .collect();
             for uid in lost {
                 if let Some(found) = self.found.remove(&uid) {
+                    self.found_bytes -= found.text_bytes;
                     self.push_event(ResolverEvent::Lost(found.info));
                 }
             }
@@ -390,6 +398,9 @@ const REPLY_LIMITS: Limits = Limits {
     depth: 32,
     nodes: 512,
 };
+
+/// Replies kept, in bytes of their text; what is made of them takes a few times as much.
+const MAX_RESULT_BYTES: usize = 64 << 20;
 
 /// More streams than any network has; fewer than it takes to exhaust memory by lying.
 const MAX_RESULTS: usize = 65_536;
