@@ -1,5 +1,6 @@
 //! Holds every exported function against `abi/abi.tsv`: a wrong type does not compile. Made by
 //! `cargo xtask headers`, not by hand.
+#![cfg_attr(not(test), expect(clippy::wildcard_imports, reason = "every function there is"))]
 
 use std::ffi::{c_char, c_ulong, c_void};
 

@@ -3,8 +3,8 @@
     pylsl_examples.py PAIR
 
 An example that runs for ever must still run when time is up and have printed what it prints when data
-flow; one that ends must end well. PYLSL_LIB names the library. The two that plot get a Qt without a
-display, if the Python has one.
+flow; one that ends must end well. PYLSL_LIB names the library. ReceiveAndPlot needs a Python with
+pyqtgraph and gets a Qt without a display.
 """
 
 import os
@@ -71,7 +71,41 @@ def lines_of(process, text):
     raise AssertionError(f"{process.args[-1]} ended early:\n" + "".join(said)[-2000:])
 
 
+def receive_and_plot():
+    """The example as a user starts it, with somebody who looks at the window after some seconds."""
+    os.environ["QT_QPA_PLATFORM"] = "offscreen"
+    import pyqtgraph
+    from pylsl.examples import ReceiveAndPlot
+    from pyqtgraph.Qt import QtCore
+
+    sending = [start("SendData"), start("SendStringMarkers")]
+    try:
+        for kind in ("EEG", "Markers"):
+            assert pylsl.resolve_byprop("type", kind, timeout=PATIENCE)
+        application = pyqtgraph.mkQApp()
+        points = []
+
+        def look():
+            for widget in application.topLevelWidgets():
+                for item in getattr(widget, "listDataItems", list)():
+                    x, _ = item.getData()
+                    points.append(0 if x is None else len(x))
+            application.quit()
+
+        QtCore.QTimer.singleShot(5000, look)
+        ReceiveAndPlot.main()
+    finally:
+        for process in sending:
+            process.kill()
+            process.communicate()
+    # Eight channels at 100 Hz, for some of these seconds.
+    assert len(points) == 8 and min(points) > 100, points
+
+
 def main(pair):
+    if pair == "ReceiveAndPlot":
+        receive_and_plot()
+        return
     sender, receiver, text = PAIRS[pair]
     sending = start(sender) if sender else None
     receiving = start(receiver)

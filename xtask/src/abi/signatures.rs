@@ -16,7 +16,8 @@ const STANDARDS: &[&str] = &["c89", "c99", "c11", "c17"];
 pub(super) fn in_rust(functions: &[Function]) -> Result<String> {
     let mut text = String::from(
         "//! Holds every exported function against `abi/abi.tsv`: a wrong type does not compile. Made by\n\
-         //! `cargo xtask headers`, not by hand.\n\n\
+         //! `cargo xtask headers`, not by hand.\n\
+         #![cfg_attr(not(test), expect(clippy::wildcard_imports, reason = \"every function there is\"))]\n\n\
          use std::ffi::{c_char, c_ulong, c_void};\n\n\
          use crate::handle::Handle;\n\
          use crate::inlet::{pull::*, pull_text::*, *};\n\

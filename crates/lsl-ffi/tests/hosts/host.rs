@@ -21,60 +21,84 @@ const ALL: &[Way] = &[Way::Plain, Way::Asan, Way::Valgrind];
 struct Host {
     source: &'static str,
     ways: &'static [Way],
-    arguments: fn(&Stage, Way) -> Outcome<Vec<String>>,
+    argument: Argument,
+}
+
+/// What a host is told.
+#[derive(Clone, Copy)]
+enum Argument {
+    None,
+    Library,
+    /// As many as asked for by `cargo xtask soak`.
+    Cycles,
+    Seconds,
+}
+
+impl Argument {
+    fn word(self, stage: &Stage) -> Outcome<Option<String>> {
+        Ok(match self {
+            Self::None => None,
+            Self::Library => {
+                let library = stage.prefix()?.join("lib/liblsl.so.2");
+                Some(library.display().to_string())
+            }
+            Self::Cycles => Some(asked("LSL_HOSTS_CYCLES", "1000")),
+            Self::Seconds => Some(asked("LSL_HOSTS_SECONDS", "10")),
+        })
+    }
 }
 
 const HOSTS: &[Host] = &[
     Host {
         source: "ex",
         ways: ALL,
-        arguments: none,
+        argument: Argument::None,
     },
     Host {
         source: "ext",
         ways: ALL,
-        arguments: none,
+        argument: Argument::None,
     },
     Host {
         source: "misuse",
         ways: ALL,
-        arguments: none,
+        argument: Argument::None,
     },
     Host {
         source: "blocked",
         ways: ALL,
-        arguments: none,
+        argument: Argument::None,
     },
     Host {
         source: "fork",
         ways: ALL,
-        arguments: none,
+        argument: Argument::None,
     },
     Host {
         source: "sigpipe",
         ways: ALL,
-        arguments: none,
+        argument: Argument::None,
     },
     Host {
         source: "exit",
         ways: ALL,
-        arguments: none,
+        argument: Argument::None,
     },
     Host {
         source: "unload",
         ways: ALL,
-        arguments: library,
+        argument: Argument::Library,
     },
     // Its own count of memory is meaningless under the tools, which see leaks themselves.
     Host {
         source: "churn",
         ways: &[Way::Plain],
-        arguments: cycles,
+        argument: Argument::Cycles,
     },
     Host {
         source: "stress",
         ways: ALL,
-        arguments: seconds,
+        argument: Argument::Seconds,
     },
 ];
 
@@ -132,10 +156,10 @@ fn play(stage: &Stage, host: &Host, way: Way) -> Outcome {
             command
         }
     };
-    command.args((host.arguments)(stage, way)?);
+    command.args(host.argument.word(stage)?);
     // Leaks end a program, too; the tool's own code must not look like one of the host's.
     command.env("ASAN_OPTIONS", "detect_leaks=1:exitcode=99");
-    let said = stage.run(command, &folder)?;
+    let said = Stage::run(command, &folder)?;
     // Caught at the boundary, but a mistake of ours all the same.
     if said.contains("panicked at") {
         return Err(said);
@@ -147,24 +171,6 @@ fn play(stage: &Stage, host: &Host, way: Way) -> Outcome {
         println!("    {}/{}: {measured}", host.source, way.name());
     }
     Ok(())
-}
-
-fn none(_: &Stage, _: Way) -> Outcome<Vec<String>> {
-    Ok(Vec::new())
-}
-
-fn library(stage: &Stage, _: Way) -> Outcome<Vec<String>> {
-    let library = stage.prefix()?.join("lib/liblsl.so.2");
-    Ok(vec![library.display().to_string()])
-}
-
-/// As many as asked for by `cargo xtask soak`.
-fn cycles(_: &Stage, _: Way) -> Outcome<Vec<String>> {
-    Ok(vec![asked("LSL_HOSTS_CYCLES", "1000")])
-}
-
-fn seconds(_: &Stage, _: Way) -> Outcome<Vec<String>> {
-    Ok(vec![asked("LSL_HOSTS_SECONDS", "10")])
 }
 
 fn asked(variable: &str, otherwise: &str) -> String {

@@ -59,7 +59,7 @@ fn cmake(stage: &Stage) -> Outcome {
     let mut make = Command::new("cmake");
     make.arg("--build").arg(&build);
     run(make, &folder.join("build.log"), LIMIT)?;
-    let said = stage.run(Command::new(build.join("consumer")), &folder)?;
+    let said = Stage::run(Command::new(build.join("consumer")), &folder)?;
     contains(&said, "lsl-rs")
 }
 
@@ -80,7 +80,7 @@ fn pkg_config(stage: &Stage) -> Outcome {
     run(compile, &folder.join("compile.log"), LIMIT)?;
     let mut command = Command::new(&program);
     libraries_from(&mut command, lib);
-    contains(&stage.run(command, &folder)?, "lsl-rs")
+    contains(&Stage::run(command, &folder)?, "lsl-rs")
 }
 
 /// Built against liblsl's headers, linked with liblsl, run with ours.
@@ -104,9 +104,9 @@ fn replacement(stage: &Stage) -> Outcome {
         .args(["-l:liblsl.so.2", "-lpthread"]);
     run(compile, &folder.join("compile.log"), LIMIT)?;
     // With the library it was made for it must work, or it proves nothing about ours.
-    let said = run_with(stage, &program, &theirs, &folder)?;
+    let said = run_with(&program, &theirs, &folder)?;
     contains(&said, "works with git:")?;
-    let said = run_with(stage, &program, &stage.prefix()?.join("lib"), &folder)?;
+    let said = run_with(&program, &stage.prefix()?.join("lib"), &folder)?;
     contains(&said, "works with lsl-rs")
 }
 
@@ -118,15 +118,15 @@ fn their_cpp_on_our_c(stage: &Stage) -> Outcome {
     let wrapper = format!("-I{}", folder.display());
     let program = stage.compile("c++", "package/program.cpp", &[&wrapper], &folder)?;
     contains(
-        &stage.run(Command::new(program), &folder)?,
+        &Stage::run(Command::new(program), &folder)?,
         "works with lsl-rs",
     )
 }
 
-fn run_with(stage: &Stage, program: &Path, libraries: &Path, folder: &Path) -> Outcome<String> {
+fn run_with(program: &Path, libraries: &Path, folder: &Path) -> Outcome<String> {
     let mut command = Command::new(program);
     libraries_from(&mut command, libraries);
-    stage.run(command, folder)
+    Stage::run(command, folder)
 }
 
 fn contains(said: &str, wanted: &str) -> Outcome {

@@ -97,7 +97,7 @@ impl Stage {
     }
 
     /// Run a program in a session of its own, so that tests at the same time do not meet.
-    pub(crate) fn run(&self, mut command: Command, into: &Path) -> Outcome<String> {
+    pub(crate) fn run(mut command: Command, into: &Path) -> Outcome<String> {
         let config = into.join("lsl_api.cfg");
         let session = into.file_name().unwrap_or_default().to_string_lossy();
         fs::write(&config, format!("[lab]\nSessionID = {session}\n"))

@@ -20,6 +20,7 @@ struct Script {
 }
 
 const PYLSL: &str = "LSL_INTEROP_PYLSL";
+const PYLSL_PLOT: &str = "LSL_INTEROP_PYLSL_PLOT";
 const MNE_LSL: &str = "LSL_INTEROP_MNE_LSL";
 
 const SCRIPTS: &[Script] = &[
@@ -56,6 +57,12 @@ const SCRIPTS: &[Script] = &[
             "HandleMetadata",
             "PerformanceTest",
         ],
+    },
+    Script {
+        file: "pylsl_examples.py",
+        row: "pylsl's examples on lsl-ffi",
+        python: PYLSL_PLOT,
+        checks: &["ReceiveAndPlot"],
     },
     Script {
         file: "mne_lsl_classes.py",
