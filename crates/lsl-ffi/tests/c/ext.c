@@ -122,6 +122,7 @@ int main(void)
     bad_handles(outlet, inlet);
     /* The loss of a stream wakes an event loop. */
     descriptor = lslx_inlet_fd(inlet);
+    CHECK(lslx_inlet_fd_clear(inlet) == 0);
     lsl_destroy_outlet(outlet);
     CHECK(readable(descriptor, (int)(PATIENCE * 1000)) == 1);
     CHECK(lslx_inlet_fd_clear(inlet) == 1);
