@@ -78,8 +78,8 @@ pub struct Consumer {
 /// A file descriptor that is readable while samples wait in the inlet or the stream is lost, for
 /// `poll` and event loops; the same on every call. Starts to connect, as a pull does.
 ///
-/// When it is readable: pull until nothing is left, then call [`lslx_inlet_fd_clear`]. It must not be
-/// read, written or closed; it ends with the inlet. -2 lost, -3 no inlet, -4 no descriptor to be had or
+/// When it is readable: pull until nothing is left, then call [`lslx_inlet_fd_clear`]. It may become
+/// readable for samples that were pulled in that very moment. It must not be read, written or closed; it ends with the inlet. -2 lost, -3 no inlet, -4 no descriptor to be had or
 /// no such thing on this system.
 #[unsafe(no_mangle)]
 pub extern "C" fn lslx_inlet_fd(inlet: Handle) -> i32 {

@@ -700,8 +700,10 @@ fn a_forked_child_leaves_its_parent_s_objects_alone() {
     let busy = [(); 2].map(|()| {
         let stop = Arc::clone(&stop);
         thread::spawn(move || {
+            let info = testing::info("busy", 1, 0.0, ChannelFormat::Int8);
+            let object = handle::remove(info).unwrap();
             while !stop.load(Ordering::Relaxed) {
-                lsl_destroy_streaminfo(testing::info("busy", 1, 0.0, ChannelFormat::Int8));
+                handle::remove(handle::insert(object.clone()));
             }
         })
     });
