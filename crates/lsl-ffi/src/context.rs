@@ -1,27 +1,61 @@
 //! The context of everything C makes: the process-wide one. In tests it is one that cannot leave this
 //! host and meets no other program.
 
+#[cfg(not(test))]
+use std::sync::OnceLock;
+
 use lsl_core::Context;
 
 /// What all objects of this library share: the process-wide configuration and its sockets. The first
 /// call reads the configuration and starts the log.
 #[cfg(not(test))]
 pub(crate) fn context() -> Context {
-    use std::sync::OnceLock;
-
-    static SHARED: OnceLock<Context> = OnceLock::new();
-    if let Some(shared) = SHARED.get() {
-        return shared.clone();
+    let first = first();
+    let forks = crate::handle::fork_generation();
+    let mut generation = &FIRST;
+    loop {
+        let (made_after, context) = generation.context.get_or_init(|| (forks, first.clone()));
+        if *made_after == forks {
+            return context.clone();
+        }
+        // A child gets sockets of its own, and the locks of the inherited context may be in the hands
+        // of threads that only its parent has.
+        generation = generation.next.get_or_init(|| {
+            let next = Generation::default();
+            // Nobody else has seen it yet.
+            let _ = next
+                .context
+                .set((forks, Context::new(first.config().clone())));
+            Box::new(next)
+        });
     }
-    let mut first = None;
-    let shared = SHARED
-        .get_or_init(|| {
-            let (context, messages) = crate::log::observe(Context::global);
-            first = messages;
-            context
-        })
-        .clone();
-    if let Some(messages) = first {
+}
+
+/// The contexts of a process and of its children, and after how many forks each was made.
+#[cfg(not(test))]
+#[derive(Default)]
+struct Generation {
+    context: OnceLock<(u32, Context)>,
+    next: OnceLock<Box<Self>>,
+}
+
+#[cfg(not(test))]
+static FIRST: Generation = Generation {
+    context: OnceLock::new(),
+    next: OnceLock::new(),
+};
+
+/// The context of the process that used the library first.
+#[cfg(not(test))]
+fn first() -> &'static Context {
+    static SHARED: OnceLock<Context> = OnceLock::new();
+    let mut messages = None;
+    let shared = SHARED.get_or_init(|| {
+        let (context, said) = crate::log::observe(Context::global);
+        messages = said;
+        context
+    });
+    if let Some(messages) = messages {
         // Only now, because a log callback may call the library.
         crate::log::install(shared.config().log(), messages);
     }

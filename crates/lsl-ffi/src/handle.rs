@@ -9,9 +9,10 @@
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Once, PoisonError, RwLock, RwLockWriteGuard};
+use std::sync::{Arc, MutexGuard, Once, PoisonError, RwLock, RwLockWriteGuard};
 
 use crate::inlet::InletObject;
+use crate::log;
 use crate::outlet::OutletObject;
 use crate::resolver::ResolverObject;
 use crate::streaminfo::InfoObject;
@@ -120,25 +121,31 @@ pub(crate) fn fork_generation() -> u32 {
 
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
-/// The table as the forking thread holds it. Were it in the hands of another thread, it would stay
-/// locked in the child for ever.
+/// What the library locks for all of its objects, as the forking thread holds it. Were it in the hands
+/// of another thread, it would stay locked in the child for ever.
 static HELD: Held = Held(UnsafeCell::new(None));
 
-struct Held(UnsafeCell<Option<RwLockWriteGuard<'static, Table>>>);
+type Locks = (
+    RwLockWriteGuard<'static, Table>,
+    MutexGuard<'static, Option<log::Callback>>,
+);
+
+struct Held(UnsafeCell<Option<Locks>>);
 
 // SAFETY: only the thread that holds the table's lock for a fork looks into it.
 unsafe impl Sync for Held {}
 
 extern "C" fn before_fork() {
-    let guard = TABLE.write().unwrap_or_else(PoisonError::into_inner);
+    let table = TABLE.write().unwrap_or_else(PoisonError::into_inner);
+    let locks = (table, log::hold());
     // SAFETY: this thread holds the table's lock.
-    unsafe { *HELD.0.get() = Some(guard) };
+    unsafe { *HELD.0.get() = Some(locks) };
 }
 
 extern "C" fn in_parent() {
     // SAFETY: the thread that forked still holds the table's lock.
-    let guard = unsafe { (*HELD.0.get()).take() };
-    drop(guard);
+    let locks = unsafe { (*HELD.0.get()).take() };
+    drop(locks);
 }
 
 extern "C" fn in_child() {

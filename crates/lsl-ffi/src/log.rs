@@ -8,9 +8,9 @@
 use std::ffi::{CString, c_char, c_void};
 use std::fmt::{self, Write as _};
 use std::fs::{File, OpenOptions};
-use std::io::Write as _;
+use std::io::{self, Write};
 use std::sync::atomic::{AtomicPtr, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use lsl_core::config::Log;
 use lsl_core::local_clock;
@@ -45,7 +45,14 @@ pub unsafe extern "C" fn lslx_set_log_callback(callback: Option<LogCallback>, us
 }
 
 /// An `AtomicPtr` because plain pointers do not travel between threads.
-static CALLBACK: Mutex<Option<(LogCallback, AtomicPtr<c_void>)>> = Mutex::new(None);
+static CALLBACK: Mutex<Option<Callback>> = Mutex::new(None);
+
+pub(crate) type Callback = (LogCallback, AtomicPtr<c_void>);
+
+/// Keeps other threads from the callback while a thread forks: the child could never open the lock.
+pub(crate) fn hold() -> MutexGuard<'static, Option<Callback>> {
+    CALLBACK.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Runs `read`, which reads the configuration, and keeps what it says until [`install`] knows where
 /// to. `None` if the host listens itself.
@@ -180,8 +187,24 @@ impl Logger {
         // There is nobody left to tell about a log that cannot be written.
         let _ = match &self.output {
             Output::File(file) => { file }.write_all(line.as_bytes()),
-            _ => std::io::stderr().write_all(line.as_bytes()),
+            _ => StandardError.write_all(line.as_bytes()),
         };
+    }
+}
+
+/// Without the lock of `std::io::stderr`, which another thread may hold when one forks.
+struct StandardError;
+
+impl Write for StandardError {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        // SAFETY: the pointer and the length are those of a slice.
+        let written =
+            unsafe { libc::write(libc::STDERR_FILENO, bytes.as_ptr().cast(), bytes.len()) };
+        usize::try_from(written).map_err(|_| io::Error::last_os_error())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 

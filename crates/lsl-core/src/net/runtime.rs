@@ -5,14 +5,13 @@
 //! Nothing here knows LSL.
 
 use std::future::Future;
-use std::sync::Mutex;
+use std::sync::OnceLock;
 use std::thread::available_parallelism;
 
 use lsl_platform::process::ProcessId;
-use tokio::runtime::{Builder, Handle};
+use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::JoinHandle;
 
-use crate::net::monitor::lock_ignoring_poison;
 use crate::{Error, Result};
 
 /// Handle of the process runtime, which is built now if it does not exist in this process.
@@ -21,15 +20,25 @@ use crate::{Error, Result};
 /// # Errors
 /// [`Error::Io`] if the system refuses threads or descriptors.
 pub(crate) fn handle() -> Result<Handle> {
-    let mut current = lock_ignoring_poison(&CURRENT);
-    match current.as_ref() {
-        Some(built) if built.owner.is_current() => Ok(built.handle.clone()),
-        _ => {
-            let built = build()?;
-            let handle = built.handle.clone();
-            // Replacing an inherited entry drops only a handle; the parent's runtime was leaked.
-            *current = Some(built);
-            Ok(handle)
+    let mut generation = &FIRST;
+    loop {
+        match generation.runtime.get() {
+            Some(built) if built.owner.is_current() => return Ok(built.handle.clone()),
+            // That of a process that forked, and whose child this is.
+            Some(_) => generation = generation.next.get_or_init(Box::default),
+            None => {
+                let runtime = build()?;
+                let built = ProcessRuntime {
+                    owner: ProcessId::current(),
+                    handle: runtime.handle().clone(),
+                };
+                if generation.runtime.set(built).is_ok() {
+                    std::mem::forget(runtime);
+                } else {
+                    // Another thread was faster; nobody has seen this one.
+                    runtime.shutdown_background();
+                }
+            }
         }
     }
 }
@@ -61,11 +70,22 @@ struct ProcessRuntime {
     handle: Handle,
 }
 
-static CURRENT: Mutex<Option<ProcessRuntime>> = Mutex::new(None);
+/// The runtimes of a process and of its children, each in a place of its own: a lock around one place
+/// could be in the hands of another thread when a thread forks, and then never opens in the child.
+#[derive(Default)]
+struct Generation {
+    runtime: OnceLock<ProcessRuntime>,
+    next: OnceLock<Box<Self>>,
+}
 
-fn build() -> Result<ProcessRuntime> {
+static FIRST: Generation = Generation {
+    runtime: OnceLock::new(),
+    next: OnceLock::new(),
+};
+
+fn build() -> Result<Runtime> {
     let cores = available_parallelism().map_or(1, usize::from);
-    let runtime = Builder::new_multi_thread()
+    Builder::new_multi_thread()
         // More workers only bounce samples between cores; LSL's work is a few system calls a second
         // per stream, and the hot path runs on the callers' own threads.
         .worker_threads(if cores >= 8 { 2 } else { 1 })
@@ -74,13 +94,7 @@ fn build() -> Result<ProcessRuntime> {
         .enable_io()
         .enable_time()
         .build()
-        .map_err(|source| Error::io("cannot start the I/O runtime", source))?;
-    let handle = runtime.handle().clone();
-    std::mem::forget(runtime);
-    Ok(ProcessRuntime {
-        owner: ProcessId::current(),
-        handle,
-    })
+        .map_err(|source| Error::io("cannot start the I/O runtime", source))
 }
 
 #[cfg(test)]
@@ -110,7 +124,9 @@ mod tests {
         let answer = other.block_on(async {
             // Building afresh here is the hard case, whatever the other tests did before.
             let built = build().unwrap();
-            built.handle.spawn(async { 7 }).await.unwrap()
+            let answer = built.spawn(async { 7 }).await.unwrap();
+            built.shutdown_background();
+            answer
         });
         assert_eq!(answer, 7);
     }

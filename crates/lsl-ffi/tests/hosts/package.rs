@@ -28,6 +28,7 @@ pub(crate) fn tests() -> Vec<Test> {
             &[Need::Tool("pkg-config"), Need::Tool("cc")],
             pkg_config,
         ),
+        test("static library", &[Need::Tool("cc")], static_library),
         test(
             "replaces liblsl below a C++ program",
             &[
@@ -81,6 +82,25 @@ fn pkg_config(stage: &Stage) -> Outcome {
     let mut command = Command::new(&program);
     libraries_from(&mut command, lib);
     contains(&Stage::run(command, &folder)?, "lsl-rs")
+}
+
+/// The library inside the program, which needs no file of ours at run time.
+fn static_library(stage: &Stage) -> Outcome {
+    let folder = stage.folder("static")?;
+    let prefix = stage.prefix()?;
+    let program = folder.join("program");
+    let mut compile = Command::new("cc");
+    compile
+        .arg("-DLIBLSL_STATIC")
+        .arg("-I")
+        .arg(prefix.join("include"))
+        .arg(source_of("package/consumer.c"))
+        .arg(prefix.join("lib/liblsl.a"))
+        .arg("-o")
+        .arg(&program)
+        .args(["-lpthread", "-ldl", "-lm"]);
+    run(compile, &folder.join("compile.log"), LIMIT)?;
+    contains(&Stage::run(Command::new(program), &folder)?, "lsl-rs")
 }
 
 /// Built against liblsl's headers, linked with liblsl, run with ours.
