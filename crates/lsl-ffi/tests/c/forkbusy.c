@@ -71,7 +71,7 @@ int main(int count, char **arguments)
     lsl_outlet outlet = announce("busy", source_id, sizeof source_id);
     lsl_inlet inlet;
     pthread_t workers[4];
-    float sample[2];
+    float sample[2] = {0, 0};
     int32_t ec;
     inlet = listen_to(source_id, 1);
     workers[0] = start(push, outlet);
