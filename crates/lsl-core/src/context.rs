@@ -29,6 +29,9 @@ struct Shared {
     config: Config,
     reach: Arc<Reach>,
     registry: Registry,
+    /// Why nothing may stream, if the security configuration cannot be used.
+    #[cfg(feature = "secure")]
+    security: LoadedSecurity,
 }
 
 impl Context {
@@ -55,8 +58,34 @@ impl Context {
         *lock_ignoring_poison(&OVERRIDES) = overrides;
     }
 
-    /// A context of its own. Opens nothing yet; never blocks.
+    /// A context of its own, with the security configuration of the process (read on first use; Spec:
+    /// LSS/1 §11). Opens no socket yet.
     pub fn new(config: Config) -> Self {
+        Self::assemble(
+            config,
+            #[cfg(feature = "secure")]
+            process_security(),
+        )
+    }
+
+    /// A context with a security configuration of its own instead of that of the process.
+    #[cfg(feature = "secure")]
+    pub fn with_security(config: Config, security: Arc<lsl_secure::Security>) -> Self {
+        Self::assemble(config, Ok(security))
+    }
+
+    /// Who this side is, whom it trusts and what it lets through.
+    ///
+    /// # Errors
+    /// [`Error::Security`](crate::Error::Security) if the security configuration exists but cannot be
+    /// used: then nothing may stream, least of all in plaintext.
+    #[cfg(feature = "secure")]
+    pub fn security(&self) -> crate::Result<&Arc<lsl_secure::Security>> {
+        let security = self.shared.security.as_ref();
+        security.map_err(|reason| crate::Error::Security(reason.clone()))
+    }
+
+    fn assemble(config: Config, #[cfg(feature = "secure")] security: LoadedSecurity) -> Self {
         let reach = Arc::new(Reach::new(&config));
         let policy = SourcePolicy {
             allow_all: config.multicast().resolve_scope >= ResolveScope::Organization,
@@ -73,6 +102,8 @@ impl Context {
                 config,
                 reach,
                 registry,
+                #[cfg(feature = "secure")]
+                security,
             }),
         }
     }
@@ -101,8 +132,23 @@ impl fmt::Debug for Context {
     }
 }
 
+/// A security configuration, or why it cannot be used.
+#[cfg(feature = "secure")]
+type LoadedSecurity = Result<Arc<lsl_secure::Security>, String>;
+
 /// What [`Context::configure_global`] was told.
 static OVERRIDES: Mutex<Overrides> = Mutex::new(Overrides {
     content: None,
     file: None,
 });
+
+/// The security configuration that every context shares unless it is given one. Read once.
+#[cfg(feature = "secure")]
+fn process_security() -> LoadedSecurity {
+    static SECURITY: OnceLock<LoadedSecurity> = OnceLock::new();
+    let read = || {
+        let security = lsl_secure::Security::search().map_err(|error| error.to_string())?;
+        Ok(Arc::new(security))
+    };
+    SECURITY.get_or_init(read).clone()
+}

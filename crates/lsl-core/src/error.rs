@@ -54,6 +54,10 @@ pub enum Error {
     /// The configuration cannot be used.
     #[error("configuration: {0}")]
     Config(String),
+    /// The security policy forbids it, or the security configuration cannot be used. The text says
+    /// what to do.
+    #[error("{0}")]
+    Security(String),
     /// A peer sent something the protocol does not allow.
     #[error("protocol error: {0}")]
     Protocol(String),
@@ -75,7 +79,9 @@ impl Error {
             Self::Timeout { .. } => ErrorKind::Timeout,
             Self::Lost { .. } => ErrorKind::Lost,
             Self::Argument(_) | Self::Query { .. } | Self::InvalidInfo(_) => ErrorKind::Argument,
-            Self::Config(_) | Self::Protocol(_) | Self::Io { .. } => ErrorKind::Internal,
+            Self::Config(_) | Self::Security(_) | Self::Protocol(_) | Self::Io { .. } => {
+                ErrorKind::Internal
+            }
         }
     }
 

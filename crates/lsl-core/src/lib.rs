@@ -80,5 +80,8 @@ pub use session::resolve::ResolverEvent;
 pub use time::TimeCorrection;
 pub use value::{PullElement, PushElement};
 
+#[cfg(feature = "secure")]
+pub use lsl_secure as secure;
+
 #[cfg(feature = "net")]
 pub use lsl_platform::clock::local_clock;

@@ -1,0 +1,39 @@
+//! LSL Secure Session (LSS/1): mutually authenticated, encrypted sessions around the TCP connections
+//! of the Lab Streaming Layer.
+//!
+//! The core is sans-IO: handshake and record layer take bytes and return bytes; randomness, time and
+//! trust decisions are passed in. `stream` (feature `tokio`) drives them over any async byte stream.
+//! Nothing here knows what an LSL sample is. Not independently audited.
+#![forbid(unsafe_code)]
+
+pub mod admission;
+pub mod audit;
+pub mod config;
+mod descriptor;
+mod error;
+pub mod handshake;
+pub mod keyfile;
+mod keys;
+mod known;
+pub mod policy;
+pub mod record;
+mod security;
+mod session;
+#[cfg(feature = "tokio")]
+pub mod stream;
+mod suite;
+mod time;
+pub mod trust;
+
+pub use audit::Audit;
+pub use descriptor::Descriptor;
+pub use error::{Cause, Error, Result};
+pub use keys::{Fingerprint, Local, Psk, PublicKey, Role, SecretKey};
+pub use policy::Policy;
+pub use record::{Opener, Record, Sealer, Totals};
+pub use security::{Enrolled, Live, Security};
+pub use session::{Exporter, Session, SessionId};
+pub use suite::{AeadKey, OsRandom, Random, Suite, Suites};
+pub use time::{
+    TIME_PACKET_LEN, TIME_PREFIX, TimeKeys, TimeProber, TimeReply, TimeResponder, session_prefix,
+};
