@@ -12,6 +12,7 @@ pub mod config;
 mod descriptor;
 mod error;
 pub mod handshake;
+mod kdf;
 pub mod keyfile;
 mod keys;
 mod known;

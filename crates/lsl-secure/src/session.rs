@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::kdf::Secret;
 use crate::{Opener, PublicKey, Sealer, Suite, TimeKeys};
 
 /// The public name of a session, 16 bytes; prints as hex.
@@ -39,6 +40,10 @@ pub struct Exporter {
 }
 
 impl Exporter {
+    pub(crate) fn new(_secret: Secret) -> Self {
+        unimplemented!()
+    }
+
     /// `EL(exp, label, SHA-256(context), L)`; `label` at most 249 bytes.
     pub fn export(&self, _label: &[u8], _context: &[u8], _out: &mut [u8]) {
         unimplemented!()

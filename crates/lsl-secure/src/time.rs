@@ -1,6 +1,7 @@
 //! Authenticated clock probes over UDP with the keys of a live session. Spec: LSS/1 §9.
 
-use crate::Result;
+use crate::kdf::Secret;
+use crate::{Result, SessionId};
 
 /// Every packet of both directions has this size.
 pub const TIME_PACKET_LEN: usize = 79;
@@ -15,6 +16,11 @@ pub struct TimeKeys {
 }
 
 impl TimeKeys {
+    /// `time_i` and `time_r` of the session.
+    pub(crate) fn new(_session: SessionId, _initiator: Secret, _responder: Secret) -> Self {
+        unimplemented!()
+    }
+
     /// For the inlet.
     pub fn into_prober(self) -> TimeProber {
         unimplemented!()

@@ -1,7 +1,8 @@
 //! Opening: what the peer sends.
 
+use crate::kdf::Secret;
 use crate::record::Totals;
-use crate::{Cause, Result};
+use crate::{Cause, Result, Role, Suite};
 
 /// One record that the peer sent. Key updates are followed silently.
 #[derive(Debug, PartialEq)]
@@ -30,6 +31,12 @@ pub struct Opener {
 }
 
 impl Opener {
+    /// Opens what the peer of `role` (this side) sends, under the traffic secret of its direction.
+    /// An inlet's expects DESCRIPTOR (or ALERT) first.
+    pub(crate) fn new(_suite: Suite, _secret: &Secret, _role: Role) -> Self {
+        unimplemented!()
+    }
+
     /// Takes bytes as they come from the socket, cut anywhere, and hands on every complete record,
     /// opened in place. What is left of an incomplete one is kept (at most one record). An error of
     /// `on_record` ends the session like one of ours. `now` is `local_clock`, for the rate limit of

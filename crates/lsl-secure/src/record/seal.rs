@@ -1,6 +1,7 @@
 //! Sealing: what this side sends.
 
-use crate::{Cause, Result};
+use crate::kdf::Secret;
+use crate::{Cause, Result, Role, Suite};
 
 /// Seals records in counter order. What it returned must be sent whole and in order, or the session
 /// ended: sealing is commitment (§8.4). Updates its key by itself when due (§8.5).
@@ -12,6 +13,11 @@ pub struct Sealer {
 }
 
 impl Sealer {
+    /// Seals as `role` under the traffic secret of its direction.
+    pub(crate) fn new(_suite: Suite, _secret: &Secret, _role: Role, _pad_to: u16) -> Self {
+        unimplemented!()
+    }
+
     /// Appends `bytes` as DATA records to `out`, in as few records as possible. `now` is
     /// `local_clock`, for the hourly key update.
     ///
