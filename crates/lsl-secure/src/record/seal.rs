@@ -122,11 +122,6 @@ impl Sealer {
         Ok(())
     }
 
-    /// Appends DESCRIPTOR, the first record of a responder.
-    pub(crate) fn seal_descriptor(&mut self, _payload: &[u8], _out: &mut Vec<u8>) -> Result<()> {
-        unimplemented!()
-    }
-
     /// Appends ALERT, the last record of this direction. `text` is cut to 255 bytes.
     ///
     /// # Errors
