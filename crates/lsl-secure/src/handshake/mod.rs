@@ -24,7 +24,7 @@ mod transcript;
 pub use initiator::{FailedOffer, Initiator, Unconfirmed, VerifiedResponder};
 pub use responder::{Claim, FailedClaim, Responder, VerifiedInitiator, WaitM3};
 
-use lsl_platform::process::ProcessId;
+use lsl_platform::fork::Generation;
 
 use crate::{Cause, Error, Result};
 
@@ -43,11 +43,11 @@ const VERSION: u8 = 1;
 /// The process that began a handshake. A child of it must not go on (§8.6): two processes would seal
 /// different messages under the same nonce.
 #[derive(Debug, Clone, Copy)]
-struct Owner(ProcessId);
+struct Owner(Generation);
 
 impl Owner {
     fn new() -> Self {
-        Self(ProcessId::current())
+        Self(Generation::current())
     }
 
     fn is_current(self) -> bool {
