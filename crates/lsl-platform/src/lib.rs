@@ -6,5 +6,6 @@ pub mod append;
 pub mod clock;
 pub mod interfaces;
 pub mod poll;
+pub mod privilege;
 pub mod process;
 pub mod socket;
