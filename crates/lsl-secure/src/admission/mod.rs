@@ -2,15 +2,19 @@
 //! in. Spec: LSS/1 §6.2.
 //!
 //! Every connection that is not authenticated holds a [`Ticket`]. Asymmetric work costs a token of its
-//! source and one of the process; success gives both back, so only failures count. The caller sleeps
-//! and asks, nothing here wakes anybody.
+//! source and one of the process; success gives both back, so only failures count.
+//!
+//! A caller that must wait sleeps until the time it was given and asks again. Somebody else's call may
+//! have handed it its token long before: after each call of `turn`, `succeeded` and `failed`, wake the
+//! tickets that [`Admission::next`] names. Without that all still works, but in a flood of hundreds of
+//! sources a sleeper is pushed out before it wakes.
 
 mod bucket;
 mod held;
 mod pacing;
 mod pool;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::net::IpAddr;
 
 pub use self::held::{Held, HeldSockets};
@@ -28,12 +32,17 @@ pub struct Admission {
     stages: HashMap<Ticket, Stage>,
     sources: HashMap<Source, Memory>,
     all: Bucket,
-    /// Sources that wait for tokens, whose turn is next first. Each is in it once.
-    ring: VecDeque<Source>,
+    /// Sources that wait for tokens: who got one longest ago first, of those who never got one who
+    /// waits longest. A ring would forget whoever is pushed out and comes back; this does not.
+    line: BTreeSet<Place>,
+    /// Tokens handed out so far.
+    turns: u64,
+    /// Tickets that got their token since and do not know it.
+    awarded: Vec<Ticket>,
 }
 
 /// One connection that is not authenticated yet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(u64);
 
 /// What to do with a new connection.
@@ -51,8 +60,9 @@ pub enum Arrival {
 pub enum Turn {
     /// Yes; a token is taken. Asking again changes nothing.
     Now,
-    /// Ask again at this time (`local_clock`), at most 0.1 s from now, or give up at the connection's
-    /// own deadline: 503 and [`Admission::failed`]. Infinite for a ticket that is void.
+    /// Ask again at this time (`local_clock`), at most 0.1 s from now, or when [`Admission::next`] names
+    /// the ticket. At the connection's own deadline give up: 503 and [`Admission::failed`]. Infinite for
+    /// a ticket that is void.
     Wait(f64),
 }
 
@@ -66,12 +76,17 @@ enum Stage {
     Working,
 }
 
+/// Where a source stands in the line: the number of its last turn, 0 if it had none, and the ticket
+/// that waits longest.
+type Place = (u64, Ticket, Source);
+
 /// What is remembered of a source.
 #[derive(Debug)]
 struct Memory {
     bucket: Bucket,
     /// Its tickets that wait, the longest first.
     waiting: VecDeque<Ticket>,
+    last_turn: u64,
     live: usize,
     /// Known until then without a live session.
     known_until: f64,
@@ -87,7 +102,9 @@ impl Admission {
             stages: HashMap::new(),
             sources: HashMap::new(),
             all: Bucket::new(ALL_PER_SECOND, ALL_BURST),
-            ring: VecDeque::new(),
+            line: BTreeSet::new(),
+            turns: 0,
+            awarded: Vec::new(),
         }
     }
 
@@ -132,18 +149,23 @@ impl Admission {
         };
         if *stage == Stage::Arrived {
             *stage = Stage::Waiting;
-            let memory = self.remember(source, now);
-            memory.waiting.push_back(ticket);
-            if memory.waiting.len() == 1 {
-                self.ring.push_back(source);
-            }
+            self.remember(source, now);
+            self.change_line(source, |memory| memory.waiting.push_back(ticket));
         }
         self.hand_out(now);
         if self.stages.get(&ticket) == Some(&Stage::Working) {
+            self.awarded.retain(|other| *other != ticket);
             Turn::Now
         } else {
             Turn::Wait(now + self.delay_secs(source, ticket))
         }
+    }
+
+    /// Those whose turn has come by now and who have not heard of it: wake them, [`turn`](Self::turn)
+    /// answers them with [`Turn::Now`]. Each is named once.
+    pub fn next(&mut self, now: f64) -> Vec<Ticket> {
+        self.hand_out(now);
+        std::mem::take(&mut self.awarded)
     }
 
     /// M3 was accepted: the token comes back and the source is known while it has a session and for
@@ -186,39 +208,57 @@ impl Admission {
     /// Gives tokens to those who wait, while there are any.
     fn hand_out(&mut self, now: f64) {
         while self.all.has_token(now) {
-            // A source that used up its own tokens stays in the ring and is passed over. There are few
+            // A source that used up its own tokens stays in the line and is passed over. There are few
             // of them: to get there it takes 256 tokens of the 1024, or a tenth of 200 a second.
             let mut next = None;
-            for (index, source) in self.ring.iter().enumerate() {
+            for (_, _, source) in &self.line {
                 let Some(memory) = self.sources.get_mut(source) else {
                     continue;
                 };
                 if memory.bucket.has_token(now) {
                     if memory.is_known(now) {
-                        next = Some(index);
+                        next = Some(*source);
                         break;
                     }
-                    next = next.or(Some(index));
+                    next = next.or(Some(*source));
                 }
             }
-            let Some(source) = next.and_then(|index| self.ring.remove(index)) else {
+            let Some(source) = next else {
                 return;
             };
-            let Some(memory) = self.sources.get_mut(&source) else {
-                continue;
-            };
-            if let Some(ticket) = memory.waiting.pop_front() {
+            self.turns += 1;
+            let turn = self.turns;
+            let ticket = self.change_line(source, |memory| {
+                memory.last_turn = turn;
                 memory.bucket.take(now);
-                self.all.take(now);
+                memory.waiting.pop_front()
+            });
+            self.all.take(now);
+            if let Some(ticket) = ticket.flatten() {
                 self.stages.insert(ticket, Stage::Working);
-            }
-            if !memory.waiting.is_empty() {
-                self.ring.push_back(source);
+                self.awarded.push(ticket);
             }
         }
     }
 
-    /// About how long a waiting ticket will wait: everybody in the ring comes before its source's
+    /// Changes a source that waits, or stops or begins to, and its place in the line.
+    fn change_line<T>(
+        &mut self,
+        source: Source,
+        change: impl FnOnce(&mut Memory) -> T,
+    ) -> Option<T> {
+        let memory = self.sources.get_mut(&source)?;
+        if let Some(place) = memory.place(source) {
+            self.line.remove(&place);
+        }
+        let result = change(memory);
+        if let Some(place) = memory.place(source) {
+            self.line.insert(place);
+        }
+        Some(result)
+    }
+
+    /// About how long a waiting ticket will wait: everybody in the line comes before its source's
     /// next turn. Only an estimate, since others give up, succeed or are known.
     fn delay_secs(&self, source: Source, ticket: Ticket) -> f64 {
         let ahead = self.sources.get(&source).map_or(0, |memory| {
@@ -226,7 +266,7 @@ impl Admission {
             waiting.take_while(|other| **other != ticket).count()
         });
         #[expect(clippy::cast_precision_loss, reason = "at most 1024 tickets")]
-        let turns = (ahead * self.ring.len() + 1) as f64;
+        let turns = (ahead * self.line.len() + 1) as f64;
         (turns / ALL_PER_SECOND).clamp(SHORTEST_NAP_SECS, LONGEST_NAP_SECS)
     }
 
@@ -234,13 +274,11 @@ impl Admission {
     fn forget(&mut self, ticket: Ticket) -> Option<Stage> {
         let source = self.pool.remove(ticket.0)?;
         let stage = self.stages.remove(&ticket);
-        if stage == Some(Stage::Waiting)
-            && let Some(memory) = self.sources.get_mut(&source)
-        {
-            memory.waiting.retain(|other| *other != ticket);
-            if memory.waiting.is_empty() {
-                self.ring.retain(|other| *other != source);
-            }
+        self.awarded.retain(|other| *other != ticket);
+        if stage == Some(Stage::Waiting) {
+            self.change_line(source, |memory| {
+                memory.waiting.retain(|other| *other != ticket);
+            });
         }
         stage
     }
@@ -253,6 +291,7 @@ impl Admission {
         let memory = self.sources.entry(source).or_insert_with(|| Memory {
             bucket: Bucket::new(SOURCE_PER_SECOND, SOURCE_BURST),
             waiting: VecDeque::new(),
+            last_turn: 0,
             live: 0,
             known_until: f64::NEG_INFINITY,
             seen: now,
@@ -289,6 +328,10 @@ impl Admission {
 impl Memory {
     fn is_known(&self, now: f64) -> bool {
         self.live > 0 || now < self.known_until
+    }
+
+    fn place(&self, source: Source) -> Option<Place> {
+        Some((self.last_turn, *self.waiting.front()?, source))
     }
 }
 

@@ -1,5 +1,6 @@
 //! Things that sources hold, and who holds most. Spec: LSS/1 §6.2.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -26,6 +27,8 @@ pub(super) struct Pool {
     owners: HashMap<u64, Source>,
     /// Sources that hold something.
     holdings: HashMap<Source, BTreeSet<u64>>,
+    /// The same sources: who holds more comes later, of equals who holds the oldest thing.
+    ranking: BTreeSet<(usize, Reverse<u64>, Source)>,
 }
 
 impl Pool {
@@ -45,30 +48,41 @@ impl Pool {
         let number = self.next;
         self.next += 1;
         self.owners.insert(number, source);
-        self.holdings.entry(source).or_default().insert(number);
+        self.change(source, |held| held.insert(number));
         number
     }
 
     pub(super) fn remove(&mut self, number: u64) -> Option<Source> {
         let source = self.owners.remove(&number)?;
-        if let Some(held) = self.holdings.get_mut(&source) {
-            held.remove(&number);
-            if held.is_empty() {
-                self.holdings.remove(&source);
-            }
-        }
+        self.change(source, |held| held.remove(&number));
         Some(source)
     }
 
     /// The oldest thing of the source that holds most, of several such the oldest of all; sources
-    /// that are `protected` come last. A walk over all sources that hold something: microseconds at
-    /// the limits of this module.
+    /// that are `protected` come last.
     pub(super) fn oldest_of_largest(&self, protected: impl Fn(Source) -> bool) -> Option<u64> {
-        let candidates = self.holdings.iter().filter_map(|(source, held)| {
-            let oldest = *held.first()?;
-            Some((!protected(*source), held.len(), std::cmp::Reverse(oldest)))
-        });
-        candidates.max().map(|(_, _, oldest)| oldest.0)
+        let ranked = self.ranking.iter().rev();
+        let stranger = ranked.clone().find(|(_, _, source)| !protected(*source));
+        let (_, oldest, _) = stranger.or_else(|| self.ranking.last())?;
+        Some(oldest.0)
+    }
+
+    /// Changes what a source holds, and its place among the others.
+    fn change(&mut self, source: Source, change: impl FnOnce(&mut BTreeSet<u64>) -> bool) {
+        let held = self.holdings.entry(source).or_default();
+        let rank = |held: &BTreeSet<u64>| Some((held.len(), Reverse(*held.first()?), source));
+        if let Some(rank) = rank(held) {
+            self.ranking.remove(&rank);
+        }
+        change(held);
+        match rank(held) {
+            Some(rank) => {
+                self.ranking.insert(rank);
+            }
+            None => {
+                self.holdings.remove(&source);
+            }
+        }
     }
 }
 
@@ -110,6 +124,7 @@ mod tests {
         assert_eq!(pool.remove(a1), None);
         // Now two hold as many: the oldest of both goes.
         assert_eq!(pool.oldest_of_largest(|_| false), Some(b1));
+        assert_eq!(pool.ranking.len(), 3);
         assert_eq!((pool.count(a), pool.count(b), pool.len()), (2, 2, 5));
     }
 }

@@ -158,7 +158,7 @@ fn only_failures_use_up_tokens() {
     };
     let burst = (0..300).filter(|_| fail(&mut admission, 0.0)).count();
     assert_eq!(burst, 256);
-    let in_a_second = (1..=1000).filter(|tick| fail(&mut admission, f64::from(*tick) / 1000.0));
+    let in_a_second = (1..=1001).filter(|tick| fail(&mut admission, f64::from(*tick) / 1000.0));
     assert_eq!(in_a_second.count(), 20);
     // Others have theirs.
     introduce(&mut admission, host(3), 1.0);
@@ -268,7 +268,7 @@ fn memory_is_bounded_and_keeps_who_matters() {
         let known = &admission.sources[&Source::from(host(number))];
         assert!(known.is_known(50.0));
     }
-    assert!(admission.stages.is_empty() && admission.ring.is_empty());
+    assert!(admission.stages.is_empty() && admission.line.is_empty());
 }
 
 #[test]
@@ -360,7 +360,7 @@ proptest! {
             let stages = admission.stages.values();
             prop_assert_eq!(waiting, stages.filter(|stage| **stage == Stage::Waiting).count());
             let in_line = admission.sources.values().filter(|memory| !memory.waiting.is_empty());
-            prop_assert_eq!(in_line.count(), admission.ring.len());
+            prop_assert_eq!(in_line.count(), admission.line.len());
         }
     }
 }
