@@ -5,9 +5,8 @@ use std::collections::VecDeque;
 use lsl_platform::fork::Generation;
 
 use crate::kdf::Secret;
-use crate::record::KeySlot;
 use crate::session::require_own;
-use crate::{Cause, Error, Result, SessionId, Suite};
+use crate::{AeadKey, Cause, Error, Result, SessionId, Suite};
 
 /// Every packet of both directions has this size.
 pub const TIME_PACKET_LEN: usize = 79;
@@ -19,8 +18,8 @@ pub const TIME_PREFIX: &[u8; 15] = b"LSL:timesec/1\r\n";
 #[derive(Debug)]
 pub struct TimeKeys {
     prefix: [u8; 8],
-    initiator: KeySlot,
-    responder: KeySlot,
+    initiator: AeadKey,
+    responder: AeadKey,
     generation: Generation,
 }
 
@@ -34,11 +33,11 @@ impl TimeKeys {
         let mut prefix = [0; 8];
         prefix.copy_from_slice(&session.0[..8]);
         // Independent of the suite of the records.
-        let slot = |secret| KeySlot::new(Suite::ChaCha20Poly1305, secret);
+        let key = |secret| AeadKey::from_secret(Suite::ChaCha20Poly1305, secret);
         Self {
             prefix,
-            initiator: slot(&initiator),
-            responder: slot(&responder),
+            initiator: key(&initiator),
+            responder: key(&responder),
             generation: Generation::current(),
         }
     }
@@ -211,15 +210,15 @@ impl TimeResponder {
 #[derive(Debug)]
 struct End {
     prefix: [u8; 8],
-    ours: KeySlot,
-    theirs: KeySlot,
+    ours: AeadKey,
+    theirs: AeadKey,
     counter: u64,
     dropped: u64,
     generation: Generation,
 }
 
 impl End {
-    fn new(prefix: [u8; 8], ours: KeySlot, theirs: KeySlot, generation: Generation) -> Self {
+    fn new(prefix: [u8; 8], ours: AeadKey, theirs: AeadKey, generation: Generation) -> Self {
         Self {
             prefix,
             ours,
@@ -250,7 +249,7 @@ impl End {
         let (session, count) = ids.split_first_chunk_mut()?;
         *session = self.prefix;
         count.copy_from_slice(&counter.to_be_bytes());
-        let tag = self.ours.key().seal(counter, head, &mut text);
+        let tag = self.ours.seal(counter, head, &mut text);
         let (body, end) = rest.split_first_chunk_mut()?;
         *body = text;
         end.copy_from_slice(&tag);
@@ -260,7 +259,7 @@ impl End {
     fn open(&self, packet: &[u8], header: Header) -> Option<[u8; TEXT_LEN]> {
         let (head, body) = packet.split_first_chunk::<HEAD_LEN>()?;
         let mut body: [u8; TIME_PACKET_LEN - HEAD_LEN] = body.try_into().ok()?;
-        let text = self.theirs.key().open(header.counter, head, &mut body)?;
+        let text = self.theirs.open(header.counter, head, &mut body)?;
         <[u8; TEXT_LEN]>::try_from(&*text).ok()
     }
 

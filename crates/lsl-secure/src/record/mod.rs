@@ -18,7 +18,6 @@ mod seal;
 mod tests;
 
 pub use open::{Opener, Record};
-pub(crate) use ratchet::KeySlot;
 pub use seal::{Sealer, Totals};
 
 /// Largest value of a record's length field.

@@ -134,12 +134,14 @@ impl Opener {
                 return Err(unexpected("something after CLOSE"));
             }
             // Whole records are opened where they lie; only the last one may have to be kept.
-            let whole = match record_len(bytes)? {
-                Some(len) if self.partial.is_empty() && len <= bytes.len() => len,
-                _ => {
-                    bytes = self.complete_partial(bytes, now, on_record)?;
-                    continue;
-                }
+            let whole = if self.partial.is_empty() {
+                record_len(bytes)?.filter(|&len| len <= bytes.len())
+            } else {
+                None
+            };
+            let Some(whole) = whole else {
+                bytes = self.complete_partial(bytes, now, on_record)?;
+                continue;
             };
             let (record, rest) = bytes.split_at_mut(whole);
             self.open(record, now, on_record)?;

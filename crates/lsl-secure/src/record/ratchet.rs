@@ -1,8 +1,6 @@
 //! The key of one direction: its counter, and the hash ratchet that replaces it. Spec: LSS/1 §8.5.
 //!
-//! ring's keys do not erase themselves, so each key lies in one heap slot for good, where its
-//! successor, or a dummy at the end, overwrites it. Best effort: registers and stacks forget on
-//! their own.
+//! Old keys are erased: each overwrites the one before in its slot, a dummy the last one.
 
 use std::fmt;
 
@@ -11,44 +9,9 @@ use zeroize::Zeroize;
 use crate::kdf::{Secret, expand_label};
 use crate::{AeadKey, Suite};
 
-/// A place for one AEAD key, which is overwritten when the key ends.
-pub(crate) struct KeySlot {
-    suite: Suite,
-    key: Box<AeadKey>,
-}
-
-impl KeySlot {
-    pub(crate) fn new(suite: Suite, secret: &Secret) -> Self {
-        Self {
-            suite,
-            key: Box::new(AeadKey::from_secret(suite, secret)),
-        }
-    }
-
-    pub(crate) fn key(&self) -> &AeadKey {
-        &self.key
-    }
-
-    fn replace(&mut self, secret: &Secret) {
-        *self.key = AeadKey::from_secret(self.suite, secret);
-    }
-}
-
-impl Drop for KeySlot {
-    fn drop(&mut self) {
-        self.replace(&Secret::default());
-    }
-}
-
-impl fmt::Debug for KeySlot {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("KeySlot")
-    }
-}
-
 /// The keys of one direction, one after the other.
 pub(super) struct Ratchet {
-    slot: KeySlot,
+    key: AeadKey,
     secret: Box<Secret>,
     counter: u64,
     ended: bool,
@@ -57,7 +20,7 @@ pub(super) struct Ratchet {
 impl Ratchet {
     pub(super) fn new(suite: Suite, secret: &Secret) -> Self {
         Self {
-            slot: KeySlot::new(suite, secret),
+            key: AeadKey::from_secret(suite, secret),
             secret: Box::new(secret.clone()),
             counter: 0,
             ended: false,
@@ -72,13 +35,13 @@ impl Ratchet {
     /// Seals the next record; `None` if there is no counter left for it, or no key.
     pub(super) fn seal(&mut self, aad: &[u8], text: &mut [u8]) -> Option<[u8; 16]> {
         let counter = self.take_counter()?;
-        Some(self.slot.key().seal(counter, aad, text))
+        Some(self.key.seal(counter, aad, text))
     }
 
     /// Opens the next record; `None` if it is not the authentic next one.
     pub(super) fn open<'a>(&mut self, aad: &[u8], text: &'a mut [u8]) -> Option<&'a mut [u8]> {
         let counter = self.take_counter()?;
-        self.slot.key().open(counter, aad, text)
+        self.key.open(counter, aad, text)
     }
 
     /// Goes on to the next key: `s' = EL(s, "upd", "", 32)`, counter 0.
@@ -88,7 +51,7 @@ impl Ratchet {
         }
         // `Zeroizing` erases the value that the assignment replaces.
         *self.secret = expand_label(&self.secret, b"upd", b"");
-        self.slot.replace(&self.secret);
+        self.key.replace(&self.secret);
         self.counter = 0;
     }
 
@@ -97,7 +60,7 @@ impl Ratchet {
         if !self.ended {
             self.ended = true;
             self.secret.zeroize();
-            self.slot.replace(&self.secret);
+            self.key.erase();
         }
     }
 
