@@ -7,6 +7,8 @@ pub(crate) mod advert;
 pub(crate) mod consumer;
 #[cfg(feature = "secure")]
 pub(crate) mod describe;
+#[cfg(feature = "secure")]
+pub(crate) mod entrance;
 pub(crate) mod feed;
 pub(crate) mod full_info;
 pub(crate) mod link;
@@ -14,6 +16,8 @@ pub(crate) mod monitor;
 pub(crate) mod ports;
 pub(crate) mod race;
 pub(crate) mod reach;
+#[cfg(feature = "secure")]
+pub(crate) mod refusal;
 pub(crate) mod registry;
 pub(crate) mod resolver;
 pub(crate) mod responder;
@@ -24,4 +28,8 @@ pub(crate) mod service;
 pub(crate) mod sockets;
 pub(crate) mod source;
 pub(crate) mod time_probe;
+#[cfg(feature = "secure")]
+pub(crate) mod trust_watch;
+#[cfg(feature = "secure")]
+pub(crate) mod tunnel;
 pub(crate) mod uid;
