@@ -5,10 +5,15 @@ pub(crate) mod acceptor;
 pub(crate) mod consumer;
 #[cfg(feature = "secure")]
 pub(crate) mod describe;
+pub(crate) mod dial;
 pub(crate) mod feed;
 pub(crate) mod full_info;
+#[cfg(feature = "secure")]
+pub(crate) mod handshake;
 pub(crate) mod link;
 pub(crate) mod monitor;
+#[cfg(feature = "secure")]
+pub(crate) mod peers;
 pub(crate) mod ports;
 pub(crate) mod race;
 pub(crate) mod reach;
@@ -20,4 +25,6 @@ pub(crate) mod service;
 pub(crate) mod sockets;
 pub(crate) mod source;
 pub(crate) mod time_probe;
+#[cfg(feature = "secure")]
+pub(crate) mod tunnel;
 pub(crate) mod uid;
