@@ -2,6 +2,8 @@
 //! a byte means, and nothing outside `sockets` sets a socket option.
 
 pub(crate) mod acceptor;
+#[cfg(feature = "secure")]
+pub(crate) mod advert;
 pub(crate) mod consumer;
 #[cfg(feature = "secure")]
 pub(crate) mod describe;
@@ -21,6 +23,8 @@ pub(crate) mod registry;
 pub(crate) mod resolver;
 pub(crate) mod responder;
 pub(crate) mod runtime;
+#[cfg(feature = "secure")]
+pub(crate) mod sealed_time;
 pub(crate) mod service;
 pub(crate) mod sockets;
 pub(crate) mod source;
