@@ -96,7 +96,11 @@ pub(crate) async fn dial(
     Err(Error::Security(text))
 }
 
-async fn secure(
+/// Connects through a handshake, whatever the policy, and sends `request`.
+///
+/// # Errors
+/// As [`dial`].
+pub(crate) async fn secure(
     context: &Context,
     security: &Arc<Security>,
     callee: Callee<'_>,
@@ -333,7 +337,7 @@ fn establish(
         security: Arc::clone(security),
         peers: Arc::clone(callee.peers),
         ending,
-        enrolled,
+        _enrolled: enrolled,
         session: session.id,
         suite: session.suite,
         key,
@@ -342,6 +346,13 @@ fn establish(
         started: local_clock(),
     };
     Ok((session, about))
+}
+
+/// Audits that an outlet said of itself what its DESCRIPTOR does not say.
+pub(crate) fn mismatch(security: &Security, info: &StreamInfo, peer: SocketAddr, text: &str) {
+    let event = event(EventKind::HandshakeFailed, security, info, peer);
+    let event = event.cause(Cause::DescriptorMismatch).detail(text);
+    security.audit().record(event);
 }
 
 /// What LSL's status 404 means too: look for the stream again.
@@ -409,9 +420,12 @@ mod tests {
         runtime::spawn(task).unwrap();
         let result = receiver.recv_timeout(Duration::from_secs(20)).unwrap();
         assert_eq!(result, (true, true, true));
-        let left = lock_ignoring_poison(&QUEUES)
-            .as_ref()
-            .map_or(0, |queues| queues.values().filter(|queue| queue.strong_count() > 0).count());
+        let left = lock_ignoring_poison(&QUEUES).as_ref().map_or(0, |queues| {
+            queues
+                .values()
+                .filter(|queue| queue.strong_count() > 0)
+                .count()
+        });
         assert_eq!(left, 0);
     }
 }

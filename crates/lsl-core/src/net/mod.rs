@@ -34,3 +34,5 @@ pub(crate) mod time_probe;
 #[cfg(feature = "secure")]
 pub(crate) mod tunnel;
 pub(crate) mod uid;
+#[cfg(feature = "secure")]
+pub(crate) mod unveil;

@@ -121,7 +121,9 @@ async fn hold_session(shared: &InletShared, address: SocketAddr) -> Result<()> {
         .dial(&info, address, TIMEKEYS_REQUEST, CONNECT_LIMIT);
     let mut dialled = dialling.await?;
     let Some(_lease) = lend(keys, &mut dialled, false) else {
-        return Err(Error::Security("the outlet's clock needs encryption".into()));
+        return Err(Error::Security(
+            "the outlet's clock needs encryption".into(),
+        ));
     };
     let of_feed = |keys: &mut ClockKeys| {
         let lent = keys.lent.as_ref();
