@@ -7,6 +7,7 @@ use std::time::Duration;
 use lsl_platform::clock::local_clock;
 use lsl_secure::{Cause, PublicKey, Security};
 
+use crate::net::handshake::refresh;
 use crate::net::monitor::lock_ignoring_poison;
 use crate::net::uid;
 use crate::stats::Encryption;
@@ -101,7 +102,7 @@ impl Peers {
     }
 
     /// Waits before the next try; not longer than until the trust list changes.
-    pub(crate) async fn pause(&self, security: &Security) {
+    pub(crate) async fn pause(&self, security: &Arc<Security>) {
         let (busy, failures) = {
             let state = self.lock();
             (state.busy, state.failures)
@@ -112,7 +113,7 @@ impl Peers {
             let nap = left.min(TRUST_CHECK);
             tokio::time::sleep(nap).await;
             left -= nap;
-            security.refresh();
+            refresh(security).await;
             if !Arc::ptr_eq(&before, &security.trust()) {
                 return;
             }
