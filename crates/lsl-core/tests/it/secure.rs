@@ -1,0 +1,5 @@
+//! Encrypted connections: our outlet and inlet with keys of their own, and scripted peers that hold a
+//! key but lie, or hold none. Spec: LSS/1.
+
+mod outlet;
+mod people;
