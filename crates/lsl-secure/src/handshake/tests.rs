@@ -52,7 +52,7 @@ struct RecordVector {
     #[serde(rename = "type")]
     record_type: u8,
     payload: String,
-    pad: usize,
+    pad: u16,
     after_update: bool,
     wire: String,
 }
