@@ -5,6 +5,7 @@
 //! Unsafe code only in `fork`, for the one page that the kernel must clear.
 #![deny(unsafe_code)]
 
+pub mod append;
 pub mod clock;
 pub mod fork;
 pub mod interfaces;
