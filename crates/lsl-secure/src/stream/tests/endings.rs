@@ -159,7 +159,7 @@ fn closing_reads_what_is_still_coming() {
         let (mut near, mut far) = duplex(256);
         let sending = tokio::spawn(async move {
             // More than fits on the way, sent before the answer is read.
-            far.write_all(&[7; 60_000]).await.unwrap();
+            far.write_all(&vec![7; 60_000]).await.unwrap();
             far.shutdown().await.unwrap();
             let mut answer = Vec::new();
             far.read_to_end(&mut answer).await.unwrap();

@@ -43,7 +43,7 @@ fn a_long_request_and_a_long_descriptor_pass_each_other() {
             accept_any(&mut far, &mut Open).await.unwrap();
             far.read_to_end(&mut Vec::new()).await.unwrap()
         });
-        let request = [b'x'; 20_000];
+        let request = vec![b'x'; 20_000];
         let connected = connect(&mut near, inlet(), &request, |_| Ok(()), |_| Ok(()));
         connected.await.unwrap();
         drop(near);

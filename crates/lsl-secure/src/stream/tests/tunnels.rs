@@ -18,7 +18,7 @@ fn session_cause(error: &io::Error) -> Cause {
 }
 
 fn bytes(len: usize) -> Vec<u8> {
-    (0..len).map(|at| (at % 253) as u8).collect()
+    (0..253).cycle().take(len).collect()
 }
 
 #[test]
