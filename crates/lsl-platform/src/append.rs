@@ -34,7 +34,9 @@ pub fn open(path: &Path) -> io::Result<File> {
         Err(denied("it is not a regular file"))
     } else if metadata.uid() != user && metadata.uid() != 0 {
         let owner = metadata.uid();
-        Err(denied(&format!("it belongs to user {owner}, not to {user}")))
+        Err(denied(&format!(
+            "it belongs to user {owner}, not to {user}"
+        )))
     } else if mode & 0o022 != 0 {
         Err(denied(&format!(
             "others may write it (mode {mode:04o}); chmod 600 it"

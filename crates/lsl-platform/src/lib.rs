@@ -10,5 +10,6 @@ pub mod clock;
 pub mod fork;
 pub mod interfaces;
 pub mod poll;
+pub mod privilege;
 pub mod process;
 pub mod socket;

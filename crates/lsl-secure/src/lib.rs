@@ -11,6 +11,7 @@ pub mod audit;
 pub mod config;
 mod descriptor;
 mod error;
+pub mod files;
 pub mod handshake;
 mod kdf;
 pub mod keyfile;
@@ -23,6 +24,8 @@ mod session;
 #[cfg(feature = "tokio")]
 pub mod stream;
 mod suite;
+#[cfg(test)]
+mod testing;
 mod time;
 pub mod trust;
 
