@@ -2,7 +2,13 @@
 //! a byte means, and nothing outside `sockets` sets a socket option.
 
 pub(crate) mod acceptor;
+#[cfg(feature = "secure")]
+pub(crate) mod advert;
 pub(crate) mod consumer;
+#[cfg(feature = "secure")]
+pub(crate) mod describe;
+#[cfg(feature = "secure")]
+pub(crate) mod entrance;
 pub(crate) mod feed;
 pub(crate) mod full_info;
 pub(crate) mod link;
@@ -10,12 +16,20 @@ pub(crate) mod monitor;
 pub(crate) mod ports;
 pub(crate) mod race;
 pub(crate) mod reach;
+#[cfg(feature = "secure")]
+pub(crate) mod refusal;
 pub(crate) mod registry;
 pub(crate) mod resolver;
 pub(crate) mod responder;
 pub(crate) mod runtime;
+#[cfg(feature = "secure")]
+pub(crate) mod sealed_time;
 pub(crate) mod service;
 pub(crate) mod sockets;
 pub(crate) mod source;
 pub(crate) mod time_probe;
+#[cfg(feature = "secure")]
+pub(crate) mod trust_watch;
+#[cfg(feature = "secure")]
+pub(crate) mod tunnel;
 pub(crate) mod uid;

@@ -27,7 +27,19 @@ pub fn context_with(settings: &[(&str, &str)]) -> Context {
     for (key, value) in settings {
         config.set(key, value).expect("valid setting");
     }
-    Context::new(config)
+    plaintext(config)
+}
+
+/// A context without encryption, whatever the home of whoever runs the tests says.
+pub fn plaintext(config: Config) -> Context {
+    #[cfg(feature = "secure")]
+    let context = {
+        let off = lsl_core::secure::Security::off(Vec::new());
+        Context::with_security(config, std::sync::Arc::new(off))
+    };
+    #[cfg(not(feature = "secure"))]
+    let context = Context::new(config);
+    context
 }
 
 /// An outlet with default settings.
