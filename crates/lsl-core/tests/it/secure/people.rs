@@ -141,7 +141,9 @@ impl Side {
     pub fn audited(&self, event: &str) -> Vec<Value> {
         let text = fs::read_to_string(&self.audit).unwrap_or_default();
         // The last line may be half written.
-        let lines = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
+        let lines = text
+            .split_inclusive('\n')
+            .filter(|line| line.ends_with('\n'));
         lines
             .map(|line| serde_json::from_str::<Value>(line).unwrap())
             .filter(|line| line["event"] == event)
