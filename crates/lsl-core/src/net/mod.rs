@@ -7,12 +7,19 @@ pub(crate) mod advert;
 pub(crate) mod consumer;
 #[cfg(feature = "secure")]
 pub(crate) mod describe;
+pub(crate) mod dial;
 #[cfg(feature = "secure")]
 pub(crate) mod entrance;
 pub(crate) mod feed;
 pub(crate) mod full_info;
+#[cfg(feature = "secure")]
+pub(crate) mod handshake;
+#[cfg(feature = "secure")]
+pub(crate) mod inlet_tunnel;
 pub(crate) mod link;
 pub(crate) mod monitor;
+#[cfg(feature = "secure")]
+pub(crate) mod peers;
 pub(crate) mod ports;
 pub(crate) mod race;
 pub(crate) mod reach;
@@ -24,6 +31,8 @@ pub(crate) mod responder;
 pub(crate) mod runtime;
 #[cfg(feature = "secure")]
 pub(crate) mod sealed_time;
+#[cfg(feature = "secure")]
+pub(crate) mod secure_clock;
 pub(crate) mod service;
 pub(crate) mod sockets;
 pub(crate) mod source;
@@ -33,3 +42,5 @@ pub(crate) mod trust_watch;
 #[cfg(feature = "secure")]
 pub(crate) mod tunnel;
 pub(crate) mod uid;
+#[cfg(feature = "secure")]
+pub(crate) mod unveil;

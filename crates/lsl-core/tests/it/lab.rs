@@ -16,6 +16,11 @@ pub fn context() -> Context {
 
 /// The same with other settings, as `section.Key` and value.
 pub fn context_with(settings: &[(&str, &str)]) -> Context {
+    plaintext(config_with(settings))
+}
+
+/// A configuration with ports and a session of its own.
+pub fn config_with(settings: &[(&str, &str)]) -> Config {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let process = u16::try_from(std::process::id() % 97).expect("small");
@@ -27,7 +32,7 @@ pub fn context_with(settings: &[(&str, &str)]) -> Context {
     for (key, value) in settings {
         config.set(key, value).expect("valid setting");
     }
-    plaintext(config)
+    config
 }
 
 /// A context without encryption, whatever the home of whoever runs the tests says.
