@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use lsl_core::secure::stream::{Gate, accept};
 use lsl_core::secure::{
-    Cause, Descriptor, Local, PublicKey, Record, SecretKey, Session, Suites,
+    Cause, Descriptor, Local, Opener, PublicKey, Record, Sealer, Suites, TimeKeys,
 };
 use lsl_core::wire::response::{DataProtocol, FeedResponse};
 use lsl_core::wire::sample110::Encoder110;
@@ -146,7 +146,10 @@ pub struct Fake {
 /// A connection whose handshake is done.
 pub struct Connection {
     pub stream: TcpStream,
-    pub session: Session,
+    pub sealer: Sealer,
+    opener: Opener,
+    /// For the clock; taken by who answers probes.
+    pub time: Option<TimeKeys>,
     /// What the inlet asked for.
     pub request: Vec<u8>,
     /// Of other records.
@@ -273,7 +276,9 @@ impl Fake {
         };
         let mut connection = Connection {
             stream,
-            session,
+            sealer: session.sealer,
+            opener: session.opener,
+            time: Some(session.time),
             request: Vec::new(),
             alert: None,
             closed: false,
@@ -293,20 +298,20 @@ impl Connection {
     /// Sends DATA.
     pub async fn data(&mut self, bytes: &[u8]) {
         let mut out = Vec::new();
-        let sealed = self.session.sealer.seal_data(bytes, local_clock(), &mut out);
+        let sealed = self.sealer.seal_data(bytes, local_clock(), &mut out);
         sealed.unwrap();
         self.raw(&out).await;
     }
 
     pub async fn close(&mut self) {
         let mut out = Vec::new();
-        self.session.sealer.seal_close(&mut out).unwrap();
+        self.sealer.seal_close(&mut out).unwrap();
         self.raw(&out).await;
     }
 
     pub async fn alert(&mut self, cause: Cause, text: &str) {
         let mut out = Vec::new();
-        let sealed = self.session.sealer.seal_alert(cause, text, &mut out);
+        let sealed = self.sealer.seal_alert(cause, text, &mut out);
         sealed.unwrap();
         self.raw(&out).await;
     }
@@ -326,14 +331,14 @@ impl Connection {
             }
             let mut data = Vec::new();
             let Self {
-                session,
+                opener,
                 alert,
                 closed,
                 pings,
                 ..
             } = self;
             let bytes = &mut buffer[..length];
-            let opened = session.opener.receive(bytes, local_clock(), |record| {
+            let opened = opener.receive(bytes, local_clock(), |record| {
                 match record {
                     Record::Data(bytes) => data.extend_from_slice(bytes),
                     Record::Close => *closed = true,
@@ -424,9 +429,4 @@ pub async fn either(first: impl Future, second: impl Future) {
         std::task::Poll::Pending
     })
     .await;
-}
-
-/// Kept for scripts that need the key itself.
-pub fn secret(who: &str) -> SecretKey {
-    super::people::key_of(who)
 }
