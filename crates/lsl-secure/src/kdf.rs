@@ -9,18 +9,21 @@ pub(crate) type Secret = Zeroizing<[u8; 32]>;
 
 /// `EL(secret, label, context, out.len())`.
 ///
-/// `label` has at most 249 bytes, `context` at most 255, `out` at most 8160; longer ones are cut to
-/// nothing sensible, so callers with foreign lengths check them first.
+/// `label` has at most 249 bytes, `context` at most 255, `out` at most 8160 (§5.6: the lengths are
+/// one byte each, and HKDF gives 255 blocks); callers with foreign lengths check them first.
+///
+/// # Panics
+/// If one of the three is longer: a shortened or unwritten key must never be used.
 pub(crate) fn expand_label_into(secret: &[u8; 32], label: &[u8], context: &[u8], out: &mut [u8]) {
-    let len = |bytes: usize| u8::try_from(bytes).unwrap_or(u8::MAX);
+    let len = |bytes: usize| u8::try_from(bytes).expect("label and context fit in a byte");
     let out_len = u16::try_from(out.len()).unwrap_or(u16::MAX).to_be_bytes();
     let label_len = [len(PREFIX.len() + label.len())];
     let context_len = [len(context.len())];
     let info: [&[u8]; 6] = [&out_len, &label_len, PREFIX, label, &context_len, context];
-    let expanded = Hkdf::<Sha256>::from_prk(secret)
-        .map(|hkdf| hkdf.expand_multi_info(&info, out).is_ok())
-        .unwrap_or(false);
-    debug_assert!(expanded, "a 32-byte key and a short output always fit");
+    Hkdf::<Sha256>::from_prk(secret)
+        .expect("32 bytes are the length of a pseudo-random key")
+        .expand_multi_info(&info, out)
+        .expect("at most 255 blocks of output");
 }
 
 /// `EL(secret, label, context, 32)`.
@@ -31,3 +34,38 @@ pub(crate) fn expand_label(secret: &[u8; 32], label: &[u8], context: &[u8]) -> S
 }
 
 const PREFIX: &[u8] = b"lss1 ";
+
+#[cfg(test)]
+mod tests {
+    use hmac::{Hmac, KeyInit, Mac};
+
+    use super::*;
+
+    #[test]
+    fn expand_label_is_the_hmac_chain_of_the_specification() {
+        // RFC 5869 by hand: T(1) = HMAC(prk, info || 1), T(2) = HMAC(prk, T(1) || info || 2).
+        let hmac = |parts: &[&[u8]]| {
+            let mut mac = Hmac::<Sha256>::new_from_slice(&[7; 32]).unwrap();
+            parts.iter().for_each(|part| mac.update(part));
+            <[u8; 32]>::from(mac.finalize().into_bytes())
+        };
+        let info = b"\x00\x30\x09lss1 time\x03ctx";
+        let first = hmac(&[info, &[1]]);
+        let second = hmac(&[&first, info, &[2]]);
+        let mut out = [0; 48];
+        expand_label_into(&[7; 32], b"time", b"ctx", &mut out);
+        assert_eq!(out[..], [&first[..], &second[..16]].concat());
+    }
+
+    #[test]
+    #[should_panic = "label and context fit in a byte"]
+    fn too_long_a_label_gives_no_key() {
+        expand_label_into(&[7; 32], &[b'x'; 251], b"", &mut [0; 32]);
+    }
+
+    #[test]
+    #[should_panic = "at most 255 blocks"]
+    fn too_long_an_output_gives_no_key() {
+        expand_label_into(&[7; 32], b"x", b"", &mut [0; 8161]);
+    }
+}
