@@ -1,8 +1,9 @@
-//! The one key derivation: `EL` of LSS/1 §5.6, over HKDF-SHA-256.
+//! The one key derivation: `EL` of LSS/1 §5.6, over HKDF-SHA-256, and the HMAC under its keys.
 
 use hkdf::Hkdf;
+use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
-use zeroize::Zeroizing;
+use zeroize::{Zeroize, Zeroizing};
 
 /// A 32-byte secret that is erased on drop.
 pub(crate) type Secret = Zeroizing<[u8; 32]>;
@@ -33,22 +34,32 @@ pub(crate) fn expand_label(secret: &[u8; 32], label: &[u8], context: &[u8]) -> S
     out
 }
 
+/// HKDF-Extract.
+pub(crate) fn extract(salt: &[u8], input: &[u8]) -> Secret {
+    let (mut key, _) = Hkdf::<Sha256>::extract(Some(salt), input);
+    let mut secret = Zeroizing::new([0; 32]);
+    secret.copy_from_slice(&key);
+    key.as_mut_slice().zeroize();
+    secret
+}
+
+/// HMAC-SHA-256. Compare it in constant time only.
+pub(crate) fn hmac(key: &[u8], data: &[u8]) -> [u8; 32] {
+    let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of any length");
+    mac.update(data);
+    mac.finalize().into_bytes().into()
+}
+
 const PREFIX: &[u8] = b"lss1 ";
 
 #[cfg(test)]
 mod tests {
-    use hmac::{Hmac, KeyInit, Mac};
-
     use super::*;
 
     #[test]
     fn expand_label_is_the_hmac_chain_of_the_specification() {
         // RFC 5869 by hand: T(1) = HMAC(prk, info || 1), T(2) = HMAC(prk, T(1) || info || 2).
-        let hmac = |parts: &[&[u8]]| {
-            let mut mac = Hmac::<Sha256>::new_from_slice(&[7; 32]).unwrap();
-            parts.iter().for_each(|part| mac.update(part));
-            <[u8; 32]>::from(mac.finalize().into_bytes())
-        };
+        let hmac = |parts: &[&[u8]]| hmac(&[7; 32], &parts.concat());
         let info = b"\x00\x30\x09lss1 time\x03ctx";
         let first = hmac(&[info, &[1]]);
         let second = hmac(&[&first, info, &[2]]);
