@@ -13,10 +13,10 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::TcpStream;
 
+#[cfg(feature = "secure")]
+use crate::net::inlet_tunnel::Tunnel;
 use crate::net::link::send_all;
 use crate::net::sockets;
-#[cfg(feature = "secure")]
-use crate::net::tunnel::Tunnel;
 use crate::{Error, Result};
 
 /// An open connection with an outlet whose request is on its way.
@@ -85,13 +85,13 @@ impl Dialled {
         match &mut self.way {
             Way::Plain(stream) => {
                 let reading = poll_fn(|context| {
-                    poll_into_buffer(stream, context, |bytes| take(bytes)).map(|result| {
-                        match result {
+                    poll_into_buffer(stream, context, |bytes| take(bytes)).map(
+                        |result| match result {
                             Ok(None) => Ok(Batch::End),
                             Ok(Some(taken)) => taken.map(|()| Batch::Some),
                             Err(source) => Err(failed(peer, source)),
-                        }
-                    })
+                        },
+                    )
                 });
                 reading.await
             }

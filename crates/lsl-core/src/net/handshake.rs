@@ -17,9 +17,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::context::Context;
 use crate::net::describe::descriptor;
 use crate::net::dial::Dialled;
+use crate::net::inlet_tunnel::{About, Ending, Tunnel};
 use crate::net::monitor::lock_ignoring_poison;
 use crate::net::peers::Peers;
-use crate::net::tunnel::{About, Ending, Tunnel};
 use crate::net::{runtime, sockets};
 use crate::{Error, Result, StreamInfo};
 
@@ -96,7 +96,11 @@ pub(crate) async fn dial(
     Err(Error::Security(text))
 }
 
-async fn secure(
+/// Connects through a handshake, whatever the policy, and sends `request`.
+///
+/// # Errors
+/// As [`dial`].
+pub(crate) async fn secure(
     context: &Context,
     security: &Arc<Security>,
     callee: Callee<'_>,
@@ -109,7 +113,7 @@ async fn secure(
         return Err(Error::Security("there is no key to encrypt with".into()));
     };
     let _turn = turn(peer.ip()).await;
-    security.refresh();
+    refresh(security).await;
     let mut stream = sockets::tcp_connect(peer, limit).await?;
     let own_address = stream
         .local_addr()
@@ -141,6 +145,7 @@ async fn secure(
     );
     let failure = match shaken.await {
         Ok((session, said)) => {
+            note(security, &said, session.peer).await;
             let name = std::mem::take(&mut found.name);
             let enrolled = establish(security, callee, session, &said, name, own_address, peer);
             match enrolled {
@@ -295,6 +300,19 @@ impl Callee<'_> {
     }
 }
 
+/// Looks at the trust file where it delays no samples: it may lie on a network share.
+pub(crate) async fn refresh(security: &Arc<Security>) {
+    let looking = Arc::clone(security);
+    // Fails only while the runtime ends.
+    let _ = tokio::task::spawn_blocking(move || looking.refresh()).await;
+}
+
+/// Remembers that a stream encrypts, before anything of it is delivered.
+async fn note(security: &Arc<Security>, said: &Descriptor, key: PublicKey) {
+    let (security, said) = (Arc::clone(security), said.clone());
+    let _ = tokio::task::spawn_blocking(move || security.note_secure(&said, &key)).await;
+}
+
 /// Makes a session official: watched, remembered, and with everything its tunnel needs. The session
 /// comes back with the cause if it must not be.
 fn establish(
@@ -320,7 +338,6 @@ fn establish(
         Ok(enrolled) => enrolled,
         Err(cause) => return Err((Box::new(session), cause)),
     };
-    security.note_secure(said, &key);
     if let Some(before) = callee.peers.accepted(key) {
         let event = event(EventKind::PeerChanged, security, callee.info, peer)
             .session(session.id)
@@ -333,7 +350,7 @@ fn establish(
         security: Arc::clone(security),
         peers: Arc::clone(callee.peers),
         ending,
-        enrolled,
+        _enrolled: enrolled,
         session: session.id,
         suite: session.suite,
         key,
@@ -342,6 +359,13 @@ fn establish(
         started: local_clock(),
     };
     Ok((session, about))
+}
+
+/// Audits that an outlet said of itself what its DESCRIPTOR does not say.
+pub(crate) fn mismatch(security: &Security, info: &StreamInfo, peer: SocketAddr, text: &str) {
+    let event = event(EventKind::HandshakeFailed, security, info, peer);
+    let event = event.cause(Cause::DescriptorMismatch).detail(text);
+    security.audit().record(event);
 }
 
 /// What LSL's status 404 means too: look for the stream again.
@@ -409,9 +433,12 @@ mod tests {
         runtime::spawn(task).unwrap();
         let result = receiver.recv_timeout(Duration::from_secs(20)).unwrap();
         assert_eq!(result, (true, true, true));
-        let left = lock_ignoring_poison(&QUEUES)
-            .as_ref()
-            .map_or(0, |queues| queues.values().filter(|queue| queue.strong_count() > 0).count());
+        let left = lock_ignoring_poison(&QUEUES).as_ref().map_or(0, |queues| {
+            queues
+                .values()
+                .filter(|queue| queue.strong_count() > 0)
+                .count()
+        });
         assert_eq!(left, 0);
     }
 }

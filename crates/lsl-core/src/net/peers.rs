@@ -7,6 +7,7 @@ use std::time::Duration;
 use lsl_platform::clock::local_clock;
 use lsl_secure::{Cause, PublicKey, Security};
 
+use crate::net::handshake::refresh;
 use crate::net::monitor::lock_ignoring_poison;
 use crate::net::uid;
 use crate::stats::Encryption;
@@ -15,6 +16,8 @@ use crate::stats::Encryption;
 #[derive(Debug, Default)]
 pub(crate) struct Peers {
     state: Mutex<State>,
+    /// Whether nobody asked for this connection in particular.
+    is_of_strangers: bool,
 }
 
 #[derive(Debug, Default)]
@@ -32,6 +35,14 @@ struct State {
 }
 
 impl Peers {
+    /// For a look at an outlet that happens to be there. Its failures are nobody's worry.
+    pub(crate) fn of_strangers() -> Self {
+        Self {
+            is_of_strangers: true,
+            ..Self::default()
+        }
+    }
+
     /// The key that the inlet was connected with last.
     pub(crate) fn key(&self) -> Option<PublicKey> {
         self.lock().key
@@ -66,7 +77,7 @@ impl Peers {
             }
         };
         drop(state);
-        if is_due {
+        if is_due && !self.is_of_strangers {
             tracing::warn!(cause = cause.name(), "{text}");
         }
     }
@@ -91,7 +102,7 @@ impl Peers {
     }
 
     /// Waits before the next try; not longer than until the trust list changes.
-    pub(crate) async fn pause(&self, security: &Security) {
+    pub(crate) async fn pause(&self, security: &Arc<Security>) {
         let (busy, failures) = {
             let state = self.lock();
             (state.busy, state.failures)
@@ -102,7 +113,7 @@ impl Peers {
             let nap = left.min(TRUST_CHECK);
             tokio::time::sleep(nap).await;
             left -= nap;
-            security.refresh();
+            refresh(security).await;
             if !Arc::ptr_eq(&before, &security.trust()) {
                 return;
             }

@@ -11,11 +11,11 @@ use tokio::net::UdpSocket;
 
 use crate::net::dial::{Batch, Dialled};
 use crate::net::feed::InletShared;
+use crate::net::inlet_tunnel::Witness;
 use crate::net::monitor::Monitor;
 use crate::net::race::{Winner, race};
 use crate::net::source::Endpoint;
 use crate::net::time_probe::{UNREACHABLE_PAUSE, service_socket};
-use crate::net::tunnel::Witness;
 use crate::time::{Action, TimeAlarm, TimeCorrection, TimeWatch};
 use crate::{Error, Result};
 
@@ -121,7 +121,9 @@ async fn hold_session(shared: &InletShared, address: SocketAddr) -> Result<()> {
         .dial(&info, address, TIMEKEYS_REQUEST, CONNECT_LIMIT);
     let mut dialled = dialling.await?;
     let Some(_lease) = lend(keys, &mut dialled, false) else {
-        return Err(Error::Security("the outlet's clock needs encryption".into()));
+        return Err(Error::Security(
+            "the outlet's clock needs encryption".into(),
+        ));
     };
     let of_feed = |keys: &mut ClockKeys| {
         let lent = keys.lent.as_ref();

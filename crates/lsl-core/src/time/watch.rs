@@ -141,7 +141,10 @@ mod tests {
         // 2 s allow 1 ms of drift, and the errors add up.
         check(&[(0.0, 0.4), (1.3, 0.4), (0.0, 0.4)], &[]);
         // One slow wave, and round trips too short to compare.
-        check(&[(0.0, 1.0), (0.0, 90.0), (0.0, 1.0), (0.0, 1.0), (0.0, 1.0)], &[]);
+        check(
+            &[(0.0, 1.0), (0.0, 90.0), (0.0, 1.0), (0.0, 1.0), (0.0, 1.0)],
+            &[],
+        );
         check(&[&[(0.0, 0.02)][..], &[(0.0, 1.9); 9]].concat(), &[]);
     }
 

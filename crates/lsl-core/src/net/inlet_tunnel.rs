@@ -53,7 +53,8 @@ pub(crate) struct About {
     pub(crate) security: Arc<Security>,
     pub(crate) peers: Arc<Peers>,
     pub(crate) ending: Arc<Ending>,
-    pub(crate) enrolled: Enrolled,
+    /// Held for its drop.
+    pub(crate) _enrolled: Enrolled,
     pub(crate) session: SessionId,
     pub(crate) suite: Suite,
     pub(crate) key: PublicKey,
@@ -347,9 +348,8 @@ impl Drop for Tunnel {
         }
         let was_failed = self.state == State::Failed;
         if !was_failed && self.sealer.seal_close(&mut self.out).is_ok() {
-            if let Ok(sent) = stream.try_write(&self.out) {
-                self.out.drain(..sent);
-            }
+            // As much as there is room for: if the outlet does not read, it does not hear us either.
+            let _ = stream.try_write(&self.out);
         }
         let (received, sent) = (self.opener.totals(), self.sealer.totals());
         let traffic = Traffic {
