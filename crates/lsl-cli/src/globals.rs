@@ -1,6 +1,7 @@
 //! Options that every command takes, and the configuration and context they amount to.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clap::{ArgAction, Args};
 use lsl_core::Context;
@@ -11,6 +12,7 @@ use tracing::level_filters::LevelFilter;
 
 use crate::failure::{Failure, Outcome};
 use crate::note::note;
+use crate::place;
 
 /// Global options.
 #[derive(Debug, Clone, Args)]
@@ -66,15 +68,35 @@ impl Globals {
         Ok(loaded)
     }
 
-    /// The context of this configuration. Says on stderr what is wrong with it.
+    /// The context of this configuration. Says on stderr what is wrong with it. Asks for the passphrase
+    /// of the device key where it must.
     pub(crate) fn context(&self) -> Outcome<Context> {
+        self.context_in(None)
+    }
+
+    /// [`context`](Self::context), with the encryption set up in `directory`.
+    pub(crate) fn context_in(&self, directory: Option<&Path>) -> Outcome<Context> {
+        let security = place::unlock(directory)?;
+        let config = self.usable()?;
+        Ok(match security {
+            Some(security) => Context::with_security(config, Arc::new(security)),
+            None => Context::new(config),
+        })
+    }
+
+    /// A context that need not be able to read or offer anything: never asks.
+    pub(crate) fn context_for_looking(&self) -> Outcome<Context> {
+        Ok(Context::new(self.usable()?))
+    }
+
+    fn usable(&self) -> Outcome<Config> {
         let loaded = self.load()?;
         for diagnostic in &loaded.diagnostics {
             if diagnostic.severity >= Severity::Warning {
                 note(format_args!("lsl: {diagnostic}"));
             }
         }
-        Ok(Context::new(loaded.config))
+        Ok(loaded.config)
     }
 
     /// The file named on the command line.
