@@ -9,6 +9,9 @@ use lsl_core::config::{
     Bind, Config, Loaded, Overrides, Severity, Source, SystemFiles, load, load_text,
 };
 use tracing::level_filters::LevelFilter;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::failure::{Failure, Outcome};
 use crate::note::note;
@@ -40,19 +43,26 @@ pub(crate) struct Globals {
 }
 
 impl Globals {
-    /// Starts the log. Call it once.
-    pub(crate) fn start_log(&self) {
+    /// Starts the log. Call it once. Unless the user asks for more, security events are left out for
+    /// commands that report them in their own words.
+    pub(crate) fn start_log(&self, events: Events) {
         let level = match self.verbose {
             0 => LevelFilter::WARN,
             1 => LevelFilter::INFO,
             2 => LevelFilter::DEBUG,
             _ => LevelFilter::TRACE,
         };
-        let subscriber = tracing_subscriber::fmt()
-            .with_max_level(level)
+        let mut targets = Targets::new().with_default(level);
+        if self.verbose == 0 && events == Events::Told {
+            targets = EVENT_TARGETS.iter().fold(targets, |targets, name| {
+                targets.with_target(*name, LevelFilter::OFF)
+            });
+        }
+        let lines = tracing_subscriber::fmt::layer()
             .with_writer(std::io::stderr)
             .with_ansi(false)
             .without_time();
+        let subscriber = tracing_subscriber::registry().with(lines).with(targets);
         // Fails only if there is a subscriber already, and then there is one.
         let _ = subscriber.try_init();
     }
@@ -132,6 +142,18 @@ impl Globals {
         Ok(())
     }
 }
+
+/// What becomes of security events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Events {
+    /// The command tells the user what matters.
+    Told,
+    /// They are logged.
+    Logged,
+}
+
+/// Who reports security events that a command tells in its own words.
+const EVENT_TARGETS: [&str; 2] = ["lsl_secure::audit", "lsl_core::net::peers"];
 
 /// Reads a configuration file by name.
 fn read(path: &Path) -> Outcome<Loaded> {

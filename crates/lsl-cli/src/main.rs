@@ -44,7 +44,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use self::failure::{Failure, Outcome};
-use self::globals::Globals;
+use self::globals::{Events, Globals};
 
 /// Find, describe, generate, receive, time and protect Lab Streaming Layer streams
 #[derive(Debug, Parser)]
@@ -99,7 +99,7 @@ nothing but JSON.";
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    cli.globals.start_log();
+    cli.globals.start_log(cli.command.events());
     match cli.run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
@@ -107,6 +107,16 @@ fn main() -> ExitCode {
                 note::note(format_args!("lsl: {failure}"));
             }
             ExitCode::from(&failure)
+        }
+    }
+}
+
+impl Command {
+    /// Who offers streams sees in the log who is refused; who reads them is told why.
+    fn events(&self) -> Events {
+        match self {
+            Self::Gen(_) | Self::Demo(_) => Events::Logged,
+            _ => Events::Told,
         }
     }
 }

@@ -171,10 +171,9 @@ impl Init {
         )?;
         writeln!(
             out,
-            "This line is not secret: chat, paper or USB will do. Then run here the line that \n\
-             `lsl key init` printed there, and check with `lsl trust check`. LSL programs on this\n\
-             machine send and read encrypted streams only from their next start on\n\
-             (policy = \"required\" in {}).",
+            "This line is not secret: chat, paper or USB will do. Then run here the line that `lsl key\n\
+             init` prints there, and `lsl trust check`. LSL programs on this machine are encrypted from\n\
+             their next start on: policy = \"required\" in\n{}",
             file.display()
         )?;
         out.flush()?;
