@@ -59,10 +59,19 @@ impl Peers {
 
     /// There is no connection, for a reason of security. Logged once a minute per cause.
     pub(crate) fn failed(&self, cause: Cause, text: &str) {
+        self.note(cause, text, cause == Cause::Busy);
+    }
+
+    /// A connection that there was ended for a reason of security.
+    pub(crate) fn ended(&self, cause: Cause, text: &str) {
+        self.note(cause, text, false);
+    }
+
+    fn note(&self, cause: Cause, text: &str, busy: bool) {
         let now = local_clock();
         let mut state = self.lock();
         state.failures = state.failures.saturating_add(1);
-        state.busy = cause == Cause::Busy;
+        state.busy = busy;
         state.last_error = Some(text.to_owned());
         let known = state.logged.iter_mut().find(|(known, _)| *known == cause);
         let is_due = match known {

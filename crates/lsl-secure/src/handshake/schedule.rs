@@ -1,6 +1,6 @@
 //! From the two ephemerals to every key of a session. Spec: LSS/1 §5.6.
 
-use x25519_dalek::{PublicKey as Share, StaticSecret};
+use x25519_dalek::{PublicKey as Share, SharedSecret, StaticSecret};
 use zeroize::Zeroizing;
 
 use crate::kdf::{Secret, expand_label, expand_label_into, extract};
@@ -27,16 +27,22 @@ impl Ephemeral {
 
     /// The secret of both shares, consuming this one.
     pub(super) fn agree(self, peer: &[u8; 32], psk: Option<&Psk>) -> Result<Agreed> {
-        let dh = self.0.diffie_hellman(&Share::from(*peer));
-        // A share of small order makes the secret known to everybody; the test takes constant time.
-        if !dh.was_contributory() {
-            return Err(Error::session(
-                Cause::BadKeyShare,
-                "the key exchange gave the all-zero secret",
-            ));
-        }
+        let dh = self.shared(peer)?;
         let salt = psk.map_or(&[0; 32], Psk::as_bytes);
         Ok(Agreed(extract(salt, dh.as_bytes())))
+    }
+
+    /// `dh`, which is never all zero.
+    pub(super) fn shared(self, peer: &[u8; 32]) -> Result<SharedSecret> {
+        let dh = self.0.diffie_hellman(&Share::from(*peer));
+        // A share of small order makes the secret known to everybody; the test takes constant time.
+        if dh.was_contributory() {
+            return Ok(dh);
+        }
+        Err(Error::session(
+            Cause::BadKeyShare,
+            "the key exchange gave the all-zero secret",
+        ))
     }
 }
 

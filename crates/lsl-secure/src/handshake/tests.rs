@@ -6,8 +6,12 @@ use std::sync::Arc;
 use serde::Deserialize;
 
 use super::*;
+use crate::testing::unhex;
 use crate::{Local, Psk, Random, SecretKey, Suites};
 
+mod exchange;
+mod mutation;
+mod tiling;
 mod vectors;
 
 /// Gives out what it was given.
@@ -118,12 +122,4 @@ impl Run {
     fn answer(&self, m1: &[u8]) -> Result<(WaitM3, Vec<u8>)> {
         Responder::new(self.outlet()).receive_m1(m1, &mut Fixed::new(self.secret("e_r")))
     }
-}
-
-fn unhex(text: &str) -> Vec<u8> {
-    assert_eq!(text.len() % 2, 0);
-    (0..text.len())
-        .step_by(2)
-        .map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap())
-        .collect()
 }
