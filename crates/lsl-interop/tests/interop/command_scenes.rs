@@ -240,6 +240,7 @@ pub(crate) fn crowd(finder: Side) -> Cell {
         protocol: Protocol::V110,
         family: Family::Both,
         session: "gen-crowd",
+        keys: None,
     };
     let run = move |lab: &Lab, id: &str| {
         let mut outlets: Vec<Box<dyn OutletEnd>> = Vec::new();

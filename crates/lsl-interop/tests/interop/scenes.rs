@@ -116,6 +116,7 @@ pub(crate) fn crossing(from: Side, to: Side, first: Family) -> Cell {
         protocol: Protocol::V110,
         family,
         session: "crossing",
+        keys: None,
     };
     let second = match first {
         Family::V4 => Family::V6,
@@ -166,6 +167,7 @@ pub(crate) fn crowd(host: Side, finder: Side) -> Cell {
         protocol: Protocol::V110,
         family: Family::Both,
         session: "crowd",
+        keys: None,
     };
     let route = Route {
         from: (host, setup),

@@ -63,9 +63,19 @@ impl Side {
         setup: Setup,
         source_id: &str,
     ) -> Outcome<Box<dyn InletEnd>> {
+        self.inlet_where(lab, setup, &format!("source_id='{source_id}'"))
+    }
+
+    /// An open inlet on the only stream for which the predicate holds.
+    pub(crate) fn inlet_where(
+        self,
+        lab: &Lab,
+        setup: Setup,
+        predicate: &str,
+    ) -> Outcome<Box<dyn InletEnd>> {
         match self {
-            Self::Foreign(library) => Ok(Box::new(lab.peer(library, setup)?.inlet(source_id)?)),
-            Self::Ours => Ok(Box::new(OurInlet::open(&lab.context(setup)?, source_id)?)),
+            Self::Foreign(library) => Ok(Box::new(lab.peer(library, setup)?.inlet(predicate)?)),
+            Self::Ours => Ok(Box::new(OurInlet::open(&lab.context(setup)?, predicate)?)),
         }
     }
 
@@ -96,7 +106,7 @@ impl Side {
     /// How soon its inlets must read an outlet that came back.
     pub(crate) fn recovery_limit_secs(self) -> f64 {
         match self {
-            Self::Ours | Self::Foreign(Library::LslFfi) => 2.0,
+            Self::Ours | Self::Foreign(Library::LslFfi | Library::PylslOnOurs) => 2.0,
             Self::Foreign(_) => 4.0,
         }
     }
@@ -147,12 +157,18 @@ impl Route {
         } else {
             format!("{} to {}", from_setup.family.name(), to_setup.family.name())
         };
+        let how = |setup: Setup| match setup.keys {
+            Some(keys) => keys.name(),
+            None => setup.protocol.number().to_string(),
+        };
+        let is_secure = from_setup.keys.is_some() || to_setup.keys.is_some();
         let row = format!(
-            "{} {} to {} {}/{families}",
+            "{}{} {} to {} {}/{families}",
+            if is_secure { "secure: " } else { "" },
             from.name(),
-            from_setup.protocol.number(),
+            how(from_setup),
             to.name(),
-            to_setup.protocol.number(),
+            how(to_setup),
         );
         let separator = if what.is_empty() { "" } else { "/" };
         Cell {
