@@ -417,12 +417,14 @@ impl OutletShared {
                     sent: progress.sent,
                     dropped: progress.dropped,
                     behind: progress.behind,
+                    encryption: None,
                 });
         let synchronous = fan.synchronous.iter().map(|reader| ConsumerStats {
             peer: reader.link.peer(),
             sent: reader.sent.value(),
             dropped: 0,
             behind: 0,
+            encryption: None,
         });
         buffered.chain(synchronous).collect()
     }

@@ -3,6 +3,8 @@
 
 pub(crate) mod acceptor;
 pub(crate) mod consumer;
+#[cfg(feature = "secure")]
+pub(crate) mod describe;
 pub(crate) mod feed;
 pub(crate) mod full_info;
 pub(crate) mod link;
