@@ -107,22 +107,36 @@ impl Traffic {
 
     /// Whether these bytes were sent, by whatever protocol.
     pub(crate) fn contains(&self, bytes: &[u8]) -> bool {
-        let hit = |hay: &[u8]| hay.windows(bytes.len()).any(|window| window == bytes);
-        self.frames.iter().any(|frame| hit(frame))
-            || self.streams.iter().any(|stream| hit(&stream.bytes()))
+        self.frames.iter().any(|frame| has(frame, bytes))
+            || self.streams.iter().any(|stream| has(&stream.bytes(), bytes))
     }
 
-    /// How many connections to this TCP port were begun.
-    pub(crate) fn connections_to(&self, port: u16) -> usize {
-        let to = self.streams.iter().filter(|stream| stream.to_port == port);
-        to.count()
+    /// Whether some frame has both.
+    pub(crate) fn contains_together(&self, first: &[u8], second: &[u8]) -> bool {
+        let mut frames = self.frames.iter();
+        frames.any(|frame| has(frame, first) && has(frame, second))
     }
 
-    /// How many bytes of payload were sent to this TCP port.
-    pub(crate) fn bytes_to(&self, port: u16) -> usize {
+    /// What was sent to this TCP port, connection by connection.
+    pub(crate) fn sent_to(&self, port: u16) -> Vec<Vec<u8>> {
         let to = self.streams.iter().filter(|stream| stream.to_port == port);
-        to.map(|stream| stream.bytes().len()).sum()
+        to.map(Stream::bytes).collect()
     }
+}
+
+/// Whether `bytes` are somewhere in it.
+pub(crate) fn has(hay: &[u8], bytes: &[u8]) -> bool {
+    let Some((first, rest)) = bytes.split_first() else {
+        return true;
+    };
+    let mut from = 0;
+    while let Some(at) = hay[from..].iter().position(|byte| byte == first) {
+        from += at + 1;
+        if hay[from..].starts_with(rest) {
+            return true;
+        }
+    }
+    false
 }
 
 impl Stream {

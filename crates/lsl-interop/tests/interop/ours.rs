@@ -55,6 +55,11 @@ impl OurOutlet {
         })
     }
 
+    /// How many connections it has ended for what they wanted.
+    pub(crate) fn refused(&self) -> Outcome<u64> {
+        Ok(self.outlet()?.stats().refused)
+    }
+
     fn outlet(&self) -> Outcome<&Outlet> {
         self.outlet
             .as_ref()
@@ -178,13 +183,7 @@ pub(crate) struct OurInlet {
 impl OurInlet {
     /// Find the one stream for which the predicate holds and open an inlet on it.
     pub(crate) fn open(context: &Context, predicate: &str) -> Outcome<Self> {
-        let selector = Selector::predicate(predicate).map_err(text)?;
-        let infos = context
-            .resolve_blocking(&selector, 1, PATIENCE)
-            .map_err(text)?;
-        let [info] = infos.as_slice() else {
-            return Err(format!("{} streams resolved instead of 1", infos.len()));
-        };
+        let info = &resolve(context, predicate)?;
         let format = Format::ALL
             .into_iter()
             .find(|format| channel_format(*format) == info.channel_format())
@@ -252,6 +251,19 @@ impl InletEnd for OurInlet {
             fingerprint: found.fingerprint.to_string(),
             cipher: found.suite.to_string(),
         }))
+    }
+}
+
+/// The one stream for which the predicate holds.
+pub(crate) fn resolve(context: &Context, predicate: &str) -> Outcome<StreamInfo> {
+    let selector = Selector::predicate(predicate).map_err(text)?;
+    let mut infos = context
+        .resolve_blocking(&selector, 1, PATIENCE)
+        .map_err(text)?;
+    match infos.pop() {
+        Some(info) if infos.is_empty() => Ok(info),
+        Some(_) => Err(format!("{} streams resolved instead of 1", infos.len() + 1)),
+        None => Err("no stream resolved".to_owned()),
     }
 }
 

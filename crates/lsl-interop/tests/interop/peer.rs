@@ -255,6 +255,13 @@ impl ForeignInlet {
         self.peer.call(request).map(drop)
     }
 
+    /// The full information as XML, or why not in time.
+    pub(crate) fn full_xml_within(&mut self, timeout: Duration) -> Outcome<Value> {
+        let timeout = timeout.as_secs_f64();
+        self.peer
+            .call(json!({"cmd": "xml", "inlet": self.handle, "timeout": timeout}))
+    }
+
     fn call(&self, command: &str, mut request: Value) -> Outcome<Value> {
         request["cmd"] = json!(command);
         request["inlet"] = self.handle.clone();

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::cell::{Announcement, Cell, InletEnd, Outcome, OutletEnd, Place, Run, Topic};
+use crate::keys::{Keys, Policy};
 use crate::lab::{Family, Lab, Library, Need, Protocol, Setup};
 use crate::ours::{self, OurInlet, OurOutlet};
 
@@ -21,6 +22,14 @@ impl Side {
             Self::Foreign(library) => library.name(),
             Self::Ours => "lsl-core",
         }
+    }
+
+    /// Whether it runs our code, which can tell of encryption.
+    pub(crate) fn is_ours(self) -> bool {
+        matches!(
+            self,
+            Self::Ours | Self::Foreign(Library::LslFfi | Library::PylslOnOurs)
+        )
     }
 
     pub(crate) fn needs(self) -> Option<Need> {
@@ -106,8 +115,8 @@ impl Side {
     /// How soon its inlets must read an outlet that came back.
     pub(crate) fn recovery_limit_secs(self) -> f64 {
         match self {
-            Self::Ours | Self::Foreign(Library::LslFfi | Library::PylslOnOurs) => 2.0,
-            Self::Foreign(_) => 4.0,
+            ours if ours.is_ours() => 2.0,
+            _ => 4.0,
         }
     }
 }
@@ -179,6 +188,40 @@ impl Route {
         }
     }
 
+    /// The same two with other security configurations, where only their like sees them.
+    pub(crate) fn with(self, from: Option<Keys>, to: Option<Keys>) -> Self {
+        let with = |(side, setup): (Side, Setup), keys| (side, Setup { keys, ..setup }.within("secure"));
+        Self {
+            from: with(self.from, from),
+            to: with(self.to, to),
+        }
+    }
+
+    /// Whether the inlet speaks with whom it should, encrypted or not.
+    pub(crate) fn check_encryption(self, lab: &Lab, inlet: &mut dyn InletEnd) -> Outcome {
+        if !self.to.0.is_ours() {
+            return Ok(());
+        }
+        let encrypts = |keys: &Keys| keys.policy != Policy::Off;
+        let from = self.from.1.keys.filter(encrypts);
+        let expected = from.filter(|_| self.to.1.keys.is_some_and(|keys| encrypts(&keys)));
+        let found = inlet.encryption()?;
+        let is_right = match (&expected, &found) {
+            (None, None) => true,
+            (Some(keys), Some(found)) => {
+                found.fingerprint == lab.keyring().fingerprint(keys.device)?
+                    && found.peer_name == keys.device.name()
+                    && CIPHERS.contains(&found.cipher.as_str())
+            }
+            _ => false,
+        };
+        if is_right {
+            Ok(())
+        } else {
+            Err(format!("{found:?} with {:?}", expected.map(|keys| keys.device)))
+        }
+    }
+
     pub(crate) fn outlet(self, lab: &Lab, stream: &Announcement) -> Outcome<Box<dyn OutletEnd>> {
         self.from.0.outlet(lab, self.from.1, stream)
     }
@@ -187,3 +230,6 @@ impl Route {
         self.to.0.inlet(lab, self.to.1, source_id)
     }
 }
+
+/// What an encrypted connection may use.
+const CIPHERS: [&str; 2] = ["AES-256-GCM", "ChaCha20-Poly1305"];
