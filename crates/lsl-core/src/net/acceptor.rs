@@ -11,11 +11,12 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{AbortHandle, JoinSet};
 
 use crate::context::Context;
+#[cfg(feature = "secure")]
+use crate::net::advert;
 use crate::net::consumer::{OutletShared, OutletTerms, Variant};
 use crate::net::link::Link;
 use crate::net::monitor::lock_ignoring_poison;
 use crate::net::ports::PortSearch;
-use crate::net::registry::Advertised;
 use crate::net::service::Announcement;
 use crate::net::sockets::{self, Family};
 use crate::net::{runtime, uid};
@@ -86,17 +87,16 @@ impl Acceptors {
         info.set_version(config.tuning().protocol_version);
         info.set_v4_ports(v4_port, service.v4);
         info.set_v6_ports(v6_port, service.v6);
-        let shared = Arc::new(OutletShared::new(context.clone(), info, terms));
+        #[cfg(feature = "secure")]
+        advert::mark(&mut info, context.security()?);
+        let shared = Arc::new(OutletShared::new(context.clone(), info, terms)?);
         let tasks = listeners
             .into_iter()
             .map(|listener| {
                 Ok(runtime::spawn(accept(listener, Arc::clone(&shared)))?.abort_handle())
             })
             .collect::<Result<Vec<_>>>()?;
-        announcement.publish(Advertised {
-            info: shared.info.clone(),
-            shortinfo: shared.info.to_shortinfo_xml(),
-        });
+        announcement.publish(Arc::clone(&shared.advertised));
         let open = Open {
             _announcement: announcement,
             tasks,
@@ -199,9 +199,9 @@ async fn answer(link: &Arc<Link>, shared: &Arc<OutletShared>) -> Result<()> {
     let side = outlet_side(shared);
     let reply = match request {
         Request::ShortInfo { query } => {
-            let matches = shared.info.matches(&Query::parse(&query)?)?;
-            if matches {
-                shared.info.to_shortinfo_xml()
+            let shown = shared.advertised.shown();
+            if shown.matches(&Query::parse(&query)?)? {
+                shown.shortinfo.clone()
             } else {
                 Vec::new()
             }
@@ -258,8 +258,7 @@ async fn start_feed(
             Variant::V110(order)
         }
         DataProtocol::V100 => {
-            Encoder100::new(format, channels)
-                .encode_preamble(&mut preamble, &info.to_shortinfo_xml());
+            Encoder100::new(format, channels).encode_preamble(&mut preamble, &shared.shortinfo);
             Variant::V100
         }
     };

@@ -14,6 +14,9 @@ use crate::context::Context;
 use crate::net::link::Link;
 use crate::net::monitor::{Monitor, lock_ignoring_poison};
 use crate::net::race::race;
+use crate::net::registry::Advertised;
+#[cfg(feature = "secure")]
+use crate::net::{advert, describe};
 use crate::outlet::Stamps;
 use crate::session::fanout::{ConsumerId, Drain, Lane, Pushthrough, SendBy, Terms, Wire};
 use crate::stats::{ConsumerStats, Counter, OutletStats};
@@ -67,6 +70,16 @@ pub(crate) enum Variant {
 pub(crate) struct OutletShared {
     pub(crate) context: Context,
     pub(crate) info: StreamInfo,
+    /// The short form, for those who may see all of it.
+    pub(crate) shortinfo: Vec<u8>,
+    /// What everybody may see.
+    pub(crate) advertised: Arc<Advertised>,
+    /// Who we are and whom we let in.
+    #[cfg(feature = "secure")]
+    pub(crate) security: Arc<lsl_secure::Security>,
+    /// What the DESCRIPTOR of every session says.
+    #[cfg(feature = "secure")]
+    pub(crate) descriptor: lsl_secure::Descriptor,
     pub(crate) channels: usize,
     pub(crate) terms: OutletTerms,
     pub(crate) audience: Monitor<Audience>,
@@ -120,10 +133,31 @@ struct SyncReader {
 }
 
 impl OutletShared {
-    pub(crate) fn new(context: Context, info: StreamInfo, terms: OutletTerms) -> Self {
-        Self {
+    /// # Errors
+    /// [`Error::Security`] if the security configuration cannot be used.
+    #[cfg_attr(
+        not(feature = "secure"),
+        expect(clippy::unnecessary_wraps, reason = "fails with encryption only")
+    )]
+    pub(crate) fn new(context: Context, info: StreamInfo, terms: OutletTerms) -> Result<Self> {
+        #[cfg(feature = "secure")]
+        let security = Arc::clone(context.security()?);
+        #[cfg(feature = "secure")]
+        let (shortinfo, advertised) = (
+            advert::shortinfo(&info, &security),
+            advert::advertised(&info, &security),
+        );
+        #[cfg(not(feature = "secure"))]
+        let (shortinfo, advertised) = (info.to_shortinfo_xml(), Advertised::plain(&info));
+        Ok(Self {
             context,
             channels: info.channel_count() as usize,
+            shortinfo,
+            advertised: Arc::new(advertised),
+            #[cfg(feature = "secure")]
+            security,
+            #[cfg(feature = "secure")]
+            descriptor: describe::descriptor(&describe::as_received(&info)),
             info,
             terms,
             audience: Monitor::default(),
@@ -138,7 +172,7 @@ impl OutletShared {
                 ..Fan::default()
             }),
             turn: Mutex::new(Vec::new()),
-        }
+        })
     }
 
     /// Pushes `samples` samples, already known to match the stream's shape.

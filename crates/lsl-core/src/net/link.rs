@@ -3,19 +3,13 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::pin::Pin;
-use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use lsl_platform::poll::wait_writable;
 use lsl_platform::socket::send_nonblocking;
-use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
-use crate::net::sockets;
 use crate::session::fanout::Wire;
-use crate::{Error, Result};
 
 /// A connection and the means to wake the task that serves it.
 #[derive(Debug)]
@@ -127,58 +121,6 @@ pub(crate) async fn send_all(stream: &TcpStream, mut bytes: &[u8]) -> io::Result
         }
     }
     Ok(())
-}
-
-/// One short connection: sends `request` and returns all that comes back until the peer closes.
-///
-/// # Errors
-/// [`Error::Io`], [`Error::Timeout`] after `limit`, [`Error::Protocol`] for an answer of more than
-/// `max_bytes`.
-pub(crate) async fn exchange(
-    peer: SocketAddr,
-    request: &[u8],
-    max_bytes: usize,
-    limit: Duration,
-) -> Result<Vec<u8>> {
-    let io = |source| Error::io(format!("connection to {peer}"), source);
-    let asking = async {
-        let stream = sockets::tcp_connect(peer, limit).await?;
-        send_all(&stream, request).await.map_err(io)?;
-        let mut answer = Vec::new();
-        // On the heap: tasks that may ask some day should not hold room for it all the time.
-        let mut buffer = vec![0; 4096];
-        loop {
-            stream.readable().await.map_err(io)?;
-            match stream.try_read(&mut buffer) {
-                Ok(0) => return Ok(answer),
-                Ok(received) => answer.extend_from_slice(&buffer[..received]),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) => return Err(io(error)),
-            }
-            if answer.len() > max_bytes {
-                let text = format!("the answer of {peer} is larger than {max_bytes} bytes");
-                return Err(Error::Protocol(text));
-            }
-        }
-    };
-    let timeout = Err(Error::Timeout {
-        operation: "connect",
-    });
-    tokio::time::timeout(limit, asking).await.unwrap_or(timeout)
-}
-
-/// Reads into `buffer` and says how much; `Ready(0)` is the end of the stream.
-///
-/// Goes through the stream's own `poll_read` because that one knows that a short read emptied the
-/// socket, and so saves a system call per wake-up.
-pub(crate) fn poll_receive(
-    stream: &mut TcpStream,
-    context: &mut Context<'_>,
-    buffer: &mut [u8],
-) -> Poll<io::Result<usize>> {
-    let mut buffer = ReadBuf::new(buffer);
-    ready!(Pin::new(stream).poll_read(context, &mut buffer))?;
-    Poll::Ready(Ok(buffer.filled().len()))
 }
 
 /// Bytes that a peer may send after its request.

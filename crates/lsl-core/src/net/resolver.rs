@@ -13,7 +13,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use crate::context::Context;
-use crate::net::link::exchange;
+use crate::net::dial::exchange;
 use crate::net::monitor::{Monitor, lock_ignoring_poison};
 use crate::net::reach::{Reach, present_interfaces};
 use crate::net::runtime::{self, AbortOnDrop};
