@@ -85,13 +85,13 @@ impl Dialled {
         match &mut self.way {
             Way::Plain(stream) => {
                 let reading = poll_fn(|context| {
-                    poll_into_buffer(stream, context, |bytes| take(bytes)).map(|result| {
-                        match result {
+                    poll_into_buffer(stream, context, |bytes| take(bytes)).map(
+                        |result| match result {
                             Ok(None) => Ok(Batch::End),
                             Ok(Some(taken)) => taken.map(|()| Batch::Some),
                             Err(source) => Err(failed(peer, source)),
-                        }
-                    })
+                        },
+                    )
                 });
                 reading.await
             }

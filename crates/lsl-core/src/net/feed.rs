@@ -17,6 +17,8 @@ use crate::context::Context;
 use crate::net::dial::{self, Batch, Dialled};
 use crate::net::monitor::{Monitor, lock_ignoring_poison};
 use crate::net::race::{Winner, race};
+#[cfg(feature = "secure")]
+use crate::net::secure_clock;
 use crate::net::source::{Recovered, Source};
 use crate::net::{runtime, time_probe};
 use crate::session::inlet::{FeedSession, FeedState, FeedTerms};
@@ -38,6 +40,9 @@ pub(crate) struct InletShared {
     pub(crate) full_info: Monitor<FullInfo>,
     /// Told after each batch of samples and when the stream is lost.
     pub(crate) notifier: OnceLock<Notifier>,
+    /// To probe the clock of an outlet that encrypts.
+    #[cfg(feature = "secure")]
+    pub(crate) clock_keys: Monitor<secure_clock::ClockKeys>,
     terms: FeedTerms,
     tasks: Mutex<Tasks>,
 }
@@ -124,6 +129,8 @@ impl InletShared {
             clock: Monitor::new(clock),
             full_info: Monitor::default(),
             notifier: OnceLock::new(),
+            #[cfg(feature = "secure")]
+            clock_keys: Monitor::default(),
             terms,
             tasks: Mutex::default(),
             context,
@@ -175,6 +182,23 @@ impl InletShared {
         if let Some(task) = task {
             task.abort();
         }
+    }
+
+    /// Whether there is a data connection, or will be.
+    #[cfg(feature = "secure")]
+    pub(crate) fn is_receiving(&self) -> bool {
+        lock_ignoring_poison(&self.tasks).data.is_some()
+    }
+
+    /// Longest round trip of an authentic clock probe that counts, and the error above which a clock
+    /// is found too uncertain; in seconds.
+    #[cfg(feature = "secure")]
+    pub(crate) fn time_limits(&self) -> (f64, f64) {
+        let settings = self.context.security().ok().and_then(|it| it.settings());
+        let secs = |milliseconds: u32| f64::from(milliseconds) / 1000.0;
+        settings.map_or((0.128, 0.005), |settings| {
+            (secs(settings.max_rtt_ms), secs(settings.time_warn_ms))
+        })
     }
 
     /// Ends every task.
@@ -266,6 +290,10 @@ async fn connection(
         .source
         .dial(&info, address, session.request(), CONNECT_LIMIT)
         .await?;
+    #[cfg(feature = "secure")]
+    let _session = secure_clock::lend_of_feed(&shared.clock_keys, &mut dialled);
+    #[cfg(feature = "secure")]
+    let _encryption = Shown::new(shared, &mut dialled);
     let mut state = FeedState::Opening;
     let handshake_end = tokio::time::Instant::now() + HANDSHAKE_LIMIT;
     loop {
@@ -296,6 +324,26 @@ async fn connection(
         }
         // A feed that never runs dry must not keep a clock probe waiting.
         tokio::task::consume_budget().await;
+    }
+}
+
+/// Shows how the data connection is encrypted, for as long as it lives.
+#[cfg(feature = "secure")]
+struct Shown<'a>(&'a crate::net::peers::Peers);
+
+#[cfg(feature = "secure")]
+impl<'a> Shown<'a> {
+    fn new(shared: &'a InletShared, dialled: &mut Dialled) -> Self {
+        let peers = shared.source.peers();
+        peers.set_encryption(dialled.tunnel().map(|tunnel| tunnel.encryption()));
+        Self(peers)
+    }
+}
+
+#[cfg(feature = "secure")]
+impl Drop for Shown<'_> {
+    fn drop(&mut self) {
+        self.0.set_encryption(None);
     }
 }
 

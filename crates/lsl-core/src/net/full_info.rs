@@ -45,11 +45,7 @@ pub(crate) async fn fetch(shared: Arc<InletShared>) {
     }
 }
 
-async fn ask(
-    shared: &InletShared,
-    present: &StreamInfo,
-    endpoint: Endpoint,
-) -> Result<StreamInfo> {
+async fn ask(shared: &InletShared, present: &StreamInfo, endpoint: Endpoint) -> Result<StreamInfo> {
     let asking = shared.source.exchange(
         present,
         endpoint.data,
@@ -66,26 +62,36 @@ async fn ask(
         return Err(Error::Protocol("another outlet is at this address".into()));
     }
     #[cfg(feature = "secure")]
-    check_content(shared, present, &info)?;
+    check_content(shared, present, &info, endpoint.data)?;
     Ok(info)
 }
 
 /// What came through a session must say what its DESCRIPTOR said, which was compared with `present`.
 /// Without encryption anybody may say anything. Spec: LSS/1 §7.4.
 #[cfg(feature = "secure")]
-fn check_content(shared: &InletShared, present: &StreamInfo, info: &StreamInfo) -> Result<()> {
+fn check_content(
+    shared: &InletShared,
+    present: &StreamInfo,
+    info: &StreamInfo,
+    address: std::net::SocketAddr,
+) -> Result<()> {
     use crate::net::describe::descriptor;
 
     if shared.source.peers().key().is_none() {
         return Ok(());
     }
-    match descriptor(info).differs_from(&descriptor(present)) {
-        None => Ok(()),
-        Some(field) => Err(Error::Security(format!(
-            "the full info of \"{}\" has another {field} than the stream; refused",
-            present.name()
-        ))),
-    }
+    let Some(field) = descriptor(info).differs_from(&descriptor(present)) else {
+        return Ok(());
+    };
+    let text = format!(
+        "the full info of \"{}\" has another {field} than the stream; refused",
+        lsl_secure::audit::printable(present.name_bytes())
+    );
+    let security = shared.context.security()?;
+    crate::net::handshake::mismatch(security, present, address, &text);
+    let peers = shared.source.peers();
+    peers.failed(lsl_secure::Cause::DescriptorMismatch, &text);
+    Err(Error::Security(text))
 }
 
 /// Largest stream info accepted from a peer.

@@ -96,7 +96,11 @@ pub(crate) async fn dial(
     Err(Error::Security(text))
 }
 
-async fn secure(
+/// Connects through a handshake, whatever the policy, and sends `request`.
+///
+/// # Errors
+/// As [`dial`].
+pub(crate) async fn secure(
     context: &Context,
     security: &Arc<Security>,
     callee: Callee<'_>,
@@ -141,11 +145,13 @@ async fn secure(
     );
     let failure = match shaken.await {
         Ok((session, said)) => {
-            match establish(context, security, callee, session, &said, found.name, own_address, peer)
-            {
-                Ok(about) => {
-                    let tunnel = |session| Tunnel::new(stream, session, said, about.1);
-                    return Ok(Dialled::secure(peer, tunnel(about.0)));
+            let name = std::mem::take(&mut found.name);
+            let enrolled = establish(security, callee, session, &said, name, own_address, peer);
+            match enrolled {
+                Ok((session, about)) => {
+                    // context.watch_trust();
+                    let tunnel = Tunnel::new(stream, session, said, about);
+                    return Ok(Dialled::secure(peer, tunnel));
                 }
                 Err((mut session, cause)) => {
                     let mut alert = Vec::new();
@@ -295,9 +301,7 @@ impl Callee<'_> {
 
 /// Makes a session official: watched, remembered, and with everything its tunnel needs. The session
 /// comes back with the cause if it must not be.
-#[expect(clippy::too_many_arguments, reason = "called once, from above")]
 fn establish(
-    context: &Context,
     security: &Arc<Security>,
     callee: Callee<'_>,
     session: Session,
@@ -320,7 +324,6 @@ fn establish(
         Ok(enrolled) => enrolled,
         Err(cause) => return Err((Box::new(session), cause)),
     };
-    context.watch_trust();
     security.note_secure(said, &key);
     if let Some(before) = callee.peers.accepted(key) {
         let event = event(EventKind::PeerChanged, security, callee.info, peer)
@@ -334,7 +337,7 @@ fn establish(
         security: Arc::clone(security),
         peers: Arc::clone(callee.peers),
         ending,
-        enrolled,
+        _enrolled: enrolled,
         session: session.id,
         suite: session.suite,
         key,
@@ -343,6 +346,13 @@ fn establish(
         started: local_clock(),
     };
     Ok((session, about))
+}
+
+/// Audits that an outlet said of itself what its DESCRIPTOR does not say.
+pub(crate) fn mismatch(security: &Security, info: &StreamInfo, peer: SocketAddr, text: &str) {
+    let event = event(EventKind::HandshakeFailed, security, info, peer);
+    let event = event.cause(Cause::DescriptorMismatch).detail(text);
+    security.audit().record(event);
 }
 
 /// What LSL's status 404 means too: look for the stream again.
@@ -410,9 +420,12 @@ mod tests {
         runtime::spawn(task).unwrap();
         let result = receiver.recv_timeout(Duration::from_secs(20)).unwrap();
         assert_eq!(result, (true, true, true));
-        let left = lock_ignoring_poison(&QUEUES)
-            .as_ref()
-            .map_or(0, |queues| queues.values().filter(|queue| queue.strong_count() > 0).count());
+        let left = lock_ignoring_poison(&QUEUES).as_ref().map_or(0, |queues| {
+            queues
+                .values()
+                .filter(|queue| queue.strong_count() > 0)
+                .count()
+        });
         assert_eq!(left, 0);
     }
 }

@@ -25,6 +25,8 @@ pub(crate) mod responder;
 pub(crate) mod runtime;
 #[cfg(feature = "secure")]
 pub(crate) mod sealed_time;
+#[cfg(feature = "secure")]
+pub(crate) mod secure_clock;
 pub(crate) mod service;
 pub(crate) mod sockets;
 pub(crate) mod source;
@@ -32,3 +34,5 @@ pub(crate) mod time_probe;
 #[cfg(feature = "secure")]
 pub(crate) mod tunnel;
 pub(crate) mod uid;
+#[cfg(feature = "secure")]
+pub(crate) mod unveil;

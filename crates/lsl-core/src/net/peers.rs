@@ -15,6 +15,8 @@ use crate::stats::Encryption;
 #[derive(Debug, Default)]
 pub(crate) struct Peers {
     state: Mutex<State>,
+    /// Whether nobody asked for this connection in particular.
+    is_of_strangers: bool,
 }
 
 #[derive(Debug, Default)]
@@ -32,6 +34,14 @@ struct State {
 }
 
 impl Peers {
+    /// For a look at an outlet that happens to be there. Its failures are nobody's worry.
+    pub(crate) fn of_strangers() -> Self {
+        Self {
+            is_of_strangers: true,
+            ..Self::default()
+        }
+    }
+
     /// The key that the inlet was connected with last.
     pub(crate) fn key(&self) -> Option<PublicKey> {
         self.lock().key
@@ -66,7 +76,7 @@ impl Peers {
             }
         };
         drop(state);
-        if is_due {
+        if is_due && !self.is_of_strangers {
             tracing::warn!(cause = cause.name(), "{text}");
         }
     }

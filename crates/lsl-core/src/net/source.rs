@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use crate::StreamInfo;
 use crate::context::Context;
-use crate::net::dial::Dialled;
 #[cfg(feature = "secure")]
 use crate::net::describe::descriptor;
+use crate::net::dial::Dialled;
 #[cfg(feature = "secure")]
 use crate::net::handshake::{self, Callee, Expected};
 use crate::net::monitor::Monitor;

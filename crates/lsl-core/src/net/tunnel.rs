@@ -53,7 +53,8 @@ pub(crate) struct About {
     pub(crate) security: Arc<Security>,
     pub(crate) peers: Arc<Peers>,
     pub(crate) ending: Arc<Ending>,
-    pub(crate) enrolled: Enrolled,
+    /// Held for its drop.
+    pub(crate) _enrolled: Enrolled,
     pub(crate) session: SessionId,
     pub(crate) suite: Suite,
     pub(crate) key: PublicKey,
@@ -61,6 +62,32 @@ pub(crate) struct About {
     pub(crate) name: String,
     pub(crate) peer: SocketAddr,
     pub(crate) started: f64,
+}
+
+/// Names a session in events about what happens beside it.
+#[derive(Debug)]
+pub(crate) struct Witness {
+    security: Arc<Security>,
+    session: SessionId,
+    key: PublicKey,
+    name: String,
+    peer: SocketAddr,
+    uid: String,
+}
+
+impl Witness {
+    /// Something happened that an auditor wants to know.
+    pub(crate) fn record(&self, kind: EventKind, detail: String) {
+        let event = Event::new(kind)
+            .session(self.session)
+            .peer_addr(self.peer)
+            .peer(self.key.fingerprint())
+            .peer_name(self.name.as_str())
+            .role(Role::Inlet)
+            .stream_uid(self.uid.as_str())
+            .detail(detail);
+        self.security.audit().record(event);
+    }
 }
 
 impl About {
@@ -123,6 +150,19 @@ impl Tunnel {
             peer_name: self.about.name.clone(),
             fingerprint: self.about.key.fingerprint().to_string(),
             suite: self.about.suite.name(),
+        }
+    }
+
+    /// For events about the clock.
+    pub(crate) fn witness(&self) -> Witness {
+        let about = &self.about;
+        Witness {
+            security: Arc::clone(&about.security),
+            session: about.session,
+            key: about.key,
+            name: about.name.clone(),
+            peer: about.peer,
+            uid: String::from_utf8_lossy(&self.descriptor.uid).into_owned(),
         }
     }
 
@@ -308,9 +348,8 @@ impl Drop for Tunnel {
         }
         let was_failed = self.state == State::Failed;
         if !was_failed && self.sealer.seal_close(&mut self.out).is_ok() {
-            if let Ok(sent) = stream.try_write(&self.out) {
-                self.out.drain(..sent);
-            }
+            // As much as there is room for: if the outlet does not read, it does not hear us either.
+            let _ = stream.try_write(&self.out);
         }
         let (received, sent) = (self.opener.totals(), self.sealer.totals());
         let traffic = Traffic {
