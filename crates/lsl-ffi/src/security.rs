@@ -5,8 +5,10 @@
 use std::ffi::c_char;
 use std::ptr;
 
+#[cfg(not(test))]
+use lsl_core::Context;
+use lsl_core::Encryption;
 use lsl_core::secure::{Policy, Security};
-use lsl_core::{Context, Encryption};
 
 use crate::context::context;
 use crate::ext::counted;
@@ -63,7 +65,9 @@ pub extern "C" fn lslx_info_encryption(info: Handle) -> i32 {
 pub extern "C" fn lslx_info_fingerprint(info: Handle) -> *mut c_char {
     text(|| {
         let advert = info_of(info)?.security_advert();
-        Ok(advert.and_then(|advert| advert.fingerprint).unwrap_or_default())
+        Ok(advert
+            .and_then(|advert| advert.fingerprint)
+            .unwrap_or_default())
     })
 }
 
@@ -99,7 +103,12 @@ pub extern "C" fn lslx_cipher(inlet: Handle) -> *mut c_char {
 /// `lsl_last_error` the same from every thread. Spec: LSS/1 §4.4.
 #[unsafe(no_mangle)]
 pub extern "C" fn lslx_last_security_error(inlet: Handle) -> *mut c_char {
-    text(|| Ok(inlet::find(inlet)?.inlet.last_security_error().unwrap_or_default()))
+    text(|| {
+        Ok(inlet::find(inlet)?
+            .inlet
+            .last_security_error()
+            .unwrap_or_default())
+    })
 }
 
 /// The fingerprint of the reader that connects from `address` (as `lslx_outlet_consumers` gives it). For

@@ -50,12 +50,28 @@ const BROKEN: &[(&str, Breaking, &[&str])] = &[
     ("no file", no_file, &["lsl-secure.toml"]),
     ("empty variable", empty_variable, &[VARIABLE]),
     ("syntax", syntax, &["lsl-secure.toml", "line 2"]),
-    ("unknown field", unknown_field, &["lsl-secure.toml", "polcy"]),
+    (
+        "unknown field",
+        unknown_field,
+        &["lsl-secure.toml", "polcy"],
+    ),
     ("bad policy", bad_policy, &["lsl-secure.toml", "prefer"]),
-    ("migrate without end", no_end, &["lsl-secure.toml", "migrate_until"]),
+    (
+        "migrate without end",
+        no_end,
+        &["lsl-secure.toml", "migrate_until"],
+    ),
     ("no key", no_key, &["device_key.pem"]),
-    ("key for everybody", key_for_all, &["device_key.pem", "644", "chmod"]),
-    ("trust for everybody", trust_for_all, &["trusted_peers.toml"]),
+    (
+        "key for everybody",
+        key_for_all,
+        &["device_key.pem", "644", "chmod"],
+    ),
+    (
+        "trust for everybody",
+        trust_for_all,
+        &["trusted_peers.toml"],
+    ),
     ("no trust file", no_trust, &["trusted_peers.toml"]),
 ];
 

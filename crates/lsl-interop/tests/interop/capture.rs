@@ -108,7 +108,10 @@ impl Traffic {
     /// Whether these bytes were sent, by whatever protocol.
     pub(crate) fn contains(&self, bytes: &[u8]) -> bool {
         self.frames.iter().any(|frame| has(frame, bytes))
-            || self.streams.iter().any(|stream| has(&stream.bytes(), bytes))
+            || self
+                .streams
+                .iter()
+                .any(|stream| has(&stream.bytes(), bytes))
     }
 
     /// Whether some frame has both.
@@ -199,7 +202,11 @@ fn segment(frame: &[u8]) -> Option<Segment<'_>> {
         }
         [0x86, 0xdd] if packet.get(6) == Some(&TCP) => {
             let length = usize::from(u16::from_be_bytes(*packet.get(4..)?.first_chunk()?));
-            let end = if length == 0 { packet.len() } else { 40 + length };
+            let end = if length == 0 {
+                packet.len()
+            } else {
+                40 + length
+            };
             (packet.get(8..40)?, packet.get(40..end)?)
         }
         _ => return None,

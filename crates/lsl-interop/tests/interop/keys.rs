@@ -117,7 +117,12 @@ impl Keyring {
         if let Some(file) = files.get(&keys) {
             return Ok(file.clone());
         }
-        let folder = new_folder(&format!("{}-{}-{}", keys.scope, keys.device.name(), files.len()))?;
+        let folder = new_folder(&format!(
+            "{}-{}-{}",
+            keys.scope,
+            keys.device.name(),
+            files.len()
+        ))?;
         write_private(&folder.join(KEY_FILE), &self.made(keys.device)?.pem)?;
         let trusted = self.trusted_by(keys.device)?;
         write_private(&folder.join(TRUST_FILE), trusted.to_toml().as_bytes())?;
@@ -141,7 +146,11 @@ impl Keyring {
                 secrets.push(line.as_bytes().to_vec());
             }
             let seed = seed(&pem).ok_or("a key file that cannot be read")?;
-            secrets.push(seed.iter().flat_map(|b| format!("{b:02x}").into_bytes()).collect());
+            secrets.push(
+                seed.iter()
+                    .flat_map(|b| format!("{b:02x}").into_bytes())
+                    .collect(),
+            );
             secrets.push(seed);
         }
         Ok(secrets)
@@ -155,7 +164,9 @@ impl Keyring {
     fn made(&self, device: Device) -> Outcome<&Made> {
         let devices = self.devices.get_or_init(make);
         let devices = devices.as_ref().map_err(Clone::clone)?;
-        devices.get(&device).ok_or_else(|| "no such device".to_owned())
+        devices
+            .get(&device)
+            .ok_or_else(|| "no such device".to_owned())
     }
 
     fn trusted_by(&self, device: Device) -> Outcome<TrustList> {
@@ -195,7 +206,8 @@ fn make() -> Outcome<HashMap<Device, Made>> {
 
 /// A folder that only this user can look into, empty.
 pub(crate) fn new_folder(name: &str) -> Outcome<PathBuf> {
-    let parent = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("keys-{}", std::process::id()));
+    let parent =
+        Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("keys-{}", std::process::id()));
     let folder = parent.join(name.replace([' ', '/'], "-"));
     let fail = |error| format!("{}: {error}", folder.display());
     // Of an earlier process of this number, if at all.

@@ -355,7 +355,8 @@ impl Lab {
     /// Our shared context for a setup, made if need be.
     pub(crate) fn context(&self, setup: Setup) -> Outcome<Context> {
         let slot = Arc::clone(locked(&self.contexts).entry(setup).or_default());
-        slot.get_or_init(|| crate::ours::context(self, setup)).clone()
+        slot.get_or_init(|| crate::ours::context(self, setup))
+            .clone()
     }
 
     /// Stop the shared peers; a process that exits would not drop them.

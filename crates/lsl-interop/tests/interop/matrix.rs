@@ -206,7 +206,10 @@ fn secure() -> Vec<Cell> {
         }
     }
     // Without keys nothing is different from before: real liblsl reads it.
-    cells.push(recorded(Route::new(PYLSL_ON_OURS, NEWEST, Family::V4), Sight::All));
+    cells.push(recorded(
+        Route::new(PYLSL_ON_OURS, NEWEST, Family::V4),
+        Sight::All,
+    ));
 
     for library in Library::LIBLSL {
         for protocol in Protocol::ALL {

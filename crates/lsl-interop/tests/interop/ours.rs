@@ -8,7 +8,9 @@ use lsl_core::config::Config;
 use lsl_core::secure::Security;
 use lsl_core::{ChannelFormat, Context, Inlet, Outlet, Pushthrough, Selector, StreamInfo};
 
-use crate::cell::{Announcement, Correction, Encryption, InletEnd, Outcome, OutletEnd, PATIENCE, Stamps};
+use crate::cell::{
+    Announcement, Correction, Encryption, InletEnd, Outcome, OutletEnd, PATIENCE, Stamps,
+};
 use crate::lab::{Lab, Setup};
 use crate::values::{Format, Values};
 

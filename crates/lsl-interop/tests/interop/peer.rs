@@ -17,7 +17,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::cell::{Announcement, Correction, Encryption, InletEnd, Outcome, OutletEnd, PATIENCE, Stamps};
+use crate::cell::{
+    Announcement, Correction, Encryption, InletEnd, Outcome, OutletEnd, PATIENCE, Stamps,
+};
 use crate::values::{Values, from_hex, stamp_from_json, stamp_to_json};
 
 /// A running peer. Killed when dropped.

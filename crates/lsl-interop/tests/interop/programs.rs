@@ -85,7 +85,8 @@ pub(crate) fn cells() -> Vec<Cell> {
     let each = SCRIPTS
         .iter()
         .flat_map(|script| script.checks.iter().map(move |check| (script, *check)));
-    let each = each.flat_map(|(script, check)| [(script, check, None), (script, check, Some(required))]);
+    let each =
+        each.flat_map(|(script, check)| [(script, check, None), (script, check, Some(required))]);
     each.map(|(script, check, keys)| {
         let how = if keys.is_some() { "secure: " } else { "" };
         let row = format!("{how}{}", script.row);

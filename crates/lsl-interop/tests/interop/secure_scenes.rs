@@ -85,7 +85,9 @@ pub(crate) fn refused_legacy(library: Library, protocol: Protocol) -> Cell {
         if outlet.refused()? == 0 {
             return Err("the outlet has not counted anybody it refused".to_owned());
         }
-        route.with(amplifier.keys, recorder.keys).check_encryption(lab, &mut *trusted)
+        route
+            .with(amplifier.keys, recorder.keys)
+            .check_encryption(lab, &mut *trusted)
     };
     route.cell(Topic::Policy, "refused", Box::new(run))
 }
@@ -149,7 +151,10 @@ pub(crate) fn refuses_forced(library: Library) -> Cell {
         let context = lab.context(route.to.1)?;
         let info = ours::resolve(&context, &format!("source_id='{id}'"))?;
         let xml = String::from_utf8_lossy(&info.to_xml()).into_owned();
-        let forged = xml.replace("</info>", "<lsl_secure v=\"1\" policy=\"required\" /></info>");
+        let forged = xml.replace(
+            "</info>",
+            "<lsl_secure v=\"1\" policy=\"required\" /></info>",
+        );
         let forged = StreamInfo::from_xml(forged.as_bytes()).map_err(|error| error.to_string())?;
         let capture = lab.capture()?;
         let told = refusal(lab, route.to.1, &forged)?;
@@ -179,7 +184,10 @@ pub(crate) fn refuses_forced(library: Library) -> Cell {
 pub(crate) fn remembers(library: Library) -> Cell {
     let route = Route {
         from: (Side::Foreign(library), legacy(Protocol::V110)),
-        to: (Side::Ours, scoped(Device::Recorder, Policy::Migrate, "remembers")),
+        to: (
+            Side::Ours,
+            scoped(Device::Recorder, Policy::Migrate, "remembers"),
+        ),
     };
     let run = move |lab: &Lab, id: &str| {
         let stream = Announcement::new(id, Format::Int32);
@@ -188,7 +196,9 @@ pub(crate) fn remembers(library: Library) -> Cell {
             let mut outlet = Side::Ours.outlet(lab, secure, &stream)?;
             let mut inlet = route.inlet(lab, id)?;
             outlet.wait_for_consumers()?;
-            route.with(secure.keys, route.to.1.keys).check_encryption(lab, &mut *inlet)?;
+            route
+                .with(secure.keys, route.to.1.keys)
+                .check_encryption(lab, &mut *inlet)?;
         }
         let _impostor = route.outlet(lab, &stream)?;
         // The first one may still be announced for a moment.
@@ -216,7 +226,9 @@ pub(crate) fn keyless() -> Cell {
         let info = ours::resolve(&lab.context(route.to.1)?, &format!("source_id='{id}'"))?;
         let told = refusal(lab, route.to.1, &info)?;
         let name = &stream.name;
-        told.has(&format!("stream \"{name}\" is encrypted and this program has no key; searched "))?;
+        told.has(&format!(
+            "stream \"{name}\" is encrypted and this program has no key; searched "
+        ))?;
         told.has("; run: lsl key init")
     };
     route.cell(Topic::Policy, "no key", Box::new(run))

@@ -190,7 +190,8 @@ impl Route {
 
     /// The same two with other security configurations, where only their like sees them.
     pub(crate) fn with(self, from: Option<Keys>, to: Option<Keys>) -> Self {
-        let with = |(side, setup): (Side, Setup), keys| (side, Setup { keys, ..setup }.within("secure"));
+        let with =
+            |(side, setup): (Side, Setup), keys| (side, Setup { keys, ..setup }.within("secure"));
         Self {
             from: with(self.from, from),
             to: with(self.to, to),
@@ -218,7 +219,10 @@ impl Route {
         if is_right {
             Ok(())
         } else {
-            Err(format!("{found:?} with {:?}", expected.map(|keys| keys.device)))
+            Err(format!(
+                "{found:?} with {:?}",
+                expected.map(|keys| keys.device)
+            ))
         }
     }
 
