@@ -1,8 +1,12 @@
 //! The few facts lsl-core asks of the operating system: the shared clock, waiting on one descriptor,
-//! which process this is, and which network interfaces it has. Nothing here knows LSL's protocol.
-#![forbid(unsafe_code)]
+//! which process this is and whether it was forked, and which network interfaces it has. Nothing
+//! here knows LSL's protocol.
+//!
+//! Unsafe code only in `fork`, for the one page that the kernel must clear.
+#![deny(unsafe_code)]
 
 pub mod clock;
+pub mod fork;
 pub mod interfaces;
 pub mod poll;
 pub mod process;

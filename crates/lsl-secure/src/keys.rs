@@ -3,7 +3,13 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::{Random, Result};
+use base64ct::{Base64, Base64Unpadded, Encoding};
+use ed25519_dalek::{Signature, Signer, SigningKey, VerifyingKey};
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+use zeroize::Zeroizing;
+
+use crate::{Cause, Error, Random, Result, Suites};
 
 /// Which side of LSL a peer is in one session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -16,7 +22,8 @@ pub enum Role {
 
 /// An Ed25519 private key. Erased on drop; prints as its fingerprint.
 pub struct SecretKey {
-    _todo: (),
+    // Boxed, so that moving it leaves no copy behind.
+    key: Box<SigningKey>,
 }
 
 impl SecretKey {
@@ -24,23 +31,32 @@ impl SecretKey {
     ///
     /// # Errors
     /// If the random generator fails.
-    pub fn generate(_random: &mut impl Random) -> Result<Self> {
-        unimplemented!()
+    pub fn generate(random: &mut impl Random) -> Result<Self> {
+        let mut seed = Zeroizing::new([0; 32]);
+        random.fill(&mut *seed)?;
+        Ok(Self::from_seed(&seed))
     }
 
     /// From its 32-byte seed.
-    pub fn from_seed(_seed: &[u8; 32]) -> Self {
-        unimplemented!()
+    pub fn from_seed(seed: &[u8; 32]) -> Self {
+        Self {
+            key: Box::new(SigningKey::from_bytes(seed)),
+        }
     }
 
     /// What others may know.
     pub fn public(&self) -> PublicKey {
-        unimplemented!()
+        PublicKey(self.key.verifying_key().to_bytes())
+    }
+
+    /// The 32-byte seed, for the key file.
+    pub(crate) fn seed(&self) -> Zeroizing<[u8; 32]> {
+        Zeroizing::new(self.key.to_bytes())
     }
 
     /// Signs `message`.
-    pub(crate) fn sign(&self, _message: &[u8]) -> [u8; 64] {
-        unimplemented!()
+    pub(crate) fn sign(&self, message: &[u8]) -> [u8; 64] {
+        self.key.sign(message).to_bytes()
     }
 }
 
@@ -56,9 +72,19 @@ pub struct PublicKey([u8; 32]);
 
 impl PublicKey {
     /// # Errors
-    /// [`Cause::NotAuthorised`](crate::Cause::NotAuthorised) for small-order points and bytes that are no point.
-    pub fn from_bytes(_bytes: [u8; 32]) -> Result<Self> {
-        unimplemented!()
+    /// [`Cause::NotAuthorised`] for small-order points and bytes that are no point.
+    pub fn from_bytes(bytes: [u8; 32]) -> Result<Self> {
+        match VerifyingKey::from_bytes(&bytes) {
+            Ok(key) if !key.is_weak() => Ok(Self(bytes)),
+            Ok(_) => Err(Error::session(
+                Cause::NotAuthorised,
+                "weak Ed25519 public key",
+            )),
+            Err(_) => Err(Error::session(
+                Cause::NotAuthorised,
+                "not an Ed25519 public key",
+            )),
+        }
     }
 
     /// The 32 bytes.
@@ -68,18 +94,27 @@ impl PublicKey {
 
     /// For people: compare it in full, out of band.
     pub fn fingerprint(&self) -> Fingerprint {
-        unimplemented!()
+        // The shape of OpenSSH's, with a type string that no SSH key has.
+        let mut hash = Sha256::new();
+        hash.update(11_u32.to_be_bytes());
+        hash.update(b"lsl-ed25519");
+        hash.update(32_u32.to_be_bytes());
+        hash.update(self.0);
+        Fingerprint(hash.finalize().into())
     }
 
     /// Cofactorless strict verification.
-    pub(crate) fn verify_strict(&self, _message: &[u8], _signature: &[u8; 64]) -> bool {
-        unimplemented!()
+    pub(crate) fn verify_strict(&self, message: &[u8], signature: &[u8; 64]) -> bool {
+        VerifyingKey::from_bytes(&self.0).is_ok_and(|key| {
+            key.verify_strict(message, &Signature::from_bytes(signature))
+                .is_ok()
+        })
     }
 }
 
 impl fmt::Display for PublicKey {
-    fn fmt(&self, _f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        unimplemented!()
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{KEY_PREFIX}{}", Base64::encode_string(&self.0))
     }
 }
 
@@ -90,11 +125,24 @@ impl fmt::Debug for PublicKey {
 }
 
 impl FromStr for PublicKey {
-    type Err = crate::Error;
+    type Err = Error;
 
-    /// Reads `lsl-ed25519:<base64>`.
-    fn from_str(_text: &str) -> Result<Self> {
-        unimplemented!()
+    /// Reads `lsl-ed25519:<base64>`, exactly.
+    ///
+    /// # Errors
+    /// [`Cause::Malformed`] for another form, else as [`PublicKey::from_bytes`].
+    fn from_str(text: &str) -> Result<Self> {
+        let encoded = text.strip_prefix(KEY_PREFIX).ok_or_else(|| {
+            Error::session(Cause::Malformed, "a public key starts with lsl-ed25519:")
+        })?;
+        let mut bytes = [0; 32];
+        match Base64::decode(encoded, &mut bytes) {
+            Ok(decoded) if decoded.len() == 32 => Self::from_bytes(bytes),
+            _ => Err(Error::session(
+                Cause::Malformed,
+                "a public key is base64 of 32 bytes",
+            )),
+        }
     }
 }
 
@@ -103,26 +151,31 @@ impl FromStr for PublicKey {
 pub struct Fingerprint([u8; 32]);
 
 impl fmt::Display for Fingerprint {
-    fn fmt(&self, _f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        unimplemented!()
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SHA256:{}", Base64Unpadded::encode_string(&self.0))
     }
 }
 
 /// The lab's optional pre-shared key: 32 random bytes, erased on drop.
-pub struct Psk {
-    _todo: (),
-}
+pub struct Psk(Box<Zeroizing<[u8; 32]>>);
 
 impl Psk {
     /// # Errors
     /// All-zero bytes.
-    pub fn from_bytes(_bytes: [u8; 32]) -> Result<Self> {
-        unimplemented!()
+    pub fn from_bytes(bytes: [u8; 32]) -> Result<Self> {
+        let bytes = Zeroizing::new(bytes);
+        if bool::from(bytes.ct_eq(&[0; 32])) {
+            return Err(Error::session(
+                Cause::Internal,
+                "an all-zero pre-shared key is no key",
+            ));
+        }
+        Ok(Self(Box::new(bytes)))
     }
 
     /// The bytes: HKDF salt of the handshake.
     pub(crate) fn as_bytes(&self) -> &[u8; 32] {
-        unimplemented!()
+        &self.0
     }
 }
 
@@ -145,4 +198,7 @@ pub struct Local {
     pub pad_to: u16,
 }
 
-use crate::Suites;
+const KEY_PREFIX: &str = "lsl-ed25519:";
+
+#[cfg(test)]
+mod tests;

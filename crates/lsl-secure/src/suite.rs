@@ -1,6 +1,32 @@
-//! Cipher suites and the one AEAD wrapper of the crate. Spec: LSS/1 §5.4, §13.
+//! Cipher suites and the one AEAD wrapper of the crate. Spec: LSS/1 §5.4, §8.1, §13.
+//!
+//! Everything that is encrypted goes through [`AeadKey`]. Its backend is ring; the pure Rust one of
+//! RustCrypto takes its place under miri and where ring is left out, and is the oracle of the tests.
 
-use crate::Result;
+use std::fmt;
+
+use zeroize::Zeroizing;
+
+use crate::kdf::expand_label_into;
+use crate::{Cause, Error, Result};
+
+#[cfg(any(feature = "rustcrypto", test))]
+mod pure;
+#[cfg(all(feature = "ring", not(miri)))]
+mod ring;
+#[cfg(test)]
+mod tests;
+
+#[cfg(not(any(all(feature = "ring", not(miri)), feature = "rustcrypto", test)))]
+compile_error!("lsl-secure needs an AEAD: feature `ring`, or `rustcrypto` (always under miri)");
+
+#[cfg(all(feature = "ring", not(miri)))]
+type Active = ring::Ring;
+#[cfg(not(all(feature = "ring", not(miri))))]
+type Active = pure::Pure;
+
+/// Length of an authentication tag in bytes, in both suites.
+pub(crate) const TAG_LEN: usize = 16;
 
 /// A cipher suite; all use X25519, Ed25519, SHA-256 and HKDF-SHA-256.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -48,9 +74,14 @@ pub enum Suites {
 }
 
 impl Suites {
-    /// By the features of this CPU: AES **and** carry-less multiplication.
+    /// By the features of this CPU: AES **and** carry-less multiplication. Software AES leaks its key
+    /// through the cache, so without both instructions AES-GCM does not exist here.
     pub fn of_this_cpu() -> Self {
-        unimplemented!()
+        if aes_is_accelerated() {
+            Self::Both
+        } else {
+            Self::ChaCha20Only
+        }
     }
 
     /// In order of preference.
@@ -62,38 +93,126 @@ impl Suites {
     }
 }
 
+#[cfg(any(target_arch = "x86", target_arch = "x86_64"))]
+fn aes_is_accelerated() -> bool {
+    std::arch::is_x86_feature_detected!("aes") && std::arch::is_x86_feature_detected!("pclmulqdq")
+}
+
+#[cfg(target_arch = "aarch64")]
+fn aes_is_accelerated() -> bool {
+    // The standard library's "aes" stands for AES and PMULL together.
+    std::arch::is_aarch64_feature_detected!("aes")
+        && std::arch::is_aarch64_feature_detected!("pmull")
+}
+
+#[cfg(not(any(target_arch = "x86", target_arch = "x86_64", target_arch = "aarch64")))]
+fn aes_is_accelerated() -> bool {
+    false
+}
+
 /// One AEAD key of a suite, with its nonce base. Seals and opens in place.
+///
+/// ring's keys do not erase themselves, so the key lies in one boxed slot that never moves and is
+/// written over in place, by [`replace`](Self::replace) with the next key and by drop with a dummy
+/// key. That is best effort: copies that the compiler left on the stack are out of reach (§3.3).
 pub struct AeadKey {
-    _todo: (),
+    suite: Suite,
+    cipher: Box<Active>,
+    iv: Zeroizing<[u8; 12]>,
 }
 
 impl AeadKey {
     /// From a 32-byte secret of the key schedule: `key(s)` and `iv(s)` (§5.6).
-    pub(crate) fn from_secret(_suite: Suite, _secret: &[u8; 32]) -> Self {
-        unimplemented!()
+    pub(crate) fn from_secret(suite: Suite, secret: &[u8; 32]) -> Self {
+        let (key, iv) = key_and_iv(secret);
+        Self {
+            suite,
+            cipher: Box::new(Active::new(suite, &key)),
+            iv,
+        }
+    }
+
+    /// Takes the key and the nonce base of the next secret; nothing of the old ones is left in the
+    /// slot. The caller's counter starts again at 0.
+    pub(crate) fn replace(&mut self, secret: &[u8; 32]) {
+        let (key, iv) = key_and_iv(secret);
+        *self.cipher = Active::new(self.suite, &key);
+        *self.iv = *iv;
+    }
+
+    /// Overwrites the key with a dummy that everybody knows: never use it afterwards.
+    pub(crate) fn erase(&mut self) {
+        *self.cipher = Active::new(self.suite, &[0; 32]);
+        *self.iv = [0; 12];
+        // Without an observer the compiler may drop writes to memory that is freed next.
+        std::hint::black_box(&mut *self.cipher);
+    }
+
+    /// The suite of this key.
+    pub(crate) fn suite(&self) -> Suite {
+        self.suite
     }
 
     /// Encrypts `text` in place under counter `counter`; returns the tag.
-    pub(crate) fn seal(&self, _counter: u64, _aad: &[u8], _text: &mut [u8]) -> [u8; 16] {
-        unimplemented!()
+    pub(crate) fn seal(&self, counter: u64, aad: &[u8], text: &mut [u8]) -> [u8; TAG_LEN] {
+        self.cipher.seal(&self.nonce(counter), aad, text)
     }
 
     /// Decrypts `text` (ciphertext and tag) in place; returns the plaintext, or `None` if it is not
-    /// authentic.
+    /// authentic. What `text` holds then is nobody's business: do not read it.
     pub(crate) fn open<'a>(
         &self,
-        _counter: u64,
-        _aad: &[u8],
-        _text: &'a mut [u8],
+        counter: u64,
+        aad: &[u8],
+        text: &'a mut [u8],
     ) -> Option<&'a mut [u8]> {
-        unimplemented!()
+        let len = text.len().checked_sub(TAG_LEN)?;
+        let (sealed, tag) = text.split_at_mut_checked(len)?;
+        let tag: &[u8; TAG_LEN] = (&*tag).try_into().ok()?;
+        self.cipher
+            .open(&self.nonce(counter), aad, sealed, tag)
+            .then_some(sealed)
+    }
+
+    /// `iv XOR (00000000 || u64 counter)`.
+    fn nonce(&self, counter: u64) -> [u8; 12] {
+        let mut nonce = *self.iv;
+        for (byte, count) in nonce.iter_mut().skip(4).zip(counter.to_be_bytes()) {
+            *byte ^= count;
+        }
+        nonce
     }
 }
 
-impl std::fmt::Debug for AeadKey {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("AeadKey")
+impl Drop for AeadKey {
+    fn drop(&mut self) {
+        self.erase();
     }
+}
+
+impl fmt::Debug for AeadKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "AeadKey({})", self.suite.name())
+    }
+}
+
+/// What a backend can do. Every length a session can make is within its limits.
+trait Backend {
+    fn new(suite: Suite, key: &[u8; 32]) -> Self;
+
+    /// Encrypts `text` in place.
+    fn seal(&self, nonce: &[u8; 12], aad: &[u8], text: &mut [u8]) -> [u8; TAG_LEN];
+
+    /// Decrypts `text` in place; `false` if it is not authentic.
+    fn open(&self, nonce: &[u8; 12], aad: &[u8], text: &mut [u8], tag: &[u8; TAG_LEN]) -> bool;
+}
+
+fn key_and_iv(secret: &[u8; 32]) -> (Zeroizing<[u8; 32]>, Zeroizing<[u8; 12]>) {
+    let mut key = Zeroizing::new([0; 32]);
+    let mut iv = Zeroizing::new([0; 12]);
+    expand_label_into(secret, b"key", b"", &mut *key);
+    expand_label_into(secret, b"iv", b"", &mut *iv);
+    (key, iv)
 }
 
 /// Where random bytes come from; the operating system's in every real program.
@@ -111,8 +230,7 @@ pub struct OsRandom;
 
 impl Random for OsRandom {
     fn fill(&mut self, bytes: &mut [u8]) -> Result<()> {
-        getrandom::fill(bytes).map_err(|error| {
-            crate::Error::session(crate::Cause::Internal, format!("no random bytes: {error}"))
-        })
+        getrandom::fill(bytes)
+            .map_err(|error| Error::session(Cause::Internal, format!("no random bytes: {error}")))
     }
 }
