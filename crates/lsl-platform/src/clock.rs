@@ -1,5 +1,7 @@
 //! The clock that every LSL program on a host shares. Spec: lsl-protocol §5.3.
 
+use std::time::Duration;
+
 use rustix::time::{ClockId, clock_gettime};
 
 /// Seconds since boot, equal to liblsl's `lsl_local_clock` on the same host.
@@ -16,9 +18,24 @@ pub fn local_clock() -> f64 {
     now.tv_sec as f64 + now.tv_nsec as f64 / 1e9
 }
 
+/// Wall clock time since 1970-01-01 UTC, for dates in logs and trust files; zero if the clock stands
+/// before that. It jumps when somebody sets it: never use it to measure.
+pub fn utc_now() -> Duration {
+    let now = clock_gettime(ClockId::Realtime);
+    match (u64::try_from(now.tv_sec), u32::try_from(now.tv_nsec)) {
+        (Ok(secs), Ok(nanos)) => Duration::new(secs, nanos),
+        _ => Duration::ZERO,
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::local_clock;
+    use super::{local_clock, utc_now};
+
+    #[test]
+    fn the_wall_clock_is_past_the_day_this_was_written() {
+        assert!(utc_now().as_secs() > 1_700_000_000);
+    }
 
     #[test]
     fn never_goes_backwards() {

@@ -5,9 +5,11 @@
 //! Unsafe code only in `fork`, for the one page that the kernel must clear.
 #![deny(unsafe_code)]
 
+pub mod append;
 pub mod clock;
 pub mod fork;
 pub mod interfaces;
 pub mod poll;
+pub mod privilege;
 pub mod process;
 pub mod socket;

@@ -11,6 +11,7 @@ pub mod audit;
 pub mod config;
 mod descriptor;
 mod error;
+pub mod files;
 pub mod handshake;
 mod kdf;
 pub mod keyfile;

@@ -13,6 +13,17 @@ pub enum Policy {
     Required,
 }
 
+impl Policy {
+    /// As in the configuration: `off`, `migrate`, `required`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Migrate => "migrate",
+            Self::Required => "required",
+        }
+    }
+}
+
 /// How much discovery shows. Spec: LSS/1 §7.3.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Discovery {
@@ -66,8 +77,35 @@ pub enum Way {
 }
 
 /// Chooses the way of an inlet. `searched` names the places where a configuration was looked for (E4).
-pub fn way_of_inlet(_policy: Policy, _candidate: &Candidate<'_>, _searched: &str) -> Way {
-    unimplemented!()
+///
+/// An advert is a hint that may only narrow: it can turn plaintext into a handshake or a refusal,
+/// never the other way round.
+pub fn way_of_inlet(policy: Policy, candidate: &Candidate<'_>, searched: &str) -> Way {
+    let Candidate { name, address, .. } = candidate;
+    let refuse = |text: String| Way::Refuse {
+        cause: Cause::PlaintextRefused,
+        text,
+    };
+    match (policy, candidate.advert) {
+        (Policy::Off, Some(advert)) if advert.policy == "required" => refuse(format!(
+            "stream \"{name}\" is encrypted and this program has no key; searched {searched}; run: \
+             lsl key init"
+        )),
+        (Policy::Off, _) => Way::Plaintext,
+        (Policy::Required | Policy::Migrate, Some(_)) => Way::Secure,
+        (Policy::Required | Policy::Migrate, None) if candidate.plaintext_allowed => Way::Plaintext,
+        (Policy::Required, None) => refuse(format!(
+            "stream \"{name}\" at {address} does not offer encryption and security.policy is \
+             \"required\""
+        )),
+        (Policy::Migrate, None) => match candidate.known_secure {
+            Some(fingerprint) => refuse(format!(
+                "stream \"{name}\" was encrypted before ({fingerprint}) but offers only plaintext \
+                 now: possible downgrade; refused"
+            )),
+            None => Way::Plaintext,
+        },
+    }
 }
 
 /// R1 of §4.4, for `LSL:streamfeed` in plaintext.
@@ -91,3 +129,20 @@ pub fn not_secure_text(address: &str) -> String {
          security.policy is \"required\""
     )
 }
+
+/// E5 of §4.4: the outlet of `peer_name` does not trust this device. The names may come from anywhere.
+pub(crate) fn not_trusted_text(
+    peer_name: &str,
+    fingerprint: &str,
+    own_name: &str,
+    own_key: &str,
+) -> String {
+    let own_name = crate::files::quote(own_name);
+    format!(
+        "\"{peer_name}\" ({fingerprint}) does not trust this device; there run: lsl trust add \
+         {own_name} {own_key}"
+    )
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,27 +1,72 @@
 //! Everything a program needs to decide about sessions, in one place: own key, trust list, policy,
 //! audit, live sessions. Read once per process; only the trust file is watched. Spec: LSS/1 §3.2, §11.
+//!
+//! Locks, in order: `watch` (the trust file), then `live` (trust list and sessions), then the others,
+//! each alone. No lock is held while a session's `end` runs.
 
-use std::net::IpAddr;
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::admission::Admission;
-use crate::audit::Audit;
-use crate::config::Settings;
-use crate::policy::{Advert, Discovery, Policy, Way};
-use crate::trust::TrustList;
-use crate::{Cause, Descriptor, Local, PublicKey, Result, Role, SecretKey};
+use crate::audit::{Audit, Event, EventKind, printable};
+use crate::config::{Found, Places, Settings};
+use crate::known::Known;
+use crate::policy::{Advert, Candidate, Discovery, Policy, Way, not_trusted_text, way_of_inlet};
+use crate::trust::{Date, TrustList, today};
+use crate::{Cause, Descriptor, Error, Local, Psk, PublicKey, Result, Role, SecretKey, Suites};
+
+mod clock;
+mod live;
+mod load;
+#[cfg(test)]
+mod tests;
+mod watch;
+
+pub use live::{Enrolled, Live};
+
+use clock::Clock;
+use live::Sessions;
+use watch::{Look, Watch};
 
 /// The security of one process (or of one test). Safe to use from any thread.
 #[derive(Debug)]
 pub struct Security {
-    _todo: (),
+    settings: Option<Settings>,
+    file: Option<PathBuf>,
+    /// For E4.
+    searched: Vec<PathBuf>,
+    own: Option<Own>,
+    known: Option<Known>,
+    /// `known_secure` failed: `migrate` acts as `required` until the process ends.
+    known_failed: AtomicBool,
+    watch: Option<Mutex<Watch>>,
+    live: Mutex<Sessions>,
+    /// On which day the approaching end of an entry was last told.
+    told: Mutex<HashMap<PublicKey, Date>>,
+    admission: OnceLock<Mutex<Admission>>,
+    audit: Audit,
+    clock: Clock,
+}
+
+/// Our own key, and the one that comes next.
+#[derive(Debug)]
+struct Own {
+    local: Arc<Local>,
+    key: PublicKey,
+    next: Option<PublicKey>,
 }
 
 impl Security {
     /// No configuration: plaintext, exactly as before. `searched` are the places looked at.
-    pub fn off(_searched: Vec<PathBuf>) -> Self {
-        unimplemented!()
+    pub fn off(searched: Vec<PathBuf>) -> Self {
+        load::Parts {
+            searched,
+            ..load::Parts::default()
+        }
+        .assemble()
     }
 
     /// From the usual places (LSS/1 §11).
@@ -29,49 +74,81 @@ impl Security {
     /// # Errors
     /// [`Error::File`](crate::Error::File): nothing may stream then.
     pub fn search() -> Result<Self> {
-        unimplemented!()
+        Self::search_in(&Places::of_this_process(), Clock::system())
+    }
+
+    fn search_in(places: &Places, clock: Clock) -> Result<Self> {
+        match places.search()? {
+            Found::Nothing { searched } => Ok(load::Parts {
+                searched,
+                clock,
+                ..load::Parts::default()
+            }
+            .assemble()),
+            Found::Settings { settings, file } => load::from_settings(*settings, file, clock),
+        }
     }
 
     /// From a file that the program names.
     ///
     /// # Errors
     /// As [`search`](Self::search).
-    pub fn from_file(_file: &Path) -> Result<Self> {
-        unimplemented!()
+    pub fn from_file(file: &Path) -> Result<Self> {
+        let file = std::path::absolute(file)
+            .map_err(|error| Error::file(file, format!("is no path: {error}; name a file")))?;
+        let settings = Places::of_this_process().read(&file)?;
+        load::from_settings(settings, file, Clock::system())
     }
 
     /// From what a program made itself, without files: for tests and programs with their own key
-    /// store. Files named by `settings` are not read, except `audit_file`.
+    /// store. Files named by `settings` are not read, except `audit_file`. The system's file, if there
+    /// is one, is a floor for the policy here too.
     ///
     /// # Errors
-    /// If the audit file cannot be opened.
-    pub fn from_parts(_settings: Settings, _key: SecretKey, _trust: TrustList) -> Result<Self> {
-        unimplemented!()
+    /// If the audit file cannot be opened, or the system's file not read.
+    pub fn from_parts(settings: Settings, key: SecretKey, trust: TrustList) -> Result<Self> {
+        let settings = Places::of_this_process().with_floor(settings)?;
+        load::from_parts(settings, key, trust, Clock::system())
     }
 
-    /// The policy that holds today: `migrate` becomes `required` after its last day.
+    /// The policy that holds today: `migrate` becomes `required` after its last day, or when
+    /// `known_secure` cannot be used.
     pub fn policy(&self) -> Policy {
-        unimplemented!()
+        match &self.settings {
+            None => Policy::Off,
+            Some(settings) if settings.policy == Policy::Migrate => {
+                let over = settings
+                    .migrate_until
+                    .is_none_or(|last| last < self.today());
+                if over || self.known_failed.load(Ordering::Relaxed) {
+                    Policy::Required
+                } else {
+                    Policy::Migrate
+                }
+            }
+            Some(settings) => settings.policy,
+        }
     }
 
     /// What this side brings into handshakes; `None` with [`Security::off`] and policy `off` without a key.
     pub fn local(&self) -> Option<&Arc<Local>> {
-        unimplemented!()
+        self.own.as_ref().map(|own| &own.local)
     }
 
     /// The settings; `None` with [`Security::off`].
     pub fn settings(&self) -> Option<&Settings> {
-        unimplemented!()
+        self.settings.as_ref()
     }
 
     /// The file in use.
     pub fn file(&self) -> Option<&Path> {
-        unimplemented!()
+        self.file.as_deref()
     }
 
     /// How much discovery shows.
     pub fn discovery(&self) -> Discovery {
-        unimplemented!()
+        let settings = self.settings.as_ref();
+        settings.map_or(Discovery::Open, |settings| settings.discovery)
     }
 
     /// May the owner of `key` be `role` in a connection between these addresses? Returns its name.
@@ -81,100 +158,290 @@ impl Security {
     /// [`Cause::NotAuthorised`], [`Cause::RoleNotAllowed`], [`Cause::Expired`], [`Cause::SelfKey`].
     pub fn authorise(
         &self,
-        _key: &PublicKey,
-        _role: Role,
-        _remote: IpAddr,
-        _local: IpAddr,
+        key: &PublicKey,
+        role: Role,
+        remote: IpAddr,
+        local: IpAddr,
     ) -> Result<String, Cause> {
-        unimplemented!()
+        let today = self.today();
+        let trust = self.trust();
+        match self.own_rule(&trust, key, remote, local)? {
+            Rule::Welcome(name) => Ok(name),
+            Rule::Listed => {
+                let peer = trust.decide(key, role, remote, today)?;
+                let told = lock(&self.told).insert(*key, today);
+                if told != Some(today) {
+                    load::warn_of_the_end(peer, today);
+                }
+                Ok(peer.name.clone())
+            }
+        }
+    }
+
+    /// Which rule decides about a key: our own one has its own rule.
+    fn own_rule(
+        &self,
+        trust: &TrustList,
+        key: &PublicKey,
+        remote: IpAddr,
+        local: IpAddr,
+    ) -> Result<Rule, Cause> {
+        let (Some(own), Some(settings)) = (&self.own, &self.settings) else {
+            return Ok(Rule::Listed);
+        };
+        if own.key != *key {
+            return Ok(Rule::Listed);
+        }
+        let (remote, local) = (remote.to_canonical(), local.to_canonical());
+        if remote.is_loopback() || remote == local {
+            Ok(Rule::Welcome(settings.name.clone()))
+        } else if !settings.allow_shared_key {
+            Err(Cause::SelfKey)
+        } else if trust.find(key).is_some() {
+            // Whoever wrote an entry for the shared key, perhaps to narrow it, means it.
+            Ok(Rule::Listed)
+        } else {
+            Ok(Rule::Welcome(settings.name.clone()))
+        }
+    }
+
+    /// Whether a session that was authorised may go on. Dates count at handshakes only.
+    fn still_fits(&self, trust: &TrustList, session: &Live) -> Result<(), Cause> {
+        match self.own_rule(trust, &session.peer, session.remote, session.local)? {
+            Rule::Welcome(_) => Ok(()),
+            Rule::Listed => trust
+                .find(&session.peer)
+                .ok_or(Cause::NotAuthorised)?
+                .fits(session.role, session.remote),
+        }
     }
 
     /// How an inlet connects with an outlet. All byte fields as resolved.
     pub fn way_of_inlet(
         &self,
-        _name: &[u8],
-        _stream_type: &[u8],
-        _source_id: &[u8],
-        _address: &str,
-        _advert: Option<&Advert>,
+        name: &[u8],
+        stream_type: &[u8],
+        source_id: &[u8],
+        address: &str,
+        advert: Option<&Advert>,
     ) -> Way {
-        unimplemented!()
+        let known = self.known_key(name, stream_type, source_id);
+        let known = known.map(|key| key.fingerprint().to_string());
+        let allowed = self.settings.as_ref().is_some_and(|settings| {
+            let mut allowed = settings.plaintext_allow.iter();
+            !source_id.is_empty() && allowed.any(|allowed| allowed.as_bytes() == source_id)
+        });
+        let candidate = Candidate {
+            name: &printable(name),
+            address,
+            advert,
+            known_secure: known.as_deref(),
+            plaintext_allowed: allowed,
+        };
+        way_of_inlet(self.policy(), &candidate, &self.searched_text())
+    }
+
+    /// The key under which a stream is in `known_secure`. When that cannot be told, from then on
+    /// `migrate` acts as `required`, where nobody asks.
+    fn known_key(&self, name: &[u8], stream_type: &[u8], source_id: &[u8]) -> Option<PublicKey> {
+        let known = self.known.as_ref()?;
+        known
+            .find(name, stream_type, source_id)
+            .unwrap_or_else(|error| {
+                self.known_fails(&error);
+                None
+            })
+    }
+
+    fn known_fails(&self, error: &Error) {
+        if !self.known_failed.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                "{error}; until this program starts again, \"migrate\" acts as \"required\""
+            );
+        }
+    }
+
+    fn searched_text(&self) -> String {
+        let places = self
+            .searched
+            .iter()
+            .map(PathBuf::as_path)
+            .chain(self.file());
+        let places: Vec<_> = places.map(|place| place.display().to_string()).collect();
+        places.join(", ")
     }
 
     /// A DESCRIPTOR of `peer` was accepted by an inlet: remembers it in `known_secure` under `migrate`.
-    pub fn note_secure(&self, _descriptor: &Descriptor, _peer: &PublicKey) {
-        unimplemented!()
+    /// Writes a file when the stream is new.
+    pub fn note_secure(&self, descriptor: &Descriptor, peer: &PublicKey) {
+        if let Some(known) = &self.known
+            && let Err(error) = known.note(descriptor, peer)
+        {
+            self.known_fails(&error);
+        }
     }
 
     /// The attributes of our outlets' advert in order (`v policy fp fp_next mode`), or `None` if they
     /// announce none. Spec: LSS/1 §7.1, §7.3.
     pub fn advert(&self) -> Option<Vec<(&'static str, String)>> {
-        unimplemented!()
+        let policy = self.policy();
+        let own = self.own.as_ref().filter(|_| policy != Policy::Off)?;
+        let mut attributes = vec![("v", "1".to_owned()), ("policy", policy.name().to_owned())];
+        match self.discovery() {
+            Discovery::Open => {
+                attributes.push(("fp", own.key.fingerprint().to_string()));
+                attributes.extend(
+                    own.next
+                        .map(|next| ("fp_next", next.fingerprint().to_string())),
+                );
+            }
+            Discovery::Minimal => attributes.push(("mode", "minimal".to_owned())),
+        }
+        Some(attributes)
     }
 
     /// E5 of §4.4: what to do when the outlet of `peer` does not trust this device.
-    pub fn not_trusted_text(&self, _peer: &PublicKey) -> String {
-        unimplemented!()
+    pub fn not_trusted_text(&self, peer: &PublicKey) -> String {
+        let trust = self.trust();
+        let peer_name = trust.find(peer).map_or("unknown", |peer| &peer.name);
+        let own_name = self.settings.as_ref().map_or("", |settings| &settings.name);
+        let own_key = self.own.as_ref().map(|own| own.key.to_string());
+        not_trusted_text(
+            peer_name,
+            &peer.fingerprint().to_string(),
+            own_name,
+            &own_key.unwrap_or_default(),
+        )
     }
 
     /// Where events go.
     pub fn audit(&self) -> &Audit {
-        unimplemented!()
+        &self.audit
     }
 
     /// The limits on handshakes.
     pub fn admission(&self) -> &Mutex<Admission> {
-        unimplemented!()
+        self.admission.get_or_init(|| {
+            let quarter =
+                lsl_platform::privilege::open_file_limit().map_or(u64::MAX, |limit| limit / 4);
+            let max_pending =
+                usize::try_from(quarter).map_or(1024, |quarter| quarter.clamp(1, 1024));
+            Mutex::new(Admission::new(max_pending))
+        })
     }
 
     /// The trust list as it is now.
     pub fn trust(&self) -> Arc<TrustList> {
-        unimplemented!()
+        lock(&self.live).trust()
     }
 
     /// Registers a live session: `end` is called (from [`refresh`](Self::refresh), without any lock held)
     /// when its peer is no longer trusted. At the limit per peer key and stream: `Cause::Busy`.
     ///
     /// # Errors
-    /// [`Cause::Busy`]; [`Cause::NotAuthorised`] if trust went away since the handshake's check.
+    /// [`Cause::Busy`]; what [`authorise`](Self::authorise) says if trust went away since its check.
     pub fn enrol(
         self: &Arc<Self>,
-        _session: Live,
-        _end: impl Fn(Cause) + Send + Sync + 'static,
+        session: Live,
+        end: impl Fn(Cause) + Send + Sync + 'static,
     ) -> Result<Enrolled, Cause> {
-        unimplemented!()
+        let mut live = lock(&self.live);
+        // Under the lock, so that a list which came between the handshake's check and now is seen
+        // either here or by the reload that brought it.
+        self.still_fits(&live.trust(), &session)?;
+        let id = live.add(session, Arc::new(end))?;
+        Ok(Enrolled::new(Arc::downgrade(self), id))
     }
 
     /// Looks at the trust file and, if it changed, reloads it and ends the sessions that no longer
     /// fit. To be called every 2 s while there are sessions ([`has_live_sessions`](Self::has_live_sessions))
     /// and before each handshake. Returns true when the list changed. Blocks for a `stat`.
     pub fn refresh(&self) -> bool {
-        unimplemented!()
+        let Some(watch) = &self.watch else {
+            return false;
+        };
+        let mut watch = lock(watch);
+        match watch.look(self.clock.utc(), self.clock.local()) {
+            Look::Same => false,
+            Look::Failed(reason) => {
+                if let Some(reason) = reason {
+                    let kind = EventKind::TrustReloadFailed;
+                    self.audit.record(Event::new(kind).detail(reason));
+                }
+                false
+            }
+            Look::Read { list, recovered } => {
+                let changed = *self.trust() != list;
+                if changed || recovered {
+                    let peers = list.peers().len();
+                    let detail = format!("{} peers in {}", peers, watch.path().display());
+                    self.audit
+                        .record(Event::new(EventKind::TrustReloaded).detail(detail));
+                    load::warn_of_ends(&list, self.today_with(&watch));
+                }
+                let ended = changed.then(|| {
+                    let mut live = lock(&self.live);
+                    live.replace_trust(list, |trust, session| self.still_fits(trust, session))
+                });
+                drop(watch);
+                for ended in ended.into_iter().flatten() {
+                    self.revoke(ended);
+                }
+                changed
+            }
+        }
+    }
+
+    fn revoke(&self, ended: live::Ended) {
+        let session = ended.session;
+        let mut event = Event::new(EventKind::Revoked)
+            .peer(session.peer.fingerprint())
+            .peer_addr(SocketAddr::new(session.remote, 0))
+            .role(match session.role {
+                Role::Outlet => Role::Inlet,
+                Role::Inlet => Role::Outlet,
+            })
+            .stream_uid(String::from_utf8_lossy(&session.stream_uid))
+            .cause(Cause::Revoked)
+            .detail(match ended.cause {
+                Cause::RoleNotAllowed => "its entry no longer allows this role",
+                Cause::SelfKey => "it has our own key",
+                _ => "its entry is gone or no longer allows this address",
+            });
+        if let Some(name) = ended.name {
+            event = event.peer_name(name);
+        }
+        self.audit.record(event);
+        (ended.end)(Cause::Revoked);
     }
 
     /// Whether somebody is enrolled.
     pub fn has_live_sessions(&self) -> bool {
-        unimplemented!()
+        !lock(&self.live).is_empty()
+    }
+
+    /// The day by §3.2.
+    fn today(&self) -> Date {
+        match &self.watch {
+            Some(watch) => self.today_with(&lock(watch)),
+            None => today(self.clock.utc(), None),
+        }
+    }
+
+    fn today_with(&self, watch: &Watch) -> Date {
+        today(self.clock.utc(), Some(watch.modified()))
     }
 }
 
-/// A session to be watched.
-#[derive(Debug, Clone)]
-pub struct Live {
-    /// Whose.
-    pub peer: PublicKey,
-    /// What the **peer** is.
-    pub role: Role,
-    /// Where it is.
-    pub remote: IpAddr,
-    /// Our end.
-    pub local: IpAddr,
-    /// Which stream.
-    pub stream_uid: Vec<u8>,
+/// How it is decided about a key.
+enum Rule {
+    /// Trusted without an entry, under this name.
+    Welcome(String),
+    /// As its entry says.
+    Listed,
 }
 
-/// Keeps a session enrolled until dropped.
-#[derive(Debug)]
-pub struct Enrolled {
-    _todo: (),
+/// Poison is ignored: what a panicking thread left is whole, each change being one step.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,10 +1,26 @@
 //! Who may talk with us: the trust file and the decision about one peer. Spec: LSS/1 §3.2.
+//!
+//! Pure: text and dates come in, decisions go out. Reading and watching the file is `security`'s.
 
+use std::collections::HashMap;
+use std::fmt::Write as _;
 use std::net::IpAddr;
 use std::path::Path;
 
+use serde::Deserialize;
+use toml::Spanned;
+
+use crate::files::line_at;
 use crate::keys::Role;
-use crate::{Cause, PublicKey, Result};
+use crate::{Cause, Error, PublicKey, Result};
+
+mod date;
+mod network;
+#[cfg(test)]
+mod tests;
+
+pub use date::{BUILD_DATE, Date, NotADate, today};
+pub use network::Network;
 
 /// Which roles a peer may play.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -16,6 +32,26 @@ pub enum TrustedRole {
     /// Both.
     #[default]
     Both,
+}
+
+impl TrustedRole {
+    /// Whether a peer with this entry may be `role`.
+    pub fn allows(self, role: Role) -> bool {
+        match self {
+            Self::Outlet => role == Role::Outlet,
+            Self::Inlet => role == Role::Inlet,
+            Self::Both => true,
+        }
+    }
+
+    /// As in the file: `outlet`, `inlet`, `both`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Outlet => "outlet",
+            Self::Inlet => "inlet",
+            Self::Both => "both",
+        }
+    }
 }
 
 /// One `[[peer]]`.
@@ -33,52 +69,103 @@ pub struct Peer {
     pub from: Vec<Network>,
 }
 
-/// A day in UTC.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Date {
-    _todo: (),
-}
+impl Peer {
+    /// May it be `role` and come from `remote`? The date is left out: it counts at handshakes only.
+    pub(crate) fn fits(&self, role: Role, remote: IpAddr) -> Result<(), Cause> {
+        if !self.from.is_empty() && !self.from.iter().any(|network| network.contains(remote)) {
+            Err(Cause::NotAuthorised)
+        } else if !self.role.allows(role) {
+            Err(Cause::RoleNotAllowed)
+        } else {
+            Ok(())
+        }
+    }
 
-/// An address prefix such as `10.1.0.0/16`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Network {
-    _todo: (),
+    /// Days until the last one, if that is near (30 days) or past. Negative: that many days ago.
+    pub fn days_left_if_few(&self, today: Date) -> Option<i32> {
+        let left = self.not_after?.days_since(today);
+        (left <= 30).then_some(left)
+    }
 }
 
 /// All trusted peers. Immutable; a changed file is a new list.
 #[derive(Debug, Clone, Default)]
 pub struct TrustList {
-    _todo: (),
+    peers: Vec<Peer>,
+    by_key: HashMap<PublicKey, usize>,
+}
+
+impl PartialEq for TrustList {
+    fn eq(&self, other: &Self) -> bool {
+        self.peers == other.peers
+    }
 }
 
 impl TrustList {
+    /// Reads the text of a `trusted_peers.toml`. `path` is for messages.
+    ///
     /// # Errors
     /// [`Error::File`](crate::Error::File) with line and remedy: syntax, unknown fields, weak or repeated keys.
-    pub fn parse(_text: &str, _path: &Path) -> Result<Self> {
-        unimplemented!()
+    pub fn parse(text: &str, path: &Path) -> Result<Self> {
+        let at = |offset: usize, reason: String| {
+            Error::file(path, format!("line {}: {reason}", line_at(text, offset)))
+        };
+        let raw: RawFile =
+            toml::from_str(text).map_err(|error| syntax_error(text, path, &error))?;
+        let mut list = Self::default();
+        for peer in raw.peer {
+            let key_at = peer.key.span().start;
+            let peer = peer
+                .check()
+                .map_err(|(offset, reason)| at(offset, reason))?;
+            let name = peer.name.clone();
+            if let Err(first) = list.add(peer) {
+                return Err(at(
+                    key_at,
+                    format!("{name:?} has the same key as {first:?} before; remove one of the two"),
+                ));
+            }
+        }
+        Ok(list)
     }
 
     /// A list made by a program.
     ///
     /// # Errors
     /// If a key is there twice.
-    pub fn from_peers(_peers: Vec<Peer>) -> Result<Self> {
-        unimplemented!()
+    pub fn from_peers(peers: Vec<Peer>) -> Result<Self> {
+        let mut list = Self::default();
+        for peer in peers {
+            let name = peer.name.clone();
+            list.add(peer).map_err(|first| {
+                let detail =
+                    format!("{name:?} has the same key as {first:?}; remove one of the two");
+                Error::session(Cause::Internal, detail)
+            })?;
+        }
+        Ok(list)
     }
 
     /// In the order of the file.
     pub fn peers(&self) -> &[Peer] {
-        unimplemented!()
+        &self.peers
     }
 
     /// The entry of a key.
-    pub fn find(&self, _key: &PublicKey) -> Option<&Peer> {
-        unimplemented!()
+    pub fn find(&self, key: &PublicKey) -> Option<&Peer> {
+        self.peers.get(*self.by_key.get(key)?)
     }
 
     /// As a `trusted_peers.toml`.
     pub fn to_toml(&self) -> String {
-        unimplemented!()
+        let mut text = String::new();
+        for peer in &self.peers {
+            if !text.is_empty() {
+                text.push('\n');
+            }
+            text.push_str(&peer.to_toml());
+        }
+        text
     }
 
     /// May the owner of `key`, coming from `remote`, be `role` today? IPv4-mapped addresses are IPv4.
@@ -87,11 +174,160 @@ impl TrustList {
     /// [`Cause::NotAuthorised`], [`Cause::RoleNotAllowed`], [`Cause::Expired`].
     pub fn decide(
         &self,
-        _key: &PublicKey,
-        _role: Role,
-        _remote: IpAddr,
-        _today: Date,
+        key: &PublicKey,
+        role: Role,
+        remote: IpAddr,
+        today: Date,
     ) -> Result<&Peer, Cause> {
-        unimplemented!()
+        let peer = self.find(key).ok_or(Cause::NotAuthorised)?;
+        peer.fits(role, remote)?;
+        if peer.not_after.is_some_and(|last| last < today) {
+            return Err(Cause::Expired);
+        }
+        Ok(peer)
+    }
+
+    /// Adds a peer, or gives the name of the one that has its key already.
+    fn add(&mut self, peer: Peer) -> Result<(), String> {
+        if let Some(first) = self.find(&peer.key) {
+            return Err(first.name.clone());
+        }
+        self.by_key.insert(peer.key, self.peers.len());
+        self.peers.push(peer);
+        Ok(())
     }
 }
+
+impl Peer {
+    /// As one `[[peer]]` of a `trusted_peers.toml`.
+    pub fn to_toml(&self) -> String {
+        let mut text = format!(
+            "[[peer]]\nname = {}\nkey = \"{}\"\nrole = \"{}\"\n",
+            toml_string(&self.name),
+            self.key,
+            self.role.name()
+        );
+        // Writing to a string cannot fail.
+        if let Some(last) = self.not_after {
+            let _ = writeln!(text, "not_after = \"{last}\"");
+        }
+        if !self.from.is_empty() {
+            let networks: Vec<_> = self.from.iter().map(|from| format!("\"{from}\"")).collect();
+            let _ = writeln!(text, "from = [{}]", networks.join(", "));
+        }
+        text
+    }
+}
+
+/// A basic string of TOML.
+pub(crate) fn toml_string(text: &str) -> String {
+    let mut quoted = String::from('"');
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => {
+                quoted.push('\\');
+                quoted.push(c);
+            }
+            c if c.is_control() => {
+                let _ = write!(quoted, "\\u{:04X}", u32::from(c));
+            }
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+/// What TOML itself or a field's type is unhappy with.
+pub(crate) fn syntax_error(text: &str, path: &Path, error: &toml::de::Error) -> Error {
+    let line = error.span().map_or(1, |span| line_at(text, span.start));
+    let what = error.message().replace('\n', ", ");
+    Error::file(path, format!("line {line}: {what}; correct this line"))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawFile {
+    #[serde(default)]
+    peer: Vec<RawPeer>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawPeer {
+    name: Spanned<String>,
+    key: Spanned<String>,
+    role: Option<Spanned<String>>,
+    not_after: Option<Spanned<toml::Value>>,
+    #[serde(default)]
+    from: Vec<Spanned<String>>,
+}
+
+impl RawPeer {
+    /// The peer, or where and why not.
+    fn check(self) -> Result<Peer, (usize, String)> {
+        let name = self.name.get_ref();
+        if name.is_empty() || name.len() > MAX_NAME || name.chars().any(char::is_control) {
+            let reason = "a name has 1 to 200 bytes and no control characters; choose another one";
+            return Err((self.name.span().start, reason.to_owned()));
+        }
+        let key: PublicKey = self.key.get_ref().parse().map_err(|error: Error| {
+            let why = match error {
+                Error::Session { detail, .. } => detail.into_owned(),
+                other => other.to_string(),
+            };
+            let remedy = "copy the whole line that `lsl key show` prints on the other machine";
+            (
+                self.key.span().start,
+                format!("key of {name:?}: {why}; {remedy}"),
+            )
+        })?;
+        let role = match self.role {
+            None => TrustedRole::Both,
+            Some(role) => match role.get_ref().as_str() {
+                "outlet" => TrustedRole::Outlet,
+                "inlet" => TrustedRole::Inlet,
+                "both" => TrustedRole::Both,
+                other => {
+                    let reason = format!(
+                        "role {other:?} is unknown; write \"outlet\", \"inlet\" or \"both\""
+                    );
+                    return Err((role.span().start, reason));
+                }
+            },
+        };
+        let not_after = self.not_after.map(|day| checked_date("not_after", &day));
+        let from = self.from.iter().map(|network| {
+            let parsed: Result<Network, _> = network.get_ref().parse();
+            parsed.map_err(|reason| (network.span().start, reason))
+        });
+        Ok(Peer {
+            name: name.clone(),
+            key,
+            role,
+            not_after: not_after.transpose()?,
+            from: from.collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+/// A date as TOML string or TOML local date, or where and why not.
+pub(crate) fn checked_date(
+    field: &str,
+    value: &Spanned<toml::Value>,
+) -> Result<Date, (usize, String)> {
+    let date = match value.get_ref() {
+        toml::Value::String(text) => text.parse().ok(),
+        toml::Value::Datetime(day) if day.time.is_none() && day.offset.is_none() => day
+            .date
+            .and_then(|day| Date::from_ymd(i32::from(day.year), day.month.into(), day.day.into())),
+        _ => None,
+    };
+    date.ok_or_else(|| {
+        let reason = format!("{field} is not a day; write it as \"2027-12-31\"");
+        (value.span().start, reason)
+    })
+}
+
+/// As in certificates (§3.5).
+const MAX_NAME: usize = 200;

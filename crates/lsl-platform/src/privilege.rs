@@ -1,0 +1,71 @@
+//! Whose rights this process has, and how many descriptors it may open. Decides nothing: who may read
+//! which file is the caller's rule.
+
+use std::fs;
+use std::io;
+
+use rustix::process::{Resource, getegid, geteuid, getgid, getrlimit, getuid};
+
+/// The effective user, whose files are our own. 0 is root.
+pub fn effective_user() -> u32 {
+    geteuid().as_raw()
+}
+
+/// Whether this process got more rights than the user who started it (setuid, setgid, file
+/// capabilities: `AT_SECURE`), so that the environment is that user's to forge. When the kernel does
+/// not tell because the process is protected from inspection, the answer is yes.
+pub fn is_secure_execution() -> bool {
+    if getuid() != geteuid() || getgid() != getegid() {
+        return true;
+    }
+    // Through a file: asking libc is unsafe code. Only root may open this file of a process with
+    // raised rights, so that being denied is an answer too. No file at all means no /proc.
+    match fs::read("/proc/self/auxv") {
+        Ok(vector) => at_secure(&vector),
+        Err(error) => error.kind() == io::ErrorKind::PermissionDenied,
+    }
+}
+
+/// How many descriptors this process may have open, at most; `None` without a limit.
+pub fn open_file_limit() -> Option<u64> {
+    getrlimit(Resource::Nofile).current
+}
+
+/// Looks `AT_SECURE` up in an auxiliary vector: pairs of machine words, key and value.
+fn at_secure(vector: &[u8]) -> bool {
+    const AT_SECURE: usize = 23;
+    const WORD: usize = size_of::<usize>();
+    let word = |bytes: &[u8]| bytes.try_into().map_or(0, usize::from_ne_bytes);
+    vector.chunks_exact(2 * WORD).any(|pair| {
+        let (key, value) = pair.split_at(WORD);
+        word(key) == AT_SECURE && word(value) != 0
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_secure_bit_is_found_in_a_vector() {
+        let check = |pairs: &[(usize, usize)], expected| {
+            let mut bytes = Vec::new();
+            for (key, value) in pairs {
+                bytes.extend(key.to_ne_bytes());
+                bytes.extend(value.to_ne_bytes());
+            }
+            assert_eq!(at_secure(&bytes), expected, "{pairs:?}");
+        };
+        check(&[], false);
+        check(&[(23, 0), (0, 0)], false);
+        check(&[(16, 23), (23, 1), (0, 0)], true);
+        check(&[(6, 4096), (16, 23)], false);
+    }
+
+    #[test]
+    fn a_test_runs_without_raised_rights_and_with_descriptors() {
+        assert!(!is_secure_execution());
+        assert_ne!(open_file_limit(), Some(0));
+        assert_eq!(effective_user(), getuid().as_raw());
+    }
+}

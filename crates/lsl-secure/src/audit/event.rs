@@ -1,0 +1,356 @@
+//! What is recorded: the event an auditor reads and how it becomes a line. Spec: LSS/1 §10.
+//!
+//! Texts are made safe here, once, before any sink sees them. Nothing here knows where they go.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::text::{escaped, printable, utc};
+use crate::{Cause, Fingerprint, Role, SessionId, Suite};
+
+/// Something that an auditor wants to know. Made with [`Event::new`] and the setters; fields that do
+/// not apply stay out. Texts from outside are made safe when the event is written.
+#[derive(Debug, Clone)]
+pub struct Event {
+    pub(crate) kind: EventKind,
+    pub(crate) session: Option<SessionId>,
+    pub(crate) peer_addr: Option<SocketAddr>,
+    pub(crate) peer: Option<Fingerprint>,
+    pub(crate) peer_name: Option<String>,
+    pub(crate) claimed: bool,
+    pub(crate) role: Option<Role>,
+    pub(crate) suite: Option<Suite>,
+    pub(crate) policy: Option<crate::Policy>,
+    pub(crate) stream_uid: Option<String>,
+    pub(crate) cause: Option<Cause>,
+    pub(crate) detail: Option<String>,
+    pub(crate) traffic: Option<Traffic>,
+}
+
+/// What a session carried, for `session_closed`.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Traffic {
+    /// DATA bytes of both directions.
+    pub bytes: u64,
+    /// Records of both directions.
+    pub records: u64,
+    /// How long it lived.
+    pub duration_secs: f64,
+    /// Whether it ended with CLOSE.
+    pub clean: bool,
+}
+
+/// The name of an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+#[expect(missing_docs, reason = "LSS/1 §10 lists them; the names say it")]
+pub enum EventKind {
+    HandshakeOk,
+    HandshakeFailed,
+    PolicyRefused,
+    PlaintextAccepted,
+    PlaintextRefused,
+    PeerAlert,
+    KeyUpdate,
+    SessionClosed,
+    RecordAuthFailed,
+    TrustReloaded,
+    Revoked,
+    TimeStep,
+    TimeRttRise,
+    TimeUncertain,
+    PeerChanged,
+    TrustReloadFailed,
+    LimitsHit,
+    SharedKeyMode,
+    ForceChacha20,
+}
+
+impl Event {
+    /// An event without fields.
+    pub fn new(kind: EventKind) -> Self {
+        Self {
+            kind,
+            session: None,
+            peer_addr: None,
+            peer: None,
+            peer_name: None,
+            claimed: false,
+            role: None,
+            suite: None,
+            policy: None,
+            stream_uid: None,
+            cause: None,
+            detail: None,
+            traffic: None,
+        }
+    }
+
+    /// The session.
+    #[must_use]
+    pub fn session(mut self, id: SessionId) -> Self {
+        self.session = Some(id);
+        self
+    }
+
+    /// Where the peer is.
+    #[must_use]
+    pub fn peer_addr(mut self, address: SocketAddr) -> Self {
+        self.peer_addr = Some(address);
+        self
+    }
+
+    /// The authenticated peer.
+    #[must_use]
+    pub fn peer(mut self, fingerprint: Fingerprint) -> Self {
+        self.peer = Some(fingerprint);
+        self.claimed = false;
+        self
+    }
+
+    /// Whom somebody not authenticated claims to be.
+    #[must_use]
+    pub fn claimed_peer(mut self, fingerprint: Fingerprint) -> Self {
+        self.peer = Some(fingerprint);
+        self.claimed = true;
+        self
+    }
+
+    /// The peer's name in our trust file.
+    #[must_use]
+    pub fn peer_name(mut self, name: impl Into<String>) -> Self {
+        self.peer_name = Some(name.into());
+        self
+    }
+
+    /// The role of **this** side.
+    #[must_use]
+    pub fn role(mut self, role: Role) -> Self {
+        self.role = Some(role);
+        self
+    }
+
+    /// The suite in use.
+    #[must_use]
+    pub fn suite(mut self, suite: Suite) -> Self {
+        self.suite = Some(suite);
+        self
+    }
+
+    /// The policy that decided.
+    #[must_use]
+    pub fn policy(mut self, policy: crate::Policy) -> Self {
+        self.policy = Some(policy);
+        self
+    }
+
+    /// The stream.
+    #[must_use]
+    pub fn stream_uid(mut self, uid: impl Into<String>) -> Self {
+        self.stream_uid = Some(uid.into());
+        self
+    }
+
+    /// Why.
+    #[must_use]
+    pub fn cause(mut self, cause: Cause) -> Self {
+        self.cause = Some(cause);
+        self
+    }
+
+    /// What exactly, in words.
+    #[must_use]
+    pub fn detail(mut self, detail: impl Into<String>) -> Self {
+        self.detail = Some(detail.into());
+        self
+    }
+
+    /// What was carried.
+    #[must_use]
+    pub fn traffic(mut self, traffic: Traffic) -> Self {
+        self.traffic = Some(traffic);
+        self
+    }
+}
+
+impl EventKind {
+    /// The name in lines and log messages: `handshake_ok`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::HandshakeOk => "handshake_ok",
+            Self::HandshakeFailed => "handshake_failed",
+            Self::PolicyRefused => "policy_refused",
+            Self::PlaintextAccepted => "plaintext_accepted",
+            Self::PlaintextRefused => "plaintext_refused",
+            Self::PeerAlert => "peer_alert",
+            Self::KeyUpdate => "key_update",
+            Self::SessionClosed => "session_closed",
+            Self::RecordAuthFailed => "record_auth_failed",
+            Self::TrustReloaded => "trust_reloaded",
+            Self::Revoked => "revoked",
+            Self::TimeStep => "time_step",
+            Self::TimeRttRise => "time_rtt_rise",
+            Self::TimeUncertain => "time_uncertain",
+            Self::PeerChanged => "peer_changed",
+            Self::TrustReloadFailed => "trust_reload_failed",
+            Self::LimitsHit => "limits_hit",
+            Self::SharedKeyMode => "shared_key_mode",
+            Self::ForceChacha20 => "force_chacha20",
+        }
+    }
+
+    /// Whether somebody should look at it: such events are warnings in the log.
+    pub fn is_warning(self) -> bool {
+        !matches!(
+            self,
+            Self::HandshakeOk
+                | Self::KeyUpdate
+                | Self::SessionClosed
+                | Self::TrustReloaded
+                | Self::ForceChacha20
+        )
+    }
+
+    /// Whether it says that something the program wanted was refused or broke: what
+    /// [`Audit::last_error`](super::Audit::last_error) keeps.
+    pub(super) fn is_error(self) -> bool {
+        matches!(
+            self,
+            Self::HandshakeFailed
+                | Self::PolicyRefused
+                | Self::PlaintextRefused
+                | Self::PeerAlert
+                | Self::RecordAuthFailed
+                | Self::Revoked
+                | Self::TrustReloadFailed
+        )
+    }
+
+    /// Which of the [`RATED`] budgets it draws on, if anybody on the network can cause it at will.
+    pub(super) fn rated(self) -> Option<usize> {
+        RATED.iter().position(|kind| *kind == self)
+    }
+}
+
+/// What a stranger can cause as often as he likes; each of these has its own 10 lines a second, so
+/// that a flood of one hides none of another.
+pub(super) const RATED: [EventKind; 4] = [
+    EventKind::HandshakeFailed,
+    EventKind::PolicyRefused,
+    EventKind::PlaintextRefused,
+    EventKind::LimitsHit,
+];
+
+/// An event as the sinks see it: every text safe to print, every field its JSON form. The order of
+/// the fields is that of a line.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Entry {
+    #[serde(skip)]
+    pub(super) kind: EventKind,
+    pub(super) ts: String,
+    pub(super) event: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) sid: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) peer_addr: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) peer_fp: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) peer_name: Option<String>,
+    /// Only where there is a fingerprint to believe or not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) claimed: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) role: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) suite: Option<&'static str>,
+    /// Of the protocol, where there is a session.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) version: Option<u8>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) policy: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) stream_uid: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) code: Option<u8>,
+    /// Beside `code`, because two causes may share one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) cause: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) detail: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) records: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) duration_secs: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) clean: Option<bool>,
+    /// Events of this kind since the last line of this kind that were only counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) suppressed: Option<u64>,
+}
+
+impl Entry {
+    /// `now` is the time since 1970 in UTC.
+    pub(super) fn new(event: Event, now: Duration) -> Self {
+        let safe = |text: String| printable(text.as_bytes());
+        let traffic = event.traffic;
+        let in_session = event.session.is_some() || event.suite.is_some();
+        Self {
+            kind: event.kind,
+            ts: utc(now),
+            event: event.kind.name(),
+            sid: event.session.map(|id| id.to_string()),
+            peer_addr: event.peer_addr.map(|address| address.to_string()),
+            peer_fp: event.peer.map(|fingerprint| fingerprint.to_string()),
+            peer_name: event.peer_name.map(safe),
+            claimed: event.peer.map(|_| event.claimed),
+            role: event.role.map(|role| match role {
+                Role::Outlet => "outlet",
+                Role::Inlet => "inlet",
+            }),
+            suite: event.suite.map(Suite::name),
+            version: in_session.then_some(VERSION),
+            policy: event.policy.map(|policy| match policy {
+                crate::Policy::Off => "off",
+                crate::Policy::Migrate => "migrate",
+                crate::Policy::Required => "required",
+            }),
+            stream_uid: event.stream_uid.map(safe),
+            code: event.cause.map(Cause::code),
+            cause: event.cause.map(Cause::name),
+            detail: event
+                .detail
+                .map(|text| escaped(text.as_bytes(), MAX_DETAIL)),
+            bytes: traffic.map(|traffic| traffic.bytes),
+            records: traffic.map(|traffic| traffic.records),
+            duration_secs: traffic.map(|traffic| traffic.duration_secs),
+            clean: traffic.map(|traffic| traffic.clean),
+            suppressed: None,
+        }
+    }
+
+    /// The event as one sentence, for `lsl_last_error`.
+    pub(super) fn sentence(&self) -> String {
+        let mut text = self.event.replace('_', " ");
+        let mut add = |before: &str, part: Option<&str>| {
+            if let Some(part) = part.filter(|part| !part.is_empty()) {
+                text.push_str(before);
+                text.push_str(part);
+            }
+        };
+        add(" with ", self.peer_addr.as_deref());
+        add(": ", self.cause);
+        add(": ", self.detail.as_deref());
+        text
+    }
+}
+
+/// Version of the protocol that this crate speaks.
+const VERSION: u8 = 1;
+
+/// Our own sentences with what they quote; long enough for a key and the command that adds it.
+const MAX_DETAIL: usize = 1024;

@@ -1,0 +1,141 @@
+//! How many lines a second strangers can cause. Pure bookkeeping with a clock passed in.
+//! Spec: LSS/1 §6.2, §10.
+
+use super::event::{Entry, RATED};
+
+/// Lets ten events of each kind that a stranger can cause pass in a second, and counts the rest.
+#[derive(Debug, Default)]
+pub(super) struct Limiter {
+    budgets: [Budget; RATED.len()],
+}
+
+#[derive(Debug, Default)]
+struct Budget {
+    second_began: f64,
+    passed: u32,
+    /// The last that did not pass, and how many before it: a flood that ends leaves a line, too.
+    held: Option<(Entry, u64)>,
+}
+
+impl Limiter {
+    /// What may be written now instead of `entry`: itself, with what was suppressed before it, or
+    /// nothing.
+    pub(super) fn admit(&mut self, mut entry: Entry, now: f64) -> Option<Entry> {
+        let Some(budget) = entry
+            .kind
+            .rated()
+            .and_then(|index| self.budgets.get_mut(index))
+        else {
+            return Some(entry);
+        };
+        if !(0.0..1.0).contains(&(now - budget.second_began)) {
+            budget.second_began = now;
+            budget.passed = 0;
+        }
+        if budget.passed < PER_SECOND {
+            budget.passed += 1;
+            entry.suppressed = budget.held.take().map(|(_, before)| before + 1);
+            return Some(entry);
+        }
+        let before = budget.held.take().map_or(0, |(_, before)| before + 1);
+        budget.held = Some((entry, before));
+        None
+    }
+
+    /// Whether something waits for [`overdue`](Self::overdue).
+    pub(super) fn holds(&self) -> bool {
+        self.budgets.iter().any(|budget| budget.held.is_some())
+    }
+
+    /// The last event of each flood that has ended, with what was suppressed before it.
+    pub(super) fn overdue(&mut self, now: f64) -> Vec<Entry> {
+        let ended = |budget: &&mut Budget| !(0.0..1.0).contains(&(now - budget.second_began));
+        let budgets = self.budgets.iter_mut().filter(ended);
+        budgets.filter_map(Budget::release).collect()
+    }
+
+    /// As [`overdue`](Self::overdue), whether the floods have ended or not: the process has.
+    pub(super) fn release(&mut self) -> Vec<Entry> {
+        self.budgets
+            .iter_mut()
+            .filter_map(Budget::release)
+            .collect()
+    }
+}
+
+impl Budget {
+    fn release(&mut self) -> Option<Entry> {
+        let (mut entry, before) = self.held.take()?;
+        entry.suppressed = (before > 0).then_some(before);
+        Some(entry)
+    }
+}
+
+/// Lines of one kind.
+const PER_SECOND: u32 = 10;
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::event::{Event, EventKind};
+    use super::*;
+
+    fn entry(kind: EventKind) -> Entry {
+        Entry::new(Event::new(kind), Duration::ZERO)
+    }
+
+    #[test]
+    fn ten_a_second_pass_and_the_rest_is_counted() {
+        let mut limiter = Limiter::default();
+        let mut written = Vec::new();
+        // 1000 failures in 5 seconds.
+        for tick in 0..1000 {
+            let now = f64::from(tick) * 0.005;
+            written.extend(limiter.admit(entry(EventKind::HandshakeFailed), now));
+        }
+        assert_eq!(written.len(), 50);
+        assert!(limiter.holds());
+        let last = limiter.overdue(6.0);
+        assert_eq!(last.len(), 1);
+        assert!(!limiter.holds());
+        written.extend(last);
+        let suppressed: u64 = written.iter().filter_map(|line| line.suppressed).sum();
+        assert_eq!(written.len() as u64 + suppressed, 1000);
+        assert!(limiter.overdue(7.0).is_empty());
+    }
+
+    #[test]
+    fn a_flood_of_one_kind_hides_no_other() {
+        let mut limiter = Limiter::default();
+        for _ in 0..100 {
+            limiter.admit(entry(EventKind::HandshakeFailed), 0.0);
+        }
+        assert!(
+            limiter
+                .admit(entry(EventKind::PlaintextRefused), 0.0)
+                .is_some()
+        );
+        for _ in 0..100 {
+            // Only a trusted peer, or the user, causes these.
+            assert!(limiter.admit(entry(EventKind::HandshakeOk), 0.0).is_some());
+            assert!(
+                limiter
+                    .admit(entry(EventKind::PlaintextAccepted), 0.0)
+                    .is_some()
+            );
+        }
+    }
+
+    #[test]
+    fn nothing_is_released_before_its_second_is_over_but_at_the_end() {
+        let mut limiter = Limiter::default();
+        for _ in 0..12 {
+            limiter.admit(entry(EventKind::LimitsHit), 3.0);
+        }
+        assert!(limiter.overdue(3.5).is_empty());
+        let last = limiter.release();
+        assert_eq!(last.len(), 1);
+        assert_eq!(last[0].suppressed, Some(1));
+    }
+}

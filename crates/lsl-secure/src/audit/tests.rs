@@ -1,0 +1,537 @@
+//! The log as a whole: what ends up in the file, whoever writes and whatever goes wrong.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::atomic::AtomicU32;
+
+use serde_json::Value;
+
+use super::*;
+use crate::{Cause, Policy, Role, SessionId, Suite};
+
+const SOON: Duration = Duration::from_secs(20);
+
+/// A directory of one test, gone with it.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("lsl-audit-{}-{number}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn file(&self) -> PathBuf {
+        self.0.join("audit.jsonl")
+    }
+
+    /// All lines, those of rotated files first.
+    fn lines(&self) -> Vec<String> {
+        let mut files = rotated(&self.file()).unwrap();
+        files.push(self.file());
+        let mut lines = Vec::new();
+        for file in files {
+            let text = fs::read_to_string(file).unwrap_or_default();
+            lines.extend(text.lines().map(str::to_owned));
+        }
+        lines
+    }
+
+    fn values(&self) -> Vec<Value> {
+        let lines = self.lines();
+        lines
+            .iter()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn verify(lines: &[String]) -> (Verifier, Vec<Break>) {
+    let mut verifier = Verifier::default();
+    let checked: Vec<_> = lines
+        .iter()
+        .map(|line| verifier.line(line.as_bytes()))
+        .collect();
+    (
+        verifier,
+        checked.into_iter().filter_map(|r| r.err()).collect(),
+    )
+}
+
+fn entry(detail: &str) -> Entry {
+    let event = Event::new(EventKind::HandshakeOk).detail(detail);
+    Entry::new(event, utc_now())
+}
+
+#[test]
+fn a_line_has_the_fields_of_its_event_and_no_others() {
+    let scratch = Scratch::new();
+    let audit = Audit::open(&scratch.file(), 0).unwrap();
+    audit.record(
+        Event::new(EventKind::SessionClosed)
+            .session(SessionId([0xab; 16]))
+            .peer_addr("10.1.2.3:16572".parse().unwrap())
+            .peer_name("eeg-amp-1")
+            .role(Role::Inlet)
+            .suite(Suite::Aes256Gcm)
+            .policy(Policy::Required)
+            .stream_uid("uid-1")
+            .cause(Cause::Truncated)
+            .detail("the cable")
+            .traffic(Traffic {
+                bytes: 5,
+                records: 2,
+                duration_secs: 1.5,
+                clean: false,
+            }),
+    );
+    audit.record(Event::new(EventKind::TrustReloaded));
+    assert!(audit.flush(SOON));
+
+    let values = scratch.values();
+    let chain = values[0]["chain"].as_str().unwrap();
+    assert_eq!(chain.len(), 16);
+    let expected = serde_json::json!({
+        "ts": values[0]["ts"], "event": "session_closed", "pid": std::process::id(),
+        "chain": chain, "seq": 0, "prev": "",
+        "sid": "ab".repeat(16), "peer_addr": "10.1.2.3:16572", "peer_name": "eeg-amp-1",
+        "role": "inlet", "suite": "AES-256-GCM", "version": 1, "policy": "required",
+        "stream_uid": "uid-1", "code": 15, "cause": "truncated", "detail": "the cable",
+        "bytes": 5, "records": 2, "duration_secs": 1.5, "clean": false,
+    });
+    assert_eq!(values[0], expected);
+    let expected = serde_json::json!({
+        "ts": values[1]["ts"], "event": "trust_reloaded", "pid": std::process::id(),
+        "chain": chain, "seq": 1, "prev": file::hash(scratch.lines()[0].as_bytes()),
+    });
+    assert_eq!(values[1], expected);
+    assert_eq!(verify(&scratch.lines()).1, []);
+    let mode = fs::metadata(scratch.file()).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+}
+
+#[test]
+fn hostile_text_makes_neither_lines_nor_escapes() {
+    let scratch = Scratch::new();
+    let audit = Audit::open(&scratch.file(), 0).unwrap();
+    let megabyte = "\u{202e}\"\\\n".repeat(1 << 18);
+    for text in [
+        "\"}\n{\"event\":\"handshake_ok\"",
+        "\0\x1b[2J\r\n",
+        "\u{202e}drawkcab\u{2066}",
+        "\u{1F600}\u{85}\u{2028}",
+        megabyte.as_str(),
+    ] {
+        audit.record(
+            Event::new(EventKind::PeerAlert)
+                .peer_name(text)
+                .stream_uid(text)
+                .detail(text),
+        );
+    }
+    assert!(audit.flush(SOON));
+    let lines = scratch.lines();
+    assert_eq!(lines.len(), 5);
+    for line in &lines {
+        assert!(line.len() < 4096, "{}", line.len());
+        assert_eq!(
+            &printable(line.as_bytes())[..],
+            &line[..line.len().min(256)]
+        );
+        let value: Value = serde_json::from_str(line).unwrap();
+        assert_eq!(value["event"], "peer_alert");
+        assert!(value["peer_name"].as_str().unwrap().len() <= 256);
+        assert!(value["detail"].as_str().unwrap().len() <= 1024);
+    }
+    assert_eq!(verify(&lines).1, []);
+    let said = audit.last_error().unwrap();
+    assert_eq!(said, file_safe(&said));
+}
+
+/// What `escaped` would make of text that is safe already: the same.
+fn file_safe(text: &str) -> String {
+    text::escaped(text.as_bytes(), usize::MAX - 4)
+}
+
+#[test]
+fn a_line_that_is_too_long_loses_some_of_its_detail() {
+    let scratch = Scratch::new();
+    let place = Place {
+        path: scratch.file(),
+        keep_days: 0,
+        max_len_bytes: u64::MAX,
+    };
+    let mut writer = Writer::new(place);
+    for len in [3000, 3950, 4096, 9000] {
+        let mut long = entry("");
+        // As no event can make it: quotes take two bytes, ü takes two.
+        long.detail = Some("\"ü".repeat(len / 4));
+        writer.write(&long, 0, utc_now()).unwrap();
+    }
+    let mut endless = entry("");
+    endless.peer_name = Some("x".repeat(5000));
+    assert!(writer.write(&endless, 0, utc_now()).is_err());
+    let lines = scratch.lines();
+    assert_eq!(lines.len(), 4);
+    assert!(lines.iter().all(|line| line.len() < 4096));
+    assert!(lines[3].len() > 4000);
+    assert_eq!(verify(&lines).1, []);
+}
+
+#[test]
+fn floods_are_counted_and_their_end_is_told() {
+    let scratch = Scratch::new();
+    let audit = Audit::open(&scratch.file(), 0).unwrap();
+    for tick in 0..1000 {
+        let event = Event::new(EventKind::HandshakeFailed)
+            .cause(Cause::Malformed)
+            .role(Role::Outlet);
+        audit.record_at(event, f64::from(tick) / 400.0, utc_now());
+    }
+    audit.record(Event::new(EventKind::HandshakeOk));
+    assert!(audit.flush(SOON));
+    let values = scratch.values();
+    let failed: Vec<_> = values
+        .iter()
+        .filter(|value| value["event"] == "handshake_failed")
+        .collect();
+    let suppressed: u64 = failed
+        .iter()
+        .filter_map(|value| value["suppressed"].as_u64())
+        .sum();
+    // Three seconds of ten lines each; the thread or the flush writes the last one.
+    assert_eq!(failed.len(), 31);
+    assert_eq!(failed.len() as u64 + suppressed, 1000);
+    assert_eq!(values.len(), 32);
+    assert_eq!(audit.dropped(), 0);
+}
+
+#[test]
+fn the_end_of_a_flood_is_written_without_anybody_asking() {
+    let scratch = Scratch::new();
+    let audit = Audit::open(&scratch.file(), 0).unwrap();
+    for _ in 0..50 {
+        audit.record(Event::new(EventKind::PlaintextRefused));
+    }
+    let deadline = local_clock() + SOON.as_secs_f64();
+    let total = || -> u64 {
+        let lines = scratch.values();
+        let suppressed = lines.iter().filter_map(|line| line["suppressed"].as_u64());
+        lines.len() as u64 + suppressed.sum::<u64>()
+    };
+    while total() < 50 {
+        assert!(local_clock() < deadline, "{} of 50", total());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(total(), 50);
+}
+
+#[test]
+fn what_cannot_be_written_is_counted_and_told_later() {
+    let scratch = Scratch::new();
+    let audit = Audit::open(&scratch.file(), 0).unwrap();
+    audit.record(Event::new(EventKind::HandshakeOk));
+    assert!(audit.flush(SOON));
+    fs::remove_dir_all(&scratch.0).unwrap();
+    for _ in 0..3 {
+        audit.record(Event::new(EventKind::HandshakeOk));
+    }
+    assert!(audit.flush(SOON));
+    assert_eq!(audit.dropped(), 3);
+    fs::create_dir(&scratch.0).unwrap();
+    audit.record(Event::new(EventKind::HandshakeOk));
+    audit.record(Event::new(EventKind::HandshakeOk));
+    assert!(audit.flush(SOON));
+    let values = scratch.values();
+    assert_eq!(values[0]["dropped"], 3);
+    assert_eq!(
+        values[0]["seq"], 1,
+        "lost lines were never part of the chain"
+    );
+    assert_eq!(values[1]["dropped"], Value::Null);
+    assert_eq!(audit.dropped(), 3);
+}
+
+#[test]
+fn a_full_queue_drops_and_never_waits() {
+    let scratch = Scratch::new();
+    let audit = Audit::open(&scratch.file(), 0).unwrap();
+    // The thread, if it is ever that fast, waits for this lock.
+    let shared = audit.shared().clone();
+    let mut state = shared.lock();
+    for _ in 0..MAX_QUEUE + 5 {
+        shared.queue(&mut state, entry(""), audit.place.as_ref().unwrap());
+    }
+    assert_eq!(state.queue.len(), MAX_QUEUE);
+    drop(state);
+    assert_eq!(audit.dropped(), 5);
+    assert!(audit.flush(SOON));
+    let lines = scratch.lines();
+    assert_eq!(lines.len(), MAX_QUEUE);
+    assert_eq!(verify(&lines).0.dropped(), 5);
+}
+
+#[test]
+fn files_rotate_by_size_and_chains_go_on() {
+    let scratch = Scratch::new();
+    let place = Place {
+        path: scratch.file(),
+        keep_days: 0,
+        max_len_bytes: 2000,
+    };
+    let mut writers: Vec<_> = (0..3).map(|_| Writer::new(place.clone())).collect();
+    for number in 0..60 {
+        for writer in &mut writers {
+            let line = entry(&format!("line {number}"));
+            writer.write(&line, 0, utc_now()).unwrap();
+            assert!(writer.take_trouble().is_none());
+        }
+    }
+    let files = rotated(&scratch.file()).unwrap();
+    assert!(files.len() > 10, "{files:?}");
+    for (index, file) in files.iter().enumerate() {
+        let name = format!("audit.jsonl.{}", index + 1);
+        assert_eq!(file.file_name().unwrap().to_str().unwrap(), name);
+        let len = fs::metadata(file).unwrap().len();
+        assert!((2000..2500).contains(&len), "{name}: {len}");
+    }
+    let lines = scratch.lines();
+    let (verifier, breaks) = verify(&lines);
+    assert_eq!(breaks, []);
+    assert_eq!((verifier.lines(), verifier.chains()), (180, 3));
+}
+
+#[test]
+fn with_a_time_limit_each_day_has_its_file_and_old_ones_go() {
+    let scratch = Scratch::new();
+    let keep = |keep_days| Place {
+        path: scratch.file(),
+        keep_days,
+        max_len_bytes: u64::MAX,
+    };
+    let day = |days: u64| utc_now() + Duration::from_secs(days * text::DAY_SECS);
+    let at = |days| Entry::new(Event::new(EventKind::HandshakeOk), day(days));
+    let mut writer = Writer::new(keep(2));
+    writer.write(&at(0), 0, day(0)).unwrap();
+    writer.write(&at(0), 0, day(0)).unwrap();
+    assert_eq!(rotated(&scratch.file()).unwrap().len(), 0);
+    // The files' own times are today, whatever day the test plays.
+    writer.write(&at(1), 0, day(1)).unwrap();
+    assert_eq!(rotated(&scratch.file()).unwrap().len(), 1);
+    // Another process finds the date in the file.
+    let mut other = Writer::new(keep(2));
+    other.write(&at(2), 0, day(2)).unwrap();
+    let kept = rotated(&scratch.file()).unwrap().len();
+    assert!(
+        (1..=2).contains(&kept),
+        "midnight may pass during the test: {kept}"
+    );
+    fs::write(scratch.0.join("audit.jsonl.backup"), "not ours").unwrap();
+    other.write(&at(4), 0, day(4)).unwrap();
+    assert_eq!(rotated(&scratch.file()).unwrap().len(), 0);
+    assert!(scratch.0.join("audit.jsonl.backup").exists());
+
+    let mut patient = Writer::new(keep(0));
+    patient.write(&at(400), 0, day(400)).unwrap();
+    assert_eq!(rotated(&scratch.file()).unwrap().len(), 0);
+    assert_eq!(scratch.lines().len(), 2);
+}
+
+#[test]
+fn files_that_others_could_change_are_refused_at_the_start() {
+    let scratch = Scratch::new();
+    fs::write(scratch.file(), "").unwrap();
+    fs::set_permissions(scratch.file(), fs::Permissions::from_mode(0o666)).unwrap();
+    let error = Audit::open(&scratch.file(), 0).unwrap_err().to_string();
+    assert!(
+        error.contains("audit.jsonl") && error.contains("chmod 600"),
+        "{error}"
+    );
+    let error = Audit::open(&scratch.0.join("no/such"), 0).unwrap_err();
+    assert!(matches!(error, Error::File { .. }), "{error}");
+}
+
+#[test]
+fn the_last_error_is_our_own_and_not_a_strangers() {
+    let audit = Audit::default();
+    assert_eq!(audit.last_error(), None);
+    audit.record(Event::new(EventKind::HandshakeOk).detail("fine"));
+    assert_eq!(audit.last_error(), None);
+    audit.record(
+        Event::new(EventKind::HandshakeFailed)
+            .role(Role::Inlet)
+            .peer_addr("[::1]:16572".parse().unwrap())
+            .cause(Cause::NotAuthorised)
+            .detail("there run: lsl trust add\x07"),
+    );
+    let expected =
+        r"handshake failed with [::1]:16572: not_authorised: there run: lsl trust add\u{7}";
+    assert_eq!(audit.last_error().as_deref(), Some(expected));
+    audit.record(Event::new(EventKind::HandshakeFailed).role(Role::Outlet));
+    assert_eq!(audit.last_error().as_deref(), Some(expected));
+    // Also when nobody may write about it any more.
+    for _ in 0..20 {
+        audit.record(Event::new(EventKind::HandshakeFailed).detail("again"));
+    }
+    assert_eq!(
+        audit.last_error().as_deref(),
+        Some("handshake failed: again")
+    );
+    assert!(audit.flush(Duration::ZERO));
+    assert_eq!(audit.dropped(), 0);
+}
+
+/// Set in the environment of this binary when a test starts it again.
+const ROLE: &str = "LSL_AUDIT_TEST_ROLE";
+
+/// This binary again, as another process that runs `test` in its role.
+fn another_process(test: &str, directory: &Path, shell: &str) -> Command {
+    let mut command = Command::new("sh");
+    command
+        .args(["-c", &format!("{shell} exec \"$0\" \"$@\"")])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", "--test-threads=1"])
+        .arg(format!("audit::tests::{test}"))
+        .env(ROLE, directory)
+        .stdout(Stdio::null());
+    command
+}
+
+#[test]
+fn processes_share_a_file_and_rotate_it() {
+    const LINES: u64 = 200;
+    if let Ok(directory) = std::env::var(ROLE) {
+        let audit = Audit::with_place(Place {
+            path: PathBuf::from(directory).join("audit.jsonl"),
+            keep_days: 0,
+            max_len_bytes: 20_000,
+        })
+        .unwrap();
+        for number in 0..LINES {
+            audit.record(Event::new(EventKind::KeyUpdate).detail(format!("number {number}")));
+        }
+        assert!(audit.flush(SOON));
+        assert_eq!(audit.dropped(), 0);
+        return;
+    }
+    let scratch = Scratch::new();
+    let test = "processes_share_a_file_and_rotate_it";
+    let spawn = |_| another_process(test, &scratch.0, "").spawn().unwrap();
+    let children: Vec<_> = (0..8).map(spawn).collect();
+    for mut child in children {
+        assert!(child.wait().unwrap().success());
+    }
+    let lines = scratch.lines();
+    let (verifier, breaks) = verify(&lines);
+    assert_eq!(breaks, []);
+    assert_eq!((verifier.lines(), verifier.chains()), (8 * LINES, 8));
+    assert!(rotated(&scratch.file()).unwrap().len() >= 8);
+}
+
+#[test]
+fn a_full_disk_tears_one_line_and_the_next_process_goes_on() {
+    if let Ok(directory) = std::env::var(ROLE) {
+        let audit = Audit::open(&PathBuf::from(directory).join("audit.jsonl"), 0).unwrap();
+        for _ in 0..100 {
+            audit.record(Event::new(EventKind::KeyUpdate).detail("x".repeat(200)));
+        }
+        assert!(audit.flush(SOON));
+        assert!(audit.dropped() > 0);
+        return;
+    }
+    let scratch = Scratch::new();
+    let test = "a_full_disk_tears_one_line_and_the_next_process_goes_on";
+    // A file that may not grow behaves like a disk that is full: the last write is a short one.
+    let limits = "trap '' XFSZ; ulimit -f 16;";
+    let mut child = another_process(test, &scratch.0, limits);
+    assert!(child.status().unwrap().success());
+    let before = fs::read(scratch.file()).unwrap();
+    assert_ne!(before.last(), Some(&b'\n'), "a torn line");
+
+    let audit = Audit::open(&scratch.file(), 0).unwrap();
+    audit.record(Event::new(EventKind::HandshakeOk));
+    assert!(audit.flush(SOON));
+    let lines = scratch.lines();
+    let (verifier, breaks) = verify(&lines);
+    assert_eq!(breaks, [Break::Unreadable]);
+    assert_eq!(verifier.chains(), 2);
+    assert!(lines.last().unwrap().contains("handshake_ok"));
+}
+
+/// Collects level, target and fields of every event.
+#[derive(Clone, Default)]
+struct Collector(Arc<Mutex<Vec<(Level, String, String)>>>);
+
+impl tracing::Subscriber for Collector {
+    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        struct Fields(String);
+        impl tracing::field::Visit for Fields {
+            fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
+                use std::fmt::Write;
+                let _ = write!(self.0, "{field}={value:?};");
+            }
+        }
+        let mut fields = Fields(String::new());
+        event.record(&mut fields);
+        let metadata = event.metadata();
+        let seen = (*metadata.level(), metadata.target().to_owned(), fields.0);
+        self.0.lock().unwrap().push(seen);
+    }
+
+    fn enter(&self, _: &tracing::span::Id) {}
+
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+#[test]
+fn programs_hear_events_through_tracing() {
+    let collector = Collector::default();
+    tracing::subscriber::with_default(collector.clone(), || {
+        let audit = Audit::default();
+        audit.record(
+            Event::new(EventKind::PlaintextAccepted)
+                .policy(Policy::Migrate)
+                .detail("from\n10.0.0.1"),
+        );
+        audit.record(Event::new(EventKind::HandshakeOk).suite(Suite::ChaCha20Poly1305));
+    });
+    let seen = collector.0.lock().unwrap();
+    let target = "lsl_secure::audit".to_owned();
+    let expected = [
+        (
+            Level::WARN,
+            target.clone(),
+            r#"message=from\u{a}10.0.0.1;event="plaintext_accepted";policy="migrate";"#.to_owned(),
+        ),
+        (
+            Level::INFO,
+            target,
+            r#"message=handshake_ok;event="handshake_ok";suite="ChaCha20-Poly1305";version=1;"#
+                .to_owned(),
+        ),
+    ];
+    assert_eq!(*seen, expected);
+}

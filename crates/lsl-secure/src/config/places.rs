@@ -1,0 +1,177 @@
+//! Where a configuration may lie, and what a missing, broken or overruled one means. Spec: LSS/1 §11.
+//!
+//! The environment comes in as values, so that the rules can be tested without changing a process.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::{Found, Settings};
+use crate::files::{self, Content};
+use crate::policy::Policy;
+use crate::{Error, Result};
+
+/// The environment of one process, as far as it decides where configurations are.
+#[derive(Debug, Clone)]
+pub(crate) struct Places {
+    /// `LSL_SECURE_CONFIG`, which may be empty.
+    pub(crate) variable: Option<OsString>,
+    /// `HOME`, else the password database's.
+    pub(crate) home: Option<PathBuf>,
+    /// The system's file.
+    pub(crate) system: PathBuf,
+    /// Whether the user who started the process has less rights than it (`AT_SECURE`).
+    pub(crate) elevated: bool,
+}
+
+impl Places {
+    pub(crate) fn of_this_process() -> Self {
+        Self {
+            variable: std::env::var_os(VARIABLE),
+            home: std::env::home_dir(),
+            system: Path::new(SYSTEM_DIRECTORY).join(FILE),
+            elevated: lsl_platform::privilege::is_secure_execution(),
+        }
+    }
+
+    /// The first place that exists decides.
+    pub(crate) fn search(&self) -> Result<Found> {
+        let mut searched = Vec::new();
+        if !self.elevated {
+            if let Some(file) = self.named_file()? {
+                // Somebody wants encryption to be configured there: no file is a mistake.
+                return self.found(file);
+            }
+            if let Some(file) = self.user_file()? {
+                if exists(&file)? {
+                    return self.found(file);
+                }
+                searched.push(file);
+            }
+        }
+        if exists(&self.system)? {
+            return self.found(self.system.clone());
+        }
+        searched.push(self.system.clone());
+        Ok(Found::Nothing { searched })
+    }
+
+    /// Reads one file and applies the system's floor.
+    pub(crate) fn read(&self, file: &Path) -> Result<Settings> {
+        let file = &std::path::absolute(file)
+            .map_err(|error| Error::file(file, format!("is no path: {error}; name a file")))?;
+        if self.elevated && *file != self.system {
+            let system = self.system.display();
+            return Err(Error::file(
+                file,
+                format!("not used, because this program runs with raised rights; write {system}"),
+            ));
+        }
+        let text = files::read_text(file, Content::Shared)?;
+        let settings = Settings::parse(&text, file)?;
+        if *file == self.system {
+            return Ok(settings);
+        }
+        self.with_floor(settings)
+    }
+
+    /// Raises a policy to the system's, if there is one.
+    pub(crate) fn with_floor(&self, mut settings: Settings) -> Result<Settings> {
+        if !exists(&self.system)? {
+            return Ok(settings);
+        }
+        let text = files::read_text(&self.system, Content::Shared)?;
+        let floor = Settings::parse(&text, &self.system)?;
+        let days = [settings.last_day_of_migrate(), floor.last_day_of_migrate()];
+        if floor.policy > settings.policy {
+            tracing::warn!(
+                "policy {:?} is raised to {:?} by {}",
+                settings.policy.name(),
+                floor.policy.name(),
+                self.system.display()
+            );
+            settings.policy = floor.policy;
+        }
+        if settings.policy == Policy::Migrate {
+            settings.migrate_until = days.into_iter().flatten().min();
+        }
+        Ok(settings)
+    }
+
+    /// `lsl_api/lsl-secure.toml` in the home directory, if this user has one.
+    pub(crate) fn user_file(&self) -> Result<Option<PathBuf>> {
+        match &self.home {
+            None => Ok(None),
+            // It would lead into the current directory, where a data folder could switch encryption off.
+            Some(home) if !home.is_absolute() => Err(Error::file(
+                Path::new("HOME").join(home),
+                "the variable HOME is no absolute path, so that your configuration cannot be found; \
+                 set it to your home directory, or unset it",
+            )),
+            Some(home) => Ok(Some(home.join(DIRECTORY).join(FILE))),
+        }
+    }
+
+    /// The file of `LSL_SECURE_CONFIG`, if that is set.
+    fn named_file(&self) -> Result<Option<PathBuf>> {
+        match &self.variable {
+            None => Ok(None),
+            Some(value) if !Path::new(value).is_absolute() => Err(Error::file(
+                VARIABLE,
+                format!(
+                    "the variable is \"{}\"; set it to the absolute path of a lsl-secure.toml, or \
+                     unset it",
+                    value.display()
+                ),
+            )),
+            Some(value) => Ok(Some(PathBuf::from(value))),
+        }
+    }
+
+    fn found(&self, file: PathBuf) -> Result<Found> {
+        Ok(Found::Settings {
+            settings: Box::new(self.read(&file)?),
+            file,
+        })
+    }
+}
+
+/// Whether something is there, be it only a dangling link. Not being allowed to know is an error.
+fn exists(file: &Path) -> Result<bool> {
+    let gone = |error: &io::Error| {
+        matches!(
+            error.kind(),
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+        )
+    };
+    let failed = |path: &Path, error: io::Error| {
+        let remedy = "allow this user to read it, or remove it";
+        Error::file(path, format!("cannot be looked up: {error}; {remedy}"))
+    };
+    match fs::symlink_metadata(file) {
+        Ok(_) => return Ok(true),
+        Err(error) if gone(&error) => {}
+        Err(error) => return Err(failed(file, error)),
+    }
+    // A directory that is a link to a disk which is not there holds a configuration that is not there.
+    let Some(directory) = file.parent() else {
+        return Ok(false);
+    };
+    let is_link = fs::symlink_metadata(directory).is_ok_and(|link| link.is_symlink());
+    match fs::metadata(directory) {
+        Err(error) if is_link => Err(failed(directory, error)),
+        _ => Ok(false),
+    }
+}
+
+/// Names a file; wins over all other places.
+const VARIABLE: &str = "LSL_SECURE_CONFIG";
+
+/// In the home directory.
+const DIRECTORY: &str = "lsl_api";
+
+/// The system's.
+pub(super) const SYSTEM_DIRECTORY: &str = "/etc/lsl_api";
+
+const FILE: &str = "lsl-secure.toml";

@@ -1,0 +1,289 @@
+//! Files that decide who may read whom: read only if nobody else can have changed (or seen) them,
+//! written whole or not at all. Spec: LSS/1 §3.3.
+//!
+//! What is checked is always the opened file, never the path: a path may name another file a moment
+//! later. Knows nothing of what the files say.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use zeroize::Zeroizing;
+
+use crate::{Error, Result};
+
+/// How secret a file is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Content {
+    /// Keys, PSK, passphrases: nobody but the owner may even read it.
+    Secret,
+    /// Configuration and trust: others may read, not write.
+    Shared,
+}
+
+/// Which version of a file was read. Any difference means: look again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    device: u64,
+    inode: u64,
+    size: u64,
+    /// Since 1970, zero for earlier ones.
+    pub(crate) modified: Duration,
+    // Also sees what `touch` hides and changed permissions.
+    changed: (i64, i64),
+}
+
+impl Stamp {
+    fn of(metadata: &fs::Metadata) -> Self {
+        let secs = u64::try_from(metadata.mtime()).unwrap_or(0);
+        let nanos = u32::try_from(metadata.mtime_nsec()).unwrap_or(0);
+        Self {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            size: metadata.size(),
+            modified: Duration::new(secs, nanos),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        }
+    }
+
+    /// The version that is there now.
+    pub(crate) fn of_path(path: &Path) -> io::Result<Self> {
+        Ok(Self::of(&fs::metadata(path)?))
+    }
+}
+
+/// Reads a text file of at most 1 MiB after checking owner, permissions and kind. Symbolic links are
+/// followed; what they lead to is checked.
+///
+/// # Errors
+/// [`Error::File`] with the remedy.
+pub fn read_text(path: &Path, content: Content) -> Result<Zeroizing<String>> {
+    Ok(read_stamped(path, content, MAX_LEN)?.0)
+}
+
+/// [`read_text`] of at most `max` bytes, and which version it was.
+pub(crate) fn read_stamped(
+    path: &Path,
+    content: Content,
+    max: u64,
+) -> Result<(Zeroizing<String>, Stamp)> {
+    // Opening a pipe waits for a writer: look before, decide after.
+    let metadata = fs::metadata(path).map_err(|error| unreadable(path, &error))?;
+    check_kind(&metadata).map_err(|reason| Error::file(path, reason))?;
+    let mut file = File::open(path).map_err(|error| unreadable(path, &error))?;
+    let metadata = file.metadata().map_err(|error| unreadable(path, &error))?;
+    check_kind(&metadata).map_err(|reason| Error::file(path, reason))?;
+    let user = lsl_platform::privilege::effective_user();
+    check_access(path, content, metadata.mode(), metadata.uid(), user)
+        .map_err(|reason| Error::file(path, reason))?;
+    // Room for all of it, so that growing leaves no copies of secrets behind.
+    let room = usize::try_from(metadata.len().min(max)).map_or(0, |len| len + 1);
+    let mut bytes = Zeroizing::new(Vec::with_capacity(room));
+    (&mut file)
+        .take(max + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|error| unreadable(path, &error))?;
+    if bytes.len() as u64 > max {
+        let mib = max >> 20;
+        return Err(Error::file(
+            path,
+            format!("longer than {mib} MiB: this cannot be the right file; name another one"),
+        ));
+    }
+    match String::from_utf8(std::mem::take(&mut *bytes)) {
+        Ok(text) => Ok((Zeroizing::new(text), Stamp::of(&metadata))),
+        Err(error) => {
+            let line = 1 + count_lines(&error.as_bytes()[..error.utf8_error().valid_up_to()]);
+            drop(Zeroizing::new(error.into_bytes()));
+            Err(Error::file(
+                path,
+                format!("line {line}: not UTF-8 text; save the file as UTF-8"),
+            ))
+        }
+    }
+}
+
+/// Makes a new file, readable by its owner alone (0600). Never overwrites.
+///
+/// # Errors
+/// [`Error::File`]; then there is no new file.
+pub fn create(path: &Path, bytes: &[u8]) -> Result<()> {
+    let mut file = open_new(path).map_err(|error| {
+        Error::file(
+            path,
+            match error.kind() {
+                io::ErrorKind::AlreadyExists => {
+                    "already exists and is never overwritten; move it away first".to_owned()
+                }
+                io::ErrorKind::NotFound => {
+                    let parent = quote(&parent(path).display().to_string());
+                    format!("its directory does not exist; run: mkdir -p {parent}")
+                }
+                _ => format!("cannot be made: {error}"),
+            },
+        )
+    })?;
+    let written = file.write_all(bytes).and_then(|()| file.sync_all());
+    written.map_err(|error| {
+        let _ = fs::remove_file(path);
+        Error::file(
+            path,
+            format!("cannot be written: {error}; nothing is left of it"),
+        )
+    })?;
+    sync_parent(path);
+    Ok(())
+}
+
+/// Puts new content in place of a file by a temporary file and rename, keeping its owner and
+/// permissions: readers see the old or the new content, never a part. Symbolic links stay.
+///
+/// # Errors
+/// [`Error::File`]; then the old file is untouched. Also if there is no file.
+pub fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
+    let failed = |error: io::Error| {
+        let reason = format!("cannot be replaced: {error}; the old file is unchanged");
+        Error::file(path, reason)
+    };
+    let target = fs::canonicalize(path).map_err(failed)?;
+    let old = fs::metadata(&target).map_err(failed)?;
+    check_kind(&old).map_err(|reason| Error::file(path, reason))?;
+    let temporary = temporary_of(&target);
+    let written = (|| {
+        let mut file = open_new(&temporary)?;
+        let new = file.metadata()?;
+        if (old.uid(), old.gid()) != (new.uid(), new.gid()) {
+            fchown(&file, Some(old.uid()), Some(old.gid()))?;
+        }
+        file.set_permissions(Permissions::from_mode(old.mode() & 0o7777))?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        fs::rename(&temporary, &target)
+    })();
+    written.map_err(|error| {
+        let _ = fs::remove_file(&temporary);
+        failed(error)
+    })?;
+    sync_parent(&target);
+    Ok(())
+}
+
+/// Makes a directory that only its owner may enter, and its parents as usual; fine if it exists.
+///
+/// # Errors
+/// [`Error::File`].
+pub fn create_directory(path: &Path) -> Result<()> {
+    let failed = |error| Error::file(path, format!("cannot be made: {error}"));
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent).map_err(failed)?;
+    }
+    match DirBuilder::new().mode(0o700).create(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+        done => done.map_err(failed),
+    }
+}
+
+/// A word for the remedy of a message, so that it can be pasted into a shell.
+pub(crate) fn quote(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:,@%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+/// The number of the line at a byte offset, from 1.
+pub(crate) fn line_at(text: &str, offset: usize) -> usize {
+    1 + count_lines(&text.as_bytes()[..offset.min(text.len())])
+}
+
+fn count_lines(bytes: &[u8]) -> usize {
+    bytes.split(|byte| *byte == b'\n').count() - 1
+}
+
+fn unreadable(path: &Path, error: &io::Error) -> Error {
+    let remedy = match error.kind() {
+        io::ErrorKind::NotFound => "; correct the name, or make it with: lsl key init",
+        io::ErrorKind::PermissionDenied => "; give it to the user who runs this program (chown)",
+        _ => "; repair or remove it",
+    };
+    Error::file(path, format!("cannot be read: {error}{remedy}"))
+}
+
+fn check_kind(metadata: &fs::Metadata) -> Result<(), &'static str> {
+    if metadata.is_file() {
+        Ok(())
+    } else {
+        Err("not a regular file; put a regular file there")
+    }
+}
+
+/// The rule of §3.3 about owner and mode, of the opened file.
+fn check_access(
+    path: &Path,
+    content: Content,
+    mode: u32,
+    owner: u32,
+    user: u32,
+) -> Result<(), String> {
+    let mode = mode & 0o7777;
+    let file = quote(&path.display().to_string());
+    // Root may read any owner's files: containers mount secrets of users they do not know.
+    if user != 0 && owner != user && owner != 0 {
+        return Err(format!(
+            "belongs to user {owner}, but this program runs as user {user}; run: chown {user} {file}"
+        ));
+    }
+    match content {
+        Content::Secret if mode & 0o077 != 0 => Err(format!(
+            "mode {mode:04o} lets other users at this secret; run: chmod 600 {file} (where secrets \
+             are mounted: mode 0400)"
+        )),
+        Content::Shared if mode & 0o022 != 0 => Err(format!(
+            "mode {mode:04o} lets other users change it; run: chmod go-w {file}"
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn open_new(path: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)
+}
+
+fn parent(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+/// A name beside `path` that no other writer uses.
+fn temporary_of(path: &Path) -> PathBuf {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    let mut name = std::ffi::OsString::from(".");
+    name.push(path.file_name().unwrap_or_default());
+    name.push(format!(".{}.{count}.tmp", std::process::id()));
+    path.with_file_name(name)
+}
+
+/// Best effort: a file system that cannot do it has already done what it can.
+fn sync_parent(path: &Path) {
+    if let Ok(directory) = File::open(parent(path)) {
+        let _ = directory.sync_all();
+    }
+}
+
+/// No file that people write is longer: 1 MiB.
+pub(crate) const MAX_LEN: u64 = 1 << 20;
+
+#[cfg(test)]
+mod tests;

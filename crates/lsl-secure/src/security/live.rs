@@ -1,0 +1,157 @@
+//! The sessions that are alive, beside the trust list they live by: one lock for both, so that no
+//! session slips in under a list that is just being replaced. Spec: LSS/1 §3.2, §6.2.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::{Arc, Weak};
+
+use super::{Security, lock};
+use crate::trust::TrustList;
+use crate::{Cause, PublicKey, Role};
+
+/// A session to be watched.
+#[derive(Debug, Clone)]
+pub struct Live {
+    /// Whose.
+    pub peer: PublicKey,
+    /// What the **peer** is.
+    pub role: Role,
+    /// Where it is.
+    pub remote: IpAddr,
+    /// Our end.
+    pub local: IpAddr,
+    /// Which stream.
+    pub stream_uid: Vec<u8>,
+}
+
+/// Keeps a session enrolled until dropped.
+#[derive(Debug)]
+pub struct Enrolled {
+    security: Weak<Security>,
+    id: u64,
+}
+
+impl Enrolled {
+    pub(super) fn new(security: Weak<Security>, id: u64) -> Self {
+        Self { security, id }
+    }
+}
+
+impl Drop for Enrolled {
+    fn drop(&mut self) {
+        if let Some(security) = self.security.upgrade() {
+            // The callback may own what enrols: it is dropped after the lock.
+            let removed = lock(&security.live).remove(self.id);
+            drop(removed);
+        }
+    }
+}
+
+pub(super) type End = Arc<dyn Fn(Cause) + Send + Sync>;
+
+/// A session that a new list ends.
+pub(super) struct Ended {
+    pub(super) session: Live,
+    /// Of the old list.
+    pub(super) name: Option<String>,
+    pub(super) cause: Cause,
+    pub(super) end: End,
+}
+
+/// The list, and who lives by it.
+#[derive(Default)]
+pub(super) struct Sessions {
+    trust: Arc<TrustList>,
+    by_id: BTreeMap<u64, Entry>,
+    /// Per peer key and stream.
+    counts: HashMap<(PublicKey, Vec<u8>), usize>,
+    next_id: u64,
+}
+
+pub(super) struct Entry {
+    session: Live,
+    /// Taken when it was ended; the session counts until it is gone.
+    end: Option<End>,
+}
+
+impl Sessions {
+    pub(super) fn new(trust: TrustList) -> Self {
+        Self {
+            trust: Arc::new(trust),
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn trust(&self) -> Arc<TrustList> {
+        Arc::clone(&self.trust)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.by_id.is_empty()
+    }
+
+    pub(super) fn add(&mut self, session: Live, end: End) -> Result<u64, Cause> {
+        let count = self.counts.entry(key_of(&session)).or_insert(0);
+        if *count >= MAX_SESSIONS {
+            return Err(Cause::Busy);
+        }
+        *count += 1;
+        let id = self.next_id;
+        self.next_id += 1;
+        let end = Some(end);
+        self.by_id.insert(id, Entry { session, end });
+        Ok(id)
+    }
+
+    pub(super) fn remove(&mut self, id: u64) -> Option<Entry> {
+        let entry = self.by_id.remove(&id)?;
+        let key = key_of(&entry.session);
+        if let Some(count) = self.counts.get_mut(&key) {
+            *count -= 1;
+            if *count == 0 {
+                self.counts.remove(&key);
+            }
+        }
+        Some(entry)
+    }
+
+    /// Takes a new list, and gives the sessions that do not fit it, each once.
+    pub(super) fn replace_trust(
+        &mut self,
+        trust: TrustList,
+        fits: impl Fn(&TrustList, &Live) -> Result<(), Cause>,
+    ) -> Vec<Ended> {
+        let old = std::mem::replace(&mut self.trust, Arc::new(trust));
+        let mut ended = Vec::new();
+        for entry in self.by_id.values_mut() {
+            if let Err(cause) = fits(&self.trust, &entry.session)
+                && let Some(end) = entry.end.take()
+            {
+                ended.push(Ended {
+                    session: entry.session.clone(),
+                    name: old.find(&entry.session.peer).map(|peer| peer.name.clone()),
+                    cause,
+                    end,
+                });
+            }
+        }
+        ended
+    }
+}
+
+fn key_of(session: &Live) -> (PublicKey, Vec<u8>) {
+    (session.peer, session.stream_uid.clone())
+}
+
+impl fmt::Debug for Sessions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sessions")
+            .field("trust", &self.trust)
+            .field("sessions", &self.by_id.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Live sessions per peer key and stream (§6.2).
+const MAX_SESSIONS: usize = 1024;

@@ -1,0 +1,123 @@
+//! Watching the trust file: replaced by rename, looked at every two seconds, never trusted half
+//! written. Spec: LSS/1 §3.2.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::Result;
+use crate::files::{self, Content, MAX_LEN, Stamp};
+use crate::trust::TrustList;
+
+/// The trust file and which version of it was read.
+#[derive(Debug)]
+pub(super) struct Watch {
+    path: PathBuf,
+    /// Of the version that was read last, good or bad.
+    stamp: Option<Stamp>,
+    /// Whether that version was old enough when it was read that a later one must have another stamp.
+    settled: bool,
+    /// Of the last good version.
+    modified: Duration,
+    failure: Option<Failure>,
+}
+
+#[derive(Debug)]
+struct Failure {
+    reason: String,
+    /// Local clock.
+    told_at: f64,
+}
+
+/// What was seen.
+#[derive(Debug)]
+pub(super) enum Look {
+    /// Nothing new.
+    Same,
+    /// It cannot be used; the last good list stays. With a reason once a minute.
+    Failed(Option<String>),
+    /// It was read. `recovered`: it could not be read before.
+    Read { list: TrustList, recovered: bool },
+}
+
+impl Watch {
+    /// Reads the file for the first time.
+    pub(super) fn open(path: PathBuf, utc: Duration) -> Result<(Self, TrustList)> {
+        let mut watch = Self {
+            path,
+            stamp: None,
+            settled: false,
+            modified: Duration::ZERO,
+            failure: None,
+        };
+        let list = watch.read(utc)?;
+        Ok((watch, list))
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// When the list in use was written, for the date rule.
+    pub(super) fn modified(&self) -> Duration {
+        self.modified
+    }
+
+    /// Reads the file if it may be another version than the last one.
+    pub(super) fn look(&mut self, utc: Duration, local: f64) -> Look {
+        let same = Stamp::of_path(&self.path)
+            .ok()
+            .is_some_and(|now| self.stamp == Some(now));
+        if same && self.settled {
+            return self.remind(local);
+        }
+        match self.read(utc) {
+            Ok(list) => Look::Read {
+                list,
+                recovered: self.failure.take().is_some(),
+            },
+            Err(error) => {
+                let reason = error.to_string();
+                match &mut self.failure {
+                    Some(failure) => failure.reason = reason,
+                    None => {
+                        self.failure = Some(Failure {
+                            reason,
+                            told_at: f64::NEG_INFINITY,
+                        });
+                    }
+                }
+                self.remind(local)
+            }
+        }
+    }
+
+    /// Tells of a lasting failure once a minute.
+    fn remind(&mut self, local: f64) -> Look {
+        match &mut self.failure {
+            None => Look::Same,
+            Some(failure) if local - failure.told_at < 60.0 => Look::Failed(None),
+            Some(failure) => {
+                failure.told_at = local;
+                Look::Failed(Some(format!(
+                    "{}; the last good list stays in use",
+                    failure.reason
+                )))
+            }
+        }
+    }
+
+    fn read(&mut self, utc: Duration) -> Result<TrustList> {
+        // A version that cannot be opened is looked at again each time.
+        self.stamp = None;
+        let (text, stamp) = files::read_stamped(&self.path, Content::Shared, MAX_LEN)?;
+        // Time stamps of files are coarse: a write right after reading may leave none behind.
+        self.settled = stamp.modified + SETTLED <= utc;
+        self.stamp = Some(stamp);
+        let list = TrustList::parse(&text, &self.path)?;
+        self.modified = stamp.modified;
+        Ok(list)
+    }
+}
+
+/// Longer than the time stamps of any file system are coarse.
+const SETTLED: Duration = Duration::from_secs(3);
