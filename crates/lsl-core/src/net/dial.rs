@@ -13,10 +13,10 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::TcpStream;
 
+#[cfg(feature = "secure")]
+use crate::net::inlet_tunnel::Tunnel;
 use crate::net::link::send_all;
 use crate::net::sockets;
-#[cfg(feature = "secure")]
-use crate::net::tunnel::Tunnel;
 use crate::{Error, Result};
 
 /// An open connection with an outlet whose request is on its way.

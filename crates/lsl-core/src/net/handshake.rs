@@ -17,9 +17,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::context::Context;
 use crate::net::describe::descriptor;
 use crate::net::dial::Dialled;
+use crate::net::inlet_tunnel::{About, Ending, Tunnel};
 use crate::net::monitor::lock_ignoring_poison;
 use crate::net::peers::Peers;
-use crate::net::tunnel::{About, Ending, Tunnel};
 use crate::net::{runtime, sockets};
 use crate::{Error, Result, StreamInfo};
 

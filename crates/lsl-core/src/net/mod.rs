@@ -12,6 +12,8 @@ pub(crate) mod feed;
 pub(crate) mod full_info;
 #[cfg(feature = "secure")]
 pub(crate) mod handshake;
+#[cfg(feature = "secure")]
+pub(crate) mod inlet_tunnel;
 pub(crate) mod link;
 pub(crate) mod monitor;
 #[cfg(feature = "secure")]
@@ -31,8 +33,6 @@ pub(crate) mod service;
 pub(crate) mod sockets;
 pub(crate) mod source;
 pub(crate) mod time_probe;
-#[cfg(feature = "secure")]
-pub(crate) mod tunnel;
 pub(crate) mod uid;
 #[cfg(feature = "secure")]
 pub(crate) mod unveil;

@@ -11,11 +11,11 @@ use tokio::net::UdpSocket;
 
 use crate::net::dial::{Batch, Dialled};
 use crate::net::feed::InletShared;
+use crate::net::inlet_tunnel::Witness;
 use crate::net::monitor::Monitor;
 use crate::net::race::{Winner, race};
 use crate::net::source::Endpoint;
 use crate::net::time_probe::{UNREACHABLE_PAUSE, service_socket};
-use crate::net::tunnel::Witness;
 use crate::time::{Action, TimeAlarm, TimeCorrection, TimeWatch};
 use crate::{Error, Result};
 
