@@ -9,9 +9,12 @@ use super::*;
 use crate::common::{lsl_library_info, shown};
 use crate::context::with_security;
 use crate::ext::{Consumer, lslx_outlet_consumers};
+use crate::inlet::pull::lsl_pull_sample_f;
 use crate::inlet::{lsl_create_inlet, lsl_destroy_inlet};
 use crate::outlet::{lsl_create_outlet, lsl_destroy_outlet, lsl_get_info};
-use crate::streaminfo::{lsl_destroy_streaminfo, lsl_streaminfo_from_xml};
+use crate::streaminfo::{
+    lsl_destroy_streaminfo, lsl_get_xml, lsl_reset_uid, lsl_streaminfo_from_xml,
+};
 use crate::testing::{self, Stream, last_error, no_handle, take_text};
 
 /// A security configuration that demands encryption, of a device that trusts itself alone.
@@ -104,8 +107,13 @@ fn a_refused_inlet_says_why() {
     unsafe { crate::inlet::lsl_open_stream(inlet, 5.0, &raw mut ec) };
     let why = told(lslx_last_security_error(inlet));
     assert!(why.contains("does not offer encryption"), "{why}");
-    assert_ne!(ec, 0);
+    assert_eq!(ec, -1);
     assert!(last_error().contains(&why), "{}", last_error());
+    crate::guard::set_last_error("");
+    let mut value = 0.0_f32;
+    // SAFETY: room for one value.
+    let stamp = unsafe { lsl_pull_sample_f(inlet, &raw mut value, 1, 0.0, ptr::null_mut()) };
+    assert_eq!((stamp.to_bits(), last_error()), (0, why));
     assert_eq!(lslx_is_encrypted(inlet), 0);
     lsl_destroy_inlet(inlet);
     lsl_destroy_outlet(out);
@@ -113,6 +121,9 @@ fn a_refused_inlet_says_why() {
 
 #[test]
 fn what_a_stream_announces_is_only_read() {
+    let plain = testing::info("announced", 1, 1.0, ChannelFormat::Int8);
+    assert!(!lsl_reset_uid(plain).is_null());
+    let plain = String::from_utf8(take_text(lsl_get_xml(plain))).unwrap();
     for (advert, policy, fingerprint) in [
         ("", 0, ""),
         ("<lsl_secure policy=\"migrate\"/>", 1, ""),
@@ -125,10 +136,7 @@ fn what_a_stream_announces_is_only_read() {
         ("<lsl_secure policy=\"newer\"/>", 2, ""),
         ("<desc><lsl_secure policy=\"required\"/></desc>", 0, ""),
     ] {
-        let xml = format!(
-            "<?xml version=\"1.0\"?><info><name>n</name><type>t</type><channel_count>1</channel_count>\
-             <nominal_srate>1</nominal_srate><channel_format>int8</channel_format>{advert}</info>"
-        );
+        let xml = plain.replace("</info>", &format!("{advert}</info>"));
         let xml = CString::new(xml).unwrap();
         // SAFETY: NUL-terminated.
         let info = unsafe { lsl_streaminfo_from_xml(xml.as_ptr()) };
