@@ -31,7 +31,7 @@ pub(crate) fn recorded(route: Route, sight: Sight) -> Cell {
     };
     let route = route.with(keys(Device::Amplifier), keys(Device::Recorder));
     let run = move |lab: &Lab, _: &str| {
-        let marks = Marks::new();
+        let marks = Marks::new()?;
         let capture = lab.capture()?;
         let uids = play(lab, route, &marks)?;
         let traffic = capture.finish()?;
@@ -66,16 +66,19 @@ struct Marks {
 }
 
 impl Marks {
-    fn new() -> Self {
-        let mark = || random_uid().replace('-', "");
-        Self {
-            name: mark(),
-            source_id: mark(),
-            stream_type: mark(),
-            desc: mark(),
-            sample: mark(),
-            text: mark(),
-        }
+    fn new() -> Outcome<Self> {
+        let mark = || match random_uid() {
+            Ok(uid) => Ok(uid.replace('-', "")),
+            Err(error) => Err(error.to_string()),
+        };
+        Ok(Self {
+            name: mark()?,
+            source_id: mark()?,
+            stream_type: mark()?,
+            desc: mark()?,
+            sample: mark()?,
+            text: mark()?,
+        })
     }
 
     fn announcement(&self, format: Format) -> Announcement {

@@ -324,10 +324,12 @@ impl Refusal {
     }
 }
 
-/// Tries to connect with what cannot be connected with; the same must be told by the call that fails.
+/// Tries to connect with what cannot be connected with; the call that fails must say why. Without
+/// recovery, which would look for another outlet.
 fn refusal(lab: &Lab, setup: Setup, info: &StreamInfo) -> Outcome<Refusal> {
     let inlet = Inlet::builder(info)
         .context(&lab.context(setup)?)
+        .recover(false)
         .create()
         .map_err(|error| error.to_string())?;
     let Err(error) = inlet.blocking().open(ASKING) else {

@@ -230,6 +230,10 @@ impl Route {
         self.from.0.outlet(lab, self.from.1, stream)
     }
 
+    pub(crate) fn inlet_where(self, lab: &Lab, predicate: &str) -> Outcome<Box<dyn InletEnd>> {
+        self.to.0.inlet_where(lab, self.to.1, predicate)
+    }
+
     pub(crate) fn inlet(self, lab: &Lab, source_id: &str) -> Outcome<Box<dyn InletEnd>> {
         self.to.0.inlet(lab, self.to.1, source_id)
     }
