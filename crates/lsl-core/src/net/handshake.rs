@@ -113,7 +113,7 @@ pub(crate) async fn secure(
         return Err(Error::Security("there is no key to encrypt with".into()));
     };
     let _turn = turn(peer.ip()).await;
-    security.refresh();
+    refresh(security).await;
     let mut stream = sockets::tcp_connect(peer, limit).await?;
     let own_address = stream
         .local_addr()
@@ -145,6 +145,7 @@ pub(crate) async fn secure(
     );
     let failure = match shaken.await {
         Ok((session, said)) => {
+            note(security, &said, session.peer).await;
             let name = std::mem::take(&mut found.name);
             let enrolled = establish(security, callee, session, &said, name, own_address, peer);
             match enrolled {
@@ -299,6 +300,19 @@ impl Callee<'_> {
     }
 }
 
+/// Looks at the trust file where it delays no samples: it may lie on a network share.
+pub(crate) async fn refresh(security: &Arc<Security>) {
+    let looking = Arc::clone(security);
+    // Fails only while the runtime ends.
+    let _ = tokio::task::spawn_blocking(move || looking.refresh()).await;
+}
+
+/// Remembers that a stream encrypts, before anything of it is delivered.
+async fn note(security: &Arc<Security>, said: &Descriptor, key: PublicKey) {
+    let (security, said) = (Arc::clone(security), said.clone());
+    let _ = tokio::task::spawn_blocking(move || security.note_secure(&said, &key)).await;
+}
+
 /// Makes a session official: watched, remembered, and with everything its tunnel needs. The session
 /// comes back with the cause if it must not be.
 fn establish(
@@ -324,7 +338,6 @@ fn establish(
         Ok(enrolled) => enrolled,
         Err(cause) => return Err((Box::new(session), cause)),
     };
-    security.note_secure(said, &key);
     if let Some(before) = callee.peers.accepted(key) {
         let event = event(EventKind::PeerChanged, security, callee.info, peer)
             .session(session.id)

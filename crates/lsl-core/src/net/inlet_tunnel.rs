@@ -324,7 +324,7 @@ impl Tunnel {
         }
         self.state = State::Failed;
         let text = format!("{} at {}: {error}", self.about.name, self.about.peer);
-        self.about.peers.failed(cause, &text);
+        self.about.peers.ended(cause, &text);
         Error::Security(text)
     }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use lsl_platform::clock::local_clock;
 use lsl_secure::{Cause, PublicKey, Security};
 
+use crate::net::handshake::refresh;
 use crate::net::monitor::lock_ignoring_poison;
 use crate::net::uid;
 use crate::stats::Encryption;
@@ -58,10 +59,19 @@ impl Peers {
 
     /// There is no connection, for a reason of security. Logged once a minute per cause.
     pub(crate) fn failed(&self, cause: Cause, text: &str) {
+        self.note(cause, text, cause == Cause::Busy);
+    }
+
+    /// A connection that there was ended for a reason of security.
+    pub(crate) fn ended(&self, cause: Cause, text: &str) {
+        self.note(cause, text, false);
+    }
+
+    fn note(&self, cause: Cause, text: &str, busy: bool) {
         let now = local_clock();
         let mut state = self.lock();
         state.failures = state.failures.saturating_add(1);
-        state.busy = cause == Cause::Busy;
+        state.busy = busy;
         state.last_error = Some(text.to_owned());
         let known = state.logged.iter_mut().find(|(known, _)| *known == cause);
         let is_due = match known {
@@ -101,7 +111,7 @@ impl Peers {
     }
 
     /// Waits before the next try; not longer than until the trust list changes.
-    pub(crate) async fn pause(&self, security: &Security) {
+    pub(crate) async fn pause(&self, security: &Arc<Security>) {
         let (busy, failures) = {
             let state = self.lock();
             (state.busy, state.failures)
@@ -112,7 +122,7 @@ impl Peers {
             let nap = left.min(TRUST_CHECK);
             tokio::time::sleep(nap).await;
             left -= nap;
-            security.refresh();
+            refresh(security).await;
             if !Arc::ptr_eq(&before, &security.trust()) {
                 return;
             }
