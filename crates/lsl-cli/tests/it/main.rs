@@ -8,6 +8,9 @@
 
 mod commands;
 mod configuration;
+mod encrypted;
+mod keys;
 mod lab;
+mod machine;
 mod streams;
 mod usage;
