@@ -10,6 +10,7 @@ mod capture;
 mod cell;
 mod command;
 mod command_scenes;
+mod enrolment;
 mod keys;
 mod lab;
 mod matrix;

@@ -1,7 +1,8 @@
 //! Every cell there is: which scenes between whom, in which variants.
 
 use crate::cell::{Cell, Transfer};
-use crate::command_scenes;
+use crate::command_scenes::{self, Keyed};
+use crate::enrolment;
 use crate::keys::{Device, Keys, Policy};
 use crate::lab::{Family, Library, Protocol};
 use crate::programs;
@@ -225,6 +226,23 @@ fn secure() -> Vec<Cell> {
         secure_scenes::wrong_role(),
     ]);
     cells.extend(secure_scenes::combinations());
+    for other in [PYLSL_ON_OURS, Side::Ours] {
+        for format in Format::ALL {
+            cells.push(command_scenes::generate(
+                other,
+                Family::V4,
+                format,
+                Keyed::Yes,
+            ));
+            cells.push(command_scenes::receive(
+                other,
+                Family::V4,
+                format,
+                Keyed::Yes,
+            ));
+        }
+    }
+    cells.push(enrolment::enrolment());
     cells
 }
 
@@ -238,8 +256,8 @@ fn command() -> Vec<Cell> {
         (Side::Ours, Family::Both),
     ] {
         for format in Format::ALL {
-            cells.push(command_scenes::generate(other, family, format));
-            cells.push(command_scenes::receive(other, family, format));
+            cells.push(command_scenes::generate(other, family, format, Keyed::No));
+            cells.push(command_scenes::receive(other, family, format, Keyed::No));
         }
     }
     for other in [PYLSL, OLDER, Side::Ours] {
