@@ -122,7 +122,10 @@ fn a_full_socket_stalls_sealing_within_the_limit() {
         assert!(sending.flush(&mut |b| socket.write(b)).unwrap());
         let opened = open(&mut inlet, &mut socket.received);
         assert_eq!(opened.data, bytes[..sealed]);
-        assert!(opened.closed && opened.pongs.is_empty(), "CLOSE is the last");
+        assert!(
+            opened.closed && opened.pongs.is_empty(),
+            "CLOSE is the last"
+        );
     }
 }
 
@@ -134,13 +137,19 @@ fn only_the_newest_ping_is_answered_and_before_more_data() {
         room: 10,
         ..Socket::default()
     };
-    assert_eq!(sending.send(&[1; 100], &mut |b| socket.write(b)).unwrap(), 100);
+    assert_eq!(
+        sending.send(&[1; 100], &mut |b| socket.write(b)).unwrap(),
+        100
+    );
     for n in 1..=50 {
         sending.pong = pong(f64::from(n));
         assert!(!sending.flush(&mut |b| socket.write(b)).unwrap());
     }
     socket.room = usize::MAX;
-    assert_eq!(sending.send(&[2; 100], &mut |b| socket.write(b)).unwrap(), 100);
+    assert_eq!(
+        sending.send(&[2; 100], &mut |b| socket.write(b)).unwrap(),
+        100
+    );
     let opened = open(&mut inlet, &mut socket.received);
     assert_eq!(opened.pongs, [50.0]);
     assert_eq!(opened.pong_after, [100]);
@@ -157,7 +166,10 @@ fn a_warm_session_allocates_nothing() {
     for n in 0..1000 {
         sending.send(&[0; 4096][..n], &mut discard).unwrap();
     }
-    assert_eq!((sending.out.as_ptr(), sending.out.capacity()), (place, capacity));
+    assert_eq!(
+        (sending.out.as_ptr(), sending.out.capacity()),
+        (place, capacity)
+    );
 }
 
 #[test]
