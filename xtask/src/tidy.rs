@@ -23,6 +23,9 @@ const IMPURE: &[&str] = &[
 /// Distinct crates that `lsl-core` with its default features may bring to a user.
 const DEPENDENCY_BUDGET: usize = 25;
 
+/// The same with encryption.
+const SECURE_DEPENDENCY_BUDGET: usize = 80;
+
 /// Beyond this a file holds more than one concept.
 const MAX_LINES: usize = 800;
 
@@ -174,17 +177,22 @@ fn purity(sh: &Shell) -> Result<Vec<String>> {
 }
 
 fn dependency_budget(sh: &Shell) -> Result<Vec<String>> {
-    let crates = dependencies(sh, &[])?;
-    let count = crates.len();
-    println!("tidy: lsl-core brings {count} of at most {DEPENDENCY_BUDGET} crates");
-    if count <= DEPENDENCY_BUDGET {
-        return Ok(Vec::new());
+    let budgets: [(&[&str], usize); 2] = [
+        (&[], DEPENDENCY_BUDGET),
+        (&["--features", "secure"], SECURE_DEPENDENCY_BUDGET),
+    ];
+    let mut problems = Vec::new();
+    for (options, budget) in budgets {
+        let crates = dependencies(sh, options)?;
+        let (count, with) = (crates.len(), options.join(" "));
+        println!("tidy: lsl-core {with} brings {count} of at most {budget} crates");
+        if count > budget {
+            let names: Vec<_> = crates.into_iter().collect();
+            let names = names.join(" ");
+            problems.push(format!("{with}: {count} crates, {budget} allowed: {names}"));
+        }
     }
-    let names: Vec<_> = crates.into_iter().collect();
-    Ok(vec![format!(
-        "{count} crates, {DEPENDENCY_BUDGET} allowed: {}",
-        names.join(" ")
-    )])
+    Ok(problems)
 }
 
 /// Names of the crates that come with `lsl-core`, ours not counted.

@@ -1,8 +1,9 @@
-//! The one key derivation: `EL` of LSS/1 §5.6, over HKDF-SHA-256.
+//! The one key derivation: `EL` of LSS/1 §5.6, over HKDF-SHA-256, and the HMAC under its keys.
 
 use hkdf::Hkdf;
+use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
-use zeroize::Zeroizing;
+use zeroize::{Zeroize, Zeroizing};
 
 /// A 32-byte secret that is erased on drop.
 pub(crate) type Secret = Zeroizing<[u8; 32]>;
@@ -20,10 +21,7 @@ pub(crate) fn expand_label_into(secret: &[u8; 32], label: &[u8], context: &[u8],
     let label_len = [len(PREFIX.len() + label.len())];
     let context_len = [len(context.len())];
     let info: [&[u8]; 6] = [&out_len, &label_len, PREFIX, label, &context_len, context];
-    Hkdf::<Sha256>::from_prk(secret)
-        .expect("32 bytes are the length of a pseudo-random key")
-        .expand_multi_info(&info, out)
-        .expect("at most 255 blocks of output");
+    assert!(expand(secret, &info, out), "at most 255 blocks of output");
 }
 
 /// `EL(secret, label, context, 32)`.
@@ -33,39 +31,32 @@ pub(crate) fn expand_label(secret: &[u8; 32], label: &[u8], context: &[u8]) -> S
     out
 }
 
+/// HKDF-Expand; `false` and nothing written beyond 8160 bytes.
+#[must_use]
+fn expand(secret: &[u8; 32], info: &[&[u8]], out: &mut [u8]) -> bool {
+    Hkdf::<Sha256>::from_prk(secret)
+        .expect("32 bytes are the length of a pseudo-random key")
+        .expand_multi_info(info, out)
+        .is_ok()
+}
+
+/// HKDF-Extract.
+pub(crate) fn extract(salt: &[u8], input: &[u8]) -> Secret {
+    let (mut key, _) = Hkdf::<Sha256>::extract(Some(salt), input);
+    let mut secret = Zeroizing::new([0; 32]);
+    secret.copy_from_slice(&key);
+    key.as_mut_slice().zeroize();
+    secret
+}
+
+/// HMAC-SHA-256. Compare it in constant time only.
+pub(crate) fn hmac(key: &[u8], data: &[u8]) -> [u8; 32] {
+    let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of any length");
+    mac.update(data);
+    mac.finalize().into_bytes().into()
+}
+
 const PREFIX: &[u8] = b"lss1 ";
 
 #[cfg(test)]
-mod tests {
-    use hmac::{Hmac, KeyInit, Mac};
-
-    use super::*;
-
-    #[test]
-    fn expand_label_is_the_hmac_chain_of_the_specification() {
-        // RFC 5869 by hand: T(1) = HMAC(prk, info || 1), T(2) = HMAC(prk, T(1) || info || 2).
-        let hmac = |parts: &[&[u8]]| {
-            let mut mac = Hmac::<Sha256>::new_from_slice(&[7; 32]).unwrap();
-            parts.iter().for_each(|part| mac.update(part));
-            <[u8; 32]>::from(mac.finalize().into_bytes())
-        };
-        let info = b"\x00\x30\x09lss1 time\x03ctx";
-        let first = hmac(&[info, &[1]]);
-        let second = hmac(&[&first, info, &[2]]);
-        let mut out = [0; 48];
-        expand_label_into(&[7; 32], b"time", b"ctx", &mut out);
-        assert_eq!(out[..], [&first[..], &second[..16]].concat());
-    }
-
-    #[test]
-    #[should_panic = "label and context fit in a byte"]
-    fn too_long_a_label_gives_no_key() {
-        expand_label_into(&[7; 32], &[b'x'; 251], b"", &mut [0; 32]);
-    }
-
-    #[test]
-    #[should_panic = "at most 255 blocks"]
-    fn too_long_an_output_gives_no_key() {
-        expand_label_into(&[7; 32], b"x", b"", &mut [0; 8161]);
-    }
-}
+mod tests;

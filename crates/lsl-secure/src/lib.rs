@@ -24,6 +24,8 @@ mod session;
 #[cfg(feature = "tokio")]
 pub mod stream;
 mod suite;
+#[cfg(test)]
+mod testing;
 mod time;
 pub mod trust;
 

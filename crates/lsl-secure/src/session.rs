@@ -2,8 +2,11 @@
 
 use std::fmt;
 
-use crate::kdf::Secret;
-use crate::{Opener, PublicKey, Sealer, Suite, TimeKeys};
+use lsl_platform::fork::Generation;
+use sha2::{Digest, Sha256};
+
+use crate::kdf::{Secret, expand_label_into};
+use crate::{Cause, Error, Opener, PublicKey, Result, Sealer, Suite, TimeKeys};
 
 /// The public name of a session, 16 bytes; prints as hex.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -36,22 +39,38 @@ pub struct Session {
 
 /// Derives values that both ends of this session, and nobody else, know.
 pub struct Exporter {
-    _todo: (),
+    secret: Secret,
 }
 
 impl Exporter {
-    pub(crate) fn new(_secret: Secret) -> Self {
-        unimplemented!()
+    pub(crate) fn new(secret: Secret) -> Self {
+        Self { secret }
     }
 
-    /// `EL(exp, label, SHA-256(context), L)`; `label` at most 249 bytes.
-    pub fn export(&self, _label: &[u8], _context: &[u8], _out: &mut [u8]) {
-        unimplemented!()
+    /// `EL(exp, label, SHA-256(context), L)`; `label` at most 249 bytes, `out` at most 8160.
+    pub fn export(&self, label: &[u8], context: &[u8], out: &mut [u8]) {
+        expand_label_into(&self.secret, label, &Sha256::digest(context), out);
     }
 }
 
 impl fmt::Debug for Exporter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Exporter")
+    }
+}
+
+/// Keys and counters may only be used in the process that made them: a forked child would seal other
+/// data under the same nonces. Spec: LSS/1 §8.6.
+///
+/// # Errors
+/// [`Cause::Internal`] in a child of that process.
+pub(crate) fn require_own(generation: Generation) -> Result<()> {
+    if generation.is_current() {
+        Ok(())
+    } else {
+        Err(Error::session(
+            Cause::Internal,
+            "this session belongs to the parent process",
+        ))
     }
 }

@@ -6,8 +6,12 @@
     reason = "a test that cannot run is a failed test"
 )]
 
+mod audit;
 mod commands;
 mod configuration;
+mod encrypted;
+mod keys;
 mod lab;
+mod machine;
 mod streams;
 mod usage;

@@ -17,6 +17,23 @@ fn every_help_text_has_an_example() {
         &["config", "show"],
         &["config", "check"],
         &["config", "sample"],
+        &["key"],
+        &["key", "init"],
+        &["key", "show"],
+        &["key", "passwd"],
+        &["key", "psk"],
+        &["trust"],
+        &["trust", "add"],
+        &["trust", "list"],
+        &["trust", "remove"],
+        &["trust", "check"],
+        &["trust", "export"],
+        &["security"],
+        &["security", "status"],
+        &["audit"],
+        &["audit", "tail"],
+        &["audit", "verify"],
+        &["audit", "summary"],
     ] {
         let help = lab.run(&[command, &["--help"]].concat()).ok().stdout;
         let example = format!("  {}", [&["lsl"], command].concat().join(" "));

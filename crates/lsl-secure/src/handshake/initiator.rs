@@ -1,13 +1,27 @@
 //! The inlet's side of the handshake.
 
+use std::fmt;
 use std::sync::Arc;
 
-use crate::{Cause, Descriptor, Local, PublicKey, Random, Result, Sealer, Session};
+use super::auth::{ALERT_LEN, AUTH_LEN, Opened, open_auth, seal_alert, seal_auth};
+use super::messages::{Answer, m1, m3_head, malformed};
+use super::schedule::{Agreed, Ephemeral};
+use super::transcript::Transcript;
+use super::{Owner, PREAMBLE};
+use crate::audit::printable;
+use crate::kdf::Secret;
+use crate::{
+    Cause, Descriptor, Error, Local, PublicKey, Random, Record, Result, Role, Sealer, Session,
+    Suite,
+};
 
 /// Has sent preamble and M1, waits for M2.
-#[derive(Debug)]
 pub struct Initiator {
-    _todo: (),
+    local: Arc<Local>,
+    ephemeral: Ephemeral,
+    /// At `h1`.
+    transcript: Transcript,
+    owner: Owner,
 }
 
 impl Initiator {
@@ -15,60 +29,248 @@ impl Initiator {
     ///
     /// # Errors
     /// If the random generator fails.
-    pub fn start(_local: Arc<Local>, _random: &mut impl Random) -> Result<(Self, Vec<u8>)> {
-        unimplemented!()
+    pub fn start(local: Arc<Local>, random: &mut impl Random) -> Result<(Self, Vec<u8>)> {
+        let ephemeral = Ephemeral::generate(random)?;
+        let mut flight = PREAMBLE.to_vec();
+        flight.append(&mut m1(local.suites.list(), &ephemeral.share()));
+        let mut transcript = Transcript::new();
+        transcript.add(&[&flight]);
+        let initiator = Self {
+            local,
+            ephemeral,
+            transcript,
+            owner: Owner::new(),
+        };
+        Ok((initiator, flight))
     }
 
     /// Takes M2, whole, with its length field. Checks everything but trust.
     ///
     /// # Errors
-    /// Any failure is answered by closing the connection, nothing else.
-    pub fn receive_m2(self, _m2: &[u8]) -> Result<VerifiedResponder> {
-        unimplemented!()
+    /// Any failure is answered by closing the connection, except an identity of a kind that we do
+    /// not know: then there is an M3 to send before closing.
+    pub fn receive_m2(self, m2: &[u8]) -> Result<VerifiedResponder, FailedOffer> {
+        let (opened, pending) = self.open_m2(m2)?;
+        match opened {
+            Opened::Identity(peer) => Ok(VerifiedResponder { pending, peer }),
+            Opened::UnknownIdentity(id_type) => Err(FailedOffer {
+                error: Error::session(
+                    Cause::UnsupportedIdentity,
+                    format!("the outlet's identity is of type {id_type:#04x}"),
+                ),
+                reply: Some(pending.refuse(Cause::UnsupportedIdentity)),
+            }),
+            Opened::Alert(_) => Err(malformed("an alert in place of the identity").into()),
+        }
+    }
+
+    fn open_m2(mut self, m2: &[u8]) -> Result<(Opened, Pending)> {
+        self.owner.check()?;
+        let answer = Answer::parse(m2, self.local.suites.list())?;
+        self.transcript.add(&[answer.head]);
+        let agreed = self
+            .ephemeral
+            .agree(answer.share, self.local.psk.as_ref())?;
+        let h2 = *self.transcript.hash();
+        let opened = open_auth(
+            &mut self.transcript,
+            Role::Outlet,
+            answer.suite,
+            &agreed.handshake_secret(Role::Outlet, &h2),
+            answer.sealed,
+        )?;
+        let pending = Pending {
+            secret: agreed.handshake_secret(Role::Inlet, &h2),
+            local: self.local,
+            agreed,
+            transcript: self.transcript,
+            suite: answer.suite,
+            owner: self.owner,
+        };
+        Ok((opened, pending))
+    }
+}
+
+/// A failure of M2 or DESCRIPTOR, and the ALERT to send for it if the outlet may know why.
+#[derive(Debug)]
+pub struct FailedOffer {
+    /// What went wrong.
+    pub error: Error,
+    /// To be sent before closing.
+    pub reply: Option<Vec<u8>>,
+}
+
+impl From<Error> for FailedOffer {
+    fn from(error: Error) -> Self {
+        Self { error, reply: None }
+    }
+}
+
+impl From<FailedOffer> for Error {
+    fn from(failed: FailedOffer) -> Self {
+        failed.error
     }
 }
 
 /// The outlet has proved that it owns its key; whether that key is trusted is the caller's to say.
-#[derive(Debug)]
 pub struct VerifiedResponder {
-    _todo: (),
+    pending: Pending,
+    peer: PublicKey,
 }
 
 impl VerifiedResponder {
     /// The outlet's key.
     pub fn peer(&self) -> PublicKey {
-        unimplemented!()
+        self.peer
     }
 
     /// Goes on. Returns M3, to be sent together with the sealed request.
-    pub fn accept(self) -> (Unconfirmed, Vec<u8>) {
-        unimplemented!()
+    ///
+    /// # Errors
+    /// In a forked child, which must stay silent.
+    pub fn accept(self) -> Result<(Unconfirmed, Vec<u8>)> {
+        let mut pending = self.pending;
+        pending.owner.check()?;
+        let mut m3 = m3_head(AUTH_LEN);
+        pending.transcript.add(&[&m3]);
+        let mut sealed = seal_auth(
+            &mut pending.transcript,
+            Role::Inlet,
+            &pending.local.key,
+            pending.suite,
+            &pending.secret,
+        );
+        m3.append(&mut sealed);
+        let session = pending.agreed.session(
+            pending.transcript.hash(),
+            pending.suite,
+            self.peer,
+            &pending.local,
+            Role::Inlet,
+        );
+        Ok((Unconfirmed { session }, m3))
     }
 
-    /// Ends it. Returns the ALERT form of M3, which hides our identity.
-    pub fn refuse(self, _cause: Cause) -> Vec<u8> {
-        unimplemented!()
+    /// Ends it. Returns the ALERT form of M3, which hides our identity; nothing in a forked child,
+    /// which must stay silent.
+    pub fn refuse(self, cause: Cause) -> Vec<u8> {
+        self.pending.refuse(cause)
+    }
+}
+
+/// Has opened C2 and owes the outlet exactly one of the two forms of M3.
+struct Pending {
+    local: Arc<Local>,
+    agreed: Agreed,
+    /// `hs_i`, whose nonce 0 is for one message only.
+    secret: Secret,
+    /// At `h5`.
+    transcript: Transcript,
+    suite: Suite,
+    owner: Owner,
+}
+
+impl Pending {
+    fn refuse(mut self, cause: Cause) -> Vec<u8> {
+        if !self.owner.is_current() {
+            return Vec::new();
+        }
+        let mut m3 = m3_head(ALERT_LEN);
+        self.transcript.add(&[&m3]);
+        let mut sealed = seal_alert(&self.transcript, cause, self.suite, &self.secret);
+        m3.append(&mut sealed);
+        m3
     }
 }
 
 /// May send; must not deliver anything before the outlet's DESCRIPTOR.
 #[derive(Debug)]
 pub struct Unconfirmed {
-    _todo: (),
+    session: Session,
 }
 
 impl Unconfirmed {
     /// For the request.
     pub fn sealer(&mut self) -> &mut Sealer {
-        unimplemented!()
+        &mut self.session.sealer
     }
 
     /// Takes the first record, whole, with its length field. It must be DESCRIPTOR; comparing it
     /// with what the user resolved is the caller's task (refusal: `session.sealer.seal_alert`).
     ///
     /// # Errors
-    /// [`Error::Alert`](crate::Error::Alert) if the outlet refuses us, else the session's failure.
-    pub fn receive_descriptor(self, _record: &mut [u8]) -> Result<(Session, Descriptor)> {
-        unimplemented!()
+    /// [`Error::Alert`] if the outlet refuses us, else the session's failure.
+    pub fn receive_descriptor(self, record: &mut [u8]) -> Result<(Session, Descriptor)> {
+        Ok(self.confirm(record)?)
+    }
+
+    /// As [`receive_descriptor`](Self::receive_descriptor), with the sealed ALERT to send before
+    /// closing where the outlet may know of the failure.
+    pub(crate) fn confirm(
+        mut self,
+        record: &mut [u8],
+    ) -> Result<(Session, Descriptor), FailedOffer> {
+        match self.open_descriptor(record) {
+            Ok(descriptor) => Ok((self.session, descriptor)),
+            Err(error) => Err(FailedOffer {
+                reply: self.alert_for(&error),
+                error,
+            }),
+        }
+    }
+
+    fn open_descriptor(&mut self, record: &mut [u8]) -> Result<Descriptor> {
+        let mut descriptor = None;
+        // The time only limits the rate of key updates, none of which may come here.
+        self.session
+            .opener
+            .receive(record, 0.0, |record| match record {
+                Record::Descriptor(payload) if descriptor.is_none() => {
+                    descriptor = Some(Descriptor::parse(payload)?);
+                    Ok(())
+                }
+                Record::Alert(cause, text) => Err(Error::Alert {
+                    cause,
+                    text: printable(text.as_bytes()),
+                }),
+                _ => Err(Error::session(
+                    Cause::UnexpectedRecord,
+                    "more than DESCRIPTOR in the first record",
+                )),
+            })?;
+        descriptor.ok_or_else(|| malformed("not a whole record"))
+    }
+
+    /// What §6.1 answers by ALERT; nothing to a peer that sent one itself, and nothing for records
+    /// that do not open.
+    fn alert_for(&mut self, error: &Error) -> Option<Vec<u8>> {
+        let Error::Session { cause, .. } = error else {
+            return None;
+        };
+        if !matches!(
+            cause,
+            Cause::UnexpectedRecord | Cause::RecordOverflow | Cause::KeyLimit
+        ) {
+            return None;
+        }
+        let mut record = Vec::new();
+        self.session
+            .sealer
+            .seal_alert(*cause, "", &mut record)
+            .ok()?;
+        Some(record)
+    }
+}
+
+// What these states hold are secrets; they print as what they wait for.
+impl fmt::Debug for Initiator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Initiator")
+    }
+}
+
+impl fmt::Debug for VerifiedResponder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "VerifiedResponder({})", self.peer.fingerprint())
     }
 }

@@ -1,14 +1,102 @@
 //! The SIGMA-I handshake as typestates: each step consumes the one before. Bytes in, bytes out; the
 //! caller has the sockets, the clock and the trust list. Spec: LSS/1 §4.2, §5.
+//!
+//! Nothing here opens a second try: every error drops the state and with it the keys. A whole
+//! handshake, both sides in one place:
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use lsl_secure::handshake::{Claim, Initiator, PREAMBLE, Responder};
+//! use lsl_secure::{Descriptor, Local, OsRandom, SecretKey, Suites};
+//!
+//! # fn main() -> lsl_secure::Result<()> {
+//! let local = |key| Arc::new(Local { key, psk: None, suites: Suites::of_this_cpu(), pad_to: 0 });
+//! let inlet = local(SecretKey::generate(&mut OsRandom)?);
+//! let outlet = local(SecretKey::generate(&mut OsRandom)?);
+//! let (inlet_key, outlet_key) = (inlet.key.public(), outlet.key.public());
+//! # let descriptor = Descriptor {
+//! #     uid: vec![1], name: vec![], stream_type: vec![], source_id: vec![], hostname: vec![],
+//! #     session_id: vec![], channel_count: 1, nominal_srate: 0.0, channel_format: 1, created_at: 0.0,
+//! # };
+//!
+//! let (initiator, flight) = Initiator::start(inlet, &mut OsRandom)?;
+//! let (wait, m2) = Responder::new(outlet).receive_m1(&flight[PREAMBLE.len()..], &mut OsRandom)?;
+//! let verified = initiator.receive_m2(&m2)?;
+//! assert_eq!(verified.peer(), outlet_key); // the trust list decides here
+//! let (unconfirmed, m3) = verified.accept()?;
+//! let Claim::Verified(verified) = wait.receive_m3(&m3)? else { panic!("refused") };
+//! assert_eq!(verified.peer(), inlet_key); // and here
+//! let (outlet_session, mut record) = verified.accept(&descriptor)?;
+//! let (inlet_session, seen) = unconfirmed.receive_descriptor(&mut record)?;
+//! assert_eq!(seen, descriptor);
+//! assert_eq!(inlet_session.id, outlet_session.id);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A state is used up by its step. One M2 gets one answer:
+//!
+//! ```compile_fail,E0382
+//! # use lsl_secure::handshake::Initiator;
+//! fn two_answers(initiator: Initiator, m2: &[u8]) {
+//!     let _ = initiator.receive_m2(m2);
+//!     let _ = initiator.receive_m2(m2);
+//! }
+//! ```
+//!
+//! M3 either accepts or refuses, since both would be sealed under one nonce:
+//!
+//! ```compile_fail,E0382
+//! # use lsl_secure::{Cause, handshake::VerifiedResponder};
+//! fn both_forms(verified: VerifiedResponder) {
+//!     let _ = verified.accept();
+//!     let _ = verified.refuse(Cause::NotAuthorised);
+//! }
+//! ```
+//!
+//! An inlet has nothing to read with before the outlet's DESCRIPTOR:
+//!
+//! ```compile_fail,E0616
+//! # use lsl_secure::{Opener, handshake::Unconfirmed};
+//! fn too_early(unconfirmed: Unconfirmed) -> Opener {
+//!     unconfirmed.session.opener
+//! }
+//! ```
+//!
+//! And an outlet has no session before it saw M3:
+//!
+//! ```compile_fail,E0599
+//! # use lsl_secure::{Descriptor, Session, handshake::WaitM3};
+//! fn unauthenticated(wait: WaitM3, descriptor: &Descriptor) -> Session {
+//!     wait.accept(descriptor).unwrap().0
+//! }
+//! ```
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing
+    )
+)]
 
+mod auth;
 mod initiator;
 mod messages;
 mod responder;
 mod schedule;
+#[cfg(test)]
+mod tests;
 mod transcript;
 
-pub use initiator::{Initiator, Unconfirmed, VerifiedResponder};
+pub use initiator::{FailedOffer, Initiator, Unconfirmed, VerifiedResponder};
 pub use responder::{Claim, FailedClaim, Responder, VerifiedInitiator, WaitM3};
+
+use lsl_platform::fork::Generation;
+
+use crate::{Cause, Error, Result};
 
 /// What an initiator sends before M1. Spec: LSS/1 §4.2.
 pub const PREAMBLE: &[u8; 14] = b"LSL:secure/1\r\n";
@@ -18,3 +106,32 @@ pub const MAX_M1_LEN: usize = 512;
 
 /// Longest value of the length field of M2 and M3.
 pub const MAX_M2_M3_LEN: usize = 2048;
+
+/// The one version there is.
+const VERSION: u8 = 1;
+
+/// The process that began a handshake. A child of it must not go on (§8.6): two processes would seal
+/// different messages under the same nonce.
+#[derive(Debug, Clone, Copy)]
+struct Owner(Generation);
+
+impl Owner {
+    fn new() -> Self {
+        Self(Generation::current())
+    }
+
+    fn is_current(self) -> bool {
+        self.0.is_current()
+    }
+
+    fn check(self) -> Result<()> {
+        if self.is_current() {
+            Ok(())
+        } else {
+            Err(Error::session(
+                Cause::Internal,
+                "a handshake does not outlive a fork",
+            ))
+        }
+    }
+}

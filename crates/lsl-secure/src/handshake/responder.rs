@@ -1,19 +1,32 @@
 //! The outlet's side of the handshake.
 
+use std::fmt;
 use std::sync::Arc;
 
-use crate::{Cause, Descriptor, Error, Local, PublicKey, Random, Result, Session};
+use super::auth::{AUTH_LEN, Opened, open_auth, seal_auth};
+use super::messages::{Hello, m2_head, parse_m3};
+use super::schedule::{Agreed, Ephemeral};
+use super::transcript::Transcript;
+use super::{Owner, PREAMBLE};
+use crate::kdf::Secret;
+use crate::{
+    Cause, Descriptor, Error, Local, PublicKey, Random, Result, Role, Sealer, Session, Suite,
+};
 
 /// Waits for M1 (the preamble is consumed).
 #[derive(Debug)]
 pub struct Responder {
-    _todo: (),
+    local: Arc<Local>,
+    owner: Owner,
 }
 
 impl Responder {
     /// A connection whose first 14 bytes were the preamble.
-    pub fn new(_local: Arc<Local>) -> Self {
-        unimplemented!()
+    pub fn new(local: Arc<Local>) -> Self {
+        Self {
+            local,
+            owner: Owner::new(),
+        }
     }
 
     /// Takes M1, whole, with its length field. Does the asymmetric work; returns M2.
@@ -21,15 +34,48 @@ impl Responder {
     /// # Errors
     /// [`Cause::Version`] and [`Cause::NoCommonSuite`] deserve the textual refusal 505, all others
     /// just a close.
-    pub fn receive_m1(self, _m1: &[u8], _random: &mut impl Random) -> Result<(WaitM3, Vec<u8>)> {
-        unimplemented!()
+    pub fn receive_m1(self, m1: &[u8], random: &mut impl Random) -> Result<(WaitM3, Vec<u8>)> {
+        self.owner.check()?;
+        let hello = Hello::parse(m1)?;
+        hello.check_version()?;
+        let suite = hello.choose_suite(self.local.suites.list())?;
+        let ephemeral = Ephemeral::generate(random)?;
+        let mut m2 = m2_head(suite, &ephemeral.share(), AUTH_LEN);
+        let agreed = ephemeral.agree(&hello.share, self.local.psk.as_ref())?;
+        let mut transcript = Transcript::new();
+        transcript.add(&[PREAMBLE, m1]);
+        transcript.add(&[&m2]);
+        let h2 = *transcript.hash();
+        let mut sealed = seal_auth(
+            &mut transcript,
+            Role::Outlet,
+            &self.local.key,
+            suite,
+            &agreed.handshake_secret(Role::Outlet, &h2),
+        );
+        m2.append(&mut sealed);
+        let wait = WaitM3 {
+            local: self.local,
+            secret: agreed.handshake_secret(Role::Inlet, &h2),
+            agreed,
+            transcript,
+            suite,
+            owner: self.owner,
+        };
+        Ok((wait, m2))
     }
 }
 
 /// Has sent M2, waits for M3.
-#[derive(Debug)]
 pub struct WaitM3 {
-    _todo: (),
+    local: Arc<Local>,
+    agreed: Agreed,
+    /// `hs_i`.
+    secret: Secret,
+    /// At `h5`.
+    transcript: Transcript,
+    suite: Suite,
+    owner: Owner,
 }
 
 impl WaitM3 {
@@ -37,8 +83,45 @@ impl WaitM3 {
     ///
     /// # Errors
     /// With the record that must be sent before closing, if the peer deserves one.
-    pub fn receive_m3(self, _m3: &[u8]) -> Result<Claim, FailedClaim> {
-        unimplemented!()
+    pub fn receive_m3(mut self, m3: &[u8]) -> Result<Claim, FailedClaim> {
+        match self.open(m3)? {
+            Opened::Alert(cause) => Ok(Claim::Refused(cause)),
+            Opened::Identity(peer) => Ok(Claim::Verified(Box::new(VerifiedInitiator {
+                h9: *self.transcript.hash(),
+                local: self.local,
+                agreed: self.agreed,
+                suite: self.suite,
+                peer,
+                owner: self.owner,
+            }))),
+            Opened::UnknownIdentity(id_type) => {
+                // Its signature cannot be checked, but C3 opened: the alert goes to the other end of
+                // this key exchange and to nobody else.
+                let traffic = self.agreed.traffic(self.transcript.hash());
+                let mut sealer =
+                    Sealer::new(self.suite, &traffic.ap_r, Role::Outlet, self.local.pad_to);
+                Err(FailedClaim {
+                    error: Error::session(
+                        Cause::UnsupportedIdentity,
+                        format!("the inlet's identity is of type {id_type:#04x}"),
+                    ),
+                    alert: seal_alert(&mut sealer, Cause::UnsupportedIdentity, ""),
+                })
+            }
+        }
+    }
+
+    fn open(&mut self, m3: &[u8]) -> Result<Opened> {
+        self.owner.check()?;
+        let (head, sealed) = parse_m3(m3)?;
+        self.transcript.add(&[head]);
+        open_auth(
+            &mut self.transcript,
+            Role::Inlet,
+            self.suite,
+            &self.secret,
+            sealed,
+        )
     }
 }
 
@@ -60,25 +143,79 @@ pub struct FailedClaim {
     pub alert: Option<Vec<u8>>,
 }
 
+impl From<Error> for FailedClaim {
+    fn from(error: Error) -> Self {
+        Self { error, alert: None }
+    }
+}
+
+impl From<FailedClaim> for Error {
+    fn from(failed: FailedClaim) -> Self {
+        failed.error
+    }
+}
+
 /// An inlet that owns its key; whether that key is trusted is the caller's to say.
-#[derive(Debug)]
 pub struct VerifiedInitiator {
-    _todo: (),
+    local: Arc<Local>,
+    agreed: Agreed,
+    h9: [u8; 32],
+    suite: Suite,
+    peer: PublicKey,
+    owner: Owner,
 }
 
 impl VerifiedInitiator {
     /// The inlet's key.
     pub fn peer(&self) -> PublicKey {
-        unimplemented!()
+        self.peer
     }
 
     /// Accepts the inlet. Returns the session and the sealed DESCRIPTOR, to be sent first.
-    pub fn accept(self, _descriptor: &Descriptor) -> (Session, Vec<u8>) {
-        unimplemented!()
+    ///
+    /// # Errors
+    /// In a forked child, which must stay silent.
+    pub fn accept(self, descriptor: &Descriptor) -> Result<(Session, Vec<u8>)> {
+        self.owner.check()?;
+        let mut session = self.session();
+        let mut record = Vec::new();
+        session
+            .sealer
+            .seal_descriptor(&descriptor.to_bytes(), &mut record)?;
+        Ok((session, record))
     }
 
-    /// Refuses the inlet. Returns the sealed ALERT to send before closing.
-    pub fn refuse(self, _cause: Cause, _text: &str) -> Vec<u8> {
-        unimplemented!()
+    /// Refuses the inlet. Returns the sealed ALERT to send before closing; nothing in a forked
+    /// child, which must stay silent.
+    pub fn refuse(self, cause: Cause, text: &str) -> Vec<u8> {
+        if !self.owner.is_current() {
+            return Vec::new();
+        }
+        seal_alert(&mut self.session().sealer, cause, text).unwrap_or_default()
+    }
+
+    fn session(self) -> Session {
+        self.agreed
+            .session(&self.h9, self.suite, self.peer, &self.local, Role::Outlet)
+    }
+}
+
+/// The record, or `None` where nothing may be sealed any more.
+fn seal_alert(sealer: &mut Sealer, cause: Cause, text: &str) -> Option<Vec<u8>> {
+    let mut record = Vec::new();
+    sealer.seal_alert(cause, text, &mut record).ok()?;
+    Some(record)
+}
+
+// What these states hold are secrets; they print as what they wait for.
+impl fmt::Debug for WaitM3 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("WaitM3")
+    }
+}
+
+impl fmt::Debug for VerifiedInitiator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "VerifiedInitiator({})", self.peer.fingerprint())
     }
 }

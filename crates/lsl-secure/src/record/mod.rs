@@ -1,7 +1,21 @@
-//! The record layer: two independent halves, in place, no allocation per record. Spec: LSS/1 §8.
+//! The record layer: two independent halves, in place, no allocation per record. Bytes come and go
+//! through the caller; nothing here knows a socket, and the clock is passed in. Spec: LSS/1 §8.
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing
+    )
+)]
 
+mod kind;
 mod open;
+mod ratchet;
 mod seal;
+#[cfg(test)]
+mod tests;
 
 pub use open::{Opener, Record};
 pub use seal::{Sealer, Totals};
