@@ -267,6 +267,21 @@ impl Inlet {
         self.shared.source.info()
     }
 
+    /// With whom and how the data connection is encrypted; `None` while there is none, and in
+    /// plaintext. Spec: LSS/1 §3.1.
+    #[cfg(feature = "secure")]
+    pub fn encryption(&self) -> Option<crate::Encryption> {
+        self.shared.source.peers().encryption()
+    }
+
+    /// Why encryption, or its absence, keeps this inlet from its stream: who refuses whom, and what to
+    /// do about it. `None` once it is connected. An inlet that can recover keeps trying meanwhile, so
+    /// its calls only time out. Spec: LSS/1 §4.4.
+    #[cfg(feature = "secure")]
+    pub fn last_security_error(&self) -> Option<String> {
+        self.shared.source.peers().last_error()
+    }
+
     /// Everything counted so far.
     pub fn stats(&self) -> InletStats {
         let flow = self.shared.flow.lock();
@@ -543,9 +558,12 @@ impl InletBuilder {
     ///
     /// # Errors
     /// [`Error::Argument`] if the stream uses a newer protocol, or if an info without addresses does
-    /// not say what to look for.
+    /// not say what to look for; [`Error::Security`] if the security configuration cannot be used.
     pub fn create(self) -> Result<Inlet> {
         let context = self.context.unwrap_or_else(Context::global);
+        // Fail closed: a configuration that cannot be read must not mean plaintext.
+        #[cfg(feature = "secure")]
+        context.security()?;
         let info = self.info;
         if info.version() / 100 > context.config().tuning().protocol_version / 100 {
             return Err(Error::Argument(format!(

@@ -73,7 +73,7 @@ pub use outlet::{BlockingOutlet, Outlet, OutletBuilder, Stamps};
 #[cfg(feature = "net")]
 pub use resolver::{ContinuousResolver, Selector, resolve, resolve_blocking};
 #[cfg(feature = "net")]
-pub use stats::{ConsumerStats, InletStats, OutletStats};
+pub use stats::{ConsumerStats, Encryption, InletStats, OutletStats};
 
 pub use session::fanout::Pushthrough;
 pub use session::resolve::ResolverEvent;

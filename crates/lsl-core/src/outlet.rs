@@ -284,7 +284,8 @@ impl OutletBuilder {
     /// Binds the ports, announces the stream and starts to accept readers.
     ///
     /// # Errors
-    /// [`Error::Argument`] for a synchronous string stream, [`Error::Io`] if no port can be bound.
+    /// [`Error::Argument`] for a synchronous string stream, [`Error::Io`] if no port can be bound,
+    /// [`Error::Security`] if there is a security configuration that cannot be used.
     pub fn open(self) -> Result<Outlet> {
         if self.synchronous && self.info.channel_format() == ChannelFormat::String {
             return Err(Error::Argument(
@@ -292,6 +293,8 @@ impl OutletBuilder {
             ));
         }
         let context = self.context.unwrap_or_else(Context::global);
+        #[cfg(feature = "secure")]
+        context.security()?;
         let capacity_samples = self.buffer.to_samples(self.info.nominal_srate());
         let terms = OutletTerms {
             capacity_samples,

@@ -49,6 +49,20 @@ pub struct ConsumerStats {
     pub dropped: u64,
     /// Samples waiting for it in the outlet.
     pub behind: u64,
+    /// With whom and how the connection is encrypted; `None` in plaintext.
+    pub encryption: Option<Encryption>,
+}
+
+/// An encrypted connection, as people want to see it. Spec: LSS/1 §3.1, §5.4.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Encryption {
+    /// What our trust file calls the peer.
+    pub peer_name: String,
+    /// The peer's key, as `SHA256:…`.
+    pub fingerprint: String,
+    /// The cipher, such as `AES-256-GCM`.
+    pub suite: &'static str,
 }
 
 /// What an inlet has done so far.

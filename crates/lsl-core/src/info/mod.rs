@@ -12,6 +12,7 @@
     )
 )]
 
+mod advert;
 mod assign;
 mod endpoint;
 mod fullinfo;
@@ -23,6 +24,7 @@ mod tests;
 
 use std::borrow::Cow;
 
+pub use self::advert::SecurityAdvert;
 pub use self::endpoint::Endpoint;
 use self::endpoint::Family;
 use crate::query::Query;

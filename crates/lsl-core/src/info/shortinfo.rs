@@ -13,6 +13,30 @@ impl StreamInfo {
     }
 }
 
+#[cfg(feature = "secure")]
+impl StreamInfo {
+    /// The short form, to be added to.
+    pub(crate) fn shortinfo_document(&self) -> Document {
+        document(&self.fields)
+    }
+
+    /// The same stream under another name, without what says whose it is. Spec: LSS/1 §7.3.
+    pub(crate) fn redacted(&self, name: impl Into<Vec<u8>>) -> Self {
+        let fields = Fields {
+            name: name.into(),
+            stream_type: Vec::new(),
+            source_id: Vec::new(),
+            hostname: Vec::new(),
+            session_id: Vec::new(),
+            ..self.fields.clone()
+        };
+        Self {
+            document: document(&fields),
+            fields,
+        }
+    }
+}
+
 /// All 18 elements in their order, an empty `<desc>` last.
 pub(super) fn document(fields: &Fields) -> Document {
     let decimal = |number: u32| number.to_string().into_bytes();

@@ -4,6 +4,7 @@
 //! variant's `Lane`, which sends on the pushing thread where it can. Lock order: `turn` (synchronous
 //! outlets only) or `caught_up`, then `fan`, then `audience`.
 
+use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -14,6 +15,9 @@ use crate::context::Context;
 use crate::net::link::Link;
 use crate::net::monitor::{Monitor, lock_ignoring_poison};
 use crate::net::race::race;
+use crate::net::registry::Advertised;
+#[cfg(feature = "secure")]
+use crate::net::{advert, describe};
 use crate::outlet::Stamps;
 use crate::session::fanout::{ConsumerId, Drain, Lane, Pushthrough, SendBy, Terms, Wire};
 use crate::stats::{ConsumerStats, Counter, OutletStats};
@@ -67,6 +71,16 @@ pub(crate) enum Variant {
 pub(crate) struct OutletShared {
     pub(crate) context: Context,
     pub(crate) info: StreamInfo,
+    /// The short form, for those who may see all of it.
+    pub(crate) shortinfo: Vec<u8>,
+    /// What everybody may see.
+    pub(crate) advertised: Arc<Advertised>,
+    /// Who we are and whom we let in.
+    #[cfg(feature = "secure")]
+    pub(crate) security: Arc<lsl_secure::Security>,
+    /// What the DESCRIPTOR of every session says.
+    #[cfg(feature = "secure")]
+    pub(crate) descriptor: lsl_secure::Descriptor,
     pub(crate) channels: usize,
     pub(crate) terms: OutletTerms,
     pub(crate) audience: Monitor<Audience>,
@@ -120,10 +134,31 @@ struct SyncReader {
 }
 
 impl OutletShared {
-    pub(crate) fn new(context: Context, info: StreamInfo, terms: OutletTerms) -> Self {
-        Self {
+    /// # Errors
+    /// [`Error::Security`] if the security configuration cannot be used.
+    #[cfg_attr(
+        not(feature = "secure"),
+        expect(clippy::unnecessary_wraps, reason = "fails with encryption only")
+    )]
+    pub(crate) fn new(context: Context, info: StreamInfo, terms: OutletTerms) -> Result<Self> {
+        #[cfg(feature = "secure")]
+        let security = Arc::clone(context.security()?);
+        #[cfg(feature = "secure")]
+        let (shortinfo, advertised) = (
+            advert::shortinfo(&info, &security),
+            advert::advertised(&info, &security),
+        );
+        #[cfg(not(feature = "secure"))]
+        let (shortinfo, advertised) = (info.to_shortinfo_xml(), Advertised::plain(&info));
+        Ok(Self {
             context,
             channels: info.channel_count() as usize,
+            shortinfo,
+            advertised: Arc::new(advertised),
+            #[cfg(feature = "secure")]
+            security,
+            #[cfg(feature = "secure")]
+            descriptor: describe::descriptor(&describe::as_received(&info)),
             info,
             terms,
             audience: Monitor::default(),
@@ -138,7 +173,7 @@ impl OutletShared {
                 ..Fan::default()
             }),
             turn: Mutex::new(Vec::new()),
-        }
+        })
     }
 
     /// Pushes `samples` samples, already known to match the stream's shape.
@@ -245,6 +280,8 @@ impl OutletShared {
         let encoder = Encoder::new(variant, &self.info);
         let mut fan = lock_ignoring_poison(&self.fan);
         if fan.closed {
+            drop(fan);
+            link.finish_sending();
             return;
         }
         let id = ConsumerId(fan.next_id);
@@ -297,6 +334,7 @@ impl OutletShared {
                         tokio::task::yield_now().await;
                     }
                     Drain::Idle => {
+                        link.flush().await?;
                         self.tell_caught_up();
                         if out.capacity() > 2 * DRAIN_BYTES {
                             out = Vec::new();
@@ -311,21 +349,35 @@ impl OutletShared {
         tracing::debug!(peer = %link.peer(), ?ended, "reader gone");
         link.finish_sending();
         self.remove(id);
+        #[cfg(feature = "secure")]
+        link.close_session().await;
     }
 
     async fn serve_sync(self: Arc<Self>, reader: Arc<SyncReader>) {
-        let preamble = async {
-            loop {
-                if reader.send_preamble()? {
-                    return std::future::pending::<std::io::Result<()>>().await;
-                }
-                tokio::time::sleep(PREAMBLE_RETRY).await;
-            }
-        };
-        let ended = race(preamble, reader.link.closed_by_peer()).await;
+        let ended = race(reader.send_own(), reader.link.closed_by_peer()).await;
         tracing::debug!(peer = %reader.link.peer(), ?ended, "reader gone");
+        #[cfg(feature = "secure")]
+        if reader.link.is_sealed() {
+            self.remove(reader.id);
+            reader.link.close_session().await;
+            return;
+        }
         reader.link.shut_down();
         self.remove(reader.id);
+    }
+
+    /// Keeps a session that only lends its keys, until it or the outlet ends. It is no consumer.
+    #[cfg(feature = "secure")]
+    pub(crate) fn lend_keys(self: &Arc<Self>, link: Arc<Link>) {
+        let shared = Arc::clone(self);
+        tokio::spawn(async move {
+            let Some(tunnel) = link.tunnel() else { return };
+            let closed =
+                (shared.audience).wait(f64::INFINITY, |audience| audience.closed.then_some(()));
+            let ended = race(link.lend_keys(tunnel, KEYS_LIMIT), closed).await;
+            tracing::debug!(peer = %link.peer(), ?ended, "time keys gone");
+            link.close_session().await;
+        });
     }
 
     fn remove(&self, id: ConsumerId) {
@@ -361,7 +413,9 @@ impl OutletShared {
     /// Whether everything that is ready was handed to the readers' sockets.
     pub(crate) fn is_drained(&self) -> bool {
         let fan = lock_ignoring_poison(&self.fan);
-        fan.lanes.iter().all(|lane| lane.lane.is_drained())
+        fan.lanes.iter().all(|lane| {
+            lane.lane.is_drained() && (lane.lane.consumers()).all(|(_, link, _)| !link.has_unsent())
+        })
     }
 
     /// Ends the stream: no new readers; present ones get what was pushed, within a time limit.
@@ -372,7 +426,12 @@ impl OutletShared {
             lane.lane.close();
         }
         for reader in fan.synchronous.drain(..) {
-            reader.link.shut_down();
+            if reader.link.is_sealed() {
+                // Its task does the rest, for as long as it may.
+                reader.link.finish_sending();
+            } else {
+                reader.link.shut_down();
+            }
         }
         let tasks = std::mem::take(&mut fan.tasks);
         drop(fan);
@@ -417,18 +476,32 @@ impl OutletShared {
                     sent: progress.sent,
                     dropped: progress.dropped,
                     behind: progress.behind,
+                    encryption: link.encryption(),
                 });
         let synchronous = fan.synchronous.iter().map(|reader| ConsumerStats {
             peer: reader.link.peer(),
             sent: reader.sent.value(),
             dropped: 0,
             behind: 0,
+            encryption: reader.link.encryption(),
         });
         buffered.chain(synchronous).collect()
     }
 }
 
 impl SyncReader {
+    /// Sends what pushes do not: the preamble, and what a session has to say for itself. Ends only
+    /// with an error.
+    async fn send_own(&self) -> std::io::Result<Infallible> {
+        while !self.send_preamble()? {
+            tokio::time::sleep(PREAMBLE_RETRY).await;
+        }
+        loop {
+            self.link.flush().await?;
+            self.link.woken().await;
+        }
+    }
+
     /// Sends what fits of the preamble; true once all of it is sent.
     fn send_preamble(&self) -> std::io::Result<bool> {
         // Held elsewhere means that a push is sending it.
@@ -543,6 +616,10 @@ const KEEP_SCRATCH_BYTES: usize = 1 << 20;
 
 /// How long readers of a closed outlet may take to fetch what was pushed.
 const LINGER: Duration = Duration::from_secs(1);
+
+/// How long a session without feed is kept without a record. Spec: LSS/1 §9.2.
+#[cfg(feature = "secure")]
+const KEYS_LIMIT: Duration = Duration::from_secs(100);
 
 /// Pause before the rest of a preamble is tried again (it is a few hundred bytes: rare).
 const PREAMBLE_RETRY: Duration = Duration::from_millis(5);

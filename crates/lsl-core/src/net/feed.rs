@@ -5,24 +5,22 @@
 //! `connection` is the only place that reads, and everything above it sees only `Flow`.
 //! Lock order: `tasks`, then `flow`, then `processing`, then `clock`; `full_info` is taken alone.
 
-use std::cell::RefCell;
-use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, OnceLock};
-use std::task::Poll;
 use std::time::Duration;
 
 use lsl_platform::clock::local_clock;
-use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
 
 use crate::buffer::SampleRing;
 use crate::context::Context;
-use crate::net::link::{poll_receive, send_all};
+use crate::net::dial::{self, Batch, Dialled};
 use crate::net::monitor::{Monitor, lock_ignoring_poison};
 use crate::net::race::{Winner, race};
+#[cfg(feature = "secure")]
+use crate::net::secure_clock;
 use crate::net::source::{Recovered, Source};
-use crate::net::{runtime, sockets, time_probe};
+use crate::net::{runtime, time_probe};
 use crate::session::inlet::{FeedSession, FeedState, FeedTerms};
 use crate::time::PostProcessor;
 use crate::{Error, Result, StreamInfo};
@@ -42,6 +40,9 @@ pub(crate) struct InletShared {
     pub(crate) full_info: Monitor<FullInfo>,
     /// Told after each batch of samples and when the stream is lost.
     pub(crate) notifier: OnceLock<Notifier>,
+    /// To probe the clock of an outlet that encrypts.
+    #[cfg(feature = "secure")]
+    pub(crate) clock_keys: Monitor<secure_clock::ClockKeys>,
     terms: FeedTerms,
     tasks: Mutex<Tasks>,
 }
@@ -128,6 +129,8 @@ impl InletShared {
             clock: Monitor::new(clock),
             full_info: Monitor::default(),
             notifier: OnceLock::new(),
+            #[cfg(feature = "secure")]
+            clock_keys: Monitor::default(),
             terms,
             tasks: Mutex::default(),
             context,
@@ -181,6 +184,23 @@ impl InletShared {
         }
     }
 
+    /// Whether there is a data connection, or will be.
+    #[cfg(feature = "secure")]
+    pub(crate) fn is_receiving(&self) -> bool {
+        lock_ignoring_poison(&self.tasks).data.is_some()
+    }
+
+    /// Longest round trip of an authentic clock probe that counts, and the error above which a clock
+    /// is found too uncertain; in seconds.
+    #[cfg(feature = "secure")]
+    pub(crate) fn time_limits(&self) -> (f64, f64) {
+        let settings = self.context.security().ok().and_then(|it| it.settings());
+        let secs = |milliseconds: u32| f64::from(milliseconds) / 1000.0;
+        settings.map_or((0.128, 0.005), |settings| {
+            (secs(settings.max_rtt_ms), secs(settings.time_warn_ms))
+        })
+    }
+
     /// Ends every task.
     pub(crate) fn stop(&self) {
         let tasks = std::mem::take(&mut *lock_ignoring_poison(&self.tasks));
@@ -209,6 +229,10 @@ impl InletShared {
     /// The outlet of `generation` failed with `error`: finds it or a successor, or gives up.
     /// False means that the stream is lost.
     pub(crate) async fn recover(&self, generation: u64, error: &Error) -> bool {
+        #[cfg(feature = "secure")]
+        if self.source.wait_if_busy(error).await {
+            return true;
+        }
         if !self.recoverable {
             // Said here and not in `lose`, which also ends inlets that nobody wants any more.
             tracing::info!(name = %self.info.name(), %error, "stream lost");
@@ -217,7 +241,7 @@ impl InletShared {
         }
         tracing::debug!(name = %self.info.name(), %error, "connection failed; looking for the stream");
         if self.source.recover(generation).await == Recovered::Same {
-            tokio::time::sleep(RETRY).await;
+            self.source.pause(error).await;
         }
         true
     }
@@ -260,16 +284,81 @@ async fn connection(
     epoch: u64,
     connected_before: &mut bool,
 ) -> Result<std::convert::Infallible> {
-    let io = |source| Error::io(format!("data connection to {address}"), source);
-    let mut stream = sockets::tcp_connect(address, CONNECT_LIMIT).await?;
     let info = shape_of(&shared.info, shared.source.info());
     let mut session = FeedSession::new(&info, shared.terms);
-    send_all(&stream, session.request()).await.map_err(io)?;
+    let mut dialled = shared
+        .source
+        .dial(&info, address, session.request(), CONNECT_LIMIT)
+        .await?;
+    #[cfg(feature = "secure")]
+    let _session = secure_clock::lend_of_feed(&shared.clock_keys, &mut dialled);
+    #[cfg(feature = "secure")]
+    let _encryption = Shown::new(shared, &mut dialled);
     let mut state = FeedState::Opening;
     let handshake_end = tokio::time::Instant::now() + HANDSHAKE_LIMIT;
     loop {
         let opening = state == FeedState::Opening;
-        let batch = read_batch(&mut stream, |bytes| {
+        let before = session.samples();
+        let batch = receive_batch(
+            shared,
+            &mut dialled,
+            &mut session,
+            epoch,
+            &mut state,
+            connected_before,
+        );
+        // Once the stream flows a pause of any length is legal.
+        let outcome = if opening {
+            let late = std::io::ErrorKind::TimedOut.into();
+            tokio::time::timeout_at(handshake_end, batch)
+                .await
+                .unwrap_or_else(|_| Err(dial::failed(address, late)))
+        } else {
+            batch.await
+        };
+        if session.samples() > before {
+            shared.notify();
+        }
+        if outcome? == Batch::End {
+            return Err(session.end());
+        }
+        // A feed that never runs dry must not keep a clock probe waiting.
+        tokio::task::consume_budget().await;
+    }
+}
+
+/// Shows how the data connection is encrypted, for as long as it lives.
+#[cfg(feature = "secure")]
+struct Shown<'a>(&'a crate::net::peers::Peers);
+
+#[cfg(feature = "secure")]
+impl<'a> Shown<'a> {
+    fn new(shared: &'a InletShared, dialled: &mut Dialled) -> Self {
+        let peers = shared.source.peers();
+        peers.set_encryption(dialled.tunnel().map(|tunnel| tunnel.encryption()));
+        Self(peers)
+    }
+}
+
+#[cfg(feature = "secure")]
+impl Drop for Shown<'_> {
+    fn drop(&mut self) {
+        self.0.set_encryption(None);
+    }
+}
+
+/// Waits for bytes and takes all that are there; waiters are woken once, whatever the number of
+/// records.
+async fn receive_batch(
+    shared: &InletShared,
+    dialled: &mut Dialled,
+    session: &mut FeedSession,
+    epoch: u64,
+    state: &mut FeedState,
+    connected_before: &mut bool,
+) -> Result<Batch> {
+    let outcome = dialled
+        .read(|bytes| {
             let mut flow = shared.flow.lock();
             if flow.epoch != epoch {
                 return Err(Error::Protocol("the inlet was closed".into()));
@@ -282,56 +371,19 @@ async fn connection(
             if samples > 0 {
                 flow.last_arrival = Some(local_clock());
             }
-            if state == FeedState::Opening && matches!(result, Ok(FeedState::Established)) {
-                state = FeedState::Established;
+            if *state == FeedState::Opening && matches!(result, Ok(FeedState::Established)) {
+                *state = FeedState::Established;
                 flow.opened = true;
                 flow.reconnects += u64::from(std::mem::replace(connected_before, true));
                 flow.last_arrival = Some(local_clock());
-                lock_ignoring_poison(&shared.processing).set_nominal_srate(info.nominal_srate());
+                let nominal_srate = session.nominal_srate();
+                lock_ignoring_poison(&shared.processing).set_nominal_srate(nominal_srate);
             }
-            drop(flow);
-            shared.flow.wake();
-            if samples > 0 {
-                shared.notify();
-            }
-            result
-        });
-        // Once the stream flows a pause of any length is legal.
-        let outcome = if opening {
-            let timeout = |_| io(std::io::ErrorKind::TimedOut.into());
-            tokio::time::timeout_at(handshake_end, batch)
-                .await
-                .map_err(timeout)?
-        } else {
-            batch.await
-        };
-        match outcome.map_err(io)? {
-            Some(result) => drop(result?),
-            None => return Err(session.end()),
-        }
-        // A feed that never runs dry must not keep a clock probe waiting.
-        tokio::task::consume_budget().await;
-    }
-}
-
-/// Reads what is there (waiting for the first byte) and hands it on; `None` at the end.
-/// The buffer belongs to the thread: between reads nothing is held per inlet.
-async fn read_batch<R>(
-    stream: &mut TcpStream,
-    mut take: impl FnMut(&[u8]) -> R,
-) -> std::io::Result<Option<R>> {
-    poll_fn(|context| {
-        BUFFER.with_borrow_mut(|buffer| {
-            buffer.resize(READ_BYTES, 0);
-            match poll_receive(stream, context, buffer) {
-                Poll::Pending => Poll::Pending,
-                Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
-                Poll::Ready(Ok(0)) => Poll::Ready(Ok(None)),
-                Poll::Ready(Ok(received)) => Poll::Ready(Ok(Some(take(&buffer[..received])))),
-            }
+            result.map(drop)
         })
-    })
-    .await
+        .await;
+    shared.flow.wake();
+    outcome
 }
 
 /// Looks for the stream when nothing has arrived for long: the outlet may be gone without a word.
@@ -361,13 +413,6 @@ fn shape_of(original: &StreamInfo, present: StreamInfo) -> StreamInfo {
     present
 }
 
-thread_local! {
-    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-}
-
-/// Bytes read at a time.
-const READ_BYTES: usize = 64 * 1024;
-
 /// Queued string data may take this much memory, whatever a peer sends.
 const STRING_RING_BYTES: usize = 256 << 20;
 
@@ -376,6 +421,3 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 
 /// Time for the outlet to answer the request and send its test patterns.
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(15);
-
-/// Pause before connecting again to an outlet that answers queries but refused the connection.
-const RETRY: Duration = Duration::from_millis(500);

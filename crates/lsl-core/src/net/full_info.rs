@@ -1,11 +1,10 @@
 //! Fetching the full stream info, with its metadata, over TCP. Spec: lsl-protocol §6 (fullinfo).
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::net::feed::InletShared;
-use crate::net::link::exchange;
+use crate::net::source::Endpoint;
 use crate::wire::request::FULLINFO_REQUEST;
 use crate::{Error, Result, StreamInfo};
 
@@ -14,19 +13,11 @@ pub(crate) async fn fetch(shared: Arc<InletShared>) {
     let mut pause = NOT_READY_RETRY;
     loop {
         let (endpoint, generation) = shared.source.endpoint();
+        let present = shared.source.info();
         let result = match endpoint {
             None => Err(Error::Protocol("no address of the outlet is known".into())),
-            Some(endpoint) => ask(endpoint.data).await,
+            Some(endpoint) => ask(&shared, &present, endpoint).await,
         };
-        let present = shared.source.info();
-        let result = result.and_then(|info| {
-            // An outlet that ended leaves its port to the next one that starts on its host.
-            if info.uid_bytes() == present.uid_bytes() {
-                Ok(info)
-            } else {
-                Err(Error::Protocol("another outlet is at this address".into()))
-            }
-        });
         match result {
             Ok(mut info) => {
                 info.fill_v4_address(present.v4_address_bytes());
@@ -54,13 +45,53 @@ pub(crate) async fn fetch(shared: Arc<InletShared>) {
     }
 }
 
-async fn ask(address: SocketAddr) -> Result<StreamInfo> {
-    let text = exchange(address, FULLINFO_REQUEST, MAX_INFO_BYTES, EXCHANGE_LIMIT).await?;
-    let info = StreamInfo::from_xml(&text)?;
+async fn ask(shared: &InletShared, present: &StreamInfo, endpoint: Endpoint) -> Result<StreamInfo> {
+    let asking = shared.source.exchange(
+        present,
+        endpoint.data,
+        FULLINFO_REQUEST,
+        MAX_INFO_BYTES,
+        EXCHANGE_LIMIT,
+    );
+    let info = StreamInfo::from_xml(&asking.await?)?;
     if info.created_at() == 0.0 {
         return Err(Error::InvalidInfo("created_at is 0".into()));
     }
+    // An outlet that ended leaves its port to the next one that starts on its host.
+    if info.uid_bytes() != present.uid_bytes() {
+        return Err(Error::Protocol("another outlet is at this address".into()));
+    }
+    #[cfg(feature = "secure")]
+    check_content(shared, present, &info, endpoint.data)?;
     Ok(info)
+}
+
+/// What came through a session must say what its DESCRIPTOR said, which was compared with `present`.
+/// Without encryption anybody may say anything. Spec: LSS/1 §7.4.
+#[cfg(feature = "secure")]
+fn check_content(
+    shared: &InletShared,
+    present: &StreamInfo,
+    info: &StreamInfo,
+    address: std::net::SocketAddr,
+) -> Result<()> {
+    use crate::net::describe::descriptor;
+
+    if shared.source.peers().key().is_none() {
+        return Ok(());
+    }
+    let Some(field) = descriptor(info).differs_from(&descriptor(present)) else {
+        return Ok(());
+    };
+    let text = format!(
+        "the full info of \"{}\" has another {field} than the stream; refused",
+        lsl_secure::audit::printable(present.name_bytes())
+    );
+    let security = shared.context.security()?;
+    crate::net::handshake::mismatch(security, present, address, &text);
+    let peers = shared.source.peers();
+    peers.failed(lsl_secure::Cause::DescriptorMismatch, &text);
+    Err(Error::Security(text))
 }
 
 /// Largest stream info accepted from a peer.

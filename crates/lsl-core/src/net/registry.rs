@@ -12,19 +12,80 @@ use std::sync::{Arc, Mutex};
 
 use lsl_platform::interfaces::Interface;
 
-use crate::StreamInfo;
+#[cfg(feature = "secure")]
+use lsl_secure::{Policy, Security};
+
+use crate::Result;
 use crate::net::monitor::lock_ignoring_poison;
+#[cfg(feature = "secure")]
+use crate::net::sealed_time::SealedClocks;
 use crate::query::{Query, QueryCache};
 use crate::wire::discovery::{ReplyDatagram, Request, parse_datagram};
 use crate::wire::timedata::TimeRequest;
+use crate::xml::Document;
 
 /// One stream that is announced.
 #[derive(Debug)]
 pub(crate) struct Advertised {
-    /// The stream with everything a query may ask about, `desc` included.
-    pub info: StreamInfo,
+    shown: Shown,
+    /// What is shown as soon as the policy is `required`.
+    #[cfg(feature = "secure")]
+    later: Option<(Arc<Security>, Shown)>,
+}
+
+/// What strangers may ask about a stream, and what they get.
+#[derive(Debug)]
+pub(crate) struct Shown {
+    /// Queries see this.
+    pub document: Document,
     /// The short form of the info, rendered once: what resolvers get.
     pub shortinfo: Vec<u8>,
+}
+
+impl Advertised {
+    /// A stream of which everything may be asked, `desc` included.
+    #[cfg(any(test, not(feature = "secure")))]
+    pub(crate) fn plain(info: &crate::StreamInfo) -> Self {
+        Self {
+            shown: Shown {
+                document: info.document().clone(),
+                shortinfo: info.to_shortinfo_xml(),
+            },
+            #[cfg(feature = "secure")]
+            later: None,
+        }
+    }
+
+    /// A stream that is shown so, and in the other way once this security requires encryption.
+    #[cfg(feature = "secure")]
+    pub(crate) fn new(shown: Shown, later: Option<(Arc<Security>, Shown)>) -> Self {
+        Self { shown, later }
+    }
+
+    /// What is shown now.
+    pub(crate) fn shown(&self) -> &Shown {
+        #[cfg(feature = "secure")]
+        if let Some((security, later)) = &self.later
+            && security.policy() == Policy::Required
+        {
+            return later;
+        }
+        &self.shown
+    }
+}
+
+impl Shown {
+    /// Whether a query selects the stream.
+    ///
+    /// # Errors
+    /// [`Error::Query`](crate::Error::Query) if evaluating it would take too much work.
+    pub(crate) fn matches(&self, query: &Query) -> Result<bool> {
+        let document = &self.document;
+        let Some(info) = document.child(document.root(), "info") else {
+            return Ok(false);
+        };
+        Ok(query.matches(document, info)?)
+    }
 }
 
 /// Where a datagram arrived.
@@ -43,6 +104,9 @@ pub(crate) enum Answer {
     Ignore,
     /// Send the time to where the probe came from, at once.
     Time(TimeRequest),
+    /// Send this, the time under the keys of a session, to where the probe came from, at once.
+    #[cfg(feature = "secure")]
+    SealedTime([u8; lsl_secure::TIME_PACKET_LEN]),
     /// Send the matching streams, in [`Matches`].
     Streams(Matches),
 }
@@ -60,6 +124,9 @@ pub(crate) struct Counters {
     pub refused: AtomicU64,
     /// Queries dropped because too many were waiting to be answered.
     pub overflow: AtomicU64,
+    /// Clock probes without session, not authentic, replayed, or in plaintext where that is forbidden.
+    #[cfg(feature = "secure")]
+    pub time_dropped: AtomicU64,
 }
 
 /// The streams with their keys; whoever answers a query keeps the list as it was at the start.
@@ -80,6 +147,12 @@ pub(crate) struct Announced {
     sources: SourcePolicy,
     strangers: Mutex<Strangers>,
     next_key: AtomicU64,
+    /// Forbids answers in plaintext.
+    #[cfg(feature = "secure")]
+    security: Option<Arc<Security>>,
+    /// Clock probes of sessions.
+    #[cfg(feature = "secure")]
+    pub clocks: Arc<SealedClocks>,
     /// What happened so far.
     pub counters: Counters,
 }
@@ -95,15 +168,50 @@ impl Announced {
             sources,
             strangers: Mutex::default(),
             next_key: AtomicU64::new(1),
+            #[cfg(feature = "secure")]
+            security: None,
+            #[cfg(feature = "secure")]
+            clocks: Arc::default(),
             counters: Counters::default(),
         }
     }
 
+    /// The same under a policy; without one nothing in plaintext is forbidden.
+    #[cfg(feature = "secure")]
+    pub(crate) fn under(mut self, security: Option<Arc<Security>>) -> Self {
+        self.security = security;
+        self
+    }
+
     /// Starts to announce a stream; the key takes it back.
-    pub(crate) fn add(&self, stream: Advertised) -> u64 {
+    pub(crate) fn add(&self, stream: impl Into<Arc<Advertised>>) -> u64 {
         let key = self.next_key.fetch_add(1, Ordering::Relaxed);
-        Arc::make_mut(&mut lock_ignoring_poison(&self.streams)).push((key, Arc::new(stream)));
+        Arc::make_mut(&mut lock_ignoring_poison(&self.streams)).push((key, stream.into()));
         key
+    }
+
+    /// The answer to a clock probe under the keys of a session, and the end of those in plaintext
+    /// where the policy wants it: anybody could answer them. Spec: LSS/1 §9.3.
+    #[cfg(feature = "secure")]
+    fn sealed_time(&self, arrival: Arrival, datagram: &[u8], now: f64) -> Option<Answer> {
+        let answer = if SealedClocks::concerns(datagram) {
+            let answer = match arrival {
+                Arrival::Service => self.clocks.answer(datagram, now),
+                Arrival::Responder => None,
+            };
+            answer.map_or(Answer::Ignore, Answer::SealedTime)
+        } else {
+            let forbidden = datagram.starts_with(TIME_COMMAND)
+                && (self.security.as_ref()).is_some_and(|each| each.policy() == Policy::Required);
+            if !forbidden {
+                return None;
+            }
+            Answer::Ignore
+        };
+        if matches!(answer, Answer::Ignore) {
+            count(&self.counters.time_dropped);
+        }
+        Some(answer)
     }
 
     /// Stops to announce a stream.
@@ -124,6 +232,10 @@ impl Announced {
         from: SocketAddr,
         now: f64,
     ) -> Answer {
+        #[cfg(feature = "secure")]
+        if let Some(answer) = self.sealed_time(arrival, datagram, now) {
+            return answer;
+        }
         let query = match parse_datagram(datagram) {
             Ok(Request::TimeData(request)) if arrival == Arrival::Service => {
                 // Not larger than the probe and back to its sender: no use for an attack.
@@ -201,18 +313,14 @@ impl Matches {
             return Matched::End;
         };
         self.next += 1;
-        let document = stream.info.document();
+        let shown = stream.shown();
         // A query too costly to evaluate counts as "no match".
-        let matches = document
-            .child(document.root(), "info")
-            .and_then(|info| self.query.matches(document, info).ok())
-            .unwrap_or(false);
-        if !matches {
+        if !shown.matches(&self.query).unwrap_or(false) {
             return Matched::No;
         }
         let reply = ReplyDatagram {
             id: &self.id,
-            xml: &stream.shortinfo,
+            xml: &shown.shortinfo,
         };
         Matched::Reply(reply.to_bytes())
     }
@@ -332,6 +440,10 @@ const MAX_RECENT_QUERIES: usize = 4096;
 
 /// Ports below are system services, which no resolver listens on and an attacker may aim at.
 const FIRST_UNPRIVILEGED_PORT: u16 = 1024;
+
+/// First line of a clock probe in plaintext.
+#[cfg(feature = "secure")]
+const TIME_COMMAND: &[u8] = b"LSL:timedata";
 
 #[cfg(test)]
 mod tests;

@@ -13,12 +13,16 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use crate::context::Context;
-use crate::net::link::exchange;
+use crate::net::dial::exchange;
 use crate::net::monitor::{Monitor, lock_ignoring_poison};
 use crate::net::reach::{Reach, present_interfaces};
 use crate::net::runtime::{self, AbortOnDrop};
 use crate::net::sockets::{self, Family};
+#[cfg(feature = "secure")]
+use crate::net::unveil::{self, Unveiler};
 use crate::session::resolve::{Received, Search, Step};
+#[cfg(feature = "secure")]
+use crate::wire::discovery::ReplyDatagram;
 use crate::{Error, Result};
 
 /// A search that runs on the process runtime until dropped.
@@ -45,7 +49,13 @@ impl RunningSearch {
     /// [`Error::Io`] if no family can be opened or there is no runtime.
     pub(crate) fn start(context: &Context, search: Search) -> Result<Self> {
         // As good as random: the standard library seeds its hashers from the system.
-        let search = search.with_id(RandomState::new().hash_one(local_clock().to_bits()));
+        let search = search.with_id(random());
+        #[cfg(feature = "secure")]
+        let search = if unveil::is_wanted(context) {
+            search.with_open_query(random())
+        } else {
+            search
+        };
         let reach = Arc::clone(context.reach());
         let mut links = Vec::new();
         let mut failure = None;
@@ -66,8 +76,13 @@ impl RunningSearch {
             done: false,
         }));
         let mut tasks = Vec::new();
+        let inbox = Inbox {
+            monitor: Arc::clone(&monitor),
+            #[cfg(feature = "secure")]
+            unveiler: Unveiler::new(context, &monitor),
+        };
         for link in &links {
-            let receiving = receive(Arc::clone(&link.socket), Arc::clone(&monitor));
+            let receiving = receive(Arc::clone(&link.socket), inbox.clone());
             tasks.push(AbortOnDrop(runtime::spawn(receiving)?));
         }
         let hosts = Arc::new(Hosts::literal(&reach));
@@ -79,6 +94,7 @@ impl RunningSearch {
             links,
             hosts,
             monitor: Arc::clone(&monitor),
+            inbox,
             probes: JoinSet::new(),
             probe_slots: Arc::new(Semaphore::new(MAX_PROBES)),
         };
@@ -90,12 +106,68 @@ impl RunningSearch {
     }
 }
 
+/// As good as random: the standard library seeds its hashers from the system.
+fn random() -> u64 {
+    RandomState::new().hash_one(local_clock().to_bits())
+}
+
+/// Where replies go.
+#[derive(Debug, Clone)]
+struct Inbox {
+    monitor: Arc<Monitor<SearchState>>,
+    /// For outlets that hide what they are, if this context looks for them.
+    #[cfg(feature = "secure")]
+    unveiler: Option<Arc<Unveiler>>,
+}
+
+impl Inbox {
+    fn take(&self, from: SocketAddr, datagram: &[u8]) {
+        let received = take_in(&self.monitor, |search, now| {
+            search.on_reply(now, from, datagram)
+        });
+        #[cfg(feature = "secure")]
+        if let (Received::Redacted, Some(unveiler)) = (received, &self.unveiler)
+            && let Ok(reply) = ReplyDatagram::parse(datagram)
+        {
+            unveiler.on_redacted(from, reply.xml);
+        }
+        #[cfg(not(feature = "secure"))]
+        let _ = received;
+    }
+
+    fn take_over_tcp(&self, from: SocketAddr, xml: &[u8]) {
+        #[cfg(feature = "secure")]
+        if let Some(unveiler) = &self.unveiler
+            && unveiler.on_redacted(from, xml)
+        {
+            return;
+        }
+        take_in(&self.monitor, |search, now| {
+            search.on_tcp_reply(now, from, xml)
+        });
+    }
+
+    /// Asks over TCP for whatever is at a data port, if it may hide what it is.
+    #[cfg(feature = "secure")]
+    async fn look_for_hidden(&self, target: SocketAddr) {
+        let Some(unveiler) = &self.unveiler else {
+            return;
+        };
+        let asking = exchange(target, OPEN_REQUEST, MAX_DATAGRAM_BYTES, PROBE_LIMIT);
+        if let Ok(xml) = asking.await {
+            unveiler.on_redacted(target, &xml);
+        }
+    }
+}
+
 /// The socket of one family and what it sends.
 #[derive(Debug)]
 struct Link {
     family: Family,
     socket: Arc<UdpSocket>,
     datagram: Vec<u8>,
+    /// Asks everybody, because outlets that hide what they are do not answer the other.
+    open_datagram: Option<Vec<u8>>,
 }
 
 impl Link {
@@ -112,13 +184,19 @@ impl Link {
             family,
             socket,
             datagram: search.datagram(return_port),
+            open_datagram: search.open_datagram(return_port),
         })
     }
 
     /// Errors are ignored: an unreachable target must not keep the query from the others.
     async fn send(&self, to: SocketAddr) {
-        if let Err(error) = self.socket.send_to(&self.datagram, to).await {
-            tracing::trace!(%error, %to, "query not sent");
+        for datagram in [Some(&self.datagram), self.open_datagram.as_ref()]
+            .into_iter()
+            .flatten()
+        {
+            if let Err(error) = self.socket.send_to(datagram, to).await {
+                tracing::trace!(%error, %to, "query not sent");
+            }
         }
     }
 }
@@ -129,6 +207,7 @@ struct Driver {
     links: Vec<Link>,
     hosts: Arc<Hosts>,
     monitor: Arc<Monitor<SearchState>>,
+    inbox: Inbox,
     probes: JoinSet<()>,
     probe_slots: Arc<Semaphore>,
 }
@@ -249,16 +328,16 @@ impl Driver {
             let Ok(slot) = Arc::clone(&self.probe_slots).try_acquire_owned() else {
                 return;
             };
-            let (request, monitor) = (Arc::clone(&request), Arc::clone(&self.monitor));
+            let (request, inbox) = (Arc::clone(&request), self.inbox.clone());
             self.probes.spawn(async move {
                 let asking = exchange(target, &request, MAX_DATAGRAM_BYTES, PROBE_LIMIT);
                 if let Ok(xml) = asking.await
                     && !xml.is_empty()
                 {
-                    take_in(&monitor, |search, now| {
-                        search.on_tcp_reply(now, target, &xml)
-                    });
+                    inbox.take_over_tcp(target, &xml);
                 }
+                #[cfg(feature = "secure")]
+                inbox.look_for_hidden(target).await;
                 drop(slot);
             });
         }
@@ -266,13 +345,12 @@ impl Driver {
 }
 
 /// Reads one socket for ever.
-async fn receive(socket: Arc<UdpSocket>, monitor: Arc<Monitor<SearchState>>) {
+async fn receive(socket: Arc<UdpSocket>, inbox: Inbox) {
     let mut buffer = vec![0; MAX_DATAGRAM_BYTES];
     loop {
         match socket.recv_from(&mut buffer).await {
             Ok((length, from)) => {
-                let datagram = buffer.get(..length).unwrap_or_default();
-                take_in(&monitor, |search, now| search.on_reply(now, from, datagram));
+                inbox.take(from, buffer.get(..length).unwrap_or_default());
             }
             Err(error) => {
                 tracing::debug!(%error, "receiving failed");
@@ -283,19 +361,22 @@ async fn receive(socket: Arc<UdpSocket>, monitor: Arc<Monitor<SearchState>>) {
 }
 
 /// Hands a reply to the search and wakes those whom it concerns.
-fn take_in(monitor: &Monitor<SearchState>, reply: impl FnOnce(&mut Search, f64) -> Received) {
+pub(crate) fn take_in(
+    monitor: &Monitor<SearchState>,
+    reply: impl FnOnce(&mut Search, f64) -> Received,
+) -> Received {
     let now = local_clock();
-    let news = {
-        let mut state = monitor.lock();
-        let received = reply(&mut state.search, now);
-        if !state.done && state.search.is_done(now) {
-            state.done = true;
-        }
-        state.done || matches!(received, Received::New | Received::Changed)
-    };
+    let mut state = monitor.lock();
+    let received = reply(&mut state.search, now);
+    if !state.done && state.search.is_done(now) {
+        state.done = true;
+    }
+    let news = state.done || matches!(received, Received::New | Received::Changed);
+    drop(state);
     if news {
         monitor.wake();
     }
+    received
 }
 
 /// The hosts that are asked by unicast. Names are looked up once, while the search already runs.
@@ -352,6 +433,10 @@ fn with_port(mut host: SocketAddr, port: u16) -> SocketAddr {
     host.set_port(port);
     host
 }
+
+/// Matches every outlet, also one that shows little. Spec: LSS/1 §7.3.
+#[cfg(feature = "secure")]
+const OPEN_REQUEST: &[u8] = b"LSL:shortinfo\r\n\r\n";
 
 const MAX_DATAGRAM_BYTES: usize = 65_536;
 const V6_DELAY: Duration = Duration::from_millis(2);

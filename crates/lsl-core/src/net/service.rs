@@ -34,8 +34,16 @@ pub(crate) struct Registry {
 
 impl Registry {
     /// A registry without streams or sockets.
-    pub(crate) fn new(reach: Arc<Reach>, max_cached_queries: usize, policy: SourcePolicy) -> Self {
-        let announced = Arc::new(Announced::new(max_cached_queries, policy));
+    pub(crate) fn new(
+        reach: Arc<Reach>,
+        max_cached_queries: usize,
+        policy: SourcePolicy,
+        #[cfg(feature = "secure")] security: Option<Arc<lsl_secure::Security>>,
+    ) -> Self {
+        let announced = Announced::new(max_cached_queries, policy);
+        #[cfg(feature = "secure")]
+        let announced = announced.under(security);
+        let announced = Arc::new(announced);
         Self {
             reach,
             announced,
@@ -72,6 +80,12 @@ impl Registry {
             .map_or_else(ServicePorts::default, |service| service.ports)
     }
 
+    /// Where sessions say that their clock probes are to be answered.
+    #[cfg(feature = "secure")]
+    pub(crate) fn clocks(&self) -> &Arc<crate::net::sealed_time::SealedClocks> {
+        &self.announced.clocks
+    }
+
     /// What happened to the datagrams so far.
     #[cfg(test)]
     pub(crate) fn announced(&self) -> &Announced {
@@ -103,7 +117,7 @@ impl Announcement {
     }
 
     /// Answers queries with this stream from now on.
-    pub(crate) fn publish(&mut self, stream: Advertised) {
+    pub(crate) fn publish(&mut self, stream: impl Into<Arc<Advertised>>) {
         self.keys.push(self.announced.add(stream));
     }
 }
@@ -227,6 +241,12 @@ async fn listen(
         match announced.answer(arrival, datagram, from, received_at) {
             Answer::Ignore => {}
             Answer::Time(request) => send_time(&socket, request, received_at, from).await,
+            #[cfg(feature = "secure")]
+            Answer::SealedTime(reply) => {
+                if let Err(error) = socket.send_to(&reply, from).await {
+                    tracing::debug!(%error, to = %from, "cannot answer a clock probe");
+                }
+            }
             Answer::Streams(matches) => {
                 let Ok(place) = answers.clone().try_reserve_owned() else {
                     count(&announced.counters.overflow);

@@ -8,14 +8,20 @@ use std::time::Duration;
 
 use crate::StreamInfo;
 use crate::context::Context;
-use crate::net::link::exchange;
+#[cfg(feature = "secure")]
+use crate::net::describe::descriptor;
+use crate::net::dial::Dialled;
+#[cfg(feature = "secure")]
+use crate::net::handshake::{self, Callee, Expected};
 use crate::net::monitor::Monitor;
+#[cfg(feature = "secure")]
+use crate::net::peers::Peers;
 use crate::net::sockets::Family;
 use crate::query::quote_bytes;
 use crate::resolver::resolve_query;
 use crate::session::recover::{Verdict, judge, recovery_query};
 use crate::wire::discovery::SHORTINFO_COMMAND;
-use crate::{Timeout, config::Ipv6Mode};
+use crate::{Error, Result, Timeout, config::Ipv6Mode};
 
 /// Where an inlet's outlet is at present.
 #[derive(Debug)]
@@ -24,6 +30,11 @@ pub(crate) struct Source {
     present: Monitor<Present>,
     /// One recovery at a time, whichever task noticed.
     turn: tokio::sync::Mutex<()>,
+    /// The stream as the user chose it.
+    #[cfg(feature = "secure")]
+    original: lsl_secure::Descriptor,
+    #[cfg(feature = "secure")]
+    peers: std::sync::Arc<Peers>,
 }
 
 #[derive(Debug)]
@@ -53,6 +64,8 @@ pub(crate) enum Recovered {
 
 impl Source {
     pub(crate) fn new(context: Context, info: StreamInfo) -> Self {
+        #[cfg(feature = "secure")]
+        let original = descriptor(&info);
         let present = Monitor::new(Present {
             info,
             family: None,
@@ -62,7 +75,85 @@ impl Source {
             context,
             present,
             turn: tokio::sync::Mutex::new(()),
+            #[cfg(feature = "secure")]
+            original,
+            #[cfg(feature = "secure")]
+            peers: std::sync::Arc::default(),
         }
+    }
+
+    /// Connects with the outlet that `info` describes, as policy demands, and sends `request`.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; with encryption also [`Error::Security`] and [`Error::Protocol`].
+    pub(crate) async fn dial(
+        &self,
+        info: &StreamInfo,
+        peer: SocketAddr,
+        request: &[u8],
+        limit: Duration,
+    ) -> Result<Dialled> {
+        #[cfg(feature = "secure")]
+        {
+            let callee = Callee {
+                info,
+                expected: Expected::Stream {
+                    original: &self.original,
+                },
+                peers: &self.peers,
+            };
+            // Boxed, because every inlet's tasks would else hold room for a handshake.
+            Box::pin(handshake::dial(&self.context, callee, peer, request, limit)).await
+        }
+        #[cfg(not(feature = "secure"))]
+        {
+            let _ = info;
+            Dialled::plain(peer, request, limit).await
+        }
+    }
+
+    /// One short connection: sends `request` and returns all that comes back until the outlet ends it.
+    ///
+    /// # Errors
+    /// As [`dial`](Self::dial); [`Error::Timeout`] after `limit`; [`Error::Protocol`] for more than
+    /// `max_bytes`, and for an encrypted answer that was cut off.
+    pub(crate) async fn exchange(
+        &self,
+        info: &StreamInfo,
+        peer: SocketAddr,
+        request: &[u8],
+        max_bytes: usize,
+        limit: Duration,
+    ) -> Result<Vec<u8>> {
+        let dialled = self.dial(info, peer, request, limit).await?;
+        dialled.read_all(max_bytes, limit).await
+    }
+
+    /// What is remembered of the outlets met so far.
+    #[cfg(feature = "secure")]
+    pub(crate) fn peers(&self) -> &std::sync::Arc<Peers> {
+        &self.peers
+    }
+
+    /// Waits before the next try after `error`, if the outlet only has no place just now.
+    /// False if that is not what is wrong.
+    #[cfg(feature = "secure")]
+    pub(crate) async fn wait_if_busy(&self, error: &Error) -> bool {
+        let is_busy = matches!(error, Error::Security(_)) && self.peers.is_busy();
+        if is_busy {
+            self.pause(error).await;
+        }
+        is_busy
+    }
+
+    /// Waits before connecting again to an outlet that answers queries but not us.
+    pub(crate) async fn pause(&self, error: &Error) {
+        #[cfg(feature = "secure")]
+        if let (Error::Security(_), Ok(security)) = (error, self.context.security()) {
+            return self.peers.pause(security).await;
+        }
+        let _ = error;
+        tokio::time::sleep(RETRY).await;
     }
 
     /// The stream as the present outlet describes it.
@@ -123,19 +214,16 @@ impl Source {
             };
             match judge(&info, answers) {
                 Verdict::Same(found) => {
-                    if self.is_where_it_was(&info).await {
-                        return Recovered::Same;
-                    }
-                    let ipv6 = self.context.config().ports().ipv6;
-                    let mut present = self.present.lock();
-                    let family = present.family;
-                    if choose(&found, family, ipv6) == choose(&present.info, family, ipv6) {
+                    // Somebody may have hidden from us that it encrypts, or made that up.
+                    let is_announced_alike = found.security_advert() == info.security_advert();
+                    if is_announced_alike
+                        && (self.is_at_the_same_place(&found) || self.is_where_it_was(&info).await)
+                    {
                         return Recovered::Same;
                     }
                     // Same outlet, other address: the host moved to another network.
-                    drop(present_with(&mut present, *found));
-                    drop(present);
-                    self.present.wake();
+                    self.present
+                        .update(|present| drop(present_with(present, *found)));
                     return Recovered::Moved;
                 }
                 Verdict::Adopt(found) => {
@@ -157,6 +245,14 @@ impl Source {
         }
     }
 
+    /// Whether one would connect to the same address with this info as with the present one.
+    fn is_at_the_same_place(&self, found: &StreamInfo) -> bool {
+        let ipv6 = self.context.config().ports().ipv6;
+        let present = self.present.lock();
+        let family = present.family;
+        choose(found, family, ipv6) == choose(&present.info, family, ipv6)
+    }
+
     /// Whether our outlet can still be reached at the address in use. A host with two networks
     /// answers by either; that is no reason to leave a connection that works.
     async fn is_where_it_was(&self, info: &StreamInfo) -> bool {
@@ -165,8 +261,14 @@ impl Source {
         };
         let query = [b"uid=", &*quote_bytes(info.uid_bytes())].concat();
         let request = [SHORTINFO_COMMAND, b"\r\n", &query, b"\r\n"].concat();
-        let answer = exchange(endpoint.data, &request, MAX_ANSWER_BYTES, ANSWER_LIMIT).await;
-        answer.is_ok_and(|answer| !answer.is_empty())
+        let asking = self.exchange(
+            info,
+            endpoint.data,
+            &request,
+            MAX_ANSWER_BYTES,
+            ANSWER_LIMIT,
+        );
+        asking.await.is_ok_and(|answer| !answer.is_empty())
     }
 }
 
@@ -253,6 +355,9 @@ const MAX_ANSWER_BYTES: usize = 64 * 1024;
 
 /// Time for an outlet to answer at an address that used to be its own.
 const ANSWER_LIMIT: Duration = Duration::from_secs(3);
+
+/// Pause before connecting again to an outlet that answers queries but refused the connection.
+const RETRY: Duration = Duration::from_millis(500);
 
 /// Pause after a search that could not be started: out of descriptors, most likely.
 const SEARCH_RETRY: Duration = Duration::from_secs(1);

@@ -10,6 +10,8 @@ use tokio::net::UdpSocket;
 use crate::config::Tuning;
 use crate::net::feed::InletShared;
 use crate::net::race::{Winner, race};
+#[cfg(feature = "secure")]
+use crate::net::secure_clock;
 use crate::net::sockets;
 use crate::net::source::Endpoint;
 use crate::net::uid;
@@ -43,6 +45,18 @@ impl Clock {
         self.estimator.clock_offset()
     }
 
+    /// What to do at `now`.
+    #[cfg(feature = "secure")]
+    pub(crate) fn poll(&mut self, now: f64) -> Action {
+        self.estimator.poll(now)
+    }
+
+    /// Takes an answer; false if it does not count.
+    #[cfg(feature = "secure")]
+    pub(crate) fn on_reply(&mut self, now: f64, wave_id: i32, t0: f64, t1: f64, t2: f64) -> bool {
+        self.estimator.on_reply(now, wave_id, t0, t1, t2).is_ok()
+    }
+
     pub(crate) fn take_was_reset(&mut self) -> bool {
         self.estimator.take_was_reset()
     }
@@ -55,20 +69,43 @@ pub(crate) async fn probe(shared: Arc<InletShared>) {
     loop {
         let (endpoint, generation) = shared.source.endpoint();
         let silent = async {
+            let mut error = Error::Protocol("no address of the outlet is known".into());
             if let Some(endpoint) = endpoint {
-                let error = exchange(&shared, endpoint).await;
+                error = ask(&shared, endpoint).await;
                 tracing::debug!(name = %shared.info.name(), %error, "no clock");
             }
             if shared.recoverable {
                 shared.source.recover(generation).await;
             }
-            tokio::time::sleep(RETRY).await;
+            shared.source.pause(&error).await;
         };
         if let Winner::Second(()) = race(silent, shared.source.changed(generation)).await {
             // Another outlet has another clock, until proven otherwise.
             shared.clock.update(|clock| clock.estimator.invalidate());
         }
     }
+}
+
+/// Probes one outlet, with or without encryption as its feed. Returns why it cannot go on.
+async fn ask(shared: &InletShared, endpoint: Endpoint) -> Error {
+    #[cfg(feature = "secure")]
+    match shared.context.security() {
+        Ok(security) => {
+            use lsl_secure::policy::Way;
+
+            let info = shared.source.info();
+            match crate::net::handshake::way(security, &info, endpoint.data) {
+                // Boxed, because every inlet's task would else hold room for it.
+                Way::Secure => {
+                    return Box::pin(secure_clock::exchange(shared, endpoint)).await;
+                }
+                Way::Refuse { cause, text } => return secure_clock::refused(shared, cause, text),
+                Way::Plaintext => {}
+            }
+        }
+        Err(error) => return error,
+    }
+    exchange(shared, endpoint).await
 }
 
 /// Probes one outlet. Returns why it cannot go on: its socket failed, or the outlet has been silent
@@ -124,19 +161,22 @@ async fn exchange(shared: &InletShared, endpoint: Endpoint) -> Error {
 
 /// A socket that takes datagrams from the outlet's service port alone: others cannot bend our clock.
 async fn connect(endpoint: Endpoint) -> Result<UdpSocket> {
-    let io = |source| Error::io("clock socket", source);
+    let socket = service_socket(endpoint)?;
+    let connected = socket.connect(endpoint.service).await;
+    connected.map_err(|source| Error::io("clock socket", source))?;
+    Ok(socket)
+}
+
+/// A socket from which the outlet's service port can be reached.
+pub(crate) fn service_socket(endpoint: Endpoint) -> Result<UdpSocket> {
     let local = if endpoint.service.ip().is_loopback() {
         endpoint.family.loopback()
     } else {
         endpoint.family.wildcard()
     };
-    let socket = sockets::into_tokio_udp(sockets::udp_ephemeral(local).map_err(io)?)?;
-    socket.connect(endpoint.service).await.map_err(io)?;
-    Ok(socket)
+    let socket = sockets::udp_ephemeral(local);
+    sockets::into_tokio_udp(socket.map_err(|source| Error::io("clock socket", source))?)
 }
 
-/// Pause before probing an outlet again that did not answer.
-const RETRY: Duration = Duration::from_secs(1);
-
 /// Pause after the network reported that nobody listens.
-const UNREACHABLE_PAUSE: Duration = Duration::from_millis(50);
+pub(crate) const UNREACHABLE_PAUSE: Duration = Duration::from_millis(50);

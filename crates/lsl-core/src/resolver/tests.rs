@@ -37,8 +37,7 @@ fn announce(context: &Context, uid: &str, stream_type: &str) -> Announcement {
     info.set_session_id(context.config().lab().session_id.as_str());
     info.set_v4_ports(1, ports.v4);
     info.set_v6_ports(1, ports.v6);
-    let shortinfo = info.to_shortinfo_xml();
-    announcement.publish(Advertised { info, shortinfo });
+    announcement.publish(Advertised::plain(&info));
     announcement
 }
 

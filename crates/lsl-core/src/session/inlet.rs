@@ -89,6 +89,11 @@ impl FeedSession {
         &self.request
     }
 
+    /// Rate of the stream in samples per second.
+    pub fn nominal_srate(&self) -> f64 {
+        self.info.nominal_srate()
+    }
+
     /// Samples received so far.
     pub fn samples(&self) -> u64 {
         self.samples

@@ -90,6 +90,8 @@ pub enum Received {
     Refreshed,
     /// No answer to this search.
     Foreign,
+    /// An outlet that hides what it is; only after [`Search::with_open_query`].
+    Redacted,
     /// An answer that describes no stream, or one too many.
     Invalid,
 }
@@ -99,6 +101,8 @@ pub enum Received {
 pub struct Search {
     query: Vec<u8>,
     id: Vec<u8>,
+    /// Of the empty query, if outlets that hide what they are shall answer too.
+    open_id: Option<Vec<u8>>,
     times: WaveTimes,
     goal: Goal,
     next_multicast: f64,
@@ -130,6 +134,7 @@ impl Search {
         Self {
             id: query_id(&query).to_string().into_bytes(),
             query,
+            open_id: None,
             times,
             goal,
             next_multicast: now,
@@ -151,6 +156,25 @@ impl Search {
     pub fn with_id(mut self, id: u64) -> Self {
         self.id = id.to_string().into_bytes();
         self
+    }
+
+    /// Also asks every outlet for what it shows to strangers, under a query id of its own: one that
+    /// hides what it is cannot say whether it matches. Spec: LSS/1 §7.3.
+    #[must_use]
+    pub fn with_open_query(mut self, id: u64) -> Self {
+        self.open_id = Some(id.to_string().into_bytes());
+        self
+    }
+
+    /// The second datagram to send after [`with_open_query`](Self::with_open_query).
+    pub fn open_datagram(&self, return_port: u16) -> Option<Vec<u8>> {
+        let id = self.open_id.as_deref()?;
+        let datagram = QueryDatagram {
+            query: b"",
+            return_port,
+            id,
+        };
+        Some(datagram.to_bytes())
     }
 
     /// The datagram to send when replies shall come to `return_port`.
@@ -227,10 +251,21 @@ impl Search {
 
     /// Takes in a datagram that came to the return port. Replies to other queries are ignored.
     pub fn on_reply(&mut self, now: f64, from: SocketAddr, datagram: &[u8]) -> Received {
-        match ReplyDatagram::parse(datagram) {
-            Ok(reply) if reply.id == self.id => self.on_info(now, from, reply.xml),
-            _ => Received::Foreign,
+        let Ok(reply) = ReplyDatagram::parse(datagram) else {
+            return Received::Foreign;
+        };
+        let is_open = self.open_id.as_deref() == Some(reply.id);
+        if reply.id != self.id && !is_open {
+            return Received::Foreign;
         }
+        if self.open_id.is_some() && is_redacted(reply.xml) {
+            return Received::Redacted;
+        }
+        // What matches answers the other query too.
+        if is_open {
+            return Received::Foreign;
+        }
+        self.on_info(now, from, reply.xml)
     }
 
     /// Takes in a short info that came over TCP, where it has no query id (§3.6).
@@ -389,6 +424,16 @@ fn fill_address(info: &mut StreamInfo, from: SocketAddr) -> bool {
             IpAddr::V6(address) => info.fill_v6_address(address.to_string()),
         },
     }
+}
+
+/// Whether a short info is not the real one. Read as a document only if it may be.
+fn is_redacted(xml: &[u8]) -> bool {
+    const MARK: &[u8] = b"lsl_secure";
+    xml.windows(MARK.len()).any(|bytes| bytes == MARK)
+        && StreamInfo::from_xml_with(xml, &REPLY_LIMITS)
+            .ok()
+            .and_then(|info| info.security_advert())
+            .is_some_and(|advert| advert.minimal)
 }
 
 /// A short info has 18 elements and no description; one of another make may have a small one. A

@@ -4,9 +4,11 @@
 
 mod offset;
 mod postprocess;
+mod watch;
 
 pub use self::offset::{Action, OffsetEstimator, ProbeSchedule, RejectedReply, ReplyCounts};
 pub use self::postprocess::{ClockOffset, NeedsOffset, PostProcessor};
+pub use self::watch::{TimeAlarm, TimeWatch};
 
 /// How to map the timestamps of a stream onto `local_clock`. All values are in seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -17,4 +19,13 @@ pub struct TimeCorrection {
     pub uncertainty_secs: f64,
     /// When it was measured, on the remote clock.
     pub remote_time: f64,
+}
+
+impl TimeCorrection {
+    /// The largest possible error of `offset_secs` if both computers are honest, whatever delays
+    /// somebody adds on the way. Proven only with encryption: else anybody can answer.
+    /// Spec: LSS/1 §9.4.
+    pub fn max_error_secs(&self) -> f64 {
+        self.uncertainty_secs / 2.0
+    }
 }

@@ -16,6 +16,11 @@ pub fn context() -> Context {
 
 /// The same with other settings, as `section.Key` and value.
 pub fn context_with(settings: &[(&str, &str)]) -> Context {
+    plaintext(config_with(settings))
+}
+
+/// A configuration with ports and a session of its own.
+pub fn config_with(settings: &[(&str, &str)]) -> Config {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let process = u16::try_from(std::process::id() % 97).expect("small");
@@ -27,7 +32,19 @@ pub fn context_with(settings: &[(&str, &str)]) -> Context {
     for (key, value) in settings {
         config.set(key, value).expect("valid setting");
     }
-    Context::new(config)
+    config
+}
+
+/// A context without encryption, whatever the home of whoever runs the tests says.
+pub fn plaintext(config: Config) -> Context {
+    #[cfg(feature = "secure")]
+    let context = {
+        let off = lsl_core::secure::Security::off(Vec::new());
+        Context::with_security(config, std::sync::Arc::new(off))
+    };
+    #[cfg(not(feature = "secure"))]
+    let context = Context::new(config);
+    context
 }
 
 /// An outlet with default settings.

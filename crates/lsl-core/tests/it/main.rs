@@ -13,4 +13,6 @@ mod anywhere;
 mod corpus;
 mod hostile;
 mod lab;
+#[cfg(feature = "secure")]
+mod secure;
 mod streaming;

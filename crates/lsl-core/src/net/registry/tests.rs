@@ -3,6 +3,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use serde_json::Value;
 
 use super::*;
+use crate::StreamInfo;
 use crate::wire::timedata::TimeReply;
 
 const RETURN_PORT: u16 = 40_000;
@@ -15,10 +16,7 @@ fn announced(shortinfos: &[Vec<u8>]) -> Announced {
     let announced = Announced::new(100, SourcePolicy::default());
     for shortinfo in shortinfos {
         let info = StreamInfo::from_xml(shortinfo).unwrap();
-        announced.add(Advertised {
-            info,
-            shortinfo: shortinfo.clone(),
-        });
+        announced.add(Advertised::plain(&info));
     }
     announced
 }
@@ -45,6 +43,8 @@ fn replies(
 ) -> Vec<(SocketAddr, Vec<u8>)> {
     match announced.answer(arrival, datagram, from, now) {
         Answer::Ignore => vec![],
+        #[cfg(feature = "secure")]
+        Answer::SealedTime(packet) => vec![(from, packet.to_vec())],
         Answer::Time(request) => vec![(from, request.reply(now, now + 1.0).to_bytes())],
         Answer::Streams(mut matches) => {
             let to = matches.to();
@@ -124,10 +124,8 @@ fn golden_vectors() {
 #[test]
 fn every_matching_stream_answers_until_it_is_removed() {
     let announced = announced(&[shortinfo("u-1"), shortinfo("u-2")]);
-    let key = announced.add(Advertised {
-        info: StreamInfo::from_xml(&shortinfo("u-3")).unwrap(),
-        shortinfo: shortinfo("u-3"),
-    });
+    let info = StreamInfo::from_xml(&shortinfo("u-3")).unwrap();
+    let key = announced.add(Advertised::plain(&info));
     let ask = |text, now| {
         replies(
             &announced,

@@ -1,0 +1,444 @@
+//! How an inlet connects: in plaintext, through a handshake, or not at all. Decided by policy before
+//! anything is sent, and never changed by what the other side answers: a secure attempt that fails is
+//! not repeated in plaintext. Spec: LSS/1 §4.2-§4.4, §5.7, §7.4.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+use lsl_platform::clock::local_clock;
+use lsl_secure::audit::{Event, EventKind};
+use lsl_secure::policy::{self, Advert, Way};
+use lsl_secure::{Cause, Descriptor, Live, Policy, PublicKey, Role, Security, Session};
+use tokio::net::TcpStream;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::context::Context;
+use crate::net::describe::descriptor;
+use crate::net::dial::Dialled;
+use crate::net::inlet_tunnel::{About, Ending, Tunnel};
+use crate::net::monitor::lock_ignoring_poison;
+use crate::net::peers::Peers;
+use crate::net::{runtime, sockets, trust_watch};
+use crate::{Error, Result, StreamInfo};
+
+/// Whom somebody wants to reach.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Callee<'a> {
+    /// The outlet, as discovery describes it now.
+    pub(crate) info: &'a StreamInfo,
+    /// What its DESCRIPTOR must say.
+    pub(crate) expected: Expected<'a>,
+    /// What became of earlier tries.
+    pub(crate) peers: &'a Arc<Peers>,
+}
+
+/// What a DESCRIPTOR is compared with. Spec: LSS/1 §7.4.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Expected<'a> {
+    /// All of the outlet's info, and the stream that the user chose at first.
+    Stream {
+        /// The user's choice.
+        original: &'a Descriptor,
+    },
+    /// Only what a redacted info shows: the rest is about to be asked for.
+    Redacted,
+}
+
+/// Whether to encrypt, for this outlet at this address.
+pub(crate) fn way(security: &Security, info: &StreamInfo, address: SocketAddr) -> Way {
+    let advert = info.security_advert().map(|advert| Advert {
+        policy: advert.policy,
+        fingerprint: advert.fingerprint,
+        minimal: advert.minimal,
+    });
+    security.way_of_inlet(
+        info.name_bytes(),
+        info.stream_type_bytes(),
+        info.source_id_bytes(),
+        &address.to_string(),
+        advert.as_ref(),
+    )
+}
+
+/// Connects as policy demands and sends `request`. `limit` is for the TCP connection; a handshake has
+/// limits of its own (10 s for each of two answers).
+///
+/// # Errors
+/// [`Error::Security`] for everything that encryption or its absence forbids, with a text for people,
+/// which `callee.peers` keeps too; [`Error::Protocol`] if another outlet is at that address;
+/// [`Error::Io`].
+pub(crate) async fn dial(
+    context: &Context,
+    callee: Callee<'_>,
+    peer: SocketAddr,
+    request: &[u8],
+    limit: Duration,
+) -> Result<Dialled> {
+    let security = context.security()?;
+    let (cause, text) = match way(security, callee.info, peer) {
+        Way::Secure => return secure(security, callee, peer, request, limit).await,
+        Way::Plaintext => {
+            let dialled = Dialled::plain(peer, request, limit).await?;
+            if security.policy() != Policy::Off {
+                let event = event(EventKind::PlaintextAccepted, security, callee.info, peer);
+                security.audit().record(event);
+            }
+            return Ok(dialled);
+        }
+        Way::Refuse { cause, text } => (cause, text),
+    };
+    let event = event(EventKind::PolicyRefused, security, callee.info, peer);
+    let event = event.cause(cause).detail(text.as_str());
+    security.audit().record(event);
+    callee.peers.failed(cause, &text);
+    Err(Error::Security(text))
+}
+
+/// Connects through a handshake, whatever the policy, and sends `request`.
+///
+/// # Errors
+/// As [`dial`].
+pub(crate) async fn secure(
+    security: &Arc<Security>,
+    callee: Callee<'_>,
+    peer: SocketAddr,
+    request: &[u8],
+    limit: Duration,
+) -> Result<Dialled> {
+    let Some(local) = security.local() else {
+        // Whoever has no key has policy `off`, and that does not come here.
+        return Err(Error::Security("there is no key to encrypt with".into()));
+    };
+    let _turn = turn(peer.ip()).await;
+    refresh(security).await;
+    let mut stream = sockets::tcp_connect(peer, limit).await?;
+    let own_address = stream
+        .local_addr()
+        .map_err(|source| crate::net::dial::failed(peer, source))?;
+    let mut found = Found::default();
+    let mut wrong = None;
+    let shaken = lsl_secure::stream::connect(
+        &mut stream,
+        Arc::clone(local),
+        request,
+        |key| {
+            found.key = Some(key);
+            let (remote, own) = (peer.ip(), own_address.ip());
+            found.name = security.authorise(&key, Role::Outlet, remote, own)?;
+            let pinned = security
+                .settings()
+                .is_some_and(|settings| settings.pin_peer);
+            let before = callee.peers.key();
+            if pinned && before.is_some_and(|before| before != key) {
+                found.is_not_the_pinned_one = true;
+                return Err(Cause::NotAuthorised);
+            }
+            Ok(())
+        },
+        |said| {
+            wrong = callee.compare(said);
+            wrong.map_or(Ok(()), |_| Err(Cause::DescriptorMismatch))
+        },
+    );
+    let failure = match shaken.await {
+        Ok((session, said)) => {
+            note(security, &said, session.peer).await;
+            let name = std::mem::take(&mut found.name);
+            let enrolled = establish(security, callee, session, &said, name, own_address, peer);
+            match enrolled {
+                Ok((session, about)) => {
+                    trust_watch::watch(security);
+                    let tunnel = Tunnel::new(stream, session, said, about);
+                    return Ok(Dialled::secure(peer, tunnel));
+                }
+                Err((mut session, cause)) => {
+                    let mut alert = Vec::new();
+                    // Fails only in a forked child, which says nothing.
+                    if session.sealer.seal_alert(cause, "", &mut alert).is_ok() {
+                        let _ = crate::net::link::send_all(&stream, &alert).await;
+                    }
+                    lsl_secure::Error::session(cause, "no longer trusted")
+                }
+            }
+        }
+        Err(error) => error,
+    };
+    linger(stream);
+    Err(callee.refused(security, peer, &failure, &found, wrong))
+}
+
+/// What the handshake showed of the outlet before it failed.
+#[derive(Debug, Default)]
+struct Found {
+    key: Option<PublicKey>,
+    /// Empty until the key is known to be trusted.
+    name: String,
+    is_not_the_pinned_one: bool,
+}
+
+/// A DESCRIPTOR that is not what was expected, and in which field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wrong {
+    /// Another outlet lives at that address now: an ordinary event.
+    Outlet,
+    /// The outlet is the right one and not what discovery said: somebody lied.
+    Field(&'static str),
+}
+
+impl Callee<'_> {
+    fn compare(&self, said: &Descriptor) -> Option<Wrong> {
+        let known = descriptor(self.info);
+        let field = match self.expected {
+            Expected::Stream { original } => said
+                .differs_from(&known)
+                .or_else(|| said.is_other_stream_than(original)),
+            Expected::Redacted => {
+                let shown = Descriptor {
+                    uid: known.uid,
+                    channel_count: known.channel_count,
+                    nominal_srate: known.nominal_srate,
+                    channel_format: known.channel_format,
+                    ..said.clone()
+                };
+                said.differs_from(&shown)
+            }
+        }?;
+        let is_other = said.uid != self.info.uid_bytes();
+        Some(if is_other {
+            Wrong::Outlet
+        } else {
+            Wrong::Field(field)
+        })
+    }
+
+    /// Puts a failed handshake into words: for the audit log, for people, and for the next try.
+    fn refused(
+        &self,
+        security: &Security,
+        peer: SocketAddr,
+        error: &lsl_secure::Error,
+        found: &Found,
+        wrong: Option<Wrong>,
+    ) -> Error {
+        let cause = error.cause();
+        let kind = if matches!(error, lsl_secure::Error::Alert { .. }) {
+            EventKind::PeerAlert
+        } else {
+            EventKind::HandshakeFailed
+        };
+        let mut event = event(kind, security, self.info, peer).cause(cause);
+        if let Some(key) = found.key {
+            // From here on the outlet has proved to own its key.
+            event = event.peer(key.fingerprint());
+        }
+        if !found.name.is_empty() {
+            event = event.peer_name(found.name.as_str());
+        }
+        if wrong == Some(Wrong::Outlet) {
+            security
+                .audit()
+                .record(event.detail("another outlet (uid) is at this address"));
+            return another_outlet();
+        }
+        let text = self.words(security, peer, error, found, wrong);
+        security.audit().record(event.detail(text.as_str()));
+        self.peers.failed(cause, &text);
+        Error::Security(text)
+    }
+
+    fn words(
+        &self,
+        security: &Security,
+        peer: SocketAddr,
+        error: &lsl_secure::Error,
+        found: &Found,
+        wrong: Option<Wrong>,
+    ) -> String {
+        let name = lsl_secure::audit::printable(self.info.name_bytes());
+        let stream = format!("stream \"{name}\" at {peer}");
+        match (error, found.key, wrong) {
+            (lsl_secure::Error::Session { .. }, _, Some(Wrong::Field(field))) => format!(
+                "{stream} is not what discovery said of it: its {field} is another one; refused"
+            ),
+            (
+                lsl_secure::Error::Alert {
+                    cause: Cause::NotAuthorised,
+                    ..
+                },
+                Some(key),
+                _,
+            ) => security.not_trusted_text(&key),
+            (
+                lsl_secure::Error::Session {
+                    cause: Cause::PeerNotSecure,
+                    ..
+                },
+                ..,
+            ) => policy::not_secure_text(&peer.to_string()),
+            (lsl_secure::Error::Session { cause, .. }, Some(key), _) => {
+                let fingerprint = key.fingerprint();
+                let reason = match cause {
+                    Cause::NotAuthorised if found.is_not_the_pinned_one => {
+                        "is another one than before, and security.pin_peer is set"
+                    }
+                    Cause::NotAuthorised => "is not trusted by this device",
+                    Cause::RoleNotAllowed => "may not send streams to this device",
+                    Cause::Expired => "is trusted no longer: its not_after has passed",
+                    Cause::SelfKey => {
+                        "is our own, but it is another machine (was a disk image copied?)"
+                    }
+                    _ => return format!("{stream}: {error}"),
+                };
+                let name = cause.name();
+                format!("{stream}: its key {fingerprint} {reason} ({name})")
+            }
+            _ => format!("{stream}: {error}"),
+        }
+    }
+}
+
+/// Looks at the trust file where it delays no samples: it may lie on a network share.
+pub(crate) async fn refresh(security: &Arc<Security>) {
+    let looking = Arc::clone(security);
+    // Fails only while the runtime ends.
+    let _ = tokio::task::spawn_blocking(move || looking.refresh()).await;
+}
+
+/// Remembers that a stream encrypts, before anything of it is delivered.
+async fn note(security: &Arc<Security>, said: &Descriptor, key: PublicKey) {
+    let (security, said) = (Arc::clone(security), said.clone());
+    let _ = tokio::task::spawn_blocking(move || security.note_secure(&said, &key)).await;
+}
+
+/// Makes a session official: watched, remembered, and with everything its tunnel needs. The session
+/// comes back with the cause if it must not be.
+fn establish(
+    security: &Arc<Security>,
+    callee: Callee<'_>,
+    session: Session,
+    said: &Descriptor,
+    name: String,
+    own_address: SocketAddr,
+    peer: SocketAddr,
+) -> Result<(Session, About), (Box<Session>, Cause)> {
+    let key = session.peer;
+    let live = Live {
+        peer: key,
+        role: Role::Outlet,
+        remote: peer.ip(),
+        local: own_address.ip(),
+        stream_uid: said.uid.clone(),
+    };
+    let ending = Arc::new(Ending::default());
+    let to_end = Arc::clone(&ending);
+    let enrolled = match security.enrol(live, move |cause| to_end.end(cause)) {
+        Ok(enrolled) => enrolled,
+        Err(cause) => return Err((Box::new(session), cause)),
+    };
+    if let Some(before) = callee.peers.accepted(key) {
+        let event = event(EventKind::PeerChanged, security, callee.info, peer)
+            .session(session.id)
+            .peer(key.fingerprint())
+            .peer_name(name.as_str())
+            .detail(format!("before: {}", before.fingerprint()));
+        security.audit().record(event);
+    }
+    let about = About {
+        security: Arc::clone(security),
+        peers: Arc::clone(callee.peers),
+        ending,
+        _enrolled: enrolled,
+        session: session.id,
+        suite: session.suite,
+        key,
+        name,
+        peer,
+        started: local_clock(),
+    };
+    Ok((session, about))
+}
+
+/// Audits that an outlet said of itself what its DESCRIPTOR does not say.
+pub(crate) fn mismatch(security: &Security, info: &StreamInfo, peer: SocketAddr, text: &str) {
+    let event = event(EventKind::HandshakeFailed, security, info, peer);
+    let event = event.cause(Cause::DescriptorMismatch).detail(text);
+    security.audit().record(event);
+}
+
+/// What LSL's status 404 means too: look for the stream again.
+fn another_outlet() -> Error {
+    Error::Protocol("another outlet is at this address".into())
+}
+
+fn event(kind: EventKind, security: &Security, info: &StreamInfo, peer: SocketAddr) -> Event {
+    Event::new(kind)
+        .peer_addr(peer)
+        .role(Role::Inlet)
+        .policy(security.policy())
+        .stream_uid(info.uid())
+}
+
+/// Closes a connection so that what was said last arrives, in the background.
+fn linger(mut stream: TcpStream) {
+    let closing = async move { lsl_secure::stream::close(&mut stream).await };
+    drop(runtime::spawn(closing));
+}
+
+/// Waits until few handshakes with this address are under way in this process, so that many inlets
+/// of one program stay below what an outlet's host grants to one source. Spec: LSS/1 §6.2.
+async fn turn(address: IpAddr) -> Option<OwnedSemaphorePermit> {
+    let address = address.to_canonical();
+    let queue = {
+        let mut queues = lock_ignoring_poison(&QUEUES);
+        let queues = queues.get_or_insert_default();
+        queues.retain(|_, queue| queue.strong_count() > 0);
+        let queue = queues.get(&address).and_then(Weak::upgrade);
+        queue.unwrap_or_else(|| {
+            let queue = Arc::new(Semaphore::new(MAX_IN_FLIGHT));
+            queues.insert(address, Arc::downgrade(&queue));
+            queue
+        })
+    };
+    // Nobody ever closes the semaphore.
+    queue.acquire_owned().await.ok()
+}
+
+static QUEUES: Mutex<Option<HashMap<IpAddr, Weak<Semaphore>>>> = Mutex::new(None);
+
+/// Handshakes with one address at the same time.
+const MAX_IN_FLIGHT: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn at_most_64_handshakes_with_an_address_are_under_way() {
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let task = async move {
+            let address = IpAddr::from([192, 0, 2, 77]);
+            let mut turns = Vec::new();
+            for _ in 0..MAX_IN_FLIGHT {
+                turns.push(turn(address).await);
+            }
+            let one_too_many = Duration::from_millis(20);
+            let waits = tokio::time::timeout(one_too_many, turn(address)).await;
+            let other = turn(IpAddr::from([192, 0, 2, 78])).await;
+            turns.pop();
+            let next = turn(address).await;
+            let _ = sender.send((waits.is_err(), other.is_some(), next.is_some()));
+        };
+        runtime::spawn(task).unwrap();
+        let result = receiver.recv_timeout(Duration::from_secs(20)).unwrap();
+        assert_eq!(result, (true, true, true));
+        let left = lock_ignoring_poison(&QUEUES).as_ref().map_or(0, |queues| {
+            queues
+                .values()
+                .filter(|queue| queue.strong_count() > 0)
+                .count()
+        });
+        assert_eq!(left, 0);
+    }
+}

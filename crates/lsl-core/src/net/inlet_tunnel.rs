@@ -1,0 +1,409 @@
+//! A connection of an inlet inside a secure session: opens what the outlet sends, keeps the session
+//! alive, and ends it so that the outlet knows. What the bytes mean is not known here.
+//! Spec: LSS/1 §8, §9.5, §4.2 (closing).
+
+use std::future::poll_fn;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use lsl_platform::clock::local_clock;
+use lsl_platform::process::ProcessId;
+use lsl_secure::audit::{Event, EventKind, Traffic};
+use lsl_secure::{
+    Cause, Descriptor, Enrolled, Opener, PublicKey, Record, Role, Sealer, Security, Session,
+    SessionId, Suite, TimeProber,
+};
+use tokio::net::TcpStream;
+use tokio::time::Sleep;
+
+use crate::net::dial::{Batch, poll_into_buffer};
+use crate::net::monitor::lock_ignoring_poison;
+use crate::net::peers::Peers;
+use crate::net::runtime;
+use crate::stats::Encryption;
+use crate::{Error, Result};
+
+/// An established session and its connection. Dropping it says CLOSE, if that is possible at once.
+#[derive(Debug)]
+pub(crate) struct Tunnel {
+    /// Taken by the drop, which may leave it to a task.
+    stream: Option<TcpStream>,
+    opener: Opener,
+    sealer: Sealer,
+    /// Sealed and not yet sent: it must go out whole and in order.
+    out: Vec<u8>,
+    state: State,
+    alarm: Pin<Box<Sleep>>,
+    /// Of any record, in seconds of `local_clock`.
+    last_record: f64,
+    unanswered_pings: u32,
+    prober: Option<TimeProber>,
+    descriptor: Descriptor,
+    about: About,
+    /// Keys and counters belong to the process that made them.
+    owner: ProcessId,
+}
+
+/// Who is at the other end, and who wants to know how it goes.
+#[derive(Debug)]
+pub(crate) struct About {
+    pub(crate) security: Arc<Security>,
+    pub(crate) peers: Arc<Peers>,
+    pub(crate) ending: Arc<Ending>,
+    /// Held for its drop.
+    pub(crate) _enrolled: Enrolled,
+    pub(crate) session: SessionId,
+    pub(crate) suite: Suite,
+    pub(crate) key: PublicKey,
+    /// As our trust file has it.
+    pub(crate) name: String,
+    pub(crate) peer: SocketAddr,
+    pub(crate) started: f64,
+}
+
+/// Names a session in events about what happens beside it.
+#[derive(Debug)]
+pub(crate) struct Witness {
+    security: Arc<Security>,
+    session: SessionId,
+    key: PublicKey,
+    name: String,
+    peer: SocketAddr,
+    uid: String,
+}
+
+impl Witness {
+    /// Something happened that an auditor wants to know.
+    pub(crate) fn record(&self, kind: EventKind, detail: String) {
+        let event = Event::new(kind)
+            .session(self.session)
+            .peer_addr(self.peer)
+            .peer(self.key.fingerprint())
+            .peer_name(self.name.as_str())
+            .role(Role::Inlet)
+            .stream_uid(self.uid.as_str())
+            .detail(detail);
+        self.security.audit().record(event);
+    }
+}
+
+impl About {
+    fn event(&self, kind: EventKind, stream: &Descriptor) -> Event {
+        Event::new(kind)
+            .session(self.session)
+            .peer_addr(self.peer)
+            .peer(self.key.fingerprint())
+            .peer_name(self.name.as_str())
+            .role(Role::Inlet)
+            .suite(self.suite)
+            .policy(self.security.policy())
+            .stream_uid(String::from_utf8_lossy(&stream.uid))
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Open,
+    /// The peer said CLOSE.
+    Closed,
+    /// Nothing may be sent any more.
+    Failed,
+}
+
+impl Tunnel {
+    /// `session` has sent and received what belongs to the handshake, and nothing else.
+    pub(crate) fn new(
+        stream: TcpStream,
+        session: Session,
+        descriptor: Descriptor,
+        about: About,
+    ) -> Self {
+        let event = about.event(EventKind::HandshakeOk, &descriptor);
+        about.security.audit().record(event);
+        Self {
+            stream: Some(stream),
+            opener: session.opener,
+            sealer: session.sealer,
+            out: Vec::new(),
+            state: State::Open,
+            alarm: Box::pin(tokio::time::sleep(PING_AFTER)),
+            last_record: local_clock(),
+            unanswered_pings: 0,
+            prober: Some(session.time.into_prober()),
+            descriptor,
+            about,
+            owner: ProcessId::current(),
+        }
+    }
+
+    /// What the outlet said of its stream.
+    pub(crate) fn descriptor(&self) -> &Descriptor {
+        &self.descriptor
+    }
+
+    /// For people.
+    pub(crate) fn encryption(&self) -> Encryption {
+        Encryption {
+            peer_name: self.about.name.clone(),
+            fingerprint: self.about.key.fingerprint().to_string(),
+            suite: self.about.suite.name(),
+        }
+    }
+
+    /// For events about the clock.
+    pub(crate) fn witness(&self) -> Witness {
+        let about = &self.about;
+        Witness {
+            security: Arc::clone(&about.security),
+            session: about.session,
+            key: about.key,
+            name: about.name.clone(),
+            peer: about.peer,
+            uid: String::from_utf8_lossy(&self.descriptor.uid).into_owned(),
+        }
+    }
+
+    /// The means to ask the outlet's clock; it is of use while this session lives.
+    pub(crate) fn take_prober(&mut self) -> Option<TimeProber> {
+        self.prober.take()
+    }
+
+    /// Reads what is there, waiting for the first byte, and hands on the content of each record.
+    /// Pings a silent outlet meanwhile.
+    ///
+    /// # Errors
+    /// What `take` says; [`Error::Security`] if the session must end; [`Error::Protocol`] if it was cut
+    /// off.
+    pub(crate) async fn read(
+        &mut self,
+        mut take: impl FnMut(&[u8]) -> Result<()>,
+    ) -> Result<Batch> {
+        poll_fn(|context| self.poll_read(context, &mut take)).await
+    }
+
+    fn poll_read(
+        &mut self,
+        context: &mut Context<'_>,
+        take: &mut impl FnMut(&[u8]) -> Result<()>,
+    ) -> Poll<Result<Batch>> {
+        if self.state == State::Closed {
+            return Poll::Ready(Ok(Batch::End));
+        }
+        if let Poll::Ready(cause) = self.about.ending.poll(context) {
+            let error = lsl_secure::Error::session(cause, "the outlet is no longer trusted");
+            return Poll::Ready(Err(self.fail(&error)));
+        }
+        let Self {
+            stream: Some(stream),
+            opener,
+            state,
+            ..
+        } = self
+        else {
+            return Poll::Ready(Err(cut_off(self.about.peer)));
+        };
+        let now = local_clock();
+        let mut refusal = None;
+        let received = poll_into_buffer(stream, context, |bytes| {
+            opener.receive(bytes, now, |record| {
+                match record {
+                    Record::Data(bytes) => take(bytes).map_err(|error| {
+                        refusal = Some(error);
+                        lsl_secure::Error::session(Cause::Malformed, "not LSL")
+                    }),
+                    // What PONG says beside that the outlet lives is not used: over the data
+                    // connection the way there and the way back differ too much.
+                    Record::Pong(_) => Ok(()),
+                    Record::Close => {
+                        *state = State::Closed;
+                        Ok(())
+                    }
+                    Record::Alert(cause, text) => Err(lsl_secure::Error::Alert {
+                        cause,
+                        text: text.to_owned(),
+                    }),
+                    _ => Err(lsl_secure::Error::session(
+                        Cause::UnexpectedRecord,
+                        "not for an inlet",
+                    )),
+                }
+            })
+        });
+        match received {
+            Poll::Ready(Ok(Some(result))) => {
+                self.last_record = now;
+                self.unanswered_pings = 0;
+                Poll::Ready(match (result, refusal, self.state) {
+                    (_, Some(error), _) => {
+                        // The outlet is authentic and wrong: tell it nothing but the end.
+                        Err(error)
+                    }
+                    (Err(error), None, _) => Err(self.fail(&error)),
+                    (Ok(()), None, State::Closed) => Ok(Batch::End),
+                    (Ok(()), None, _) => Ok(Batch::Some),
+                })
+            }
+            Poll::Ready(Ok(None) | Err(_)) => {
+                self.state = State::Failed;
+                Poll::Ready(Err(cut_off(self.about.peer)))
+            }
+            Poll::Pending => match self.poll_alarm(context) {
+                Some(error) => Poll::Ready(Err(self.fail(&error))),
+                None => Poll::Pending,
+            },
+        }
+    }
+
+    /// Pings an outlet that is silent for long, and gives up one that does not answer. The alarm is
+    /// set once per 30 s, not per record.
+    fn poll_alarm(&mut self, context: &mut Context<'_>) -> Option<lsl_secure::Error> {
+        while self.alarm.as_mut().poll(context).is_ready() {
+            let quiet = Duration::from_secs_f64((local_clock() - self.last_record).max(0.0));
+            let mut next = PING_AFTER.saturating_sub(quiet);
+            // The two clocks may differ by a tick.
+            if next < Duration::from_millis(50) {
+                if self.unanswered_pings >= MAX_UNANSWERED_PINGS {
+                    let text = "the outlet does not answer any more";
+                    return Some(lsl_secure::Error::session(Cause::Timeout, text));
+                }
+                self.unanswered_pings += 1;
+                if let Err(error) = self.sealer.seal_ping(local_clock(), &mut self.out) {
+                    return Some(error);
+                }
+                next = PING_AFTER;
+            } else if self.unanswered_pings > 0 {
+                next = PING_AFTER;
+            }
+            let at = tokio::time::Instant::now() + next;
+            self.alarm.as_mut().reset(at);
+        }
+        self.poll_send(context);
+        None
+    }
+
+    /// Sends what is sealed, as far as there is room, and asks to be called again if there is none.
+    fn poll_send(&mut self, context: &mut Context<'_>) {
+        while !self.out.is_empty()
+            && let Some(stream) = &self.stream
+        {
+            match stream.poll_write_ready(context) {
+                Poll::Ready(Ok(())) => {}
+                // Reading will show what is wrong.
+                Poll::Ready(Err(_)) | Poll::Pending => return,
+            }
+            match stream.try_write(&self.out) {
+                Ok(sent) => drop(self.out.drain(..sent)),
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// Ends the session for `error`, telling the peer if it deserves to know.
+    fn fail(&mut self, error: &lsl_secure::Error) -> Error {
+        let cause = error.cause();
+        let event = |kind| self.about.event(kind, &self.descriptor).cause(cause);
+        let audit = self.about.security.audit();
+        match error {
+            lsl_secure::Error::Alert { text, .. } => {
+                audit.record(event(EventKind::PeerAlert).detail(text.as_str()));
+            }
+            _ if cause == Cause::RecordAuthFailed => {
+                audit.record(event(EventKind::RecordAuthFailed).detail(error.to_string()));
+            }
+            _ => {}
+        }
+        let is_own = matches!(error, lsl_secure::Error::Session { .. });
+        // Whoever breaks the records learns nothing.
+        let is_told = is_own && !matches!(cause, Cause::RecordAuthFailed | Cause::Timeout);
+        if is_told && self.sealer.seal_alert(cause, "", &mut self.out).is_ok() {
+            self.send_at_once();
+        }
+        self.state = State::Failed;
+        let text = format!("{} at {}: {error}", self.about.name, self.about.peer);
+        self.about.peers.ended(cause, &text);
+        Error::Security(text)
+    }
+
+    fn send_at_once(&mut self) {
+        if let Some(stream) = &self.stream
+            && let Ok(sent) = stream.try_write(&self.out)
+        {
+            self.out.drain(..sent);
+        }
+    }
+}
+
+impl Drop for Tunnel {
+    fn drop(&mut self) {
+        let Some(mut stream) = self.stream.take() else {
+            return;
+        };
+        // In a forked child nothing is said, nor is the connection shut down: it is the parent's.
+        if !self.owner.is_current() {
+            return;
+        }
+        let was_failed = self.state == State::Failed;
+        if !was_failed && self.sealer.seal_close(&mut self.out).is_ok() {
+            // As much as there is room for: if the outlet does not read, it does not hear us either.
+            let _ = stream.try_write(&self.out);
+        }
+        let (received, sent) = (self.opener.totals(), self.sealer.totals());
+        let traffic = Traffic {
+            bytes: received.bytes + sent.bytes,
+            records: received.records + sent.records,
+            duration_secs: local_clock() - self.about.started,
+            clean: !was_failed,
+        };
+        let event = self.about.event(EventKind::SessionClosed, &self.descriptor);
+        self.about.security.audit().record(event.traffic(traffic));
+        // Without somebody who reads what is under way, the system would answer it with a reset
+        // that overtakes our last words. Without a runtime there is nobody.
+        let lingering = async move { lsl_secure::stream::close(&mut stream).await };
+        drop(runtime::spawn(lingering));
+    }
+}
+
+/// Tells a tunnel that its peer lost our trust.
+#[derive(Debug, Default)]
+pub(crate) struct Ending {
+    state: Mutex<(Option<Cause>, Option<Waker>)>,
+}
+
+impl Ending {
+    /// From any thread.
+    pub(crate) fn end(&self, cause: Cause) {
+        let mut state = lock_ignoring_poison(&self.state);
+        state.0 = Some(cause);
+        let waker = state.1.take();
+        drop(state);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    fn poll(&self, context: &Context<'_>) -> Poll<Cause> {
+        let mut state = lock_ignoring_poison(&self.state);
+        if let Some(cause) = state.0 {
+            return Poll::Ready(cause);
+        }
+        match &mut state.1 {
+            Some(waker) => waker.clone_from(context.waker()),
+            none => *none = Some(context.waker().clone()),
+        }
+        Poll::Pending
+    }
+}
+
+/// The connection ended and the session did not. What came before is authentic.
+fn cut_off(peer: SocketAddr) -> Error {
+    Error::Protocol(format!("the encrypted connection to {peer} was cut off"))
+}
+
+/// Silence of the outlet before it is asked whether it lives. Spec: LSS/1 §9.5.
+const PING_AFTER: Duration = Duration::from_secs(30);
+
+const MAX_UNANSWERED_PINGS: u32 = 3;

@@ -1,0 +1,267 @@
+//! Probing the clock of an outlet with which there is a secure session: with its keys, over UDP.
+//! A session for the clock alone is opened while there is no feed. Spec: LSS/1 §9.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use lsl_platform::clock::local_clock;
+use lsl_secure::audit::EventKind;
+use lsl_secure::{Cause, TimeProber};
+use tokio::net::UdpSocket;
+
+use crate::net::dial::{Batch, Dialled};
+use crate::net::feed::InletShared;
+use crate::net::inlet_tunnel::Witness;
+use crate::net::monitor::Monitor;
+use crate::net::race::{Winner, race};
+use crate::net::source::Endpoint;
+use crate::net::time_probe::{UNREACHABLE_PAUSE, service_socket};
+use crate::time::{Action, TimeAlarm, TimeCorrection, TimeWatch};
+use crate::{Error, Result};
+
+/// The keys for the clock of the present outlet, lent by whichever session lives.
+#[derive(Debug, Default)]
+pub(crate) struct ClockKeys {
+    lent: Option<Lent>,
+    next_ticket: u64,
+}
+
+#[derive(Debug)]
+struct Lent {
+    ticket: u64,
+    is_of_feed: bool,
+    prober: TimeProber,
+    witness: Witness,
+}
+
+/// Takes the keys back when the session ends.
+#[derive(Debug)]
+pub(crate) struct Lease<'a> {
+    keys: &'a Monitor<ClockKeys>,
+    ticket: u64,
+}
+
+impl Drop for Lease<'_> {
+    fn drop(&mut self) {
+        self.keys.update(|keys| {
+            keys.lent.take_if(|lent| lent.ticket == self.ticket);
+        });
+    }
+}
+
+/// Lends the keys of a feed's session to the clock; `None` for a connection without encryption.
+pub(crate) fn lend_of_feed<'a>(
+    keys: &'a Monitor<ClockKeys>,
+    dialled: &mut Dialled,
+) -> Option<Lease<'a>> {
+    lend(keys, dialled, true)
+}
+
+fn lend<'a>(
+    keys: &'a Monitor<ClockKeys>,
+    dialled: &mut Dialled,
+    is_of_feed: bool,
+) -> Option<Lease<'a>> {
+    let tunnel = dialled.tunnel()?;
+    let (prober, witness) = (tunnel.take_prober()?, tunnel.witness());
+    let ticket = keys.update(|keys| {
+        let ticket = keys.next_ticket;
+        keys.next_ticket += 1;
+        keys.lent = Some(Lent {
+            ticket,
+            is_of_feed,
+            prober,
+            witness,
+        });
+        ticket
+    });
+    Some(Lease { keys, ticket })
+}
+
+/// Probes one outlet's clock. Returns why it cannot go on.
+pub(crate) async fn exchange(shared: &InletShared, endpoint: Endpoint) -> Error {
+    // Unconnected: on hosts with several networks, and behind address translation, answers come from
+    // elsewhere. What is true the keys decide.
+    let socket = match service_socket(endpoint) {
+        Ok(socket) => socket,
+        Err(error) => return error,
+    };
+    let keeping = keep_keys(shared, endpoint.data);
+    let probing = probe(shared, &socket, endpoint.service);
+    match race(keeping, probing).await {
+        Winner::First(error) | Winner::Second(error) => error,
+    }
+}
+
+/// Opens a session for the clock whenever no feed lends its keys.
+async fn keep_keys(shared: &InletShared, address: SocketAddr) -> Error {
+    let keys = &shared.clock_keys;
+    loop {
+        if shared.is_receiving() {
+            // The feed will have a session any moment.
+            let lent = |keys: &mut ClockKeys| keys.lent.is_some().then_some(());
+            keys.wait(local_clock() + FEED_GRACE_SECS, lent).await;
+        }
+        if keys.lock().lent.is_none()
+            && let Err(error) = hold_session(shared, address).await
+        {
+            return error;
+        }
+        let none = |keys: &mut ClockKeys| keys.lent.is_none().then_some(());
+        keys.wait(f64::INFINITY, none).await;
+    }
+}
+
+/// A session for its keys alone, until a feed has one or it fails.
+async fn hold_session(shared: &InletShared, address: SocketAddr) -> Result<()> {
+    let keys = &shared.clock_keys;
+    let info = shared.source.info();
+    let dialling = shared
+        .source
+        .dial(&info, address, TIMEKEYS_REQUEST, CONNECT_LIMIT);
+    let mut dialled = dialling.await?;
+    let Some(_lease) = lend(keys, &mut dialled, false) else {
+        return Err(Error::Security(
+            "the outlet's clock needs encryption".into(),
+        ));
+    };
+    let of_feed = |keys: &mut ClockKeys| {
+        let lent = keys.lent.as_ref();
+        lent.is_some_and(|lent| lent.is_of_feed).then_some(())
+    };
+    let reading = async {
+        loop {
+            let surprise = |_: &[u8]| Err(Error::Protocol("an answer to timekeys".into()));
+            if dialled.read(surprise).await? == Batch::End {
+                return Err(Error::Protocol("the outlet closed the connection".into()));
+            }
+        }
+    };
+    match race(reading, keys.wait(f64::INFINITY, of_feed)).await {
+        Winner::First(ended) => ended,
+        Winner::Second(_) => Ok(()),
+    }
+}
+
+async fn probe(shared: &InletShared, socket: &UdpSocket, service: SocketAddr) -> Error {
+    let tuning = shared.context.config().tuning();
+    let silence_limit = tuning.watchdog_time_threshold_secs + tuning.time_update_interval_secs;
+    let (max_rtt_secs, warn_secs) = shared.time_limits();
+    let mut watch = TimeWatch::new(warn_secs);
+    let mut latest: Option<TimeCorrection> = shared.clock.lock().correction();
+    let mut last_reply = local_clock();
+    let mut wave = 0;
+    let mut buffer = [0; 256];
+    let keys = &shared.clock_keys;
+    loop {
+        if keys.lock().lent.is_none() {
+            let lent = |keys: &mut ClockKeys| keys.lent.is_some().then_some(());
+            keys.wait(f64::INFINITY, lent).await;
+            last_reply = local_clock();
+        }
+        let now = local_clock();
+        let action = shared.clock.lock().poll(now);
+        shared.clock.wake();
+        let estimate = shared.clock.lock().correction();
+        if estimate != latest {
+            latest = estimate;
+            if let Some(estimate) = estimate {
+                report(shared, &watch.observe(now, estimate));
+            }
+        }
+        let wait_until = match action {
+            Action::SendProbe { wave_id, t0 } => {
+                wave = wave_id;
+                let packet = match &mut keys.lock().lent {
+                    Some(lent) => lent.prober.probe(t0),
+                    None => continue,
+                };
+                match packet {
+                    // An unreachable port is not ours to judge.
+                    Ok(packet) => drop(socket.send_to(&packet, service).await),
+                    Err(error) => return Error::Protocol(format!("no clock probes: {error}")),
+                }
+                continue;
+            }
+            Action::WaitUntil(at) => at,
+        };
+        if now - last_reply > silence_limit {
+            return Error::Protocol("clock probes are not answered".into());
+        }
+        let pause = Duration::from_secs_f64((wait_until - local_clock()).clamp(0.0, 3600.0));
+        match race(socket.recv_from(&mut buffer), tokio::time::sleep(pause)).await {
+            Winner::First(Ok((received, _))) => {
+                let now = local_clock();
+                let packet = buffer.get(..received).unwrap_or_default();
+                let reply = match &mut keys.lock().lent {
+                    Some(lent) => lent.prober.receive(packet, now, max_rtt_secs),
+                    None => None,
+                };
+                if let Some(reply) = reply {
+                    let mut clock = shared.clock.lock();
+                    if clock.on_reply(now, wave, reply.t0, reply.t1, reply.t2) {
+                        last_reply = now;
+                    }
+                }
+            }
+            Winner::First(Err(_)) => tokio::time::sleep(pause.min(UNREACHABLE_PAUSE)).await,
+            Winner::Second(()) => {}
+        }
+    }
+}
+
+fn report(shared: &InletShared, alarms: &[TimeAlarm]) {
+    let keys = shared.clock_keys.lock();
+    let Some(lent) = &keys.lent else {
+        return;
+    };
+    for alarm in alarms {
+        let milliseconds = |secs: f64| secs * 1000.0;
+        let (kind, detail) = match *alarm {
+            TimeAlarm::Step {
+                change_secs,
+                possible_secs,
+            } => (
+                EventKind::TimeStep,
+                format!(
+                    "the clock offset changed by {:.3} ms, at most {:.3} ms are possible",
+                    milliseconds(change_secs),
+                    milliseconds(possible_secs)
+                ),
+            ),
+            TimeAlarm::RttRise {
+                before_secs,
+                now_secs,
+            } => (
+                EventKind::TimeRttRise,
+                format!(
+                    "the shortest round trip grew from {:.3} ms to {:.3} ms",
+                    milliseconds(before_secs),
+                    milliseconds(now_secs)
+                ),
+            ),
+            TimeAlarm::Uncertain { error_secs } => (
+                EventKind::TimeUncertain,
+                format!(
+                    "the clock offset may be wrong by {:.3} ms",
+                    milliseconds(error_secs)
+                ),
+            ),
+        };
+        lent.witness.record(kind, detail);
+    }
+}
+
+/// The clock of an outlet that policy forbids to ask.
+pub(crate) fn refused(shared: &InletShared, cause: Cause, text: String) -> Error {
+    shared.source.peers().failed(cause, &text);
+    Error::Security(text)
+}
+
+/// Asks for nothing but a session. Spec: LSS/1 §9.2.
+const TIMEKEYS_REQUEST: &[u8] = b"LSL:timekeys/1\r\n";
+
+const CONNECT_LIMIT: Duration = Duration::from_secs(5);
+
+/// How long the clock waits for the session of a feed that is being opened.
+const FEED_GRACE_SECS: f64 = 2.0;

@@ -1,0 +1,232 @@
+//! Asks outlets that show strangers only their shape whether they are what is looked for: inside a
+//! session, one short question per outlet and search. Spec: LSS/1 §7.3.
+//!
+//! Adverts can be forged, so a probe goes only to where the reply came from, few are under way at a
+//! time, and an address that disappoints is left alone for a while.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+use lsl_platform::clock::local_clock;
+use lsl_secure::policy::Discovery;
+use lsl_secure::{Cause, Policy};
+use tokio::runtime::Handle;
+use tokio::task::JoinSet;
+
+use crate::context::Context;
+use crate::net::describe::descriptor;
+use crate::net::handshake::{self, Callee, Expected};
+use crate::net::monitor::{Monitor, lock_ignoring_poison};
+use crate::net::peers::Peers;
+use crate::net::resolver::{SearchState, take_in};
+use crate::net::sockets::Family;
+use crate::wire::discovery::SHORTINFO_COMMAND;
+use crate::xml::Limits;
+use crate::{Error, Result, StreamInfo};
+
+/// What one search knows of outlets that hide. Dropping it ends its probes.
+#[derive(Debug)]
+pub(crate) struct Unveiler {
+    context: Context,
+    search: Arc<Monitor<SearchState>>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// By uid and address.
+    outlets: HashMap<(Vec<u8>, SocketAddr), Outlet>,
+    /// Addresses to be left alone, and until when.
+    paused: HashMap<SocketAddr, f64>,
+    probes: JoinSet<()>,
+}
+
+#[derive(Debug)]
+enum Outlet {
+    Asked,
+    /// It is not what is looked for.
+    Other,
+    /// The short info that it really has.
+    Matches(Arc<[u8]>),
+    Failed {
+        until: f64,
+    },
+}
+
+impl Unveiler {
+    /// `None` if this context does not look for outlets that hide.
+    pub(crate) fn new(context: &Context, search: &Arc<Monitor<SearchState>>) -> Option<Arc<Self>> {
+        is_wanted(context).then(|| {
+            Arc::new(Self {
+                context: context.clone(),
+                search: Arc::clone(search),
+                state: Mutex::default(),
+            })
+        })
+    }
+
+    /// An outlet answered with `xml`; asks it what it is, if it hides that. Called on the runtime.
+    /// Says whether it hides.
+    pub(crate) fn on_redacted(self: &Arc<Self>, from: SocketAddr, xml: &[u8]) -> bool {
+        let Ok(info) = StreamInfo::from_xml_with(xml, &LIMITS) else {
+            return false;
+        };
+        let hides = info.security_advert().is_some_and(|advert| advert.minimal);
+        if hides && let Some(target) = data_port(&info, from) {
+            self.unveil(info, from, target);
+        }
+        hides
+    }
+
+    fn unveil(self: &Arc<Self>, info: StreamInfo, from: SocketAddr, target: SocketAddr) {
+        let now = local_clock();
+        let key = (info.uid_bytes().to_vec(), target);
+        let mut state = lock_ignoring_poison(&self.state);
+        match state.outlets.get(&key) {
+            Some(Outlet::Asked | Outlet::Other) => return,
+            Some(Outlet::Matches(xml)) => {
+                let xml = Arc::clone(xml);
+                drop(state);
+                self.found(from, &xml);
+                return;
+            }
+            Some(Outlet::Failed { until }) if now < *until => return,
+            Some(Outlet::Failed { .. }) | None => {}
+        }
+        if state.paused.get(&target).is_some_and(|until| now < *until) {
+            return;
+        }
+        while state.probes.try_join_next().is_some() {}
+        let is_full = state.outlets.len() >= MAX_OUTLETS || state.paused.len() >= MAX_OUTLETS;
+        if is_full {
+            // Thousands of uids are a lie; whoever is real answers the next wave again.
+            let asked = |outlet: &Outlet| matches!(outlet, Outlet::Asked);
+            state.outlets.retain(|_, outlet| asked(outlet));
+            state.paused.retain(|_, until| now < *until);
+        }
+        if state.probes.len() >= MAX_PROBES || state.paused.len() >= MAX_OUTLETS {
+            return;
+        }
+        let Ok(runtime) = Handle::try_current() else {
+            return;
+        };
+        state.outlets.insert(key.clone(), Outlet::Asked);
+        let query = self.search.lock().search.query().to_vec();
+        let asking = ask(self.context.clone(), info, target, query);
+        let unveiler = Arc::downgrade(self);
+        let probe = async move {
+            let answer = asking.await;
+            if let Some(unveiler) = Weak::upgrade(&unveiler) {
+                unveiler.learn(key, from, answer);
+            }
+        };
+        state.probes.spawn_on(probe, &runtime);
+    }
+
+    fn learn(&self, key: (Vec<u8>, SocketAddr), from: SocketAddr, answer: Result<Vec<u8>>) {
+        let until = local_clock() + PAUSE_SECS;
+        let mut state = lock_ignoring_poison(&self.state);
+        let outlet = match answer {
+            Ok(xml) if xml.is_empty() => Outlet::Other,
+            Ok(xml) => {
+                let xml: Arc<[u8]> = xml.into();
+                state.outlets.insert(key, Outlet::Matches(Arc::clone(&xml)));
+                drop(state);
+                self.found(from, &xml);
+                return;
+            }
+            Err(error) => {
+                tracing::debug!(address = %key.1, %error, "an outlet does not show itself");
+                // Who answered with another uid may be an honest outlet that somebody lies about.
+                if !matches!(error, Error::Protocol(_)) {
+                    state.paused.insert(key.1, until);
+                }
+                Outlet::Failed { until }
+            }
+        };
+        state.outlets.insert(key, outlet);
+    }
+
+    fn found(&self, from: SocketAddr, xml: &[u8]) {
+        take_in(&self.search, |search, now| {
+            search.on_tcp_reply(now, from, xml)
+        });
+    }
+}
+
+/// Whether resolvers of this context look behind redacted infos.
+pub(crate) fn is_wanted(context: &Context) -> bool {
+    context.security().is_ok_and(|security| {
+        security.discovery() == Discovery::Minimal
+            && security.policy() != Policy::Off
+            && security.local().is_some()
+    })
+}
+
+/// The outlet's full short info if it matches `query`, else nothing.
+async fn ask(
+    context: Context,
+    info: StreamInfo,
+    target: SocketAddr,
+    query: Vec<u8>,
+) -> Result<Vec<u8>> {
+    let security = context.security()?;
+    // Other outlets have other keys: no reason for a word about a changed one.
+    let peers = Arc::new(Peers::of_strangers());
+    let callee = Callee {
+        info: &info,
+        expected: Expected::Redacted,
+        peers: &peers,
+    };
+    let request = [SHORTINFO_COMMAND, b"\r\n", &query, b"\r\n"].concat();
+    let dialling = handshake::secure(security, callee, target, &request, CONNECT_LIMIT);
+    let mut dialled = dialling.await?;
+    let said = dialled.tunnel().map(|tunnel| tunnel.descriptor().clone());
+    let xml = dialled.read_all(MAX_ANSWER_BYTES, ANSWER_LIMIT).await?;
+    if xml.is_empty() {
+        return Ok(xml);
+    }
+    let answer = StreamInfo::from_xml_with(&xml, &LIMITS)?;
+    let wrong = said.and_then(|said| descriptor(&answer).differs_from(&said));
+    match wrong {
+        None => Ok(xml),
+        Some(field) => {
+            let text = format!("the outlet at {target} shows another {field} than it vouches for");
+            handshake::mismatch(security, &info, target, &text);
+            peers.failed(Cause::DescriptorMismatch, &text);
+            Err(Error::Security(text))
+        }
+    }
+}
+
+/// Where the outlet's data port is, if the reply came from there.
+fn data_port(info: &StreamInfo, mut from: SocketAddr) -> Option<SocketAddr> {
+    let port = match Family::of(from.ip().to_canonical()) {
+        Family::V4 => info.v4_data_port(),
+        Family::V6 => info.v6_data_port(),
+    };
+    from.set_port(port);
+    (port != 0).then_some(from)
+}
+
+/// As for any discovery reply.
+const LIMITS: Limits = Limits {
+    bytes: 65_536,
+    depth: 32,
+    nodes: 512,
+};
+
+/// Probes under way at the same time. Spec: LSS/1 §7.3.
+const MAX_PROBES: usize = 256;
+
+/// Outlets, and addresses, remembered by one search.
+const MAX_OUTLETS: usize = 4096;
+
+/// How long an address is left alone after a failure.
+const PAUSE_SECS: f64 = 30.0;
+
+const CONNECT_LIMIT: Duration = Duration::from_secs(3);
+const ANSWER_LIMIT: Duration = Duration::from_secs(5);
+const MAX_ANSWER_BYTES: usize = 65_536;

@@ -1,0 +1,13 @@
+//! Encrypted connections: our outlet and inlet with keys of their own, and scripted peers that hold a
+//! key but lie, or hold none. Spec: LSS/1.
+
+mod fake;
+mod people;
+
+mod identity;
+mod policy;
+mod proxy;
+mod streaming;
+mod swap;
+mod time;
+mod truncation;

@@ -1,0 +1,260 @@
+//! The clock of an outlet with which there is a session: whatever comes from others is no answer, and
+//! what delays do is bounded by what is reported. Spec: LSS/1 §9.
+
+use std::net::{Ipv4Addr, UdpSocket};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use lsl_core::secure::{Policy, TIME_PACKET_LEN, TIME_PREFIX, TimeResponder};
+use lsl_core::{ErrorKind, Inlet, local_clock};
+
+use super::fake::{Claim, Fake, Running, either};
+use super::people::{Place, Side};
+use crate::lab::{self, SOON};
+
+/// The clock of a fake outlet and everybody between it and the inlet.
+#[derive(Default)]
+struct Clock {
+    /// Seconds ahead of ours, as bits.
+    ahead: AtomicU64,
+    /// How long answers are held back, in milliseconds.
+    delay: AtomicU64,
+    /// What comes before each true answer, made of the probe and the answer before.
+    forge: Option<fn(&[u8], &[u8]) -> Vec<Vec<u8>>>,
+    /// Sends from another socket.
+    elsewhere: bool,
+    /// First bytes of what came.
+    heard: Mutex<Vec<Vec<u8>>>,
+    probes: AtomicUsize,
+    /// Sessions for the clock alone that the inlet ended properly.
+    closed: AtomicUsize,
+}
+
+impl Clock {
+    fn ahead(&self) -> f64 {
+        f64::from_bits(self.ahead.load(Ordering::Acquire))
+    }
+
+    fn set_ahead(&self, secs: f64) {
+        self.ahead.store(secs.to_bits(), Ordering::Release);
+    }
+
+    /// Answers what comes, until told to stop by being dropped.
+    async fn answer(&self, socket: &tokio::net::UdpSocket, mut responder: TimeResponder) {
+        let other = tokio::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))
+            .await
+            .unwrap();
+        let mut buffer = [0; 256];
+        let mut last = Vec::new();
+        loop {
+            let (length, from) = socket.recv_from(&mut buffer).await.unwrap();
+            let packet = &buffer[..length];
+            self.heard.lock().unwrap().push(packet.to_vec());
+            let t1 = local_clock() + self.ahead();
+            let delay = self.delay.load(Ordering::Acquire);
+            if let Some(forge) = self.forge {
+                for forged in forge(packet, &last) {
+                    socket.send_to(&forged, from).await.unwrap();
+                }
+            }
+            let answer = responder.answer(packet, t1, || local_clock() + self.ahead());
+            let Some(answer) = answer else {
+                continue;
+            };
+            self.probes.fetch_add(1, Ordering::AcqRel);
+            tokio::time::sleep(Duration::from_millis(delay)).await;
+            last = answer.to_vec();
+            let way = if self.elsewhere { &other } else { socket };
+            way.send_to(&answer, from).await.unwrap();
+        }
+    }
+}
+
+/// A fake outlet with this clock.
+fn outlet(name: &str, clock: Clock) -> (Running, Claim, Arc<Clock>) {
+    let service = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    service.set_nonblocking(true).unwrap();
+    let mut claim = Claim {
+        service_port: service.local_addr().unwrap().port(),
+        ..Claim::of(name)
+    };
+    let clock = Arc::new(clock);
+    let (shared, shown) = (Arc::clone(&clock), claim.clone());
+    let outlet = Fake::new("amp", claim.descriptor(), move |mut connection| {
+        let (clock, claim) = (Arc::clone(&shared), shown.clone());
+        let service = service.try_clone().unwrap();
+        async move {
+            let service = tokio::net::UdpSocket::from_std(service).unwrap();
+            let responder = connection.time.take().unwrap().into_responder();
+            let is_of_clock = connection.request == b"LSL:timekeys/1\r\n";
+            if connection.request.starts_with(b"LSL:streamfeed") {
+                connection.data(&claim.preamble()).await;
+            } else {
+                assert!(is_of_clock, "{:?}", connection.request);
+            }
+            either(clock.answer(&service, responder), connection.until_end()).await;
+            if is_of_clock && connection.closed {
+                clock.closed.fetch_add(1, Ordering::AcqRel);
+            }
+        }
+    })
+    .run();
+    claim.port = outlet.port;
+    (outlet, claim, clock)
+}
+
+fn rec(place: &Place, who: &str, max_rtt_ms: u32) -> Side {
+    let trusts = vec![super::people::trusted(
+        "amp",
+        lsl_core::secure::trust::TrustedRole::Outlet,
+    )];
+    place.side_with(who, Policy::Required, trusts, |settings| {
+        settings.max_rtt_ms = max_rtt_ms;
+    })
+}
+
+/// The error is never larger than what is reported.
+fn assert_bounded(inlet: &Inlet, clock: &Clock) -> f64 {
+    let correction = inlet.blocking().time_correction(SOON).unwrap();
+    let error = (correction.offset_secs + clock.ahead()).abs();
+    let bound = correction.max_error_secs();
+    assert!(error <= bound + 1e-9, "{error} > {bound}");
+    assert!(correction.uncertainty_secs < 0.128, "{correction:?}");
+    bound
+}
+
+#[test]
+fn what_others_answer_does_not_count() {
+    let place = Place::new();
+    let rec = rec(&place, "rec", 128);
+    let forge = |probe: &[u8], last: &[u8]| {
+        let mut forged = probe.to_vec();
+        forged[40] ^= 1;
+        let mut bent = last.to_vec();
+        if let Some(byte) = bent.get_mut(45) {
+            *byte ^= 0x40;
+        }
+        vec![
+            // Reflected, replayed, changed, too short, and in plaintext.
+            probe.to_vec(),
+            last.to_vec(),
+            forged,
+            bent,
+            probe[..30].to_vec(),
+            b" 1804289383 1.0 99.0 99.0".to_vec(),
+        ]
+    };
+    let clock = Clock {
+        forge: Some(forge),
+        ..Clock::default()
+    };
+    clock.set_ahead(1234.5);
+    let (_outlet, claim, clock) = outlet("forged", clock);
+    let inlet = rec.inlet_for(&claim.info());
+    assert_bounded(&inlet, &clock);
+    let heard = clock.heard.lock().unwrap();
+    assert!(heard.len() >= 6);
+    for packet in heard.iter() {
+        assert_eq!(packet.len(), TIME_PACKET_LEN);
+        assert!(packet.starts_with(TIME_PREFIX), "{packet:?}");
+    }
+}
+
+#[test]
+fn answers_from_another_address_count_if_they_are_authentic() {
+    let place = Place::new();
+    let rec = rec(&place, "rec", 128);
+    let clock = Clock {
+        elsewhere: true,
+        ..Clock::default()
+    };
+    let (_outlet, claim, clock) = outlet("multi-homed", clock);
+    let inlet = rec.inlet_for(&claim.info());
+    assert_bounded(&inlet, &clock);
+}
+
+#[test]
+fn delays_are_reported_and_long_ones_discarded() {
+    let place = Place::new();
+    let patient = rec(&place, "rec", 128);
+    let strict = place.side_with(
+        "rec-strict",
+        Policy::Required,
+        vec![super::people::trusted(
+            "amp",
+            lsl_core::secure::trust::TrustedRole::Outlet,
+        )],
+        |settings| settings.max_rtt_ms = 5,
+    );
+    let (_outlet, claim, clock) = outlet("delayed", Clock::default());
+    clock.set_ahead(-77.0);
+    clock.delay.store(20, Ordering::Release);
+    let inlet = patient.inlet_for(&claim.info());
+    let bound = assert_bounded(&inlet, &clock);
+    assert!(bound >= 0.009, "20 ms went unnoticed: {bound}");
+    drop(inlet);
+    let inlet = strict.inlet_for(&claim.info());
+    let error = inlet
+        .blocking()
+        .time_correction(Duration::from_secs(2))
+        .unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+    assert!(clock.probes.load(Ordering::Acquire) > 8, "nobody asked");
+}
+
+/// Without a feed a session of its own lends the keys; it ends when there is a feed.
+#[test]
+fn the_session_of_the_clock_ends_when_a_feed_lends_its_keys() {
+    let place = Place::new();
+    let rec = rec(&place, "rec", 128);
+    let (outlet, claim, clock) = outlet("alone", Clock::default());
+    let inlet = rec.inlet_for(&claim.info());
+    assert_bounded(&inlet, &clock);
+    assert_eq!(outlet.handshakes(), 1);
+    assert!(inlet.encryption().is_none(), "there is no data connection");
+    inlet.blocking().open(SOON).unwrap();
+    lab::until("the clock's own session is closed", || {
+        clock.closed.load(Ordering::Acquire) == 1
+    });
+    assert_eq!(outlet.handshakes(), 2);
+    let probes = clock.probes.load(Ordering::Acquire);
+    lab::until("the clock is asked with the keys of the feed", || {
+        clock.probes.load(Ordering::Acquire) > probes
+    });
+    // And the other way round, when the feed is gone.
+    inlet.close();
+    lab::until("there is a session for the clock again", || {
+        outlet.handshakes() == 3
+    });
+    assert!(outlet.failures().is_empty());
+}
+
+/// An authentic outlet whose clock jumps, or a way on which somebody starts to wait.
+#[test]
+fn jumps_and_rising_round_trips_are_audited() {
+    let place = Place::with(&[
+        ("tuning.TimeProbeCount", "3"),
+        ("tuning.TimeProbeInterval", "0.01"),
+        ("tuning.TimeProbeMaxRTT", "0.06"),
+        ("tuning.TimeUpdateInterval", "0.1"),
+        ("tuning.TimeUpdateMinProbes", "1"),
+    ]);
+    let trusts = vec![super::people::trusted(
+        "amp",
+        lsl_core::secure::trust::TrustedRole::Outlet,
+    )];
+    let rec = place.side_with("rec", Policy::Required, trusts, |settings| {
+        settings.time_warn_ms = 5;
+    });
+    let (_outlet, claim, clock) = outlet("jumping", Clock::default());
+    let inlet = rec.inlet_for(&claim.info());
+    assert_bounded(&inlet, &clock);
+    assert!(rec.audited("time_step").is_empty());
+    clock.set_ahead(3.0);
+    let event = rec.await_audit("time_step", |_| true);
+    assert_eq!(event["peer_name"], "amp", "{event}");
+    clock.delay.store(25, Ordering::Release);
+    rec.await_audit("time_rtt_rise", |_| true);
+    rec.await_audit("time_uncertain", |_| true);
+}
