@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use lsl_platform::clock::local_clock;
 use lsl_platform::process::ProcessId;
-use lsl_secure::audit::{Event, EventKind, Traffic};
+use lsl_secure::audit::{Event, EventKind, Traffic, printable};
 use lsl_secure::{
     Cause, Descriptor, Enrolled, Opener, PublicKey, Record, Role, Sealer, Security, Session,
     SessionId, Suite, TimeProber,
@@ -223,7 +223,7 @@ impl Tunnel {
                     }
                     Record::Alert(cause, text) => Err(lsl_secure::Error::Alert {
                         cause,
-                        text: text.to_owned(),
+                        text: printable(text.as_bytes()),
                     }),
                     _ => Err(lsl_secure::Error::session(
                         Cause::UnexpectedRecord,

@@ -5,6 +5,7 @@ mod fake;
 mod people;
 
 mod identity;
+mod minimal;
 mod policy;
 mod proxy;
 mod streaming;

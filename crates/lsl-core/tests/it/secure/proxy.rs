@@ -17,6 +17,9 @@ use crate::lab::{self, SOON};
 /// What an attacker does to bytes: gets them with their position in their direction.
 type Touch = dyn Fn(Way, usize, &mut Vec<u8>) -> Verdict + Send + Sync;
 
+/// Takes down what an inlet says.
+type Hear = dyn Fn(&[u8]) + Send;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     ToOutlet,
