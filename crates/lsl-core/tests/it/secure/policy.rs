@@ -1,9 +1,9 @@
 //! Every combination of two policies: who reads whom, how, and what is said if not. Spec: LSS/1 §4.3,
 //! §4.4.
 
+use lsl_core::secure::Policy;
 use lsl_core::secure::config::Settings;
 use lsl_core::secure::trust::TrustedRole;
-use lsl_core::secure::{Policy, Security};
 use lsl_core::{Context, ErrorKind, Inlet, StreamInfo};
 
 use super::people::{Place, Side, info, key_of, trusted};
@@ -140,16 +140,37 @@ fn exceptions_are_made_by_source_id_and_audited() {
     assert!(stream(&place.legacy(), &rec.context, "new device").is_err());
 }
 
-/// A configuration that cannot be used means no streams, not plaintext.
+/// A configuration that cannot be used means no streams, not plaintext. Read once per process, so
+/// another process plays this.
 #[test]
-fn a_bad_configuration_makes_no_inlet() {
+fn a_configuration_that_cannot_be_used_makes_no_inlet() {
+    if std::env::var_os(CHILD).is_some() {
+        let context = Context::new(lab::config_with(&[]));
+        let claim = super::fake::Claim {
+            advert: String::new(),
+            ..super::fake::Claim::of("any")
+        };
+        let error = Inlet::builder(&claim.info()).context(&context).create();
+        let text = error.unwrap_err().to_string();
+        assert!(text.contains("bad.toml"), "{text}");
+        return;
+    }
     let place = Place::new();
-    let missing = place.dir().join("missing.toml");
-    assert!(Security::from_file(&missing).is_err());
-    std::fs::write(&missing, "[security]\npolicy = \"requird\"\n").unwrap();
-    let error = Security::from_file(&missing).unwrap_err().to_string();
-    assert!(error.contains("missing.toml"), "{error}");
+    let bad = place.dir().join("bad.toml");
+    std::fs::write(&bad, "[security]\npolicy = \"requird\"\n").unwrap();
+    let test = "secure::policy::a_configuration_that_cannot_be_used_makes_no_inlet";
+    let child = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", test])
+        .env(CHILD, "1")
+        .env("LSL_SECURE_CONFIG", &bad)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&child.stdout);
+    assert!(child.status.success(), "{said}");
+    assert!(said.contains("1 passed"), "{said}");
 }
+
+const CHILD: &str = "LSL_TEST_IS_CHILD";
 
 /// Recovery ends at another trusted key: audited, and refused if the key is pinned.
 #[test]
@@ -173,7 +194,7 @@ fn a_successor_with_another_key_is_noticed() {
                 error.is_some_and(|text| text.contains("pin_peer"))
             });
             assert!(!second.have_consumers());
-            rec.await_audit("handshake_failed", |event| {
+            rec.await_audit("policy_refused", |event| {
                 event["peer_fp"] == key_of("spare").public().fingerprint().to_string().as_str()
             });
             continue;

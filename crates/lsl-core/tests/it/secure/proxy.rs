@@ -73,7 +73,7 @@ impl Proxy {
         })
     }
 
-    fn serve(serve: impl Fn(TcpStream, Box<dyn Fn(&[u8]) + Send>) + Send + Sync + 'static) -> Self {
+    fn serve(serve: impl Fn(TcpStream, Box<Hear>) + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
         let stopped = Arc::new(AtomicBool::new(false));

@@ -79,12 +79,12 @@ fn samples_larger_than_records_arrive_whole() {
     let inlet = lab::inlet(&rec.context, "wide");
     let values: Vec<i32> = (0..).take(CHANNELS).collect();
     for n in 0..30_u8 {
-        outlet.push_at(&values, f64::from(n)).unwrap();
+        outlet.push_at(&values, f64::from(n) + 1.0).unwrap();
     }
     let mut pulled = vec![0_i32; CHANNELS];
     for n in 0..30_u8 {
         let stamp = inlet.blocking().pull(&mut pulled, SOON).unwrap();
-        assert_eq!(stamp, Some(f64::from(n)));
+        assert_eq!(stamp, Some(f64::from(n) + 1.0));
         assert_eq!(pulled, values);
     }
 }
@@ -102,13 +102,18 @@ fn several_readers_each_get_everything() {
         lab::inlet(&other.context, "shared"),
     ];
     for n in 0..2000_u16 {
-        outlet.push_at(&[f32::from(n); 3], f64::from(n)).unwrap();
+        outlet
+            .push_at(&[f32::from(n); 3], f64::from(n) + 1.0)
+            .unwrap();
     }
     for reader in &readers {
         let mut pulled = [0.0_f32; 3];
         for n in 0..2000_u16 {
             let stamp = reader.blocking().pull(&mut pulled, SOON).unwrap();
-            assert_eq!((stamp, pulled), (Some(f64::from(n)), [f32::from(n); 3]));
+            assert_eq!(
+                (stamp, pulled),
+                (Some(f64::from(n) + 1.0), [f32::from(n); 3])
+            );
         }
         assert_eq!(reader.stats().dropped, 0);
     }
@@ -127,12 +132,17 @@ fn a_synchronous_outlet_encrypts_too() {
     let inlet = lab::inlet(&rec.context, "sync");
     assert!(inlet.encryption().is_some());
     for n in 0..500_u16 {
-        outlet.push_at(&[f32::from(n); 3], f64::from(n)).unwrap();
+        outlet
+            .push_at(&[f32::from(n); 3], f64::from(n) + 1.0)
+            .unwrap();
     }
     let mut pulled = [0.0_f32; 3];
     for n in 0..500_u16 {
         let stamp = inlet.blocking().pull(&mut pulled, SOON).unwrap();
-        assert_eq!((stamp, pulled), (Some(f64::from(n)), [f32::from(n); 3]));
+        assert_eq!(
+            (stamp, pulled),
+            (Some(f64::from(n) + 1.0), [f32::from(n); 3])
+        );
     }
 }
 
@@ -191,10 +201,12 @@ fn closing_and_opening_again_is_clean() {
         .unwrap();
     for round in 0..5_u8 {
         inlet.blocking().open(SOON).unwrap();
-        outlet.push_at(&[1.0_f32; 3], f64::from(round)).unwrap();
+        outlet
+            .push_at(&[1.0_f32; 3], f64::from(round) + 1.0)
+            .unwrap();
         let mut pulled = [0.0_f32; 3];
         let stamp = inlet.blocking().pull(&mut pulled, SOON).unwrap();
-        assert_eq!(stamp, Some(f64::from(round)));
+        assert_eq!(stamp, Some(f64::from(round) + 1.0));
         inlet.close();
         lab::until("the reader is gone", || !outlet.have_consumers());
     }
