@@ -10,6 +10,7 @@
 )]
 
 mod absence;
+mod audit;
 mod config;
 mod demo;
 mod describe;
@@ -65,6 +66,8 @@ enum Command {
     Time(time::Time),
     /// Show, check and write the configuration
     Config(config::Config),
+    /// Read, check and sum up the security log
+    Audit(audit::Audit),
 }
 
 const HELP: &str = "\
@@ -106,6 +109,7 @@ impl Cli {
             Command::Recv(recv) => recv.run(&context()?),
             Command::Time(time) => time.run(&context()?),
             Command::Config(config) => config.run(&self.globals),
+            Command::Audit(audit) => audit.run(),
         }
     }
 }

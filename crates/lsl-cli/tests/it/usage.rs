@@ -17,6 +17,10 @@ fn every_help_text_has_an_example() {
         &["config", "show"],
         &["config", "check"],
         &["config", "sample"],
+        &["audit"],
+        &["audit", "tail"],
+        &["audit", "verify"],
+        &["audit", "summary"],
     ] {
         let help = lab.run(&[command, &["--help"]].concat()).ok().stdout;
         let example = format!("  {}", [&["lsl"], command].concat().join(" "));

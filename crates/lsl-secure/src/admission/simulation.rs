@@ -126,23 +126,7 @@ impl Simulation {
     fn step(&mut self, now: u64, event: Event) {
         let clock = secs(now);
         match event {
-            Event::FloodArrives(number) => {
-                let flood = self.flood.unwrap();
-                let address = 0x0a01_0000 + number % flood.sources;
-                let source = IpAddr::from(address.to_be_bytes());
-                if let Some(ticket) = self.arrive(source, Owner::Flood, now) {
-                    match flood.attack {
-                        Attack::SilentFromTheStart => {
-                            self.at(now + 3 * SECOND, Event::Finish(ticket.0));
-                        }
-                        Attack::SilentAfterM2 | Attack::WrongM3 => {
-                            self.at(now, Event::Ask(ticket.0, now + 3 * SECOND));
-                        }
-                    }
-                }
-                let next = now + SECOND / u64::from(flood.per_second);
-                self.at(next, Event::FloodArrives(number + 1));
-            }
+            Event::FloodArrives(number) => self.flood_arrives(number, now),
             Event::RecorderStarts => {
                 self.started = now;
                 self.slots.clear();
@@ -229,6 +213,23 @@ impl Simulation {
         }
     }
 
+    fn flood_arrives(&mut self, number: u32, now: u64) {
+        let flood = self.flood.unwrap();
+        let address = 0x0a01_0000 + number % flood.sources;
+        let source = IpAddr::from(address.to_be_bytes());
+        if let Some(ticket) = self.arrive(source, Owner::Flood, now) {
+            let give_up = now + 3 * SECOND;
+            match flood.attack {
+                Attack::SilentFromTheStart => self.at(give_up, Event::Finish(ticket.0)),
+                Attack::SilentAfterM2 | Attack::WrongM3 => {
+                    self.at(now, Event::Ask(ticket.0, give_up));
+                }
+            }
+        }
+        let next = now + SECOND / u64::from(flood.per_second);
+        self.at(next, Event::FloodArrives(number + 1));
+    }
+
     /// Asymmetric work, then M2, then what the peer makes of it.
     fn work(&mut self, number: u64, now: u64) {
         if !self.working.insert(number) {
@@ -305,29 +306,27 @@ fn without_a_flood_a_recorder_is_not_slowed() {
 
 #[test]
 fn a_recorder_opens_its_sessions_in_any_flood() {
-    for attack in [
-        Attack::SilentAfterM2,
-        Attack::WrongM3,
-        Attack::SilentFromTheStart,
-    ] {
-        for (sources, per_second) in [
-            (1, 200),
-            (1, 2000),
-            (4, 200),
-            (4, 2000),
-            (254, 200),
-            (254, 2000),
-        ] {
-            let flood = Flood {
-                sources,
-                per_second,
-                attack,
-            };
-            check(MAX_PENDING, Some(flood), 5.0);
-            if per_second == 2000 {
-                // With 128 descriptors.
-                check(128 / 4, Some(flood), 5.0);
-            }
+    let floods = [
+        (1, 2000, Attack::SilentAfterM2),
+        (4, 200, Attack::SilentAfterM2),
+        (4, 2000, Attack::SilentAfterM2),
+        (254, 200, Attack::SilentAfterM2),
+        (254, 2000, Attack::SilentAfterM2),
+        (4, 2000, Attack::WrongM3),
+        (254, 2000, Attack::WrongM3),
+        (4, 2000, Attack::SilentFromTheStart),
+        (254, 2000, Attack::SilentFromTheStart),
+    ];
+    for (sources, per_second, attack) in floods {
+        let flood = Flood {
+            sources,
+            per_second,
+            attack,
+        };
+        check(MAX_PENDING, Some(flood), 5.0);
+        if per_second == 2000 {
+            // With 128 descriptors.
+            check(128 / 4, Some(flood), 5.0);
         }
     }
 }
