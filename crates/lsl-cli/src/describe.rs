@@ -5,6 +5,8 @@ use lsl_core::xml::ElementRef;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use crate::encryption::Claimed;
+
 /// The fields of a stream, in the form that `--json` prints. Names follow the XML.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Described {
@@ -27,6 +29,8 @@ pub(crate) struct Described {
     pub(crate) v6_address: String,
     pub(crate) v6_data_port: u16,
     pub(crate) v6_service_port: u16,
+    /// What the outlet announces; null if it offers no encryption.
+    pub(crate) encryption: Option<Claimed>,
 }
 
 impl From<&StreamInfo> for Described {
@@ -49,6 +53,7 @@ impl From<&StreamInfo> for Described {
             v6_address: info.v6_address().into_owned(),
             v6_data_port: info.v6_data_port(),
             v6_service_port: info.v6_service_port(),
+            encryption: Claimed::of(info),
         }
     }
 }

@@ -80,6 +80,13 @@ impl From<Error> for Failure {
     }
 }
 
+/// Errors of keys, trust files and security configurations; all of them say what to do.
+impl From<lsl_core::secure::Error> for Failure {
+    fn from(error: lsl_core::secure::Error) -> Self {
+        Self::Runtime(error.to_string())
+    }
+}
+
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {

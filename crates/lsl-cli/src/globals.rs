@@ -1,6 +1,7 @@
 //! Options that every command takes, and the configuration and context they amount to.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clap::{ArgAction, Args};
 use lsl_core::Context;
@@ -8,9 +9,13 @@ use lsl_core::config::{
     Bind, Config, Loaded, Overrides, Severity, Source, SystemFiles, load, load_text,
 };
 use tracing::level_filters::LevelFilter;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::failure::{Failure, Outcome};
 use crate::note::note;
+use crate::place;
 
 /// Global options.
 #[derive(Debug, Clone, Args)]
@@ -38,19 +43,26 @@ pub(crate) struct Globals {
 }
 
 impl Globals {
-    /// Starts the log. Call it once.
-    pub(crate) fn start_log(&self) {
+    /// Starts the log. Call it once. Unless the user asks for more, security events are left out for
+    /// commands that report them in their own words.
+    pub(crate) fn start_log(&self, events: Events) {
         let level = match self.verbose {
             0 => LevelFilter::WARN,
             1 => LevelFilter::INFO,
             2 => LevelFilter::DEBUG,
             _ => LevelFilter::TRACE,
         };
-        let subscriber = tracing_subscriber::fmt()
-            .with_max_level(level)
+        let mut targets = Targets::new().with_default(level);
+        if self.verbose == 0 && events == Events::Told {
+            targets = EVENT_TARGETS.iter().fold(targets, |targets, name| {
+                targets.with_target(*name, LevelFilter::OFF)
+            });
+        }
+        let lines = tracing_subscriber::fmt::layer()
             .with_writer(std::io::stderr)
             .with_ansi(false)
             .without_time();
+        let subscriber = tracing_subscriber::registry().with(lines).with(targets);
         // Fails only if there is a subscriber already, and then there is one.
         let _ = subscriber.try_init();
     }
@@ -66,15 +78,35 @@ impl Globals {
         Ok(loaded)
     }
 
-    /// The context of this configuration. Says on stderr what is wrong with it.
+    /// The context of this configuration. Says on stderr what is wrong with it. Asks for the passphrase
+    /// of the device key where it must.
     pub(crate) fn context(&self) -> Outcome<Context> {
+        self.context_in(None)
+    }
+
+    /// [`context`](Self::context), with the encryption set up in `directory`.
+    pub(crate) fn context_in(&self, directory: Option<&Path>) -> Outcome<Context> {
+        let security = place::unlock(directory)?;
+        let config = self.usable()?;
+        Ok(match security {
+            Some(security) => Context::with_security(config, Arc::new(security)),
+            None => Context::new(config),
+        })
+    }
+
+    /// A context that need not be able to read or offer anything: never asks.
+    pub(crate) fn context_for_looking(&self) -> Outcome<Context> {
+        Ok(Context::new(self.usable()?))
+    }
+
+    fn usable(&self) -> Outcome<Config> {
         let loaded = self.load()?;
         for diagnostic in &loaded.diagnostics {
             if diagnostic.severity >= Severity::Warning {
                 note(format_args!("lsl: {diagnostic}"));
             }
         }
-        Ok(Context::new(loaded.config))
+        Ok(loaded.config)
     }
 
     /// The file named on the command line.
@@ -110,6 +142,18 @@ impl Globals {
         Ok(())
     }
 }
+
+/// What becomes of security events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Events {
+    /// The command tells the user what matters.
+    Told,
+    /// They are logged.
+    Logged,
+}
+
+/// Who reports security events that a command tells in its own words.
+const EVENT_TARGETS: [&str; 2] = ["lsl_secure::audit", "lsl_core::net::peers"];
 
 /// Reads a configuration file by name.
 fn read(path: &Path) -> Outcome<Loaded> {

@@ -4,12 +4,15 @@ use std::io::{self, Write};
 
 use clap::Args;
 use lsl_core::xml::ElementRef;
-use lsl_core::{Context, Inlet};
+use lsl_core::{Context, Inlet, StreamInfo};
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::describe::{Described, element_json};
+use crate::encryption::{self, Names, Proved};
 use crate::failure::Outcome;
+use crate::link;
+use crate::probe::{self, Checked, Finding};
 use crate::select::StreamArgs;
 use crate::table::{printable, rate};
 
@@ -41,6 +44,8 @@ Examples:
 struct Document {
     #[serde(flatten)]
     stream: Described,
+    /// With whom the connection was encrypted, proved by a handshake; null in plaintext.
+    session: Option<Proved>,
     desc: Value,
 }
 
@@ -49,25 +54,33 @@ impl Info {
     pub(crate) fn run(&self, context: &Context) -> Outcome {
         let found = self.stream.find(context)?;
         let inlet = Inlet::builder(&found).context(context).create()?;
-        let full = inlet
-            .blocking()
-            .full_info(self.stream.timeout())
-            .map_err(|error| crate::failure::Failure::from(error).context("full description"))?;
+        let full = link::full_info(&inlet, self.stream.timeout())
+            .map_err(|failure| failure.context("full description"))?;
+        let session = proved(context, &found);
         // The full description does not say where it came from; the answer to the search does.
         let mut stream = Described::from(&full);
         let answer = Described::from(&found);
         stream.v4_address = answer.v4_address;
         stream.v6_address = answer.v6_address;
+        stream.encryption = answer.encryption;
+        Names::of(context).complete(stream.encryption.as_mut());
 
         let mut out = io::stdout().lock();
         if self.xml {
             out.write_all(&full.to_xml())?;
         } else if self.json {
             let desc = full.desc_ref().map_or(Value::Null, element_json);
-            serde_json::to_writer_pretty(&mut out, &Document { stream, desc })?;
+            serde_json::to_writer_pretty(
+                &mut out,
+                &Document {
+                    stream,
+                    session,
+                    desc,
+                },
+            )?;
             writeln!(out)?;
         } else {
-            write_fields(&stream, &mut out)?;
+            write_fields(&stream, session.as_ref(), &mut out)?;
             match full.desc_ref() {
                 Some(desc) if desc.children().next().is_some() => {
                     writeln!(out, "\nmetadata")?;
@@ -83,7 +96,27 @@ impl Info {
     }
 }
 
-fn write_fields(stream: &Described, out: &mut impl Write) -> io::Result<()> {
+/// With whom sessions of this stream are encrypted, by opening one. Not by reading the stream: some
+/// senders wait for their first reader, and that is nobody who asks for information.
+fn proved(context: &Context, found: &StreamInfo) -> Option<Proved> {
+    found.security_advert()?;
+    let security = context.security().ok()?;
+    let Checked { peer, finding } = probe::check(security, security.local()?, found);
+    match (peer, finding) {
+        (Some(key), Finding::Accepted { peer_name, suite }) => Some(Proved {
+            peer_name,
+            fingerprint: key.fingerprint().to_string(),
+            cipher: suite.name(),
+        }),
+        _ => None,
+    }
+}
+
+fn write_fields(
+    stream: &Described,
+    session: Option<&Proved>,
+    out: &mut impl Write,
+) -> io::Result<()> {
     let absent = |text: &str| {
         if text.is_empty() {
             "-".to_owned()
@@ -121,6 +154,14 @@ fn write_fields(stream: &Described, out: &mut impl Write) -> io::Result<()> {
                 stream.v6_data_port,
                 stream.v6_service_port,
             ),
+        ),
+        (
+            "encryption",
+            match (session, &stream.encryption) {
+                (Some(session), _) => encryption::sentence(session),
+                (None, Some(claimed)) => printable(&encryption::cell(Some(claimed))),
+                (None, None) => "none: anybody on the network can read and change it".into(),
+            },
         ),
         ("uid", absent(&stream.uid)),
         ("protocol", format!("{:.2}", stream.version)),

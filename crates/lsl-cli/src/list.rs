@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use crate::absence;
 use crate::describe::{Described, duplicates};
+use crate::encryption::{self, Names};
 use crate::failure::{Failure, Outcome};
 use crate::interrupt::{LONGEST_NAP, Stop};
 use crate::note::note;
@@ -45,7 +46,9 @@ Examples:
   lsl list --json | jq -r .[].name           for programs
 
 Streams marked 'duplicate' have the same name and source id as another one: receivers cannot tell
-them apart and may switch between them.
+them apart and may switch between them. ENCRYPTION is what a sender announces: anybody can announce
+anything, names of our trust file included, so they are marked 'claimed'. Only a session proves who
+it is: `lsl info`, `lsl trust check`.
 Exit status 3 when no stream was found.";
 
 /// One stream of `--json`.
@@ -85,6 +88,10 @@ impl List {
         let timeout = Duration::from_secs_f64(self.timeout);
         let found = context.resolve_blocking(selector, 0, timeout)?;
         let mut streams: Vec<Described> = found.iter().map(Described::from).collect();
+        let names = Names::of(context);
+        for stream in &mut streams {
+            names.complete(stream.encryption.as_mut());
+        }
         // The order of the network means nothing to people.
         streams.sort_by(|a, b| (&a.name, &a.hostname, &a.uid).cmp(&(&b.name, &b.hostname, &b.uid)));
         let mut out = io::stdout().lock();
@@ -124,6 +131,7 @@ impl List {
         // Waves go out about every 1.75 s; less than two of them would make streams flicker.
         let forget_after = Duration::from_secs_f64(self.timeout.max(SHORTEST_MEMORY_SECS));
         let resolver = ContinuousResolver::in_context(context, selector, forget_after)?;
+        let names = Names::of(context);
         let stop = Stop::install()?;
         let start = local_clock();
         if !self.json {
@@ -139,7 +147,8 @@ impl List {
             };
             appeared += u64::from(mark == '+');
             lost += u64::from(mark == '-');
-            let stream = Described::from(&info);
+            let mut stream = Described::from(&info);
+            names.complete(stream.encryption.as_mut());
             let time = local_clock();
             let mut out = io::stdout().lock();
             if self.json {
@@ -178,9 +187,15 @@ pub(crate) fn one_line(stream: &Described) -> String {
         ..
     } = stream;
     let rate = rate(stream.nominal_srate);
+    let encryption = stream
+        .encryption
+        .as_ref()
+        .map_or_else(String::new, |claimed| {
+            format!(", encryption {}", encryption::cell(Some(claimed)))
+        });
     printable(&format!(
         "{name} [{stream_type}] {channel_count} x {channel_format}, {rate}, source id \
-         '{source_id}', {} {}",
+         '{source_id}', {} {}{encryption}",
         stream.hostname,
         stream.addresses().join(", ")
     ))
@@ -197,6 +212,7 @@ fn write_table(streams: &[Described], out: &mut impl Write) -> io::Result<()> {
         ("SOURCE ID", left),
         ("HOST", left),
         ("ADDRESS", left),
+        ("ENCRYPTION", left),
         ("AGE", right),
         ("", left),
     ]);
@@ -214,6 +230,7 @@ fn write_table(streams: &[Described], out: &mut impl Write) -> io::Result<()> {
             },
             &stream.hostname,
             stream.addresses().first().map_or("-", String::as_str),
+            &encryption::cell(stream.encryption.as_ref()),
             &age_secs(stream).map_or_else(|| "-".into(), age),
             if duplicate { "duplicate" } else { "" },
         ]);

@@ -1,4 +1,4 @@
-//! The `lsl` command: find, describe, generate, receive and time Lab Streaming Layer streams.
+//! The `lsl` command: find, describe, generate, receive, time and protect Lab Streaming Layer streams.
 //!
 //! One file per subcommand; each has an arguments struct with a `run` method. What was asked for goes
 //! to stdout, remarks and summaries to stderr (`note`), and every way to fail has its exit status
@@ -14,21 +14,30 @@ mod audit;
 mod config;
 mod demo;
 mod describe;
+mod encryption;
 mod failure;
 mod generate;
 mod globals;
 mod info;
 mod interrupt;
+mod key;
 mod latency;
+mod link;
 mod list;
 mod note;
 mod pace;
+mod passphrase;
 mod pattern;
+mod place;
+mod probe;
 mod recv;
+mod security;
 mod select;
 mod sequence;
+mod shell;
 mod table;
 mod time;
+mod trust;
 mod value;
 
 use std::process::ExitCode;
@@ -36,9 +45,9 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use self::failure::{Failure, Outcome};
-use self::globals::Globals;
+use self::globals::{Events, Globals};
 
-/// Find, describe, generate, receive and time Lab Streaming Layer streams
+/// Find, describe, generate, receive, time and protect Lab Streaming Layer streams
 #[derive(Debug, Parser)]
 #[command(name = "lsl", version, after_help = HELP, disable_help_subcommand = true)]
 #[command(max_term_width = 100)]
@@ -66,6 +75,12 @@ enum Command {
     Time(time::Time),
     /// Show, check and write the configuration
     Config(config::Config),
+    /// Make and show this device's key, which switches encryption on
+    Key(key::Key),
+    /// Say which devices may exchange streams with this one
+    Trust(trust::Trust),
+    /// Show whether and with whom this machine encrypts
+    Security(security::Security),
     /// Read, check and sum up the security log
     Audit(audit::Audit),
 }
@@ -76,6 +91,7 @@ Examples:
   lsl list                     what is on the network?
   lsl gen --name Amp           offer a stream
   lsl recv Amp -o csv          receive it
+  lsl security status          is it encrypted?
 
 STREAM is a name (BioSemi), KEY=VALUE (type=EEG, source_id=..., uid=..., hostname=...) or an XPath
 predicate (\"type='EEG' and channel_count>8\"). Write name=VALUE for names with = < > or quotes.
@@ -86,7 +102,7 @@ nothing but JSON.";
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    cli.globals.start_log();
+    cli.globals.start_log(cli.command.events());
     match cli.run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
@@ -98,17 +114,30 @@ fn main() -> ExitCode {
     }
 }
 
+impl Command {
+    /// Who offers streams sees in the log who is refused; who reads them is told why.
+    fn events(&self) -> Events {
+        match self {
+            Self::Gen(_) | Self::Demo(_) => Events::Logged,
+            _ => Events::Told,
+        }
+    }
+}
+
 impl Cli {
     fn run(&self) -> Outcome {
         let context = || self.globals.context();
         match &self.command {
             Command::Demo(demo) => demo.run(),
-            Command::List(list) => list.run(&context()?),
+            Command::List(list) => list.run(&self.globals.context_for_looking()?),
             Command::Info(info) => info.run(&context()?),
             Command::Gen(generate) => generate.run(&context()?),
             Command::Recv(recv) => recv.run(&context()?),
             Command::Time(time) => time.run(&context()?),
             Command::Config(config) => config.run(&self.globals),
+            Command::Key(key) => key.run(),
+            Command::Trust(trust) => trust.run(&self.globals),
+            Command::Security(security) => security.run(&self.globals),
             Command::Audit(audit) => audit.run(),
         }
     }

@@ -7,8 +7,10 @@ use lsl_core::{
     ChannelFormat, Context, ErrorKind, Inlet, InletStats, ProcessingOptions, Timeout, local_clock,
 };
 
+use crate::encryption::{self, Proved};
 use crate::failure::{Failure, Outcome};
 use crate::interrupt::{LONGEST_NAP, Stop};
+use crate::link;
 use crate::note::note;
 use crate::select::{StreamArgs, seconds};
 use crate::table::{printable, rate};
@@ -84,10 +86,8 @@ impl Recv {
             .processing(processing)
             .recover(!self.no_recover)
             .create()?;
-        inlet
-            .blocking()
-            .open(self.stream.timeout())
-            .map_err(|error| Failure::from(error).context("connecting to the stream"))?;
+        link::open(&inlet, self.stream.timeout())
+            .map_err(|failure| failure.context("connecting to the stream"))?;
         let stop = Stop::install()?;
         note(format_args!(
             "Receiving {} from {}: {} x {}, {}. Ctrl-C ends.",
@@ -97,6 +97,15 @@ impl Recv {
             info.channel_format(),
             rate(info.nominal_srate())
         ));
+        match inlet.encryption().map(Proved::from) {
+            Some(proved) => note(format_args!(
+                "Encrypted: {}.",
+                encryption::sentence(&proved)
+            )),
+            None => encryption::plaintext_warning(context)
+                .into_iter()
+                .for_each(note),
+        }
         match info.channel_format() {
             ChannelFormat::Float32 => self.receive::<f32>(&inlet, &stop),
             ChannelFormat::Double64 => self.receive::<f64>(&inlet, &stop),
@@ -159,7 +168,10 @@ impl Recv {
                     watch.clock_is_silent();
                     0
                 }
-                Err(error) => return Err(error.into()),
+                Err(error) => {
+                    watch.look_at_encryption(inlet.last_security_error());
+                    return Err(error.into());
+                }
             };
             for (sample, stamp) in values.chunks_exact(channels).zip(&stamps).take(taken) {
                 sink.sample(*stamp, sample)?;
@@ -170,6 +182,7 @@ impl Recv {
                 sink.out.flush()?;
             }
             watch.look(&inlet.stats());
+            watch.look_at_encryption(inlet.last_security_error());
         }
         Ok(())
     }
@@ -284,6 +297,8 @@ struct Watch {
     dropped: u64,
     reconnects: u64,
     clock_reported: bool,
+    /// Why encryption keeps us from the stream, as said last.
+    refused: Option<String>,
 }
 
 impl Watch {
@@ -299,6 +314,14 @@ impl Watch {
         }
         self.reconnects = stats.reconnects;
         self.dropped = stats.dropped;
+    }
+
+    fn look_at_encryption(&mut self, refused: Option<String>) {
+        if refused.is_some() && refused != self.refused {
+            let reason = refused.as_deref().unwrap_or_default();
+            note(format_args!("No samples: {}", printable(reason)));
+            self.refused = refused;
+        }
     }
 
     fn clock_is_silent(&mut self) {

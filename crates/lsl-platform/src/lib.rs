@@ -1,6 +1,6 @@
 //! The few facts lsl-core asks of the operating system: the shared clock, waiting on one descriptor,
-//! which process this is and whether it was forked, and which network interfaces it has. Nothing
-//! here knows LSL's protocol.
+//! which process this is and whether it was forked, which network interfaces it has, and a line
+//! typed without being seen. Nothing here knows LSL's protocol.
 //!
 //! Unsafe code only in `fork`, for the one page that the kernel must clear.
 #![deny(unsafe_code)]
@@ -13,3 +13,4 @@ pub mod poll;
 pub mod privilege;
 pub mod process;
 pub mod socket;
+pub mod terminal;

@@ -85,7 +85,7 @@ impl Security {
                 ..load::Parts::default()
             }
             .assemble()),
-            Found::Settings { settings, file } => load::from_settings(*settings, file, clock),
+            Found::Settings { settings, file } => load::from_settings(*settings, file, None, clock),
         }
     }
 
@@ -94,10 +94,19 @@ impl Security {
     /// # Errors
     /// As [`search`](Self::search).
     pub fn from_file(file: &Path) -> Result<Self> {
+        Self::from_file_with_passphrase(file, None)
+    }
+
+    /// From a file that the program names, with the passphrase of its key if the program asked a
+    /// person for it: the library never does.
+    ///
+    /// # Errors
+    /// As [`search`](Self::search).
+    pub fn from_file_with_passphrase(file: &Path, passphrase: Option<&str>) -> Result<Self> {
         let file = std::path::absolute(file)
             .map_err(|error| Error::file(file, format!("is no path: {error}; name a file")))?;
         let settings = Places::of_this_process().read(&file)?;
-        load::from_settings(settings, file, Clock::system())
+        load::from_settings(settings, file, passphrase, Clock::system())
     }
 
     /// From what a program made itself, without files: for tests and programs with their own key

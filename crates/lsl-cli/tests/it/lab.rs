@@ -1,7 +1,7 @@
 //! A place to run `lsl` in: configuration file, session and ports of its own; every process has a
 //! deadline and none outlives its test.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -65,12 +65,23 @@ impl Lab {
         self.path(name)
     }
 
+    /// A command on the only machine of a lab without encryption, whatever this one is set up for.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        self.command_on("", arguments)
+    }
+
+    /// A command with a home directory of its own in place of this machine's.
+    pub(crate) fn command_on(&self, machine: &str, arguments: &[&str]) -> Command {
+        let home = self.directory.join(machine);
+        std::fs::create_dir_all(&home).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_lsl"));
         command
             .arg("--loopback")
             .args(arguments)
-            .current_dir(&self.directory)
+            .current_dir(&home)
+            .env("HOME", &home)
+            .env_remove("LSL_SECURE_CONFIG")
+            .env_remove("SUDO_USER")
             .env("LSLAPICFG", self.path("lsl_api.cfg"))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -80,14 +91,7 @@ impl Lab {
 
     /// Starts a command.
     pub(crate) fn start(&self, arguments: &[&str]) -> Running {
-        let mut child = self.command(arguments).spawn().unwrap();
-        let stdout = child.stdout.take().map(collect);
-        let stderr = child.stderr.take().map(collect);
-        Running {
-            child,
-            stdout,
-            stderr,
-        }
+        Running::start(&mut self.command(arguments))
     }
 
     /// Runs a command to its end.
@@ -121,6 +125,39 @@ impl Drop for Lab {
 }
 
 impl Running {
+    /// Starts a command of a lab.
+    pub(crate) fn start(command: &mut Command) -> Self {
+        let mut child = command.spawn().unwrap();
+        let stdout = child.stdout.take().map(collect);
+        let stderr = child.stderr.take().map(collect);
+        Self {
+            child,
+            stdout,
+            stderr,
+        }
+    }
+
+    /// Types a line and ends the input.
+    pub(crate) fn type_in(mut self, text: &str) -> Self {
+        let mut stdin = self.child.stdin.take().unwrap();
+        // A command that refuses before it reads closes the pipe.
+        let _ = stdin.write_all(text.as_bytes());
+        self
+    }
+
+    /// Starts a command and returns once it has written a line; what it writes later is thrown away.
+    pub(crate) fn start_until_first_line(command: &mut Command) -> Self {
+        let mut child = command.spawn().unwrap();
+        let stderr = child.stderr.take().map(collect);
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        stdout.read_line(&mut String::new()).unwrap();
+        Self {
+            child,
+            stdout: Some(collect(stdout)),
+            stderr,
+        }
+    }
+
     /// Waits for the end. A command that does not end by itself fails the test.
     pub(crate) fn wait(mut self) -> Ended {
         let deadline = local_clock() + LIMIT_SECS;

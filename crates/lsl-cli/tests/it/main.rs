@@ -9,6 +9,9 @@
 mod audit;
 mod commands;
 mod configuration;
+mod encrypted;
+mod keys;
 mod lab;
+mod machine;
 mod streams;
 mod usage;

@@ -57,13 +57,19 @@ impl Parts {
 }
 
 /// Reads all files that a configuration names.
-pub(super) fn from_settings(settings: Settings, file: PathBuf, clock: Clock) -> Result<Security> {
+/// `passphrase` goes before `passphrase_file`.
+pub(super) fn from_settings(
+    settings: Settings,
+    file: PathBuf,
+    passphrase: Option<&str>,
+    clock: Clock,
+) -> Result<Security> {
     let audit = open_audit(&settings)?;
     let base = Parts {
         audit,
         ..Parts::default()
     };
-    let own = own(&settings, &file)?;
+    let own = own(&settings, &file, passphrase)?;
     if settings.policy == Policy::Off {
         // Nothing is decided by the trust list then; a mistake in it must not stop plaintext.
         return Ok(Parts {
@@ -122,7 +128,7 @@ pub(super) fn from_parts(
 }
 
 /// Our key, PSK and next key. Only `off` can do without.
-fn own(settings: &Settings, file: &Path) -> Result<Option<Own>> {
+fn own(settings: &Settings, file: &Path, passphrase: Option<&str>) -> Result<Option<Own>> {
     let path = match &settings.key_file {
         Some(path) if settings.policy == Policy::Off && path.symlink_metadata().is_err() => None,
         Some(path) => Some(path),
@@ -132,11 +138,11 @@ fn own(settings: &Settings, file: &Path) -> Result<Option<Own>> {
     let Some(path) = path else {
         return Ok(None);
     };
-    let passphrase = match &settings.passphrase_file {
-        Some(file) => Some(keyfile::read_passphrase(file)?),
-        None => None,
+    let from_file = match (&settings.passphrase_file, passphrase) {
+        (Some(file), None) => Some(keyfile::read_passphrase(file)?),
+        _ => None,
     };
-    let passphrase = passphrase.as_ref().map(|passphrase| passphrase.as_str());
+    let passphrase = passphrase.or_else(|| from_file.as_ref().map(|text| text.as_str()));
     let key = keyfile::read_key(path, passphrase)?;
     let psk = match &settings.psk_file {
         Some(file) => Some(keyfile::read_psk(file)?),

@@ -1,0 +1,331 @@
+//! A handshake with one outlet, for people who want to know its key or why it does not work. Does on
+//! a blocking socket what inlets do in the runtime, and says more about each step. Spec: LSS/1 §4.2, §5.
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
+use std::sync::Arc;
+use std::time::Duration;
+
+use lsl_core::secure::audit::printable;
+use lsl_core::secure::handshake::{Initiator, MAX_M2_M3_LEN, VerifiedResponder};
+use lsl_core::secure::{
+    Cause, Descriptor, Error, Local, OsRandom, PublicKey, Result, Role, Security, Suite,
+};
+use lsl_core::{StreamInfo, local_clock};
+
+use crate::describe::Described;
+
+/// What a session with an outlet came to.
+#[derive(Debug)]
+pub(crate) struct Checked {
+    /// The outlet's key, if it got so far as to prove it.
+    pub(crate) peer: Option<PublicKey>,
+    pub(crate) finding: Finding,
+}
+
+/// Who refuses whom.
+#[derive(Debug)]
+pub(crate) enum Finding {
+    /// Nobody.
+    Accepted { peer_name: String, suite: Suite },
+    /// We refuse the outlet's key.
+    Here(Cause),
+    /// The outlet refuses ours.
+    There(Cause),
+    /// No agreement, no answer, or an attack.
+    Failed(Error),
+}
+
+/// Opens a session with the outlet of a resolved stream, as an inlet would, and closes it. Blocks.
+pub(crate) fn check(security: &Security, local: &Arc<Local>, info: &StreamInfo) -> Checked {
+    let stream = Described::from(info);
+    let is_minimal = stream
+        .encryption
+        .as_ref()
+        .is_some_and(|claimed| claimed.minimal);
+    // What a minimal outlet shows is not what it is.
+    let expected = (!is_minimal).then(|| descriptor(info)).flatten();
+    let mut checked = Checked {
+        peer: None,
+        finding: Finding::Failed(Error::session(
+            Cause::Internal,
+            "the stream has no usable address",
+        )),
+    };
+    let addresses = stream.addresses();
+    let addresses = addresses
+        .iter()
+        .filter_map(|text| text.to_socket_addrs().ok());
+    for address in addresses.flatten() {
+        checked = check_at(security, local, address, expected.as_ref());
+        // Another address of the same outlet may be reachable.
+        if !matches!(checked.finding, Finding::Failed(Error::Io { .. })) {
+            break;
+        }
+    }
+    checked
+}
+
+fn check_at(
+    security: &Security,
+    local: &Arc<Local>,
+    address: SocketAddr,
+    expected: Option<&Descriptor>,
+) -> Checked {
+    let mut peer = None;
+    let shaken = Knock::at(address, Arc::clone(local)).and_then(|knock| {
+        let key = knock.peer();
+        peer = Some(key);
+        let (remote, here) = knock.addresses()?;
+        let peer_name = match security.authorise(&key, Role::Outlet, remote.ip(), here.ip()) {
+            Ok(name) => name,
+            Err(cause) => {
+                knock.refuse(cause);
+                return Ok(Finding::Here(cause));
+            }
+        };
+        let Greeting { suite, descriptor } = knock.greet()?;
+        match expected.and_then(|expected| descriptor.differs_from(expected)) {
+            None => Ok(Finding::Accepted { peer_name, suite }),
+            Some(field) => Err(Error::session(
+                Cause::DescriptorMismatch,
+                format!("its {field} is not what discovery said"),
+            )),
+        }
+    });
+    let finding = match shaken {
+        Ok(finding) => finding,
+        Err(Error::Alert { cause, .. }) => Finding::There(cause),
+        Err(error) => Finding::Failed(error),
+    };
+    Checked { peer, finding }
+}
+
+/// What a DESCRIPTOR must say for this stream.
+fn descriptor(info: &StreamInfo) -> Option<Descriptor> {
+    let descriptor = Descriptor {
+        uid: info.uid_bytes().to_vec(),
+        name: info.name_bytes().to_vec(),
+        stream_type: info.stream_type_bytes().to_vec(),
+        source_id: info.source_id_bytes().to_vec(),
+        hostname: info.hostname_bytes().to_vec(),
+        session_id: info.session_id_bytes().to_vec(),
+        channel_count: info.channel_count(),
+        nominal_srate: info.nominal_srate(),
+        channel_format: u8::try_from(info.channel_format() as i32).ok()?,
+        created_at: info.created_at(),
+    };
+    Some(descriptor.canonical())
+}
+
+/// A connection with an outlet that has proved that it owns its key, and waits for our decision.
+#[derive(Debug)]
+pub(crate) struct Knock {
+    stream: TcpStream,
+    responder: VerifiedResponder,
+}
+
+/// A session that worked; already closed.
+#[derive(Debug)]
+struct Greeting {
+    suite: Suite,
+    descriptor: Descriptor,
+}
+
+impl Knock {
+    /// Connects and starts the handshake. Blocks, at most for 15 s.
+    pub(crate) fn at(address: SocketAddr, local: Arc<Local>) -> Result<Self> {
+        let stream = TcpStream::connect_timeout(&address, CONNECT)
+            .map_err(|error| Error::io(format!("connecting with {address}"), error))?;
+        let mut line = Line::new(&stream)?;
+        let (initiator, first) = Initiator::start(local, &mut OsRandom)?;
+        line.send(&first)?;
+        let mut m2 = vec![0; 2];
+        line.fill(&mut m2, Cause::PeerNotSecure)?;
+        if m2 == *b"LS" {
+            return Err(line.refusal());
+        }
+        let len = usize::from(u16::from_be_bytes([m2[0], m2[1]]));
+        if len > MAX_M2_M3_LEN {
+            return Err(Error::session(Cause::Malformed, "the answer is too long"));
+        }
+        m2.resize(2 + len, 0);
+        line.fill(&mut m2[2..], Cause::Truncated)?;
+        let responder = initiator.receive_m2(&m2)?;
+        Ok(Self { stream, responder })
+    }
+
+    /// The outlet's key.
+    pub(crate) fn peer(&self) -> PublicKey {
+        self.responder.peer()
+    }
+
+    /// The two ends of the connection: the outlet's and ours.
+    fn addresses(&self) -> Result<(SocketAddr, SocketAddr)> {
+        let ends = self.stream.peer_addr().and_then(|remote| {
+            let local = self.stream.local_addr()?;
+            Ok((remote, local))
+        });
+        ends.map_err(|error| Error::io("addresses of the connection", error))
+    }
+
+    /// Ends it without telling who we are.
+    pub(crate) fn refuse(self, cause: Cause) {
+        let Self {
+            mut stream,
+            responder,
+        } = self;
+        // The outlet's log will do without it if it is gone.
+        let _ = stream.write_all(&responder.refuse(cause));
+        close(&mut stream);
+    }
+
+    /// Goes on until the outlet has accepted us, then closes the session.
+    fn greet(self) -> Result<Greeting> {
+        let Self {
+            mut stream,
+            responder,
+        } = self;
+        let greeting = greet(&stream, responder);
+        close(&mut stream);
+        greeting
+    }
+}
+
+fn greet(stream: &TcpStream, responder: VerifiedResponder) -> Result<Greeting> {
+    let mut line = Line::new(stream)?;
+    let (mut unconfirmed, mut out) = responder.accept()?;
+    unconfirmed
+        .sealer()
+        .seal_data(REQUEST, local_clock(), &mut out)?;
+    line.send(&out)?;
+    let mut record = vec![0; 2];
+    line.fill(&mut record, Cause::Truncated)?;
+    let len = usize::from(u16::from_be_bytes([record[0], record[1]]));
+    if len > MAX_RECORD_LEN {
+        return Err(Error::session(Cause::RecordOverflow, "the first record"));
+    }
+    record.resize(2 + len, 0);
+    line.fill(&mut record[2..], Cause::Truncated)?;
+    let (mut session, descriptor) = unconfirmed.receive_descriptor(&mut record)?;
+    let mut goodbye = Vec::new();
+    session.sealer.seal_close(&mut goodbye)?;
+    line.send(&goodbye)?;
+    Ok(Greeting {
+        suite: session.suite,
+        descriptor,
+    })
+}
+
+/// A socket with a deadline for all that is read.
+struct Line<'a> {
+    stream: &'a TcpStream,
+    deadline: f64,
+}
+
+impl<'a> Line<'a> {
+    fn new(stream: &'a TcpStream) -> Result<Self> {
+        stream
+            .set_write_timeout(Some(CONNECT))
+            .map_err(|error| Error::io("socket", error))?;
+        Ok(Self {
+            stream,
+            deadline: local_clock() + ANSWER_SECS,
+        })
+    }
+
+    fn send(&mut self, bytes: &[u8]) -> Result<()> {
+        self.stream
+            .write_all(bytes)
+            .map_err(|error| Error::io("sending to the outlet", error))
+    }
+
+    /// Fills `buffer`. `early` is what an end before it means.
+    fn fill(&mut self, buffer: &mut [u8], early: Cause) -> Result<()> {
+        let mut filled = 0;
+        while filled < buffer.len() {
+            match self.read(&mut buffer[filled..])? {
+                0 => return Err(Error::session(early, "the outlet closed the connection")),
+                count => filled += count,
+            }
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
+        let timeout = || Error::session(Cause::Timeout, "the outlet does not answer");
+        let left = self.deadline - local_clock();
+        if left <= 0.0 {
+            return Err(timeout());
+        }
+        let read = self
+            .stream
+            .set_read_timeout(Some(Duration::from_secs_f64(left)))
+            .and_then(|()| self.stream.read(buffer));
+        match read {
+            Ok(count) => Ok(count),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => self.read(buffer),
+            // Which of the two a passed time-out is depends on the system.
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
+                ) =>
+            {
+                Err(timeout())
+            }
+            // It closed over what it did not want to read: no less a close.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => Ok(0),
+            Err(error) => Err(Error::io("reading from the outlet", error)),
+        }
+    }
+
+    /// The rest of a line of text that came in place of an answer.
+    fn refusal(&mut self) -> Error {
+        let mut text = b"LS".to_vec();
+        let mut byte = [0];
+        while text.len() < MAX_REFUSAL && !text.ends_with(b"\n") {
+            match self.read(&mut byte) {
+                Ok(1..) => text.push(byte[0]),
+                _ => break,
+            }
+        }
+        let status = text
+            .split(|byte| *byte == b' ')
+            .nth(1)
+            .and_then(|word| std::str::from_utf8(word).ok())
+            .and_then(|word| word.parse().ok())
+            .unwrap_or(0);
+        Error::Refused {
+            status,
+            text: printable(text.trim_ascii_end()),
+        }
+    }
+}
+
+/// What was sent last shall arrive: no reset over unread input.
+fn close(stream: &mut TcpStream) {
+    let _ = stream.shutdown(Shutdown::Write);
+    let deadline = local_clock() + CLOSING_SECS;
+    let mut discarded = [0; 4096];
+    for _ in 0..CLOSING_READS {
+        let left = deadline - local_clock();
+        if left <= 0.0 {
+            return;
+        }
+        let limit = stream.set_read_timeout(Some(Duration::from_secs_f64(left)));
+        match limit.and_then(|()| stream.read(&mut discarded)) {
+            Ok(1..) => {}
+            _ => return,
+        }
+    }
+}
+
+/// Costs the outlet nothing and makes it no reader.
+const REQUEST: &[u8] = b"LSL:shortinfo\r\n\r\n";
+const CONNECT: Duration = Duration::from_secs(5);
+const ANSWER_SECS: f64 = 10.0;
+const CLOSING_SECS: f64 = 1.0;
+const CLOSING_READS: usize = 16;
+const MAX_REFUSAL: usize = 256;
+const MAX_RECORD_LEN: usize = 16401;
