@@ -1,4 +1,9 @@
 //! Our outlet against scripted inlets.
+#![expect(
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    reason = "samples are numbered, and numbers are small"
+)]
 
 mod backpressure;
 mod demux;
