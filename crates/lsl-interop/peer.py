@@ -37,6 +37,7 @@ SIGNATURES = {
     "lsl_protocol_version": "i",
     "lsl_library_version": "i",
     "lsl_library_info": "s",
+    "lsl_last_error": "s",
     "lsl_local_clock": "d",
     "lsl_create_streaminfo": "pssidis",
     "lsl_destroy_streaminfo": "vp",
@@ -77,6 +78,14 @@ for _suffix in "fdiscl":
     SIGNATURES[f"lsl_push_chunk_{_suffix}tnp"] = "ipplpi"
     SIGNATURES[f"lsl_pull_sample_{_suffix}"] = "dppidp"
     SIGNATURES[f"lsl_pull_chunk_{_suffix}"] = "lppplldp"
+# What only our library has (lslx.h).
+OURS = {
+    "lslx_is_encrypted": "ip",
+    "lslx_peer_fingerprint": "pp",
+    "lslx_peer_name": "pp",
+    "lslx_cipher": "pp",
+    "lslx_last_security_error": "pp",
+}
 KINDS = {
     "v": None,
     "p": c.c_void_p,
@@ -94,11 +103,41 @@ class Failed(Exception):
 def load(path):
     """Load a library and declare what is called, so that no handle is cut to 32 bits."""
     library = c.CDLL(path)
-    for name, kinds in SIGNATURES.items():
+    declare(library, SIGNATURES)
+    if hasattr(library, "lslx_is_encrypted"):
+        declare(library, OURS)
+    return library
+
+
+def declare(library, signatures):
+    for name, kinds in signatures.items():
         function = getattr(library, name)
         function.restype = KINDS[kinds[0]]
         function.argtypes = [KINDS[kind] for kind in kinds[1:]]
-    return library
+
+
+def owned_text(library, pointer):
+    """A text that the library gave away, and which is released here."""
+    text = c.string_at(pointer)
+    library.lsl_destroy_string(pointer)
+    return text
+
+
+def encryption(library, inlet):
+    """What our library says of the connection of an inlet."""
+
+    def told(function):
+        return owned_text(library, getattr(library, function)(inlet)).decode()
+
+    encrypted = library.lslx_is_encrypted(inlet)
+    check(encrypted)
+    return {
+        "encrypted": encrypted,
+        "name": told("lslx_peer_name"),
+        "fingerprint": told("lslx_peer_fingerprint"),
+        "cipher": told("lslx_cipher"),
+        "refusal": told("lslx_last_security_error"),
+    }
 
 
 def stamp_to_hex(stamp):
@@ -149,9 +188,7 @@ class Peer:
         return stream
 
     def owned_text(self, pointer):
-        text = c.string_at(pointer)
-        self.lib.lsl_destroy_string(pointer)
-        return text.hex()
+        return owned_text(self.lib, pointer).hex()
 
     # -- values ----------------------------------------------------------------------------------
 
@@ -370,6 +407,13 @@ class Peer:
             "uncertainty": stamp_to_hex(uncertainty.value),
         }
 
+    def cmd_encryption(self, request):
+        return encryption(self.lib, self.stream(request, "inlet").pointer)
+
+    def last_error(self):
+        """What the library has to say of the call that just failed on this thread."""
+        return self.lib.lsl_last_error().decode(errors="replace")
+
     def cmd_close(self, request):
         """Destroy an info, outlet or inlet."""
         with self.lock:
@@ -391,6 +435,8 @@ def serve(peer, lines, out):
             reply = getattr(peer, "cmd_" + request["cmd"])(request)
         except Failed as failure:
             reply = {"error": str(failure)}
+            if text := peer.last_error():
+                reply["text"] = text
         except Exception as mistake:  # a mistake in a test must reach that test, not end the peer
             reply = {"error": f"peer.py: {type(mistake).__name__}: {mistake}"}
         with out_lock:

@@ -9,7 +9,17 @@ import sys
 import numpy
 import pylsl
 
-from peer import Failed, Peer, serve, stamp_from_hex, stamp_to_hex
+from peer import (
+    OURS,
+    Failed,
+    Peer,
+    c,
+    declare,
+    encryption,
+    serve,
+    stamp_from_hex,
+    stamp_to_hex,
+)
 
 DTYPES = {
     "float32": "<f4",
@@ -50,6 +60,11 @@ class PylslPeer(Peer):
 
     def __init__(self):
         super().__init__(None)
+        # Objects of pylsl know their library by this; the settings of its own functions stay.
+        self.own = c.CDLL(pylsl.lib.lib._name)
+        declare(self.own, {"lsl_last_error": "s", "lsl_destroy_string": "vp"})
+        if hasattr(self.own, "lslx_is_encrypted"):
+            declare(self.own, OURS)
 
     def cmd_outlet(self, request):
         info = pylsl.StreamInfo(
@@ -120,6 +135,12 @@ class PylslPeer(Peer):
 
     def cmd_time_correction(self, request):
         return {"offset": stamp_to_hex(self.inlet_call(request, "time_correction"))}
+
+    def cmd_encryption(self, request):
+        return encryption(self.own, self.objects[request["inlet"]].stream.obj)
+
+    def last_error(self):
+        return self.own.lsl_last_error().decode(errors="replace")
 
     def cmd_close(self, request):
         # pylsl frees what nobody refers to any more.

@@ -1,4 +1,5 @@
-//! The golden vectors are evidence captured from liblsl: nobody edits them to make a test pass.
+//! The golden vectors are evidence, captured from liblsl or made by the reference script of LSS/1:
+//! nobody edits them to make a test pass.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -8,66 +9,98 @@ use xshell::Shell;
 
 use crate::Result;
 
-const VECTORS: &str = "crates/lsl-core/tests/vectors";
-const MANIFEST: &str = "crates/lsl-core/tests/vectors/SHA256SUMS";
+const MANIFEST: &str = "SHA256SUMS";
 
-/// Where the captured originals lie on the machines that hand them to us, seen from the root.
-const ORIGINALS: &str = "../shared/vectors";
+/// Vectors that lie in one folder of this repository, and where their originals lie on the machines
+/// that hand them to us. Both seen from the root.
+struct Folder {
+    vectors: &'static str,
+    originals: &'static str,
+}
 
-/// Compare the vectors with the manifest, and with the originals where there are some.
+const FOLDERS: [Folder; 2] = [
+    Folder {
+        vectors: "crates/lsl-core/tests/vectors",
+        originals: "../shared/vectors",
+    },
+    Folder {
+        vectors: "crates/lsl-secure/tests/vectors",
+        originals: "../shared/spec",
+    },
+];
+
+/// Compare the vectors with the manifests, and with the originals where there are some.
 pub(crate) fn check(sh: &Shell) -> Result {
-    let manifest = sh.read_file(MANIFEST)?;
-    let expected: BTreeMap<&str, &str> = manifest
-        .lines()
-        .filter_map(|line| line.split_once("  "))
-        .map(|(sum, name)| (name, sum))
-        .collect();
-    let actual = sums(sh)?;
     let mut problems = Vec::new();
-    for (name, sum) in &actual {
-        match expected.get(name.as_str()) {
-            None => problems.push(format!("{name} is not in the manifest")),
-            Some(wanted) if wanted != sum => problems.push(format!("{name} was changed")),
-            Some(_) => {}
-        }
-        let original = format!("{ORIGINALS}/{name}");
-        if sh.path_exists(&original) && sha256(&sh.read_binary_file(&original)?) != *sum {
-            problems.push(format!("{name} differs from the captured original"));
-        }
-    }
-    for name in expected.keys().filter(|name| !actual.contains_key(**name)) {
-        problems.push(format!("{name} is gone"));
+    for folder in &FOLDERS {
+        let count = folder.check(sh, &mut problems)?;
+        println!("vectors: {count} files in {}", folder.vectors);
     }
     if problems.is_empty() {
-        println!("vectors: {} files unchanged", actual.len());
+        println!("vectors: unchanged");
         return Ok(());
     }
     Err(format!("golden vectors: {}", problems.join("; ")).into())
 }
 
-/// Write the manifest anew, after new vectors were captured.
+/// Write the manifests anew, after new vectors were captured.
 pub(crate) fn bless(sh: &Shell) -> Result {
-    let mut text = String::new();
-    for (name, sum) in sums(sh)? {
-        writeln!(text, "{sum}  {name}")?;
+    for folder in &FOLDERS {
+        let mut text = String::new();
+        for (name, sum) in folder.sums(sh)? {
+            writeln!(text, "{sum}  {name}")?;
+        }
+        sh.write_file(folder.manifest(), text)?;
     }
-    Ok(sh.write_file(MANIFEST, text)?)
+    Ok(())
 }
 
-/// File name → checksum of everything in the folder but the manifest.
-fn sums(sh: &Shell) -> Result<BTreeMap<String, String>> {
-    let mut sums = BTreeMap::new();
-    for path in sh.read_dir(VECTORS)? {
-        let name = path
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
-        if path.is_file() && !MANIFEST.ends_with(&name) {
-            sums.insert(name, sha256(&sh.read_binary_file(&path)?));
-        }
+impl Folder {
+    fn manifest(&self) -> String {
+        format!("{}/{MANIFEST}", self.vectors)
     }
-    Ok(sums)
+
+    /// How many vectors there are.
+    fn check(&self, sh: &Shell, problems: &mut Vec<String>) -> Result<usize> {
+        let manifest = sh.read_file(self.manifest())?;
+        let expected: BTreeMap<&str, &str> = manifest
+            .lines()
+            .filter_map(|line| line.split_once("  "))
+            .map(|(sum, name)| (name, sum))
+            .collect();
+        let actual = self.sums(sh)?;
+        for (name, sum) in &actual {
+            match expected.get(name.as_str()) {
+                None => problems.push(format!("{name} is not in the manifest")),
+                Some(wanted) if wanted != sum => problems.push(format!("{name} was changed")),
+                Some(_) => {}
+            }
+            let original = format!("{}/{name}", self.originals);
+            if sh.path_exists(&original) && sha256(&sh.read_binary_file(&original)?) != *sum {
+                problems.push(format!("{name} differs from the original"));
+            }
+        }
+        for name in expected.keys().filter(|name| !actual.contains_key(**name)) {
+            problems.push(format!("{name} is gone"));
+        }
+        Ok(actual.len())
+    }
+
+    /// File name → checksum of everything in the folder but the manifest.
+    fn sums(&self, sh: &Shell) -> Result<BTreeMap<String, String>> {
+        let mut sums = BTreeMap::new();
+        for path in sh.read_dir(self.vectors)? {
+            let name = path
+                .file_name()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned();
+            if path.is_file() && name != MANIFEST {
+                sums.insert(name, sha256(&sh.read_binary_file(&path)?));
+            }
+        }
+        Ok(sums)
+    }
 }
 
 fn sha256(bytes: &[u8]) -> String {

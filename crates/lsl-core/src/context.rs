@@ -74,6 +74,28 @@ impl Context {
         Self::assemble(config, Ok(security))
     }
 
+    /// The security configuration of this process, read on first use, for those who want to tell of
+    /// it before there is a context. May block for reading files once.
+    ///
+    /// # Errors
+    /// As [`security`](Self::security).
+    #[cfg(feature = "secure")]
+    pub fn security_of_process() -> crate::Result<Arc<lsl_secure::Security>> {
+        process_security().map_err(crate::Error::Security)
+    }
+
+    /// What a forked child uses in place of a context of its parent: the same configuration, sockets
+    /// of its own, and a security configuration that is read anew, since locks of the inherited one may
+    /// be in the hands of threads that only the parent has. Spec: LSS/1 §8.6.
+    #[must_use]
+    pub fn for_forked_child(&self) -> Self {
+        Self::assemble(
+            self.config().clone(),
+            #[cfg(feature = "secure")]
+            read_security(),
+        )
+    }
+
     /// Who this side is, whom it trusts and what it lets through.
     ///
     /// # Errors
@@ -152,14 +174,16 @@ static OVERRIDES: Mutex<Overrides> = Mutex::new(Overrides {
 #[cfg(feature = "secure")]
 fn process_security() -> LoadedSecurity {
     static SECURITY: OnceLock<LoadedSecurity> = OnceLock::new();
-    let read = || {
-        let security = if cfg!(test) {
-            // What lies in the home of whoever runs the tests must not change them.
-            lsl_secure::Security::off(Vec::new())
-        } else {
-            lsl_secure::Security::search().map_err(|error| error.to_string())?
-        };
-        Ok(Arc::new(security))
+    SECURITY.get_or_init(read_security).clone()
+}
+
+#[cfg(feature = "secure")]
+fn read_security() -> LoadedSecurity {
+    let security = if cfg!(test) {
+        // What lies in the home of whoever runs the tests must not change them.
+        lsl_secure::Security::off(Vec::new())
+    } else {
+        lsl_secure::Security::search().map_err(|error| error.to_string())?
     };
-    SECURITY.get_or_init(read).clone()
+    Ok(Arc::new(security))
 }

@@ -98,7 +98,10 @@ LIBLSL_C_API int32_t lsl_protocol_version(void);
 /** Version of the liblsl whose behaviour this library has, major * 100 + minor: 118. */
 LIBLSL_C_API int32_t lsl_library_version(void);
 
-/** Which library this is. A static text. */
+/**
+ * Which library this is and whether it encrypts: ".../lsl-secure:LSS1;policy:P", P being off,
+ * migrate, required or unusable. A static text.
+ */
 LIBLSL_C_API const char *lsl_library_info(void);
 
 /** Seconds of a monotonic clock that all LSL programs on this host share. */

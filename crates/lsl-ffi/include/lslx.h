@@ -44,8 +44,16 @@ typedef struct {
     uint64_t sent;     /**< Samples handed to its socket. */
     uint64_t dropped;  /**< Samples for which it was too slow. */
     uint64_t behind;   /**< Samples that wait for it. */
-    uint64_t reserved[3];
+    uint32_t encrypted; /**< 1 if its connection is encrypted, else 0. */
+    uint32_t reserved[5];
 } lslx_consumer_t;
+
+/** Which connections a program makes and accepts, or a stream announces. */
+typedef enum {
+    lslx_policy_off = 0,      /**< Plaintext only. */
+    lslx_policy_migrate = 1,  /**< Both, for a time. */
+    lslx_policy_required = 2  /**< Encrypted only. */
+} lslx_policy_t;
 
 /**
  * Gets a message of the log: its level as in log.level (-2 errors, -1 warnings, 0 information, 1 and
@@ -85,6 +93,62 @@ LIBLSL_C_API int32_t lslx_outlet_consumers(
  * every reader's socket: 1, or 0 after timeout seconds. Negative: an error code.
  */
 LIBLSL_C_API int32_t lslx_outlet_flush(lsl_outlet out, double timeout);
+
+/* ---- Encryption ---- */
+
+/**
+ * Which connections this process makes and accepts: one of lslx_policy_t. Negative if there is
+ * a security configuration that cannot be used: nothing streams then, and lsl_last_error names
+ * file, line and remedy. Reads the configuration.
+ */
+LIBLSL_C_API int32_t lslx_security_policy(void);
+
+/**
+ * The same for people: policy, file, name and fingerprint, or what is wrong. Release the texts
+ * of this section with lsl_destroy_string.
+ */
+LIBLSL_C_API char *lslx_security_text(void);
+
+/**
+ * What a stream announces: one of lslx_policy_t. A hint that anybody on the network can forge.
+ * Negative: an error code.
+ */
+LIBLSL_C_API int32_t lslx_info_encryption(lsl_streaminfo info);
+
+/**
+ * The fingerprint that a stream announces, an empty text if none; claimed, not proven. NULL
+ * for anything but an info.
+ */
+LIBLSL_C_API char *lslx_info_fingerprint(lsl_streaminfo info);
+
+/**
+ * Whether the inlet's data connection is encrypted: 1, or 0 in plaintext or without a
+ * connection. Negative: an error code.
+ */
+LIBLSL_C_API int32_t lslx_is_encrypted(lsl_inlet in);
+
+/**
+ * With whom the inlet speaks: the fingerprint of the outlet's key, its name in the own trust
+ * file, and the cipher. Empty texts without an encrypted connection, NULL for anything but an
+ * inlet.
+ */
+LIBLSL_C_API char *lslx_peer_fingerprint(lsl_inlet in);
+LIBLSL_C_API char *lslx_peer_name(lsl_inlet in);
+LIBLSL_C_API char *lslx_cipher(lsl_inlet in);
+
+/**
+ * Why the inlet has no connection if security is the reason, with what to do; an empty text if
+ * all is well. Other than lsl_last_error it tells every thread the same.
+ */
+LIBLSL_C_API char *lslx_last_security_error(lsl_inlet in);
+
+/**
+ * Who the reader is that connects from this address of lslx_outlet_consumers: the fingerprint
+ * of its key and its name in the own trust file. Empty texts for a reader in plaintext, NULL
+ * if there is no such reader.
+ */
+LIBLSL_C_API char *lslx_consumer_fingerprint(lsl_outlet out, const char *address);
+LIBLSL_C_API char *lslx_consumer_name(lsl_outlet out, const char *address);
 
 /* ---- The log ---- */
 

@@ -1,15 +1,17 @@
 //! `lsl/common.h`: versions, clock, configuration, strings, last error. Spec: c-abi §4.
 
-use std::ffi::{CStr, c_char, c_ulong};
+#[cfg(test)]
+use std::ffi::CStr;
+use std::ffi::{CString, c_char, c_ulong};
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use lsl_core::Context;
 use lsl_core::config::Overrides;
 
 use crate::context::context;
 use crate::guard::{self, guard};
-use crate::strings;
+use crate::{security, strings};
 
 /// The liblsl whose functions and behaviour this library has: 1.18.
 const LIBRARY_VERSION: i32 = 118;
@@ -17,18 +19,12 @@ const LIBRARY_VERSION: i32 = 118;
 /// The newest protocol spoken.
 const PROTOCOL_VERSION: i32 = 110;
 
-/// Names this library, not the one it stands in for.
-const LIBRARY_INFO: &CStr = match CStr::from_bytes_with_nul(
-    concat!(
-        "lsl-rs ",
-        env!("CARGO_PKG_VERSION"),
-        " (liblsl 1.18 ABI in Rust)\0"
-    )
-    .as_bytes(),
-) {
-    Ok(text) => text,
-    Err(_) => c"lsl-rs",
-};
+/// Names this library, not the one it stands in for, and the secure sessions that it knows.
+const LIBRARY: &str = concat!(
+    "lsl-rs ",
+    env!("CARGO_PKG_VERSION"),
+    " (liblsl 1.18 ABI in Rust)/lsl-secure:LSS1;policy:"
+);
 
 /// Version of the protocol, times 100: 110, or less if `tuning.UseProtocolVersion` says so. Reads the
 /// configuration. Spec: c-abi §4.
@@ -46,10 +42,20 @@ pub extern "C" fn lsl_library_version() -> i32 {
     guard(LIBRARY_VERSION, || LIBRARY_VERSION)
 }
 
-/// Name and version of this library; static, never NULL. Spec: c-abi §4.
+/// Name and version of this library and which connections it allows, as in `…/lsl-secure:LSS1;policy:required`
+/// (`off`, `migrate`, `required`, or `unusable` if the security configuration is broken); static, never
+/// NULL. Reads the security configuration, but not `lsl_api.cfg`, which may still be named. Spec: c-abi
+/// §4, LSS/1 §11.
 #[unsafe(no_mangle)]
 pub extern "C" fn lsl_library_info() -> *const c_char {
-    guard(LIBRARY_INFO.as_ptr(), || LIBRARY_INFO.as_ptr())
+    static INFO: OnceLock<CString> = OnceLock::new();
+    guard(c"lsl-rs".as_ptr(), || {
+        let text = INFO.get_or_init(|| {
+            let policy = security::policy_of_process().map_or("unusable", security::policy_name);
+            CString::new(format!("{LIBRARY}{policy}")).unwrap_or_default()
+        });
+        text.as_ptr()
+    })
 }
 
 /// Seconds of the clock that all LSL programs on this host share. Spec: c-abi §4.
@@ -174,6 +180,8 @@ mod tests {
         let info = unsafe { CStr::from_ptr(lsl_library_info()) };
         let info = info.to_str().unwrap();
         assert!(info.starts_with("lsl-rs ") && info.contains(env!("CARGO_PKG_VERSION")));
+        assert!(info.ends_with("/lsl-secure:LSS1;policy:off"), "{info}");
+        assert_eq!(info.as_ptr().addr(), lsl_library_info().addr(), "static");
         let before = lsl_local_clock();
         assert!(before > 0.0 && lsl_local_clock() >= before);
     }

@@ -1,10 +1,16 @@
 //! The context of everything C makes: the process-wide one. In tests it is one that cannot leave this
 //! host and meets no other program.
 
+#[cfg(test)]
+use std::cell::RefCell;
+#[cfg(test)]
+use std::sync::Arc;
 #[cfg(not(test))]
 use std::sync::OnceLock;
 
 use lsl_core::Context;
+#[cfg(test)]
+use lsl_core::secure::Security;
 
 /// What all objects of this library share: the process-wide configuration and its sockets. The first
 /// call reads the configuration and starts the log.
@@ -18,14 +24,12 @@ pub(crate) fn context() -> Context {
         if *made_after == forks {
             return context.clone();
         }
-        // A child gets sockets of its own, and the locks of the inherited context may be in the hands
-        // of threads that only its parent has.
+        // A child gets sockets and keys of its own, and the locks of the inherited context may be in
+        // the hands of threads that only its parent has.
         generation = generation.next.get_or_init(|| {
             let next = Generation::default();
             // Nobody else has seen it yet.
-            let _ = next
-                .context
-                .set((forks, Context::new(first.config().clone())));
+            let _ = next.context.set((forks, first.for_forked_child()));
             Box::new(next)
         });
     }
@@ -65,8 +69,9 @@ fn first() -> &'static Context {
 /// In tests: nothing but this host, in a session and on ports of this process.
 #[cfg(test)]
 pub(crate) fn context() -> Context {
-    use lsl_core::config::Config;
     use std::sync::LazyLock;
+
+    use lsl_core::config::Config;
 
     static LOOPBACK: LazyLock<Context> = LazyLock::new(|| {
         let mut config = Config::loopback();
@@ -77,7 +82,25 @@ pub(crate) fn context() -> Context {
         let base = 24_000 + u16::try_from(process % 60).expect("small") * 400;
         config.set_ports(base, 399);
         config.set_multicast_port(base + 399);
-        Context::new(config)
+        // Whatever the user of this machine has.
+        Context::with_security(config, Arc::new(Security::off(Vec::new())))
     });
-    LOOPBACK.clone()
+    OTHER
+        .with_borrow(Clone::clone)
+        .unwrap_or_else(|| LOOPBACK.clone())
+}
+
+/// In tests: runs `body` with a context whose objects have this security configuration.
+#[cfg(test)]
+pub(crate) fn with_security<R>(security: &Arc<Security>, body: impl FnOnce() -> R) -> R {
+    let config = context().config().clone();
+    OTHER.set(Some(Context::with_security(config, Arc::clone(security))));
+    let result = body();
+    OTHER.set(None);
+    result
+}
+
+#[cfg(test)]
+thread_local! {
+    static OTHER: RefCell<Option<Context>> = const { RefCell::new(None) };
 }

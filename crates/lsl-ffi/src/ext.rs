@@ -71,8 +71,10 @@ pub struct Consumer {
     pub dropped: u64,
     /// Samples waiting for it.
     pub behind: u64,
+    /// 1 if its connection is encrypted, else 0.
+    pub encrypted: u32,
     /// 0.
-    pub reserved: [u64; 3],
+    pub reserved: [u32; 5],
 }
 
 /// A file descriptor that is readable while samples wait in the inlet or the stream is lost, for
@@ -193,7 +195,8 @@ pub unsafe extern "C" fn lslx_outlet_consumers(
                 sent: consumer.sent,
                 dropped: consumer.dropped,
                 behind: consumer.behind,
-                reserved: [0; 3],
+                encrypted: u32::from(consumer.encryption.is_some()),
+                reserved: [0; 5],
             };
             let peer = consumer.peer.to_string();
             let room = entry.address.iter_mut().take(ADDRESS_BYTES - 1);
@@ -222,7 +225,7 @@ pub extern "C" fn lslx_outlet_flush(out: Handle, timeout: f64) -> i32 {
 }
 
 /// Runs a call that returns a number that is not negative, or an error code.
-fn counted(body: impl FnOnce() -> Outcome<i32>) -> i32 {
+pub(crate) fn counted(body: impl FnOnce() -> Outcome<i32>) -> i32 {
     match crate::guard::guard(Err(code::INTERNAL), body) {
         Ok(number) | Err(number) => number,
     }

@@ -23,6 +23,7 @@ mod log;
 mod memory;
 mod outlet;
 mod resolver;
+mod security;
 #[rustfmt::skip]
 mod signatures;
 mod streaminfo;

@@ -7,7 +7,7 @@ use std::ffi::{c_char, c_ulong, c_void};
 use crate::handle::Handle;
 use crate::inlet::{pull::*, pull_text::*, *};
 use crate::outlet::{push::*, push_text::*, *};
-use crate::{common::*, ext::*, log::*, resolver::*, streaminfo::*, xml::*};
+use crate::{common::*, ext::*, log::*, resolver::*, security::*, streaminfo::*, xml::*};
 
 const _: unsafe extern "C" fn() -> i32 = lsl_protocol_version;
 const _: unsafe extern "C" fn() -> i32 = lsl_library_version;
@@ -182,3 +182,14 @@ const _: unsafe extern "C" fn(Handle, *mut InletStats) -> i32 = lslx_inlet_stats
 const _: unsafe extern "C" fn(Handle, *mut OutletStats) -> i32 = lslx_outlet_stats;
 const _: unsafe extern "C" fn(Handle, *mut Consumer, u32) -> i32 = lslx_outlet_consumers;
 const _: unsafe extern "C" fn(Handle, f64) -> i32 = lslx_outlet_flush;
+const _: unsafe extern "C" fn() -> i32 = lslx_security_policy;
+const _: unsafe extern "C" fn() -> *mut c_char = lslx_security_text;
+const _: unsafe extern "C" fn(Handle) -> i32 = lslx_info_encryption;
+const _: unsafe extern "C" fn(Handle) -> *mut c_char = lslx_info_fingerprint;
+const _: unsafe extern "C" fn(Handle) -> i32 = lslx_is_encrypted;
+const _: unsafe extern "C" fn(Handle) -> *mut c_char = lslx_peer_fingerprint;
+const _: unsafe extern "C" fn(Handle) -> *mut c_char = lslx_peer_name;
+const _: unsafe extern "C" fn(Handle) -> *mut c_char = lslx_cipher;
+const _: unsafe extern "C" fn(Handle) -> *mut c_char = lslx_last_security_error;
+const _: unsafe extern "C" fn(Handle, *const c_char) -> *mut c_char = lslx_consumer_fingerprint;
+const _: unsafe extern "C" fn(Handle, *const c_char) -> *mut c_char = lslx_consumer_name;

@@ -4,12 +4,12 @@
 //! What is checked is always the opened file, never the path: a path may name another file a moment
 //! later. Knows nothing of what the files say.
 
-use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::fs::{self, DirBuilder, File, FileTimes, OpenOptions, Permissions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use zeroize::Zeroizing;
 
@@ -32,21 +32,29 @@ pub(crate) struct Stamp {
     size: u64,
     /// Since 1970, zero for earlier ones.
     pub(crate) modified: Duration,
-    // Also sees what `touch` hides and changed permissions.
-    changed: (i64, i64),
+    /// Since 1970. Also sees what `touch` hides, and changed permissions.
+    changed: Duration,
 }
 
 impl Stamp {
     fn of(metadata: &fs::Metadata) -> Self {
-        let secs = u64::try_from(metadata.mtime()).unwrap_or(0);
-        let nanos = u32::try_from(metadata.mtime_nsec()).unwrap_or(0);
+        let since_1970 = |secs: i64, nanos: i64| {
+            let secs = u64::try_from(secs).unwrap_or(0);
+            Duration::new(secs, u32::try_from(nanos).unwrap_or(0))
+        };
         Self {
             device: metadata.dev(),
             inode: metadata.ino(),
             size: metadata.size(),
-            modified: Duration::new(secs, nanos),
-            changed: (metadata.ctime(), metadata.ctime_nsec()),
+            modified: since_1970(metadata.mtime(), metadata.mtime_nsec()),
+            changed: since_1970(metadata.ctime(), metadata.ctime_nsec()),
         }
+    }
+
+    /// Whether the last thing that happened to the file was not writing but renaming it (or the
+    /// like): then it is not half written, unless by somebody very quick.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.changed > self.modified
     }
 
     /// The version that is there now.
@@ -160,6 +168,11 @@ pub fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
         }
         file.set_permissions(Permissions::from_mode(old.mode() & 0o7777))?;
         file.write_all(bytes)?;
+        // A little older than the rename, also on file systems with coarse time: so that whoever
+        // watches the file sees that it was finished before it came (`Stamp::is_finished`).
+        let now = lsl_platform::clock::utc_now();
+        let modified = SystemTime::UNIX_EPOCH + now.saturating_sub(Duration::from_millis(50));
+        file.set_times(FileTimes::new().set_modified(modified))?;
         file.sync_all()?;
         fs::rename(&temporary, &target)
     })();
@@ -285,5 +298,7 @@ fn sync_parent(path: &Path) {
 /// No file that people write is longer: 1 MiB.
 pub(crate) const MAX_LEN: u64 = 1 << 20;
 
+#[cfg(test)]
+pub(crate) mod scratch;
 #[cfg(test)]
 mod tests;

@@ -5,8 +5,11 @@
 //! Each message is read to its last byte and no further, so that a connection may change hands
 //! between the handshake and the records.
 
+use std::future::poll_fn;
 use std::io;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use lsl_platform::clock::local_clock;
@@ -67,12 +70,14 @@ pub async fn connect<T: AsyncRead + AsyncWrite + Unpin>(
         .sealer()
         .seal_data(request, local_clock(), &mut flight)?;
     let deadline = Instant::now() + DESCRIPTOR_WAIT;
-    let mut record = by(deadline, "no DESCRIPTOR", async {
-        send(stream, &flight).await?;
-        receive(stream, MAX_RECORD_LEN, Cause::RecordOverflow).await
-    })
-    .await?;
-    let (mut session, descriptor) = unconfirmed.receive_descriptor(&mut record)?;
+    let mut record = by(deadline, "no DESCRIPTOR", exchange(stream, &flight)).await?;
+    let (mut session, descriptor) = match unconfirmed.confirm(&mut record) {
+        Ok(confirmed) => confirmed,
+        Err(FailedOffer { error, reply }) => {
+            say(stream, &reply.unwrap_or_default()).await;
+            return Err(error);
+        }
+    };
     if let Err(cause) = check(&descriptor) {
         let mut alert = Vec::new();
         session.sealer.seal_alert(cause, "", &mut alert)?;
@@ -254,6 +259,34 @@ async fn send<T: AsyncWrite + Unpin>(stream: &mut T, bytes: &[u8]) -> Result<()>
         Err(error) if !is_gone(&error) => Err(Error::io("sending", error)),
         _ => Ok(()),
     }
+}
+
+/// Sends all of `flight` and receives one record. Both at once: a long request could otherwise wait
+/// for the outlet to read, and the outlet's DESCRIPTOR for us.
+async fn exchange<T: AsyncRead + AsyncWrite + Unpin>(
+    stream: &mut T,
+    flight: &[u8],
+) -> Result<Vec<u8>> {
+    let (mut reader, mut writer) = tokio::io::split(stream);
+    let mut sending = pin!(send(&mut writer, flight));
+    let mut receiving = pin!(receive(&mut reader, MAX_RECORD_LEN, Cause::RecordOverflow));
+    let (mut sent, mut received) = (false, None);
+    poll_fn(|cx| {
+        if !sent && let Poll::Ready(result) = sending.as_mut().poll(cx) {
+            result?;
+            sent = true;
+        }
+        if received.is_none()
+            && let Poll::Ready(result) = receiving.as_mut().poll(cx)
+        {
+            received = Some(result?);
+        }
+        match received.take_if(|_| sent) {
+            Some(record) => Poll::Ready(Ok(record)),
+            None => Poll::Pending,
+        }
+    })
+    .await
 }
 
 /// Tells the peer why this is the end, if it listens.

@@ -148,11 +148,6 @@ impl AeadKey {
         std::hint::black_box(&mut *self.cipher);
     }
 
-    /// The suite of this key.
-    pub(crate) fn suite(&self) -> Suite {
-        self.suite
-    }
-
     /// Encrypts `text` in place under counter `counter`; returns the tag.
     pub(crate) fn seal(&self, counter: u64, aad: &[u8], text: &mut [u8]) -> [u8; TAG_LEN] {
         self.cipher.seal(&self.nonce(counter), aad, text)

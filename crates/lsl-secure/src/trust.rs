@@ -199,12 +199,12 @@ impl TrustList {
 }
 
 impl Peer {
-    /// As one `[[peer]]` of a `trusted_peers.toml`.
+    /// As one `[[peer]]` of a `trusted_peers.toml`. The key comes last, so that an entry that is cut
+    /// off misses its key, which is an error, and not what narrows it, which would widen trust.
     pub fn to_toml(&self) -> String {
         let mut text = format!(
-            "[[peer]]\nname = {}\nkey = \"{}\"\nrole = \"{}\"\n",
+            "[[peer]]\nname = {}\nrole = \"{}\"\n",
             toml_string(&self.name),
-            self.key,
             self.role.name()
         );
         // Writing to a string cannot fail.
@@ -215,6 +215,7 @@ impl Peer {
             let networks: Vec<_> = self.from.iter().map(|from| format!("\"{from}\"")).collect();
             let _ = writeln!(text, "from = [{}]", networks.join(", "));
         }
+        let _ = writeln!(text, "key = \"{}\"", self.key);
         text
     }
 }

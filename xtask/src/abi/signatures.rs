@@ -22,7 +22,7 @@ pub(super) fn in_rust(functions: &[Function]) -> Result<String> {
          use crate::handle::Handle;\n\
          use crate::inlet::{pull::*, pull_text::*, *};\n\
          use crate::outlet::{push::*, push_text::*, *};\n\
-         use crate::{common::*, ext::*, log::*, resolver::*, streaminfo::*, xml::*};\n\n",
+         use crate::{common::*, ext::*, log::*, resolver::*, security::*, streaminfo::*, xml::*};\n\n",
     );
     for function in functions {
         let parameters = function

@@ -14,6 +14,8 @@ use crate::context::Context;
 #[cfg(feature = "secure")]
 use crate::net::advert;
 use crate::net::consumer::{OutletShared, OutletTerms, Variant};
+#[cfg(feature = "secure")]
+use crate::net::entrance;
 use crate::net::link::Link;
 use crate::net::monitor::lock_ignoring_poison;
 use crate::net::ports::PortSearch;
@@ -166,41 +168,66 @@ async fn serve(stream: TcpStream, peer: SocketAddr, shared: Arc<OutletShared>) {
     ) {
         tracing::debug!(%peer, %error, "cannot set socket options");
     }
-    let link = Arc::new(Link::new(stream, peer));
-    match tokio::time::timeout(HANDSHAKE_LIMIT, answer(&link, &shared)).await {
-        Ok(Ok(())) => {}
-        Ok(Err(error)) => {
-            shared.refused.add(1);
-            tracing::debug!(%peer, %error, "connection ended");
-        }
-        Err(_) => {
-            shared.refused.add(1);
-            tracing::debug!(%peer, "no complete request in time");
-        }
+    #[cfg(feature = "secure")]
+    let served = entrance::serve(stream, peer, &shared).await;
+    #[cfg(not(feature = "secure"))]
+    let served = {
+        let link = Arc::new(Link::new(stream, peer));
+        let answering = tokio::time::timeout(HANDSHAKE_LIMIT, answer(&link, &shared, &[]));
+        let late = || Err(Error::Protocol("no complete request in time".into()));
+        answering.await.unwrap_or_else(|_| late())
+    };
+    if let Err(error) = served {
+        shared.refused.add(1);
+        tracing::debug!(%peer, %error, "connection ended");
     }
 }
 
-/// Reads the request and answers it. A feed goes on in a task of its own.
-async fn answer(link: &Arc<Link>, shared: &Arc<OutletShared>) -> Result<()> {
+/// Reads the request, which begins with `first`, and answers it. A feed goes on in a task of its own.
+pub(crate) async fn answer(
+    link: &Arc<Link>,
+    shared: &Arc<OutletShared>,
+    first: &[u8],
+) -> Result<()> {
     let io = |source| Error::io("connection", source);
     let mut parser = RequestParser::new();
     let mut buffer = [0; 2048];
+    #[cfg(feature = "secure")]
+    let mut head = Head::default();
+    let mut received = first;
     let request = loop {
-        let received = link.receive(&mut buffer).await.map_err(io)?;
-        if received == 0 {
-            return Err(Error::Protocol(
-                "closed before the request was complete".into(),
-            ));
-        }
-        if let Some(request) = parser.feed(&buffer[..received])? {
+        #[cfg(feature = "secure")]
+        head.take(received);
+        if let Some(request) = parser.feed(received)? {
             break request;
         }
+        received = match link.receive(&mut buffer).await.map_err(io)? {
+            0 => {
+                return Err(Error::Protocol(
+                    "closed before the request was complete".into(),
+                ));
+            }
+            length => &buffer[..length],
+        };
     };
+    #[cfg(feature = "secure")]
+    match link.tunnel() {
+        Some(_) if request == Request::Unknown && head.asks_for_keys() => {
+            shared.lend_keys(Arc::clone(link));
+            return Ok(());
+        }
+        None if !entrance::admits_plaintext(link, shared, &request) => return Ok(()),
+        _ => {}
+    }
     let side = outlet_side(shared);
     let reply = match request {
         Request::ShortInfo { query } => {
+            let query = Query::parse(&query)?;
             let shown = shared.advertised.shown();
-            if shown.matches(&Query::parse(&query)?)? {
+            // Whoever has a session may ask about everything.
+            if link.is_sealed() && shared.info.matches(&query)? {
+                shared.shortinfo.clone()
+            } else if !link.is_sealed() && shown.matches(&query)? {
                 shown.shortinfo.clone()
             } else {
                 Vec::new()
@@ -232,6 +259,12 @@ async fn answer(link: &Arc<Link>, shared: &Arc<OutletShared>) -> Result<()> {
 async fn finish(link: &Link, reply: &[u8]) -> Result<()> {
     let io = |source| Error::io("connection", source);
     link.send(reply).await.map_err(io)?;
+    #[cfg(feature = "secure")]
+    if link.is_sealed() {
+        link.flush().await.map_err(io)?;
+        link.close_session().await;
+        return Ok(());
+    }
     link.finish_sending();
     // The peer may keep its side open as long as it likes; we need not.
     let _ = tokio::time::timeout(CLOSE_LIMIT, link.closed_by_peer()).await;
@@ -276,6 +309,32 @@ async fn start_feed(
     Ok(())
 }
 
+/// The first bytes of a request, in which the parser of LSL's own methods sees an unknown one.
+#[cfg(feature = "secure")]
+#[derive(Debug, Default)]
+struct Head {
+    bytes: [u8; TIME_KEYS_REQUEST.len()],
+    length: usize,
+}
+
+#[cfg(feature = "secure")]
+impl Head {
+    fn take(&mut self, received: &[u8]) {
+        let room = &mut self.bytes[self.length..];
+        let taken = room.len().min(received.len());
+        room[..taken].copy_from_slice(&received[..taken]);
+        self.length += taken;
+    }
+
+    fn asks_for_keys(&self) -> bool {
+        self.bytes == *TIME_KEYS_REQUEST
+    }
+}
+
+/// Asks for nothing but a session, whose keys authenticate clock probes. Spec: LSS/1 §9.2.
+#[cfg(feature = "secure")]
+const TIME_KEYS_REQUEST: &[u8; 16] = b"LSL:timekeys/1\r\n";
+
 fn outlet_side(shared: &OutletShared) -> OutletSide<'_> {
     OutletSide {
         version: shared.info.version(),
@@ -294,7 +353,7 @@ fn outlet_side(shared: &OutletShared) -> OutletSide<'_> {
 const MAX_HANDSHAKES: usize = 256;
 
 /// Time from connecting to a complete request. Spec: lsl-protocol §15.
-const HANDSHAKE_LIMIT: Duration = Duration::from_secs(15);
+pub(crate) const HANDSHAKE_LIMIT: Duration = Duration::from_secs(15);
 
 /// How long a peer may keep a finished connection open.
 const CLOSE_LIMIT: Duration = Duration::from_secs(2);

@@ -4,6 +4,7 @@
 //! variant's `Lane`, which sends on the pushing thread where it can. Lock order: `turn` (synchronous
 //! outlets only) or `caught_up`, then `fan`, then `audience`.
 
+use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -279,6 +280,8 @@ impl OutletShared {
         let encoder = Encoder::new(variant, &self.info);
         let mut fan = lock_ignoring_poison(&self.fan);
         if fan.closed {
+            drop(fan);
+            link.finish_sending();
             return;
         }
         let id = ConsumerId(fan.next_id);
@@ -331,6 +334,7 @@ impl OutletShared {
                         tokio::task::yield_now().await;
                     }
                     Drain::Idle => {
+                        link.flush().await?;
                         self.tell_caught_up();
                         if out.capacity() > 2 * DRAIN_BYTES {
                             out = Vec::new();
@@ -345,21 +349,35 @@ impl OutletShared {
         tracing::debug!(peer = %link.peer(), ?ended, "reader gone");
         link.finish_sending();
         self.remove(id);
+        #[cfg(feature = "secure")]
+        link.close_session().await;
     }
 
     async fn serve_sync(self: Arc<Self>, reader: Arc<SyncReader>) {
-        let preamble = async {
-            loop {
-                if reader.send_preamble()? {
-                    return std::future::pending::<std::io::Result<()>>().await;
-                }
-                tokio::time::sleep(PREAMBLE_RETRY).await;
-            }
-        };
-        let ended = race(preamble, reader.link.closed_by_peer()).await;
+        let ended = race(reader.send_own(), reader.link.closed_by_peer()).await;
         tracing::debug!(peer = %reader.link.peer(), ?ended, "reader gone");
+        #[cfg(feature = "secure")]
+        if reader.link.is_sealed() {
+            self.remove(reader.id);
+            reader.link.close_session().await;
+            return;
+        }
         reader.link.shut_down();
         self.remove(reader.id);
+    }
+
+    /// Keeps a session that only lends its keys, until it or the outlet ends. It is no consumer.
+    #[cfg(feature = "secure")]
+    pub(crate) fn lend_keys(self: &Arc<Self>, link: Arc<Link>) {
+        let shared = Arc::clone(self);
+        tokio::spawn(async move {
+            let Some(tunnel) = link.tunnel() else { return };
+            let closed =
+                (shared.audience).wait(f64::INFINITY, |audience| audience.closed.then_some(()));
+            let ended = race(link.lend_keys(tunnel, KEYS_LIMIT), closed).await;
+            tracing::debug!(peer = %link.peer(), ?ended, "time keys gone");
+            link.close_session().await;
+        });
     }
 
     fn remove(&self, id: ConsumerId) {
@@ -395,7 +413,9 @@ impl OutletShared {
     /// Whether everything that is ready was handed to the readers' sockets.
     pub(crate) fn is_drained(&self) -> bool {
         let fan = lock_ignoring_poison(&self.fan);
-        fan.lanes.iter().all(|lane| lane.lane.is_drained())
+        fan.lanes.iter().all(|lane| {
+            lane.lane.is_drained() && (lane.lane.consumers()).all(|(_, link, _)| !link.has_unsent())
+        })
     }
 
     /// Ends the stream: no new readers; present ones get what was pushed, within a time limit.
@@ -406,7 +426,12 @@ impl OutletShared {
             lane.lane.close();
         }
         for reader in fan.synchronous.drain(..) {
-            reader.link.shut_down();
+            if reader.link.is_sealed() {
+                // Its task does the rest, for as long as it may.
+                reader.link.finish_sending();
+            } else {
+                reader.link.shut_down();
+            }
         }
         let tasks = std::mem::take(&mut fan.tasks);
         drop(fan);
@@ -451,20 +476,32 @@ impl OutletShared {
                     sent: progress.sent,
                     dropped: progress.dropped,
                     behind: progress.behind,
-                    encryption: None,
+                    encryption: link.encryption(),
                 });
         let synchronous = fan.synchronous.iter().map(|reader| ConsumerStats {
             peer: reader.link.peer(),
             sent: reader.sent.value(),
             dropped: 0,
             behind: 0,
-            encryption: None,
+            encryption: reader.link.encryption(),
         });
         buffered.chain(synchronous).collect()
     }
 }
 
 impl SyncReader {
+    /// Sends what pushes do not: the preamble, and what a session has to say for itself. Ends only
+    /// with an error.
+    async fn send_own(&self) -> std::io::Result<Infallible> {
+        while !self.send_preamble()? {
+            tokio::time::sleep(PREAMBLE_RETRY).await;
+        }
+        loop {
+            self.link.flush().await?;
+            self.link.woken().await;
+        }
+    }
+
     /// Sends what fits of the preamble; true once all of it is sent.
     fn send_preamble(&self) -> std::io::Result<bool> {
         // Held elsewhere means that a push is sending it.
@@ -579,6 +616,10 @@ const KEEP_SCRATCH_BYTES: usize = 1 << 20;
 
 /// How long readers of a closed outlet may take to fetch what was pushed.
 const LINGER: Duration = Duration::from_secs(1);
+
+/// How long a session without feed is kept without a record. Spec: LSS/1 §9.2.
+#[cfg(feature = "secure")]
+const KEYS_LIMIT: Duration = Duration::from_secs(100);
 
 /// Pause before the rest of a preamble is tried again (it is a few hundred bytes: rare).
 const PREAMBLE_RETRY: Duration = Duration::from_millis(5);

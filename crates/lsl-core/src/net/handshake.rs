@@ -20,7 +20,7 @@ use crate::net::dial::Dialled;
 use crate::net::inlet_tunnel::{About, Ending, Tunnel};
 use crate::net::monitor::lock_ignoring_poison;
 use crate::net::peers::Peers;
-use crate::net::{runtime, sockets};
+use crate::net::{runtime, sockets, trust_watch};
 use crate::{Error, Result, StreamInfo};
 
 /// Whom somebody wants to reach.
@@ -78,7 +78,7 @@ pub(crate) async fn dial(
 ) -> Result<Dialled> {
     let security = context.security()?;
     let (cause, text) = match way(security, callee.info, peer) {
-        Way::Secure => return secure(context, security, callee, peer, request, limit).await,
+        Way::Secure => return secure(security, callee, peer, request, limit).await,
         Way::Plaintext => {
             let dialled = Dialled::plain(peer, request, limit).await?;
             if security.policy() != Policy::Off {
@@ -101,7 +101,6 @@ pub(crate) async fn dial(
 /// # Errors
 /// As [`dial`].
 pub(crate) async fn secure(
-    context: &Context,
     security: &Arc<Security>,
     callee: Callee<'_>,
     peer: SocketAddr,
@@ -150,7 +149,7 @@ pub(crate) async fn secure(
             let enrolled = establish(security, callee, session, &said, name, own_address, peer);
             match enrolled {
                 Ok((session, about)) => {
-                    // context.watch_trust();
+                    trust_watch::watch(security);
                     let tunnel = Tunnel::new(stream, session, said, about);
                     return Ok(Dialled::secure(peer, tunnel));
                 }
@@ -390,6 +389,7 @@ fn linger(mut stream: TcpStream) {
 /// Waits until few handshakes with this address are under way in this process, so that many inlets
 /// of one program stay below what an outlet's host grants to one source. Spec: LSS/1 §6.2.
 async fn turn(address: IpAddr) -> Option<OwnedSemaphorePermit> {
+    let address = address.to_canonical();
     let queue = {
         let mut queues = lock_ignoring_poison(&QUEUES);
         let queues = queues.get_or_insert_default();

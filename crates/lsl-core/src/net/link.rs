@@ -1,15 +1,20 @@
-//! One TCP connection of an outlet or inlet. Today the bytes go through as they are; the secure
-//! session will sit here, so nobody else touches the stream of a data connection.
+//! One TCP connection of an outlet. The bytes go through as they are, or through the session of the
+//! connection; nobody else touches its stream, so nobody else has to know which.
 
 use std::io;
 use std::net::SocketAddr;
+#[cfg(feature = "secure")]
+use std::time::Duration;
 
 use lsl_platform::poll::wait_writable;
 use lsl_platform::socket::send_nonblocking;
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
+#[cfg(feature = "secure")]
+use crate::net::tunnel::{Heard, Tunnel};
 use crate::session::fanout::Wire;
+use crate::stats::Encryption;
 
 /// A connection and the means to wake the task that serves it.
 #[derive(Debug)]
@@ -17,6 +22,9 @@ pub(crate) struct Link {
     stream: TcpStream,
     peer: SocketAddr,
     work: Notify,
+    /// The session, without which everything is plaintext.
+    #[cfg(feature = "secure")]
+    tunnel: Option<Box<Tunnel>>,
 }
 
 impl Link {
@@ -25,7 +33,50 @@ impl Link {
             stream,
             peer,
             work: Notify::new(),
+            #[cfg(feature = "secure")]
+            tunnel: None,
         }
+    }
+
+    /// A connection with a session.
+    #[cfg(feature = "secure")]
+    pub(crate) fn sealed(stream: TcpStream, peer: SocketAddr, tunnel: Tunnel) -> Self {
+        Self {
+            tunnel: Some(Box::new(tunnel)),
+            ..Self::new(stream, peer)
+        }
+    }
+
+    /// The session, if there is one.
+    #[cfg(feature = "secure")]
+    pub(crate) fn tunnel(&self) -> Option<&Tunnel> {
+        self.tunnel.as_deref()
+    }
+
+    /// Whether bytes go through a session.
+    #[cfg_attr(
+        not(feature = "secure"),
+        expect(clippy::unused_self, reason = "plaintext has no state")
+    )]
+    pub(crate) fn is_sealed(&self) -> bool {
+        #[cfg(feature = "secure")]
+        let sealed = self.tunnel.is_some();
+        #[cfg(not(feature = "secure"))]
+        let sealed = false;
+        sealed
+    }
+
+    /// With whom and how the connection is encrypted.
+    #[cfg_attr(
+        not(feature = "secure"),
+        expect(clippy::unused_self, reason = "plaintext has no state")
+    )]
+    pub(crate) fn encryption(&self) -> Option<Encryption> {
+        #[cfg(feature = "secure")]
+        let encryption = self.tunnel().map(Tunnel::encryption);
+        #[cfg(not(feature = "secure"))]
+        let encryption = None;
+        encryption
     }
 
     pub(crate) fn peer(&self) -> SocketAddr {
@@ -34,28 +85,93 @@ impl Link {
 
     /// Sends all of `bytes`, waiting in the runtime.
     pub(crate) async fn send(&self, bytes: &[u8]) -> io::Result<()> {
+        #[cfg(feature = "secure")]
+        if let Some(tunnel) = self.tunnel() {
+            return tunnel.send(&self.stream, bytes).await;
+        }
         send_all(&self.stream, bytes).await
+    }
+
+    /// Waits until the socket has taken everything that was sent so far: a session may hold some of
+    /// it back, sealed.
+    #[cfg_attr(
+        not(feature = "secure"),
+        expect(clippy::unused_async, reason = "waits with encryption only")
+    )]
+    pub(crate) async fn flush(&self) -> io::Result<()> {
+        #[cfg(feature = "secure")]
+        if let Some(tunnel) = self.tunnel() {
+            return tunnel.flush(&self.stream).await;
+        }
+        Ok(())
+    }
+
+    /// Whether something sent is held back, see [`flush`](Self::flush).
+    #[cfg_attr(
+        not(feature = "secure"),
+        expect(clippy::unused_self, reason = "plaintext has no state")
+    )]
+    pub(crate) fn has_unsent(&self) -> bool {
+        #[cfg(feature = "secure")]
+        if let Some(tunnel) = self.tunnel() {
+            return tunnel.has_unsent();
+        }
+        false
     }
 
     /// Sends all of `bytes` on the calling thread, waiting for room until `deadline`
     /// (`local_clock`). A deadline that passes leaves the stream out of frame: close it.
     pub(crate) fn send_blocking(&self, mut bytes: &[u8], deadline: f64) -> io::Result<()> {
         while !bytes.is_empty() {
-            match send_nonblocking(&self.stream, bytes) {
+            match self.send_now(bytes) {
                 Ok(sent) => bytes = &bytes[sent..],
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    if !wait_writable(&self.stream, deadline)? {
-                        return Err(io::ErrorKind::TimedOut.into());
-                    }
+                    self.wait_writable(deadline)?;
                 }
                 Err(error) => return Err(error),
+            }
+        }
+        #[cfg(feature = "secure")]
+        if let Some(tunnel) = self.tunnel() {
+            while !tunnel.try_flush(&self.stream)? {
+                self.wait_writable(deadline)?;
             }
         }
         Ok(())
     }
 
+    fn wait_writable(&self, deadline: f64) -> io::Result<()> {
+        if wait_writable(&self.stream, deadline)? {
+            Ok(())
+        } else {
+            Err(io::ErrorKind::TimedOut.into())
+        }
+    }
+
+    fn send_now(&self, bytes: &[u8]) -> io::Result<usize> {
+        #[cfg(feature = "secure")]
+        if let Some(tunnel) = self.tunnel() {
+            let sent = tunnel.try_send(&self.stream, bytes)?;
+            if !sent.all {
+                // What is sealed is committed: the task sends the rest, though the lane be idle.
+                self.work.notify_one();
+            }
+            return Ok(sent.sealed);
+        }
+        send_nonblocking(&self.stream, bytes)
+    }
+
     /// Reads at least one byte; 0 at the end of the stream.
     pub(crate) async fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        #[cfg(feature = "secure")]
+        if let Some(tunnel) = self.tunnel() {
+            loop {
+                let taken = tunnel.take_inbox(buffer);
+                if taken > 0 || tunnel.hear(&self.stream, &self.work).await? == Heard::Close {
+                    return Ok(taken);
+                }
+            }
+        }
         loop {
             self.stream.readable().await?;
             match self.stream.try_read(buffer) {
@@ -68,6 +184,10 @@ impl Link {
     /// Waits until the peer has closed its side. What it sends before is discarded, up to a limit:
     /// no peer has anything to say after its request.
     pub(crate) async fn closed_by_peer(&self) -> io::Result<()> {
+        #[cfg(feature = "secure")]
+        if let Some(tunnel) = self.tunnel() {
+            return self.session_closed_by_peer(tunnel).await;
+        }
         let mut discarded = [0; 256];
         let mut total = 0;
         while total < MAX_CHATTER_BYTES {
@@ -76,10 +196,67 @@ impl Link {
                 received => total += received,
             }
         }
-        Err(io::Error::new(
-            io::ErrorKind::InvalidData,
-            "the peer keeps sending",
-        ))
+        Err(keeps_sending())
+    }
+
+    /// The same in a session, where PINGs and key updates are no chatter.
+    #[cfg(feature = "secure")]
+    async fn session_closed_by_peer(&self, tunnel: &Tunnel) -> io::Result<()> {
+        let mut total = tunnel.discard_inbox();
+        while total < MAX_CHATTER_BYTES {
+            if tunnel.hear(&self.stream, &self.work).await? == Heard::Close {
+                return Ok(());
+            }
+            total += tunnel.discard_inbox();
+        }
+        Err(keeps_sending())
+    }
+
+    /// Serves a session that only lends its keys, until its peer closes it or sends no record for
+    /// that long. Spec: LSS/1 §9.2.
+    #[cfg(feature = "secure")]
+    pub(crate) async fn lend_keys(&self, tunnel: &Tunnel, limit: Duration) -> io::Result<()> {
+        let mut total = 0;
+        while total < MAX_CHATTER_BYTES {
+            let record = async {
+                loop {
+                    match tunnel.hear(&self.stream, &self.work).await? {
+                        Heard::Nothing => {}
+                        heard => break tunnel.flush(&self.stream).await.map(|()| heard),
+                    }
+                }
+            };
+            match tokio::time::timeout(limit, record).await {
+                Ok(Ok(Heard::Close)) => return Ok(()),
+                Ok(Ok(_)) => total += tunnel.discard_inbox(),
+                Ok(Err(error)) => return Err(error),
+                Err(_) => return Err(io::ErrorKind::TimedOut.into()),
+            }
+        }
+        Err(keeps_sending())
+    }
+
+    /// Ends the session of this connection, if it has one, in bounded time and in the way that its
+    /// end arrives.
+    #[cfg(feature = "secure")]
+    pub(crate) async fn close_session(&self) {
+        if let Some(tunnel) = self.tunnel() {
+            tunnel.close(&self.stream).await;
+        }
+    }
+
+    /// Ends the session because of what this side knows; its task closes the connection.
+    #[cfg(feature = "secure")]
+    pub(crate) fn end_session(&self, cause: lsl_secure::Cause) {
+        if let Some(tunnel) = self.tunnel() {
+            tunnel.end(&self.stream, cause);
+        }
+    }
+
+    /// The raw stream, for a connection that is held open after its last word.
+    #[cfg(feature = "secure")]
+    pub(crate) fn stream(&self) -> &TcpStream {
+        &self.stream
     }
 
     /// Waits until somebody calls `wake`.
@@ -89,24 +266,50 @@ impl Link {
 
     /// Ends both directions at once; a task or thread that waits on the socket returns.
     pub(crate) fn shut_down(&self) {
+        #[cfg(feature = "secure")]
+        if let Some(tunnel) = self.tunnel() {
+            if !tunnel.is_ours() {
+                // The connection is the parent's.
+                return;
+            }
+            tunnel.say_goodbye(&self.stream);
+        }
         // Failing means that the peer was faster.
         let _ = socket2::SockRef::from(&self.stream).shutdown(std::net::Shutdown::Both);
     }
 
     /// Says that nothing more will be sent, after what was.
     pub(crate) fn finish_sending(&self) {
+        #[cfg(feature = "secure")]
+        if let Some(tunnel) = self.tunnel()
+            && !tunnel.say_goodbye(&self.stream)
+        {
+            // There is more to send, or it is not ours to say.
+            return;
+        }
         let _ = socket2::SockRef::from(&self.stream).shutdown(std::net::Shutdown::Write);
     }
 }
 
 impl Wire for std::sync::Arc<Link> {
     fn try_send(&self, bytes: &[u8]) -> io::Result<usize> {
-        send_nonblocking(&self.stream, bytes)
+        self.send_now(bytes)
     }
 
     fn wake(&self) {
         self.work.notify_one();
     }
+
+    #[cfg(feature = "secure")]
+    fn say_goodbye(&self) {
+        if let Some(tunnel) = self.tunnel() {
+            tunnel.say_goodbye(&self.stream);
+        }
+    }
+}
+
+fn keeps_sending() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "the peer keeps sending")
 }
 
 /// Sends all of `bytes`, waiting in the runtime.

@@ -8,6 +8,8 @@ pub(crate) mod consumer;
 #[cfg(feature = "secure")]
 pub(crate) mod describe;
 pub(crate) mod dial;
+#[cfg(feature = "secure")]
+pub(crate) mod entrance;
 pub(crate) mod feed;
 pub(crate) mod full_info;
 #[cfg(feature = "secure")]
@@ -21,6 +23,8 @@ pub(crate) mod peers;
 pub(crate) mod ports;
 pub(crate) mod race;
 pub(crate) mod reach;
+#[cfg(feature = "secure")]
+pub(crate) mod refusal;
 pub(crate) mod registry;
 pub(crate) mod resolver;
 pub(crate) mod responder;
@@ -33,6 +37,10 @@ pub(crate) mod service;
 pub(crate) mod sockets;
 pub(crate) mod source;
 pub(crate) mod time_probe;
+#[cfg(feature = "secure")]
+pub(crate) mod trust_watch;
+#[cfg(feature = "secure")]
+pub(crate) mod tunnel;
 pub(crate) mod uid;
 #[cfg(feature = "secure")]
 pub(crate) mod unveil;

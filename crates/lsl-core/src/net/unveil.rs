@@ -181,7 +181,7 @@ async fn ask(
         peers: &peers,
     };
     let request = [SHORTINFO_COMMAND, b"\r\n", &query, b"\r\n"].concat();
-    let dialling = handshake::secure(&context, security, callee, target, &request, CONNECT_LIMIT);
+    let dialling = handshake::secure(security, callee, target, &request, CONNECT_LIMIT);
     let mut dialled = dialling.await?;
     let said = dialled.tunnel().map(|tunnel| tunnel.descriptor().clone());
     let xml = dialled.read_all(MAX_ANSWER_BYTES, ANSWER_LIMIT).await?;

@@ -24,6 +24,10 @@ pub trait Wire {
 
     /// Wakes the task that drains this consumer.
     fn wake(&self);
+
+    /// Tells the peer, as far as that goes without blocking, that everything was sent. Called once the
+    /// stream ends and nothing is left, on the thread that ends it: a program may exit right after.
+    fn say_goodbye(&self) {}
 }
 
 /// Whether a push asks for its samples to be sent now.
@@ -292,6 +296,7 @@ impl<W: Wire> Lane<W> {
         self.flush();
         for consumer in &mut self.consumers {
             if consumer.mode == Mode::Idle {
+                consumer.wire.say_goodbye();
                 consumer.mode = Mode::Draining;
             }
             consumer.wire.wake();

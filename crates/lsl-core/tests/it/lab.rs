@@ -16,18 +16,7 @@ pub fn context() -> Context {
 
 /// The same with other settings, as `section.Key` and value.
 pub fn context_with(settings: &[(&str, &str)]) -> Context {
-    plain(config_with(settings))
-}
-
-/// A context that does not look for this user's keys.
-pub fn plain(config: Config) -> Context {
-    #[cfg(feature = "secure")]
-    {
-        let off = lsl_core::secure::Security::off(Vec::new());
-        Context::with_security(config, std::sync::Arc::new(off))
-    }
-    #[cfg(not(feature = "secure"))]
-    Context::new(config)
+    plaintext(config_with(settings))
 }
 
 /// A configuration with ports and a session of its own.
@@ -44,6 +33,18 @@ pub fn config_with(settings: &[(&str, &str)]) -> Config {
         config.set(key, value).expect("valid setting");
     }
     config
+}
+
+/// A context without encryption, whatever the home of whoever runs the tests says.
+pub fn plaintext(config: Config) -> Context {
+    #[cfg(feature = "secure")]
+    let context = {
+        let off = lsl_core::secure::Security::off(Vec::new());
+        Context::with_security(config, std::sync::Arc::new(off))
+    };
+    #[cfg(not(feature = "secure"))]
+    let context = Context::new(config);
+    context
 }
 
 /// An outlet with default settings.

@@ -151,7 +151,8 @@ fn consumers_are_listed() {
         sent: 9,
         dropped: 9,
         behind: 9,
-        reserved: [9; 3],
+        encrypted: 9,
+        reserved: [9; 5],
     };
     let mut entries = [blank; 3];
     // SAFETY: room for three.
@@ -165,7 +166,8 @@ fn consumers_are_listed() {
         let address = unsafe { CStr::from_ptr(entry.address.as_ptr()) };
         let address: std::net::SocketAddr = address.to_str().unwrap().parse().unwrap();
         assert!(address.ip().is_loopback());
-        assert_eq!((entry.sent, entry.dropped, entry.reserved), (1, 0, [0; 3]));
+        assert_eq!((entry.sent, entry.dropped, entry.encrypted), (1, 0, 0));
+        assert_eq!(entry.reserved, [0; 5]);
     }
     lsl_destroy_inlet(second);
 }

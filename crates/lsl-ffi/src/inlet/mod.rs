@@ -11,11 +11,11 @@ mod tests;
 use std::ptr;
 use std::sync::{Arc, OnceLock};
 
-use lsl_core::{ChannelFormat, Inlet, ProcessingOptions, TimeCorrection, Timeout};
+use lsl_core::{ChannelFormat, Error, Inlet, ProcessingOptions, TimeCorrection, Timeout};
 
 use crate::context::context;
 use crate::ext::Signal;
-use crate::guard::{code, fail, guard};
+use crate::guard::{code, fail, guard, set_last_error};
 use crate::handle::{self, Handle, Object};
 use crate::memory::{Outcome, refuse, status, store, with_code};
 use crate::outlet::{buffer_length, info_of};
@@ -31,6 +31,29 @@ pub(crate) struct InletObject {
     format: ChannelFormat,
     /// Forks before it was made; in a child of a later fork its threads do not exist.
     forks: u32,
+}
+
+impl InletObject {
+    /// The code of a failed call; `lsl_last_error` gets its text and, if security is the reason, what
+    /// that is and what to do. Spec: LSS/1 §4.2.
+    fn fail(&self, error: &Error) -> i32 {
+        let code = fail(error);
+        if let Some(reason) = self.inlet.last_security_error() {
+            let text = error.to_string();
+            // A lost stream has told it already.
+            if !text.contains(&reason) {
+                set_last_error(&format!("{text} {reason}"));
+            }
+        }
+        code
+    }
+
+    /// Nothing came: no error in liblsl, but if security is the reason, `lsl_last_error` says so.
+    fn nothing_came(&self) {
+        if let Some(reason) = self.inlet.last_security_error() {
+            set_last_error(&reason);
+        }
+    }
 }
 
 /// The inlet behind a handle: -3 for anything else, -2 for one inherited by a forked child.
@@ -111,7 +134,7 @@ pub unsafe extern "C" fn lsl_open_stream(inlet: Handle, timeout: f64, ec: *mut i
             .inlet
             .blocking()
             .open(Timeout::from_secs(timeout))
-            .map_err(|error| fail(&error))
+            .map_err(|error| opening.fail(&error))
     };
     // SAFETY: the caller vouches for `ec`.
     unsafe { with_code(ec, (), body) };
@@ -227,7 +250,7 @@ pub unsafe extern "C" fn lsl_get_fullinfo(inlet: Handle, timeout: f64, ec: *mut 
         let fetching = object.inlet.blocking();
         let info = fetching
             .full_info(Timeout::from_secs(timeout))
-            .map_err(|error| fail(&error))?;
+            .map_err(|error| object.fail(&error))?;
         Ok(handle::insert(Object::Info(Arc::new(InfoObject::new(
             info,
         )))))
@@ -270,7 +293,7 @@ fn correction(inlet: Handle, timeout: f64) -> Outcome<TimeCorrection> {
     let measuring = object.inlet.blocking();
     measuring
         .time_correction(Timeout::from_secs(timeout))
-        .map_err(|error| fail(&error))
+        .map_err(|error| object.fail(&error))
 }
 
 fn count(samples: usize) -> u32 {

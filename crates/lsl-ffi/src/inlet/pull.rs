@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_ulong, c_void};
 use lsl_core::{ChannelFormat, PullElement, Timeout};
 
 use super::{InletObject, find};
-use crate::guard::{code, fail};
+use crate::guard::code;
 use crate::handle::Handle;
 use crate::memory::{Outcome, length, refuse, with_code, with_optional_slots, with_slots};
 
@@ -16,10 +16,14 @@ impl InletObject {
         slots: &mut [T],
         timeout: f64,
     ) -> Outcome<Option<f64>> {
-        self.inlet
-            .blocking()
+        let pulling = self.inlet.blocking();
+        let pulled = pulling
             .pull(slots, Timeout::from_secs(timeout))
-            .map_err(|error| fail(&error))
+            .map_err(|error| self.fail(&error))?;
+        if pulled.is_none() {
+            self.nothing_came();
+        }
+        Ok(pulled)
     }
 
     /// The same with 0.0 for none, as C has it: a sample stamped 0.0 looks the same.
@@ -72,7 +76,10 @@ impl InletObject {
             .inlet
             .blocking()
             .pull_chunk(slots, timestamps, Timeout::from_secs(timeout))
-            .map_err(|error| fail(&error))?;
+            .map_err(|error| self.fail(&error))?;
+        if samples == 0 {
+            self.nothing_came();
+        }
         Ok(samples * self.channels)
     }
 }

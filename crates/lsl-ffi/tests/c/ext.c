@@ -12,6 +12,7 @@ _Static_assert(offsetof(lslx_inlet_stats_t, idle_seconds) == 56, "idle_seconds")
 _Static_assert(sizeof(lslx_outlet_stats_t) == 56, "lslx_outlet_stats_t");
 _Static_assert(sizeof(lslx_consumer_t) == 112, "lslx_consumer_t");
 _Static_assert(offsetof(lslx_consumer_t, sent) == 64, "sent");
+_Static_assert(offsetof(lslx_consumer_t, encrypted) == 88, "encrypted");
 
 static atomic_int messages;
 
@@ -91,6 +92,53 @@ static void counters(lsl_outlet outlet, lsl_inlet inlet)
     CHECK(lsl_pull_sample_f(inlet, sample, 2, PATIENCE, &ec) == 9.5);
 }
 
+/* A text that the library gave away. */
+static int is_text(char *text, const char *beginning, int is_longer)
+{
+    size_t length = strlen(beginning);
+    int is = text != NULL && strncmp(text, beginning, length) == 0 &&
+        (strlen(text) > length) == is_longer;
+    if (!is)
+        fprintf(stderr, "'%s', not '%s'\n", text == NULL ? "NULL" : text, beginning);
+    lsl_destroy_string(text);
+    return is;
+}
+
+/* With a security configuration the same program is encrypted, and can tell. */
+static void encryption(lsl_outlet outlet, lsl_inlet inlet, const char *source_id)
+{
+    int policy = lslx_security_policy(), is_secure = policy == lslx_policy_required;
+    const char *fingerprint = is_secure ? "SHA256:" : "";
+    const char *name = policy == lslx_policy_off ? "off" : "required";
+    lsl_streaminfo found = find(source_id), own = lsl_get_info(outlet);
+    lslx_consumer_t consumer;
+    char wanted[64];
+    CHECK(policy == lslx_policy_off || is_secure);
+    CHECK(is_secure == (getenv("LSL_SECURE_CONFIG") != NULL));
+    snprintf(wanted, sizeof wanted, "/lsl-secure:LSS1;policy:%s", name);
+    CHECK(strstr(lsl_library_info(), wanted) != NULL);
+    snprintf(wanted, sizeof wanted, "policy %s, ", name);
+    CHECK(is_text(lslx_security_text(), wanted, 1));
+
+    CHECK(lslx_info_encryption(found) == policy);
+    CHECK(is_text(lslx_info_fingerprint(found), fingerprint, is_secure));
+    CHECK(lslx_info_encryption(own) == policy);
+    lsl_destroy_streaminfo(found);
+    lsl_destroy_streaminfo(own);
+
+    CHECK(lslx_is_encrypted(inlet) == is_secure);
+    CHECK(is_text(lslx_peer_fingerprint(inlet), fingerprint, is_secure));
+    CHECK(is_text(lslx_peer_name(inlet), is_secure ? "host" : "", 0));
+    CHECK(is_text(lslx_cipher(inlet), "", is_secure));
+    CHECK(is_text(lslx_last_security_error(inlet), "", 0));
+    CHECK(lslx_outlet_consumers(outlet, &consumer, 1) == 1);
+    CHECK((int)consumer.encrypted == is_secure && consumer.reserved[0] == 0);
+    CHECK(is_text(lslx_consumer_fingerprint(outlet, consumer.address), fingerprint, is_secure));
+    CHECK(is_text(lslx_consumer_name(outlet, consumer.address), is_secure ? "host" : "", 0));
+    CHECK(lslx_consumer_name(outlet, "10.0.0.1:1") == NULL);
+    CHECK(lslx_consumer_fingerprint(outlet, NULL) == NULL);
+}
+
 static void bad_handles(lsl_outlet outlet, lsl_inlet inlet)
 {
     void *bad[] = {NULL, (void *)42, &messages};
@@ -100,6 +148,12 @@ static void bad_handles(lsl_outlet outlet, lsl_inlet inlet)
         CHECK(lslx_inlet_fd(bad[i]) < 0 && lslx_inlet_fd_clear(bad[i]) < 0);
         CHECK(lslx_inlet_stats(bad[i], &in) < 0 && lslx_outlet_stats(bad[i], &out) < 0);
         CHECK(lslx_outlet_consumers(bad[i], NULL, 0) < 0 && lslx_outlet_flush(bad[i], 0) < 0);
+        CHECK(lslx_info_encryption(bad[i]) < 0 && lslx_info_fingerprint(bad[i]) == NULL);
+        CHECK(lslx_is_encrypted(bad[i]) < 0 && lslx_peer_fingerprint(bad[i]) == NULL);
+        CHECK(lslx_peer_name(bad[i]) == NULL && lslx_cipher(bad[i]) == NULL);
+        CHECK(lslx_last_security_error(bad[i]) == NULL);
+        CHECK(lslx_consumer_fingerprint(bad[i], "") == NULL);
+        CHECK(lslx_consumer_name(bad[i], NULL) == NULL);
     }
     CHECK(lslx_inlet_stats(inlet, NULL) < 0 && lslx_outlet_stats(outlet, NULL) < 0);
     CHECK(lslx_outlet_consumers(outlet, NULL, 1) < 0);
@@ -119,6 +173,7 @@ int main(void)
     CHECK(lsl_wait_for_consumers(outlet, PATIENCE) == 1);
     event_loop(outlet, inlet);
     counters(outlet, inlet);
+    encryption(outlet, inlet, source_id);
     bad_handles(outlet, inlet);
     /* The loss of a stream wakes an event loop. */
     descriptor = lslx_inlet_fd(inlet);

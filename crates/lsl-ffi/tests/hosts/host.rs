@@ -4,7 +4,7 @@ use std::env;
 use std::process::Command;
 
 use crate::stage::{Outcome, Stage};
-use crate::{Need, Test};
+use crate::{Need, Test, keys};
 
 /// How a host runs.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -22,7 +22,20 @@ struct Host {
     source: &'static str,
     ways: &'static [Way],
     argument: Argument,
+    keys: &'static [Keys],
 }
+
+/// Whether a host has a security configuration.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Keys {
+    None,
+    /// Its own key, and nothing in plaintext.
+    Required,
+}
+
+const PLAIN: &[Keys] = &[Keys::None];
+const BOTH: &[Keys] = &[Keys::None, Keys::Required];
+const SECURE: &[Keys] = &[Keys::Required];
 
 /// What a host is told.
 #[derive(Clone, Copy)]
@@ -53,76 +66,101 @@ const HOSTS: &[Host] = &[
         source: "ex",
         ways: ALL,
         argument: Argument::None,
+        keys: PLAIN,
     },
     Host {
         source: "ext",
         ways: ALL,
         argument: Argument::None,
+        keys: BOTH,
     },
     Host {
         source: "misuse",
         ways: ALL,
         argument: Argument::None,
+        keys: PLAIN,
     },
     Host {
         source: "blocked",
         ways: ALL,
         argument: Argument::None,
+        keys: BOTH,
     },
     Host {
         source: "fork",
         ways: ALL,
         argument: Argument::None,
+        keys: BOTH,
     },
     Host {
         source: "forkbusy",
         // The allocator of ASan does not survive a fork amid other threads' allocations.
         ways: &[Way::Plain, Way::Valgrind],
         argument: Argument::None,
+        keys: BOTH,
+    },
+    Host {
+        source: "securefork",
+        ways: ALL,
+        argument: Argument::None,
+        keys: SECURE,
     },
     Host {
         source: "order",
         ways: ALL,
         argument: Argument::None,
+        keys: BOTH,
     },
     Host {
         source: "sigpipe",
         ways: ALL,
         argument: Argument::None,
+        keys: BOTH,
     },
     Host {
         source: "exit",
         ways: ALL,
         argument: Argument::None,
+        keys: BOTH,
     },
     Host {
         source: "unload",
         ways: ALL,
         argument: Argument::Library,
+        keys: PLAIN,
     },
     // Its own count of memory is meaningless under the tools, which see leaks themselves.
     Host {
         source: "churn",
         ways: &[Way::Plain],
         argument: Argument::Cycles,
+        keys: BOTH,
     },
     Host {
         source: "stress",
         ways: ALL,
         argument: Argument::Seconds,
+        keys: BOTH,
     },
 ];
 
 pub(crate) fn tests() -> Vec<Test> {
-    let each = HOSTS
-        .iter()
-        .flat_map(|host| host.ways.iter().map(move |way| (host, *way)));
-    each.map(|(host, way)| Test {
-        name: format!("{}/{}", host.source, way.name()),
-        needs: way.needs(),
-        run: Box::new(move |stage| play(stage, host, way)),
-    })
-    .collect()
+    let mut tests = Vec::new();
+    for host in HOSTS {
+        for &keys in host.keys {
+            let secure = if keys == Keys::None { "" } else { " secure" };
+            for &way in host.ways {
+                let name = format!("{}{secure}/{}", host.source, way.name());
+                let in_folder = name.clone();
+                tests.push(Test {
+                    name,
+                    needs: way.needs(),
+                    run: Box::new(move |stage| play(stage, host, way, keys, &in_folder)),
+                });
+            }
+        }
+    }
+    tests
 }
 
 impl Way {
@@ -142,8 +180,8 @@ impl Way {
     }
 }
 
-fn play(stage: &Stage, host: &Host, way: Way) -> Outcome {
-    let folder = stage.folder(&format!("{}-{}", host.source, way.name()))?;
+fn play(stage: &Stage, host: &Host, way: Way, keys: Keys, name: &str) -> Outcome {
+    let folder = stage.folder(name)?;
     let source = format!("c/{}.c", host.source);
     let options: &[&str] = match way {
         Way::Plain | Way::Valgrind => &["-std=gnu11"],
@@ -159,7 +197,7 @@ fn play(stage: &Stage, host: &Host, way: Way) -> Outcome {
         Way::Valgrind => {
             let mut command = Command::new("valgrind");
             command.args(VALGRIND);
-            if host.source.starts_with("fork") {
+            if host.source.contains("fork") {
                 // What the threads of the parent refer to seems leaked in a child, without them.
                 command.arg("--leak-check=no");
             }
@@ -168,6 +206,9 @@ fn play(stage: &Stage, host: &Host, way: Way) -> Outcome {
         }
     };
     command.args(host.argument.word(stage)?);
+    if keys == Keys::Required {
+        command.env(keys::VARIABLE, keys::device(&folder)?);
+    }
     // Leaks end a program, too; the tool's own code must not look like one of the host's.
     command.env("ASAN_OPTIONS", "detect_leaks=1:exitcode=99");
     let said = Stage::run(command, &folder)?;
@@ -183,7 +224,7 @@ fn play(stage: &Stage, host: &Host, way: Way) -> Outcome {
         .lines()
         .find(|line| line.starts_with(|c: char| c.is_ascii_digit()))
     {
-        println!("    {}/{}: {measured}", host.source, way.name());
+        println!("    {name}: {measured}");
     }
     Ok(())
 }

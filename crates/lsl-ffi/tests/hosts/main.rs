@@ -6,6 +6,7 @@
 #![expect(clippy::print_stdout, reason = "a test runner talks to its user")]
 
 mod host;
+mod keys;
 mod package;
 mod stage;
 
@@ -30,6 +31,8 @@ enum Need {
     Tool(&'static str),
     /// What only `cargo xtask hosts` provides, by the name of its variable.
     Variable(&'static str),
+    /// To run as root, in the namespace at least with a second user.
+    Root,
 }
 
 /// Hosts count their own threads and descriptors, not each other's; more at a time only slow down the
@@ -40,9 +43,11 @@ fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
     arguments.test_threads.get_or_insert(THREADS);
     let stage = Arc::new(Stage::from_env());
+    let tests = host::tests().into_iter();
+    let tests = tests.chain(keys::tests()).chain(package::tests());
     let mut reasons: Vec<String> = Vec::new();
     let mut trials = Vec::new();
-    for test in host::tests().into_iter().chain(package::tests()) {
+    for test in tests {
         let reason = stage.reason_against(&test.needs);
         let is_ignored = reason.is_some();
         reasons.extend(reason.filter(|reason| !reasons.contains(reason)));

@@ -53,10 +53,14 @@ pub(crate) enum Topic {
     Crowd,
     /// Foreign programs run to a good end.
     Program,
+    /// What must not be seen on the wire is not seen.
+    Secrecy,
+    /// Who is refused by whom, and with which words.
+    Policy,
 }
 
 impl Topic {
-    pub(crate) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::Sample,
         Self::Chunk,
         Self::Sync,
@@ -65,6 +69,8 @@ impl Topic {
         Self::Recovery,
         Self::Crowd,
         Self::Program,
+        Self::Secrecy,
+        Self::Policy,
     ];
 
     pub(crate) fn name(self) -> &'static str {
@@ -77,6 +83,8 @@ impl Topic {
             Self::Recovery => "recovery",
             Self::Crowd => "crowd",
             Self::Program => "program",
+            Self::Secrecy => "secrecy",
+            Self::Policy => "policy",
         }
     }
 }
@@ -121,6 +129,7 @@ pub(crate) struct Announcement {
     pub(crate) rate: f64,
     /// Whether pushes write to the sockets themselves.
     pub(crate) synchronous: bool,
+    pub(crate) stream_type: String,
     /// `(name, text)` children of the description.
     pub(crate) desc: Vec<(String, String)>,
 }
@@ -134,6 +143,7 @@ impl Announcement {
             channels: CHANNELS,
             rate: RATE,
             synchronous: false,
+            stream_type: "interop".to_owned(),
             desc: Vec::new(),
         }
     }
@@ -156,6 +166,16 @@ pub(crate) trait InletEnd {
     /// The full information as XML.
     fn full_xml(&mut self) -> Outcome<Vec<u8>>;
     fn time_correction(&mut self) -> Outcome<Correction>;
+    /// With whom it speaks, and how; `None` in plaintext. Only our libraries know.
+    fn encryption(&mut self) -> Outcome<Option<Encryption>>;
+}
+
+/// What an inlet says of its encrypted connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Encryption {
+    pub(crate) peer_name: String,
+    pub(crate) fingerprint: String,
+    pub(crate) cipher: String,
 }
 
 /// What to add to the sender's time stamps.

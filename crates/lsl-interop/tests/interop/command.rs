@@ -57,7 +57,12 @@ impl Lsl {
 
     /// What a command that ends by itself prints.
     pub(crate) fn ask(lab: &Lab, setup: Setup, arguments: &[&str]) -> Outcome<String> {
-        let mut running = Self::start(lab, setup, arguments)?;
+        Self::start(lab, setup, arguments)?.output()
+    }
+
+    /// All that it prints; an error unless it ends well.
+    pub(crate) fn output(self) -> Outcome<String> {
+        let mut running = self;
         let mut lines = Vec::new();
         while let Some(line) = running.line()? {
             lines.push(line);
@@ -67,7 +72,11 @@ impl Lsl {
     }
 
     fn start(lab: &Lab, setup: Setup, arguments: &[&str]) -> Outcome<Self> {
-        let mut command: Command = lab.command(setup)?;
+        Self::spawn(lab.command(setup)?, arguments)
+    }
+
+    /// Start what `command` is, with these arguments.
+    pub(crate) fn spawn(mut command: Command, arguments: &[&str]) -> Outcome<Self> {
         let mut child = command
             .args(arguments)
             .stdin(Stdio::null())
@@ -108,7 +117,7 @@ impl Lsl {
     }
 
     /// Wait until stderr says something with `text` in it.
-    fn wait_for_note(&mut self, text: &str) -> Outcome {
+    pub(crate) fn wait_for_note(&mut self, text: &str) -> Outcome {
         loop {
             match self.notes.recv_timeout(PATIENCE) {
                 Ok(note) => {

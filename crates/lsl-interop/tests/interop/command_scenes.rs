@@ -4,9 +4,11 @@ use lsl_core::local_clock;
 use serde_json::Value;
 
 use crate::cell::{
-    Announcement, CHANNELS, Cell, Correction, Outcome, OutletEnd, Place, Run, Stamps, Topic, same,
+    Announcement, CHANNELS, Cell, Correction, InletEnd, Outcome, OutletEnd, Place, Run, Stamps,
+    Topic, same,
 };
 use crate::command::{Lsl, read};
+use crate::keys::{Device, Keys, Policy};
 use crate::lab::{Family, Lab, Need, Protocol, Setup};
 use crate::scenes::{
     CROWD_OUTLETS, CROWD_PROCESSES, described, found_at_once, nearly_nothing, within,
@@ -15,9 +17,9 @@ use crate::side::Side;
 use crate::values::{Format, Values, counter, pattern};
 
 /// `lsl gen` read by others: every number from the first on.
-pub(crate) fn generate(reader: Side, family: Family, format: Format) -> Cell {
+pub(crate) fn generate(reader: Side, family: Family, format: Format, keys: Keyed) -> Cell {
     let run = move |lab: &Lab, id: &str| {
-        let setup = Setup::new(Protocol::V110, family);
+        let (setup, readers) = keys.setups(family, Device::Amplifier, Device::Recorder);
         let (samples, rate) = (300, 1000.0);
         let arguments = format!(
             "--wait --channels {CHANNELS} --format {} --rate {rate} --count {samples}",
@@ -25,8 +27,9 @@ pub(crate) fn generate(reader: Side, family: Family, format: Format) -> Cell {
         );
         let arguments: Vec<&str> = arguments.split(' ').collect();
         let sender = Lsl::generate(lab, setup, id, &arguments)?;
-        let mut inlet = reader.inlet(lab, setup, id)?;
+        let mut inlet = reader.inlet(lab, readers, id)?;
         let (stamps, values) = inlet.pull_chunk(samples as usize)?;
+        keys.check(&mut *inlet, Device::Amplifier)?;
         let steps = stamps.windows(2).map(|pair| pair[1] - pair[0]);
         let worst = steps.fold(0.0, |worst: f64, step| worst.max((step - 1.0 / rate).abs()));
         if worst > STAMP_ROUNDING_SECS {
@@ -37,7 +40,7 @@ pub(crate) fn generate(reader: Side, family: Family, format: Format) -> Cell {
         sender.finish()
     };
     cell(
-        "lsl gen to",
+        &keys.row("lsl gen to"),
         reader,
         family,
         Topic::Chunk,
@@ -47,10 +50,10 @@ pub(crate) fn generate(reader: Side, family: Family, format: Format) -> Cell {
 }
 
 /// Others' outlets read by `lsl recv`, then `lsl recv` ends by itself.
-pub(crate) fn receive(sender: Side, family: Family, format: Format) -> Cell {
+pub(crate) fn receive(sender: Side, family: Family, format: Format, keys: Keyed) -> Cell {
     let run = move |lab: &Lab, id: &str| {
-        let setup = Setup::new(Protocol::V110, family);
-        let mut outlet = sender.outlet(lab, setup, &Announcement::new(id, format))?;
+        let (setup, senders) = keys.setups(family, Device::Recorder, Device::Amplifier);
+        let mut outlet = sender.outlet(lab, senders, &Announcement::new(id, format))?;
         let rounds: u16 = 4;
         let count = rounds.to_string();
         let mut receiver = Lsl::receive(lab, setup, id, &["--count", &count])?;
@@ -64,13 +67,52 @@ pub(crate) fn receive(sender: Side, family: Family, format: Format) -> Cell {
         receiver.finish()
     };
     cell(
-        "lsl recv from",
+        &keys.row("lsl recv from"),
         sender,
         family,
         Topic::Sample,
         format.name(),
         Box::new(run),
     )
+}
+
+/// Whether the command and the other end have keys and demand that all have.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Keyed {
+    No,
+    Yes,
+}
+
+impl Keyed {
+    /// Of the command, as this device, and of the other end.
+    fn setups(self, family: Family, command: Device, other: Device) -> (Setup, Setup) {
+        let plain = Setup::new(Protocol::V110, family);
+        let keyed = |device| {
+            let keys = Keys::new(device, Policy::Required);
+            plain.within("secure").with(keys)
+        };
+        match self {
+            Self::No => (plain, plain),
+            Self::Yes => (keyed(command), keyed(other)),
+        }
+    }
+
+    fn row(self, how: &str) -> String {
+        match self {
+            Self::No => how.to_owned(),
+            Self::Yes => format!("secure: {how}"),
+        }
+    }
+
+    fn check(self, inlet: &mut dyn InletEnd, device: Device) -> Outcome {
+        if self == Self::No {
+            return Ok(());
+        }
+        match inlet.encryption()? {
+            Some(found) if found.peer_name == device.name() => Ok(()),
+            other => Err(format!("not encrypted with {}: {other:?}", device.name())),
+        }
+    }
 }
 
 /// `lsl gen` is killed and started again; its readers go on.
@@ -240,6 +282,7 @@ pub(crate) fn crowd(finder: Side) -> Cell {
         protocol: Protocol::V110,
         family: Family::Both,
         session: "gen-crowd",
+        keys: None,
     };
     let run = move |lab: &Lab, id: &str| {
         let mut outlets: Vec<Box<dyn OutletEnd>> = Vec::new();

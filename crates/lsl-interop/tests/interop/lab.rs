@@ -12,7 +12,9 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use lsl_core::Context;
 
+use crate::capture::Capture;
 use crate::cell::{Cell, Outcome};
+use crate::keys::{Keyring, Keys};
 use crate::peer::{Peer, locked};
 
 /// A foreign implementation.
@@ -24,6 +26,8 @@ pub(crate) enum Library {
     Pylsl,
     /// Our own library, loaded as if it were liblsl.
     LslFfi,
+    /// The same Python classes on our library.
+    PylslOnOurs,
 }
 
 impl Library {
@@ -36,6 +40,7 @@ impl Library {
             Self::V1_17_7 => "liblsl 1.17.7",
             Self::Pylsl => "pylsl 1.18.6",
             Self::LslFfi => "lsl-ffi",
+            Self::PylslOnOurs => "pylsl on lsl-ffi",
         }
     }
 
@@ -44,12 +49,18 @@ impl Library {
         match self {
             Self::V1_18_0 => "LSL_INTEROP_LIB_1_18_0",
             Self::V1_17_7 => "LSL_INTEROP_LIB_1_17_7",
-            Self::Pylsl => "LSL_INTEROP_PYLSL",
+            Self::Pylsl | Self::PylslOnOurs => "LSL_INTEROP_PYLSL",
             Self::LslFfi => "LSL_INTEROP_LIB_LSL_FFI",
         }
     }
 
-    const ALL: [Self; 4] = [Self::V1_18_0, Self::V1_17_7, Self::Pylsl, Self::LslFfi];
+    const ALL: [Self; 5] = [
+        Self::V1_18_0,
+        Self::V1_17_7,
+        Self::Pylsl,
+        Self::LslFfi,
+        Self::PylslOnOurs,
+    ];
 }
 
 /// Something of which cells must be ignored when it is missing.
@@ -117,6 +128,8 @@ pub(crate) struct Setup {
     pub(crate) family: Family,
     /// Sides of different sessions do not see each other.
     pub(crate) session: &'static str,
+    /// Who it is and what it lets through, if it knows of encryption at all.
+    pub(crate) keys: Option<Keys>,
 }
 
 impl Setup {
@@ -126,7 +139,21 @@ impl Setup {
             protocol,
             family,
             session: family.name(),
+            keys: None,
         }
+    }
+
+    /// The same side with a security configuration.
+    pub(crate) fn with(self, keys: Keys) -> Self {
+        Self {
+            keys: Some(keys),
+            ..self
+        }
+    }
+
+    /// The same side where only those of this session see it.
+    pub(crate) fn within(self, session: &'static str) -> Self {
+        Self { session, ..self }
     }
 
     /// The `lsl_api.cfg` for this setup.
@@ -150,6 +177,7 @@ pub(crate) struct Lab {
     gaps: String,
     peers: Mutex<HashMap<(Library, Setup), Slot>>,
     contexts: Mutex<HashMap<Setup, Arc<OnceLock<Outcome<Context>>>>>,
+    keyring: Keyring,
     /// Tells the files of peers apart.
     spawned: AtomicU32,
 }
@@ -179,6 +207,7 @@ impl Lab {
             gaps,
             peers: Mutex::default(),
             contexts: Mutex::default(),
+            keyring: Keyring::default(),
             spawned: AtomicU32::new(0),
         }
     }
@@ -224,14 +253,19 @@ impl Lab {
                 command.arg(format!("{folder}peer.py")).arg(path);
                 command
             }
-            Library::Pylsl => {
+            Library::Pylsl | Library::PylslOnOurs => {
                 let mut command = Command::new(path);
                 command.arg(format!("{folder}pylsl_peer.py"));
+                if library == Library::PylslOnOurs {
+                    let ours = self.libraries.get(&Library::LslFfi).ok_or("no library")?;
+                    command.env("PYLSL_LIB", ours);
+                }
                 command
             }
         };
         let config = self.config_file(library.name(), setup)?;
         command.env("LSLAPICFG", &config);
+        self.secure(&mut command, setup.keys)?;
         Peer::spawn(command, config.with_extension("log"))
     }
 
@@ -239,15 +273,48 @@ impl Lab {
     pub(crate) fn command(&self, setup: Setup) -> Outcome<Command> {
         let mut command = Command::new(self.command.as_ref().ok_or("no lsl command")?);
         command.arg("--config").arg(self.config_file("lsl", setup)?);
+        self.secure(&mut command, setup.keys)?;
         Ok(command)
     }
 
+    /// Give a program these keys, or none, whatever this machine's user has.
+    fn secure(&self, command: &mut Command, keys: Option<Keys>) -> Outcome {
+        match keys {
+            Some(keys) => command.env(SECURE_CONFIG, self.keyring.file(keys)?),
+            None => command.env_remove(SECURE_CONFIG),
+        };
+        command.env("HOME", Path::new(env!("CARGO_TARGET_TMPDIR")));
+        Ok(())
+    }
+
+    /// The devices and their keys.
+    pub(crate) fn keyring(&self) -> &Keyring {
+        &self.keyring
+    }
+
+    /// Begin to record what goes over the wire.
+    pub(crate) fn capture(&self) -> Outcome<Capture> {
+        let mut command = Command::new(self.python.as_ref().ok_or("no Python")?);
+        command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/python/capture.py"));
+        let number = self.spawned.fetch_add(1, Ordering::Relaxed);
+        let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("capture-{number}.pcap"));
+        Capture::start(command, file)
+    }
+
     /// A script of `python/` with the Python of this variable, on our library, in a session of its own.
-    pub(crate) fn program(&self, python: &str, script: &str, check: &str) -> Outcome<Command> {
+    /// With keys, the program is one device that sends to itself.
+    pub(crate) fn program(
+        &self,
+        python: &str,
+        script: &str,
+        check: &str,
+        keys: Option<Keys>,
+    ) -> Outcome<Command> {
         let library = self.libraries.get(&Library::LslFfi).ok_or("no library")?;
         let python = env::var_os(python).ok_or("no Python")?;
-        let config = Self::log_file(script, check).with_extension("cfg");
-        let text = format!("[lab]\nSessionID = {script}-{check}\n");
+        let how = keys.map_or("plain", |_| "secure");
+        let config = Self::log_file(script, check, keys).with_extension("cfg");
+        let text = format!("[lab]\nSessionID = {script}-{check}-{how}\n");
         fs::write(&config, text).map_err(|error| format!("{}: {error}", config.display()))?;
         let mut command = Command::new(python);
         command
@@ -258,12 +325,17 @@ impl Lab {
             .env("MNE_LSL_LIB", library)
             // Or the script might have found another library and proved nothing.
             .env("LSL_EXPECT_LIBRARY", "lsl-rs");
+        self.secure(&mut command, keys)?;
+        if let Some(keys) = keys {
+            command.env("LSL_EXPECT_POLICY", keys.policy.name());
+        }
         Ok(command)
     }
 
     /// Where a program's words go.
-    pub(crate) fn log_file(script: &str, check: &str) -> PathBuf {
-        Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{script}-{check}.log"))
+    pub(crate) fn log_file(script: &str, check: &str, keys: Option<Keys>) -> PathBuf {
+        let how = keys.map_or("plain", |_| "secure");
+        Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{script}-{check}-{how}.log"))
     }
 
     /// The configuration of a setup for one process of its own.
@@ -283,7 +355,8 @@ impl Lab {
     /// Our shared context for a setup, made if need be.
     pub(crate) fn context(&self, setup: Setup) -> Outcome<Context> {
         let slot = Arc::clone(locked(&self.contexts).entry(setup).or_default());
-        slot.get_or_init(|| crate::ours::context(setup)).clone()
+        slot.get_or_init(|| crate::ours::context(self, setup))
+            .clone()
     }
 
     /// Stop the shared peers; a process that exits would not drop them.
@@ -295,3 +368,6 @@ impl Lab {
         }
     }
 }
+
+/// Names the security configuration of a process.
+pub(crate) const SECURE_CONFIG: &str = "LSL_SECURE_CONFIG";

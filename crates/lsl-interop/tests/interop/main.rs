@@ -6,9 +6,12 @@
 #![expect(clippy::print_stdout, reason = "a test runner talks to its user")]
 #![forbid(unsafe_code)]
 
+mod capture;
 mod cell;
 mod command;
 mod command_scenes;
+mod enrolment;
+mod keys;
 mod lab;
 mod matrix;
 mod ours;
@@ -16,6 +19,8 @@ mod peer;
 mod programs;
 mod report;
 mod scenes;
+mod secrecy;
+mod secure_scenes;
 mod side;
 mod values;
 

@@ -1,10 +1,14 @@
 //! Every cell there is: which scenes between whom, in which variants.
 
 use crate::cell::{Cell, Transfer};
-use crate::command_scenes;
+use crate::command_scenes::{self, Keyed};
+use crate::enrolment;
+use crate::keys::{Device, Keys, Policy};
 use crate::lab::{Family, Library, Protocol};
 use crate::programs;
 use crate::scenes::{clock, crossing, crowd, exchange, exchanges, metadata, recovery, synchronous};
+use crate::secrecy::{Sight, recorded};
+use crate::secure_scenes;
 use crate::side::{Route, Side};
 use crate::values::Format;
 
@@ -13,6 +17,7 @@ use Protocol::{V100, V110};
 const NEWEST: Side = Side::Foreign(Library::V1_18_0);
 const OLDER: Side = Side::Foreign(Library::V1_17_7);
 const PYLSL: Side = Side::Foreign(Library::Pylsl);
+const PYLSL_ON_OURS: Side = Side::Foreign(Library::PylslOnOurs);
 const C_ABI: Side = Side::Foreign(Library::LslFfi);
 
 /// liblsl against liblsl comes first: if these fail, the stage is broken and no other cell means
@@ -31,6 +36,7 @@ pub(crate) fn cells() -> Vec<Cell> {
     cells.extend(command());
     cells.extend(c_abi());
     cells.extend(programs::cells());
+    cells.extend(secure());
     cells
 }
 
@@ -160,6 +166,86 @@ fn c_abi() -> Vec<Cell> {
     cells
 }
 
+/// Ours with ourselves, encrypted: all that works without keys, what may be seen of it, and who is
+/// refused.
+fn secure() -> Vec<Cell> {
+    let amplifier = Some(Keys::new(Device::Amplifier, Policy::Required));
+    let recorder = Some(Keys::new(Device::Recorder, Policy::Required));
+    let encrypted = |from, to, family| Route::new(from, to, family).with(amplifier, recorder);
+    let mut cells = Vec::new();
+    for (from, to) in [
+        (PYLSL_ON_OURS, PYLSL_ON_OURS),
+        (C_ABI, C_ABI),
+        (Side::Ours, PYLSL_ON_OURS),
+        (PYLSL_ON_OURS, Side::Ours),
+    ] {
+        let v4 = encrypted(from, to, Family::V4);
+        cells.extend(exchanges(v4));
+        cells.extend([metadata(v4), clock(v4), recovery(v4)]);
+        let v6 = encrypted(from, to, Family::V6);
+        cells.extend(Transfer::ALL.map(|how| exchange(v6, Format::Float32, how)));
+        cells.push(recovery(v6));
+        let both = encrypted(from, to, Family::Both);
+        cells.extend([metadata(both), clock(both)]);
+        cells.extend(synchronous(both));
+    }
+    let minimal = |keys: Option<Keys>| {
+        keys.map(|keys| Keys {
+            is_minimal: true,
+            ..keys
+        })
+    };
+    let hidden = Route::new(PYLSL_ON_OURS, PYLSL_ON_OURS, Family::V4)
+        .with(minimal(amplifier), minimal(recorder));
+    cells.extend(Transfer::ALL.map(|how| exchange(hidden, Format::Text, how)));
+    cells.extend([metadata(hidden), clock(hidden), recovery(hidden)]);
+
+    for family in Family::SINGLE {
+        let route = Route::new(PYLSL_ON_OURS, PYLSL_ON_OURS, family);
+        for sight in [Sight::All, Sight::Discovery, Sight::Shape] {
+            cells.push(recorded(route, sight));
+        }
+    }
+    // Without keys nothing is different from before: real liblsl reads it.
+    cells.push(recorded(
+        Route::new(PYLSL_ON_OURS, NEWEST, Family::V4),
+        Sight::All,
+    ));
+
+    for library in Library::LIBLSL {
+        for protocol in Protocol::ALL {
+            cells.push(secure_scenes::refused_legacy(library, protocol));
+        }
+        cells.push(secure_scenes::refuses_legacy(library));
+        cells.push(secure_scenes::refuses_forced(library));
+        cells.push(secure_scenes::remembers(library));
+    }
+    cells.extend([
+        secure_scenes::keyless(),
+        secure_scenes::stranger(),
+        secure_scenes::wrong_role(),
+    ]);
+    cells.extend(secure_scenes::combinations());
+    for other in [PYLSL_ON_OURS, Side::Ours] {
+        for format in Format::ALL {
+            cells.push(command_scenes::generate(
+                other,
+                Family::V4,
+                format,
+                Keyed::Yes,
+            ));
+            cells.push(command_scenes::receive(
+                other,
+                Family::V4,
+                format,
+                Keyed::Yes,
+            ));
+        }
+    }
+    cells.push(enrolment::enrolment());
+    cells
+}
+
 /// Our `lsl` and everybody else.
 fn command() -> Vec<Cell> {
     let mut cells = Vec::new();
@@ -170,8 +256,8 @@ fn command() -> Vec<Cell> {
         (Side::Ours, Family::Both),
     ] {
         for format in Format::ALL {
-            cells.push(command_scenes::generate(other, family, format));
-            cells.push(command_scenes::receive(other, family, format));
+            cells.push(command_scenes::generate(other, family, format, Keyed::No));
+            cells.push(command_scenes::receive(other, family, format, Keyed::No));
         }
     }
     for other in [PYLSL, OLDER, Side::Ours] {

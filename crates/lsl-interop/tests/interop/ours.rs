@@ -1,19 +1,27 @@
 //! Our own ends: `lsl-core` with a context per setup, so that v4 and v6, 1.10 and 1.00 stand side by
 //! side in one process.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use lsl_core::config::Config;
+use lsl_core::secure::Security;
 use lsl_core::{ChannelFormat, Context, Inlet, Outlet, Pushthrough, Selector, StreamInfo};
 
-use crate::cell::{Announcement, Correction, InletEnd, Outcome, OutletEnd, PATIENCE, Stamps};
-use crate::lab::Setup;
+use crate::cell::{
+    Announcement, Correction, Encryption, InletEnd, Outcome, OutletEnd, PATIENCE, Stamps,
+};
+use crate::lab::{Lab, Setup};
 use crate::values::{Format, Values};
 
 /// A context for a setup, configured by the very text the foreign peers get.
-pub(crate) fn context(setup: Setup) -> Outcome<Context> {
+pub(crate) fn context(lab: &Lab, setup: Setup) -> Outcome<Context> {
     let config = Config::from_text(&setup.config()).map_err(text)?;
-    Ok(Context::new(config))
+    let security = match setup.keys {
+        Some(keys) => Security::from_file(&lab.keyring().file(keys)?).map_err(text)?,
+        None => Security::off(Vec::new()),
+    };
+    Ok(Context::with_security(config, Arc::new(security)))
 }
 
 pub(crate) struct OurOutlet {
@@ -28,7 +36,7 @@ impl OurOutlet {
         let format = channel_format(stream.format);
         let mut info = StreamInfo::new(
             stream.name.as_str(),
-            "interop",
+            stream.stream_type.as_str(),
             channels,
             stream.rate,
             format,
@@ -47,6 +55,11 @@ impl OurOutlet {
             outlet: Some(outlet),
             format: stream.format,
         })
+    }
+
+    /// How many connections it has ended for what they wanted.
+    pub(crate) fn refused(&self) -> Outcome<u64> {
+        Ok(self.outlet()?.stats().refused)
     }
 
     fn outlet(&self) -> Outcome<&Outlet> {
@@ -170,15 +183,9 @@ pub(crate) struct OurInlet {
 }
 
 impl OurInlet {
-    /// Find the one stream of this source id and open an inlet on it.
-    pub(crate) fn open(context: &Context, source_id: &str) -> Outcome<Self> {
-        let selector = Selector::property("source_id", source_id).map_err(text)?;
-        let infos = context
-            .resolve_blocking(&selector, 1, PATIENCE)
-            .map_err(text)?;
-        let [info] = infos.as_slice() else {
-            return Err(format!("{} streams resolved instead of 1", infos.len()));
-        };
+    /// Find the one stream for which the predicate holds and open an inlet on it.
+    pub(crate) fn open(context: &Context, predicate: &str) -> Outcome<Self> {
+        let info = &resolve(context, predicate)?;
         let format = Format::ALL
             .into_iter()
             .find(|format| channel_format(*format) == info.channel_format())
@@ -238,6 +245,27 @@ impl InletEnd for OurInlet {
             offset_secs: correction.offset_secs,
             uncertainty_secs: Some(correction.uncertainty_secs),
         })
+    }
+
+    fn encryption(&mut self) -> Outcome<Option<Encryption>> {
+        Ok(self.inlet.encryption().map(|found| Encryption {
+            peer_name: found.peer_name.clone(),
+            fingerprint: found.fingerprint.to_string(),
+            cipher: found.suite.to_string(),
+        }))
+    }
+}
+
+/// The one stream for which the predicate holds.
+pub(crate) fn resolve(context: &Context, predicate: &str) -> Outcome<StreamInfo> {
+    let selector = Selector::predicate(predicate).map_err(text)?;
+    let mut infos = context
+        .resolve_blocking(&selector, 1, PATIENCE)
+        .map_err(text)?;
+    match infos.pop() {
+        Some(info) if infos.is_empty() => Ok(info),
+        Some(_) => Err(format!("{} streams resolved instead of 1", infos.len() + 1)),
+        None => Err("no stream resolved".to_owned()),
     }
 }
 

@@ -17,7 +17,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::cell::{Announcement, Correction, InletEnd, Outcome, OutletEnd, PATIENCE, Stamps};
+use crate::cell::{
+    Announcement, Correction, Encryption, InletEnd, Outcome, OutletEnd, PATIENCE, Stamps,
+};
 use crate::values::{Values, from_hex, stamp_from_json, stamp_to_json};
 
 /// A running peer. Killed when dropped.
@@ -72,9 +74,10 @@ impl Peer {
             .start(request)?
             .recv_timeout(PATIENCE + Duration::from_secs(5));
         let reply = waited.map_err(|error| format!("peer: {error}, see {}", self.log.display()))?;
-        match reply["error"].as_str() {
-            Some(error) => Err(error.to_owned()),
-            None => Ok(reply),
+        match (reply["error"].as_str(), reply["text"].as_str()) {
+            (Some(error), Some(text)) => Err(format!("{error}: {text}")),
+            (Some(error), None) => Err(error.to_owned()),
+            (None, _) => Ok(reply),
         }
     }
 
@@ -108,7 +111,7 @@ impl Peer {
         let reply = self.call(json!({
             "cmd": "outlet",
             "name": stream.name,
-            "type": "interop",
+            "type": stream.stream_type,
             "channels": stream.channels,
             "rate": stream.rate,
             "format": stream.format.name(),
@@ -150,21 +153,31 @@ impl Peer {
         Ok(ids)
     }
 
-    /// Find the one stream of this source id and open an inlet on it.
-    pub(crate) fn inlet(self: &Arc<Self>, source_id: &str) -> Outcome<ForeignInlet> {
-        let infos = self.resolve(&format!("source_id='{source_id}'"), 1, PATIENCE)?;
+    /// Find the one stream for which the predicate holds and open an inlet on it.
+    pub(crate) fn inlet(self: &Arc<Self>, predicate: &str) -> Outcome<ForeignInlet> {
+        let mut inlet = self.closed_inlet(predicate)?;
+        inlet.open(PATIENCE)?;
+        Ok(inlet)
+    }
+
+    /// As `inlet`, but not opened yet.
+    pub(crate) fn closed_inlet(self: &Arc<Self>, predicate: &str) -> Outcome<ForeignInlet> {
+        let infos = self.resolve(predicate, 1, PATIENCE)?;
         let [info] = infos.as_slice() else {
             return Err(format!("{} streams resolved instead of 1", infos.len()));
         };
         let reply = self.call(json!({"cmd": "inlet", "info": info["info"]}))?;
         self.call(json!({"cmd": "close", "handle": info["info"]}))?;
-        let inlet = ForeignInlet {
+        Ok(ForeignInlet {
             peer: Arc::clone(self),
             handle: reply["inlet"].clone(),
-        };
-        let timeout = PATIENCE.as_secs_f64();
-        self.call(json!({"cmd": "open", "inlet": inlet.handle, "timeout": timeout}))?;
-        Ok(inlet)
+        })
+    }
+
+    /// What the library in it wrote to the standard error output so far.
+    pub(crate) fn said(&self) -> String {
+        let said = std::fs::read(&self.log).unwrap_or_default();
+        String::from_utf8_lossy(&said).into_owned()
     }
 }
 
@@ -237,6 +250,20 @@ pub(crate) struct ForeignInlet {
 }
 
 impl ForeignInlet {
+    /// Connect, or say why not in time.
+    pub(crate) fn open(&mut self, timeout: Duration) -> Outcome {
+        let timeout = timeout.as_secs_f64();
+        let request = json!({"cmd": "open", "inlet": self.handle, "timeout": timeout});
+        self.peer.call(request).map(drop)
+    }
+
+    /// The full information as XML, or why not in time.
+    pub(crate) fn full_xml_within(&mut self, timeout: Duration) -> Outcome<Value> {
+        let timeout = timeout.as_secs_f64();
+        self.peer
+            .call(json!({"cmd": "xml", "inlet": self.handle, "timeout": timeout}))
+    }
+
     fn call(&self, command: &str, mut request: Value) -> Outcome<Value> {
         request["cmd"] = json!(command);
         request["inlet"] = self.handle.clone();
@@ -291,6 +318,23 @@ impl InletEnd for ForeignInlet {
             offset_secs: stamp_from_json(&reply["offset"]).ok_or("an unreadable reply")?,
             uncertainty_secs: stamp_from_json(&reply["uncertainty"]),
         })
+    }
+
+    fn encryption(&mut self) -> Outcome<Option<Encryption>> {
+        let reply = self.call("encryption", json!({}))?;
+        let text = |name: &str| {
+            let text = reply[name].as_str().map(str::to_owned);
+            text.ok_or_else(|| format!("no {name}: {reply}"))
+        };
+        match reply["encrypted"].as_i64() {
+            Some(0) => Ok(None),
+            Some(1) => Ok(Some(Encryption {
+                peer_name: text("name")?,
+                fingerprint: text("fingerprint")?,
+                cipher: text("cipher")?,
+            })),
+            _ => Err(format!("an unreadable reply: {reply}")),
+        }
     }
 }
 

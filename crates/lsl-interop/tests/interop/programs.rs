@@ -7,6 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::cell::{Cell, Outcome, Place, Topic};
+use crate::keys::{Device, Keys, Policy};
 use crate::lab::{Lab, Library, Need};
 
 /// A script of `python/` and what it can be asked for.
@@ -78,28 +79,36 @@ const SCRIPTS: &[Script] = &[
     },
 ];
 
+/// Each check without keys, and as a device that sends to itself: nobody's program has to change.
 pub(crate) fn cells() -> Vec<Cell> {
+    let required = Keys::new(Device::Amplifier, Policy::Required);
     let each = SCRIPTS
         .iter()
         .flat_map(|script| script.checks.iter().map(move |check| (script, *check)));
-    each.map(|(script, check)| Cell {
-        name: format!("{}/{check}", script.row),
-        place: Place {
-            row: script.row.to_owned(),
-            topic: Topic::Program,
-        },
-        needs: vec![
-            Need::Library(Library::LslFfi),
-            Need::Variable(script.python),
-        ],
-        run: Box::new(move |lab, _| play(lab, script, check)),
+    let each =
+        each.flat_map(|(script, check)| [(script, check, None), (script, check, Some(required))]);
+    each.map(|(script, check, keys)| {
+        let how = if keys.is_some() { "secure: " } else { "" };
+        let row = format!("{how}{}", script.row);
+        Cell {
+            name: format!("{row}/{check}"),
+            place: Place {
+                row,
+                topic: Topic::Program,
+            },
+            needs: vec![
+                Need::Library(Library::LslFfi),
+                Need::Variable(script.python),
+            ],
+            run: Box::new(move |lab, _| play(lab, script, check, keys)),
+        }
     })
     .collect()
 }
 
-fn play(lab: &Lab, script: &Script, check: &str) -> Outcome {
-    let mut command = lab.program(script.python, script.file, check)?;
-    let log = Lab::log_file(script.file, check);
+fn play(lab: &Lab, script: &Script, check: &str, keys: Option<Keys>) -> Outcome {
+    let mut command = lab.program(script.python, script.file, check, keys)?;
+    let log = Lab::log_file(script.file, check, keys);
     let said = || fs::read_to_string(&log).unwrap_or_default();
     let output = File::create(&log).map_err(|error| error.to_string())?;
     let errors = output.try_clone().map_err(|error| error.to_string())?;

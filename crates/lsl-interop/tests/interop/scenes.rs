@@ -14,7 +14,8 @@ pub(crate) fn exchange(route: Route, format: Format, how: Transfer) -> Cell {
     let run = move |lab: &Lab, id: &str| {
         let mut outlet = route.outlet(lab, &Announcement::new(id, format))?;
         let mut inlet = route.inlet(lab, id)?;
-        transfer(&mut *outlet, &mut *inlet, format, route.spoken(), how)
+        transfer(&mut *outlet, &mut *inlet, format, route.spoken(), how)?;
+        route.check_encryption(lab, &mut *inlet)
     };
     route.cell(how.topic(), format.name(), Box::new(run))
 }
@@ -116,6 +117,7 @@ pub(crate) fn crossing(from: Side, to: Side, first: Family) -> Cell {
         protocol: Protocol::V110,
         family,
         session: "crossing",
+        keys: None,
     };
     let second = match first {
         Family::V4 => Family::V6,
@@ -146,6 +148,7 @@ fn succession(lab: &Lab, id: &str, route: Route, successor: Setup) -> Outcome {
     second.wait_for_consumers()?;
     let took = local_clock() - back;
     stamped_sample(&mut *second, &mut *inlet, stream.format, 200.5)?;
+    route.check_encryption(lab, &mut *inlet)?;
     within(route.to.0.recovery_limit_secs(), took)
 }
 
@@ -166,6 +169,7 @@ pub(crate) fn crowd(host: Side, finder: Side) -> Cell {
         protocol: Protocol::V110,
         family: Family::Both,
         session: "crowd",
+        keys: None,
     };
     let route = Route {
         from: (host, setup),

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::cell::{Announcement, Cell, InletEnd, Outcome, OutletEnd, Place, Run, Topic};
+use crate::keys::{Keys, Policy};
 use crate::lab::{Family, Lab, Library, Need, Protocol, Setup};
 use crate::ours::{self, OurInlet, OurOutlet};
 
@@ -21,6 +22,14 @@ impl Side {
             Self::Foreign(library) => library.name(),
             Self::Ours => "lsl-core",
         }
+    }
+
+    /// Whether it runs our code, which can tell of encryption.
+    pub(crate) fn is_ours(self) -> bool {
+        matches!(
+            self,
+            Self::Ours | Self::Foreign(Library::LslFfi | Library::PylslOnOurs)
+        )
     }
 
     pub(crate) fn needs(self) -> Option<Need> {
@@ -63,9 +72,19 @@ impl Side {
         setup: Setup,
         source_id: &str,
     ) -> Outcome<Box<dyn InletEnd>> {
+        self.inlet_where(lab, setup, &format!("source_id='{source_id}'"))
+    }
+
+    /// An open inlet on the only stream for which the predicate holds.
+    pub(crate) fn inlet_where(
+        self,
+        lab: &Lab,
+        setup: Setup,
+        predicate: &str,
+    ) -> Outcome<Box<dyn InletEnd>> {
         match self {
-            Self::Foreign(library) => Ok(Box::new(lab.peer(library, setup)?.inlet(source_id)?)),
-            Self::Ours => Ok(Box::new(OurInlet::open(&lab.context(setup)?, source_id)?)),
+            Self::Foreign(library) => Ok(Box::new(lab.peer(library, setup)?.inlet(predicate)?)),
+            Self::Ours => Ok(Box::new(OurInlet::open(&lab.context(setup)?, predicate)?)),
         }
     }
 
@@ -96,8 +115,8 @@ impl Side {
     /// How soon its inlets must read an outlet that came back.
     pub(crate) fn recovery_limit_secs(self) -> f64 {
         match self {
-            Self::Ours | Self::Foreign(Library::LslFfi) => 2.0,
-            Self::Foreign(_) => 4.0,
+            ours if ours.is_ours() => 2.0,
+            _ => 4.0,
         }
     }
 }
@@ -147,12 +166,18 @@ impl Route {
         } else {
             format!("{} to {}", from_setup.family.name(), to_setup.family.name())
         };
+        let how = |setup: Setup| match setup.keys {
+            Some(keys) => keys.name(),
+            None => setup.protocol.number().to_string(),
+        };
+        let is_secure = from_setup.keys.is_some() || to_setup.keys.is_some();
         let row = format!(
-            "{} {} to {} {}/{families}",
+            "{}{} {} to {} {}/{families}",
+            if is_secure { "secure: " } else { "" },
             from.name(),
-            from_setup.protocol.number(),
+            how(from_setup),
             to.name(),
-            to_setup.protocol.number(),
+            how(to_setup),
         );
         let separator = if what.is_empty() { "" } else { "/" };
         Cell {
@@ -163,11 +188,56 @@ impl Route {
         }
     }
 
+    /// The same two with other security configurations, where only their like sees them.
+    pub(crate) fn with(self, from: Option<Keys>, to: Option<Keys>) -> Self {
+        let with =
+            |(side, setup): (Side, Setup), keys| (side, Setup { keys, ..setup }.within("secure"));
+        Self {
+            from: with(self.from, from),
+            to: with(self.to, to),
+        }
+    }
+
+    /// Whether the inlet speaks with whom it should, encrypted or not.
+    pub(crate) fn check_encryption(self, lab: &Lab, inlet: &mut dyn InletEnd) -> Outcome {
+        if !self.to.0.is_ours() {
+            return Ok(());
+        }
+        let encrypts = |keys: &Keys| keys.policy != Policy::Off;
+        let from = self.from.1.keys.filter(encrypts);
+        let expected = from.filter(|_| self.to.1.keys.is_some_and(|keys| encrypts(&keys)));
+        let found = inlet.encryption()?;
+        let is_right = match (&expected, &found) {
+            (None, None) => true,
+            (Some(keys), Some(found)) => {
+                found.fingerprint == lab.keyring().fingerprint(keys.device)?
+                    && found.peer_name == keys.device.name()
+                    && CIPHERS.contains(&found.cipher.as_str())
+            }
+            _ => false,
+        };
+        if is_right {
+            Ok(())
+        } else {
+            Err(format!(
+                "{found:?} with {:?}",
+                expected.map(|keys| keys.device)
+            ))
+        }
+    }
+
     pub(crate) fn outlet(self, lab: &Lab, stream: &Announcement) -> Outcome<Box<dyn OutletEnd>> {
         self.from.0.outlet(lab, self.from.1, stream)
+    }
+
+    pub(crate) fn inlet_where(self, lab: &Lab, predicate: &str) -> Outcome<Box<dyn InletEnd>> {
+        self.to.0.inlet_where(lab, self.to.1, predicate)
     }
 
     pub(crate) fn inlet(self, lab: &Lab, source_id: &str) -> Outcome<Box<dyn InletEnd>> {
         self.to.0.inlet(lab, self.to.1, source_id)
     }
 }
+
+/// What an encrypted connection may use.
+const CIPHERS: [&str; 2] = ["AES-256-GCM", "ChaCha20-Poly1305"];

@@ -49,7 +49,7 @@ impl Limiter {
 
     /// The last event of each flood that has ended, with what was suppressed before it.
     pub(super) fn overdue(&mut self, now: f64) -> Vec<Entry> {
-        let ended = |budget: &&mut Budget| !(0.0..1.0).contains(&(now - budget.second_began));
+        let ended = |budget: &&mut Budget| now - budget.second_began >= 1.0;
         let budgets = self.budgets.iter_mut().filter(ended);
         budgets.filter_map(Budget::release).collect()
     }

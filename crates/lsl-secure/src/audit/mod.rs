@@ -147,11 +147,11 @@ impl Audit {
     pub fn flush(&self, timeout: Duration) -> bool {
         let shared = self.shared();
         let deadline = local_clock() + timeout.as_secs_f64();
+        let held = shared.lock().limiter.release();
+        held.iter().for_each(emit);
         let mut state = shared.lock();
-        let held = state.limiter.release();
-        for entry in held {
-            emit(&entry);
-            if let Some(place) = &self.place {
+        if let Some(place) = &self.place {
+            for entry in held {
                 shared.queue(&mut state, entry, place);
             }
         }

@@ -65,7 +65,10 @@ fn verify(lines: &[String]) -> (Verifier, Vec<Break>) {
         .collect();
     (
         verifier,
-        checked.into_iter().filter_map(|r| r.err()).collect(),
+        checked
+            .into_iter()
+            .filter_map(std::result::Result::err)
+            .collect(),
     )
 }
 
@@ -193,11 +196,12 @@ fn a_line_that_is_too_long_loses_some_of_its_detail() {
 fn floods_are_counted_and_their_end_is_told() {
     let scratch = Scratch::new();
     let audit = Audit::open(&scratch.file(), 0).unwrap();
+    let start = local_clock();
     for tick in 0..1000 {
         let event = Event::new(EventKind::HandshakeFailed)
             .cause(Cause::Malformed)
             .role(Role::Outlet);
-        audit.record_at(event, f64::from(tick) / 400.0, utc_now());
+        audit.record_at(event, start + f64::from(tick) / 400.0, utc_now());
     }
     audit.record(Event::new(EventKind::HandshakeOk));
     assert!(audit.flush(SOON));
@@ -210,10 +214,10 @@ fn floods_are_counted_and_their_end_is_told() {
         .iter()
         .filter_map(|value| value["suppressed"].as_u64())
         .sum();
-    // Three seconds of ten lines each; the thread or the flush writes the last one.
-    assert_eq!(failed.len(), 31);
+    // Three seconds of ten lines each, and the last; a slow machine sees floods end in between.
+    assert!((31..50).contains(&failed.len()), "{}", failed.len());
     assert_eq!(failed.len() as u64 + suppressed, 1000);
-    assert_eq!(values.len(), 32);
+    assert_eq!(values.len(), failed.len() + 1);
     assert_eq!(audit.dropped(), 0);
 }
 

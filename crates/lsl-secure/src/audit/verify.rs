@@ -216,9 +216,7 @@ mod tests {
         );
         check(
             |lines| {
-                lines[4] = lines[4]
-                    .replacen(r#""prev":"#, r#""prev":"0"#, 1)
-                    .replace("00", "0")
+                lines[4].truncate(20);
             },
             &[Break::Unreadable, sequence(2, 3)],
         );

@@ -121,19 +121,19 @@ fn every_field_is_there_once_and_in_its_place() {
 
 #[test]
 fn lengths_and_values_are_exact() {
-    for (at, len) in [(6, 4), (7, 8), (8, 1), (9, 8)] {
+    for (field_type, len) in [(7, 4), (8, 8), (9, 1), (10, 8)] {
         for wrong_len in [0, len - 1, len + 1] {
             let mut wrong = fields();
-            wrong[at] = field(at as u16 + 1, &vec![1; wrong_len]);
-            assert!(is_malformed(&parse(&wrong)), "field {}", at + 1);
+            wrong[usize::from(field_type) - 1] = field(field_type, &vec![1; wrong_len]);
+            assert!(is_malformed(&parse(&wrong)), "field {field_type}");
         }
     }
-    for at in 0..6 {
+    for field_type in 1..=6 {
         let mut long = fields();
-        long[at] = field(at as u16 + 1, &[b'x'; 1024]);
+        long[usize::from(field_type) - 1] = field(field_type, &[b'x'; 1024]);
         assert!(parse(&long).is_ok());
-        long[at] = field(at as u16 + 1, &[b'x'; 1025]);
-        assert!(is_malformed(&parse(&long)), "field {}", at + 1);
+        long[usize::from(field_type) - 1] = field(field_type, &[b'x'; 1025]);
+        assert!(is_malformed(&parse(&long)), "field {field_type}");
     }
     for format in 0..=u8::MAX {
         let mut other = fields();
@@ -167,7 +167,7 @@ fn later_fields_are_ignored_in_order_only() {
         parse(&all)
     };
     assert_eq!(
-        with(&[(11, b""), (12, b"more"), (0xffff, &[0; 60_000])]).unwrap(),
+        with(&[(11, b""), (12, b"more"), (0xffff, &vec![0; 60_000])]).unwrap(),
         small()
     );
     for wrong in [

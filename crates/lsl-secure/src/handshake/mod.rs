@@ -1,7 +1,77 @@
 //! The SIGMA-I handshake as typestates: each step consumes the one before. Bytes in, bytes out; the
 //! caller has the sockets, the clock and the trust list. Spec: LSS/1 §4.2, §5.
 //!
-//! Nothing here opens a second try: every error drops the state and with it the keys.
+//! Nothing here opens a second try: every error drops the state and with it the keys. A whole
+//! handshake, both sides in one place:
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use lsl_secure::handshake::{Claim, Initiator, PREAMBLE, Responder};
+//! use lsl_secure::{Descriptor, Local, OsRandom, SecretKey, Suites};
+//!
+//! # fn main() -> lsl_secure::Result<()> {
+//! let local = |key| Arc::new(Local { key, psk: None, suites: Suites::of_this_cpu(), pad_to: 0 });
+//! let inlet = local(SecretKey::generate(&mut OsRandom)?);
+//! let outlet = local(SecretKey::generate(&mut OsRandom)?);
+//! let (inlet_key, outlet_key) = (inlet.key.public(), outlet.key.public());
+//! # let descriptor = Descriptor {
+//! #     uid: vec![1], name: vec![], stream_type: vec![], source_id: vec![], hostname: vec![],
+//! #     session_id: vec![], channel_count: 1, nominal_srate: 0.0, channel_format: 1, created_at: 0.0,
+//! # };
+//!
+//! let (initiator, flight) = Initiator::start(inlet, &mut OsRandom)?;
+//! let (wait, m2) = Responder::new(outlet).receive_m1(&flight[PREAMBLE.len()..], &mut OsRandom)?;
+//! let verified = initiator.receive_m2(&m2)?;
+//! assert_eq!(verified.peer(), outlet_key); // the trust list decides here
+//! let (unconfirmed, m3) = verified.accept()?;
+//! let Claim::Verified(verified) = wait.receive_m3(&m3)? else { panic!("refused") };
+//! assert_eq!(verified.peer(), inlet_key); // and here
+//! let (outlet_session, mut record) = verified.accept(&descriptor)?;
+//! let (inlet_session, seen) = unconfirmed.receive_descriptor(&mut record)?;
+//! assert_eq!(seen, descriptor);
+//! assert_eq!(inlet_session.id, outlet_session.id);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A state is used up by its step. One M2 gets one answer:
+//!
+//! ```compile_fail,E0382
+//! # use lsl_secure::handshake::Initiator;
+//! fn two_answers(initiator: Initiator, m2: &[u8]) {
+//!     let _ = initiator.receive_m2(m2);
+//!     let _ = initiator.receive_m2(m2);
+//! }
+//! ```
+//!
+//! M3 either accepts or refuses, since both would be sealed under one nonce:
+//!
+//! ```compile_fail,E0382
+//! # use lsl_secure::{Cause, handshake::VerifiedResponder};
+//! fn both_forms(verified: VerifiedResponder) {
+//!     let _ = verified.accept();
+//!     let _ = verified.refuse(Cause::NotAuthorised);
+//! }
+//! ```
+//!
+//! An inlet has nothing to read with before the outlet's DESCRIPTOR:
+//!
+//! ```compile_fail,E0616
+//! # use lsl_secure::{Opener, handshake::Unconfirmed};
+//! fn too_early(unconfirmed: Unconfirmed) -> Opener {
+//!     unconfirmed.session.opener
+//! }
+//! ```
+//!
+//! And an outlet has no session before it saw M3:
+//!
+//! ```compile_fail,E0599
+//! # use lsl_secure::{Descriptor, Session, handshake::WaitM3};
+//! fn unauthenticated(wait: WaitM3, descriptor: &Descriptor) -> Session {
+//!     wait.accept(descriptor).unwrap().0
+//! }
+//! ```
 #![cfg_attr(
     not(test),
     deny(

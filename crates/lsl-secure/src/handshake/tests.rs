@@ -7,10 +7,11 @@ use serde::Deserialize;
 
 use super::*;
 use crate::testing::unhex;
-use crate::{Local, Psk, Random, SecretKey, Suites};
+use crate::{Descriptor, Local, Psk, Random, SecretKey, Session, Suites};
 
 mod exchange;
 mod mutation;
+mod sessions;
 mod tiling;
 mod vectors;
 
@@ -51,7 +52,7 @@ struct RecordVector {
     #[serde(rename = "type")]
     record_type: u8,
     payload: String,
-    pad: usize,
+    pad: u16,
     after_update: bool,
     wire: String,
 }
@@ -121,5 +122,35 @@ impl Run {
 
     fn answer(&self, m1: &[u8]) -> Result<(WaitM3, Vec<u8>)> {
         Responder::new(self.outlet()).receive_m1(m1, &mut Fixed::new(self.secret("e_r")))
+    }
+}
+
+impl Run {
+    /// Both sides of an honest handshake of this run.
+    fn sessions(&self) -> (Session, Session) {
+        let (initiator, _) = self.start();
+        let (wait, m2) = self.answer(&self.m1()).unwrap();
+        let (unconfirmed, m3) = initiator.receive_m2(&m2).unwrap().accept().unwrap();
+        let Claim::Verified(verified) = wait.receive_m3(&m3).unwrap() else {
+            panic!("an honest inlet refused");
+        };
+        let (outlet, mut record) = verified.accept(&descriptor()).unwrap();
+        let (inlet, _) = unconfirmed.receive_descriptor(&mut record).unwrap();
+        (inlet, outlet)
+    }
+}
+
+fn descriptor() -> Descriptor {
+    Descriptor {
+        uid: b"uid".to_vec(),
+        name: b"name".to_vec(),
+        stream_type: b"EEG".to_vec(),
+        source_id: b"source".to_vec(),
+        hostname: b"host".to_vec(),
+        session_id: b"default".to_vec(),
+        channel_count: 8,
+        nominal_srate: 500.0,
+        channel_format: 1,
+        created_at: 1.5,
     }
 }

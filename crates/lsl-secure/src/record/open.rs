@@ -282,6 +282,11 @@ impl Opener {
     }
 
     #[cfg(test)]
+    pub(super) fn skip_descriptor(&mut self) {
+        self.phase = Phase::Open;
+    }
+
+    #[cfg(test)]
     pub(super) fn buffered(&self) -> usize {
         self.partial.capacity()
     }

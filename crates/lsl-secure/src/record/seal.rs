@@ -275,6 +275,13 @@ impl Sealer {
         &mut self.ratchet
     }
 
+    /// As if DESCRIPTOR had never been due.
+    #[cfg(test)]
+    pub(crate) fn skip_descriptor(&mut self) {
+        self.phase = Phase::Open;
+        self.ratchet.set_counter(0);
+    }
+
     #[cfg(test)]
     pub(super) fn set_key_bytes(&mut self, bytes: u64) {
         self.key_bytes = bytes;

@@ -11,6 +11,7 @@ mod limits;
 mod padding;
 mod random;
 mod round_trip;
+mod vectors;
 
 /// What an opener handed on, owned.
 #[derive(Debug, Clone, PartialEq)]

@@ -16,6 +16,8 @@ pub(super) struct Watch {
     stamp: Option<Stamp>,
     /// Whether that version was old enough when it was read that a later one must have another stamp.
     settled: bool,
+    /// A version that may be half written, and when (local clock) it was seen first.
+    pending: Option<(Stamp, f64)>,
     /// Of the last good version.
     modified: Duration,
     failure: Option<Failure>,
@@ -46,6 +48,7 @@ impl Watch {
             path,
             stamp: None,
             settled: false,
+            pending: None,
             modified: Duration::ZERO,
             failure: None,
         };
@@ -64,12 +67,16 @@ impl Watch {
 
     /// Reads the file if it may be another version than the last one.
     pub(super) fn look(&mut self, utc: Duration, local: f64) -> Look {
-        let same = Stamp::of_path(&self.path)
-            .ok()
-            .is_some_and(|now| self.stamp == Some(now));
-        if same && self.settled {
-            return self.remind(local);
+        if let Ok(now) = Stamp::of_path(&self.path) {
+            if self.stamp == Some(now) {
+                if self.settled {
+                    return self.remind(local);
+                }
+            } else if !self.is_quiet(now, utc, local) {
+                return self.remind(local);
+            }
         }
+        self.pending = None;
         match self.read(utc) {
             Ok(list) => Look::Read {
                 list,
@@ -87,6 +94,22 @@ impl Watch {
                     }
                 }
                 self.remind(local)
+            }
+        }
+    }
+
+    /// Whether a new version is not being written any more. An editor that saves in place first makes
+    /// the file empty, and an empty list would end every session.
+    fn is_quiet(&mut self, now: Stamp, utc: Duration, local: f64) -> bool {
+        if now.is_finished() || now.modified + QUIET <= utc {
+            return true;
+        }
+        // By the other clock, should the file's time lie in the future.
+        match self.pending {
+            Some((stamp, since)) if stamp == now => local - since >= QUIET.as_secs_f64(),
+            _ => {
+                self.pending = Some((now, local));
+                false
             }
         }
     }
@@ -118,6 +141,9 @@ impl Watch {
         Ok(list)
     }
 }
+
+/// How long nobody may have written. With looks every 2 s, a removal counts within 3 s (limit: 5 s).
+const QUIET: Duration = Duration::from_secs(1);
 
 /// Longer than the time stamps of any file system are coarse.
 const SETTLED: Duration = Duration::from_secs(3);

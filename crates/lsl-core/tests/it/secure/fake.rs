@@ -298,8 +298,7 @@ impl Connection {
     /// Sends DATA.
     pub async fn data(&mut self, bytes: &[u8]) {
         let mut out = Vec::new();
-        let sealed = self.sealer
-            .seal_data(bytes, local_clock(), &mut out);
+        let sealed = self.sealer.seal_data(bytes, local_clock(), &mut out);
         sealed.unwrap();
         self.raw(&out).await;
     }

@@ -77,7 +77,7 @@ impl Place {
 
     /// A program without keys.
     pub fn legacy(&self) -> Context {
-        lab::plain(self.config.clone())
+        lab::plaintext(self.config.clone())
     }
 
     /// The device `who` under `policy`, which trusts others in both roles.

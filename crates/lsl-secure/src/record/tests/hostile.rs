@@ -208,7 +208,7 @@ fn nothing_is_sealed_that_the_peer_would_refuse() {
     assert_eq!(cause_of(outlet.seal_close(&mut out)), internal);
     assert_eq!(cause_of(outlet.seal_ping(0.0, &mut out)), internal);
     assert_eq!(
-        cause_of(outlet.seal_descriptor(&[0; 16_385], &mut out)),
+        cause_of(outlet.seal_descriptor(&vec![0; 16_385], &mut out)),
         internal
     );
     outlet.seal_descriptor(&[0; 16_384], &mut out).unwrap();

@@ -67,7 +67,7 @@ fn bytes_of_all_records_count() {
     sealer.set_key_bytes(MOST_BYTES - 3 * 16_403);
     let mut wire = Vec::new();
     sealer
-        .seal_data(&[0; 5 * MAX_PAYLOAD], NOW, &mut wire)
+        .seal_data(&vec![0; 5 * MAX_PAYLOAD], NOW, &mut wire)
         .unwrap();
     assert_eq!(sealer.totals().key_updates, 1);
     let lens: Vec<_> = split_records(&wire).iter().map(Vec::len).collect();

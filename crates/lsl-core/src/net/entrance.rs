@@ -1,0 +1,416 @@
+//! Where a connection is taken for what it is: plaintext or a session, decided by its first bytes and
+//! the policy, once and for all. Spec: LSS/1 §4.2-4.4, §5.7, §6.2.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use lsl_platform::clock::local_clock;
+use lsl_secure::admission::{Arrival, Ticket, Turn};
+use lsl_secure::audit::{Event, EventKind};
+use lsl_secure::handshake::PREAMBLE;
+use lsl_secure::policy::{REFUSAL_403, REFUSAL_501, REFUSAL_503};
+use lsl_secure::stream::{Gate, accept};
+use lsl_secure::{Cause, Live, Local, Policy, PublicKey, Role, Security};
+use tokio::net::TcpStream;
+use tokio::sync::Notify;
+
+use crate::net::acceptor::{HANDSHAKE_LIMIT, answer};
+use crate::net::consumer::OutletShared;
+use crate::net::link::Link;
+use crate::net::monitor::lock_ignoring_poison;
+use crate::net::race::{Winner, race};
+use crate::net::tunnel::{Facts, Tunnel};
+use crate::net::{refusal, trust_watch};
+use crate::wire::request::{FIRST_VERSION_WITH_HEADERS, Request};
+use crate::{Error, Result};
+
+/// Serves a fresh connection up to its answer; feeds go on in tasks of their own.
+pub(crate) async fn serve(
+    stream: TcpStream,
+    peer: SocketAddr,
+    shared: &Arc<OutletShared>,
+) -> Result<()> {
+    let security = &shared.security;
+    let local = match security.policy() {
+        Policy::Off => None,
+        Policy::Migrate | Policy::Required => security.local().cloned(),
+    };
+    let Some(local) = local else {
+        return match within(HANDSHAKE_LIMIT, first_bytes(&stream)).await? {
+            First::Preamble => {
+                refusal::refuse(&stream, REFUSAL_501).await;
+                Err(Error::Protocol("secure sessions are not enabled".into()))
+            }
+            First::Other(bytes) => Box::pin(plaintext(stream, peer, shared, &bytes)).await,
+        };
+    };
+    let Some(pending) = Pending::arrive(security, peer.ip()) else {
+        let event = event(EventKind::LimitsHit, peer, shared).cause(Cause::Busy);
+        audit(shared, event.detail("connections of one source"));
+        refusal::refuse(&stream, REFUSAL_503).await;
+        return Err(Error::Protocol("too many connections".into()));
+    };
+    let first = race(
+        within(PREAMBLE_LIMIT, first_bytes(&stream)),
+        pending.evicted(),
+    );
+    match first.await {
+        Winner::First(first) => match first? {
+            // On the heap: a connection that says nothing should cost next to nothing.
+            First::Preamble => Box::pin(secure(stream, peer, shared, local, pending)).await,
+            First::Other(bytes) => {
+                let served = Box::pin(plaintext(stream, peer, shared, &bytes));
+                match race(served, pending.evicted()).await {
+                    Winner::First(served) => served,
+                    Winner::Second(()) => Err(evicted(peer, shared)),
+                }
+            }
+        },
+        Winner::Second(()) => {
+            refusal::refuse(&stream, REFUSAL_503).await;
+            Err(evicted(peer, shared))
+        }
+    }
+}
+
+async fn plaintext(
+    stream: TcpStream,
+    peer: SocketAddr,
+    shared: &Arc<OutletShared>,
+    first: &[u8],
+) -> Result<()> {
+    let link = Arc::new(Link::new(stream, peer));
+    within(HANDSHAKE_LIMIT, answer(&link, shared, first)).await
+}
+
+/// What a connection begins with.
+#[derive(Debug, PartialEq, Eq)]
+enum First {
+    /// The preamble, and nothing was read beyond it.
+    Preamble,
+    /// These bytes, which are not the beginning of one.
+    Other(Vec<u8>),
+}
+
+/// Reads not one byte more than it takes to tell.
+async fn first_bytes(stream: &TcpStream) -> Result<First> {
+    let io = |source| Error::io("connection", source);
+    let mut buffer = [0; PREAMBLE.len()];
+    let mut length = 0;
+    loop {
+        stream.readable().await.map_err(io)?;
+        match stream.try_read(&mut buffer[length..]) {
+            Ok(0) => {
+                let text = "closed before the request was complete";
+                return Err(Error::Protocol(text.into()));
+            }
+            Ok(received) => length += received,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
+            Err(error) => return Err(io(error)),
+        }
+        let bytes = &buffer[..length];
+        if !PREAMBLE.starts_with(bytes) {
+            return Ok(First::Other(bytes.to_vec()));
+        }
+        if length == PREAMBLE.len() {
+            return Ok(First::Preamble);
+        }
+    }
+}
+
+/// Handshakes, and answers the request inside the session.
+async fn secure(
+    mut stream: TcpStream,
+    peer: SocketAddr,
+    shared: &Arc<OutletShared>,
+    local: Arc<Local>,
+    pending: Pending,
+) -> Result<()> {
+    let io = |source| Error::io("connection", source);
+    let here = stream.local_addr().map_err(io)?;
+    let mut door = Door {
+        security: &shared.security,
+        pending: &pending,
+        remote: peer.ip(),
+        local: here.ip(),
+        deadline: local_clock() + PREAMBLE_LIMIT.as_secs_f64(),
+        admitted: false,
+        asked: None,
+        name: None,
+    };
+    let handshake = Box::pin(accept(&mut stream, local, &shared.descriptor, &mut door));
+    let outcome = race(handshake, pending.evicted()).await;
+    let Door {
+        admitted,
+        asked,
+        name,
+        ..
+    } = door;
+    let session = match outcome {
+        Winner::First(Ok(session)) => session,
+        Winner::First(Err(error)) => {
+            drop(pending);
+            audit_failure(peer, shared, asked, &error);
+            refusal::close(&stream).await;
+            return Err(Error::Security(error.to_string()));
+        }
+        Winner::Second(()) => {
+            if admitted {
+                refusal::close(&stream).await;
+            } else {
+                refusal::refuse(&stream, REFUSAL_503).await;
+            }
+            return Err(evicted(peer, shared));
+        }
+    };
+    pending.succeeded();
+    let facts = Facts {
+        security: Arc::clone(&shared.security),
+        peer_addr: peer,
+        peer_name: name.unwrap_or_default(),
+        stream_uid: shared.info.uid().into_owned(),
+    };
+    let clocks = shared.context.registry().clocks();
+    let tunnel = Tunnel::new(session, facts, |responder| clocks.register(responder));
+    let link = Arc::new(Link::sealed(stream, peer, tunnel));
+    let served = match admit(&link, shared, here.ip()) {
+        Ok(()) => within(HANDSHAKE_LIMIT, Box::pin(answer(&link, shared, &[]))).await,
+        Err(cause) => {
+            link.end_session(cause);
+            Err(Error::Security(cause.name().to_owned()))
+        }
+    };
+    if served.is_err() {
+        link.close_session().await;
+    }
+    served
+}
+
+/// Puts a session under watch: it ends when its peer is no longer trusted.
+fn admit(link: &Arc<Link>, shared: &OutletShared, local: IpAddr) -> Result<(), Cause> {
+    let (security, tunnel) = (&shared.security, link.tunnel().ok_or(Cause::Internal)?);
+    let policy = security.policy();
+    audit(shared, tunnel.event(EventKind::HandshakeOk).policy(policy));
+    let live = Live {
+        peer: tunnel.peer(),
+        role: Role::Inlet,
+        remote: link.peer().ip(),
+        local,
+        stream_uid: shared.info.uid_bytes().to_vec(),
+    };
+    let watched = Arc::downgrade(link);
+    let end = move |cause| {
+        if let Some(link) = watched.upgrade() {
+            link.end_session(cause);
+        }
+    };
+    match security.enrol(live, end) {
+        Ok(enrolled) => tunnel.keep(enrolled),
+        Err(cause) => {
+            let kind = match cause {
+                Cause::Busy => EventKind::LimitsHit,
+                _ => EventKind::PolicyRefused,
+            };
+            audit(shared, tunnel.event(kind).policy(policy).cause(cause));
+            return Err(cause);
+        }
+    }
+    trust_watch::watch(security);
+    Ok(())
+}
+
+/// What the handshake asks us.
+struct Door<'a> {
+    security: &'a Arc<Security>,
+    pending: &'a Pending,
+    remote: IpAddr,
+    local: IpAddr,
+    deadline: f64,
+    /// The asymmetric work of M1 began: M2 may be on its way.
+    admitted: bool,
+    asked: Option<PublicKey>,
+    name: Option<String>,
+}
+
+impl Gate for Door<'_> {
+    async fn admit(&mut self) -> Result<(), Cause> {
+        self.pending.turn(self.deadline).await?;
+        self.admitted = true;
+        Ok(())
+    }
+
+    fn decide(&mut self, peer: PublicKey) -> Result<(), Cause> {
+        self.asked = Some(peer);
+        // Who was just removed is not let in; costs a look at the file.
+        self.security.refresh();
+        let name = (self.security).authorise(&peer, Role::Inlet, self.remote, self.local)?;
+        self.name = Some(name);
+        Ok(())
+    }
+}
+
+/// A connection that is not authenticated yet, as the limits of the process count it.
+#[derive(Debug)]
+struct Pending {
+    security: Arc<Security>,
+    ticket: Ticket,
+    evict: Arc<Notify>,
+}
+
+impl Pending {
+    /// `None` if its source has too many.
+    fn arrive(security: &Arc<Security>, source: IpAddr) -> Option<Self> {
+        let now = local_clock();
+        let arrival = lock_ignoring_poison(security.admission()).arrive(source, now);
+        let Arrival::Serve(ticket, victim) = arrival else {
+            return None;
+        };
+        let pending = Self {
+            security: Arc::clone(security),
+            ticket,
+            evict: Arc::default(),
+        };
+        let mut waiting = lock_ignoring_poison(waiting());
+        waiting.insert(pending.key(ticket), Arc::clone(&pending.evict));
+        let victim = victim.and_then(|victim| waiting.remove(&pending.key(victim)));
+        drop(waiting);
+        if let Some(victim) = victim {
+            victim.notify_one();
+        }
+        Some(pending)
+    }
+
+    /// Waits until somebody else needs the place more.
+    async fn evicted(&self) {
+        self.evict.notified().await;
+    }
+
+    /// Waits until asymmetric work may start.
+    async fn turn(&self, deadline: f64) -> Result<(), Cause> {
+        loop {
+            let now = local_clock();
+            let turn = lock_ignoring_poison(self.security.admission()).turn(self.ticket, now);
+            match turn {
+                Turn::Now => return Ok(()),
+                Turn::Wait(_) if now >= deadline => return Err(Cause::Busy),
+                Turn::Wait(until) => {
+                    let secs = (until.min(deadline) - now).max(SHORTEST_WAIT_SECS);
+                    tokio::time::sleep(Duration::from_secs_f64(secs)).await;
+                }
+            }
+        }
+    }
+
+    fn succeeded(self) {
+        let now = local_clock();
+        lock_ignoring_poison(self.security.admission()).succeeded(self.ticket, now);
+    }
+
+    /// Securities of one process have limits of their own; one that is in use has its address alone.
+    fn key(&self, ticket: Ticket) -> (usize, Ticket) {
+        (Arc::as_ptr(&self.security).addr(), ticket)
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        lock_ignoring_poison(waiting()).remove(&self.key(self.ticket));
+        // Says nothing new about one that succeeded.
+        lock_ignoring_poison(self.security.admission()).failed(self.ticket, local_clock());
+    }
+}
+
+type Waiting = HashMap<(usize, Ticket), Arc<Notify>>;
+
+fn waiting() -> &'static Mutex<Waiting> {
+    static WAITING: OnceLock<Mutex<Waiting>> = OnceLock::new();
+    WAITING.get_or_init(Mutex::default)
+}
+
+/// Whether a request in plaintext may be answered; refuses it if not. Queries are discovery and may
+/// always be. Spec: LSS/1 §4.3, §4.4.
+pub(crate) fn admits_plaintext(
+    link: &Arc<Link>,
+    shared: &Arc<OutletShared>,
+    request: &Request,
+) -> bool {
+    let (method, refusal) = match request {
+        Request::ShortInfo { .. } | Request::Unknown => return true,
+        Request::FullInfo => ("LSL:fullinfo", None),
+        Request::StreamFeed { version, .. } if *version >= FIRST_VERSION_WITH_HEADERS => {
+            ("LSL:streamfeed/110", Some(REFUSAL_403))
+        }
+        Request::StreamFeed { .. } | Request::StreamFeed100 { .. } => ("LSL:streamfeed", None),
+    };
+    let policy = shared.security.policy();
+    let kind = match policy {
+        Policy::Off => return true,
+        Policy::Migrate => EventKind::PlaintextAccepted,
+        Policy::Required => EventKind::PlaintextRefused,
+    };
+    let mut event = event(kind, link.peer(), shared).detail(method);
+    if policy == Policy::Migrate {
+        audit(shared, event);
+        return true;
+    }
+    event = event.cause(Cause::PlaintextRefused);
+    audit(shared, event);
+    shared.refused.add(1);
+    refusal::hold(Arc::clone(link), refusal.unwrap_or_default());
+    false
+}
+
+fn evicted(peer: SocketAddr, shared: &OutletShared) -> Error {
+    let event = event(EventKind::LimitsHit, peer, shared).cause(Cause::Busy);
+    audit(shared, event.detail("connections before authentication"));
+    Error::Protocol("given up in favour of another connection".into())
+}
+
+fn audit_failure(
+    peer: SocketAddr,
+    shared: &OutletShared,
+    asked: Option<PublicKey>,
+    error: &lsl_secure::Error,
+) {
+    let cause = error.cause();
+    let refused_here = matches!(error, lsl_secure::Error::Session { .. });
+    let kind = match asked {
+        // The key was proved before we were asked about it.
+        Some(_) if refused_here => EventKind::PolicyRefused,
+        _ => EventKind::HandshakeFailed,
+    };
+    let mut event = event(kind, peer, shared)
+        .cause(cause)
+        .detail(error.to_string());
+    if let Some(key) = asked {
+        event = event.peer(key.fingerprint());
+    }
+    audit(shared, event);
+}
+
+fn event(kind: EventKind, peer: SocketAddr, shared: &OutletShared) -> Event {
+    Event::new(kind)
+        .peer_addr(peer)
+        .role(Role::Outlet)
+        .policy(shared.security.policy())
+        .stream_uid(shared.info.uid())
+}
+
+fn audit(shared: &OutletShared, event: Event) {
+    shared.security.audit().record(event);
+}
+
+async fn within<T>(limit: Duration, work: impl Future<Output = Result<T>>) -> Result<T> {
+    let late = || Err(Error::Protocol("no complete request in time".into()));
+    let outcome = tokio::time::timeout(limit, work).await;
+    outcome.unwrap_or_else(|_| late())
+}
+
+/// Time for the first bytes to show what a connection is. Spec: LSS/1 §4.2.
+const PREAMBLE_LIMIT: Duration = Duration::from_secs(3);
+
+/// Between two questions whether it is our turn.
+const SHORTEST_WAIT_SECS: f64 = 0.001;

@@ -1,0 +1,126 @@
+//! How connections end that were refused: so that the refusal arrives, and so that programs which try
+//! again at once do not spin. Spec: LSS/1 §4.2, §4.4.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::{IpAddr, Shutdown};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use lsl_secure::admission::{Held, HeldSockets};
+use tokio::net::TcpStream;
+use tokio::sync::Notify;
+
+use crate::net::link::{Link, send_all};
+use crate::net::monitor::lock_ignoring_poison;
+use crate::net::race::race;
+
+/// Sends a textual refusal and ends the connection.
+pub(crate) async fn refuse(stream: &TcpStream, text: &[u8]) {
+    let sending = send_all(stream, text);
+    if let Ok(Ok(())) = tokio::time::timeout(CLOSE_LIMIT, sending).await {
+        close(stream).await;
+    }
+}
+
+/// Ends a connection such that what was sent last arrives: a close over input that nobody read is a
+/// reset, which overtakes it.
+pub(crate) async fn close(stream: &TcpStream) {
+    // Failing means that the peer was faster.
+    let _ = socket2::SockRef::from(stream).shutdown(Shutdown::Write);
+    // The connection is over however this ends.
+    let _ = tokio::time::timeout(CLOSE_LIMIT, discard(stream)).await;
+}
+
+/// Reads until the end, or more than anybody has to say.
+async fn discard(stream: &TcpStream) -> io::Result<()> {
+    let mut buffer = [0; 512];
+    let mut total = 0;
+    while total < MAX_DISCARDED_BYTES {
+        stream.readable().await?;
+        match stream.try_read(&mut buffer) {
+            Ok(0) => return Ok(()),
+            Ok(received) => total += received,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Sends the last word of a refused request, if there is one, and keeps the connection for a second:
+/// liblsl would ask again at once. Does not wait for any of it.
+pub(crate) fn hold(link: Arc<Link>, text: &'static [u8]) {
+    tokio::spawn(async move {
+        let place = Place::take(link.peer().ip());
+        let stream = link.stream();
+        let holding = async {
+            send_all(stream, text).await?;
+            discard(stream).await?;
+            // Closed for one direction, or more than anybody has to say: the time is not over.
+            std::future::pending::<io::Result<()>>().await
+        };
+        let holding = tokio::time::timeout(HOLD, holding);
+        let ended = race(holding, place.pushed_out.notified()).await;
+        tracing::debug!(peer = %link.peer(), ?ended, "refused peer let go");
+    });
+}
+
+/// One of the connections that are held, of the whole process.
+#[derive(Debug)]
+struct Place {
+    held: Held,
+    pushed_out: Arc<Notify>,
+}
+
+#[derive(Debug)]
+struct Places {
+    sockets: HeldSockets,
+    holders: HashMap<Held, Arc<Notify>>,
+}
+
+impl Place {
+    /// A place for a peer there, for which an older one may have to go.
+    fn take(source: IpAddr) -> Self {
+        let pushed_out = Arc::new(Notify::new());
+        let (held, victim) = {
+            let mut places = lock_ignoring_poison(places());
+            let (held, victim) = places.sockets.hold(source);
+            places.holders.insert(held, Arc::clone(&pushed_out));
+            (
+                held,
+                victim.and_then(|victim| places.holders.remove(&victim)),
+            )
+        };
+        if let Some(victim) = victim {
+            victim.notify_one();
+        }
+        Self { held, pushed_out }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut places = lock_ignoring_poison(places());
+        places.holders.remove(&self.held);
+        places.sockets.release(self.held);
+    }
+}
+
+fn places() -> &'static Mutex<Places> {
+    static PLACES: OnceLock<Mutex<Places>> = OnceLock::new();
+    PLACES.get_or_init(|| {
+        let limit = lsl_platform::privilege::open_file_limit().unwrap_or(u64::MAX) / 8;
+        Mutex::new(Places {
+            sockets: HeldSockets::new(usize::try_from(limit).unwrap_or(MAX_HELD).min(MAX_HELD)),
+            holders: HashMap::new(),
+        })
+    })
+}
+
+/// How long a refused connection is held. Spec: LSS/1 §4.4.
+const HOLD: Duration = Duration::from_secs(1);
+const MAX_HELD: usize = 256;
+
+const CLOSE_LIMIT: Duration = Duration::from_secs(1);
+const MAX_DISCARDED_BYTES: usize = 64 * 1024;

@@ -1,0 +1,60 @@
+//! Looks at the trust file every two seconds while there are sessions that it could end. A process
+//! without sessions sleeps. Spec: LSS/1 §3.2.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use lsl_platform::process::ProcessId;
+use lsl_secure::Security;
+
+use crate::net::monitor::lock_ignoring_poison;
+use crate::net::runtime;
+
+/// Makes sure that `security` is watched as long as it has live sessions; call it after each
+/// `Security::enrol`. Does not block.
+pub(crate) fn watch(security: &Arc<Security>) {
+    let key = key(security);
+    if !lock_ignoring_poison(watched()).insert(key) {
+        return;
+    }
+    let watching = {
+        let security = Arc::clone(security);
+        runtime::spawn(async move {
+            loop {
+                tokio::time::sleep(PERIOD).await;
+                let looking = Arc::clone(&security);
+                // A trust file may lie on a network share that hangs.
+                let looked = tokio::task::spawn_blocking(move || looking.refresh()).await;
+                if let Err(error) = looked {
+                    tracing::warn!(%error, "cannot look at the trust file");
+                }
+                // Under the lock: who enrols after this look finds the place free.
+                let mut watched = lock_ignoring_poison(watched());
+                if !security.has_live_sessions() {
+                    watched.remove(&key);
+                    return;
+                }
+            }
+        })
+    };
+    if let Err(error) = watching {
+        tracing::warn!(%error, "nobody watches the trust file");
+        lock_ignoring_poison(watched()).remove(&key);
+    }
+}
+
+/// A watched security is held by its watcher, so its address is its own. A forked child has none of
+/// its parent's tasks.
+type Key = (ProcessId, usize);
+
+fn key(security: &Arc<Security>) -> Key {
+    (ProcessId::current(), Arc::as_ptr(security).addr())
+}
+
+fn watched() -> &'static Mutex<HashSet<Key>> {
+    static WATCHED: OnceLock<Mutex<HashSet<Key>>> = OnceLock::new();
+    WATCHED.get_or_init(Mutex::default)
+}
+
+const PERIOD: Duration = Duration::from_secs(2);

@@ -1,0 +1,186 @@
+//! Programs with a security configuration, good and broken ones.
+
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use lsl_core::secure::{OsRandom, SecretKey, keyfile};
+
+use crate::stage::{Outcome, Stage};
+use crate::{Need, Test};
+
+/// Names the configuration of a process.
+pub(crate) const VARIABLE: &str = "LSL_SECURE_CONFIG";
+
+/// Makes a device in a folder, which trusts nobody but itself; its configuration.
+pub(crate) fn device(folder: &Path) -> Outcome<PathBuf> {
+    let text = |error: lsl_core::secure::Error| error.to_string();
+    let key = SecretKey::generate(&mut OsRandom).map_err(text)?;
+    keyfile::write_new_key(&folder.join("device_key.pem"), &key, None).map_err(text)?;
+    write_private(&folder.join("trusted_peers.toml"), "")?;
+    let config = folder.join("lsl-secure.toml");
+    write_private(&config, CONFIG)?;
+    Ok(config)
+}
+
+pub(crate) fn tests() -> Vec<Test> {
+    let mut tests: Vec<Test> = BROKEN
+        .iter()
+        .map(|(name, breaking, reasons)| Test {
+            name: format!("brokenkeys/{name}"),
+            needs: vec![Need::Tool("cc")],
+            run: Box::new(move |stage| broken(stage, name, *breaking, reasons)),
+        })
+        .collect();
+    tests.push(Test {
+        name: "privileged/setuid".to_owned(),
+        needs: vec![Need::Tool("cc"), Need::Tool("chown"), Need::Root],
+        run: Box::new(privileged),
+    });
+    tests
+}
+
+/// What is done to a good configuration; gives what the variable names then.
+type Breaking = fn(&Path) -> Outcome<OsString>;
+
+/// Each with what the reason must name.
+const BROKEN: &[(&str, Breaking, &[&str])] = &[
+    ("no file", no_file, &["lsl-secure.toml"]),
+    ("empty variable", empty_variable, &[VARIABLE]),
+    ("syntax", syntax, &["lsl-secure.toml", "line 2"]),
+    (
+        "unknown field",
+        unknown_field,
+        &["lsl-secure.toml", "polcy"],
+    ),
+    ("bad policy", bad_policy, &["lsl-secure.toml", "prefer"]),
+    (
+        "migrate without end",
+        no_end,
+        &["lsl-secure.toml", "migrate_until"],
+    ),
+    ("no key", no_key, &["device_key.pem"]),
+    (
+        "key for everybody",
+        key_for_all,
+        &["device_key.pem", "644", "chmod"],
+    ),
+    (
+        "trust for everybody",
+        trust_for_all,
+        &["trusted_peers.toml"],
+    ),
+    ("no trust file", no_trust, &["trusted_peers.toml"]),
+];
+
+fn no_file(folder: &Path) -> Outcome<OsString> {
+    fs::remove_file(folder.join("lsl-secure.toml")).map_err(|error| error.to_string())?;
+    named(folder)
+}
+
+fn empty_variable(_: &Path) -> Outcome<OsString> {
+    Ok(OsString::new())
+}
+
+fn syntax(folder: &Path) -> Outcome<OsString> {
+    config(folder, "[security]\npolicy = \"required\n")
+}
+
+fn unknown_field(folder: &Path) -> Outcome<OsString> {
+    config(folder, &format!("{CONFIG}polcy = \"off\"\n"))
+}
+
+fn bad_policy(folder: &Path) -> Outcome<OsString> {
+    config(folder, &CONFIG.replace("required", "prefer"))
+}
+
+fn no_end(folder: &Path) -> Outcome<OsString> {
+    config(folder, &CONFIG.replace("required", "migrate"))
+}
+
+fn no_key(folder: &Path) -> Outcome<OsString> {
+    fs::remove_file(folder.join("device_key.pem")).map_err(|error| error.to_string())?;
+    named(folder)
+}
+
+fn key_for_all(folder: &Path) -> Outcome<OsString> {
+    mode(&folder.join("device_key.pem"), 0o644)?;
+    named(folder)
+}
+
+fn trust_for_all(folder: &Path) -> Outcome<OsString> {
+    mode(&folder.join("trusted_peers.toml"), 0o666)?;
+    named(folder)
+}
+
+fn no_trust(folder: &Path) -> Outcome<OsString> {
+    fs::remove_file(folder.join("trusted_peers.toml")).map_err(|error| error.to_string())?;
+    named(folder)
+}
+
+fn named(folder: &Path) -> Outcome<OsString> {
+    Ok(folder.join("lsl-secure.toml").into_os_string())
+}
+
+fn config(folder: &Path, text: &str) -> Outcome<OsString> {
+    fs::write(folder.join("lsl-secure.toml"), text).map_err(|error| error.to_string())?;
+    named(folder)
+}
+
+fn broken(stage: &Stage, name: &str, breaking: Breaking, reasons: &[&str]) -> Outcome {
+    let folder = stage.folder(&format!("brokenkeys-{name}"))?;
+    let program = stage.compile("cc", "c/brokenkeys.c", &["-std=gnu11"], &folder)?;
+    device(&folder)?;
+    let mut command = Command::new(program);
+    command.args(reasons).env(VARIABLE, breaking(&folder)?);
+    let said = Stage::run(command, &folder)?;
+    if said.contains("panicked at") {
+        return Err(said);
+    }
+    Ok(())
+}
+
+/// With the rights of another user the variable and the home directory count for nothing.
+fn privileged(stage: &Stage) -> Outcome {
+    let folder = stage.folder("privileged")?;
+    let program = stage.compile("cc", "c/privileged.c", &["-std=gnu11"], &folder)?;
+    let variable = device(&folder)?;
+    let system = Path::new("/etc/lsl_api/lsl-secure.toml");
+    let run = |words: [&str; 2], into: &str| {
+        let into = folder.join(into);
+        fs::create_dir(&into).map_err(|error| error.to_string())?;
+        let mut command = Command::new(&program);
+        command.args(words).env(VARIABLE, &variable);
+        Stage::run(command, &into)
+    };
+    // First the proof that the variable would count.
+    run(["0", "2"], "plain")?;
+    let mut chown = Command::new("chown");
+    chown.arg("65534").arg(&program);
+    crate::stage::run(chown, &folder.join("chown.log"), crate::stage::RUN_LIMIT)?;
+    mode(&program, 0o4755)?;
+    if system.exists() {
+        return Err(format!("{} would decide here", system.display()));
+    }
+    run(["1", "0"], "setuid")?;
+    Ok(())
+}
+
+fn mode(path: &Path, mode: u32) -> Outcome {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode))
+        .map_err(|error| format!("{}: {error}", path.display()))
+}
+
+fn write_private(path: &Path, content: &str) -> Outcome {
+    use std::io::Write as _;
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create_new(true).mode(0o600);
+    let fail = |error| format!("{}: {error}", path.display());
+    let mut file = options.open(path).map_err(fail)?;
+    file.write_all(content.as_bytes()).map_err(fail)
+}
+
+const CONFIG: &str = "[security]\nname = \"host\"\npolicy = \"required\"\n\
+                      key_file = \"device_key.pem\"\ntrusted_peers = \"trusted_peers.toml\"\n";

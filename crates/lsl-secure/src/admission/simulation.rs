@@ -1,0 +1,332 @@
+//! Layer 24 of the verification programme: a recorder opens 400 sessions at an outlet that is being
+//! flooded. Connections, round trips and time-outs are played on a fake clock.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, HashSet};
+
+use super::*;
+
+/// What attackers do once they are connected.
+#[derive(Debug, Clone, Copy)]
+enum Attack {
+    /// Send M1, take M2, say nothing more.
+    SilentAfterM2,
+    /// Send M1 and an M3 that does not open.
+    WrongM3,
+    /// Send half a preamble.
+    SilentFromTheStart,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Flood {
+    sources: u32,
+    per_second: u32,
+    attack: Attack,
+}
+
+/// How it went for the recorder.
+#[derive(Debug, Default)]
+struct Outcome {
+    /// From the first connection to the last session, for each time it connected.
+    open_secs: Vec<f64>,
+    /// Connections that were refused or pushed out and came again.
+    retries: u32,
+    most_pending: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    FloodArrives(u32),
+    RecorderStarts,
+    /// A handshake of the recorder connects; the number is its pacing slot's place in `slots`.
+    Connect(usize),
+    /// M1 is there; asks for a turn. The second is when the connection gives up, in microseconds.
+    Ask(u64, u64),
+    /// Somebody else's call gave it its turn.
+    Wake(u64),
+    /// The peer answers M2, or its time for that is over.
+    Finish(u64),
+    /// No turn came in time.
+    GiveUp(u64),
+    RecorderLeaves,
+}
+
+/// Who is behind a ticket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Owner {
+    Flood,
+    Recorder(usize),
+}
+
+struct Simulation {
+    admission: Admission,
+    pacing: Pacing,
+    flood: Option<Flood>,
+    events: BinaryHeap<Reverse<(u64, Event)>>,
+    owners: HashMap<u64, Owner>,
+    working: HashSet<u64>,
+    slots: Vec<Slot>,
+    open: usize,
+    started: u64,
+    outcome: Outcome,
+    random: u64,
+}
+
+const OUTLET: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1));
+const RECORDER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 2));
+const SESSIONS: usize = 400;
+/// Between two machines of a laboratory, with the work on both sides.
+const ROUND_TRIP: u64 = 2_000;
+const SECOND: u64 = 1_000_000;
+/// Longer than any connection of the flood lives.
+const FLOOD_FIRST: u64 = 6 * SECOND;
+
+impl Simulation {
+    fn new(max_pending: usize, flood: Option<Flood>) -> Self {
+        Self {
+            admission: Admission::new(max_pending),
+            pacing: Pacing::default(),
+            flood,
+            events: BinaryHeap::new(),
+            owners: HashMap::new(),
+            working: HashSet::new(),
+            slots: Vec::new(),
+            open: 0,
+            started: 0,
+            outcome: Outcome::default(),
+            random: 1,
+        }
+    }
+
+    /// The recorder connects when the flood has filled everything, leaves when all is open, and
+    /// connects again, known by now.
+    fn run(mut self) -> Outcome {
+        if let Some(flood) = self.flood {
+            self.at(0, Event::FloodArrives(flood.sources));
+        }
+        self.at(FLOOD_FIRST, Event::RecorderStarts);
+        while let Some(Reverse((now, event))) = self.events.pop() {
+            self.step(now, event);
+            for ticket in self.admission.next(secs(now)) {
+                self.at(now, Event::Wake(ticket.0));
+            }
+            let pending = self.admission.pending();
+            self.outcome.most_pending = self.outcome.most_pending.max(pending);
+            if self.outcome.open_secs.len() == 2 || now > FLOOD_FIRST + 20 * SECOND {
+                break;
+            }
+        }
+        self.outcome
+    }
+
+    fn at(&mut self, time: u64, event: Event) {
+        self.events.push(Reverse((time, event)));
+    }
+
+    fn step(&mut self, now: u64, event: Event) {
+        let clock = secs(now);
+        match event {
+            Event::FloodArrives(number) => self.flood_arrives(number, now),
+            Event::RecorderStarts => {
+                self.started = now;
+                self.slots.clear();
+                for index in 0..SESSIONS {
+                    let pace = self.pacing.enter(OUTLET);
+                    match pace {
+                        Pace::Go(slot) => {
+                            self.slots.push(slot);
+                            self.at(now, Event::Connect(index));
+                        }
+                        Pace::Queue(slot) => self.slots.push(slot),
+                    }
+                }
+            }
+            Event::Connect(index) => match self.arrive(RECORDER, Owner::Recorder(index), now) {
+                Some(ticket) => {
+                    let m1_at = now + ROUND_TRIP / 2;
+                    self.at(m1_at, Event::Ask(ticket.0, m1_at + 3 * SECOND));
+                }
+                None => self.retry(index, now),
+            },
+            Event::Ask(number, give_up) => {
+                if !self.owners.contains_key(&number) || self.working.contains(&number) {
+                    return;
+                }
+                match self.admission.turn(Ticket(number), clock) {
+                    Turn::Now => self.work(number, now),
+                    Turn::Wait(at) => {
+                        assert!(at > clock && at <= clock + 0.1 + 1e-9);
+                        let at = micros(at).max(now + 1);
+                        if at < give_up {
+                            self.at(at, Event::Ask(number, give_up));
+                        } else {
+                            self.at(give_up, Event::GiveUp(number));
+                        }
+                    }
+                }
+            }
+            Event::Wake(number) => {
+                if self.owners.contains_key(&number) {
+                    assert_eq!(self.admission.turn(Ticket(number), clock), Turn::Now);
+                    self.work(number, now);
+                }
+            }
+            Event::GiveUp(number) => {
+                if !self.working.contains(&number) {
+                    self.step(now, Event::Finish(number));
+                }
+            }
+            Event::Finish(number) => {
+                let Some(owner) = self.owners.remove(&number) else {
+                    return;
+                };
+                let ticket = Ticket(number);
+                match owner {
+                    Owner::Recorder(index)
+                        if self.admission.stages.get(&ticket) == Some(&Stage::Working) =>
+                    {
+                        self.admission.succeeded(ticket, clock);
+                        self.open += 1;
+                        if self.open == SESSIONS {
+                            self.outcome.open_secs.push(secs(now - self.started));
+                            self.at(now + SECOND, Event::RecorderLeaves);
+                        }
+                        if let Some(next) = self.pacing.leave(self.slots[index]) {
+                            let next = self.slots.iter().position(|slot| *slot == next);
+                            self.at(now, Event::Connect(next.unwrap()));
+                        }
+                    }
+                    Owner::Recorder(index) => {
+                        self.admission.failed(ticket, clock);
+                        self.retry(index, now);
+                    }
+                    Owner::Flood => self.admission.failed(ticket, clock),
+                }
+            }
+            Event::RecorderLeaves => {
+                for _ in 0..SESSIONS {
+                    self.admission.session_closed(RECORDER, clock);
+                }
+                self.open = 0;
+                self.at(now + SECOND, Event::RecorderStarts);
+            }
+        }
+    }
+
+    fn flood_arrives(&mut self, number: u32, now: u64) {
+        let flood = self.flood.unwrap();
+        let address = 0x0a01_0000 + number % flood.sources;
+        let source = IpAddr::from(address.to_be_bytes());
+        if let Some(ticket) = self.arrive(source, Owner::Flood, now) {
+            let give_up = now + 3 * SECOND;
+            match flood.attack {
+                Attack::SilentFromTheStart => self.at(give_up, Event::Finish(ticket.0)),
+                Attack::SilentAfterM2 | Attack::WrongM3 => {
+                    self.at(now, Event::Ask(ticket.0, give_up));
+                }
+            }
+        }
+        let next = now + SECOND / u64::from(flood.per_second);
+        self.at(next, Event::FloodArrives(number + 1));
+    }
+
+    /// Asymmetric work, then M2, then what the peer makes of it.
+    fn work(&mut self, number: u64, now: u64) {
+        if !self.working.insert(number) {
+            // Woken and asked at the same moment.
+            return;
+        }
+        let finished = match (self.owners[&number], self.flood) {
+            (Owner::Flood, Some(flood)) => match flood.attack {
+                Attack::WrongM3 => ROUND_TRIP,
+                _ => 5 * SECOND,
+            },
+            _ => ROUND_TRIP,
+        };
+        self.at(now + finished, Event::Finish(number));
+    }
+
+    fn arrive(&mut self, source: IpAddr, owner: Owner, now: u64) -> Option<Ticket> {
+        match self.admission.arrive(source, secs(now)) {
+            Arrival::Refuse => None,
+            Arrival::Serve(ticket, evicted) => {
+                self.owners.insert(ticket.0, owner);
+                let evicted = evicted.and_then(|ticket| self.owners.remove(&ticket.0));
+                if let Some(Owner::Recorder(index)) = evicted {
+                    self.retry(index, now);
+                }
+                Some(ticket)
+            }
+        }
+    }
+
+    /// After 503: between a quarter of a second and one.
+    fn retry(&mut self, index: usize, now: u64) {
+        self.outcome.retries += 1;
+        self.random = self
+            .random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        let pause = SECOND / 4 + (self.random >> 33) % (SECOND * 3 / 4);
+        self.at(now + pause, Event::Connect(index));
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a minute of microseconds")]
+fn secs(micros: u64) -> f64 {
+    micros as f64 / 1e6
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a minute of microseconds"
+)]
+fn micros(secs: f64) -> u64 {
+    (secs * 1e6).ceil() as u64
+}
+
+const MAX_PENDING: usize = 1024;
+
+fn check(max_pending: usize, flood: Option<Flood>, limit_secs: f64) {
+    let outcome = Simulation::new(max_pending, flood).run();
+    println!("{max_pending} {flood:?}: {outcome:?}");
+    assert_eq!(outcome.open_secs.len(), 2, "{flood:?}: {outcome:?}");
+    for secs in &outcome.open_secs {
+        assert!(*secs < limit_secs, "{flood:?}: {outcome:?}");
+    }
+    assert!(outcome.most_pending <= max_pending, "{outcome:?}");
+}
+
+#[test]
+fn without_a_flood_a_recorder_is_not_slowed() {
+    // 400 sessions, 64 at a time, three thousandths of a second each.
+    check(MAX_PENDING, None, 0.05);
+}
+
+#[test]
+fn a_recorder_opens_its_sessions_in_any_flood() {
+    let floods = [
+        (1, 2000, Attack::SilentAfterM2),
+        (4, 200, Attack::SilentAfterM2),
+        (4, 2000, Attack::SilentAfterM2),
+        (254, 200, Attack::SilentAfterM2),
+        (254, 2000, Attack::SilentAfterM2),
+        (4, 2000, Attack::WrongM3),
+        (254, 2000, Attack::WrongM3),
+        (4, 2000, Attack::SilentFromTheStart),
+        (254, 2000, Attack::SilentFromTheStart),
+    ];
+    for (sources, per_second, attack) in floods {
+        let flood = Flood {
+            sources,
+            per_second,
+            attack,
+        };
+        check(MAX_PENDING, Some(flood), 5.0);
+        if per_second == 2000 {
+            // With 128 descriptors.
+            check(128 / 4, Some(flood), 5.0);
+        }
+    }
+}
