@@ -383,6 +383,30 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_is_not_kept_disappears_and_nothing_else() {
+        let base = std::env::temp_dir().join(format!("lsl-init-{}", std::process::id()));
+        let inner = base.join("a").join("b");
+        let other = base.join("other");
+        for keep in [false, true] {
+            let mut made = Made::default();
+            made.directory(&inner, 0o700).unwrap();
+            made.text(&inner.join("x"), "x").unwrap();
+            assert!(made.text(&inner.join("x"), "y").is_err());
+            fs::write(&other, "").unwrap();
+            if keep {
+                made.keep();
+            } else {
+                drop(made);
+            }
+            assert_eq!(inner.join("x").exists(), keep);
+            // Not ours, so neither it nor its directory goes.
+            assert!(other.exists());
+        }
+        assert_eq!(fs::read_to_string(inner.join("x")).unwrap(), "x");
+        fs::remove_dir_all(&base).unwrap();
+    }
+
+    #[test]
     fn names() {
         for name in ["amp1", "EEG amp (left)", "Gerät", "a'b"] {
             assert!(check_name(name).is_ok(), "{name}");

@@ -340,3 +340,44 @@ const PLAINTEXT: &str = "it offers no encryption: with the policy 'required' thi
      read it";
 const SELF_KEY: &str = "both machines have the same key (a copied disk image?). On one of them move \
      device_key.pem and lsl-secure.toml away,\nrun `lsl key init`, and add the new key elsewhere.";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_refusal_of_the_other_side_says_what_to_do_there() {
+        let check = |cause, parts: &[&str]| {
+            let text = explain_there(cause, "SHA256:x");
+            for part in parts {
+                assert!(text.contains(part), "{part} in {text}");
+            }
+        };
+        check(
+            Cause::RoleNotAllowed,
+            &["SHA256:x", "not as inlet", "there"],
+        );
+        check(Cause::Expired, &["SHA256:x", "not_after", "there"]);
+        check(Cause::SelfKey, &["same key", "disk image", "lsl key init"]);
+        check(Cause::Busy, &["SHA256:x", "later"]);
+        check(Cause::Internal, &["SHA256:x", "internal"]);
+    }
+
+    #[test]
+    fn failures_name_their_usual_causes() {
+        let check = |error: Error, part: &str| {
+            let text = explain_failure(&error, "10.0.0.7:16572");
+            assert!(text.contains(part), "{part} in {text}");
+        };
+        let session = |cause| Error::session(cause, "detail");
+        check(session(Cause::DecryptFailed), "psk_file");
+        check(session(Cause::PeerNotSecure), "10.0.0.7:16572 is not");
+        check(session(Cause::DescriptorMismatch), "forges discovery");
+        check(session(Cause::Timeout), "detail");
+        let refused = Error::Refused {
+            status: 501,
+            text: "LSL/110 501 Secure sessions are not enabled".into(),
+        };
+        check(refused, "not enabled");
+    }
+}
