@@ -209,6 +209,8 @@ impl Init {
                 "The key belongs to root: only programs that run as root can use it. Others need \
                  --owner USER.",
             );
+        } else if self.system {
+            note("Other users of this machine need a key of their own: lsl key init, without sudo.");
         }
         if let Some(user) =
             std::env::var_os("SUDO_USER").filter(|_| !self.system && self.dir.is_none())
