@@ -104,7 +104,11 @@ impl<'a> TrustFile<'a> {
         }
         files::replace(self.path, text.as_bytes()).map_err(|error| {
             let denied = error.to_string().contains("Permission denied");
-            let advice = if denied { "; run it as its owner, or by sudo" } else { "" };
+            let advice = if denied {
+                "; run it as its owner, or by sudo"
+            } else {
+                ""
+            };
             Failure::Runtime(format!("{error}{advice}"))
         })
     }

@@ -210,7 +210,9 @@ impl Init {
                  --owner USER.",
             );
         } else if self.system {
-            note("Other users of this machine need a key of their own: lsl key init, without sudo.");
+            note(
+                "Other users of this machine need a key of their own: lsl key init, without sudo.",
+            );
         }
         if let Some(user) =
             std::env::var_os("SUDO_USER").filter(|_| !self.system && self.dir.is_none())
