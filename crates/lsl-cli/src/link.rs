@@ -39,7 +39,10 @@ enum Stuck {
 impl From<Stuck> for Failure {
     fn from(stuck: Stuck) -> Self {
         match stuck {
-            Stuck::Refused(reason) => Self::Runtime(reason),
+            Stuck::Refused(reason) if reason.contains("run: ") => Self::Runtime(reason),
+            Stuck::Refused(reason) => Self::Runtime(format!(
+                "{reason}\n`lsl trust check` says what to do about it."
+            )),
             Stuck::Error(error) => error.into(),
         }
     }

@@ -124,20 +124,20 @@ impl Check {
         }
         out.flush()?;
         drop(out);
-        let count =
+        let number =
             |wanted: fn(Verdict) -> bool| rows.iter().filter(|row| wanted(row.result)).count();
-        let bad = count(|verdict| !matches!(verdict, Verdict::Ok | Verdict::Plaintext));
+        let bad = number(|verdict| !matches!(verdict, Verdict::Ok | Verdict::Plaintext));
         if bad > 0 {
             return Err(Failure::Runtime(format!(
-                "{bad} of {} streams cannot be read encrypted",
-                rows.len()
+                "{bad} of {} cannot be read encrypted",
+                table::count(rows.len(), "stream")
             )));
         }
         if !self.json {
             note(format_args!(
-                "{} encrypted streams are in order, {} are plaintext.",
-                count(|verdict| verdict == Verdict::Ok),
-                count(|verdict| verdict == Verdict::Plaintext)
+                "{} encrypted and in order, {} plaintext.",
+                table::count(number(|verdict| verdict == Verdict::Ok), "stream"),
+                number(|verdict| verdict == Verdict::Plaintext)
             ));
         }
         Ok(())
@@ -336,8 +336,9 @@ fn explain_failure(error: &Error, address: &str) -> String {
 }
 
 const WORKERS: usize = 8;
-const PLAINTEXT: &str = "it offers no encryption: with the policy 'required' this machine does not \
-     read it";
+const PLAINTEXT: &str = "it offers no encryption, and the policy of this machine is 'required': it does \
+     not read it.\nGive its machine a key (`lsl key init` there), if its programs use this library; \
+     otherwise see 'migrate' and\n[[plaintext_allow]] in lsl-secure.toml here.";
 const SELF_KEY: &str = "both machines have the same key (a copied disk image?). On one of them move \
      device_key.pem and lsl-secure.toml away,\nrun `lsl key init`, and add the new key elsewhere.";
 
