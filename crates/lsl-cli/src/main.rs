@@ -10,6 +10,7 @@
 )]
 
 mod absence;
+mod audit;
 mod config;
 mod demo;
 mod describe;
@@ -80,6 +81,8 @@ enum Command {
     Trust(trust::Trust),
     /// Show whether and with whom this machine encrypts
     Security(security::Security),
+    /// Read, check and sum up the security log
+    Audit(audit::Audit),
 }
 
 const HELP: &str = "\
@@ -135,6 +138,7 @@ impl Cli {
             Command::Key(key) => key.run(),
             Command::Trust(trust) => trust.run(&self.globals),
             Command::Security(security) => security.run(&self.globals),
+            Command::Audit(audit) => audit.run(),
         }
     }
 }

@@ -38,8 +38,10 @@ pub fn read_key(path: &Path, passphrase: Option<&str>) -> Result<SecretKey> {
                      key passwd --remove",
                 )
             })?;
-            let encrypted = EncryptedPrivateKeyInfoRef::try_from(document.as_bytes())
-                .map_err(|error| Error::file(path, format!("{error}; {NOT_A_KEY}")))?;
+            let encrypted =
+                EncryptedPrivateKeyInfoRef::try_from(document.as_bytes()).map_err(|error| {
+                    Error::file(path, format!("{error}; {NOT_A_KEY}, or {REENCRYPT}"))
+                })?;
             check_scheme(&encrypted.encryption_algorithm).map_err(|reason| wrong(&reason))?;
             // CBC has no authenticator: garbage may look like padding, then it is no PKCS#8.
             encrypted

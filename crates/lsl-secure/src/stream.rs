@@ -71,7 +71,13 @@ pub async fn connect<T: AsyncRead + AsyncWrite + Unpin>(
         .seal_data(request, local_clock(), &mut flight)?;
     let deadline = Instant::now() + DESCRIPTOR_WAIT;
     let mut record = by(deadline, "no DESCRIPTOR", exchange(stream, &flight)).await?;
-    let (mut session, descriptor) = unconfirmed.receive_descriptor(&mut record)?;
+    let (mut session, descriptor) = match unconfirmed.confirm(&mut record) {
+        Ok(confirmed) => confirmed,
+        Err(FailedOffer { error, reply }) => {
+            say(stream, &reply.unwrap_or_default()).await;
+            return Err(error);
+        }
+    };
     if let Err(cause) = check(&descriptor) {
         let mut alert = Vec::new();
         session.sealer.seal_alert(cause, "", &mut alert)?;

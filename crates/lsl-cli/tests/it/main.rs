@@ -6,6 +6,7 @@
     reason = "a test that cannot run is a failed test"
 )]
 
+mod audit;
 mod commands;
 mod configuration;
 mod encrypted;

@@ -30,6 +30,10 @@ fn every_help_text_has_an_example() {
         &["trust", "export"],
         &["security"],
         &["security", "status"],
+        &["audit"],
+        &["audit", "tail"],
+        &["audit", "verify"],
+        &["audit", "summary"],
     ] {
         let help = lab.run(&[command, &["--help"]].concat()).ok().stdout;
         let example = format!("  {}", [&["lsl"], command].concat().join(" "));

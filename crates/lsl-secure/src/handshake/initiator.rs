@@ -91,7 +91,7 @@ impl Initiator {
     }
 }
 
-/// A failure of M2, and the ALERT form of M3 to send for it if the outlet may know why.
+/// A failure of M2 or DESCRIPTOR, and the ALERT to send for it if the outlet may know why.
 #[derive(Debug)]
 pub struct FailedOffer {
     /// What went wrong.
@@ -200,7 +200,26 @@ impl Unconfirmed {
     ///
     /// # Errors
     /// [`Error::Alert`] if the outlet refuses us, else the session's failure.
-    pub fn receive_descriptor(mut self, record: &mut [u8]) -> Result<(Session, Descriptor)> {
+    pub fn receive_descriptor(self, record: &mut [u8]) -> Result<(Session, Descriptor)> {
+        Ok(self.confirm(record)?)
+    }
+
+    /// As [`receive_descriptor`](Self::receive_descriptor), with the sealed ALERT to send before
+    /// closing where the outlet may know of the failure.
+    pub(crate) fn confirm(
+        mut self,
+        record: &mut [u8],
+    ) -> Result<(Session, Descriptor), FailedOffer> {
+        match self.open_descriptor(record) {
+            Ok(descriptor) => Ok((self.session, descriptor)),
+            Err(error) => Err(FailedOffer {
+                reply: self.alert_for(&error),
+                error,
+            }),
+        }
+    }
+
+    fn open_descriptor(&mut self, record: &mut [u8]) -> Result<Descriptor> {
         let mut descriptor = None;
         // The time only limits the rate of key updates, none of which may come here.
         self.session
@@ -219,8 +238,27 @@ impl Unconfirmed {
                     "more than DESCRIPTOR in the first record",
                 )),
             })?;
-        let descriptor = descriptor.ok_or_else(|| malformed("not a whole record"))?;
-        Ok((self.session, descriptor))
+        descriptor.ok_or_else(|| malformed("not a whole record"))
+    }
+
+    /// What §6.1 answers by ALERT; nothing to a peer that sent one itself, and nothing for records
+    /// that do not open.
+    fn alert_for(&mut self, error: &Error) -> Option<Vec<u8>> {
+        let Error::Session { cause, .. } = error else {
+            return None;
+        };
+        if !matches!(
+            cause,
+            Cause::UnexpectedRecord | Cause::RecordOverflow | Cause::KeyLimit
+        ) {
+            return None;
+        }
+        let mut record = Vec::new();
+        self.session
+            .sealer
+            .seal_alert(*cause, "", &mut record)
+            .ok()?;
+        Some(record)
     }
 }
 

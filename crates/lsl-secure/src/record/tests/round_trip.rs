@@ -3,7 +3,11 @@
 use super::*;
 
 fn payload(len: usize) -> Vec<u8> {
-    (0..251).cycle().map(|byte: u8| byte.wrapping_mul(7)).take(len).collect()
+    (0..251)
+        .cycle()
+        .map(|byte: u8| byte.wrapping_mul(7))
+        .take(len)
+        .collect()
 }
 
 #[test]

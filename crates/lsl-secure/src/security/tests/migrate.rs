@@ -118,9 +118,8 @@ fn a_memory_that_cannot_be_used_makes_migrate_required() {
         );
         assert_eq!(security.policy(), Policy::Required, "{what}");
     };
-    let write = |scratch: &Scratch, text: &str, mode| {
-        scratch.write("known_secure", text, mode);
-    };
+    let write =
+        |scratch: &Scratch, text: &str, mode| drop(scratch.write("known_secure", text, mode));
     let mut line = format!(
         "{{\"source_id\":\"\",\"name\":\"a\",\"type\":\"b\",\"key\":\"{}\"}}",
         key(AMP)

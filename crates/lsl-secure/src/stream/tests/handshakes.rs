@@ -198,3 +198,33 @@ fn another_psk_is_a_silent_end() {
         assert!(rest.is_empty());
     });
 }
+
+#[test]
+fn an_outlet_that_does_not_introduce_itself_is_told() {
+    run(async {
+        let (mut near, mut far) = duplex(4096);
+        let accepting = tokio::spawn(async move {
+            read_preamble(&mut far).await;
+            let m1 = receive(&mut far, MAX_M1_LEN, Cause::Malformed).await;
+            let responder = Responder::new(outlet());
+            let (wait, m2) = responder.receive_m1(&m1.unwrap(), &mut OsRandom).unwrap();
+            far.write_all(&m2).await.unwrap();
+            let m3 = receive(&mut far, MAX_M2_M3_LEN, Cause::Malformed).await;
+            let Ok(Claim::Verified(verified)) = wait.receive_m3(&m3.unwrap()) else {
+                panic!("M3 is good");
+            };
+            let (mut session, _) = verified.accept(&descriptor()).unwrap();
+            session.sealer.skip_descriptor();
+            let mut sealed = Vec::new();
+            session.sealer.seal_data(b"x", 0.0, &mut sealed).unwrap();
+            far.write_all(&sealed).await.unwrap();
+            let mut rest = Vec::new();
+            far.read_to_end(&mut rest).await.unwrap();
+            records(&mut session.opener, &mut rest)
+        });
+        assert_eq!(cause(connect_any(&mut near).await), Cause::UnexpectedRecord);
+        drop(near);
+        let told = accepting.await.unwrap();
+        assert_eq!(told.last().unwrap(), "Alert(UnexpectedRecord, \"\")");
+    });
+}

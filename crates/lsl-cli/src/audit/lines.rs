@@ -1,0 +1,200 @@
+//! Lines of a log one by one, whatever the file holds: no line takes more than a fixed amount of
+//! memory, and what is not JSON is handed on as it is.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+use std::path::Path;
+
+use serde::Deserialize;
+
+use crate::failure::{Failure, Outcome};
+
+/// A file read line by line.
+#[derive(Debug)]
+pub(super) struct Lines {
+    reader: BufReader<File>,
+    name: String,
+    number: u64,
+    position: u64,
+    line: Vec<u8>,
+    /// The line in `line` was handed out.
+    is_done: bool,
+}
+
+/// What the commands use of a line; fields that an event does not have stay empty.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Entry {
+    pub(super) ts: String,
+    pub(super) event: String,
+    pub(super) peer_addr: Option<String>,
+    pub(super) peer_fp: Option<String>,
+    pub(super) peer_name: Option<String>,
+    pub(super) claimed: bool,
+    pub(super) role: Option<String>,
+    pub(super) suite: Option<String>,
+    pub(super) stream_uid: Option<String>,
+    pub(super) cause: Option<String>,
+    pub(super) detail: Option<String>,
+    pub(super) bytes: Option<u64>,
+    pub(super) duration_secs: Option<f64>,
+    pub(super) clean: Option<bool>,
+    pub(super) suppressed: u64,
+    pub(super) dropped: u64,
+}
+
+impl Lines {
+    pub(super) fn open(path: &Path) -> Outcome<Self> {
+        let name = path.display().to_string();
+        let file = File::open(path).map_err(|error| Failure::from(error).context(&name))?;
+        Ok(Self {
+            reader: BufReader::new(file),
+            name,
+            number: 0,
+            position: 0,
+            line: Vec::new(),
+            is_done: false,
+        })
+    }
+
+    /// The next line without its line feed, also a last one that has none; `None` at the end.
+    pub(super) fn next(&mut self) -> Outcome<Option<&[u8]>> {
+        if !self.read()? && (self.is_done || self.line.is_empty()) {
+            return Ok(None);
+        }
+        Ok(Some(self.finish()))
+    }
+
+    /// As [`next`](Self::next), but a line without a line feed is not over: `None` until it is.
+    pub(super) fn next_complete(&mut self) -> Outcome<Option<&[u8]>> {
+        Ok(if self.read()? {
+            Some(self.finish())
+        } else {
+            None
+        })
+    }
+
+    /// Number of the line that was handed out last, from 1.
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// How many bytes were read.
+    pub(super) fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// The file that is being read.
+    pub(super) fn file(&self) -> &File {
+        self.reader.get_ref()
+    }
+
+    fn finish(&mut self) -> &[u8] {
+        self.is_done = true;
+        self.number += 1;
+        if self.line.last() == Some(&b'\n') {
+            self.line.pop();
+        }
+        &self.line
+    }
+
+    /// Reads on until the line is complete; whether it is.
+    fn read(&mut self) -> Outcome<bool> {
+        if self.is_done {
+            self.line.clear();
+            self.is_done = false;
+        }
+        loop {
+            let bytes = match self.reader.fill_buf() {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(Failure::from(error).context(&self.name)),
+                Ok(bytes) => bytes,
+            };
+            if bytes.is_empty() {
+                return Ok(false);
+            }
+            let end = bytes.iter().position(|byte| *byte == b'\n');
+            let len = end.map_or(bytes.len(), |end| end + 1);
+            let (line, _) = bytes.split_at(len);
+            let room = MAX_LINE.saturating_sub(self.line.len());
+            self.line.extend(line.iter().take(room));
+            self.reader.consume(len);
+            self.position += len as u64;
+            if end.is_some() {
+                return Ok(true);
+            }
+        }
+    }
+}
+
+/// The fields of a line; `None` if it is none of an audit log.
+pub(super) fn parse(line: &[u8]) -> Option<Entry> {
+    let entry: Entry = serde_json::from_slice(line).ok()?;
+    (!entry.event.is_empty()).then_some(entry)
+}
+
+/// Of a line; ours are at most 4096 bytes long, and longer ones are not ours.
+const MAX_LINE: usize = 64 << 10;
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    fn lines_of(content: &[u8]) -> Vec<Vec<u8>> {
+        let name = format!("lsl-audit-lines-{}-{}", std::process::id(), content.len());
+        let path = std::env::temp_dir().join(name);
+        std::fs::write(&path, content).unwrap();
+        let mut lines = Lines::open(&path).unwrap();
+        let mut all = Vec::new();
+        while let Some(line) = lines.next().unwrap() {
+            all.push(line.to_vec());
+        }
+        assert_eq!(lines.number(), all.len() as u64);
+        std::fs::remove_file(&path).unwrap();
+        all
+    }
+
+    #[test]
+    fn files_of_every_shape_fall_into_lines() {
+        let check = |content: &[u8], expected: &[&[u8]]| assert_eq!(lines_of(content), expected);
+        check(b"", &[]);
+        check(b"a\nbc\n", &[b"a", b"bc"]);
+        check(b"a\n\nbcd", &[b"a", b"", b"bcd"]);
+        check(b"\xff\0", &[b"\xff\0"]);
+        let long = lines_of(&[vec![b'x'; 1 << 20], b"\nafter\n".to_vec()].concat());
+        assert_eq!(long[0].len(), MAX_LINE);
+        assert_eq!(long[1], b"after");
+    }
+
+    #[test]
+    fn a_line_that_is_being_written_is_waited_for() {
+        let path = std::env::temp_dir().join(format!("lsl-audit-grows-{}", std::process::id()));
+        let mut file = File::create(&path).unwrap();
+        let mut lines = Lines::open(&path).unwrap();
+        assert_eq!(lines.next_complete().unwrap(), None);
+        file.write_all(b"one\ntw").unwrap();
+        assert_eq!(lines.next_complete().unwrap(), Some(&b"one"[..]));
+        assert_eq!(lines.next_complete().unwrap(), None);
+        assert_eq!(lines.next_complete().unwrap(), None);
+        file.write_all(b"o\n").unwrap();
+        assert_eq!(lines.next_complete().unwrap(), Some(&b"two"[..]));
+        file.write_all(b"end").unwrap();
+        assert_eq!(lines.next_complete().unwrap(), None);
+        assert_eq!(lines.next().unwrap(), Some(&b"end"[..]));
+        assert_eq!(lines.next().unwrap(), None);
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn only_objects_with_an_event_are_entries() {
+        let check = |line: &[u8], expected: bool| assert_eq!(parse(line).is_some(), expected);
+        check(br#"{"event":"handshake_ok"}"#, true);
+        check(br#"{"event":"handshake_ok","new_field":[1]}"#, true);
+        check(b"{}", false);
+        check(b"[]", false);
+        check(b"", false);
+        check(br#"{"event":"#, false);
+    }
+}

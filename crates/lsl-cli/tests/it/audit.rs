@@ -1,0 +1,145 @@
+//! `lsl audit` on logs that the library writes.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::time::Duration;
+
+use lsl_core::secure::audit::{Audit, Event, EventKind};
+use lsl_core::secure::{Cause, Role};
+
+use crate::lab::Lab;
+
+/// Writes a log of three lines.
+fn write(path: &str) {
+    let audit = Audit::open(Path::new(path), 0).unwrap();
+    audit.record(Event::new(EventKind::TrustReloaded).detail("2 peers"));
+    audit.record(
+        Event::new(EventKind::HandshakeFailed)
+            .role(Role::Outlet)
+            .peer_addr("10.0.0.7:5000".parse().unwrap())
+            .cause(Cause::NotAuthorised)
+            .detail("unknown\nkey"),
+    );
+    audit.record(Event::new(EventKind::HandshakeOk).peer_name("amp1"));
+    assert!(audit.flush(Duration::from_secs(20)));
+}
+
+#[test]
+fn tail_shows_the_last_events() {
+    let lab = Lab::new();
+    let log = lab.path("audit.jsonl");
+    write(&log);
+    let shown = lab.run(&["audit", "tail", &log]).ok().stdout;
+    let lines: Vec<&str> = shown.lines().collect();
+    assert_eq!(lines.len(), 3, "{shown}");
+    assert!(lines[0].ends_with("trust_reloaded  2 peers"), "{shown}");
+    let failed = r"handshake_failed  10.0.0.7:5000  our outlet  not_authorised: unknown\u{a}key";
+    assert!(lines[1].ends_with(failed), "{shown}");
+    let last = lab.run(&["audit", "tail", &log, "-n", "1", "--json"]).ok();
+    let last = last.json_lines();
+    assert_eq!(last.len(), 1);
+    assert_eq!(last[0]["peer_name"], "amp1");
+    // Rotated files are part of it.
+    fs::rename(&log, format!("{log}.1")).unwrap();
+    write(&log);
+    let shown = lab.run(&["audit", "tail", &log, "--json"]).ok();
+    assert_eq!(shown.json_lines().len(), 6);
+}
+
+#[test]
+fn tail_follows_across_rotation() {
+    let lab = Lab::new();
+    let log = lab.path("audit.jsonl");
+    write(&log);
+    let arguments = ["audit", "tail", &log, "-n", "1", "--follow", "--json"];
+    let mut command = lab.command(&arguments).spawn().unwrap();
+    let mut lines = BufReader::new(command.stdout.take().unwrap()).lines();
+    let mut next = || lines.next().unwrap().unwrap();
+    assert!(next().contains("handshake_ok"));
+    fs::rename(&log, format!("{log}.1")).unwrap();
+    write(&log);
+    assert!(next().contains("trust_reloaded"));
+    assert!(next().contains("handshake_failed"));
+    assert!(next().contains("handshake_ok"));
+    command.kill().unwrap();
+    command.wait().unwrap();
+}
+
+#[test]
+fn verify_finds_the_line_that_was_changed() {
+    let lab = Lab::new();
+    let log = lab.path("audit.jsonl");
+    write(&log);
+    fs::rename(&log, format!("{log}.1")).unwrap();
+    write(&log);
+    let whole = lab.run(&["audit", "verify", &log]).ok();
+    assert_eq!(whole.stdout, "6 lines, 2 chains, 2 files\n");
+    // As a shell expands `audit.jsonl*`.
+    let rotated = format!("{log}.1");
+    lab.run(&["audit", "verify", &log, &rotated]).ok();
+
+    let text = fs::read_to_string(&log).unwrap();
+    let check = |changed: &str, place: &str, words: &str| {
+        fs::write(&log, changed).unwrap();
+        let broken = lab.run(&["audit", "verify", &log]);
+        assert_eq!(broken.status, Some(1), "{broken:?}");
+        let expected = format!("{log}:{place}: ");
+        let line = broken
+            .stdout
+            .lines()
+            .find(|line| line.starts_with(&expected));
+        let line = line.unwrap_or_else(|| panic!("{expected} in {broken:?}"));
+        assert!(line.contains(words), "{line}");
+        assert!(broken.stderr.contains("1 break"), "{broken:?}");
+    };
+    check(&text.replace("10.0.0.7", "10.0.0.8"), "3", "was changed");
+    let mut lines: Vec<&str> = text.split_inclusive('\n').collect();
+    lines.remove(1);
+    let without_second = lines.concat();
+    check(&without_second, "2", "line 1 should be here");
+    check(&format!("{text}{{}}\n"), "4", "not a line of an audit file");
+    let without_first = text.split_once('\n').unwrap().1;
+    check(without_first, "1", "first lines are missing");
+    let late = lab.run(&["audit", "verify", &log, "--allow-missing-start"]);
+    assert!(late.ok().stderr.contains("1 chain"), "says so");
+
+    let absent = lab.run(&["audit", "verify", &lab.path("absent")]);
+    assert_eq!(absent.status, Some(3), "{absent:?}");
+}
+
+#[test]
+fn summary_counts() {
+    let lab = Lab::new();
+    let log = lab.path("audit.jsonl");
+    write(&log);
+    write(&log);
+    let summary = lab.run(&["audit", "summary", &log, "--json"]).ok().json();
+    assert_eq!(summary["lines"], 6);
+    assert_eq!(summary["events"]["handshake_failed"], 2);
+    assert_eq!(summary["failures"]["not_authorised"], 2);
+    assert_eq!(summary["peers"]["10.0.0.7"]["failures"], 2);
+    let shown = lab.run(&["audit", "summary", &log]).ok().stdout;
+    assert!(
+        shown.contains("FAILED BECAUSE") && shown.contains("amp1"),
+        "{shown}"
+    );
+}
+
+#[test]
+fn the_configuration_names_the_log() {
+    let lab = Lab::new();
+    let log = lab.path("audit.jsonl");
+    write(&log);
+    let configured = |content: &str| {
+        let file = lab.write("lsl-secure.toml", content);
+        let mut command = lab.command(&["audit", "verify"]);
+        command.env("LSL_SECURE_CONFIG", file).output().unwrap()
+    };
+    let ended = configured("[security]\npolicy = \"off\"\naudit_file = \"audit.jsonl\"\n");
+    assert!(ended.status.success(), "{ended:?}");
+    assert!(String::from_utf8_lossy(&ended.stdout).starts_with("3 lines"));
+    let ended = configured("[security]\npolicy = \"off\"\n");
+    assert_eq!(ended.status.code(), Some(2), "{ended:?}");
+    assert!(String::from_utf8_lossy(&ended.stderr).contains("audit_file"));
+}
