@@ -34,14 +34,10 @@ pub(crate) async fn serve(
     shared: &Arc<OutletShared>,
 ) -> Result<()> {
     let security = &shared.security;
-    let local = match security.policy() {
-        Policy::Off => None,
-        Policy::Migrate | Policy::Required => security.local().cloned(),
-    };
-    let Some(local) = local else {
+    let Some(local) = counted(shared) else {
         return match within(HANDSHAKE_LIMIT, first_bytes(&stream)).await? {
             First::Preamble => {
-                refusal::refuse(&stream, REFUSAL_501).await;
+                refusal::refuse(&stream, peer.ip(), REFUSAL_501).await;
                 Err(Error::Protocol("secure sessions are not enabled".into()))
             }
             First::Other(bytes) => Box::pin(plaintext(stream, peer, shared, &bytes)).await,
@@ -50,7 +46,7 @@ pub(crate) async fn serve(
     let Some(pending) = Pending::arrive(security, peer.ip()) else {
         let event = event(EventKind::LimitsHit, peer, shared).cause(Cause::Busy);
         audit(shared, event.detail("connections of one source"));
-        refusal::refuse(&stream, REFUSAL_503).await;
+        refusal::refuse(&stream, peer.ip(), REFUSAL_503).await;
         return Err(Error::Protocol("too many connections".into()));
     };
     let first = race(
@@ -70,9 +66,18 @@ pub(crate) async fn serve(
             }
         },
         Winner::Second(()) => {
-            refusal::refuse(&stream, REFUSAL_503).await;
+            refusal::refuse(&stream, peer.ip(), REFUSAL_503).await;
             Err(evicted(peer, shared))
         }
+    }
+}
+
+/// What a connection needs that the limits of the process count; `None` if there is no encryption,
+/// and its number is for the acceptor to limit.
+pub(crate) fn counted(shared: &OutletShared) -> Option<Arc<Local>> {
+    match shared.security.policy() {
+        Policy::Off => None,
+        Policy::Migrate | Policy::Required => shared.security.local().cloned(),
     }
 }
 
@@ -154,14 +159,14 @@ async fn secure(
         Winner::First(Err(error)) => {
             drop(pending);
             audit_failure(peer, shared, asked, &error);
-            refusal::close(&stream).await;
+            refusal::refuse(&stream, peer.ip(), b"").await;
             return Err(Error::Security(error.to_string()));
         }
         Winner::Second(()) => {
             if admitted {
-                refusal::close(&stream).await;
+                refusal::refuse(&stream, peer.ip(), b"").await;
             } else {
-                refusal::refuse(&stream, REFUSAL_503).await;
+                refusal::refuse(&stream, peer.ip(), REFUSAL_503).await;
             }
             return Err(evicted(peer, shared));
         }

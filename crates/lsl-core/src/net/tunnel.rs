@@ -453,6 +453,7 @@ impl Sending {
             self.sealer
                 .seal_data(now, local_clock(), &mut self.out)
                 .map_err(|error| io::Error::new(io::ErrorKind::NotConnected, error))?;
+            debug_assert!(self.unsent() <= MAX_UNSENT_BYTES, "sealed too much");
             self.flush(write)?;
         }
         Ok(now.len())
@@ -608,8 +609,10 @@ const MAX_SEALED_AT_ONCE: usize = 48 * 1024;
 
 /// Sealed bytes that may wait for a socket: DATA, and on top of it PONG, KEY_UPDATE, ALERT or CLOSE,
 /// each padded to 4096 bytes at most. Spec: LSS/1 §8.4.
-#[cfg(test)]
 const MAX_UNSENT_BYTES: usize = 64 * 1024;
 
 /// How long a session that ends tries to say so.
 const LAST_WORDS_LIMIT: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests;

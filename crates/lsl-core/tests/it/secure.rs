@@ -2,6 +2,7 @@
 //! key but lie, or hold none. Spec: LSS/1.
 
 mod fake;
+mod outlet;
 mod people;
 
 mod identity;
