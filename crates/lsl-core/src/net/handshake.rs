@@ -223,10 +223,13 @@ impl Callee<'_> {
         wrong: Option<Wrong>,
     ) -> Error {
         let cause = error.cause();
-        let kind = if matches!(error, lsl_secure::Error::Alert { .. }) {
-            EventKind::PeerAlert
-        } else {
-            EventKind::HandshakeFailed
+        let kind = match error {
+            lsl_secure::Error::Alert { .. } => EventKind::PeerAlert,
+            // The cryptography was right, and it is the wrong one.
+            lsl_secure::Error::Session { .. } if found.key.is_some() && is_verdict(cause) => {
+                EventKind::PolicyRefused
+            }
+            _ => EventKind::HandshakeFailed,
         };
         let mut event = event(kind, security, self.info, peer).cause(cause);
         if let Some(key) = found.key {
@@ -358,6 +361,18 @@ fn establish(
         started: local_clock(),
     };
     Ok((session, about))
+}
+
+/// Whether this is what a trust list says of a key.
+fn is_verdict(cause: Cause) -> bool {
+    matches!(
+        cause,
+        Cause::NotAuthorised
+            | Cause::RoleNotAllowed
+            | Cause::Expired
+            | Cause::Revoked
+            | Cause::SelfKey
+    )
 }
 
 /// Audits that an outlet said of itself what its DESCRIPTOR does not say.
