@@ -198,7 +198,7 @@ fn entries_are_added_shown_and_removed_and_comments_stay() {
     rec.run(&["trust", "add", "amp1", &amp.key()])
         .ok()
         .says(&["may also read this machine's streams"]);
-    let with_amp = rec.read("trusted_peers.toml") + "# the end\n";
+    let with_amp = rec.read("trusted_peers.toml") + "\n# the end\n";
     std::fs::write(rec.file("trusted_peers.toml"), &with_amp).unwrap();
     let options = [
         "--role",
@@ -235,7 +235,7 @@ fn entries_are_added_shown_and_removed_and_comments_stay() {
     rec.run(&["trust", "remove", "amp1"]).ok();
     let left = rec.read("trusted_peers.toml");
     assert!(
-        left.contains("# the end") && !left.contains("[[peer]]"),
+        left.contains("# the end") && !left.contains("\n[[peer]]"),
         "{left}"
     );
 }
