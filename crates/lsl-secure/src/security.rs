@@ -312,14 +312,18 @@ impl Security {
     /// E5 of §4.4: what to do when the outlet of `peer` does not trust this device.
     pub fn not_trusted_text(&self, peer: &PublicKey) -> String {
         let trust = self.trust();
-        let peer_name = trust.find(peer).map_or("unknown", |peer| &peer.name);
         let own_name = self.settings.as_ref().map_or("", |settings| &settings.name);
-        let own_key = self.own.as_ref().map(|own| own.key.to_string());
+        let own_key = self.own.as_ref().map(|own| own.key);
+        let peer_name = match trust.find(peer) {
+            Some(peer) => &peer.name,
+            None if own_key == Some(*peer) => own_name,
+            None => "unknown",
+        };
         not_trusted_text(
             peer_name,
             &peer.fingerprint().to_string(),
             own_name,
-            &own_key.unwrap_or_default(),
+            &own_key.map(|key| key.to_string()).unwrap_or_default(),
         )
     }
 
