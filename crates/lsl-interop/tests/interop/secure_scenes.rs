@@ -162,8 +162,8 @@ pub(crate) fn refuses_forced(library: Library) -> Cell {
         let element = document
             .child(document.root(), "info")
             .and_then(|info| document.append_element(info, "lsl_secure"));
-        element.is_some_and(|element| document.append_attribute(element, policy));
-        if forged.security_advert().is_none() {
+        let is_forged = element.is_some_and(|element| document.append_attribute(element, policy));
+        if !is_forged || forged.security_advert().is_none() {
             return Err("it is not forged".to_owned());
         }
         let capture = lab.capture()?;
