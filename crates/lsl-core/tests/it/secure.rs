@@ -6,6 +6,7 @@ mod outlet;
 mod people;
 
 mod identity;
+mod minimal;
 mod policy;
 mod proxy;
 mod streaming;
