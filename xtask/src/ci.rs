@@ -21,6 +21,7 @@ const STEPS: &[Step] = &[
     }),
     ("interop", |sh| crate::interop::run(sh, None)),
     ("tidy", crate::tidy::run),
+    ("models", crate::models::run),
     ("deny", crate::deny),
     ("msrv", crate::msrv),
 ];

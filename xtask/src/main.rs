@@ -14,6 +14,7 @@ mod ci;
 mod fuzz;
 mod hosts;
 mod interop;
+mod models;
 mod tidy;
 mod vectors;
 
@@ -40,6 +41,7 @@ Usage: cargo xtask TASK
   soak [FILTER]          the same for minutes: 10,000 cycles, two minutes of stress
   install --prefix DIR   build the C library and lay out lib, include, pkg-config and CMake files
   tidy                   purity, file sizes, licences, machine paths and other house rules
+  models                 symbolic proofs of the encryption protocol: Verifpal, and ProVerif if there
   deny                   licences, bans and sources of the dependencies
   msrv                   check the shipped crates with the oldest supported compiler
   fuzz [SECONDS] [TARGET]  every fuzz target (or one) for SECONDS (default 30) each
@@ -105,6 +107,7 @@ fn run() -> Result {
             abi::install(&sh, &prefix, abi::Profile::Release)
         }
         ["tidy"] => tidy::run(&sh),
+        ["models"] => models::run(&sh),
         ["deny"] => deny(&sh),
         ["msrv"] => msrv(&sh),
         ["fuzz"] => fuzz::run(&sh, fuzz::DEFAULT_SECONDS, None),

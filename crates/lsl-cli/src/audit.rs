@@ -172,13 +172,11 @@ impl Log {
 
     /// The log a command was given, or that of the configuration.
     fn of(file: Option<&Path>) -> Outcome<Self> {
-        match file {
-            Some(path) => Self::find(path, false),
-            None => {
-                let (path, expires) = configured()?;
-                Self::find(&path, expires)
-            }
+        if let Some(path) = file {
+            return Self::find(path, false);
         }
+        let (path, expires) = configured()?;
+        Self::find(&path, expires)
     }
 }
 

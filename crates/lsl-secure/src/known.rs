@@ -25,12 +25,22 @@ pub(crate) struct Known {
     state: Mutex<State>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct State {
+    limits: Limits,
     entries: VecDeque<Entry>,
     stamp: Option<Stamp>,
     /// Of the file.
     lines: usize,
+}
+
+/// How long the list may get.
+#[derive(Debug, Clone, Copy)]
+struct Limits {
+    /// The oldest ones go.
+    entries: usize,
+    /// How many more lines the file may have before it is written anew.
+    slack: usize,
 }
 
 /// Bytes are kept as ASCII with escapes, which is one to one, so that comparing needs no decoding.
@@ -49,7 +59,7 @@ impl Known {
     pub(crate) fn in_memory() -> Self {
         Self {
             path: None,
-            state: Mutex::default(),
+            state: Mutex::new(State::new(LIMITS)),
         }
     }
 
@@ -58,8 +68,12 @@ impl Known {
     /// # Errors
     /// If it cannot be read **and** written.
     pub(crate) fn open(path: PathBuf) -> Result<Self> {
+        Self::open_limited(path, LIMITS)
+    }
+
+    fn open_limited(path: PathBuf, limits: Limits) -> Result<Self> {
         append::open(&path).map_err(|error| unusable(&path, &error))?;
-        let mut state = State::default();
+        let mut state = State::new(limits);
         state.look(&path)?;
         Ok(Self {
             path: Some(path),
@@ -119,15 +133,35 @@ impl Known {
 }
 
 impl State {
+    fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            entries: VecDeque::new(),
+            stamp: None,
+            lines: 0,
+        }
+    }
+
     fn push(&mut self, entry: Entry) {
         self.entries.push_back(entry);
-        if self.entries.len() > MAX_ENTRIES {
+        if self.entries.len() > self.limits.entries {
             self.entries.pop_front();
         }
     }
 
     /// Reads the file if it is not the version that is known.
     fn look(&mut self, path: &Path) -> Result<()> {
+        let failed = |error: io::Error| unusable(path, &error);
+        if self.stamp == Some(Stamp::of_path(path).map_err(failed)?) {
+            return Ok(());
+        }
+        // Under the lock, so that no line is seen half written.
+        let file = append::open(path).map_err(failed)?;
+        let _locked = append::lock(&file).map_err(failed)?;
+        self.look_locked(path)
+    }
+
+    fn look_locked(&mut self, path: &Path) -> Result<()> {
         let now = Stamp::of_path(path).map_err(|error| unusable(path, &error))?;
         if self.stamp == Some(now) {
             return Ok(());
@@ -138,14 +172,15 @@ impl State {
         let mut entries = VecDeque::new();
         for (index, line) in text.lines().enumerate() {
             let entry: Option<Entry> = serde_json::from_str(line).ok();
-            let entry = entry.filter(|entry| entry.key.parse::<PublicKey>().is_ok());
+            // Whether it is a point of the curve is asked when it is needed: that takes time.
+            let entry = entry.filter(|entry| entry.key.len() == KEY_LEN);
             entries.push_back(entry.ok_or_else(|| damaged(path, index + 1))?);
         }
         if !text.is_empty() && !text.ends_with('\n') {
             return Err(damaged(path, entries.len()));
         }
         self.lines = entries.len();
-        entries.drain(..self.lines.saturating_sub(MAX_ENTRIES));
+        entries.drain(..self.lines.saturating_sub(self.limits.entries));
         self.entries = entries;
         self.stamp = Some(stamp);
         Ok(())
@@ -161,21 +196,26 @@ impl State {
             if append::still_names(path, &file).map_err(failed)?.is_none() {
                 continue;
             }
-            self.look(path)?;
+            self.look_locked(path)?;
             if self.entries.contains(&entry) {
                 return Ok(());
             }
-            if self.lines < MAX_ENTRIES + SLACK {
+            if self.lines < self.limits.entries + self.limits.slack {
                 let line = line_of(&entry)?;
                 (&file).write_all(line.as_bytes()).map_err(failed)?;
                 file.sync_data().map_err(failed)?;
+                self.push(entry);
+                self.lines += 1;
             } else {
                 self.push(entry);
                 let lines: Result<String> = self.entries.iter().map(line_of).collect();
                 files::replace(path, lines?.as_bytes())?;
+                self.lines = self.entries.len();
             }
+            // Nobody else wrote: all of them take the lock.
+            self.stamp = Some(Stamp::of_path(path).map_err(failed)?);
             drop(locked);
-            return self.look(path);
+            return Ok(());
         }
     }
 }
@@ -227,11 +267,14 @@ fn damaged(path: &Path, line: usize) -> Error {
     )
 }
 
-/// The oldest ones go.
-const MAX_ENTRIES: usize = 10_000;
+/// §4.3.
+const LIMITS: Limits = Limits {
+    entries: 10_000,
+    slack: 1000,
+};
 
-/// How many more lines the file may have before it is written anew.
-const SLACK: usize = 1000;
+/// `lsl-ed25519:` and base64 of 32 bytes.
+const KEY_LEN: usize = 12 + 44;
 
 /// Longer texts are kept as their hash, so that a full file stays below [`MAX_BYTES`].
 const MAX_TEXT: usize = 64;

@@ -6,6 +6,11 @@ use super::*;
 use crate::SecretKey;
 use crate::files::scratch::Scratch;
 
+#[test]
+fn keys_have_one_length() {
+    assert_eq!(key(1).to_string().len(), KEY_LEN);
+}
+
 fn key(seed: u8) -> PublicKey {
     SecretKey::from_seed(&[seed; 32]).public()
 }
@@ -113,42 +118,72 @@ fn several_processes_share_one_file() {
     assert_eq!(scratch.mode("known_secure"), 0o600);
 }
 
+/// Small ones, so that tests reach them.
+const FEW: Limits = Limits {
+    entries: 100,
+    slack: 10,
+};
+
 #[test]
 fn the_oldest_go_when_it_is_full() {
     let scratch = Scratch::new();
-    let line = |index: usize| {
-        let name = format!("n{index}");
-        let entry = Entry {
-            source_id: String::new(),
-            name,
-            stream_type: "t".to_owned(),
-            key: key(1).to_string(),
-        };
-        line_of(&entry).unwrap()
-    };
-    let text: String = (0..MAX_ENTRIES + SLACK - 1).map(line).collect();
-    let path = scratch.write("known_secure", &text, 0o600);
-    let known = Known::open(path.clone()).unwrap();
-    let has = |index: usize| {
-        let name = format!("n{index}");
-        known.find(name.as_bytes(), b"t", b"").unwrap().is_some()
-    };
-    assert!(!has(SLACK - 2) && has(SLACK - 1));
+    let path = scratch.path("known_secure");
+    let known = Known::open_limited(path.clone(), FEW).unwrap();
     let lines = || fs::read_to_string(&path).unwrap().lines().count();
-    for (name, expected) in [
-        ("a", MAX_ENTRIES + SLACK),
-        ("b", MAX_ENTRIES),
-        ("c", MAX_ENTRIES + 1),
-    ] {
+    let name = |index: usize| format!("n{index}").into_bytes();
+    for index in 0..250 {
         known
-            .note(&descriptor(name.as_bytes(), b"t", b""), &key(1))
+            .note(&descriptor(&name(index), b"t", b""), &key(1))
             .unwrap();
-        assert_eq!(lines(), expected, "{name}");
-        assert!(known.find(name.as_bytes(), b"t", b"").unwrap().is_some());
+        assert!(lines() <= 110, "{index}");
+        // Another process sees the same.
+        let other = Known::open_limited(path.clone(), FEW).unwrap();
+        for seen in [
+            0,
+            index.saturating_sub(100),
+            index.saturating_sub(99),
+            index,
+        ] {
+            let expected = seen + 100 > index;
+            for known in [&known, &other] {
+                let found = known.find(&name(seen), b"t", b"").unwrap().is_some();
+                assert_eq!(found, expected, "{seen} at {index}");
+            }
+        }
     }
-    assert!(!has(SLACK + 1) && has(SLACK + 2));
     assert_eq!(scratch.mode("known_secure"), 0o600);
     assert_eq!(scratch.names(), ["known_secure"]);
+}
+
+#[test]
+fn shortening_the_file_loses_nothing_of_others() {
+    let scratch = Scratch::new();
+    let path = scratch.path("known_secure");
+    let fill = Known::open_limited(path.clone(), FEW).unwrap();
+    for index in 0..90_u8 {
+        fill.note(&descriptor(&[index], b"old", b""), &key(1))
+            .unwrap();
+    }
+    // 4 x 24 new ones: all of them are among the newest 100, whoever shortens the file.
+    std::thread::scope(|scope| {
+        for writer in 0..4_u8 {
+            let known = Known::open_limited(path.clone(), FEW).unwrap();
+            scope.spawn(move || {
+                for index in 0..24_u8 {
+                    known
+                        .note(&descriptor(&[writer, index], b"t", b""), &key(1))
+                        .unwrap();
+                }
+            });
+        }
+    });
+    let known = Known::open_limited(path, FEW).unwrap();
+    for writer in 0..4_u8 {
+        for index in 0..24_u8 {
+            let found = known.find(&[writer, index], b"t", b"").unwrap();
+            assert_eq!(found, Some(key(1)), "{writer} {index}");
+        }
+    }
 }
 
 #[test]
@@ -161,6 +196,6 @@ fn a_full_file_can_be_read_again() {
         stream_type: longest,
         key: key(1).to_string(),
     };
-    let most = line_of(&entry).unwrap().len() * (MAX_ENTRIES + SLACK);
+    let most = line_of(&entry).unwrap().len() * (LIMITS.entries + LIMITS.slack);
     assert!((most as u64) < MAX_BYTES, "{most}");
 }

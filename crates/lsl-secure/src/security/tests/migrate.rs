@@ -129,19 +129,26 @@ fn a_memory_that_cannot_be_used_makes_migrate_required() {
     check("torn", &|s| write(s, &line, 0o600));
     check("readable", &|s| write(s, "", 0o644));
     check("directory", &|s| {
-        fs::create_dir(s.path("known_secure")).unwrap()
+        fs::create_dir(s.path("known_secure")).unwrap();
     });
     line.push('\n');
-    check("weak key", &|s| {
-        write(
-            s,
-            &line.replace(&key(AMP).to_string(), "lsl-ed25519:AQ=="),
-            0o600,
-        )
-    });
-    check("new field", &|s| {
-        write(s, &line.replace('}', ",\"x\":1}"), 0o600)
-    });
+    let no_key = line.replace(&key(AMP).to_string(), "lsl-ed25519:AQ==");
+    check("no key", &|s| write(s, &no_key, 0o600));
+    let new_field = line.replace('}', ",\"x\":1}");
+    check("new field", &|s| write(s, &new_field, 0o600));
+    let weak = "lsl-ed25519:AQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
+    let lab = Lab::new(&both());
+    write(
+        &lab.scratch,
+        &line.replace(&key(AMP).to_string(), weak),
+        0o600,
+    );
+    let security = migrating(&lab);
+    assert!(matches!(
+        way(&security, "a", "b", "", None),
+        Way::Refuse { .. }
+    ));
+    assert_eq!(security.policy(), Policy::Required);
     // The same line is fine as it is.
     let lab = Lab::new(&both());
     write(&lab.scratch, &line, 0o600);
@@ -214,6 +221,16 @@ fn named_streams_may_stay_plaintext() {
         let by_name = way(&security, "eeg", "EEG", "old-amp2", None);
         assert!(matches!(by_name, Way::Refuse { .. }), "{by_name:?}");
     }
+}
+
+#[test]
+fn an_empty_name_allows_nothing() {
+    let mut settings = Settings::new(Policy::Required);
+    settings.plaintext_allow = vec![String::new()];
+    let own = SecretKey::from_seed(&[OWN; 32]);
+    let security = Security::from_parts(settings, own, TrustList::default()).unwrap();
+    let way = way(&security, "eeg", "EEG", "", None);
+    assert!(is_refused(&way, "does not offer"), "{way:?}");
 }
 
 #[test]

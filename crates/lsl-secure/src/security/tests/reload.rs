@@ -170,6 +170,21 @@ fn an_editor_that_saves_in_place_does_not_end_recordings() {
 }
 
 #[test]
+fn changes_of_the_same_instant_and_length_are_seen() {
+    let lab = Lab::new(&peer("a", AMP, ""));
+    // Two seconds ahead of the files: nobody waits, and nothing is old enough to be sure of.
+    lab.pass(2);
+    let security = lab.required();
+    for round in 0..200_u8 {
+        let name = char::from(b'b' + round % 2).to_string();
+        let text = peer(&name, AMP, "");
+        fs::write(lab.scratch.path("trusted_peers.toml"), text).unwrap();
+        assert!(security.refresh(), "round {round}");
+        assert_eq!(security.trust().peers()[0].name, name);
+    }
+}
+
+#[test]
 fn a_file_from_the_future_is_reloaded_all_the_same() {
     let lab = Lab::new(&both());
     // A machine whose clock stands in 1970: by it, every file comes from the future.

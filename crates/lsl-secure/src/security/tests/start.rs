@@ -181,6 +181,7 @@ fn the_text_for_the_other_machine_can_be_pasted() {
         assert_eq!(security.not_trusted_text(&key(seed)), expected);
     };
     check(AMP, "amp");
+    check(OWN, "own");
     check(STRANGER, "unknown");
 }
 
