@@ -27,19 +27,23 @@ fn plaintext_is_refused_and_held() {
         (b"LSL:streamfeed\r\n100 0\r\n".to_vec(), b""),
         (b"LSL:streamfeed/100 \r\n100 0\r\n\r\n".to_vec(), b""),
     ];
-    for (half_close, (request, answer)) in [false, true]
+    let mut held: Vec<_> = [false, true]
         .into_iter()
         .flat_map(|half| cases.clone().map(|case| (half, case)))
-    {
-        let mut stream = dial(&outlet);
-        let began = local_clock();
-        say(&mut stream, &request);
-        if half_close {
-            let _ = stream.shutdown(Shutdown::Write);
-        }
-        let shown = String::from_utf8_lossy(&request);
-        assert_eq!(rest(&mut stream), answer, "{shown:?}");
-        assert!(local_clock() - began >= 1.0, "{shown:?} was not held");
+        .map(|(half_close, (request, answer))| {
+            let mut stream = dial(&outlet);
+            let began = local_clock();
+            say(&mut stream, &request);
+            if half_close {
+                let _ = stream.shutdown(Shutdown::Write);
+            }
+            (stream, began, request, answer)
+        })
+        .collect();
+    for (stream, began, request, answer) in &mut held {
+        let shown = String::from_utf8_lossy(request);
+        assert_eq!(rest(stream), *answer, "{shown:?}");
+        assert!(local_clock() - *began >= 1.0, "{shown:?} was not held");
     }
     assert_eq!(outlet.stats().refused, 12);
     assert!(!outlet.have_consumers());
