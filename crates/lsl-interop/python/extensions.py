@@ -48,9 +48,13 @@ class Consumer(ctypes.Structure):
         ("sent", ctypes.c_uint64),
         ("dropped", ctypes.c_uint64),
         ("behind", ctypes.c_uint64),
-        ("reserved", ctypes.c_uint64 * 3),
+        ("encrypted", ctypes.c_uint32),
+        ("reserved", ctypes.c_uint32 * 5),
     ]
 
+
+POLICY = os.environ.get("LSL_EXPECT_POLICY", "off")
+IS_SECURE = int(POLICY != "off")
 
 LogCallback = ctypes.CFUNCTYPE(None, ctypes.c_int32, ctypes.c_char_p, ctypes.c_void_p)
 
@@ -119,6 +123,7 @@ def counters():
     readers = (Consumer * 4)()
     assert lib.lslx_outlet_consumers(outlet.obj, readers, 4) == 1
     assert readers[0].sent == 10 and b":" in readers[0].address
+    assert readers[0].encrypted == IS_SECURE
     outlet.push_sample([10], pushthrough=False)
     assert lib.lslx_outlet_flush(outlet.obj, ctypes.c_double(PATIENCE)) == 1
     assert [inlet.pull_sample(PATIENCE)[0][0] for _ in range(11)] == list(range(11))
@@ -146,6 +151,39 @@ def log():
     assert os.read(written, 10_000) == b"", os.pread(written, 10_000, 0)
 
 
+def encryption():
+    """What a program can find out, with keys or without."""
+
+    def told(function, *arguments):
+        function = getattr(lib, function)
+        function.restype = ctypes.c_void_p
+        text = function(*arguments)
+        assert text
+        value = ctypes.string_at(text).decode()
+        lib.lsl_destroy_string(ctypes.c_void_p(text))
+        return value
+
+    assert lib.lslx_security_policy() == {"off": 0, "migrate": 1, "required": 2}[POLICY]
+    assert told("lslx_security_text").startswith(f"policy {POLICY}, ")
+    outlet, inlet = pair("encryption")
+    info = inlet.info(PATIENCE)
+    assert lib.lslx_info_encryption(info.obj) == lib.lslx_security_policy()
+    assert lib.lslx_is_encrypted(inlet.obj) == IS_SECURE
+    begin = "SHA256:" if IS_SECURE else ""
+    fingerprint = told("lslx_peer_fingerprint", inlet.obj)
+    assert fingerprint[:7] == begin and told("lslx_info_fingerprint", info.obj) == fingerprint
+    assert told("lslx_peer_name", inlet.obj) == ("amplifier" if IS_SECURE else "")
+    assert bool(told("lslx_cipher", inlet.obj)) == IS_SECURE
+    assert told("lslx_last_security_error", inlet.obj) == ""
+    readers = (Consumer * 1)()
+    assert lib.lslx_outlet_consumers(outlet.obj, readers, 1) == 1
+    address = ctypes.c_char_p(readers[0].address)
+    assert told("lslx_consumer_fingerprint", outlet.obj, address) == fingerprint
+    assert told("lslx_consumer_name", outlet.obj, address) == told("lslx_peer_name", inlet.obj)
+
+
 if __name__ == "__main__":
     assert "lsl-rs" in pylsl.library_info(), pylsl.library_info()
-    {"event_loop": event_loop, "counters": counters, "log": log}[sys.argv[1]]()
+    assert pylsl.library_info().endswith(POLICY), pylsl.library_info()
+    CHECKS = [event_loop, counters, encryption, log]
+    {check.__name__: check for check in CHECKS}[sys.argv[1]]()

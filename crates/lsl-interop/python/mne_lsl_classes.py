@@ -3,6 +3,7 @@
 A player streams a known recording with a trigger channel; a stream and epochs read it back.
 """
 
+import ctypes
 import os
 import sys
 import time
@@ -15,6 +16,7 @@ from mne_lsl.player import PlayerLSL
 from mne_lsl.stream import EpochsStream, StreamLSL
 
 PATIENCE = 20.0
+POLICY = os.environ.get("LSL_EXPECT_POLICY", "off")
 RATE = 500.0
 SECONDS = 4
 
@@ -92,6 +94,9 @@ def player_and_stream():
         stream.connect(timeout=PATIENCE, processing_flags="all")
         assert stream.ch_names == ["Fp1", "Fp2", "STI"]
         assert stream.info["sfreq"] == RATE
+        is_encrypted = lsl.functions.lib.lslx_is_encrypted
+        is_encrypted.argtypes = [ctypes.c_void_p]
+        assert is_encrypted(stream._inlet._obj) == int(POLICY == "required")
         assert stream.get_channel_types() == ["eeg", "eeg", "stim"]
         wait_until(lambda: stream.n_new_samples >= 1000)
         data, stamps = stream.get_data(winsize=1.0)
@@ -135,4 +140,5 @@ if __name__ == "__main__":
     wanted = os.environ.get("LSL_EXPECT_LIBRARY", "")
     info = lsl.functions.lib.lsl_library_info().decode()
     assert wanted in info, f"not {wanted}: {info}"
+    assert info.endswith(POLICY), f"not {POLICY}: {info}"
     {check.__name__: check for check in CHECKS}[sys.argv[1]]()

@@ -377,5 +377,7 @@ CHECKS = [
 if __name__ == "__main__":
     wanted = os.environ.get("LSL_EXPECT_LIBRARY", "")
     assert wanted in pylsl.library_info(), f"not {wanted}: {pylsl.library_info()}"
+    policy = os.environ.get("LSL_EXPECT_POLICY", "")
+    assert pylsl.library_info().endswith(policy), f"not {policy}: {pylsl.library_info()}"
     named = {check.__name__: check for check in CHECKS}
     named[sys.argv[1]]()

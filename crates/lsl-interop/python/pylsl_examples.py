@@ -134,4 +134,6 @@ def main(pair):
 if __name__ == "__main__":
     wanted = os.environ.get("LSL_EXPECT_LIBRARY", "")
     assert wanted in pylsl.library_info(), f"not {wanted}: {pylsl.library_info()}"
+    policy = os.environ.get("LSL_EXPECT_POLICY", "")
+    assert pylsl.library_info().endswith(policy), f"not {policy}: {pylsl.library_info()}"
     main(sys.argv[1])

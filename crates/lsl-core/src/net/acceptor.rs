@@ -140,7 +140,12 @@ async fn accept(listener: TcpListener, shared: Arc<OutletShared>) {
             Ok((stream, peer)) => {
                 while handshakes.try_join_next().is_some() {}
                 newest_last.retain(|handshake| !handshake.is_finished());
-                if newest_last.len() >= MAX_HANDSHAKES
+                #[cfg(feature = "secure")]
+                let limited = entrance::counted(&shared).is_none();
+                #[cfg(not(feature = "secure"))]
+                let limited = true;
+                if limited
+                    && newest_last.len() >= MAX_HANDSHAKES
                     && let Some(oldest) = newest_last.pop_front()
                 {
                     // Idle connections must not keep a real inlet out.

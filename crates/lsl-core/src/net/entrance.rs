@@ -34,14 +34,10 @@ pub(crate) async fn serve(
     shared: &Arc<OutletShared>,
 ) -> Result<()> {
     let security = &shared.security;
-    let local = match security.policy() {
-        Policy::Off => None,
-        Policy::Migrate | Policy::Required => security.local().cloned(),
-    };
-    let Some(local) = local else {
+    let Some(local) = counted(shared) else {
         return match within(HANDSHAKE_LIMIT, first_bytes(&stream)).await? {
             First::Preamble => {
-                refusal::refuse(&stream, REFUSAL_501).await;
+                refusal::refuse(&stream, peer.ip(), REFUSAL_501).await;
                 Err(Error::Protocol("secure sessions are not enabled".into()))
             }
             First::Other(bytes) => Box::pin(plaintext(stream, peer, shared, &bytes)).await,
@@ -50,7 +46,7 @@ pub(crate) async fn serve(
     let Some(pending) = Pending::arrive(security, peer.ip()) else {
         let event = event(EventKind::LimitsHit, peer, shared).cause(Cause::Busy);
         audit(shared, event.detail("connections of one source"));
-        refusal::refuse(&stream, REFUSAL_503).await;
+        refusal::refuse(&stream, peer.ip(), REFUSAL_503).await;
         return Err(Error::Protocol("too many connections".into()));
     };
     let first = race(
@@ -70,9 +66,18 @@ pub(crate) async fn serve(
             }
         },
         Winner::Second(()) => {
-            refusal::refuse(&stream, REFUSAL_503).await;
+            refusal::refuse(&stream, peer.ip(), REFUSAL_503).await;
             Err(evicted(peer, shared))
         }
+    }
+}
+
+/// What a connection needs that the limits of the process count; `None` if there is no encryption,
+/// and its number is for the acceptor to limit.
+pub(crate) fn counted(shared: &OutletShared) -> Option<Arc<Local>> {
+    match shared.security.policy() {
+        Policy::Off => None,
+        Policy::Migrate | Policy::Required => shared.security.local().cloned(),
     }
 }
 
@@ -154,14 +159,14 @@ async fn secure(
         Winner::First(Err(error)) => {
             drop(pending);
             audit_failure(peer, shared, asked, &error);
-            refusal::close(&stream).await;
+            refusal::refuse(&stream, peer.ip(), b"").await;
             return Err(Error::Security(error.to_string()));
         }
         Winner::Second(()) => {
             if admitted {
-                refusal::close(&stream).await;
+                refusal::refuse(&stream, peer.ip(), b"").await;
             } else {
-                refusal::refuse(&stream, REFUSAL_503).await;
+                refusal::refuse(&stream, peer.ip(), REFUSAL_503).await;
             }
             return Err(evicted(peer, shared));
         }
@@ -229,7 +234,7 @@ struct Door<'a> {
     remote: IpAddr,
     local: IpAddr,
     deadline: f64,
-    /// The asymmetric work of M1 began: M2 may be on its way.
+    /// It was our turn: M2 may be on its way.
     admitted: bool,
     asked: Option<PublicKey>,
     name: Option<String>,
@@ -239,13 +244,14 @@ impl Gate for Door<'_> {
     async fn admit(&mut self) -> Result<(), Cause> {
         self.pending.turn(self.deadline).await?;
         self.admitted = true;
-        Ok(())
+        // Who was just removed is not let in. The file may lie on a share that hangs.
+        let security = Arc::clone(self.security);
+        let looked = tokio::task::spawn_blocking(move || security.refresh()).await;
+        looked.map(|_changed| ()).map_err(|_| Cause::Internal)
     }
 
     fn decide(&mut self, peer: PublicKey) -> Result<(), Cause> {
         self.asked = Some(peer);
-        // Who was just removed is not let in; costs a look at the file.
-        self.security.refresh();
         let name = (self.security).authorise(&peer, Role::Inlet, self.remote, self.local)?;
         self.name = Some(name);
         Ok(())

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use lsl_platform::clock::local_clock;
 use lsl_platform::process::ProcessId;
-use lsl_secure::audit::{Event, EventKind, Traffic};
+use lsl_secure::audit::{Event, EventKind, Traffic, printable};
 use lsl_secure::{
     Cause, Descriptor, Enrolled, Opener, PublicKey, Record, Role, Sealer, Security, Session,
     SessionId, Suite, TimeProber,
@@ -37,6 +37,7 @@ pub(crate) struct Tunnel {
     out: Vec<u8>,
     state: State,
     alarm: Pin<Box<Sleep>>,
+    ping_after: Duration,
     /// Of any record, in seconds of `local_clock`.
     last_record: f64,
     unanswered_pings: u32,
@@ -130,6 +131,7 @@ impl Tunnel {
             out: Vec::new(),
             state: State::Open,
             alarm: Box::pin(tokio::time::sleep(PING_AFTER)),
+            ping_after: PING_AFTER,
             last_record: local_clock(),
             unanswered_pings: 0,
             prober: Some(session.time.into_prober()),
@@ -223,7 +225,7 @@ impl Tunnel {
                     }
                     Record::Alert(cause, text) => Err(lsl_secure::Error::Alert {
                         cause,
-                        text: text.to_owned(),
+                        text: printable(text.as_bytes()),
                     }),
                     _ => Err(lsl_secure::Error::session(
                         Cause::UnexpectedRecord,
@@ -262,9 +264,9 @@ impl Tunnel {
     fn poll_alarm(&mut self, context: &mut Context<'_>) -> Option<lsl_secure::Error> {
         while self.alarm.as_mut().poll(context).is_ready() {
             let quiet = Duration::from_secs_f64((local_clock() - self.last_record).max(0.0));
-            let mut next = PING_AFTER.saturating_sub(quiet);
+            let mut next = self.ping_after.saturating_sub(quiet);
             // The two clocks may differ by a tick.
-            if next < Duration::from_millis(50) {
+            if next < TICK {
                 if self.unanswered_pings >= MAX_UNANSWERED_PINGS {
                     let text = "the outlet does not answer any more";
                     return Some(lsl_secure::Error::session(Cause::Timeout, text));
@@ -273,9 +275,7 @@ impl Tunnel {
                 if let Err(error) = self.sealer.seal_ping(local_clock(), &mut self.out) {
                     return Some(error);
                 }
-                next = PING_AFTER;
-            } else if self.unanswered_pings > 0 {
-                next = PING_AFTER;
+                next = self.ping_after;
             }
             let at = tokio::time::Instant::now() + next;
             self.alarm.as_mut().reset(at);
@@ -407,3 +407,8 @@ fn cut_off(peer: SocketAddr) -> Error {
 const PING_AFTER: Duration = Duration::from_secs(30);
 
 const MAX_UNANSWERED_PINGS: u32 = 3;
+
+const TICK: Duration = Duration::from_millis(5);
+
+#[cfg(test)]
+mod tests;

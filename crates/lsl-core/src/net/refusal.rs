@@ -15,12 +15,17 @@ use crate::net::link::{Link, send_all};
 use crate::net::monitor::lock_ignoring_poison;
 use crate::net::race::race;
 
-/// Sends a textual refusal and ends the connection.
-pub(crate) async fn refuse(stream: &TcpStream, text: &[u8]) {
-    let sending = send_all(stream, text);
-    if let Ok(Ok(())) = tokio::time::timeout(CLOSE_LIMIT, sending).await {
-        close(stream).await;
-    }
+/// Sends a textual refusal to a stranger, if there is one, and ends the connection. A flood of
+/// strangers takes these moments from itself, as it does with [`hold`].
+pub(crate) async fn refuse(stream: &TcpStream, source: IpAddr, text: &[u8]) {
+    let place = Place::take(source);
+    let ending = async {
+        let sending = send_all(stream, text);
+        if let Ok(Ok(())) = tokio::time::timeout(CLOSE_LIMIT, sending).await {
+            close(stream).await;
+        }
+    };
+    race(ending, place.pushed_out.notified()).await;
 }
 
 /// Ends a connection such that what was sent last arrives: a close over input that nobody read is a

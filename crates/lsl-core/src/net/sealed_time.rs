@@ -50,12 +50,6 @@ impl SealedClocks {
         // Of one session there is one socket that asks, so nobody waits for this lock.
         lock_ignoring_poison(&responder).answer(datagram, received_at, local_clock)
     }
-
-    /// Sessions that are answered now.
-    #[cfg(test)]
-    pub(crate) fn len(&self) -> usize {
-        lock_ignoring_poison(&self.sessions).len()
-    }
 }
 
 /// Keeps a session's clock answered; the keys are erased when it is dropped.

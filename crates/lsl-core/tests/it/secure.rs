@@ -2,9 +2,11 @@
 //! key but lie, or hold none. Spec: LSS/1.
 
 mod fake;
+mod outlet;
 mod people;
 
 mod identity;
+mod minimal;
 mod policy;
 mod proxy;
 mod streaming;

@@ -101,21 +101,21 @@ fn an_encrypted_stream_tells_with_whom() {
 fn a_refused_inlet_says_why() {
     let out = testing::outlet("in plaintext", 1, 0.0, ChannelFormat::Int8);
     let (security, _) = required(2);
-    let inlet = with_security(&security, || testing::inlet("in plaintext", true));
+    let reader = with_security(&security, || testing::inlet("in plaintext", true));
     let mut ec = testing::UNSET;
     // SAFETY: `ec` may be written.
-    unsafe { crate::inlet::lsl_open_stream(inlet, 5.0, &raw mut ec) };
-    let why = told(lslx_last_security_error(inlet));
+    unsafe { inlet::lsl_open_stream(reader, 5.0, &raw mut ec) };
+    let why = told(lslx_last_security_error(reader));
     assert!(why.contains("does not offer encryption"), "{why}");
     assert_eq!(ec, -1);
     assert!(last_error().contains(&why), "{}", last_error());
     crate::guard::set_last_error("");
     let mut value = 0.0_f32;
     // SAFETY: room for one value.
-    let stamp = unsafe { lsl_pull_sample_f(inlet, &raw mut value, 1, 0.0, ptr::null_mut()) };
+    let stamp = unsafe { lsl_pull_sample_f(reader, &raw mut value, 1, 0.0, ptr::null_mut()) };
     assert_eq!((stamp.to_bits(), last_error()), (0, why));
-    assert_eq!(lslx_is_encrypted(inlet), 0);
-    lsl_destroy_inlet(inlet);
+    assert_eq!(lslx_is_encrypted(reader), 0);
+    lsl_destroy_inlet(reader);
     lsl_destroy_outlet(out);
 }
 
@@ -178,9 +178,9 @@ fn an_info_of_elsewhere_makes_no_plaintext_outlet() {
         let out = lsl_create_outlet(info, 0, 360);
         let announced = lsl_get_info(out);
         assert_eq!(lslx_info_encryption(announced), 2);
-        let inlet = lsl_create_inlet(announced, 360, 0, 0);
-        assert_eq!(lslx_is_encrypted(inlet), 0, "not connected");
-        lsl_destroy_inlet(inlet);
+        let reader = lsl_create_inlet(announced, 360, 0, 0);
+        assert_eq!(lslx_is_encrypted(reader), 0, "not connected");
+        lsl_destroy_inlet(reader);
         lsl_destroy_streaminfo(announced);
         lsl_destroy_outlet(out);
     });

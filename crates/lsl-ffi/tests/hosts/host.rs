@@ -3,6 +3,7 @@
 use std::env;
 use std::process::Command;
 
+use crate::keys::Ciphers;
 use crate::stage::{Outcome, Stage};
 use crate::{Need, Test, keys};
 
@@ -207,7 +208,11 @@ fn play(stage: &Stage, host: &Host, way: Way, keys: Keys, name: &str) -> Outcome
     };
     command.args(host.argument.word(stage)?);
     if keys == Keys::Required {
-        command.env(keys::VARIABLE, keys::device(&folder)?);
+        let ciphers = match way {
+            Way::Plain | Way::Asan => Ciphers::All,
+            Way::Valgrind => Ciphers::ChaCha20,
+        };
+        command.env(keys::VARIABLE, keys::device(&folder, ciphers)?);
     }
     // Leaks end a program, too; the tool's own code must not look like one of the host's.
     command.env("ASAN_OPTIONS", "detect_leaks=1:exitcode=99");

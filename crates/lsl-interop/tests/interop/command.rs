@@ -67,8 +67,11 @@ impl Lsl {
         while let Some(line) = running.line()? {
             lines.push(line);
         }
-        running.finish()?;
-        Ok(lines.join("\n"))
+        let lines = lines.join("\n");
+        match running.finish() {
+            Ok(()) => Ok(lines),
+            Err(error) => Err(format!("{error}\n{lines}")),
+        }
     }
 
     fn start(lab: &Lab, setup: Setup, arguments: &[&str]) -> Outcome<Self> {

@@ -28,8 +28,9 @@ pub(crate) fn generate(reader: Side, family: Family, format: Format, keys: Keyed
         let arguments: Vec<&str> = arguments.split(' ').collect();
         let sender = Lsl::generate(lab, setup, id, &arguments)?;
         let mut inlet = reader.inlet(lab, readers, id)?;
-        let (stamps, values) = inlet.pull_chunk(samples as usize)?;
+        // Afterwards there is no connection any more.
         keys.check(&mut *inlet, Device::Amplifier)?;
+        let (stamps, values) = inlet.pull_chunk(samples as usize)?;
         let steps = stamps.windows(2).map(|pair| pair[1] - pair[0]);
         let worst = steps.fold(0.0, |worst: f64, step| worst.max((step - 1.0 / rate).abs()));
         if worst > STAMP_ROUNDING_SECS {

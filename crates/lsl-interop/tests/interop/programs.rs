@@ -75,7 +75,7 @@ const SCRIPTS: &[Script] = &[
         file: "extensions.py",
         row: "lslx from Python",
         python: PYLSL,
-        checks: &["event_loop", "counters", "log"],
+        checks: &["event_loop", "counters", "encryption", "log"],
     },
 ];
 

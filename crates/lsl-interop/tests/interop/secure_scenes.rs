@@ -4,6 +4,7 @@
 use std::thread;
 use std::time::Duration;
 
+use lsl_core::xml::Attribute;
 use lsl_core::{Inlet, StreamInfo, local_clock};
 
 use crate::capture::has;
@@ -69,7 +70,8 @@ pub(crate) fn refused_legacy(library: Library, protocol: Protocol) -> Cell {
                 thread::sleep(Duration::from_millis(5));
             }
             let answer = asking.join().map_err(|_| "panicked")?;
-            if answer != Err("timeout".to_owned()) {
+            let is_timeout = |error: &String| error.starts_with("timeout");
+            if !answer.as_ref().is_err_and(is_timeout) {
                 return Err(format!("{ask:?}: {answer:?} instead of a time-out"));
             }
             let tries = capture.finish()?.sent_to(port).len();
@@ -150,12 +152,20 @@ pub(crate) fn refuses_forced(library: Library) -> Cell {
         let mut outlet = route.outlet(lab, &Announcement::new(id, Format::Int16))?;
         let context = lab.context(route.to.1)?;
         let info = ours::resolve(&context, &format!("source_id='{id}'"))?;
-        let xml = String::from_utf8_lossy(&info.to_xml()).into_owned();
-        let forged = xml.replace(
-            "</info>",
-            "<lsl_secure v=\"1\" policy=\"required\" /></info>",
-        );
-        let forged = StreamInfo::from_xml(forged.as_bytes()).map_err(|error| error.to_string())?;
+        // As a reply that somebody else has changed on its way.
+        let mut forged = info.clone();
+        let document = forged.document_mut();
+        let policy = Attribute {
+            name: b"policy".to_vec(),
+            value: b"required".to_vec(),
+        };
+        let element = document
+            .child(document.root(), "info")
+            .and_then(|info| document.append_element(info, "lsl_secure"));
+        let is_forged = element.is_some_and(|element| document.append_attribute(element, policy));
+        if !is_forged || forged.security_advert().is_none() {
+            return Err("it is not forged".to_owned());
+        }
         let capture = lab.capture()?;
         let told = refusal(lab, route.to.1, &forged)?;
         let traffic = capture.finish()?;

@@ -12,6 +12,7 @@ struct Socket {
     room: Cell<usize>,
     wakes: Cell<usize>,
     broken: Cell<bool>,
+    goodbyes: Cell<usize>,
 }
 
 impl Wire for Rc<Socket> {
@@ -32,6 +33,10 @@ impl Wire for Rc<Socket> {
 
     fn wake(&self) {
         self.wakes.set(self.wakes.get() + 1);
+    }
+
+    fn say_goodbye(&self) {
+        self.goodbyes.set(self.goodbyes.get() + 1);
     }
 }
 
@@ -165,6 +170,18 @@ fn closing_flushes_what_was_held() {
     lane.close();
     assert_eq!(drain_all(&mut lane, &socket), Drain::Finished);
     assert_eq!(received(&socket), "<a1");
+}
+
+/// Whoever has everything is told on the closing thread, others by their task.
+#[test]
+fn closing_says_goodbye_to_those_who_have_everything() {
+    for (pushthrough, goodbyes) in [(Pushthrough::Flush, 1), (Pushthrough::Hold, 0)] {
+        let (mut lane, socket) = lane(TERMS);
+        push(&mut lane, "a1", pushthrough);
+        lane.close();
+        assert_eq!(socket.goodbyes.get(), goodbyes, "{pushthrough:?}");
+        assert_eq!(drain_all(&mut lane, &socket), Drain::Finished);
+    }
 }
 
 #[test]

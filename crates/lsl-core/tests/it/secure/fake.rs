@@ -164,6 +164,8 @@ pub struct Running {
     handshakes: Arc<AtomicUsize>,
     failures: Arc<Mutex<Vec<Cause>>>,
     connections: Arc<AtomicUsize>,
+    finished: Arc<AtomicUsize>,
+    panicked: Arc<AtomicUsize>,
     stop: Arc<Notify>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
@@ -207,12 +209,16 @@ impl Fake {
         let handshakes = Arc::new(AtomicUsize::new(0));
         let connections = Arc::new(AtomicUsize::new(0));
         let failures = Arc::new(Mutex::new(Vec::new()));
+        let finished = Arc::new(AtomicUsize::new(0));
+        let panicked = Arc::new(AtomicUsize::new(0));
         let stop = Arc::new(Notify::new());
         let (sender, receiver) = std::sync::mpsc::channel();
         let counts = (
             Arc::clone(&handshakes),
             Arc::clone(&connections),
             Arc::clone(&failures),
+            Arc::clone(&finished),
+            Arc::clone(&panicked),
         );
         let stopped = Arc::clone(&stop);
         let thread = std::thread::spawn(move || {
@@ -228,7 +234,7 @@ impl Fake {
                         counts.1.fetch_add(1, Ordering::AcqRel);
                         let (handshakes, failures) = (Arc::clone(&counts.0), Arc::clone(&counts.2));
                         let fake = Arc::clone(&fake);
-                        tokio::spawn(async move {
+                        let serving = tokio::spawn(async move {
                             match fake.serve(stream).await {
                                 Ok(connection) => {
                                     handshakes.fetch_add(1, Ordering::AcqRel);
@@ -236,6 +242,14 @@ impl Fake {
                                 }
                                 Err(cause) => failures.lock().unwrap().push(cause),
                             }
+                        });
+                        let (finished, panicked) = (Arc::clone(&counts.3), Arc::clone(&counts.4));
+                        tokio::spawn(async move {
+                            let count = match serving.await {
+                                Ok(()) => finished,
+                                Err(_) => panicked,
+                            };
+                            count.fetch_add(1, Ordering::AcqRel);
                         });
                     }
                 };
@@ -247,6 +261,8 @@ impl Fake {
             handshakes,
             failures,
             connections,
+            finished,
+            panicked,
             stop,
             thread: Some(thread),
         }
@@ -377,6 +393,19 @@ impl Running {
         self.failures.lock().unwrap().clone()
     }
 
+    /// Waits until the scripts of so many connections have ended well.
+    pub fn await_finished(&self, connections: usize) {
+        crate::lab::until("the outlet's script ends", || {
+            self.assert_scripts_hold();
+            self.finished.load(Ordering::Acquire) >= connections
+        });
+    }
+
+    fn assert_scripts_hold(&self) {
+        let panicked = self.panicked.load(Ordering::Acquire);
+        assert_eq!(panicked, 0, "an assertion of the script, above");
+    }
+
     pub fn address(&self) -> SocketAddr {
         SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
     }
@@ -387,6 +416,9 @@ impl Drop for Running {
         self.stop.notify_one();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
+        }
+        if !std::thread::panicking() {
+            self.assert_scripts_hold();
         }
     }
 }

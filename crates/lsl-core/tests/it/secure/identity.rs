@@ -41,7 +41,7 @@ fn check_refused(place: &Place, key: &str, trusts: Vec<Peer>, cause: Cause, word
     );
     assert!(text.contains(&fingerprint_of(key)), "{text}");
     assert_eq!(inlet.stats().samples, 0);
-    let event = rec.await_audit("handshake_failed", |event| {
+    let event = rec.await_audit("policy_refused", |event| {
         event["code"] == cause.code() && event["peer_fp"] == fingerprint_of(key).as_str()
     });
     assert_eq!(event["role"], "inlet", "{event}");

@@ -17,6 +17,9 @@ use crate::lab::{self, SOON};
 /// What an attacker does to bytes: gets them with their position in their direction.
 type Touch = dyn Fn(Way, usize, &mut Vec<u8>) -> Verdict + Send + Sync;
 
+/// Takes down what an inlet says.
+type Hear = dyn Fn(&[u8]) + Send;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     ToOutlet,
@@ -50,7 +53,7 @@ impl Proxy {
                 let touch = Arc::clone(&touch);
                 std::thread::spawn(move || forward(Way::ToInlet, from, into, &*touch, None))
             };
-            forward(Way::ToOutlet, inlet, outlet, &*touch, Some(&heard));
+            forward(Way::ToOutlet, inlet, outlet, &*touch, Some(&*heard));
             let _ = back.join();
         })
     }
@@ -70,7 +73,7 @@ impl Proxy {
         })
     }
 
-    fn serve(serve: impl Fn(TcpStream, Box<dyn Fn(&[u8]) + Send>) + Send + Sync + 'static) -> Self {
+    fn serve(serve: impl Fn(TcpStream, Box<Hear>) + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
         let stopped = Arc::new(AtomicBool::new(false));
@@ -123,7 +126,7 @@ fn forward(
     mut from: TcpStream,
     mut into: TcpStream,
     touch: &Touch,
-    heard: Option<&dyn Fn(&[u8])>,
+    heard: Option<&Hear>,
 ) {
     let mut buffer = [0; 4096];
     let mut position = 0;

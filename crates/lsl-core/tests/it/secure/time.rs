@@ -13,6 +13,9 @@ use super::fake::{Claim, Fake, Running, either};
 use super::people::{Place, Side};
 use crate::lab::{self, SOON};
 
+/// Makes packets of a probe and the answer before.
+type Forger = fn(&[u8], &[u8]) -> Vec<Vec<u8>>;
+
 /// The clock of a fake outlet and everybody between it and the inlet.
 #[derive(Default)]
 struct Clock {
@@ -21,7 +24,7 @@ struct Clock {
     /// How long answers are held back, in milliseconds.
     delay: AtomicU64,
     /// What comes before each true answer, made of the probe and the answer before.
-    forge: Option<fn(&[u8], &[u8]) -> Vec<Vec<u8>>>,
+    forge: Option<Forger>,
     /// Sends from another socket.
     elsewhere: bool,
     /// First bytes of what came.

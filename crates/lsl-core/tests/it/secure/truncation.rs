@@ -58,7 +58,7 @@ fn an_end_without_close_is_a_truncation_and_one_with_close_is_not() {
     let event = rec.await_audit("session_closed", |_| true);
     assert_eq!(event["clean"], false, "{event}");
 
-    let (_outlet, inlet) = scripted(&rec, "closed", |claim, mut connection| async move {
+    let (outlet, inlet) = scripted(&rec, "closed", |claim, mut connection| async move {
         connection.data(&claim.preamble()).await;
         connection.data(&sample(1.0, 1.0)).await;
         connection.close().await;
@@ -67,6 +67,7 @@ fn an_end_without_close_is_a_truncation_and_one_with_close_is_not() {
         assert!(connection.closed);
     });
     check_lost(&inlet, 1, "closed the connection");
+    outlet.await_finished(1);
     rec.await_audit("session_closed", |event| event["clean"] == true);
 }
 
@@ -110,7 +111,7 @@ fn records_that_were_touched_end_the_session() {
     let place = Place::new();
     let rec = place.side("rec", Policy::Required, &["amp"]);
     let check = |name: &str, touch: fn(&[u8], &[u8]) -> Vec<u8>| {
-        let (_outlet, inlet) = scripted(&rec, name, move |claim, mut connection| async move {
+        let (outlet, inlet) = scripted(&rec, name, move |claim, mut connection| async move {
             connection.data(&claim.preamble()).await;
             connection.data(&sample(1.0, 1.0)).await;
             let (mut one, mut two) = (Vec::new(), Vec::new());
@@ -127,6 +128,7 @@ fn records_that_were_touched_end_the_session() {
             assert_eq!(connection.alert, None);
         });
         check_lost(&inlet, 1, "record_auth_failed");
+        outlet.await_finished(1);
         let uid = inlet.info().uid().into_owned();
         rec.await_audit("record_auth_failed", |event| {
             event["stream_uid"] == uid.as_str() && event["code"] == 14
@@ -188,13 +190,14 @@ fn alerts_and_forbidden_records_are_told() {
     );
     rec.await_audit("peer_alert", |event| event["code"] == 12);
 
-    let (_outlet, inlet) = scripted(&rec, "overflow", |claim, mut connection| async move {
+    let (outlet, inlet) = scripted(&rec, "overflow", |claim, mut connection| async move {
         connection.data(&claim.preamble()).await;
         connection.raw(&[0xff, 0xff]).await;
         connection.until_end().await;
         assert_eq!(connection.alert.map(Cause::code), Some(16));
     });
     check_lost(&inlet, 0, "record_overflow");
+    outlet.await_finished(1);
 }
 
 /// LSL's own mistakes inside a session are no failures of the session.

@@ -1,6 +1,8 @@
 //! Messages of a peer that knows the keys and breaks the rules: every level is filled exactly, and
 //! each proof is checked by itself. Spec: LSS/1 §5, §5.7; verification layer 26.
 
+use proptest::prelude::*;
+
 use super::super::auth::AUTH_LEN;
 use super::super::messages::{m2_head, m3_head};
 use super::super::schedule::{Agreed, Ephemeral};
@@ -544,4 +546,32 @@ fn an_offer_that_was_not_made_is_not_accepted() {
     assert_eq!(forge(4, &[0, 2]), Err(Cause::NoCommonSuite));
     assert_eq!(forge(4, &[0, 3]), Err(Cause::NoCommonSuite));
     assert_eq!(forge(4, &[1, 1]), Err(Cause::NoCommonSuite));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
+
+    /// Whatever a stranger sends, and whatever a peer seals, ends in a typed error or a state.
+    #[test]
+    fn arbitrary_bytes_never_panic(
+        message_type in 0_u8..4,
+        body in prop::collection::vec(any::<u8>(), 0..600),
+        text in prop::collection::vec(prop_oneof![3 => 0_u8..4, 1 => any::<u8>()], 0..300),
+    ) {
+        let run = Run::named("chacha-only");
+        let len = u16::try_from(1 + body.len()).unwrap();
+        let message = [&len.to_be_bytes()[..], &[message_type], &body].concat();
+        let _ = run.answer(&message);
+        prop_assert!(run.start().0.receive_m2(&message).is_err());
+        let (wait, _) = run.answer(&run.m1()).unwrap();
+        prop_assert!(wait.receive_m3(&message).is_err());
+
+        let (mut m2, transcript, _, secret) = outlet_at_h2(&run, text.len());
+        m2.extend(seal(run.suite(), &secret, transcript.hash(), &text));
+        prop_assert!(run.start().0.receive_m2(&m2).is_err());
+        let (mut m3, transcript, _, secret) = inlet_at_h6(&run, text.len());
+        m3.extend(seal(run.suite(), &secret, transcript.hash(), &text));
+        let (wait, _) = run.answer(&run.m1()).unwrap();
+        prop_assert!(!matches!(wait.receive_m3(&m3), Ok(Claim::Verified(_))));
+    }
 }

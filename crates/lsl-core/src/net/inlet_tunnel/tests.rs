@@ -1,0 +1,175 @@
+use std::net::Ipv4Addr;
+use std::sync::mpsc;
+
+use lsl_secure::config::Settings;
+use lsl_secure::stream::{Gate, SecureStream, accept, connect};
+use lsl_secure::trust::TrustList;
+use lsl_secure::{Live, Local, Policy, SecretKey, Suites};
+use tokio::net::TcpListener;
+
+use super::*;
+
+struct Everybody;
+
+impl Gate for Everybody {
+    async fn admit(&mut self) -> Result<(), Cause> {
+        Ok(())
+    }
+
+    fn decide(&mut self, _: PublicKey) -> Result<(), Cause> {
+        Ok(())
+    }
+}
+
+fn local() -> Arc<Local> {
+    Arc::new(Local {
+        key: SecretKey::from_seed(&[7; 32]),
+        psk: None,
+        suites: Suites::ChaCha20Only,
+        pad_to: 0,
+    })
+}
+
+fn descriptor() -> Descriptor {
+    Descriptor {
+        uid: b"u".to_vec(),
+        name: b"n".to_vec(),
+        stream_type: Vec::new(),
+        source_id: Vec::new(),
+        hostname: Vec::new(),
+        session_id: Vec::new(),
+        channel_count: 1,
+        nominal_srate: 0.0,
+        channel_format: 1,
+        created_at: 1.0,
+    }
+}
+
+/// A tunnel that pings after this time, and the outlet's end of it.
+async fn pair(ping_after: Duration) -> (Tunnel, TcpStream, Session) {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let outlet = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut preamble = [0; 14];
+        tokio::io::AsyncReadExt::read_exact(&mut stream, &mut preamble)
+            .await
+            .unwrap();
+        let session = accept(&mut stream, local(), &descriptor(), &mut Everybody)
+            .await
+            .unwrap();
+        (stream, session)
+    });
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let (session, said) = connect(&mut stream, local(), b"hello", |_| Ok(()), |_| Ok(()))
+        .await
+        .unwrap();
+    let settings = Settings::new(Policy::Required);
+    let key = SecretKey::from_seed(&[7; 32]);
+    let security = Security::from_parts(settings, key, TrustList::default()).unwrap();
+    let security = Arc::new(security);
+    let live = Live {
+        peer: session.peer,
+        role: Role::Outlet,
+        remote: address.ip(),
+        local: address.ip(),
+        stream_uid: b"u".to_vec(),
+    };
+    let about = About {
+        _enrolled: security.enrol(live, |_| {}).unwrap(),
+        security,
+        peers: Arc::default(),
+        ending: Arc::default(),
+        session: session.id,
+        suite: session.suite,
+        key: session.peer,
+        name: "outlet".to_owned(),
+        peer: address,
+        started: local_clock(),
+    };
+    let mut tunnel = Tunnel::new(stream, session, said, about);
+    tunnel.ping_after = ping_after;
+    tunnel
+        .alarm
+        .as_mut()
+        .reset(tokio::time::Instant::now() + ping_after);
+    let (stream, session) = outlet.await.unwrap();
+    (tunnel, stream, session)
+}
+
+fn on_runtime<R: Send + 'static>(task: impl Future<Output = R> + Send + 'static) -> R {
+    let (sender, receiver) = mpsc::channel();
+    runtime::spawn(async move { sender.send(task.await).unwrap() }).unwrap();
+    receiver.recv_timeout(Duration::from_secs(60)).unwrap()
+}
+
+#[test]
+fn an_outlet_that_is_silent_but_alive_is_pinged_and_kept() {
+    let ended = on_runtime(async {
+        let (mut tunnel, stream, session) = pair(Duration::from_millis(20)).await;
+        // Answers pings by itself while it is read.
+        let mut outlet = SecureStream::from_parts(stream, session);
+        let reading = tokio::spawn(async move {
+            let mut request = [0; 64];
+            while let Ok(1..) = tokio::io::AsyncReadExt::read(&mut outlet, &mut request).await {}
+        });
+        let silence = Duration::from_millis(400);
+        let read = tokio::time::timeout(silence, async {
+            loop {
+                // PONGs are no news for the reader.
+                let batch = tunnel.read(|_| Ok(())).await;
+                if !matches!(batch, Ok(Batch::Some)) {
+                    return batch;
+                }
+            }
+        });
+        let outcome = read.await;
+        let sent = tunnel.sealer.totals().records;
+        drop(tunnel);
+        reading.await.unwrap();
+        (outcome.is_err(), sent)
+    });
+    assert!(ended.0, "the session ended");
+    // The request, and several pings: more than go unanswered before the end.
+    assert!(ended.1 > 5, "{} records", ended.1);
+}
+
+#[test]
+fn an_outlet_that_is_gone_without_a_word_is_given_up() {
+    let error = on_runtime(async {
+        let (mut tunnel, stream, _session) = pair(Duration::from_millis(20)).await;
+        let error = tunnel.read(|_| Ok(())).await.unwrap_err();
+        drop(stream);
+        (error, tunnel.unanswered_pings)
+    });
+    assert_eq!(error.1, MAX_UNANSWERED_PINGS);
+    assert!(
+        error.0.to_string().contains("does not answer"),
+        "{}",
+        error.0
+    );
+}
+
+#[test]
+fn who_loses_trust_is_told_and_ends() {
+    let (error, alert) = on_runtime(async {
+        let (mut tunnel, stream, session) = pair(Duration::from_secs(30)).await;
+        tunnel.about.ending.end(Cause::Revoked);
+        let error = tunnel.read(|_| Ok(())).await.unwrap_err();
+        drop(tunnel);
+        let mut outlet = SecureStream::from_parts(stream, session);
+        let mut request = [0; 64];
+        let alert = loop {
+            match tokio::io::AsyncReadExt::read(&mut outlet, &mut request).await {
+                Ok(0) => break "an end".to_owned(),
+                Ok(_) => {}
+                Err(error) => break error.to_string(),
+            }
+        };
+        (error, alert)
+    });
+    assert!(matches!(error, Error::Security(_)), "{error}");
+    assert!(error.to_string().contains("revoked"), "{error}");
+    // Two causes have the code 10; the first of them is what is understood.
+    assert!(alert.contains("code 10"), "{alert}");
+}

@@ -1,0 +1,15 @@
+//! Our outlet against scripted inlets.
+#![expect(
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    reason = "samples are numbered, and numbers are small"
+)]
+
+mod backpressure;
+mod demux;
+mod flood;
+mod queries;
+mod reader;
+mod refusals;
+mod revocation;
+mod time;

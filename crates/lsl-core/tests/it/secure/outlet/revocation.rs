@@ -1,0 +1,100 @@
+//! Who is no longer trusted is gone within seconds, and does not come back.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use lsl_core::secure::trust::{Peer, TrustList, TrustedRole};
+use lsl_core::secure::{Cause, Error, keyfile};
+
+use super::reader::{Reader, feed_request};
+use super::time::{Clock, answered};
+use crate::lab;
+use crate::secure::people::{Place, info, key_of, trusted};
+
+/// Replaces the trust file as an editor or a tool does: by rename.
+fn write_trust(dir: &Path, peers: Vec<Peer>) {
+    let text = TrustList::from_peers(peers).unwrap().to_toml();
+    let fresh = dir.join("trusted_peers.new");
+    fs::write(&fresh, text).unwrap();
+    fs::set_permissions(&fresh, fs::Permissions::from_mode(0o600)).unwrap();
+    fs::rename(&fresh, dir.join("trusted_peers.toml")).unwrap();
+}
+
+#[test]
+fn a_removed_peer_is_told_and_ended_and_its_clock_stops() {
+    let place = Place::new();
+    let dir = place.dir().to_owned();
+    fs::set_permissions(&dir, fs::Permissions::from_mode(0o700)).unwrap();
+    keyfile::write_new_key(&dir.join("device_key.pem"), &key_of("amp"), None).unwrap();
+    let inlet = |who| trusted(who, TrustedRole::Inlet);
+    write_trust(&dir, vec![inlet("rec"), inlet("spare")]);
+    let audit = dir.join("audit.jsonl");
+    let file = dir.join("lsl-secure.toml");
+    fs::write(
+        &file,
+        "[security]\nname = \"amp\"\npolicy = \"required\"\nkey_file = \"device_key.pem\"\n\
+         trusted_peers = \"trusted_peers.toml\"\naudit_file = \"audit.jsonl\"\n",
+    )
+    .unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    let amp = place.side_of_file(&file, audit);
+    let outlet = lab::outlet(&amp.context, info("revoked"));
+
+    let mut leaving = Reader::feed(&outlet, "rec", 100);
+    let mut keys = Reader::open(&outlet, "rec", b"LSL:timekeys/1\r\n");
+    let mut staying = Reader::feed(&outlet, "spare", 100);
+    let mut clock = Clock::of(&outlet, &mut leaving);
+    assert!(answered(&mut clock));
+
+    write_trust(&dir, vec![inlet("spare")]);
+    for reader in [&mut leaving, &mut keys] {
+        assert_eq!(reader.rest(), b"");
+        assert_eq!(reader.alert.map(Cause::code), Some(Cause::Revoked.code()));
+    }
+    assert!(!answered(&mut clock));
+    match Reader::try_open(&outlet, "rec", &feed_request(&outlet, 0)).map(|_| ()) {
+        Err(Error::Alert { cause, .. }) => assert_eq!(cause, Cause::NotAuthorised),
+        other => panic!("{other:?}"),
+    }
+    amp.await_audit("revoked", |_| true);
+    lab::until("one reader is left", || outlet.consumers().len() == 1);
+    outlet.push_at(&[1.0_f32, 2.0, 3.0], 4.5).unwrap();
+    assert_eq!(staying.sample(), Some((4.5, [1.0, 2.0, 3.0])));
+    staying.close();
+    lab::until("nobody is watched", || !amp.security.has_live_sessions());
+}
+
+/// The same without another handshake that would look at the file: the watch alone.
+#[test]
+fn the_trust_file_is_watched_while_sessions_live() {
+    let place = Place::new();
+    let dir = place.dir().to_owned();
+    fs::set_permissions(&dir, fs::Permissions::from_mode(0o700)).unwrap();
+    keyfile::write_new_key(&dir.join("device_key.pem"), &key_of("amp"), None).unwrap();
+    write_trust(&dir, vec![trusted("rec", TrustedRole::Both)]);
+    let file = dir.join("lsl-secure.toml");
+    fs::write(
+        &file,
+        "[security]\npolicy = \"required\"\nkey_file = \"device_key.pem\"\n\
+         trusted_peers = \"trusted_peers.toml\"\n",
+    )
+    .unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    let amp = place.side_of_file(&file, dir.join("none"));
+    let outlet = lab::outlet(&amp.context, info("watched"));
+    for _ in 0..2 {
+        write_trust(&dir, vec![trusted("rec", TrustedRole::Both)]);
+        lab::until("the entry counts", || {
+            amp.security.refresh();
+            amp.security.trust().peers()[0].role == TrustedRole::Both
+        });
+        let mut reader = Reader::feed(&outlet, "rec", 100);
+        // The role no longer fits.
+        write_trust(&dir, vec![trusted("rec", TrustedRole::Outlet)]);
+        assert_eq!(reader.rest(), b"");
+        assert_eq!(reader.alert.map(Cause::code), Some(Cause::Revoked.code()));
+        // The watch ends with the last session; the next round needs a new one.
+        lab::until("nobody is watched", || !amp.security.has_live_sessions());
+    }
+}
