@@ -1,4 +1,4 @@
-//! Fuzzing: each target of `crates/lsl-core/fuzz` for a while. What it finds joins the corpus that
+//! Fuzzing: each target of the `fuzz` directories for a while. What it finds joins the corpora that
 //! `cargo test` replays.
 
 use xshell::{Shell, cmd};
@@ -8,7 +8,7 @@ use crate::Result;
 /// Long enough to notice a parser that was just broken.
 pub(crate) const DEFAULT_SECONDS: u32 = 30;
 
-const FUZZ_DIR: &str = "crates/lsl-core/fuzz";
+const FUZZ_DIRS: [&str; 2] = ["crates/lsl-core/fuzz", "crates/lsl-secure/fuzz"];
 
 /// Run all targets, or the one called `only`, for `seconds` each.
 pub(crate) fn run(sh: &Shell, seconds: u32, only: Option<&str>) -> Result {
@@ -24,29 +24,31 @@ pub(crate) fn run(sh: &Shell, seconds: u32, only: Option<&str>) -> Result {
         );
     }
     let mut targets = Vec::new();
-    for path in sh
-        .read_dir(format!("{FUZZ_DIR}/fuzz_targets"))
-        .unwrap_or_default()
-    {
-        let name = path
-            .file_stem()
+    for dir in FUZZ_DIRS {
+        for path in sh
+            .read_dir(format!("{dir}/fuzz_targets"))
             .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
-        if path.extension().is_some_and(|extension| extension == "rs")
-            && only.is_none_or(|only| only == name)
         {
-            targets.push(name);
+            let name = path
+                .file_stem()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned();
+            if path.extension().is_some_and(|extension| extension == "rs")
+                && only.is_none_or(|only| only == name)
+            {
+                targets.push((dir, name));
+            }
         }
     }
     if targets.is_empty() {
-        return Err(format!("no fuzz target in {FUZZ_DIR}/fuzz_targets").into());
+        return Err(format!("no fuzz target in {}", FUZZ_DIRS.join(", ")).into());
     }
-    for target in &targets {
+    for (dir, target) in &targets {
         let limit = format!("-max_total_time={seconds}");
         cmd!(
             sh,
-            "cargo +nightly fuzz run --fuzz-dir {FUZZ_DIR} {target} -- {limit}"
+            "cargo +nightly fuzz run --fuzz-dir {dir} {target} -- {limit}"
         )
         .run()?;
     }

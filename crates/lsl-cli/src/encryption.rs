@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use lsl_core::info::SecurityAdvert;
-use lsl_core::secure::Policy;
 use lsl_core::secure::audit::printable;
+use lsl_core::secure::{Policy, Role};
 use lsl_core::{Context, Encryption, StreamInfo};
 use serde::Serialize;
 
@@ -130,6 +130,32 @@ pub(crate) fn sentence(proved: &Proved) -> String {
     format!("{cipher} with {name} ({fingerprint}), authenticated")
 }
 
+/// Who may read what this machine offers, if it encrypts at all.
+pub(crate) fn readers(context: &Context) -> Option<String> {
+    let security = context.security().ok()?;
+    let trust = security.trust();
+    let may_read: Vec<String> = trust
+        .peers()
+        .iter()
+        .filter(|peer| peer.role.allows(Role::Inlet))
+        .map(|peer| printable(peer.name.as_bytes()))
+        .collect();
+    let count = may_read.len();
+    match (security.policy(), count) {
+        (Policy::Off, _) => None,
+        (Policy::Migrate, _) => Some(
+            "Encrypted for trusted machines; others read it in plaintext (policy 'migrate').".into(),
+        ),
+        (_, 0) => Some(
+            "Encrypted. Only this machine may read it: no other is trusted as inlet yet. Run `lsl key \
+             show` there, and here\nthe line it prints."
+                .into(),
+        ),
+        (_, 1..=SHORT_LIST) => Some(format!("Encrypted for {}.", may_read.join(", "))),
+        _ => Some(format!("Encrypted for {count} trusted machines.")),
+    }
+}
+
 /// What to say of a connection in plaintext, if that is worth a line.
 pub(crate) fn plaintext_warning(context: &Context) -> Option<&'static str> {
     let policy = context.security().ok()?.policy();
@@ -139,6 +165,8 @@ pub(crate) fn plaintext_warning(context: &Context) -> Option<&'static str> {
     )
 }
 
+/// More names do not fit into a line.
+const SHORT_LIST: usize = 5;
 /// The name of our own key; no entry of the trust file.
 const THIS_DEVICE: &str = "this device";
 

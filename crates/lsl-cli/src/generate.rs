@@ -7,13 +7,14 @@ use std::time::Duration;
 use clap::Args;
 use lsl_core::{ChannelFormat, Context, IRREGULAR_RATE, Outlet, Stamps, StreamInfo, local_clock};
 
+use crate::encryption;
 use crate::failure::{Failure, Outcome};
 use crate::interrupt::{LONGEST_NAP, Stop};
 use crate::note::note;
 use crate::pace::Pace;
 use crate::pattern::{Eeg, Pattern, Synthetic, label};
 use crate::select::seconds;
-use crate::table::rate;
+use crate::table::{printable, rate};
 
 /// `lsl gen`
 #[derive(Debug, Args)]
@@ -114,6 +115,7 @@ impl Generate {
             .transpose()?;
         let stop = Stop::install()?;
         self.announce(&outlet);
+        encryption::readers(context).into_iter().for_each(note);
         let mut audience = Audience::default();
         while self.wait && !stop.requested() {
             if outlet.blocking().wait_for_consumers(LONGEST_NAP) {
@@ -318,10 +320,15 @@ impl Audience {
         self.looked = now;
         // Before the list, so that nobody in it is counted as unseen.
         let seen = outlet.stats().consumers_seen;
+        let mut names = BTreeMap::new();
         let present: BTreeMap<_, _> = outlet
             .consumers()
             .into_iter()
-            .map(|consumer| (consumer.peer, (consumer.sent, consumer.dropped)))
+            .map(|consumer| {
+                let name = consumer.encryption.map(|encryption| encryption.peer_name);
+                names.extend(name.map(|name| (consumer.peer, format!(" ({})", printable(&name)))));
+                (consumer.peer, (consumer.sent, consumer.dropped))
+            })
             .collect();
         let gone = self
             .known
@@ -336,7 +343,11 @@ impl Audience {
             .keys()
             .filter(|peer| !self.known.contains_key(*peer))
         {
-            note(format_args!("+ {peer} receives; {} in all", present.len()));
+            let name = names.get(peer).map_or("", String::as_str);
+            note(format_args!(
+                "+ {peer}{name} receives; {} in all",
+                present.len()
+            ));
             self.reported += 1;
         }
         let unseen = seen.saturating_sub(self.reported);

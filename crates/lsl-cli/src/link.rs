@@ -1,26 +1,58 @@
 //! Waiting for an inlet to connect. Inlets that recover try again for ever and their calls time out;
 //! if that is for a reason of encryption, people get the reason instead, and soon.
 
-use lsl_core::{Error, Inlet, StreamInfo, Timeout, local_clock};
+use lsl_core::{Error, Inlet, StreamInfo, TimeCorrection, Timeout, local_clock};
 
 use crate::failure::{Failure, Outcome};
 use crate::interrupt::LONGEST_NAP;
 
 /// Waits until samples flow.
 pub(crate) fn open(inlet: &Inlet, timeout: Timeout) -> Outcome {
-    patiently(inlet, timeout, |nap| inlet.blocking().open(nap))
+    patiently(inlet, timeout, |nap| inlet.blocking().open(nap)).map_err(Stuck::into)
 }
 
 /// Waits for the full description.
 pub(crate) fn full_info(inlet: &Inlet, timeout: Timeout) -> Outcome<StreamInfo> {
-    patiently(inlet, timeout, |nap| inlet.blocking().full_info(nap))
+    patiently(inlet, timeout, |nap| inlet.blocking().full_info(nap)).map_err(Stuck::into)
+}
+
+/// Waits for a measurement of the sender's clock.
+pub(crate) fn time_correction(inlet: &Inlet, timeout: Timeout) -> Outcome<TimeCorrection> {
+    let attempt = |nap| inlet.blocking().time_correction(nap);
+    patiently(inlet, timeout, attempt).map_err(|stuck| match stuck {
+        Stuck::Error(error) => {
+            Failure::from(error).context("the stream's clock service (UDP) does not answer")
+        }
+        refused @ Stuck::Refused(_) => refused.into(),
+    })
+}
+
+/// Why there is nothing.
+#[derive(Debug)]
+enum Stuck {
+    /// For a reason of encryption.
+    Refused(String),
+    /// For any other.
+    Error(Error),
+}
+
+impl From<Stuck> for Failure {
+    fn from(stuck: Stuck) -> Self {
+        match stuck {
+            Stuck::Refused(reason) if reason.contains("run: ") => Self::Runtime(reason),
+            Stuck::Refused(reason) => Self::Runtime(format!(
+                "{reason}\n`lsl trust check` says what to do about it."
+            )),
+            Stuck::Error(error) => error.into(),
+        }
+    }
 }
 
 fn patiently<T>(
     inlet: &Inlet,
     timeout: Timeout,
     mut attempt: impl FnMut(Timeout) -> lsl_core::Result<T>,
-) -> Outcome<T> {
+) -> Result<T, Stuck> {
     let deadline = timeout.deadline(local_clock());
     let mut refused_since = None;
     loop {
@@ -36,13 +68,13 @@ fn patiently<T>(
                 // Full outlets and restarts of the other side pass within that time.
                 let since = *refused_since.get_or_insert_with(local_clock);
                 if is_over || local_clock() - since > GRACE_SECS {
-                    return Err(Failure::Runtime(reason));
+                    return Err(Stuck::Refused(reason));
                 }
             }
             None => refused_since = None,
         }
         if is_over {
-            return Err(error.into());
+            return Err(Stuck::Error(error));
         }
     }
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use lsl_core::secure::config::{self, Found, Settings};
-use lsl_core::secure::{PublicKey, SecretKey, Security, keyfile};
+use lsl_core::secure::{Error, PublicKey, SecretKey, Security, keyfile};
 
 use crate::failure::{Failure, Outcome};
 use crate::passphrase::{self, Passphrase};
@@ -78,7 +78,7 @@ impl Place {
         let path = self.key_file()?;
         let passphrase = self.passphrase()?;
         let passphrase = passphrase.as_ref().map(|text| text.as_str());
-        Ok(keyfile::read_key(path, passphrase)?)
+        keyfile::read_key(path, passphrase).map_err(|error| self.wrong(&error))
     }
 
     /// The passphrase of the device key: from its file, else asked for; `None` if it needs none.
@@ -91,6 +91,16 @@ impl Place {
             return Ok(Some(keyfile::read_passphrase(file)?));
         }
         passphrase::ask(&format!("Passphrase for {}: ", path.display())).map(Some)
+    }
+
+    /// What the library says of a passphrase, as far as somebody typed it.
+    fn wrong(&self, error: &Error) -> Failure {
+        let text = error.to_string();
+        Failure::Runtime(if self.settings.passphrase_file.is_none() {
+            text.replace("; correct it in passphrase_file", "; try again")
+        } else {
+            text
+        })
     }
 
     /// Whether the key has a passphrase that is in no file.
@@ -126,8 +136,9 @@ pub(crate) fn unlock(directory: Option<&Path>) -> Outcome<Option<Security>> {
     if place.needs_asking() && passphrase::can_ask() {
         let passphrase = place.passphrase()?;
         let passphrase = passphrase.as_ref().map(|text| text.as_str());
-        let security = Security::from_file_with_passphrase(&place.file, passphrase)?;
-        return Ok(Some(security));
+        return Security::from_file_with_passphrase(&place.file, passphrase)
+            .map(Some)
+            .map_err(|error| place.wrong(&error));
     }
     Ok(directory
         .map(|_| Security::from_file(&place.file))

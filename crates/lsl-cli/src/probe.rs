@@ -329,3 +329,72 @@ const CLOSING_SECS: f64 = 1.0;
 const CLOSING_READS: usize = 16;
 const MAX_REFUSAL: usize = 256;
 const MAX_RECORD_LEN: usize = 16401;
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::thread;
+
+    use lsl_core::secure::{SecretKey, Suites};
+
+    use super::*;
+
+    /// What becomes of a handshake with something that answers this and hangs up.
+    fn knock_at(answer: &[u8]) -> Error {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let address = listener.local_addr().unwrap();
+        let local = Arc::new(Local {
+            key: SecretKey::generate(&mut OsRandom).unwrap(),
+            psk: None,
+            suites: Suites::of_this_cpu(),
+            pad_to: 0,
+        });
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let (mut stream, _) = listener.accept().unwrap();
+                // All of the first flight, so that closing sends no reset.
+                let mut head = [0; 16];
+                stream.read_exact(&mut head).unwrap();
+                assert_eq!(&head[..14], b"LSL:secure/1\r\n");
+                let rest = u16::from_be_bytes([head[14], head[15]]);
+                stream.read_exact(&mut vec![0; rest.into()]).unwrap();
+                // The other side may have heard enough.
+                let _ = stream.write_all(answer);
+            });
+            Knock::at(address, local).unwrap_err()
+        })
+    }
+
+    #[test]
+    fn answers_of_what_is_no_encrypted_outlet() {
+        let check = |answer: &[u8], cause: Cause| {
+            let error = knock_at(answer);
+            assert_eq!(error.cause(), cause, "{answer:?}: {error}");
+        };
+        check(b"", Cause::PeerNotSecure);
+        check(b"L", Cause::PeerNotSecure);
+        check(&[0xff, 0xff, 1, 2, 3], Cause::Malformed);
+        check(&[0, 100, 2, 1], Cause::Truncated);
+        check(&[0, 1, 2], Cause::Malformed);
+        check(b"LSL/110 503 later\r\n\r\n", Cause::Busy);
+        check(b"LSL/110 501 no\r\n\r\n", Cause::PeerNotSecure);
+        check(b"LSD", Cause::PeerNotSecure);
+    }
+
+    #[test]
+    fn refusals_are_safe_to_print_and_short() {
+        let text = |answer: &[u8]| match knock_at(answer) {
+            Error::Refused { status, text } => (status, text),
+            other => panic!("{other}"),
+        };
+        assert_eq!(
+            text(b"LSL/110 501 not enabled\r\n\r\n"),
+            (501, "LSL/110 501 not enabled".into())
+        );
+        let (status, shown) = text(b"LSL/110 x \x1b[2J\xff\r\n");
+        assert_eq!(status, 0);
+        assert!(!shown.contains('\x1b'), "{shown}");
+        let (_, long) = text(&[b"LS".as_slice(), &[b'x'; 10_000]].concat());
+        assert!(long.len() <= 256, "{}", long.len());
+    }
+}

@@ -17,7 +17,7 @@ use crate::failure::{Failure, Outcome};
 use crate::globals::Globals;
 use crate::place::{self, PlaceArgs};
 use crate::select::seconds;
-use crate::table::printable;
+use crate::table::{count, printable};
 use crate::trust;
 
 /// `lsl security`
@@ -223,9 +223,8 @@ impl Report {
         }
         if !settings.plaintext_allow.is_empty() {
             self.warnings.push(format!(
-                "plaintext_allow: {} legacy streams are read without encryption; anybody can feed \
-                 them.",
-                settings.plaintext_allow.len()
+                "plaintext_allow: {} without encryption may be read; anybody can feed that.",
+                count(settings.plaintext_allow.len(), "legacy stream")
             ));
         }
     }
@@ -310,13 +309,14 @@ impl Report {
         let encrypted = network.required + network.other;
         if self.policy == Some("off") && encrypted > 0 {
             self.warnings.push(format!(
-                "{encrypted} streams around us are encrypted; this machine cannot read them."
+                "this machine cannot read {} around us: encryption needs a key.",
+                count(encrypted, "encrypted stream")
             ));
         }
         if self.policy == Some("required") && network.plaintext > 0 {
             self.warnings.push(format!(
-                "{} streams around us are plaintext; this machine does not read them.",
-                network.plaintext
+                "this machine does not read {} around us: its policy is 'required'.",
+                count(network.plaintext, "plaintext stream")
             ));
         }
     }
@@ -360,7 +360,8 @@ impl Report {
             {
                 writeln!(
                     out,
-                    "trusted       {devices} devices: we may read {outlets}, {inlets} may read us"
+                    "trusted       {}: outlets {outlets}, inlets {inlets}",
+                    count(devices, "device")
                 )?;
             }
             writeln!(
@@ -374,8 +375,8 @@ impl Report {
         if let Some(network) = &self.network {
             writeln!(
                 out,
-                "network       {} streams require encryption, {} migrate, {} are plaintext",
-                network.required + network.other,
+                "network       {}, {} in migration, {} in plaintext",
+                count(network.required + network.other, "encrypted stream"),
                 network.migrate,
                 network.plaintext
             )?;

@@ -101,6 +101,12 @@ pub(crate) fn rate(hertz: f64) -> String {
     }
 }
 
+/// How many: `1 stream`, `2 streams`.
+pub(crate) fn count(number: usize, noun: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {noun}{plural}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -132,6 +138,12 @@ mod tests {
         ] {
             assert_eq!(printable(text), expected);
         }
+    }
+
+    #[test]
+    fn counts() {
+        let counted = [0, 1, 2].map(|number| count(number, "stream"));
+        assert_eq!(counted, ["0 streams", "1 stream", "2 streams"]);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::failure::{Failure, Outcome};
 use crate::interrupt::Stop;
+use crate::link;
 use crate::note::note;
 use crate::select::StreamArgs;
 use crate::table::printable;
@@ -66,10 +67,7 @@ impl Time {
         // The library measures every two seconds; a new measurement shows by its time.
         let mut deadline = self.stream.timeout().deadline(local_clock());
         while !stop.requested() && (self.count == 0 || measured < self.count) {
-            let correction = inlet.blocking().time_correction(self.stream.timeout());
-            let correction = correction.map_err(|error| {
-                Failure::from(error).context("the stream's clock service (UDP) does not answer")
-            })?;
+            let correction = link::time_correction(&inlet, self.stream.timeout())?;
             if correction.remote_time > last_remote {
                 last_remote = correction.remote_time;
                 measured += 1;

@@ -102,7 +102,15 @@ impl<'a> TrustFile<'a> {
                 self.path.display()
             )));
         }
-        Ok(files::replace(self.path, text.as_bytes())?)
+        files::replace(self.path, text.as_bytes()).map_err(|error| {
+            let denied = error.to_string().contains("Permission denied");
+            let advice = if denied {
+                "; run it as its owner, or by sudo"
+            } else {
+                ""
+            };
+            Failure::Runtime(format!("{error}{advice}"))
+        })
     }
 
     fn today(&self) -> Date {

@@ -142,7 +142,7 @@ pub enum Found {
 /// Looks in all places: `LSL_SECURE_CONFIG`, the user's, the system's. Spec: LSS/1 §11.
 ///
 /// # Errors
-/// [`Error::File`](crate::Error::File) for a place that exists and cannot be used: never fall back.
+/// [`Error::File`] for a place that exists and cannot be used: never fall back.
 pub fn search() -> Result<Found> {
     Places::of_this_process().search()
 }
@@ -159,7 +159,7 @@ pub fn read(file: &Path) -> Result<Settings> {
 /// `None` if this user has no home.
 ///
 /// # Errors
-/// [`Error::File`](crate::Error::File) if `HOME` is set to something that is no absolute path.
+/// [`Error::File`] if `HOME` is set to something that is no absolute path.
 pub fn user_directory() -> Result<Option<PathBuf>> {
     let file = Places::of_this_process().user_file()?;
     Ok(file.and_then(|file| file.parent().map(Path::to_owned)))

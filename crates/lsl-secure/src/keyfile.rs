@@ -21,7 +21,7 @@ use crate::{Error, OsRandom, Psk, Random, Result, SecretKey};
 /// Decrypting takes about half a second and 128 MiB, as the file itself asks for.
 ///
 /// # Errors
-/// [`Error::File`](crate::Error::File): permissions, owner, syntax, wrong passphrase, public key
+/// [`Error::File`]: permissions, owner, syntax, wrong passphrase, public key
 /// mismatch, scrypt parameters beyond 2^21; an encrypted key without a passphrase.
 pub fn read_key(path: &Path, passphrase: Option<&str>) -> Result<SecretKey> {
     let wrong = |reason: &str| Error::file(path, reason);
@@ -73,7 +73,7 @@ pub fn is_encrypted(path: &Path) -> Result<bool> {
 /// Writes a new private key file (`O_EXCL`, 0600), encrypted if there is a passphrase.
 ///
 /// # Errors
-/// [`Error::File`](crate::Error::File); never overwrites.
+/// [`Error::File`]; never overwrites.
 pub fn write_new_key(path: &Path, key: &SecretKey, passphrase: Option<&str>) -> Result<()> {
     files::create(path, pem_of(path, key, passphrase)?.as_bytes())
 }
@@ -82,7 +82,7 @@ pub fn write_new_key(path: &Path, key: &SecretKey, passphrase: Option<&str>) -> 
 /// passphrase or none.
 ///
 /// # Errors
-/// [`Error::File`](crate::Error::File).
+/// [`Error::File`].
 pub fn replace_key(path: &Path, key: &SecretKey, passphrase: Option<&str>) -> Result<()> {
     files::replace(path, pem_of(path, key, passphrase)?.as_bytes())
 }
@@ -90,7 +90,7 @@ pub fn replace_key(path: &Path, key: &SecretKey, passphrase: Option<&str>) -> Re
 /// Reads a passphrase file: its first line. Permissions as of a key.
 ///
 /// # Errors
-/// [`Error::File`](crate::Error::File); also if it is empty or has more lines.
+/// [`Error::File`]; also if it is empty or has more lines.
 pub fn read_passphrase(path: &Path) -> Result<Zeroizing<String>> {
     let text = files::read_text(path, Content::Secret)?;
     let line = text.strip_suffix('\n').unwrap_or(&text);
@@ -107,7 +107,7 @@ pub fn read_passphrase(path: &Path) -> Result<Zeroizing<String>> {
 /// Reads a PSK file: base64 of 32 bytes.
 ///
 /// # Errors
-/// [`Error::File`](crate::Error::File).
+/// [`Error::File`].
 pub fn read_psk(path: &Path) -> Result<Psk> {
     let wrong = |why: &str| {
         let remedy =
@@ -126,7 +126,7 @@ pub fn read_psk(path: &Path) -> Result<Psk> {
 /// Makes a new PSK file (`O_EXCL`, 0600).
 ///
 /// # Errors
-/// [`Error::File`](crate::Error::File); never overwrites.
+/// [`Error::File`]; never overwrites.
 pub fn write_new_psk(path: &Path) -> Result<()> {
     let mut bytes = Zeroizing::new([0; 32]);
     OsRandom.fill(&mut *bytes)?;

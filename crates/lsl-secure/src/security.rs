@@ -9,6 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use crate::admission::Admission;
 use crate::audit::{Audit, Event, EventKind, printable};
@@ -43,6 +44,9 @@ pub struct Security {
     /// `known_secure` failed: `migrate` acts as `required` until the process ends.
     known_failed: AtomicBool,
     watch: Option<Mutex<Watch>>,
+    /// When the trust list in use was written. Not asked of `watch`, which is locked while the file is
+    /// read, and a network share can hang.
+    modified: Mutex<Option<Duration>>,
     live: Mutex<Sessions>,
     /// On which day the approaching end of an entry was last told.
     told: Mutex<HashMap<PublicKey, Date>>,
@@ -72,7 +76,7 @@ impl Security {
     /// From the usual places (LSS/1 §11).
     ///
     /// # Errors
-    /// [`Error::File`](crate::Error::File): nothing may stream then.
+    /// [`Error::File`]: nothing may stream then.
     pub fn search() -> Result<Self> {
         Self::search_in(&Places::of_this_process(), Clock::system())
     }
@@ -384,13 +388,14 @@ impl Security {
                 false
             }
             Look::Read { list, recovered } => {
+                *lock(&self.modified) = Some(watch.modified());
                 let changed = *self.trust() != list;
                 if changed || recovered {
                     let peers = list.peers().len();
                     let detail = format!("{} peers in {}", peers, watch.path().display());
                     self.audit
                         .record(Event::new(EventKind::TrustReloaded).detail(detail));
-                    load::warn_of_ends(&list, self.today_with(&watch));
+                    load::warn_of_ends(&list, self.today());
                 }
                 let ended = changed.then(|| {
                     let mut live = lock(&self.live);
@@ -435,14 +440,7 @@ impl Security {
 
     /// The day by §3.2.
     fn today(&self) -> Date {
-        match &self.watch {
-            Some(watch) => self.today_with(&lock(watch)),
-            None => today(self.clock.utc(), None),
-        }
-    }
-
-    fn today_with(&self, watch: &Watch) -> Date {
-        today(self.clock.utc(), Some(watch.modified()))
+        today(self.clock.utc(), *lock(&self.modified))
     }
 }
 

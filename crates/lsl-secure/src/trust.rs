@@ -105,7 +105,7 @@ impl TrustList {
     /// Reads the text of a `trusted_peers.toml`. `path` is for messages.
     ///
     /// # Errors
-    /// [`Error::File`](crate::Error::File) with line and remedy: syntax, unknown fields, weak or repeated keys.
+    /// [`Error::File`] with line and remedy: syntax, unknown fields, weak or repeated keys.
     pub fn parse(text: &str, path: &Path) -> Result<Self> {
         let at = |offset: usize, reason: String| {
             Error::file(path, format!("line {}: {reason}", line_at(text, offset)))

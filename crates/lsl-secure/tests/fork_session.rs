@@ -2,6 +2,10 @@
 //! that no other thread holds a lock when the child is made. Spec: LSS/1 §8.6.
 #![cfg(all(unix, feature = "tokio"))]
 #![expect(unsafe_code, reason = "fork, waitpid and _exit have no safe form")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "test code: a wrong value fails the test"
+)]
 
 use std::sync::Arc;
 

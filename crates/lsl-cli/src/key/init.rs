@@ -209,6 +209,10 @@ impl Init {
                 "The key belongs to root: only programs that run as root can use it. Others need \
                  --owner USER.",
             );
+        } else if self.system {
+            note(
+                "Other users of this machine need a key of their own: lsl key init, without sudo.",
+            );
         }
         if let Some(user) =
             std::env::var_os("SUDO_USER").filter(|_| !self.system && self.dir.is_none())
@@ -381,6 +385,30 @@ const MAX_NAME_LEN: usize = 100;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_not_kept_disappears_and_nothing_else() {
+        let base = std::env::temp_dir().join(format!("lsl-init-{}", std::process::id()));
+        let inner = base.join("a").join("b");
+        let other = base.join("other");
+        for keep in [false, true] {
+            let mut made = Made::default();
+            made.directory(&inner, 0o700).unwrap();
+            made.text(&inner.join("x"), "x").unwrap();
+            assert!(made.text(&inner.join("x"), "y").is_err());
+            fs::write(&other, "").unwrap();
+            if keep {
+                made.keep();
+            } else {
+                drop(made);
+            }
+            assert_eq!(inner.join("x").exists(), keep);
+            // Not ours, so neither it nor its directory goes.
+            assert!(other.exists());
+        }
+        assert_eq!(fs::read_to_string(inner.join("x")).unwrap(), "x");
+        fs::remove_dir_all(&base).unwrap();
+    }
 
     #[test]
     fn names() {

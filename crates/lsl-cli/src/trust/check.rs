@@ -124,20 +124,20 @@ impl Check {
         }
         out.flush()?;
         drop(out);
-        let count =
+        let number =
             |wanted: fn(Verdict) -> bool| rows.iter().filter(|row| wanted(row.result)).count();
-        let bad = count(|verdict| !matches!(verdict, Verdict::Ok | Verdict::Plaintext));
+        let bad = number(|verdict| !matches!(verdict, Verdict::Ok | Verdict::Plaintext));
         if bad > 0 {
             return Err(Failure::Runtime(format!(
-                "{bad} of {} streams cannot be read encrypted",
-                rows.len()
+                "{bad} of {} cannot be read encrypted",
+                table::count(rows.len(), "stream")
             )));
         }
         if !self.json {
             note(format_args!(
-                "{} encrypted streams are in order, {} are plaintext.",
-                count(|verdict| verdict == Verdict::Ok),
-                count(|verdict| verdict == Verdict::Plaintext)
+                "{} encrypted and in order, {} plaintext.",
+                table::count(number(|verdict| verdict == Verdict::Ok), "stream"),
+                number(|verdict| verdict == Verdict::Plaintext)
             ));
         }
         Ok(())
@@ -336,7 +336,49 @@ fn explain_failure(error: &Error, address: &str) -> String {
 }
 
 const WORKERS: usize = 8;
-const PLAINTEXT: &str = "it offers no encryption: with the policy 'required' this machine does not \
-     read it";
+const PLAINTEXT: &str = "it offers no encryption, and the policy of this machine is 'required': it does \
+     not read it.\nGive its machine a key (`lsl key init` there), if its programs use this library; \
+     otherwise see 'migrate' and\n[[plaintext_allow]] in lsl-secure.toml here.";
 const SELF_KEY: &str = "both machines have the same key (a copied disk image?). On one of them move \
      device_key.pem and lsl-secure.toml away,\nrun `lsl key init`, and add the new key elsewhere.";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_refusal_of_the_other_side_says_what_to_do_there() {
+        let check = |cause, parts: &[&str]| {
+            let text = explain_there(cause, "SHA256:x");
+            for part in parts {
+                assert!(text.contains(part), "{part} in {text}");
+            }
+        };
+        check(
+            Cause::RoleNotAllowed,
+            &["SHA256:x", "not as inlet", "there"],
+        );
+        check(Cause::Expired, &["SHA256:x", "not_after", "there"]);
+        check(Cause::SelfKey, &["same key", "disk image", "lsl key init"]);
+        check(Cause::Busy, &["SHA256:x", "later"]);
+        check(Cause::Internal, &["SHA256:x", "internal"]);
+    }
+
+    #[test]
+    fn failures_name_their_usual_causes() {
+        let check = |error: Error, part: &str| {
+            let text = explain_failure(&error, "10.0.0.7:16572");
+            assert!(text.contains(part), "{part} in {text}");
+        };
+        let session = |cause| Error::session(cause, "detail");
+        check(session(Cause::DecryptFailed), "psk_file");
+        check(session(Cause::PeerNotSecure), "10.0.0.7:16572 is not");
+        check(session(Cause::DescriptorMismatch), "forges discovery");
+        check(session(Cause::Timeout), "detail");
+        let refused = Error::Refused {
+            status: 501,
+            text: "LSL/110 501 Secure sessions are not enabled".into(),
+        };
+        check(refused, "not enabled");
+    }
+}

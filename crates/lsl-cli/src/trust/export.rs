@@ -11,6 +11,7 @@ use super::TrustFile;
 use crate::failure::{Failure, Outcome};
 use crate::note::note;
 use crate::place::PlaceArgs;
+use crate::table;
 
 /// `lsl trust export`
 #[derive(Debug, Args)]
@@ -70,9 +71,10 @@ impl Export {
             .map_err(refuse)?;
         out.write_all(text.as_bytes()).map_err(refuse)?;
         note(format_args!(
-            "{}: {count} devices. Copy it to every machine as trusted_peers.toml beside its \
+            "{}: {}. Copy it to every machine as trusted_peers.toml beside its \
              lsl-secure.toml.",
-            path.display()
+            path.display(),
+            table::count(count, "device")
         ));
         Ok(())
     }

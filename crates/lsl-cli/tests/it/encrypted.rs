@@ -114,9 +114,9 @@ fn one_direction_forgotten_is_told_with_the_command_that_repairs_it() {
 
     // Nobody trusts anybody: this side is told first, and how to get at the key.
     rec.run(&["recv", "Test", "--timeout", "10"])
-        .refused(1, &["trust"]);
+        .refused(1, &["is not trusted by this device", "`lsl trust check`"]);
     let checked = rec.run(&["trust", "check"]);
-    checked.refused(1, &["1 of 1 streams cannot be read"]);
+    checked.refused(1, &["1 of 1 stream cannot be read"]);
     assert!(checked.stdout.contains("REFUSED"), "{checked:?}");
     assert!(checked.stdout.contains(&amp.fingerprint()), "{checked:?}");
     let line = checked
@@ -224,7 +224,7 @@ fn a_machine_without_a_key_is_told_so() {
         .refused(1, &["has no key", "lsl key init"]);
     let status = guest.run(&["security", "status", "--timeout", "0.5"]).ok();
     assert!(
-        status.stdout.contains("1 streams around us are encrypted"),
+        status.stdout.contains("cannot read 1 encrypted stream"),
         "{status:?}"
     );
 }
@@ -242,7 +242,7 @@ fn plaintext_is_not_read_where_encryption_is_required() {
         .refused(1, &[refusal]);
     let checked = rec.run(&["trust", "check"]).ok();
     assert!(checked.stdout.starts_with("plaintext"), "{checked:?}");
-    checked.says(&["0 encrypted streams are in order, 1 are plaintext"]);
+    checked.says(&["0 streams encrypted and in order, 1 plaintext"]);
 
     // Until a date, with a warning.
     rec.configure(
@@ -296,4 +296,25 @@ fn the_lab_key_must_be_the_same_everywhere() {
     std::fs::copy(amp.file("lab.psk"), rec.file("lab.psk")).unwrap();
     set(&rec);
     receive(&rec, "5").ok().says(&["Encrypted: "]);
+}
+
+#[test]
+fn minimal_discovery_hides_names_from_everybody_else() {
+    let lab = Lab::new();
+    let [amp, rec] = Machine::pair(&lab);
+    let guest = Machine::new(&lab, "guest");
+    for machine in [&amp, &rec] {
+        machine.configure("discovery = \"open\"", "discovery = \"minimal\"");
+    }
+    let _generator = amp.start(&GENERATE);
+    receive(&rec, "5").ok().says(&["Encrypted: ", "amp1"]);
+    let info = rec.run(&["info", "Test", "--json"]).ok().json();
+    assert_eq!(info["session"]["peer_name"], "amp1");
+    assert_eq!(info["encryption"]["fingerprint"], Value::Null);
+    rec.run(&["trust", "check"]).ok();
+
+    // Not even the session can be asked for.
+    guest.run(&["list", "--timeout", "0.5"]).refused(3, &[]);
+    let sought = guest.run(&["recv", "Test", "--timeout", "0.5"]);
+    sought.refused(3, &["no stream named 'Test'"]);
 }

@@ -88,6 +88,21 @@ fn what_fails_leaves_nothing_behind() {
 }
 
 #[test]
+fn a_key_made_by_sudo_is_not_the_users() {
+    let lab = Lab::new();
+    let mut command = lab.command_on("amp1", &["key", "init"]);
+    let output = command.env("SUDO_USER", "lab").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("programs of lab do not see it"), "{said}");
+    assert!(said.contains("--system --owner USER"), "{said}");
+    // Without a name, as E4 says it, the device is called like the host.
+    let name = lsl_platform::process::hostname();
+    let name = format!("name = \"{}\"", String::from_utf8_lossy(&name));
+    let amp = Machine::new(&lab, "amp1");
+    assert!(amp.read("lsl-secure.toml").contains(&name));
+}
+
+#[test]
 fn the_environment_names_a_configuration() {
     let lab = Lab::new();
     let amp = Machine::with_key(&lab, "amp1");

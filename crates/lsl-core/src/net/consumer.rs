@@ -81,6 +81,8 @@ pub(crate) struct OutletShared {
     /// What the DESCRIPTOR of every session says.
     #[cfg(feature = "secure")]
     pub(crate) descriptor: lsl_secure::Descriptor,
+    /// How long small records wait for more; zero in plaintext.
+    coalesce: Duration,
     pub(crate) channels: usize,
     pub(crate) terms: OutletTerms,
     pub(crate) audience: Monitor<Audience>,
@@ -156,6 +158,12 @@ impl OutletShared {
             shortinfo,
             advertised: Arc::new(advertised),
             #[cfg(feature = "secure")]
+            coalesce: (security.settings()).map_or(Duration::ZERO, |settings| {
+                Duration::from_micros(settings.coalesce_us.into())
+            }),
+            #[cfg(not(feature = "secure"))]
+            coalesce: Duration::ZERO,
+            #[cfg(feature = "secure")]
             security,
             #[cfg(feature = "secure")]
             descriptor: describe::descriptor(&describe::as_received(&info)),
@@ -201,7 +209,12 @@ impl OutletShared {
             return self.push_blocking(values, samples, stamps);
         }
         let mut fan = lock_ignoring_poison(&self.fan);
-        let by = fan.who_sends(now);
+        let by = if self.coalesce.is_zero() {
+            fan.who_sends(now)
+        } else {
+            // Each reader's task waits for more.
+            SendBy::Task
+        };
         let Fan {
             lanes,
             scratch,
@@ -340,6 +353,9 @@ impl OutletShared {
                             out = Vec::new();
                         }
                         link.woken().await;
+                        if link.is_sealed() && !self.coalesce.is_zero() {
+                            tokio::time::sleep(self.coalesce).await;
+                        }
                     }
                     Drain::Finished => return Ok::<(), std::io::Error>(()),
                 }

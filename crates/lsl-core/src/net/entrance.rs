@@ -234,7 +234,7 @@ struct Door<'a> {
     remote: IpAddr,
     local: IpAddr,
     deadline: f64,
-    /// The asymmetric work of M1 began: M2 may be on its way.
+    /// It was our turn: M2 may be on its way.
     admitted: bool,
     asked: Option<PublicKey>,
     name: Option<String>,
@@ -244,13 +244,14 @@ impl Gate for Door<'_> {
     async fn admit(&mut self) -> Result<(), Cause> {
         self.pending.turn(self.deadline).await?;
         self.admitted = true;
-        Ok(())
+        // Who was just removed is not let in. The file may lie on a share that hangs.
+        let security = Arc::clone(self.security);
+        let looked = tokio::task::spawn_blocking(move || security.refresh()).await;
+        looked.map(|_changed| ()).map_err(|_| Cause::Internal)
     }
 
     fn decide(&mut self, peer: PublicKey) -> Result<(), Cause> {
         self.asked = Some(peer);
-        // Who was just removed is not let in; costs a look at the file.
-        self.security.refresh();
         let name = (self.security).authorise(&peer, Role::Inlet, self.remote, self.local)?;
         self.name = Some(name);
         Ok(())

@@ -190,28 +190,26 @@ impl Announced {
         key
     }
 
-    /// The answer to a clock probe under the keys of a session, and the end of those in plaintext
-    /// where the policy wants it: anybody could answer them. Spec: LSS/1 §9.3.
+    /// The answer to a clock probe under the keys of a session. Spec: LSS/1 §9.3.
     #[cfg(feature = "secure")]
-    fn sealed_time(&self, arrival: Arrival, datagram: &[u8], now: f64) -> Option<Answer> {
-        let answer = if SealedClocks::concerns(datagram) {
-            let answer = match arrival {
-                Arrival::Service => self.clocks.answer(datagram, now),
-                Arrival::Responder => None,
-            };
-            answer.map_or(Answer::Ignore, Answer::SealedTime)
-        } else {
-            let forbidden = datagram.starts_with(TIME_COMMAND)
-                && (self.security.as_ref()).is_some_and(|each| each.policy() == Policy::Required);
-            if !forbidden {
-                return None;
-            }
-            Answer::Ignore
+    fn sealed_time(&self, arrival: Arrival, datagram: &[u8], now: f64) -> Answer {
+        let answer = match arrival {
+            Arrival::Service => self.clocks.answer(datagram, now),
+            Arrival::Responder => None,
         };
-        if matches!(answer, Answer::Ignore) {
-            count(&self.counters.time_dropped);
-        }
-        Some(answer)
+        answer.map_or_else(
+            || {
+                count(&self.counters.time_dropped);
+                Answer::Ignore
+            },
+            Answer::SealedTime,
+        )
+    }
+
+    /// Whether clock probes in plaintext get no answer: anybody could give one.
+    #[cfg(feature = "secure")]
+    fn forbids_plain_time(&self) -> bool {
+        (self.security.as_ref()).is_some_and(|security| security.policy() == Policy::Required)
     }
 
     /// Stops to announce a stream.
@@ -233,10 +231,15 @@ impl Announced {
         now: f64,
     ) -> Answer {
         #[cfg(feature = "secure")]
-        if let Some(answer) = self.sealed_time(arrival, datagram, now) {
-            return answer;
+        if SealedClocks::concerns(datagram) {
+            return self.sealed_time(arrival, datagram, now);
         }
         let query = match parse_datagram(datagram) {
+            #[cfg(feature = "secure")]
+            Ok(Request::TimeData(_)) if self.forbids_plain_time() => {
+                count(&self.counters.time_dropped);
+                return Answer::Ignore;
+            }
             Ok(Request::TimeData(request)) if arrival == Arrival::Service => {
                 // Not larger than the probe and back to its sender: no use for an attack.
                 return Answer::Time(request);
@@ -440,10 +443,6 @@ const MAX_RECENT_QUERIES: usize = 4096;
 
 /// Ports below are system services, which no resolver listens on and an attacker may aim at.
 const FIRST_UNPRIVILEGED_PORT: u16 = 1024;
-
-/// First line of a clock probe in plaintext.
-#[cfg(feature = "secure")]
-const TIME_COMMAND: &[u8] = b"LSL:timedata";
 
 #[cfg(test)]
 mod tests;

@@ -228,6 +228,7 @@ impl Tunnel {
             Err(End::Peer { cause, text }) => {
                 let event = self.event(EventKind::PeerAlert).cause(cause).detail(text);
                 self.facts.security.audit().record(event);
+                lock_ignoring_poison(&self.sending).fail(cause);
                 Err(io::Error::new(
                     io::ErrorKind::ConnectionAborted,
                     format!("the reader ended the session: {}", cause.name()),
@@ -268,16 +269,14 @@ impl Tunnel {
             let event = event.detail(error.to_string());
             self.facts.security.audit().record(event);
         }
-        {
-            let mut sending = lock_ignoring_poison(&self.sending);
-            sending.failure = sending.failure.or(Some(cause));
-        }
         let deserves_alert = matches!(
             cause,
             Cause::RecordOverflow | Cause::UnexpectedRecord | Cause::KeyLimit | Cause::Internal
         );
         if deserves_alert {
             self.alert(stream, cause, cause.name());
+        } else {
+            lock_ignoring_poison(&self.sending).fail(cause);
         }
     }
 
@@ -440,11 +439,23 @@ impl Sending {
         self.out.len() - self.sent
     }
 
+    /// The session failed: not a byte more, not even a goodbye.
+    fn fail(&mut self, cause: Cause) {
+        self.failure = self.failure.or(Some(cause));
+        self.last = true;
+        self.pong = None;
+        self.out.clear();
+        self.sent = 0;
+    }
+
     fn send(
         &mut self,
         bytes: &[u8],
         write: &mut impl FnMut(&[u8]) -> io::Result<usize>,
     ) -> io::Result<usize> {
+        if self.last {
+            return Err(io::ErrorKind::NotConnected.into());
+        }
         if !self.flush(write)? {
             return Err(io::ErrorKind::WouldBlock.into());
         }

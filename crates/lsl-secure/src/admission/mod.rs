@@ -258,15 +258,21 @@ impl Admission {
         Some(result)
     }
 
-    /// About how long a waiting ticket will wait: everybody in the line comes before its source's
-    /// next turn. Only an estimate, since others give up, succeed or are known.
+    /// About how long a waiting ticket will wait: for the sources before its own, and for all in the
+    /// line between two turns of its own. Only an estimate, since others give up, succeed or are known.
     fn delay_secs(&self, source: Source, ticket: Ticket) -> f64 {
-        let ahead = self.sources.get(&source).map_or(0, |memory| {
-            let waiting = memory.waiting.iter();
-            waiting.take_while(|other| **other != ticket).count()
+        let Some(memory) = self.sources.get(&source) else {
+            return LONGEST_NAP_SECS;
+        };
+        // Who is further back sleeps for the longest time anyhow.
+        let before = memory.place(source).map_or(0, |place| {
+            let before = self.line.range(..place);
+            before.take(MAX_COUNTED).count()
         });
-        #[expect(clippy::cast_precision_loss, reason = "at most 1024 tickets")]
-        let turns = (ahead * self.line.len() + 1) as f64;
+        let own = memory.waiting.iter().take(MAX_COUNTED);
+        let rounds = own.take_while(|other| **other != ticket).count();
+        #[expect(clippy::cast_precision_loss, reason = "at most 20 times 1024")]
+        let turns = (before + rounds * self.line.len() + 1) as f64;
         (turns / ALL_PER_SECOND).clamp(SHORTEST_NAP_SECS, LONGEST_NAP_SECS)
     }
 
@@ -350,6 +356,8 @@ const MAX_SOURCES: usize = 4096;
 /// One token.
 const SHORTEST_NAP_SECS: f64 = 0.005;
 const LONGEST_NAP_SECS: f64 = 0.1;
+/// Turns in the longest nap.
+const MAX_COUNTED: usize = 20;
 
 #[cfg(test)]
 mod simulation;

@@ -60,6 +60,8 @@ enum Owner {
 
 struct Simulation {
     admission: Admission,
+    /// Whether the outlet wakes those whose turn has come, or leaves them asleep.
+    wakes: bool,
     pacing: Pacing,
     flood: Option<Flood>,
     events: BinaryHeap<Reverse<(u64, Event)>>,
@@ -82,8 +84,9 @@ const SECOND: u64 = 1_000_000;
 const FLOOD_FIRST: u64 = 6 * SECOND;
 
 impl Simulation {
-    fn new(max_pending: usize, flood: Option<Flood>) -> Self {
+    fn new(max_pending: usize, flood: Option<Flood>, wakes: bool) -> Self {
         Self {
+            wakes,
             admission: Admission::new(max_pending),
             pacing: Pacing::default(),
             flood,
@@ -107,8 +110,10 @@ impl Simulation {
         self.at(FLOOD_FIRST, Event::RecorderStarts);
         while let Some(Reverse((now, event))) = self.events.pop() {
             self.step(now, event);
-            for ticket in self.admission.next(secs(now)) {
-                self.at(now, Event::Wake(ticket.0));
+            if self.wakes {
+                for ticket in self.admission.next(secs(now)) {
+                    self.at(now, Event::Wake(ticket.0));
+                }
             }
             let pending = self.admission.pending();
             self.outcome.most_pending = self.outcome.most_pending.max(pending);
@@ -289,13 +294,15 @@ fn micros(secs: f64) -> u64 {
 const MAX_PENDING: usize = 1024;
 
 fn check(max_pending: usize, flood: Option<Flood>, limit_secs: f64) {
-    let outcome = Simulation::new(max_pending, flood).run();
-    println!("{max_pending} {flood:?}: {outcome:?}");
-    assert_eq!(outcome.open_secs.len(), 2, "{flood:?}: {outcome:?}");
-    for secs in &outcome.open_secs {
-        assert!(*secs < limit_secs, "{flood:?}: {outcome:?}");
+    for wakes in [true, false] {
+        let outcome = Simulation::new(max_pending, flood, wakes).run();
+        println!("{max_pending} {flood:?} {wakes}: {outcome:?}");
+        assert_eq!(outcome.open_secs.len(), 2, "{flood:?} {wakes}: {outcome:?}");
+        for secs in &outcome.open_secs {
+            assert!(*secs < limit_secs, "{flood:?} {wakes}: {outcome:?}");
+        }
+        assert!(outcome.most_pending <= max_pending, "{outcome:?}");
     }
-    assert!(outcome.most_pending <= max_pending, "{outcome:?}");
 }
 
 #[test]

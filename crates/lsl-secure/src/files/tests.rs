@@ -179,7 +179,7 @@ fn directories_are_private_and_may_exist() {
 fn words_can_be_pasted() {
     let check = |word: &str, expected: &str| assert_eq!(quote(word), expected);
     check("amp1", "amp1");
-    check("/home/ada/lsl_api/key.pem", "/home/ada/lsl_api/key.pem");
+    check("/lab/lsl_api/key_2.pem", "/lab/lsl_api/key_2.pem");
     check("", "''");
     check("amp 1", "'amp 1'");
     check("$(reboot)", "'$(reboot)'");

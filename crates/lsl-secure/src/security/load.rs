@@ -41,6 +41,7 @@ impl Parts {
             own: self.own,
             known,
             known_failed: AtomicBool::new(false),
+            modified: Mutex::new(self.watch.as_ref().map(Watch::modified)),
             watch: self.watch.map(Mutex::new),
             live: Mutex::new(Sessions::new(self.trust)),
             told: Mutex::default(),

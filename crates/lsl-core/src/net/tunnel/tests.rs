@@ -91,8 +91,8 @@ fn open(inlet: &mut Session, received: &mut [u8]) -> Opened {
     opened
 }
 
-fn pong(t0: f64) -> Option<Pong> {
-    Some(Pong { t0, t1: t0 })
+fn pong(t0: f64) -> Pong {
+    Pong { t0, t1: t0 }
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn a_full_socket_stalls_sealing_within_the_limit() {
         for _ in 0..100 {
             let refused = sending.send(&bytes[sealed..], &mut |b| socket.write(b));
             assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::WouldBlock);
-            sending.pong = pong(7.0);
+            sending.pong = Some(pong(7.0));
             assert!(!sending.flush(&mut |b| socket.write(b)).unwrap());
         }
         sending.sealer.seal_close(&mut sending.out).unwrap();
@@ -122,7 +122,10 @@ fn a_full_socket_stalls_sealing_within_the_limit() {
         assert!(sending.flush(&mut |b| socket.write(b)).unwrap());
         let opened = open(&mut inlet, &mut socket.received);
         assert_eq!(opened.data, bytes[..sealed]);
-        assert!(opened.closed && opened.pongs.is_empty(), "CLOSE is the last");
+        assert!(
+            opened.closed && opened.pongs.is_empty(),
+            "CLOSE is the last"
+        );
     }
 }
 
@@ -134,13 +137,19 @@ fn only_the_newest_ping_is_answered_and_before_more_data() {
         room: 10,
         ..Socket::default()
     };
-    assert_eq!(sending.send(&[1; 100], &mut |b| socket.write(b)).unwrap(), 100);
+    assert_eq!(
+        sending.send(&[1; 100], &mut |b| socket.write(b)).unwrap(),
+        100
+    );
     for n in 1..=50 {
-        sending.pong = pong(f64::from(n));
+        sending.pong = Some(pong(f64::from(n)));
         assert!(!sending.flush(&mut |b| socket.write(b)).unwrap());
     }
     socket.room = usize::MAX;
-    assert_eq!(sending.send(&[2; 100], &mut |b| socket.write(b)).unwrap(), 100);
+    assert_eq!(
+        sending.send(&[2; 100], &mut |b| socket.write(b)).unwrap(),
+        100
+    );
     let opened = open(&mut inlet, &mut socket.received);
     assert_eq!(opened.pongs, [50.0]);
     assert_eq!(opened.pong_after, [100]);
@@ -157,7 +166,29 @@ fn a_warm_session_allocates_nothing() {
     for n in 0..1000 {
         sending.send(&[0; 4096][..n], &mut discard).unwrap();
     }
-    assert_eq!((sending.out.as_ptr(), sending.out.capacity()), (place, capacity));
+    assert_eq!(
+        (sending.out.as_ptr(), sending.out.capacity()),
+        (place, capacity)
+    );
+}
+
+#[test]
+fn a_failed_session_says_not_a_byte_more() {
+    let (outlet, _) = sessions(0);
+    let mut sending = Sending::new(outlet.sealer);
+    let mut socket = Socket {
+        room: 10,
+        ..Socket::default()
+    };
+    sending.send(&[1; 100], &mut |b| socket.write(b)).unwrap();
+    sending.pong = Some(pong(1.0));
+    sending.fail(Cause::RecordAuthFailed);
+    sending.fail(Cause::Truncated);
+    socket.room = usize::MAX;
+    assert!(sending.flush(&mut |b| socket.write(b)).unwrap());
+    assert!(sending.send(&[1; 100], &mut |b| socket.write(b)).is_err());
+    assert_eq!(socket.received.len(), 10);
+    assert_eq!(sending.failure, Some(Cause::RecordAuthFailed), "the first");
 }
 
 #[test]
@@ -251,7 +282,7 @@ proptest! {
         for (n, (length, room, ping)) in steps.into_iter().enumerate() {
             socket.room = room;
             if ping {
-                sending.pong = pong(1.0);
+                sending.pong = Some(pong(1.0));
             }
             let byte = u8::try_from(n).unwrap();
             match sending.send(&vec![byte; length], &mut |b| socket.write(b)) {

@@ -175,13 +175,9 @@ fn closing_flushes_what_was_held() {
 /// Whoever has everything is told on the closing thread, others by their task.
 #[test]
 fn closing_says_goodbye_to_those_who_have_everything() {
-    let terms = Terms {
-        capacity: 10,
-        chunk: 10,
-    };
     for (pushthrough, goodbyes) in [(Pushthrough::Flush, 1), (Pushthrough::Hold, 0)] {
-        let (mut lane, socket) = lane(terms);
-        push(&mut lane, "a", pushthrough);
+        let (mut lane, socket) = lane(TERMS);
+        push(&mut lane, "a1", pushthrough);
         lane.close();
         assert_eq!(socket.goodbyes.get(), goodbyes, "{pushthrough:?}");
         assert_eq!(drain_all(&mut lane, &socket), Drain::Finished);

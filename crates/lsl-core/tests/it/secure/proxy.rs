@@ -53,7 +53,7 @@ impl Proxy {
                 let touch = Arc::clone(&touch);
                 std::thread::spawn(move || forward(Way::ToInlet, from, into, &*touch, None))
             };
-            forward(Way::ToOutlet, inlet, outlet, &*touch, Some(&heard));
+            forward(Way::ToOutlet, inlet, outlet, &*touch, Some(&*heard));
             let _ = back.join();
         })
     }
@@ -126,7 +126,7 @@ fn forward(
     mut from: TcpStream,
     mut into: TcpStream,
     touch: &Touch,
-    heard: Option<&dyn Fn(&[u8])>,
+    heard: Option<&Hear>,
 ) {
     let mut buffer = [0; 4096];
     let mut position = 0;

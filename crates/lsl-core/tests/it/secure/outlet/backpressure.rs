@@ -1,11 +1,12 @@
 //! What is sealed is sent or the session ends; what is not may be dropped, whole and counted.
 
 use lsl_core::secure::Policy;
+use lsl_core::secure::trust::TrustedRole;
 use lsl_core::{Outlet, Pushthrough, Stamps, local_clock};
 
 use super::reader::Reader;
 use crate::lab;
-use crate::secure::people::{Place, info};
+use crate::secure::people::{Place, info, trusted};
 
 const CAPACITY: usize = 500;
 
@@ -163,6 +164,28 @@ fn a_synchronous_outlet_seals_too() {
     assert!(readers[0].closed);
 }
 
+/// By default nobody waits; who wants fewer records than samples can have it.
+#[test]
+fn small_records_wait_for_more_if_asked_to() {
+    let place = Place::new();
+    let trusts = vec![trusted("rec", TrustedRole::Both)];
+    let amp = place.side_with("amp", Policy::Required, trusts, |settings| {
+        settings.coalesce_us = 50_000;
+        settings.pad_to = 256;
+    });
+    let outlet = lab::outlet(&amp.context, info("coalesce"));
+    let mut reader = Reader::feed(&outlet, "rec", 1000);
+    let before = reader.session.opener.totals().records;
+    for n in 0..500 {
+        push(&outlet, n, 1);
+    }
+    for n in 0..500 {
+        assert_eq!(number(reader.sample().unwrap()), n);
+    }
+    let records = reader.session.opener.totals().records - before;
+    assert!(records < 250, "{records}");
+}
+
 /// A reader that breaks its records is ended, counted in the audit, and nobody else notices.
 #[test]
 fn broken_records_end_their_session_only() {
@@ -176,6 +199,7 @@ fn broken_records_end_their_session_only() {
     *record.last_mut().unwrap() ^= 1;
     std::io::Write::write_all(&mut forged.stream, &record).unwrap();
     assert_eq!(forged.rest(), b"");
+    assert!(!forged.closed && forged.alert.is_none(), "not a word more");
     amp.await_audit("record_auth_failed", |line| line["code"] == 14);
     let cut = Reader::feed(&outlet, "rec", CAPACITY);
     drop(cut);

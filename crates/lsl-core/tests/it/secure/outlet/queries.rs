@@ -50,18 +50,19 @@ fn over_udp(outlet: &Outlet, query: &str) -> String {
         socket.send(datagram.as_bytes()).unwrap();
     };
     let deadline = lsl_core::local_clock() + SOON.as_secs_f64();
-    let mut buffer = [0; 65_536];
+    let mut buffer = vec![0; 65_536];
     while lsl_core::local_clock() < deadline {
         ask(query, 1);
         ask("", 2);
-        while let Ok(length) = socket.recv(&mut buffer) {
-            let reply = String::from_utf8_lossy(&buffer[..length]).into_owned();
-            let (id, xml) = reply.split_once("\r\n").unwrap();
-            match id.trim() {
-                "1" => return xml.to_owned(),
-                _ => return String::new(),
-            }
-        }
+        let Ok(length) = socket.recv(&mut buffer) else {
+            continue;
+        };
+        let reply = String::from_utf8_lossy(&buffer[..length]).into_owned();
+        let (id, xml) = reply.split_once("\r\n").unwrap();
+        return match id.trim() {
+            "1" => xml.to_owned(),
+            _ => String::new(),
+        };
     }
     panic!("no answer");
 }
@@ -110,8 +111,10 @@ fn minimal_discovery_shows_shape_and_ports_only() {
     let amp = side(&place, Policy::Required, Discovery::Minimal);
     let outlet = lab::outlet(&amp.context, with_subject("hidden"));
     let digest = Sha256::digest(outlet.info().uid_bytes());
-    let hex: String = digest.iter().take(4).map(|b| format!("{b:02x}")).collect();
-    let name = format!("lss-{hex}");
+    let &[a, b, c, d, ..] = digest.as_slice() else {
+        panic!("32 bytes")
+    };
+    let name = format!("lss-{a:02x}{b:02x}{c:02x}{d:02x}");
     for answer in [
         over_tcp(&outlet, ""),
         over_udp(&outlet, ""),

@@ -118,6 +118,8 @@ fn everything_else_is_dropped() {
         &replay[..15],
         // Anybody could answer these.
         b"LSL:timedata\r\n1 2.5\r\n",
+        b" LSL:timedata \r\n1 2.5\r\n",
+        b"LSL:timedata\n1 2.5",
         b"LSL:timedata\r\n",
         b"LSL:timedata 1 2.5\r\n",
     ] {

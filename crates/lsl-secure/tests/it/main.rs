@@ -1,0 +1,4 @@
+//! Integration tests of `lsl-secure`: in memory, through the public interface.
+#![forbid(unsafe_code)]
+
+mod corpus;
