@@ -6,6 +6,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use crate::config::{self, Config, Overrides, ResolveScope, SystemFiles};
 use crate::net::monitor::lock_ignoring_poison;
+#[cfg(feature = "secure")]
+use crate::net::per_process::PerProcess;
 use crate::net::reach::Reach;
 use crate::net::registry::SourcePolicy;
 use crate::net::service::Registry;
@@ -170,11 +172,12 @@ static OVERRIDES: Mutex<Overrides> = Mutex::new(Overrides {
     file: None,
 });
 
-/// The security configuration that every context shares unless it is given one. Read once.
+/// The security configuration that every context shares unless it is given one. Read once per process:
+/// a forked child reads it anew, because its parent's sessions, locks and audit chain are not its own.
 #[cfg(feature = "secure")]
 fn process_security() -> LoadedSecurity {
-    static SECURITY: OnceLock<LoadedSecurity> = OnceLock::new();
-    SECURITY.get_or_init(read_security).clone()
+    static SECURITY: PerProcess<OnceLock<LoadedSecurity>> = PerProcess::new();
+    SECURITY.get().get_or_init(read_security).clone()
 }
 
 #[cfg(feature = "secure")]

@@ -20,6 +20,7 @@ use crate::net::dial::Dialled;
 use crate::net::inlet_tunnel::{About, Ending, Tunnel};
 use crate::net::monitor::lock_ignoring_poison;
 use crate::net::peers::Peers;
+use crate::net::per_process::PerProcess;
 use crate::net::{runtime, sockets, trust_watch};
 use crate::{Error, Result, StreamInfo};
 
@@ -262,9 +263,18 @@ impl Callee<'_> {
         let name = lsl_secure::audit::printable(self.info.name_bytes());
         let stream = format!("stream \"{name}\" at {peer}");
         match (error, found.key, wrong) {
-            (lsl_secure::Error::Session { .. }, _, Some(Wrong::Field(field))) => format!(
-                "{stream} is not what discovery said of it: its {field} is another one; refused"
-            ),
+            (lsl_secure::Error::Session { .. }, _, Some(Wrong::Field(field))) => {
+                let hides = self.info.security_advert();
+                let advice = if hides.is_some_and(|advert| advert.minimal) {
+                    " (it shows itself only to programs with security.discovery = \"minimal\")"
+                } else {
+                    ""
+                };
+                format!(
+                    "{stream} is not what discovery said of it: its {field} is another one; \
+                     refused{advice}"
+                )
+            }
             (
                 lsl_secure::Error::Alert {
                     cause: Cause::NotAuthorised,
@@ -406,8 +416,7 @@ fn linger(mut stream: TcpStream) {
 async fn turn(address: IpAddr) -> Option<OwnedSemaphorePermit> {
     let address = address.to_canonical();
     let queue = {
-        let mut queues = lock_ignoring_poison(&QUEUES);
-        let queues = queues.get_or_insert_default();
+        let mut queues = lock_ignoring_poison(QUEUES.get());
         queues.retain(|_, queue| queue.strong_count() > 0);
         let queue = queues.get(&address).and_then(Weak::upgrade);
         queue.unwrap_or_else(|| {
@@ -420,7 +429,7 @@ async fn turn(address: IpAddr) -> Option<OwnedSemaphorePermit> {
     queue.acquire_owned().await.ok()
 }
 
-static QUEUES: Mutex<Option<HashMap<IpAddr, Weak<Semaphore>>>> = Mutex::new(None);
+static QUEUES: PerProcess<Mutex<HashMap<IpAddr, Weak<Semaphore>>>> = PerProcess::new();
 
 /// Handshakes with one address at the same time.
 const MAX_IN_FLIGHT: usize = 64;
@@ -450,8 +459,8 @@ mod tests {
         runtime::spawn(task).unwrap();
         let result = receiver.recv_timeout(Duration::from_secs(20)).unwrap();
         assert_eq!(result, (true, true, true));
-        let queues = lock_ignoring_poison(&QUEUES);
-        let left = queues.iter().flatten().filter(|(address, queue)| {
+        let queues = lock_ignoring_poison(QUEUES.get());
+        let left = queues.iter().filter(|(address, queue)| {
             let is_ours = address.to_string().starts_with("192.0.2.");
             is_ours && queue.strong_count() > 0
         });

@@ -65,6 +65,10 @@ fn lend<'a>(
     let tunnel = dialled.tunnel()?;
     let (prober, witness) = (tunnel.take_prober()?, tunnel.witness());
     let ticket = keys.update(|keys| {
+        if !is_of_feed && keys.lent.is_some() {
+            // The feed was faster.
+            return None;
+        }
         let ticket = keys.next_ticket;
         keys.next_ticket += 1;
         keys.lent = Some(Lent {
@@ -73,8 +77,8 @@ fn lend<'a>(
             prober,
             witness,
         });
-        ticket
-    });
+        Some(ticket)
+    })?;
     Some(Lease { keys, ticket })
 }
 

@@ -214,11 +214,10 @@ impl Source {
             };
             match judge(&info, answers) {
                 Verdict::Same(found) => {
-                    // Somebody may have hidden from us that it encrypts, or made that up.
+                    // Somebody may have hidden from us that it encrypts, or make that up now.
                     let is_announced_alike = found.security_advert() == info.security_advert();
-                    if is_announced_alike
-                        && (self.is_at_the_same_place(&found) || self.is_where_it_was(&info).await)
-                    {
+                    let is_unchanged = is_announced_alike && self.is_at_the_same_place(&found);
+                    if is_unchanged || self.is_where_it_was(&info).await {
                         return Recovered::Same;
                     }
                     // Same outlet, other address: the host moved to another network.

@@ -2,13 +2,13 @@
 //! without sessions sleeps. Spec: LSS/1 §3.2.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use lsl_platform::process::ProcessId;
 use lsl_secure::Security;
 
 use crate::net::monitor::lock_ignoring_poison;
+use crate::net::per_process::PerProcess;
 use crate::net::runtime;
 
 /// Makes sure that `security` is watched as long as it has live sessions; call it after each
@@ -44,17 +44,17 @@ pub(crate) fn watch(security: &Arc<Security>) {
     }
 }
 
-/// A watched security is held by its watcher, so its address is its own. A forked child has none of
-/// its parent's tasks.
-type Key = (ProcessId, usize);
+/// A watched security is held by its watcher, so its address is its own.
+type Key = usize;
 
 fn key(security: &Arc<Security>) -> Key {
-    (ProcessId::current(), Arc::as_ptr(security).addr())
+    Arc::as_ptr(security).addr()
 }
 
+/// A forked child has none of its parent's tasks.
 fn watched() -> &'static Mutex<HashSet<Key>> {
-    static WATCHED: OnceLock<Mutex<HashSet<Key>>> = OnceLock::new();
-    WATCHED.get_or_init(Mutex::default)
+    static WATCHED: PerProcess<Mutex<HashSet<Key>>> = PerProcess::new();
+    WATCHED.get()
 }
 
 const PERIOD: Duration = Duration::from_secs(2);

@@ -316,3 +316,41 @@ fn golden_recovery_queries() {
     }
     assert!(checked >= 3);
 }
+
+#[test]
+fn outlets_that_hide_are_told_from_those_that_match() {
+    let hide = |xml: Vec<u8>, mode: &str| {
+        let text = String::from_utf8(xml).unwrap();
+        let advert = format!("<lsl_secure v=\"1\" mode=\"{mode}\"/></info>");
+        text.replace("</info>", &advert).into_bytes()
+    };
+    let mut search = search(once(1, 0.0, f64::INFINITY)).with_open_query(7);
+    let open = search.open_datagram(5).unwrap();
+    assert_eq!(open, b"LSL:shortinfo\r\n\r\n5 7\r\n");
+    let own = query_id(b"name='x'").to_string();
+    let mut check = |id: &str, xml: Vec<u8>, expected| {
+        let datagram = [id.as_bytes(), b"\r\n", &xml].concat();
+        let received = search.on_reply(101.0, peer(), &datagram);
+        assert_eq!(received, expected, "{id}");
+    };
+    check("7", hide(xml("hidden"), "minimal"), Received::Redacted);
+    // One that shows itself answers the real query if it matches.
+    check("7", xml("other"), Received::Foreign);
+    check("7", hide(xml("other"), "open"), Received::Foreign);
+    check("8", hide(xml("hidden"), "minimal"), Received::Foreign);
+    // What it shows may match by chance, and is still not what it is.
+    check(&own, hide(xml("hidden"), "minimal"), Received::Redacted);
+    check(&own, hide(xml("shown"), "open"), Received::New);
+    check(&own, xml("plain"), Received::New);
+    assert_eq!(search.len(), 2);
+}
+
+#[test]
+fn who_does_not_look_for_the_hidden_takes_them_as_they_are() {
+    let mut search = search(once(1, 0.0, f64::INFINITY));
+    assert_eq!(search.open_datagram(5), None);
+    let text = String::from_utf8(reply("hidden")).unwrap();
+    let text = text.replace("</info>", "<lsl_secure mode=\"minimal\"/></info>");
+    let received = search.on_reply(101.0, peer(), text.as_bytes());
+    assert_eq!(received, Received::New);
+}

@@ -180,7 +180,6 @@ fn a_key_that_is_removed_ends_its_session_and_one_that_is_added_begins_it() {
     });
     assert!(!rec.security.has_live_sessions());
 
-    // One that may recover waits, and begins when the entry is there again.
     let inlet = Inlet::builder(&claim.info())
         .context(&rec.context)
         .recover(false)
@@ -189,7 +188,9 @@ fn a_key_that_is_removed_ends_its_session_and_one_that_is_added_begins_it() {
     let error = inlet.blocking().open(SOON).unwrap_err();
     assert!(error.to_string().contains("not_authorised"), "{error}");
     write("peers.toml", &entry);
-    let inlet = rec.inlet_for(&claim.info());
-    inlet.blocking().open(SOON).unwrap();
+    // A file that was just written may be half written, so it counts only after a moment.
+    lab::until("the new entry counts", || {
+        rec.inlet_for(&claim.info()).blocking().open(SOON).is_ok()
+    });
     assert_eq!(outlet.handshakes(), 2);
 }

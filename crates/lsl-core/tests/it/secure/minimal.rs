@@ -173,12 +173,15 @@ fn forged_adverts_do_not_turn_a_resolver_into_a_scanner() {
     let port = rec.context.config().ports().base_port + 7;
     let _responder = announce(port, claim.xml());
     let selector = Selector::property("name", "wanted").unwrap();
+    let resolver =
+        ContinuousResolver::in_context(&rec.context, &selector, Duration::from_secs(60)).unwrap();
+    lab::until("somebody knocks", || outlet.connections() > 0);
+    rec.await_audit("policy_refused", |event| event["code"] == 8);
     let several_waves = Duration::from_secs(4);
-    let found = rec.context.resolve_blocking(&selector, 1, several_waves);
-    assert!(found.unwrap().is_empty());
+    assert!(resolver.next_event_blocking(several_waves).is_none());
     assert_eq!(outlet.connections(), 1, "30 s of peace after a failure");
     assert_eq!(outlet.handshakes(), 0);
-    assert_eq!(rec.audited("handshake_failed").len(), 1);
+    assert_eq!(rec.audited("policy_refused").len(), 1);
 }
 
 /// Trusted, and yet it answers with another stream than it vouched for.
