@@ -32,7 +32,7 @@ pub extern "C" fn lslx_security_policy() -> i32 {
 }
 
 /// The security of this process for people, such as `policy required, configuration
-/// /home/ann/lsl_api/lsl-secure.toml, name amp1, fingerprint SHA256:…`, or what is wrong with its
+/// ~/lsl_api/lsl-secure.toml, name amp1, fingerprint SHA256:…`, or what is wrong with its
 /// configuration. For the caller to release; NULL if memory is out. Spec: LSS/1 §11.
 #[unsafe(no_mangle)]
 pub extern "C" fn lslx_security_text() -> *mut c_char {

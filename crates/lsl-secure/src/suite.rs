@@ -10,7 +10,10 @@ use zeroize::Zeroizing;
 use crate::kdf::expand_label_into;
 use crate::{Cause, Error, Result};
 
-#[cfg(any(feature = "rustcrypto", test))]
+#[cfg(any(
+    test,
+    all(feature = "rustcrypto", not(all(feature = "ring", not(miri))))
+))]
 mod pure;
 #[cfg(all(feature = "ring", not(miri)))]
 mod ring;
