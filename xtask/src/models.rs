@@ -105,6 +105,8 @@ fn verifpal(sh: &Shell, problems: &mut Vec<String>) -> Result {
         .read();
     if !version.is_ok_and(|version| version.split_whitespace().last() == Some(VERIFPAL)) {
         println!("models: secure-session.vp: ignored");
+        // Why the gate could not install it.
+        print!("{}", sh.read_file(INSTALL_LOG).unwrap_or_default());
         return crate::missing(
             &format!("Verifpal {VERIFPAL}"),
             &format!("cargo install verifpal --version {VERIFPAL} --locked --ignore-rust-version"),
@@ -345,6 +347,7 @@ fn proverif_verdict(output: &str) -> Option<Verdict> {
 /// Models made from models.
 const SCRATCH: &str = "target/models";
 const INSTALL_LOCK: &str = "target/tools/verifpal.lock";
+const INSTALL_LOG: &str = "target/tools/verifpal.log";
 
 #[cfg(test)]
 mod tests {

@@ -5,6 +5,7 @@ use lsl_core::{Error, Inlet, StreamInfo, TimeCorrection, Timeout, local_clock};
 
 use crate::failure::{Failure, Outcome};
 use crate::interrupt::LONGEST_NAP;
+use crate::table::printable;
 
 /// Waits until samples flow.
 pub(crate) fn open(inlet: &Inlet, timeout: Timeout) -> Outcome {
@@ -39,12 +40,19 @@ enum Stuck {
 impl From<Stuck> for Failure {
     fn from(stuck: Stuck) -> Self {
         match stuck {
-            Stuck::Refused(reason) if reason.contains("run: ") => Self::Runtime(reason),
-            Stuck::Refused(reason) => Self::Runtime(format!(
-                "{reason}\n`lsl trust check` says what to do about it."
-            )),
+            // It may quote what the other side says.
+            Stuck::Refused(reason) => Self::Runtime(advised(&printable(&reason))),
             Stuck::Error(error) => error.into(),
         }
+    }
+}
+
+/// A reason with what to do about it.
+fn advised(reason: &str) -> String {
+    if reason.contains("run: ") {
+        reason.to_owned()
+    } else {
+        format!("{reason}\n`lsl trust check` says what to do about it.")
     }
 }
 

@@ -63,6 +63,11 @@ impl Known {
         }
     }
 
+    /// The file, if there is one.
+    pub(crate) fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+
     /// The list of a file, which is made if it does not exist.
     ///
     /// # Errors

@@ -2,14 +2,13 @@
 //! audit, live sessions. Read once per process; only the trust file is watched. Spec: LSS/1 §3.2, §11.
 //!
 //! Locks, in order: `watch` (the trust file), then `live` (trust list and sessions), then the others,
-//! each alone. No lock is held while a session's `end` runs.
+//! each alone. No lock is held while a session's `end` runs. All of them are in `running`, which a
+//! forked child has of its own.
 
-use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::admission::Admission;
 use crate::audit::{Audit, Event, EventKind, printable};
@@ -22,6 +21,7 @@ use crate::{Cause, Descriptor, Error, Local, Psk, PublicKey, Result, Role, Secre
 mod clock;
 mod live;
 mod load;
+mod running;
 #[cfg(test)]
 mod tests;
 mod watch;
@@ -29,8 +29,8 @@ mod watch;
 pub use live::{Enrolled, Live};
 
 use clock::Clock;
-use live::Sessions;
-use watch::{Look, Watch};
+use running::Running;
+use watch::Look;
 
 /// The security of one process (or of one test). Safe to use from any thread.
 #[derive(Debug)]
@@ -40,17 +40,9 @@ pub struct Security {
     /// For E4.
     searched: Vec<PathBuf>,
     own: Option<Own>,
-    known: Option<Known>,
     /// `known_secure` failed: `migrate` acts as `required` until the process ends.
     known_failed: AtomicBool,
-    watch: Option<Mutex<Watch>>,
-    /// When the trust list in use was written. Not asked of `watch`, which is locked while the file is
-    /// read, and a network share can hang.
-    modified: Mutex<Option<Duration>>,
-    live: Mutex<Sessions>,
-    /// On which day the approaching end of an entry was last told.
-    told: Mutex<HashMap<PublicKey, Date>>,
-    admission: OnceLock<Mutex<Admission>>,
+    running: Running,
     audit: Audit,
     clock: Clock,
 }
@@ -182,7 +174,7 @@ impl Security {
             Rule::Welcome(name) => Ok(name),
             Rule::Listed => {
                 let peer = trust.decide(key, role, remote, today)?;
-                let told = lock(&self.told).insert(*key, today);
+                let told = lock(&self.running().told).insert(*key, today);
                 if told != Some(today) {
                     load::warn_of_the_end(peer, today);
                 }
@@ -257,7 +249,7 @@ impl Security {
     /// The key under which a stream is in `known_secure`. When that cannot be told, from then on
     /// `migrate` acts as `required`, where nobody asks.
     fn known_key(&self, name: &[u8], stream_type: &[u8], source_id: &[u8]) -> Option<PublicKey> {
-        let known = self.known.as_ref()?;
+        let known = self.running().known.as_ref()?;
         known
             .find(name, stream_type, source_id)
             .unwrap_or_else(|error| {
@@ -287,7 +279,7 @@ impl Security {
     /// A DESCRIPTOR of `peer` was accepted by an inlet: remembers it in `known_secure` under `migrate`.
     /// Writes a file when the stream is new.
     pub fn note_secure(&self, descriptor: &Descriptor, peer: &PublicKey) {
-        if let Some(known) = &self.known
+        if let Some(known) = &self.running().known
             && let Err(error) = known.note(descriptor, peer)
         {
             self.known_fails(&error);
@@ -338,18 +330,12 @@ impl Security {
 
     /// The limits on handshakes.
     pub fn admission(&self) -> &Mutex<Admission> {
-        self.admission.get_or_init(|| {
-            let quarter =
-                lsl_platform::privilege::open_file_limit().map_or(u64::MAX, |limit| limit / 4);
-            let max_pending =
-                usize::try_from(quarter).map_or(1024, |quarter| quarter.clamp(1, 1024));
-            Mutex::new(Admission::new(max_pending))
-        })
+        &self.running().admission
     }
 
     /// The trust list as it is now.
     pub fn trust(&self) -> Arc<TrustList> {
-        lock(&self.live).trust()
+        lock(&self.running().live).trust()
     }
 
     /// Registers a live session: `end` is called (from [`refresh`](Self::refresh), without any lock held)
@@ -362,19 +348,20 @@ impl Security {
         session: Live,
         end: impl Fn(Cause) + Send + Sync + 'static,
     ) -> Result<Enrolled, Cause> {
-        let mut live = lock(&self.live);
+        let running = self.running();
+        let mut live = lock(&running.live);
         // Under the lock, so that a list which came between the handshake's check and now is seen
         // either here or by the reload that brought it.
         self.still_fits(&live.trust(), &session)?;
         let id = live.add(session, Arc::new(end))?;
-        Ok(Enrolled::new(Arc::downgrade(self), id))
+        Ok(Enrolled::new(Arc::downgrade(self), running.owner, id))
     }
 
     /// Looks at the trust file and, if it changed, reloads it and ends the sessions that no longer
     /// fit. To be called every 2 s while there are sessions ([`has_live_sessions`](Self::has_live_sessions))
     /// and before each handshake. Returns true when the list changed. Blocks for a `stat`.
     pub fn refresh(&self) -> bool {
-        let Some(watch) = &self.watch else {
+        let Some(watch) = &self.running().watch else {
             return false;
         };
         let mut watch = lock(watch);
@@ -388,7 +375,7 @@ impl Security {
                 false
             }
             Look::Read { list, recovered } => {
-                *lock(&self.modified) = Some(watch.modified());
+                *lock(&self.running().modified) = Some(watch.modified());
                 let changed = *self.trust() != list;
                 if changed || recovered {
                     let peers = list.peers().len();
@@ -398,7 +385,7 @@ impl Security {
                     load::warn_of_ends(&list, self.today());
                 }
                 let ended = changed.then(|| {
-                    let mut live = lock(&self.live);
+                    let mut live = lock(&self.running().live);
                     live.replace_trust(list, |trust, session| self.still_fits(trust, session))
                 });
                 drop(watch);
@@ -435,12 +422,24 @@ impl Security {
 
     /// Whether somebody is enrolled.
     pub fn has_live_sessions(&self) -> bool {
-        !lock(&self.live).is_empty()
+        !lock(&self.running().live).is_empty()
+    }
+
+    /// The state of this process. A forked child reads its files anew and has no sessions.
+    fn running(&self) -> &Running {
+        let open = |path| match Known::open(path) {
+            Ok(known) => Some(known),
+            Err(error) => {
+                self.known_fails(&error);
+                None
+            }
+        };
+        self.running.current(open, &self.clock)
     }
 
     /// The day by §3.2.
     fn today(&self) -> Date {
-        today(self.clock.utc(), *lock(&self.modified))
+        today(self.clock.utc(), *lock(&self.running().modified))
     }
 }
 

@@ -113,7 +113,7 @@ fn aes_is_accelerated() -> bool {
 /// One AEAD key of a suite, with its nonce base. Seals and opens in place.
 ///
 /// ring's keys do not erase themselves, so the key lies in one boxed slot that never moves and is
-/// written over in place, by [`replace`](Self::replace) with the next key and by drop with a dummy
+/// written over in place, by `replace` with the next key and by drop with a dummy
 /// key. That is best effort: copies that the compiler left on the stack are out of reach (§3.3).
 pub struct AeadKey {
     suite: Suite,

@@ -181,6 +181,14 @@ impl Add {
                  alone: --role outlet or inlet."
             ));
         }
+        let others = file.list.peers().iter();
+        for other in others.filter(|other| other.name == peer.name) {
+            note(format_args!(
+                "{name} is also the name of another key, which stays trusted. If it is not used any \
+                 more: lsl trust remove {}",
+                other.key.fingerprint()
+            ));
+        }
         if let Some(warning) = super::list::expiry(peer, file.today()) {
             note(warning);
         }

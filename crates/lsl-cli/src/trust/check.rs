@@ -1,6 +1,7 @@
 //! `lsl trust check`: a session with every outlet that can be seen, and who refuses whom.
 
 use std::io::{self, Write};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -8,7 +9,6 @@ use std::thread;
 use std::time::Duration;
 
 use clap::Args;
-use lsl_core::secure::audit::printable;
 use lsl_core::secure::trust::TrustList;
 use lsl_core::secure::{Cause, Error, Local, Policy, PublicKey, Security, policy};
 use lsl_core::{Context, Selector, StreamInfo};
@@ -18,6 +18,7 @@ use crate::absence;
 use crate::describe::Described;
 use crate::failure::{Failure, Outcome};
 use crate::globals::Globals;
+use crate::key::check_name;
 use crate::note::note;
 use crate::place::PlaceArgs;
 use crate::probe::{self, Checked, Finding};
@@ -153,13 +154,14 @@ fn write_row(row: &Row, out: &mut impl Write) -> io::Result<()> {
     };
     let name = table::printable(&row.name);
     let host = table::printable(&row.hostname);
-    write!(out, "{mark}  {name} on {host}, {}", row.address)?;
+    let address = table::printable(&row.address);
+    write!(out, "{mark}  {name} on {host}, {address}")?;
     if let (Verdict::Ok, Some(peer), Some(cipher)) = (row.result, &row.peer_name, row.cipher) {
         write!(out, ": {}, {cipher}", table::printable(peer))?;
     }
     writeln!(out)?;
     for line in row.text.iter().flat_map(|text| text.lines()) {
-        writeln!(out, "           {line}")?;
+        writeln!(out, "           {}", table::printable(line))?;
     }
     Ok(())
 }
@@ -282,10 +284,9 @@ impl Checker<'_> {
             ),
             Cause::NotAuthorised => format!(
                 "here: its key {fingerprint} is not trusted. If that is what `lsl key show` says on \
-                 {}, run here:\nlsl trust add {} {} --role outlet",
+                 {}, run here:\n{}",
                 table::printable(&row.hostname),
-                shell::word(&printable(row.hostname.as_bytes())),
-                row.address
+                command_to_trust(&row.hostname, &row.address)
             ),
             Cause::RoleNotAllowed => format!(
                 "here: {name} ({fingerprint}) is trusted as inlet only; set its role to \"outlet\" or \
@@ -299,6 +300,21 @@ impl Checker<'_> {
             other => format!("here: refused, {}", other.name()),
         }
     }
+}
+
+/// What to run to trust an outlet. Its host name and address came by discovery: whoever made them up
+/// must not write options or commands into a line that people copy.
+fn command_to_trust(hostname: &str, address: &str) -> String {
+    let name = if check_name(hostname).is_ok() {
+        shell::word(hostname)
+    } else {
+        "NAME".into()
+    };
+    let address = match address.parse::<SocketAddr>() {
+        Ok(address) => address.to_string(),
+        Err(_) => "HOST:PORT".into(),
+    };
+    format!("lsl trust add {name} {address} --role outlet")
 }
 
 fn explain_there(cause: Cause, fingerprint: &str) -> String {
@@ -362,6 +378,22 @@ mod tests {
         check(Cause::SelfKey, &["same key", "disk image", "lsl key init"]);
         check(Cause::Busy, &["SHA256:x", "later"]);
         check(Cause::Internal, &["SHA256:x", "internal"]);
+    }
+
+    #[test]
+    fn what_discovery_says_does_not_write_commands() {
+        let check = |hostname, address, expected: &str| {
+            let expected = format!("lsl trust add {expected} --role outlet");
+            assert_eq!(command_to_trust(hostname, address), expected);
+        };
+        let address = "10.0.0.7:16572";
+        check("amp-pc", address, "amp-pc 10.0.0.7:16572");
+        check("amp-pc", "[fe80::1]:16572", "amp-pc [fe80::1]:16572");
+        check("$(reboot)", address, "'$(reboot)' 10.0.0.7:16572");
+        check("--yes", address, "NAME 10.0.0.7:16572");
+        check("\u{1b}[2J", address, "NAME 10.0.0.7:16572");
+        check("", address, "NAME 10.0.0.7:16572");
+        check("amp-pc", "x;reboot:1", "amp-pc HOST:PORT");
     }
 
     #[test]

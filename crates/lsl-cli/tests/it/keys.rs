@@ -224,7 +224,8 @@ fn entries_are_added_shown_and_removed_and_comments_stay() {
         "10.1.0.0/16",
     ];
     rec.run(&[&["trust", "add", "amp1", &guest.key()][..], &options].concat())
-        .ok();
+        .ok()
+        .says(&["also the name of another key", &amp.fingerprint()]);
 
     // The same key under any name.
     rec.run(&["trust", "add", "again", &amp.key()])

@@ -9,7 +9,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use lsl_platform::clock::local_clock;
@@ -365,6 +365,9 @@ impl Tunnel {
 impl Drop for Tunnel {
     fn drop(&mut self) {
         if !self.owner.is_current() {
+            // What it drops takes locks that a thread of the parent may have held at the fork.
+            let kept = self.kept.get_mut().unwrap_or_else(PoisonError::into_inner);
+            std::mem::forget(std::mem::take(kept));
             return;
         }
         self.tell_key_updates();

@@ -1,6 +1,6 @@
 //! Programs with a security configuration, good and broken ones.
 
-use std::ffi::OsString;
+use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
@@ -45,6 +45,14 @@ pub(crate) fn tests() -> Vec<Test> {
         })
         .collect();
     tests.push(Test {
+        name: "brokenkeys/empty variable".to_owned(),
+        needs: vec![Need::Tool("cc")],
+        run: Box::new(|stage| {
+            let folder = stage.folder("brokenkeys-empty-variable")?;
+            refused(stage, &folder, OsStr::new(""), &[VARIABLE])
+        }),
+    });
+    tests.push(Test {
         name: "privileged/setuid".to_owned(),
         needs: vec![Need::Tool("cc"), Need::Tool("chown"), Need::Root],
         run: Box::new(privileged),
@@ -52,13 +60,12 @@ pub(crate) fn tests() -> Vec<Test> {
     tests
 }
 
-/// What is done to a good configuration; gives what the variable names then.
-type Breaking = fn(&Path) -> Outcome<OsString>;
+/// What is done to the folder of a good configuration.
+type Breaking = fn(&Path) -> Outcome;
 
 /// Each with what the reason must name.
 const BROKEN: &[(&str, Breaking, &[&str])] = &[
     ("no file", no_file, &["lsl-secure.toml"]),
-    ("empty variable", empty_variable, &[VARIABLE]),
     ("syntax", syntax, &["lsl-secure.toml", "line 2"]),
     (
         "unknown field",
@@ -85,67 +92,59 @@ const BROKEN: &[(&str, Breaking, &[&str])] = &[
     ("no trust file", no_trust, &["trusted_peers.toml"]),
 ];
 
-fn no_file(folder: &Path) -> Outcome<OsString> {
-    fs::remove_file(folder.join("lsl-secure.toml")).map_err(|error| error.to_string())?;
-    named(folder)
+fn no_file(folder: &Path) -> Outcome {
+    fs::remove_file(folder.join("lsl-secure.toml")).map_err(|error| error.to_string())
 }
 
-fn empty_variable(_: &Path) -> Outcome<OsString> {
-    Ok(OsString::new())
-}
-
-fn syntax(folder: &Path) -> Outcome<OsString> {
+fn syntax(folder: &Path) -> Outcome {
     config(folder, "[security]\npolicy = \"required\n")
 }
 
-fn unknown_field(folder: &Path) -> Outcome<OsString> {
+fn unknown_field(folder: &Path) -> Outcome {
     config(folder, &format!("{CONFIG}polcy = \"off\"\n"))
 }
 
-fn bad_policy(folder: &Path) -> Outcome<OsString> {
+fn bad_policy(folder: &Path) -> Outcome {
     config(folder, &CONFIG.replace("required", "prefer"))
 }
 
-fn no_end(folder: &Path) -> Outcome<OsString> {
+fn no_end(folder: &Path) -> Outcome {
     config(folder, &CONFIG.replace("required", "migrate"))
 }
 
-fn no_key(folder: &Path) -> Outcome<OsString> {
-    fs::remove_file(folder.join("device_key.pem")).map_err(|error| error.to_string())?;
-    named(folder)
+fn no_key(folder: &Path) -> Outcome {
+    fs::remove_file(folder.join("device_key.pem")).map_err(|error| error.to_string())
 }
 
-fn key_for_all(folder: &Path) -> Outcome<OsString> {
-    mode(&folder.join("device_key.pem"), 0o644)?;
-    named(folder)
+fn key_for_all(folder: &Path) -> Outcome {
+    mode(&folder.join("device_key.pem"), 0o644)
 }
 
-fn trust_for_all(folder: &Path) -> Outcome<OsString> {
-    mode(&folder.join("trusted_peers.toml"), 0o666)?;
-    named(folder)
+fn trust_for_all(folder: &Path) -> Outcome {
+    mode(&folder.join("trusted_peers.toml"), 0o666)
 }
 
-fn no_trust(folder: &Path) -> Outcome<OsString> {
-    fs::remove_file(folder.join("trusted_peers.toml")).map_err(|error| error.to_string())?;
-    named(folder)
+fn no_trust(folder: &Path) -> Outcome {
+    fs::remove_file(folder.join("trusted_peers.toml")).map_err(|error| error.to_string())
 }
 
-fn named(folder: &Path) -> Outcome<OsString> {
-    Ok(folder.join("lsl-secure.toml").into_os_string())
-}
-
-fn config(folder: &Path, text: &str) -> Outcome<OsString> {
-    fs::write(folder.join("lsl-secure.toml"), text).map_err(|error| error.to_string())?;
-    named(folder)
+fn config(folder: &Path, text: &str) -> Outcome {
+    fs::write(folder.join("lsl-secure.toml"), text).map_err(|error| error.to_string())
 }
 
 fn broken(stage: &Stage, name: &str, breaking: Breaking, reasons: &[&str]) -> Outcome {
     let folder = stage.folder(&format!("brokenkeys-{name}"))?;
-    let program = stage.compile("cc", "c/brokenkeys.c", &["-std=gnu11"], &folder)?;
-    device(&folder, Ciphers::All)?;
+    let config = device(&folder, Ciphers::All)?;
+    breaking(&folder)?;
+    refused(stage, &folder, config.as_os_str(), reasons)
+}
+
+/// The host finds that nothing streams, and the reason has all of `reasons`.
+fn refused(stage: &Stage, folder: &Path, variable: &OsStr, reasons: &[&str]) -> Outcome {
+    let program = stage.compile("cc", "c/brokenkeys.c", &["-std=gnu11"], folder)?;
     let mut command = Command::new(program);
-    command.args(reasons).env(VARIABLE, breaking(&folder)?);
-    let said = Stage::run(command, &folder)?;
+    command.args(reasons).env(VARIABLE, variable);
+    let said = Stage::run(command, folder)?;
     if said.contains("panicked at") {
         return Err(said);
     }

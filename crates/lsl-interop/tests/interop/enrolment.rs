@@ -19,7 +19,7 @@ pub(crate) fn enrolment() -> Cell {
             topic: Topic::Policy,
         },
         needs: vec![Need::Command],
-        run: Box::new(|lab, id| play(lab, id)),
+        run: Box::new(play),
     }
 }
 

@@ -249,8 +249,8 @@ impl InletEnd for OurInlet {
 
     fn encryption(&mut self) -> Outcome<Option<Encryption>> {
         Ok(self.inlet.encryption().map(|found| Encryption {
-            peer_name: found.peer_name.clone(),
-            fingerprint: found.fingerprint.to_string(),
+            peer_name: found.peer_name,
+            fingerprint: found.fingerprint,
             cipher: found.suite.to_string(),
         }))
     }

@@ -7,7 +7,7 @@
 //! A caller that must wait sleeps until the time it was given and asks again. Somebody else's call may
 //! have handed it its token long before: after each call of `turn`, `succeeded` and `failed`, wake the
 //! tickets that [`Admission::next`] names. Without that all still works, but in a flood of hundreds of
-//! sources a sleeper is pushed out before it wakes.
+//! sources it takes twice as long, since sleepers are pushed out.
 
 mod bucket;
 mod held;

@@ -60,7 +60,7 @@ pub(super) enum Opened {
     Identity(PublicKey),
     /// An identity of a kind that we cannot check, with everything else in its place.
     UnknownIdentity(u8),
-    /// A refusal.
+    /// A refusal, which only an inlet may send in place of its identity.
     Alert(Cause),
 }
 
@@ -82,7 +82,7 @@ pub(super) fn open_auth(
                 "the peer's identity does not open (changed on the way, or another psk_file)",
             )
         })?;
-    let auth = match Auth::parse(text, role)? {
+    let auth = match Auth::parse(text)? {
         Content::Auth(auth) => auth,
         Content::Alert(cause) => return Ok(Opened::Alert(cause)),
     };
@@ -129,11 +129,11 @@ enum Id<'a> {
 }
 
 impl<'a> Auth<'a> {
-    fn parse(text: &'a [u8], role: Role) -> Result<Content<'a>> {
+    fn parse(text: &'a [u8]) -> Result<Content<'a>> {
         let mut reader = Reader::new(text);
-        match (reader.u8()?, role) {
-            (KIND_AUTH, _) => {}
-            (KIND_ALERT, Role::Inlet) => {
+        match reader.u8()? {
+            KIND_AUTH => {}
+            KIND_ALERT => {
                 let code = reader.u8()?;
                 reader.end()?;
                 return Ok(Content::Alert(Cause::from_code(code)));

@@ -225,7 +225,7 @@ impl Unconfirmed {
         self.session
             .opener
             .receive(record, 0.0, |record| match record {
-                Record::Descriptor(payload) if descriptor.is_none() => {
+                Record::Descriptor(payload) => {
                     descriptor = Some(Descriptor::parse(payload)?);
                     Ok(())
                 }

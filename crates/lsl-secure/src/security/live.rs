@@ -6,6 +6,8 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::{Arc, Weak};
 
+use lsl_platform::fork::Generation;
+
 use super::{Security, lock};
 use crate::trust::TrustList;
 use crate::{Cause, PublicKey, Role};
@@ -29,20 +31,28 @@ pub struct Live {
 #[derive(Debug)]
 pub struct Enrolled {
     security: Weak<Security>,
+    owner: Generation,
     id: u64,
 }
 
 impl Enrolled {
-    pub(super) fn new(security: Weak<Security>, id: u64) -> Self {
-        Self { security, id }
+    pub(super) fn new(security: Weak<Security>, owner: Generation, id: u64) -> Self {
+        Self {
+            security,
+            owner,
+            id,
+        }
     }
 }
 
 impl Drop for Enrolled {
     fn drop(&mut self) {
-        if let Some(security) = self.security.upgrade() {
+        // In a forked child this number may be another session's.
+        if self.owner.is_current()
+            && let Some(security) = self.security.upgrade()
+        {
             // The callback may own what enrols: it is dropped after the lock.
-            let removed = lock(&security.live).remove(self.id);
+            let removed = lock(&security.running().live).remove(self.id);
             drop(removed);
         }
     }

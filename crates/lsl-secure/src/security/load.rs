@@ -2,12 +2,13 @@
 //! §3.2, §3.3, §4.3, §11.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
 
+use super::watch::Watch;
 use super::{
     Audit, Clock, Error, Event, EventKind, Known, Local, Own, Policy, Psk, PublicKey, Result,
-    SecretKey, Security, Sessions, Settings, Suites, TrustList, Watch,
+    Running, SecretKey, Security, Settings, Suites, TrustList,
 };
 use crate::keyfile;
 use crate::trust::{Date, Peer};
@@ -39,13 +40,8 @@ impl Parts {
             file: self.file,
             searched: self.searched,
             own: self.own,
-            known,
             known_failed: AtomicBool::new(false),
-            modified: Mutex::new(self.watch.as_ref().map(Watch::modified)),
-            watch: self.watch.map(Mutex::new),
-            live: Mutex::new(Sessions::new(self.trust)),
-            told: Mutex::default(),
-            admission: OnceLock::new(),
+            running: Running::new(self.watch, self.trust, known),
             audit: self.audit,
             clock: self.clock,
         };

@@ -16,7 +16,7 @@ mod start;
 /// A device in a directory of its own, with clocks that can be turned.
 struct Lab {
     scratch: Scratch,
-    /// Seconds added to both clocks, and to the wall clock alone.
+    /// Milliseconds added to both clocks, and to the wall clock alone.
     passed: Arc<AtomicI64>,
     set_by: Arc<AtomicI64>,
 }
@@ -85,7 +85,7 @@ impl Lab {
         let (passed, set_by) = (Arc::clone(&self.passed), Arc::clone(&self.set_by));
         let utc = move || {
             let offset = passed.load(Ordering::Relaxed) + set_by.load(Ordering::Relaxed);
-            let change = Duration::from_secs(offset.unsigned_abs());
+            let change = Duration::from_millis(offset.unsigned_abs());
             match offset {
                 0.. => start + change,
                 _ => start.saturating_sub(change),
@@ -93,11 +93,16 @@ impl Lab {
         };
         let passed = Arc::clone(&self.passed);
         #[expect(clippy::cast_precision_loss, reason = "a test is short")]
-        Clock::fake(utc, move || passed.load(Ordering::Relaxed) as f64)
+        Clock::fake(utc, move || passed.load(Ordering::Relaxed) as f64 / 1e3)
     }
 
     fn pass(&self, secs: i64) {
-        self.passed.fetch_add(secs, Ordering::Relaxed);
+        self.passed.fetch_add(1000 * secs, Ordering::Relaxed);
+    }
+
+    /// Sets the wall clock to this many seconds after the machine's.
+    fn set_clock(&self, secs: i64) {
+        self.set_by.store(1000 * secs, Ordering::Relaxed);
     }
 
     /// As `lsl trust` does it: by rename.

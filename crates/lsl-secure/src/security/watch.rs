@@ -44,16 +44,28 @@ pub(super) enum Look {
 impl Watch {
     /// Reads the file for the first time.
     pub(super) fn open(path: PathBuf, utc: Duration) -> Result<(Self, TrustList)> {
-        let mut watch = Self {
+        let mut watch = Self::new(path);
+        let list = watch.read(utc)?;
+        Ok((watch, list))
+    }
+
+    /// Reads the file in a forked child, where failing is not fatal: then the list is empty, and the
+    /// next look tells why.
+    pub(super) fn of_child(path: PathBuf, utc: Duration) -> (Self, TrustList) {
+        let mut watch = Self::new(path);
+        let list = watch.read(utc).unwrap_or_default();
+        (watch, list)
+    }
+
+    fn new(path: PathBuf) -> Self {
+        Self {
             path,
             stamp: None,
             settled: false,
             pending: None,
             modified: Duration::ZERO,
             failure: None,
-        };
-        let list = watch.read(utc)?;
-        Ok((watch, list))
+        }
     }
 
     pub(super) fn path(&self) -> &Path {

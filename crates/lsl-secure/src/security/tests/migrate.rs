@@ -196,7 +196,7 @@ fn the_last_day_counts_and_the_next_one_does_not() {
             "policy = \"migrate\"\nmigrate_until = \"{built}\""
         ))
         .unwrap();
-    lab.set_by.store(-3_000_000_000, Ordering::Relaxed);
+    lab.set_clock(-3_000_000_000);
     assert_eq!(security.policy(), Policy::Required);
 }
 

@@ -1,0 +1,239 @@
+//! What encryption costs: `cargo bench -p lsl-benches --bench secure`. Records through real sessions,
+//! handshakes and clock probes, and the pure Rust AEADs for comparison with ring below the records.
+//! The whole run takes about two minutes.
+
+use std::hint::black_box;
+use std::sync::Arc;
+use std::time::Duration;
+
+use aes_gcm::Aes256Gcm;
+use chacha20poly1305::ChaCha20Poly1305;
+use chacha20poly1305::aead::{AeadInOut, KeyInit, Nonce};
+use criterion::measurement::WallTime;
+use criterion::{BatchSize, BenchmarkGroup, BenchmarkId, Criterion, Throughput};
+
+use lsl_secure::handshake::{Claim, Initiator, PREAMBLE, Responder};
+use lsl_secure::{Cause, Descriptor, Error, Local, OsRandom, Result, SecretKey, Session, Suites};
+
+/// Payloads: from one int8 without time stamp, over 64 float32 with one (265 bytes), to the largest
+/// record.
+const SIZES: [usize; 7] = [2, 31, 136, 265, 1024, 8192, 16_384];
+
+const SUITES: [(&str, Suites); 2] = [
+    ("chacha20", Suites::ChaCha20Only),
+    ("aes256gcm", Suites::Both),
+];
+
+const NOW: f64 = 1000.0;
+
+fn main() -> Result<()> {
+    let mut criterion = Criterion::default()
+        .sample_size(30)
+        .warm_up_time(Duration::from_millis(300))
+        .measurement_time(Duration::from_secs(1))
+        .configure_from_args();
+    records(&mut criterion)?;
+    rustcrypto(&mut criterion);
+    handshakes(&mut criterion)?;
+    time_probes(&mut criterion)?;
+    criterion.final_summary();
+    Ok(())
+}
+
+fn records(criterion: &mut Criterion) -> Result<()> {
+    for (name, suites) in SUITES {
+        if suites == Suites::Both && Suites::of_this_cpu() != Suites::Both {
+            // Never used on such a machine.
+            continue;
+        }
+        let mut group = criterion.benchmark_group(format!("record/{name}"));
+        for size in SIZES {
+            let payload = vec![7; size];
+            group.throughput(Throughput::Bytes(size as u64));
+
+            let (_, mut outlet) = established(suites)?;
+            let mut out = Vec::new();
+            group.bench_with_input(
+                BenchmarkId::new("seal", size),
+                &payload,
+                |bencher, payload| {
+                    bencher.iter(|| {
+                        out.clear();
+                        outlet.sealer.seal_data(black_box(payload), NOW, &mut out)
+                    });
+                },
+            );
+
+            // Records open once and in order, so that each comes from its sealer.
+            let (mut inlet, mut outlet) = established(suites)?;
+            let mut failed = None;
+            group.bench_with_input(
+                BenchmarkId::new("open", size),
+                &payload,
+                |bencher, payload| {
+                    bencher.iter_batched_ref(
+                        || {
+                            let mut record = Vec::new();
+                            failed = outlet.sealer.seal_data(payload, NOW, &mut record).err();
+                            record
+                        },
+                        |record| {
+                            inlet.opener.receive(record, NOW, |record| {
+                                black_box(&record);
+                                Ok(())
+                            })
+                        },
+                        BatchSize::SmallInput,
+                    );
+                },
+            );
+            if let Some(error) = failed {
+                return Err(error);
+            }
+            // A bench of failing calls would look fast.
+            assert!(
+                inlet
+                    .opener
+                    .end()
+                    .is_err_and(|error| error.cause() == Cause::Truncated)
+            );
+        }
+        group.finish();
+    }
+    Ok(())
+}
+
+/// The same work without ring: type byte and payload, 2 bytes of AAD.
+fn rustcrypto(criterion: &mut Criterion) {
+    let key = [9; 32];
+    let mut group = criterion.benchmark_group("rustcrypto/chacha20");
+    aead(&mut group, &ChaCha20Poly1305::new((&key).into()));
+    group.finish();
+    let mut group = criterion.benchmark_group("rustcrypto/aes256gcm");
+    aead(&mut group, &Aes256Gcm::new((&key).into()));
+    group.finish();
+}
+
+fn aead<A: AeadInOut>(group: &mut BenchmarkGroup<'_, WallTime>, key: &A) {
+    for size in SIZES {
+        group.throughput(Throughput::Bytes(size as u64));
+        let mut text = vec![7; 1 + size];
+        let nonce = Nonce::<A>::default();
+        group.bench_function(BenchmarkId::new("seal", size), |bencher| {
+            bencher.iter(|| {
+                key.encrypt_inout_detached(&nonce, black_box(b"12"), text.as_mut_slice().into())
+            });
+        });
+        let tag = key.encrypt_inout_detached(&nonce, b"12", text.as_mut_slice().into());
+        let Ok(tag) = tag else {
+            unreachable!("far below the limit of either AEAD");
+        };
+        group.bench_function(BenchmarkId::new("open", size), |bencher| {
+            bencher.iter_batched_ref(
+                || text.clone(),
+                |text| {
+                    let text = text.as_mut_slice();
+                    key.decrypt_inout_detached(&nonce, black_box(b"12"), text.into(), &tag)
+                },
+                BatchSize::SmallInput,
+            );
+        });
+    }
+}
+
+fn handshakes(criterion: &mut Criterion) -> Result<()> {
+    let mut group = criterion.benchmark_group("handshake");
+    let inlet = local(3, Suites::ChaCha20Only);
+    let outlet = local(4, Suites::ChaCha20Only);
+    let descriptor = descriptor();
+    group.bench_function("both sides", |bencher| {
+        bencher.iter(|| handshake(&inlet, &outlet, &descriptor));
+    });
+    handshake(&inlet, &outlet, &descriptor)?;
+
+    // What one connection costs an outlet before and after it knows who is there.
+    let (_, flight) = Initiator::start(Arc::clone(&inlet), &mut OsRandom)?;
+    let m1 = &flight[PREAMBLE.len()..];
+    group.bench_function("outlet/m1", |bencher| {
+        bencher.iter(|| Responder::new(Arc::clone(&outlet)).receive_m1(m1, &mut OsRandom));
+    });
+    let waiting = || -> Result<_> {
+        let (initiator, flight) = Initiator::start(Arc::clone(&inlet), &mut OsRandom)?;
+        let responder = Responder::new(Arc::clone(&outlet));
+        let (wait, m2) = responder.receive_m1(&flight[PREAMBLE.len()..], &mut OsRandom)?;
+        let (_, m3) = initiator.receive_m2(&m2)?.accept()?;
+        Ok((wait, m3))
+    };
+    waiting()?;
+    group.bench_function("outlet/m3", |bencher| {
+        bencher.iter_batched(
+            || waiting().ok(),
+            |waiting| waiting.map(|(wait, m3)| wait.receive_m3(&m3).is_ok()),
+            BatchSize::SmallInput,
+        );
+    });
+    group.finish();
+    Ok(())
+}
+
+fn time_probes(criterion: &mut Criterion) -> Result<()> {
+    let mut group = criterion.benchmark_group("time");
+    let (inlet, outlet) = established(Suites::ChaCha20Only)?;
+    let (mut prober, mut responder) = (inlet.time.into_prober(), outlet.time.into_responder());
+    group.bench_function("probe, answer and receive", |bencher| {
+        bencher.iter(|| {
+            let probe = prober.probe(NOW).ok()?;
+            let reply = responder.answer(&probe, 5.0, || 5.0)?;
+            prober.receive(&reply, NOW, 0.128)
+        });
+    });
+    assert_eq!((prober.dropped(), responder.dropped()), (0, 0));
+    group.finish();
+    Ok(())
+}
+
+/// The inlet's and the outlet's end of a new session.
+fn established(suites: Suites) -> Result<(Session, Session)> {
+    handshake(&local(3, suites), &local(4, suites), &descriptor())
+}
+
+fn handshake(
+    inlet: &Arc<Local>,
+    outlet: &Arc<Local>,
+    descriptor: &Descriptor,
+) -> Result<(Session, Session)> {
+    let (initiator, flight) = Initiator::start(Arc::clone(inlet), &mut OsRandom)?;
+    let responder = Responder::new(Arc::clone(outlet));
+    let (wait, m2) = responder.receive_m1(&flight[PREAMBLE.len()..], &mut OsRandom)?;
+    let (unconfirmed, m3) = initiator.receive_m2(&m2)?.accept()?;
+    let Claim::Verified(verified) = wait.receive_m3(&m3)? else {
+        return Err(Error::session(Cause::Internal, "a refusal"));
+    };
+    let (outlet, mut record) = verified.accept(descriptor)?;
+    let (inlet, _) = unconfirmed.receive_descriptor(&mut record)?;
+    Ok((inlet, outlet))
+}
+
+fn local(seed: u8, suites: Suites) -> Arc<Local> {
+    Arc::new(Local {
+        key: SecretKey::from_seed(&[seed; 32]),
+        psk: None,
+        suites,
+        pad_to: 0,
+    })
+}
+
+fn descriptor() -> Descriptor {
+    Descriptor {
+        uid: b"33333333-3333-4333-8333-333333333333".to_vec(),
+        name: b"BioSemi".to_vec(),
+        stream_type: b"EEG".to_vec(),
+        source_id: b"src-42".to_vec(),
+        hostname: b"lab-pc".to_vec(),
+        session_id: b"default".to_vec(),
+        channel_count: 64,
+        nominal_srate: 1000.0,
+        channel_format: 1,
+        created_at: 12.5,
+    }
+}
