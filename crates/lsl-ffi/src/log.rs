@@ -99,6 +99,18 @@ fn filter(level: i32) -> LevelFilter {
     }
 }
 
+/// At which level something is told. What the audit log says of sessions that come and go is no news
+/// for everybody's terminal; what went wrong is.
+fn level_of(metadata: &Metadata<'_>) -> Level {
+    match *metadata.level() {
+        Level::INFO if metadata.target() == AUDIT => Level::DEBUG,
+        level => level,
+    }
+}
+
+/// Who tells of every encrypted session. Spec: LSS/1 §10.
+const AUDIT: &str = "lsl_secure::audit";
+
 /// The number of a message's level in liblsl.
 fn number(level: Level) -> i32 {
     match level {
@@ -229,7 +241,7 @@ fn call_back(message: &Message) -> bool {
 
 impl Subscriber for Logger {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.is_event() && *metadata.level() <= self.filter
+        metadata.is_event() && level_of(metadata) <= self.filter
     }
 
     fn max_level_hint(&self) -> Option<LevelFilter> {
@@ -240,7 +252,7 @@ impl Subscriber for Logger {
         let mut line = Line::default();
         event.record(&mut line);
         self.write(Message {
-            level: *event.metadata().level(),
+            level: level_of(event.metadata()),
             text: line.message + &line.fields,
         });
     }
@@ -290,6 +302,21 @@ mod tests {
         tracing::info!("there");
         tracing::debug!("detail");
         tracing::trace!("noise");
+    }
+
+    #[test]
+    fn good_news_of_the_audit_log_is_detail() {
+        let say = || {
+            tracing::info!(target: AUDIT, "handshake_ok");
+            tracing::warn!(target: AUDIT, "handshake_failed");
+        };
+        for (level, expected) in [(-1, 1), (0, 1), (1, 2)] {
+            let logger = Arc::new(Logger::new(filter(level), Output::Kept(Mutex::default())));
+            with_default(Arc::clone(&logger), say);
+            let kept = logger.take_kept();
+            assert_eq!(kept.len(), expected, "{level}");
+            assert!(kept.iter().all(|message| message.level != Level::INFO));
+        }
     }
 
     #[test]
