@@ -22,6 +22,7 @@ use tokio::time::Sleep;
 use crate::net::dial::{Batch, poll_into_buffer};
 use crate::net::monitor::lock_ignoring_poison;
 use crate::net::peers::Peers;
+use crate::net::pings::Pings;
 use crate::net::runtime;
 use crate::stats::Encryption;
 use crate::{Error, Result};
@@ -41,6 +42,8 @@ pub(crate) struct Tunnel {
     /// Of any record, in seconds of `local_clock`.
     last_record: f64,
     unanswered_pings: u32,
+    /// Those that the clock asks for; they do not count as signs that the outlet is silent.
+    pings: Arc<Pings>,
     prober: Option<TimeProber>,
     descriptor: Descriptor,
     about: About,
@@ -134,6 +137,7 @@ impl Tunnel {
             ping_after: PING_AFTER,
             last_record: local_clock(),
             unanswered_pings: 0,
+            pings: Arc::default(),
             prober: Some(session.time.into_prober()),
             descriptor,
             about,
@@ -173,6 +177,11 @@ impl Tunnel {
         self.prober.take()
     }
 
+    /// The means to ask the outlet's clock through this session; they work while it is read.
+    pub(crate) fn pings(&self) -> Arc<Pings> {
+        Arc::clone(&self.pings)
+    }
+
     /// Reads what is there, waiting for the first byte, and hands on the content of each record.
     /// Pings a silent outlet meanwhile.
     ///
@@ -198,10 +207,16 @@ impl Tunnel {
             let error = lsl_secure::Error::session(cause, "the outlet is no longer trusted");
             return Poll::Ready(Err(self.fail(&error)));
         }
+        if let Poll::Ready(t0) = self.pings.poll(context)
+            && let Err(error) = self.ping(context, t0)
+        {
+            return Poll::Ready(Err(self.fail(&error)));
+        }
         let Self {
             stream: Some(stream),
             opener,
             state,
+            pings,
             ..
         } = self
         else {
@@ -216,9 +231,12 @@ impl Tunnel {
                         refusal = Some(error);
                         lsl_secure::Error::session(Cause::Malformed, "not LSL")
                     }),
-                    // What PONG says beside that the outlet lives is not used: over the data
-                    // connection the way there and the way back differ too much.
-                    Record::Pong(_) => Ok(()),
+                    Record::Pong(times) => {
+                        // Not `now`: between that and reading the PONG may have come, and its
+                        // round trip would look shorter than it was.
+                        pings.answered(times, local_clock());
+                        Ok(())
+                    }
                     Record::Close => {
                         *state = State::Closed;
                         Ok(())
@@ -282,6 +300,16 @@ impl Tunnel {
         }
         self.poll_send(context);
         None
+    }
+
+    /// Asks for the clock's sake. Not behind what the outlet does not take: that would pile up, and
+    /// no answer would come in time.
+    fn ping(&mut self, context: &mut Context<'_>, t0: f64) -> lsl_secure::Result<()> {
+        if self.out.is_empty() {
+            self.sealer.seal_ping(t0, &mut self.out)?;
+            self.poll_send(context);
+        }
+        Ok(())
     }
 
     /// Sends what is sealed, as far as there is room, and asks to be called again if there is none.

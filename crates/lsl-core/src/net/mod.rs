@@ -22,6 +22,8 @@ pub(crate) mod monitor;
 pub(crate) mod peers;
 #[cfg(feature = "secure")]
 pub(crate) mod per_process;
+#[cfg(feature = "secure")]
+pub(crate) mod pings;
 pub(crate) mod ports;
 pub(crate) mod race;
 pub(crate) mod reach;

@@ -1,7 +1,9 @@
-//! Probing the clock of an outlet with which there is a secure session: with its keys, over UDP.
-//! A session for the clock alone is opened while there is no feed. Spec: LSS/1 §9.
+//! Probing the clock of an outlet with which there is a secure session: with its keys, over UDP, and
+//! by PINGs through the session as long as nobody answers that. A session for the clock alone is
+//! opened while there is no feed. Spec: LSS/1 §9.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use lsl_platform::clock::local_clock;
@@ -13,10 +15,11 @@ use crate::net::dial::{Batch, Dialled};
 use crate::net::feed::InletShared;
 use crate::net::inlet_tunnel::Witness;
 use crate::net::monitor::Monitor;
+use crate::net::pings::Pings;
 use crate::net::race::{Winner, race};
 use crate::net::source::Endpoint;
 use crate::net::time_probe::{UNREACHABLE_PAUSE, service_socket};
-use crate::time::{Action, TimeAlarm, TimeCorrection, TimeWatch};
+use crate::time::{Action, PingAction, TimeAlarm, TimeCorrection, TimeWatch};
 use crate::{Error, Result};
 
 /// The keys for the clock of the present outlet, lent by whichever session lives.
@@ -31,6 +34,7 @@ struct Lent {
     ticket: u64,
     is_of_feed: bool,
     prober: TimeProber,
+    pings: Arc<Pings>,
     witness: Witness,
 }
 
@@ -64,6 +68,7 @@ fn lend<'a>(
 ) -> Option<Lease<'a>> {
     let tunnel = dialled.tunnel()?;
     let (prober, witness) = (tunnel.take_prober()?, tunnel.witness());
+    let pings = tunnel.pings();
     let ticket = keys.update(|keys| {
         if !is_of_feed && keys.lent.is_some() {
             // The feed was faster.
@@ -75,6 +80,7 @@ fn lend<'a>(
             ticket,
             is_of_feed,
             prober,
+            pings,
             witness,
         });
         Some(ticket)
@@ -170,10 +176,10 @@ async fn probe(shared: &InletShared, socket: &UdpSocket, service: SocketAddr) ->
         if estimate != latest {
             latest = estimate;
             if let Some(estimate) = estimate {
-                report(shared, &watch.observe(now, estimate));
+                report(shared, estimate, &watch.observe(now, estimate));
             }
         }
-        let wait_until = match action {
+        let udp_until = match action {
             Action::SendProbe { wave_id, t0 } => {
                 wave = wave_id;
                 let packet = match &mut keys.lock().lent {
@@ -189,12 +195,32 @@ async fn probe(shared: &InletShared, socket: &UdpSocket, service: SocketAddr) ->
             }
             Action::WaitUntil(at) => at,
         };
+        let Some(pings) = keys.lock().lent.as_ref().map(|it| Arc::clone(&it.pings)) else {
+            continue;
+        };
+        // UDP is asked all the while: as soon as anybody answers there, PINGs are not needed.
+        let ping = shared.clock.lock().poll_pings(local_clock());
+        let wait_until = match ping {
+            PingAction::Send { t0 } => {
+                pings.ask(t0);
+                continue;
+            }
+            PingAction::Measured(_) => continue,
+            PingAction::WaitUntil(at) => udp_until.min(at),
+        };
         if now - last_reply > silence_limit {
             return Error::Protocol("clock probes are not answered".into());
         }
         let pause = Duration::from_secs_f64((wait_until - local_clock()).clamp(0.0, 3600.0));
-        match race(socket.recv_from(&mut buffer), tokio::time::sleep(pause)).await {
-            Winner::First(Ok((received, _))) => {
+        let answer = race(pings.answer(), socket.recv_from(&mut buffer));
+        match race(answer, tokio::time::sleep(pause)).await {
+            Winner::First(Winner::First(pong)) => {
+                let mut clock = shared.clock.lock();
+                if clock.on_pong(pong.opened_at, pong.times, max_rtt_secs) {
+                    last_reply = pong.opened_at;
+                }
+            }
+            Winner::First(Winner::Second(Ok((received, _)))) => {
                 let now = local_clock();
                 let packet = buffer.get(..received).unwrap_or_default();
                 let reply = match &mut keys.lock().lent {
@@ -208,20 +234,22 @@ async fn probe(shared: &InletShared, socket: &UdpSocket, service: SocketAddr) ->
                     }
                 }
             }
-            Winner::First(Err(_)) => tokio::time::sleep(pause.min(UNREACHABLE_PAUSE)).await,
+            Winner::First(Winner::Second(Err(_))) => {
+                tokio::time::sleep(pause.min(UNREACHABLE_PAUSE)).await
+            }
             Winner::Second(()) => {}
         }
     }
 }
 
-fn report(shared: &InletShared, alarms: &[TimeAlarm]) {
+fn report(shared: &InletShared, estimate: TimeCorrection, alarms: &[TimeAlarm]) {
     let keys = shared.clock_keys.lock();
     let Some(lent) = &keys.lent else {
         return;
     };
     for alarm in alarms {
         let milliseconds = |secs: f64| secs * 1000.0;
-        let (kind, detail) = match *alarm {
+        let (kind, mut detail) = match *alarm {
             TimeAlarm::Step {
                 change_secs,
                 possible_secs,
@@ -252,6 +280,9 @@ fn report(shared: &InletShared, alarms: &[TimeAlarm]) {
                 ),
             ),
         };
+        if estimate.is_low_quality() {
+            detail.push_str("; measured over the data connection, as nobody answers over UDP");
+        }
         lent.witness.record(kind, detail);
     }
 }

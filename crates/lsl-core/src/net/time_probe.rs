@@ -16,6 +16,8 @@ use crate::net::sockets;
 use crate::net::source::Endpoint;
 use crate::net::uid;
 use crate::time::{Action, ClockOffset, OffsetEstimator, TimeCorrection};
+#[cfg(feature = "secure")]
+use crate::time::{PingAction, PingWaves};
 use crate::wire::timedata::{TimeReply, TimeRequest};
 use crate::{Error, Result};
 
@@ -23,6 +25,8 @@ use crate::{Error, Result};
 #[derive(Debug)]
 pub(crate) struct Clock {
     estimator: OffsetEstimator,
+    #[cfg(feature = "secure")]
+    pings: PingWaves,
     /// Why nothing will ever be known again.
     pub(crate) lost: Option<String>,
 }
@@ -31,6 +35,8 @@ impl Clock {
     pub(crate) fn new(tuning: &Tuning) -> Self {
         Self {
             estimator: OffsetEstimator::new(tuning.into(), uid::random_number()),
+            #[cfg(feature = "secure")]
+            pings: PingWaves::new(tuning.into()),
             lost: None,
         }
     }
@@ -57,6 +63,30 @@ impl Clock {
         self.estimator.on_reply(now, wave_id, t0, t1, t2).is_ok()
     }
 
+    /// What to do about PINGs through the session, which are for when nobody answers over UDP. What
+    /// was measured counts already.
+    #[cfg(feature = "secure")]
+    pub(crate) fn poll_pings(&mut self, now: f64) -> PingAction {
+        let action = self.pings.poll(now, self.estimator.unanswered_from());
+        if let PingAction::Measured(correction) = action {
+            self.estimator.adopt(correction);
+        }
+        action
+    }
+
+    /// Takes the answer to a PING; false if it does not count.
+    #[cfg(feature = "secure")]
+    pub(crate) fn on_pong(&mut self, now: f64, times: [f64; 3], max_rtt_secs: f64) -> bool {
+        self.pings.on_pong(now, times, max_rtt_secs)
+    }
+
+    /// Another outlet has another clock, until proven otherwise.
+    fn invalidate(&mut self) {
+        self.estimator.invalidate();
+        #[cfg(feature = "secure")]
+        self.pings.reset();
+    }
+
     pub(crate) fn take_was_reset(&mut self) -> bool {
         self.estimator.take_was_reset()
     }
@@ -80,8 +110,7 @@ pub(crate) async fn probe(shared: Arc<InletShared>) {
             shared.source.pause(&error).await;
         };
         if let Winner::Second(()) = race(silent, shared.source.changed(generation)).await {
-            // Another outlet has another clock, until proven otherwise.
-            shared.clock.update(|clock| clock.estimator.invalidate());
+            shared.clock.update(Clock::invalidate);
         }
     }
 }

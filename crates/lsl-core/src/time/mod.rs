@@ -3,10 +3,12 @@
 //! Spec: lsl-protocol §5.2, §11.
 
 mod offset;
+mod pings;
 mod postprocess;
 mod watch;
 
 pub use self::offset::{Action, OffsetEstimator, ProbeSchedule, RejectedReply, ReplyCounts};
+pub use self::pings::{PingAction, PingWaves};
 pub use self::postprocess::{ClockOffset, NeedsOffset, PostProcessor};
 pub use self::watch::{TimeAlarm, TimeWatch};
 
@@ -19,6 +21,7 @@ pub struct TimeCorrection {
     pub uncertainty_secs: f64,
     /// When it was measured, on the remote clock.
     pub remote_time: f64,
+    pub(crate) is_low_quality: bool,
 }
 
 impl TimeCorrection {
@@ -27,5 +30,29 @@ impl TimeCorrection {
     /// Spec: LSS/1 §9.4.
     pub fn max_error_secs(&self) -> f64 {
         self.uncertainty_secs / 2.0
+    }
+
+    /// Whether this was measured over an encrypted data connection, because nobody answers over UDP.
+    /// [`max_error_secs`](Self::max_error_secs) holds all the same, but samples and lost packets hold
+    /// up one direction more than the other: expect more of that error than over UDP.
+    /// Spec: LSS/1 §9.5.
+    pub fn is_low_quality(&self) -> bool {
+        self.is_low_quality
+    }
+
+    /// Of one question: sent at `t0` and back at `t3` of our clock, received at `t1` and answered at
+    /// `t2` of the other.
+    fn measured([t0, t1, t2, t3]: [f64; 4]) -> Self {
+        Self {
+            offset_secs: -f64::midpoint(t1 - t0, t2 - t3),
+            uncertainty_secs: (t3 - t0) - (t2 - t1),
+            remote_time: f64::midpoint(t1, t2),
+            is_low_quality: false,
+        }
+    }
+
+    fn is_finite(&self) -> bool {
+        let values = [self.offset_secs, self.uncertainty_secs, self.remote_time];
+        values.into_iter().all(f64::is_finite)
     }
 }

@@ -33,6 +33,19 @@ impl From<&Tuning> for ProbeSchedule {
     }
 }
 
+impl ProbeSchedule {
+    /// The same as far as it makes sense: never nothing, never without a pause.
+    pub(super) fn usable(self) -> Self {
+        Self {
+            probe_count: self.probe_count.max(1),
+            probe_interval_secs: whole_milliseconds(self.probe_interval_secs),
+            max_rtt_secs: self.max_rtt_secs.max(0.0),
+            update_interval_secs: whole_milliseconds(self.update_interval_secs),
+            min_replies: self.min_replies.max(1),
+        }
+    }
+}
+
 /// What the owner of the socket has to do.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Action {
@@ -86,13 +99,23 @@ pub struct OffsetEstimator {
     wave: Option<Wave>,
     next_wave_at: f64,
     estimate: Option<TimeCorrection>,
+    silence: Silence,
     was_reset: bool,
     counts: ReplyCounts,
+}
+
+/// Waves without any answer, since the last answer.
+#[derive(Debug, Clone, Copy, Default)]
+struct Silence {
+    waves: u32,
+    /// When the first of them started.
+    since: f64,
 }
 
 #[derive(Debug, Clone)]
 struct Wave {
     id: i32,
+    started: f64,
     probes: Vec<Probe>,
     next_probe_at: f64,
     ends_at: f64,
@@ -111,17 +134,12 @@ impl OffsetEstimator {
     /// follow from it, and whoever can guess them can forge answers.
     pub fn new(schedule: ProbeSchedule, seed: u32) -> Self {
         Self {
-            schedule: ProbeSchedule {
-                probe_count: schedule.probe_count.max(1),
-                probe_interval_secs: whole_milliseconds(schedule.probe_interval_secs),
-                max_rtt_secs: schedule.max_rtt_secs.max(0.0),
-                update_interval_secs: whole_milliseconds(schedule.update_interval_secs),
-                min_replies: schedule.min_replies.max(1),
-            },
+            schedule: schedule.usable(),
             random: seed,
             wave: None,
             next_wave_at: f64::NEG_INFINITY,
             estimate: None,
+            silence: Silence::default(),
             was_reset: false,
             counts: ReplyCounts::default(),
         }
@@ -133,6 +151,7 @@ impl OffsetEstimator {
             && let Some(wave) = self.wave.take()
         {
             self.aggregate(&wave);
+            self.note_silence(&wave);
         }
         if self.wave.is_none() && now >= self.next_wave_at {
             self.start_wave(now);
@@ -174,7 +193,10 @@ impl OffsetEstimator {
     ) -> Result<(), RejectedReply> {
         let verdict = self.try_reply(now, wave_id, t0, t1, t2);
         match verdict {
-            Ok(()) => self.counts.accepted += 1,
+            Ok(()) => {
+                self.counts.accepted += 1;
+                self.silence = Silence::default();
+            }
             Err(RejectedReply::OtherWave | RejectedReply::Duplicate) => self.counts.stale += 1,
             Err(_) => self.counts.invalid += 1,
         }
@@ -184,6 +206,23 @@ impl OffsetEstimator {
     /// The result of the last good wave; `None` before the first and after `invalidate`.
     pub fn estimate(&self) -> Option<TimeCorrection> {
         self.estimate
+    }
+
+    /// From when on it is worth asking in another way; infinite as long as anybody answers. Two whole
+    /// waves must be without any answer, or one and 1.5 s if there is nothing better yet.
+    pub fn unanswered_from(&self) -> f64 {
+        let has_own = self.estimate.is_some_and(|known| !known.is_low_quality);
+        match self.silence.waves {
+            0 => f64::INFINITY,
+            1 if has_own => f64::INFINITY,
+            1 => self.silence.since + FIRST_PATIENCE_SECS,
+            _ => f64::NEG_INFINITY,
+        }
+    }
+
+    /// Takes what was measured in another way, until there is something better.
+    pub fn adopt(&mut self, measured: TimeCorrection) {
+        self.estimate = Some(measured);
     }
 
     /// What a post-processor asks for: the offset, and once whether the clock was exchanged since
@@ -203,6 +242,7 @@ impl OffsetEstimator {
         // Answers on their way are the old outlet's.
         self.wave = None;
         self.next_wave_at = f64::NEG_INFINITY;
+        self.silence = Silence::default();
     }
 
     /// Whether a known offset was invalidated since the last call.
@@ -223,6 +263,7 @@ impl OffsetEstimator {
         self.next_wave_at = (now + schedule.update_interval_secs).max(ends_at);
         self.wave = Some(Wave {
             id: self.next_wave_id(),
+            started: now,
             probes: Vec::new(),
             next_probe_at: now,
             ends_at,
@@ -253,23 +294,18 @@ impl OffsetEstimator {
         if probe.answered {
             return Err(RejectedReply::Duplicate);
         }
-        let rtt = (now - t0) - (t2 - t1);
-        let offset = f64::midpoint(t1 - t0, t2 - now);
-        let remote_time = f64::midpoint(t1, t2);
-        if !(rtt.is_finite() && offset.is_finite() && remote_time.is_finite()) {
+        let measured = TimeCorrection::measured([t0, t1, t2, now]);
+        if !measured.is_finite() {
             return Err(RejectedReply::NotFinite);
         }
+        let rtt = measured.uncertainty_secs;
         if rtt < -ROUND_TRIP_TOLERANCE_SECS {
             return Err(RejectedReply::NegativeRoundTrip);
         }
         probe.answered = true;
         wave.replies += 1;
         if wave.best.is_none_or(|best| rtt < best.uncertainty_secs) {
-            wave.best = Some(TimeCorrection {
-                offset_secs: -offset,
-                uncertainty_secs: rtt,
-                remote_time,
-            });
+            wave.best = Some(measured);
         }
         Ok(())
     }
@@ -287,6 +323,17 @@ impl OffsetEstimator {
         }
     }
 
+    /// A wave that was cut short says nothing: its owner was stopped, or had nobody to ask.
+    fn note_silence(&mut self, wave: &Wave) {
+        let sent = u32::try_from(wave.probes.len()).unwrap_or(u32::MAX);
+        if wave.replies == 0 && sent >= self.schedule.probe_count {
+            if self.silence.waves == 0 {
+                self.silence.since = wave.started;
+            }
+            self.silence.waves = self.silence.waves.saturating_add(1);
+        }
+    }
+
     /// A step of a Weyl sequence, mixed (MurmurHash3's finalizer); consecutive ids differ.
     fn next_wave_id(&mut self) -> i32 {
         self.random = self.random.wrapping_add(0x9e37_79b9);
@@ -297,6 +344,9 @@ impl OffsetEstimator {
         ((mixed ^ (mixed >> 16)) >> 1).cast_signed()
     }
 }
+
+/// Silence from the start that is no bad luck.
+const FIRST_PATIENCE_SECS: f64 = 1.5;
 
 /// Answers pass through 16 decimal digits; a peer with a large clock loses this much by rounding,
 /// with plenty to spare.

@@ -266,3 +266,82 @@ proptest! {
         prop_assert!(error <= estimate.uncertainty_secs / 2.0 + 1e-8, "{} {:?}", error, estimate);
     }
 }
+
+/// Which of the 8 probes of each wave are answered, and from when on after the start somebody else
+/// should be asked, seen at the end of the last.
+#[track_caller]
+fn check_silence(waves: &[&[u32]], expected: Option<f64>) {
+    let mut estimator = estimator();
+    let mut sent = 0;
+    let end = 100.0 + 2.0 * waves.len() as f64;
+    run(&mut estimator, 100.0, end, |estimator, id, t0| {
+        let (wave, probe) = (sent / 8, sent % 8);
+        sent += 1;
+        if waves[wave as usize].contains(&probe) {
+            answer(estimator, id, t0, 1.0, 0.001, 0.001).unwrap();
+        }
+    });
+    let from = estimator.unanswered_from();
+    let seen = (from < f64::INFINITY).then(|| (from - 100.0).max(0.0));
+    assert_eq!(seen, expected, "{waves:?}");
+}
+
+#[test]
+fn whole_waves_without_an_answer_are_silence() {
+    const ALL: &[u32] = &[0, 1, 2, 3, 4, 5, 6, 7];
+    const NONE: &[u32] = &[];
+    check_silence(&[], None);
+    check_silence(&[NONE], Some(1.5));
+    check_silence(&[NONE, NONE], Some(0.0));
+    check_silence(&[ALL], None);
+    check_silence(&[ALL, NONE], None);
+    check_silence(&[ALL, NONE, NONE], Some(0.0));
+    check_silence(&[ALL, NONE, ALL, NONE], None);
+    // One answer is not silence, though it is not enough to measure with.
+    check_silence(&[&[7]], None);
+    check_silence(&[NONE, &[3]], None);
+    check_silence(&[&[7], NONE], Some(3.5));
+    check_silence(&[NONE, NONE, &[0]], None);
+}
+
+#[test]
+fn what_was_measured_in_another_way_counts_until_there_are_answers() {
+    let mut estimator = estimator();
+    run(&mut estimator, 100.0, 101.5, |_, _, _| {});
+    assert!((estimator.unanswered_from() - 101.5).abs() < 1e-9);
+    let other = TimeCorrection {
+        is_low_quality: true,
+        ..TimeCorrection::measured([101.0, 51.5, 51.6, 102.0])
+    };
+    estimator.adopt(other);
+    assert_eq!(estimator.estimate(), Some(other));
+    assert!(other.is_low_quality());
+    // It is no answer of the kind that ends the silence.
+    assert!((estimator.unanswered_from() - 101.5).abs() < 1e-9);
+    let mut count = 0;
+    run(&mut estimator, 102.0, 104.0, |estimator, id, t0| {
+        count += 1;
+        if count == 3 {
+            answer(estimator, id, t0, -50.0, 0.01, 0.01).unwrap();
+            assert_eq!(estimator.unanswered_from(), f64::INFINITY, "at once");
+        }
+    });
+    assert_eq!(estimator.estimate(), Some(other), "one is not enough");
+    run(&mut estimator, 104.0, 106.0, |estimator, id, t0| {
+        answer(estimator, id, t0, -50.0, 0.01, 0.01).unwrap();
+    });
+    let estimate = estimator.estimate().unwrap();
+    assert!(!estimate.is_low_quality(), "{estimate:?}");
+    estimator.invalidate();
+    assert_eq!(estimator.unanswered_from(), f64::INFINITY);
+}
+
+/// Its owner was stopped, or had no keys: nobody could have answered.
+#[test]
+fn a_wave_that_was_cut_short_is_not_silence() {
+    let mut estimator = estimator();
+    for start in [0.0, 10.0, 20.0] {
+        run(&mut estimator, start, start + 0.3, |_, _, _| {});
+    }
+    assert_eq!(estimator.unanswered_from(), f64::INFINITY);
+}

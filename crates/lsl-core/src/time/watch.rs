@@ -121,6 +121,7 @@ mod tests {
                 offset_secs: offset / 1000.0,
                 uncertainty_secs: rtt / 1000.0,
                 remote_time: 0.0,
+                is_low_quality: false,
             };
             for alarm in watch.observe(100.0 + 2.0 * f64::from(index), estimate) {
                 let name = match alarm {

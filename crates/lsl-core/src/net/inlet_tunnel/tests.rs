@@ -173,3 +173,66 @@ fn who_loses_trust_is_told_and_ends() {
     // Two causes have the code 10; the first of them is what is understood.
     assert!(alert.contains("code 10"), "{alert}");
 }
+
+#[test]
+fn the_clock_has_its_pings_sent_and_their_answers() {
+    let answers = on_runtime(async {
+        let (mut tunnel, stream, session) = pair(Duration::from_secs(30)).await;
+        let mut outlet = SecureStream::from_parts(stream, session);
+        let reading = tokio::spawn(async move {
+            let mut request = [0; 64];
+            while let Ok(1..) = tokio::io::AsyncReadExt::read(&mut outlet, &mut request).await {}
+        });
+        let pings = tunnel.pings();
+        let asking = async {
+            let mut answers = Vec::new();
+            for _ in 0..3 {
+                // The reader sleeps by then, or not: both ways it is sent.
+                tokio::task::yield_now().await;
+                let t0 = local_clock();
+                pings.ask(t0);
+                answers.push((t0, pings.answer().await));
+            }
+            answers
+        };
+        let read = async { while let Ok(Batch::Some) = tunnel.read(|_| Ok(())).await {} };
+        let answers = match crate::net::race::race(asking, read).await {
+            crate::net::race::Winner::First(answers) => answers,
+            crate::net::race::Winner::Second(()) => panic!("the session ended"),
+        };
+        assert_eq!(tunnel.unanswered_pings, 0);
+        drop(tunnel);
+        reading.await.unwrap();
+        answers
+    });
+    assert_eq!(answers.len(), 3);
+    for (asked, pong) in answers {
+        let [t0, t1, t2] = pong.times;
+        assert_eq!(t0.to_bits(), asked.to_bits());
+        // Both ends have the same clock here.
+        assert!(t0 <= t1 && t1 <= t2 && t2 <= pong.opened_at, "{pong:?}");
+    }
+}
+
+/// An outlet that sends and never reads costs no memory for questions.
+#[test]
+fn pings_do_not_pile_up_before_an_outlet_that_does_not_read() {
+    let most = on_runtime(async {
+        let (mut tunnel, _stream, _session) = pair(Duration::from_secs(30)).await;
+        // Nothing more goes out.
+        let full = vec![0; 1 << 16];
+        let stream = tunnel.stream.as_ref().unwrap();
+        stream.writable().await.unwrap();
+        while stream.try_write(&full).is_ok() {}
+        let pings = tunnel.pings();
+        let mut most = 0;
+        for number in 0..1000 {
+            pings.ask(f64::from(number));
+            let poll = poll_fn(|context| Poll::Ready(tunnel.poll_read(context, &mut |_| Ok(()))));
+            assert!(poll.await.is_pending());
+            most = most.max(tunnel.out.len());
+        }
+        most
+    });
+    assert!((1..100).contains(&most), "{most} bytes wait");
+}

@@ -1,0 +1,131 @@
+//! PINGs that the clock task wants and the task that reads the connection sends: the two meet here.
+//! One question and one answer are kept, whatever the outlet sends. Spec: LSS/1 §9.5.
+
+use std::sync::Mutex;
+use std::task::{Context, Poll, Waker};
+
+use tokio::sync::Notify;
+
+use crate::net::monitor::lock_ignoring_poison;
+
+/// Between the clock of an inlet and one session.
+#[derive(Debug, Default)]
+pub(crate) struct Pings {
+    state: Mutex<State>,
+    answered: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Not sent yet.
+    wanted: Option<f64>,
+    /// Sent and not answered.
+    outstanding: Option<f64>,
+    pong: Option<Pong>,
+    reader: Option<Waker>,
+}
+
+/// The answer to a PING of the clock.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Pong {
+    /// As it was asked, and two times of the outlet.
+    pub(crate) times: [f64; 3],
+    /// When it was opened, in seconds of `local_clock`.
+    pub(crate) opened_at: f64,
+}
+
+impl Pings {
+    /// Wants a PING with this time. Whatever was wanted before is forgotten.
+    pub(crate) fn ask(&self, t0: f64) {
+        let mut state = lock_ignoring_poison(&self.state);
+        state.wanted = Some(t0);
+        state.outstanding = None;
+        state.pong = None;
+        let reader = state.reader.take();
+        drop(state);
+        if let Some(reader) = reader {
+            reader.wake();
+        }
+    }
+
+    /// The answer to what was asked last, once. Dropping the future loses nothing.
+    pub(crate) async fn answer(&self) -> Pong {
+        loop {
+            if let Some(pong) = lock_ignoring_poison(&self.state).pong.take() {
+                return pong;
+            }
+            self.answered.notified().await;
+        }
+    }
+
+    /// What to send. For the one task that reads the session; it is woken for the next.
+    pub(crate) fn poll(&self, context: &Context<'_>) -> Poll<f64> {
+        let mut state = lock_ignoring_poison(&self.state);
+        match &mut state.reader {
+            Some(waker) => waker.clone_from(context.waker()),
+            none => *none = Some(context.waker().clone()),
+        }
+        match state.wanted.take() {
+            Some(t0) => {
+                state.outstanding = Some(t0);
+                Poll::Ready(t0)
+            }
+            None => Poll::Pending,
+        }
+    }
+
+    /// The outlet answered; what the clock did not ask keeps the session alive and is no news here.
+    pub(crate) fn answered(&self, times: [f64; 3], opened_at: f64) {
+        let mut state = lock_ignoring_poison(&self.state);
+        let is_asked = |asked: &mut f64| asked.to_bits() == times[0].to_bits();
+        if state.outstanding.take_if(is_asked).is_some() {
+            state.pong = Some(Pong { times, opened_at });
+            drop(state);
+            self.answered.notify_one();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn poll(pings: &Pings) -> Option<f64> {
+        match pings.poll(&Context::from_waker(Waker::noop())) {
+            Poll::Ready(t0) => Some(t0),
+            Poll::Pending => None,
+        }
+    }
+
+    fn taken(pings: &Pings) -> Option<Pong> {
+        lock_ignoring_poison(&pings.state).pong.take()
+    }
+
+    #[test]
+    fn only_the_answer_to_the_last_question_is_kept_and_once() {
+        let pings = Pings::default();
+        assert_eq!(poll(&pings), None);
+        pings.answered([0.0; 3], 1.0);
+        assert_eq!(taken(&pings), None, "nobody asked");
+        pings.ask(1.0);
+        pings.answered([1.0; 3], 1.5);
+        assert_eq!(taken(&pings), None, "not even sent");
+        pings.ask(2.0);
+        assert_eq!(poll(&pings), Some(2.0));
+        assert_eq!(poll(&pings), None);
+        for other in [1.0, -2.0, 2.000_000_000_000_000_4, f64::NAN, 30.0] {
+            pings.answered([other, 7.0, 8.0], 2.5);
+            assert_eq!(taken(&pings), None, "{other}");
+        }
+        pings.answered([2.0, 7.0, 8.0], 2.5);
+        pings.answered([2.0, 7.1, 8.1], 2.6);
+        let pong = taken(&pings).unwrap();
+        assert_eq!((pong.times, pong.opened_at), ([2.0, 7.0, 8.0], 2.5));
+        // A late answer does not outlive the next question.
+        pings.ask(3.0);
+        assert_eq!(poll(&pings), Some(3.0));
+        pings.answered([3.0; 3], 3.5);
+        pings.ask(4.0);
+        assert_eq!(taken(&pings), None);
+    }
+}
