@@ -156,6 +156,8 @@ pub struct Connection {
     pub alert: Option<Cause>,
     pub closed: bool,
     pub pings: usize,
+    /// Answers PINGs, with this clock.
+    pub pongs: Option<Arc<dyn Fn() -> f64 + Send + Sync>>,
 }
 
 /// A fake outlet that listens until dropped.
@@ -299,6 +301,7 @@ impl Fake {
             alert: None,
             closed: false,
             pings: 0,
+            pongs: None,
         };
         while !connection.request.ends_with(b"\r\n") {
             let Some(bytes) = connection.receive().await else {
@@ -345,9 +348,11 @@ impl Connection {
             if length == 0 {
                 return None;
             }
-            let mut data = Vec::new();
+            let (mut data, mut out) = (Vec::new(), Vec::new());
             let Self {
                 opener,
+                sealer,
+                pongs,
                 alert,
                 closed,
                 pings,
@@ -359,12 +364,18 @@ impl Connection {
                     Record::Data(bytes) => data.extend_from_slice(bytes),
                     Record::Close => *closed = true,
                     Record::Alert(cause, _) => *alert = Some(cause),
-                    Record::Ping(_) => *pings += 1,
+                    Record::Ping(t0) => {
+                        *pings += 1;
+                        if let Some(clock) = pongs {
+                            sealer.seal_pong([t0, clock(), clock()], &mut out)?;
+                        }
+                    }
                     _ => {}
                 }
                 Ok(())
             });
             opened.ok()?;
+            self.raw(&out).await;
             if !data.is_empty() {
                 return Some(data);
             }

@@ -21,27 +21,27 @@ type Touch = dyn Fn(Way, usize, &mut Vec<u8>) -> Verdict + Send + Sync;
 type Hear = dyn Fn(&[u8]) + Send;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+pub enum Way {
     ToOutlet,
     ToInlet,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Verdict {
+pub enum Verdict {
     Pass,
     Cut,
 }
 
 /// Forwards connections to one address until dropped.
-struct Proxy {
-    port: u16,
+pub struct Proxy {
+    pub port: u16,
     stopped: Arc<AtomicBool>,
     /// Everything that came from inlets, one text per connection.
     heard: Arc<Mutex<Vec<Vec<u8>>>>,
 }
 
 impl Proxy {
-    fn start(
+    pub fn start(
         to: SocketAddr,
         touch: impl Fn(Way, usize, &mut Vec<u8>) -> Verdict + Send + Sync + 'static,
     ) -> Self {

@@ -2,15 +2,16 @@
 //! what delays do is bounded by what is reported. Spec: LSS/1 §9.
 
 use std::net::{Ipv4Addr, UdpSocket};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lsl_core::secure::{Policy, TIME_PACKET_LEN, TIME_PREFIX, TimeResponder};
-use lsl_core::{ErrorKind, Inlet, local_clock};
+use lsl_core::{ErrorKind, Inlet, StreamInfo, local_clock};
 
 use super::fake::{Claim, Fake, Running, either};
 use super::people::{Place, Side};
+use super::proxy::{Proxy, Verdict, Way};
 use crate::lab::{self, SOON};
 
 /// Makes packets of a probe and the answer before.
@@ -27,6 +28,11 @@ struct Clock {
     forge: Option<Forger>,
     /// Sends from another socket.
     elsewhere: bool,
+    /// Probes are heard and not answered.
+    filtered: AtomicBool,
+    /// PINGs are answered.
+    pongs: bool,
+    pings: AtomicUsize,
     /// First bytes of what came.
     heard: Mutex<Vec<Vec<u8>>>,
     probes: AtomicUsize,
@@ -61,6 +67,9 @@ impl Clock {
                     socket.send_to(&forged, from).await.unwrap();
                 }
             }
+            if self.filtered.load(Ordering::Acquire) {
+                continue;
+            }
             let answer = responder.answer(packet, t1, || local_clock() + self.ahead());
             let Some(answer) = answer else {
                 continue;
@@ -90,6 +99,13 @@ fn outlet(name: &str, clock: Clock) -> (Running, Claim, Arc<Clock>) {
         async move {
             let service = tokio::net::UdpSocket::from_std(service).unwrap();
             let responder = connection.time.take().unwrap().into_responder();
+            if clock.pongs {
+                let clock = Arc::clone(&clock);
+                connection.pongs = Some(Arc::new(move || {
+                    clock.pings.fetch_add(1, Ordering::AcqRel);
+                    local_clock() + clock.ahead()
+                }));
+            }
             let is_of_clock = connection.request == b"LSL:timekeys/1\r\n";
             if connection.request.starts_with(b"LSL:streamfeed") {
                 connection.data(&claim.preamble()).await;
@@ -231,6 +247,143 @@ fn the_session_of_the_clock_ends_when_a_feed_lends_its_keys() {
         outlet.handshakes() == 3
     });
     assert!(outlet.failures().is_empty());
+}
+
+/// Whether the next estimates become such that the error is bounded and this holds.
+fn await_quality(inlet: &Inlet, clock: &Clock, is_low: bool) {
+    lab::until("the clock is measured in the other way", || {
+        let correction = inlet.blocking().time_correction(SOON).unwrap();
+        correction.is_low_quality() == is_low
+    });
+    assert_bounded(inlet, clock);
+}
+
+/// With and without a feed, whose session is asked then.
+#[test]
+fn where_udp_is_filtered_the_session_is_asked() {
+    let place = Place::new();
+    let rec = rec(&place, "rec", 128);
+    for is_open in [false, true] {
+        let clock = Clock {
+            filtered: AtomicBool::new(true),
+            pongs: true,
+            ..Clock::default()
+        };
+        clock.set_ahead(1234.5);
+        let (outlet, claim, clock) = outlet("filtered", clock);
+        let inlet = rec.inlet_for(&claim.info());
+        if is_open {
+            inlet.blocking().open(SOON).unwrap();
+        }
+        assert_bounded(&inlet, &clock);
+        let correction = inlet.blocking().time_correction(SOON).unwrap();
+        assert!(correction.is_low_quality(), "{correction:?}");
+        assert_eq!(clock.probes.load(Ordering::Acquire), 0);
+        let heard = clock.heard.lock().unwrap().len();
+        assert!(heard >= 8, "UDP was asked only {heard} times");
+        assert_eq!(outlet.handshakes(), 1);
+        // UDP is tried all the while.
+        clock.filtered.store(false, Ordering::Release);
+        await_quality(&inlet, &clock, false);
+    }
+}
+
+/// Fast, and back and forth: a filter that is set up later, and taken away.
+#[test]
+fn udp_is_left_and_taken_up_again() {
+    let place = Place::with(&[
+        ("tuning.TimeProbeCount", "3"),
+        ("tuning.TimeProbeInterval", "0.01"),
+        ("tuning.TimeProbeMaxRTT", "0.06"),
+        ("tuning.TimeUpdateInterval", "0.1"),
+        ("tuning.TimeUpdateMinProbes", "1"),
+    ]);
+    let rec = rec(&place, "rec", 128);
+    let clock = Clock {
+        pongs: true,
+        ..Clock::default()
+    };
+    clock.set_ahead(-5.0);
+    let (outlet, claim, clock) = outlet("now-and-then", clock);
+    let inlet = rec.inlet_for(&claim.info());
+    inlet.blocking().open(SOON).unwrap();
+    for _ in 0..2 {
+        await_quality(&inlet, &clock, false);
+        clock.filtered.store(true, Ordering::Release);
+        await_quality(&inlet, &clock, true);
+        clock.filtered.store(false, Ordering::Release);
+    }
+    await_quality(&inlet, &clock, false);
+    assert_eq!(outlet.handshakes(), 1, "the feed alone was asked");
+    assert!(rec.audited("time_step").is_empty());
+}
+
+/// Who answers over UDP is never asked through the session.
+#[test]
+fn nobody_is_pinged_who_answers_over_udp() {
+    let place = Place::new();
+    let rec = rec(&place, "rec", 128);
+    let clock = Clock {
+        pongs: true,
+        ..Clock::default()
+    };
+    let (_outlet, claim, clock) = outlet("answering", clock);
+    let inlet = rec.inlet_for(&claim.info());
+    assert_bounded(&inlet, &clock);
+    lab::until("the second wave is over", || {
+        clock.probes.load(Ordering::Acquire) >= 16
+    });
+    await_quality(&inlet, &clock, false);
+    assert_eq!(clock.pings.load(Ordering::Acquire), 0);
+}
+
+/// A stream that somebody else seems to serve.
+fn at_ports(info: &StreamInfo, data: u16, service: u16) -> StreamInfo {
+    let xml = String::from_utf8(info.to_xml()).unwrap();
+    let change = |xml: String, name: &str, port: u16, other: u16| {
+        let [old, new] = [port, other].map(|port| format!("<{name}>{port}</{name}>"));
+        assert!(xml.contains(&old), "{xml}");
+        xml.replace(&old, &new)
+    };
+    let xml = change(xml, "v4data_port", info.v4_data_port(), data);
+    let xml = change(xml, "v4service_port", info.v4_service_port(), service);
+    // Without an address the inlet would look for the stream.
+    let (unknown, here) = (
+        "<v4address></v4address>",
+        "<v4address>127.0.0.1</v4address>",
+    );
+    assert!(xml.contains(unknown), "{xml}");
+    StreamInfo::from_xml(xml.replace(unknown, here).as_bytes()).unwrap()
+}
+
+/// Our own outlet on a way whose UDP ends nowhere, and where somebody holds up one direction.
+#[test]
+fn a_session_that_is_held_up_one_way_errs_within_half_the_round_trip() {
+    const HELD_UP: Duration = Duration::from_millis(20);
+    let place = Place::new();
+    let (amp, rec) = place.pair(Policy::Required, Policy::Required);
+    let outlet = lab::outlet(&amp.context, super::people::info("held-up"));
+    let silent = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let info = outlet.info();
+    let to = (Ipv4Addr::LOCALHOST, info.v4_data_port()).into();
+    for held_up in [Way::ToInlet, Way::ToOutlet] {
+        let proxy = Proxy::start(to, move |way, _, _| {
+            if way == held_up {
+                std::thread::sleep(HELD_UP);
+            }
+            Verdict::Pass
+        });
+        let service = silent.local_addr().unwrap().port();
+        let moved = at_ports(&info, proxy.port, service);
+        let inlet = rec.inlet_for(&moved);
+        let correction = inlet.blocking().time_correction(SOON).unwrap();
+        assert!(correction.is_low_quality(), "{correction:?}");
+        // Both have the same clock: all of the offset is error.
+        let (error, bound) = (correction.offset_secs.abs(), correction.max_error_secs());
+        assert!(error <= bound + 1e-9, "{held_up:?}: {error} > {bound}");
+        let rtt = correction.uncertainty_secs;
+        assert!(rtt >= HELD_UP.as_secs_f64(), "{held_up:?}: {correction:?}");
+    }
 }
 
 /// An authentic outlet whose clock jumps, or a way on which somebody starts to wait.
