@@ -1,5 +1,6 @@
 //! `lsl time`: how far a stream's clock is from ours.
 
+use std::fmt::{self, Display, Formatter};
 use std::io::{self, Write};
 
 use clap::Args;
@@ -37,7 +38,10 @@ Examples:
 
 Add the offset to a timestamp of the stream to get the time on this host's clock. It is wrong by at
 most half of the round trip. The clocks of two hosts start at different times: offsets of days are
-normal between hosts, and near zero on one host.";
+normal between hosts, and near zero on one host.
+
+An encrypted stream whose clock service (UDP) does not answer is measured over its data connection. That
+is less exact within the same bounds, and said behind each measurement.";
 
 /// One measurement.
 #[derive(Debug, Serialize)]
@@ -47,6 +51,8 @@ struct Measurement {
     round_trip_secs: f64,
     remote_time: f64,
     local_time: f64,
+    /// Over the data connection instead of UDP.
+    low_quality: bool,
 }
 
 impl Time {
@@ -78,6 +84,7 @@ impl Time {
                     round_trip_secs: correction.uncertainty_secs,
                     remote_time: correction.remote_time,
                     local_time: local_clock(),
+                    low_quality: correction.is_low_quality(),
                 })?;
             } else if local_clock() > deadline {
                 return Err(Failure::NotFound(
@@ -96,19 +103,53 @@ impl Time {
             serde_json::to_writer(&mut out, measurement)?;
             writeln!(out)?;
         } else {
-            writeln!(
-                out,
-                "offset {:+.6} s  ± {:.3} ms  round trip {:.3} ms",
-                measurement.offset_secs,
-                measurement.uncertainty_secs * 1e3,
-                measurement.round_trip_secs * 1e3
-            )?;
+            writeln!(out, "{measurement}")?;
         }
         out.flush()
+    }
+}
+
+impl Display for Measurement {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "offset {:+.6} s  ± {:.3} ms  round trip {:.3} ms",
+            self.offset_secs,
+            self.uncertainty_secs * 1e3,
+            self.round_trip_secs * 1e3
+        )?;
+        if self.low_quality {
+            f.write_str("  (over the data connection, UDP is filtered: less exact)")?;
+        }
+        Ok(())
     }
 }
 
 /// Measurements come every two seconds: a shorter patience would end before the next one.
 fn patience(deadline: f64) -> f64 {
     deadline.max(local_clock() + 6.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn less_exact_measurements_say_so() {
+        let mut measurement = Measurement {
+            offset_secs: -1234.5,
+            uncertainty_secs: 0.0005,
+            round_trip_secs: 0.001,
+            remote_time: 2.0,
+            local_time: 1.0,
+            low_quality: false,
+        };
+        let plain = "offset -1234.500000 s  ± 0.500 ms  round trip 1.000 ms";
+        assert_eq!(measurement.to_string(), plain);
+        measurement.low_quality = true;
+        let remark = "  (over the data connection, UDP is filtered: less exact)";
+        assert_eq!(measurement.to_string(), format!("{plain}{remark}"));
+        let json = serde_json::to_value(&measurement).unwrap();
+        assert_eq!(json["low_quality"], true);
+    }
 }

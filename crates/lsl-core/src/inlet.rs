@@ -227,6 +227,9 @@ impl Inlet {
     /// starts measuring and waits for the first estimate (about 0.64 s); later ones return the
     /// latest at once. Spec: lsl-protocol §5.2.
     ///
+    /// Where UDP is filtered an encrypted outlet is measured over its data connection, from about 2 s
+    /// on; see [`TimeCorrection::is_low_quality`]. Spec: LSS/1 §9.5.
+    ///
     /// # Errors
     /// [`Error::Timeout`] (measuring goes on in the background), [`Error::Lost`].
     pub async fn time_correction(&self, timeout: impl Into<Timeout>) -> Result<TimeCorrection> {

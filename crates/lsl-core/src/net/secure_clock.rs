@@ -235,7 +235,7 @@ async fn probe(shared: &InletShared, socket: &UdpSocket, service: SocketAddr) ->
                 }
             }
             Winner::First(Winner::Second(Err(_))) => {
-                tokio::time::sleep(pause.min(UNREACHABLE_PAUSE)).await
+                tokio::time::sleep(pause.min(UNREACHABLE_PAUSE)).await;
             }
             Winner::Second(()) => {}
         }

@@ -267,13 +267,17 @@ proptest! {
     }
 }
 
+fn is_silent(estimator: &OffsetEstimator) -> bool {
+    estimator.unanswered_from() < f64::INFINITY
+}
+
 /// Which of the 8 probes of each wave are answered, and from when on after the start somebody else
 /// should be asked, seen at the end of the last.
 #[track_caller]
 fn check_silence(waves: &[&[u32]], expected: Option<f64>) {
     let mut estimator = estimator();
     let mut sent = 0;
-    let end = 100.0 + 2.0 * waves.len() as f64;
+    let end = 100.0 + waves.iter().map(|_| 2.0).sum::<f64>();
     run(&mut estimator, 100.0, end, |estimator, id, t0| {
         let (wave, probe) = (sent / 8, sent % 8);
         sent += 1;
@@ -282,7 +286,7 @@ fn check_silence(waves: &[&[u32]], expected: Option<f64>) {
         }
     });
     let from = estimator.unanswered_from();
-    let seen = (from < f64::INFINITY).then(|| (from - 100.0).max(0.0));
+    let seen = is_silent(&estimator).then(|| (from - 100.0).max(0.0));
     assert_eq!(seen, expected, "{waves:?}");
 }
 
@@ -323,7 +327,7 @@ fn what_was_measured_in_another_way_counts_until_there_are_answers() {
         count += 1;
         if count == 3 {
             answer(estimator, id, t0, -50.0, 0.01, 0.01).unwrap();
-            assert_eq!(estimator.unanswered_from(), f64::INFINITY, "at once");
+            assert!(!is_silent(estimator), "at once");
         }
     });
     assert_eq!(estimator.estimate(), Some(other), "one is not enough");
@@ -333,7 +337,7 @@ fn what_was_measured_in_another_way_counts_until_there_are_answers() {
     let estimate = estimator.estimate().unwrap();
     assert!(!estimate.is_low_quality(), "{estimate:?}");
     estimator.invalidate();
-    assert_eq!(estimator.unanswered_from(), f64::INFINITY);
+    assert!(!is_silent(&estimator));
 }
 
 /// Its owner was stopped, or had no keys: nobody could have answered.
@@ -343,5 +347,5 @@ fn a_wave_that_was_cut_short_is_not_silence() {
     for start in [0.0, 10.0, 20.0] {
         run(&mut estimator, start, start + 0.3, |_, _, _| {});
     }
-    assert_eq!(estimator.unanswered_from(), f64::INFINITY);
+    assert!(!is_silent(&estimator));
 }

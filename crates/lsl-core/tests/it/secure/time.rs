@@ -374,7 +374,7 @@ fn a_session_that_is_held_up_one_way_errs_within_half_the_round_trip() {
             Verdict::Pass
         });
         let service = silent.local_addr().unwrap().port();
-        let moved = at_ports(&info, proxy.port, service);
+        let moved = at_ports(info, proxy.port, service);
         let inlet = rec.inlet_for(&moved);
         let correction = inlet.blocking().time_correction(SOON).unwrap();
         assert!(correction.is_low_quality(), "{correction:?}");
