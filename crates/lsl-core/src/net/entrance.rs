@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lsl_platform::clock::local_clock;
@@ -21,6 +21,7 @@ use crate::net::acceptor::{HANDSHAKE_LIMIT, answer};
 use crate::net::consumer::OutletShared;
 use crate::net::link::Link;
 use crate::net::monitor::lock_ignoring_poison;
+use crate::net::per_process::PerProcess;
 use crate::net::race::{Winner, race};
 use crate::net::tunnel::{Facts, Tunnel};
 use crate::net::{refusal, trust_watch};
@@ -332,8 +333,8 @@ impl Drop for Pending {
 type Waiting = HashMap<(usize, Ticket), Arc<Notify>>;
 
 fn waiting() -> &'static Mutex<Waiting> {
-    static WAITING: OnceLock<Mutex<Waiting>> = OnceLock::new();
-    WAITING.get_or_init(Mutex::default)
+    static WAITING: PerProcess<Mutex<Waiting>> = PerProcess::new();
+    WAITING.get()
 }
 
 /// Whether a request in plaintext may be answered; refuses it if not. Queries are discovery and may

@@ -47,20 +47,37 @@ pub(crate) enum Expected<'a> {
     Redacted,
 }
 
-/// Whether to encrypt, for this outlet at this address.
-pub(crate) fn way(security: &Security, info: &StreamInfo, address: SocketAddr) -> Way {
+/// Whether to encrypt, for this outlet at this address. What was tried with encryption once is not
+/// tried without, whatever discovery says by then.
+pub(crate) fn way(
+    security: &Security,
+    peers: &Peers,
+    info: &StreamInfo,
+    address: SocketAddr,
+) -> Way {
     let advert = info.security_advert().map(|advert| Advert {
         policy: advert.policy,
         fingerprint: advert.fingerprint,
         minimal: advert.minimal,
     });
-    security.way_of_inlet(
+    let way = security.way_of_inlet(
         info.name_bytes(),
         info.stream_type_bytes(),
         info.source_id_bytes(),
         &address.to_string(),
         advert.as_ref(),
-    )
+    );
+    if way != Way::Plaintext || !peers.has_tried() {
+        return way;
+    }
+    let name = lsl_secure::audit::printable(info.name_bytes());
+    Way::Refuse {
+        cause: Cause::PlaintextRefused,
+        text: format!(
+            "stream \"{name}\" offered encryption before but offers only plaintext now: possible \
+             downgrade; refused"
+        ),
+    }
 }
 
 /// Connects as policy demands and sends `request`. `limit` is for the TCP connection; a handshake has
@@ -78,7 +95,7 @@ pub(crate) async fn dial(
     limit: Duration,
 ) -> Result<Dialled> {
     let security = context.security()?;
-    let (cause, text) = match way(security, callee.info, peer) {
+    let (cause, text) = match way(security, callee.peers, callee.info, peer) {
         Way::Secure => return secure(security, callee, peer, request, limit).await,
         Way::Plaintext => {
             let dialled = Dialled::plain(peer, request, limit).await?;
@@ -112,6 +129,7 @@ pub(crate) async fn secure(
         // Whoever has no key has policy `off`, and that does not come here.
         return Err(Error::Security("there is no key to encrypt with".into()));
     };
+    callee.peers.tries();
     let _turn = turn(peer.ip()).await;
     refresh(security).await;
     let mut stream = sockets::tcp_connect(peer, limit).await?;

@@ -24,6 +24,8 @@ pub(crate) struct Peers {
 struct State {
     /// Of the outlet that was accepted last.
     key: Option<PublicKey>,
+    /// Whether encryption was ever tried, with whatever result.
+    has_tried: bool,
     /// Of the data connection, while there is one.
     encryption: Option<Encryption>,
     last_error: Option<String>,
@@ -46,6 +48,16 @@ impl Peers {
     /// The key that the inlet was connected with last.
     pub(crate) fn key(&self) -> Option<PublicKey> {
         self.lock().key
+    }
+
+    /// Encryption is tried now. From here on there is no way back to plaintext.
+    pub(crate) fn tries(&self) {
+        self.lock().has_tried = true;
+    }
+
+    /// Whether encryption was ever tried.
+    pub(crate) fn has_tried(&self) -> bool {
+        self.lock().has_tried
     }
 
     /// An outlet was accepted. Gives the key that was there before if it is another one.

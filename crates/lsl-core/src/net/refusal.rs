@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, Shutdown};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lsl_secure::admission::{Held, HeldSockets};
@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 
 use crate::net::link::{Link, send_all};
 use crate::net::monitor::lock_ignoring_poison;
+use crate::net::per_process::PerProcess;
 use crate::net::race::race;
 
 /// Sends a textual refusal to a stranger, if there is one, and ends the connection. A flood of
@@ -78,10 +79,21 @@ struct Place {
     pushed_out: Arc<Notify>,
 }
 
+/// All of them.
 #[derive(Debug)]
 struct Places {
     sockets: HeldSockets,
     holders: HashMap<Held, Arc<Notify>>,
+}
+
+impl Default for Places {
+    fn default() -> Self {
+        let limit = lsl_platform::privilege::open_file_limit().unwrap_or(u64::MAX) / 8;
+        Self {
+            sockets: HeldSockets::new(usize::try_from(limit).unwrap_or(MAX_HELD).min(MAX_HELD)),
+            holders: HashMap::new(),
+        }
+    }
 }
 
 impl Place {
@@ -113,14 +125,8 @@ impl Drop for Place {
 }
 
 fn places() -> &'static Mutex<Places> {
-    static PLACES: OnceLock<Mutex<Places>> = OnceLock::new();
-    PLACES.get_or_init(|| {
-        let limit = lsl_platform::privilege::open_file_limit().unwrap_or(u64::MAX) / 8;
-        Mutex::new(Places {
-            sockets: HeldSockets::new(usize::try_from(limit).unwrap_or(MAX_HELD).min(MAX_HELD)),
-            holders: HashMap::new(),
-        })
-    })
+    static PLACES: PerProcess<Mutex<Places>> = PerProcess::new();
+    PLACES.get()
 }
 
 /// How long a refused connection is held. Spec: LSS/1 §4.4.

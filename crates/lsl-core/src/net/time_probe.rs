@@ -94,7 +94,8 @@ async fn ask(shared: &InletShared, endpoint: Endpoint) -> Error {
             use lsl_secure::policy::Way;
 
             let info = shared.source.info();
-            match crate::net::handshake::way(security, &info, endpoint.data) {
+            let peers = shared.source.peers();
+            match crate::net::handshake::way(security, peers, &info, endpoint.data) {
                 // Boxed, because every inlet's task would else hold room for it.
                 Way::Secure => {
                     return Box::pin(secure_clock::exchange(shared, endpoint)).await;

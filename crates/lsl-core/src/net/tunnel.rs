@@ -2,27 +2,30 @@
 //!
 //! What is sealed is committed: it leaves whole and in counter order, or the session ends. So sealing
 //! and sending happen under one lock, samples are sealed only when nothing sealed is waiting, and what
-//! the socket did not take stays as ciphertext, at most [`MAX_UNSENT_BYTES`]. PONG, ALERT and CLOSE go
+//! the socket did not take stays as ciphertext, at most `MAX_UNSENT_BYTES`. PONG, ALERT and CLOSE go
 //! the same way. Whose turn it is to send samples is not decided here. In a forked child everything
 //! fails silently: nothing is sealed, sent or shut down.
+
+mod receiving;
+mod sending;
 
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use lsl_platform::clock::local_clock;
 use lsl_platform::fork::Generation;
 use lsl_platform::socket::send_nonblocking;
 use lsl_secure::audit::{Event, EventKind, Traffic};
-use lsl_secure::{
-    Cause, Enrolled, Opener, PublicKey, Record, Role, Sealer, Security, Session, SessionId, Suite,
-};
+use lsl_secure::{Cause, Enrolled, PublicKey, Role, Security, Session, SessionId, Suite};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
+use self::receiving::{End, News, Receiving};
+use self::sending::{Pong, Sending};
 use crate::net::monitor::lock_ignoring_poison;
 use crate::net::race::{Winner, race};
 use crate::net::refusal;
@@ -365,6 +368,9 @@ impl Tunnel {
 impl Drop for Tunnel {
     fn drop(&mut self) {
         if !self.owner.is_current() {
+            // What it drops takes locks that a thread of the parent may have held at the fork.
+            let kept = self.kept.get_mut().unwrap_or_else(PoisonError::into_inner);
+            std::mem::forget(std::mem::take(kept));
             return;
         }
         self.tell_key_updates();
@@ -398,229 +404,10 @@ pub(crate) struct Sent {
     pub(crate) all: bool,
 }
 
-/// The direction to the peer, under one lock.
-#[derive(Debug)]
-struct Sending {
-    sealer: Sealer,
-    /// Sealed bytes, of which those from `sent` on wait for the socket.
-    out: Vec<u8>,
-    sent: usize,
-    /// The newest PING without an answer.
-    pong: Option<Pong>,
-    /// CLOSE or ALERT was sealed.
-    last: bool,
-    /// It was CLOSE.
-    closed: bool,
-    failure: Option<Cause>,
-    told_key_updates: u64,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Pong {
-    t0: f64,
-    t1: f64,
-}
-
-impl Sending {
-    fn new(sealer: Sealer) -> Self {
-        Self {
-            sealer,
-            out: Vec::new(),
-            sent: 0,
-            pong: None,
-            last: false,
-            closed: false,
-            failure: None,
-            told_key_updates: 0,
-        }
-    }
-
-    fn unsent(&self) -> usize {
-        self.out.len() - self.sent
-    }
-
-    /// The session failed: not a byte more, not even a goodbye.
-    fn fail(&mut self, cause: Cause) {
-        self.failure = self.failure.or(Some(cause));
-        self.last = true;
-        self.pong = None;
-        self.out.clear();
-        self.sent = 0;
-    }
-
-    fn send(
-        &mut self,
-        bytes: &[u8],
-        write: &mut impl FnMut(&[u8]) -> io::Result<usize>,
-    ) -> io::Result<usize> {
-        if self.last {
-            return Err(io::ErrorKind::NotConnected.into());
-        }
-        if !self.flush(write)? {
-            return Err(io::ErrorKind::WouldBlock.into());
-        }
-        let now = &bytes[..bytes.len().min(MAX_SEALED_AT_ONCE)];
-        if !now.is_empty() {
-            self.sealer
-                .seal_data(now, local_clock(), &mut self.out)
-                .map_err(|error| io::Error::new(io::ErrorKind::NotConnected, error))?;
-            debug_assert!(self.unsent() <= MAX_UNSENT_BYTES, "sealed too much");
-            self.flush(write)?;
-        }
-        Ok(now.len())
-    }
-
-    /// Writes until nothing is left (true) or the socket is full. A PONG that is due goes before
-    /// anything that is not sealed yet.
-    fn flush(&mut self, write: &mut impl FnMut(&[u8]) -> io::Result<usize>) -> io::Result<bool> {
-        loop {
-            while self.sent < self.out.len() {
-                match write(&self.out[self.sent..]) {
-                    Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                    Ok(sent) => self.sent += sent,
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
-                    Err(error) => return Err(error),
-                }
-            }
-            self.out.clear();
-            self.sent = 0;
-            match self.pong.take() {
-                Some(Pong { t0, t1 }) if !self.last => self
-                    .sealer
-                    .seal_pong([t0, t1, local_clock()], &mut self.out)
-                    .map_err(|error| io::Error::new(io::ErrorKind::NotConnected, error))?,
-                _ => return Ok(true),
-            }
-        }
-    }
-
-    fn has_news(&self) -> bool {
-        self.sealer.totals().key_updates != self.told_key_updates
-    }
-
-    fn take_news(&mut self) -> u64 {
-        let updates = self.sealer.totals().key_updates;
-        updates - std::mem::replace(&mut self.told_key_updates, updates)
-    }
-}
-
-/// The direction from the peer.
-#[derive(Debug)]
-struct Receiving {
-    opener: Opener,
-    /// DATA that nobody took yet: at most what one read brought, and a record.
-    inbox: Vec<u8>,
-    taken: usize,
-    closed: bool,
-    told_key_updates: u64,
-}
-
-#[derive(Debug)]
-struct News {
-    heard: Heard,
-    ping: Option<f64>,
-}
-
-/// Why nothing more will be heard.
-#[derive(Debug)]
-enum End {
-    /// The peer says so.
-    Peer { cause: Cause, text: String },
-    /// Its records are not as they must be.
-    Here(lsl_secure::Error),
-    /// The connection ended without CLOSE.
-    Stream(lsl_secure::Error),
-}
-
-impl Receiving {
-    fn new(opener: Opener) -> Self {
-        Self {
-            opener,
-            inbox: Vec::new(),
-            taken: 0,
-            closed: false,
-            told_key_updates: 0,
-        }
-    }
-
-    fn take(&mut self, bytes: &mut [u8], now: f64) -> Result<News, End> {
-        let before = self.opener.totals().records;
-        let Self {
-            opener,
-            inbox,
-            closed,
-            ..
-        } = self;
-        let (mut ping, mut alert) = (None, None);
-        let opened = opener.receive(bytes, now, |record| {
-            match record {
-                Record::Data(data) => inbox.extend_from_slice(data),
-                Record::Ping(t0) => ping = Some(t0),
-                Record::Close => *closed = true,
-                Record::Alert(cause, text) => alert = Some((cause, text.to_owned())),
-                // The opener lets nothing else through that an inlet may not send.
-                _ => {}
-            }
-            Ok(())
-        });
-        if let Some((cause, text)) = alert {
-            return Err(End::Peer { cause, text });
-        }
-        opened.map_err(End::Here)?;
-        let heard = if self.closed {
-            Heard::Close
-        } else if self.opener.totals().records > before {
-            Heard::Records
-        } else {
-            Heard::Nothing
-        };
-        Ok(News { heard, ping })
-    }
-
-    fn end_of_stream(&self) -> Result<News, End> {
-        self.opener.end().map_err(End::Stream)?;
-        Ok(News {
-            heard: Heard::Close,
-            ping: None,
-        })
-    }
-
-    fn take_inbox(&mut self, buffer: &mut [u8]) -> usize {
-        let waiting = &self.inbox[self.taken..];
-        let taken = waiting.len().min(buffer.len());
-        buffer[..taken].copy_from_slice(&waiting[..taken]);
-        self.taken += taken;
-        if self.taken == self.inbox.len() {
-            self.inbox.clear();
-            self.taken = 0;
-        }
-        taken
-    }
-
-    fn discard_inbox(&mut self) -> usize {
-        let discarded = self.inbox.len() - self.taken;
-        self.inbox = Vec::new();
-        self.taken = 0;
-        discarded
-    }
-
-    fn take_news(&mut self) -> u64 {
-        let updates = self.opener.totals().key_updates;
-        updates - std::mem::replace(&mut self.told_key_updates, updates)
-    }
-}
-
 /// One attempt to send, by a task that will wait for the reactor if it fails.
 fn in_task(stream: &TcpStream, bytes: &[u8]) -> io::Result<usize> {
     stream.try_io(Interest::WRITABLE, || send_nonblocking(stream, bytes))
 }
-
-/// Bytes of DATA that are sealed at a time.
-const MAX_SEALED_AT_ONCE: usize = 48 * 1024;
-
-/// Sealed bytes that may wait for a socket: DATA, and on top of it PONG, KEY_UPDATE, ALERT or CLOSE,
-/// each padded to 4096 bytes at most. Spec: LSS/1 §8.4.
-const MAX_UNSENT_BYTES: usize = 64 * 1024;
 
 /// How long a session that ends tries to say so.
 const LAST_WORDS_LIMIT: Duration = Duration::from_secs(1);

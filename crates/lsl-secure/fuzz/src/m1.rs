@@ -12,7 +12,8 @@ pub fn check(input: &[u8]) {
             let len = usize::from(u16::from_be_bytes([input[0], input[1]]));
             assert_eq!(len + 2, input.len());
             assert!(len <= MAX_M1_LEN);
-            assert_eq!((input[2], input[3], input[5]), (1, 1, 1));
+            assert_eq!((input[2], input[5]), (1, 1));
+            assert!((input[3]..=input[4]).contains(&1));
             assert_eq!(m2.len(), 188);
             assert!(wait.receive_m3(input).is_err());
         }

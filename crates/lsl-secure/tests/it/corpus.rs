@@ -49,3 +49,45 @@ fn lists_every_target() {
     assert_eq!(listed, names("fuzz_targets"));
     assert_eq!(listed, names("corpus"));
 }
+
+/// A little of what fuzzing does, without its tools: inputs near those of the corpus.
+#[test]
+fn holds_for_changed_inputs_too() {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus");
+    let mut state = 2026_u64;
+    let mut random = move |below: usize| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(state >> 33).unwrap_or_default() % below.max(1)
+    };
+    for (name, check) in targets::TARGETS {
+        let mut inputs: Vec<_> = fs::read_dir(corpus.join(name))
+            .expect(name)
+            .map(|file| fs::read(file.expect(name).path()).expect(name))
+            .collect();
+        inputs.sort();
+        for _ in 0..CHANGES {
+            let mut input = inputs[random(inputs.len())].clone();
+            for _ in 0..=random(4) {
+                let at = random(input.len() + 1);
+                match random(5) {
+                    0 => input.truncate(at),
+                    1 => input.insert(at, random(256).to_le_bytes()[0]),
+                    2 => {
+                        let other = &inputs[random(inputs.len())];
+                        input.extend_from_slice(&other[random(other.len())..]);
+                    }
+                    3 if at < input.len() => input[at] ^= 1 << random(8),
+                    _ if at < input.len() => input[at] = random(256).to_le_bytes()[0],
+                    _ => {}
+                }
+            }
+            let held = catch_unwind(|| check(&input)).is_ok();
+            assert!(held, "the panic above is of {name} with {input:?}");
+        }
+    }
+}
+
+/// Per target; a handshake takes milliseconds without optimisation.
+const CHANGES: usize = 100;

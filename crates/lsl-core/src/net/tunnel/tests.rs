@@ -1,9 +1,10 @@
 use std::sync::Arc;
 
 use lsl_secure::handshake::{Claim, Initiator, Responder};
-use lsl_secure::{Descriptor, Local, OsRandom, SecretKey, Session, Suites};
+use lsl_secure::{Descriptor, Local, OsRandom, Record, SecretKey, Session, Suites};
 use proptest::prelude::*;
 
+use super::sending::MAX_UNSENT_BYTES;
 use super::*;
 
 /// Both ends of a session: the outlet's, the inlet's.

@@ -6,6 +6,7 @@ use lsl_core::secure::config::Settings;
 use lsl_core::secure::trust::TrustedRole;
 use lsl_core::{Context, ErrorKind, Inlet, StreamInfo};
 
+use super::fake::{Claim, Fake};
 use super::people::{Place, Side, info, key_of, trusted};
 use crate::lab::{self, SOON};
 
@@ -121,6 +122,36 @@ fn a_stream_that_was_encrypted_is_not_read_in_plaintext_later() {
     assert_eq!(stream(&place.legacy(), &rec.context, "other"), Ok(false));
 }
 
+/// Under `migrate` an attacker lets the handshake fail, and then offers the stream in plaintext.
+#[test]
+fn a_failed_handshake_is_not_followed_by_plaintext() {
+    let place = Place::new();
+    let rec = place.side("rec", Policy::Migrate, &[]);
+    let claim = Claim::of("lure");
+    let outlet = Fake::honest("amp", &claim, claim.descriptor(), Vec::new()).run();
+    let claim = Claim {
+        port: outlet.port,
+        ..claim
+    };
+    let lure = lab::outlet(&place.legacy(), info("lure"));
+    let inlet = Inlet::builder(&claim.info())
+        .context(&rec.context)
+        .create()
+        .unwrap();
+    let opened = inlet.blocking().open(std::time::Duration::from_millis(10));
+    assert_eq!(opened.unwrap_err().kind(), ErrorKind::Timeout);
+    rec.await_audit("policy_refused", |event| event["code"] == 8);
+    rec.await_audit("policy_refused", |event| event["code"] == 18);
+    let text = inlet.last_security_error().unwrap();
+    assert!(text.contains("offered encryption before"), "{text}");
+    assert!(!lure.have_consumers());
+    assert_eq!(inlet.stats().samples, 0);
+    assert!(rec.audited("plaintext_accepted").is_empty());
+    // Whoever has never seen that stream may read it.
+    let other = lab::find(&rec.context, "lure");
+    rec.inlet_for(&other).blocking().open(SOON).unwrap();
+}
+
 #[test]
 fn exceptions_are_made_by_source_id_and_audited() {
     let place = Place::new();
@@ -146,9 +177,9 @@ fn exceptions_are_made_by_source_id_and_audited() {
 fn a_configuration_that_cannot_be_used_makes_no_inlet() {
     if std::env::var_os(CHILD).is_some() {
         let context = Context::new(lab::config_with(&[]));
-        let claim = super::fake::Claim {
+        let claim = Claim {
             advert: String::new(),
-            ..super::fake::Claim::of("any")
+            ..Claim::of("any")
         };
         let error = Inlet::builder(&claim.info()).context(&context).create();
         let text = error.unwrap_err().to_string();
