@@ -234,13 +234,14 @@ impl EventKind {
     }
 }
 
-/// What a stranger can cause as often as he likes; each of these has its own 10 lines a second, so
-/// that a flood of one hides none of another.
-pub(super) const RATED: [EventKind; 4] = [
+/// What a stranger can cause as often as he likes; each of these has its own budget of lines, so that
+/// a flood of one hides none of another.
+pub(super) const RATED: [EventKind; 5] = [
     EventKind::HandshakeFailed,
     EventKind::PolicyRefused,
     EventKind::PlaintextRefused,
     EventKind::LimitsHit,
+    EventKind::PlaintextAccepted,
 ];
 
 /// An event as the sinks see it: every text safe to print, every field its JSON form. The order of
