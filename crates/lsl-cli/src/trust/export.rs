@@ -2,6 +2,7 @@
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -67,6 +68,8 @@ impl Export {
         let mut out = OpenOptions::new()
             .write(true)
             .create_new(true)
+            // Where the umask lets the group write, the copies would be refused.
+            .mode(0o644)
             .open(path)
             .map_err(refuse)?;
         out.write_all(text.as_bytes()).map_err(refuse)?;
