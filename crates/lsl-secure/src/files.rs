@@ -79,10 +79,11 @@ pub(crate) fn read_stamped(
     max: u64,
 ) -> Result<(Zeroizing<String>, Stamp)> {
     // Opening a pipe waits for a writer: look before, decide after.
-    let metadata = fs::metadata(path).map_err(|error| unreadable(path, &error))?;
+    let failed = |error: io::Error| unreadable(path, content, &error);
+    let metadata = fs::metadata(path).map_err(failed)?;
     check_kind(&metadata).map_err(|reason| Error::file(path, reason))?;
-    let mut file = File::open(path).map_err(|error| unreadable(path, &error))?;
-    let metadata = file.metadata().map_err(|error| unreadable(path, &error))?;
+    let mut file = File::open(path).map_err(failed)?;
+    let metadata = file.metadata().map_err(failed)?;
     check_kind(&metadata).map_err(|reason| Error::file(path, reason))?;
     let user = lsl_platform::privilege::effective_user();
     check_access(path, content, metadata.mode(), metadata.uid(), user)
@@ -93,7 +94,7 @@ pub(crate) fn read_stamped(
     (&mut file)
         .take(max + 1)
         .read_to_end(&mut bytes)
-        .map_err(|error| unreadable(path, &error))?;
+        .map_err(failed)?;
     if bytes.len() as u64 > max {
         let mib = max >> 20;
         return Err(Error::file(
@@ -218,9 +219,14 @@ fn count_lines(bytes: &[u8]) -> usize {
     bytes.split(|byte| *byte == b'\n').count() - 1
 }
 
-fn unreadable(path: &Path, error: &io::Error) -> Error {
+fn unreadable(path: &Path, content: Content, error: &io::Error) -> Error {
     let remedy = match error.kind() {
         io::ErrorKind::NotFound => "; correct the name, or make it with: lsl key init",
+        // Not first of all to take it from the user whose it is.
+        io::ErrorKind::PermissionDenied if content == Content::Secret => {
+            "; if it is meant for another user, make the one who runs this program a key of its own \
+             (lsl key init), else give it to that user (chown)"
+        }
         io::ErrorKind::PermissionDenied => "; give it to the user who runs this program (chown)",
         _ => "; repair or remove it",
     };

@@ -127,7 +127,8 @@ impl Init {
         writeln!(
             out,
             "Not in use yet. To change to it without interruption:\n\
-             1. on every other machine, run   {}\n\
+             1. on every other machine, run   {}\n   (with the --role of the old \
+             entry, or it may be both)\n\
              2. here, stop the LSL programs,  mv {} {}\n\
              3. on every other machine, run   lsl trust remove {}",
             trust_add(name, &public),

@@ -29,7 +29,7 @@ pub(super) struct Export {
 const EXAMPLES: &str = "\
 Examples:
   lsl trust export -o trusted_peers.toml
-  lsl trust export | ssh rec1 'cat > lsl_api/trusted_peers.toml'
+  lsl trust export -o lab.toml && scp lab.toml rec1:lsl_api/trusted_peers.toml
 
 All devices that this one trusts, and this one itself. Every machine may use the same file in place
 of its own: N devices need one file, not N times N entries. It is not secret, but who can change it
