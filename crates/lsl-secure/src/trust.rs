@@ -303,7 +303,7 @@ impl RawPeer {
                           entry if none will";
             return Err((from.span().start, reason.to_owned()));
         }
-        let from = self.from.iter().flat_map(|from| from.get_ref());
+        let from = self.from.iter().flat_map(Spanned::get_ref);
         let from = from.map(|network| {
             let parsed: Result<Network, _> = network.get_ref().parse();
             parsed.map_err(|reason| (network.span().start, reason))

@@ -231,7 +231,7 @@ impl Init {
 }
 
 /// What to run on another machine.
-pub(super) fn trust_add(name: &str, key: &PublicKey) -> String {
+pub(crate) fn trust_add(name: &str, key: &PublicKey) -> String {
     format!("lsl trust add {} {key}", shell::word(name))
 }
 

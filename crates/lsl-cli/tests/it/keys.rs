@@ -1,6 +1,6 @@
 //! `key`, `trust` and `security` where no stream is needed: files, their permissions, mistakes.
 
-use crate::lab::Lab;
+use crate::lab::{Lab, Running};
 use crate::machine::Machine;
 
 #[test]
@@ -440,12 +440,12 @@ fn commands_at_the_same_time_do_not_undo_each_other() {
     let amp = Machine::with_key(&lab, "amp1");
     let names = ["a", "b", "c", "d", "e", "f", "g", "h"];
     let keys = names.map(|name| Machine::with_key(&lab, name).key());
-    let mut running: Vec<_> = names
+    let running: Vec<_> = names
         .iter()
         .zip(&keys)
         .map(|(name, key)| amp.start(&["trust", "add", name, key]))
         .collect();
-    let ended: Vec<_> = running.drain(..).map(|running| running.wait()).collect();
+    let ended: Vec<_> = running.into_iter().map(Running::wait).collect();
     let listed = amp.run(&["trust", "list"]).ok().stdout;
     for (key, ended) in keys.iter().zip(&ended) {
         let there = amp.read("trusted_peers.toml").contains(key);
@@ -502,7 +502,7 @@ fn why_migrate_acts_as_required_is_told_rightly() {
 fn an_empty_home_is_a_mistake_and_not_plaintext() {
     let lab = Lab::new();
     let mut command = lab.command(&["security", "status", "--timeout", "0"]);
-    let ended = crate::lab::Running::start(command.env("HOME", "")).wait();
+    let ended = Running::start(command.env("HOME", "")).wait();
     ended.refused(1, &["no LSL program streams"]);
     assert!(ended.stdout.contains("HOME"), "{ended:?}");
 }
