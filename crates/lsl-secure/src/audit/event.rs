@@ -236,12 +236,14 @@ impl EventKind {
 
 /// What a stranger can cause as often as he likes; each of these has its own budget of lines, so that
 /// a flood of one hides none of another.
-pub(super) const RATED: [EventKind; 5] = [
+pub(super) const RATED: [EventKind; 6] = [
     EventKind::HandshakeFailed,
     EventKind::PolicyRefused,
-    EventKind::PlaintextRefused,
-    EventKind::LimitsHit,
     EventKind::PlaintextAccepted,
+    EventKind::PlaintextRefused,
+    // A refusal in place of M3 needs no key.
+    EventKind::PeerAlert,
+    EventKind::LimitsHit,
 ];
 
 /// An event as the sinks see it: every text safe to print, every field its JSON form. The order of
