@@ -160,9 +160,8 @@ pub fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
     let target = fs::canonicalize(path).map_err(failed)?;
     let old = fs::metadata(&target).map_err(failed)?;
     check_kind(&old).map_err(|reason| Error::file(path, reason))?;
-    let temporary = temporary_of(&target);
+    let (temporary, mut file) = open_temporary(&target).map_err(failed)?;
     let written = (|| {
-        let mut file = open_new(&temporary)?;
         let new = file.metadata()?;
         if (old.uid(), old.gid()) != (new.uid(), new.gid()) {
             fchown(&file, Some(old.uid()), Some(old.gid()))?;
@@ -284,6 +283,21 @@ fn parent(path: &Path) -> &Path {
     }
 }
 
+/// A new file beside `path`. In containers processes have the same few numbers again and again: one
+/// that was killed may have left a file with our name behind.
+fn open_temporary(path: &Path) -> io::Result<(PathBuf, File)> {
+    let mut tries = 0;
+    loop {
+        let temporary = temporary_of(path);
+        match open_new(&temporary) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && tries < MOST_TRIES => {
+                tries += 1;
+            }
+            opened => return Ok((temporary, opened?)),
+        }
+    }
+}
+
 /// A name beside `path` that no other writer uses.
 fn temporary_of(path: &Path) -> PathBuf {
     static COUNT: AtomicU64 = AtomicU64::new(0);
@@ -300,6 +314,8 @@ fn sync_parent(path: &Path) {
         let _ = directory.sync_all();
     }
 }
+
+const MOST_TRIES: u32 = 1000;
 
 /// No file that people write is longer: 1 MiB.
 pub(crate) const MAX_LEN: u64 = 1 << 20;
