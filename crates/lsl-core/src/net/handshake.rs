@@ -42,6 +42,8 @@ pub(crate) enum Expected<'a> {
     Stream {
         /// The user's choice.
         original: &'a Descriptor,
+        /// Whether that was made among found streams, by anything that discovery said of them.
+        was_found: bool,
     },
     /// Only what a redacted info shows: the rest is about to be asked for.
     Redacted,
@@ -210,9 +212,17 @@ impl Callee<'_> {
     fn compare(&self, said: &Descriptor) -> Option<Wrong> {
         let known = descriptor(self.info);
         let field = match self.expected {
-            Expected::Stream { original } => said
-                .differs_from(&known)
-                .or_else(|| said.is_other_stream_than(original)),
+            Expected::Stream {
+                original,
+                was_found,
+            } => said.differs_from(&known).or_else(|| {
+                if was_found && said.uid == original.uid {
+                    // The very outlet of the choice: recovery must not wash off what was a lie of it.
+                    said.differs_from(original)
+                } else {
+                    said.is_other_stream_than(original)
+                }
+            }),
             Expected::Redacted => {
                 let shown = Descriptor {
                     uid: known.uid,
