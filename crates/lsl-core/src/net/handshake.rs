@@ -51,24 +51,25 @@ pub(crate) enum Expected<'a> {
 
 /// Whether to encrypt, for this outlet at this address. What was tried with encryption once is not
 /// tried without, whatever discovery says by then.
-pub(crate) fn way(
-    security: &Security,
+pub(crate) async fn way(
+    security: &Arc<Security>,
     peers: &Peers,
     info: &StreamInfo,
     address: SocketAddr,
 ) -> Way {
-    let advert = info.security_advert().map(|advert| Advert {
-        policy: advert.policy,
-        fingerprint: advert.fingerprint,
-        minimal: advert.minimal,
-    });
-    let way = security.way_of_inlet(
-        info.name_bytes(),
-        info.stream_type_bytes(),
-        info.source_id_bytes(),
-        &address.to_string(),
-        advert.as_ref(),
-    );
+    let settings = security.settings();
+    let way = if settings.is_some_and(|settings| settings.policy == Policy::Migrate) {
+        // Looks into a file, which others may have changed and which may lie on a network share.
+        let (security, info) = (Arc::clone(security), info.clone());
+        let looking = move || way_by_policy(&security, &info, address);
+        let looked = tokio::task::spawn_blocking(looking).await;
+        looked.unwrap_or_else(|error| Way::Refuse {
+            cause: Cause::Internal,
+            text: format!("cannot look into the list of encrypted streams: {error}"),
+        })
+    } else {
+        way_by_policy(security, info, address)
+    };
     if way != Way::Plaintext || !peers.has_tried() {
         return way;
     }
@@ -80,6 +81,21 @@ pub(crate) fn way(
              downgrade; refused"
         ),
     }
+}
+
+fn way_by_policy(security: &Security, info: &StreamInfo, address: SocketAddr) -> Way {
+    let advert = info.security_advert().map(|advert| Advert {
+        policy: advert.policy,
+        fingerprint: advert.fingerprint,
+        minimal: advert.minimal,
+    });
+    security.way_of_inlet(
+        info.name_bytes(),
+        info.stream_type_bytes(),
+        info.source_id_bytes(),
+        &address.to_string(),
+        advert.as_ref(),
+    )
 }
 
 /// Connects as policy demands and sends `request`. `limit` is for the TCP connection; a handshake has
@@ -97,7 +113,7 @@ pub(crate) async fn dial(
     limit: Duration,
 ) -> Result<Dialled> {
     let security = context.security()?;
-    let (cause, text) = match way(security, callee.peers, callee.info, peer) {
+    let (cause, text) = match way(security, callee.peers, callee.info, peer).await {
         Way::Secure => return secure(security, callee, peer, request, limit).await,
         Way::Plaintext => {
             let dialled = Dialled::plain(peer, request, limit).await?;
