@@ -82,6 +82,8 @@ pub(crate) async fn probe(shared: Arc<InletShared>) {
         if let Winner::Second(()) = race(silent, shared.source.changed(generation)).await {
             // Another outlet has another clock, until proven otherwise.
             shared.clock.update(|clock| clock.estimator.invalidate());
+            #[cfg(feature = "secure")]
+            shared.clock_keys.lock().forget_clock();
         }
     }
 }
