@@ -19,7 +19,7 @@ use crate::net::reach::{Reach, present_interfaces};
 use crate::net::runtime::{self, AbortOnDrop};
 use crate::net::sockets::{self, Family};
 #[cfg(feature = "secure")]
-use crate::net::unveil::{self, Unveiler};
+use crate::net::unveil::{self, Discretion, Unveiler};
 use crate::session::resolve::{Received, Search, Step};
 #[cfg(feature = "secure")]
 use crate::wire::discovery::ReplyDatagram;
@@ -51,10 +51,10 @@ impl RunningSearch {
         // As good as random: the standard library seeds its hashers from the system.
         let search = search.with_id(random());
         #[cfg(feature = "secure")]
-        let search = if unveil::is_wanted(context) {
-            search.with_open_query(random())
-        } else {
-            search
+        let search = match unveil::discretion(context) {
+            Discretion::None => search,
+            Discretion::Outlets => search.with_open_query(random()),
+            Discretion::Everybody => search.with_open_query_alone(random()),
         };
         let reach = Arc::clone(context.reach());
         let mut links = Vec::new();
@@ -147,15 +147,19 @@ impl Inbox {
         });
     }
 
-    /// Asks over TCP for whatever is at a data port, if it may hide what it is.
+    /// Asks over TCP for whatever is at a data port, if it may hide what it is, or we what we look for.
     #[cfg(feature = "secure")]
     async fn look_for_hidden(&self, target: SocketAddr) {
         let Some(unveiler) = &self.unveiler else {
             return;
         };
         let asking = exchange(target, OPEN_REQUEST, MAX_DATAGRAM_BYTES, PROBE_LIMIT);
-        if let Ok(xml) = asking.await {
-            unveiler.on_redacted(target, &xml);
+        if let Ok(xml) = asking.await
+            && !unveiler.on_redacted(target, &xml)
+        {
+            take_in(&self.monitor, |search, now| {
+                search.on_open_reply(now, target, &xml)
+            });
         }
     }
 }
@@ -165,7 +169,7 @@ impl Inbox {
 struct Link {
     family: Family,
     socket: Arc<UdpSocket>,
-    datagram: Vec<u8>,
+    datagram: Option<Vec<u8>>,
     /// Asks everybody, because outlets that hide what they are do not answer the other.
     open_datagram: Option<Vec<u8>>,
 }
@@ -190,7 +194,7 @@ impl Link {
 
     /// Errors are ignored: an unreachable target must not keep the query from the others.
     async fn send(&self, to: SocketAddr) {
-        for datagram in [Some(&self.datagram), self.open_datagram.as_ref()]
+        for datagram in [self.datagram.as_ref(), self.open_datagram.as_ref()]
             .into_iter()
             .flatten()
         {
@@ -321,20 +325,28 @@ impl Driver {
     /// next wave comes keep their slots, so their number is bounded.
     fn probe_over_tcp(&mut self) {
         while self.probes.try_join_next().is_some() {}
-        let query = self.monitor.lock().search.query().to_vec();
-        let request = [b"LSL:shortinfo\r\n", query.as_slice(), b"\r\n"].concat();
-        let request: Arc<[u8]> = request.into();
+        let request: Option<Arc<[u8]>> = {
+            let state = self.monitor.lock();
+            let search = &state.search;
+            search.is_query_sent().then(|| {
+                [b"LSL:shortinfo\r\n", search.query(), b"\r\n"]
+                    .concat()
+                    .into()
+            })
+        };
         for target in self.unicast_targets() {
             let Ok(slot) = Arc::clone(&self.probe_slots).try_acquire_owned() else {
                 return;
             };
-            let (request, inbox) = (Arc::clone(&request), self.inbox.clone());
+            let (request, inbox) = (request.clone(), self.inbox.clone());
             self.probes.spawn(async move {
-                let asking = exchange(target, &request, MAX_DATAGRAM_BYTES, PROBE_LIMIT);
-                if let Ok(xml) = asking.await
-                    && !xml.is_empty()
-                {
-                    inbox.take_over_tcp(target, &xml);
+                if let Some(request) = request {
+                    let asking = exchange(target, &request, MAX_DATAGRAM_BYTES, PROBE_LIMIT);
+                    if let Ok(xml) = asking.await
+                        && !xml.is_empty()
+                    {
+                        inbox.take_over_tcp(target, &xml);
+                    }
                 }
                 #[cfg(feature = "secure")]
                 inbox.look_for_hidden(target).await;

@@ -94,7 +94,7 @@ enum Outlet {
 impl Unveiler {
     /// `None` if this context does not look for outlets that hide.
     pub(crate) fn new(context: &Context, search: &Arc<Monitor<SearchState>>) -> Option<Arc<Self>> {
-        is_wanted(context).then(|| {
+        (discretion(context) != Discretion::None).then(|| {
             Arc::new(Self {
                 context: context.clone(),
                 search: Arc::clone(search),
@@ -197,13 +197,30 @@ impl Unveiler {
     }
 }
 
-/// Whether resolvers of this context look behind redacted infos.
-pub(crate) fn is_wanted(context: &Context) -> bool {
-    context.security().is_ok_and(|security| {
-        security.discovery() == Discovery::Minimal
-            && security.policy() != Policy::Off
-            && security.local().is_some()
-    })
+/// What searches of a context keep from the network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Discretion {
+    /// Nothing: the query goes out as liblsl's does.
+    None,
+    /// Outlets may hide, the query is sent: outlets of liblsl must find themselves in it.
+    Outlets,
+    /// Nobody learns what is looked for: whoever could not answer in a session could not be read.
+    Everybody,
+}
+
+/// How searches of this context go about it.
+pub(crate) fn discretion(context: &Context) -> Discretion {
+    let Ok(security) = context.security() else {
+        return Discretion::None;
+    };
+    if security.discovery() != Discovery::Minimal || security.local().is_none() {
+        return Discretion::None;
+    }
+    match security.policy() {
+        Policy::Off => Discretion::None,
+        Policy::Migrate => Discretion::Outlets,
+        Policy::Required => Discretion::Everybody,
+    }
 }
 
 /// The outlet's full short info if it matches `query`, else nothing.

@@ -9,6 +9,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, SocketAddr};
 
 use crate::StreamInfo;
+use crate::query::Query;
 use crate::wire::discovery::{QueryDatagram, ReplyDatagram, query_id};
 use crate::xml::Limits;
 
@@ -103,6 +104,8 @@ pub struct Search {
     id: Vec<u8>,
     /// Of the empty query, if outlets that hide what they are shall answer too.
     open_id: Option<Vec<u8>>,
+    /// What replies to the empty query must fulfil, if the query itself is sent to nobody.
+    kept_query: Option<Query>,
     times: WaveTimes,
     goal: Goal,
     next_multicast: f64,
@@ -135,6 +138,7 @@ impl Search {
             id: query_id(&query).to_string().into_bytes(),
             query,
             open_id: None,
+            kept_query: None,
             times,
             goal,
             next_multicast: now,
@@ -166,6 +170,23 @@ impl Search {
         self
     }
 
+    /// Asks with the empty query alone and sorts the answers itself: what is looked for is as telling
+    /// as what hides, and a recovery names the stream that was lost. Finds what the query would have
+    /// found, but for what only a full info says. A query that does not parse finds nothing.
+    #[must_use]
+    pub fn with_open_query_alone(mut self, id: u64) -> Self {
+        self.kept_query = Query::parse(&self.query).ok();
+        self = self.with_open_query(id);
+        self.id = Vec::new();
+        self
+    }
+
+    /// Whether the query goes over the network, see
+    /// [`with_open_query_alone`](Self::with_open_query_alone).
+    pub fn is_query_sent(&self) -> bool {
+        !self.id.is_empty()
+    }
+
     /// The second datagram to send after [`with_open_query`](Self::with_open_query).
     pub fn open_datagram(&self, return_port: u16) -> Option<Vec<u8>> {
         let id = self.open_id.as_deref()?;
@@ -177,14 +198,15 @@ impl Search {
         Some(datagram.to_bytes())
     }
 
-    /// The datagram to send when replies shall come to `return_port`.
-    pub fn datagram(&self, return_port: u16) -> Vec<u8> {
-        QueryDatagram {
+    /// The datagram to send when replies shall come to `return_port`; `None` after
+    /// [`with_open_query_alone`](Self::with_open_query_alone).
+    pub fn datagram(&self, return_port: u16) -> Option<Vec<u8>> {
+        let datagram = QueryDatagram {
             query: &self.query,
             return_port,
             id: &self.id,
-        }
-        .to_bytes()
+        };
+        self.is_query_sent().then(|| datagram.to_bytes())
     }
 
     /// The text that is searched for.
@@ -255,17 +277,32 @@ impl Search {
             return Received::Foreign;
         };
         let is_open = self.open_id.as_deref() == Some(reply.id);
-        if reply.id != self.id && !is_open {
+        let is_answer = self.is_query_sent() && reply.id == self.id;
+        if !is_answer && !is_open {
             return Received::Foreign;
         }
-        if self.open_id.is_some() && is_redacted(reply.xml) {
+        if is_answer && !(self.open_id.is_some() && is_redacted(reply.xml)) {
+            return self.on_info(now, from, reply.xml);
+        }
+        self.on_open_reply(now, from, reply.xml)
+    }
+
+    /// Takes in a short info that answers the empty query.
+    pub fn on_open_reply(&mut self, now: f64, from: SocketAddr, xml: &[u8]) -> Received {
+        if is_redacted(xml) {
             return Received::Redacted;
         }
-        // What matches answers the other query too.
-        if is_open {
-            return Received::Foreign;
+        let is_sought = self.kept_query.as_ref().is_some_and(|query| {
+            let info = StreamInfo::from_xml_with(xml, &REPLY_LIMITS);
+            // A query too costly to evaluate counts as "no match", as with outlets.
+            info.is_ok_and(|info| info.matches(query).unwrap_or(false))
+        });
+        if is_sought {
+            self.on_info(now, from, xml)
+        } else {
+            // Where the query was sent, what matches it answers that one too.
+            Received::Foreign
         }
-        self.on_info(now, from, reply.xml)
     }
 
     /// Takes in a short info that came over TCP, where it has no query id (§3.6).

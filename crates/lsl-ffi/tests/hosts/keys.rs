@@ -54,7 +54,7 @@ pub(crate) fn tests() -> Vec<Test> {
     });
     tests.push(Test {
         name: "privileged/setuid".to_owned(),
-        needs: vec![Need::Tool("cc"), Need::Tool("chown"), Need::Root],
+        needs: vec![Need::Tool("cc"), Need::Tool("chown"), Need::Setuid],
         run: Box::new(privileged),
     });
     tests

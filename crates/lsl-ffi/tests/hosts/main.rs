@@ -31,8 +31,8 @@ enum Need {
     Tool(&'static str),
     /// What only `cargo xtask hosts` provides, by the name of its variable.
     Variable(&'static str),
-    /// To run as root, in the namespace at least with a second user.
-    Root,
+    /// That a program can be given to another user and run with his rights.
+    Setuid,
 }
 
 /// Hosts count their own threads and descriptors, not each other's; more at a time only slow down the

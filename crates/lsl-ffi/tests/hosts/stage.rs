@@ -44,13 +44,29 @@ impl Stage {
             Need::Variable(name) => env::var_os(name)
                 .is_none()
                 .then(|| format!("no {name} in the environment")),
-            Need::Root => {
-                // A namespace of an ordinary user has nobody but himself.
-                let users = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
-                let is_everybody = users.split_whitespace().nth(2) == Some("4294967295");
-                (!is_everybody).then(|| "not run as root".to_owned())
-            }
+            Need::Setuid => self.against_setuid().map(str::to_owned),
         })
+    }
+
+    /// Why a program cannot be given the rights of somebody else here.
+    fn against_setuid(&self) -> Option<&'static str> {
+        let read = |file| fs::read_to_string(file).unwrap_or_default();
+        // A namespace of an ordinary user has nobody but himself.
+        if read("/proc/self/uid_map").split_whitespace().nth(2) != Some("4294967295") {
+            return Some("not run as root");
+        }
+        if !read("/proc/self/status").contains("NoNewPrivs:\t0") {
+            return Some("programs cannot gain rights here");
+        }
+        let mounts = read("/proc/self/mounts");
+        let mounts = mounts.lines().filter_map(|line| {
+            let mut fields = line.split(' ').skip(1);
+            Some((fields.next()?, fields.nth(1)?))
+        });
+        let above = mounts.filter(|(place, _)| self.scratch.starts_with(place));
+        let (_, options) = above.max_by_key(|(place, _)| place.len())?;
+        let forbids = options.split(',').any(|option| option == "nosuid");
+        forbids.then_some("the file system knows no setuid programs")
     }
 
     pub(crate) fn prefix(&self) -> Outcome<&Path> {

@@ -236,10 +236,13 @@ impl EventKind {
 
 /// What a stranger can cause as often as he likes; each of these has its own 10 lines a second, so
 /// that a flood of one hides none of another.
-pub(super) const RATED: [EventKind; 4] = [
+pub(super) const RATED: [EventKind; 6] = [
     EventKind::HandshakeFailed,
     EventKind::PolicyRefused,
+    EventKind::PlaintextAccepted,
     EventKind::PlaintextRefused,
+    // A refusal in place of M3 needs no key.
+    EventKind::PeerAlert,
     EventKind::LimitsHit,
 ];
 

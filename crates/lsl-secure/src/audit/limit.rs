@@ -119,11 +119,7 @@ mod tests {
         for _ in 0..100 {
             // Only a trusted peer, or the user, causes these.
             assert!(limiter.admit(entry(EventKind::HandshakeOk), 0.0).is_some());
-            assert!(
-                limiter
-                    .admit(entry(EventKind::PlaintextAccepted), 0.0)
-                    .is_some()
-            );
+            assert!(limiter.admit(entry(EventKind::Revoked), 0.0).is_some());
         }
     }
 

@@ -293,7 +293,11 @@ fn golden_queries() {
         let query = case["query"].as_str().unwrap();
         let search = Search::new(query, WaveTimes::default(), once(0, 0.0, 1.0), 0.0);
         let port = u16::try_from(case["return_port"].as_u64().unwrap()).unwrap();
-        assert_eq!(search.datagram(port), hex(&case["datagram_hex"]), "{query}");
+        assert_eq!(
+            search.datagram(port),
+            Some(hex(&case["datagram_hex"])),
+            "{query}"
+        );
     }
 }
 
@@ -311,7 +315,11 @@ fn golden_recovery_queries() {
         let info = StreamInfo::from_xml(xml.as_bytes()).unwrap();
         let query = crate::session::recover::recovery_query(&info);
         let search = Search::new(query, WaveTimes::default(), once(1, 0.0, 1.0), 0.0);
-        assert_eq!(search.datagram(16573), hex(&case["datagram_hex"]), "{name}");
+        assert_eq!(
+            search.datagram(16573),
+            Some(hex(&case["datagram_hex"])),
+            "{name}"
+        );
         checked += 1;
     }
     assert!(checked >= 3);
@@ -343,6 +351,37 @@ fn outlets_that_hide_are_told_from_those_that_match() {
     check(&own, hide(xml("shown"), "open"), Received::New);
     check(&own, xml("plain"), Received::New);
     assert_eq!(search.len(), 2);
+}
+
+#[test]
+fn a_discreet_search_tells_nobody_what_it_looks_for_and_finds_it() {
+    let mut search = search(once(1, 0.0, f64::INFINITY)).with_open_query_alone(7);
+    assert_eq!(search.datagram(5), None);
+    let open = search.open_datagram(5).unwrap();
+    assert_eq!(open, b"LSL:shortinfo\r\n\r\n5 7\r\n");
+    let named = |uid: &str, name: &str| {
+        let text = String::from_utf8(xml(uid)).unwrap();
+        let (before, rest) = text.split_once("<name>").unwrap();
+        let (_, after) = rest.split_once("</name>").unwrap();
+        format!("{before}<name>{name}</name>{after}").into_bytes()
+    };
+    let mut check = |id: &str, xml: Vec<u8>, expected| {
+        let datagram = [id.as_bytes(), b"\r\n", &xml].concat();
+        let received = search.on_reply(101.0, peer(), &datagram);
+        assert_eq!(received, expected, "{id}");
+    };
+    check("7", named("sought", "x"), Received::New);
+    check("7", named("sought", "x"), Received::Refreshed);
+    check("7", named("other", "y"), Received::Foreign);
+    check("7", b"no document".to_vec(), Received::Foreign);
+    // Nobody was asked under another id, the empty one included.
+    check("", named("forged", "x"), Received::Foreign);
+    check(
+        &query_id(b"name='x'").to_string(),
+        named("forged", "x"),
+        Received::Foreign,
+    );
+    assert_eq!(search.len(), 1);
 }
 
 #[test]
