@@ -356,11 +356,13 @@ impl Callee<'_> {
     }
 }
 
-/// Looks at the trust file where it delays no samples: it may lie on a network share.
+/// Looks at the trust file where it delays no samples: it may lie on a network share. Without an answer
+/// the last good list counts.
 pub(crate) async fn refresh(security: &Arc<Security>) {
     let looking = Arc::clone(security);
-    // Fails only while the runtime ends.
-    let _ = tokio::task::spawn_blocking(move || looking.refresh()).await;
+    let looked = tokio::task::spawn_blocking(move || looking.refresh_if_idle());
+    // Fails otherwise only while the runtime ends.
+    let _ = tokio::time::timeout(LOOK_LIMIT, looked).await;
 }
 
 /// Remembers that a stream encrypts, before anything of it is delivered.
@@ -474,6 +476,9 @@ async fn turn(address: IpAddr) -> Option<OwnedSemaphorePermit> {
 }
 
 static QUEUES: PerProcess<Mutex<HashMap<IpAddr, Weak<Semaphore>>>> = PerProcess::new();
+
+/// How long a look at the trust file may hold up a connection.
+const LOOK_LIMIT: Duration = Duration::from_secs(1);
 
 /// Handshakes with one address at the same time.
 const MAX_IN_FLIGHT: usize = 64;
