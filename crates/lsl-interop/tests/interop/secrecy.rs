@@ -56,7 +56,7 @@ pub(crate) fn recorded(route: Route, sight: Sight) -> Cell {
 struct Marks {
     name: String,
     source_id: String,
-    /// What the inlet asks for, hence no secret.
+    /// What the inlet asks for.
     stream_type: String,
     desc: String,
     /// A sample of eight floats.
@@ -100,6 +100,7 @@ impl Marks {
         let marks = [
             ("name", Sight::Discovery, is_found(&self.name)),
             ("source id", Sight::Discovery, is_found(&self.source_id)),
+            ("type", Sight::Discovery, is_found(&self.stream_type)),
             (
                 "host name",
                 Sight::Discovery,
@@ -140,7 +141,8 @@ fn play(lab: &Lab, route: Route, marks: &Marks) -> Outcome<Vec<String>> {
             Values::Texts(texts) => texts.len(),
             Values::Numbers(bytes) => bytes.len() / 4,
         };
-        let mut outlet = route.outlet(lab, &stream)?;
+        let (side, setup) = route.from;
+        let mut outlet = side.mortal_outlet(lab, setup, &stream)?;
         let mut inlet = route.inlet_where(lab, &format!("type='{}'", marks.stream_type))?;
         outlet.wait_for_consumers()?;
         exchange(&mut *outlet, &mut *inlet, &sample)?;
@@ -151,6 +153,11 @@ fn play(lab: &Lab, route: Route, marks: &Marks) -> Outcome<Vec<String>> {
         }
         inlet.time_correction()?;
         uids.push(between(&xml, "<uid>", "</uid>").ok_or("no uid")?);
+        // Whoever lost a stream looks for it by everything that it was.
+        outlet.crash();
+        let mut outlet = side.mortal_outlet(lab, setup, &stream)?;
+        outlet.wait_for_consumers()?;
+        exchange(&mut *outlet, &mut *inlet, &sample)?;
     }
     Ok(uids)
 }
