@@ -82,6 +82,8 @@ pub(crate) async fn probe(shared: Arc<InletShared>) {
         if let Winner::Second(()) = race(silent, shared.source.changed(generation)).await {
             // Another outlet has another clock, until proven otherwise.
             shared.clock.update(|clock| clock.estimator.invalidate());
+            #[cfg(feature = "secure")]
+            shared.clock_keys.lock().forget_clock();
         }
     }
 }
@@ -95,7 +97,7 @@ async fn ask(shared: &InletShared, endpoint: Endpoint) -> Error {
 
             let info = shared.source.info();
             let peers = shared.source.peers();
-            match crate::net::handshake::way(security, peers, &info, endpoint.data) {
+            match crate::net::handshake::way(security, peers, &info, endpoint.data).await {
                 // Boxed, because every inlet's task would else hold room for it.
                 Way::Secure => {
                     return Box::pin(secure_clock::exchange(shared, endpoint)).await;
