@@ -7,7 +7,7 @@ mod show;
 
 use clap::{Args, Subcommand};
 
-pub(crate) use self::init::{EMPTY_TRUST, check_name};
+pub(crate) use self::init::{EMPTY_TRUST, check_name, trust_add};
 use crate::failure::Outcome;
 
 /// `lsl key`

@@ -267,8 +267,15 @@ impl Report {
                 ));
             }
             (Policy::Required, Some(settings)) if settings.policy == Policy::Migrate => {
+                let over = settings.migrate_until.is_none_or(|last| last < today);
+                let why = if over {
+                    "migrate_until is over"
+                } else {
+                    "the list of streams that were encrypted before (known_secure, beside the \
+                     configuration) cannot be used"
+                };
                 self.warnings
-                    .push("migrate_until is over: \"migrate\" acts as \"required\" now.".into());
+                    .push(format!("{why}: \"migrate\" acts as \"required\" now."));
             }
             _ => {}
         }

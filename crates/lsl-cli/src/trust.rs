@@ -14,6 +14,7 @@ use std::time::UNIX_EPOCH;
 use clap::{Args, Subcommand};
 use lsl_core::secure::files::{self, Content};
 use lsl_core::secure::trust::{Date, TrustList, today};
+use lsl_platform::append;
 
 pub(crate) use self::list::expiry;
 use crate::failure::{Failure, Outcome};
@@ -94,7 +95,14 @@ impl<'a> TrustFile<'a> {
                 self.path.display()
             )));
         }
-        // Two commands at once must not undo each other.
+        // Two commands at once must not undo each other. The lock is the directory's, since the file
+        // is another one afterwards; where there are no locks, looking again must do.
+        let directory = fs::canonicalize(self.path)
+            .ok()
+            .and_then(|path| fs::File::open(path.parent()?).ok());
+        let _locked = directory
+            .as_ref()
+            .and_then(|directory| append::lock(directory).ok());
         let now = files::read_text(self.path, Content::Shared)?;
         if *now != self.text {
             return Err(Failure::Runtime(format!(

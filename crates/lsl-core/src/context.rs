@@ -11,6 +11,8 @@ use crate::net::per_process::PerProcess;
 use crate::net::reach::Reach;
 use crate::net::registry::SourcePolicy;
 use crate::net::service::Registry;
+#[cfg(feature = "secure")]
+use crate::net::unveil::Pauses;
 
 /// A configuration and the sockets that go with it: one multicast responder and one UDP service for
 /// all outlets made in it. Clones share both. Safe to use from any thread.
@@ -34,6 +36,9 @@ struct Shared {
     /// Why nothing may stream, if the security configuration cannot be used.
     #[cfg(feature = "secure")]
     security: LoadedSecurity,
+    /// Outlets that hide what they are and did not show themselves.
+    #[cfg(feature = "secure")]
+    pauses: Pauses,
 }
 
 impl Context {
@@ -109,6 +114,12 @@ impl Context {
         security.map_err(|reason| crate::Error::Security(reason.clone()))
     }
 
+    /// Whom searches leave alone for a while.
+    #[cfg(feature = "secure")]
+    pub(crate) fn pauses(&self) -> &Pauses {
+        &self.shared.pauses
+    }
+
     fn assemble(config: Config, #[cfg(feature = "secure")] security: LoadedSecurity) -> Self {
         let reach = Arc::new(Reach::new(&config));
         let policy = SourcePolicy {
@@ -134,6 +145,8 @@ impl Context {
                 registry,
                 #[cfg(feature = "secure")]
                 security,
+                #[cfg(feature = "secure")]
+                pauses: Pauses::default(),
             }),
         }
     }

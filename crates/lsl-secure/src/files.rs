@@ -79,10 +79,11 @@ pub(crate) fn read_stamped(
     max: u64,
 ) -> Result<(Zeroizing<String>, Stamp)> {
     // Opening a pipe waits for a writer: look before, decide after.
-    let metadata = fs::metadata(path).map_err(|error| unreadable(path, &error))?;
+    let failed = |error: io::Error| unreadable(path, content, &error);
+    let metadata = fs::metadata(path).map_err(failed)?;
     check_kind(&metadata).map_err(|reason| Error::file(path, reason))?;
-    let mut file = File::open(path).map_err(|error| unreadable(path, &error))?;
-    let metadata = file.metadata().map_err(|error| unreadable(path, &error))?;
+    let mut file = File::open(path).map_err(failed)?;
+    let metadata = file.metadata().map_err(failed)?;
     check_kind(&metadata).map_err(|reason| Error::file(path, reason))?;
     let user = lsl_platform::privilege::effective_user();
     check_access(path, content, metadata.mode(), metadata.uid(), user)
@@ -93,7 +94,7 @@ pub(crate) fn read_stamped(
     (&mut file)
         .take(max + 1)
         .read_to_end(&mut bytes)
-        .map_err(|error| unreadable(path, &error))?;
+        .map_err(failed)?;
     if bytes.len() as u64 > max {
         let mib = max >> 20;
         return Err(Error::file(
@@ -159,9 +160,8 @@ pub fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
     let target = fs::canonicalize(path).map_err(failed)?;
     let old = fs::metadata(&target).map_err(failed)?;
     check_kind(&old).map_err(|reason| Error::file(path, reason))?;
-    let temporary = temporary_of(&target);
+    let (temporary, mut file) = open_temporary(&target).map_err(failed)?;
     let written = (|| {
-        let mut file = open_new(&temporary)?;
         let new = file.metadata()?;
         if (old.uid(), old.gid()) != (new.uid(), new.gid()) {
             fchown(&file, Some(old.uid()), Some(old.gid()))?;
@@ -218,9 +218,14 @@ fn count_lines(bytes: &[u8]) -> usize {
     bytes.split(|byte| *byte == b'\n').count() - 1
 }
 
-fn unreadable(path: &Path, error: &io::Error) -> Error {
+fn unreadable(path: &Path, content: Content, error: &io::Error) -> Error {
     let remedy = match error.kind() {
         io::ErrorKind::NotFound => "; correct the name, or make it with: lsl key init",
+        // Not first of all to take it from the user whose it is.
+        io::ErrorKind::PermissionDenied if content == Content::Secret => {
+            "; if it is meant for another user, make the one who runs this program a key of its own \
+             (lsl key init), else give it to that user (chown)"
+        }
         io::ErrorKind::PermissionDenied => "; give it to the user who runs this program (chown)",
         _ => "; repair or remove it",
     };
@@ -278,6 +283,21 @@ fn parent(path: &Path) -> &Path {
     }
 }
 
+/// A new file beside `path`. In containers processes have the same few numbers again and again: one
+/// that was killed may have left a file with our name behind.
+fn open_temporary(path: &Path) -> io::Result<(PathBuf, File)> {
+    let mut tries = 0;
+    loop {
+        let temporary = temporary_of(path);
+        match open_new(&temporary) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && tries < MOST_TRIES => {
+                tries += 1;
+            }
+            opened => return Ok((temporary, opened?)),
+        }
+    }
+}
+
 /// A name beside `path` that no other writer uses.
 fn temporary_of(path: &Path) -> PathBuf {
     static COUNT: AtomicU64 = AtomicU64::new(0);
@@ -294,6 +314,8 @@ fn sync_parent(path: &Path) {
         let _ = directory.sync_all();
     }
 }
+
+const MOST_TRIES: u32 = 1000;
 
 /// No file that people write is longer: 1 MiB.
 pub(crate) const MAX_LEN: u64 = 1 << 20;

@@ -11,7 +11,7 @@ use pkcs8::{
     DecodePrivateKey, EncodePrivateKey, EncryptedPrivateKeyInfoRef, LineEnding, PrivateKeyInfoRef,
     SecretDocument,
 };
-use zeroize::Zeroizing;
+use zeroize::{Zeroize, Zeroizing};
 
 use crate::files::{self, Content};
 use crate::{Error, OsRandom, Psk, Random, Result, SecretKey};
@@ -26,7 +26,7 @@ use crate::{Error, OsRandom, Psk, Random, Result, SecretKey};
 pub fn read_key(path: &Path, passphrase: Option<&str>) -> Result<SecretKey> {
     let wrong = |reason: &str| Error::file(path, reason);
     let (form, document) = read_document(path)?;
-    let pair = match form {
+    let mut pair = match form {
         Form::Plain => KeypairBytes::from_pkcs8_der(document.as_bytes())
             .map_err(|error| Error::file(path, format!("{error}; {NOT_A_KEY}")))?,
         Form::Encrypted => {
@@ -53,6 +53,8 @@ pub fn read_key(path: &Path, passphrase: Option<&str>) -> Result<SecretKey> {
         }
     };
     let key = SecretKey::from_seed(&pair.secret_key);
+    // It would erase itself only with a feature of its crate that nobody switches on.
+    pair.secret_key.zeroize();
     match &pair.public_key {
         Some(public) if public.0 != *key.public().as_bytes() => Err(wrong(
             "the public key in this file is not the one of its private key: the file is damaged or was \
@@ -192,11 +194,13 @@ fn pem_of(path: &Path, key: &SecretKey, passphrase: Option<&str>) -> Result<Zero
     let failed = |error: &dyn std::fmt::Display| {
         Error::file(path, format!("the key cannot be encoded: {error}"))
     };
-    let pair = KeypairBytes {
+    let mut pair = KeypairBytes {
         secret_key: *key.seed(),
         public_key: Some(PublicKeyBytes(*key.public().as_bytes())),
     };
-    let plain = pair.to_pkcs8_der().map_err(|error| failed(&error))?;
+    let plain = pair.to_pkcs8_der();
+    pair.secret_key.zeroize();
+    let plain = plain.map_err(|error| failed(&error))?;
     let Some(passphrase) = passphrase else {
         let pem = plain.to_pem("PRIVATE KEY", LineEnding::LF);
         return pem.map_err(|error| failed(&error));

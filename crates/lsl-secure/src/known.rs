@@ -216,6 +216,9 @@ impl State {
                 let lines: Result<String> = self.entries.iter().map(line_of).collect();
                 files::replace(path, lines?.as_bytes())?;
                 self.lines = self.entries.len();
+                // The lock is that of the old file: somebody else may have written to the new one.
+                self.stamp = None;
+                return Ok(());
             }
             // Nobody else wrote: all of them take the lock.
             self.stamp = Some(Stamp::of_path(path).map_err(failed)?);

@@ -8,7 +8,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use crate::admission::Admission;
 use crate::audit::{Audit, Event, EventKind, printable};
@@ -30,7 +30,7 @@ pub use live::{Enrolled, Live};
 
 use clock::Clock;
 use running::Running;
-use watch::Look;
+use watch::{Look, Watch};
 
 /// The security of one process (or of one test). Safe to use from any thread.
 #[derive(Debug)]
@@ -364,7 +364,24 @@ impl Security {
         let Some(watch) = &self.running().watch else {
             return false;
         };
-        let mut watch = lock(watch);
+        self.refresh_with(lock(watch))
+    }
+
+    /// As [`refresh`](Self::refresh), unless somebody is just doing that: then nobody waits, and what
+    /// that look finds ends sessions all the same. On a network share that hangs a look can take for
+    /// ever, and a recording must go on with the last good list.
+    pub fn refresh_if_idle(&self) -> bool {
+        let Some(watch) = &self.running().watch else {
+            return false;
+        };
+        match watch.try_lock() {
+            Ok(watch) => self.refresh_with(watch),
+            Err(TryLockError::Poisoned(watch)) => self.refresh_with(watch.into_inner()),
+            Err(TryLockError::WouldBlock) => false,
+        }
+    }
+
+    fn refresh_with(&self, mut watch: MutexGuard<'_, Watch>) -> bool {
         match watch.look(self.clock.utc(), self.clock.local()) {
             Look::Same => false,
             Look::Failed(reason) => {

@@ -260,8 +260,7 @@ struct RawPeer {
     key: Spanned<String>,
     role: Option<Spanned<String>>,
     not_after: Option<Spanned<toml::Value>>,
-    #[serde(default)]
-    from: Vec<Spanned<String>>,
+    from: Option<Spanned<Vec<Spanned<String>>>>,
 }
 
 impl RawPeer {
@@ -298,7 +297,14 @@ impl RawPeer {
             },
         };
         let not_after = self.not_after.map(|day| checked_date("not_after", &day));
-        let from = self.from.iter().map(|network| {
+        if let Some(from) = self.from.as_ref().filter(|from| from.get_ref().is_empty()) {
+            // Whoever emptied the list did hardly mean "from anywhere".
+            let reason = "from names no network; remove this line if any address will do, or the \
+                          entry if none will";
+            return Err((from.span().start, reason.to_owned()));
+        }
+        let from = self.from.iter().flat_map(Spanned::get_ref);
+        let from = from.map(|network| {
             let parsed: Result<Network, _> = network.get_ref().parse();
             parsed.map_err(|reason| (network.span().start, reason))
         });

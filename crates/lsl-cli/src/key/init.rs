@@ -2,12 +2,12 @@
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, chown};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, lchown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use clap::Args;
-use lsl_core::secure::{OsRandom, PublicKey, SecretKey, config, keyfile};
+use lsl_core::secure::{OsRandom, PublicKey, SecretKey, config, files, keyfile};
 
 use crate::failure::{Failure, Outcome};
 use crate::note::note;
@@ -86,6 +86,9 @@ impl Init {
         made.directory(&directory, self.directory_mode())?;
         made.key(&directory.join(KEY_NAME), &key, passphrase.as_ref(), owner)?;
         made.text(&directory.join(TRUST_NAME), EMPTY_TRUST)?;
+        if let Some(owner) = owner {
+            made.state(&directory.join(KNOWN_NAME), owner)?;
+        }
         // Last, since it switches encryption on.
         made.text(&directory.join(CONFIG_NAME), &config::sample(&name))?;
         made.keep();
@@ -124,7 +127,8 @@ impl Init {
         writeln!(
             out,
             "Not in use yet. To change to it without interruption:\n\
-             1. on every other machine, run   {}\n\
+             1. on every other machine, run   {}\n   (with the --role of the old \
+             entry, or it may be both)\n\
              2. here, stop the LSL programs,  mv {} {}\n\
              3. on every other machine, run   lsl trust remove {}",
             trust_add(name, &public),
@@ -227,7 +231,7 @@ impl Init {
 }
 
 /// What to run on another machine.
-pub(super) fn trust_add(name: &str, key: &PublicKey) -> String {
+pub(crate) fn trust_add(name: &str, key: &PublicKey) -> String {
     format!("lsl trust add {} {key}", shell::word(name))
 }
 
@@ -327,12 +331,24 @@ impl Made {
     ) -> Outcome {
         keyfile::write_new_key(path, key, passphrase.map(|text| text.as_str()))?;
         self.files.push(path.to_owned());
-        chown(path, owner, None).map_err(|error| {
+        // Never through a link, which the owner of the directory may just have put there.
+        lchown(path, owner, None).map_err(|error| {
             Failure::Runtime(format!(
                 "{}: giving it to another user: {error} (run it as root)",
                 path.display()
             ))
         })
+    }
+
+    /// What programs of another user remember while the policy is `migrate`: they may not make files
+    /// in a directory of root.
+    fn state(&mut self, path: &Path, owner: u32) -> Outcome {
+        if path.symlink_metadata().is_ok() {
+            return Ok(());
+        }
+        files::create(path, b"")?;
+        self.files.push(path.to_owned());
+        lchown(path, Some(owner), None).map_err(|error| cannot_write(path, &error))
     }
 
     fn text(&mut self, path: &Path, content: &str) -> Outcome {
@@ -381,6 +397,9 @@ pub(crate) const EMPTY_TRUST: &str = "\
 ";
 
 const MAX_NAME_LEN: usize = 100;
+
+/// Where outlets are remembered that were encrypted before (LSS/1 §4.3).
+const KNOWN_NAME: &str = "known_secure";
 
 #[cfg(test)]
 mod tests {

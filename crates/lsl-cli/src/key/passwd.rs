@@ -1,14 +1,12 @@
 //! `lsl key passwd`: the passphrase of the device key.
 
-use std::os::unix::fs::chown;
-
 use clap::Args;
 use lsl_core::secure::keyfile;
 
 use crate::failure::{Failure, Outcome};
 use crate::note::note;
 use crate::passphrase;
-use crate::place::{self, PlaceArgs};
+use crate::place::PlaceArgs;
 
 /// `lsl key passwd`
 #[derive(Debug, Args)]
@@ -42,7 +40,6 @@ impl Passwd {
                 path.display()
             )));
         }
-        let owner = place::owner_to_keep(path)?;
         let key = place.key()?;
         let new = if self.remove {
             None
@@ -50,9 +47,6 @@ impl Passwd {
             Some(passphrase::ask_new(&path.display().to_string())?)
         };
         keyfile::replace_key(path, &key, new.as_ref().map(|text| text.as_str()))?;
-        chown(path, owner, None).map_err(|error| {
-            Failure::Runtime(format!("{}: giving it back: {error}", path.display()))
-        })?;
         match (&new, &place.settings.passphrase_file) {
             (None, None) => note(format_args!("{}: no passphrase any more.", path.display())),
             (None, Some(file)) => note(format_args!(

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{self, Write};
-use std::os::unix::fs::chown;
+use std::os::unix::fs::lchown;
 
 use clap::Args;
 use lsl_core::secure::keyfile;
@@ -41,7 +41,8 @@ impl MakePsk {
         let path = place.file.with_file_name(PSK_NAME);
         let owner = place::owner_to_keep(place.key_file()?)?;
         keyfile::write_new_psk(&path)?;
-        chown(&path, owner, None).map_err(|error| {
+        // Never through a link, which the owner of the directory may just have put there.
+        lchown(&path, owner, None).map_err(|error| {
             let _ = fs::remove_file(&path);
             Failure::Runtime(format!(
                 "{}: giving it to the key's owner: {error}",

@@ -16,7 +16,7 @@ use zeroize::Zeroizing;
 
 use super::{TrustFile, edit};
 use crate::failure::{Failure, Outcome};
-use crate::key::{EMPTY_TRUST, check_name};
+use crate::key::{EMPTY_TRUST, check_name, trust_add};
 use crate::note::note;
 use crate::place::{Place, PlaceArgs};
 use crate::probe::Knock;
@@ -46,7 +46,8 @@ pub(super) struct Add {
     #[arg(long, value_name = "NET")]
     from: Vec<Network>,
 
-    /// With HOST:PORT: do not ask whether the fingerprint is right, it has been compared
+    /// With HOST:PORT: trust whoever answers there now, without comparing. Only on a network where
+    /// nobody can stand in between; else give the key itself
     #[arg(long)]
     yes: bool,
 
@@ -145,12 +146,18 @@ impl Add {
             return Ok(());
         }
         if !io::stdin().is_terminal() {
-            return Err(Failure::Usage(
+            // With the key: asked again, somebody else may answer.
+            return Err(Failure::Usage(format!(
                 "nothing was written: there is nobody to ask whether the fingerprint is right. \
-                 Compare it, then run this again with --yes, or better with the key itself in place \
-                 of the address."
-                    .into(),
-            ));
+                 Compare it, then run this\nwith the key in place of the address:\n\n  {}{}\n",
+                trust_add(&self.name, key),
+                match self.role {
+                    Some(Role::Outlet) => " --role outlet",
+                    Some(Role::Inlet) => " --role inlet",
+                    Some(Role::Both) => " --role both",
+                    None => "",
+                }
+            )));
         }
         let mut stderr = io::stderr().lock();
         let _ = write!(stderr, "Is it the same? [y/N] ").and_then(|()| stderr.flush());

@@ -2,6 +2,7 @@
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -28,7 +29,7 @@ pub(super) struct Export {
 const EXAMPLES: &str = "\
 Examples:
   lsl trust export -o trusted_peers.toml
-  lsl trust export | ssh rec1 'cat > lsl_api/trusted_peers.toml'
+  lsl trust export -o lab.toml && scp lab.toml rec1:lsl_api/trusted_peers.toml
 
 All devices that this one trusts, and this one itself. Every machine may use the same file in place
 of its own: N devices need one file, not N times N entries. It is not secret, but who can change it
@@ -67,6 +68,8 @@ impl Export {
         let mut out = OpenOptions::new()
             .write(true)
             .create_new(true)
+            // Where the umask lets the group write, the copies would be refused.
+            .mode(0o644)
             .open(path)
             .map_err(refuse)?;
         out.write_all(text.as_bytes()).map_err(refuse)?;

@@ -127,9 +127,18 @@ fn one_direction_forgotten_is_told_with_the_command_that_repairs_it() {
     // Without somebody who compares the fingerprint nothing is written.
     let before = rec.read("trusted_peers.toml");
     let refused = rec.shell(line);
-    refused.refused(2, &["nothing was written", &amp.fingerprint(), "--yes"]);
+    refused.refused(2, &["nothing was written", &amp.fingerprint()]);
     assert_eq!(rec.read("trusted_peers.toml"), before);
-    rec.shell(&format!("{line} --yes")).ok();
+    // Asked again somebody else could answer: what was compared stands in the next command.
+    let mut said = refused.stderr.lines();
+    let line = said
+        .find(|line| line.trim().starts_with("lsl trust add"))
+        .unwrap();
+    assert!(
+        line.contains(&amp.key()) && line.contains("--role outlet"),
+        "{line}"
+    );
+    rec.shell(line).ok();
     assert!(rec.read("trusted_peers.toml").contains(&amp.key()));
 
     // The other direction is missing: E5, with the command for the other machine.

@@ -1,6 +1,6 @@
 //! `key`, `trust` and `security` where no stream is needed: files, their permissions, mistakes.
 
-use crate::lab::Lab;
+use crate::lab::{Lab, Running};
 use crate::machine::Machine;
 
 #[test]
@@ -432,4 +432,77 @@ fn a_policy_left_off_is_not_forgotten() {
     amp.run(&["gen", "--rate", "1000", "--count", "1"])
         .ok()
         .says(&["has a key", "\"off\""]);
+}
+
+#[test]
+fn commands_at_the_same_time_do_not_undo_each_other() {
+    let lab = Lab::new();
+    let amp = Machine::with_key(&lab, "amp1");
+    let names = ["a", "b", "c", "d", "e", "f", "g", "h"];
+    let keys = names.map(|name| Machine::with_key(&lab, name).key());
+    let running: Vec<_> = names
+        .iter()
+        .zip(&keys)
+        .map(|(name, key)| amp.start(&["trust", "add", name, key]))
+        .collect();
+    let ended: Vec<_> = running.into_iter().map(Running::wait).collect();
+    let listed = amp.run(&["trust", "list"]).ok().stdout;
+    for (key, ended) in keys.iter().zip(&ended) {
+        let there = amp.read("trusted_peers.toml").contains(key);
+        // Whoever comes second may have to try again, but is told so.
+        assert_eq!(there, ended.status == Some(0), "{ended:?}\n{listed}");
+        if !there {
+            ended.says(&["somebody else changed it just now; run the command again"]);
+        }
+    }
+}
+
+#[test]
+fn an_exported_file_is_accepted_whatever_the_umask() {
+    let lab = Lab::new();
+    let amp = Machine::with_key(&lab, "amp1");
+    let line = r#"umask 002; exec "$0" trust export -o ../common.toml"#;
+    let status = std::process::Command::new("sh")
+        .args(["-c", line, env!("CARGO_BIN_EXE_lsl")])
+        .current_dir(amp.file(""))
+        .env("HOME", lab.path("amp1"))
+        .env_remove("LSL_SECURE_CONFIG")
+        .status();
+    assert!(status.unwrap().success());
+    std::fs::rename(amp.file("../common.toml"), amp.file("trusted_peers.toml")).unwrap();
+    amp.run(&["trust", "list"]).ok();
+}
+
+#[test]
+fn why_migrate_acts_as_required_is_told_rightly() {
+    let lab = Lab::new();
+    let amp = Machine::with_key(&lab, "amp1");
+    amp.configure(
+        "policy = \"required\"",
+        "policy = \"migrate\"\nmigrate_until = \"2099-12-31\"",
+    );
+    let status = || {
+        amp.run(&["security", "status", "--timeout", "0"])
+            .ok()
+            .stdout
+    };
+    assert!(status().contains("until 2099-12-31"));
+    amp.set_mode("known_secure", 0o644);
+    let told = status();
+    assert!(
+        told.contains("known_secure") && !told.contains("is over"),
+        "{told}"
+    );
+    amp.set_mode("known_secure", 0o600);
+    amp.configure("2099-12-31", "2026-01-31");
+    assert!(status().contains("migrate_until is over"));
+}
+
+#[test]
+fn an_empty_home_is_a_mistake_and_not_plaintext() {
+    let lab = Lab::new();
+    let mut command = lab.command(&["security", "status", "--timeout", "0"]);
+    let ended = Running::start(command.env("HOME", "")).wait();
+    ended.refused(1, &["no LSL program streams"]);
+    assert!(ended.stdout.contains("HOME"), "{ended:?}");
 }

@@ -247,7 +247,7 @@ impl Gate for Door<'_> {
         self.admitted = true;
         // Who was just removed is not let in. The file may lie on a share that hangs.
         let security = Arc::clone(self.security);
-        let looked = tokio::task::spawn_blocking(move || security.refresh()).await;
+        let looked = tokio::task::spawn_blocking(move || security.refresh_if_idle()).await;
         looked.map(|_changed| ()).map_err(|_| Cause::Internal)
     }
 

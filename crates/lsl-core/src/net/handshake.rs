@@ -42,6 +42,8 @@ pub(crate) enum Expected<'a> {
     Stream {
         /// The user's choice.
         original: &'a Descriptor,
+        /// Whether that was made among found streams, by anything that discovery said of them.
+        was_found: bool,
     },
     /// Only what a redacted info shows: the rest is about to be asked for.
     Redacted,
@@ -49,24 +51,25 @@ pub(crate) enum Expected<'a> {
 
 /// Whether to encrypt, for this outlet at this address. What was tried with encryption once is not
 /// tried without, whatever discovery says by then.
-pub(crate) fn way(
-    security: &Security,
+pub(crate) async fn way(
+    security: &Arc<Security>,
     peers: &Peers,
     info: &StreamInfo,
     address: SocketAddr,
 ) -> Way {
-    let advert = info.security_advert().map(|advert| Advert {
-        policy: advert.policy,
-        fingerprint: advert.fingerprint,
-        minimal: advert.minimal,
-    });
-    let way = security.way_of_inlet(
-        info.name_bytes(),
-        info.stream_type_bytes(),
-        info.source_id_bytes(),
-        &address.to_string(),
-        advert.as_ref(),
-    );
+    let settings = security.settings();
+    let way = if settings.is_some_and(|settings| settings.policy == Policy::Migrate) {
+        // Looks into a file, which others may have changed and which may lie on a network share.
+        let (security, info) = (Arc::clone(security), info.clone());
+        let looking = move || way_by_policy(&security, &info, address);
+        let looked = tokio::task::spawn_blocking(looking).await;
+        looked.unwrap_or_else(|error| Way::Refuse {
+            cause: Cause::Internal,
+            text: format!("cannot look into the list of encrypted streams: {error}"),
+        })
+    } else {
+        way_by_policy(security, info, address)
+    };
     if way != Way::Plaintext || !peers.has_tried() {
         return way;
     }
@@ -78,6 +81,21 @@ pub(crate) fn way(
              downgrade; refused"
         ),
     }
+}
+
+fn way_by_policy(security: &Security, info: &StreamInfo, address: SocketAddr) -> Way {
+    let advert = info.security_advert().map(|advert| Advert {
+        policy: advert.policy,
+        fingerprint: advert.fingerprint,
+        minimal: advert.minimal,
+    });
+    security.way_of_inlet(
+        info.name_bytes(),
+        info.stream_type_bytes(),
+        info.source_id_bytes(),
+        &address.to_string(),
+        advert.as_ref(),
+    )
 }
 
 /// Connects as policy demands and sends `request`. `limit` is for the TCP connection; a handshake has
@@ -95,7 +113,7 @@ pub(crate) async fn dial(
     limit: Duration,
 ) -> Result<Dialled> {
     let security = context.security()?;
-    let (cause, text) = match way(security, callee.peers, callee.info, peer) {
+    let (cause, text) = match way(security, callee.peers, callee.info, peer).await {
         Way::Secure => return secure(security, callee, peer, request, limit).await,
         Way::Plaintext => {
             let dialled = Dialled::plain(peer, request, limit).await?;
@@ -210,9 +228,17 @@ impl Callee<'_> {
     fn compare(&self, said: &Descriptor) -> Option<Wrong> {
         let known = descriptor(self.info);
         let field = match self.expected {
-            Expected::Stream { original } => said
-                .differs_from(&known)
-                .or_else(|| said.is_other_stream_than(original)),
+            Expected::Stream {
+                original,
+                was_found,
+            } => said.differs_from(&known).or_else(|| {
+                if was_found && said.uid == original.uid {
+                    // The very outlet of the choice: recovery must not wash off what was a lie of it.
+                    said.differs_from(original)
+                } else {
+                    said.is_other_stream_than(original)
+                }
+            }),
             Expected::Redacted => {
                 let shown = Descriptor {
                     uid: known.uid,
@@ -330,11 +356,13 @@ impl Callee<'_> {
     }
 }
 
-/// Looks at the trust file where it delays no samples: it may lie on a network share.
+/// Looks at the trust file where it delays no samples: it may lie on a network share. Without an answer
+/// the last good list counts.
 pub(crate) async fn refresh(security: &Arc<Security>) {
     let looking = Arc::clone(security);
-    // Fails only while the runtime ends.
-    let _ = tokio::task::spawn_blocking(move || looking.refresh()).await;
+    let looked = tokio::task::spawn_blocking(move || looking.refresh_if_idle());
+    // Fails otherwise only while the runtime ends.
+    let _ = tokio::time::timeout(LOOK_LIMIT, looked).await;
 }
 
 /// Remembers that a stream encrypts, before anything of it is delivered.
@@ -448,6 +476,9 @@ async fn turn(address: IpAddr) -> Option<OwnedSemaphorePermit> {
 }
 
 static QUEUES: PerProcess<Mutex<HashMap<IpAddr, Weak<Semaphore>>>> = PerProcess::new();
+
+/// How long a look at the trust file may hold up a connection.
+const LOOK_LIMIT: Duration = Duration::from_secs(1);
 
 /// Handshakes with one address at the same time.
 const MAX_IN_FLIGHT: usize = 64;

@@ -223,6 +223,7 @@ impl Tunnel {
             return Poll::Ready(Err(cut_off(self.about.peer)));
         };
         let now = local_clock();
+        let records = opener.totals().records;
         let mut refusal = None;
         let received = poll_into_buffer(stream, context, |bytes| {
             opener.receive(bytes, now, |record| {
@@ -254,8 +255,11 @@ impl Tunnel {
         });
         match received {
             Poll::Ready(Ok(Some(result))) => {
-                self.last_record = now;
-                self.unanswered_pings = 0;
+                // Anybody on the way can send bytes that never become a record.
+                if self.opener.totals().records > records {
+                    self.last_record = now;
+                    self.unanswered_pings = 0;
+                }
                 Poll::Ready(match (result, refusal, self.state) {
                     (_, Some(error), _) => {
                         // The outlet is authentic and wrong: tell it nothing but the end.

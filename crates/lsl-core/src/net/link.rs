@@ -284,7 +284,10 @@ impl Link {
         if let Some(tunnel) = self.tunnel()
             && !tunnel.say_goodbye(&self.stream)
         {
-            // There is more to send, or it is not ours to say.
+            // There is more to send, for the task, or it is not ours to say.
+            if tunnel.is_ours() {
+                self.work.notify_one();
+            }
             return;
         }
         let _ = socket2::SockRef::from(&self.stream).shutdown(std::net::Shutdown::Write);

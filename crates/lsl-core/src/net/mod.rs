@@ -20,7 +20,6 @@ pub(crate) mod link;
 pub(crate) mod monitor;
 #[cfg(feature = "secure")]
 pub(crate) mod peers;
-#[cfg(feature = "secure")]
 pub(crate) mod per_process;
 #[cfg(feature = "secure")]
 pub(crate) mod pings;

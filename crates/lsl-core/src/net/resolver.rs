@@ -3,7 +3,8 @@
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
-use std::net::{IpAddr, SocketAddr};
+use std::io;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ use tokio::task::JoinSet;
 use crate::context::Context;
 use crate::net::dial::exchange;
 use crate::net::monitor::{Monitor, lock_ignoring_poison};
+use crate::net::per_process::PerProcess;
 use crate::net::reach::{Reach, present_interfaces};
 use crate::net::runtime::{self, AbortOnDrop};
 use crate::net::sockets::{self, Family};
@@ -424,9 +426,9 @@ impl Hosts {
             }
             let hosts = Arc::clone(&self);
             lookups.spawn(async move {
-                match tokio::net::lookup_host((host.as_str(), 0)).await {
+                match addresses_of(host.clone()).await {
                     Ok(addresses) => {
-                        let found = addresses.map(|address| (address, port));
+                        let found = addresses.into_iter().map(|address| (address, port));
                         lock_ignoring_poison(&hosts.known).extend(found);
                     }
                     Err(error) => tracing::warn!(host, %error, "known peer not found"),
@@ -446,6 +448,36 @@ fn with_port(mut host: SocketAddr, port: u16) -> SocketAddr {
     host
 }
 
+/// Turns of looking names up. A dead name server keeps each of them in a thread of the runtime's pool
+/// for many seconds, and handshakes need threads of that pool too.
+struct Lookups(Arc<Semaphore>);
+
+impl Default for Lookups {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(MAX_LOOKUPS)))
+    }
+}
+
+/// What the system knows of a name, when it is its turn.
+async fn addresses_of(host: String) -> io::Result<Vec<SocketAddr>> {
+    let turns = Arc::clone(&LOOKUPS.get().0);
+    let turn = turns.acquire_owned().await.map_err(io::Error::other)?;
+    let look_up = move || {
+        let addresses = (host.as_str(), 0).to_socket_addrs();
+        // As long as the thread is busy, also if nobody waits for it any more.
+        drop(turn);
+        addresses.map(Iterator::collect)
+    };
+    tokio::task::spawn_blocking(look_up)
+        .await
+        .map_err(io::Error::other)?
+}
+
+static LOOKUPS: PerProcess<Lookups> = PerProcess::new();
+
+/// Of the four threads of the pool.
+const MAX_LOOKUPS: usize = 2;
+
 /// Matches every outlet, also one that shows little. Spec: LSS/1 §7.3.
 #[cfg(feature = "secure")]
 const OPEN_REQUEST: &[u8] = b"LSL:shortinfo\r\n\r\n";
@@ -461,3 +493,33 @@ const MAX_PROBES: usize = 128;
 /// On a network where multicast works a host answers within milliseconds; a firewall that drops
 /// packets must not hold a slot for minutes.
 const PROBE_LIMIT: Duration = Duration::from_secs(3);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_take_long_leave_threads_for_others() {
+        let turns = Arc::clone(&LOOKUPS.get().0);
+        let (done, seen) = std::sync::mpsc::channel();
+        runtime::spawn(async move {
+            // As a dead name server keeps them.
+            let busy = Arc::clone(&turns).acquire_many_owned(MAX_LOOKUPS.try_into().unwrap());
+            let busy = busy.await.unwrap();
+            let waits = tokio::spawn(addresses_of("localhost".to_owned()));
+            let handshake = tokio::task::spawn_blocking(|| 1).await.unwrap();
+            assert!(!waits.is_finished());
+            drop(busy);
+            done.send((handshake, waits.await.unwrap())).unwrap();
+        })
+        .unwrap();
+        let (handshake, found) = seen.recv_timeout(Duration::from_secs(20)).unwrap();
+        assert_eq!(handshake, 1);
+        assert!(
+            found
+                .unwrap()
+                .iter()
+                .all(|address| address.ip().is_loopback())
+        );
+    }
+}

@@ -27,6 +27,15 @@ use crate::{Error, Result};
 pub(crate) struct ClockKeys {
     lent: Option<Lent>,
     next_ticket: u64,
+    /// What was seen of the outlet's clock. Outlives sessions, which anybody on the way can end.
+    watch: Option<TimeWatch>,
+}
+
+impl ClockKeys {
+    /// From now on it is another outlet's clock.
+    pub(crate) fn forget_clock(&mut self) {
+        self.watch = None;
+    }
 }
 
 #[derive(Debug)]
@@ -131,6 +140,10 @@ async fn hold_session(shared: &InletShared, address: SocketAddr) -> Result<()> {
         .dial(&info, address, TIMEKEYS_REQUEST, CONNECT_LIMIT);
     let mut dialled = dialling.await?;
     let Some(_lease) = lend(keys, &mut dialled, false) else {
+        if keys.lock().lent.is_some() {
+            // The feed was faster.
+            return Ok(());
+        }
         return Err(Error::Security(
             "the outlet's clock needs encryption".into(),
         ));
@@ -157,7 +170,6 @@ async fn probe(shared: &InletShared, socket: &UdpSocket, service: SocketAddr) ->
     let tuning = shared.context.config().tuning();
     let silence_limit = tuning.watchdog_time_threshold_secs + tuning.time_update_interval_secs;
     let (max_rtt_secs, warn_secs) = shared.time_limits();
-    let mut watch = TimeWatch::new(warn_secs);
     let mut latest: Option<TimeCorrection> = shared.clock.lock().correction();
     let mut last_reply = local_clock();
     let mut wave = 0;
@@ -176,7 +188,12 @@ async fn probe(shared: &InletShared, socket: &UdpSocket, service: SocketAddr) ->
         if estimate != latest {
             latest = estimate;
             if let Some(estimate) = estimate {
-                report(shared, estimate, &watch.observe(now, estimate));
+                let observe = |keys: &mut ClockKeys| {
+                    let fresh = || TimeWatch::new(warn_secs);
+                    keys.watch.get_or_insert_with(fresh).observe(now, estimate)
+                };
+                let alarms = observe(&mut keys.lock());
+                report(shared, estimate, &alarms);
             }
         }
         let udp_until = match action {

@@ -33,6 +33,9 @@ pub(crate) struct Source {
     /// The stream as the user chose it.
     #[cfg(feature = "secure")]
     original: lsl_secure::Descriptor,
+    /// Whether it was found, and not described by the program itself.
+    #[cfg(feature = "secure")]
+    was_found: bool,
     #[cfg(feature = "secure")]
     peers: std::sync::Arc<Peers>,
 }
@@ -66,6 +69,9 @@ impl Source {
     pub(crate) fn new(context: Context, info: StreamInfo) -> Self {
         #[cfg(feature = "secure")]
         let original = descriptor(&info);
+        // Whoever answers a search gets an address, if not the ports: those are for liars to leave out.
+        #[cfg(feature = "secure")]
+        let was_found = !info.v4_address_bytes().is_empty() || !info.v6_address_bytes().is_empty();
         let present = Monitor::new(Present {
             info,
             family: None,
@@ -77,6 +83,8 @@ impl Source {
             turn: tokio::sync::Mutex::new(()),
             #[cfg(feature = "secure")]
             original,
+            #[cfg(feature = "secure")]
+            was_found,
             #[cfg(feature = "secure")]
             peers: std::sync::Arc::default(),
         }
@@ -99,6 +107,7 @@ impl Source {
                 info,
                 expected: Expected::Stream {
                     original: &self.original,
+                    was_found: self.was_found,
                 },
                 peers: &self.peers,
             };
@@ -215,8 +224,8 @@ impl Source {
             match judge(&info, answers) {
                 Verdict::Same(found) => {
                     // Somebody may have hidden from us that it encrypts, or make that up now.
-                    let is_announced_alike = found.security_advert() == info.security_advert();
-                    let is_unchanged = is_announced_alike && self.is_at_the_same_place(&found);
+                    let is_unchanged =
+                        is_described_alike(&found, &info) && self.is_at_the_same_place(&found);
                     if is_unchanged || self.is_where_it_was(&info).await {
                         return Recovered::Same;
                     }
@@ -269,6 +278,17 @@ impl Source {
         );
         asking.await.is_ok_and(|answer| !answer.is_empty())
     }
+}
+
+/// Whether discovery says the same of an outlet as before. If not, one of the two may be a lie.
+fn is_described_alike(found: &StreamInfo, present: &StreamInfo) -> bool {
+    #[cfg(feature = "secure")]
+    let same_content = descriptor(found)
+        .differs_from(&descriptor(present))
+        .is_none();
+    #[cfg(not(feature = "secure"))]
+    let same_content = true;
+    same_content && found.security_advert() == present.security_advert()
 }
 
 fn present_with(present: &mut Present, info: StreamInfo) -> StreamInfo {
@@ -418,6 +438,54 @@ mod tests {
             stream.write_all(&text).unwrap();
         });
         assert_eq!(recover(found), Recovered::Same);
+    }
+
+    /// Under `required`, with the key of both ends.
+    #[cfg(feature = "secure")]
+    fn encrypted(name: &str) -> Context {
+        use lsl_secure::{Policy, SecretKey, Security, config::Settings, trust::TrustList};
+
+        let mut config = crate::config::Config::loopback();
+        config.set_ports(48_530, 20);
+        config.set_session_id(name).unwrap();
+        let key = SecretKey::from_seed(&[5; 32]);
+        let settings = Settings::new(Policy::Required);
+        let security = Security::from_parts(settings, key, TrustList::default()).unwrap();
+        Context::with_security(config, std::sync::Arc::new(security))
+    }
+
+    #[cfg(feature = "secure")]
+    #[test]
+    fn a_lie_that_was_believed_once_is_not_believed_for_ever() {
+        let context = encrypted("source-one-lie");
+        let described = StreamInfo::new("n", "t", 1, 1.0, ChannelFormat::Int8, "one-lie").unwrap();
+        let outlet = crate::Outlet::builder(described.clone())
+            .context(&context)
+            .open()
+            .unwrap();
+        let mut truth = describe_as_found(&outlet);
+        truth.fill_v4_address("127.0.0.1");
+        let mut lie = truth.clone();
+        lie.set_hostname("elsewhere");
+        // As if it had been adopted in place of a lost outlet.
+        let source = std::sync::Arc::new(Source::new(context.clone(), described));
+        source.present.update(|present| present.info = lie);
+        let recover = || {
+            let (sender, receiver) = std::sync::mpsc::channel();
+            let source = std::sync::Arc::clone(&source);
+            let generation = source.generation();
+            runtime::spawn(async move { sender.send(source.recover(generation).await).unwrap() })
+                .unwrap();
+            receiver.recv_timeout(Duration::from_secs(20)).unwrap()
+        };
+        assert_eq!(recover(), Recovered::Moved);
+        assert_eq!(source.info().hostname_bytes(), truth.hostname_bytes());
+        assert_eq!(recover(), Recovered::Same);
+    }
+
+    #[cfg(feature = "secure")]
+    fn describe_as_found(outlet: &crate::Outlet) -> StreamInfo {
+        StreamInfo::from_xml(&outlet.info().to_shortinfo_xml()).unwrap()
     }
 
     #[test]

@@ -111,6 +111,8 @@ pub(crate) async fn probe(shared: Arc<InletShared>) {
         };
         if let Winner::Second(()) = race(silent, shared.source.changed(generation)).await {
             shared.clock.update(Clock::invalidate);
+            #[cfg(feature = "secure")]
+            shared.clock_keys.lock().forget_clock();
         }
     }
 }
@@ -124,7 +126,7 @@ async fn ask(shared: &InletShared, endpoint: Endpoint) -> Error {
 
             let info = shared.source.info();
             let peers = shared.source.peers();
-            match crate::net::handshake::way(security, peers, &info, endpoint.data) {
+            match crate::net::handshake::way(security, peers, &info, endpoint.data).await {
                 // Boxed, because every inlet's task would else hold room for it.
                 Way::Secure => {
                     return Box::pin(secure_clock::exchange(shared, endpoint)).await;

@@ -25,7 +25,7 @@ pub(crate) fn watch(security: &Arc<Security>) {
                 tokio::time::sleep(PERIOD).await;
                 let looking = Arc::clone(&security);
                 // A trust file may lie on a network share that hangs.
-                let looked = tokio::task::spawn_blocking(move || looking.refresh()).await;
+                let looked = tokio::task::spawn_blocking(move || looking.refresh_if_idle()).await;
                 if let Err(error) = looked {
                     tracing::warn!(%error, "cannot look at the trust file");
                 }

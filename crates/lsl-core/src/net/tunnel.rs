@@ -199,6 +199,9 @@ impl Tunnel {
     /// Waits for bytes and acts on the records that they complete: DATA goes to the inbox, a PING is
     /// answered, everything that ends the session is an error or [`Heard::Close`].
     pub(crate) async fn hear(&self, stream: &TcpStream, wake: &Notify) -> io::Result<Heard> {
+        // Waiting for a socket that is never empty costs no budget: a flood of records, which are no
+        // chatter, would keep the one I/O thread from everybody else.
+        tokio::task::consume_budget().await;
         let mut buffer = [0; 512];
         let received = loop {
             if self.over.load(Ordering::Acquire) {

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use lsl_platform::clock::local_clock;
 use lsl_secure::policy::Discovery;
+use lsl_secure::trust::TrustList;
 use lsl_secure::{Cause, Policy};
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
@@ -38,9 +39,44 @@ pub(crate) struct Unveiler {
 struct State {
     /// By uid and address.
     outlets: HashMap<(Vec<u8>, SocketAddr), Outlet>,
-    /// Addresses to be left alone, and until when.
-    paused: HashMap<SocketAddr, f64>,
+    /// How many uids an address was said to have, and does not.
+    wrong_uids: HashMap<SocketAddr, u32>,
     probes: JoinSet<()>,
+}
+
+/// Addresses that all searches of a context leave alone, since programs search again and again.
+#[derive(Debug, Default)]
+pub(crate) struct Pauses {
+    state: Mutex<Paused>,
+}
+
+#[derive(Debug, Default)]
+struct Paused {
+    until: HashMap<SocketAddr, f64>,
+    /// Under another list all may be different.
+    under: Option<Arc<TrustList>>,
+}
+
+impl Pauses {
+    /// Whether `target` is to be asked now. Nobody is while there are too many to be left alone.
+    fn allow(&self, target: SocketAddr, trust: &Arc<TrustList>, now: f64) -> bool {
+        let mut state = lock_ignoring_poison(&self.state);
+        if (state.under.as_ref()).is_none_or(|under| !Arc::ptr_eq(under, trust)) {
+            state.until.clear();
+            state.under = Some(Arc::clone(trust));
+        }
+        if state.until.len() >= MAX_OUTLETS {
+            state.until.retain(|_, until| now < *until);
+        }
+        let is_paused = state.until.get(&target).is_some_and(|until| now < *until);
+        !is_paused && state.until.len() < MAX_OUTLETS
+    }
+
+    fn add(&self, target: SocketAddr, until: f64) {
+        let mut state = lock_ignoring_poison(&self.state);
+        // A few more than the limit, by probes that were under way.
+        state.until.insert(target, until);
+    }
 }
 
 #[derive(Debug)]
@@ -82,7 +118,11 @@ impl Unveiler {
 
     fn unveil(self: &Arc<Self>, info: StreamInfo, from: SocketAddr, target: SocketAddr) {
         let now = local_clock();
-        let key = (info.uid_bytes().to_vec(), target);
+        let Ok(security) = self.context.security() else {
+            return;
+        };
+        // As in a DESCRIPTOR, where no uid is longer than 1 KiB.
+        let key = (descriptor(&info).uid, target);
         let mut state = lock_ignoring_poison(&self.state);
         match state.outlets.get(&key) {
             Some(Outlet::Asked | Outlet::Other) => return,
@@ -95,18 +135,15 @@ impl Unveiler {
             Some(Outlet::Failed { until }) if now < *until => return,
             Some(Outlet::Failed { .. }) | None => {}
         }
-        if state.paused.get(&target).is_some_and(|until| now < *until) {
-            return;
-        }
         while state.probes.try_join_next().is_some() {}
-        let is_full = state.outlets.len() >= MAX_OUTLETS || state.paused.len() >= MAX_OUTLETS;
-        if is_full {
+        if state.outlets.len() >= MAX_OUTLETS {
             // Thousands of uids are a lie; whoever is real answers the next wave again.
             let asked = |outlet: &Outlet| matches!(outlet, Outlet::Asked);
             state.outlets.retain(|_, outlet| asked(outlet));
-            state.paused.retain(|_, until| now < *until);
+            state.wrong_uids.clear();
         }
-        if state.probes.len() >= MAX_PROBES || state.paused.len() >= MAX_OUTLETS {
+        let is_allowed = self.context.pauses().allow(target, &security.trust(), now);
+        if !is_allowed || state.probes.len() >= MAX_PROBES {
             return;
         }
         let Ok(runtime) = Handle::try_current() else {
@@ -139,9 +176,13 @@ impl Unveiler {
             }
             Err(error) => {
                 tracing::debug!(address = %key.1, %error, "an outlet does not show itself");
-                // Who answered with another uid may be an honest outlet that somebody lies about.
-                if !matches!(error, Error::Protocol(_)) {
-                    state.paused.insert(key.1, until);
+                // Who answered with another uid may be an honest outlet that somebody lies about; but
+                // no liar may have us knock there without end.
+                let wrong_uids = state.wrong_uids.entry(key.1).or_insert(0);
+                *wrong_uids += 1;
+                if !matches!(error, Error::Protocol(_)) || *wrong_uids >= MAX_WRONG_UIDS {
+                    state.wrong_uids.remove(&key.1);
+                    self.context.pauses().add(key.1, until);
                 }
                 Outlet::Failed { until }
             }
@@ -240,6 +281,9 @@ const MAX_PROBES: usize = 256;
 
 /// Outlets, and addresses, remembered by one search.
 const MAX_OUTLETS: usize = 4096;
+
+/// Uids under which an address is asked and has another one, before it is left alone.
+const MAX_WRONG_UIDS: u32 = 8;
 
 /// How long an address is left alone after a failure.
 const PAUSE_SECS: f64 = 30.0;

@@ -234,8 +234,8 @@ impl EventKind {
     }
 }
 
-/// What a stranger can cause as often as he likes; each of these has its own 10 lines a second, so
-/// that a flood of one hides none of another.
+/// What a stranger can cause as often as he likes; each of these has its own budget of lines, so that
+/// a flood of one hides none of another.
 pub(super) const RATED: [EventKind; 6] = [
     EventKind::HandshakeFailed,
     EventKind::PolicyRefused,

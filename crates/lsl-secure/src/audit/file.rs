@@ -285,19 +285,26 @@ fn rotate(path: &Path, file: &File) -> io::Result<()> {
         let mut numbered = name.clone();
         numbered.push(format!(".{number}"));
         let numbered = path.with_file_name(numbered);
-        // Reserve the name first: renaming would replace a file that appeared just now.
-        let reserve = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&numbered);
-        match reserve {
-            Ok(_) => return fs::rename(path, &numbered),
+        match move_to(path, &numbered) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(error),
+            moved => return moved,
         }
     }
     Err(io::Error::other("no number left for a rotated file"))
+}
+
+/// Renames a file to a name that is free.
+fn move_to(path: &Path, numbered: &Path) -> io::Result<()> {
+    // Reserve the name first: renaming would replace a file that appeared just now.
+    OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(numbered)?;
+    fs::rename(path, numbered).inspect_err(|_| {
+        // An append-only file (`chattr +a`) may not be renamed: no empty file for every line then.
+        let _ = fs::remove_file(numbered);
+    })
 }
 
 /// The directory of a file and its name there.
@@ -384,3 +391,27 @@ fn hex(bytes: &[u8]) -> String {
 
 /// Of a line with its line feed: what POSIX and Linux write to a file in one piece.
 pub(super) const MAX_LINE: usize = 4096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_rotation_leaves_no_file_and_replaces_none() {
+        let directory = std::env::temp_dir().join(format!("lsl-move-{}", std::process::id()));
+        fs::create_dir(&directory).unwrap();
+        let (log, first) = (directory.join("log"), directory.join("log.1"));
+        // Fails like one that may not be renamed.
+        assert!(move_to(&log, &first).is_err());
+        assert!(!first.exists());
+        fs::write(&log, "new").unwrap();
+        fs::write(&first, "old").unwrap();
+        let error = move_to(&log, &first).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(fs::read_to_string(&first).unwrap(), "old");
+        fs::remove_file(&first).unwrap();
+        move_to(&log, &first).unwrap();
+        assert_eq!(fs::read_to_string(&first).unwrap(), "new");
+        fs::remove_dir_all(directory).unwrap();
+    }
+}

@@ -93,7 +93,10 @@ impl Audit {
         place.check().map_err(|error| {
             Error::file(
                 place.path.clone(),
-                format!("the audit file cannot be used: {error}"),
+                format!(
+                    "the audit file cannot be used: {error}; name one in a directory of the user who \
+                     runs this program as audit_file"
+                ),
             )
         })?;
         Ok(Self {

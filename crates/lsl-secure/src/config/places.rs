@@ -29,7 +29,10 @@ impl Places {
     pub(crate) fn of_this_process() -> Self {
         Self {
             variable: std::env::var_os(VARIABLE),
-            home: std::env::home_dir(),
+            // Newer standard libraries take an empty one for none; it is a mistake (§11).
+            home: std::env::var_os("HOME")
+                .map(PathBuf::from)
+                .or_else(std::env::home_dir),
             system: Path::new(SYSTEM_DIRECTORY).join(FILE),
             elevated: lsl_platform::privilege::is_secure_execution(),
         }

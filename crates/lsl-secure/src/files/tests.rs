@@ -196,3 +196,16 @@ fn lines_are_counted_from_one() {
     check(6, 3);
     check(99, 3);
 }
+
+#[test]
+fn what_a_killed_process_left_behind_is_in_nobodys_way() {
+    let scratch = Scratch::new();
+    let path = scratch.write("f", "old", 0o600);
+    let process = std::process::id();
+    for count in 0..100 {
+        scratch.write(&format!(".f.{process}.{count}.tmp"), "half", 0o600);
+    }
+    replace(&path, b"new").unwrap();
+    assert_eq!(fs::read_to_string(&path).unwrap(), "new");
+    assert_eq!(scratch.names().len(), 101);
+}

@@ -5,6 +5,7 @@ use std::mem;
 
 use lsl_platform::fork::Generation;
 
+use crate::audit::printable;
 use crate::kdf::Secret;
 use crate::record::kind::{Kind, LEN_BYTES, MAX_ALERT_TEXT, PADDED, TAG_BYTES};
 use crate::record::ratchet::Ratchet;
@@ -257,7 +258,7 @@ impl Opener {
                 on_record(Record::Alert(cause, &text))?;
                 Err(Error::Alert {
                     cause,
-                    text: text.into_owned(),
+                    text: printable(text.as_bytes()),
                 })
             }
         }

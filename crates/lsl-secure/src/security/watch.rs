@@ -4,6 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use sha2::{Digest, Sha256};
+
 use crate::Result;
 use crate::files::{self, Content, MAX_LEN, Stamp};
 use crate::trust::TrustList;
@@ -20,6 +22,9 @@ pub(super) struct Watch {
     pending: Option<(Stamp, f64)>,
     /// Of the last good version.
     modified: Duration,
+    /// Hash of the last good version, if nothing went wrong since. Reading is cheap, checking keys is
+    /// not: a flood of handshakes must not do it again and again while a version is not settled.
+    good: Option<[u8; 32]>,
     failure: Option<Failure>,
 }
 
@@ -46,14 +51,15 @@ impl Watch {
     pub(super) fn open(path: PathBuf, utc: Duration) -> Result<(Self, TrustList)> {
         let mut watch = Self::new(path);
         let list = watch.read(utc)?;
-        Ok((watch, list))
+        // The first version is always news.
+        Ok((watch, list.unwrap_or_default()))
     }
 
     /// Reads the file in a forked child, where failing is not fatal: then the list is empty, and the
     /// next look tells why.
     pub(super) fn of_child(path: PathBuf, utc: Duration) -> (Self, TrustList) {
         let mut watch = Self::new(path);
-        let list = watch.read(utc).unwrap_or_default();
+        let list = watch.read(utc).ok().flatten().unwrap_or_default();
         (watch, list)
     }
 
@@ -64,6 +70,7 @@ impl Watch {
             settled: false,
             pending: None,
             modified: Duration::ZERO,
+            good: None,
             failure: None,
         }
     }
@@ -90,10 +97,11 @@ impl Watch {
         }
         self.pending = None;
         match self.read(utc) {
-            Ok(list) => Look::Read {
+            Ok(Some(list)) => Look::Read {
                 list,
                 recovered: self.failure.take().is_some(),
             },
+            Ok(None) => Look::Same,
             Err(error) => {
                 let reason = error.to_string();
                 match &mut self.failure {
@@ -141,14 +149,23 @@ impl Watch {
         }
     }
 
-    fn read(&mut self, utc: Duration) -> Result<TrustList> {
+    /// The list, or `None` if it is the one that is known.
+    fn read(&mut self, utc: Duration) -> Result<Option<TrustList>> {
         // A version that cannot be opened is looked at again each time.
         self.stamp = None;
+        let good = self.good.take();
         let (text, stamp) = files::read_stamped(&self.path, Content::Shared, MAX_LEN)?;
         // Time stamps of files are coarse: a write right after reading may leave none behind.
         self.settled = stamp.modified + SETTLED <= utc;
         self.stamp = Some(stamp);
-        let list = TrustList::parse(&text, &self.path)?;
+        let hash = Sha256::digest(text.as_bytes()).into();
+        let is_known = good == Some(hash) && self.modified == stamp.modified;
+        let list = if is_known {
+            None
+        } else {
+            Some(TrustList::parse(&text, &self.path)?)
+        };
+        self.good = Some(hash);
         self.modified = stamp.modified;
         Ok(list)
     }
@@ -159,3 +176,57 @@ const QUIET: Duration = Duration::from_secs(1);
 
 /// Longer than the time stamps of any file system are coarse.
 const SETTLED: Duration = Duration::from_secs(3);
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::SecretKey;
+    use crate::files::scratch::Scratch;
+
+    #[test]
+    fn a_version_that_is_not_settled_is_read_but_checked_only_once() {
+        let scratch = Scratch::new();
+        let entry = |seed| {
+            let key = SecretKey::from_seed(&[seed; 32]).public();
+            format!("[[peer]]\nname = \"a\"\nkey = \"{key}\"\n")
+        };
+        let path = scratch.write("trusted_peers.toml", &entry(1), 0o600);
+        // A clock that is behind the file's: it never settles.
+        let utc = Duration::from_secs(1000);
+        let (mut watch, list) = Watch::open(path.clone(), utc).unwrap();
+        assert_eq!(list.peers().len(), 1);
+        for local in [0.0, 2.0] {
+            assert!(matches!(watch.look(utc, local), Look::Same));
+        }
+        // Also what leaves no other stamp behind is seen: same length, same time.
+        watch.stamp = Some(Stamp::of_path(&path).unwrap());
+        fs::write(&path, entry(2)).unwrap();
+        watch.stamp = Some(Stamp::of_path(&path).unwrap());
+        assert!(matches!(watch.look(utc, 4.0), Look::Read { .. }));
+        assert!(matches!(watch.look(utc, 6.0), Look::Same));
+        // A good version after a bad one is news, even if it is the one before.
+        let mut look_twice = |local| [watch.look(utc, local), watch.look(utc, local + 2.0)];
+        scratch.chmod("trusted_peers.toml", 0o666);
+        let [_, failed] = look_twice(8.0);
+        assert!(matches!(failed, Look::Failed(_)), "{failed:?}");
+        scratch.chmod("trusted_peers.toml", 0o600);
+        // Which of the two it is depends on how fine the times of files are.
+        let recovered = look_twice(12.0);
+        let is_news = |look: &Look| {
+            matches!(
+                look,
+                Look::Read {
+                    recovered: true,
+                    ..
+                }
+            )
+        };
+        assert_eq!(
+            recovered.iter().filter(|look| is_news(look)).count(),
+            1,
+            "{recovered:?}"
+        );
+    }
+}

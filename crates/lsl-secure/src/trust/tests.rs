@@ -104,6 +104,11 @@ fn mistakes_are_errors_with_file_line_and_remedy() {
         "not an address",
     );
     check(
+        &entry("a", 1, "from = []"),
+        4,
+        "names no network; remove this line",
+    );
+    check(
         &entry("a", 1, "from = [\"10.1.2.3/8\"]"),
         4,
         "\"10.0.0.0/8\"",

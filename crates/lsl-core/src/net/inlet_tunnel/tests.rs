@@ -151,6 +151,31 @@ fn an_outlet_that_is_gone_without_a_word_is_given_up() {
 }
 
 #[test]
+fn bytes_that_never_become_a_record_are_no_sign_of_life() {
+    let error = on_runtime(async {
+        let (mut tunnel, mut stream, _session) = pair(Duration::from_millis(20)).await;
+        let dripping = tokio::spawn(async move {
+            use tokio::io::AsyncWriteExt;
+
+            // The longest record there is.
+            let mut sent = stream.write_all(&16_401_u16.to_be_bytes()).await;
+            while sent.is_ok() {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+                sent = stream.write_all(&[0]).await;
+            }
+        });
+        let error = loop {
+            if let Err(error) = tunnel.read(|_| Ok(())).await {
+                break error;
+            }
+        };
+        dripping.abort();
+        error
+    });
+    assert!(error.to_string().contains("does not answer"), "{error}");
+}
+
+#[test]
 fn who_loses_trust_is_told_and_ends() {
     let (error, alert) = on_runtime(async {
         let (mut tunnel, stream, session) = pair(Duration::from_secs(30)).await;

@@ -182,6 +182,41 @@ fn forged_adverts_do_not_turn_a_resolver_into_a_scanner() {
     assert_eq!(outlet.connections(), 1, "30 s of peace after a failure");
     assert_eq!(outlet.handshakes(), 0);
     assert_eq!(rec.audited("policy_refused").len(), 1);
+    // Nor do other searches of this program.
+    drop(resolver);
+    assert!(resolve(&rec, "name='wanted'", A_WAVE).is_empty());
+    assert_eq!(outlet.connections(), 1);
+}
+
+/// Many uids at one honest address do not make a resolver knock there for each of them.
+#[test]
+fn forged_uids_do_not_flood_an_honest_outlet() {
+    let place = Place::new();
+    let rec = minimal(&place, "rec", &["amp"]);
+    let truth = Claim::of("truth");
+    let outlet = Fake::honest("amp", &truth, truth.descriptor(), Vec::new()).run();
+    let base = rec.context.config().ports().base_port;
+    let responders: Vec<_> = (1..18)
+        .map(|number| {
+            let claim = Claim {
+                uid: format!("{number:08}-3333-4333-8333-333333333333"),
+                advert: "<lsl_secure v=\"1\" policy=\"required\" mode=\"minimal\"/>".to_owned(),
+                port: outlet.port,
+                ..truth.clone()
+            };
+            announce(base + number, claim.xml())
+        })
+        .collect();
+    let selector = Selector::property("name", "wanted").unwrap();
+    let resolver =
+        ContinuousResolver::in_context(&rec.context, &selector, Duration::from_secs(60)).unwrap();
+    lab::until("it knocks", || outlet.connections() >= 8);
+    assert!(resolver.next_event_blocking(A_WAVE).is_none());
+    drop(resolver);
+    let knocked = outlet.connections();
+    assert!(resolve(&rec, "name='wanted'", A_WAVE).is_empty());
+    assert_eq!(outlet.connections(), knocked, "it is left alone");
+    drop(responders);
 }
 
 /// Trusted, and yet it answers with another stream than it vouched for.

@@ -26,6 +26,8 @@ struct Clock {
     delay: AtomicU64,
     /// What comes before each true answer, made of the probe and the answer before.
     forge: Option<Forger>,
+    /// The connection breaks at the next probe, and afterwards the clock is 3 s ahead.
+    breaks: AtomicBool,
     /// Sends from another socket.
     elsewhere: bool,
     /// Probes are heard and not answered.
@@ -58,6 +60,10 @@ impl Clock {
         let mut last = Vec::new();
         loop {
             let (length, from) = socket.recv_from(&mut buffer).await.unwrap();
+            if self.breaks.swap(false, Ordering::AcqRel) {
+                self.set_ahead(3.0);
+                return;
+            }
             let packet = &buffer[..length];
             self.heard.lock().unwrap().push(packet.to_vec());
             let t1 = local_clock() + self.ahead();
@@ -247,6 +253,25 @@ fn the_session_of_the_clock_ends_when_a_feed_lends_its_keys() {
         outlet.handshakes() == 3
     });
     assert!(outlet.failures().is_empty());
+}
+
+/// Who can cut a connection must not thereby make the inlet forget what it knew of the clock.
+#[test]
+fn a_jump_while_there_is_no_session_is_audited_too() {
+    let place = Place::with(&[
+        ("tuning.TimeProbeCount", "3"),
+        ("tuning.TimeProbeInterval", "0.01"),
+        ("tuning.TimeUpdateInterval", "0.1"),
+        ("tuning.TimeUpdateMinProbes", "1"),
+    ]);
+    let rec = rec(&place, "rec", 128);
+    let (outlet, claim, clock) = outlet("cut", Clock::default());
+    let inlet = rec.inlet_for(&claim.info());
+    assert_bounded(&inlet, &clock);
+    assert!(rec.audited("time_step").is_empty());
+    clock.breaks.store(true, Ordering::Release);
+    rec.await_audit("time_step", |_| true);
+    assert!(outlet.handshakes() > 1);
 }
 
 /// Whether the next estimates become such that the error is bounded and this holds.

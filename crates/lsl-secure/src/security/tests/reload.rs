@@ -36,6 +36,20 @@ fn removal_ends_the_sessions_of_that_key_only() {
     assert_eq!(lab.count(&security, "trust_reloaded"), 2);
 }
 
+/// A look that hangs, on a network share, holds up nobody else.
+#[test]
+fn nobody_waits_for_a_look_that_hangs() {
+    let lab = Lab::new(&both());
+    let security = lab.required();
+    lab.replace_trust("");
+    let looking = lock(security.running().watch.as_ref().unwrap());
+    assert!(!security.refresh_if_idle());
+    assert!(decide(&security, AMP, Role::Outlet, LAN).is_ok());
+    drop(looking);
+    assert!(security.refresh_if_idle());
+    assert!(decide(&security, AMP, Role::Outlet, LAN).is_err());
+}
+
 #[test]
 fn what_is_narrowed_ends_and_what_is_not_goes_on() {
     let check = |new: &str, ends: usize| {

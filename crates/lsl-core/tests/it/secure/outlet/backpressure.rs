@@ -108,6 +108,45 @@ fn a_ping_is_answered_by_a_stalled_session_and_only_the_newest() {
     assert!(reader.pongs.len() < 500, "{}", reader.pongs.len());
 }
 
+/// Pushing threads, the reader's task and answers to pings take turns at one socket that is nearly always
+/// full: every burst arrives whole and in order, and its end without another push behind it.
+#[test]
+fn bursts_between_pings_arrive_without_another_push() {
+    let place = Place::with(&[("tuning.SendSocketBufferSize", "4096")]);
+    let amp = place.side("amp", Policy::Required, &["rec"]);
+    let outlet = lab::outlet(&amp.context, info("bursts"));
+    let mut reader = Reader::feed(&outlet, "rec", 1_000_000);
+    let (mut pushed, mut received) = (0, 0);
+    for round in 0..150 {
+        std::thread::scope(|scope| {
+            let from = pushed;
+            pushed += 1 + round * 37 % 2000;
+            let (outlet, until) = (&outlet, pushed);
+            scope.spawn(move || {
+                let mut next = from;
+                while next < until {
+                    let count = (1 + next % 90).min(until - next);
+                    push(outlet, next, count);
+                    next += count;
+                }
+            });
+            while received < pushed {
+                if received % 64 == 0 {
+                    let t0 = local_clock();
+                    reader.seal(|session, out| session.sealer.seal_ping(t0, out));
+                }
+                assert_eq!(
+                    number(reader.sample().expect("the session goes on")),
+                    received
+                );
+                received += 1;
+            }
+        });
+    }
+    assert!(reader.pongs.len() > 10);
+    assert_eq!(outlet.stats().dropped, 0);
+}
+
 #[test]
 fn a_flush_waits_for_what_is_sealed_and_an_end_is_said() {
     let place = Place::with(&[("tuning.SendSocketBufferSize", "4096")]);

@@ -1,8 +1,9 @@
 //! Floods of handshakes hit their limits, and nobody else.
 
 use std::io::Write;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Shutdown};
 
+use lsl_core::local_clock;
 use lsl_core::secure::Policy;
 use lsl_core::secure::policy::REFUSAL_503;
 
@@ -71,3 +72,36 @@ fn a_recorder_may_open_many_sessions() {
     drop(readers);
     lab::until("all are gone", || outlet.consumers().is_empty());
 }
+
+/// A device that is let in and then asks for the time as fast as it can has its own session only.
+#[test]
+fn a_flood_of_pings_keeps_nobody_waiting() {
+    let place = Place::new();
+    let amp = place.side("amp", Policy::Required, &["rec"]);
+    let outlet = lab::outlet(&amp.context, info("pinged"));
+    let mut flooding = Reader::feed(&outlet, "rec", 10);
+    let mut flood = Vec::new();
+    for _ in 0..PINGS {
+        let sealed = flooding.session.sealer.seal_ping(local_clock(), &mut flood);
+        sealed.unwrap();
+    }
+    let mut stream = flooding.stream.try_clone().unwrap();
+    // More than the sockets hold: what is left says that the outlet is still at it.
+    let flooder = std::thread::spawn(move || {
+        stream.set_write_timeout(None).unwrap();
+        stream.write_all(&flood)
+    });
+    // The next one begins when the outlet has begun with the pings.
+    while flooding.pongs.is_empty() {
+        assert!(flooding.step());
+    }
+    let mut other = Reader::feed(&outlet, "rec", 10);
+    outlet.push_at(&[0.5_f32; 3], 0.5).unwrap();
+    assert_eq!(other.sample(), Some((0.5, [0.5; 3])));
+    assert!(!flooder.is_finished(), "served only after the flood");
+    flooding.stream.shutdown(Shutdown::Both).unwrap();
+    let _ = flooder.join().unwrap();
+}
+
+/// 27 bytes each.
+const PINGS: usize = 1_500_000;
