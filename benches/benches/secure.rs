@@ -12,6 +12,7 @@ use chacha20poly1305::aead::{AeadInOut, KeyInit, Nonce};
 use criterion::measurement::WallTime;
 use criterion::{BatchSize, BenchmarkGroup, BenchmarkId, Criterion, Throughput};
 
+use lsl_platform::clock::local_clock;
 use lsl_secure::handshake::{Claim, Initiator, PREAMBLE, Responder};
 use lsl_secure::{Cause, Descriptor, Error, Local, OsRandom, Result, SecretKey, Session, Suites};
 
@@ -33,6 +34,7 @@ fn main() -> Result<()> {
         .measurement_time(Duration::from_secs(1))
         .configure_from_args();
     records(&mut criterion)?;
+    cold(&mut criterion)?;
     rustcrypto(&mut criterion);
     handshakes(&mut criterion)?;
     time_probes(&mut criterion)?;
@@ -101,6 +103,82 @@ fn records(criterion: &mut Criterion) -> Result<()> {
         group.finish();
     }
     Ok(())
+}
+
+/// What a frame of 64 floats costs when it comes once a millisecond: nothing is in the caches any more,
+/// and the core may have dozed. `asleep` waits between two frames; `evicted` reads through more memory
+/// than the caches hold instead; `copy` is the least that a frame can cost, to be subtracted.
+fn cold(criterion: &mut Criterion) -> Result<()> {
+    const FRAME: [u8; 265] = [7; 265];
+    let ballast = vec![1_u8; 64 << 20];
+    let asleep = || std::thread::sleep(Duration::from_millis(1));
+    let evicted = || {
+        let bytes = ballast.iter().step_by(64);
+        black_box(bytes.map(|&byte| u64::from(byte)).sum::<u64>());
+    };
+    let pauses: [(&str, &dyn Fn()); 3] =
+        [("hot", &|| ()), ("asleep", &asleep), ("evicted", &evicted)];
+    for (name, suites) in SUITES {
+        if suites == Suites::Both && Suites::of_this_cpu() != Suites::Both {
+            continue;
+        }
+        let mut group = criterion.benchmark_group(format!("cold/{name}"));
+        for (when, pause) in pauses {
+            let (_, mut outlet) = established(suites)?;
+            let mut record = Vec::new();
+            group.bench_function(BenchmarkId::new("seal", when), |bencher| {
+                bencher.iter_custom(|times| {
+                    timed(times, pause, || {
+                        record.clear();
+                        outlet.sealer.seal_data(black_box(&FRAME), NOW, &mut record)
+                    })
+                });
+            });
+            let (mut inlet, mut outlet) = established(suites)?;
+            let mut failed = 0_u64;
+            group.bench_function(BenchmarkId::new("open", when), |bencher| {
+                bencher.iter_custom(|times| {
+                    let mut spent = Duration::ZERO;
+                    for _ in 0..times {
+                        record.clear();
+                        let sealed = outlet.sealer.seal_data(&FRAME, NOW, &mut record);
+                        failed += u64::from(sealed.is_err());
+                        spent += timed(1, pause, || {
+                            let opened = inlet.opener.receive(&mut record, NOW, |record| {
+                                black_box(&record);
+                                Ok(())
+                            });
+                            failed += u64::from(opened.is_err());
+                        });
+                    }
+                    spent
+                });
+            });
+            assert_eq!(failed, 0, "a bench of failing calls would look fast");
+            group.bench_function(BenchmarkId::new("copy", when), |bencher| {
+                bencher.iter_custom(|times| {
+                    timed(times, pause, || {
+                        record.clear();
+                        record.extend_from_slice(black_box(&FRAME));
+                    })
+                });
+            });
+        }
+        group.finish();
+    }
+    Ok(())
+}
+
+/// The time that `work` takes, `times` times, each after a pause that does not count.
+fn timed<R>(times: u64, pause: &dyn Fn(), mut work: impl FnMut() -> R) -> Duration {
+    let mut secs = 0.0;
+    for _ in 0..times {
+        pause();
+        let start = local_clock();
+        black_box(work());
+        secs += local_clock() - start;
+    }
+    Duration::from_secs_f64(secs)
 }
 
 /// The same work without ring: type byte and payload, 2 bytes of AAD.
