@@ -11,7 +11,7 @@ use lsl_core::secure::handshake::{Initiator, MAX_M2_M3_LEN, VerifiedResponder};
 use lsl_core::secure::{
     Cause, Descriptor, Error, Local, OsRandom, PublicKey, Result, Role, Security, Suite,
 };
-use lsl_core::{StreamInfo, local_clock};
+use lsl_core::{StreamInfo, descriptor, local_clock};
 
 use crate::describe::Described;
 
@@ -44,7 +44,7 @@ pub(crate) fn check(security: &Security, local: &Arc<Local>, info: &StreamInfo) 
         .as_ref()
         .is_some_and(|claimed| claimed.minimal);
     // What a minimal outlet shows is not what it is.
-    let expected = (!is_minimal).then(|| descriptor(info)).flatten();
+    let expected = (!is_minimal).then(|| descriptor(info));
     let mut checked = Checked {
         peer: None,
         finding: Finding::Failed(Error::session(
@@ -99,23 +99,6 @@ fn check_at(
         Err(error) => Finding::Failed(error),
     };
     Checked { peer, finding }
-}
-
-/// What a DESCRIPTOR must say for this stream.
-fn descriptor(info: &StreamInfo) -> Option<Descriptor> {
-    let descriptor = Descriptor {
-        uid: info.uid_bytes().to_vec(),
-        name: info.name_bytes().to_vec(),
-        stream_type: info.stream_type_bytes().to_vec(),
-        source_id: info.source_id_bytes().to_vec(),
-        hostname: info.hostname_bytes().to_vec(),
-        session_id: info.session_id_bytes().to_vec(),
-        channel_count: info.channel_count(),
-        nominal_srate: info.nominal_srate(),
-        channel_format: u8::try_from(info.channel_format() as i32).ok()?,
-        created_at: info.created_at(),
-    };
-    Some(descriptor.canonical())
 }
 
 /// A connection with an outlet that has proved that it owns its key, and waits for our decision.

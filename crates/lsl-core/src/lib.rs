@@ -82,6 +82,8 @@ pub use value::{PullElement, PushElement};
 
 #[cfg(feature = "secure")]
 pub use lsl_secure as secure;
+#[cfg(feature = "secure")]
+pub use net::describe::descriptor;
 
 #[cfg(feature = "net")]
 pub use lsl_platform::clock::local_clock;

@@ -7,9 +7,9 @@ use crate::StreamInfo;
 
 /// What a receiver of this info knows of the stream: its fields, as read from the shortinfo.
 ///
-/// `info` must have gone over the wire (or through [`as_received`]): the text of a double changes its
+/// `info` must have gone over the wire, as a resolver's results have: the text of a double changes its
 /// last bit, and XML drops blank texts, so an outlet's own fields are not what anybody receives.
-pub(crate) fn descriptor(info: &StreamInfo) -> Descriptor {
+pub fn descriptor(info: &StreamInfo) -> Descriptor {
     // No outlet of the undefined format can be read, so its 0 never meets a comparison.
     let format = u8::try_from(info.channel_format() as i32).unwrap_or(0);
     Descriptor {

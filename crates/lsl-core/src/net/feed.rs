@@ -1,8 +1,8 @@
 //! What an inlet's handle and its tasks share, and the task that reads the data connection.
 //!
 //! Today the runtime reads the socket and the pulling thread is woken once per batch (step C1 of the
-//! threading page). Letting a blocked pull read the socket itself (C2) is a change inside this file:
-//! `connection` is the only place that reads, and everything above it sees only `Flow`.
+//! threading page). Letting a blocked pull read the socket itself (C2) is a change here and in `dial`,
+//! which reads: everything above `connection` sees only `Flow`.
 //! Lock order: `tasks`, then `flow`, then `processing`, then `clock`; `full_info` is taken alone.
 
 use std::net::SocketAddr;
