@@ -11,6 +11,7 @@
 
 mod absence;
 mod audit;
+mod bench;
 mod config;
 mod demo;
 mod describe;
@@ -83,6 +84,8 @@ enum Command {
     Security(security::Security),
     /// Read, check and sum up the security log
     Audit(audit::Audit),
+    /// Measure latency and throughput, of this and of any other liblsl
+    Bench(bench::Bench),
 }
 
 const HELP: &str = "\
@@ -139,6 +142,7 @@ impl Cli {
             Command::Trust(trust) => trust.run(&self.globals),
             Command::Security(security) => security.run(&self.globals),
             Command::Audit(audit) => audit.run(),
+            Command::Bench(bench) => bench.run(),
         }
     }
 }

@@ -1,0 +1,67 @@
+//! `lsl bench`: how fast this machine, this library and any other liblsl are. Each action is one file
+//! of `bench/`. What they measure goes through `result`, the JSON form, which `report` reads.
+
+mod aead;
+mod bulk;
+mod discovery;
+mod fanout;
+mod handshake;
+mod latency;
+mod max;
+mod net;
+mod report;
+mod result;
+mod scale;
+
+use clap::{Args, Subcommand};
+
+use crate::failure::Outcome;
+
+/// `lsl bench`
+#[derive(Debug, Args)]
+pub(crate) struct Bench {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// One-way latency by channels, rate and inlets
+    Latency(latency::Latency),
+    /// Latency of the slowest of many readers
+    Fanout(fanout::Fanout),
+    /// Fast streams in batches of all sizes
+    Bulk(bulk::Bulk),
+    /// As many samples as go through, and writing first and reading then
+    Max(max::Max),
+    /// How many secure sessions can be set up
+    Handshake(handshake::Handshake),
+    /// The ciphers alone, by message size
+    Aead(aead::Aead),
+    /// How soon all of many streams are found
+    Discovery(discovery::Discovery),
+    /// Threads, memory and descriptors of many streams
+    Scale(scale::Scale),
+    /// Between two machines
+    Net(net::Net),
+    /// Statistics, charts and tables from results
+    Report(report::Report),
+}
+
+impl Bench {
+    /// Runs the command.
+    pub(crate) fn run(&self) -> Outcome {
+        match &self.action {
+            Action::Latency(action) => action.run(),
+            Action::Fanout(action) => action.run(),
+            Action::Bulk(action) => action.run(),
+            Action::Max(action) => action.run(),
+            Action::Handshake(action) => action.run(),
+            Action::Aead(action) => action.run(),
+            Action::Discovery(action) => action.run(),
+            Action::Scale(action) => action.run(),
+            Action::Net(action) => action.run(),
+            Action::Report(action) => action.run(),
+        }
+    }
+}
