@@ -224,7 +224,8 @@ impl Inlet {
     }
 
     /// What to add to the outlet's timestamps to get ours, with its uncertainty. The first call
-    /// starts measuring and waits for the first estimate (about 0.64 s); later ones return the
+    /// starts measuring and waits for the first estimate (a few hundredths of a second and a round
+    /// trip), which the next 0.6 s refine and later waves renew every 2 s; later calls return the
     /// latest at once. Spec: lsl-protocol §5.2.
     ///
     /// Where UDP is filtered an encrypted outlet is measured over its data connection, from about 2 s

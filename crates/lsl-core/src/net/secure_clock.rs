@@ -170,7 +170,7 @@ async fn probe(shared: &InletShared, socket: &UdpSocket, service: SocketAddr) ->
     let tuning = shared.context.config().tuning();
     let silence_limit = tuning.watchdog_time_threshold_secs + tuning.time_update_interval_secs;
     let (max_rtt_secs, warn_secs) = shared.time_limits();
-    let mut latest: Option<TimeCorrection> = shared.clock.lock().correction();
+    let mut latest: Option<TimeCorrection> = shared.clock.lock().settled_correction();
     let mut last_reply = local_clock();
     let mut wave = 0;
     let mut buffer = [0; 256];
@@ -184,7 +184,8 @@ async fn probe(shared: &InletShared, socket: &UdpSocket, service: SocketAddr) ->
         let now = local_clock();
         let action = shared.clock.lock().poll(now);
         shared.clock.wake();
-        let estimate = shared.clock.lock().correction();
+        // One look a wave: what is watched is how waves differ.
+        let estimate = shared.clock.lock().settled_correction();
         if estimate != latest {
             latest = estimate;
             if let Some(estimate) = estimate {

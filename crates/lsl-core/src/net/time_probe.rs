@@ -46,6 +46,12 @@ impl Clock {
         self.estimator.estimate()
     }
 
+    /// The latest estimate that the wave it is from does not change any more.
+    #[cfg(feature = "secure")]
+    pub(crate) fn settled_correction(&self) -> Option<TimeCorrection> {
+        self.estimator.settled_estimate()
+    }
+
     /// The latest estimate for clock synchronisation, and whether the clock became another one.
     pub(crate) fn offset(&mut self) -> Option<ClockOffset> {
         self.estimator.clock_offset()

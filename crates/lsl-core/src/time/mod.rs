@@ -51,6 +51,14 @@ impl TimeCorrection {
         }
     }
 
+    /// Rounding may have made a short round trip negative, which none is.
+    fn with_possible_uncertainty(self) -> Self {
+        Self {
+            uncertainty_secs: self.uncertainty_secs.max(0.0),
+            ..self
+        }
+    }
+
     fn is_finite(&self) -> bool {
         let values = [self.offset_secs, self.uncertainty_secs, self.remote_time];
         values.into_iter().all(f64::is_finite)

@@ -1,7 +1,8 @@
 //! The clock offset of one outlet: sends waves of probes, keeps of each wave the answer with the
-//! shortest round trip. The schedule is liblsl's. Unlike liblsl it takes only answers to probes
-//! that it sent in the current wave, each once. It knows no socket and no wire text.
-//! Spec: lsl-protocol §5.2.
+//! shortest round trip. The schedule is liblsl's, but for the first wave, which begins with a quick
+//! burst: as soon as a wave's worth of answers is in there is an estimate, and each answer of that wave
+//! with a shorter round trip refines it. Unlike liblsl it takes only answers to probes that it sent in
+//! the current wave, each once. It knows no socket and no wire text. Spec: lsl-protocol §5.2.
 
 use super::{ClockOffset, TimeCorrection};
 use crate::config::Tuning;
@@ -19,6 +20,11 @@ pub struct ProbeSchedule {
     pub update_interval_secs: f64,
     /// Answers without which a wave changes nothing.
     pub min_replies: u32,
+    /// Probes in a quick burst at the start of the first wave, the first probe of the wave among
+    /// them; 1 or less for none.
+    pub opening_count: u32,
+    /// From one probe of the burst to the next.
+    pub opening_interval_secs: f64,
 }
 
 impl From<&Tuning> for ProbeSchedule {
@@ -29,6 +35,8 @@ impl From<&Tuning> for ProbeSchedule {
             max_rtt_secs: tuning.time_probe_max_rtt_secs,
             update_interval_secs: tuning.time_update_interval_secs,
             min_replies: tuning.time_update_min_probes,
+            opening_count: tuning.time_probe_count,
+            opening_interval_secs: OPENING_INTERVAL_SECS,
         }
     }
 }
@@ -42,6 +50,8 @@ impl ProbeSchedule {
             max_rtt_secs: self.max_rtt_secs.max(0.0),
             update_interval_secs: whole_milliseconds(self.update_interval_secs),
             min_replies: self.min_replies.max(1),
+            opening_count: self.opening_count.max(1),
+            opening_interval_secs: whole_milliseconds(self.opening_interval_secs),
         }
     }
 }
@@ -99,6 +109,8 @@ pub struct OffsetEstimator {
     wave: Option<Wave>,
     next_wave_at: f64,
     estimate: Option<TimeCorrection>,
+    /// The estimate is the best so far of a wave that is not over.
+    is_provisional: bool,
     silence: Silence,
     was_reset: bool,
     counts: ReplyCounts,
@@ -117,6 +129,10 @@ struct Wave {
     id: i32,
     started: f64,
     probes: Vec<Probe>,
+    /// Probes to send in all.
+    probe_count: u32,
+    /// Of these, how many come quickly one after the other.
+    opening_count: u32,
     next_probe_at: f64,
     ends_at: f64,
     replies: u32,
@@ -129,6 +145,12 @@ struct Probe {
     answered: bool,
 }
 
+impl Wave {
+    fn sent(&self) -> u32 {
+        u32::try_from(self.probes.len()).unwrap_or(u32::MAX)
+    }
+}
+
 impl OffsetEstimator {
     /// An estimator whose first poll starts the first wave. `seed` should be random: wave ids
     /// follow from it, and whoever can guess them can forge answers.
@@ -139,6 +161,7 @@ impl OffsetEstimator {
             wave: None,
             next_wave_at: f64::NEG_INFINITY,
             estimate: None,
+            is_provisional: false,
             silence: Silence::default(),
             was_reset: false,
             counts: ReplyCounts::default(),
@@ -159,8 +182,7 @@ impl OffsetEstimator {
         let Some(wave) = &mut self.wave else {
             return Action::WaitUntil(self.next_wave_at);
         };
-        let unsent = u32::try_from(wave.probes.len()).is_ok_and(|n| n < self.schedule.probe_count);
-        if !unsent {
+        if wave.sent() >= wave.probe_count {
             return Action::WaitUntil(wave.ends_at);
         }
         if now < wave.next_probe_at {
@@ -171,7 +193,16 @@ impl OffsetEstimator {
             t0,
             answered: false,
         });
-        wave.next_probe_at = now + self.schedule.probe_interval_secs;
+        let regular_secs = self.schedule.probe_interval_secs;
+        let quick_secs = regular_secs.min(self.schedule.opening_interval_secs);
+        wave.next_probe_at = if wave.sent() < wave.opening_count {
+            now + quick_secs
+        } else if wave.sent() == wave.opening_count {
+            // The wave goes on as if its first probe had been the only one.
+            (now + quick_secs).max(wave.started + regular_secs)
+        } else {
+            now + regular_secs
+        };
         Action::SendProbe {
             wave_id: wave.id,
             t0,
@@ -196,6 +227,7 @@ impl OffsetEstimator {
             Ok(()) => {
                 self.counts.accepted += 1;
                 self.silence = Silence::default();
+                self.estimate_early();
             }
             Err(RejectedReply::OtherWave | RejectedReply::Duplicate) => self.counts.stale += 1,
             Err(_) => self.counts.invalid += 1,
@@ -203,9 +235,15 @@ impl OffsetEstimator {
         verdict
     }
 
-    /// The result of the last good wave; `None` before the first and after `invalidate`.
+    /// The result of the last good wave, or the best of the first one so far; `None` before there is
+    /// any and after `invalidate`.
     pub fn estimate(&self) -> Option<TimeCorrection> {
         self.estimate
+    }
+
+    /// The result of the last good wave.
+    pub fn settled_estimate(&self) -> Option<TimeCorrection> {
+        self.estimate.filter(|_| !self.is_provisional)
     }
 
     /// From when on it is worth asking in another way; infinite as long as anybody answers. Two whole
@@ -223,6 +261,7 @@ impl OffsetEstimator {
     /// Takes what was measured in another way, until there is something better.
     pub fn adopt(&mut self, measured: TimeCorrection) {
         self.estimate = Some(measured);
+        self.is_provisional = false;
     }
 
     /// What a post-processor asks for: the offset, and once whether the clock was exchanged since
@@ -239,6 +278,7 @@ impl OffsetEstimator {
     pub fn invalidate(&mut self) {
         self.was_reset |= self.estimate.is_some();
         self.estimate = None;
+        self.is_provisional = false;
         // Answers on their way are the old outlet's.
         self.wave = None;
         self.next_wave_at = f64::NEG_INFINITY;
@@ -259,12 +299,18 @@ impl OffsetEstimator {
         let schedule = &self.schedule;
         let probing = schedule.probe_interval_secs * f64::from(schedule.probe_count);
         let ends_at = now + whole_milliseconds(schedule.max_rtt_secs + probing);
+        // Nobody waits for later waves, and who does not answer is not asked more than by liblsl.
+        let is_first = self.estimate.is_none() && self.silence.waves == 0;
+        let opening_count = if is_first { schedule.opening_count } else { 1 };
+        let probe_count = schedule.probe_count.saturating_add(opening_count - 1);
         // A wave that is longer than the interval is finished first.
         self.next_wave_at = (now + schedule.update_interval_secs).max(ends_at);
         self.wave = Some(Wave {
             id: self.next_wave_id(),
             started: now,
             probes: Vec::new(),
+            probe_count,
+            opening_count,
             next_probe_at: now,
             ends_at,
             replies: 0,
@@ -310,23 +356,32 @@ impl OffsetEstimator {
         Ok(())
     }
 
-    /// The one place that decides when answers suffice.
+    /// When answers suffice at the end of a wave.
     fn aggregate(&mut self, wave: &Wave) {
         if wave.replies >= self.schedule.min_replies
             && let Some(best) = wave.best
         {
-            let uncertainty_secs = best.uncertainty_secs.max(0.0);
-            self.estimate = Some(TimeCorrection {
-                uncertainty_secs,
-                ..best
-            });
+            self.estimate = Some(best.with_possible_uncertainty());
+            self.is_provisional = false;
+        }
+    }
+
+    /// When answers suffice before the end of a wave, while there is nothing better: with as many as
+    /// a wave of liblsl has probes, so that the value is as good as its own.
+    fn estimate_early(&mut self) {
+        let needed = self.schedule.probe_count.max(self.schedule.min_replies);
+        if (self.estimate.is_none() || self.is_provisional)
+            && let Some(wave) = self.wave.as_ref().filter(|wave| wave.replies >= needed)
+            && let Some(best) = wave.best
+        {
+            self.estimate = Some(best.with_possible_uncertainty());
+            self.is_provisional = true;
         }
     }
 
     /// A wave that was cut short says nothing: its owner was stopped, or had nobody to ask.
     fn note_silence(&mut self, wave: &Wave) {
-        let sent = u32::try_from(wave.probes.len()).unwrap_or(u32::MAX);
-        if wave.replies == 0 && sent >= self.schedule.probe_count {
+        if wave.replies == 0 && wave.sent() >= wave.probe_count {
             if self.silence.waves == 0 {
                 self.silence.since = wave.started;
             }
@@ -344,6 +399,10 @@ impl OffsetEstimator {
         ((mixed ^ (mixed >> 16)) >> 1).cast_signed()
     }
 }
+
+/// Long enough that one slow moment of a scheduler does not spoil the whole burst, short enough that
+/// nobody notices it.
+const OPENING_INTERVAL_SECS: f64 = 0.004;
 
 /// Silence from the start that is no bad luck.
 const FIRST_PATIENCE_SECS: f64 = 1.5;

@@ -9,6 +9,15 @@ fn estimator() -> OffsetEstimator {
     OffsetEstimator::new(ProbeSchedule::from(Config::default().tuning()), 1)
 }
 
+/// One whose first wave is like all others: liblsl's schedule.
+fn without_opening() -> OffsetEstimator {
+    let schedule = ProbeSchedule {
+        opening_count: 1,
+        ..ProbeSchedule::from(Config::default().tuning())
+    };
+    OffsetEstimator::new(schedule, 1)
+}
+
 /// Polls at the asked times until `until`; every probe is shown to `reply` together with the
 /// estimator, which may answer it.
 fn run(
@@ -45,7 +54,7 @@ fn answer(
 fn probes_follow_the_captured_schedule() {
     let text = include_str!("../../tests/vectors/timedata-inlet-probes.json");
     let vector: serde_json::Value = serde_json::from_str(text).unwrap();
-    let mut estimator = estimator();
+    let mut estimator = without_opening();
     let mut ids: Vec<(i32, i32)> = Vec::new();
     let mut due = None;
     let probes = vector["probes"].as_array().unwrap();
@@ -80,30 +89,93 @@ fn probes_follow_the_captured_schedule() {
     }
 }
 
+/// When the probes of the first wave leave: the burst, then liblsl's schedule.
+const FIRST_WAVE_MS: [u32; 15] = [
+    0, 4, 8, 12, 16, 20, 24, 28, 64, 128, 192, 256, 320, 384, 448,
+];
+
 #[test]
-fn the_first_value_comes_after_640_ms_and_the_next_wave_after_2_s() {
+fn the_first_wave_begins_with_a_burst_and_ends_after_640_ms_and_the_next_starts_after_2_s() {
     let mut estimator = estimator();
     let mut sent = Vec::new();
-    run(&mut estimator, 100.0, 100.63, |estimator, id, t0| {
-        sent.push(t0);
-        answer(estimator, id, t0, 5.0, 0.001, 0.001).unwrap();
+    run(&mut estimator, 100.0, 100.63, |_, _, t0| {
+        sent.push(((t0 - 100.0) * 1000.0).round() as u32);
     });
-    assert_eq!(sent.len(), 8);
+    assert_eq!(sent, FIRST_WAVE_MS);
     assert_eq!(estimator.poll(100.63), Action::WaitUntil(100.64));
-    assert_eq!(estimator.estimate(), None);
     assert_eq!(estimator.poll(100.64), Action::WaitUntil(102.0));
-    let estimate = estimator.estimate().unwrap();
-    assert!((estimate.offset_secs + 5.0).abs() < 1e-9, "{estimate:?}");
-    assert!(
-        (estimate.uncertainty_secs - 0.002).abs() < 1e-9,
-        "{estimate:?}"
-    );
-    assert!(
-        (estimate.remote_time - 105.001).abs() < 1e-9,
-        "{estimate:?}"
-    );
     assert!(matches!(estimator.poll(102.0), Action::SendProbe { .. }));
-    assert_eq!(estimator.estimate(), Some(estimate));
+    assert_eq!(estimator.poll(102.0), Action::WaitUntil(102.064));
+}
+
+/// Answers arrive at once with the given round trips in ms, `None` for a lost one; says after how many
+/// answers of the first wave there was a value first, and what it was worth then and at the end.
+#[track_caller]
+fn check_first_value(
+    round_trips_ms: &[Option<u32>],
+    expected_ms: Option<(u32, u32)>,
+    settled_ms: Option<u32>,
+) {
+    let mut estimator = estimator();
+    let mut next = round_trips_ms.iter();
+    let mut first = None;
+    let worth = |estimate: TimeCorrection| (estimate.uncertainty_secs * 1000.0).round() as u32;
+    run(&mut estimator, 100.0, 100.63, |estimator, id, t0| {
+        let Some(rtt) = next.next().copied().flatten() else {
+            return;
+        };
+        let way = f64::from(rtt) / 2000.0;
+        answer(estimator, id, t0, 5.0, way, way).unwrap();
+        if let (None, Some(estimate)) = (first, estimator.estimate()) {
+            assert!((estimate.offset_secs + 5.0).abs() < 1e-9, "{estimate:?}");
+            let at = (t0 - 100.0) * 1000.0;
+            first = Some((at.round() as u32, worth(estimate)));
+        }
+        assert_eq!(estimator.settled_estimate(), None);
+    });
+    assert_eq!(first, expected_ms, "{round_trips_ms:?}");
+    estimator.poll(100.64);
+    assert_eq!(estimator.settled_estimate(), estimator.estimate());
+    assert_eq!(estimator.estimate().map(worth), settled_ms);
+}
+
+#[test]
+fn a_waves_worth_of_answers_gives_a_first_value_that_the_rest_of_the_wave_refines() {
+    let all = |rtt| [Some(rtt); 15];
+    check_first_value(&all(2), Some((28, 2)), Some(2));
+    check_first_value(
+        &[&[Some(9); 7][..], &[Some(3), Some(7), Some(2)], &[None; 5]].concat(),
+        Some((28, 3)),
+        Some(2),
+    );
+    // Lost ones are made up for by the probes that follow.
+    check_first_value(
+        &[&[None, Some(4)][..], &all(5)[2..]].concat(),
+        Some((64, 4)),
+        Some(4),
+    );
+    check_first_value(&[&[Some(4); 7][..], &[None; 8]].concat(), None, Some(4));
+    check_first_value(&[&[Some(4); 5][..], &[None; 10]].concat(), None, None);
+}
+
+#[test]
+fn a_later_wave_counts_when_it_is_over() {
+    let mut estimator = estimator();
+    run(&mut estimator, 100.0, 101.9, |estimator, id, t0| {
+        answer(estimator, id, t0, 5.0, 0.010, 0.010).unwrap();
+    });
+    let first = estimator.estimate().unwrap();
+    let mut sent = 0;
+    run(&mut estimator, 101.9, 102.6, |estimator, id, t0| {
+        sent += 1;
+        answer(estimator, id, t0, 5.0, 0.001, 0.001).unwrap();
+        assert_eq!(estimator.estimate(), Some(first));
+    });
+    assert_eq!(sent, 8);
+    estimator.poll(102.64);
+    let second = estimator.estimate().unwrap();
+    assert!((second.uncertainty_secs - 0.002).abs() < 1e-9, "{second:?}");
+    assert!((second.remote_time - 107.001).abs() < 1e-9, "{second:?}");
 }
 
 #[test]
@@ -126,7 +198,7 @@ fn a_wave_with_too_few_answers_keeps_the_old_value() {
 
 #[test]
 fn late_polls_neither_bunch_nor_overrun() {
-    let mut estimator = estimator();
+    let mut estimator = without_opening();
     assert!(matches!(estimator.poll(0.0), Action::SendProbe { .. }));
     assert!(matches!(estimator.poll(0.5), Action::SendProbe { .. }));
     assert_eq!(estimator.poll(0.5), Action::WaitUntil(0.5 + 0.064));
@@ -134,6 +206,16 @@ fn late_polls_neither_bunch_nor_overrun() {
     // After hours of sleep one wave starts, at its proper pace.
     assert!(matches!(estimator.poll(9000.0), Action::SendProbe { .. }));
     assert_eq!(estimator.poll(9000.0), Action::WaitUntil(9000.064));
+}
+
+#[test]
+fn late_polls_do_not_bunch_the_burst_with_the_rest() {
+    let mut estimator = estimator();
+    for n in 0..8 {
+        let now = 0.1 + 0.02 * f64::from(n);
+        assert!(matches!(estimator.poll(now), Action::SendProbe { .. }));
+        assert_eq!(estimator.poll(now), Action::WaitUntil(now + 0.004));
+    }
 }
 
 #[test]
@@ -145,6 +227,8 @@ fn odd_settings_do_not_spin() {
             max_rtt_secs: secs,
             update_interval_secs: secs,
             min_replies: 0,
+            opening_count: 0,
+            opening_interval_secs: secs,
         };
         let mut estimator = OffsetEstimator::new(schedule, 0);
         run(&mut estimator, 0.0, 0.1, |estimator, id, t0| {
@@ -251,13 +335,18 @@ proptest! {
     #[test]
     fn the_shortest_round_trip_wins(
         ahead in -1e6_f64..1e6,
-        delays in prop::collection::vec((0.0..0.05_f64, 0.0..0.05_f64), 8),
+        delays in prop::collection::vec((0.0..0.05_f64, 0.0..0.05_f64), 15),
     ) {
         let mut estimator = estimator();
         let mut next = delays.iter();
         run(&mut estimator, 50.0, 51.0, |estimator, id, t0| {
             let (there, back) = *next.next().unwrap();
             answer(estimator, id, t0, ahead, there, back).unwrap();
+            // What is known before the end of the wave is as honest.
+            if let Some(early) = estimator.estimate() {
+                let error = (early.offset_secs + ahead).abs();
+                assert!(error <= early.max_error_secs() + 1e-8, "{error} {early:?}");
+            }
         });
         let estimate = estimator.estimate().unwrap();
         let shortest = delays.iter().map(|(a, b)| a + b).fold(f64::INFINITY, f64::min);
@@ -275,7 +364,7 @@ fn is_silent(estimator: &OffsetEstimator) -> bool {
 /// should be asked, seen at the end of the last.
 #[track_caller]
 fn check_silence(waves: &[&[u32]], expected: Option<f64>) {
-    let mut estimator = estimator();
+    let mut estimator = without_opening();
     let mut sent = 0;
     let end = 100.0 + waves.iter().map(|_| 2.0).sum::<f64>();
     run(&mut estimator, 100.0, end, |estimator, id, t0| {
