@@ -4,6 +4,7 @@
 //! Clock probes are answered in the receiving task, before anything else is thought about. Discovery
 //! answers go through one queue to one task, which paces them. Spec: lsl-protocol §3, §5, §12.1.
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
@@ -284,33 +285,89 @@ async fn send_time(
 }
 
 /// Sends what matches, in bursts short enough for the receive buffer of a liblsl resolver, which
-/// holds about a hundred answers.
+/// holds about a hundred answers. Each resolver has a lane of its own: a search that is over, but
+/// still has thousands of answers coming, must not hold up the next one.
 async fn send_answers(mut queue: mpsc::Receiver<Queued>, announced: Arc<Announced>) {
-    while let Some((socket, mut matches)) = queue.recv().await {
-        let mut looked_at = 0_usize;
-        let mut sent = 0_usize;
-        loop {
-            match matches.step() {
-                Matched::Reply(reply) => {
-                    if let Err(error) = socket.send_to(&reply, matches.to()).await {
-                        tracing::debug!(%error, to = %matches.to(), "cannot answer a query");
-                        break;
-                    }
-                    sent += 1;
-                    if sent.is_multiple_of(BURST) {
-                        tokio::time::sleep(BURST_PAUSE).await;
-                    }
-                }
-                Matched::No => {}
-                Matched::End => break,
-            }
-            looked_at += 1;
-            if looked_at.is_multiple_of(BURST) {
-                tokio::task::yield_now().await;
+    let mut lanes: Vec<Lane> = Vec::new();
+    loop {
+        if lanes.is_empty() {
+            match queue.recv().await {
+                Some(queued) => enqueue(&mut lanes, queued),
+                None => return,
             }
         }
-        if sent > 0 {
-            count(&announced.counters.answered);
+        // What does not fit stays in the channel, which bounds it.
+        while lanes.iter().map(|lane| lane.queries.len()).sum::<usize>() < MAX_WAITING_ANSWERS
+            && let Ok(queued) = queue.try_recv()
+        {
+            enqueue(&mut lanes, queued);
+        }
+        for lane in &mut lanes {
+            lane.send_burst(&announced).await;
+            tokio::task::yield_now().await;
+        }
+        lanes.retain(|lane| !lane.queries.is_empty());
+        if !lanes.is_empty() {
+            tokio::time::sleep(BURST_PAUSE).await;
+        }
+    }
+}
+
+fn enqueue(lanes: &mut Vec<Lane>, (socket, matches): Queued) {
+    let to = matches.to();
+    let query = Answering {
+        socket,
+        matches,
+        is_answered: false,
+    };
+    match lanes.iter_mut().find(|lane| lane.to == to) {
+        Some(lane) => lane.queries.push_back(query),
+        None => lanes.push(Lane {
+            to,
+            queries: VecDeque::from([query]),
+        }),
+    }
+}
+
+/// The answers under way to one resolver, one query after the other.
+struct Lane {
+    to: SocketAddr,
+    queries: VecDeque<Answering>,
+}
+
+struct Answering {
+    socket: Arc<UdpSocket>,
+    matches: Matches,
+    is_answered: bool,
+}
+
+impl Lane {
+    /// Sends up to `BURST` answers and looks at no more streams than a clock probe can wait for.
+    async fn send_burst(&mut self, announced: &Announced) {
+        let mut sent = 0_usize;
+        for _ in 0..MAX_LOOKS {
+            let Some(query) = self.queries.front_mut() else {
+                return;
+            };
+            match query.matches.step() {
+                Matched::Reply(reply) => match query.socket.send_to(&reply, self.to).await {
+                    Ok(_) => {
+                        if !std::mem::replace(&mut query.is_answered, true) {
+                            count(&announced.counters.answered);
+                        }
+                        sent += 1;
+                        if sent == BURST {
+                            return;
+                        }
+                    }
+                    Err(error) => {
+                        tracing::debug!(%error, to = %self.to, "cannot answer a query");
+                        self.queries.pop_front();
+                    }
+                },
+                Matched::No => {}
+                Matched::End => drop(self.queries.pop_front()),
+            }
         }
     }
 }
@@ -318,5 +375,6 @@ async fn send_answers(mut queue: mpsc::Receiver<Queued>, announced: Arc<Announce
 const MAX_DATAGRAM_BYTES: usize = 65_536;
 const MAX_WAITING_ANSWERS: usize = 1024;
 const BURST: usize = 16;
+const MAX_LOOKS: usize = 4 * BURST;
 const BURST_PAUSE: Duration = Duration::from_millis(1);
 const ERROR_PAUSE: Duration = Duration::from_millis(20);
