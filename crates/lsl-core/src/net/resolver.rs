@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -80,6 +81,7 @@ impl RunningSearch {
         let mut tasks = Vec::new();
         let inbox = Inbox {
             monitor: Arc::clone(&monitor),
+            received: Arc::default(),
             #[cfg(feature = "secure")]
             unveiler: Unveiler::new(context, &monitor),
         };
@@ -93,7 +95,8 @@ impl RunningSearch {
         let driver = Driver {
             context: context.clone(),
             reach,
-            links,
+            links: links.into(),
+            spreading: JoinSet::new(),
             hosts,
             monitor: Arc::clone(&monitor),
             inbox,
@@ -117,6 +120,8 @@ fn random() -> u64 {
 #[derive(Debug, Clone)]
 struct Inbox {
     monitor: Arc<Monitor<SearchState>>,
+    /// Datagrams that came, whatever they were.
+    received: Arc<AtomicUsize>,
     /// For outlets that hide what they are, if this context looks for them.
     #[cfg(feature = "secure")]
     unveiler: Option<Arc<Unveiler>>,
@@ -124,6 +129,7 @@ struct Inbox {
 
 impl Inbox {
     fn take(&self, from: SocketAddr, datagram: &[u8]) {
+        self.received.fetch_add(1, Ordering::Relaxed);
         let received = take_in(&self.monitor, |search, now| {
             search.on_reply(now, from, datagram)
         });
@@ -210,7 +216,9 @@ impl Link {
 struct Driver {
     context: Context,
     reach: Arc<Reach>,
-    links: Vec<Link>,
+    links: Arc<[Link]>,
+    /// The multicast queries of a wave on their way.
+    spreading: JoinSet<()>,
     hosts: Arc<Hosts>,
     monitor: Arc<Monitor<SearchState>>,
     inbox: Inbox,
@@ -225,7 +233,7 @@ impl Driver {
             let step = self.monitor.lock().search.poll(now);
             match step {
                 Step::SendMulticast => {
-                    self.send_multicast().await;
+                    self.send_multicast();
                     if self.reach.resolve_over_tcp {
                         self.probe_over_tcp();
                     }
@@ -245,42 +253,14 @@ impl Driver {
         }
     }
 
-    async fn send_multicast(&self) {
-        // Looked up in every wave, because networks come and go while a resolver runs.
-        let present = if self.reach.loopback_only {
-            Vec::new()
-        } else {
-            present_interfaces()
-        };
-        for link in &self.links {
-            let to = |address| SocketAddr::new(address, self.reach.multicast_port);
-            let (groups, others): (Vec<IpAddr>, Vec<IpAddr>) = self
-                .reach
-                .targets(link.family)
-                .partition(IpAddr::is_multicast);
-            for address in others {
-                link.send(to(address)).await;
-            }
-            if groups.is_empty() {
-                continue;
-            }
-            if link.family == Family::V6 && self.links.len() > 1 {
-                // The first answer gives a stream its address, and people expect an IPv4 one where
-                // there is a choice, rather than a link-local one.
-                tokio::time::sleep(V6_DELAY).await;
-            }
-            for interface in self.reach.multicast_interfaces(link.family, &present) {
-                let socket = &*link.socket;
-                let chosen =
-                    sockets::select_multicast_interface(socket, interface.address, interface.index);
-                if let Err(error) = chosen {
-                    tracing::debug!(address = %interface.address, %error, "interface skipped");
-                    continue;
-                }
-                for &group in &groups {
-                    link.send(to(group)).await;
-                }
-            }
+    /// Starts to send the multicast queries of a wave, unless those of the last one are still under
+    /// way, as on a host with very many interfaces.
+    fn send_multicast(&mut self) {
+        while self.spreading.try_join_next().is_some() {}
+        if self.spreading.is_empty() {
+            let (links, reach) = (Arc::clone(&self.links), Arc::clone(&self.reach));
+            let received = Arc::clone(&self.inbox.received);
+            self.spreading.spawn(spread(links, reach, received));
         }
     }
 
@@ -354,6 +334,57 @@ impl Driver {
                 inbox.look_for_hidden(target).await;
                 drop(slot);
             });
+        }
+    }
+}
+
+/// Sends the multicast queries of one wave: each group on every interface, before the next group.
+async fn spread(links: Arc<[Link]>, reach: Arc<Reach>, received: Arc<AtomicUsize>) {
+    // Looked up in every wave, because networks come and go while a resolver runs.
+    let present = if reach.loopback_only {
+        Vec::new()
+    } else {
+        present_interfaces()
+    };
+    for link in &*links {
+        let to = |address| SocketAddr::new(address, reach.multicast_port);
+        let (groups, others): (Vec<IpAddr>, Vec<IpAddr>) =
+            reach.targets(link.family).partition(IpAddr::is_multicast);
+        if link.family == Family::V6 && links.len() > 1 && !groups.is_empty() {
+            // The first answer gives a stream its address, and people expect an IPv4 one where
+            // there is a choice, rather than a link-local one.
+            tokio::time::sleep(V6_DELAY).await;
+        }
+        let interfaces = reach.multicast_interfaces(link.family, &present);
+        for group in groups {
+            for interface in &interfaces {
+                let socket = &*link.socket;
+                let chosen =
+                    sockets::select_multicast_interface(socket, interface.address, interface.index);
+                if let Err(error) = chosen {
+                    tracing::debug!(address = %interface.address, %error, "interface skipped");
+                    continue;
+                }
+                link.send(to(group)).await;
+                calm(&received).await;
+            }
+        }
+        for address in others {
+            link.send(to(address)).await;
+            calm(&received).await;
+        }
+    }
+}
+
+/// Waits between two copies of a query until the answers to the first are in, as far as they come in
+/// numbers. liblsl answers every copy, once for each of an outlet's sockets: the answers of 200 of its
+/// outlets to all copies together would overrun any receive buffer.
+async fn calm(received: &AtomicUsize) {
+    for _ in 0..MOST_TICKS {
+        let before = received.load(Ordering::Relaxed);
+        tokio::time::sleep(TICK).await;
+        if received.load(Ordering::Relaxed).wrapping_sub(before) < FLOOD {
+            return;
         }
     }
 }
@@ -484,6 +515,12 @@ const OPEN_REQUEST: &[u8] = b"LSL:shortinfo\r\n\r\n";
 
 const MAX_DATAGRAM_BYTES: usize = 65_536;
 const V6_DELAY: Duration = Duration::from_millis(2);
+/// Between two copies of a multicast query. What the first finds it finds at once; the others are for
+/// networks that carry only one of the groups, and for interfaces in turn.
+const TICK: Duration = Duration::from_millis(1);
+/// So many answers in a tick are a flood, whose end is waited for, at most for so many ticks.
+const FLOOD: usize = 32;
+const MOST_TICKS: usize = 25;
 const UNICAST_BURST: usize = 64;
 const UNICAST_PAUSE: Duration = Duration::from_millis(1);
 const ERROR_PAUSE: Duration = Duration::from_millis(20);
