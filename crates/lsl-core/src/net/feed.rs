@@ -396,7 +396,7 @@ async fn watchdog(shared: &InletShared, generation: u64) {
     }
     let started = local_clock();
     loop {
-        tokio::time::sleep(interval).await;
+        tokio::time::sleep(runtime::until_next(interval)).await;
         let last_arrival = shared.flow.lock().last_arrival;
         let last_sign = last_arrival.unwrap_or(started).max(started);
         let quiet = local_clock() - last_sign > tuning.watchdog_time_threshold_secs;

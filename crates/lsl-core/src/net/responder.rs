@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use crate::net::reach::{Reach, present_interfaces};
 use crate::net::registry::Announced;
+use crate::net::runtime;
 use crate::net::sockets::{self, Family};
 
 /// Opens the responder of a family, or says in the log why there is none: without it streams are
@@ -58,7 +59,7 @@ pub(crate) async fn upkeep(
     announced: Arc<Announced>,
 ) {
     loop {
-        tokio::time::sleep(UPKEEP_PERIOD).await;
+        tokio::time::sleep(runtime::until_next(UPKEEP_PERIOD)).await;
         let present = present_interfaces();
         memberships.join_all(&reach, &present);
         announced.set_interfaces(present.into());

@@ -7,7 +7,9 @@
 use std::future::Future;
 use std::sync::OnceLock;
 use std::thread::available_parallelism;
+use std::time::Duration;
 
+use lsl_platform::clock::local_clock;
 use lsl_platform::process::ProcessId;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::JoinHandle;
@@ -55,6 +57,14 @@ where
     Ok(handle()?.spawn(task))
 }
 
+/// How long to sleep for something that is done once in `period`. All that have one period wake in the
+/// same millisecond, on the whole host: an idle process with a hundred inlets wakes as often as with one.
+/// The first time may come early.
+pub(crate) fn until_next(period: Duration) -> Duration {
+    let period_secs = period.as_secs_f64().max(0.001);
+    Duration::from_secs_f64(period_secs - local_clock() % period_secs)
+}
+
 /// A task that ends with its owner.
 #[derive(Debug)]
 pub(crate) struct AbortOnDrop<T>(pub JoinHandle<T>);
@@ -90,12 +100,16 @@ fn build() -> Result<Runtime> {
         // per stream, and the hot path runs on the callers' own threads.
         .worker_threads(if cores >= 8 { 2 } else { 1 })
         .max_blocking_threads(4)
+        // Files are looked at and names looked up there; threads without work go.
+        .thread_keep_alive(IDLE_THREAD_LIMIT)
         .thread_name("lsl-io")
         .enable_io()
         .enable_time()
         .build()
         .map_err(|source| Error::io("cannot start the I/O runtime", source))
 }
+
+const IDLE_THREAD_LIMIT: Duration = Duration::from_millis(200);
 
 #[cfg(test)]
 mod tests {
@@ -112,6 +126,18 @@ mod tests {
         })
         .unwrap();
         assert_eq!(receiver.recv().unwrap().as_deref(), Some("lsl-io"));
+    }
+
+    #[test]
+    fn what_has_one_period_wakes_together() {
+        let period = Duration::from_secs(1000);
+        let wakes_at = || local_clock() + until_next(period).as_secs_f64();
+        let (first, second) = (wakes_at(), wakes_at());
+        let distance = (first / 1000.0).round() * 1000.0 - first;
+        assert!(distance.abs() < 0.01, "{first}");
+        let moved = (second - first).rem_euclid(1000.0);
+        assert!(moved < 0.01 || moved > 999.99, "{first} {second}");
+        assert!(until_next(Duration::ZERO) <= Duration::from_millis(1));
     }
 
     #[test]
