@@ -1,4 +1,4 @@
-//! Sending without blocking and without SIGPIPE, on any thread.
+//! Sending without blocking and without SIGPIPE, on any thread; receive buffers beyond the system's limit.
 //!
 //! `write` and `writev` raise SIGPIPE in a host whose C runtime left it at its default; `send` can be
 //! told not to.
@@ -6,6 +6,7 @@
 use std::io;
 use std::os::fd::AsFd;
 
+use rustix::net::sockopt::set_socket_recv_buffer_size_force;
 use rustix::net::{SendFlags, send};
 
 /// Sends what fits into the socket's buffer now; the number of bytes sent.
@@ -16,6 +17,14 @@ use rustix::net::{SendFlags, send};
 pub fn send_nonblocking(socket: impl AsFd, bytes: &[u8]) -> io::Result<usize> {
     let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
     rustix::io::retry_on_intr(|| send(&socket, bytes, flags)).map_err(io::Error::from)
+}
+
+/// Gives the socket a receive buffer of this size, also beyond `net.core.rmem_max`.
+///
+/// # Errors
+/// `PermissionDenied` without CAP_NET_ADMIN, else what `setsockopt(2)` reports.
+pub fn force_receive_buffer(socket: impl AsFd, bytes: usize) -> io::Result<()> {
+    set_socket_recv_buffer_size_force(socket, bytes).map_err(io::Error::from)
 }
 
 #[cfg(test)]

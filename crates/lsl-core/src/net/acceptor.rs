@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lsl_platform::clock::local_clock;
+use lsl_platform::descriptors;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{AbortHandle, JoinSet};
 
@@ -155,7 +156,11 @@ async fn accept(listener: TcpListener, shared: Arc<OutletShared>) {
                 newest_last.push_back(handshakes.spawn(serve(stream, peer, Arc::clone(&shared))));
             }
             Err(error) => {
+                if descriptors::made_room_after(&error) {
+                    continue;
+                }
                 // Out of descriptors, most likely: others may be closed soon.
+                let error = descriptors::explained(error);
                 tracing::warn!(%error, "cannot accept a connection");
                 tokio::time::sleep(ACCEPT_RETRY).await;
             }

@@ -4,11 +4,14 @@
 //! have the same port number, and an IPv4 peer never shows up as `::ffff:a.b.c.d`.
 //! Sockets come out non-blocking and as std types; `into_tokio_*` registers them with our reactor.
 
+use std::cell::RefCell;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
+use lsl_platform::descriptors;
+use lsl_platform::socket::force_receive_buffer;
 use socket2::{Domain, InterfaceIndexOrAddress, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tokio::net::TcpSocket;
 
@@ -64,11 +67,7 @@ impl Family {
 /// # Errors
 /// What `socket(2)` and `bind(2)` report; see [`PortSearch::bind`].
 pub(crate) fn udp_service(address: IpAddr, search: PortSearch) -> io::Result<UdpSocket> {
-    let socket = search.bind(|port| {
-        let socket = open(Family::of(address), Type::DGRAM, Protocol::UDP)?;
-        socket.bind(&SocketAddr::new(address, port).into())?;
-        Ok(socket)
-    })?;
+    let socket = bind(address, search, Type::DGRAM, Protocol::UDP, |_| Ok(()))?;
     enlarge_receive_buffer(&socket);
     Ok(socket.into())
 }
@@ -173,14 +172,33 @@ pub(crate) fn select_multicast_interface(
 /// # Errors
 /// What `socket(2)`, `bind(2)` and `listen(2)` report; see [`PortSearch::bind`].
 pub(crate) fn tcp_acceptor(address: IpAddr, search: PortSearch) -> io::Result<TcpListener> {
-    let socket = search.bind(|port| {
-        let socket = open(Family::of(address), Type::STREAM, Protocol::TCP)?;
-        socket.bind(&SocketAddr::new(address, port).into())?;
-        // Two sockets may bind one port as long as none listens, so this belongs to the search.
-        socket.listen(TCP_BACKLOG)?;
-        Ok(socket)
-    })?;
-    Ok(socket.into())
+    // Two sockets may bind one port as long as none listens, so this belongs to the search.
+    let listen = |socket: &Socket| socket.listen(TCP_BACKLOG);
+    Ok(bind(address, search, Type::STREAM, Protocol::TCP, listen)?.into())
+}
+
+/// A socket on the first port at which it can be bound and `finish`ed.
+fn bind(
+    address: IpAddr,
+    search: PortSearch,
+    kind: Type,
+    protocol: Protocol,
+    finish: impl Fn(&Socket) -> io::Result<()>,
+) -> io::Result<Socket> {
+    // One that could not be bound may be bound elsewhere: with thousands of outlets the whole range is
+    // taken, and a fresh socket for each of its ports would be most of the work of making one more.
+    let spare = RefCell::new(None);
+    search.bind(|port| {
+        let socket = match spare.take() {
+            Some(socket) => socket,
+            None => open(Family::of(address), kind, protocol)?,
+        };
+        if let Err(error) = socket.bind(&SocketAddr::new(address, port).into()) {
+            spare.replace(Some(socket));
+            return Err(error);
+        }
+        finish(&socket).map(|()| socket)
+    })
 }
 
 /// Sets up a connection that an outlet accepted. Sizes are in bytes, 0 leaves the system's default
@@ -193,6 +211,7 @@ pub(crate) fn prepare_accepted(
     send_buffer_bytes: usize,
     receive_buffer_bytes: usize,
 ) -> io::Result<()> {
+    descriptors::make_room(stream);
     let socket = SockRef::from(stream);
     if send_buffer_bytes > 0 {
         let _ = socket.set_send_buffer_size(send_buffer_bytes);
@@ -252,7 +271,14 @@ pub(crate) fn into_tokio_listener(socket: TcpListener) -> Result<tokio::net::Tcp
 }
 
 fn open(family: Family, kind: Type, protocol: Protocol) -> io::Result<Socket> {
-    let socket = Socket::new(family.domain(), kind, Some(protocol))?;
+    let new = || Socket::new(family.domain(), kind, Some(protocol));
+    let socket = new()
+        .or_else(|error| match descriptors::made_room_after(&error) {
+            true => new(),
+            false => Err(error),
+        })
+        .map_err(descriptors::explained)?;
+    descriptors::make_room(&socket);
     if family == Family::V6 {
         socket.set_only_v6(true)?;
     }
@@ -261,9 +287,12 @@ fn open(family: Family, kind: Type, protocol: Protocol) -> io::Result<Socket> {
 }
 
 /// Hundreds of outlets answer one query within a millisecond; at the default size their answers are
-/// lost before the reader runs. The system clamps the wish to its own limit, or ignores it.
+/// lost before the reader runs. The system clamps the wish to `net.core.rmem_max`, unless this process
+/// may exceed that, or ignores it.
 fn enlarge_receive_buffer(socket: &Socket) {
-    let _ = socket.set_recv_buffer_size(UDP_RECEIVE_BUFFER_BYTES);
+    if force_receive_buffer(socket, UDP_RECEIVE_BUFFER_BYTES).is_err() {
+        let _ = socket.set_recv_buffer_size(UDP_RECEIVE_BUFFER_BYTES);
+    }
 }
 
 const UDP_RECEIVE_BUFFER_BYTES: usize = 4 * 1024 * 1024;
