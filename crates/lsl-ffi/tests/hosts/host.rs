@@ -137,6 +137,13 @@ const HOSTS: &[Host] = &[
         argument: Argument::Cycles,
         keys: BOTH,
     },
+    // The tools would measure themselves.
+    Host {
+        source: "scale",
+        ways: &[Way::Plain],
+        argument: Argument::Cycles,
+        keys: PLAIN,
+    },
     Host {
         source: "stress",
         ways: ALL,
