@@ -400,7 +400,10 @@ async fn watchdog(shared: &InletShared, generation: u64) {
         let last_arrival = shared.flow.lock().last_arrival;
         let last_sign = last_arrival.unwrap_or(started).max(started);
         let quiet = local_clock() - last_sign > tuning.watchdog_time_threshold_secs;
-        if quiet && shared.source.recover(generation).await == Recovered::Moved {
+        if quiet
+            && !shared.source.answers_in_place().await
+            && shared.source.recover(generation).await == Recovered::Moved
+        {
             return;
         }
     }

@@ -18,7 +18,7 @@ use crate::net::monitor::Monitor;
 use crate::net::pings::Pings;
 use crate::net::race::{Winner, race};
 use crate::net::source::Endpoint;
-use crate::net::time_probe::{UNREACHABLE_PAUSE, service_socket};
+use crate::net::time_probe::UNREACHABLE_PAUSE;
 use crate::time::{Action, PingAction, TimeAlarm, TimeCorrection, TimeWatch};
 use crate::{Error, Result};
 
@@ -101,7 +101,7 @@ fn lend<'a>(
 pub(crate) async fn exchange(shared: &InletShared, endpoint: Endpoint) -> Error {
     // Unconnected: on hosts with several networks, and behind address translation, answers come from
     // elsewhere. What is true the keys decide.
-    let socket = match service_socket(endpoint) {
+    let socket = match endpoint.service_socket() {
         Ok(socket) => socket,
         Err(error) => return error,
     };

@@ -6,6 +6,8 @@
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::time::Duration;
 
+use tokio::net::UdpSocket;
+
 use crate::StreamInfo;
 use crate::context::Context;
 #[cfg(feature = "secure")]
@@ -16,11 +18,11 @@ use crate::net::handshake::{self, Callee, Expected};
 use crate::net::monitor::Monitor;
 #[cfg(feature = "secure")]
 use crate::net::peers::Peers;
-use crate::net::sockets::Family;
+use crate::net::sockets::{self, Family};
 use crate::query::quote_bytes;
 use crate::resolver::resolve_query;
 use crate::session::recover::{Verdict, judge, recovery_query};
-use crate::wire::discovery::SHORTINFO_COMMAND;
+use crate::wire::discovery::{QueryDatagram, ReplyDatagram, SHORTINFO_COMMAND, query_id};
 use crate::{Error, Result, Timeout, config::Ipv6Mode};
 
 /// Where an inlet's outlet is at present.
@@ -54,6 +56,19 @@ pub(crate) struct Endpoint {
     pub(crate) data: SocketAddr,
     pub(crate) service: SocketAddr,
     pub(crate) family: Family,
+}
+
+impl Endpoint {
+    /// A socket from which the outlet's service port can be reached.
+    pub(crate) fn service_socket(self) -> Result<UdpSocket> {
+        let local = if self.service.ip().is_loopback() {
+            self.family.loopback()
+        } else {
+            self.family.wildcard()
+        };
+        let socket = sockets::udp_ephemeral(local);
+        sockets::into_tokio_udp(socket.map_err(|source| Error::io("UDP socket", source))?)
+    }
 }
 
 /// What a recovery found.
@@ -253,6 +268,22 @@ impl Source {
         }
     }
 
+    /// Whether the outlet answers where we know it, and as we know it: one question instead of a search
+    /// over all networks, for streams that are silent by nature.
+    pub(crate) async fn answers_in_place(&self) -> bool {
+        let (Some(endpoint), _) = self.endpoint() else {
+            return false;
+        };
+        let info = self.info();
+        let asking = ask_by_udp(endpoint, &info);
+        match tokio::time::timeout(IN_PLACE_LIMIT, asking).await {
+            Ok(Ok(found)) => {
+                found.uid_bytes() == info.uid_bytes() && is_described_alike(&found, &info)
+            }
+            Ok(Err(_)) | Err(_) => false,
+        }
+    }
+
     /// Whether one would connect to the same address with this info as with the present one.
     fn is_at_the_same_place(&self, found: &StreamInfo) -> bool {
         let ipv6 = self.context.config().ports().ipv6;
@@ -277,6 +308,31 @@ impl Source {
             ANSWER_LIMIT,
         );
         asking.await.is_ok_and(|answer| !answer.is_empty())
+    }
+}
+
+/// Asks the service port of an outlet whether it is the one with this uid, until it says so.
+async fn ask_by_udp(endpoint: Endpoint, info: &StreamInfo) -> Result<StreamInfo> {
+    let io = |source| Error::io("cannot ask an outlet", source);
+    let socket = endpoint.service_socket()?;
+    // From now on nobody else can answer.
+    socket.connect(endpoint.service).await.map_err(io)?;
+    let query = [b"uid=", &*quote_bytes(info.uid_bytes())].concat();
+    let id = query_id(&query).to_string().into_bytes();
+    let question = QueryDatagram {
+        query: &query,
+        return_port: socket.local_addr().map_err(io)?.port(),
+        id: &id,
+    };
+    socket.send(&question.to_bytes()).await.map_err(io)?;
+    let mut buffer = vec![0; USUAL_ANSWER_BYTES];
+    loop {
+        let received = socket.recv(&mut buffer).await.map_err(io)?;
+        if let Ok(reply) = ReplyDatagram::parse(&buffer[..received])
+            && reply.id == id
+        {
+            return StreamInfo::from_xml(reply.xml);
+        }
     }
 }
 
@@ -372,8 +428,15 @@ fn scope_index(scope: &str) -> u32 {
 /// Largest short info that is looked at.
 const MAX_ANSWER_BYTES: usize = 64 * 1024;
 
+/// Room for a short info of usual size: thousands of inlets may ask at the same time. One that does not
+/// fit cannot be read, and its outlet is looked for in full.
+const USUAL_ANSWER_BYTES: usize = 8 * 1024;
+
 /// Time for an outlet to answer at an address that used to be its own.
 const ANSWER_LIMIT: Duration = Duration::from_secs(3);
+
+/// Time for an outlet to answer where it was, before it is looked for elsewhere.
+const IN_PLACE_LIMIT: Duration = Duration::from_secs(1);
 
 /// Pause before connecting again to an outlet that answers queries but refused the connection.
 const RETRY: Duration = Duration::from_millis(500);
@@ -438,6 +501,34 @@ mod tests {
             stream.write_all(&text).unwrap();
         });
         assert_eq!(recover(found), Recovered::Same);
+    }
+
+    #[test]
+    fn an_outlet_that_answers_where_it_was_is_not_looked_for() {
+        let mut config = crate::config::Config::loopback();
+        config.set_ports(48_560, 20);
+        config.set_session_id("source-in-place").unwrap();
+        let context = Context::new(config);
+        let described = StreamInfo::new("n", "t", 1, 1.0, ChannelFormat::Int8, "in-place");
+        let outlet = crate::Outlet::builder(described.unwrap())
+            .context(&context)
+            .open()
+            .unwrap();
+        let mut known = outlet.info().clone();
+        known.fill_v4_address("127.0.0.1");
+        let answers = |info: &StreamInfo| {
+            let source = Source::new(context.clone(), info.clone());
+            let (sender, receiver) = std::sync::mpsc::channel();
+            runtime::spawn(async move { sender.send(source.answers_in_place().await).unwrap() })
+                .unwrap();
+            receiver.recv_timeout(Duration::from_secs(20)).unwrap()
+        };
+        assert!(answers(&known));
+        let mut other = known.clone();
+        other.reset_uid("another");
+        assert!(!answers(&other), "its successor took its port");
+        drop(outlet);
+        assert!(!answers(&known));
     }
 
     /// Under `required`, with the key of both ends.

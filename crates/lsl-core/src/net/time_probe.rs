@@ -12,7 +12,6 @@ use crate::net::feed::InletShared;
 use crate::net::race::{Winner, race};
 #[cfg(feature = "secure")]
 use crate::net::secure_clock;
-use crate::net::sockets;
 use crate::net::source::Endpoint;
 use crate::net::uid;
 use crate::time::{Action, ClockOffset, OffsetEstimator, TimeCorrection};
@@ -199,21 +198,10 @@ async fn exchange(shared: &InletShared, endpoint: Endpoint) -> Error {
 
 /// A socket that takes datagrams from the outlet's service port alone: others cannot bend our clock.
 async fn connect(endpoint: Endpoint) -> Result<UdpSocket> {
-    let socket = service_socket(endpoint)?;
+    let socket = endpoint.service_socket()?;
     let connected = socket.connect(endpoint.service).await;
     connected.map_err(|source| Error::io("clock socket", source))?;
     Ok(socket)
-}
-
-/// A socket from which the outlet's service port can be reached.
-pub(crate) fn service_socket(endpoint: Endpoint) -> Result<UdpSocket> {
-    let local = if endpoint.service.ip().is_loopback() {
-        endpoint.family.loopback()
-    } else {
-        endpoint.family.wildcard()
-    };
-    let socket = sockets::udp_ephemeral(local);
-    sockets::into_tokio_udp(socket.map_err(|source| Error::io("clock socket", source))?)
 }
 
 /// Pause after the network reported that nobody listens.
