@@ -75,12 +75,16 @@ impl SampleLog {
         }
         let start = self.offset_of(from);
         let limit = start.saturating_add(max_bytes as u64);
-        let candidates = self.ends.range(self.index(from)..self.index(to));
-        let fitting = candidates.take_while(|&&end| end <= limit).count() as u64;
-        let next = from + fitting.max(1);
+        let fitting = self.ends.partition_point(|&end| end <= limit);
+        let next = (self.first + fitting as u64).clamp(from + 1, to);
         let (begin, end) = (start - self.base, self.offset_of(next) - self.base);
         out.extend_from_slice(&self.bytes.as_slice()[stored(begin)..stored(end)]);
         next
+    }
+
+    /// Bytes from one stored sample to a later one (or to the end of the log).
+    pub fn distance(&self, from: u64, to: u64) -> usize {
+        stored(self.offset_of(to) - self.offset_of(from))
     }
 
     fn index(&self, sequence: u64) -> usize {
