@@ -271,14 +271,14 @@ impl OutletShared {
             SendBy::Task
         };
         let lane = &mut fan.lanes[lane];
-        let published = lane.publish(&turn.scratch, &turn.ends, pushthrough, by);
-        let readers = lane.len();
+        let bytes = turn.scratch.len() * lane.len();
+        let published = lane.publish(&mut turn.scratch, &mut turn.ends, pushthrough, by);
         drop(fan);
         if published.courier {
             // Without the lock, or the courier would run into it at once.
             self.errand.notify_one();
         }
-        self.bytes.add((turn.scratch.len() * readers) as u64);
+        self.bytes.add(bytes as u64);
         if published.dropped > 0 {
             self.dropped.add(published.dropped);
         }
@@ -641,11 +641,15 @@ impl Turn {
         let encoder = &self.encoders[lane];
         self.scratch.clear();
         self.ends.clear();
+        let mut length = 0;
         for at in samples.clone() {
             let sample = &values[at * channels..(at + 1) * channels];
             encoder.sample(&mut self.scratch, stamps.stamp(at), sample)?;
-            self.ends.push(self.scratch.len());
-            if self.scratch.len() >= PIECE_BYTES {
+            let last = self.scratch.len() - length;
+            length = self.scratch.len();
+            self.ends.push(length);
+            // The next one, likely as long, would not fit any more.
+            if length + last > PIECE_BYTES {
                 break;
             }
         }

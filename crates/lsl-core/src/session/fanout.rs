@@ -212,11 +212,12 @@ impl<W: Wire> Lane<W> {
                 .sum::<usize>()
     }
 
-    /// Hands encoded samples (`ends`: their end positions in `encoded`) to every consumer.
+    /// Hands encoded samples (`ends`: their end positions in `encoded`) to every consumer. What is in
+    /// the two buffers afterwards is nobody's.
     pub fn publish(
         &mut self,
-        encoded: &[u8],
-        ends: &[usize],
+        encoded: &mut Vec<u8>,
+        ends: &mut Vec<usize>,
         pushthrough: Pushthrough,
         by: SendBy,
     ) -> Published {
@@ -231,9 +232,8 @@ impl<W: Wire> Lane<W> {
             if consumer.next < before {
                 // What was held until now is on its way, as in liblsl: it takes no room from the rest.
                 consumer.sent += before - consumer.next;
-                consumer.next =
-                    self.log
-                        .read(consumer.next, before, usize::MAX, &mut consumer.rest);
+                self.log.copy(consumer.next, before, &mut consumer.rest);
+                consumer.next = before;
                 consumer.leave_to_task();
                 continue;
             }
@@ -289,12 +289,11 @@ impl<W: Wire> Lane<W> {
             return Drain::Send;
         }
         if consumer.next < consumer.flush_to {
-            let next = self
-                .log
-                .read(consumer.next, consumer.flush_to, max_bytes, out);
-            consumer.sent += next - consumer.next;
-            consumer.next = next;
-            self.trim();
+            let from = consumer.next;
+            let to = self.log.reach(from, consumer.flush_to, max_bytes);
+            consumer.sent += to - from;
+            consumer.next = to;
+            self.log.take(from, to, self.needed(), out);
             return Drain::Send;
         }
         if self.closing {
@@ -346,12 +345,18 @@ impl<W: Wire> Lane<W> {
     }
 
     fn trim(&mut self) {
+        let needed = self.needed();
+        self.log.trim(needed);
+    }
+
+    /// Sequence number of the first sample that somebody still has to be sent.
+    fn needed(&self) -> u64 {
         let open = self
             .consumers
             .iter()
             .filter(|each| each.mode != Mode::Closed);
         let needed = open.map(|each| each.next).min();
-        self.log.trim(needed.unwrap_or_else(|| self.log.end()));
+        needed.unwrap_or_else(|| self.log.end())
     }
 }
 

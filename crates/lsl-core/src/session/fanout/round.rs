@@ -85,7 +85,7 @@ impl<W: Wire + Clone> Lane<W> {
         if from >= to {
             return;
         }
-        let to = self.log.read(from, to, max_bytes, &mut round.bytes);
+        let to = self.log.reach(from, to, max_bytes);
         for (index, consumer) in self.consumers.iter_mut().enumerate() {
             let until = consumer.flush_to.min(to);
             if consumer.mode != Mode::Courier || consumer.next >= until {
@@ -103,7 +103,8 @@ impl<W: Wire + Clone> Lane<W> {
             consumer.sent += until - consumer.next;
             consumer.next = until;
         }
-        self.trim();
+        let needed = self.needed();
+        self.log.take(from, to, needed, &mut round.bytes);
     }
 
     /// Takes note of what a round sent, and empties it.

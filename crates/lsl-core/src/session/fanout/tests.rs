@@ -75,8 +75,8 @@ fn push_by(
     pushthrough: Pushthrough,
     by: SendBy,
 ) -> Published {
-    let ends: Vec<usize> = (1..=text.len() / 2).map(|n| n * 2).collect();
-    lane.publish(text.as_bytes(), &ends, pushthrough, by)
+    let mut ends: Vec<usize> = (1..=text.len() / 2).map(|n| n * 2).collect();
+    lane.publish(&mut text.as_bytes().to_vec(), &mut ends, pushthrough, by)
 }
 
 /// What the courier does, until it has nothing left to do.
@@ -241,7 +241,10 @@ fn the_courier_is_called_once_and_serves_everybody_from_the_same_bytes() {
     carry_all(&mut lane);
     assert!(lane.is_drained());
     for socket in &sockets {
-        assert_eq!((received(socket).as_str(), socket.wakes.get()), ("a1a2a3", 0));
+        assert_eq!(
+            (received(socket).as_str(), socket.wakes.get()),
+            ("a1a2a3", 0)
+        );
     }
     assert_eq!(lane.backlog_bytes(), 0);
 }
@@ -252,7 +255,10 @@ fn a_socket_that_is_full_leaves_the_courier_for_its_own_task() {
     push_by(&mut lane, "a1a2", Pushthrough::Flush, SendBy::Courier);
     socket.room.set(3);
     carry_all(&mut lane);
-    assert_eq!((received(&socket).as_str(), socket.wakes.get()), ("<a1a", 1));
+    assert_eq!(
+        (received(&socket).as_str(), socket.wakes.get()),
+        ("<a1a", 1)
+    );
     push(&mut lane, "a3", Pushthrough::Flush);
     assert_eq!(drain_all(&mut lane, &socket), Drain::Idle);
     assert_eq!(received(&socket), "<a1a2a3");
@@ -281,7 +287,10 @@ fn whom_the_courier_serves_when_the_stream_ends_hears_the_end_from_its_task() {
     assert_eq!(drain_all(&mut lane, &socket), Drain::Idle);
     carry_all(&mut lane);
     assert_eq!(drain_all(&mut lane, &socket), Drain::Finished);
-    assert_eq!((received(&socket).as_str(), socket.goodbyes.get()), ("<a1", 0));
+    assert_eq!(
+        (received(&socket).as_str(), socket.goodbyes.get()),
+        ("<a1", 0)
+    );
 }
 
 /// A reader in the property test: its socket, and what its task took out of the lane and has not
@@ -314,7 +323,11 @@ impl Reader {
     fn frames(&self) -> Vec<u16> {
         let bytes = self.socket.received.borrow();
         let (mut at, mut frames) = (1, Vec::new());
-        assert_eq!(bytes.first().unwrap_or(&b'<'), &b'<', "the preamble is first");
+        assert_eq!(
+            bytes.first().unwrap_or(&b'<'),
+            &b'<',
+            "the preamble is first"
+        );
         while at + 2 <= bytes.len() {
             let number = u16::from_be_bytes([bytes[at], bytes[at + 1]]);
             assert!(frames.last() < Some(&number), "{frames:?} then {number}");
@@ -337,16 +350,30 @@ fn frame_len(number: u16) -> usize {
 
 #[derive(Debug, Clone)]
 enum Step {
-    Push { samples: usize, flush: bool, by: SendBy },
+    Push {
+        samples: usize,
+        flush: bool,
+        by: SendBy,
+    },
     Flush,
-    Room { reader: usize, room: usize },
-    Task { reader: usize },
+    Room {
+        reader: usize,
+        room: usize,
+    },
+    Task {
+        reader: usize,
+    },
     /// The courier settles its round, and makes another.
     Collect,
     /// The courier serves one reader.
     Carry,
-    Register { capacity: usize, chunk: usize },
-    Remove { reader: usize },
+    Register {
+        capacity: usize,
+        chunk: usize,
+    },
+    Remove {
+        reader: usize,
+    },
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -392,7 +419,7 @@ proptest! {
                         pushed += 1;
                     }
                     let pushthrough = if flush { Pushthrough::Flush } else { Pushthrough::Hold };
-                    dropped += lane.publish(&encoded, &ends, pushthrough, by).dropped;
+                    dropped += lane.publish(&mut encoded, &mut ends, pushthrough, by).dropped;
                 }
                 Step::Flush => { let _ = lane.flush(); }
                 Step::Room { reader, room } => {
