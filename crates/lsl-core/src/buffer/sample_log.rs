@@ -179,7 +179,7 @@ fn stored(difference: u64) -> usize {
 }
 
 /// Samples are gathered into blocks of this size; only a sample that is larger makes a larger one.
-pub const BLOCK_BYTES: usize = 64 * 1024;
+const BLOCK_BYTES: usize = 64 * 1024;
 
 /// From this size on, swapping buffers is worth the room it leaves unused in the block before.
 const SWAPPED_BYTES: usize = 8 * 1024;

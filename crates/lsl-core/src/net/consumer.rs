@@ -639,22 +639,33 @@ impl Turn {
         samples: Range<usize>,
     ) -> Result<usize> {
         let encoder = &self.encoders[lane];
-        self.scratch.clear();
-        self.ends.clear();
+        let (out, ends) = (&mut self.scratch, &mut self.ends);
+        out.clear();
+        ends.clear();
+        if let Encoder::V110(encoder) = encoder
+            && encoder.encode_run(
+                &values[samples.start * channels..samples.end * channels],
+                |n| stamps.stamp(samples.start + n),
+                PIECE_BYTES,
+                out,
+                ends,
+            )
+        {
+            return Ok(samples.start + ends.len());
+        }
         let mut length = 0;
         for at in samples.clone() {
             let sample = &values[at * channels..(at + 1) * channels];
-            encoder.sample(&mut self.scratch, stamps.stamp(at), sample)?;
-            let last = self.scratch.len() - length;
-            length = self.scratch.len();
-            self.ends.push(length);
+            encoder.sample(out, stamps.stamp(at), sample)?;
+            let last = out.len() - length;
+            length = out.len();
+            ends.push(length);
             // The next one, likely as long, would not fit any more.
             if length + last > PIECE_BYTES {
                 break;
             }
         }
-        let at = samples.start + self.ends.len();
-        Ok(at)
+        Ok(samples.start + ends.len())
     }
 
     /// Sending inline costs the pusher one system call per reader: worth it for a few readers, and for
