@@ -426,7 +426,7 @@ impl OutletShared {
                     return;
                 }
                 for round in &mut rounds {
-                    round.shrink(DRAIN_BYTES);
+                    round.shrink(2 * DRAIN_BYTES);
                 }
                 self.errand.notified().await;
                 continue;

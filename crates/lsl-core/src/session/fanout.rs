@@ -438,5 +438,7 @@ fn samples_between(from: u64, to: u64) -> usize {
     usize::try_from(to - from).expect("samples of one batch or one ring fit into memory")
 }
 
+#[cfg(all(test, lsl_loom))]
+mod loom;
 #[cfg(test)]
 mod tests;

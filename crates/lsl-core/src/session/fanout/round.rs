@@ -54,10 +54,12 @@ impl<W: Wire> Round<W> {
         Some(parcel.range.len())
     }
 
-    /// Gives back what a large round took.
-    pub fn shrink(&mut self, bytes: usize) {
+    /// Gives back what an exceptional round took: more than `most_bytes`.
+    pub fn shrink(&mut self, most_bytes: usize) {
         debug_assert!(self.is_empty(), "a round under way needs its bytes");
-        self.bytes.shrink_to(bytes);
+        if self.bytes.capacity() > most_bytes {
+            self.bytes = Vec::new();
+        }
     }
 }
 
