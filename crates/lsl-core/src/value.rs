@@ -21,7 +21,7 @@ mod tests;
 
 use crate::{ByteOrder, ChannelFormat, Error, Result};
 
-pub(crate) use convert::{append_numbers, sealed};
+pub(crate) use convert::{append_numbers, sealed, write_numbers};
 use sealed::Source;
 
 /// A type that may be pushed into a stream of any format: `f32 f64 i64 i32 i16 i8`, and text as

@@ -3,21 +3,33 @@
 //! One log serves all consumers of a variant: each keeps only the sequence number of the next sample
 //! it needs, so a sample is encoded and stored once however many readers lag. A log that everybody
 //! has caught up with is empty; its sequence numbers keep counting.
+//!
+//! Samples lie in blocks, so that nothing is ever moved to make room, memory goes back as a backlog
+//! shrinks, and a whole block comes in and goes out without a copy: it changes places with the
+//! caller's buffer.
 
 use std::collections::VecDeque;
-
-use super::byte_queue::ByteQueue;
 
 /// FIFO of encoded samples, addressed by sequence number.
 #[derive(Debug, Default)]
 pub struct SampleLog {
-    bytes: ByteQueue,
-    /// End of each stored sample, as an offset in the stream of all bytes ever appended.
-    ends: VecDeque<u64>,
-    /// Sequence number of the first stored sample.
+    /// In order, none of them empty.
+    blocks: VecDeque<Block>,
+    /// Sequence number of the first sample that is needed.
     first: u64,
-    /// Offset of the first stored byte.
-    base: u64,
+    /// Sequence number of the next sample.
+    end: u64,
+    /// Kept for reuse, empty.
+    spare: Vec<Block>,
+}
+
+#[derive(Debug, Default)]
+struct Block {
+    bytes: Vec<u8>,
+    /// End of each sample in `bytes`.
+    ends: Vec<usize>,
+    /// Sequence number of the first sample in `bytes`, needed or not.
+    first: u64,
 }
 
 impl SampleLog {
@@ -28,78 +40,152 @@ impl SampleLog {
 
     /// Sequence number that the next appended sample will get.
     pub fn end(&self) -> u64 {
-        self.first + self.ends.len() as u64
+        self.end
     }
 
-    /// Bytes stored.
+    /// Bytes stored and needed.
     pub fn len_bytes(&self) -> usize {
-        self.bytes.len()
+        let stored: usize = self.blocks.iter().map(|block| block.bytes.len()).sum();
+        let front = self.blocks.front();
+        stored - front.map_or(0, |block| block.offset_of(self.first))
     }
 
-    /// Stores encoded samples; `ends` are their end positions within `encoded`.
-    pub fn append(&mut self, encoded: &[u8], ends: &[usize]) {
-        let start = self.base + self.bytes.len() as u64;
-        self.bytes.extend(encoded);
-        self.ends.extend(ends.iter().map(|&end| start + end as u64));
+    /// Stores encoded samples; `ends` are their end positions within `encoded`. What is in the
+    /// buffers afterwards is nobody's.
+    pub fn append(&mut self, encoded: &mut Vec<u8>, ends: &mut Vec<usize>) {
+        let first = self.end;
+        self.end += ends.len() as u64;
+        if let Some(last) = self.blocks.back_mut()
+            && last.bytes.len() + encoded.len() <= BLOCK_BYTES
+        {
+            let start = last.bytes.len();
+            last.bytes.extend_from_slice(encoded);
+            last.ends.extend(ends.iter().map(|end| start + end));
+            return;
+        }
+        let mut block = self.spare.pop().unwrap_or_default();
+        block.first = first;
+        if encoded.len() >= SWAPPED_BYTES {
+            std::mem::swap(&mut block.bytes, encoded);
+            std::mem::swap(&mut block.ends, ends);
+        } else {
+            block.bytes.extend_from_slice(encoded);
+            block.ends.extend_from_slice(ends);
+        }
+        self.blocks.push_back(block);
     }
 
     /// Counts samples that nobody needs stored. Only valid for an empty log.
     pub fn skip(&mut self, samples: usize) {
         debug_assert!(
-            self.ends.is_empty(),
+            self.blocks.is_empty(),
             "skipping would reorder stored samples"
         );
-        self.first += samples as u64;
+        self.end += samples as u64;
+        self.first = self.end;
     }
 
     /// Forgets every sample before `sequence`.
     pub fn trim(&mut self, sequence: u64) {
-        let samples = stored(sequence.saturating_sub(self.first)).min(self.ends.len());
-        if samples == 0 {
-            return;
+        self.first = self.first.max(sequence.min(self.end));
+        while let Some(block) = self.blocks.front()
+            && block.end() <= self.first
+        {
+            if let Some(block) = self.blocks.pop_front() {
+                self.keep(block);
+            }
         }
-        let end = self.offset_of(self.first + samples as u64);
-        self.bytes.consume(stored(end - self.base));
-        self.ends.drain(..samples);
-        self.first += samples as u64;
-        self.base = end;
     }
 
-    /// Copies whole samples from `from` up to (not including) `to` into `out`, as many as fit in
-    /// `max_bytes` and at least one. Returns the sequence number after the last one copied.
-    pub fn read(&self, from: u64, to: u64, max_bytes: usize, out: &mut Vec<u8>) -> u64 {
-        let from = from.max(self.first);
-        let to = to.min(self.end());
-        if from >= to {
+    /// How far one [`take`](Self::take) from `from` gets: to whole samples before `to`, as many as
+    /// fit in `max_bytes` and at least one. `from` must be stored.
+    pub fn reach(&self, from: u64, to: u64, max_bytes: usize) -> u64 {
+        let Some(block) = self.block_of(from) else {
             return from;
+        };
+        let limit = block.offset_of(from).saturating_add(max_bytes);
+        let fitting = block.ends.partition_point(|&end| end <= limit);
+        let next = block.first + fitting as u64;
+        next.clamp(from + 1, to.max(from + 1))
+    }
+
+    /// Bytes from one stored sample to a later one that is within [`reach`](Self::reach).
+    pub fn distance(&self, from: u64, to: u64) -> usize {
+        let block = self.block_of(from);
+        block.map_or(0, |block| block.offset_of(to) - block.offset_of(from))
+    }
+
+    /// Puts the samples from `from` to `to` (as [`reach`](Self::reach) said) into `out`, which must be
+    /// empty, and forgets every sample before `needed`.
+    pub fn take(&mut self, from: u64, to: u64, needed: u64, out: &mut Vec<u8>) {
+        debug_assert!(out.is_empty(), "what is there would be lost");
+        let index = self.index_of(from);
+        let Some(block) = self.blocks.get_mut(index) else {
+            return;
+        };
+        if index == 0 && from == block.first && to == block.end() && needed >= to {
+            std::mem::swap(&mut block.bytes, out);
+        } else {
+            out.extend_from_slice(&block.bytes[block.offset_of(from)..block.offset_of(to)]);
         }
-        let start = self.offset_of(from);
-        let limit = start.saturating_add(max_bytes as u64);
-        let candidates = self.ends.range(self.index(from)..self.index(to));
-        let fitting = candidates.take_while(|&&end| end <= limit).count() as u64;
-        let next = from + fitting.max(1);
-        let (begin, end) = (start - self.base, self.offset_of(next) - self.base);
-        out.extend_from_slice(&self.bytes.as_slice()[stored(begin)..stored(end)]);
-        next
+        self.trim(needed);
     }
 
-    fn index(&self, sequence: u64) -> usize {
-        stored(sequence - self.first)
+    /// Appends all samples from `from` to `to` to `out`.
+    pub fn copy(&self, mut from: u64, to: u64, out: &mut Vec<u8>) {
+        while from < to
+            && let Some(block) = self.block_of(from)
+        {
+            let until = to.min(block.end());
+            out.extend_from_slice(&block.bytes[block.offset_of(from)..block.offset_of(until)]);
+            from = until;
+        }
     }
 
-    /// Offset of the first byte of a stored sample (or of the end of the log).
-    fn offset_of(&self, sequence: u64) -> u64 {
-        match self.index(sequence) {
-            0 => self.base,
+    fn block_of(&self, sequence: u64) -> Option<&Block> {
+        self.blocks.get(self.index_of(sequence))
+    }
+
+    fn index_of(&self, sequence: u64) -> usize {
+        self.blocks.partition_point(|block| block.end() <= sequence)
+    }
+
+    fn keep(&mut self, mut block: Block) {
+        if self.spare.len() < SPARE_BLOCKS && block.bytes.capacity() <= 2 * BLOCK_BYTES {
+            block.bytes.clear();
+            block.ends.clear();
+            self.spare.push(block);
+        }
+    }
+}
+
+impl Block {
+    fn end(&self) -> u64 {
+        self.first + self.ends.len() as u64
+    }
+
+    /// Offset of the first byte of a stored sample (or of the end of the block).
+    fn offset_of(&self, sequence: u64) -> usize {
+        match stored(sequence.saturating_sub(self.first)) {
+            0 => 0,
             index => self.ends[index - 1],
         }
     }
 }
 
-/// A difference of offsets or sequence numbers as a length.
+/// A difference of sequence numbers as a length.
 fn stored(difference: u64) -> usize {
     usize::try_from(difference).expect("what is stored fits into memory")
 }
+
+/// Samples are gathered into blocks of this size; only a sample that is larger makes a larger one.
+const BLOCK_BYTES: usize = 64 * 1024;
+
+/// From this size on, swapping buffers is worth the room it leaves unused in the block before.
+const SWAPPED_BYTES: usize = 8 * 1024;
+
+/// Empty blocks kept for the next samples: a lagging reader should cost no allocations.
+const SPARE_BLOCKS: usize = 2;
 
 #[cfg(test)]
 mod tests {
@@ -110,43 +196,71 @@ mod tests {
     fn log(samples: &[&[u8]]) -> SampleLog {
         let mut log = SampleLog::new();
         for sample in samples {
-            log.append(sample, &[sample.len()]);
+            append(&mut log, sample);
         }
         log
     }
 
+    fn append(log: &mut SampleLog, sample: &[u8]) {
+        log.append(&mut sample.to_vec(), &mut vec![sample.len()]);
+    }
+
+    /// What a lane does to read for a consumer, the only one.
+    fn read(log: &mut SampleLog, from: u64, to: u64, max_bytes: usize) -> (u64, Vec<u8>) {
+        let mut out = Vec::new();
+        let next = log.reach(from, to, max_bytes);
+        let length = log.distance(from, next);
+        log.take(from, next, next, &mut out);
+        assert_eq!(out.len(), length);
+        (next, out)
+    }
+
     #[test]
     fn reads_whole_samples_within_the_limit_and_at_least_one() {
-        let log = log(&[b"abc", b"de", b"f"]);
+        let mut log = log(&[b"abc", b"de", b"f"]);
+        assert_eq!(log.reach(0, 3, 5), 2);
+        assert_eq!(log.reach(0, 3, 1), 1);
+        assert_eq!(log.reach(0, 1, 100), 1);
+        assert_eq!(read(&mut log, 0, 3, 5), (2, b"abcde".to_vec()));
+        assert_eq!(read(&mut log, 2, 3, 100), (3, b"f".to_vec()));
+        assert_eq!(log.len_bytes(), 0);
+    }
+
+    #[test]
+    fn what_others_need_stays() {
+        let mut log = log(&[b"abc", b"de"]);
         let mut out = Vec::new();
-        assert_eq!(log.read(0, 3, 5, &mut out), 2);
-        assert_eq!(out, b"abcde");
+        log.take(0, 2, 0, &mut out);
+        assert_eq!((out.as_slice(), log.len_bytes()), (b"abcde".as_slice(), 5));
         out.clear();
-        assert_eq!(log.read(0, 3, 1, &mut out), 1);
-        assert_eq!(out, b"abc");
-        out.clear();
-        assert_eq!(log.read(2, 9, 100, &mut out), 3);
-        assert_eq!(out, b"f");
-        out.clear();
-        assert_eq!(log.read(3, 9, 100, &mut out), 3);
-        assert_eq!(out, b"");
+        log.copy(1, 2, &mut out);
+        assert_eq!(out, b"de");
+        assert_eq!(read(&mut log, 0, 2, 100), (2, b"abcde".to_vec()));
     }
 
     #[test]
     fn trimming_keeps_sequence_numbers() {
         let mut log = log(&[b"abc", b"de"]);
         log.trim(1);
-        let mut out = Vec::new();
-        assert_eq!(log.read(0, 2, 100, &mut out), 2);
-        assert_eq!(out, b"de");
-        log.trim(2);
+        assert_eq!((log.end(), log.len_bytes()), (2, 2));
+        assert_eq!(read(&mut log, 1, 2, 100), (2, b"de".to_vec()));
         assert_eq!((log.end(), log.len_bytes()), (2, 0));
         log.skip(5);
-        log.append(b"xy", &[1, 2]);
+        log.append(&mut b"xy".to_vec(), &mut vec![1, 2]);
         assert_eq!(log.end(), 9);
-        out.clear();
-        assert_eq!(log.read(8, 9, 100, &mut out), 9);
-        assert_eq!(out, b"y");
+        assert_eq!(read(&mut log, 8, 9, 100), (9, b"y".to_vec()));
+    }
+
+    #[test]
+    fn memory_of_a_backlog_goes_back() {
+        let mut log = SampleLog::new();
+        for _ in 0..1000 {
+            append(&mut log, &[7; 10_000]);
+        }
+        assert_eq!(log.len_bytes(), 10_000_000);
+        log.trim(1000);
+        let kept: usize = log.spare.iter().map(|block| block.bytes.capacity()).sum();
+        assert!(log.blocks.is_empty() && kept <= 4 * BLOCK_BYTES, "{kept}");
     }
 
     proptest! {
@@ -154,8 +268,8 @@ mod tests {
         /// and in order.
         #[test]
         fn a_reader_sees_every_sample(
-            sizes in proptest::collection::vec(1usize..40, 1..60),
-            limits in proptest::collection::vec(1usize..100, 1..60),
+            sizes in proptest::collection::vec(prop_oneof![1usize..40, 1000usize..30_000], 1..60),
+            limits in proptest::collection::vec(1usize..40_000, 1..60),
         ) {
             let mut log = SampleLog::new();
             let (mut written, mut seen) = (Vec::new(), Vec::new());
@@ -163,17 +277,25 @@ mod tests {
             for (n, &size) in sizes.iter().enumerate() {
                 let sample = vec![u8::try_from(n).unwrap(); size];
                 written.extend_from_slice(&sample);
-                log.append(&sample, &[size]);
+                append(&mut log, &sample);
                 if n % 3 == 0 {
-                    cursor = log.read(cursor, log.end(), limits[n % limits.len()], &mut seen);
-                    log.trim(cursor);
+                    let (next, bytes) =
+                        read(&mut log, cursor, n as u64 + 1, limits[n % limits.len()]);
+                    cursor = next;
+                    seen.extend(bytes);
                 }
+                prop_assert_eq!(log.len_bytes() + seen.len(), written.len());
             }
+            let mut rest = Vec::new();
+            log.copy(cursor, log.end(), &mut rest);
             while cursor < log.end() {
-                cursor = log.read(cursor, log.end(), 7, &mut seen);
-                log.trim(cursor);
+                let end = log.end();
+                let (next, bytes) = read(&mut log, cursor, end, 7);
+                cursor = next;
+                prop_assert_eq!(&rest.drain(..bytes.len()).collect::<Vec<u8>>(), &bytes);
+                seen.extend(bytes);
             }
-            prop_assert_eq!(written, seen);
+            prop_assert!(written == seen && rest.is_empty());
             prop_assert_eq!(log.len_bytes(), 0);
         }
     }

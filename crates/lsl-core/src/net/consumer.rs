@@ -1,14 +1,18 @@
 //! What an outlet and its connected readers share: the push path and the task of each reader.
 //!
 //! Pushing encodes each sample once per wire variant that somebody reads and hands it to the
-//! variant's `Lane`, which sends on the pushing thread where it can. Lock order: `turn` (synchronous
-//! outlets only) or `caught_up`, then `fan`, then `audience`.
+//! variant's `Lane`, which sends on the pushing thread where it can. What it leaves is sent by the
+//! outlet's courier, or by the task of a reader whose socket is full. Lock order: `turn` or
+//! `caught_up`, then `fan`, then `audience`.
 
 use std::convert::Infallible;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lsl_platform::clock::local_clock;
+use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use crate::context::Context;
@@ -19,7 +23,7 @@ use crate::net::registry::Advertised;
 #[cfg(feature = "secure")]
 use crate::net::{advert, describe};
 use crate::outlet::Stamps;
-use crate::session::fanout::{ConsumerId, Drain, Lane, Pushthrough, SendBy, Terms, Wire};
+use crate::session::fanout::{ConsumerId, Drain, Lane, Pushthrough, Round, SendBy, Terms, Wire};
 use crate::stats::{ConsumerStats, Counter, OutletStats};
 use crate::value::PushElement;
 use crate::wire::archive100::Encoder100;
@@ -66,6 +70,24 @@ pub(crate) enum Variant {
     V100,
 }
 
+/// One lane for each.
+const VARIANTS: [Variant; LANES] = [
+    Variant::V110(ByteOrder::Little),
+    Variant::V110(ByteOrder::Big),
+    Variant::V100,
+];
+const LANES: usize = 3;
+
+impl Variant {
+    fn lane(self) -> usize {
+        match self {
+            Self::V110(ByteOrder::Little) => 0,
+            Self::V110(ByteOrder::Big) => 1,
+            Self::V100 => 2,
+        }
+    }
+}
+
 /// The part of an outlet that its handle, its acceptors and its readers' tasks hold together.
 #[derive(Debug)]
 pub(crate) struct OutletShared {
@@ -94,27 +116,31 @@ pub(crate) struct OutletShared {
     dropped: Counter,
     consumers_seen: Counter,
     fan: Mutex<Fan>,
-    /// Held by the one thread that pushes into a synchronous outlet.
-    turn: Mutex<Vec<u8>>,
-}
-
-#[derive(Debug, Default)]
-struct Fan {
-    lanes: Vec<VariantLane>,
-    synchronous: Vec<Arc<SyncReader>>,
-    tasks: Vec<(ConsumerId, AbortHandle)>,
-    scratch: Vec<u8>,
-    ends: Vec<usize>,
-    last_inline: f64,
-    next_id: u64,
-    closed: bool,
+    /// Lanes somebody reads, a bit for each: changes under `fan`, read without it.
+    read_lanes: AtomicU8,
+    /// Tells the courier that there is something to send.
+    errand: Notify,
+    /// Held by the one thread that pushes, also while it encodes.
+    turn: Mutex<Turn>,
 }
 
 #[derive(Debug)]
-struct VariantLane {
-    variant: Variant,
-    encoder: Encoder,
-    lane: Lane<Arc<Link>>,
+struct Fan {
+    lanes: [Lane<Arc<Link>>; LANES],
+    synchronous: Vec<Arc<SyncReader>>,
+    tasks: Vec<(ConsumerId, AbortHandle)>,
+    next_id: u64,
+    has_courier: bool,
+    closed: bool,
+}
+
+/// What a pushing thread works with.
+#[derive(Debug)]
+struct Turn {
+    encoders: [Encoder; LANES],
+    scratch: Vec<u8>,
+    ends: Vec<usize>,
+    last_inline: f64,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -167,6 +193,12 @@ impl OutletShared {
             security,
             #[cfg(feature = "secure")]
             descriptor: describe::descriptor(&describe::as_received(&info)),
+            turn: Mutex::new(Turn {
+                encoders: VARIANTS.map(|variant| Encoder::new(variant, &info)),
+                scratch: Vec::new(),
+                ends: Vec::new(),
+                last_inline: f64::NEG_INFINITY,
+            }),
             info,
             terms,
             audience: Monitor::default(),
@@ -177,10 +209,15 @@ impl OutletShared {
             dropped: Counter::default(),
             consumers_seen: Counter::default(),
             fan: Mutex::new(Fan {
-                last_inline: f64::NEG_INFINITY,
-                ..Fan::default()
+                lanes: Default::default(),
+                synchronous: Vec::new(),
+                tasks: Vec::new(),
+                next_id: 0,
+                has_courier: false,
+                closed: false,
             }),
-            turn: Mutex::new(Vec::new()),
+            read_lanes: AtomicU8::new(0),
+            errand: Notify::new(),
         })
     }
 
@@ -208,35 +245,43 @@ impl OutletShared {
         if self.terms.synchronous {
             return self.push_blocking(values, samples, stamps);
         }
+        let read = self.read_lanes.load(Ordering::Acquire);
+        if read == 0 {
+            return Ok(());
+        }
+        let mut turn = lock_ignoring_poison(&self.turn);
+        for lane in (0..LANES).filter(|lane| read & (1 << lane) != 0) {
+            let mut at = 0;
+            while at < samples {
+                at = turn.encode(lane, values, stamps, self.channels, at..samples)?;
+                self.publish(&mut turn, lane, pushthrough, now);
+            }
+        }
+        turn.trim();
+        Ok(())
+    }
+
+    /// Hands what was just encoded to the readers of a lane.
+    fn publish(&self, turn: &mut Turn, lane: usize, pushthrough: Pushthrough, now: f64) {
         let mut fan = lock_ignoring_poison(&self.fan);
         let by = if self.coalesce.is_zero() {
-            fan.who_sends(now)
+            turn.who_sends(fan.readers(), now)
         } else {
             // Each reader's task waits for more.
             SendBy::Task
         };
-        let Fan {
-            lanes,
-            scratch,
-            ends,
-            ..
-        } = &mut *fan;
-        for lane in lanes.iter_mut().filter(|lane| !lane.lane.is_empty()) {
-            scratch.clear();
-            ends.clear();
-            for n in 0..samples {
-                let sample = &values[n * self.channels..(n + 1) * self.channels];
-                lane.encoder.sample(scratch, stamps.stamp(n), sample)?;
-                ends.push(scratch.len());
-            }
-            self.dropped
-                .add(lane.lane.publish(scratch, ends, pushthrough, by));
-            self.bytes.add((scratch.len() * lane.lane.len()) as u64);
+        let lane = &mut fan.lanes[lane];
+        let bytes = turn.scratch.len() * lane.len();
+        let published = lane.publish(&mut turn.scratch, &mut turn.ends, pushthrough, by);
+        drop(fan);
+        if published.courier {
+            // Without the lock, or the courier would run into it at once.
+            self.errand.notify_one();
         }
-        if scratch.capacity() > KEEP_SCRATCH_BYTES {
-            *scratch = Vec::new();
+        self.bytes.add(bytes as u64);
+        if published.dropped > 0 {
+            self.dropped.add(published.dropped);
         }
-        Ok(())
     }
 
     fn push_blocking<T: PushElement>(
@@ -245,16 +290,15 @@ impl OutletShared {
         samples: usize,
         stamps: Stamper<'_>,
     ) -> Result<()> {
-        let mut scratch = lock_ignoring_poison(&self.turn);
+        let mut turn = lock_ignoring_poison(&self.turn);
+        let scratch = &mut turn.scratch;
         let readers = lock_ignoring_poison(&self.fan).synchronous.clone();
         let limit_secs = self.context.config().tuning().sync_send_timeout_secs;
         for reader in readers {
             scratch.clear();
             for n in 0..samples {
                 let sample = &values[n * self.channels..(n + 1) * self.channels];
-                reader
-                    .encoder
-                    .sample(&mut scratch, stamps.stamp(n), sample)?;
+                reader.encoder.sample(scratch, stamps.stamp(n), sample)?;
             }
             let mut preamble = lock_ignoring_poison(&reader.preamble);
             // Each reader has the whole time: one that stalls must not use up that of the others.
@@ -262,7 +306,7 @@ impl OutletShared {
             let sent = reader
                 .link
                 .send_blocking(&preamble, deadline)
-                .and_then(|()| reader.link.send_blocking(&scratch, deadline));
+                .and_then(|()| reader.link.send_blocking(scratch, deadline));
             preamble.clear();
             match sent {
                 Ok(()) => {
@@ -290,7 +334,9 @@ impl OutletShared {
         terms: Terms,
         preamble: Vec<u8>,
     ) {
-        let encoder = Encoder::new(variant, &self.info);
+        // Nobody begins in the middle of a chunk, whose later samples say nothing about when they were
+        // taken. (A push into a synchronous outlet may wait for readers, and takes those it finds.)
+        let turn = (!self.terms.synchronous).then(|| lock_ignoring_poison(&self.turn));
         let mut fan = lock_ignoring_poison(&self.fan);
         if fan.closed {
             drop(fan);
@@ -302,7 +348,7 @@ impl OutletShared {
         let task = if self.terms.synchronous {
             let reader = Arc::new(SyncReader {
                 id,
-                encoder,
+                encoder: Encoder::new(variant, &self.info),
                 link: Arc::clone(&link),
                 preamble: Mutex::new(preamble),
                 sent: Counter::default(),
@@ -310,20 +356,15 @@ impl OutletShared {
             fan.synchronous.push(Arc::clone(&reader));
             tokio::spawn(Arc::clone(self).serve_sync(reader))
         } else {
-            let index = fan.lanes.iter().position(|lane| lane.variant == variant);
-            let index = index.unwrap_or_else(|| {
-                fan.lanes.push(VariantLane {
-                    variant,
-                    encoder,
-                    lane: Lane::default(),
-                });
-                fan.lanes.len() - 1
-            });
-            fan.lanes[index]
-                .lane
-                .register(id, Arc::clone(&link), terms, preamble);
-            tokio::spawn(Arc::clone(self).serve(id, index, link))
+            let lane = variant.lane();
+            fan.lanes[lane].register(id, Arc::clone(&link), terms, preamble);
+            self.read_lanes.fetch_or(1 << lane, Ordering::Release);
+            if !std::mem::replace(&mut fan.has_courier, true) {
+                tokio::spawn(Arc::clone(self).carry());
+            }
+            tokio::spawn(Arc::clone(self).serve(id, lane, link))
         };
+        drop(turn);
         fan.tasks.push((id, task.abort_handle()));
         self.consumers_seen.add(1);
         // Still under `fan`, or a reader that leaves at once would be subtracted before it was added.
@@ -335,11 +376,8 @@ impl OutletShared {
             let mut out = Vec::new();
             loop {
                 out.clear();
-                let next = lock_ignoring_poison(&self.fan).lanes[lane].lane.drain(
-                    id,
-                    DRAIN_BYTES,
-                    &mut out,
-                );
+                let next =
+                    lock_ignoring_poison(&self.fan).lanes[lane].drain(id, DRAIN_BYTES, &mut out);
                 match next {
                     Drain::Send => {
                         link.send(&out).await?;
@@ -367,6 +405,46 @@ impl OutletShared {
         self.remove(id);
         #[cfg(feature = "secure")]
         link.close_session().await;
+    }
+
+    /// Serves all readers that lag while their sockets take what they are given, until the outlet
+    /// closes and nothing is left to do.
+    async fn carry(self: Arc<Self>) {
+        let mut rounds: [Round<Arc<Link>>; LANES] = Default::default();
+        loop {
+            let closed = {
+                let mut fan = lock_ignoring_poison(&self.fan);
+                for (lane, round) in fan.lanes.iter_mut().zip(&mut rounds) {
+                    lane.settle(round);
+                    lane.collect(DRAIN_BYTES, round);
+                }
+                fan.closed
+            };
+            if rounds.iter().all(Round::is_empty) {
+                self.tell_caught_up();
+                if closed {
+                    return;
+                }
+                for round in &mut rounds {
+                    round.shrink(2 * DRAIN_BYTES);
+                }
+                self.errand.notified().await;
+                continue;
+            }
+            let (mut bytes, mut calls) = (0, 0);
+            for round in &mut rounds {
+                while let Some(sent) = round.send_next() {
+                    bytes += sent;
+                    calls += 1;
+                    // Readers that are far behind must not delay a clock probe.
+                    if bytes >= DRAIN_BYTES || calls >= CALLS_IN_A_ROW {
+                        tokio::task::yield_now().await;
+                        (bytes, calls) = (0, 0);
+                    }
+                }
+            }
+            tokio::task::yield_now().await;
+        }
     }
 
     async fn serve_sync(self: Arc<Self>, reader: Arc<SyncReader>) {
@@ -401,11 +479,13 @@ impl OutletShared {
         fan.tasks.retain(|(task, _)| *task != id);
         let was_synchronous = fan.synchronous.len();
         fan.synchronous.retain(|reader| reader.id != id);
-        let removed = was_synchronous != fan.synchronous.len()
-            || fan
-                .lanes
-                .iter_mut()
-                .any(|lane| lane.lane.remove(id).is_some());
+        let mut removed = was_synchronous != fan.synchronous.len();
+        for (index, lane) in fan.lanes.iter_mut().enumerate() {
+            removed |= lane.remove(id).is_some();
+            if lane.is_empty() {
+                self.read_lanes.fetch_and(!(1 << index), Ordering::Release);
+            }
+        }
         drop(fan);
         if removed {
             self.audience.update(|audience| audience.consumers -= 1);
@@ -421,8 +501,12 @@ impl OutletShared {
 
     /// Makes everything pushed so far ready to be sent.
     pub(crate) fn flush(&self) {
+        let mut courier = false;
         for lane in &mut lock_ignoring_poison(&self.fan).lanes {
-            lane.lane.flush();
+            courier |= lane.flush();
+        }
+        if courier {
+            self.errand.notify_one();
         }
     }
 
@@ -430,7 +514,7 @@ impl OutletShared {
     pub(crate) fn is_drained(&self) -> bool {
         let fan = lock_ignoring_poison(&self.fan);
         fan.lanes.iter().all(|lane| {
-            lane.lane.is_drained() && (lane.lane.consumers()).all(|(_, link, _)| !link.has_unsent())
+            lane.is_drained() && lane.consumers().all(|(_, link, _)| !link.has_unsent())
         })
     }
 
@@ -439,8 +523,10 @@ impl OutletShared {
         let mut fan = lock_ignoring_poison(&self.fan);
         fan.closed = true;
         for lane in &mut fan.lanes {
-            lane.lane.close();
+            // The courier is called in any case: it ends with the outlet.
+            let _ = lane.close();
         }
+        self.errand.notify_one();
         for reader in fan.synchronous.drain(..) {
             if reader.link.is_sealed() {
                 // Its task does the rest, for as long as it may.
@@ -469,7 +555,7 @@ impl OutletShared {
         let backlog = lock_ignoring_poison(&self.fan)
             .lanes
             .iter()
-            .map(|lane| lane.lane.backlog_bytes() as u64)
+            .map(|lane| lane.backlog_bytes() as u64)
             .sum();
         OutletStats {
             samples: self.samples.value(),
@@ -483,17 +569,17 @@ impl OutletShared {
 
     pub(crate) fn consumers(&self) -> Vec<ConsumerStats> {
         let fan = lock_ignoring_poison(&self.fan);
-        let buffered =
-            fan.lanes
-                .iter()
-                .flat_map(|lane| lane.lane.consumers())
-                .map(|(_, link, progress)| ConsumerStats {
-                    peer: link.peer(),
-                    sent: progress.sent,
-                    dropped: progress.dropped,
-                    behind: progress.behind,
-                    encryption: link.encryption(),
-                });
+        let buffered = fan
+            .lanes
+            .iter()
+            .flat_map(Lane::consumers)
+            .map(|(_, link, progress)| ConsumerStats {
+                peer: link.peer(),
+                sent: progress.sent,
+                dropped: progress.dropped,
+                behind: progress.behind,
+                encryption: link.encryption(),
+            });
         let synchronous = fan.synchronous.iter().map(|reader| ConsumerStats {
             peer: reader.link.peer(),
             sent: reader.sent.value(),
@@ -537,15 +623,67 @@ impl SyncReader {
 }
 
 impl Fan {
-    /// Sending inline costs the pusher one system call per reader: worth it for a few readers and
-    /// moderate rates. Otherwise the runtime sends, and joins what piled up meanwhile.
-    fn who_sends(&mut self, now: f64) -> SendBy {
-        let readers: usize = self.lanes.iter().map(|lane| lane.lane.len()).sum();
-        if readers > INLINE_READERS || now - self.last_inline < INLINE_INTERVAL_SECS {
-            return SendBy::Task;
+    fn readers(&self) -> usize {
+        self.lanes.iter().map(Lane::len).sum()
+    }
+}
+
+impl Turn {
+    /// Encodes samples of a push for one lane, as many as are handed over together; which comes next.
+    fn encode<T: PushElement>(
+        &mut self,
+        lane: usize,
+        values: &[T],
+        stamps: Stamper<'_>,
+        channels: usize,
+        samples: Range<usize>,
+    ) -> Result<usize> {
+        let encoder = &self.encoders[lane];
+        let (out, ends) = (&mut self.scratch, &mut self.ends);
+        out.clear();
+        ends.clear();
+        if let Encoder::V110(encoder) = encoder
+            && encoder.encode_run(
+                &values[samples.start * channels..samples.end * channels],
+                |n| stamps.stamp(samples.start + n),
+                PIECE_BYTES,
+                out,
+                ends,
+            )
+        {
+            return Ok(samples.start + ends.len());
+        }
+        let mut length = 0;
+        for at in samples.clone() {
+            let sample = &values[at * channels..(at + 1) * channels];
+            encoder.sample(out, stamps.stamp(at), sample)?;
+            let last = out.len() - length;
+            length = out.len();
+            ends.push(length);
+            // The next one, likely as long, would not fit any more.
+            if length + last > PIECE_BYTES {
+                break;
+            }
+        }
+        Ok(samples.start + ends.len())
+    }
+
+    /// Sending inline costs the pusher one system call per reader: worth it for a few readers, and for
+    /// large pieces or moderate rates. Otherwise the courier sends, and joins what piled up meanwhile.
+    fn who_sends(&mut self, readers: usize, now: f64) -> SendBy {
+        if readers > INLINE_READERS
+            || (self.scratch.len() < INLINE_BYTES && now - self.last_inline < INLINE_INTERVAL_SECS)
+        {
+            return SendBy::Courier;
         }
         self.last_inline = now;
         SendBy::Pusher
+    }
+
+    fn trim(&mut self) {
+        if self.scratch.capacity() > KEEP_SCRATCH_BYTES {
+            self.scratch = Vec::new();
+        }
     }
 }
 
@@ -621,8 +759,18 @@ impl<'a> Stamper<'a> {
 /// Readers a pushing thread serves itself: about 40 µs of system calls.
 const INLINE_READERS: usize = 4;
 
-/// Pushes that follow each other faster than this are sent together by the runtime.
+/// Pushes that follow each other faster than this are sent together by the courier,
 const INLINE_INTERVAL_SECS: f64 = 100e-6;
+
+/// unless they have this many bytes: sending those costs little more than waking the courier.
+const INLINE_BYTES: usize = 8 * 1024;
+
+/// Bytes of a push that are encoded and handed over together: what a large chunk takes, and how long
+/// the courier finds the lock taken.
+const PIECE_BYTES: usize = 64 * 1024;
+
+/// Sockets the courier writes to before it lets others run.
+const CALLS_IN_A_ROW: usize = 8;
 
 /// Bytes handed to a socket at a time when catching up.
 const DRAIN_BYTES: usize = 64 * 1024;

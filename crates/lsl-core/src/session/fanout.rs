@@ -2,15 +2,19 @@
 //!
 //! A `Lane` holds the consumers of one wire variant. The pushing thread calls `publish`: a consumer
 //! that has caught up is sent to at once, on the caller's thread (waking another thread to send
-//! costs as much as sending). One whose socket is full, or that there is no time for, is switched to
-//! `Draining` and its task woken once; until the task has caught up, pushes only append to the log.
-//! So at any time exactly one side writes to a socket: the pusher while `Idle`, the task while
-//! `Draining`.
+//! costs as much as sending). One that there is no time for goes to the outlet's courier, which
+//! serves all such consumers in rounds (`Round`) and is woken once, however many they are. One whose
+//! socket is full goes to its own task, which can wait for it. Until either has caught up, pushes
+//! only append to the log. So at any time exactly one side writes to a socket, as `Mode` says.
 //!
 //! A frame that was sent in part is never dropped: its rest is moved out of the log first.
 //! Spec: lsl-protocol §9.3, §9.4.
 
+mod round;
+
 use std::io;
+
+pub use round::Round;
 
 use crate::buffer::SampleLog;
 
@@ -45,8 +49,19 @@ pub enum Pushthrough {
 pub enum SendBy {
     /// The pushing thread, to every consumer that has caught up.
     Pusher,
-    /// The consumers' tasks.
+    /// The courier, to all of them.
+    Courier,
+    /// Each consumer's own task.
     Task,
+}
+
+/// What came of a push.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Published {
+    /// Samples that had to be dropped, over all consumers.
+    pub dropped: u64,
+    /// Whether the courier has work that it had not before: wake it.
+    pub courier: bool,
 }
 
 /// Names a consumer within its outlet.
@@ -84,10 +99,16 @@ pub enum Drain {
     Finished,
 }
 
+/// Who may write to a consumer's socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mode {
+    /// The pushing thread: everything that is ready was sent.
     Idle,
-    Draining,
+    /// The courier, as much as the socket takes.
+    Courier,
+    /// The consumer's task, which waits for the socket.
+    Task,
+    /// Nobody.
     Closed,
 }
 
@@ -139,7 +160,7 @@ impl<W: Wire> Lane<W> {
     }
 
     /// Adds a consumer that gets every sample published from now on, after `preamble`.
-    /// It starts out draining: its task must call `drain` now.
+    /// It begins with its own task, which must call `drain` now.
     pub fn register(&mut self, id: ConsumerId, wire: W, terms: Terms, preamble: Vec<u8>) {
         let next = self.log.end();
         // A ring full of held samples is a flush point, before anything has to be dropped.
@@ -151,7 +172,7 @@ impl<W: Wire> Lane<W> {
             id,
             wire,
             terms,
-            mode: Mode::Draining,
+            mode: Mode::Task,
             next,
             flush_to: next,
             held: 0,
@@ -191,17 +212,18 @@ impl<W: Wire> Lane<W> {
                 .sum::<usize>()
     }
 
-    /// Hands encoded samples (`ends`: their end positions in `encoded`) to every consumer.
-    /// Returns how many samples had to be dropped, over all consumers.
+    /// Hands encoded samples (`ends`: their end positions in `encoded`) to every consumer. What is in
+    /// the two buffers afterwards is nobody's.
     pub fn publish(
         &mut self,
-        encoded: &[u8],
-        ends: &[usize],
+        encoded: &mut Vec<u8>,
+        ends: &mut Vec<usize>,
         pushthrough: Pushthrough,
         by: SendBy,
-    ) -> u64 {
+    ) -> Published {
         let before = self.log.end();
         let after = before + ends.len() as u64;
+        let mut published = Published::default();
         for consumer in &mut self.consumers {
             consumer.note_flush_points(before, after, pushthrough);
             if consumer.mode != Mode::Idle || consumer.next >= consumer.flush_to {
@@ -210,15 +232,23 @@ impl<W: Wire> Lane<W> {
             if consumer.next < before {
                 // What was held until now is on its way, as in liblsl: it takes no room from the rest.
                 consumer.sent += before - consumer.next;
-                consumer.next =
-                    self.log
-                        .read(consumer.next, before, usize::MAX, &mut consumer.rest);
-            } else if by == SendBy::Pusher {
-                consumer.send_now(encoded, ends);
+                self.log.copy(consumer.next, before, &mut consumer.rest);
+                consumer.next = before;
+                consumer.leave_to_task();
+                continue;
             }
-            if consumer.mode == Mode::Idle && consumer.has_work() {
-                consumer.mode = Mode::Draining;
-                consumer.wire.wake();
+            match by {
+                SendBy::Pusher => {
+                    consumer.send_now(encoded, ends);
+                    if consumer.mode == Mode::Idle && consumer.has_work() {
+                        consumer.leave_to_task();
+                    }
+                }
+                SendBy::Courier => {
+                    consumer.mode = Mode::Courier;
+                    published.courier = true;
+                }
+                SendBy::Task => consumer.leave_to_task(),
             }
         }
         self.trim();
@@ -229,16 +259,18 @@ impl<W: Wire> Lane<W> {
         {
             self.log.trim(before);
             self.log.skip(ends.len());
-            return 0;
+            return published;
         }
         self.log.append(encoded, ends);
-        let dropped = self
+        published.dropped = self
             .consumers
             .iter_mut()
             .map(|each| each.drop_oldest(after))
             .sum();
-        self.trim();
-        dropped
+        if published.dropped > 0 {
+            self.trim();
+        }
+        published
     }
 
     /// The next bytes a consumer's task has to send. `out` must be empty: it was sent.
@@ -246,20 +278,22 @@ impl<W: Wire> Lane<W> {
         let Some(consumer) = self.consumers.iter_mut().find(|consumer| consumer.id == id) else {
             return Drain::Finished;
         };
-        if consumer.mode == Mode::Closed {
-            return Drain::Finished;
+        match consumer.mode {
+            Mode::Closed => return Drain::Finished,
+            // Not this task's turn: somebody woke it for another reason.
+            Mode::Idle | Mode::Courier => return Drain::Idle,
+            Mode::Task => {}
         }
         if !consumer.rest.is_empty() {
             std::mem::swap(out, &mut consumer.rest);
             return Drain::Send;
         }
         if consumer.next < consumer.flush_to {
-            let next = self
-                .log
-                .read(consumer.next, consumer.flush_to, max_bytes, out);
-            consumer.sent += next - consumer.next;
-            consumer.next = next;
-            self.trim();
+            let from = consumer.next;
+            let to = self.log.reach(from, consumer.flush_to, max_bytes);
+            consumer.sent += to - from;
+            consumer.next = to;
+            self.log.take(from, to, self.needed(), out);
             return Drain::Send;
         }
         if self.closing {
@@ -270,46 +304,59 @@ impl<W: Wire> Lane<W> {
         Drain::Idle
     }
 
-    /// Makes everything pushed so far ready to be sent, held or not.
-    pub fn flush(&mut self) {
+    /// Makes everything pushed so far ready to be sent, held or not. True if the courier has work
+    /// that it had not before: wake it.
+    #[must_use]
+    pub fn flush(&mut self) -> bool {
         let end = self.log.end();
+        let mut courier = false;
         for consumer in &mut self.consumers {
             consumer.held = 0;
             consumer.flush_to = end;
             if consumer.mode == Mode::Idle && consumer.has_work() {
-                consumer.mode = Mode::Draining;
-                consumer.wire.wake();
+                consumer.mode = Mode::Courier;
+                courier = true;
             }
         }
+        courier
     }
 
     /// Whether every consumer has been sent everything that is ready.
     pub fn is_drained(&self) -> bool {
         self.consumers
             .iter()
-            .all(|each| each.mode != Mode::Draining)
+            .all(|each| matches!(each.mode, Mode::Idle | Mode::Closed))
     }
 
     /// No more samples will come: everything held is flushed, then each task is told `Finished`.
-    pub fn close(&mut self) {
+    /// True as in [`flush`](Self::flush).
+    #[must_use]
+    pub fn close(&mut self) -> bool {
         self.closing = true;
-        self.flush();
+        let courier = self.flush();
         for consumer in &mut self.consumers {
             if consumer.mode == Mode::Idle {
                 consumer.wire.say_goodbye();
-                consumer.mode = Mode::Draining;
+                consumer.mode = Mode::Task;
             }
             consumer.wire.wake();
         }
+        courier
     }
 
     fn trim(&mut self) {
+        let needed = self.needed();
+        self.log.trim(needed);
+    }
+
+    /// Sequence number of the first sample that somebody still has to be sent.
+    fn needed(&self) -> u64 {
         let open = self
             .consumers
             .iter()
             .filter(|each| each.mode != Mode::Closed);
         let needed = open.map(|each| each.next).min();
-        self.log.trim(needed.unwrap_or_else(|| self.log.end()));
+        needed.unwrap_or_else(|| self.log.end())
     }
 }
 
@@ -324,6 +371,12 @@ impl<W: Wire> Consumer<W> {
 
     fn has_work(&self) -> bool {
         !self.rest.is_empty() || self.next < self.flush_to
+    }
+
+    /// From now on this consumer's task sends to it.
+    fn leave_to_task(&mut self) {
+        self.mode = Mode::Task;
+        self.wire.wake();
     }
 
     fn note_flush_points(&mut self, before: u64, after: u64, pushthrough: Pushthrough) {
@@ -385,5 +438,7 @@ fn samples_between(from: u64, to: u64) -> usize {
     usize::try_from(to - from).expect("samples of one batch or one ring fit into memory")
 }
 
+#[cfg(all(test, lsl_loom))]
+mod loom;
 #[cfg(test)]
 mod tests;

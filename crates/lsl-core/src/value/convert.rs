@@ -49,20 +49,34 @@ pub(crate) fn append_numbers<T: Source>(
     order: ByteOrder,
     out: &mut Vec<u8>,
 ) {
+    let start = out.len();
+    out.resize(start + values.len() * format.value_size(), 0);
+    write_numbers(values, format, order, out.split_at_mut(start).1);
+}
+
+/// Writes `values` as `format` in the given byte order to the beginning of `out`, which has room for
+/// all; nothing for strings and `Undefined`.
+#[inline]
+pub(crate) fn write_numbers<T: Source>(
+    values: &[T],
+    format: ChannelFormat,
+    order: ByteOrder,
+    out: &mut [u8],
+) {
     use ByteOrder::{Big, Little};
     use ChannelFormat as F;
     match (format, order) {
-        (F::Float32, Little) => append_each(values, out, |v| v.f32().to_le_bytes()),
-        (F::Float32, Big) => append_each(values, out, |v| v.f32().to_be_bytes()),
-        (F::Double64, Little) => append_each(values, out, |v| v.f64().to_le_bytes()),
-        (F::Double64, Big) => append_each(values, out, |v| v.f64().to_be_bytes()),
-        (F::Int64, Little) => append_each(values, out, |v| v.i64().to_le_bytes()),
-        (F::Int64, Big) => append_each(values, out, |v| v.i64().to_be_bytes()),
-        (F::Int32, Little) => append_each(values, out, |v| v.i32().to_le_bytes()),
-        (F::Int32, Big) => append_each(values, out, |v| v.i32().to_be_bytes()),
-        (F::Int16, Little) => append_each(values, out, |v| v.i16().to_le_bytes()),
-        (F::Int16, Big) => append_each(values, out, |v| v.i16().to_be_bytes()),
-        (F::Int8, _) => append_each(values, out, |v| v.i8().to_ne_bytes()),
+        (F::Float32, Little) => write_each(values, out, |v| v.f32().to_le_bytes()),
+        (F::Float32, Big) => write_each(values, out, |v| v.f32().to_be_bytes()),
+        (F::Double64, Little) => write_each(values, out, |v| v.f64().to_le_bytes()),
+        (F::Double64, Big) => write_each(values, out, |v| v.f64().to_be_bytes()),
+        (F::Int64, Little) => write_each(values, out, |v| v.i64().to_le_bytes()),
+        (F::Int64, Big) => write_each(values, out, |v| v.i64().to_be_bytes()),
+        (F::Int32, Little) => write_each(values, out, |v| v.i32().to_le_bytes()),
+        (F::Int32, Big) => write_each(values, out, |v| v.i32().to_be_bytes()),
+        (F::Int16, Little) => write_each(values, out, |v| v.i16().to_le_bytes()),
+        (F::Int16, Big) => write_each(values, out, |v| v.i16().to_be_bytes()),
+        (F::Int8, _) => write_each(values, out, |v| v.i8().to_ne_bytes()),
         (F::String | F::Undefined, _) => {}
     }
 }
@@ -82,12 +96,10 @@ pub(super) fn read_numbers<T: Target>(raw: &[u8], format: ChannelFormat, values:
     true
 }
 
-fn append_each<T, const N: usize>(values: &[T], out: &mut Vec<u8>, encode: impl Fn(&T) -> [u8; N]) {
-    // Growing once and writing through fixed-size chunks is what lets the compiler vectorise.
-    let start = out.len();
-    out.resize(start + values.len() * N, 0);
-    let (slots, _) = out.split_at_mut(start).1.as_chunks_mut::<N>();
-    for (slot, value) in slots.iter_mut().zip(values) {
+/// Fixed-size chunks are what lets the compiler vectorise.
+#[inline]
+fn write_each<T, const N: usize>(values: &[T], out: &mut [u8], encode: impl Fn(&T) -> [u8; N]) {
+    for (slot, value) in out.as_chunks_mut::<N>().0.iter_mut().zip(values) {
         *slot = encode(value);
     }
 }

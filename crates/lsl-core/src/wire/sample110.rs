@@ -11,7 +11,7 @@ mod golden;
 mod tests;
 
 use super::testpattern;
-use crate::value::{PushElement, RawStrings, append_numbers, raw_sample_len};
+use crate::value::{PushElement, RawStrings, append_numbers, raw_sample_len, write_numbers};
 use crate::{ByteOrder, ChannelFormat, DEDUCED_TIMESTAMP, Error, Result};
 
 pub use decode::Decoder110;
@@ -177,6 +177,54 @@ impl Encoder110 {
         Ok(())
     }
 
+    /// Appends numeric samples (sample-major) up to `most_bytes`, at least one, and the position at
+    /// which each ends. `stamp` gives the timestamp of each, counted from the first. False, and
+    /// nothing is appended, if samples of this stream differ in length.
+    pub(crate) fn encode_run<T: PushElement>(
+        &self,
+        values: &[T],
+        stamp: impl Fn(usize) -> f64,
+        most_bytes: usize,
+        out: &mut Vec<u8>,
+        ends: &mut Vec<usize>,
+    ) -> bool {
+        let longest = self.sample_len(false);
+        let Some(longest) = longest.filter(|_| self.channels > 0) else {
+            return false;
+        };
+        // Making room once, instead of for each value, is most of what there is to save.
+        let most = (most_bytes / longest).max(1);
+        let samples = values.chunks_exact(self.channels).take(most);
+        let mut end = out.len();
+        out.resize(end + samples.len() * longest, 0);
+        for (n, sample) in samples.enumerate() {
+            end += self.write_sample(out.split_at_mut(end).1, stamp(n), sample);
+            ends.push(end);
+        }
+        out.truncate(end);
+        true
+    }
+
+    /// Writes a numeric sample to the beginning of `out`, which has room for it; its length.
+    #[inline]
+    fn write_sample<T: PushElement>(&self, out: &mut [u8], timestamp: f64, values: &[T]) -> usize {
+        let Some((tag, rest)) = out.split_first_mut() else {
+            return 0;
+        };
+        let raw_len = values.len() * self.format.value_size();
+        if timestamp == DEDUCED_TIMESTAMP {
+            *tag = TAG_DEDUCED;
+            write_numbers(values, self.format, self.order, rest);
+            return 1 + raw_len;
+        }
+        *tag = TAG_TRANSMITTED;
+        if let Some((stamp, rest)) = rest.split_first_chunk_mut() {
+            *stamp = self.stamp_bytes(timestamp);
+            write_numbers(values, self.format, self.order, rest);
+        }
+        STAMPED_HEAD + raw_len
+    }
+
     /// Appends one sample that is already in the raw layout of [`crate::value`].
     ///
     /// # Errors
@@ -228,10 +276,14 @@ impl Encoder110 {
             return;
         }
         out.push(TAG_TRANSMITTED);
-        out.extend_from_slice(&match self.order {
+        out.extend_from_slice(&self.stamp_bytes(timestamp));
+    }
+
+    fn stamp_bytes(&self, timestamp: f64) -> [u8; 8] {
+        match self.order {
             ByteOrder::Little => timestamp.to_le_bytes(),
             ByteOrder::Big => timestamp.to_be_bytes(),
-        });
+        }
     }
 
     fn append_values<T: PushElement>(&self, out: &mut Vec<u8>, values: &[T]) {

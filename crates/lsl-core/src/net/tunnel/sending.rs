@@ -67,15 +67,18 @@ impl Sending {
         if !self.flush(write)? {
             return Err(io::ErrorKind::WouldBlock.into());
         }
-        let now = &bytes[..bytes.len().min(MAX_SEALED_AT_ONCE)];
-        if !now.is_empty() {
+        let mut sealed = 0;
+        for now in bytes.chunks(MAX_SEALED_AT_ONCE) {
             self.sealer
                 .seal_data(now, local_clock(), &mut self.out)
                 .map_err(|error| io::Error::new(io::ErrorKind::NotConnected, error))?;
+            sealed += now.len();
             debug_assert!(self.unsent() <= MAX_UNSENT_BYTES, "sealed too much");
-            self.flush(write)?;
+            if !self.flush(write)? {
+                break;
+            }
         }
-        Ok(now.len())
+        Ok(sealed)
     }
 
     /// Writes until nothing is left (true) or the socket is full. A PONG that is due goes before

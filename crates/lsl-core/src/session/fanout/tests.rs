@@ -66,8 +66,30 @@ fn drain_all(lane: &mut Lane<Rc<Socket>>, socket: &Rc<Socket>) -> Drain {
 }
 
 fn push(lane: &mut Lane<Rc<Socket>>, text: &str, pushthrough: Pushthrough) -> u64 {
-    let ends: Vec<usize> = (1..=text.len() / 2).map(|n| n * 2).collect();
-    lane.publish(text.as_bytes(), &ends, pushthrough, SendBy::Pusher)
+    push_by(lane, text, pushthrough, SendBy::Pusher).dropped
+}
+
+fn push_by(
+    lane: &mut Lane<Rc<Socket>>,
+    text: &str,
+    pushthrough: Pushthrough,
+    by: SendBy,
+) -> Published {
+    let mut ends: Vec<usize> = (1..=text.len() / 2).map(|n| n * 2).collect();
+    lane.publish(&mut text.as_bytes().to_vec(), &mut ends, pushthrough, by)
+}
+
+/// What the courier does, until it has nothing left to do.
+fn carry_all(lane: &mut Lane<Rc<Socket>>) {
+    let mut round = Round::default();
+    loop {
+        lane.collect(8, &mut round);
+        if round.is_empty() {
+            return;
+        }
+        while round.send_next().is_some() {}
+        lane.settle(&mut round);
+    }
 }
 
 fn received(socket: &Socket) -> String {
@@ -167,7 +189,8 @@ fn held_samples_take_no_room_from_those_that_flush_them() {
 fn closing_flushes_what_was_held() {
     let (mut lane, socket) = lane(TERMS);
     push(&mut lane, "a1", Pushthrough::Hold);
-    lane.close();
+    let _ = lane.close();
+    carry_all(&mut lane);
     assert_eq!(drain_all(&mut lane, &socket), Drain::Finished);
     assert_eq!(received(&socket), "<a1");
 }
@@ -178,8 +201,9 @@ fn closing_says_goodbye_to_those_who_have_everything() {
     for (pushthrough, goodbyes) in [(Pushthrough::Flush, 1), (Pushthrough::Hold, 0)] {
         let (mut lane, socket) = lane(TERMS);
         push(&mut lane, "a1", pushthrough);
-        lane.close();
+        let _ = lane.close();
         assert_eq!(socket.goodbyes.get(), goodbyes, "{pushthrough:?}");
+        carry_all(&mut lane);
         assert_eq!(drain_all(&mut lane, &socket), Drain::Finished);
     }
 }
@@ -194,49 +218,277 @@ fn a_broken_consumer_holds_nothing_back() {
     assert_eq!(drain_all(&mut lane, &socket), Drain::Finished);
 }
 
-proptest! {
-    /// Every sample arrives whole and in order, or is counted as dropped; whatever the socket's
-    /// room, the chunking and the moments at which the task runs.
-    #[test]
-    fn every_sample_arrives_or_is_counted(
-        steps in proptest::collection::vec((1usize..6, any::<bool>(), 0usize..20, 0u8..4), 1..80),
-        capacity in 1usize..12,
-        chunk in 1usize..9,
-    ) {
-        let (mut lane, socket) = lane(Terms { capacity, chunk });
-        socket.received.borrow_mut().clear();
-        let mut pushed = 0u16;
-        let mut dropped = 0;
-        for (samples, flush, room, task) in steps {
-            socket.room.set(room);
-            let mut encoded = Vec::new();
-            let mut ends = Vec::new();
-            for _ in 0..samples {
-                // A frame: its number, then as many bytes as the number's low digit.
-                encoded.extend_from_slice(&pushed.to_be_bytes());
-                encoded.resize(encoded.len() + usize::from(pushed % 7), 0xEE);
-                ends.push(encoded.len());
-                pushed += 1;
-            }
-            let pushthrough = if flush { Pushthrough::Flush } else { Pushthrough::Hold };
-            let by = if task == 1 { SendBy::Task } else { SendBy::Pusher };
-            dropped += lane.publish(&encoded, &ends, pushthrough, by);
-            if task == 0 {
-                drain_all(&mut lane, &socket);
+#[test]
+fn the_courier_is_called_once_and_serves_everybody_from_the_same_bytes() {
+    let mut lane = Lane::default();
+    let sockets: Vec<Rc<Socket>> = (0..3).map(|_| Rc::default()).collect();
+    for (id, socket) in (0..).zip(&sockets) {
+        socket.room.set(usize::MAX);
+        lane.register(ConsumerId(id), Rc::clone(socket), TERMS, Vec::new());
+        assert_eq!(lane.drain(ConsumerId(id), 8, &mut Vec::new()), Drain::Idle);
+    }
+    let first = push_by(&mut lane, "a1", Pushthrough::Flush, SendBy::Courier);
+    let second = push_by(&mut lane, "a2", Pushthrough::Flush, SendBy::Pusher);
+    assert_eq!((first.courier, second.courier), (true, false));
+    assert!(!lane.is_drained());
+    let mut round = Round::default();
+    lane.collect(100, &mut round);
+    assert_eq!(round.send_next(), Some(4));
+    // What comes meanwhile waits for the next round, whoever is served already.
+    push(&mut lane, "a3", Pushthrough::Flush);
+    while round.send_next().is_some() {}
+    lane.settle(&mut round);
+    carry_all(&mut lane);
+    assert!(lane.is_drained());
+    for socket in &sockets {
+        assert_eq!(
+            (received(socket).as_str(), socket.wakes.get()),
+            ("a1a2a3", 0)
+        );
+    }
+    assert_eq!(lane.backlog_bytes(), 0);
+}
+
+#[test]
+fn a_socket_that_is_full_leaves_the_courier_for_its_own_task() {
+    let (mut lane, socket) = lane(TERMS);
+    push_by(&mut lane, "a1a2", Pushthrough::Flush, SendBy::Courier);
+    socket.room.set(3);
+    carry_all(&mut lane);
+    assert_eq!(
+        (received(&socket).as_str(), socket.wakes.get()),
+        ("<a1a", 1)
+    );
+    push(&mut lane, "a3", Pushthrough::Flush);
+    assert_eq!(drain_all(&mut lane, &socket), Drain::Idle);
+    assert_eq!(received(&socket), "<a1a2a3");
+}
+
+#[test]
+fn a_task_that_is_woken_for_another_reason_takes_nothing_from_the_courier() {
+    let (mut lane, socket) = lane(TERMS);
+    push_by(&mut lane, "a1", Pushthrough::Flush, SendBy::Courier);
+    let mut round = Round::default();
+    lane.collect(8, &mut round);
+    push(&mut lane, "a2", Pushthrough::Flush);
+    assert_eq!(drain_all(&mut lane, &socket), Drain::Idle);
+    assert_eq!(received(&socket), "<");
+    while round.send_next().is_some() {}
+    lane.settle(&mut round);
+    carry_all(&mut lane);
+    assert_eq!(received(&socket), "<a1a2");
+}
+
+#[test]
+fn whom_the_courier_serves_when_the_stream_ends_hears_the_end_from_its_task() {
+    let (mut lane, socket) = lane(TERMS);
+    push_by(&mut lane, "a1", Pushthrough::Flush, SendBy::Courier);
+    let _ = lane.close();
+    assert_eq!(drain_all(&mut lane, &socket), Drain::Idle);
+    carry_all(&mut lane);
+    assert_eq!(drain_all(&mut lane, &socket), Drain::Finished);
+    assert_eq!(
+        (received(&socket).as_str(), socket.goodbyes.get()),
+        ("<a1", 0)
+    );
+}
+
+/// A reader in the property test: its socket, and what its task took out of the lane and has not
+/// sent yet.
+#[derive(Debug)]
+struct Reader {
+    id: ConsumerId,
+    socket: Rc<Socket>,
+    out: Vec<u8>,
+    registered_at: u16,
+    finished: bool,
+}
+
+impl Reader {
+    /// One step of the task: asks for bytes when it has none, then sends what the socket takes.
+    fn step(&mut self, lane: &mut Lane<Rc<Socket>>) {
+        if self.out.is_empty() {
+            match lane.drain(self.id, 24, &mut self.out) {
+                Drain::Send | Drain::Idle => {}
+                Drain::Finished => self.finished = true,
             }
         }
-        lane.close();
-        prop_assert_eq!(drain_all(&mut lane, &socket), Drain::Finished);
-        let bytes = socket.received.borrow();
-        let (mut at, mut last, mut seen) = (0, None, 0u64);
-        while at < bytes.len() {
+        if let Ok(sent) = self.socket.try_send(&self.out) {
+            self.out.drain(..sent);
+        }
+    }
+
+    /// Numbers of the frames that arrived, checking that they are whole and ascending. The feed of a
+    /// reader that left may end anywhere.
+    fn frames(&self) -> Vec<u16> {
+        let bytes = self.socket.received.borrow();
+        let (mut at, mut frames) = (1, Vec::new());
+        assert_eq!(
+            bytes.first().unwrap_or(&b'<'),
+            &b'<',
+            "the preamble is first"
+        );
+        while at + 2 <= bytes.len() {
             let number = u16::from_be_bytes([bytes[at], bytes[at + 1]]);
-            prop_assert!(last < Some(number), "{:?} then {}", last, number);
-            at += 2 + usize::from(number % 7);
-            last = Some(number);
-            seen += 1;
+            assert!(frames.last() < Some(&number), "{frames:?} then {number}");
+            let end = at + frame_len(number);
+            if end > bytes.len() {
+                break;
+            }
+            assert!(bytes[at + 2..end].iter().all(|&byte| byte == 0xEE));
+            frames.push(number);
+            at = end;
         }
-        prop_assert_eq!(at, bytes.len());
-        prop_assert_eq!(seen + dropped, u64::from(pushed));
+        frames
+    }
+}
+
+/// A frame: its number, then some bytes more.
+fn frame_len(number: u16) -> usize {
+    2 + usize::from(number % 7)
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Push {
+        samples: usize,
+        flush: bool,
+        by: SendBy,
+    },
+    Flush,
+    Room {
+        reader: usize,
+        room: usize,
+    },
+    Task {
+        reader: usize,
+    },
+    /// The courier settles its round, and makes another.
+    Collect,
+    /// The courier serves one reader.
+    Carry,
+    Register {
+        capacity: usize,
+        chunk: usize,
+    },
+    Remove {
+        reader: usize,
+    },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let by = prop_oneof![
+        Just(SendBy::Pusher),
+        Just(SendBy::Courier),
+        Just(SendBy::Task)
+    ];
+    prop_oneof![
+        8 => (1usize..6, any::<bool>(), by)
+            .prop_map(|(samples, flush, by)| Step::Push { samples, flush, by }),
+        1 => Just(Step::Flush),
+        4 => (0usize..4, 0usize..40).prop_map(|(reader, room)| Step::Room { reader, room }),
+        6 => (0usize..4).prop_map(|reader| Step::Task { reader }),
+        5 => Just(Step::Collect),
+        6 => Just(Step::Carry),
+        1 => (1usize..12, 1usize..9)
+            .prop_map(|(capacity, chunk)| Step::Register { capacity, chunk }),
+        1 => (0usize..4).prop_map(|reader| Step::Remove { reader }),
+    ]
+}
+
+proptest! {
+    /// Every sample arrives whole and in order, or is counted as dropped; whatever the sockets' room,
+    /// the chunking, who sends, and the moments at which tasks and courier run, and at which readers
+    /// come and go.
+    #[test]
+    fn every_sample_arrives_or_is_counted(steps in proptest::collection::vec(step(), 1..120)) {
+        let mut lane = Lane::default();
+        let mut round = Round::default();
+        let mut readers: Vec<Reader> = Vec::new();
+        let mut gone: Vec<Reader> = Vec::new();
+        let (mut pushed, mut dropped, mut next_id) = (0u16, 0, 0);
+        let first = Step::Register { capacity: 5, chunk: 3 };
+        for step in std::iter::once(first).chain(steps) {
+            match step {
+                Step::Push { samples, flush, by } => {
+                    let (mut encoded, mut ends) = (Vec::new(), Vec::new());
+                    for _ in 0..samples {
+                        encoded.extend_from_slice(&pushed.to_be_bytes());
+                        encoded.resize(encoded.len() + frame_len(pushed) - 2, 0xEE);
+                        ends.push(encoded.len());
+                        pushed += 1;
+                    }
+                    let pushthrough = if flush { Pushthrough::Flush } else { Pushthrough::Hold };
+                    dropped += lane.publish(&mut encoded, &mut ends, pushthrough, by).dropped;
+                }
+                Step::Flush => { let _ = lane.flush(); }
+                Step::Room { reader, room } => {
+                    if let Some(reader) = readers.get(reader) {
+                        reader.socket.room.set(room);
+                    }
+                }
+                Step::Task { reader } => {
+                    if let Some(reader) = readers.get_mut(reader) {
+                        reader.step(&mut lane);
+                    }
+                }
+                Step::Collect => {
+                    while round.send_next().is_some() {}
+                    lane.settle(&mut round);
+                    lane.collect(24, &mut round);
+                }
+                Step::Carry => { round.send_next(); }
+                Step::Register { capacity, chunk } => {
+                    let socket = Rc::<Socket>::default();
+                    let id = ConsumerId(next_id);
+                    next_id += 1;
+                    let terms = Terms { capacity, chunk };
+                    lane.register(id, Rc::clone(&socket), terms, b"<".to_vec());
+                    readers.push(Reader {
+                        id, socket, out: Vec::new(), registered_at: pushed, finished: false,
+                    });
+                }
+                Step::Remove { reader } => {
+                    if reader < readers.len() {
+                        let reader = readers.swap_remove(reader);
+                        prop_assert!(lane.remove(reader.id).is_some());
+                        gone.push(reader);
+                    }
+                }
+            }
+        }
+        let _ = lane.close();
+        while round.send_next().is_some() {}
+        lane.settle(&mut round);
+        for reader in &readers {
+            reader.socket.room.set(usize::MAX);
+        }
+        let before: u64 = lane.consumers().map(|(_, _, progress)| progress.dropped).sum();
+        prop_assert!(before <= dropped);
+        for _ in 0..3 {
+            carry_all(&mut lane);
+            for reader in &mut readers {
+                for _ in 0..200 {
+                    reader.step(&mut lane);
+                }
+            }
+        }
+        for reader in &readers {
+            prop_assert!(reader.finished);
+            let (_, _, progress) =
+                lane.consumers().find(|(id, ..)| *id == reader.id).expect("still there");
+            let frames = reader.frames();
+            let all: usize = frames.iter().map(|&number| frame_len(number)).sum();
+            prop_assert_eq!(1 + all, reader.socket.received.borrow().len());
+            prop_assert_eq!(progress.sent, frames.len() as u64);
+            prop_assert_eq!(
+                progress.sent + progress.dropped,
+                u64::from(pushed - reader.registered_at)
+            );
+        }
+        prop_assert_eq!(lane.backlog_bytes(), 0);
+        for reader in &gone {
+            reader.frames();
+        }
     }
 }
