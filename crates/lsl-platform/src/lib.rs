@@ -9,6 +9,7 @@ pub mod append;
 pub mod clock;
 pub mod fork;
 pub mod interfaces;
+pub mod interrupt;
 pub mod poll;
 pub mod privilege;
 pub mod process;
