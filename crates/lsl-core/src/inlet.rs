@@ -367,23 +367,17 @@ impl Inlet {
 
     /// Takes one sample out of the ring, if there is one and everything needed for it is known.
     fn step<T: PullElement>(&self, flow: &mut Flow, values: &mut [T]) -> Option<Step> {
-        if let Some(reason) = &flow.lost {
-            return Some(Step::Done(Err(Error::Lost {
-                reason: reason.clone(),
-            })));
-        }
-        let (timestamp, raw) = flow.ring.front()?;
-        let mut processing = lock_ignoring_poison(&self.shared.processing);
-        let offset = || self.shared.clock.lock().offset();
-        let Ok(timestamp) = processing.process(timestamp, local_clock(), offset) else {
-            return Some(Step::NeedsOffset);
-        };
-        let read = read_raw(raw, self.shared.info.channel_format(), values);
-        flow.ring.pop();
-        Some(Step::Done(read.map(|()| timestamp)))
+        let mut timestamp = [0.0];
+        let mut pulled = 0;
+        let step = self.steps(flow, values, Some(&mut timestamp), &mut pulled)?;
+        Some(match step {
+            Step::Done(Ok(_)) => Step::Done(Ok(timestamp[0])),
+            other => other,
+        })
     }
 
-    /// Takes as many samples as there are and fit.
+    /// Takes as many samples as there are and fit, in runs: nothing is done per sample that can be
+    /// done per call.
     fn steps<T: PullElement>(
         &self,
         flow: &mut Flow,
@@ -391,19 +385,59 @@ impl Inlet {
         mut timestamps: Option<&mut [f64]>,
         pulled: &mut usize,
     ) -> Option<Step> {
+        if let Some(reason) = &flow.lost {
+            let reason = reason.clone();
+            return Some(Step::Done(Err(Error::Lost { reason })));
+        }
+        if flow.ring.is_empty() {
+            return None;
+        }
+        let (channels, format) = (self.shared.channels, self.shared.info.channel_format());
+        let wanted = values.len().checked_div(channels).unwrap_or(1);
+        let mut processing = lock_ignoring_poison(&self.shared.processing);
+        let now = if processing.options() == ProcessingOptions::NONE {
+            None
+        } else {
+            Some(local_clock())
+        };
         let mut last = None;
-        for sample in values.chunks_exact_mut(self.shared.channels).skip(*pulled) {
-            match self.step(flow, sample) {
-                Some(Step::Done(Ok(timestamp))) => {
-                    if let Some(slot) = timestamps.as_deref_mut().and_then(|t| t.get_mut(*pulled)) {
-                        *slot = timestamp;
+        while *pulled < wanted {
+            let (stamps, _) = flow.ring.front_run(wanted - *pulled);
+            let mut count = stamps.len();
+            let mut slots = timestamps
+                .as_deref_mut()
+                .and_then(|slots| slots.get_mut(*pulled..*pulled + count));
+            let Some(&newest) = stamps.last() else {
+                break;
+            };
+            let mut stamp = newest;
+            if let Some(now) = now {
+                let offset = || self.shared.clock.lock().offset();
+                for (index, &raw) in stamps.iter().enumerate() {
+                    let Ok(processed) = processing.process(raw, now, offset) else {
+                        count = index;
+                        break;
+                    };
+                    stamp = processed;
+                    if let Some(slot) = slots.as_deref_mut().and_then(|it| it.get_mut(index)) {
+                        *slot = processed;
                     }
-                    *pulled += 1;
-                    last = Some(Step::Done(Ok(timestamp)));
                 }
-                Some(other) => return Some(other),
-                None => return last,
+                if count == 0 {
+                    return Some(Step::NeedsOffset);
+                }
+            } else if let Some(slots) = slots {
+                slots.copy_from_slice(stamps);
             }
+            let (_, raw) = flow.ring.front_run(count);
+            let room = *pulled * channels..(*pulled + count) * channels;
+            let read = read_raw(raw, format, values.get_mut(room).unwrap_or_default());
+            flow.ring.pop_many(count);
+            if let Err(error) = read {
+                return Some(Step::Done(Err(error)));
+            }
+            *pulled += count;
+            last = Some(Step::Done(Ok(stamp)));
         }
         last
     }
