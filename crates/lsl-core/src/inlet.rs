@@ -108,7 +108,7 @@ impl Inlet {
         let deadline = self.begin(timeout)?;
         loop {
             let step = |flow: &mut Flow| self.step(flow, values);
-            match self.shared.flow.wait(deadline, step).await {
+            match self.shared.pull(deadline, step).await {
                 Some(Step::Done(result)) => return result.map(Some),
                 Some(Step::NeedsOffset) => drop(self.time_correction(OFFSET_LIMIT).await?),
                 None => return Ok(None),
@@ -137,7 +137,7 @@ impl Inlet {
         while pulled < wanted {
             let step =
                 |flow: &mut Flow| self.steps(flow, values, timestamps.as_deref_mut(), &mut pulled);
-            match self.shared.flow.wait(deadline, step).await {
+            match self.shared.pull(deadline, step).await {
                 Some(Step::Done(Ok(_))) => {}
                 Some(Step::Done(Err(error))) => return some_or(pulled, error),
                 Some(Step::NeedsOffset) => match self.time_correction(OFFSET_LIMIT).await {
@@ -158,8 +158,7 @@ impl Inlet {
     pub fn try_pull<T: PullElement>(&self, values: &mut [T]) -> Result<Option<f64>> {
         self.check_sample(values)?;
         self.shared.start_data()?;
-        let step = self.step(&mut self.shared.flow.lock(), values);
-        match step {
+        match self.shared.look(|flow| self.step(flow, values)) {
             Some(Step::Done(result)) => result.map(Some),
             Some(Step::NeedsOffset) => self.shared.start_clock().map(|()| None),
             None => Ok(None),
@@ -174,18 +173,13 @@ impl Inlet {
     pub fn try_pull_chunk<T: PullElement>(
         &self,
         values: &mut [T],
-        timestamps: Option<&mut [f64]>,
+        mut timestamps: Option<&mut [f64]>,
     ) -> Result<usize> {
         self.check_chunk(values, timestamps.as_deref())?;
         self.shared.start_data()?;
         let mut pulled = 0;
-        let step = self.steps(
-            &mut self.shared.flow.lock(),
-            values,
-            timestamps,
-            &mut pulled,
-        );
-        match step {
+        let step = |flow: &mut Flow| self.steps(flow, values, timestamps.as_deref_mut(), &mut pulled);
+        match self.shared.look(step) {
             Some(Step::Done(Err(error))) => some_or(pulled, error),
             Some(Step::NeedsOffset) => self.shared.start_clock().map(|()| pulled),
             Some(Step::Done(Ok(_))) | None => Ok(pulled),
@@ -194,18 +188,18 @@ impl Inlet {
 
     /// Samples received and not yet pulled.
     pub fn samples_available(&self) -> usize {
-        self.shared.flow.lock().ring.len()
+        self.shared.look_at_all(|flow| flow.ring.len())
     }
 
     /// Whether a pull would return without waiting: samples are there, or the stream is lost.
     pub fn is_ready(&self) -> bool {
-        let flow = self.shared.flow.lock();
-        !flow.ring.is_empty() || flow.lost.is_some()
+        let ready = |flow: &mut Flow| (!flow.ring.is_empty() || flow.lost.is_some()).then_some(());
+        self.shared.look(ready).is_some()
     }
 
     /// Forgets all samples that are waiting and says how many those were.
     pub fn flush(&self) -> usize {
-        let count = self.shared.flow.lock().ring.clear();
+        let count = self.shared.look_at_all(|flow| flow.ring.clear());
         lock_ignoring_poison(&self.shared.processing).flush(count as u64);
         count
     }
@@ -304,10 +298,12 @@ impl Inlet {
     /// event loops that cannot await. It must return quickly and not call back. Only the first call
     /// counts; false if there is a notifier already.
     pub fn set_notifier(&self, notifier: impl Fn() + Send + Sync + 'static) -> bool {
-        self.shared
-            .notifier
-            .set(Notifier(Box::new(notifier)))
-            .is_ok()
+        let notifier = Notifier(Box::new(notifier));
+        let is_first = self.shared.notifier.set(notifier).is_ok();
+        // From now on the data task reads, whoever does now.
+        self.shared.interrupt_leader();
+        self.shared.data_work.notify_one();
+        is_first
     }
 
     /// Ends the inlet as dropping it does, while other threads may still use the handle: every
@@ -372,23 +368,17 @@ impl Inlet {
 
     /// Takes one sample out of the ring, if there is one and everything needed for it is known.
     fn step<T: PullElement>(&self, flow: &mut Flow, values: &mut [T]) -> Option<Step> {
-        if let Some(reason) = &flow.lost {
-            return Some(Step::Done(Err(Error::Lost {
-                reason: reason.clone(),
-            })));
-        }
-        let (timestamp, raw) = flow.ring.front()?;
-        let mut processing = lock_ignoring_poison(&self.shared.processing);
-        let offset = || self.shared.clock.lock().offset();
-        let Ok(timestamp) = processing.process(timestamp, local_clock(), offset) else {
-            return Some(Step::NeedsOffset);
-        };
-        let read = read_raw(raw, self.shared.info.channel_format(), values);
-        flow.ring.pop();
-        Some(Step::Done(read.map(|()| timestamp)))
+        let mut timestamp = [0.0];
+        let mut pulled = 0;
+        let step = self.steps(flow, values, Some(&mut timestamp), &mut pulled)?;
+        Some(match step {
+            Step::Done(Ok(_)) => Step::Done(Ok(timestamp[0])),
+            other => other,
+        })
     }
 
-    /// Takes as many samples as there are and fit.
+    /// Takes as many samples as there are and fit, in runs: nothing is done per sample that can be
+    /// done per call.
     fn steps<T: PullElement>(
         &self,
         flow: &mut Flow,
@@ -396,19 +386,59 @@ impl Inlet {
         mut timestamps: Option<&mut [f64]>,
         pulled: &mut usize,
     ) -> Option<Step> {
+        if let Some(reason) = &flow.lost {
+            let reason = reason.clone();
+            return Some(Step::Done(Err(Error::Lost { reason })));
+        }
+        if flow.ring.is_empty() {
+            return None;
+        }
+        let (channels, format) = (self.shared.channels, self.shared.info.channel_format());
+        let wanted = values.len().checked_div(channels).unwrap_or(1);
+        let mut processing = lock_ignoring_poison(&self.shared.processing);
+        let now = if processing.options() == ProcessingOptions::NONE {
+            None
+        } else {
+            Some(local_clock())
+        };
         let mut last = None;
-        for sample in values.chunks_exact_mut(self.shared.channels).skip(*pulled) {
-            match self.step(flow, sample) {
-                Some(Step::Done(Ok(timestamp))) => {
-                    if let Some(slot) = timestamps.as_deref_mut().and_then(|t| t.get_mut(*pulled)) {
-                        *slot = timestamp;
+        while *pulled < wanted {
+            let (stamps, _) = flow.ring.front_run(wanted - *pulled);
+            let mut count = stamps.len();
+            let mut slots = timestamps
+                .as_deref_mut()
+                .and_then(|slots| slots.get_mut(*pulled..*pulled + count));
+            let Some(&newest) = stamps.last() else {
+                break;
+            };
+            let mut stamp = newest;
+            if let Some(now) = now {
+                let offset = || self.shared.clock.lock().offset();
+                for (index, &raw) in stamps.iter().enumerate() {
+                    let Ok(processed) = processing.process(raw, now, offset) else {
+                        count = index;
+                        break;
+                    };
+                    stamp = processed;
+                    if let Some(slot) = slots.as_deref_mut().and_then(|it| it.get_mut(index)) {
+                        *slot = processed;
                     }
-                    *pulled += 1;
-                    last = Some(Step::Done(Ok(timestamp)));
                 }
-                Some(other) => return Some(other),
-                None => return last,
+                if count == 0 {
+                    return Some(Step::NeedsOffset);
+                }
+            } else if let Some(slots) = slots {
+                slots.copy_from_slice(stamps);
             }
+            let (_, raw) = flow.ring.front_run(count);
+            let room = *pulled * channels..(*pulled + count) * channels;
+            let read = read_raw(raw, format, values.get_mut(room).unwrap_or_default());
+            flow.ring.pop_many(count);
+            if let Err(error) = read {
+                return Some(Step::Done(Err(error)));
+            }
+            *pulled += count;
+            last = Some(Step::Done(Ok(stamp)));
         }
         last
     }
@@ -453,7 +483,7 @@ impl BlockingInlet<'_> {
         let deadline = inlet.begin(timeout)?;
         loop {
             let step = |flow: &mut Flow| inlet.step(flow, values);
-            match inlet.shared.flow.wait_blocking(deadline, step) {
+            match inlet.shared.pull_blocking(deadline, step) {
                 Some(Step::Done(result)) => return result.map(Some),
                 Some(Step::NeedsOffset) => drop(self.time_correction(OFFSET_LIMIT)?),
                 None => return Ok(None),
@@ -478,7 +508,7 @@ impl BlockingInlet<'_> {
         while pulled < wanted {
             let step =
                 |flow: &mut Flow| inlet.steps(flow, values, timestamps.as_deref_mut(), &mut pulled);
-            match inlet.shared.flow.wait_blocking(deadline, step) {
+            match inlet.shared.pull_blocking(deadline, step) {
                 Some(Step::Done(Ok(_))) => {}
                 Some(Step::Done(Err(error))) => return some_or(pulled, error),
                 Some(Step::NeedsOffset) => {

@@ -10,6 +10,7 @@ pub mod clock;
 pub mod descriptors;
 pub mod fork;
 pub mod interfaces;
+pub mod interrupt;
 pub mod poll;
 pub mod privilege;
 pub mod process;

@@ -22,6 +22,39 @@ pub fn wait_readable(fd: impl AsFd, deadline: f64) -> io::Result<bool> {
     wait(fd, PollFlags::IN, deadline)
 }
 
+/// What ended a wait for two descriptors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Woken {
+    /// Reading from the first would not block.
+    Readable,
+    /// Only the second is readable.
+    Interrupted,
+    /// The time is up.
+    Late,
+}
+
+/// As [`wait_readable`], ended also by `interrupt` becoming readable.
+///
+/// # Errors
+/// As [`wait_readable`].
+pub fn wait_readable_or(
+    fd: impl AsFd,
+    interrupt: impl AsFd,
+    deadline: f64,
+) -> io::Result<Woken> {
+    let mut both = [
+        PollFd::from_borrowed_fd(fd.as_fd(), PollFlags::IN),
+        PollFd::from_borrowed_fd(interrupt.as_fd(), PollFlags::IN),
+    ];
+    Ok(if !wait_any(&mut both, deadline)? {
+        Woken::Late
+    } else if both[0].revents().is_empty() {
+        Woken::Interrupted
+    } else {
+        Woken::Readable
+    })
+}
+
 /// Waits until writing to `fd` would not block, or would report an error at once.
 ///
 /// # Errors
@@ -30,12 +63,18 @@ pub fn wait_writable(fd: impl AsFd, deadline: f64) -> io::Result<bool> {
     wait(fd, PollFlags::OUT, deadline)
 }
 
+fn wait(fd: impl AsFd, interest: PollFlags, deadline: f64) -> io::Result<bool> {
+    wait_any(
+        &mut [PollFd::from_borrowed_fd(fd.as_fd(), interest)],
+        deadline,
+    )
+}
+
 #[expect(
     clippy::cast_possible_truncation,
     reason = "a hop is at most an hour, and cutting off fractions of a nanosecond is meant"
 )]
-fn wait(fd: impl AsFd, interest: PollFlags, deadline: f64) -> io::Result<bool> {
-    let fd = fd.as_fd();
+fn wait_any(fds: &mut [PollFd<'_>], deadline: f64) -> io::Result<bool> {
     loop {
         let remaining_secs = (deadline - local_clock()).max(0.0);
         // Long waits go in hops: some systems refuse timeouts beyond 2^31 milliseconds.
@@ -44,10 +83,7 @@ fn wait(fd: impl AsFd, interest: PollFlags, deadline: f64) -> io::Result<bool> {
             tv_sec: hop_secs as i64,
             tv_nsec: (hop_secs.fract() * 1e9) as _,
         };
-        match poll(
-            &mut [PollFd::from_borrowed_fd(fd, interest)],
-            Some(&timeout),
-        ) {
+        match poll(fds, Some(&timeout)) {
             Ok(0) if remaining_secs <= hop_secs => return Ok(false),
             Ok(0) | Err(Errno::INTR) => {}
             Ok(_) => return Ok(true),

@@ -1,4 +1,5 @@
-//! Sending without blocking and without SIGPIPE, on any thread; receive buffers beyond the system's limit.
+//! Sending and receiving without blocking and without SIGPIPE, on any thread; receive buffers beyond
+//! the system's limit.
 //!
 //! `write` and `writev` raise SIGPIPE in a host whose C runtime left it at its default; `send` can be
 //! told not to.
@@ -7,7 +8,7 @@ use std::io;
 use std::os::fd::AsFd;
 
 use rustix::net::sockopt::set_socket_recv_buffer_size_force;
-use rustix::net::{SendFlags, send};
+use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 /// Sends what fits into the socket's buffer now; the number of bytes sent.
 ///
@@ -25,6 +26,17 @@ pub fn send_nonblocking(socket: impl AsFd, bytes: &[u8]) -> io::Result<usize> {
 /// `PermissionDenied` without CAP_NET_ADMIN, else what `setsockopt(2)` reports.
 pub fn force_receive_buffer(socket: impl AsFd, bytes: usize) -> io::Result<()> {
     set_socket_recv_buffer_size_force(socket, bytes).map_err(io::Error::from)
+}
+
+/// Takes what is there, up to the length of `buffer`; 0 is the end of the stream.
+///
+/// # Errors
+/// `WouldBlock` if nothing is there, else what `recv(2)` reports. An interrupting signal is not an
+/// error: the call is repeated.
+pub fn receive_nonblocking(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<usize> {
+    let receive = || recv(&socket, &mut *buffer, RecvFlags::DONTWAIT);
+    let (received, _) = rustix::io::retry_on_intr(receive)?;
+    Ok(received)
 }
 
 #[cfg(test)]
@@ -50,5 +62,19 @@ mod tests {
         drop(far);
         let closed = send_nonblocking(&near, b"x").unwrap_err();
         assert_eq!(closed.kind(), io::ErrorKind::BrokenPipe);
+    }
+
+    #[test]
+    fn receives_what_is_there() {
+        let (near, far) = UnixStream::pair().unwrap();
+        let mut buffer = [0; 4];
+        let empty = receive_nonblocking(&far, &mut buffer).unwrap_err();
+        assert_eq!(empty.kind(), io::ErrorKind::WouldBlock);
+        send_nonblocking(&near, b"abcde").unwrap();
+        assert_eq!(receive_nonblocking(&far, &mut buffer).unwrap(), 4);
+        assert_eq!(&buffer, b"abcd");
+        drop(near);
+        assert_eq!(receive_nonblocking(&far, &mut buffer).unwrap(), 1);
+        assert_eq!(receive_nonblocking(&far, &mut buffer).unwrap(), 0);
     }
 }

@@ -10,8 +10,11 @@ use super::byte_queue::ByteQueue;
 #[derive(Debug)]
 pub struct SampleRing {
     raw: ByteQueue,
-    /// Timestamp (seconds) and length (bytes) of each sample.
-    samples: VecDeque<(f64, usize)>,
+    /// Of each sample, in seconds.
+    timestamps: VecDeque<f64>,
+    /// Bytes of each sample; empty while all that wait are of length `stride`, as numbers always are.
+    lens: VecDeque<usize>,
+    stride: usize,
     capacity_samples: usize,
     capacity_bytes: usize,
     dropped: u64,
@@ -23,7 +26,9 @@ impl SampleRing {
     pub fn new(capacity_samples: usize, capacity_bytes: usize) -> Self {
         Self {
             raw: ByteQueue::default(),
-            samples: VecDeque::new(),
+            timestamps: VecDeque::new(),
+            lens: VecDeque::new(),
+            stride: 0,
             capacity_samples: capacity_samples.max(1),
             capacity_bytes,
             dropped: 0,
@@ -32,12 +37,12 @@ impl SampleRing {
 
     /// Samples waiting.
     pub fn len(&self) -> usize {
-        self.samples.len()
+        self.timestamps.len()
     }
 
     /// Whether no sample waits.
     pub fn is_empty(&self) -> bool {
-        self.samples.is_empty()
+        self.timestamps.is_empty()
     }
 
     /// Bytes of channel data waiting.
@@ -56,49 +61,97 @@ impl SampleRing {
     }
 
     /// Adds a sample; the oldest ones make room if the ring is full.
+    #[inline]
     pub fn push(&mut self, timestamp: f64, raw: &[u8]) {
-        while self.samples.len() >= self.capacity_samples
-            || (!self.samples.is_empty() && self.raw.len() + raw.len() > self.capacity_bytes)
+        while self.timestamps.len() >= self.capacity_samples
+            || (!self.timestamps.is_empty()
+                && self.raw.len().saturating_add(raw.len()) > self.capacity_bytes)
         {
-            self.pop();
+            self.pop_many(1);
             self.dropped += 1;
         }
+        if raw.len() != self.stride || !self.lens.is_empty() {
+            self.note_length(raw.len());
+        }
         self.raw.extend(raw);
-        self.samples.push_back((timestamp, raw.len()));
+        self.timestamps.push_back(timestamp);
+    }
+
+    #[cold]
+    fn note_length(&mut self, len: usize) {
+        if self.timestamps.is_empty() {
+            self.stride = len;
+            return;
+        }
+        if self.lens.is_empty() {
+            self.lens.resize(self.timestamps.len(), self.stride);
+        }
+        self.lens.push_back(len);
     }
 
     /// The oldest sample: timestamp and raw bytes.
+    #[inline]
     pub fn front(&self) -> Option<(f64, &[u8])> {
-        let &(timestamp, len) = self.samples.front()?;
+        let &timestamp = self.timestamps.front()?;
+        let len = self.lens.front().copied().unwrap_or(self.stride);
         Some((timestamp, &self.raw.as_slice()[..len]))
     }
 
-    /// Removes the oldest sample.
-    pub fn pop(&mut self) {
-        if let Some((_, len)) = self.samples.pop_front() {
-            self.raw.consume(len);
+    /// The oldest samples, as many of at most `max_samples` as lie together: their timestamps and their
+    /// raw bytes back to back. Empty only if the ring is or nothing is asked for.
+    pub fn front_run(&self, max_samples: usize) -> (&[f64], &[u8]) {
+        let stamps = self.timestamps.as_slices().0;
+        let stamps = &stamps[..stamps.len().min(max_samples)];
+        let bytes = self.len_of(stamps.len());
+        (stamps, &self.raw.as_slice()[..bytes])
+    }
+
+    /// Removes the oldest samples, at most all.
+    #[inline]
+    pub fn pop_many(&mut self, samples: usize) {
+        let samples = samples.min(self.timestamps.len());
+        let bytes = self.len_of(samples);
+        self.raw.consume(bytes);
+        if samples == 1 {
+            self.timestamps.pop_front();
+        } else {
+            self.timestamps.drain(..samples);
         }
+        self.lens.drain(..samples.min(self.lens.len()));
     }
 
     /// Removes everything and says how many samples that were. They do not count as dropped: the
     /// caller asked for it.
     pub fn clear(&mut self) -> usize {
-        let count = self.samples.len();
+        let count = self.timestamps.len();
         self.raw.consume(usize::MAX);
-        self.samples = VecDeque::new();
+        self.timestamps = VecDeque::new();
+        self.lens = VecDeque::new();
         count
+    }
+
+    /// Bytes of the oldest samples.
+    #[inline]
+    fn len_of(&self, samples: usize) -> usize {
+        if self.lens.is_empty() {
+            samples * self.stride
+        } else {
+            self.lens.iter().take(samples).sum()
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn contents(ring: &mut SampleRing) -> Vec<(f64, Vec<u8>)> {
         let mut all = Vec::new();
         while let Some((timestamp, raw)) = ring.front() {
             all.push((timestamp, raw.to_vec()));
-            ring.pop();
+            ring.pop_many(1);
         }
         all
     }
@@ -135,6 +188,42 @@ mod tests {
         ring.push(4.0, &[4; 50]);
         assert_eq!(contents(&mut ring), vec![(4.0, vec![4; 50])]);
         assert_eq!(ring.dropped(), 3);
+    }
+
+    proptest! {
+        /// Whatever the lengths, however many are looked at and taken at a time.
+        #[test]
+        fn behaves_like_a_deque(
+            capacity in 1usize..12,
+            steps in proptest::collection::vec((0usize..4, 0usize..3, 0usize..9, any::<bool>()), 1..60),
+        ) {
+            let mut ring = SampleRing::new(capacity, usize::MAX);
+            let mut model: VecDeque<(f64, Vec<u8>)> = VecDeque::new();
+            let (mut next, mut dropped) = (0_u8, 0);
+            for (add, length, take, same) in steps {
+                for _ in 0..add {
+                    next = next.wrapping_add(1);
+                    let raw = vec![next; if same { 2 } else { length }];
+                    ring.push(f64::from(next), &raw);
+                    model.push_back((f64::from(next), raw));
+                    if model.len() > capacity {
+                        model.pop_front();
+                        dropped += 1;
+                    }
+                }
+                prop_assert_eq!(ring.front(), model.front().map(|(stamp, raw)| (*stamp, &raw[..])));
+                let (stamps, raw) = ring.front_run(take);
+                let expected: Vec<_> = model.iter().take(stamps.len()).cloned().collect();
+                prop_assert!(stamps.len() <= take && (stamps.is_empty() == (take == 0 || model.is_empty())));
+                prop_assert_eq!(stamps, expected.iter().map(|it| it.0).collect::<Vec<_>>());
+                prop_assert_eq!(raw, expected.iter().flat_map(|it| it.1.clone()).collect::<Vec<_>>());
+                ring.pop_many(take);
+                model.drain(..take.min(model.len()));
+                prop_assert_eq!((ring.len(), ring.dropped()), (model.len(), dropped));
+                let bytes: usize = model.iter().map(|it| it.1.len()).sum();
+                prop_assert_eq!(ring.len_bytes(), bytes);
+            }
+        }
     }
 
     #[test]

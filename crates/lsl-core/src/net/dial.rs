@@ -2,21 +2,19 @@
 //! read and sent may be encrypted. Whether it must be is decided in `handshake`; what the bytes mean,
 //! elsewhere. Spec: lsl-protocol §6, LSS/1 §2.
 
-use std::cell::RefCell;
+use std::cell::Cell;
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
-
-use tokio::io::{AsyncRead, ReadBuf};
-use tokio::net::TcpStream;
 
 #[cfg(feature = "secure")]
 use crate::net::inlet_tunnel::Tunnel;
 use crate::net::link::send_all;
 use crate::net::sockets;
+use crate::net::watched::Watched;
 use crate::{Error, Result};
 
 /// An open connection with an outlet whose request is on its way.
@@ -28,7 +26,7 @@ pub(crate) struct Dialled {
 
 #[derive(Debug)]
 enum Way {
-    Plain(TcpStream),
+    Plain(Watched),
     #[cfg(feature = "secure")]
     Secure(Box<Tunnel>),
 }
@@ -42,6 +40,26 @@ pub(crate) enum Batch {
     End,
 }
 
+/// What one read of the socket brought.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Progress {
+    /// Taken from the socket.
+    pub(crate) bytes: usize,
+    /// Whether that was all there was.
+    pub(crate) is_all: bool,
+}
+
+/// Why a connection cannot be read any more.
+#[derive(Debug)]
+pub(crate) enum Broken {
+    /// The outlet has ended it. Of a secure one this is authentic.
+    Closed,
+    Failed(Error),
+    /// The outlet, and whoever keeps the records, have to be told.
+    #[cfg(feature = "secure")]
+    Session(lsl_secure::Error),
+}
+
 impl Dialled {
     /// Connects without encryption, within `limit`, and sends `request`.
     ///
@@ -52,7 +70,8 @@ impl Dialled {
         send_all(&stream, request)
             .await
             .map_err(|source| failed(peer, source))?;
-        let way = Way::Plain(stream);
+        let socket = Watched::new(stream).map_err(|source| failed(peer, source))?;
+        let way = Way::Plain(socket);
         Ok(Self { peer, way })
     }
 
@@ -81,22 +100,139 @@ impl Dialled {
         &mut self,
         mut take: impl FnMut(&[u8]) -> Result<()>,
     ) -> Result<Batch> {
+        let broken = poll_fn(|context| {
+            if let Err(broken) = self.poll_signals(context) {
+                return Poll::Ready(Err(broken));
+            }
+            match self.poll_receive(Some(context), &mut take) {
+                Poll::Pending => match self.poll_alarm(context) {
+                    Ok(()) => Poll::Pending,
+                    Err(broken) => Poll::Ready(Err(broken)),
+                },
+                ready => ready,
+            }
+        });
+        match broken.await {
+            Ok(_) => Ok(Batch::Some),
+            Err(broken) => match self.conclude(broken) {
+                None => Ok(Batch::End),
+                Some(error) => Err(error),
+            },
+        }
+    }
+
+    /// Does what others want of this connection, and has `context` woken for the next time: ends it, or
+    /// asks for the outlet's clock.
+    #[cfg_attr(
+        not(feature = "secure"),
+        expect(clippy::unused_self, reason = "plaintext has no signals")
+    )]
+    pub(crate) fn poll_signals(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> std::result::Result<(), Broken> {
+        #[cfg(feature = "secure")]
+        if let Way::Secure(tunnel) = &mut self.way {
+            return tunnel.poll_signals(context).map_err(Broken::Session);
+        }
+        let _ = context;
+        Ok(())
+    }
+
+    /// Looks after an outlet that has sent nothing; `context` is woken for the next time.
+    #[cfg_attr(
+        not(feature = "secure"),
+        expect(clippy::unused_self, reason = "plaintext has no alarm")
+    )]
+    pub(crate) fn poll_alarm(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> std::result::Result<(), Broken> {
+        #[cfg(feature = "secure")]
+        if let Way::Secure(tunnel) = &mut self.way {
+            return tunnel.poll_alarm(context).map_err(Broken::Session);
+        }
+        let _ = context;
+        Ok(())
+    }
+
+    /// One read, without blocking, see [`Watched::poll_receive`] for `context`; hands on what came as
+    /// a whole, or record by record. Broken is the last thing that happens to this connection.
+    pub(crate) fn poll_receive(
+        &mut self,
+        context: Option<&mut Context<'_>>,
+        take: impl FnMut(&[u8]) -> Result<()>,
+    ) -> Poll<std::result::Result<Progress, Broken>> {
         let peer = self.peer;
         match &mut self.way {
-            Way::Plain(stream) => {
-                let reading = poll_fn(|context| {
-                    poll_into_buffer(stream, context, |bytes| take(bytes)).map(
-                        |result| match result {
-                            Ok(None) => Ok(Batch::End),
-                            Ok(Some(taken)) => taken.map(|()| Batch::Some),
-                            Err(source) => Err(failed(peer, source)),
-                        },
-                    )
-                });
-                reading.await
+            Way::Plain(socket) => {
+                let mut take = take;
+                let received = ready!(poll_into_buffer(socket, context, |bytes| take(bytes)));
+                Poll::Ready(match received {
+                    Ok(Some((taken, progress))) => {
+                        taken.map(|()| progress).map_err(Broken::Failed)
+                    }
+                    Ok(None) => Err(Broken::Closed),
+                    Err(source) => Err(Broken::Failed(failed(peer, source))),
+                })
             }
             #[cfg(feature = "secure")]
-            Way::Secure(tunnel) => tunnel.read(take).await,
+            Way::Secure(tunnel) => tunnel.poll_receive(context, take),
+        }
+    }
+
+    /// Tells whom it concerns why this connection ends; `None` if the outlet just closed it.
+    pub(crate) fn conclude(&mut self, broken: Broken) -> Option<Error> {
+        match broken {
+            Broken::Closed => None,
+            Broken::Failed(error) => Some(error),
+            #[cfg(feature = "secure")]
+            Broken::Session(error) => match &mut self.way {
+                Way::Secure(tunnel) => Some(tunnel.fail(&error)),
+                Way::Plain(_) => Some(Error::Security(error.to_string())),
+            },
+        }
+    }
+
+    /// Whether something is under way that would be of no use if it were read late.
+    #[cfg_attr(
+        not(feature = "secure"),
+        expect(clippy::unused_self, reason = "plaintext has no clock")
+    )]
+    pub(crate) fn is_urgent(&self) -> bool {
+        #[cfg(feature = "secure")]
+        if let Way::Secure(tunnel) = &self.way {
+            return tunnel.is_urgent();
+        }
+        false
+    }
+
+    /// To wait for the socket, never to read.
+    pub(crate) fn handle(&self) -> Option<Arc<std::net::TcpStream>> {
+        Some(self.socket()?.handle())
+    }
+
+    pub(crate) fn is_watched(&self) -> bool {
+        self.socket().is_some_and(Watched::is_watched)
+    }
+
+    pub(crate) fn unwatch(&mut self) {
+        match &mut self.way {
+            Way::Plain(socket) => socket.unwatch(),
+            #[cfg(feature = "secure")]
+            Way::Secure(tunnel) => tunnel.unwatch(),
+        }
+    }
+
+    #[cfg_attr(
+        not(feature = "secure"),
+        expect(clippy::unnecessary_wraps, reason = "a session may have ended")
+    )]
+    fn socket(&self) -> Option<&Watched> {
+        match &self.way {
+            Way::Plain(socket) => Some(socket),
+            #[cfg(feature = "secure")]
+            Way::Secure(tunnel) => tunnel.socket(),
         }
     }
 
@@ -151,36 +287,27 @@ pub(crate) async fn exchange(
         .await
 }
 
-/// Reads what is there and hands it on; `None` at the end. The buffer belongs to the thread: between
-/// reads nothing is held per connection.
+/// One read, handed on; `None` at the end. The buffer belongs to the thread: between reads nothing is
+/// held per connection.
 pub(crate) fn poll_into_buffer<R>(
-    stream: &mut TcpStream,
-    context: &mut Context<'_>,
+    socket: &mut Watched,
+    context: Option<&mut Context<'_>>,
     take: impl FnOnce(&mut [u8]) -> R,
-) -> Poll<io::Result<Option<R>>> {
-    BUFFER.with_borrow_mut(|buffer| {
-        buffer.resize(READ_BYTES, 0);
-        let received = ready!(poll_receive(stream, context, buffer))?;
-        if received == 0 {
-            return Poll::Ready(Ok(None));
-        }
+) -> Poll<io::Result<Option<(R, Progress)>>> {
+    // A thread that is about to end may have no place for it any more.
+    let mut buffer = BUFFER.try_with(Cell::take).unwrap_or_default();
+    buffer.resize(READ_BYTES, 0);
+    let received = socket.poll_receive(context, &mut buffer);
+    let outcome = received.map_ok(|received| {
+        let progress = Progress {
+            bytes: received,
+            is_all: received < READ_BYTES,
+        };
         let bytes = buffer.get_mut(..received).unwrap_or_default();
-        Poll::Ready(Ok(Some(take(bytes))))
-    })
-}
-
-/// Reads into `buffer` and says how much; `Ready(0)` is the end of the stream.
-///
-/// Goes through the stream's own `poll_read` because that one knows that a short read emptied the
-/// socket, and so saves a system call per wake-up.
-fn poll_receive(
-    stream: &mut TcpStream,
-    context: &mut Context<'_>,
-    buffer: &mut [u8],
-) -> Poll<io::Result<usize>> {
-    let mut buffer = ReadBuf::new(buffer);
-    ready!(Pin::new(stream).poll_read(context, &mut buffer))?;
-    Poll::Ready(Ok(buffer.filled().len()))
+        (received > 0).then(|| (take(bytes), progress))
+    });
+    let _ = BUFFER.try_with(|kept| kept.set(buffer));
+    outcome
 }
 
 /// A connection that the system ended.
@@ -189,7 +316,7 @@ pub(crate) fn failed(peer: SocketAddr, source: io::Error) -> Error {
 }
 
 thread_local! {
-    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    static BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
 /// Bytes read at a time.

@@ -1,8 +1,7 @@
 //! What an inlet's handle and its tasks share, and the task that reads the data connection.
 //!
-//! Today the runtime reads the socket and the pulling thread is woken once per batch (step C1 of the
-//! threading page). Letting a blocked pull read the socket itself (C2) is a change here and in `dial`,
-//! which reads: everything above `connection` sees only `Flow`.
+//! The task connects, reads until the stream flows, and recovers; from then on the connection lies in
+//! `Flow::custody` and is read as `net::custody` has it, by pulls themselves or by the task.
 //! Lock order: `tasks`, then `flow`, then `processing`, then `clock`; `full_info` is taken alone.
 
 use std::net::SocketAddr;
@@ -10,10 +9,14 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use lsl_platform::clock::local_clock;
+use lsl_platform::fork::Generation;
+use lsl_platform::interrupt::Interrupt;
+use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use crate::buffer::SampleRing;
 use crate::context::Context;
+use crate::net::custody::{Feed, Tenure};
 use crate::net::dial::{self, Batch, Dialled};
 use crate::net::monitor::{Monitor, lock_ignoring_poison};
 use crate::net::race::{Winner, race};
@@ -21,6 +24,7 @@ use crate::net::race::{Winner, race};
 use crate::net::secure_clock;
 use crate::net::source::{Recovered, Source};
 use crate::net::{runtime, time_probe};
+use crate::session::custody::Custody;
 use crate::session::inlet::{FeedSession, FeedState, FeedTerms};
 use crate::time::PostProcessor;
 use crate::{Error, Result, StreamInfo};
@@ -35,6 +39,10 @@ pub(crate) struct InletShared {
     pub(crate) recoverable: bool,
     pub(crate) source: Source,
     pub(crate) flow: Monitor<Flow>,
+    /// Wakes the data task of an established connection to look again.
+    pub(crate) data_work: Notify,
+    /// The connection of a forked child is its parent's.
+    pub(crate) owner: Generation,
     pub(crate) processing: Mutex<PostProcessor>,
     pub(crate) clock: Monitor<time_probe::Clock>,
     pub(crate) full_info: Monitor<FullInfo>,
@@ -60,7 +68,9 @@ pub(crate) struct Flow {
     pub(crate) reconnects: u64,
     pub(crate) last_arrival: Option<f64>,
     /// Raised by `close`: a connection of an older epoch must not deliver any more.
-    epoch: u64,
+    pub(crate) epoch: u64,
+    /// The connection once it is established, and who waits for it.
+    pub(crate) custody: Custody<Box<Feed>, Arc<Interrupt>>,
 }
 
 /// The full description of the stream, fetched when asked for.
@@ -119,12 +129,15 @@ impl InletShared {
             reconnects: 0,
             last_arrival: None,
             epoch: 0,
+            custody: Custody::default(),
         };
         Self {
             channels: info.channel_count() as usize,
             recoverable,
             source: Source::new(context.clone(), info.clone()),
             flow: Monitor::new(flow),
+            data_work: Notify::new(),
+            owner: Generation::current(),
             processing: Mutex::new(processing),
             clock: Monitor::new(clock),
             full_info: Monitor::default(),
@@ -173,12 +186,22 @@ impl InletShared {
         // Held until the epoch has changed, or a pull could start a task of the old one in between.
         let mut tasks = lock_ignoring_poison(&self.tasks);
         let task = tasks.data.take();
-        self.flow.update(|flow| {
+        let (feed, leader) = self.flow.update(|flow| {
             flow.epoch += 1;
             flow.ring.clear();
             flow.opened = false;
+            flow.custody.close()
         });
         drop(tasks);
+        if let Some(leader) = leader {
+            leader.raise();
+        }
+        if self.owner.is_current() {
+            drop(feed);
+        } else {
+            // Its registration belongs to the parent's reactor.
+            std::mem::forget(feed);
+        }
         if let Some(task) = task {
             task.abort();
         }
@@ -210,7 +233,7 @@ impl InletShared {
     }
 
     /// Tells the notifier, if there is one, that a pull would not wait.
-    fn notify(&self) {
+    pub(crate) fn notify(&self) {
         if let Some(notifier) = self.notifier.get() {
             (notifier.0)();
         }
@@ -219,6 +242,7 @@ impl InletShared {
     /// No more of this stream, for any call. Final.
     pub(crate) fn lose(&self, reason: &str) {
         self.flow.update(|flow| flow.lost = Some(reason.to_owned()));
+        self.interrupt_leader();
         self.clock
             .update(|clock| clock.lost = Some(reason.to_owned()));
         self.full_info
@@ -294,12 +318,10 @@ async fn connection(
     let _session = secure_clock::lend_of_feed(&shared.clock_keys, &mut dialled);
     #[cfg(feature = "secure")]
     let _encryption = Shown::new(shared, &mut dialled);
-    let mut state = FeedState::Opening;
     let handshake_end = tokio::time::Instant::now() + HANDSHAKE_LIMIT;
-    loop {
-        let opening = state == FeedState::Opening;
-        let before = session.samples();
-        let batch = receive_batch(
+    let mut state = FeedState::Opening;
+    while state == FeedState::Opening {
+        let opening = open(
             shared,
             &mut dialled,
             &mut session,
@@ -308,23 +330,16 @@ async fn connection(
             connected_before,
         );
         // Once the stream flows a pause of any length is legal.
-        let outcome = if opening {
-            let late = std::io::ErrorKind::TimedOut.into();
-            tokio::time::timeout_at(handshake_end, batch)
-                .await
-                .unwrap_or_else(|_| Err(dial::failed(address, late)))
-        } else {
-            batch.await
-        };
-        if session.samples() > before {
-            shared.notify();
-        }
-        if outcome? == Batch::End {
+        let outcome = tokio::time::timeout_at(handshake_end, opening).await;
+        let late = || Err(dial::failed(address, std::io::ErrorKind::TimedOut.into()));
+        if outcome.unwrap_or_else(|_| late())? == Batch::End {
             return Err(session.end());
         }
-        // A feed that never runs dry must not keep a clock probe waiting.
-        tokio::task::consume_budget().await;
     }
+    let tenure = Tenure::begin(shared, epoch, Feed::new(dialled, session))?;
+    // With the stream's description there may have come samples.
+    shared.notify();
+    Err(tenure.attend().await)
 }
 
 /// Shows how the data connection is encrypted, for as long as it lives.
@@ -347,9 +362,8 @@ impl Drop for Shown<'_> {
     }
 }
 
-/// Waits for bytes and takes all that are there; waiters are woken once, whatever the number of
-/// records.
-async fn receive_batch(
+/// Waits for bytes and takes all that are there, up to and with the first samples.
+async fn open(
     shared: &InletShared,
     dialled: &mut Dialled,
     session: &mut FeedSession,

@@ -18,6 +18,7 @@ use crate::context::Context;
 use crate::net::describe::descriptor;
 use crate::net::dial::Dialled;
 use crate::net::inlet_tunnel::{About, Ending, Tunnel};
+use crate::net::watched::Watched;
 use crate::net::monitor::lock_ignoring_poison;
 use crate::net::peers::Peers;
 use crate::net::per_process::PerProcess;
@@ -187,6 +188,8 @@ pub(crate) async fn secure(
             match enrolled {
                 Ok((session, about)) => {
                     trust_watch::watch(security);
+                    let stream = Watched::new(stream)
+                        .map_err(|source| crate::net::dial::failed(peer, source))?;
                     let tunnel = Tunnel::new(stream, session, said, about);
                     return Ok(Dialled::secure(peer, tunnel));
                 }

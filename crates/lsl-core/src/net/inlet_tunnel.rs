@@ -2,11 +2,10 @@
 //! alive, and ends it so that the outlet knows. What the bytes mean is not known here.
 //! Spec: LSS/1 §8, §9.5, §4.2 (closing).
 
-use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use lsl_platform::clock::local_clock;
@@ -19,11 +18,12 @@ use lsl_secure::{
 use tokio::net::TcpStream;
 use tokio::time::Sleep;
 
-use crate::net::dial::{Batch, poll_into_buffer};
+use crate::net::dial::{Broken, Progress, poll_into_buffer};
 use crate::net::monitor::lock_ignoring_poison;
 use crate::net::peers::Peers;
 use crate::net::pings::Pings;
 use crate::net::runtime;
+use crate::net::watched::Watched;
 use crate::stats::Encryption;
 use crate::{Error, Result};
 
@@ -31,7 +31,7 @@ use crate::{Error, Result};
 #[derive(Debug)]
 pub(crate) struct Tunnel {
     /// Taken by the drop, which may leave it to a task.
-    stream: Option<TcpStream>,
+    stream: Option<Watched>,
     opener: Opener,
     sealer: Sealer,
     /// Sealed and not yet sent: it must go out whole and in order.
@@ -120,7 +120,7 @@ enum State {
 impl Tunnel {
     /// `session` has sent and received what belongs to the handshake, and nothing else.
     pub(crate) fn new(
-        stream: TcpStream,
+        stream: Watched,
         session: Session,
         descriptor: Descriptor,
         about: About,
@@ -182,35 +182,44 @@ impl Tunnel {
         Arc::clone(&self.pings)
     }
 
-    /// Reads what is there, waiting for the first byte, and hands on the content of each record.
-    /// Pings a silent outlet meanwhile.
-    ///
-    /// # Errors
-    /// What `take` says; [`Error::Security`] if the session must end; [`Error::Protocol`] if it was cut
-    /// off.
-    pub(crate) async fn read(
-        &mut self,
-        mut take: impl FnMut(&[u8]) -> Result<()>,
-    ) -> Result<Batch> {
-        poll_fn(|context| self.poll_read(context, &mut take)).await
+    /// The connection; `None` once it has ended.
+    pub(crate) fn socket(&self) -> Option<&Watched> {
+        self.stream.as_ref()
     }
 
-    fn poll_read(
-        &mut self,
-        context: &mut Context<'_>,
-        take: &mut impl FnMut(&[u8]) -> Result<()>,
-    ) -> Poll<Result<Batch>> {
-        if self.state == State::Closed {
-            return Poll::Ready(Ok(Batch::End));
+    pub(crate) fn unwatch(&mut self) {
+        if let Some(stream) = &mut self.stream {
+            stream.unwatch();
         }
+    }
+
+    /// Whether the clock waits for an answer, whose time of arrival counts.
+    pub(crate) fn is_urgent(&self) -> bool {
+        self.pings.is_outstanding()
+    }
+
+    /// Ends the session if the outlet lost our trust, and sends what the clock asks for. For the one
+    /// task that looks after this session: it is woken for the next time.
+    pub(crate) fn poll_signals(&mut self, context: &mut Context<'_>) -> lsl_secure::Result<()> {
         if let Poll::Ready(cause) = self.about.ending.poll(context) {
-            let error = lsl_secure::Error::session(cause, "the outlet is no longer trusted");
-            return Poll::Ready(Err(self.fail(&error)));
+            let text = "the outlet is no longer trusted";
+            return Err(lsl_secure::Error::session(cause, text));
         }
-        if let Poll::Ready(t0) = self.pings.poll(context)
-            && let Err(error) = self.ping(context, t0)
-        {
-            return Poll::Ready(Err(self.fail(&error)));
+        match self.pings.poll(context) {
+            Poll::Ready(t0) => self.ping(context, t0),
+            Poll::Pending => Ok(()),
+        }
+    }
+
+    /// One read, without blocking; hands on the content of each record. See
+    /// [`Dialled::poll_receive`](crate::net::dial::Dialled::poll_receive).
+    pub(crate) fn poll_receive(
+        &mut self,
+        context: Option<&mut Context<'_>>,
+        mut take: impl FnMut(&[u8]) -> Result<()>,
+    ) -> Poll<std::result::Result<Progress, Broken>> {
+        if self.state == State::Closed {
+            return Poll::Ready(Err(Broken::Closed));
         }
         let Self {
             stream: Some(stream),
@@ -220,7 +229,7 @@ impl Tunnel {
             ..
         } = self
         else {
-            return Poll::Ready(Err(cut_off(self.about.peer)));
+            return Poll::Ready(Err(Broken::Failed(cut_off(self.about.peer))));
         };
         let now = local_clock();
         let records = opener.totals().records;
@@ -253,37 +262,27 @@ impl Tunnel {
                 }
             })
         });
-        match received {
-            Poll::Ready(Ok(Some(result))) => {
-                // Anybody on the way can send bytes that never become a record.
-                if self.opener.totals().records > records {
-                    self.last_record = now;
-                    self.unanswered_pings = 0;
-                }
-                Poll::Ready(match (result, refusal, self.state) {
-                    (_, Some(error), _) => {
-                        // The outlet is authentic and wrong: tell it nothing but the end.
-                        Err(error)
-                    }
-                    (Err(error), None, _) => Err(self.fail(&error)),
-                    (Ok(()), None, State::Closed) => Ok(Batch::End),
-                    (Ok(()), None, _) => Ok(Batch::Some),
-                })
-            }
-            Poll::Ready(Ok(None) | Err(_)) => {
-                self.state = State::Failed;
-                Poll::Ready(Err(cut_off(self.about.peer)))
-            }
-            Poll::Pending => match self.poll_alarm(context) {
-                Some(error) => Poll::Ready(Err(self.fail(&error))),
-                None => Poll::Pending,
-            },
+        let Ok(Some((result, progress))) = ready!(received) else {
+            self.state = State::Failed;
+            return Poll::Ready(Err(Broken::Failed(cut_off(self.about.peer))));
+        };
+        // Anybody on the way can send bytes that never become a record.
+        if self.opener.totals().records > records {
+            self.last_record = now;
+            self.unanswered_pings = 0;
         }
+        Poll::Ready(match (result, refusal, self.state) {
+            // The outlet is authentic and wrong: tell it nothing but the end.
+            (_, Some(error), _) => Err(Broken::Failed(error)),
+            (Err(error), None, _) => Err(Broken::Session(error)),
+            (Ok(()), None, State::Closed) => Err(Broken::Closed),
+            (Ok(()), None, _) => Ok(progress),
+        })
     }
 
     /// Pings an outlet that is silent for long, and gives up one that does not answer. The alarm is
     /// set once per 30 s, not per record.
-    fn poll_alarm(&mut self, context: &mut Context<'_>) -> Option<lsl_secure::Error> {
+    pub(crate) fn poll_alarm(&mut self, context: &mut Context<'_>) -> lsl_secure::Result<()> {
         while self.alarm.as_mut().poll(context).is_ready() {
             let quiet = Duration::from_secs_f64((local_clock() - self.last_record).max(0.0));
             let mut next = self.ping_after.saturating_sub(quiet);
@@ -291,19 +290,17 @@ impl Tunnel {
             if next < TICK {
                 if self.unanswered_pings >= MAX_UNANSWERED_PINGS {
                     let text = "the outlet does not answer any more";
-                    return Some(lsl_secure::Error::session(Cause::Timeout, text));
+                    return Err(lsl_secure::Error::session(Cause::Timeout, text));
                 }
                 self.unanswered_pings += 1;
-                if let Err(error) = self.sealer.seal_ping(local_clock(), &mut self.out) {
-                    return Some(error);
-                }
+                self.sealer.seal_ping(local_clock(), &mut self.out)?;
                 next = self.ping_after;
             }
             let at = tokio::time::Instant::now() + next;
             self.alarm.as_mut().reset(at);
         }
         self.poll_send(context);
-        None
+        Ok(())
     }
 
     /// Asks for the clock's sake. Not behind what the outlet does not take: that would pile up, and
@@ -321,21 +318,16 @@ impl Tunnel {
         while !self.out.is_empty()
             && let Some(stream) = &self.stream
         {
-            match stream.poll_write_ready(context) {
-                Poll::Ready(Ok(())) => {}
+            match stream.poll_send(context, &self.out) {
+                Poll::Ready(Ok(sent)) => drop(self.out.drain(..sent)),
                 // Reading will show what is wrong.
                 Poll::Ready(Err(_)) | Poll::Pending => return,
-            }
-            match stream.try_write(&self.out) {
-                Ok(sent) => drop(self.out.drain(..sent)),
-                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
-                Err(_) => return,
             }
         }
     }
 
     /// Ends the session for `error`, telling the peer if it deserves to know.
-    fn fail(&mut self, error: &lsl_secure::Error) -> Error {
+    pub(crate) fn fail(&mut self, error: &lsl_secure::Error) -> Error {
         let cause = error.cause();
         let event = |kind| self.about.event(kind, &self.descriptor).cause(cause);
         let audit = self.about.security.audit();
@@ -362,7 +354,7 @@ impl Tunnel {
 
     fn send_at_once(&mut self) {
         if let Some(stream) = &self.stream
-            && let Ok(sent) = stream.try_write(&self.out)
+            && let Ok(sent) = stream.try_send(&self.out)
         {
             self.out.drain(..sent);
         }
@@ -371,7 +363,7 @@ impl Tunnel {
 
 impl Drop for Tunnel {
     fn drop(&mut self) {
-        let Some(mut stream) = self.stream.take() else {
+        let Some(stream) = self.stream.take() else {
             return;
         };
         // In a forked child nothing is said, nor is the connection shut down: it is the parent's.
@@ -381,7 +373,7 @@ impl Drop for Tunnel {
         let was_failed = self.state == State::Failed;
         if !was_failed && self.sealer.seal_close(&mut self.out).is_ok() {
             // As much as there is room for: if the outlet does not read, it does not hear us either.
-            let _ = stream.try_write(&self.out);
+            let _ = stream.try_send(&self.out);
         }
         let (received, sent) = (self.opener.totals(), self.sealer.totals());
         let traffic = Traffic {
@@ -394,7 +386,14 @@ impl Drop for Tunnel {
         self.about.security.audit().record(event.traffic(traffic));
         // Without somebody who reads what is under way, the system would answer it with a reset
         // that overtakes our last words. Without a runtime there is nobody.
-        let lingering = async move { lsl_secure::stream::close(&mut stream).await };
+        let Some(stream) = stream.into_std() else {
+            return;
+        };
+        let lingering = async move {
+            if let Ok(mut stream) = TcpStream::from_std(stream) {
+                lsl_secure::stream::close(&mut stream).await;
+            }
+        };
         drop(runtime::spawn(lingering));
     }
 }

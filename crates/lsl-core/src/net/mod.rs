@@ -5,6 +5,7 @@ pub(crate) mod acceptor;
 #[cfg(feature = "secure")]
 pub(crate) mod advert;
 pub(crate) mod consumer;
+pub(crate) mod custody;
 #[cfg(feature = "secure")]
 pub(crate) mod describe;
 pub(crate) mod dial;
@@ -47,3 +48,4 @@ pub(crate) mod tunnel;
 pub(crate) mod uid;
 #[cfg(feature = "secure")]
 pub(crate) mod unveil;
+pub(crate) mod watched;

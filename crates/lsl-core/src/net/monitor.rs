@@ -69,7 +69,13 @@ impl<T> Monitor<T> {
         }
     }
 
-    /// How many waiters there are: for callers that save work when nobody looks.
+    /// Whether somebody waits: for callers that save work when nobody looks.
+    pub(crate) fn has_waiters(&self) -> bool {
+        self.waiting_threads.load(Ordering::Acquire) > 0
+            || self.waiting_tasks.load(Ordering::Acquire) > 0
+    }
+
+    /// How many waiters there are.
     #[cfg(test)]
     pub(crate) fn waiters(&self) -> usize {
         self.waiting_threads.load(Ordering::Acquire) + self.waiting_tasks.load(Ordering::Acquire)
@@ -179,7 +185,7 @@ impl Alarm {
 }
 
 /// A NaN deadline counts as passed, so that a caller's bad arithmetic cannot hang it.
-fn has_passed(remaining_secs: f64) -> bool {
+pub(crate) fn has_passed(remaining_secs: f64) -> bool {
     remaining_secs.is_nan() || remaining_secs <= 0.0
 }
 

@@ -74,6 +74,11 @@ impl Pings {
         }
     }
 
+    /// Whether an answer is to come.
+    pub(crate) fn is_outstanding(&self) -> bool {
+        lock_ignoring_poison(&self.state).outstanding.is_some()
+    }
+
     /// The outlet answered; what the clock did not ask keeps the session alive and is no news here.
     pub(crate) fn answered(&self, times: [f64; 3], opened_at: f64) {
         let mut state = lock_ignoring_poison(&self.state);

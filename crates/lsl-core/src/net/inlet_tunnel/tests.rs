@@ -1,3 +1,4 @@
+use std::future::poll_fn;
 use std::net::Ipv4Addr;
 use std::sync::mpsc;
 
@@ -8,6 +9,7 @@ use lsl_secure::{Live, Local, Policy, SecretKey, Suites};
 use tokio::net::TcpListener;
 
 use super::*;
+use crate::net::dial::{Batch, Dialled};
 
 struct Everybody;
 
@@ -46,7 +48,7 @@ fn descriptor() -> Descriptor {
 }
 
 /// A tunnel that pings after this time, and the outlet's end of it.
-async fn pair(ping_after: Duration) -> (Tunnel, TcpStream, Session) {
+async fn pair(ping_after: Duration) -> (Dialled, TcpStream, Session) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let address = listener.local_addr().unwrap();
     let outlet = tokio::spawn(async move {
@@ -87,6 +89,7 @@ async fn pair(ping_after: Duration) -> (Tunnel, TcpStream, Session) {
         peer: address,
         started: local_clock(),
     };
+    let stream = Watched::new(stream).unwrap();
     let mut tunnel = Tunnel::new(stream, session, said, about);
     tunnel.ping_after = ping_after;
     tunnel
@@ -94,7 +97,12 @@ async fn pair(ping_after: Duration) -> (Tunnel, TcpStream, Session) {
         .as_mut()
         .reset(tokio::time::Instant::now() + ping_after);
     let (stream, session) = outlet.await.unwrap();
-    (tunnel, stream, session)
+    (Dialled::secure(address, tunnel), stream, session)
+}
+
+/// The session itself.
+fn inner(dialled: &mut Dialled) -> &mut Tunnel {
+    dialled.tunnel().unwrap()
 }
 
 fn on_runtime<R: Send + 'static>(task: impl Future<Output = R> + Send + 'static) -> R {
@@ -124,7 +132,7 @@ fn an_outlet_that_is_silent_but_alive_is_pinged_and_kept() {
             }
         });
         let outcome = read.await;
-        let sent = tunnel.sealer.totals().records;
+        let sent = inner(&mut tunnel).sealer.totals().records;
         drop(tunnel);
         reading.await.unwrap();
         (outcome.is_err(), sent)
@@ -140,7 +148,7 @@ fn an_outlet_that_is_gone_without_a_word_is_given_up() {
         let (mut tunnel, stream, _session) = pair(Duration::from_millis(20)).await;
         let error = tunnel.read(|_| Ok(())).await.unwrap_err();
         drop(stream);
-        (error, tunnel.unanswered_pings)
+        (error, inner(&mut tunnel).unanswered_pings)
     });
     assert_eq!(error.1, MAX_UNANSWERED_PINGS);
     assert!(
@@ -179,7 +187,7 @@ fn bytes_that_never_become_a_record_are_no_sign_of_life() {
 fn who_loses_trust_is_told_and_ends() {
     let (error, alert) = on_runtime(async {
         let (mut tunnel, stream, session) = pair(Duration::from_secs(30)).await;
-        tunnel.about.ending.end(Cause::Revoked);
+        inner(&mut tunnel).about.ending.end(Cause::Revoked);
         let error = tunnel.read(|_| Ok(())).await.unwrap_err();
         drop(tunnel);
         let mut outlet = SecureStream::from_parts(stream, session);
@@ -208,7 +216,7 @@ fn the_clock_has_its_pings_sent_and_their_answers() {
             let mut request = [0; 64];
             while let Ok(1..) = tokio::io::AsyncReadExt::read(&mut outlet, &mut request).await {}
         });
-        let pings = tunnel.pings();
+        let pings = inner(&mut tunnel).pings();
         let asking = async {
             let mut answers = Vec::new();
             for _ in 0..3 {
@@ -225,7 +233,7 @@ fn the_clock_has_its_pings_sent_and_their_answers() {
             crate::net::race::Winner::First(answers) => answers,
             crate::net::race::Winner::Second(()) => panic!("the session ended"),
         };
-        assert_eq!(tunnel.unanswered_pings, 0);
+        assert_eq!(inner(&mut tunnel).unanswered_pings, 0);
         drop(tunnel);
         reading.await.unwrap();
         answers
@@ -246,16 +254,17 @@ fn pings_do_not_pile_up_before_an_outlet_that_does_not_read() {
         let (mut tunnel, _stream, _session) = pair(Duration::from_secs(30)).await;
         // Nothing more goes out.
         let full = vec![0; 1 << 16];
-        let stream = tunnel.stream.as_ref().unwrap();
-        stream.writable().await.unwrap();
-        while stream.try_write(&full).is_ok() {}
-        let pings = tunnel.pings();
+        let stream = inner(&mut tunnel).stream.as_ref().unwrap();
+        while stream.try_send(&full).is_ok() {}
+        let pings = inner(&mut tunnel).pings();
         let mut most = 0;
         for number in 0..1000 {
             pings.ask(f64::from(number));
-            let poll = poll_fn(|context| Poll::Ready(tunnel.poll_read(context, &mut |_| Ok(()))));
-            assert!(poll.await.is_pending());
-            most = most.max(tunnel.out.len());
+            let poll = poll_fn(|context| Poll::Ready(tunnel.poll_signals(context)));
+            assert!(poll.await.is_ok());
+            let poll = poll_fn(|context| Poll::Ready(tunnel.poll_alarm(context)));
+            assert!(poll.await.is_ok());
+            most = most.max(inner(&mut tunnel).out.len());
         }
         most
     });

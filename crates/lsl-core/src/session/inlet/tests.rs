@@ -68,7 +68,7 @@ fn run(session: &Value, piece_bytes: usize) -> Vec<(f64, Vec<u8>)> {
     let mut samples = Vec::new();
     while let Some((timestamp, raw)) = ring.front() {
         samples.push((timestamp, raw.to_vec()));
-        ring.pop();
+        ring.pop_many(1);
     }
     assert_eq!(samples.len() as u64, feed.samples());
     samples

@@ -1,0 +1,234 @@
+//! Who waits for the socket of a data connection: the runtime's reactor, a thread that is blocked in
+//! a pull, or for a while nobody. Only decides; it knows no socket, no lock and no clock.
+//!
+//! All of it lies behind the one lock of an inlet's flow, together with the connection and the ring,
+//! and **whoever holds that lock may read the socket**, without blocking, and puts what it read into
+//! the ring before it lets go. So there is never more than one reader, bytes are never on their way
+//! between two of them, and nothing can be lost between looking and waiting. What has to be settled
+//! is only who is woken when the socket has something:
+//! * *watched*: it is registered with the reactor, which wakes the data task. The state of an idle
+//!   stream and of slow ones, and whenever somebody waits who cannot watch a socket;
+//! * *led*: a thread blocked in a pull, the leader, waits for the socket itself. A leader is told
+//!   (interrupted) whenever it waits for the wrong thing: others put samples into the ring, or the
+//!   connection ended;
+//! * *resting*: nobody. Pulls read by themselves, and the data task looks every few milliseconds, so
+//!   that the outlet is not held up if they stop. Once both find nothing the socket is watched again.
+
+/// What is known of a connection here.
+pub trait Connection {
+    /// Whether the reactor wakes the data task when something can be read.
+    fn is_watched(&self) -> bool;
+
+    /// Ends that. A registered socket wakes the reactor for every segment, though nobody cares.
+    fn unwatch(&mut self);
+
+    /// Whether it can be read no more; only the data task has any use for it.
+    fn is_broken(&self) -> bool;
+}
+
+impl<C: Connection + ?Sized> Connection for Box<C> {
+    fn is_watched(&self) -> bool {
+        (**self).is_watched()
+    }
+
+    fn unwatch(&mut self) {
+        (**self).unwatch();
+    }
+
+    fn is_broken(&self) -> bool {
+        (**self).is_broken()
+    }
+}
+
+/// The connection of an inlet, if there is one, and who waits for it. `I` interrupts a leader.
+#[derive(Debug)]
+pub struct Custody<C, I> {
+    connection: Option<C>,
+    /// Of the connection; never used again.
+    number: u64,
+    leader: Option<(Ticket, I)>,
+    last_ticket: u64,
+    /// Whether a pull read since the task last looked.
+    was_pulled: bool,
+    /// When somebody last wanted the socket watched, in seconds of `local_clock`.
+    asked_at: f64,
+    last_arrival: f64,
+    /// Between the last two arrivals.
+    gap_secs: f64,
+}
+
+/// Names one leader among all that there ever were.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ticket(u64);
+
+/// The right and the duty to wait for the socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lead {
+    /// For [`Custody::leave`].
+    pub ticket: Ticket,
+    /// Whether the data task must learn that the socket is not watched any more.
+    pub was_watched: bool,
+}
+
+impl<C, I> Default for Custody<C, I> {
+    fn default() -> Self {
+        Self {
+            connection: None,
+            number: 0,
+            leader: None,
+            last_ticket: 0,
+            was_pulled: false,
+            asked_at: f64::NEG_INFINITY,
+            last_arrival: f64::NEG_INFINITY,
+            gap_secs: f64::INFINITY,
+        }
+    }
+}
+
+impl<C: Connection, I: Clone> Custody<C, I> {
+    /// There is a connection now; its number is for [`end`](Self::end).
+    pub fn begin(&mut self, connection: C) -> u64 {
+        debug_assert!(self.connection.is_none(), "one connection at a time");
+        self.connection = Some(connection);
+        self.number += 1;
+        self.was_pulled = false;
+        // Whoever waits for the first sample waited for a connection.
+        self.gap_secs = f64::INFINITY;
+        self.last_arrival = f64::NEG_INFINITY;
+        self.number
+    }
+
+    /// Gives up connection `number`, if it is still there: whom to interrupt, and what to drop once
+    /// the lock is free.
+    pub fn end(&mut self, number: u64) -> (Option<C>, Option<I>) {
+        if self.number != number {
+            return (None, None);
+        }
+        let leader = self.leader.take().map(|(_, interrupt)| interrupt);
+        (self.connection.take(), leader)
+    }
+
+    /// Gives up whatever connection there is, as [`end`](Self::end).
+    pub fn close(&mut self) -> (Option<C>, Option<I>) {
+        self.end(self.number)
+    }
+
+    /// The connection, for whoever holds the lock and wants to read; `None` also for a broken one.
+    #[inline]
+    pub fn connection(&mut self) -> Option<&mut C> {
+        self.connection.as_mut().filter(|it| !it.is_broken())
+    }
+
+    /// The connection, also a broken one; for the data task.
+    pub fn any_connection(&mut self) -> Option<&mut C> {
+        self.connection.as_mut()
+    }
+
+    /// Takes the lead for a thread that found the ring empty, if nobody has it and the stream flows:
+    /// for a slow one it is not worth the trouble, and its outlet may be gone without a word, which
+    /// the data task must notice.
+    #[inline]
+    pub fn lead(&mut self, now: f64, interrupt: &I) -> Option<Lead> {
+        if self.leader.is_some() || self.quiet_at() <= now || self.gap_secs >= QUIET_SECS {
+            return None;
+        }
+        let connection = self.connection()?;
+        let was_watched = connection.is_watched();
+        if was_watched {
+            connection.unwatch();
+        }
+        self.last_ticket += 1;
+        let ticket = Ticket(self.last_ticket);
+        self.leader = Some((ticket, interrupt.clone()));
+        self.asked_at = f64::NEG_INFINITY;
+        Some(Lead {
+            ticket,
+            was_watched,
+        })
+    }
+
+    /// Whether the lead is still that of `ticket`; it ends with the connection.
+    #[inline]
+    pub fn is_led_by(&self, ticket: Ticket) -> bool {
+        self.leader.as_ref().is_some_and(|(own, _)| *own == ticket)
+    }
+
+    /// Gives up the lead. The caller wakes those who wait, so that one of them takes it.
+    #[inline]
+    pub fn leave(&mut self, ticket: Ticket) {
+        if self.is_led_by(ticket) {
+            self.leader = None;
+        }
+        self.was_pulled = true;
+    }
+
+    /// The leader, to interrupt it.
+    pub fn leader(&self) -> Option<&I> {
+        self.leader.as_ref().map(|(_, interrupt)| interrupt)
+    }
+
+    /// When the stream counts as quiet, unless something arrives: until then a leader waits.
+    #[inline]
+    pub fn quiet_at(&self) -> f64 {
+        self.last_arrival + QUIET_SECS
+    }
+
+    /// Samples were put into the ring at `now`.
+    #[inline]
+    pub fn arrived(&mut self, now: f64) {
+        self.gap_secs = now - self.last_arrival;
+        self.last_arrival = now;
+    }
+
+    /// Waiting for the socket failed: nobody leads until the stream has shown anew that it flows.
+    pub fn doubt(&mut self) {
+        self.gap_secs = f64::INFINITY;
+    }
+
+    /// A pull that does not wait has read, or tried to. Ends watching a stream that flows, unless
+    /// somebody needs that (`is_prompt`); whether the data task must learn of it.
+    pub fn pulled(&mut self, now: f64, arrived: bool, is_prompt: bool) -> bool {
+        self.was_pulled = true;
+        let keep = !arrived || is_prompt || self.is_asked(now);
+        match self.connection() {
+            Some(connection) if !keep && connection.is_watched() => {
+                connection.unwatch();
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Somebody waits who cannot watch the socket: whether the data task must be woken to do so.
+    pub fn ask(&mut self, now: f64) -> bool {
+        self.asked_at = now;
+        // A leader wakes all who wait when it leaves, and then they ask again.
+        self.leader.is_none() && self.connection().is_some_and(|it| !it.is_watched())
+    }
+
+    /// For the data task: whether the socket shall be watched. `is_prompt` if somebody waits.
+    pub fn shall_watch(&self, now: f64, is_prompt: bool) -> bool {
+        is_prompt || self.is_asked(now)
+    }
+
+    /// For the data task, which looked by itself and found so many bytes: whether to go on resting.
+    pub fn shall_rest(&mut self, found: usize) -> bool {
+        std::mem::take(&mut self.was_pulled) || found > 0
+    }
+
+    fn is_asked(&self, now: f64) -> bool {
+        now - self.asked_at < PATIENCE_SECS
+    }
+}
+
+/// A stream without samples for that long is slow. Waking a pull through the data task costs some
+/// 10 µs of latency, which nobody notices at such rates.
+const QUIET_SECS: f64 = 0.25;
+
+/// How long the socket stays watched for the sake of somebody who waited: most wait again soon.
+const PATIENCE_SECS: f64 = 0.5;
+
+#[cfg(all(test, lsl_loom))]
+mod loom;
+#[cfg(test)]
+mod tests;
