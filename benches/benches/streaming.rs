@@ -178,7 +178,7 @@ fn offer(channels: u16) -> Result<(Context, Outlet)> {
 
 /// An open inlet on the context's only outlet.
 fn connect(context: &Context, channels: u16) -> Result<Inlet> {
-    let selector = Selector::property("channel_count", &channels.to_string())?;
+    let selector = Selector::property("channel_count", channels.to_string())?;
     let found = context.resolve_blocking(&selector, 1, SOON)?;
     let info = found.first().ok_or("the outlet was not found")?;
     let inlet = Inlet::builder(info).context(context).create()?;

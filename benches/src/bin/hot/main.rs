@@ -259,7 +259,8 @@ fn timestamps(times: usize) -> Result {
                 was_reset: false,
             })
         };
-        black_box(processor.process(black_box(now - 0.001), now, offset));
+        let stamp = processor.process(black_box(now - 0.001), now, offset);
+        check(stamp.is_ok_and(|stamp| stamp > 900.0))?;
     }
     Ok(())
 }
