@@ -68,7 +68,7 @@ pub(crate) fn queries(criterion: &mut Criterion) -> Result<()> {
     });
     let info = info()?;
     for (name, text) in [
-        ("fields", "session_id='default' and name='BioSemi'"),
+        ("fields", "type='EEG' and name='BioSemi'"),
         ("prefix", "starts-with(name,'Bio') and channel_count>8"),
         ("channels", "count(//channel)=64"),
     ] {

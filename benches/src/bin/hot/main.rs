@@ -60,7 +60,7 @@ const CASES: &[Case] = &[
     ("query/parse", query_parse),
     ("query/cached", query_cached),
     ("query/match-fields", |times| {
-        query_match(times, "session_id='default' and name='BioSemi'")
+        query_match(times, "type='EEG' and name='BioSemi'")
     }),
     ("query/match-channels", |times| {
         query_match(times, "count(//channel)=64")
