@@ -64,17 +64,22 @@ pub(crate) fn run(sh: &Shell, update: bool) -> Result {
     let mut counts = programs.hot_paths()?;
     for (role, batch) in [("outlet", 1), ("inlet", 1), ("outlet", 64), ("inlet", 64)] {
         let case = format!("stream/{role}/{batch}");
-        let mut least = u64::MAX;
+        let mut tries = Vec::new();
         for _ in 0..ATTEMPTS {
-            least = least.min(programs.stream(&network, role, batch)?);
-            if !update && !baseline.is_exceeded_by(&case, least) {
+            let instructions = programs.stream(&network, role, batch)?;
+            tries.push(instructions);
+            if !update && !baseline.is_exceeded_by(&case, instructions) {
                 break;
             }
         }
-        counts.push(Count {
-            case,
-            instructions: least,
-        });
+        tries.sort_unstable();
+        // Accepted is what is usual; held against it, the best that could be had.
+        let instructions = if update {
+            tries[tries.len() / 2]
+        } else {
+            tries[0]
+        };
+        counts.push(Count { case, instructions });
     }
     if update {
         baseline.replace(sh, &counts)
