@@ -20,6 +20,8 @@ const STEPS: &[Step] = &[
         crate::hosts::run(sh, None, &crate::hosts::SHORT)
     }),
     ("interop", |sh| crate::interop::run(sh, None)),
+    ("loom", crate::loom::run),
+    ("instructions", |sh| crate::instructions::run(sh, false)),
     ("tidy", crate::tidy::run),
     ("models", crate::models::run),
     ("deny", crate::deny),
@@ -40,16 +42,16 @@ pub(crate) fn run(sh: &Shell) -> Result {
         }
     }
 
-    println!("\n{:<10} {:>8}", "step", "seconds");
+    println!("\n{:<12} {:>8}", "step", "seconds");
     for (name, took, passed) in &times {
         let state = if *passed { "" } else { "  FAILED" };
-        println!("{name:<10} {:>8.1}{state}", took.as_secs_f64());
+        println!("{name:<12} {:>8.1}{state}", took.as_secs_f64());
     }
     for (name, _) in &STEPS[times.len()..] {
-        println!("{name:<10} {:>8}", "not run");
+        println!("{name:<12} {:>8}", "not run");
     }
     let total: Duration = times.iter().map(|(_, took, _)| *took).sum();
-    println!("{:<10} {:>8.1}", "total", total.as_secs_f64());
+    println!("{:<12} {:>8.1}", "total", total.as_secs_f64());
     match failure {
         None => {
             println!("ci: passed");

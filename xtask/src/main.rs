@@ -13,7 +13,9 @@ mod abi;
 mod ci;
 mod fuzz;
 mod hosts;
+mod instructions;
 mod interop;
+mod loom;
 mod models;
 mod tidy;
 mod vectors;
@@ -41,6 +43,9 @@ Usage: cargo xtask TASK
   soak [FILTER]          the same for minutes: 10,000 cycles, two minutes of stress
   install --prefix DIR   build the C library and lay out lib, include, pkg-config and CMake files
   tidy                   purity, file sizes, licences, machine paths and other house rules
+  instructions [--update]  count the hot paths under valgrind against benches/instructions
+                         (or make that baseline for this compiler)
+  loom                   every interleaving of the threads that share a reader or a feed
   models                 symbolic proofs of the encryption protocol: Verifpal, and ProVerif if there
   deny                   licences, bans and sources of the dependencies
   msrv                   check the shipped crates with the oldest supported compiler
@@ -67,6 +72,7 @@ fn run() -> Result {
     let mut parser = lexopt::Parser::from_env();
     let mut words = Vec::new();
     let mut bless = false;
+    let mut update = false;
     let mut check = false;
     let mut prefix = None;
     while let Some(arg) = parser.next()? {
@@ -76,6 +82,7 @@ fn run() -> Result {
                 return Ok(());
             }
             Arg::Long("bless") => bless = true,
+            Arg::Long("update") => update = true,
             Arg::Long("check") => check = true,
             Arg::Long("prefix") => prefix = Some(PathBuf::from(parser.value()?)),
             Arg::Value(word) => words.push(word.to_string_lossy().into_owned()),
@@ -107,6 +114,8 @@ fn run() -> Result {
             abi::install(&sh, &prefix, abi::Profile::Release)
         }
         ["tidy"] => tidy::run(&sh),
+        ["instructions"] => instructions::run(&sh, update),
+        ["loom"] => loom::run(&sh),
         ["models"] => models::run(&sh),
         ["deny"] => deny(&sh),
         ["msrv"] => msrv(&sh),

@@ -1,0 +1,299 @@
+//! Hot paths without sockets, each alone, for `cargo xtask instructions` to count.
+//!
+//! ```text
+//! hot --list           names, one per line
+//! hot CASE TIMES       does the work of CASE that often
+//! ```
+//!
+//! What a path costs is the difference of two runs that differ in `TIMES` alone, so that starting the
+//! program and setting the case up cancel out. Every case works on the same data each time, and checks
+//! at the end that the work was done.
+#![expect(clippy::print_stdout, reason = "a command-line program")]
+
+use std::cell::Cell;
+use std::error::Error;
+use std::hint::black_box;
+use std::io;
+use std::process::ExitCode;
+
+use lsl_core::buffer::SampleRing;
+use lsl_core::query::{Query, QueryCache};
+use lsl_core::secure::Suites;
+use lsl_core::session::fanout::{ConsumerId, Drain, Lane, SendBy, Terms, Wire};
+use lsl_core::time::{ClockOffset, PostProcessor};
+use lsl_core::value::{append_raw, read_raw};
+use lsl_core::wire::sample110::{Decoder110, Encoder110};
+use lsl_core::{ByteOrder, ChannelFormat, ProcessingOptions, Pushthrough, StreamInfo};
+
+use sealing::Ends;
+
+mod sealing;
+
+type Result<T = (), E = Box<dyn Error>> = std::result::Result<T, E>;
+
+const CHANNELS: usize = 64;
+const SHAPE: u32 = 64;
+const BATCH: usize = 64;
+
+/// A path by name.
+type Case = (&'static str, fn(usize) -> Result);
+
+const CASES: &[Case] = &[
+    ("push/sample", |times| push(times, 1)),
+    ("push/chunk-of-64", |times| push(times, BATCH)),
+    ("pull/sample", |times| pull(times, 1)),
+    ("pull/chunk-of-64", |times| pull(times, BATCH)),
+    ("value/float32-to-int16", value_in),
+    ("value/int16-to-double64", value_out),
+    ("secure/chacha20/seal", |times| {
+        sealing::records(times, Suites::ChaCha20Only, Ends::Seal)
+    }),
+    ("secure/chacha20/seal-open", |times| {
+        sealing::records(times, Suites::ChaCha20Only, Ends::SealAndOpen)
+    }),
+    ("secure/aes256gcm/seal", |times| {
+        sealing::records(times, Suites::Both, Ends::Seal)
+    }),
+    ("secure/aes256gcm/seal-open", |times| {
+        sealing::records(times, Suites::Both, Ends::SealAndOpen)
+    }),
+    ("query/parse", query_parse),
+    ("query/cached", query_cached),
+    ("query/match-fields", |times| {
+        query_match(times, "type='EEG' and name='BioSemi'")
+    }),
+    ("query/match-channels", |times| {
+        query_match(times, "count(//channel)=64")
+    }),
+    ("shortinfo/parse", shortinfo_parse),
+    ("shortinfo/write", shortinfo_write),
+    ("fullinfo/parse", fullinfo_parse),
+    ("timestamps/all", timestamps),
+];
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let result = match words.as_slice() {
+        ["--list"] => {
+            for (name, _) in CASES {
+                println!("{name}");
+            }
+            Ok(())
+        }
+        [case, times] => run(case, times),
+        _ => Err("hot --list, or hot CASE TIMES".into()),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            println!("hot: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(case: &str, times: &str) -> Result {
+    let (_, work) = CASES
+        .iter()
+        .find(|(name, _)| *name == case)
+        .ok_or_else(|| format!("no such case: {case}"))?;
+    work(times.parse()?)
+}
+
+/// A connection whose socket always has room.
+#[derive(Debug, Default)]
+struct Sink {
+    bytes: Cell<usize>,
+    wakes: Cell<usize>,
+}
+
+impl Wire for Sink {
+    fn try_send(&self, bytes: &[u8]) -> io::Result<usize> {
+        self.bytes.set(self.bytes.get() + black_box(bytes).len());
+        Ok(bytes.len())
+    }
+
+    fn wake(&self) {
+        self.wakes.set(self.wakes.get() + 1);
+    }
+}
+
+/// Encodes samples and hands them to one reader that has caught up, as an outlet does in a push.
+fn push(times: usize, batch: usize) -> Result {
+    let values = vec![1.5_f32; CHANNELS * batch];
+    let encoder = Encoder110::new(ChannelFormat::Float32, SHAPE, ByteOrder::NATIVE);
+    let mut lane = Lane::default();
+    let reader = ConsumerId(1);
+    let terms = Terms {
+        capacity: 360_000,
+        chunk: 1,
+    };
+    lane.register(reader, Sink::default(), terms, vec![0; 100]);
+    let mut preamble = Vec::new();
+    while lane.drain(reader, usize::MAX, &mut preamble) != Drain::Idle {
+        preamble.clear();
+    }
+
+    let (mut encoded, mut ends) = (Vec::new(), Vec::new());
+    for _ in 0..times {
+        encoded.clear();
+        ends.clear();
+        for sample in black_box(&values).chunks_exact(CHANNELS) {
+            encoder.encode_sample(&mut encoded, 1.5, sample)?;
+            ends.push(encoded.len());
+        }
+        lane.publish(&encoded, &ends, Pushthrough::Flush, SendBy::Pusher);
+    }
+    let (_, sink, progress) = lane.consumers().next().ok_or("the reader is gone")?;
+    check(sink.bytes.get() == encoded.len() * times && sink.wakes.get() == 0)?;
+    check(progress.sent == (batch * times) as u64)
+}
+
+/// Decodes what one read of an inlet's socket gave into its buffer, and pulls it as doubles.
+fn pull(times: usize, batch: usize) -> Result {
+    let values = vec![1.5_f32; CHANNELS * batch];
+    let encoder = Encoder110::new(ChannelFormat::Float32, SHAPE, ByteOrder::NATIVE);
+    let mut wire = Vec::new();
+    for sample in values.chunks_exact(CHANNELS) {
+        encoder.encode_sample(&mut wire, 1.5, sample)?;
+    }
+    let mut decoder = Decoder110::new(ChannelFormat::Float32, SHAPE, ByteOrder::NATIVE);
+    let mut ring = SampleRing::new(360_000, usize::MAX);
+    let mut pulled = vec![0.0_f64; CHANNELS];
+    let mut count = 0;
+    for _ in 0..times {
+        let mut sink = |stamp: Option<f64>, raw: &[u8]| {
+            ring.push(stamp.unwrap_or_default(), raw);
+        };
+        decoder.decode(black_box(&wire), &mut sink)?;
+        while let Some((stamp, raw)) = ring.front() {
+            read_raw(raw, ChannelFormat::Float32, &mut pulled)?;
+            black_box((stamp, &pulled));
+            ring.pop();
+            count += 1;
+        }
+    }
+    check(count == batch * times && pulled == [1.5; CHANNELS])
+}
+
+fn value_in(times: usize) -> Result {
+    let values = vec![1.5_f32; CHANNELS];
+    let mut raw = Vec::new();
+    for _ in 0..times {
+        raw.clear();
+        append_raw(black_box(&values), ChannelFormat::Int16, &mut raw);
+    }
+    check(raw.len() == 2 * CHANNELS)
+}
+
+fn value_out(times: usize) -> Result {
+    let mut raw = Vec::new();
+    append_raw(&[7_i16; CHANNELS], ChannelFormat::Int16, &mut raw);
+    let mut values = vec![0.0_f64; CHANNELS];
+    for _ in 0..times {
+        read_raw(black_box(&raw), ChannelFormat::Int16, &mut values)?;
+        black_box(&mut values);
+    }
+    check(values == [7.0; CHANNELS])
+}
+
+fn query_parse(times: usize) -> Result {
+    for _ in 0..times {
+        black_box(Query::parse(black_box(QUERY))?);
+    }
+    Ok(())
+}
+
+fn query_cached(times: usize) -> Result {
+    let mut cache = QueryCache::new(100);
+    for _ in 0..times {
+        black_box(cache.parse(black_box(QUERY))?);
+    }
+    check(cache.len() == 1)
+}
+
+fn query_match(times: usize, text: &str) -> Result {
+    let info = info()?;
+    let query = Query::parse(text)?;
+    let mut matches = 0;
+    for _ in 0..times {
+        matches += usize::from(black_box(&info).matches(black_box(&query))?);
+    }
+    check(matches == times)
+}
+
+fn shortinfo_parse(times: usize) -> Result {
+    let short = info()?.to_shortinfo_xml();
+    for _ in 0..times {
+        black_box(StreamInfo::from_xml(black_box(&short))?);
+    }
+    Ok(())
+}
+
+fn shortinfo_write(times: usize) -> Result {
+    let info = info()?;
+    for _ in 0..times {
+        black_box(black_box(&info).to_shortinfo_xml());
+    }
+    Ok(())
+}
+
+fn fullinfo_parse(times: usize) -> Result {
+    let full = info()?.to_xml();
+    for _ in 0..times {
+        black_box(StreamInfo::from_xml(black_box(&full))?);
+    }
+    Ok(())
+}
+
+fn timestamps(times: usize) -> Result {
+    let mut processor = PostProcessor::new(512.0, 90.0);
+    processor.set_options(ProcessingOptions::ALL);
+    let mut now = 1000.0;
+    for _ in 0..times {
+        now += 1.0 / 512.0;
+        let offset = || {
+            Some(ClockOffset {
+                offset_secs: 12.5,
+                was_reset: false,
+            })
+        };
+        let stamp = processor.process(black_box(now - 0.001), now, offset);
+        check(stamp.is_ok_and(|stamp| stamp > 900.0))?;
+    }
+    Ok(())
+}
+
+/// The stream that texts are about: 64 described channels.
+fn info() -> Result<StreamInfo> {
+    let mut info = StreamInfo::new(
+        "BioSemi",
+        "EEG",
+        SHAPE,
+        512.0,
+        ChannelFormat::Float32,
+        "src-42",
+    )?;
+    let mut channels = info.desc_mut().into_child("channels");
+    for channel in 0..CHANNELS {
+        channels
+            .append_child("channel")
+            .set("label", format!("C{channel}"))
+            .set("unit", "microvolts");
+    }
+    // Only an info that is served somewhere can be read.
+    info.reset_uid("33333333-3333-4333-8333-333333333333");
+    Ok(info)
+}
+
+/// A count of work that was not done would look low.
+fn check(done: bool) -> Result {
+    if done {
+        Ok(())
+    } else {
+        Err("the work was not done".into())
+    }
+}
+
+const QUERY: &str = "session_id='default' and name='BioSemi' and count(desc/channels/channel)=64";

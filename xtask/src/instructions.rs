@@ -1,0 +1,232 @@
+//! What the hot paths cost in instructions, counted by valgrind and held against a baseline in the
+//! repository: `cargo xtask instructions`, a step of the gate.
+//!
+//! Instructions, because times mean nothing on shared machines while counts hardly change from run to
+//! run. A count belongs to a compiler, so there is one baseline per version of it
+//! (`benches/instructions`); without one nothing is compared, and the task says so.
+//!
+//! Why not gungraun, which does the same for functions: the counts that matter most are those of a C
+//! program's push and pull through sockets, with another process at the other end and the library's own
+//! thread at work, which it cannot take apart. Its baselines lie in `target/`, not in the repository, so
+//! that the comparison would be ours anyway; and its runner must be installed (about 100 s) in exactly
+//! the version of its crate. What is left is to run callgrind twice and subtract: here.
+//!
+//! Every count is the difference of two runs that differ only in how much they do, so that start and
+//! set-up cancel out. `hot` (in `benches/src/bin`) does one path without sockets; `stream.c` (in
+//! `benches/counts`) is one side of a stream over loopback, its own loop and its rest between two
+//! pushes included. Valgrind presents a CPU of its own to `ring` and glibc, which differs from the real
+//! one, but not from run to run.
+
+mod baseline;
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Mutex;
+
+use xshell::{Shell, cmd};
+
+use crate::{Result, interop, missing};
+use baseline::{Baseline, Count};
+
+/// Binaries, and a home without configuration.
+const FOLDER: &str = "target/counts";
+
+/// How often a hot path runs, in the first and in the second run.
+const TIMES: [u64; 2] = [20, 120];
+
+/// Pushes of a stream in the first and in the second run.
+const PUSHES: [u64; 2] = [100, 400];
+
+/// A stream that looks worse than it may is counted again: what else the machine does can make the
+/// library send or wake otherwise, and that only costs more.
+const ATTEMPTS: usize = 3;
+
+/// Count everything; compare with the baseline, or make it from what was counted.
+pub(crate) fn run(sh: &Shell, update: bool) -> Result {
+    for tool in ["valgrind", "cc"] {
+        if cmd!(sh, "{tool} --version")
+            .quiet()
+            .ignore_stderr()
+            .read()
+            .is_err()
+        {
+            return missing(tool, &format!("apt-get install {tool}"));
+        }
+    }
+    let programs = Programs::build(sh)?;
+    let network = match interop::enter(sh) {
+        Ok(words) => words,
+        // Elsewhere the streams would meet those of the house.
+        Err(error) => return missing("a private network", &error.to_string()),
+    };
+    let baseline = Baseline::read(sh)?;
+    let mut counts = programs.hot_paths()?;
+    for (role, batch) in [("outlet", 1), ("inlet", 1), ("outlet", 64), ("inlet", 64)] {
+        let case = format!("stream/{role}/{batch}");
+        let mut tries = Vec::new();
+        for _ in 0..ATTEMPTS {
+            let instructions = programs.stream(&network, role, batch)?;
+            tries.push(instructions);
+            if !update && !baseline.is_exceeded_by(&case, instructions) {
+                break;
+            }
+        }
+        tries.sort_unstable();
+        // Accepted is what is usual; held against it, the best that could be had.
+        let instructions = if update {
+            tries[tries.len() / 2]
+        } else {
+            tries[0]
+        };
+        counts.push(Count { case, instructions });
+    }
+    if update {
+        baseline.replace(sh, &counts)
+    } else {
+        baseline.compare(&counts)
+    }
+}
+
+/// What is run under valgrind.
+struct Programs {
+    root: PathBuf,
+    hot: PathBuf,
+    stream: PathBuf,
+    library: PathBuf,
+}
+
+impl Programs {
+    fn build(sh: &Shell) -> Result<Self> {
+        cmd!(
+            sh,
+            "cargo build --locked --profile counts -p lsl-ffi -p lsl-benches --lib --bin hot"
+        )
+        .run()?;
+        let root = sh.current_dir();
+        let folder = root.join(FOLDER);
+        // Without a home of its own, the library would find the keys and settings of whoever runs this.
+        sh.create_dir(folder.join("home"))?;
+        let stream = folder.join("stream");
+        let strict = ["-std=c11", "-Wall", "-Wextra", "-Werror"];
+        cmd!(
+            sh,
+            "cc {strict...} -D_POSIX_C_SOURCE=200809L -O2 -o {stream} benches/counts/stream.c -ldl"
+        )
+        .run()?;
+        Ok(Self {
+            hot: folder.join("hot"),
+            library: folder.join("liblsl.so"),
+            stream,
+            root,
+        })
+    }
+
+    /// Every case of `hot`, as many at a time as there are cores.
+    fn hot_paths(&self) -> Result<Vec<Count>> {
+        let list = Command::new(&self.hot).arg("--list").output()?;
+        let names = String::from_utf8(list.stdout)?;
+        let waiting: Mutex<VecDeque<&str>> = Mutex::new(names.lines().collect());
+        let counted = Mutex::new(Vec::new());
+        let work = || -> Result<(), String> {
+            loop {
+                let next = waiting.lock().map_err(|_| "a thread died")?.pop_front();
+                let Some(case) = next else { return Ok(()) };
+                let count = |times: u64| {
+                    let mut command = self.valgrind(&[]);
+                    command.arg(&self.hot).args([case, &times.to_string()]);
+                    instructions(command).map_err(|error| format!("{case}: {error}"))
+                };
+                let [few, many] = TIMES;
+                let instructions = per_unit([count(few)?, count(many)?], many - few);
+                let mut counted = counted.lock().map_err(|_| "a thread died")?;
+                counted.push(Count {
+                    case: case.to_owned(),
+                    instructions,
+                });
+            }
+        };
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+            threads
+                .into_iter()
+                .try_for_each(|thread| thread.join().map_err(|_| "a thread died")?)
+        })?;
+        let mut counts = counted.into_inner().map_err(|_| "a thread died")?;
+        counts.sort_by_key(|count| names.lines().position(|name| name == count.case));
+        Ok(counts)
+    }
+
+    /// Instructions per sample of one side of a stream.
+    fn stream(&self, network: &[String], role: &str, batch: u64) -> Result<u64> {
+        let count = |pushes: u64| {
+            let mut command = self.valgrind(network);
+            command.arg(&self.stream).arg(&self.library).arg(role);
+            command.args([batch.to_string(), (pushes * batch).to_string()]);
+            instructions(command).map_err(|error| format!("stream {role} {batch}: {error}"))
+        };
+        let [few, many] = PUSHES;
+        Ok(per_unit([count(few)?, count(many)?], (many - few) * batch))
+    }
+
+    /// Callgrind, to be given a program; behind `words`, if there are any.
+    fn valgrind(&self, words: &[String]) -> Command {
+        let callgrind = ["--tool=callgrind", "--callgrind-out-file=/dev/null"];
+        let mut all = words.iter().map(String::as_str).chain(["valgrind"]);
+        let mut command = Command::new(all.next().unwrap_or("valgrind"));
+        command
+            .args(all)
+            .args(callgrind)
+            .current_dir(&self.root)
+            .env("HOME", self.root.join(FOLDER).join("home"))
+            .env_remove("LSLAPICFG")
+            .env_remove("LSL_SECURE_CONFIG");
+        command
+    }
+}
+
+/// What callgrind says at its end that a program executed.
+fn instructions(mut command: Command) -> Result<u64> {
+    let output = command.output()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    if !output.status.success() {
+        let printed = String::from_utf8_lossy(&output.stdout);
+        return Err(format!("{}: {printed}{said}", output.status).into());
+    }
+    collected(&said).ok_or_else(|| format!("no count from callgrind: {said}").into())
+}
+
+/// `==123== Collected : 4711`
+fn collected(text: &str) -> Option<u64> {
+    let line = text.lines().find(|line| line.contains("Collected : "))?;
+    line.rsplit(' ').next()?.parse().ok()
+}
+
+/// What one of the units costs by which the second run did more, to the nearest instruction.
+fn per_unit([few, many]: [u64; 2], units: u64) -> u64 {
+    (many.saturating_sub(few) + units / 2) / units
+}
+
+/// Where the baselines lie.
+fn folder(sh: &Shell) -> PathBuf {
+    sh.current_dir().join(Path::new("benches/instructions"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn set_up_cancels_out() {
+        assert_eq!(per_unit([1_000, 1_499], 100), 5);
+        assert_eq!(per_unit([1_000, 1_000], 100), 0);
+    }
+
+    #[test]
+    fn the_count_is_found_among_what_valgrind_says() {
+        let text = "==7== Events    : Ir\n==7== Collected : 12458694\n==7== \n";
+        assert_eq!(collected(text), Some(12_458_694));
+        assert_eq!(collected("==7== Events    : Ir\n"), None);
+    }
+}
