@@ -4,7 +4,7 @@
 use clap::Args;
 use serde_json::json;
 
-use super::driver::{Benchmark, Comparison, Point, number};
+use super::driver::{Benchmark, Comparison, Point, bytes_of, number};
 use super::job::{Extent, Job, Speed};
 use super::summary::Table;
 use crate::failure::{Failure, Outcome};
@@ -78,6 +78,12 @@ impl Latency {
     }
 
     fn points(&self) -> Outcome<Vec<Point>> {
+        if bytes_of(&self.format) == 0.0 {
+            return Err(Failure::Usage(format!(
+                "--format {}: give float32, double64, int8, int16, int32 or int64",
+                self.format
+            )));
+        }
         let mut points = Vec::new();
         for &channels in &self.channels {
             for &rate in &self.rate {
@@ -176,11 +182,13 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_zero() {
+    fn what_cannot_be_measured_is_refused() {
         for wrong in [
+            "--format string",
+            "--format float",
             "--channels 0",
             "--rate 0",
-            "--rate -5",
+            "--rate=-5",
             "--inlets 0",
             "--batch 0",
         ] {

@@ -12,7 +12,7 @@ pub(super) struct Tally {
     next: u64,
     pub(super) received: u64,
     pub(super) disorder: u64,
-    last_stamp: f64,
+    last_pushed: f64,
     gaps: Vec<Gap>,
 }
 
@@ -25,7 +25,7 @@ impl Tally {
             next: 0,
             received: 0,
             disorder: 0,
-            last_stamp: f64::NEG_INFINITY,
+            last_pushed: f64::NEG_INFINITY,
             gaps: Vec::new(),
         }
     }
@@ -37,12 +37,8 @@ impl Tally {
 
     /// A sample came whose number has this remainder; gives its number. Right as long as fewer than
     /// half the modulus are missing in a row.
-    pub(super) fn add(&mut self, remainder: u64, stamp: f64) -> u64 {
+    pub(super) fn add(&mut self, remainder: u64) -> u64 {
         let ahead = (remainder + self.modulus - self.next % self.modulus) % self.modulus;
-        if stamp < self.last_stamp {
-            self.disorder += 1;
-        }
-        self.last_stamp = stamp;
         if ahead > self.modulus / 2 {
             self.disorder += 1;
             return self.next.saturating_sub(self.modulus - ahead);
@@ -56,6 +52,15 @@ impl Tally {
             self.received += 1;
         }
         number
+    }
+
+    /// When the next sample was pushed, going by its timestamp. That never goes back; sums of sample
+    /// periods may be off by rounding.
+    pub(super) fn pushed(&mut self, at: f64) {
+        if at < self.last_pushed - ROUNDING_SECS {
+            self.disorder += 1;
+        }
+        self.last_pushed = at;
     }
 
     /// What is missing of `total`, now that no more come.
@@ -87,6 +92,8 @@ impl Tally {
 
 /// Gaps listed for one reader; the last one stands for all after it.
 const MOST_GAPS: usize = 20;
+
+const ROUNDING_SECS: f64 = 1e-6;
 
 /// The value that this part of them does not exceed; they are sorted. `None` of nothing.
 #[expect(
@@ -162,7 +169,7 @@ mod tests {
         for modulus in [16, 1 << 40] {
             let mut tally = Tally::new(3, first, modulus);
             for number in numbers {
-                assert_eq!(tally.add(number % modulus, *number as f64), *number);
+                assert_eq!(tally.add(number % modulus), *number);
             }
             let expected: Vec<Gap> = gaps
                 .iter()
@@ -196,19 +203,20 @@ mod tests {
 
     #[test]
     fn copies_and_steps_back_are_disorder() {
-        // The stamp goes back with the second one.
-        check(0, &[0, 1, 2, 1, 3], 4, &[], 2);
+        check(0, &[0, 1, 2, 1, 3], 4, &[], 1);
         let mut tally = Tally::new(0, 0, 128);
-        tally.add(0, 5.0);
-        tally.add(1, 4.0);
-        assert_eq!((tally.disorder, tally.received), (1, 2));
+        for pushed in [5.0, 5.0, 4.0, 6.0] {
+            tally.add(tally.next());
+            tally.pushed(pushed);
+        }
+        assert_eq!((tally.disorder, tally.received), (1, 4));
     }
 
     #[test]
     fn many_gaps_are_summed_up() {
         let mut tally = Tally::new(0, 0, 1 << 40);
         for number in 0..100 {
-            tally.add(2 * number + 1, 0.0);
+            tally.add(2 * number + 1);
         }
         let gaps = tally.gaps_of(200);
         let missing: u64 = gaps.iter().map(|gap| gap.count).sum();

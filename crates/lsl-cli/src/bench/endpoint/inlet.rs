@@ -168,10 +168,11 @@ fn read_all<T: Number>(
         };
         let now = local_clock();
         for (sample, stamp) in values.chunks_exact(channels).zip(&stamps).take(pulled) {
-            let number = tally.add(numbering.read(sample), *stamp);
+            let number = tally.add(numbering.read(sample));
             // A batch has the stamp of its last sample, when it was pushed.
             let behind = job.batch.max(1) - 1 - number % job.batch.max(1);
             let pushed = stamp + behind as f64 * period_secs;
+            tally.pushed(pushed);
             let slot = number.checked_sub(job.warm_up).map(usize::try_from);
             if let Some(Ok(slot)) = slot
                 && let Some(latency) = latencies.get_mut(slot)
