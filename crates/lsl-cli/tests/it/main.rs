@@ -7,6 +7,7 @@
 )]
 
 mod audit;
+mod bench;
 mod commands;
 mod configuration;
 mod encrypted;

@@ -1,0 +1,207 @@
+//! `lsl bench` end to end, tiny: what is asserted is that everything sent arrived and was measured,
+//! never how fast.
+
+use serde_json::Value;
+
+use crate::lab::Lab;
+
+/// Runs it; gives its results and what it wrote to stdout.
+fn bench(arguments: &[&str]) -> (Value, String) {
+    let lab = Lab::new();
+    let output = lab.path("results");
+    let mut all = vec!["bench"];
+    all.extend(arguments);
+    all.extend(["--output", &output]);
+    let ended = lab.run(&all).ok();
+    let text = std::fs::read_to_string(lab.path("results/results.json")).unwrap();
+    (serde_json::from_str(&text).unwrap(), ended.stdout)
+}
+
+/// Every measurement, by subject, of results in which nothing may be missing.
+#[track_caller]
+fn complete(results: &Value, cells: usize, rounds: usize, subjects: &[&str], metrics: &[&str]) {
+    assert_eq!(results["schema"], "lsl-bench/1");
+    let names: Vec<&Value> = array(&results["subjects"])
+        .iter()
+        .map(|subject| &subject["name"])
+        .collect();
+    assert_eq!(names, subjects);
+    assert_eq!(array(&results["cells"]).len(), cells);
+    for cell in array(&results["cells"]) {
+        assert_eq!(array(&cell["rounds"]).len(), rounds);
+        for round in array(&cell["rounds"]) {
+            let measurements = array(&round["measurements"]);
+            assert_eq!(measurements.len(), subjects.len());
+            for measurement in measurements {
+                assert_eq!(measurement.get("failure"), None, "{measurement}");
+                assert!(measurement["expected"].as_u64() > Some(0));
+                assert_eq!(measurement["expected"], measurement["received"]);
+                assert_eq!(measurement["gaps"], Value::Array(Vec::new()));
+                for metric in metrics {
+                    let value = measurement["values"][metric].as_f64();
+                    assert!(value > Some(0.0), "{metric}: {measurement}");
+                }
+            }
+        }
+    }
+}
+
+#[track_caller]
+fn array(value: &Value) -> &Vec<Value> {
+    value.as_array().unwrap()
+}
+
+#[test]
+fn latency_of_all_carriers_and_readers() {
+    let (results, table) = bench(&[
+        "latency",
+        "--lib",
+        "core",
+        "--lib",
+        "raw:tcp",
+        "--lib",
+        "raw:tcp-aesgcm",
+        "--secure",
+        "off,on",
+        "--channels",
+        "3",
+        "--rate",
+        "500",
+        "--inlets",
+        "1,3",
+        "--seconds",
+        "0.2",
+        "--rounds",
+        "1",
+        "--format",
+        "int16",
+    ]);
+    let subjects = ["core", "core secure", "raw:tcp", "raw:tcp-aesgcm"];
+    let metrics = [
+        "latency_p50_us",
+        "latency_p95_us",
+        "latency_max_us",
+        "slowest_p50_us",
+        "push_p50_us",
+        "samples_per_s",
+    ];
+    complete(&results, 2, 1, &subjects, &metrics);
+    let cell = &results["cells"][1];
+    assert_eq!(cell["parameters"]["inlets"], 3);
+    let measurement = &cell["rounds"][0]["measurements"][0];
+    assert_eq!(measurement["expected"], 300);
+    let counted: u64 = array(&measurement["histogram"])
+        .iter()
+        .map(|bucket| bucket[1].as_u64().unwrap())
+        .sum();
+    assert_eq!(counted, 100);
+    for name in subjects {
+        assert!(table.contains(name), "{table}");
+    }
+    assert_eq!(table.matches("100.000 %").count(), 8, "{table}");
+}
+
+#[test]
+fn batches_keep_their_numbers() {
+    let (results, _) = bench(&[
+        "bulk",
+        "--lib",
+        "raw:tcp",
+        "--lib",
+        "core",
+        "--baseline",
+        "core",
+        "--bytes",
+        "6",
+        "--rate",
+        "2000",
+        "--batch",
+        "1,16",
+        "--seconds",
+        "0.2",
+        "--rounds",
+        "2",
+        "--readers",
+        "2",
+    ]);
+    complete(
+        &results,
+        2,
+        2,
+        &["raw:tcp", "core"],
+        &["latency_p95_us", "rate_kept"],
+    );
+    assert_eq!(results["baseline"], 1);
+}
+
+#[test]
+fn the_slowest_reader_is_what_fanout_shows() {
+    let (results, _) = bench(&[
+        "fanout",
+        "--lib",
+        "core",
+        "--readers",
+        "4",
+        "--bytes",
+        "1",
+        "--samples",
+        "100",
+        "--rounds",
+        "1",
+    ]);
+    complete(&results, 1, 1, &["core"], &["latency_p95_us"]);
+    let values = &results["cells"][0]["rounds"][0]["measurements"][0]["values"];
+    assert_eq!(values["latency_p95_us"], values["slowest_p95_us"]);
+}
+
+#[test]
+fn nothing_is_lost_at_full_speed() {
+    let libraries = ["max", "--lib", "core", "--lib", "raw:tcp", "--rounds", "1"];
+    let with = |more: &[&'static str]| bench(&[&libraries, more].concat());
+    let (results, _) = with(&["--seconds", "0.2", "--batch", "1,40", "--window", "100"]);
+    complete(
+        &results,
+        2,
+        1,
+        &["core", "raw:tcp"],
+        &["samples_per_s", "mib_per_s"],
+    );
+}
+
+#[test]
+fn what_is_written_first_is_read_then() {
+    let (results, _) = bench(&[
+        "max",
+        "--lib",
+        "core",
+        "--rounds",
+        "1",
+        "--write-then-read",
+        "--samples",
+        "5000",
+        "--batch",
+        "1,128",
+    ]);
+    let metrics = ["write_mib_per_s", "read_mib_per_s"];
+    complete(&results, 2, 1, &["core"], &metrics);
+}
+
+#[test]
+fn mistakes_are_explained() {
+    let lab = Lab::new();
+    for (arguments, status, says) in [
+        (["--lib", "/no/such/liblsl.so"], 3, "raw:tcp"),
+        (["--lib", "raw:udp"], 2, "raw:tcp-aesgcm"),
+        (["--format", "float"], 2, "give float32"),
+        (["--channels", "0"], 2, "above 0"),
+    ] {
+        let mut all = vec!["bench", "latency", "--lib", "core", "--seconds", "0.1"];
+        all.extend(["--rounds", "1", "--output"]);
+        let output = lab.path("mistakes");
+        all.push(&output);
+        all.extend(arguments);
+        let ended = lab.run(&all);
+        assert_eq!(ended.status, Some(status), "{arguments:?} {ended:?}");
+        assert!(ended.stderr.contains(says), "{arguments:?} {ended:?}");
+    }
+}
