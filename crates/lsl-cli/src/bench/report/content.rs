@@ -1,0 +1,639 @@
+//! What a report says, in which order: the answer first, what could be wrong with it next, then
+//! everything else.
+
+use super::compare::{Analysis, Entry, Measure, Overhead, Tone, Verdict, Within};
+use super::document::{Block, Chart, Document, Field, Grid, Side};
+use super::figures::{chance, delivered, figure, signed, with_unit};
+use super::load::Run;
+use super::percentiles::{of_subject, with_interval};
+use super::pictures;
+use super::svg::Look;
+use crate::bench::result::Gap;
+use crate::bench::stats::Interval;
+use crate::shell;
+
+/// Writes the report of `analysis`, made from `runs`.
+pub(super) fn document(analysis: &Analysis<'_>, runs: &[Run]) -> Document {
+    let looks = pictures::looks(analysis);
+    let mut blocks = Vec::new();
+    opening(analysis, runs, &mut blocks);
+    warnings(analysis, runs, &mut blocks);
+    headline(analysis, &looks, &mut blocks);
+    encryption(analysis, &looks, &mut blocks);
+    series(analysis, &looks, &mut blocks);
+    delivery(analysis, &mut blocks);
+    failures(analysis, &mut blocks);
+    blocks.push(Block::Heading("How to read this".into()));
+    blocks.push(Block::List(HOW_TO_READ.map(Into::into).into()));
+    details(analysis, &mut blocks);
+    origin(analysis, runs, &mut blocks);
+    Document {
+        title: format!("lsl bench {}", analysis.results.benchmark),
+        blocks,
+    }
+}
+
+fn opening(analysis: &Analysis<'_>, runs: &[Run], blocks: &mut Vec<Block>) {
+    let results = analysis.results;
+    let others: Vec<&str> = (0..results.subjects.len())
+        .filter(|index| *index != results.baseline)
+        .map(|index| analysis.subject(index))
+        .collect();
+    let baseline = analysis.subject(results.baseline);
+    let mut text = if others.is_empty() {
+        format!("{baseline} alone")
+    } else {
+        format!("{} against {baseline}", others.join(", "))
+    };
+    text += &format!(
+        ": {} in {}",
+        pictures::rounds(analysis),
+        crate::table::count(results.cells.len(), "cell")
+    );
+    if runs.len() > 1 {
+        text += &format!(", from {} runs", runs.len());
+    }
+    if !analysis.common.is_empty() && !analysis.varying.is_empty() {
+        text += &format!(". Everywhere: {}", analysis.common.join(", "));
+    }
+    blocks.push(Block::Text(text + "."));
+}
+
+/// What makes the numbers doubtful.
+fn warnings(analysis: &Analysis<'_>, runs: &[Run], blocks: &mut Vec<Block>) {
+    let mut warn = |text: String| blocks.push(Block::Notice(Tone::Bad, text));
+    let measurements = || {
+        let rounds = analysis.results.cells.iter().flat_map(|cell| &cell.rounds);
+        rounds.flat_map(|round| &round.measurements)
+    };
+    let failures = measurements()
+        .filter(|measurement| measurement.failure.is_some())
+        .count();
+    if failures > 0 {
+        warn(format!(
+            "{} failed, see below.",
+            crate::table::count(failures, "turn")
+        ));
+    }
+    let lost: u64 = measurements()
+        .map(|measurement| measurement.expected.saturating_sub(measurement.received))
+        .fold(0, u64::saturating_add);
+    if lost > 0 {
+        warn(format!("{lost} samples did not arrive, see below."));
+    }
+    let (least, _) = analysis.rounds();
+    if least < 5 {
+        let text =
+            "Few rounds: an interval this wide hides all but large differences. Use 7 or more.";
+        warn(text.into());
+    }
+    let busiest = runs.iter().map(|run| run.load[0]).fold(0.0, f64::max);
+    let cores = analysis.results.machine.cores.max(1);
+    if busiest > 0.5 * cores as f64 {
+        warn(format!(
+            "The machine was busy (load {} on {}): trust ratios, not absolute numbers.",
+            figure(busiest),
+            crate::table::count(cores, "core")
+        ));
+    }
+    let slow = |run: &&Run| {
+        run.governor
+            .as_deref()
+            .is_some_and(|governor| governor != "performance")
+    };
+    if let Some(governor) = runs.iter().find(slow).and_then(|run| run.governor.as_ref()) {
+        warn(format!(
+            "The CPU governor was {governor}: the clock moved with the load."
+        ));
+    }
+}
+
+fn headline(analysis: &Analysis<'_>, looks: &[Look], blocks: &mut Vec<Block>) {
+    blocks.push(Block::Heading("Result".into()));
+    let measures: Vec<&Measure> = headline_measures(analysis);
+    if measures.is_empty() {
+        blocks.push(Block::Text("Nothing was measured.".into()));
+        return;
+    }
+    blocks.push(Block::Charts(
+        measures
+            .iter()
+            .filter_map(|measure| pictures::ratios(analysis, looks, measure))
+            .collect(),
+    ));
+    for measure in measures {
+        let unit = if measure.unit.is_empty() {
+            String::new()
+        } else {
+            format!(", {}", measure.unit)
+        };
+        blocks.push(Block::Text(format!("{}{unit}", measure.title)));
+        blocks.push(Block::Table(matrix(analysis, measure)));
+    }
+}
+
+/// The metrics to show first: those marked so, or all if none is.
+pub(super) fn headline_measures<'a>(analysis: &'a Analysis<'_>) -> Vec<&'a Measure> {
+    let marked: Vec<&Measure> = analysis
+        .measures
+        .iter()
+        .filter(|measure| measure.headline)
+        .collect();
+    if marked.is_empty() {
+        analysis.measures.iter().collect()
+    } else {
+        marked
+    }
+}
+
+/// Cells down, subjects across.
+fn matrix(analysis: &Analysis<'_>, measure: &Measure) -> Grid {
+    let results = analysis.results;
+    let subjects = 0..results.subjects.len();
+    let heads: Vec<String> = subjects
+        .map(|index| {
+            let mark = if index == results.baseline {
+                " (baseline)"
+            } else {
+                ""
+            };
+            format!("{}{mark}", analysis.subject(index))
+        })
+        .collect();
+    let columns = std::iter::once("").chain(heads.iter().map(String::as_str));
+    let mut grid = Grid::new(columns.map(|title| (title, Side::Left)));
+    for (label, entries) in analysis.labels.iter().zip(&measure.entries) {
+        let fields = entries.iter().map(|entry| matrix_field(measure, entry));
+        grid.push(std::iter::once(Field::from(label.as_str())).chain(fields));
+    }
+    grid
+}
+
+fn matrix_field(measure: &Measure, entry: &Entry) -> Field {
+    let Some(median) = entry.median() else {
+        return Field::toned("–", Tone::Muted);
+    };
+    let Some(comparison) = &entry.against else {
+        let best = entry.best(measure.better).map_or(String::new(), figure);
+        let n = entry.values.len();
+        return format!("{} (best {best}, n={n})", figure(median)).into();
+    };
+    let ratio = comparison.ratio.map_or(String::new(), |ratio| {
+        let interval = comparison
+            .interval
+            .map_or(String::new(), |it| format!(" {}", bounds(it)));
+        format!(" · ×{}{interval}", figure(ratio))
+    });
+    let words = measure.words(comparison.verdict);
+    Field::toned(
+        format!("{}{ratio} {words}", figure(median)),
+        measure.tone(comparison.verdict),
+    )
+}
+
+fn bounds(interval: Interval) -> String {
+    format!("[{}, {}]", figure(interval.low), figure(interval.high))
+}
+
+fn encryption(analysis: &Analysis<'_>, looks: &[Look], blocks: &mut Vec<Block>) {
+    let found = analysis.twins.iter().map(|(plain, secure)| {
+        (
+            *plain,
+            *secure,
+            Overhead::of(analysis.results, *plain, *secure),
+        )
+    });
+    let found: Vec<_> = found
+        .filter(|(_, _, overheads)| !overheads.is_empty())
+        .collect();
+    if found.is_empty() {
+        return;
+    }
+    blocks.push(Block::Heading("What encryption adds".into()));
+    let chart = |(_, secure, overheads): &(usize, usize, Vec<Overhead>)| {
+        let look = looks.get(*secure).copied().unwrap_or(Look {
+            colour: 0,
+            hollow: true,
+        });
+        pictures::overhead(analysis, look, *secure, overheads)
+    };
+    blocks.push(Block::Charts(found.iter().map(chart).collect()));
+    for (plain, secure, overheads) in &found {
+        let within = overheads
+            .iter()
+            .filter(|overhead| overhead.within() == Within::Yes)
+            .count();
+        let tone = if within == overheads.len() {
+            Tone::Good
+        } else {
+            Tone::Muted
+        };
+        let text = format!(
+            "{} against {}: shown to be within 5 % or 2 µs in {within} of {}.",
+            analysis.subject(*secure),
+            analysis.subject(*plain),
+            crate::table::count(overheads.len(), "cell")
+        );
+        blocks.push(Block::Notice(tone, text));
+        let columns = OVERHEAD_COLUMNS.map(|title| {
+            let left = title.is_empty() || title == "within the limit?";
+            (title, if left { Side::Left } else { Side::Right })
+        });
+        let mut grid = Grid::new(columns);
+        for overhead in overheads {
+            grid.push(overhead_row(analysis, overhead));
+        }
+        blocks.push(Block::Table(grid));
+    }
+}
+
+const OVERHEAD_COLUMNS: [&str; 13] = [
+    "",
+    "plain, µs",
+    "secure, µs",
+    "added, µs",
+    "95 % interval",
+    "added, %",
+    "within the limit?",
+    "t",
+    "p",
+    "d",
+    "d_z",
+    "p of TOST 1 % / 5 %",
+    "rounds (for ±1 %)",
+];
+
+fn overhead_row(analysis: &Analysis<'_>, overhead: &Overhead) -> Vec<Field> {
+    let limit = with_unit(overhead.limit, "µs");
+    let within = match overhead.within() {
+        Within::Yes => Field::toned(format!("yes (≤ {limit})"), Tone::Good),
+        Within::No => Field::toned(format!("no (> {limit})"), Tone::Bad),
+        Within::Unsure if overhead.added <= overhead.limit => {
+            Field::toned(format!("the median is, not shown (≤ {limit})"), Tone::Muted)
+        }
+        Within::Unsure => Field::toned(
+            format!("the median is not, not shown (> {limit})"),
+            Tone::Muted,
+        ),
+    };
+    let paired = |show: fn(&crate::bench::stats::Paired) -> String| {
+        overhead.paired.as_ref().map_or("–".into(), show)
+    };
+    let needed = overhead
+        .pairs_for_percent
+        .map_or(String::new(), |n| format!(" ({n})"));
+    vec![
+        analysis
+            .labels
+            .get(overhead.cell)
+            .map_or("", String::as_str)
+            .into(),
+        figure(overhead.plain).into(),
+        figure(overhead.secure).into(),
+        signed(overhead.added).into(),
+        overhead.interval.map_or("–".into(), bounds).into(),
+        format!("{} %", signed(overhead.share * 100.0)).into(),
+        within,
+        paired(|paired| figure(paired.t)).into(),
+        paired(|paired| chance(paired.p)).into(),
+        overhead.d.map_or("–".into(), figure).into(),
+        paired(|paired| figure(paired.d_z)).into(),
+        equivalence(overhead.equivalence).into(),
+        format!("{}{needed}", overhead.rounds).into(),
+    ]
+}
+
+fn equivalence(chances: Option<[f64; 2]>) -> String {
+    chances.map_or("–".into(), |[one, five]| {
+        format!("{} / {}", chance(one), chance(five))
+    })
+}
+
+/// The charts of values: lines where something varies, else bars, and distributions.
+fn series(analysis: &Analysis<'_>, looks: &[Look], blocks: &mut Vec<Block>) {
+    let mut add = |title: &str, charts: Vec<Chart>| {
+        if !charts.is_empty() {
+            blocks.push(Block::Heading(title.into()));
+            blocks.push(Block::Charts(charts));
+        }
+    };
+    let latency = ["latency_p50_us", "latency_p95_us"].map(|name| analysis.measure(name));
+    let charts = latency.into_iter().flatten().flat_map(|measure| {
+        let lines = pictures::lines(analysis, looks, measure);
+        if lines.is_empty() {
+            pictures::bars(analysis, looks, measure)
+                .into_iter()
+                .collect()
+        } else {
+            lines
+        }
+    });
+    add("Latency", charts.collect());
+    let is_latency = |measure: &&Measure| !measure.name.starts_with("latency");
+    let others = headline_measures(analysis).into_iter().filter(is_latency);
+    let bars = others.filter_map(|measure| pictures::bars(analysis, looks, measure));
+    add("Throughput and cost", bars.collect());
+    add(
+        "Distribution of latency",
+        pictures::distributions(analysis, looks),
+    );
+}
+
+fn delivery(analysis: &Analysis<'_>, blocks: &mut Vec<Block>) {
+    let mut grid = Grid::new([
+        ("", Side::Left),
+        ("subject", Side::Left),
+        ("delivered", Side::Right),
+        ("received", Side::Right),
+        ("expected", Side::Right),
+    ]);
+    let mut gaps = Vec::new();
+    let (mut all_received, mut all_expected) = (0_u64, 0_u64);
+    for (cell, label) in analysis.results.cells.iter().zip(&analysis.labels) {
+        for (subject, _) in analysis.results.subjects.iter().enumerate() {
+            let name = analysis.subject(subject);
+            let (mut received, mut expected) = (0_u64, 0_u64);
+            for (round, measurement) in cell.rounds.iter().enumerate() {
+                let Some(measurement) = measurement.measurements.get(subject) else {
+                    continue;
+                };
+                received = received.saturating_add(measurement.received);
+                expected = expected.saturating_add(measurement.expected);
+                let describe = |gap: &Gap| {
+                    format!(
+                        "{label}, {name}, round {}, reader {}: {} missing from number {} on",
+                        round + 1,
+                        gap.reader,
+                        crate::table::count(
+                            usize::try_from(gap.count).unwrap_or(usize::MAX),
+                            "sample"
+                        ),
+                        gap.first
+                    )
+                };
+                gaps.extend(measurement.gaps.iter().map(describe));
+            }
+            all_received = all_received.saturating_add(received);
+            all_expected = all_expected.saturating_add(expected);
+            if received != expected {
+                grid.push([
+                    Field::from(label.as_str()),
+                    name.into(),
+                    Field::toned(delivered(received, expected), Tone::Bad),
+                    received.to_string().into(),
+                    expected.to_string().into(),
+                ]);
+            }
+        }
+    }
+    if all_expected == 0 {
+        return;
+    }
+    blocks.push(Block::Heading("Delivery".into()));
+    if grid.rows.is_empty() && gaps.is_empty() {
+        let text =
+            format!("100.000 %: all of {all_expected} samples arrived, no gaps, in every cell.");
+        blocks.push(Block::Notice(Tone::Good, text));
+        return;
+    }
+    let text = format!(
+        "{} altogether: {all_received} of {all_expected} samples.",
+        delivered(all_received, all_expected)
+    );
+    blocks.push(Block::Notice(Tone::Bad, text));
+    if !grid.rows.is_empty() {
+        blocks.push(Block::Table(grid));
+    }
+    blocks.push(shortened(gaps));
+}
+
+fn failures(analysis: &Analysis<'_>, blocks: &mut Vec<Block>) {
+    let mut failures = Vec::new();
+    for (cell, label) in analysis.results.cells.iter().zip(&analysis.labels) {
+        for (round, turns) in cell.rounds.iter().enumerate() {
+            for (subject, measurement) in turns.measurements.iter().enumerate() {
+                if let Some(failure) = &measurement.failure {
+                    let name = analysis.subject(subject);
+                    failures.push(format!("{label}, {name}, round {}: {failure}", round + 1));
+                }
+            }
+        }
+    }
+    if !failures.is_empty() {
+        blocks.push(Block::Heading("Failures".into()));
+        blocks.push(shortened(failures));
+    }
+}
+
+fn shortened(mut items: Vec<String>) -> Block {
+    if items.len() > MOST_ITEMS {
+        let more = items.len() - MOST_ITEMS;
+        items.truncate(MOST_ITEMS);
+        items.push(format!("and {more} more, see results.json"));
+    }
+    Block::List(items)
+}
+
+fn details(analysis: &Analysis<'_>, blocks: &mut Vec<Block>) {
+    blocks.push(Block::Heading("Details".into()));
+    for measure in &analysis.measures {
+        let unit = if measure.unit.is_empty() {
+            String::new()
+        } else {
+            format!(", {}", measure.unit)
+        };
+        let title = format!("{}{unit} ({})", measure.title, measure.name);
+        let title = title.replace(&format!("{0} ({0})", measure.name), &measure.name);
+        blocks.push(Block::Details(
+            title,
+            vec![Block::Table(long_table(analysis, measure))],
+        ));
+    }
+    let percentiles = percentile_table(analysis);
+    if !percentiles.rows.is_empty() {
+        let text = "Over all samples of all rounds together, from histograms (upper ends of their bins). \
+                    In brackets the 95 % interval from resampling whole rounds.";
+        let inner = vec![Block::Text(text.into()), Block::Table(percentiles)];
+        blocks.push(Block::Details(
+            "latency, percentiles over all rounds, µs".into(),
+            inner,
+        ));
+    }
+}
+
+fn long_table(analysis: &Analysis<'_>, measure: &Measure) -> Grid {
+    let titles = [
+        "",
+        "subject",
+        "median",
+        "quartiles",
+        "best",
+        "n",
+        "ratio a / b",
+        "95 % interval",
+        "verdict",
+        "t",
+        "p",
+        "d",
+        "d_z",
+        "p of TOST 1 % / 5 %",
+    ];
+    let mut grid = Grid::new(titles.map(|title| {
+        let left = ["", "subject", "verdict"].contains(&title);
+        (title, if left { Side::Left } else { Side::Right })
+    }));
+    for (label, entries) in analysis.labels.iter().zip(&measure.entries) {
+        for (subject, entry) in entries.iter().enumerate() {
+            if entry.values.is_empty() {
+                continue;
+            }
+            let number = |value: Option<f64>| value.map_or("–".into(), figure);
+            let mut row: Vec<Field> = vec![
+                label.as_str().into(),
+                analysis.subject(subject).into(),
+                number(entry.median()).into(),
+                entry.quartiles().map_or("–".into(), bounds).into(),
+                number(entry.best(measure.better)).into(),
+                entry.values.len().to_string().into(),
+            ];
+            if let Some(comparison) = &entry.against {
+                let ratio = format!("{} / {}", number(comparison.ratio), number(comparison.best));
+                let paired = comparison.paired;
+                let verdict = measure.words(comparison.verdict);
+                row.extend([
+                    Field::from(ratio),
+                    comparison.interval.map_or("–".into(), bounds).into(),
+                    Field::toned(verdict, measure.tone(comparison.verdict)),
+                    number(paired.map(|paired| paired.t)).into(),
+                    paired.map_or("–".into(), |paired| chance(paired.p)).into(),
+                    number(comparison.d).into(),
+                    number(paired.map(|paired| paired.d_z)).into(),
+                    equivalence(comparison.equivalence).into(),
+                ]);
+            } else {
+                row.extend(
+                    ["baseline", "", "", "", "", "", "", ""]
+                        .map(|text| Field::toned(text, Tone::Muted)),
+                );
+            }
+            grid.push(row);
+        }
+    }
+    grid
+}
+
+fn percentile_table(analysis: &Analysis<'_>) -> Grid {
+    const SHARES: [(&str, f64); 4] = [("p50", 0.5), ("p95", 0.95), ("p99", 0.99), ("p99.9", 0.999)];
+    let columns = [("", Side::Left), ("subject", Side::Left)];
+    let mut grid = Grid::new(
+        columns
+            .into_iter()
+            .chain(SHARES.map(|(name, _)| (name, Side::Right))),
+    );
+    for (cell, label) in analysis.results.cells.iter().zip(&analysis.labels) {
+        for subject in 0..analysis.results.subjects.len() {
+            let rounds = of_subject(cell, subject);
+            if rounds.is_empty() {
+                continue;
+            }
+            let shown = SHARES.map(|(_, share)| match with_interval(&rounds, share) {
+                Some((value, Some(interval))) => format!("{} {}", figure(value), bounds(interval)),
+                Some((value, None)) => figure(value),
+                None => "–".into(),
+            });
+            let start = [
+                Field::from(label.as_str()),
+                analysis.subject(subject).into(),
+            ];
+            grid.push(start.into_iter().chain(shown.map(Field::from)));
+        }
+    }
+    grid
+}
+
+/// Where the numbers come from.
+fn origin(analysis: &Analysis<'_>, runs: &[Run], blocks: &mut Vec<Block>) {
+    let machine = &analysis.results.machine;
+    blocks.push(Block::Heading("Where this comes from".into()));
+    let mut facts = vec![
+        format!(
+            "Machine: {}, {}, {}, {}",
+            machine.host,
+            machine.cpu,
+            crate::table::count(machine.cores, "core"),
+            machine.kernel
+        ),
+        format!("Version: lsl {}", machine.version),
+    ];
+    for (index, subject) in analysis.results.subjects.iter().enumerate() {
+        let secure = if subject.secure { ", encrypted" } else { "" };
+        let baseline = if index == analysis.results.baseline {
+            ", the baseline"
+        } else {
+            ""
+        };
+        facts.push(format!(
+            "{}{baseline}{secure}: {}",
+            subject.name, subject.detail
+        ));
+    }
+    blocks.push(Block::List(facts));
+    for run in runs {
+        let [one, five, fifteen] = run.load.map(figure);
+        let governor = run.governor.as_deref().unwrap_or("unknown");
+        blocks.push(Block::Text(format!(
+            "Started {}, load {one} {five} {fifteen}, governor {governor}:",
+            run.started
+        )));
+        let words: Vec<String> = run.args.iter().map(|word| shell::word(word)).collect();
+        blocks.push(Block::Command(words.join(" ")));
+    }
+}
+
+/// One row of the headline table on the terminal.
+pub(super) fn headline_rows(analysis: &Analysis<'_>) -> Vec<[String; 6]> {
+    let mut rows = Vec::new();
+    for measure in headline_measures(analysis) {
+        for (label, entries) in analysis.labels.iter().zip(&measure.entries) {
+            for (subject, entry) in entries.iter().enumerate() {
+                let Some(median) = entry.median() else {
+                    continue;
+                };
+                let comparison = entry.against.as_ref();
+                let ratio = comparison.and_then(|comparison| comparison.ratio);
+                let interval = comparison.and_then(|comparison| comparison.interval);
+                let verdict = comparison.map_or(Verdict::Same, |comparison| comparison.verdict);
+                let words = comparison.map_or("baseline".into(), |_| measure.words(verdict));
+                rows.push([
+                    format!("{}: {label}", measure.title),
+                    analysis.subject(subject).into(),
+                    with_unit(median, &measure.unit),
+                    ratio.map_or(String::new(), |ratio| format!("×{}", figure(ratio))),
+                    interval.map_or(String::new(), bounds),
+                    words,
+                ]);
+            }
+        }
+    }
+    rows
+}
+
+const HOW_TO_READ: [&str; 5] = [
+    "In each round every subject had its turn, one after the other, in rotating order. A ratio is taken within a \
+     round, so what the machine did meanwhile cancels out; the number shown is the median of these ratios. \
+     Absolute numbers hold for this machine and this hour only.",
+    "In brackets is the 95 % confidence interval: from six rounds on exact, by order statistics; with fewer it \
+     assumes that ratios scatter like a log-normal (differences: a normal) distribution.",
+    "\"faster\", \"slower\", \"more\" and \"less\" mean that the interval excludes no difference; \"within 5 %\" \
+     that the difference is shown to be smaller than that (two one-sided tests, TOST, p < 0.05). \"no difference \
+     shown\" does not mean equal: more rounds may show one. Of twenty comparisons of equals, one is expected to \
+     show a difference by chance.",
+    "a / b: a is the median of the ratios, b the ratio of the best rounds. d is Cohen's d with the pooled \
+     deviation, d_z the mean difference in deviations of the differences; t, p, d and d_z are of the paired \
+     differences.",
+    "Added latency within its limit means: the whole interval lies below 5 % of the plain median or 2 µs, \
+     whichever is more.",
+];
+
+/// Longer lists are cut.
+const MOST_ITEMS: usize = 30;
