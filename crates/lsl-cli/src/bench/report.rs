@@ -4,6 +4,7 @@ mod charts;
 mod compare;
 mod content;
 mod document;
+mod evidence;
 mod figures;
 mod html;
 mod load;
@@ -173,6 +174,7 @@ impl Rendered {
 }
 
 /// Writes the report of `results` to `directory`, which is made if need be.
+#[allow(dead_code, reason = "for the benchmarks, once they are there")]
 pub(crate) fn render(results: &Results, directory: &Path) -> Outcome<Rendered> {
     render_runs(results, &[Run::of(results)], directory)
 }

@@ -10,13 +10,6 @@ pub(crate) struct Interval {
     pub(crate) high: f64,
 }
 
-impl Interval {
-    /// Whether `value` is in it, ends included.
-    pub(crate) fn holds(self, value: f64) -> bool {
-        self.low <= value && value <= self.high
-    }
-}
-
 /// A comparison of pairs: how far the second of each is above the first.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Paired {
@@ -97,12 +90,12 @@ impl Paired {
     }
 
     /// How many pairs of this noise it takes for a 95 % interval of the mean no wider than plus and
-    /// minus `half`. `None` beyond a million.
+    /// minus `half`. `None` beyond 100 000.
     pub(crate) fn pairs_needed(&self, half: f64) -> Option<usize> {
         let enough = |n: usize| {
             student::critical(0.95, (n - 1) as f64) * self.deviation / (n as f64).sqrt() <= half
         };
-        let most = 1_000_000;
+        let most = 100_000;
         if !enough(most) {
             return None;
         }

@@ -5,6 +5,9 @@ use super::figures::figure;
 use super::svg::{self, Anchor, Canvas, LETTER, Look, Scale, WIDTH};
 use crate::bench::stats::Interval;
 
+/// Name, look and points of a line.
+pub(super) type Curve = (String, Look, Vec<(f64, f64)>);
+
 /// What stands around every chart.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Frame<'a> {
@@ -212,7 +215,7 @@ pub(super) fn intervals(frame: Frame<'_>, groups: &[Group], neutral: f64) -> Str
 }
 
 /// Shares of samples that came within a time. `points` are (time, share) in rising order.
-pub(super) fn distribution(frame: Frame<'_>, curves: &[(String, Look, Vec<(f64, f64)>)]) -> String {
+pub(super) fn distribution(frame: Frame<'_>, curves: &[Curve]) -> String {
     let legend: Vec<(String, Look)> = curves
         .iter()
         .map(|(name, look, _)| (name.clone(), *look))

@@ -73,8 +73,6 @@ impl Entry {
 /// One subject against another, paired by round.
 #[derive(Debug)]
 pub(super) struct Comparison {
-    /// Rounds in which both have a value.
-    pub(super) rounds: usize,
     /// Median of the ratios of each round. `None` where something is 0 or negative.
     pub(super) ratio: Option<f64>,
     /// 95 % confidence interval of the ratio.
@@ -205,7 +203,6 @@ impl Comparison {
         }
         let paired = Paired::of(pairs);
         let mut comparison = Self {
-            rounds: pairs.len(),
             ratio: None,
             interval: None,
             best: None,
@@ -221,6 +218,10 @@ impl Comparison {
             comparison.take_ratios(pairs, better);
         } else if let Some(paired) = paired {
             comparison.verdict = verdict(paired.interval, 0.0, false);
+        }
+        let is_same = |(first, second): &(f64, f64)| first.total_cmp(second).is_eq();
+        if pairs.len() > 1 && pairs.iter().all(is_same) {
+            comparison.verdict = Verdict::Same;
         }
         Some(comparison)
     }
@@ -239,7 +240,7 @@ impl Comparison {
         let Some(logs) = Paired::of_differences(&logarithms) else {
             return;
         };
-        let interval = stats::median_interval(&ratios).unwrap_or(Interval {
+        let interval = stats::median_interval(&ratios).unwrap_or_else(|| Interval {
             low: logs.interval.low.exp(),
             high: logs.interval.high.exp(),
         });
@@ -252,9 +253,7 @@ impl Comparison {
 }
 
 fn verdict(interval: Interval, neutral: f64, equivalent: bool) -> Verdict {
-    if interval.low == neutral && interval.high == neutral {
-        Verdict::Same
-    } else if interval.low > neutral {
+    if interval.low > neutral {
         Verdict::Higher { slight: equivalent }
     } else if interval.high < neutral {
         Verdict::Lower { slight: equivalent }
@@ -453,7 +452,8 @@ impl Overhead {
             secure: stats::median(&second)?,
             added: stats::median(&added)?,
             share: stats::median(&ratios)? - 1.0,
-            interval: stats::median_interval(&added).or(paired.map(|paired| paired.interval)),
+            interval: stats::median_interval(&added)
+                .or_else(|| paired.map(|paired| paired.interval)),
             paired,
             d: stats::cohens_d(pairs),
             equivalence: paired.map(|paired| {

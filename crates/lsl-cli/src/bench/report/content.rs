@@ -3,14 +3,12 @@
 
 use super::compare::{Analysis, Entry, Measure, Overhead, Tone, Verdict, Within};
 use super::document::{Block, Chart, Document, Field, Grid, Side};
-use super::figures::{chance, delivered, figure, signed, with_unit};
+use super::evidence;
+use super::figures::{chance, figure, ratio as ratio_figure, signed, with_unit};
 use super::load::Run;
-use super::percentiles::{of_subject, with_interval};
 use super::pictures;
 use super::svg::Look;
-use crate::bench::result::Gap;
 use crate::bench::stats::Interval;
-use crate::shell;
 
 /// Writes the report of `analysis`, made from `runs`.
 pub(super) fn document(analysis: &Analysis<'_>, runs: &[Run]) -> Document {
@@ -21,12 +19,12 @@ pub(super) fn document(analysis: &Analysis<'_>, runs: &[Run]) -> Document {
     headline(analysis, &looks, &mut blocks);
     encryption(analysis, &looks, &mut blocks);
     series(analysis, &looks, &mut blocks);
-    delivery(analysis, &mut blocks);
-    failures(analysis, &mut blocks);
+    evidence::delivery(analysis, &mut blocks);
+    evidence::failures(analysis, &mut blocks);
     blocks.push(Block::Heading("How to read this".into()));
     blocks.push(Block::List(HOW_TO_READ.map(Into::into).into()));
-    details(analysis, &mut blocks);
-    origin(analysis, runs, &mut blocks);
+    evidence::details(analysis, &mut blocks);
+    evidence::origin(analysis, runs, &mut blocks);
     Document {
         title: format!("lsl bench {}", analysis.results.benchmark),
         blocks,
@@ -40,23 +38,26 @@ fn opening(analysis: &Analysis<'_>, runs: &[Run], blocks: &mut Vec<Block>) {
         .map(|index| analysis.subject(index))
         .collect();
     let baseline = analysis.subject(results.baseline);
-    let mut text = if others.is_empty() {
+    let who = if others.is_empty() {
         format!("{baseline} alone")
     } else {
         format!("{} against {baseline}", others.join(", "))
     };
-    text += &format!(
-        ": {} in {}",
-        pictures::rounds(analysis),
-        crate::table::count(results.cells.len(), "cell")
-    );
-    if runs.len() > 1 {
-        text += &format!(", from {} runs", runs.len());
-    }
-    if !analysis.common.is_empty() && !analysis.varying.is_empty() {
-        text += &format!(". Everywhere: {}", analysis.common.join(", "));
-    }
-    blocks.push(Block::Text(text + "."));
+    let rounds = pictures::rounds(analysis);
+    let cells = crate::table::count(results.cells.len(), "cell");
+    let origin = match runs.len() {
+        0 | 1 => String::new(),
+        more => format!(", from {more} runs"),
+    };
+    // With a single cell its label says it all.
+    let common = if analysis.common.is_empty() || analysis.varying.is_empty() {
+        String::new()
+    } else {
+        format!(". Everywhere: {}", analysis.common.join(", "))
+    };
+    blocks.push(Block::Text(format!(
+        "{who}: {rounds} in {cells}{origin}{common}."
+    )));
 }
 
 /// What makes the numbers doubtful.
@@ -181,8 +182,8 @@ fn matrix_field(measure: &Measure, entry: &Entry) -> Field {
     let ratio = comparison.ratio.map_or(String::new(), |ratio| {
         let interval = comparison
             .interval
-            .map_or(String::new(), |it| format!(" {}", bounds(it)));
-        format!(" · ×{}{interval}", figure(ratio))
+            .map_or(String::new(), |it| format!(" {}", ratio_bounds(it)));
+        format!(" · ×{}{interval}", ratio_figure(ratio))
     });
     let words = measure.words(comparison.verdict);
     Field::toned(
@@ -191,7 +192,7 @@ fn matrix_field(measure: &Measure, entry: &Entry) -> Field {
     )
 }
 
-fn bounds(interval: Interval) -> String {
+pub(super) fn bounds(interval: Interval) -> String {
     format!("[{}, {}]", figure(interval.low), figure(interval.high))
 }
 
@@ -277,7 +278,7 @@ fn overhead_row(analysis: &Analysis<'_>, overhead: &Overhead) -> Vec<Field> {
         ),
     };
     let paired = |show: fn(&crate::bench::stats::Paired) -> String| {
-        overhead.paired.as_ref().map_or("–".into(), show)
+        overhead.paired.as_ref().map_or_else(missing, show)
     };
     let needed = overhead
         .pairs_for_percent
@@ -291,20 +292,20 @@ fn overhead_row(analysis: &Analysis<'_>, overhead: &Overhead) -> Vec<Field> {
         figure(overhead.plain).into(),
         figure(overhead.secure).into(),
         signed(overhead.added).into(),
-        overhead.interval.map_or("–".into(), bounds).into(),
+        overhead.interval.map_or_else(missing, bounds).into(),
         format!("{} %", signed(overhead.share * 100.0)).into(),
         within,
         paired(|paired| figure(paired.t)).into(),
         paired(|paired| chance(paired.p)).into(),
-        overhead.d.map_or("–".into(), figure).into(),
+        overhead.d.map_or_else(missing, figure).into(),
         paired(|paired| figure(paired.d_z)).into(),
         equivalence(overhead.equivalence).into(),
         format!("{}{needed}", overhead.rounds).into(),
     ]
 }
 
-fn equivalence(chances: Option<[f64; 2]>) -> String {
-    chances.map_or("–".into(), |[one, five]| {
+pub(super) fn equivalence(chances: Option<[f64; 2]>) -> String {
+    chances.map_or_else(missing, |[one, five]| {
         format!("{} / {}", chance(one), chance(five))
     })
 }
@@ -339,255 +340,16 @@ fn series(analysis: &Analysis<'_>, looks: &[Look], blocks: &mut Vec<Block>) {
     );
 }
 
-fn delivery(analysis: &Analysis<'_>, blocks: &mut Vec<Block>) {
-    let mut grid = Grid::new([
-        ("", Side::Left),
-        ("subject", Side::Left),
-        ("delivered", Side::Right),
-        ("received", Side::Right),
-        ("expected", Side::Right),
-    ]);
-    let mut gaps = Vec::new();
-    let (mut all_received, mut all_expected) = (0_u64, 0_u64);
-    for (cell, label) in analysis.results.cells.iter().zip(&analysis.labels) {
-        for (subject, _) in analysis.results.subjects.iter().enumerate() {
-            let name = analysis.subject(subject);
-            let (mut received, mut expected) = (0_u64, 0_u64);
-            for (round, measurement) in cell.rounds.iter().enumerate() {
-                let Some(measurement) = measurement.measurements.get(subject) else {
-                    continue;
-                };
-                received = received.saturating_add(measurement.received);
-                expected = expected.saturating_add(measurement.expected);
-                let describe = |gap: &Gap| {
-                    format!(
-                        "{label}, {name}, round {}, reader {}: {} missing from number {} on",
-                        round + 1,
-                        gap.reader,
-                        crate::table::count(
-                            usize::try_from(gap.count).unwrap_or(usize::MAX),
-                            "sample"
-                        ),
-                        gap.first
-                    )
-                };
-                gaps.extend(measurement.gaps.iter().map(describe));
-            }
-            all_received = all_received.saturating_add(received);
-            all_expected = all_expected.saturating_add(expected);
-            if received != expected {
-                grid.push([
-                    Field::from(label.as_str()),
-                    name.into(),
-                    Field::toned(delivered(received, expected), Tone::Bad),
-                    received.to_string().into(),
-                    expected.to_string().into(),
-                ]);
-            }
-        }
-    }
-    if all_expected == 0 {
-        return;
-    }
-    blocks.push(Block::Heading("Delivery".into()));
-    if grid.rows.is_empty() && gaps.is_empty() {
-        let text =
-            format!("100.000 %: all of {all_expected} samples arrived, no gaps, in every cell.");
-        blocks.push(Block::Notice(Tone::Good, text));
-        return;
-    }
-    let text = format!(
-        "{} altogether: {all_received} of {all_expected} samples.",
-        delivered(all_received, all_expected)
-    );
-    blocks.push(Block::Notice(Tone::Bad, text));
-    if !grid.rows.is_empty() {
-        blocks.push(Block::Table(grid));
-    }
-    blocks.push(shortened(gaps));
+pub(super) fn ratio_bounds(interval: Interval) -> String {
+    format!(
+        "[{}, {}]",
+        ratio_figure(interval.low),
+        ratio_figure(interval.high)
+    )
 }
 
-fn failures(analysis: &Analysis<'_>, blocks: &mut Vec<Block>) {
-    let mut failures = Vec::new();
-    for (cell, label) in analysis.results.cells.iter().zip(&analysis.labels) {
-        for (round, turns) in cell.rounds.iter().enumerate() {
-            for (subject, measurement) in turns.measurements.iter().enumerate() {
-                if let Some(failure) = &measurement.failure {
-                    let name = analysis.subject(subject);
-                    failures.push(format!("{label}, {name}, round {}: {failure}", round + 1));
-                }
-            }
-        }
-    }
-    if !failures.is_empty() {
-        blocks.push(Block::Heading("Failures".into()));
-        blocks.push(shortened(failures));
-    }
-}
-
-fn shortened(mut items: Vec<String>) -> Block {
-    if items.len() > MOST_ITEMS {
-        let more = items.len() - MOST_ITEMS;
-        items.truncate(MOST_ITEMS);
-        items.push(format!("and {more} more, see results.json"));
-    }
-    Block::List(items)
-}
-
-fn details(analysis: &Analysis<'_>, blocks: &mut Vec<Block>) {
-    blocks.push(Block::Heading("Details".into()));
-    for measure in &analysis.measures {
-        let unit = if measure.unit.is_empty() {
-            String::new()
-        } else {
-            format!(", {}", measure.unit)
-        };
-        let title = format!("{}{unit} ({})", measure.title, measure.name);
-        let title = title.replace(&format!("{0} ({0})", measure.name), &measure.name);
-        blocks.push(Block::Details(
-            title,
-            vec![Block::Table(long_table(analysis, measure))],
-        ));
-    }
-    let percentiles = percentile_table(analysis);
-    if !percentiles.rows.is_empty() {
-        let text = "Over all samples of all rounds together, from histograms (upper ends of their bins). \
-                    In brackets the 95 % interval from resampling whole rounds.";
-        let inner = vec![Block::Text(text.into()), Block::Table(percentiles)];
-        blocks.push(Block::Details(
-            "latency, percentiles over all rounds, µs".into(),
-            inner,
-        ));
-    }
-}
-
-fn long_table(analysis: &Analysis<'_>, measure: &Measure) -> Grid {
-    let titles = [
-        "",
-        "subject",
-        "median",
-        "quartiles",
-        "best",
-        "n",
-        "ratio a / b",
-        "95 % interval",
-        "verdict",
-        "t",
-        "p",
-        "d",
-        "d_z",
-        "p of TOST 1 % / 5 %",
-    ];
-    let mut grid = Grid::new(titles.map(|title| {
-        let left = ["", "subject", "verdict"].contains(&title);
-        (title, if left { Side::Left } else { Side::Right })
-    }));
-    for (label, entries) in analysis.labels.iter().zip(&measure.entries) {
-        for (subject, entry) in entries.iter().enumerate() {
-            if entry.values.is_empty() {
-                continue;
-            }
-            let number = |value: Option<f64>| value.map_or("–".into(), figure);
-            let mut row: Vec<Field> = vec![
-                label.as_str().into(),
-                analysis.subject(subject).into(),
-                number(entry.median()).into(),
-                entry.quartiles().map_or("–".into(), bounds).into(),
-                number(entry.best(measure.better)).into(),
-                entry.values.len().to_string().into(),
-            ];
-            if let Some(comparison) = &entry.against {
-                let ratio = format!("{} / {}", number(comparison.ratio), number(comparison.best));
-                let paired = comparison.paired;
-                let verdict = measure.words(comparison.verdict);
-                row.extend([
-                    Field::from(ratio),
-                    comparison.interval.map_or("–".into(), bounds).into(),
-                    Field::toned(verdict, measure.tone(comparison.verdict)),
-                    number(paired.map(|paired| paired.t)).into(),
-                    paired.map_or("–".into(), |paired| chance(paired.p)).into(),
-                    number(comparison.d).into(),
-                    number(paired.map(|paired| paired.d_z)).into(),
-                    equivalence(comparison.equivalence).into(),
-                ]);
-            } else {
-                row.extend(
-                    ["baseline", "", "", "", "", "", "", ""]
-                        .map(|text| Field::toned(text, Tone::Muted)),
-                );
-            }
-            grid.push(row);
-        }
-    }
-    grid
-}
-
-fn percentile_table(analysis: &Analysis<'_>) -> Grid {
-    const SHARES: [(&str, f64); 4] = [("p50", 0.5), ("p95", 0.95), ("p99", 0.99), ("p99.9", 0.999)];
-    let columns = [("", Side::Left), ("subject", Side::Left)];
-    let mut grid = Grid::new(
-        columns
-            .into_iter()
-            .chain(SHARES.map(|(name, _)| (name, Side::Right))),
-    );
-    for (cell, label) in analysis.results.cells.iter().zip(&analysis.labels) {
-        for subject in 0..analysis.results.subjects.len() {
-            let rounds = of_subject(cell, subject);
-            if rounds.is_empty() {
-                continue;
-            }
-            let shown = SHARES.map(|(_, share)| match with_interval(&rounds, share) {
-                Some((value, Some(interval))) => format!("{} {}", figure(value), bounds(interval)),
-                Some((value, None)) => figure(value),
-                None => "–".into(),
-            });
-            let start = [
-                Field::from(label.as_str()),
-                analysis.subject(subject).into(),
-            ];
-            grid.push(start.into_iter().chain(shown.map(Field::from)));
-        }
-    }
-    grid
-}
-
-/// Where the numbers come from.
-fn origin(analysis: &Analysis<'_>, runs: &[Run], blocks: &mut Vec<Block>) {
-    let machine = &analysis.results.machine;
-    blocks.push(Block::Heading("Where this comes from".into()));
-    let mut facts = vec![
-        format!(
-            "Machine: {}, {}, {}, {}",
-            machine.host,
-            machine.cpu,
-            crate::table::count(machine.cores, "core"),
-            machine.kernel
-        ),
-        format!("Version: lsl {}", machine.version),
-    ];
-    for (index, subject) in analysis.results.subjects.iter().enumerate() {
-        let secure = if subject.secure { ", encrypted" } else { "" };
-        let baseline = if index == analysis.results.baseline {
-            ", the baseline"
-        } else {
-            ""
-        };
-        facts.push(format!(
-            "{}{baseline}{secure}: {}",
-            subject.name, subject.detail
-        ));
-    }
-    blocks.push(Block::List(facts));
-    for run in runs {
-        let [one, five, fifteen] = run.load.map(figure);
-        let governor = run.governor.as_deref().unwrap_or("unknown");
-        blocks.push(Block::Text(format!(
-            "Started {}, load {one} {five} {fifteen}, governor {governor}:",
-            run.started
-        )));
-        let words: Vec<String> = run.args.iter().map(|word| shell::word(word)).collect();
-        blocks.push(Block::Command(words.join(" ")));
-    }
+pub(super) fn missing() -> String {
+    "–".into()
 }
 
 /// One row of the headline table on the terminal.
@@ -603,13 +365,14 @@ pub(super) fn headline_rows(analysis: &Analysis<'_>) -> Vec<[String; 6]> {
                 let ratio = comparison.and_then(|comparison| comparison.ratio);
                 let interval = comparison.and_then(|comparison| comparison.interval);
                 let verdict = comparison.map_or(Verdict::Same, |comparison| comparison.verdict);
-                let words = comparison.map_or("baseline".into(), |_| measure.words(verdict));
+                let words =
+                    comparison.map_or_else(|| "baseline".into(), |_| measure.words(verdict));
                 rows.push([
                     format!("{}: {label}", measure.title),
                     analysis.subject(subject).into(),
                     with_unit(median, &measure.unit),
-                    ratio.map_or(String::new(), |ratio| format!("×{}", figure(ratio))),
-                    interval.map_or(String::new(), bounds),
+                    ratio.map_or(String::new(), |ratio| format!("×{}", ratio_figure(ratio))),
+                    interval.map_or(String::new(), ratio_bounds),
                     words,
                 ]);
             }
@@ -622,8 +385,9 @@ const HOW_TO_READ: [&str; 5] = [
     "In each round every subject had its turn, one after the other, in rotating order. A ratio is taken within a \
      round, so what the machine did meanwhile cancels out; the number shown is the median of these ratios. \
      Absolute numbers hold for this machine and this hour only.",
-    "In brackets is the 95 % confidence interval: from six rounds on exact, by order statistics; with fewer it \
-     assumes that ratios scatter like a log-normal (differences: a normal) distribution.",
+    "In brackets is the 95 % confidence interval: from six rounds on by order statistics (at least 95 %, \
+     whatever the distribution); with fewer it assumes that ratios scatter like a log-normal (differences: a \
+     normal) distribution.",
     "\"faster\", \"slower\", \"more\" and \"less\" mean that the interval excludes no difference; \"within 5 %\" \
      that the difference is shown to be smaller than that (two one-sided tests, TOST, p < 0.05). \"no difference \
      shown\" does not mean equal: more rounds may show one. Of twenty comparisons of equals, one is expected to \
@@ -634,6 +398,3 @@ const HOW_TO_READ: [&str; 5] = [
     "Added latency within its limit means: the whole interval lies below 5 % of the plain median or 2 µs, \
      whichever is more.",
 ];
-
-/// Longer lists are cut.
-const MOST_ITEMS: usize = 30;

@@ -20,7 +20,7 @@ pub(super) enum Block {
     Table(Grid),
     Charts(Vec<Chart>),
     /// Folded away until asked for.
-    Details(String, Vec<Block>),
+    Details(String, Vec<Self>),
 }
 
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// A number with three digits that matter: `0.0625`, `3.14`, `61.1`, `333`, `12.1k`, `1.08M`.
+/// A number with three digits that matter: `0.063`, `3.14`, `61.1`, `333`, `12.1k`, `1.08M`.
 pub(super) fn figure(value: f64) -> String {
     if !value.is_finite() {
         return "–".into();
@@ -31,6 +31,18 @@ pub(super) fn figure(value: f64) -> String {
     };
     let text = if text == "-0" { "0" } else { text };
     format!("{}{suffix}", text.replace('-', "−"))
+}
+
+/// A ratio: with more digits near 1, so that an end of an interval that is not 1 does not print as 1.
+pub(super) fn ratio(value: f64) -> String {
+    let digits = match (value - 1.0).abs() {
+        0.0 => 0,
+        near if near < 0.000_5 => 5,
+        near if near < 0.005 => 4,
+        near if near < 0.1 => 3,
+        _ => return figure(value),
+    };
+    format!("{value:.digits$}")
 }
 
 /// A difference: with its sign.
@@ -78,7 +90,7 @@ pub(super) fn parameter(name: &str, value: &Value) -> String {
         ("rate" | "rate_hz", Some(rate)) => hertz(rate),
         ("bytes" | "size", Some(_)) => format!("{text} B"),
         ("inlets" | "readers" | "streams" | "outlets" | "threads", Some(number)) => {
-            let noun = if number == 1.0 {
+            let noun = if number.total_cmp(&1.0).is_eq() {
                 name.trim_end_matches('s')
             } else {
                 name
@@ -138,7 +150,7 @@ mod tests {
         for (value, expected) in [
             (0.0, "0"),
             (-0.000_001, "0"),
-            (0.0625, "0.063"),
+            (0.0626, "0.063"),
             (0.0079, "0.0079"),
             (0.999_6, "1"),
             (3.137, "3.14"),
@@ -155,6 +167,15 @@ mod tests {
             (f64::NAN, "–"),
         ] {
             assert_eq!(figure(value), expected, "{value}");
+        }
+        for (value, expected) in [
+            (1.0, "1"),
+            (0.999_68, "0.99968"),
+            (1.02, "1.020"),
+            (0.5, "0.5"),
+            (2.481, "2.48"),
+        ] {
+            assert_eq!(ratio(value), expected);
         }
         assert_eq!(signed(2.0), "+2");
         assert_eq!(signed(-2.0), "−2");

@@ -80,7 +80,7 @@ fn search(directory: &Path, levels: usize, files: &mut Vec<PathBuf>) -> Outcome 
             if levels > 0 {
                 search(&path, levels - 1, files)?;
             }
-        } else if name.starts_with("results") && name.ends_with(".json") {
+        } else if name.starts_with("results") && path.extension().is_some_and(|end| end == "json") {
             files.push(path);
         }
     }
@@ -146,23 +146,19 @@ pub(super) fn set_baseline(results: &mut Results, name: &str) -> Outcome {
         .subjects
         .iter()
         .position(|subject| subject.name == name);
-    match place {
-        Some(place) => {
-            results.baseline = place;
-            Ok(())
-        }
-        None => {
-            let names: Vec<String> = results
-                .subjects
-                .iter()
-                .map(|subject| format!("{:?}", subject.name))
-                .collect();
-            Err(Failure::Usage(format!(
-                "--baseline: no subject {name:?}; there are {}",
-                names.join(", ")
-            )))
-        }
+    if let Some(place) = place {
+        results.baseline = place;
+        return Ok(());
     }
+    let names: Vec<String> = results
+        .subjects
+        .iter()
+        .map(|subject| format!("{:?}", subject.name))
+        .collect();
+    Err(Failure::Usage(format!(
+        "--baseline: no subject {name:?}; there are {}",
+        names.join(", ")
+    )))
 }
 
 /// Puts together what belongs together, in the order of first appearance. Also gives how many runs

@@ -1,6 +1,6 @@
 //! A report as Markdown (GitHub's flavour), with the charts as files beside it.
 
-use std::fmt::Write;
+use std::fmt::{self, Write};
 
 use super::compare::Tone;
 use super::document::{Block, Document, Grid, Side};
@@ -29,10 +29,11 @@ fn write_blocks(out: &mut String, blocks: &[Block]) {
                 .iter()
                 .try_for_each(|item| writeln!(out, "- {}", escape(item))),
             Block::Table(grid) => write_grid(out, grid),
-            Block::Charts(charts) => charts.iter().try_for_each(|chart| {
+            Block::Charts(charts) => charts.iter().enumerate().try_for_each(|(index, chart)| {
+                let space = if index == 0 { "" } else { "\n" };
                 let (title, file) = (escape(&chart.title), &chart.file);
-                writeln!(out, "![{title}](charts/{file}.svg)\n")?;
-                writeln!(out, "*{}*\n", escape(&chart.caption))
+                writeln!(out, "{space}![{title}](charts/{file}.svg)\n")?;
+                writeln!(out, "*{}*", escape(&chart.caption))
             }),
             Block::Details(title, blocks) => {
                 let _ = writeln!(out, "<details><summary>{}</summary>", escape(title));
@@ -43,18 +44,8 @@ fn write_blocks(out: &mut String, blocks: &[Block]) {
     }
 }
 
-fn write_grid(out: &mut String, grid: &Grid) -> std::fmt::Result {
-    let line = |out: &mut String, fields: &mut dyn Iterator<Item = &str>| {
-        out.push('|');
-        for field in fields {
-            let _ = write!(out, " {} |", escape(field));
-        }
-        out.push('\n');
-    };
-    line(
-        out,
-        &mut grid.columns.iter().map(|(title, _)| title.as_str()),
-    );
+fn write_grid(out: &mut String, grid: &Grid) -> fmt::Result {
+    write_row(out, grid.columns.iter().map(|(title, _)| title.as_str()))?;
     out.push('|');
     for (_, side) in &grid.columns {
         out.push_str(if *side == Side::Right {
@@ -65,9 +56,17 @@ fn write_grid(out: &mut String, grid: &Grid) -> std::fmt::Result {
     }
     out.push('\n');
     for row in &grid.rows {
-        line(out, &mut row.iter().map(|field| field.text.as_str()));
+        write_row(out, row.iter().map(|field| field.text.as_str()))?;
     }
     Ok(())
+}
+
+fn write_row<'a>(out: &mut String, fields: impl Iterator<Item = &'a str>) -> fmt::Result {
+    out.push('|');
+    for field in fields {
+        write!(out, " {} |", escape(field))?;
+    }
+    writeln!(out)
 }
 
 /// Text in which nothing is markup, neither Markdown's nor HTML's.

@@ -57,14 +57,13 @@ pub(super) fn ratios(analysis: &Analysis<'_>, looks: &[Look], measure: &Measure)
         let comparison = entry.against.as_ref()?;
         let ratio = comparison.ratio?;
         let interval = comparison.interval;
-        let note = interval.map_or(figure(ratio), |interval| {
-            format!(
-                "{} [{}, {}]",
-                figure(ratio),
-                figure(interval.low),
-                figure(interval.high)
-            )
-        });
+        let note = interval.map_or_else(
+            || figures::ratio(ratio),
+            |interval| {
+                let [low, high] = [interval.low, interval.high].map(figures::ratio);
+                format!("{} [{low}, {high}]", figures::ratio(ratio))
+            },
+        );
         Some((ratio, interval, note))
     })?;
     let title = format!("{}: ratio to {baseline}", measure.title);

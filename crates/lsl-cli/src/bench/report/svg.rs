@@ -215,6 +215,8 @@ pub(super) struct Scale {
     low: f64,
     high: f64,
     logarithmic: bool,
+    /// Between ticks of a linear scale.
+    step: f64,
     from: f64,
     to: f64,
 }
@@ -232,6 +234,7 @@ impl Scale {
             low: (low / step + 1e-9).floor() * step,
             high: (high / step - 1e-9).ceil() * step,
             logarithmic: false,
+            step,
             from,
             to,
         }
@@ -254,6 +257,7 @@ impl Scale {
                 .filter(|mark| *mark >= high / 1.0001)
                 .fold(high * 10.0, f64::min),
             logarithmic: true,
+            step: 1.0,
             from,
             to,
         }
@@ -261,10 +265,12 @@ impl Scale {
 
     /// Exactly this range, without widening.
     pub(super) fn exact(low: f64, high: f64, logarithmic: bool, (from, to): (f64, f64)) -> Self {
+        let high = if high > low { high } else { low + 1.0 };
         Self {
             low,
-            high: if high > low { high } else { low + 1.0 },
+            high,
             logarithmic,
+            step: step(high - low),
             from,
             to,
         }
@@ -298,7 +304,7 @@ impl Scale {
             let every = decades.len().div_ceil(7);
             return decades.into_iter().step_by(every.max(1)).collect();
         }
-        let step = step(self.high - self.low);
+        let step = self.step;
         let first = (self.low / step - 1e-9).ceil();
         (0..=12)
             .map(|index| (first + f64::from(index)) * step)

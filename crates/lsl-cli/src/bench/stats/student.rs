@@ -32,8 +32,11 @@ pub(super) fn critical(level: f64, freedom: f64) -> f64 {
         low = high;
         high *= 2.0;
     }
-    for _ in 0..200 {
+    while high - low > high * 1e-14 {
         let middle = f64::midpoint(low, high);
+        if middle <= low || middle >= high {
+            break;
+        }
         if two_sided(middle, freedom) > tail {
             low = middle;
         } else {

@@ -177,7 +177,6 @@ fn bootstrap_is_repeatable_and_about_right() {
     close(interval.high, 49.5 + 5.66, 0.6);
     assert_eq!(bootstrap(100, of_mean), Some(interval));
     assert_eq!(bootstrap(2, of_mean), None);
-    assert!(interval.holds(49.5) && !interval.holds(60.0));
 }
 
 /// The first outputs of the reference implementation for seed 1234567.
