@@ -58,7 +58,7 @@ pub(super) fn lines(frame: Frame<'_>, axis: &str, series: &[Series]) -> String {
         .iter()
         .map(|series| (series.name.clone(), series.look))
         .collect();
-    let top = 46.0 + svg::legend_height(&legend);
+    let top = 54.0 + svg::legend_height(&legend);
     let (left, right, bottom) = (56.0, WIDTH - 16.0, top + 210.0);
     let points = || series.iter().flat_map(|series| &series.points);
     let (low, high) =
@@ -220,7 +220,7 @@ pub(super) fn distribution(frame: Frame<'_>, curves: &[Curve]) -> String {
         .iter()
         .map(|(name, look, _)| (name.clone(), *look))
         .collect();
-    let top = 46.0 + svg::legend_height(&legend);
+    let top = 54.0 + svg::legend_height(&legend);
     let (left, right, bottom) = (48.0, WIDTH - 16.0, top + 210.0);
     let (low, high) = range(
         curves

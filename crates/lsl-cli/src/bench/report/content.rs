@@ -4,7 +4,7 @@
 use super::compare::{Analysis, Entry, Measure, Overhead, Tone, Verdict, Within};
 use super::document::{Block, Chart, Document, Field, Grid, Side};
 use super::evidence;
-use super::figures::{chance, figure, ratio as ratio_figure, signed, with_unit};
+use super::figures::{self, chance, figure, ratio as ratio_figure, signed, with_unit};
 use super::load::Run;
 use super::pictures;
 use super::svg::Look;
@@ -312,32 +312,51 @@ pub(super) fn equivalence(chances: Option<[f64; 2]>) -> String {
 
 /// The charts of values: lines where something varies, else bars, and distributions.
 fn series(analysis: &Analysis<'_>, looks: &[Look], blocks: &mut Vec<Block>) {
-    let mut add = |title: &str, charts: Vec<Chart>| {
-        if !charts.is_empty() {
-            blocks.push(Block::Heading(title.into()));
-            blocks.push(Block::Charts(charts));
-        }
-    };
     let latency = ["latency_p50_us", "latency_p95_us"].map(|name| analysis.measure(name));
-    let charts = latency.into_iter().flatten().flat_map(|measure| {
-        let lines = pictures::lines(analysis, looks, measure);
-        if lines.is_empty() {
-            pictures::bars(analysis, looks, measure)
-                .into_iter()
-                .collect()
-        } else {
-            lines
+    let latency: Vec<&Measure> = latency.into_iter().flatten().collect();
+    let axes = pictures::axes(analysis);
+    let along = |parameter: &&str| -> Vec<Chart> {
+        let lines = |measure: &&Measure| pictures::lines(analysis, looks, measure, parameter);
+        latency.iter().flat_map(lines).collect()
+    };
+    if let Some((first, others)) = axes.split_first() {
+        add_charts(blocks, "Latency", along(first));
+        for parameter in others {
+            let charts = along(parameter);
+            if !charts.is_empty() {
+                let title = format!("the same along: {}", figures::axis(parameter));
+                blocks.push(Block::Details(title, vec![Block::Charts(charts)]));
+            }
         }
-    });
-    add("Latency", charts.collect());
-    let is_latency = |measure: &&Measure| !measure.name.starts_with("latency");
-    let others = headline_measures(analysis).into_iter().filter(is_latency);
+    } else {
+        let bars = latency
+            .iter()
+            .filter_map(|measure| pictures::bars(analysis, looks, measure));
+        add_charts(blocks, "Latency", bars.collect());
+    }
+    let is_other = |measure: &&Measure| !measure.name.starts_with("latency");
+    let others = headline_measures(analysis).into_iter().filter(is_other);
     let bars = others.filter_map(|measure| pictures::bars(analysis, looks, measure));
-    add("Throughput and cost", bars.collect());
-    add(
+    add_charts(blocks, "Throughput and cost", bars.collect());
+    add_charts(
+        blocks,
         "Distribution of latency",
         pictures::distributions(analysis, looks),
     );
+}
+
+/// Charts under a heading; where they are many, all but the first folded away.
+fn add_charts(blocks: &mut Vec<Block>, title: &str, mut charts: Vec<Chart>) {
+    if charts.is_empty() {
+        return;
+    }
+    let more = charts.split_off(charts.len().min(CHARTS_AT_ONCE));
+    blocks.push(Block::Heading(title.into()));
+    blocks.push(Block::Charts(charts));
+    if !more.is_empty() {
+        let title = format!("{} more like these", more.len());
+        blocks.push(Block::Details(title, vec![Block::Charts(more)]));
+    }
 }
 
 pub(super) fn ratio_bounds(interval: Interval) -> String {
@@ -398,3 +417,6 @@ const HOW_TO_READ: [&str; 5] = [
     "Added latency within its limit means: the whole interval lies below 5 % of the plain median or 2 µs, \
      whichever is more.",
 ];
+
+/// More than these are a wall, not a picture.
+const CHARTS_AT_ONCE: usize = 6;

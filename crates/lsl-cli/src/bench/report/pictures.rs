@@ -1,7 +1,5 @@
 //! Which charts a run gets, and what is in them.
 
-use std::collections::BTreeMap;
-
 use super::charts::{self, Frame, Group, Point, Row, Series};
 use super::compare::{Analysis, Measure, Overhead, number};
 use super::document::Chart;
@@ -105,22 +103,35 @@ pub(super) fn bars(analysis: &Analysis<'_>, looks: &[Look], measure: &Measure) -
     })
 }
 
-/// One metric along each parameter that varies: a chart for each setting of the other parameters.
-pub(super) fn lines(analysis: &Analysis<'_>, looks: &[Look], measure: &Measure) -> Vec<Chart> {
-    let mut charts = Vec::new();
-    for parameter in &analysis.varying {
-        for (others, cells) in along(analysis, parameter) {
-            if charts.len() < MOST_CHARTS {
-                charts.extend(line_chart(
-                    analysis,
-                    looks,
-                    measure,
-                    (parameter, &others, &cells),
-                ));
-            }
-        }
-    }
-    charts
+/// Parameters along which there is something to see, the one with the most values first.
+pub(super) fn axes<'a>(analysis: &'a Analysis<'_>) -> Vec<&'a str> {
+    let steps = |parameter: &str| {
+        along(analysis, parameter)
+            .iter()
+            .map(|(_, cells)| cells.len())
+            .max()
+    };
+    let mut axes: Vec<(&str, usize)> = analysis
+        .varying
+        .iter()
+        .filter_map(|parameter| Some((parameter.as_str(), steps(parameter)?)))
+        .collect();
+    axes.sort_by_key(|(_, steps)| std::cmp::Reverse(*steps));
+    axes.into_iter().map(|(parameter, _)| parameter).collect()
+}
+
+/// One metric along a parameter: a chart for each setting of the other parameters.
+pub(super) fn lines(
+    analysis: &Analysis<'_>,
+    looks: &[Look],
+    measure: &Measure,
+    parameter: &str,
+) -> Vec<Chart> {
+    let settings = along(analysis, parameter);
+    let chart = |(others, cells): &(String, Vec<(f64, usize)>)| {
+        line_chart(analysis, looks, measure, (parameter, others, cells))
+    };
+    settings.iter().filter_map(chart).collect()
 }
 
 fn line_chart(
@@ -172,8 +183,8 @@ fn line_chart(
 
 /// Cells by the number they have for `parameter`, apart for each setting of the other parameters. Only
 /// where there are two or more, else nothing can be seen along it.
-fn along(analysis: &Analysis<'_>, parameter: &str) -> BTreeMap<String, Vec<(f64, usize)>> {
-    let mut settings: BTreeMap<String, Vec<(f64, usize)>> = BTreeMap::new();
+fn along(analysis: &Analysis<'_>, parameter: &str) -> Vec<(String, Vec<(f64, usize)>)> {
+    let mut settings: Vec<(String, Vec<(f64, usize)>)> = Vec::new();
     for (index, cell) in analysis.results.cells.iter().enumerate() {
         let Some(x) = number(cell, parameter) else {
             continue;
@@ -184,19 +195,20 @@ fn along(analysis: &Analysis<'_>, parameter: &str) -> BTreeMap<String, Vec<(f64,
             .filter(|(name, _)| *name != parameter && analysis.varying.contains(name))
             .map(|(name, value)| figures::parameter(name, value))
             .collect();
-        settings
-            .entry(others.join(", "))
-            .or_default()
-            .push((x, index));
+        let others = others.join(", ");
+        match settings.iter_mut().find(|(known, _)| *known == others) {
+            Some((_, cells)) => cells.push((x, index)),
+            None => settings.push((others, vec![(x, index)])),
+        }
     }
-    settings.retain(|_, cells| cells.len() > 1);
+    settings.retain(|(_, cells)| cells.len() > 1);
     settings
 }
 
 /// How latency is distributed, a chart for each cell that has histograms.
 pub(super) fn distributions(analysis: &Analysis<'_>, looks: &[Look]) -> Vec<Chart> {
     let mut charts = Vec::new();
-    for (index, cell) in analysis.results.cells.iter().enumerate().take(MOST_CHARTS) {
+    for (index, cell) in analysis.results.cells.iter().enumerate() {
         let curve = |(subject, look): (usize, &Look)| {
             let points = Histogram::sum(&of_subject(cell, subject)).cumulative();
             (points.len() > 1).then(|| (analysis.subject(subject).to_owned(), *look, points))
@@ -321,6 +333,3 @@ fn better<'a>(measure: &Measure, lower: &'a str, higher: &'a str) -> &'a str {
         None => "",
     }
 }
-
-/// More of one kind than this is a wall, not a picture.
-const MOST_CHARTS: usize = 16;

@@ -61,8 +61,9 @@ impl Canvas {
     /// The finished `<svg>`, without style.
     pub(super) fn finish(self) -> String {
         format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {}\" role=\"img\" \
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"-{EDGE} 0 {} {}\" role=\"img\" \
              aria-label=\"{}\">{}</svg>",
+            coordinate(WIDTH + 2.0 * EDGE),
             coordinate(self.height),
             escape(&self.title),
             self.body
@@ -397,16 +398,18 @@ fn coordinate(value: f64) -> String {
 
 /// Width of a letter of ordinary text, on average.
 pub(super) const LETTER: f64 = 6.5;
+/// Left free at both sides.
+const EDGE: f64 = 6.0;
 const LEGEND_ROW: f64 = 18.0;
 const COLOURS: usize = 8;
 
 /// Colours by day; the first is for the baseline. Told apart by people who see fewer colours too.
 pub(super) const LIGHT: &str = "--page:#f6f6f4;--card:#fff;--ink:#1c1c1a;--muted:#66655f;--grid:#e2e1dc;\
-    --axis:#b4b3ac;--area:#eef3ee;--good:#0a7d32;--bad:#c0302b;--c0:#6b7280;--c1:#2a78d6;--c2:#e0622a;\
+    --axis:#b4b3ac;--area:#dcebde;--good:#0a7d32;--bad:#c0302b;--c0:#6b7280;--c1:#2a78d6;--c2:#e0622a;\
     --c3:#169a6c;--c4:#8b5fc7;--c5:#b8860b;--c6:#d0478a;--c7:#0e8fa8;";
 /// And by night.
 pub(super) const DARK: &str = "--page:#131312;--card:#1d1d1b;--ink:#f0efe9;--muted:#a6a59d;--grid:#33332f;\
-    --axis:#66655f;--area:#1f2a22;--good:#4cc27a;--bad:#f27872;--c0:#a3a9b5;--c1:#5a9cf0;--c2:#f08350;\
+    --axis:#66655f;--area:#25392b;--good:#4cc27a;--bad:#f27872;--c0:#a3a9b5;--c1:#5a9cf0;--c2:#f08350;\
     --c3:#3cc18f;--c4:#b08ff0;--c5:#dcae3a;--c6:#f07ab4;--c7:#43bdd6;";
 /// What the elements of a chart look like.
 pub(super) const RULES: &str = "\
