@@ -110,7 +110,10 @@ impl Report {
         };
         match &self.output {
             Some(output) => output.clone(),
-            None => self.paths.first().map_or(PathBuf::from("."), beside),
+            None => self
+                .paths
+                .first()
+                .map_or_else(|| PathBuf::from("."), beside),
         }
     }
 }
@@ -250,11 +253,11 @@ struct Compared {
 struct Encryption {
     plain: String,
     secure: String,
-    cells: Vec<Added>,
+    cells: Vec<OfCell>,
 }
 
 #[derive(Debug, Serialize)]
-struct Added {
+struct OfCell {
     cell: serde_json::Value,
     plain_us: f64,
     secure_us: f64,
@@ -328,7 +331,7 @@ impl Summary {
                 }
             }
         }
-        let added = |overhead: Overhead| Added {
+        let added = |overhead: Overhead| OfCell {
             cell: cell(overhead.cell),
             plain_us: overhead.plain,
             secure_us: overhead.secure,

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::figures;
-use crate::bench::result::{Better, Cell, METRICS, Results};
+use crate::bench::result::{Better, Cell, METRICS, Measurement, Results};
 use crate::bench::stats::{self, Interval, Paired};
 
 /// A run, understood.
@@ -43,6 +43,10 @@ pub(super) struct Measure {
 pub(super) struct Entry {
     /// By round, where there is one.
     pub(super) values: Vec<f64>,
+    /// Turns that failed.
+    pub(super) failures: usize,
+    /// Whether samples are missing, so that the values are of those that came.
+    pub(super) lossy: bool,
     /// Against the baseline in the same rounds.
     pub(super) against: Option<Comparison>,
 }
@@ -264,6 +268,13 @@ fn verdict(interval: Interval, neutral: f64, equivalent: bool) -> Verdict {
     }
 }
 
+/// What one subject did in all rounds.
+fn turns(cell: &Cell, subject: usize) -> impl Iterator<Item = &Measurement> {
+    cell.rounds
+        .iter()
+        .filter_map(move |round| round.measurements.get(subject))
+}
+
 /// Values of two subjects in the rounds that have both.
 pub(super) fn pairs(cell: &Cell, metric: &str, first: usize, second: usize) -> Vec<(f64, f64)> {
     let rounds = cell.rounds.iter();
@@ -317,6 +328,10 @@ fn entries(results: &Results, metric: &str, better: Option<Better>) -> Vec<Vec<E
                 .into_iter()
                 .map(|(value, _)| value)
                 .collect(),
+            failures: turns(cell, subject)
+                .filter(|turn| turn.failure.is_some())
+                .count(),
+            lossy: turns(cell, subject).any(|turn| turn.received < turn.expected),
             against: (subject != results.baseline)
                 .then(|| Comparison::of(&pairs(cell, metric, results.baseline, subject), better))
                 .flatten(),

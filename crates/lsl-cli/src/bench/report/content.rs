@@ -1,14 +1,16 @@
 //! What a report says, in which order: the answer first, what could be wrong with it next, then
 //! everything else.
 
-use super::compare::{Analysis, Entry, Measure, Overhead, Tone, Verdict, Within};
+use super::compare::{
+    Analysis, Comparison, Entry, JUDGED, Measure, Overhead, Tone, Verdict, Within, pairs,
+};
 use super::document::{Block, Chart, Document, Field, Grid, Side};
 use super::evidence;
 use super::figures::{self, chance, figure, ratio as ratio_figure, signed, with_unit};
 use super::load::Run;
 use super::pictures;
 use super::svg::Look;
-use crate::bench::stats::Interval;
+use crate::bench::stats::{self, Interval};
 
 /// Writes the report of `analysis`, made from `runs`.
 pub(super) fn document(analysis: &Analysis<'_>, runs: &[Run]) -> Document {
@@ -172,12 +174,23 @@ fn matrix(analysis: &Analysis<'_>, measure: &Measure) -> Grid {
 
 fn matrix_field(measure: &Measure, entry: &Entry) -> Field {
     let Some(median) = entry.median() else {
-        return Field::toned("–", Tone::Muted);
+        return match entry.failures {
+            0 => Field::toned("–", Tone::Muted),
+            _ => Field::toned("fails", Tone::Bad),
+        };
     };
+    // A subject that drops samples is not faster for it.
+    let doubt = match (entry.lossy, entry.failures) {
+        (true, _) => ", loses samples",
+        (false, 0) => "",
+        (false, _) => ", fails at times",
+    };
+    let tone = |tone| if doubt.is_empty() { tone } else { Tone::Bad };
     let Some(comparison) = &entry.against else {
         let best = entry.best(measure.better).map_or(String::new(), figure);
         let n = entry.values.len();
-        return format!("{} (best {best}, n={n})", figure(median)).into();
+        let text = format!("{} (best {best}, n={n}){doubt}", figure(median));
+        return Field::toned(text, tone(Tone::Plain));
     };
     let ratio = comparison.ratio.map_or(String::new(), |ratio| {
         let interval = comparison
@@ -187,8 +200,8 @@ fn matrix_field(measure: &Measure, entry: &Entry) -> Field {
     });
     let words = measure.words(comparison.verdict);
     Field::toned(
-        format!("{}{ratio} {words}", figure(median)),
-        measure.tone(comparison.verdict),
+        format!("{}{ratio} {words}{doubt}", figure(median)),
+        tone(measure.tone(comparison.verdict)),
     )
 }
 
@@ -198,54 +211,115 @@ pub(super) fn bounds(interval: Interval) -> String {
 
 fn encryption(analysis: &Analysis<'_>, looks: &[Look], blocks: &mut Vec<Block>) {
     let found = analysis.twins.iter().map(|(plain, secure)| {
-        (
-            *plain,
-            *secure,
-            Overhead::of(analysis.results, *plain, *secure),
-        )
+        let overheads = Overhead::of(analysis.results, *plain, *secure);
+        (*plain, *secure, overheads)
     });
-    let found: Vec<_> = found
-        .filter(|(_, _, overheads)| !overheads.is_empty())
-        .collect();
+    let found: Vec<(usize, usize, Vec<Overhead>)> = found.collect();
     if found.is_empty() {
         return;
     }
     blocks.push(Block::Heading("What encryption adds".into()));
     let chart = |(_, secure, overheads): &(usize, usize, Vec<Overhead>)| {
-        let look = looks.get(*secure).copied().unwrap_or(Look {
-            colour: 0,
-            hollow: true,
-        });
-        pictures::overhead(analysis, look, *secure, overheads)
+        let look = looks.get(*secure).copied()?;
+        (!overheads.is_empty()).then(|| pictures::overhead(analysis, look, *secure, overheads))
     };
-    blocks.push(Block::Charts(found.iter().map(chart).collect()));
-    for (plain, secure, overheads) in &found {
-        let within = overheads
-            .iter()
-            .filter(|overhead| overhead.within() == Within::Yes)
-            .count();
-        let tone = if within == overheads.len() {
-            Tone::Good
-        } else {
-            Tone::Muted
-        };
-        let text = format!(
-            "{} against {}: shown to be within 5 % or 2 µs in {within} of {}.",
-            analysis.subject(*secure),
-            analysis.subject(*plain),
-            crate::table::count(overheads.len(), "cell")
-        );
-        blocks.push(Block::Notice(tone, text));
-        let columns = OVERHEAD_COLUMNS.map(|title| {
-            let left = title.is_empty() || title == "within the limit?";
-            (title, if left { Side::Left } else { Side::Right })
-        });
-        let mut grid = Grid::new(columns);
-        for overhead in overheads {
-            grid.push(overhead_row(analysis, overhead));
-        }
-        blocks.push(Block::Table(grid));
+    let charts: Vec<Chart> = found.iter().filter_map(chart).collect();
+    if !charts.is_empty() {
+        blocks.push(Block::Charts(charts));
     }
+    for (plain, secure, overheads) in &found {
+        let names = format!(
+            "{} against {}",
+            analysis.subject(*secure),
+            analysis.subject(*plain)
+        );
+        if !overheads.is_empty() {
+            overhead_table(analysis, &names, overheads, blocks);
+        }
+        let costs = costs(analysis, *plain, *secure);
+        if !costs.rows.is_empty() {
+            let title = format!("{names}: everything else");
+            let table = vec![Block::Table(costs)];
+            blocks.push(Block::Details(title, table));
+        }
+    }
+}
+
+fn overhead_table(
+    analysis: &Analysis<'_>,
+    names: &str,
+    overheads: &[Overhead],
+    blocks: &mut Vec<Block>,
+) {
+    let within = overheads
+        .iter()
+        .filter(|overhead| overhead.within() == Within::Yes)
+        .count();
+    let tone = if within == overheads.len() {
+        Tone::Good
+    } else {
+        Tone::Muted
+    };
+    let cells = crate::table::count(overheads.len(), "cell");
+    let text = format!("{names}: shown to be within 5 % or 2 µs in {within} of {cells}.");
+    blocks.push(Block::Notice(tone, text));
+    let mut grid = Grid::new(OVERHEAD_COLUMNS.map(|title| {
+        let left = title.is_empty() || title == "within the limit?";
+        (title, if left { Side::Left } else { Side::Right })
+    }));
+    for overhead in overheads {
+        grid.push(overhead_row(analysis, overhead));
+    }
+    blocks.push(Block::Table(grid));
+}
+
+/// All metrics of an encrypted subject against its plain twin, but for the one it is judged by.
+fn costs(analysis: &Analysis<'_>, plain: usize, secure: usize) -> Grid {
+    let titles = [
+        "",
+        "metric",
+        "plain",
+        "secure",
+        "ratio",
+        "95 % interval",
+        "verdict",
+    ];
+    let mut grid = Grid::new(titles.map(|title| {
+        let left = ["", "metric", "verdict"].contains(&title);
+        (title, if left { Side::Left } else { Side::Right })
+    }));
+    for measure in analysis
+        .measures
+        .iter()
+        .filter(|measure| measure.name != JUDGED)
+    {
+        for (cell, label) in analysis.results.cells.iter().zip(&analysis.labels) {
+            let pairs = pairs(cell, &measure.name, plain, secure);
+            let Some(comparison) = Comparison::of(&pairs, measure.better) else {
+                continue;
+            };
+            let (plain, secure): (Vec<f64>, Vec<f64>) = pairs.into_iter().unzip();
+            let median = |values: &[f64]| {
+                stats::median(values).map_or_else(missing, |value| with_unit(value, &measure.unit))
+            };
+            grid.push([
+                Field::from(label.as_str()),
+                measure.title.as_str().into(),
+                median(&plain).into(),
+                median(&secure).into(),
+                comparison.ratio.map_or_else(missing, ratio_figure).into(),
+                comparison
+                    .interval
+                    .map_or_else(missing, ratio_bounds)
+                    .into(),
+                Field::toned(
+                    measure.words(comparison.verdict),
+                    measure.tone(comparison.verdict),
+                ),
+            ]);
+        }
+    }
+    grid
 }
 
 const OVERHEAD_COLUMNS: [&str; 13] = [
@@ -277,9 +351,8 @@ fn overhead_row(analysis: &Analysis<'_>, overhead: &Overhead) -> Vec<Field> {
             Tone::Muted,
         ),
     };
-    let paired = |show: fn(&crate::bench::stats::Paired) -> String| {
-        overhead.paired.as_ref().map_or_else(missing, show)
-    };
+    let paired =
+        |show: fn(&stats::Paired) -> String| overhead.paired.as_ref().map_or_else(missing, show);
     let needed = overhead
         .pairs_for_percent
         .map_or(String::new(), |n| format!(" ({n})"));

@@ -35,14 +35,23 @@ pub(super) fn figure(value: f64) -> String {
 
 /// A ratio: with more digits near 1, so that an end of an interval that is not 1 does not print as 1.
 pub(super) fn ratio(value: f64) -> String {
+    if value.total_cmp(&1.0).is_eq() {
+        return "1".into();
+    }
     let digits = match (value - 1.0).abs() {
-        0.0 => 0,
         near if near < 0.000_5 => 5,
         near if near < 0.005 => 4,
         near if near < 0.1 => 3,
         _ => return figure(value),
     };
-    format!("{value:.digits$}")
+    let text = format!("{value:.digits$}");
+    // `1.00000` is not 1, and says so.
+    let short = text.trim_end_matches('0');
+    if short.ends_with('.') {
+        text
+    } else {
+        short.into()
+    }
 }
 
 /// A difference: with its sign.
@@ -171,7 +180,8 @@ mod tests {
         for (value, expected) in [
             (1.0, "1"),
             (0.999_68, "0.99968"),
-            (1.02, "1.020"),
+            (1.02, "1.02"),
+            (1.000_000_1, "1.00000"),
             (0.5, "0.5"),
             (2.481, "2.48"),
         ] {

@@ -11,21 +11,19 @@ use crate::bench::stats::Interval;
 /// Colours of the subjects: the baseline neutral, an encrypted subject that of its plain twin.
 pub(super) fn looks(analysis: &Analysis<'_>) -> Vec<Look> {
     let results = analysis.results;
-    let count = results.subjects.len();
-    let mut colours: Vec<Option<usize>> = vec![None; count];
     let mut next = 1;
-    for index in 0..count {
+    let own = |index: usize| {
         let twin = analysis.twins.iter().find(|(_, secure)| *secure == index);
         if twin.is_some_and(|(plain, _)| first_twin(analysis, *plain) == Some(index)) {
-            continue;
+            return None;
         }
-        colours[index] = Some(if index == results.baseline {
-            0
-        } else {
-            next += 1;
-            next - 1
-        });
-    }
+        if index == results.baseline {
+            return Some(0);
+        }
+        next += 1;
+        Some(next - 1)
+    };
+    let mut colours: Vec<Option<usize>> = (0..results.subjects.len()).map(own).collect();
     for (plain, secure) in &analysis.twins {
         if colours[*secure].is_none() {
             colours[*secure] = colours[*plain];

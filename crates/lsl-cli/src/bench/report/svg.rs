@@ -393,7 +393,7 @@ pub(super) fn standalone(svg: &str) -> String {
 fn coordinate(value: f64) -> String {
     let value = if value.is_finite() { value } else { 0.0 };
     let text = format!("{value:.1}");
-    text.strip_suffix(".0").map_or(text.clone(), Into::into)
+    text.strip_suffix(".0").unwrap_or(&text).to_owned()
 }
 
 /// Width of a letter of ordinary text, on average.

@@ -160,7 +160,7 @@ latency, median, µs
 
 |  | liblsl 1.18 (baseline) | o\|urs &lt;b&gt; |
 |---|---|---|
-| 8 ch, 1 kHz | 11 (best 10, n=3) | 5.8 · ×0.525 \[0.286, 0.961\] faster |
+| 8 ch, 1 kHz | 11 (best 10, n=3) | 5.8 · ×0.525 \[0.286, 0.961\] faster, loses samples |
 
 ## Latency
 
