@@ -273,6 +273,46 @@ fn hostile_results_are_harmless() {
 }
 
 #[test]
+fn who_never_finishes_fails() {
+    let mut results = tiny();
+    for round in &mut results.cells[0].rounds {
+        round.measurements[1] = Measurement {
+            failure: Some("no".into()),
+            ..Measurement::default()
+        };
+    }
+    let document = content::document(&Analysis::of(&results), &[]);
+    let text = markdown::render(&document);
+    assert!(text.contains("| 11 (best 10, n=3) | fails |"), "{text}");
+    assert!(text.contains("**3 turns failed, see below.**"), "{text}");
+}
+
+/// Where a benchmark has no latency, encryption is still compared.
+#[test]
+fn encryption_of_a_run_without_latency() {
+    let mut results = made_up();
+    for round in results.cells.iter_mut().flat_map(|cell| &mut cell.rounds) {
+        for measurement in &mut round.measurements {
+            measurement.values.retain(|name, _| name == "samples_per_s");
+        }
+    }
+    let document = content::document(&Analysis::of(&results), &[]);
+    let text = markdown::render(&document);
+    let (_, after) = text
+        .split_once("ours secure against ours: everything else")
+        .unwrap();
+    let row = after
+        .lines()
+        .find(|line| line.starts_with("| 256 ch |"))
+        .unwrap();
+    assert!(
+        row.ends_with("| slower |") && row.contains("| 0.84"),
+        "{row}"
+    );
+    assert!(!text.contains("within 5 % or 2 µs in"), "{text}");
+}
+
+#[test]
 fn nothing_measured_is_said_so() {
     let mut results = made_up();
     results.cells.clear();
