@@ -20,6 +20,7 @@ mod raw;
 mod report;
 mod result;
 mod scale;
+mod stats;
 mod subject;
 mod summary;
 mod tally;
