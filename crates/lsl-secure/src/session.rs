@@ -64,13 +64,20 @@ impl fmt::Debug for Exporter {
 ///
 /// # Errors
 /// [`Cause::Internal`] in a child of that process.
+#[inline]
 pub(crate) fn require_own(generation: Generation) -> Result<()> {
     if generation.is_current() {
         Ok(())
     } else {
-        Err(Error::session(
-            Cause::Internal,
-            "this session belongs to the parent process",
-        ))
+        Err(not_own())
     }
+}
+
+#[cold]
+#[inline(never)]
+fn not_own() -> Error {
+    Error::session(
+        Cause::Internal,
+        "this session belongs to the parent process",
+    )
 }

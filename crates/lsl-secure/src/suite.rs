@@ -120,9 +120,13 @@ fn aes_is_accelerated() -> bool {
 /// key. That is best effort: copies that the compiler left on the stack are out of reach (§3.3).
 pub struct AeadKey {
     suite: Suite,
-    cipher: Box<Active>,
+    slot: Box<Slot>,
     iv: Zeroizing<[u8; 12]>,
 }
+
+/// A key by itself on whole cache lines: no record reads one more than it must.
+#[repr(align(64))]
+struct Slot(Active);
 
 impl AeadKey {
     /// From a 32-byte secret of the key schedule: `key(s)` and `iv(s)` (§5.6).
@@ -130,7 +134,7 @@ impl AeadKey {
         let (key, iv) = key_and_iv(secret);
         Self {
             suite,
-            cipher: Box::new(Active::new(suite, &key)),
+            slot: Box::new(Slot(Active::new(suite, &key))),
             iv,
         }
     }
@@ -139,25 +143,27 @@ impl AeadKey {
     /// slot. The caller's counter starts again at 0.
     pub(crate) fn replace(&mut self, secret: &[u8; 32]) {
         let (key, iv) = key_and_iv(secret);
-        *self.cipher = Active::new(self.suite, &key);
+        self.slot.0 = Active::new(self.suite, &key);
         *self.iv = *iv;
     }
 
     /// Overwrites the key with a dummy that everybody knows: never use it afterwards.
     pub(crate) fn erase(&mut self) {
-        *self.cipher = Active::new(self.suite, &[0; 32]);
+        self.slot.0 = Active::new(self.suite, &[0; 32]);
         *self.iv = [0; 12];
         // Without an observer the compiler may drop writes to memory that is freed next.
-        std::hint::black_box(&mut *self.cipher);
+        std::hint::black_box(&mut self.slot.0);
     }
 
     /// Encrypts `text` in place under counter `counter`; returns the tag.
+    #[inline]
     pub(crate) fn seal(&self, counter: u64, aad: &[u8], text: &mut [u8]) -> [u8; TAG_LEN] {
-        self.cipher.seal(&self.nonce(counter), aad, text)
+        self.slot.0.seal(&self.nonce(counter), aad, text)
     }
 
     /// Decrypts `text` (ciphertext and tag) in place; returns the plaintext, or `None` if it is not
     /// authentic. What `text` holds then is nobody's business: do not read it.
+    #[inline]
     pub(crate) fn open<'a>(
         &self,
         counter: u64,
@@ -167,16 +173,18 @@ impl AeadKey {
         let len = text.len().checked_sub(TAG_LEN)?;
         let (sealed, tag) = text.split_at_mut_checked(len)?;
         let tag: &[u8; TAG_LEN] = (&*tag).try_into().ok()?;
-        self.cipher
+        self.slot
+            .0
             .open(&self.nonce(counter), aad, sealed, tag)
             .then_some(sealed)
     }
 
     /// `iv XOR (00000000 || u64 counter)`.
+    #[inline]
     fn nonce(&self, counter: u64) -> [u8; 12] {
         let mut nonce = *self.iv;
-        for (byte, count) in nonce.iter_mut().skip(4).zip(counter.to_be_bytes()) {
-            *byte ^= count;
+        if let Some(last) = nonce.last_chunk_mut::<8>() {
+            *last = (u64::from_be_bytes(*last) ^ counter).to_be_bytes();
         }
         nonce
     }

@@ -13,7 +13,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    pub(super) fn byte(self) -> u8 {
+    pub(super) const fn byte(self) -> u8 {
         match self {
             Self::Data => 1,
             Self::Descriptor => 2,

@@ -28,17 +28,20 @@ impl Ratchet {
     }
 
     /// Records under the present key so far, which is the counter of the next one.
+    #[inline]
     pub(super) fn counter(&self) -> u64 {
         self.counter
     }
 
     /// Seals the next record; `None` if there is no counter left for it, or no key.
+    #[inline]
     pub(super) fn seal(&mut self, aad: &[u8], text: &mut [u8]) -> Option<[u8; 16]> {
         let counter = self.take_counter()?;
         Some(self.key.seal(counter, aad, text))
     }
 
     /// Opens the next record; `None` if it is not the authentic next one.
+    #[inline]
     pub(super) fn open<'a>(&mut self, aad: &[u8], text: &'a mut [u8]) -> Option<&'a mut [u8]> {
         let counter = self.take_counter()?;
         self.key.open(counter, aad, text)
@@ -65,6 +68,7 @@ impl Ratchet {
     }
 
     /// Each value once; the last one is never used, so that the counter cannot wrap.
+    #[inline]
     fn take_counter(&mut self) -> Option<u64> {
         let counter = self.counter;
         if self.ended {

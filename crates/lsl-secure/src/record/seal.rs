@@ -60,6 +60,33 @@ impl Sealer {
     /// After CLOSE or ALERT, and in a forked child.
     pub fn seal_data(&mut self, bytes: &[u8], now: f64, out: &mut Vec<u8>) -> Result<()> {
         self.require_open()?;
+        // All that a frame of some hundred bytes needs is this one record, and nothing else is paid.
+        if self.is_routine(bytes.len(), now) {
+            out.reserve(bytes.len() + RECORD_OVERHEAD);
+            self.seal_now(Kind::Data, bytes, out)?;
+            self.totals.bytes += len_u64(bytes);
+            return Ok(());
+        }
+        self.seal_any(bytes, now, out)
+    }
+
+    /// Whether so many bytes make one record that needs neither padding nor a key update.
+    #[inline]
+    fn is_routine(&self, len: usize, now: f64) -> bool {
+        // With the KEY_UPDATE that must still fit behind it.
+        let wire_len = u64::try_from(len + 2 * RECORD_OVERHEAD).unwrap_or(u64::MAX);
+        self.pad_to == 0
+            && (1..=MAX_PAYLOAD).contains(&len)
+            && self.ratchet.counter() < MOST_RECORDS - 1
+            && self.key_bytes.saturating_add(wire_len) <= MOST_BYTES
+            && self
+                .key_since
+                .is_some_and(|since| now - since < UPDATE_SECS)
+    }
+
+    /// DATA of any length, with all that may be due before it.
+    #[inline(never)]
+    fn seal_any(&mut self, bytes: &[u8], now: f64, out: &mut Vec<u8>) -> Result<()> {
         if bytes.is_empty() {
             return Ok(());
         }
@@ -164,6 +191,7 @@ impl Sealer {
     }
 
     /// One record, after a key update if this would be one of the last under its key.
+    #[inline(never)]
     fn seal(&mut self, kind: Kind, payload: &[u8], out: &mut Vec<u8>) -> Result<()> {
         let room_for_update = self.wire_len(0);
         let wire_len = self.wire_len(payload.len());
@@ -184,6 +212,8 @@ impl Sealer {
         Ok(())
     }
 
+    #[cold]
+    #[inline(never)]
     fn update(&mut self, out: &mut Vec<u8>) -> Result<()> {
         self.seal_now(Kind::KeyUpdate, &[], out)?;
         self.ratchet.update();
@@ -194,30 +224,28 @@ impl Sealer {
         Ok(())
     }
 
-    /// One record under the present key, built and sealed at the end of `out`.
+    /// One record under the present key, built and sealed at the end of `out`. Inlined into its few
+    /// callers, of which each keeps what it needs: cold code costs more than the cipher.
+    #[inline(always)]
     fn seal_now(&mut self, kind: Kind, payload: &[u8], out: &mut Vec<u8>) -> Result<()> {
         let start = out.len();
         let padding = self.padding(payload.len());
-        let len = u16::try_from(1 + payload.len() + padding + TAG_BYTES)
-            .map_err(|_| internal("a payload that fits no record"))?
-            .to_be_bytes();
-        out.extend_from_slice(&len);
-        let text_at = out.len();
-        out.push(kind.byte() | if padding > 0 { PADDED } else { 0 });
+        let Ok(len) = u16::try_from(1 + payload.len() + padding + TAG_BYTES) else {
+            return Err(internal("a payload that fits no record"));
+        };
+        let len = len.to_be_bytes();
+        let [high, low] = len;
+        let padded = if padding > 0 { PADDED } else { 0 };
+        out.extend_from_slice(&[high, low, kind.byte() | padded]);
         out.extend_from_slice(payload);
         if padding > 0 {
-            let pad_len = u16::try_from(padding).map_err(|_| internal("too much padding"))?;
-            out.resize(out.len() + padding - LEN_BYTES, 0);
-            out.extend_from_slice(&pad_len.to_be_bytes());
+            pad(padding, out)?;
         }
         let sealed = out
-            .get_mut(text_at..)
+            .get_mut(start + LEN_BYTES..)
             .and_then(|text| self.ratchet.seal(&len, text));
         let Some(tag) = sealed else {
-            // Nothing in clear may be left for a caller who sends `out` all the same.
-            out.truncate(start);
-            self.end();
-            return Err(Error::session(Cause::KeyLimit, "the record counter ended"));
+            return Err(self.abandon(start, out));
         };
         out.extend_from_slice(&tag);
         self.key_bytes += len_u64(out.get(start..).unwrap_or_default());
@@ -225,13 +253,22 @@ impl Sealer {
         Ok(())
     }
 
+    /// Nothing in clear may be left for a caller who sends `out` all the same.
+    #[cold]
+    #[inline(never)]
+    fn abandon(&mut self, start: usize, out: &mut Vec<u8>) -> Error {
+        out.truncate(start);
+        self.end();
+        Error::session(Cause::KeyLimit, "the record counter ended")
+    }
+
     /// Bytes of padding, with their length field, behind `payload` bytes.
+    #[inline]
     fn padding(&self, payload: usize) -> usize {
         if self.pad_to == 0 {
             return 0;
         }
-        let padded = (payload + LEN_BYTES).next_multiple_of(usize::from(self.pad_to));
-        padded.min(MAX_PAYLOAD).saturating_sub(payload)
+        padding_to(self.pad_to, payload)
     }
 
     /// Bytes on the wire of a record with this much payload.
@@ -248,6 +285,7 @@ impl Sealer {
         }
     }
 
+    #[inline]
     fn require_open(&self) -> Result<()> {
         require_own(self.generation)?;
         match self.phase {
@@ -313,10 +351,30 @@ fn len_u64(bytes: &[u8]) -> u64 {
     u64::try_from(bytes.len()).unwrap_or(u64::MAX)
 }
 
+/// Padding that fills `payload` bytes up to a multiple of `pad_to`, if a record has room for it.
+#[inline(never)]
+fn padding_to(pad_to: u16, payload: usize) -> usize {
+    let padded = (payload + LEN_BYTES).next_multiple_of(usize::from(pad_to));
+    padded.min(MAX_PAYLOAD).saturating_sub(payload)
+}
+
+/// Appends so much padding, its length field included.
+#[inline(never)]
+fn pad(padding: usize, out: &mut Vec<u8>) -> Result<()> {
+    let pad_len = u16::try_from(padding).map_err(|_| internal("too much padding"))?;
+    out.resize(out.len() + padding - LEN_BYTES, 0);
+    out.extend_from_slice(&pad_len.to_be_bytes());
+    Ok(())
+}
+
+#[cold]
+#[inline(never)]
 fn ended() -> Error {
     internal("nothing may be sent after CLOSE or ALERT")
 }
 
+#[cold]
+#[inline(never)]
 fn internal(detail: &'static str) -> Error {
     Error::session(Cause::Internal, detail)
 }

@@ -17,6 +17,7 @@ impl Backend for Ring {
         Self(LessSafeKey::new(key))
     }
 
+    #[inline]
     fn seal(&self, nonce: &[u8; 12], aad: &[u8], text: &mut [u8]) -> [u8; TAG_LEN] {
         let tag = self
             .0
@@ -27,6 +28,7 @@ impl Backend for Ring {
         bytes
     }
 
+    #[inline]
     fn open(&self, nonce: &[u8; 12], aad: &[u8], text: &mut [u8], tag: &[u8; TAG_LEN]) -> bool {
         self.0
             .open_in_place_separate_tag(nonce_of(nonce), Aad::from(aad), Tag::from(*tag), text, 0..)
