@@ -12,6 +12,7 @@ mod net;
 mod report;
 mod result;
 mod scale;
+mod turns;
 
 use clap::{Args, Subcommand};
 
