@@ -1,24 +1,30 @@
 //! Safe calls into a shared library with liblsl's C ABI, loaded at run time: what a comparison of
-//! two implementations needs, float32 streams only. Knows nothing of our own implementation.
+//! two implementations needs, for streams of numbers. Knows nothing of our own implementation, except
+//! that it may say whether a connection is encrypted.
 //!
 //! Every object keeps the library alive; the library is never unloaded. Objects may move between
 //! threads, and calls on one object from several threads are left to the library, as its ABI says.
 
+mod element;
+mod info;
+mod inlet;
+mod outlet;
 mod symbols;
 
-use std::ffi::{CString, NulError};
+use std::ffi::{CStr, NulError, c_char};
 use std::path::Path;
-use std::ptr::null_mut;
 use std::sync::Arc;
 
 use libloading::Library;
 use symbols::{Handle, Symbols};
 
-/// Code of float32 in the ABI.
-const FLOAT32: i32 = 1;
+pub use element::{Element, Format};
+pub use info::Info;
+pub use inlet::Inlet;
+pub use outlet::Outlet;
 
 /// Code of a call that waited in vain.
-const TIMEOUT: i32 = -1;
+pub(crate) const TIMEOUT: i32 = -1;
 
 /// Why a call did not do what it should.
 #[derive(Debug, thiserror::Error)]
@@ -34,27 +40,38 @@ pub enum Error {
     #[error("{0} failed")]
     Refused(&'static str),
     /// The library returned this error code.
-    #[error("{function} failed with code {code}")]
+    #[error("{function} failed with code {code}{}", meaning(*code))]
     Code {
-        /// The function that was called.
+        /// The function that was called, without the letter of the type.
         function: &'static str,
         /// Its answer.
         code: i32,
     },
-    /// The number of values is not the number of channels.
-    #[error("{given} values for {channels} channels")]
+    /// The number of values or timestamps does not fit the stream or each other.
+    #[error("{given} where {wanted} or a multiple are needed")]
     Length {
-        /// Values given.
+        /// How many were given.
         given: usize,
-        /// Channels of the stream.
-        channels: usize,
+        /// How many there should be.
+        wanted: usize,
     },
+}
+
+/// What the codes of the ABI stand for.
+fn meaning(code: i32) -> &'static str {
+    match code {
+        TIMEOUT => " (timed out)",
+        -2 => " (stream lost)",
+        -3 => " (argument)",
+        -4 => " (internal)",
+        _ => "",
+    }
 }
 
 /// A loaded library. Clones share it.
 #[derive(Debug, Clone)]
 pub struct Lsl {
-    symbols: Arc<Symbols>,
+    pub(crate) symbols: Arc<Symbols>,
 }
 
 impl Lsl {
@@ -80,6 +97,34 @@ impl Lsl {
         unsafe { (self.symbols.lsl_library_version)() }
     }
 
+    /// Newest version of the protocol it speaks, `major * 100 + minor`.
+    #[expect(unsafe_code, reason = "a C function")]
+    pub fn protocol_version(&self) -> i32 {
+        // SAFETY: no arguments, no preconditions.
+        unsafe { (self.symbols.lsl_protocol_version)() }
+    }
+
+    /// What the library says it was built from; empty if it does not say.
+    #[expect(unsafe_code, reason = "a C function")]
+    pub fn library_info(&self) -> String {
+        let Some(ask) = self.symbols.lsl_library_info else {
+            return String::new();
+        };
+        // SAFETY: no arguments, no preconditions.
+        let text = unsafe { ask() };
+        if text.is_null() {
+            return String::new();
+        }
+        // SAFETY: the text ends with NUL and lives as long as the library.
+        let text = unsafe { CStr::from_ptr(text) };
+        text.to_string_lossy().into_owned()
+    }
+
+    /// Whether the library knows encrypted sessions, which is to say that it is ours.
+    pub fn can_encrypt(&self) -> bool {
+        self.symbols.lslx_is_encrypted.is_some()
+    }
+
     /// Seconds of the clock all of LSL shares on a host.
     #[expect(unsafe_code, reason = "a C function")]
     pub fn local_clock(&self) -> f64 {
@@ -87,206 +132,43 @@ impl Lsl {
         unsafe { (self.symbols.lsl_local_clock)() }
     }
 
-    /// Describes a float32 stream; `source_id` may be empty.
-    ///
-    /// # Errors
-    /// [`Error::Nul`], and [`Error::Refused`] when the library does not accept the description.
+    /// What this thread's last failed call said, where the library keeps it; may be empty.
     #[expect(unsafe_code, reason = "a C function")]
-    pub fn stream_info(
-        &self,
-        name: &str,
-        stream_type: &str,
-        channels: u16,
-        nominal_srate: f64,
-        source_id: &str,
-    ) -> Result<Info, Error> {
-        let (name, stream_type) = (CString::new(name)?, CString::new(stream_type)?);
-        let source_id = CString::new(source_id)?;
-        // SAFETY: the texts end with NUL and live until the call returns, which copies them.
-        let handle = unsafe {
-            (self.symbols.lsl_create_streaminfo)(
-                name.as_ptr(),
-                stream_type.as_ptr(),
-                channels.into(),
-                nominal_srate,
-                FLOAT32,
-                source_id.as_ptr(),
-            )
+    pub fn last_error(&self) -> String {
+        let Some(ask) = self.symbols.lsl_last_error else {
+            return String::new();
         };
-        let destroy = self.symbols.lsl_destroy_streaminfo;
-        let object = Object::new(self, handle, destroy, "lsl_create_streaminfo")?;
-        Ok(Info { object, channels })
-    }
-
-    /// Finds one float32 stream of so many `channels` with this value of a property, waiting at most
-    /// `timeout_secs`.
-    ///
-    /// # Errors
-    /// [`Error::Code`] when the library refuses the query.
-    #[expect(unsafe_code, reason = "a C function")]
-    pub fn resolve_one(
-        &self,
-        property: &str,
-        value: &str,
-        channels: u16,
-        timeout_secs: f64,
-    ) -> Result<Option<Info>, Error> {
-        let (property, value) = (CString::new(property)?, CString::new(value)?);
-        let mut handle = null_mut();
-        // SAFETY: one slot is offered and there is one; the texts end with NUL and live until the
-        // call returns.
-        let found = unsafe {
-            (self.symbols.lsl_resolve_byprop)(
-                &raw mut handle,
-                1,
-                property.as_ptr(),
-                value.as_ptr(),
-                1,
-                timeout_secs,
-            )
-        };
-        check("lsl_resolve_byprop", found)?;
-        if found == 0 {
-            return Ok(None);
+        // SAFETY: no arguments, no preconditions.
+        let text = unsafe { ask() };
+        if text.is_null() {
+            return String::new();
         }
-        let destroy = self.symbols.lsl_destroy_streaminfo;
-        let object = Object::new(self, handle, destroy, "lsl_resolve_byprop")?;
-        Ok(Some(Info { object, channels }))
-    }
-}
-
-/// Description of a stream.
-#[derive(Debug)]
-pub struct Info {
-    object: Object,
-    channels: u16,
-}
-
-/// Sends a float32 stream.
-#[derive(Debug)]
-pub struct Outlet {
-    object: Object,
-    channels: u16,
-}
-
-impl Outlet {
-    /// Announces the stream and serves it; keeps `max_buffered_secs` for slow readers.
-    ///
-    /// # Errors
-    /// [`Error::Refused`] when the library cannot serve it.
-    #[expect(unsafe_code, reason = "a C function")]
-    pub fn open(info: &Info, max_buffered_secs: i32) -> Result<Self, Error> {
-        let lsl = &info.object.lsl;
-        // SAFETY: the info is alive; the call copies it.
-        let handle =
-            unsafe { (lsl.symbols.lsl_create_outlet)(info.object.handle, 0, max_buffered_secs) };
-        let destroy = lsl.symbols.lsl_destroy_outlet;
-        Ok(Self {
-            object: Object::new(lsl, handle, destroy, "lsl_create_outlet")?,
-            channels: info.channels,
-        })
+        // SAFETY: the text ends with NUL and lives until this thread's next call.
+        let text = unsafe { CStr::from_ptr(text) };
+        text.to_string_lossy().into_owned()
     }
 
-    /// Whether anybody reads the stream.
-    #[expect(unsafe_code, reason = "a C function")]
-    pub fn have_consumers(&self) -> bool {
-        // SAFETY: the outlet is alive.
-        unsafe { (self.object.lsl.symbols.lsl_have_consumers)(self.object.handle) != 0 }
-    }
-
-    /// Waits until somebody reads the stream; false when the time is up.
-    #[expect(unsafe_code, reason = "a C function")]
-    pub fn wait_for_consumers(&self, timeout_secs: f64) -> bool {
-        let wait = self.object.lsl.symbols.lsl_wait_for_consumers;
-        // SAFETY: the outlet is alive and cannot be destroyed while it is borrowed.
-        unsafe { wait(self.object.handle, timeout_secs) != 0 }
-    }
-
-    /// Sends one sample at once; `timestamp` in seconds of the local clock.
-    ///
-    /// # Errors
-    /// [`Error::Length`], and [`Error::Code`] when the library reports one.
-    #[expect(unsafe_code, reason = "a C function")]
-    pub fn push(&self, values: &[f32], timestamp: f64) -> Result<(), Error> {
-        check_length(values.len(), self.channels)?;
-        let push = self.object.lsl.symbols.lsl_push_sample_ftp;
-        // SAFETY: the outlet is alive and reads as many values as it has channels, which were
-        // counted.
-        let code = unsafe { push(self.object.handle, values.as_ptr(), timestamp, 1) };
-        check("lsl_push_sample_ftp", code)
-    }
-}
-
-/// Receives a float32 stream.
-#[derive(Debug)]
-pub struct Inlet {
-    object: Object,
-    channels: u16,
-}
-
-impl Inlet {
-    /// An inlet for the stream, not yet connected, that does not recover from losses.
-    ///
-    /// # Errors
-    /// [`Error::Refused`] when the library does not accept the description.
-    #[expect(unsafe_code, reason = "a C function")]
-    pub fn new(info: &Info, max_buffered_secs: i32) -> Result<Self, Error> {
-        let lsl = &info.object.lsl;
-        // SAFETY: the info is alive; the call copies it.
-        let handle =
-            unsafe { (lsl.symbols.lsl_create_inlet)(info.object.handle, max_buffered_secs, 0, 0) };
-        let destroy = lsl.symbols.lsl_destroy_inlet;
-        Ok(Self {
-            object: Object::new(lsl, handle, destroy, "lsl_create_inlet")?,
-            channels: info.channels,
-        })
-    }
-
-    /// Connects.
-    ///
-    /// # Errors
-    /// [`Error::Code`], also when the time is up.
-    #[expect(unsafe_code, reason = "a C function")]
-    pub fn open_stream(&self, timeout_secs: f64) -> Result<(), Error> {
-        let mut code = 0;
-        let open = self.object.lsl.symbols.lsl_open_stream;
-        // SAFETY: the inlet is alive; the code is written before the call returns.
-        unsafe { open(self.object.handle, timeout_secs, &raw mut code) };
-        check("lsl_open_stream", code)
-    }
-
-    /// Receives one sample into `values` and gives its timestamp; `None` when the time is up.
-    ///
-    /// # Errors
-    /// [`Error::Length`], and [`Error::Code`] when the stream is lost.
-    #[expect(unsafe_code, reason = "a C function")]
-    pub fn pull(&self, values: &mut [f32], timeout_secs: f64) -> Result<Option<f64>, Error> {
-        check_length(values.len(), self.channels)?;
-        let mut code = 0;
-        let pull = self.object.lsl.symbols.lsl_pull_sample_f;
-        // SAFETY: the inlet is alive; as many values are announced as there is room for; the code
-        // is written before the call returns.
-        let timestamp = unsafe {
-            pull(
-                self.object.handle,
-                values.as_mut_ptr(),
-                self.channels.into(),
-                timeout_secs,
-                &raw mut code,
-            )
-        };
-        if code != TIMEOUT {
-            check("lsl_pull_sample_f", code)?;
+    /// Copies a text that is the caller's to give back, and gives it back.
+    #[expect(unsafe_code, reason = "C functions")]
+    pub(crate) fn take_text(&self, text: *mut c_char) -> String {
+        if text.is_null() {
+            return String::new();
         }
-        Ok(Some(timestamp).filter(|timestamp| *timestamp != 0.0))
+        // SAFETY: the library returned it as a text that ends with NUL.
+        let copy = unsafe { CStr::from_ptr(text) }
+            .to_string_lossy()
+            .into_owned();
+        // SAFETY: it came from this library, is the caller's, and is not used any more.
+        unsafe { (self.symbols.lsl_destroy_string)(text) };
+        copy
     }
 }
 
 /// A handle and how to give it back.
 #[derive(Debug)]
-struct Object {
-    lsl: Lsl,
-    handle: Handle,
+pub(crate) struct Object {
+    pub(crate) lsl: Lsl,
+    pub(crate) handle: Handle,
     destroy: unsafe extern "C" fn(Handle),
 }
 
@@ -300,7 +182,7 @@ unsafe impl Send for Object {}
 unsafe impl Sync for Object {}
 
 impl Object {
-    fn new(
+    pub(crate) fn new(
         lsl: &Lsl,
         handle: Handle,
         destroy: unsafe extern "C" fn(Handle),
@@ -326,7 +208,7 @@ impl Drop for Object {
     }
 }
 
-fn check(function: &'static str, code: i32) -> Result<(), Error> {
+pub(crate) fn check(function: &'static str, code: i32) -> Result<(), Error> {
     if code < 0 {
         Err(Error::Code { function, code })
     } else {
@@ -334,12 +216,24 @@ fn check(function: &'static str, code: i32) -> Result<(), Error> {
     }
 }
 
-fn check_length(given: usize, channels: u16) -> Result<(), Error> {
-    let channels = usize::from(channels);
-    if given == channels {
+/// That there are exactly so many.
+pub(crate) fn check_sample(given: usize, wanted: u32) -> Result<(), Error> {
+    let wanted = wanted as usize;
+    if given == wanted {
         Ok(())
     } else {
-        Err(Error::Length { given, channels })
+        Err(Error::Length { given, wanted })
+    }
+}
+
+/// How many samples these values are.
+pub(crate) fn whole_samples(given: usize, channels: u32) -> Result<u32, Error> {
+    let wanted = channels as usize;
+    match given.checked_div(wanted) {
+        Some(samples) if samples * wanted == given => {
+            u32::try_from(samples).map_err(|_| Error::Length { given, wanted })
+        }
+        _ => Err(Error::Length { given, wanted }),
     }
 }
 
@@ -347,7 +241,7 @@ fn check_length(given: usize, channels: u16) -> Result<(), Error> {
 mod tests {
     use super::*;
 
-    /// Nothing here has a liblsl; that calls work is shown by `latency`.
+    /// Nothing here has a liblsl; that calls work is shown by `lsl bench`.
     #[test]
     fn what_is_no_liblsl_is_refused() {
         let refused = |path: &Path| matches!(Lsl::load(path), Err(Error::Load(_)));
@@ -358,5 +252,16 @@ mod tests {
         if cfg!(target_os = "linux") {
             assert!(refused(Path::new("libc.so.6")));
         }
+    }
+
+    #[test]
+    fn only_whole_samples_pass() {
+        assert_eq!(whole_samples(12, 4).unwrap(), 3);
+        assert_eq!(whole_samples(0, 4).unwrap(), 0);
+        for (given, channels) in [(13, 4), (3, 4), (4, 0)] {
+            assert!(whole_samples(given, channels).is_err());
+        }
+        assert!(check_sample(4, 4).is_ok());
+        assert!(check_sample(5, 4).is_err());
     }
 }

@@ -1,0 +1,99 @@
+//! Sending.
+
+use std::ffi::c_ulong;
+
+use crate::element::Element;
+use crate::{Error, Info, Object, check, check_sample, whole_samples};
+
+/// Sends a stream.
+#[derive(Debug)]
+pub struct Outlet {
+    object: Object,
+    channels: u32,
+}
+
+impl Outlet {
+    /// Announces the stream and serves it; keeps `max_buffered_secs` for slow readers.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] when the library cannot serve it.
+    #[expect(unsafe_code, reason = "a C function")]
+    pub fn open(info: &Info, max_buffered_secs: i32) -> Result<Self, Error> {
+        let lsl = &info.object.lsl;
+        // SAFETY: the info is alive; the call copies it.
+        let handle =
+            unsafe { (lsl.symbols.lsl_create_outlet)(info.object.handle, 0, max_buffered_secs) };
+        let destroy = lsl.symbols.lsl_destroy_outlet;
+        Ok(Self {
+            object: Object::new(lsl, handle, destroy, "lsl_create_outlet")?,
+            channels: info.channels,
+        })
+    }
+
+    /// Whether anybody reads the stream.
+    #[expect(unsafe_code, reason = "a C function")]
+    pub fn have_consumers(&self) -> bool {
+        // SAFETY: the outlet is alive.
+        unsafe { (self.object.lsl.symbols.lsl_have_consumers)(self.object.handle) != 0 }
+    }
+
+    /// Waits until somebody reads the stream; false when the time is up.
+    #[expect(unsafe_code, reason = "a C function")]
+    pub fn wait_for_consumers(&self, timeout_secs: f64) -> bool {
+        let wait = self.object.lsl.symbols.lsl_wait_for_consumers;
+        // SAFETY: the outlet is alive and cannot be destroyed while it is borrowed.
+        unsafe { wait(self.object.handle, timeout_secs) != 0 }
+    }
+
+    /// Sends one sample at once; `timestamp` in seconds of the local clock.
+    ///
+    /// # Errors
+    /// [`Error::Length`], and [`Error::Code`] when the library reports one.
+    #[expect(unsafe_code, reason = "a C function")]
+    pub fn push<T: Element>(&self, values: &[T], timestamp: f64) -> Result<(), Error> {
+        check_sample(values.len(), self.channels)?;
+        let push = T::typed(&self.object.lsl.symbols).push_sample;
+        // SAFETY: the outlet is alive and reads as many values as it has channels, which were
+        // counted.
+        let code = unsafe { push(self.object.handle, values.as_ptr(), timestamp, 1) };
+        check("lsl_push_sample", code)
+    }
+
+    /// Sends samples (one after the other, all values of one together) at once, the last of which
+    /// was taken at `timestamp`.
+    ///
+    /// # Errors
+    /// [`Error::Length`], and [`Error::Code`] when the library reports one.
+    #[expect(unsafe_code, reason = "a C function")]
+    pub fn push_chunk<T: Element>(&self, values: &[T], timestamp: f64) -> Result<(), Error> {
+        whole_samples(values.len(), self.channels)?;
+        let push = T::typed(&self.object.lsl.symbols).push_chunk;
+        let count = values.len() as c_ulong;
+        // SAFETY: the outlet is alive; as many values are announced as there are.
+        let code = unsafe { push(self.object.handle, values.as_ptr(), count, timestamp, 1) };
+        check("lsl_push_chunk", code)
+    }
+
+    /// As [`push_chunk`](Self::push_chunk) with a timestamp for each sample.
+    ///
+    /// # Errors
+    /// [`Error::Length`], and [`Error::Code`] when the library reports one.
+    #[expect(unsafe_code, reason = "a C function")]
+    pub fn push_chunk_stamped<T: Element>(
+        &self,
+        values: &[T],
+        timestamps: &[f64],
+    ) -> Result<(), Error> {
+        check_sample(
+            timestamps.len(),
+            whole_samples(values.len(), self.channels)?,
+        )?;
+        let push = T::typed(&self.object.lsl.symbols).push_chunk_stamps;
+        let count = values.len() as c_ulong;
+        let stamps = timestamps.as_ptr();
+        // SAFETY: the outlet is alive; as many values are announced as there are, and there is a
+        // timestamp for each sample.
+        let code = unsafe { push(self.object.handle, values.as_ptr(), count, stamps, 1) };
+        check("lsl_push_chunk", code)
+    }
+}
