@@ -314,7 +314,14 @@ fn send(options: &Options, channels: u16, library: Option<&Path>) -> Result<()> 
         Some(library) => {
             let lsl = Lsl::load(library)?;
             let stream = &options.stream;
-            let info = lsl.stream_info(stream, "Latency", channels.into(), options.rate, lsl_dl::Format::Float32, stream)?;
+            let info = lsl.stream_info(
+                stream,
+                "Latency",
+                channels.into(),
+                options.rate,
+                lsl_dl::Format::Float32,
+                stream,
+            )?;
             Sender::Theirs(lsl_dl::Outlet::open(&info, BUFFER_SECS)?)
         }
     };
@@ -367,8 +374,7 @@ fn receive(options: &Options, channels: u16, library: Option<&Path>) -> Result<(
         }
         Some(library) => {
             let patience = PATIENCE.as_secs_f64();
-            let found =
-                Lsl::load(library)?.resolve_one("name", &options.stream, patience)?;
+            let found = Lsl::load(library)?.resolve_one("name", &options.stream, patience)?;
             let inlet = lsl_dl::Inlet::new(&found.ok_or("the stream was not found")?, BUFFER_SECS)?;
             inlet.open_stream(patience)?;
             Receiver::Theirs(inlet)

@@ -3,16 +3,28 @@
 
 mod aead;
 mod bulk;
+mod carrier;
+mod child;
 mod discovery;
+mod driver;
+mod endpoint;
 mod fanout;
 mod handshake;
+mod job;
 mod latency;
+mod machine;
 mod max;
 mod net;
+mod number;
+mod raw;
 mod report;
 mod result;
 mod scale;
+mod subject;
+mod summary;
+mod tally;
 mod turns;
+mod usage;
 
 use clap::{Args, Subcommand};
 
@@ -47,6 +59,9 @@ enum Action {
     Net(net::Net),
     /// Statistics, charts and tables from results
     Report(report::Report),
+    /// The processes of a measurement
+    #[command(hide = true)]
+    Endpoint(endpoint::Endpoint),
 }
 
 impl Bench {
@@ -63,6 +78,7 @@ impl Bench {
             Action::Scale(action) => action.run(),
             Action::Net(action) => action.run(),
             Action::Report(action) => action.run(),
+            Action::Endpoint(action) => action.run(),
         }
     }
 }

@@ -1,15 +1,150 @@
-//! `lsl bench latency`
+//! `lsl bench latency`: how long a sample takes from the push to the pull, by channels, rate and
+//! number of inlets.
+
+use std::collections::BTreeMap;
 
 use clap::Args;
+use serde_json::json;
 
+use super::driver::{Benchmark, Comparison, Point, Sides};
+use super::job::{Carrier, Extent, Job, Pull, Speed};
 use crate::failure::{Failure, Outcome};
 
 /// `lsl bench latency`
 #[derive(Debug, Args)]
-pub(super) struct Latency {}
+#[command(after_help = HELP)]
+pub(super) struct Latency {
+    #[command(flatten)]
+    comparison: Comparison,
+
+    /// Channels of the stream
+    #[arg(long, value_delimiter = ',', default_value = "64", value_name = "N,…")]
+    channels: Vec<u32>,
+
+    /// Samples per second
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "1000",
+        value_name = "HZ,…"
+    )]
+    rate: Vec<f64>,
+
+    /// Inlets that read the stream, in one process, with one pulling thread each
+    #[arg(long, value_delimiter = ',', default_value = "1", value_name = "N,…")]
+    inlets: Vec<u32>,
+
+    /// Samples per push
+    #[arg(long, value_delimiter = ',', default_value = "1", value_name = "N,…")]
+    batch: Vec<u64>,
+
+    /// Seconds of each measurement [default: 10, with --quick 2]
+    #[arg(long, value_name = "N")]
+    seconds: Option<f64>,
+
+    /// What a channel's value is: float32, double64, int8, int16, int32 or int64
+    #[arg(long, default_value = "float32")]
+    format: String,
+}
+
+const HELP: &str = "\
+Examples:
+  lsl bench latency --quick
+  lsl bench latency --lib /usr/lib/liblsl.so --lib target/release/liblsl.so
+  lsl bench latency --channels 8,32,64 --rate 250,1000 --inlets 1,2,4 --secure off,on
+  lsl bench latency --lib core --lib raw:tcp --lib raw:tcp-aesgcm --baseline raw:tcp
+
+A sample is stamped before it is pushed and is there when the blocking pull returns; both sides are
+on this host and read one clock. Only ratios of one run mean anything: machines drift.";
 
 impl Latency {
     pub(super) fn run(&self) -> Outcome {
-        Err(Failure::Usage("not there yet".into()))
+        let mut points = Vec::new();
+        for &channels in &self.channels {
+            for &rate in &self.rate {
+                for &inlets in &self.inlets {
+                    for &batch in &self.batch {
+                        points.push(self.point(channels, rate, inlets, batch)?);
+                    }
+                }
+            }
+        }
+        self.comparison.run(&Benchmark {
+            name: "latency",
+            points,
+            finish,
+            columns: &[
+                "latency_p50_us",
+                "latency_p95_us",
+                "latency_p99_us",
+                "slowest_p50_us",
+                "push_p50_us",
+                "cpu_us_per_sample",
+            ],
+            ratios: &["latency_p50_us", "latency_p95_us", "cpu_us_per_sample"],
+        })
+    }
+
+    fn point(&self, channels: u32, rate: f64, inlets: u32, batch: u64) -> Outcome<Point> {
+        let seconds = self
+            .seconds
+            .unwrap_or(if self.comparison.quick { 2.0 } else { 10.0 });
+        if channels == 0 || inlets == 0 || batch == 0 || !(rate > 0.0 && seconds > 0.0) {
+            let text = "--channels, --rate, --inlets, --batch and --seconds are above 0";
+            return Err(Failure::Usage(text.into()));
+        }
+        Ok(Point {
+            parameters: vec![
+                ("channels", json!(channels)),
+                ("rate", json!(rate)),
+                ("inlets", json!(inlets)),
+                ("batch", json!(batch)),
+            ],
+            job: Job {
+                carrier: Carrier::Core,
+                secure: false,
+                stream: String::new(),
+                format: self.format.clone(),
+                channels,
+                speed: Speed::Paced(rate),
+                batch,
+                warm_up: whole_batches(WARM_UP.max((WARM_UP_SECS * rate) as u64), batch),
+                extent: Extent::Samples(whole_batches((rate * seconds) as u64, batch)),
+                readers: inlets,
+                pull: if batch == 1 {
+                    Pull::Sample
+                } else {
+                    Pull::Chunk
+                },
+                window: None,
+                read_last: false,
+                address: None,
+                control: None,
+            },
+            cannot: |_| None,
+        })
+    }
+}
+
+/// At least so many samples, in whole batches.
+pub(super) fn whole_batches(samples: u64, batch: u64) -> u64 {
+    samples.max(1).next_multiple_of(batch.max(1))
+}
+
+fn finish(_: &Job, _: &Sides, _: &mut BTreeMap<String, f64>) {}
+
+/// Samples before anything is measured.
+const WARM_UP: u64 = 200;
+const WARM_UP_SECS: f64 = 0.2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batches_are_whole() {
+        for (samples, batch, expected) in [(0, 4, 4), (1, 1, 1), (5, 4, 8), (8, 4, 8)] {
+            assert_eq!(whole_batches(samples, batch), expected);
+        }
     }
 }

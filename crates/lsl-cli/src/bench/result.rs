@@ -2,9 +2,13 @@
 //! report reads. Numbers only; what they mean for a comparison is worked out in `stats`.
 
 use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+use crate::failure::{Failure, Outcome};
 
 /// Name and version of the form; a report refuses others.
 pub(crate) const SCHEMA: &str = "lsl-bench/1";
@@ -24,6 +28,23 @@ pub(crate) struct Results {
     pub(crate) baseline: usize,
     /// One per point of the grid.
     pub(crate) cells: Vec<Cell>,
+}
+
+impl Results {
+    /// Writes `results.json` into this folder, which is made if it is not there; an older file is
+    /// replaced as a whole.
+    pub(crate) fn write(&self, folder: &Path) -> Outcome {
+        let attempt = || -> Outcome {
+            fs::create_dir_all(folder)?;
+            let unfinished = folder.join("results.json.part");
+            let mut text = serde_json::to_string_pretty(self)?;
+            text.push('\n');
+            fs::write(&unfinished, text)?;
+            Ok(fs::rename(&unfinished, folder.join("results.json"))?)
+        };
+        let what = folder.display().to_string();
+        attempt().map_err(|failure: Failure| failure.context(&what))
+    }
 }
 
 /// Where and when it ran.
@@ -141,6 +162,34 @@ pub(crate) const METRICS: &[Metric] = &[
     metric("latency_p99_us", "latency, p99", "µs", Lower, false),
     metric("latency_max_us", "latency, largest", "µs", Lower, false),
     metric("latency_mean_us", "latency, mean", "µs", Lower, false),
+    metric(
+        "slowest_p50_us",
+        "latency of the slowest reader, median",
+        "µs",
+        Lower,
+        false,
+    ),
+    metric(
+        "slowest_p95_us",
+        "latency of the slowest reader, p95",
+        "µs",
+        Lower,
+        false,
+    ),
+    metric(
+        "slowest_p99_us",
+        "latency of the slowest reader, p99",
+        "µs",
+        Lower,
+        false,
+    ),
+    metric(
+        "slowest_mean_us",
+        "latency of the slowest reader, mean",
+        "µs",
+        Lower,
+        false,
+    ),
     metric("push_mean_us", "push call, mean", "µs", Lower, false),
     metric("push_p50_us", "push call, median", "µs", Lower, false),
     metric("push_p99_us", "push call, p99", "µs", Lower, false),

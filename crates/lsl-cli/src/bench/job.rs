@@ -1,0 +1,174 @@
+//! What the driver and its two processes, the outlet's and the inlets', say to each other: one line of
+//! JSON each over the pipes of the child. The first line is the task; then orders go in, events out.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use super::result::Gap;
+
+/// What a child is for.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) enum Task {
+    /// Say what this library is.
+    Probe(PathBuf),
+    /// Send.
+    Outlet(Job),
+    /// Receive.
+    Inlet(Job),
+    /// Keep a processor busy.
+    Hog,
+}
+
+/// Over what samples travel.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Carrier {
+    /// The Rust library this program is made of.
+    Core,
+    /// A library with liblsl's ABI.
+    Library(PathBuf),
+    /// A TCP connection without LSL: the caller's write, the caller's read.
+    Tcp,
+    /// The same with one AES-256-GCM frame per push.
+    TcpAesGcm,
+}
+
+/// How fast samples are pushed.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub(super) enum Speed {
+    /// So many samples per second, on time.
+    Paced(f64),
+    /// As fast as pushes return; the stream still says a rate, which sizes its buffers.
+    Free,
+}
+
+/// How samples are taken out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+pub(super) enum Pull {
+    /// One by one
+    Sample,
+    /// As many at once as were pushed at once
+    Chunk,
+}
+
+/// When the outlet has pushed enough.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub(super) enum Extent {
+    /// After so many samples, besides those of the warm-up.
+    Samples(u64),
+    /// After so many seconds.
+    Seconds(f64),
+}
+
+/// One measurement of one subject, for either side.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Job {
+    pub(super) carrier: Carrier,
+    /// Whether the connection must be encrypted; if it is not, or is and must not be, that is an error.
+    pub(super) secure: bool,
+    /// Name and source id.
+    pub(super) stream: String,
+    /// Name of the format, such as `float32`.
+    pub(super) format: String,
+    pub(super) channels: u32,
+    pub(super) speed: Speed,
+    /// Samples per push.
+    pub(super) batch: u64,
+    /// Samples that come first and are not counted; whole batches.
+    pub(super) warm_up: u64,
+    pub(super) extent: Extent,
+    pub(super) readers: u32,
+    pub(super) pull: Pull,
+    /// At most so many samples are pushed and not yet pulled.
+    pub(super) window: Option<u64>,
+    /// Inlets pull only when everything is pushed.
+    pub(super) read_last: bool,
+    /// For inlets: where the outlet of a raw transport listens.
+    pub(super) address: Option<String>,
+    /// For inlets: where the outlet waits for progress.
+    pub(super) control: Option<String>,
+}
+
+impl Job {
+    /// What the stream says about its rate. Unpaced streams get one too, because LSL sizes its buffers
+    /// by it: 360 s of 1 kHz hold 360,000 samples, more than is ever under way.
+    pub(super) fn nominal_rate(&self) -> f64 {
+        match self.speed {
+            Speed::Paced(rate) => rate,
+            Speed::Free => 1000.0,
+        }
+    }
+
+    /// Samples in all, where that is known before the end.
+    pub(super) fn total(&self) -> Option<u64> {
+        match self.extent {
+            Extent::Samples(samples) => Some(self.warm_up + samples),
+            Extent::Seconds(_) => None,
+        }
+    }
+}
+
+/// What the driver tells a child.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) enum Order {
+    /// Outlet: all inlets are there, begin.
+    Go,
+    /// Inlets: so many samples were pushed.
+    Pushed(u64),
+    /// Outlet: all inlets are done, report.
+    Finish,
+}
+
+/// What a child tells the driver.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) enum Event {
+    /// What the probed library is.
+    Library(Library),
+    /// Outlet: the stream can be found. Inlets: all are connected.
+    Ready(Ready),
+    /// Outlet: so many samples were pushed, warm-up included.
+    Pushed(u64),
+    /// The last word.
+    Report(Report),
+    /// Instead of a report.
+    Failed(String),
+}
+
+/// What a library says about itself.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Library {
+    /// `major * 100 + minor`.
+    pub(super) version: i32,
+    pub(super) info: String,
+    /// Whether it is ours: only ours can encrypt.
+    pub(super) ours: bool,
+}
+
+/// What the other side has to know.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(super) struct Ready {
+    pub(super) address: Option<String>,
+    pub(super) control: Option<String>,
+    /// Inlets: how the connection is encrypted.
+    pub(super) cipher: Option<String>,
+}
+
+/// What one side measured.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(super) struct Report {
+    /// By name of the metric; both sides together name each once.
+    pub(super) values: BTreeMap<String, f64>,
+    /// `local_clock` when the measured part began and ended.
+    pub(super) begin: f64,
+    pub(super) end: f64,
+    /// CPU of the measured part and what else is divided by samples.
+    pub(super) cpu_secs: Option<f64>,
+    pub(super) switches: Option<u64>,
+    /// Measured samples that came, over all readers.
+    pub(super) received: u64,
+    /// Samples out of order or twice, and timestamps that go back.
+    pub(super) disorder: u64,
+    pub(super) gaps: Vec<Gap>,
+    pub(super) histogram: Vec<(f64, u64)>,
+}
