@@ -20,7 +20,10 @@ impl Usage {
         let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
         // SAFETY: the kernel writes one `rusage` where there is room for one.
         let result = unsafe { libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr()) };
-        debug_assert_eq!(result, 0, "getrusage only fails for arguments that do not exist");
+        debug_assert_eq!(
+            result, 0,
+            "getrusage only fails for arguments that do not exist"
+        );
         // SAFETY: written above; and all zeros, which it was before, is a valid value too.
         let usage = unsafe { usage.assume_init() };
         Self {

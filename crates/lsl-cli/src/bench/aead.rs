@@ -6,13 +6,13 @@ mod cipher;
 use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::io;
-use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use lsl_core::local_clock;
 use lsl_core::secure::{Suite, Suites};
 
 use self::cipher::{Broken, Cipher, IS_SOFT_BUILD, Implementation};
+use super::keep::{Keep, Measured};
 use super::result::{Cell, Measurement, Round, Subject};
 use super::turns::{median, order};
 use crate::failure::{Failure, Outcome};
@@ -44,7 +44,13 @@ pub(super) struct Aead {
     implementations: Vec<Implementation>,
 
     /// AES with the processor's instructions or without; the latter needs a build of its own, below
-    #[arg(long, value_name = "HOW", value_enum, value_delimiter = ',', default_value = "hw,soft")]
+    #[arg(
+        long,
+        value_name = "HOW",
+        value_enum,
+        value_delimiter = ',',
+        default_value = "hw,soft"
+    )]
     aes: Vec<Instructions>,
 
     /// Bytes that are authenticated and not encrypted
@@ -52,9 +58,8 @@ pub(super) struct Aead {
     #[arg(value_parser = clap::value_parser!(u32).range(0..=4096))]
     aad: Vec<u32>,
 
-    /// Write the results to a file in this directory, for `lsl bench report`
-    #[arg(long, value_name = "DIR")]
-    output: Option<PathBuf>,
+    #[command(flatten)]
+    keep: Keep,
 }
 
 /// How AES is computed.
@@ -98,19 +103,30 @@ impl Aead {
             turns as f64 * self.seconds
         ));
         let stop = Stop::install()?;
+        let machine = Keep::begin();
         let mut cells = Vec::new();
         for &aad in &self.aad {
             for &size in &sizes {
-                let Some(cell) = self.cell(&contenders, size, aad, &stop)? else {
-                    break;
-                };
-                cells.push(cell);
+                cells.extend(self.cell(&contenders, size, aad, &stop)?);
             }
         }
-        let subjects: Vec<Subject> = contenders.iter().map(Contender::subject).collect();
+        let subjects: Vec<Subject> = contenders
+            .iter()
+            .map(|contender| contender.subject())
+            .collect();
         show(&subjects, &cells)?;
         judge(&contenders, &cells);
-        Ok(())
+        let negotiated = Suites::of_this_cpu().list().first();
+        let is_it = |contender: &Contender| {
+            contender.implementation == Implementation::Ring && Some(&contender.suite) == negotiated
+        };
+        let measured = Measured {
+            benchmark: "aead",
+            subjects,
+            baseline: contenders.iter().position(is_it).unwrap_or(0),
+            cells,
+        };
+        self.keep.write(machine, measured)
     }
 
     /// Who takes part. Says what cannot.
@@ -127,12 +143,20 @@ impl Aead {
                 }
             }
         }
-        let has = |how| contenders.iter().any(|contender| contender.aes == Some(how));
+        let has = |how| {
+            contenders
+                .iter()
+                .any(|contender| contender.aes == Some(how))
+        };
         if self.aes.contains(&Instructions::Soft) && !has(Instructions::Soft) {
-            note("lsl: this build has AES by the processor only; `lsl bench aead --help` has the build without");
+            note(
+                "lsl: this build has AES by the processor only; `lsl bench aead --help` has the build without",
+            );
         }
         if self.aes.contains(&Instructions::Hw) && !has(Instructions::Hw) {
-            note("lsl: no AES by the processor among these: the processor, this build or --impl has none");
+            note(
+                "lsl: no AES by the processor among these: the processor, this build or --impl has none",
+            );
         }
         contenders
     }
@@ -154,7 +178,11 @@ impl Aead {
                 if stop.requested() {
                     return Ok(None);
                 }
-                let Contender { implementation, suite, .. } = contenders[index];
+                let Contender {
+                    implementation,
+                    suite,
+                    ..
+                } = contenders[index];
                 let values = measure(implementation, suite, size as usize, aad as usize, secs);
                 measurements[index].values = values.map_err(|Broken| {
                     Failure::Runtime(format!("{} does not work", contenders[index].name()))
@@ -204,11 +232,15 @@ impl Contender {
         format!("{} {}{soft}", self.implementation.name(), self.suite.name())
     }
 
-    fn subject(&self) -> Subject {
+    fn subject(self) -> Subject {
         let how = match self.aes {
             Some(Instructions::Hw) => "AES by the processor's instructions",
-            Some(Instructions::Soft) if IS_SOFT_BUILD => "AES without instructions, by --cfg aes_backend",
-            Some(Instructions::Soft) => "AES without instructions, which this processor does not have",
+            Some(Instructions::Soft) if IS_SOFT_BUILD => {
+                "AES without instructions, by --cfg aes_backend"
+            }
+            Some(Instructions::Soft) => {
+                "AES without instructions, which this processor does not have"
+            }
             None => "no AES in it",
         };
         Subject {
@@ -221,7 +253,11 @@ impl Contender {
 
 /// The sizes asked for and ours, in order, each once.
 fn with_ours(sizes: &[u32]) -> Vec<u32> {
-    let mut all: Vec<u32> = sizes.iter().copied().chain(OURS.map(|(size, _)| size)).collect();
+    let mut all: Vec<u32> = sizes
+        .iter()
+        .copied()
+        .chain(OURS.map(|(size, _)| size))
+        .collect();
     all.sort_unstable();
     all.dedup();
     all
@@ -319,7 +355,9 @@ fn show(subjects: &[Subject], cells: &[Cell]) -> Outcome {
                 value("seal_mb_per_s", 1),
                 value("open_ns", 0),
                 value("open_mb_per_s", 1),
-                ours.map_or(String::new(), |(_, channels)| format!("sample of {channels} ch")),
+                ours.map_or(String::new(), |(_, channels)| {
+                    format!("sample of {channels} ch")
+                }),
             ]);
         }
     }
@@ -409,12 +447,16 @@ mod tests {
 
     #[test]
     fn our_sizes_are_there_once_and_in_order() {
-        assert_eq!(with_ours(&[16384, 265, 2, 2]), [2, 41, 137, 265, 521, 1033, 16384]);
+        assert_eq!(
+            with_ours(&[16384, 265, 2, 2]),
+            [2, 41, 137, 265, 521, 1033, 16384]
+        );
     }
 
     #[test]
     fn contenders_say_what_they_are() {
-        let name = |implementation, cpu| Contender::new(implementation, Suite::Aes256Gcm, cpu).name();
+        let name =
+            |implementation, cpu| Contender::new(implementation, Suite::Aes256Gcm, cpu).name();
         assert_eq!(name(Implementation::Ring, true), "ring AES-256-GCM");
         assert_eq!(name(Implementation::Ring, false), "ring AES-256-GCM soft");
         let chacha = contender(Implementation::RustCrypto, Suite::ChaCha20Poly1305);
@@ -442,7 +484,11 @@ mod tests {
         let negotiated = Suites::of_this_cpu().list()[0];
         let cells = |cost_of_it: f64| {
             let measurement = |suite: Suite| {
-                let cost = if suite == negotiated { cost_of_it } else { 100.0 };
+                let cost = if suite == negotiated {
+                    cost_of_it
+                } else {
+                    100.0
+                };
                 let values = ["seal_ns", "open_ns"].map(|name| (name.to_owned(), cost));
                 Measurement {
                     values: values.into(),

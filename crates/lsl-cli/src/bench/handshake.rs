@@ -18,6 +18,7 @@ use lsl_platform::usage::Usage;
 
 use self::sides::Sides;
 use self::trail::Trail;
+use super::keep::{Keep, Measured};
 use super::result::{Cell, Measurement, Round, Subject};
 use super::turns::{median, order};
 use crate::failure::{Failure, Outcome};
@@ -42,11 +43,23 @@ pub(super) struct Handshake {
     transport: Transport,
 
     /// What is done with the event that each side records for each handshake, below
-    #[arg(long, value_name = "HOW", value_enum, value_delimiter = ',', default_value = "off,on,on-sync")]
+    #[arg(
+        long,
+        value_name = "HOW",
+        value_enum,
+        value_delimiter = ',',
+        default_value = "off,on,on-sync"
+    )]
     audit: Vec<Audited>,
 
     /// Ciphers
-    #[arg(long, value_name = "CIPHER", value_enum, value_delimiter = ',', default_value = "chacha,aes")]
+    #[arg(
+        long,
+        value_name = "CIPHER",
+        value_enum,
+        value_delimiter = ',',
+        default_value = "chacha,aes"
+    )]
     suite: Vec<Wanted>,
 
     /// Rounds; in each, every way of auditing has its turn, in rotating order
@@ -57,9 +70,8 @@ pub(super) struct Handshake {
     #[arg(long, value_name = "DIR")]
     audit_dir: Option<PathBuf>,
 
-    /// Write the results to a file in this directory, for `lsl bench report`
-    #[arg(long, value_name = "DIR")]
-    output: Option<PathBuf>,
+    #[command(flatten)]
+    keep: Keep,
 }
 
 /// Between the two sides.
@@ -116,18 +128,23 @@ impl Handshake {
         let suites = self.suites()?;
         let stop = Stop::install()?;
         let trail = Trail::new(self.audit_dir.as_deref())?;
+        let machine = Keep::begin();
         let mut cells = Vec::new();
         for suite in suites {
             for &threads in &self.threads {
-                let Some(cell) = self.cell(suite, threads, &trail, &stop)? else {
-                    break;
-                };
-                cells.push(cell);
+                cells.extend(self.cell(suite, threads, &trail, &stop)?);
             }
         }
         show(&self.audit, &cells)?;
         judge(&self.audit, &cells);
-        Ok(())
+        let is_off = |audited: &Audited| *audited == Audited::Off;
+        let measured = Measured {
+            benchmark: "handshake",
+            subjects: self.audit.iter().map(|audited| audited.subject()).collect(),
+            baseline: self.audit.iter().position(is_off).unwrap_or(0),
+            cells,
+        };
+        self.keep.write(machine, measured)
     }
 
     /// Those that this processor can be asked for.
@@ -173,7 +190,8 @@ impl Handshake {
             ));
             let mut measurements = vec![Measurement::default(); self.audit.len()];
             for index in order(round, self.audit.len()) {
-                let Some(values) = self.turn(suite, threads, self.audit[index], trail, stop)? else {
+                let Some(values) = self.turn(suite, threads, self.audit[index], trail, stop)?
+                else {
                     return Ok(None);
                 };
                 measurements[index].values = values;
@@ -223,7 +241,9 @@ impl Handshake {
                 let own = work();
                 let panicked = |_| Err(sides::lost());
                 let others = others.into_iter();
-                others.fold(own, |all, other| all.and(other.join().unwrap_or_else(panicked)))
+                others.fold(own, |all, other| {
+                    all.and_then(|()| other.join().unwrap_or_else(panicked))
+                })
             })?;
             log.finish()?;
             Ok((local_clock() - start, Usage::now().since(before)))
@@ -244,7 +264,10 @@ impl Handshake {
             ("system_s", used.system_secs),
             ("voluntary_switches", per(used.voluntary_switches)),
             ("involuntary_switches", per(used.involuntary_switches)),
-            ("switches", per(used.voluntary_switches + used.involuntary_switches)),
+            (
+                "switches",
+                per(used.voluntary_switches + used.involuntary_switches),
+            ),
             ("events_written", per(written)),
             ("events_dropped", per(dropped)),
         ];
@@ -260,7 +283,10 @@ impl Audited {
             Self::None => ("no events", "events are not even made"),
             Self::Off => ("audit off", "events are made, and not written anywhere"),
             Self::On => ("audit on", "events are written to a file by a thread"),
-            Self::OnSync => ("audit on-sync", "each handshake waits until its events are written"),
+            Self::OnSync => (
+                "audit on-sync",
+                "each handshake waits until its events are written",
+            ),
         };
         Subject {
             name: name.into(),

@@ -41,10 +41,10 @@ pub(super) const IS_SOFT_BUILD: bool = cfg!(all(aes_backend = "soft", polyval_ba
 
 /// A key.
 pub(super) enum Cipher {
-    Ring(LessSafeKey),
-    ChaCha(ChaCha20Poly1305),
-    // Its tables make it an order of magnitude larger than the others.
+    // The tables of these two make them an order of magnitude larger than the other.
+    Ring(Box<LessSafeKey>),
     Aes(Box<Aes256Gcm>),
+    ChaCha(ChaCha20Poly1305),
 }
 
 /// What keeps a sealed text from being changed.
@@ -64,7 +64,7 @@ impl Cipher {
                     Suite::Aes256Gcm => &AES_256_GCM,
                 };
                 let key = UnboundKey::new(algorithm, &key).map_err(|_| Broken)?;
-                Self::Ring(LessSafeKey::new(key))
+                Self::Ring(Box::new(LessSafeKey::new(key)))
             }
             (Implementation::RustCrypto, Suite::ChaCha20Poly1305) => {
                 Self::ChaCha(ChaCha20Poly1305::new(&key.into()))

@@ -34,9 +34,10 @@ impl Trail {
         let parent = parent.map_or_else(std::env::temp_dir, Path::to_owned);
         let own = parent.join(format!("lsl-bench-{}", std::process::id()));
         // Nobody else may have a hand in it: others can write to the parent.
-        DirBuilder::new().mode(0o700).create(&own).map_err(|error| {
-            Failure::Runtime(format!("cannot make {}: {error}", own.display()))
-        })?;
+        DirBuilder::new()
+            .mode(0o700)
+            .create(&own)
+            .map_err(|error| Failure::Runtime(format!("cannot make {}: {error}", own.display())))?;
         Ok(Self(own))
     }
 
@@ -86,7 +87,9 @@ impl Log {
         if self.audit.flush(LONGEST_WRITE) {
             Ok(())
         } else {
-            Err(Failure::Runtime("the security log was not written in a minute".into()))
+            Err(Failure::Runtime(
+                "the security log was not written in a minute".into(),
+            ))
         }
     }
 
