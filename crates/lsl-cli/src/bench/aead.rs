@@ -14,7 +14,8 @@ use lsl_core::secure::{Suite, Suites};
 use self::cipher::{Broken, Cipher, IS_SOFT_BUILD, Implementation};
 use super::keep::{Keep, Measured};
 use super::result::{Cell, Measurement, Round, Subject};
-use super::turns::{median, order};
+use super::tally::median;
+use super::turns::{order, shown};
 use crate::failure::{Failure, Outcome};
 use crate::interrupt::Stop;
 use crate::note::note;
@@ -313,17 +314,9 @@ fn time(
         let now = local_clock();
         batches.push((now - start) / batch as f64 * 1e9);
         if now >= end {
-            return Ok(median(batches));
+            return median(&batches).ok_or(Broken);
         }
     }
-}
-
-/// Median of a metric of a subject in a cell.
-fn middle(cell: &Cell, subject: usize, metric: &str) -> f64 {
-    median(cell.rounds.iter().filter_map(|round| {
-        let measurement = round.measurements.get(subject)?;
-        measurement.values.get(metric).copied()
-    }))
 }
 
 fn parameter(cell: &Cell, name: &str) -> u64 {
@@ -346,7 +339,7 @@ fn show(subjects: &[Subject], cells: &[Cell]) -> Outcome {
         let size = parameter(cell, "bytes");
         let ours = OURS.iter().find(|(ours, _)| u64::from(*ours) == size);
         for (index, subject) in subjects.iter().enumerate() {
-            let value = |metric, digits| format!("{:.digits$}", middle(cell, index, metric));
+            let value = |metric, digits| shown(cell, index, metric, digits);
             table.push([
                 size.to_string(),
                 parameter(cell, "aad").to_string(),
@@ -411,7 +404,10 @@ impl Verdict {
             .iter()
             .map(|cell| (parameter(cell, "bytes"), cell))
             .filter(|(size, _)| OURS.iter().any(|(ours, _)| u64::from(*ours) == *size))
-            .map(|(size, cell)| (size, median(cell.rounds.iter().filter_map(ratio))))
+            .filter_map(|(size, cell)| {
+                let ratios: Vec<f64> = cell.rounds.iter().filter_map(ratio).collect();
+                Some((size, median(&ratios)?))
+            })
             .collect();
         (!ratios.is_empty()).then_some(Self { negotiated, ratios })
     }

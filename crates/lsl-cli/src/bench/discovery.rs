@@ -8,7 +8,7 @@ use super::herd::{Order, Pair, Place, Values, datagrams_dropped, is_lsl, take};
 use super::keep::{Keep, Measured};
 use super::result::{Cell, Measurement, Round};
 use super::subject::{Secure, Subject, find};
-use super::turns::{median, order};
+use super::turns::{order, shown};
 use crate::failure::{Failure, Outcome};
 use crate::interrupt::Stop;
 use crate::note::note;
@@ -214,20 +214,6 @@ pub(super) fn measurement(values: Values, done: Outcome, stop: &Stop) -> Option<
     })
 }
 
-/// Median of a metric of a subject in a cell, for people; `-` where there is none.
-pub(super) fn shown(cell: &Cell, subject: usize, metric: &str, digits: usize) -> String {
-    let values: Vec<f64> = cell
-        .rounds
-        .iter()
-        .filter_map(|round| round.measurements.get(subject)?.values.get(metric).copied())
-        .collect();
-    if values.is_empty() {
-        "-".into()
-    } else {
-        format!("{:.digits$}", median(values))
-    }
-}
-
 fn show(subjects: &[Subject], cells: &[Cell]) -> Outcome {
     let columns = [
         ("first_hit_ms", "first hit ms", 2),
@@ -275,24 +261,6 @@ const PUSHED: u32 = 2500;
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_middle_is_shown_or_that_there_is_none() {
-        let measured = |value: f64| Measurement {
-            values: [("open_ms".to_owned(), value)].into(),
-            ..Measurement::default()
-        };
-        let round = |value| Round {
-            measurements: vec![measured(value), Measurement::default()],
-        };
-        let cell = Cell {
-            parameters: std::collections::BTreeMap::new(),
-            rounds: vec![round(1.0), round(9.0), round(2.0)],
-        };
-        assert_eq!(shown(&cell, 0, "open_ms", 1), "2.0");
-        assert_eq!(shown(&cell, 1, "open_ms", 1), "-");
-        assert_eq!(shown(&cell, 2, "open_ms", 1), "-");
-    }
 
     #[test]
     fn a_failed_library_is_a_result_and_ctrl_c_is_not() {

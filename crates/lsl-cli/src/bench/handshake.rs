@@ -20,7 +20,8 @@ use self::sides::Sides;
 use self::trail::Trail;
 use super::keep::{Keep, Measured};
 use super::result::{Cell, Measurement, Round, Subject};
-use super::turns::{median, order};
+use super::tally::median;
+use super::turns::{order, shown};
 use crate::failure::{Failure, Outcome};
 use crate::interrupt::Stop;
 use crate::note::note;
@@ -304,20 +305,14 @@ fn text(cell: &Cell, name: &str) -> String {
     }
 }
 
-/// Median of a metric of a subject in a cell.
-fn middle(cell: &Cell, subject: usize, metric: &str) -> f64 {
-    median(cell.rounds.iter().filter_map(|round| {
-        let measurement = round.measurements.get(subject)?;
-        measurement.values.get(metric).copied()
-    }))
-}
-
 /// Median of what a metric is in relation to that of another subject in the same round.
-fn ratio(cell: &Cell, subject: usize, to: usize, metric: &str) -> f64 {
-    median(cell.rounds.iter().filter_map(|round| {
+fn ratio(cell: &Cell, subject: usize, to: usize, metric: &str) -> Option<f64> {
+    let ratio = |round: &Round| {
         let value = |subject: usize| round.measurements.get(subject)?.values.get(metric);
         Some(value(subject)? / value(to)?)
-    }))
+    };
+    let ratios: Vec<f64> = cell.rounds.iter().filter_map(ratio).collect();
+    median(&ratios)
 }
 
 fn show(subjects: &[Audited], cells: &[Cell]) -> Outcome {
@@ -336,7 +331,7 @@ fn show(subjects: &[Audited], cells: &[Cell]) -> Outcome {
     ]);
     for cell in cells {
         for (index, subject) in subjects.iter().enumerate() {
-            let value = |metric, digits| format!("{:.digits$}", middle(cell, index, metric));
+            let value = |metric, digits| shown(cell, index, metric, digits);
             table.push([
                 text(cell, "suite"),
                 text(cell, "threads"),
@@ -371,8 +366,8 @@ fn judge(subjects: &[Audited], cells: &[Cell]) {
                 text(cell, "suite"),
                 text(cell, "threads"),
                 wanted.subject().name,
-                ratio(cell, index, off, "wall_s"),
-                ratio(cell, index, off, "switches"),
+                ratio(cell, index, off, "wall_s").unwrap_or(f64::NAN),
+                ratio(cell, index, off, "switches").unwrap_or(f64::NAN),
             ));
         }
     }
@@ -418,8 +413,7 @@ mod tests {
             parameters: BTreeMap::new(),
             rounds: vec![round(1.0, 2.0), round(10.0, 10.0), round(4.0, 5.0)],
         };
-        assert_eq!(ratio(&cell, 1, 0, "wall_s"), 1.25);
-        assert_eq!(middle(&cell, 1, "wall_s"), 5.0);
-        assert_eq!(ratio(&cell, 1, 0, "user_s"), 0.0);
+        assert_eq!(ratio(&cell, 1, 0, "wall_s"), Some(1.25));
+        assert_eq!(ratio(&cell, 1, 0, "user_s"), None);
     }
 }

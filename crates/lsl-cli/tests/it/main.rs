@@ -7,6 +7,7 @@
 )]
 
 mod audit;
+mod bench_others;
 mod commands;
 mod configuration;
 mod encrypted;

@@ -329,7 +329,6 @@ fn idle(secs: f64) -> Values {
 }
 
 /// The number of a sample as its first value; streams here are short.
-#[expect(clippy::cast_possible_truncation, reason = "exact up to 2^24 samples")]
 fn number(number: u64) -> f32 {
     number as f32
 }

@@ -17,7 +17,7 @@ use crate::bench::keep::{Keep, Measured};
 use crate::bench::number::Numbering;
 use crate::bench::result::{Cell, Measurement, Round, Subject};
 use crate::bench::tally::{Tally, histogram, mean, percentile, sorted};
-use crate::bench::turns::{median, order};
+use crate::bench::turns::{order, shown};
 use crate::failure::{Failure, Outcome};
 use crate::globals::Globals;
 use crate::interrupt::{LONGEST_NAP, Stop};
@@ -169,16 +169,7 @@ impl Client {
                     .iter()
                     .filter_map(|round| round.measurements.get(index))
             };
-            let value = |metric: &str| {
-                let values: Vec<f64> = all()
-                    .filter_map(|m| m.values.get(metric).copied())
-                    .collect();
-                if values.is_empty() {
-                    "-".to_owned()
-                } else {
-                    format!("{:.1}", median(values))
-                }
-            };
+            let value = |metric: &str| shown(cell, index, metric, 1);
             let expected: u64 = all().map(|measurement| measurement.expected).sum();
             let received: u64 = all().map(|measurement| measurement.received).sum();
             let delivered = 100.0 * received as f64 / expected.max(1) as f64;
