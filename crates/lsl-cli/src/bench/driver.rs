@@ -10,10 +10,11 @@ use lsl_core::local_clock;
 use serde_json::Value;
 
 use super::child::{Child, interrupted};
-use super::job::{Event, Job, Order, Ready, Report, Speed, Task};
+use super::job::{Event, Extent, Job, Order, Ready, Report, Speed, Task};
+use super::report;
 use super::result::{Cell, Machine, Measurement, Results, Round, SCHEMA};
 use super::subject::{self, Corner, ENDPOINT, Secure, Subject};
-use super::{report, summary};
+use super::summary::{self, Table};
 use crate::failure::{Failure, Outcome};
 use crate::interrupt::Stop;
 use crate::note::note;
@@ -67,15 +68,13 @@ pub(super) struct Point {
     pub(super) cannot: fn(&Subject) -> Option<&'static str>,
 }
 
-/// What an action adds.
+/// A benchmark made of measurements by two processes.
 pub(super) struct Benchmark {
     pub(super) name: &'static str,
     pub(super) points: Vec<Point>,
-    /// Turns what both sides report into metrics of its own.
+    /// Makes metrics of its own from what both sides report.
     pub(super) finish: fn(&Job, &Sides, &mut BTreeMap<String, f64>),
-    /// Metrics in the table on stdout; the first few also as ratios.
-    pub(super) columns: &'static [&'static str],
-    pub(super) ratios: &'static [&'static str],
+    pub(super) table: Table,
 }
 
 /// What the two processes report.
@@ -105,7 +104,10 @@ impl Comparison {
         let subjects = subject::find(&self.libraries, &self.secure, &corner, &stop)?;
         let name_of = |subject: &Subject| subject.shown.name.clone();
         let baseline = match &self.baseline {
-            None if self.libraries.is_empty() => subjects.len() - 1,
+            None if self.libraries.is_empty() => subjects
+                .iter()
+                .position(|subject| subject.is_foreign)
+                .unwrap_or(0),
             None => 0,
             Some(name) => subjects
                 .iter()
@@ -149,22 +151,48 @@ impl Comparison {
         self.output.clone().unwrap_or_else(default)
     }
 
-    /// Measures everything, writes the results and shows a table.
+    /// Measures the grid of a benchmark.
     pub(super) fn run(&self, benchmark: &Benchmark) -> Outcome {
+        self.record(benchmark.name, &benchmark.table, |driver, results, save| {
+            driver.run_all(benchmark, results, save)
+        })
+    }
+
+    /// Lets `work` fill in the cells, beside busy processes if wanted, then writes the results, shows
+    /// a table and makes the report: also of what there is when the user interrupts. `work` may save
+    /// what it has, against everything that may happen.
+    pub(super) fn record(
+        &self,
+        benchmark: &str,
+        table: &Table,
+        work: impl FnOnce(&mut Driver, &mut Results, Save<'_>) -> Outcome,
+    ) -> Outcome {
         let mut driver = self.driver()?;
-        let mut results = driver.results(benchmark.name);
+        let mut results = driver.results(benchmark);
         let folder = self.folder(&results);
         let hogs = driver.hogs(self.hogs)?;
-        let outcome = driver.run_all(benchmark, &mut results, |results| results.write(&folder));
+        let done = work(&mut driver, &mut results, &|results| results.write(&folder));
         drop(hogs);
-        results.write(&folder)?;
-        let out = std::io::stdout();
-        summary::show(&results, benchmark, &mut out.lock())?;
-        finish(&results, &folder)?;
-        outcome?;
-        summary::verdict(&results)
+        results.cells.retain(|cell| !cell.rounds.is_empty());
+        if !results.cells.is_empty() {
+            results.write(&folder)?;
+            summary::show(&results, table, &mut std::io::stdout().lock())?;
+            finish(&results, &folder)?;
+        }
+        match done {
+            // As every command that Ctrl-C ends.
+            Err(_) if driver.stop.requested() => {
+                note("interrupted: the rounds before that count");
+                Ok(())
+            }
+            Err(failure) => Err(failure),
+            Ok(()) => summary::verdict(&results),
+        }
     }
 }
+
+/// Writes what there is so far.
+pub(super) type Save<'a> = &'a dyn Fn(&Results) -> Outcome;
 
 /// What becomes of results once they are written: the one place where a report is made of them.
 pub(super) fn finish(results: &Results, folder: &std::path::Path) -> Outcome {
@@ -204,12 +232,7 @@ impl Driver {
         (0..number).map(start).collect()
     }
 
-    fn run_all(
-        &mut self,
-        benchmark: &Benchmark,
-        results: &mut Results,
-        save: impl Fn(&Results) -> Outcome,
-    ) -> Outcome {
+    fn run_all(&mut self, benchmark: &Benchmark, results: &mut Results, save: Save<'_>) -> Outcome {
         let mut progress = Progress::new(benchmark.points.len() * self.rounds);
         for (number, point) in benchmark.points.iter().enumerate() {
             let parameters = point.parameters.iter();
@@ -316,10 +339,12 @@ impl Driver {
         let limit = PUSH_SECS + 20.0 * expected_secs(job);
         let pushed = match outlet.hear(stop, limit)? {
             Event::Pushed(pushed) => pushed,
+            // It may have stopped for something that happened to the inlets.
             other => {
-                // Why the outlet stopped may be something that happened to the inlets.
-                let theirs = inlet.hear(stop, 1.0).ok();
-                return Err(theirs.map_or_else(|| unexpected(other), unexpected));
+                return Err(match inlet.hear(stop, 1.0) {
+                    Ok(Event::Failed(text)) => Failure::Runtime(text).context("inlet"),
+                    _ => unexpected(other).context("outlet"),
+                });
             }
         };
         inlet.say(&Order::Pushed(pushed))?;
@@ -348,7 +373,6 @@ fn unexpected(event: Event) -> Failure {
 
 /// How long pushing should take.
 fn expected_secs(job: &Job) -> f64 {
-    use super::job::Extent;
     match (job.extent, job.speed) {
         (Extent::Seconds(secs), _) => secs,
         (Extent::Samples(samples), Speed::Paced(rate)) => samples as f64 / rate,
@@ -412,6 +436,19 @@ pub(super) fn title(parameters: &[(&'static str, Value)]) -> String {
         .map(|(name, value)| format!("{name} {}", plain(value)))
         .collect();
     shown.join(", ")
+}
+
+/// A rate or a time as JSON: whole numbers without a point.
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "whole numbers below 2^53 are exact"
+)]
+pub(super) fn number(value: f64) -> Value {
+    if value.fract() == 0.0 && value.abs() < 1e15 {
+        Value::from(value as i64)
+    } else {
+        Value::from(value)
+    }
 }
 
 /// A value without quotes.

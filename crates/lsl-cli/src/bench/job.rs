@@ -91,6 +91,31 @@ pub(super) struct Job {
 }
 
 impl Job {
+    /// A job of one reader that pulls as is pushed; the driver fills in who carries it and where.
+    pub(super) fn new(format: &str, channels: u32, batch: u64) -> Self {
+        Self {
+            carrier: Carrier::Core,
+            secure: false,
+            stream: String::new(),
+            format: format.into(),
+            channels,
+            speed: Speed::Free,
+            batch,
+            warm_up: 0,
+            extent: Extent::Samples(0),
+            readers: 1,
+            pull: if batch == 1 {
+                Pull::Sample
+            } else {
+                Pull::Chunk
+            },
+            window: None,
+            read_last: false,
+            address: None,
+            control: None,
+        }
+    }
+
     /// What the stream says about its rate. Unpaced streams get one too, because LSL sizes its buffers
     /// by it: 360 s of 1 kHz hold 360,000 samples, more than is ever under way.
     pub(super) fn nominal_rate(&self) -> f64 {

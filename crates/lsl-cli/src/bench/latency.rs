@@ -1,13 +1,12 @@
 //! `lsl bench latency`: how long a sample takes from the push to the pull, by channels, rate and
 //! number of inlets.
 
-use std::collections::BTreeMap;
-
 use clap::Args;
 use serde_json::json;
 
-use super::driver::{Benchmark, Comparison, Point, Sides};
-use super::job::{Carrier, Extent, Job, Pull, Speed};
+use super::driver::{Benchmark, Comparison, Point, number};
+use super::job::{Extent, Job, Speed};
+use super::summary::Table;
 use crate::failure::{Failure, Outcome};
 
 /// `lsl bench latency`
@@ -59,6 +58,26 @@ on this host and read one clock. Only ratios of one run mean anything: machines 
 
 impl Latency {
     pub(super) fn run(&self) -> Outcome {
+        self.comparison.run(&Benchmark {
+            name: "latency",
+            points: self.points()?,
+            finish: |_, _, _| (),
+            table: Table {
+                parameters: &["channels", "rate", "inlets", "batch"],
+                columns: &[
+                    "latency_p50_us",
+                    "latency_p95_us",
+                    "latency_p99_us",
+                    "slowest_p50_us",
+                    "push_p50_us",
+                    "cpu_us_per_sample",
+                ],
+                ratios: &["latency_p50_us", "latency_p95_us", "cpu_us_per_sample"],
+            },
+        })
+    }
+
+    fn points(&self) -> Outcome<Vec<Point>> {
         let mut points = Vec::new();
         for &channels in &self.channels {
             for &rate in &self.rate {
@@ -69,20 +88,7 @@ impl Latency {
                 }
             }
         }
-        self.comparison.run(&Benchmark {
-            name: "latency",
-            points,
-            finish,
-            columns: &[
-                "latency_p50_us",
-                "latency_p95_us",
-                "latency_p99_us",
-                "slowest_p50_us",
-                "push_p50_us",
-                "cpu_us_per_sample",
-            ],
-            ratios: &["latency_p50_us", "latency_p95_us", "cpu_us_per_sample"],
-        })
+        Ok(points)
     }
 
     fn point(&self, channels: u32, rate: f64, inlets: u32, batch: u64) -> Outcome<Point> {
@@ -96,30 +102,16 @@ impl Latency {
         Ok(Point {
             parameters: vec![
                 ("channels", json!(channels)),
-                ("rate", json!(rate)),
+                ("rate", number(rate)),
                 ("inlets", json!(inlets)),
                 ("batch", json!(batch)),
             ],
             job: Job {
-                carrier: Carrier::Core,
-                secure: false,
-                stream: String::new(),
-                format: self.format.clone(),
-                channels,
                 speed: Speed::Paced(rate),
-                batch,
-                warm_up: whole_batches(WARM_UP.max((WARM_UP_SECS * rate) as u64), batch),
-                extent: Extent::Samples(whole_batches((rate * seconds) as u64, batch)),
+                warm_up: whole_batches(WARM_UP.max(samples(WARM_UP_SECS, rate)), batch),
+                extent: Extent::Samples(whole_batches(samples(seconds, rate), batch)),
                 readers: inlets,
-                pull: if batch == 1 {
-                    Pull::Sample
-                } else {
-                    Pull::Chunk
-                },
-                window: None,
-                read_last: false,
-                address: None,
-                control: None,
+                ..Job::new(&self.format, channels, batch)
             },
             cannot: |_| None,
         })
@@ -131,7 +123,15 @@ pub(super) fn whole_batches(samples: u64, batch: u64) -> u64 {
     samples.max(1).next_multiple_of(batch.max(1))
 }
 
-fn finish(_: &Job, _: &Sides, _: &mut BTreeMap<String, f64>) {}
+/// Samples of so many seconds.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "it saturates, and nobody waits for that many"
+)]
+pub(super) fn samples(secs: f64, rate: f64) -> u64 {
+    (secs * rate).round() as u64
+}
 
 /// Samples before anything is measured.
 const WARM_UP: u64 = 200;
@@ -139,7 +139,54 @@ const WARM_UP_SECS: f64 = 0.2;
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
+    use super::super::job::Pull;
     use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Alone {
+        #[command(flatten)]
+        latency: Latency,
+    }
+
+    fn points(arguments: &str) -> Outcome<Vec<Point>> {
+        let arguments = ["latency"].into_iter().chain(arguments.split_whitespace());
+        Alone::try_parse_from(arguments).unwrap().latency.points()
+    }
+
+    #[test]
+    fn the_grid_is_the_product() {
+        let grid = "--channels 8,32 --rate 250,1000 --inlets 1,2,4 --batch 1,64 --seconds 2";
+        let grid = points(grid).unwrap();
+        assert_eq!(grid.len(), 24);
+        let jobs: Vec<&Job> = grid.iter().map(|point| &point.job).collect();
+        assert_eq!(
+            (jobs[0].channels, jobs[0].readers, jobs[0].batch),
+            (8, 1, 1)
+        );
+        assert_eq!((jobs[0].warm_up, jobs[0].total()), (200, Some(700)));
+        assert_eq!(jobs[0].pull, Pull::Sample);
+        let last = jobs[23];
+        assert_eq!((last.channels, last.readers, last.batch), (32, 4, 64));
+        assert_eq!(last.pull, Pull::Chunk);
+        assert!(last.warm_up.is_multiple_of(64) && last.total().unwrap().is_multiple_of(64));
+        let names: Vec<&str> = grid[5].parameters.iter().map(|(name, _)| *name).collect();
+        assert_eq!(names, ["channels", "rate", "inlets", "batch"]);
+    }
+
+    #[test]
+    fn nothing_is_zero() {
+        for wrong in [
+            "--channels 0",
+            "--rate 0",
+            "--rate -5",
+            "--inlets 0",
+            "--batch 0",
+        ] {
+            assert!(matches!(points(wrong), Err(Failure::Usage(_))), "{wrong}");
+        }
+    }
 
     #[test]
     fn batches_are_whole() {

@@ -194,6 +194,13 @@ pub(crate) const METRICS: &[Metric] = &[
     metric("push_p50_us", "push call, median", "µs", Lower, false),
     metric("push_p99_us", "push call, p99", "µs", Lower, false),
     metric("samples_per_s", "throughput", "samples/s", Higher, true),
+    metric(
+        "rate_kept",
+        "share of the rate that got through",
+        "",
+        Higher,
+        false,
+    ),
     metric("mib_per_s", "throughput", "MiB/s", Higher, false),
     metric("write_mib_per_s", "writing", "MiB/s", Higher, true),
     metric("read_mib_per_s", "reading", "MiB/s", Higher, true),

@@ -30,6 +30,8 @@ pub(super) enum Secure {
 pub(super) struct Subject {
     pub(super) shown: result::Subject,
     pub(super) carrier: Carrier,
+    /// A library, and not ours.
+    pub(super) is_foreign: bool,
 }
 
 impl Subject {
@@ -57,7 +59,7 @@ pub(super) fn find(
     for found in chosen {
         let plain = secure.is_empty() || secure.contains(&Secure::Off);
         let wanted = secure.contains(&Secure::On);
-        if wanted && !found.can_encrypt && found.carrier != Carrier::TcpAesGcm {
+        if wanted && !found.can_encrypt && matches!(found.carrier, Carrier::Library(_)) {
             let name = &found.name;
             note(format_args!(
                 "{name} cannot encrypt: it takes part in plaintext"
@@ -95,6 +97,7 @@ fn add(subjects: &mut Vec<Subject>, found: &Found, secure: bool) {
             secure,
         },
         carrier: found.carrier.clone(),
+        is_foreign: matches!(found.carrier, Carrier::Library(_)) && !found.can_encrypt,
     });
 }
 
@@ -255,7 +258,7 @@ impl Corner {
             std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
             Ok(builder.create(folder)?)
         };
-        private(&folder).map_err(|error| error.context(&folder.display().to_string()))?;
+        private(&folder).map_err(|failure| failure.context(&folder.display().to_string()))?;
         let corner = Self { folder };
         private(&corner.path("home"))?;
         private(&corner.path("secure"))?;

@@ -3,34 +3,33 @@
 
 use std::io::Write;
 
-use super::driver::{Benchmark, plain};
+use super::driver::plain;
 use super::result::{Cell, METRICS, Measurement, Results};
 use super::tally::median;
 use crate::failure::{Failure, Outcome};
 
+/// What the table shows.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Table {
+    /// Names of parameters, in this order.
+    pub(super) parameters: &'static [&'static str],
+    /// Metrics, as medians.
+    pub(super) columns: &'static [&'static str],
+    /// Metrics, as ratios.
+    pub(super) ratios: &'static [&'static str],
+}
+
 /// Writes the table.
-pub(super) fn show(results: &Results, benchmark: &Benchmark, out: &mut impl Write) -> Outcome {
-    let mut names: Vec<String> = Vec::new();
-    for point in &benchmark.points {
-        for (name, _) in &point.parameters {
-            if !names.iter().any(|known| known == name) {
-                names.push((*name).into());
-            }
-        }
-    }
+pub(super) fn show(results: &Results, table: &Table, out: &mut impl Write) -> Outcome {
+    let names: Vec<String> = table.parameters.iter().map(|name| (*name).into()).collect();
     let parameters = names.len();
     let mut header = names.clone();
     header.push(String::new());
-    header.extend(benchmark.columns.iter().map(|name| short(name)));
+    header.extend(table.columns.iter().map(|name| short(name)));
     header.push("delivered".into());
     let ratios = results.subjects.len() > 1;
     if ratios {
-        header.extend(
-            benchmark
-                .ratios
-                .iter()
-                .map(|name| format!("x {}", bare(name))),
-        );
+        header.extend(table.ratios.iter().map(|name| format!("x {}", bare(name))));
     }
     let mut rows = vec![header];
     for cell in results.cells.iter().filter(|cell| !cell.rounds.is_empty()) {
@@ -38,14 +37,14 @@ pub(super) fn show(results: &Results, benchmark: &Benchmark, out: &mut impl Writ
             let value = |name: &String| cell.parameters.get(name).map(plain).unwrap_or_default();
             let mut row: Vec<String> = names.iter().map(value).collect();
             row.push(subject.name.clone());
-            let medians = benchmark.columns.iter().map(|name| {
+            let medians = table.columns.iter().map(|name| {
                 let values: Vec<f64> = values(cell, index, name).into_iter().flatten().collect();
                 median(&values).map_or_else(|| "-".into(), digits)
             });
             row.extend(medians);
             row.push(delivered(cell, index));
             if ratios {
-                let shown = benchmark.ratios.iter().map(|name| {
+                let shown = table.ratios.iter().map(|name| {
                     ratio(cell, index, results.baseline, name)
                         .map_or_else(|| "-".into(), |ratio| format!("{ratio:.2}"))
                 });

@@ -9,7 +9,7 @@ use std::thread;
 
 use lsl_core::local_clock;
 
-use super::super::carrier::{PATIENCE, Receiver};
+use super::super::carrier::Receiver;
 use super::super::job::{Event, Job, Order, Pull, Ready, Report, Speed};
 use super::super::number::{Number, Numbering};
 use super::super::tally::{Tally, histogram, mean, percentile, sorted};
@@ -139,7 +139,12 @@ fn read_all<T: Number>(
     let mut tally = Tally::new(index, job.warm_up, numbering.modulus);
     let mut latencies = latencies_of(job);
     let period_secs = 1.0 / job.nominal_rate();
-    let step = job.window.map_or(u64::MAX, |window| (window / 16).max(1));
+    // Often enough that the outlet never waits for what will not be said.
+    let step = job.window.map_or(u64::MAX, |window| {
+        (window / 16).min(window.saturating_sub(job.batch)).max(1)
+    });
+    // The last of the warm-up, for whose end the outlet waits.
+    let warmed_up = job.warm_up.saturating_sub(1);
     let (mut told, mut last, mut ended) = (0, local_clock(), 0.0);
     receiver.begin()?;
     if job.warm_up == 0 {
@@ -176,15 +181,14 @@ fn read_all<T: Number>(
         }
         if pulled > 0 {
             (last, ended) = (now, now);
-        } else if now - last > PATIENCE_FOR_MORE_SECS {
+        } else if now - last > PATIENCE_SECS {
             break;
         }
         if tally.next() >= job.warm_up {
             race.begin();
         }
         if let Some(control) = &mut control
-            && (tally.next() - told >= step || tally.next() == job.warm_up || most > 1)
-            && tally.next() > told
+            && (tally.next() - told >= step || (told..tally.next()).contains(&warmed_up))
         {
             told = tally.next();
             // An outlet that has pushed everything may have closed it.
@@ -280,7 +284,4 @@ fn summarise(job: &Job, readings: &[Reading], race: &Race) -> Report {
 }
 
 /// A pause this long ends the stream: samples may be missing, or never come.
-const PATIENCE_FOR_MORE_SECS: f64 = 5.0;
-
-/// The pause before the first sample is the outlet's to judge.
-const _: () = assert!(PATIENCE.as_secs() > 5);
+const PATIENCE_SECS: f64 = 10.0;

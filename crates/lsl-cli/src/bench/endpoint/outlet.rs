@@ -14,6 +14,7 @@ use super::super::tally::{mean, percentile, sorted};
 use super::super::usage::{Holdings, Usage, peak_rss_mib};
 use super::{Orders, tell};
 use crate::failure::{Failure, Outcome};
+use crate::pace::Pace;
 
 pub(super) fn run<T: Number>(job: &Job, orders: &Orders) -> Outcome {
     let before = Holdings::now();
@@ -33,13 +34,11 @@ pub(super) fn run<T: Number>(job: &Job, orders: &Orders) -> Outcome {
     let mut progress = control
         .map(|control| Progress::accept(&control))
         .transpose()?;
-    let mut report = push_all::<T>(job, &mut sender, progress.as_mut())?;
-    let begun = report.1;
-    tell(&Event::Pushed(report.2))?;
+    let (mut report, begun, pushed) = push_all::<T>(job, &mut sender, progress.as_mut())?;
+    tell(&Event::Pushed(pushed))?;
     orders.expect(|order| matches!(order, Order::Finish).then_some(()))?;
     // What the library still had to send after the last push is part of the bill.
     let (cpu_secs, switches) = Usage::now().since(begun);
-    let report = &mut report.0;
     report.cpu_secs = Some(cpu_secs);
     report.switches = switches;
     let after = Holdings::now();
@@ -61,7 +60,7 @@ pub(super) fn run<T: Number>(job: &Job, orders: &Orders) -> Outcome {
             report.values.insert(name.into(), value);
         }
     }
-    tell(&Event::Report(report.clone()))
+    tell(&Event::Report(report))
 }
 
 /// Pushes everything; gives the report so far, what had been used when the measured part began, and
@@ -82,7 +81,10 @@ fn push_all<T: Number>(
     let mut took = Vec::with_capacity(usize::try_from(pushes).unwrap_or(0));
     let mut report = Report::default();
     let mut begun = Usage::now();
-    let first_due = local_clock() + START_SECS;
+    let pace = match job.speed {
+        Speed::Paced(rate) => Some(Pace::new(local_clock() + START_SECS, 1.0 / rate)),
+        Speed::Free => None,
+    };
     let mut number = 0;
     loop {
         let is_measured = number >= job.warm_up;
@@ -107,13 +109,13 @@ fn push_all<T: Number>(
         if let (Some(progress), Some(window)) = (progress.as_deref_mut(), job.window) {
             progress.wait_for(end.saturating_sub(window))?;
         }
-        if let Speed::Paced(rate) = job.speed {
+        if let Some(pace) = &pace {
             // A batch is pushed when its last sample is there.
-            sleep_until(first_due + end as f64 / rate);
+            sleep_until(pace.time_of(end));
         }
         let stamp = local_clock();
         sender.push(&values, channels, stamp)?;
-        if is_measured {
+        if is_measured && pace.is_some() {
             took.push(micros(local_clock() - stamp));
         }
         number = end;
