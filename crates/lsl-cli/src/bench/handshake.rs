@@ -114,6 +114,9 @@ the file are counted: written + dropped must be what was recorded, or the comman
 The library itself never waits for its log; on-sync is what it would cost: Audit::flush after each
 handshake. none records nothing at all.
 
+On a machine that does other things, time says little: a thread that never waits gets less of the
+processor than one that does. Processor time is what to look at there.
+
 One thread means one processor, by sched_setaffinity as taskset does it. That is not a machine with
 one processor (nr_cpus=1): the rest of the system still runs on the others.
 
@@ -261,6 +264,7 @@ impl Handshake {
         let values = [
             ("handshakes_per_s", self.count as f64 / wall),
             ("wall_s", wall),
+            ("cpu_s", used.user_secs + used.system_secs),
             ("user_s", used.user_secs),
             ("system_s", used.system_secs),
             ("voluntary_switches", per(used.voluntary_switches)),
@@ -362,10 +366,11 @@ fn judge(subjects: &[Audited], cells: &[Cell]) {
                 continue;
             };
             note(format_args!(
-                "lsl: {} x {}, {} to off: time {:.3}, context switches {:.2}",
+                "lsl: {} x {}, {} to off: processor time {:.3}, time {:.3}, context switches {:.2}",
                 text(cell, "suite"),
                 text(cell, "threads"),
                 wanted.subject().name,
+                ratio(cell, index, off, "cpu_s").unwrap_or(f64::NAN),
                 ratio(cell, index, off, "wall_s").unwrap_or(f64::NAN),
                 ratio(cell, index, off, "switches").unwrap_or(f64::NAN),
             ));

@@ -421,7 +421,8 @@ pub(crate) const METRICS: &[Metric] = &[
     ),
     metric("seal_ns", "sealing", "ns", Lower, true),
     metric("open_ns", "opening", "ns", Lower, true),
-    metric("wall_s", "time", "s", Lower, false),
+    metric("wall_s", "time", "s", Lower, true),
+    metric("cpu_s", "processor time", "s", Lower, true),
     metric("user_s", "processor time in the program", "s", Lower, false),
     metric(
         "system_s",

@@ -1,6 +1,9 @@
 //! `lsl bench scale`: what many streams take: threads, files, memory, and the processor when nobody
 //! pushes.
 
+use std::collections::BTreeMap;
+use std::io::Write;
+
 use clap::Args;
 
 use super::discovery::{measurement, must_be_encrypted, table};
@@ -131,7 +134,7 @@ impl Scale {
         self.keep.write(machine, measured)
     }
 
-    fn parameters(&self, streams: u32) -> std::collections::BTreeMap<String, serde_json::Value> {
+    fn parameters(&self, streams: u32) -> BTreeMap<String, serde_json::Value> {
         [
             ("streams".to_owned(), streams.into()),
             ("channels".to_owned(), self.channels.into()),
@@ -296,7 +299,7 @@ fn show(subjects: &[Subject], cells: &[Cell]) -> Outcome {
         ("destroy_outlets_s", "destroy outlets s", 4),
         ("destroy_inlets_s", "inlets s", 4),
     ];
-    println_empty()?;
+    blank_line()?;
     table(subjects, cells, &times)?;
     let idle = [
         ("outlet_idle_cpu_percent", "idle CPU %: outlets", 3),
@@ -304,13 +307,12 @@ fn show(subjects: &[Subject], cells: &[Cell]) -> Outcome {
         ("outlet_idle_switches_per_s", "switches/s: outlets", 2),
         ("inlet_idle_switches_per_s", "inlets", 2),
     ];
-    println_empty()?;
+    blank_line()?;
     table(subjects, cells, &idle)
 }
 
 /// Between two tables.
-fn println_empty() -> Outcome {
-    use std::io::Write as _;
+fn blank_line() -> Outcome {
     Ok(writeln!(std::io::stdout().lock())?)
 }
 
