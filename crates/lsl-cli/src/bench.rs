@@ -10,7 +10,9 @@ mod driver;
 mod endpoint;
 mod fanout;
 mod handshake;
+mod herd;
 mod job;
+mod keep;
 mod latency;
 mod machine;
 mod max;
@@ -24,11 +26,13 @@ mod stats;
 mod subject;
 mod summary;
 mod tally;
+mod turns;
 mod usage;
 
 use clap::{Args, Subcommand};
 
 use crate::failure::Outcome;
+use crate::globals::Globals;
 
 /// `lsl bench`
 #[derive(Debug, Args)]
@@ -59,6 +63,9 @@ enum Action {
     Net(net::Net),
     /// Statistics, charts and tables from results
     Report(report::Report),
+    /// The processes with many streams
+    #[command(hide = true)]
+    Herd(herd::Herd),
     /// The processes of a measurement
     #[command(hide = true)]
     Endpoint(endpoint::Endpoint),
@@ -66,7 +73,7 @@ enum Action {
 
 impl Bench {
     /// Runs the command.
-    pub(crate) fn run(&self) -> Outcome {
+    pub(crate) fn run(&self, globals: &Globals) -> Outcome {
         match &self.action {
             Action::Latency(action) => action.run(),
             Action::Fanout(action) => action.run(),
@@ -76,8 +83,9 @@ impl Bench {
             Action::Aead(action) => action.run(),
             Action::Discovery(action) => action.run(),
             Action::Scale(action) => action.run(),
-            Action::Net(action) => action.run(),
+            Action::Net(action) => action.run(globals),
             Action::Report(action) => action.run(),
+            Action::Herd(action) => action.run(),
             Action::Endpoint(action) => action.run(),
         }
     }

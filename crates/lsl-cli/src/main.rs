@@ -142,7 +142,7 @@ impl Cli {
             Command::Trust(trust) => trust.run(&self.globals),
             Command::Security(security) => security.run(&self.globals),
             Command::Audit(audit) => audit.run(),
-            Command::Bench(bench) => bench.run(),
+            Command::Bench(bench) => bench.run(&self.globals),
         }
     }
 }

@@ -2,7 +2,7 @@
 //! which process this is and whether it was forked, how many descriptors it may have, which network
 //! interfaces it has, and a line typed without being seen. Nothing here knows LSL's protocol.
 //!
-//! Unsafe code only in `fork`, for the one page that the kernel must clear.
+//! Unsafe code only in `fork`, for the one page that the kernel must clear, and in `usage`.
 #![deny(unsafe_code)]
 
 pub mod append;
@@ -11,8 +11,10 @@ pub mod descriptors;
 pub mod fork;
 pub mod interfaces;
 pub mod interrupt;
+pub mod limits;
 pub mod poll;
 pub mod privilege;
 pub mod process;
 pub mod socket;
 pub mod terminal;
+pub mod usage;

@@ -177,7 +177,6 @@ impl Rendered {
 }
 
 /// Writes the report of `results` to `directory`, which is made if need be.
-#[allow(dead_code, reason = "for the benchmarks, once they are there")]
 pub(crate) fn render(results: &Results, directory: &Path) -> Outcome<Rendered> {
     render_runs(results, &[Run::of(results)], directory)
 }

@@ -8,6 +8,7 @@
 
 mod audit;
 mod bench;
+mod bench_others;
 mod commands;
 mod configuration;
 mod encrypted;

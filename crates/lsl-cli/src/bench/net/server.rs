@@ -1,0 +1,244 @@
+//! The machine whose streams are measured.
+
+use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::thread;
+
+use clap::Args;
+use lsl_core::{Context, Inlet, Outlet, Selector, Timeout, local_clock, random_uid};
+use lsl_platform::usage::Usage;
+
+use super::control::{MAX_ECHOES, Offer, PORT, Reply, Request, VERSION};
+use super::line::Line;
+use super::{Ways, info};
+use crate::bench::number::Numbering;
+use crate::failure::{Failure, Outcome};
+use crate::globals::Globals;
+use crate::interrupt::{LONGEST_NAP, Stop};
+use crate::link;
+use crate::note::note;
+use crate::pace::Pace;
+use crate::table::printable;
+
+/// `lsl bench net server`
+#[derive(Debug, Args)]
+pub(super) struct Server {
+    /// Where to wait for clients; with --loopback on this machine alone [default: all addresses]
+    #[arg(long, value_name = "ADDRESS[:PORT]")]
+    listen: Option<String>,
+
+    /// End after this many clients
+    #[arg(long, value_name = "N")]
+    clients: Option<u32>,
+}
+
+impl Server {
+    pub(super) fn run(&self, globals: &Globals) -> Outcome {
+        let ways = Ways::new(globals)?;
+        let listener = self.listen(&ways)?;
+        note(format_args!(
+            "lsl: waiting for `lsl bench net client` on {}; whoever reaches it can make this machine offer \
+             streams of made-up numbers. Ctrl-C ends it",
+            listener.local_addr()?
+        ));
+        let stop = Stop::install()?;
+        listener.set_nonblocking(true)?;
+        let mut served = 0;
+        while !stop.requested() && self.clients.is_none_or(|most| served < most) {
+            let Ok((stream, peer)) = listener.accept() else {
+                thread::sleep(LONGEST_NAP);
+                continue;
+            };
+            served += 1;
+            note(format_args!("lsl: client {peer}"));
+            if let Err(failure) = serve(stream, &ways, &stop) {
+                note(format_args!(
+                    "lsl: client {peer}: {}",
+                    printable(&failure.to_string())
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn listen(&self, ways: &Ways) -> Outcome<TcpListener> {
+        let here = if ways.is_loopback() {
+            "127.0.0.1"
+        } else {
+            "0.0.0.0"
+        };
+        let asked = self.listen.as_deref().unwrap_or(here);
+        let addresses = addresses(asked)?;
+        TcpListener::bind(&addresses[..])
+            .map_err(|error| Failure::Runtime(format!("cannot listen on {asked}: {error}")))
+    }
+}
+
+/// The addresses of a host, with the usual port unless it names one.
+pub(super) fn addresses(host: &str) -> Outcome<Vec<SocketAddr>> {
+    let with_port = host.to_socket_addrs();
+    let found = with_port.or_else(|_| (host, PORT).to_socket_addrs());
+    found.map(Iterator::collect).map_err(|error| {
+        Failure::NotFound(format!("{host} is no host that is known here: {error}"))
+    })
+}
+
+/// All requests of a client.
+fn serve(stream: TcpStream, ways: &Ways, stop: &Stop) -> Outcome {
+    let mut line = Line::new(stream, stop)?;
+    let peer = line.peer()?.ip().to_canonical().to_string();
+    let mut streams = None;
+    while let Some(request) = line.hear(PATIENCE_SECS)? {
+        let reply = answer(request, ways, &peer, &mut streams, stop).unwrap_or_else(|failure| {
+            Reply::Failed {
+                reason: failure.to_string(),
+            }
+        });
+        if let Reply::Failed { reason } = &reply {
+            note(format_args!("lsl: {}", printable(reason)));
+        }
+        line.say(&reply)?;
+    }
+    Ok(())
+}
+
+fn answer(
+    request: Request,
+    ways: &Ways,
+    peer: &str,
+    streams: &mut Option<Streams>,
+    stop: &Stop,
+) -> Outcome<Reply> {
+    match (request, streams) {
+        (Request::Hello { version }, _) if version != VERSION => Err(Failure::Runtime(format!(
+            "the client speaks version {version} of this benchmark, this server {VERSION}: use one version of \
+             lsl on both machines"
+        ))),
+        (Request::Hello { .. }, _) => Ok(Reply::Hello {
+            version: VERSION,
+            lsl: env!("CARGO_PKG_VERSION").into(),
+        }),
+        (Request::Offer(offer), streams) => {
+            offer.check().map_err(Failure::Usage)?;
+            // The ones before go first.
+            *streams = None;
+            let new = streams.insert(Streams::offer(offer, ways, peer)?);
+            Ok(Reply::Offered {
+                stream: new.stream.info().source_id().into_owned(),
+                echo: new.echo.info().source_id().into_owned(),
+            })
+        }
+        (Request::Push, Some(streams)) => streams.push(stop),
+        (Request::Echo { source_id, count }, Some(streams)) => {
+            streams.send_back(&source_id, count.min(MAX_ECHOES), stop)
+        }
+        (Request::Push | Request::Echo { .. }, None) => {
+            Err(Failure::Usage("nothing is offered yet".into()))
+        }
+        (Request::End, streams) => {
+            *streams = None;
+            Ok(Reply::Ended)
+        }
+    }
+}
+
+/// What one iteration needs.
+struct Streams {
+    offer: Offer,
+    context: Context,
+    stream: Outlet,
+    echo: Outlet,
+}
+
+impl Streams {
+    fn offer(offer: Offer, ways: &Ways, peer: &str) -> Outcome<Self> {
+        let context = ways.context(offer.secure, peer)?;
+        let id = random_uid()?;
+        let open = |name: &str, rate| -> Outcome<Outlet> {
+            let info = info(name, &format!("{name}-{id}"), offer.channels, rate)?;
+            Ok(Outlet::builder(info).context(&context).open()?)
+        };
+        let (stream, echo) = (
+            open("lsl-bench-net", offer.rate)?,
+            open("lsl-bench-echo", 0.0)?,
+        );
+        Ok(Self {
+            offer,
+            context,
+            stream,
+            echo,
+        })
+    }
+
+    /// Pushes everything, on time.
+    fn push(&self, stop: &Stop) -> Outcome<Reply> {
+        if !self.stream.blocking().wait_for_consumers(WAIT) {
+            return Err(Failure::NotFound("nobody reads the stream".into()));
+        }
+        let channels = self.offer.channels as usize;
+        let numbering = Numbering::of::<f32>(channels);
+        let mut sample = vec![0.0_f32; channels];
+        let before = Usage::now();
+        let mut pace = Pace::new(local_clock() + 0.01, self.offer.rate.recip());
+        while pace.done() < self.offer.samples && stop.sleep_until(pace.next_time(1)) {
+            for _ in 0..pace
+                .due(local_clock())
+                .min(self.offer.samples - pace.done())
+            {
+                numbering.write(pace.done(), &mut sample);
+                self.stream.push(&sample)?;
+                pace.advance(1);
+            }
+        }
+        self.stream.blocking().flush(WAIT);
+        let used = Usage::now().since(before);
+        Ok(Reply::Pushed {
+            samples: pace.done(),
+            cpu_secs: used.user_secs + used.system_secs,
+        })
+    }
+
+    /// Sends what comes over a stream of the client back to it.
+    fn send_back(&self, source_id: &str, count: u32, stop: &Stop) -> Outcome<Reply> {
+        let inlet = find(&self.context, source_id, self.offer.channels)?;
+        link::open(&inlet, WAIT)?;
+        let mut sample = vec![0.0_f32; self.offer.channels as usize];
+        let mut echoed = 0;
+        while echoed < count && !stop.requested() {
+            if inlet.blocking().pull(&mut sample, ECHO_WAIT)?.is_none() {
+                break;
+            }
+            self.echo.push(&sample)?;
+            echoed += 1;
+        }
+        self.echo.blocking().flush(WAIT);
+        Ok(Reply::Echoed { count: echoed })
+    }
+}
+
+/// An inlet for the stream with this source id, if it has as many channels.
+pub(super) fn find(context: &Context, source_id: &str, channels: u32) -> Outcome<Inlet> {
+    let selector = Selector::property("source_id", source_id)?;
+    let found = context.resolve_blocking(&selector, 1, WAIT)?;
+    let info = found.first().ok_or_else(|| {
+        Failure::NotFound(
+            "the other machine's stream was not found: UDP ports 16572 to 16604 must be open between the \
+             machines"
+                .into(),
+        )
+    })?;
+    if info.channel_count() != channels {
+        return Err(Failure::Runtime(
+            "the stream found has other channels".into(),
+        ));
+    }
+    Ok(Inlet::builder(info)
+        .context(context)
+        .recover(false)
+        .create()?)
+}
+
+/// For the next request: longer than a client needs to take out what was pushed.
+const PATIENCE_SECS: f64 = 60.0;
+/// For streams and connections.
+pub(super) const WAIT: Timeout = Timeout::After(std::time::Duration::from_secs(10));
+const ECHO_WAIT: Timeout = Timeout::After(std::time::Duration::from_secs(3));

@@ -1,0 +1,205 @@
+//! `lsl bench handshake|aead|discovery|scale|net` in small: that they measure what they say and lose
+//! nothing, never how fast.
+
+use std::net::TcpListener;
+use std::thread;
+
+use lsl_core::local_clock;
+use serde_json::Value;
+
+use crate::lab::{Ended, Lab, Running};
+use crate::machine::Machine;
+
+/// Runs `lsl bench` with these arguments and gives its results.
+fn results(lab: &Lab, arguments: &str) -> Value {
+    let output = lab.path("results");
+    let mut all = vec!["bench"];
+    all.extend(arguments.split_whitespace());
+    all.extend(["--output", &output]);
+    let ended = lab.run(&all).ok();
+    assert!(!ended.stdout.is_empty(), "{ended:?}");
+    read(&output)
+}
+
+fn read(output: &str) -> Value {
+    let text = std::fs::read_to_string(format!("{output}/results.json")).unwrap();
+    let results: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(results["schema"], "lsl-bench/1");
+    results
+}
+
+fn array(value: &Value) -> &Vec<Value> {
+    value.as_array().unwrap_or_else(|| panic!("{value}"))
+}
+
+/// All measurements of a subject.
+fn measured<'a>(results: &'a Value, subject: &str) -> Vec<&'a Value> {
+    let place = array(&results["subjects"])
+        .iter()
+        .position(|found| found["name"] == subject)
+        .unwrap_or_else(|| panic!("{subject}: {results}"));
+    let cells = array(&results["cells"]).iter();
+    let rounds = cells.flat_map(|cell| array(&cell["rounds"]));
+    rounds.map(|round| &round["measurements"][place]).collect()
+}
+
+fn number(measurement: &Value, metric: &str) -> f64 {
+    let value = measurement["values"][metric].as_f64();
+    value.unwrap_or_else(|| panic!("{metric}: {measurement}"))
+}
+
+#[test]
+fn handshakes_are_done_and_every_event_is_accounted_for() {
+    let lab = Lab::new();
+    let arguments = "handshake --count 20 --repeat 2 --threads 1,2 --audit none,off,on,on-sync \
+                     --suite chacha";
+    let results = results(&lab, arguments);
+    assert_eq!(array(&results["cells"]).len(), 2);
+    for (subject, events) in [
+        ("no events", 0.0),
+        ("audit off", 0.0),
+        ("audit on", 40.0),
+        ("audit on-sync", 40.0),
+    ] {
+        let measured = measured(&results, subject);
+        assert_eq!(measured.len(), 4);
+        for measurement in measured {
+            let sum = number(measurement, "events_written") + number(measurement, "events_dropped");
+            assert!((sum - events).abs() < 0.5, "{subject}: {measurement}");
+            assert!(number(measurement, "handshakes_per_s") > 0.0);
+        }
+    }
+    assert_eq!(results["subjects"][1]["name"], "audit off");
+    assert_eq!(results["baseline"], 1);
+}
+
+#[test]
+fn ciphers_are_measured_at_our_sizes_too() {
+    let lab = Lab::new();
+    let results = results(&lab, "aead --sizes 2 --seconds 0.01 --repeat 2 --aad 0,13");
+    let sizes: Vec<u64> = array(&results["cells"])
+        .iter()
+        .map(|cell| cell["parameters"]["bytes"].as_u64().unwrap())
+        .collect();
+    assert_eq!(sizes, [[2, 41, 137, 265, 521, 1033]; 2].concat());
+    for subject in ["ring ChaCha20-Poly1305", "rustcrypto ChaCha20-Poly1305"] {
+        for measurement in measured(&results, subject) {
+            assert!(number(measurement, "seal_ns") > 0.0);
+            assert!(number(measurement, "open_mb_per_s") > 0.0);
+        }
+    }
+}
+
+#[test]
+fn all_streams_are_found_and_one_is_read() {
+    let lab = Lab::new();
+    let arguments = "discovery --lib core --secure off,on --streams 1,5 --repeat 1";
+    let results = results(&lab, arguments);
+    for subject in ["core", "core secure"] {
+        let measured = measured(&results, subject);
+        for (measurement, streams) in measured.into_iter().zip([1.0, 5.0]) {
+            assert_eq!(measurement["failure"], Value::Null);
+            assert!((number(measurement, "found_all") - streams).abs() < 0.5);
+            assert!(number(measurement, "found_in_1s") <= streams);
+            for metric in [
+                "first_hit_ms",
+                "open_ms",
+                "first_sample_ms",
+                "destroy_inlet_ms",
+            ] {
+                assert!(number(measurement, metric) >= 0.0);
+            }
+            // Both processes have the clock of this host.
+            assert!(number(measurement, "correction_error_us") < 1e6);
+        }
+    }
+}
+
+#[test]
+fn every_inlet_of_many_delivers_every_sample() {
+    let lab = Lab::new();
+    let arguments =
+        "scale --lib core --secure off,on --streams 4 --samples 20 --rate 200 --idle 0.1";
+    let results = results(&lab, arguments);
+    for subject in ["core", "core secure"] {
+        for measurement in measured(&results, subject) {
+            assert_eq!(measurement["failure"], Value::Null);
+            assert_eq!(measurement["expected"], 80);
+            assert_eq!(measurement["received"], 80);
+            assert!((number(measurement, "inlets_deliver") - 4.0).abs() < 0.5);
+            assert!(number(measurement, "outlet_threads") >= 1.0);
+            assert!(number(measurement, "inlet_fds") >= 4.0);
+        }
+    }
+}
+
+/// A server for one client on a machine, and where it listens.
+fn server(machine: &Machine<'_>) -> (Running, String) {
+    let free = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let address = free.local_addr().unwrap().to_string();
+    drop(free);
+    let arguments = [
+        "bench",
+        "net",
+        "server",
+        "--clients",
+        "1",
+        "--listen",
+        &address,
+    ];
+    (machine.start(&arguments), address)
+}
+
+/// Runs a client, as soon as the server listens.
+fn client(machine: &Machine<'_>, address: &str, arguments: &str) -> Ended {
+    let mut all = vec!["bench", "net", "client", address];
+    all.extend(arguments.split_whitespace());
+    let deadline = local_clock() + 20.0;
+    loop {
+        let ended = machine.run(&all);
+        let is_early =
+            ended.status == Some(3) && ended.stderr.contains("no `lsl bench net server`");
+        if !is_early || local_clock() > deadline {
+            return ended;
+        }
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn two_machines_measure_with_and_without_encryption() {
+    let lab = Lab::new();
+    let [amp, rec] = ["amp1", "rec1"].map(|name| Machine::with_key(&lab, name));
+    amp.run(&["trust", "add", "rec1", &rec.key()]).ok();
+    rec.run(&["trust", "add", "amp1", &amp.key()]).ok();
+    let (server, address) = server(&amp);
+    let output = lab.path("results");
+    let arguments = format!(
+        "--channels 8 --rate 500 --duration 0.2 --iterations 2 --pings 5 --output {output}"
+    );
+    client(&rec, &address, &arguments).ok();
+    server.wait().ok();
+    let results = read(&output);
+    for subject in ["plain", "secure"] {
+        let measured = measured(&results, subject);
+        assert_eq!(measured.len(), 2);
+        for measurement in measured {
+            assert_eq!(measurement["expected"], 100);
+            assert_eq!(measurement["received"], 100);
+            assert_eq!(array(&measurement["gaps"]).len(), 0);
+            assert!(number(measurement, "half_round_trip_p50_us") > 0.0);
+        }
+    }
+}
+
+#[test]
+fn a_machine_without_a_key_is_told_what_to_do() {
+    let lab = Lab::new();
+    let (amp, rec) = (Machine::new(&lab, "amp1"), Machine::with_key(&lab, "rec1"));
+    client(&amp, "127.0.0.1:1", "--secure on").refused(1, &["lsl key init", "lsl trust add"]);
+    // And when it is the server that has none.
+    let (server, address) = server(&amp);
+    let ended = client(&rec, &address, "--secure on --duration 0.1 --iterations 1");
+    ended.refused(1, &["the server:", "lsl key init"]);
+    server.wait().ok();
+}

@@ -1,0 +1,77 @@
+//! What this process has used of the machine: processor time and how often it was switched.
+
+/// Since the process began, with all its threads, those that ended included.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Usage {
+    /// Processor time in the program.
+    pub user_secs: f64,
+    /// Processor time in the kernel on its behalf.
+    pub system_secs: f64,
+    /// How often a thread gave up the processor to wait.
+    pub voluntary_switches: u64,
+    /// How often a thread had to give it up.
+    pub involuntary_switches: u64,
+}
+
+impl Usage {
+    /// Up to now.
+    #[expect(unsafe_code, reason = "rustix has no getrusage")]
+    pub fn now() -> Self {
+        let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+        // SAFETY: the kernel writes one `rusage` where there is room for one.
+        let result = unsafe { libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr()) };
+        debug_assert_eq!(
+            result, 0,
+            "getrusage only fails for arguments that do not exist"
+        );
+        // SAFETY: written above; and all zeros, which it was before, is a valid value too.
+        let usage = unsafe { usage.assume_init() };
+        Self {
+            user_secs: secs(usage.ru_utime),
+            system_secs: secs(usage.ru_stime),
+            voluntary_switches: usage.ru_nvcsw.unsigned_abs(),
+            involuntary_switches: usage.ru_nivcsw.unsigned_abs(),
+        }
+    }
+
+    /// What was used after `earlier`.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Self {
+        let count = |now: u64, then: u64| now.saturating_sub(then);
+        Self {
+            user_secs: self.user_secs - earlier.user_secs,
+            system_secs: self.system_secs - earlier.system_secs,
+            voluntary_switches: count(self.voluntary_switches, earlier.voluntary_switches),
+            involuntary_switches: count(self.involuntary_switches, earlier.involuntary_switches),
+        }
+    }
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "a process that runs for 2^53 seconds is not measured"
+)]
+fn secs(time: libc::timeval) -> f64 {
+    time.tv_sec as f64 + time.tv_usec as f64 * 1e-6
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn work_and_waiting_are_seen() {
+        let before = Usage::now();
+        while Usage::now().since(before).user_secs <= 0.0 {
+            std::hint::black_box((0..100_000_u64).map(|n| n ^ (n << 3)).max());
+        }
+        for _ in 0..3 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let used = Usage::now().since(before);
+        assert!(used.user_secs > 0.0 && used.system_secs >= 0.0);
+        assert!(used.voluntary_switches >= 3, "{used:?}");
+    }
+}
