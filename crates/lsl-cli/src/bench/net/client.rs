@@ -423,7 +423,7 @@ impl Iteration<'_> {
             let came = numbering.read(&sample);
             if back.is_none() {
                 return Err(Failure::Lost(format!(
-                    "ping {number} did not come back in {PING_WAIT:?}; {} bytes of ours wait to be sent",
+                    "ping {number} did not come back in 2 s; {} bytes of ours wait to be sent",
                     outlet.stats().backlog_bytes
                 )));
             }
