@@ -420,8 +420,17 @@ impl Iteration<'_> {
             outlet.push(&sample)?;
             let back = inlet.blocking().pull(&mut sample, PING_WAIT)?;
             let end = local_clock();
-            if back.is_none() || numbering.read(&sample) != number {
-                return Err(Failure::Lost(format!("ping {number} did not come back")));
+            let came = numbering.read(&sample);
+            if back.is_none() {
+                return Err(Failure::Lost(format!(
+                    "ping {number} did not come back in 2 s; {} bytes of ours wait to be sent",
+                    outlet.stats().backlog_bytes
+                )));
+            }
+            if came != number {
+                return Err(Failure::Lost(format!(
+                    "ping {came} came back in place of {number}"
+                )));
             }
             halves.push(micros((end - start) / 2.0));
         }
