@@ -29,7 +29,7 @@ impl Sender {
                 Ok(Self::Core(Outlet::new(info)?))
             }
             Carrier::Library(path) => {
-                let lsl = Lsl::load(path).map_err(foreign)?;
+                let lsl = Lsl::load(path).map_err(Failure::from)?;
                 let info = lsl.stream_info(name, TYPE, job.channels, rate, T::FORMAT, name);
                 let outlet = info.and_then(|info| lsl_dl::Outlet::open(&info, BUFFER_SECS));
                 outlet.map(Self::Library).map_err(|error| told(&lsl, error))
@@ -79,8 +79,8 @@ impl Sender {
         match self {
             Self::Core(outlet) if is_one => Ok(outlet.push_at(values, stamp)?),
             Self::Core(outlet) => Ok(outlet.push_chunk_at(values, stamp)?),
-            Self::Library(outlet) if is_one => outlet.push(values, stamp).map_err(foreign),
-            Self::Library(outlet) => outlet.push_chunk(values, stamp).map_err(foreign),
+            Self::Library(outlet) if is_one => outlet.push(values, stamp).map_err(Failure::from),
+            Self::Library(outlet) => outlet.push_chunk(values, stamp).map_err(Failure::from),
             Self::Raw(sender) => sender.push(values, channels, stamp),
         }
     }
@@ -121,14 +121,14 @@ impl Receiver {
                 Ok((receivers, suite))
             }
             Carrier::Library(path) => {
-                let lsl = Lsl::load(path).map_err(foreign)?;
+                let lsl = Lsl::load(path).map_err(Failure::from)?;
                 let patience = PATIENCE.as_secs_f64();
                 let found = lsl.resolve_one("source_id", &job.stream, patience);
                 let info = found.map_err(|error| told(&lsl, error))?;
                 let info = info.ok_or_else(missing)?;
                 let mut suite = None;
                 let mut open = |_| -> Outcome<Self> {
-                    let inlet = lsl_dl::Inlet::new(&info, BUFFER_SECS).map_err(foreign)?;
+                    let inlet = lsl_dl::Inlet::new(&info, BUFFER_SECS).map_err(Failure::from)?;
                     inlet.open_stream(patience).map_err(|error| {
                         let told = told(&lsl, error);
                         match inlet.last_security_error() {
@@ -170,7 +170,7 @@ impl Receiver {
             Self::Core(inlet) => Ok(inlet.blocking().pull(values, PULL_TIMEOUT)?),
             Self::Library(inlet) => inlet
                 .pull(values, PULL_TIMEOUT.as_secs_f64())
-                .map_err(foreign),
+                .map_err(Failure::from),
             Self::Raw(receiver) => receiver.pull(values),
         }
     }
@@ -188,7 +188,7 @@ impl Receiver {
             }
             Self::Library(inlet) => inlet
                 .pull_chunk(values, timestamps, PULL_TIMEOUT.as_secs_f64())
-                .map_err(foreign),
+                .map_err(Failure::from),
             Self::Raw(receiver) => {
                 let channels = values.len() / timestamps.len().max(1);
                 let samples = values.chunks_exact_mut(channels.max(1));
@@ -217,15 +217,17 @@ fn must_be(wanted: bool, found: bool) -> Outcome {
 }
 
 /// Errors of foreign libraries.
-pub(super) fn foreign(error: lsl_dl::Error) -> Failure {
-    Failure::Runtime(error.to_string())
+impl From<lsl_dl::Error> for Failure {
+    fn from(error: lsl_dl::Error) -> Self {
+        Self::Runtime(error.to_string())
+    }
 }
 
 /// With what the library itself says about it.
 fn told(lsl: &Lsl, error: lsl_dl::Error) -> Failure {
     let text = lsl.last_error();
     if text.is_empty() {
-        foreign(error)
+        error.into()
     } else {
         Failure::Runtime(format!("{error}: {text}"))
     }

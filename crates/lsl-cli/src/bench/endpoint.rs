@@ -11,7 +11,6 @@ use std::thread;
 use clap::Args;
 use lsl_dl::Lsl;
 
-use super::carrier::foreign;
 use super::job::{Event, Library, Order, Task};
 use super::number::with_format;
 use crate::failure::{Failure, Outcome};
@@ -48,7 +47,7 @@ use inlet::run as run_inlet;
 use outlet::run as run_outlet;
 
 fn probe(path: &std::path::Path) -> Outcome {
-    let lsl = Lsl::load(path).map_err(foreign)?;
+    let lsl = Lsl::load(path)?;
     tell(&Event::Library(Library {
         version: lsl.library_version(),
         info: lsl.library_info(),

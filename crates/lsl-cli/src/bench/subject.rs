@@ -82,14 +82,13 @@ fn add(subjects: &mut Vec<Subject>, found: &Found, secure: bool) {
         found.name.clone()
     };
     let is_taken = |name: &str| subjects.iter().any(|other| other.shown.name == name);
-    let free = (2..)
-        .map(|number| format!("{name} ({number})"))
-        .find(|name| !is_taken(name));
-    let name = if is_taken(&name) {
-        free.unwrap_or(name)
-    } else {
-        name
-    };
+    let mut free = name.clone();
+    let mut number = 1;
+    while is_taken(&free) {
+        number += 1;
+        free = format!("{name} ({number})");
+    }
+    let name = free;
     subjects.push(Subject {
         shown: result::Subject {
             name,

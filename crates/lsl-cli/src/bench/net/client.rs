@@ -381,7 +381,8 @@ impl Iteration<'_> {
             let pulled = inlet.blocking().pull(&mut sample, nap)?;
             let now = local_clock();
             if let Some(stamp) = pulled {
-                tally.add(numbering.read(&sample), stamp);
+                tally.add(numbering.read(&sample));
+                tally.pushed(stamp);
                 times.push((now, stamp));
                 last = now;
             } else if now - last > QUIET_SECS + self.offer.rate.recip() {
