@@ -178,7 +178,8 @@ impl Inlet {
         self.check_chunk(values, timestamps.as_deref())?;
         self.shared.start_data()?;
         let mut pulled = 0;
-        let step = |flow: &mut Flow| self.steps(flow, values, timestamps.as_deref_mut(), &mut pulled);
+        let step =
+            |flow: &mut Flow| self.steps(flow, values, timestamps.as_deref_mut(), &mut pulled);
         match self.shared.look(step) {
             Some(Step::Done(Err(error))) => some_or(pulled, error),
             Some(Step::NeedsOffset) => self.shared.start_clock().map(|()| pulled),

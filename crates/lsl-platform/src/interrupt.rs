@@ -96,6 +96,7 @@ thread_local! {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
     use std::os::unix::net::UnixStream;
 
     use super::*;
@@ -129,7 +130,7 @@ mod tests {
     fn data_comes_before_a_flag() {
         let (mut near, far) = UnixStream::pair().unwrap();
         let own = Interrupt::of_thread().unwrap();
-        std::io::Write::write_all(&mut near, b"x").unwrap();
+        near.write_all(b"x").unwrap();
         own.raise();
         let woken = wait_readable_or(&far, &*own, f64::INFINITY).unwrap();
         assert_eq!(woken, Woken::Readable);

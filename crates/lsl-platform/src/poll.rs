@@ -37,11 +37,7 @@ pub enum Woken {
 ///
 /// # Errors
 /// As [`wait_readable`].
-pub fn wait_readable_or(
-    fd: impl AsFd,
-    interrupt: impl AsFd,
-    deadline: f64,
-) -> io::Result<Woken> {
+pub fn wait_readable_or(fd: impl AsFd, interrupt: impl AsFd, deadline: f64) -> io::Result<Woken> {
     let mut both = [
         PollFd::from_borrowed_fd(fd.as_fd(), PollFlags::IN),
         PollFd::from_borrowed_fd(interrupt.as_fd(), PollFlags::IN),

@@ -142,7 +142,9 @@ impl Flow {
     }
 
     fn is_broken(&mut self) -> bool {
-        self.custody.any_connection().is_some_and(|it| it.is_broken())
+        self.custody
+            .any_connection()
+            .is_some_and(|it| it.is_broken())
     }
 }
 

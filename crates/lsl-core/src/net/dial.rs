@@ -169,9 +169,7 @@ impl Dialled {
                 let mut take = take;
                 let received = ready!(poll_into_buffer(socket, context, |bytes| take(bytes)));
                 Poll::Ready(match received {
-                    Ok(Some((taken, progress))) => {
-                        taken.map(|()| progress).map_err(Broken::Failed)
-                    }
+                    Ok(Some((taken, progress))) => taken.map(|()| progress).map_err(Broken::Failed),
                     Ok(None) => Err(Broken::Closed),
                     Err(source) => Err(Broken::Failed(failed(peer, source))),
                 })

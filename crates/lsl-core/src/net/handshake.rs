@@ -18,10 +18,10 @@ use crate::context::Context;
 use crate::net::describe::descriptor;
 use crate::net::dial::Dialled;
 use crate::net::inlet_tunnel::{About, Ending, Tunnel};
-use crate::net::watched::Watched;
 use crate::net::monitor::lock_ignoring_poison;
 use crate::net::peers::Peers;
 use crate::net::per_process::PerProcess;
+use crate::net::watched::Watched;
 use crate::net::{runtime, sockets, trust_watch};
 use crate::{Error, Result, StreamInfo};
 

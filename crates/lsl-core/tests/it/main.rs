@@ -13,6 +13,7 @@ mod anywhere;
 mod corpus;
 mod hostile;
 mod lab;
+mod pulling;
 #[cfg(feature = "secure")]
 mod secure;
 mod streaming;

@@ -9,6 +9,7 @@ mod identity;
 mod minimal;
 mod policy;
 mod proxy;
+mod pulling;
 mod streaming;
 mod swap;
 mod time;

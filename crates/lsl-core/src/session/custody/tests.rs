@@ -55,7 +55,11 @@ fn slow_new_and_broken_streams_are_not_led() {
     let mut custody = flowing(10.0);
     assert_eq!(custody.lead(10.0 + QUIET_SECS, &1), None);
     custody.arrived(10.0 + QUIET_SECS);
-    assert_eq!(custody.lead(10.0 + QUIET_SECS, &1), None, "the gap was long");
+    assert_eq!(
+        custody.lead(10.0 + QUIET_SECS, &1),
+        None,
+        "the gap was long"
+    );
     custody.arrived(10.1 + QUIET_SECS);
     assert!(custody.lead(10.1 + QUIET_SECS, &1).is_some());
     let mut custody = flowing(10.0);
@@ -149,7 +153,10 @@ impl World {
     }
 
     fn pop(&mut self) -> bool {
-        self.ring.pop_front().map(|it| self.pulled.push(it)).is_some()
+        self.ring
+            .pop_front()
+            .map(|it| self.pulled.push(it))
+            .is_some()
     }
 
     fn apply(&mut self, event: Event) {
@@ -228,15 +235,24 @@ impl World {
     /// What must hold whatever happened.
     fn check(&mut self) {
         let in_order = self.pulled.iter().chain(&self.ring).chain(&self.socket);
-        assert!(in_order.copied().eq(0..self.sent), "lost, doubled or out of order");
+        assert!(
+            in_order.copied().eq(0..self.sent),
+            "lost, doubled or out of order"
+        );
         let is_watched = self.custody.connection().is_some_and(|it| it.is_watched);
         if let Some((ticket, thread)) = self.leader {
             if self.custody.is_led_by(ticket) {
                 assert_eq!(self.custody.leader(), Some(&thread));
                 assert!(!is_watched, "the leader and the reactor are both woken");
-                assert!(self.ring.is_empty() || self.interrupted, "a leader sleeps on samples");
+                assert!(
+                    self.ring.is_empty() || self.interrupted,
+                    "a leader sleeps on samples"
+                );
             } else {
-                assert!(self.interrupted, "a leader waits for a connection that is gone");
+                assert!(
+                    self.interrupted,
+                    "a leader waits for a connection that is gone"
+                );
             }
         } else {
             assert_eq!(self.custody.leader(), None, "led by nobody");

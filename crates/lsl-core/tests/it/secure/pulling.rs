@@ -1,0 +1,43 @@
+//! The cases of `crate::pulling`, encrypted.
+
+use lsl_core::Context;
+use lsl_core::secure::Policy;
+
+use super::people::Place;
+use crate::pulling;
+
+fn encrypted(case: fn(&Context, &Context)) {
+    let place = Place::new();
+    let (amp, rec) = place.pair(Policy::Required, Policy::Required);
+    case(&amp.context, &rec.context);
+}
+
+#[test]
+fn all_kinds_of_pulls_share_one_inlet() {
+    encrypted(pulling::all_kinds_of_pulls_share_one_inlet);
+}
+
+#[test]
+fn what_is_there_is_counted_exactly() {
+    encrypted(pulling::what_is_there_is_counted_exactly);
+}
+
+#[test]
+fn an_end_reaches_pulls_that_wait_for_the_socket() {
+    encrypted(pulling::an_end_reaches_pulls_that_wait_for_the_socket);
+}
+
+#[test]
+fn a_pull_outlives_a_close() {
+    encrypted(pulling::a_pull_outlives_a_close);
+}
+
+#[test]
+fn a_blocked_pull_follows_its_stream() {
+    encrypted(pulling::a_blocked_pull_follows_its_stream);
+}
+
+#[test]
+fn a_notifier_is_told_after_pulls_have_led() {
+    encrypted(pulling::a_notifier_is_told_after_pulls_have_led);
+}
