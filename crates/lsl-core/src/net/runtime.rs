@@ -136,7 +136,7 @@ mod tests {
         let distance = (first / 1000.0).round() * 1000.0 - first;
         assert!(distance.abs() < 0.01, "{first}");
         let moved = (second - first).rem_euclid(1000.0);
-        assert!(moved < 0.01 || moved > 999.99, "{first} {second}");
+        assert!(!(0.01..=999.99).contains(&moved), "{first} {second}");
         assert!(until_next(Duration::ZERO) <= Duration::from_millis(1));
     }
 

@@ -184,19 +184,7 @@ async fn probe(shared: &InletShared, socket: &UdpSocket, service: SocketAddr) ->
         let now = local_clock();
         let action = shared.clock.lock().poll(now);
         shared.clock.wake();
-        // One look a wave: what is watched is how waves differ.
-        let estimate = shared.clock.lock().settled_correction();
-        if estimate != latest {
-            latest = estimate;
-            if let Some(estimate) = estimate {
-                let observe = |keys: &mut ClockKeys| {
-                    let fresh = || TimeWatch::new(warn_secs);
-                    keys.watch.get_or_insert_with(fresh).observe(now, estimate)
-                };
-                let alarms = observe(&mut keys.lock());
-                report(shared, estimate, &alarms);
-            }
-        }
+        watch(shared, warn_secs, now, &mut latest);
         let udp_until = match action {
             Action::SendProbe { wave_id, t0 } => {
                 wave = wave_id;
@@ -257,6 +245,33 @@ async fn probe(shared: &InletShared, socket: &UdpSocket, service: SocketAddr) ->
             }
             Winner::Second(()) => {}
         }
+    }
+}
+
+/// Looks at what is known of the clock, once a wave: what is watched is how waves differ. `latest` is what
+/// was looked at last.
+fn watch(shared: &InletShared, warn_secs: f64, now: f64, latest: &mut Option<TimeCorrection>) {
+    let clock = shared.clock.lock();
+    let (estimate, settled) = (clock.correction(), clock.settled_correction());
+    drop(clock);
+    let mut keys = shared.clock_keys.lock();
+    let fresh = || TimeWatch::new(warn_secs);
+    let alarms = match (estimate, settled) {
+        (_, Some(settled)) if *latest != Some(settled) => {
+            *latest = Some(settled);
+            let watch = keys.watch.get_or_insert_with(fresh);
+            watch.observe(now, settled)
+        }
+        (Some(early), None) => {
+            let watch = keys.watch.get_or_insert_with(fresh);
+            watch.begin(now, early);
+            return;
+        }
+        _ => return,
+    };
+    drop(keys);
+    if let Some(settled) = settled {
+        report(shared, settled, &alarms);
     }
 }
 

@@ -272,12 +272,14 @@ pub(crate) fn into_tokio_listener(socket: TcpListener) -> Result<tokio::net::Tcp
 
 fn open(family: Family, kind: Type, protocol: Protocol) -> io::Result<Socket> {
     let new = || Socket::new(family.domain(), kind, Some(protocol));
-    let socket = new()
-        .or_else(|error| match descriptors::made_room_after(&error) {
-            true => new(),
-            false => Err(error),
-        })
-        .map_err(descriptors::explained)?;
+    let again = |error| {
+        if descriptors::made_room_after(&error) {
+            new()
+        } else {
+            Err(error)
+        }
+    };
+    let socket = new().or_else(again).map_err(descriptors::explained)?;
     descriptors::make_room(&socket);
     if family == Family::V6 {
         socket.set_only_v6(true)?;

@@ -4,6 +4,8 @@
 //! with a shorter round trip refines it. Unlike liblsl it takes only answers to probes that it sent in
 //! the current wave, each once. It knows no socket and no wire text. Spec: lsl-protocol §5.2.
 
+use std::cmp::Ordering;
+
 use super::{ClockOffset, TimeCorrection};
 use crate::config::Tuning;
 
@@ -195,13 +197,11 @@ impl OffsetEstimator {
         });
         let regular_secs = self.schedule.probe_interval_secs;
         let quick_secs = regular_secs.min(self.schedule.opening_interval_secs);
-        wave.next_probe_at = if wave.sent() < wave.opening_count {
-            now + quick_secs
-        } else if wave.sent() == wave.opening_count {
+        wave.next_probe_at = match wave.sent().cmp(&wave.opening_count) {
+            Ordering::Less => now + quick_secs,
             // The wave goes on as if its first probe had been the only one.
-            (now + quick_secs).max(wave.started + regular_secs)
-        } else {
-            now + regular_secs
+            Ordering::Equal => (now + quick_secs).max(wave.started + regular_secs),
+            Ordering::Greater => now + regular_secs,
         };
         Action::SendProbe {
             wave_id: wave.id,

@@ -90,8 +90,8 @@ fn probes_follow_the_captured_schedule() {
 }
 
 /// When the probes of the first wave leave: the burst, then liblsl's schedule.
-const FIRST_WAVE_MS: [u32; 15] = [
-    0, 4, 8, 12, 16, 20, 24, 28, 64, 128, 192, 256, 320, 384, 448,
+const FIRST_WAVE_MS: [f64; 15] = [
+    0.0, 4.0, 8.0, 12.0, 16.0, 20.0, 24.0, 28.0, 64.0, 128.0, 192.0, 256.0, 320.0, 384.0, 448.0,
 ];
 
 #[test]
@@ -99,7 +99,7 @@ fn the_first_wave_begins_with_a_burst_and_ends_after_640_ms_and_the_next_starts_
     let mut estimator = estimator();
     let mut sent = Vec::new();
     run(&mut estimator, 100.0, 100.63, |_, _, t0| {
-        sent.push(((t0 - 100.0) * 1000.0).round() as u32);
+        sent.push(((t0 - 100.0) * 1000.0).round());
     });
     assert_eq!(sent, FIRST_WAVE_MS);
     assert_eq!(estimator.poll(100.63), Action::WaitUntil(100.64));
@@ -113,13 +113,13 @@ fn the_first_wave_begins_with_a_burst_and_ends_after_640_ms_and_the_next_starts_
 #[track_caller]
 fn check_first_value(
     round_trips_ms: &[Option<u32>],
-    expected_ms: Option<(u32, u32)>,
-    settled_ms: Option<u32>,
+    expected_ms: Option<(f64, f64)>,
+    settled_ms: Option<f64>,
 ) {
     let mut estimator = estimator();
     let mut next = round_trips_ms.iter();
     let mut first = None;
-    let worth = |estimate: TimeCorrection| (estimate.uncertainty_secs * 1000.0).round() as u32;
+    let worth = |estimate: TimeCorrection| (estimate.uncertainty_secs * 1000.0).round();
     run(&mut estimator, 100.0, 100.63, |estimator, id, t0| {
         let Some(rtt) = next.next().copied().flatten() else {
             return;
@@ -129,7 +129,7 @@ fn check_first_value(
         if let (None, Some(estimate)) = (first, estimator.estimate()) {
             assert!((estimate.offset_secs + 5.0).abs() < 1e-9, "{estimate:?}");
             let at = (t0 - 100.0) * 1000.0;
-            first = Some((at.round() as u32, worth(estimate)));
+            first = Some((at.round(), worth(estimate)));
         }
         assert_eq!(estimator.settled_estimate(), None);
     });
@@ -142,19 +142,19 @@ fn check_first_value(
 #[test]
 fn a_waves_worth_of_answers_gives_a_first_value_that_the_rest_of_the_wave_refines() {
     let all = |rtt| [Some(rtt); 15];
-    check_first_value(&all(2), Some((28, 2)), Some(2));
+    check_first_value(&all(2), Some((28.0, 2.0)), Some(2.0));
     check_first_value(
         &[&[Some(9); 7][..], &[Some(3), Some(7), Some(2)], &[None; 5]].concat(),
-        Some((28, 3)),
-        Some(2),
+        Some((28.0, 3.0)),
+        Some(2.0),
     );
     // Lost ones are made up for by the probes that follow.
     check_first_value(
         &[&[None, Some(4)][..], &all(5)[2..]].concat(),
-        Some((64, 4)),
-        Some(4),
+        Some((64.0, 4.0)),
+        Some(4.0),
     );
-    check_first_value(&[&[Some(4); 7][..], &[None; 8]].concat(), None, Some(4));
+    check_first_value(&[&[Some(4); 7][..], &[None; 8]].concat(), None, Some(4.0));
     check_first_value(&[&[Some(4); 5][..], &[None; 10]].concat(), None, None);
 }
 

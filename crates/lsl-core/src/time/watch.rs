@@ -55,6 +55,12 @@ impl TimeWatch {
         }
     }
 
+    /// Takes note of an estimate of the first wave before that is over, which what follows must not
+    /// contradict. Only the very first counts.
+    pub fn begin(&mut self, now: f64, estimate: TimeCorrection) {
+        self.last.get_or_insert((now, estimate));
+    }
+
     /// Looks at the estimate that was ready at `now` (seconds of `local_clock`). A condition that
     /// lasts is reported when it begins.
     pub fn observe(&mut self, now: f64, estimate: TimeCorrection) -> Vec<TimeAlarm> {
@@ -154,6 +160,23 @@ mod tests {
         check(&[(0.0, 0.4), (1.5, 0.4)], &[(1, "step")]);
         check(&[(0.0, 0.4), (-1.5, 0.4), (-1.5, 0.4)], &[(1, "step")]);
         check(&[(0.0, 4.0), (1.5, 4.0)], &[]);
+    }
+
+    #[test]
+    fn the_first_wave_must_not_contradict_what_was_said_early() {
+        let estimate = |offset_secs| TimeCorrection {
+            offset_secs,
+            uncertainty_secs: 0.000_4,
+            remote_time: 0.0,
+            is_low_quality: false,
+        };
+        let mut watch = TimeWatch::new(0.005);
+        watch.begin(100.0, estimate(0.0));
+        watch.begin(100.1, estimate(3.0));
+        let alarms = watch.observe(100.6, estimate(3.0));
+        assert!(matches!(alarms[..], [TimeAlarm::Step { .. }]), "{alarms:?}");
+        watch.begin(100.7, estimate(0.0));
+        assert_eq!(watch.observe(102.6, estimate(3.0)), []);
     }
 
     #[test]
