@@ -42,7 +42,7 @@ fn a_sealed_text_opens_only_with_its_key_counter_and_aad() {
 fn a_key_is_replaced_and_erased_in_its_slot() {
     for suite in BOTH {
         let mut key = AeadKey::from_secret(suite, &[1; 32]);
-        let slot: *const Active = &raw const *key.cipher;
+        let slot: *const Active = &raw const key.slot.0;
         let sealed = |key: &AeadKey| key.seal(0, b"", &mut []);
         let first = sealed(&key);
         key.replace(&[2; 32]);
@@ -53,7 +53,7 @@ fn a_key_is_replaced_and_erased_in_its_slot() {
         assert_eq!(*key.iv, [0; 12]);
         let dummy = Active::new(suite, &[0; 32]);
         assert_eq!(sealed(&key), dummy.seal(&[0; 12], b"", &mut []));
-        assert_eq!(slot, &raw const *key.cipher);
+        assert_eq!(slot, &raw const key.slot.0);
     }
 }
 
