@@ -226,6 +226,10 @@ impl Sealer {
 
     /// One record under the present key, built and sealed at the end of `out`. Inlined into its few
     /// callers, of which each keeps what it needs: cold code costs more than the cipher.
+    #[expect(
+        clippy::inline_always,
+        reason = "measured: fewer cache lines on the way of a record"
+    )]
     #[inline(always)]
     fn seal_now(&mut self, kind: Kind, payload: &[u8], out: &mut Vec<u8>) -> Result<()> {
         let start = out.len();
