@@ -370,9 +370,10 @@ impl<'a> Tenure<'a> {
     /// # Errors
     /// The inlet was closed meanwhile; the connection is.
     pub(crate) fn begin(shared: &'a InletShared, epoch: u64, feed: Feed) -> Result<Self> {
+        let feed = Box::new(feed);
         let begun = shared.flow.update(|flow| {
             if flow.epoch == epoch {
-                Ok(flow.custody.begin(Box::new(feed)))
+                Ok(flow.custody.begin(feed))
             } else {
                 Err(feed)
             }

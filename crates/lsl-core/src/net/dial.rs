@@ -109,7 +109,7 @@ impl Dialled {
                     Ok(()) => Poll::Pending,
                     Err(broken) => Poll::Ready(Err(broken)),
                 },
-                ready => ready,
+                ready @ Poll::Ready(_) => ready,
             }
         });
         match broken.await {
