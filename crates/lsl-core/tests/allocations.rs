@@ -5,6 +5,10 @@
 //! samples cost. A test binary of its own, because nothing else may allocate meanwhile. When it fails,
 //! `dhat-heap.json` in cargo's folder for test files says where the allocations were.
 #![forbid(unsafe_code)]
+#![expect(
+    clippy::unwrap_used,
+    reason = "test code: a wrong value fails the test"
+)]
 
 use std::path::Path;
 use std::sync::Arc;

@@ -4,7 +4,6 @@
 use lsl_core::{ChannelFormat, Context, Selector, StreamInfo, Timeout};
 use lsl_dl::{Format, Lsl};
 
-use crate::bench::carrier::foreign;
 use crate::bench::job::Carrier;
 use crate::failure::{Failure, Outcome};
 
@@ -36,7 +35,7 @@ impl Library {
     pub(super) fn load(carrier: &Carrier) -> Outcome<Self> {
         match carrier {
             Carrier::Core => Ok(Self::Core(Context::global())),
-            Carrier::Library(path) => Ok(Self::Foreign(Lsl::load(path).map_err(foreign)?)),
+            Carrier::Library(path) => Ok(Self::Foreign(Lsl::load(path).map_err(Failure::from)?)),
             Carrier::Tcp | Carrier::TcpAesGcm => Err(Failure::Usage(
                 "TCP alone has no streams to be found".into(),
             )),
@@ -69,7 +68,7 @@ impl Library {
                 .stream_info(name, kind, channels, rate, Format::Float32, name)
                 .and_then(|info| lsl_dl::Outlet::open(&info, BUFFER_SECS))
                 .map(Sender::Foreign)
-                .map_err(foreign),
+                .map_err(Failure::from),
         }
     }
 
@@ -91,7 +90,7 @@ impl Library {
             Self::Foreign(lsl) => lsl
                 .resolve_by(property, value, minimum, MOST, secs)
                 .map(|found| found.into_iter().map(Found::Foreign).collect())
-                .map_err(foreign),
+                .map_err(Failure::from),
         }
     }
 
@@ -106,7 +105,7 @@ impl Library {
             Self::Foreign(lsl) => lsl
                 .resolve_all(MOST, secs)
                 .map(|found| found.into_iter().map(Found::Foreign).collect())
-                .map_err(foreign),
+                .map_err(Failure::from),
         }
     }
 
@@ -119,7 +118,7 @@ impl Library {
             }
             (_, Found::Foreign(info)) => lsl_dl::Inlet::new(info, BUFFER_SECS)
                 .map(Receiver::Foreign)
-                .map_err(foreign),
+                .map_err(Failure::from),
             (Self::Foreign(_), Found::Core(_)) => {
                 Err(Failure::Runtime("found by another library".into()))
             }
@@ -148,7 +147,7 @@ impl Sender {
     pub(super) fn push(&self, values: &[f32]) -> Outcome {
         match self {
             Self::Core(outlet) => Ok(outlet.push(values)?),
-            Self::Foreign(outlet) => outlet.push(values, 0.0).map_err(foreign),
+            Self::Foreign(outlet) => outlet.push(values, 0.0).map_err(Failure::from),
         }
     }
 }
@@ -157,7 +156,7 @@ impl Receiver {
     pub(super) fn open(&self, secs: f64) -> Outcome {
         match self {
             Self::Core(inlet) => Ok(inlet.blocking().open(Timeout::from_secs(secs))?),
-            Self::Foreign(inlet) => inlet.open_stream(secs).map_err(foreign),
+            Self::Foreign(inlet) => inlet.open_stream(secs).map_err(Failure::from),
         }
     }
 
@@ -176,7 +175,7 @@ impl Receiver {
                 Ok(pulled.is_some())
             }
             Self::Foreign(inlet) => {
-                let pulled = inlet.pull(values, secs).map_err(foreign)?;
+                let pulled = inlet.pull(values, secs).map_err(Failure::from)?;
                 Ok(pulled.is_some())
             }
         }
@@ -188,7 +187,7 @@ impl Receiver {
                 let found = inlet.blocking().time_correction(Timeout::from_secs(secs))?;
                 Ok(found.offset_secs)
             }
-            Self::Foreign(inlet) => inlet.time_correction(secs).map_err(foreign),
+            Self::Foreign(inlet) => inlet.time_correction(secs).map_err(Failure::from),
         }
     }
 }
