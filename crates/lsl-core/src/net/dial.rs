@@ -125,7 +125,11 @@ impl Dialled {
     /// asks for the outlet's clock.
     #[cfg_attr(
         not(feature = "secure"),
-        expect(clippy::unused_self, reason = "plaintext has no signals")
+        expect(
+            clippy::unused_self,
+            clippy::unnecessary_wraps,
+            reason = "plaintext has no signals"
+        )
     )]
     pub(crate) fn poll_signals(
         &mut self,
@@ -142,7 +146,11 @@ impl Dialled {
     /// Looks after an outlet that has sent nothing; `context` is woken for the next time.
     #[cfg_attr(
         not(feature = "secure"),
-        expect(clippy::unused_self, reason = "plaintext has no alarm")
+        expect(
+            clippy::unused_self,
+            clippy::unnecessary_wraps,
+            reason = "plaintext has no alarm"
+        )
     )]
     pub(crate) fn poll_alarm(
         &mut self,
@@ -180,6 +188,10 @@ impl Dialled {
     }
 
     /// Tells whom it concerns why this connection ends; `None` if the outlet just closed it.
+    #[cfg_attr(
+        not(feature = "secure"),
+        expect(clippy::unused_self, reason = "plaintext has nobody to tell")
+    )]
     pub(crate) fn conclude(&mut self, broken: Broken) -> Option<Error> {
         match broken {
             Broken::Closed => None,
