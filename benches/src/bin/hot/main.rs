@@ -135,7 +135,7 @@ fn push(times: usize, batch: usize) -> Result {
         preamble.clear();
     }
 
-    let (mut encoded, mut ends) = (Vec::new(), Vec::new());
+    let (mut encoded, mut ends, mut bytes) = (Vec::new(), Vec::new(), 0);
     for _ in 0..times {
         encoded.clear();
         ends.clear();
@@ -143,10 +143,12 @@ fn push(times: usize, batch: usize) -> Result {
             encoder.encode_sample(&mut encoded, 1.5, sample)?;
             ends.push(encoded.len());
         }
-        lane.publish(&encoded, &ends, Pushthrough::Flush, SendBy::Pusher);
+        let sent = encoded.len();
+        lane.publish(&mut encoded, &mut ends, Pushthrough::Flush, SendBy::Pusher);
+        bytes += sent;
     }
     let (_, sink, progress) = lane.consumers().next().ok_or("the reader is gone")?;
-    check(sink.bytes.get() == encoded.len() * times && sink.wakes.get() == 0)?;
+    check(sink.bytes.get() == bytes && sink.wakes.get() == 0)?;
     check(progress.sent == (batch * times) as u64)
 }
 
@@ -170,7 +172,7 @@ fn pull(times: usize, batch: usize) -> Result {
         while let Some((stamp, raw)) = ring.front() {
             read_raw(raw, ChannelFormat::Float32, &mut pulled)?;
             black_box((stamp, &pulled));
-            ring.pop();
+            ring.pop_many(1);
             count += 1;
         }
     }

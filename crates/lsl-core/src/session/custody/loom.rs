@@ -265,7 +265,7 @@ impl World {
     }
 }
 
-/// The preemptions that a model explores per execution; more takes hours and has found nothing.
+/// Explores a model with at most so many preemptions per execution.
 fn check(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);

@@ -6,8 +6,8 @@
 //! loom's locks. There are no timeouts, so a lost wake-up is a deadlock, which loom reports; and two
 //! threads that write to a socket at a time are caught by the socket.
 
-use loom::sync::{Arc, Condvar, Mutex};
-use loom::thread;
+use ::loom::sync::{Arc, Condvar, Mutex};
+use ::loom::thread;
 
 use super::*;
 
@@ -147,7 +147,7 @@ const TERMS: Terms = Terms {
 
 /// Every sample arrives, in order, and everybody ends, whoever has the socket when.
 fn check(room: usize, pushes: &'static [(&'static str, SendBy)]) {
-    let mut model = loom::model::Builder::new();
+    let mut model = ::loom::model::Builder::new();
     model.preemption_bound = Some(3);
     model.check(move || {
         let id = ConsumerId(1);
