@@ -10,6 +10,8 @@ pub(super) struct Tally {
     first: u64,
     modulus: u64,
     next: u64,
+    /// Of `next`: what is measured must not wait for divisions.
+    next_remainder: u64,
     pub(super) received: u64,
     pub(super) disorder: u64,
     last_pushed: f64,
@@ -23,6 +25,7 @@ impl Tally {
             first,
             modulus,
             next: 0,
+            next_remainder: 0,
             received: 0,
             disorder: 0,
             last_pushed: f64::NEG_INFINITY,
@@ -38,16 +41,26 @@ impl Tally {
     /// A sample came whose number has this remainder; gives its number. Right as long as fewer than
     /// half the modulus are missing in a row.
     pub(super) fn add(&mut self, remainder: u64) -> u64 {
-        let ahead = (remainder + self.modulus - self.next % self.modulus) % self.modulus;
-        if ahead > self.modulus / 2 {
-            self.disorder += 1;
-            return self.next.saturating_sub(self.modulus - ahead);
-        }
-        let number = self.next + ahead;
-        let mut gaps = std::mem::take(&mut self.gaps);
-        self.miss(&mut gaps, number);
-        self.gaps = gaps;
+        let number = if remainder == self.next_remainder {
+            self.next
+        } else {
+            let ahead = (remainder + self.modulus - self.next_remainder) % self.modulus;
+            if ahead > self.modulus / 2 {
+                self.disorder += 1;
+                return self.next.saturating_sub(self.modulus - ahead);
+            }
+            let number = self.next + ahead;
+            let mut gaps = std::mem::take(&mut self.gaps);
+            self.miss(&mut gaps, number);
+            self.gaps = gaps;
+            number
+        };
         self.next = number + 1;
+        self.next_remainder = if remainder + 1 == self.modulus {
+            0
+        } else {
+            remainder + 1
+        };
         if number >= self.first {
             self.received += 1;
         }

@@ -68,6 +68,9 @@ impl SampleLog {
         if encoded.len() >= SWAPPED_BYTES {
             std::mem::swap(&mut block.bytes, encoded);
             std::mem::swap(&mut block.ends, ends);
+            // It becomes a block in its turn, which shall not grow piece by piece.
+            encoded.clear();
+            encoded.reserve(BLOCK_BYTES);
         } else {
             block.bytes.extend_from_slice(encoded);
             block.ends.extend_from_slice(ends);
