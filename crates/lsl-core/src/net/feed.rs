@@ -295,7 +295,8 @@ async fn receive(shared: Arc<InletShared>, epoch: u64) {
                 }
             }
         };
-        if !shared.recover(generation, &error).await {
+        // Not until this task is polled again does it learn that it was aborted.
+        if shared.flow.lock().epoch != epoch || !shared.recover(generation, &error).await {
             return;
         }
     }

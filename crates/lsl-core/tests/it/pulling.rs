@@ -225,6 +225,40 @@ pub fn a_pull_outlives_a_close(outlets: &Context, inlets: &Context) {
     });
 }
 
+/// Closing is not losing, also where a lost connection would be final and the data task finds the
+/// connection gone at the very moment.
+pub fn a_close_of_a_stream_that_cannot_be_recovered_is_no_loss(
+    outlets: &Context,
+    inlets: &Context,
+) {
+    let outlet = lab::outlet(outlets, info("reopened"));
+    let inlet = Inlet::builder(&lab::find(inlets, "reopened"))
+        .context(inlets)
+        .recover(false)
+        .create()
+        .unwrap();
+    // The data task reads each sample at once.
+    assert!(inlet.set_notifier(|| ()));
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let _stopper = Stopper(&stop);
+        scope.spawn(|| {
+            let mut number = 0_i64;
+            while !stop.load(Ordering::Relaxed) {
+                outlet.push(&[number]).unwrap();
+                number += 1;
+                thread::yield_now();
+            }
+        });
+        for _ in 0..300 {
+            inlet.blocking().open(SOON).unwrap();
+            let before = inlet.stats().samples;
+            lab::until("samples come", || inlet.stats().samples > before);
+            inlet.close();
+        }
+    });
+}
+
 /// A pull that waits for the socket gets the samples of the outlet's successor.
 pub fn a_blocked_pull_follows_its_stream(outlets: &Context, inlets: &Context) {
     let (first, inlet) = pair(outlets, inlets, "followed");
@@ -300,6 +334,12 @@ fn plain_an_end_reaches_pulls_that_wait_for_the_socket() {
 fn plain_a_pull_outlives_a_close() {
     let context = lab::context();
     a_pull_outlives_a_close(&context, &context);
+}
+
+#[test]
+fn plain_a_close_of_a_stream_that_cannot_be_recovered_is_no_loss() {
+    let context = lab::context();
+    a_close_of_a_stream_that_cannot_be_recovered_is_no_loss(&context, &context);
 }
 
 #[test]
