@@ -259,6 +259,29 @@ pub fn a_close_of_a_stream_that_cannot_be_recovered_is_no_loss(
     });
 }
 
+/// What was read before and what is still in the socket make one chunk.
+pub fn a_chunk_without_waiting_takes_all_there_is(outlets: &Context, inlets: &Context) {
+    const ROUNDS: usize = 50;
+    let (outlet, inlet) = pair(outlets, inlets, "chunked");
+    let mut values = [0_i64; 8];
+    let mut whole = 0;
+    for _ in 0..ROUNDS {
+        outlet.push(&[1_i64]).unwrap();
+        // Reads the socket, takes nothing.
+        lab::until("the first comes", || inlet.samples_available() == 1);
+        outlet.push(&[2_i64]).unwrap();
+        assert!(outlet.blocking().flush(SOON));
+        // A busy system may deliver what was sent a moment later.
+        let pulled = inlet.try_pull_chunk(&mut values, None).unwrap();
+        whole += usize::from(pulled == 2);
+        if pulled < 2 {
+            lab::until("the second comes", || inlet.samples_available() == 1);
+            assert_eq!(inlet.flush(), 1);
+        }
+    }
+    assert!(whole > ROUNDS / 2, "{whole} of {ROUNDS}");
+}
+
 /// A pull that waits for the socket gets the samples of the outlet's successor.
 pub fn a_blocked_pull_follows_its_stream(outlets: &Context, inlets: &Context) {
     let (first, inlet) = pair(outlets, inlets, "followed");
@@ -340,6 +363,12 @@ fn plain_a_pull_outlives_a_close() {
 fn plain_a_close_of_a_stream_that_cannot_be_recovered_is_no_loss() {
     let context = lab::context();
     a_close_of_a_stream_that_cannot_be_recovered_is_no_loss(&context, &context);
+}
+
+#[test]
+fn plain_a_chunk_without_waiting_takes_all_there_is() {
+    let context = lab::context();
+    a_chunk_without_waiting_takes_all_there_is(&context, &context);
 }
 
 #[test]
