@@ -489,7 +489,7 @@ impl<'a> Tenure<'a> {
                     break;
                 }
             }
-            if flow.custody.shall_rest(taken) {
+            if flow.custody.shall_rest(now, taken) {
                 let is_busy = taken >= TURN_BYTES;
                 return Look::Rest(if is_busy { BUSY_TICK } else { TICK });
             }
