@@ -119,7 +119,12 @@ impl<C: Connection, I: Clone> Custody<C, I> {
         self.connection.as_mut().filter(|it| !it.is_broken())
     }
 
-    /// The connection, also a broken one; for the data task.
+    /// Connection `number`, also if it is broken; for the data task that brought it.
+    pub fn connection_of(&mut self, number: u64) -> Option<&mut C> {
+        self.connection.as_mut().filter(|_| self.number == number)
+    }
+
+    /// The connection, also a broken one.
     pub fn any_connection(&mut self) -> Option<&mut C> {
         self.connection.as_mut()
     }

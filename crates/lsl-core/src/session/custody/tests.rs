@@ -83,6 +83,7 @@ fn an_old_connection_ends_nothing_of_the_next() {
     assert!(!custody.is_led_by(lead.ticket));
     let number = custody.begin(Fake::default());
     assert!(custody.end(number - 1).0.is_none());
+    assert!(custody.connection_of(number - 1).is_none() && custody.connection_of(number).is_some());
     assert!(custody.connection().is_some());
     assert!(custody.end(number).0.is_some());
     assert!(custody.end(number).0.is_none());
