@@ -175,15 +175,19 @@ impl Inlet {
         values: &mut [T],
         mut timestamps: Option<&mut [f64]>,
     ) -> Result<usize> {
-        self.check_chunk(values, timestamps.as_deref())?;
+        let wanted = self.check_chunk(values, timestamps.as_deref())?;
         self.shared.start_data()?;
         let mut pulled = 0;
-        let step =
-            |flow: &mut Flow| self.steps(flow, values, timestamps.as_deref_mut(), &mut pulled);
-        match self.shared.look(step) {
-            Some(Step::Done(Err(error))) => some_or(pulled, error),
-            Some(Step::NeedsOffset) => self.shared.start_clock().map(|()| pulled),
-            Some(Step::Done(Ok(_))) | None => Ok(pulled),
+        loop {
+            let step =
+                |flow: &mut Flow| self.steps(flow, values, timestamps.as_deref_mut(), &mut pulled);
+            match self.shared.look(step) {
+                // After what was read before comes what is still in the socket.
+                Some(Step::Done(Ok(_))) if pulled < wanted => {}
+                Some(Step::Done(Ok(_))) | None => return Ok(pulled),
+                Some(Step::Done(Err(error))) => return some_or(pulled, error),
+                Some(Step::NeedsOffset) => return self.shared.start_clock().map(|()| pulled),
+            }
         }
     }
 

@@ -457,7 +457,8 @@ impl<'a> Tenure<'a> {
 
     fn look_locked(&self, flow: &mut Flow, context: &mut Context<'_>, is_due: bool) -> Look {
         let shared = self.shared;
-        let Some(feed) = flow.custody.any_connection() else {
+        // Not the next one: whoever is woken for that is not this task.
+        let Some(feed) = flow.custody.connection_of(self.number) else {
             return Look::Ended(Error::Protocol("the inlet was closed".into()));
         };
         if feed.is_broken() {
@@ -489,7 +490,7 @@ impl<'a> Tenure<'a> {
                     break;
                 }
             }
-            if flow.custody.shall_rest(taken) {
+            if flow.custody.shall_rest(now, taken) {
                 let is_busy = taken >= TURN_BYTES;
                 return Look::Rest(if is_busy { BUSY_TICK } else { TICK });
             }

@@ -192,6 +192,10 @@ impl InletShared {
             flow.opened = false;
             flow.custody.close()
         });
+        // Before there can be a task of the next epoch, which has the same signals.
+        if let Some(task) = task {
+            task.abort();
+        }
         drop(tasks);
         if let Some(leader) = leader {
             leader.raise();
@@ -201,9 +205,6 @@ impl InletShared {
         } else {
             // Its registration belongs to the parent's reactor.
             std::mem::forget(feed);
-        }
-        if let Some(task) = task {
-            task.abort();
         }
     }
 
@@ -295,7 +296,8 @@ async fn receive(shared: Arc<InletShared>, epoch: u64) {
                 }
             }
         };
-        if !shared.recover(generation, &error).await {
+        // Not until this task is polled again does it learn that it was aborted.
+        if shared.flow.lock().epoch != epoch || !shared.recover(generation, &error).await {
             return;
         }
     }

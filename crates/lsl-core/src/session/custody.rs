@@ -119,7 +119,12 @@ impl<C: Connection, I: Clone> Custody<C, I> {
         self.connection.as_mut().filter(|it| !it.is_broken())
     }
 
-    /// The connection, also a broken one; for the data task.
+    /// Connection `number`, also if it is broken; for the data task that brought it.
+    pub fn connection_of(&mut self, number: u64) -> Option<&mut C> {
+        self.connection.as_mut().filter(|_| self.number == number)
+    }
+
+    /// The connection, also a broken one.
     pub fn any_connection(&mut self) -> Option<&mut C> {
         self.connection.as_mut()
     }
@@ -212,8 +217,11 @@ impl<C: Connection, I: Clone> Custody<C, I> {
     }
 
     /// For the data task, which looked by itself and found so many bytes: whether to go on resting.
-    pub fn shall_rest(&mut self, found: usize) -> bool {
-        std::mem::take(&mut self.was_pulled) || found > 0
+    /// Somebody who keeps looking for samples does not keep a stream that stopped from being watched:
+    /// its outlet may be gone.
+    pub fn shall_rest(&mut self, now: f64, found: usize) -> bool {
+        let was_pulled = std::mem::take(&mut self.was_pulled);
+        found > 0 || was_pulled && now < self.quiet_at()
     }
 
     fn is_asked(&self, now: f64) -> bool {

@@ -225,6 +225,63 @@ pub fn a_pull_outlives_a_close(outlets: &Context, inlets: &Context) {
     });
 }
 
+/// Closing is not losing, also where a lost connection would be final and the data task finds the
+/// connection gone at the very moment.
+pub fn a_close_of_a_stream_that_cannot_be_recovered_is_no_loss(
+    outlets: &Context,
+    inlets: &Context,
+) {
+    let outlet = lab::outlet(outlets, info("reopened"));
+    let inlet = Inlet::builder(&lab::find(inlets, "reopened"))
+        .context(inlets)
+        .recover(false)
+        .create()
+        .unwrap();
+    // The data task reads each sample at once.
+    assert!(inlet.set_notifier(|| ()));
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let _stopper = Stopper(&stop);
+        scope.spawn(|| {
+            let mut number = 0_i64;
+            while !stop.load(Ordering::Relaxed) {
+                outlet.push(&[number]).unwrap();
+                number += 1;
+                thread::yield_now();
+            }
+        });
+        for _ in 0..300 {
+            inlet.blocking().open(SOON).unwrap();
+            let before = inlet.stats().samples;
+            lab::until("samples come", || inlet.stats().samples > before);
+            inlet.close();
+        }
+    });
+}
+
+/// What was read before and what is still in the socket make one chunk.
+pub fn a_chunk_without_waiting_takes_all_there_is(outlets: &Context, inlets: &Context) {
+    const ROUNDS: usize = 50;
+    let (outlet, inlet) = pair(outlets, inlets, "chunked");
+    let mut values = [0_i64; 8];
+    let mut whole = 0;
+    for _ in 0..ROUNDS {
+        outlet.push(&[1_i64]).unwrap();
+        // Reads the socket, takes nothing.
+        lab::until("the first comes", || inlet.samples_available() == 1);
+        outlet.push(&[2_i64]).unwrap();
+        assert!(outlet.blocking().flush(SOON));
+        // A busy system may deliver what was sent a moment later.
+        let pulled = inlet.try_pull_chunk(&mut values, None).unwrap();
+        whole += usize::from(pulled == 2);
+        if pulled < 2 {
+            lab::until("the second comes", || inlet.samples_available() == 1);
+            assert_eq!(inlet.flush(), 1);
+        }
+    }
+    assert!(whole > ROUNDS / 2, "{whole} of {ROUNDS}");
+}
+
 /// A pull that waits for the socket gets the samples of the outlet's successor.
 pub fn a_blocked_pull_follows_its_stream(outlets: &Context, inlets: &Context) {
     let (first, inlet) = pair(outlets, inlets, "followed");
@@ -300,6 +357,18 @@ fn plain_an_end_reaches_pulls_that_wait_for_the_socket() {
 fn plain_a_pull_outlives_a_close() {
     let context = lab::context();
     a_pull_outlives_a_close(&context, &context);
+}
+
+#[test]
+fn plain_a_close_of_a_stream_that_cannot_be_recovered_is_no_loss() {
+    let context = lab::context();
+    a_close_of_a_stream_that_cannot_be_recovered_is_no_loss(&context, &context);
+}
+
+#[test]
+fn plain_a_chunk_without_waiting_takes_all_there_is() {
+    let context = lab::context();
+    a_chunk_without_waiting_takes_all_there_is(&context, &context);
 }
 
 #[test]

@@ -83,6 +83,7 @@ fn an_old_connection_ends_nothing_of_the_next() {
     assert!(!custody.is_led_by(lead.ticket));
     let number = custody.begin(Fake::default());
     assert!(custody.end(number - 1).0.is_none());
+    assert!(custody.connection_of(number - 1).is_none() && custody.connection_of(number).is_some());
     assert!(custody.connection().is_some());
     assert!(custody.end(number).0.is_some());
     assert!(custody.end(number).0.is_none());
@@ -103,7 +104,18 @@ fn who_waits_has_the_socket_watched_and_who_stops_reading_too() {
     assert!(custody.pulled(11.0, true, false));
     assert!(!custody.any_connection().unwrap().is_watched);
     // The task rests while callers read or it finds something itself.
-    assert!(custody.shall_rest(0) && custody.shall_rest(5) && !custody.shall_rest(0));
+    custody.arrived(11.0);
+    assert!(custody.shall_rest(11.0, 0) && custody.shall_rest(11.0, 5));
+    assert!(!custody.shall_rest(11.0, 0));
+}
+
+#[test]
+fn polling_a_stream_that_stopped_does_not_keep_it_from_being_watched() {
+    let mut custody = flowing(10.0);
+    custody.pulled(10.1, false, false);
+    assert!(custody.shall_rest(10.1, 0), "it may only be slow");
+    custody.pulled(10.0 + QUIET_SECS, false, false);
+    assert!(!custody.shall_rest(10.0 + QUIET_SECS, 0));
 }
 
 /// What can happen to an inlet, in any order.
@@ -205,7 +217,7 @@ impl World {
             }
             Event::TaskTick if self.custody.leader().is_none() => {
                 let found = usize::from(self.read(false));
-                if !self.custody.shall_rest(found)
+                if !self.custody.shall_rest(self.now, found)
                     && let Some(connection) = self.custody.connection()
                 {
                     connection.is_watched = true;

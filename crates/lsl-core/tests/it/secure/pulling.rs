@@ -33,6 +33,16 @@ fn a_pull_outlives_a_close() {
 }
 
 #[test]
+fn a_close_of_a_stream_that_cannot_be_recovered_is_no_loss() {
+    encrypted(pulling::a_close_of_a_stream_that_cannot_be_recovered_is_no_loss);
+}
+
+#[test]
+fn a_chunk_without_waiting_takes_all_there_is() {
+    encrypted(pulling::a_chunk_without_waiting_takes_all_there_is);
+}
+
+#[test]
 fn a_blocked_pull_follows_its_stream() {
     encrypted(pulling::a_blocked_pull_follows_its_stream);
 }
