@@ -195,6 +195,20 @@ fn closing_flushes_what_was_held() {
     assert_eq!(received(&socket), "<a1");
 }
 
+#[test]
+fn what_is_pushed_after_the_end_goes_nowhere() {
+    for by in [SendBy::Pusher, SendBy::Courier, SendBy::Task] {
+        let (mut lane, socket) = lane(TERMS);
+        push_by(&mut lane, "a1", Pushthrough::Flush, by);
+        let _ = lane.close();
+        let late = push_by(&mut lane, "a2", Pushthrough::Flush, by);
+        assert_eq!(late, Published::default(), "{by:?}");
+        carry_all(&mut lane);
+        assert_eq!(drain_all(&mut lane, &socket), Drain::Finished);
+        assert_eq!(received(&socket), "<a1", "{by:?}");
+    }
+}
+
 /// Whoever has everything is told on the closing thread, others by their task.
 #[test]
 fn closing_says_goodbye_to_those_who_have_everything() {
