@@ -420,6 +420,7 @@ impl OutletShared {
                 }
                 fan.closed
             };
+            rounds.iter_mut().for_each(Round::forget_gone);
             if rounds.iter().all(Round::is_empty) {
                 self.tell_caught_up();
                 if closed {

@@ -278,6 +278,21 @@ fn a_socket_that_is_full_leaves_the_courier_for_its_own_task() {
     assert_eq!(received(&socket), "<a1a2a3");
 }
 
+/// The lane is behind a lock, and the end of a connection is work that must not be done under it.
+#[test]
+fn the_wire_of_one_who_left_outlives_the_settling_of_the_round() {
+    let (mut lane, socket) = lane(TERMS);
+    push_by(&mut lane, "a1", Pushthrough::Flush, SendBy::Courier);
+    let mut round = Round::default();
+    lane.collect(8, &mut round);
+    lane.remove(ID);
+    while round.send_next().is_some() {}
+    lane.settle(&mut round);
+    assert_eq!(Rc::strong_count(&socket), 2);
+    round.forget_gone();
+    assert_eq!(Rc::strong_count(&socket), 1);
+}
+
 #[test]
 fn a_task_that_is_woken_for_another_reason_takes_nothing_from_the_courier() {
     let (mut lane, socket) = lane(TERMS);
