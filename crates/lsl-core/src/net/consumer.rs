@@ -420,6 +420,7 @@ impl OutletShared {
                 }
                 fan.closed
             };
+            rounds.iter_mut().for_each(Round::forget_gone);
             if rounds.iter().all(Round::is_empty) {
                 self.tell_caught_up();
                 if closed {
@@ -671,9 +672,10 @@ impl Turn {
     /// Sending inline costs the pusher one system call per reader: worth it for a few readers, and for
     /// large pieces or moderate rates. Otherwise the courier sends, and joins what piled up meanwhile.
     fn who_sends(&mut self, readers: usize, now: f64) -> SendBy {
-        if readers > INLINE_READERS
-            || (self.scratch.len() < INLINE_BYTES && now - self.last_inline < INLINE_INTERVAL_SECS)
-        {
+        let since = now - self.last_inline;
+        // The same moment is the same push: its other lanes and pieces go the way of the first.
+        let is_soon = since != 0.0 && since < INLINE_INTERVAL_SECS;
+        if readers > INLINE_READERS || (self.scratch.len() < INLINE_BYTES && is_soon) {
             return SendBy::Courier;
         }
         self.last_inline = now;
@@ -789,27 +791,4 @@ const KEYS_LIMIT: Duration = Duration::from_secs(100);
 const PREAMBLE_RETRY: Duration = Duration::from_millis(5);
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn chunks_are_stamped_backwards_from_the_last_sample() {
-        let stamps = |stamps, samples, rate| -> Vec<f64> {
-            let stamper = Stamper::new(stamps, samples, rate, 50.0);
-            (0..samples).map(|n| stamper.stamp(n)).collect()
-        };
-        assert_eq!(stamps(Stamps::Now, 1, 100.0), [50.0]);
-        assert_eq!(stamps(Stamps::Last(0.0), 1, 100.0), [50.0]);
-        assert_eq!(stamps(Stamps::Last(-1.0), 1, 100.0), [-1.0]);
-        assert_eq!(
-            stamps(Stamps::Last(2000.0), 3, 100.0),
-            [1999.98, -1.0, -1.0]
-        );
-        assert_eq!(stamps(Stamps::Last(-1.0), 2, 10.0), [-1.1, -1.0]);
-        assert_eq!(stamps(Stamps::Last(7.0), 2, 0.0), [7.0, -1.0]);
-        assert_eq!(
-            stamps(Stamps::Each(&[1.0, 0.0, -1.0]), 3, 10.0),
-            [1.0, 50.0, -1.0]
-        );
-    }
-}
+mod tests;

@@ -213,7 +213,7 @@ impl<W: Wire> Lane<W> {
     }
 
     /// Hands encoded samples (`ends`: their end positions in `encoded`) to every consumer. What is in
-    /// the two buffers afterwards is nobody's.
+    /// the two buffers afterwards is nobody's. After `close` it does nothing.
     pub fn publish(
         &mut self,
         encoded: &mut Vec<u8>,
@@ -221,9 +221,13 @@ impl<W: Wire> Lane<W> {
         pushthrough: Pushthrough,
         by: SendBy,
     ) -> Published {
+        let mut published = Published::default();
+        if self.closing {
+            // Or a thread that goes on pushing would keep readers, and the courier, from the end.
+            return published;
+        }
         let before = self.log.end();
         let after = before + ends.len() as u64;
-        let mut published = Published::default();
         for consumer in &mut self.consumers {
             consumer.note_flush_points(before, after, pushthrough);
             if consumer.mode != Mode::Idle || consumer.next >= consumer.flush_to {

@@ -17,6 +17,9 @@ pub struct Round<W> {
     parcels: Vec<Parcel<W>>,
     /// Parcels before this one were sent.
     done: usize,
+    /// Wires of consumers that left meanwhile. Dropping the last handle to a connection is much work,
+    /// and may run code of the application: not under the outlet's lock.
+    gone: Vec<W>,
 }
 
 #[derive(Debug)]
@@ -35,6 +38,7 @@ impl<W> Default for Round<W> {
             bytes: Vec::new(),
             parcels: Vec::new(),
             done: 0,
+            gone: Vec::new(),
         }
     }
 }
@@ -52,6 +56,11 @@ impl<W: Wire> Round<W> {
         self.done += 1;
         parcel.sent = parcel.wire.try_send(&self.bytes[parcel.range.clone()]);
         Some(parcel.range.len())
+    }
+
+    /// Lets go of those who left: call it after `settle`, without the lock.
+    pub fn forget_gone(&mut self) {
+        self.gone.clear();
     }
 
     /// Gives back what an exceptional round took: more than `most_bytes`.
@@ -119,6 +128,7 @@ impl<W: Wire + Clone> Lane<W> {
                 None => (self.consumers.iter()).position(|each| each.id == parcel.id),
             };
             let Some(consumer) = index.and_then(|index| self.consumers.get_mut(index)) else {
+                round.gone.push(parcel.wire);
                 continue;
             };
             let sent = match parcel.sent {

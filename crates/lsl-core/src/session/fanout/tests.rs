@@ -195,6 +195,20 @@ fn closing_flushes_what_was_held() {
     assert_eq!(received(&socket), "<a1");
 }
 
+#[test]
+fn what_is_pushed_after_the_end_goes_nowhere() {
+    for by in [SendBy::Pusher, SendBy::Courier, SendBy::Task] {
+        let (mut lane, socket) = lane(TERMS);
+        push_by(&mut lane, "a1", Pushthrough::Flush, by);
+        let _ = lane.close();
+        let late = push_by(&mut lane, "a2", Pushthrough::Flush, by);
+        assert_eq!(late, Published::default(), "{by:?}");
+        carry_all(&mut lane);
+        assert_eq!(drain_all(&mut lane, &socket), Drain::Finished);
+        assert_eq!(received(&socket), "<a1", "{by:?}");
+    }
+}
+
 /// Whoever has everything is told on the closing thread, others by their task.
 #[test]
 fn closing_says_goodbye_to_those_who_have_everything() {
@@ -262,6 +276,21 @@ fn a_socket_that_is_full_leaves_the_courier_for_its_own_task() {
     push(&mut lane, "a3", Pushthrough::Flush);
     assert_eq!(drain_all(&mut lane, &socket), Drain::Idle);
     assert_eq!(received(&socket), "<a1a2a3");
+}
+
+/// The lane is behind a lock, and the end of a connection is work that must not be done under it.
+#[test]
+fn the_wire_of_one_who_left_outlives_the_settling_of_the_round() {
+    let (mut lane, socket) = lane(TERMS);
+    push_by(&mut lane, "a1", Pushthrough::Flush, SendBy::Courier);
+    let mut round = Round::default();
+    lane.collect(8, &mut round);
+    lane.remove(ID);
+    while round.send_next().is_some() {}
+    lane.settle(&mut round);
+    assert_eq!(Rc::strong_count(&socket), 2);
+    round.forget_gone();
+    assert_eq!(Rc::strong_count(&socket), 1);
 }
 
 #[test]
