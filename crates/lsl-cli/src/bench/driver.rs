@@ -183,7 +183,7 @@ impl Comparison {
             // As every command that Ctrl-C ends.
             Err(_) if driver.stop.requested() => {
                 note("interrupted: the rounds before that count");
-                Ok(())
+                summary::verdict(&results)
             }
             Err(failure) => Err(failure),
             Ok(()) => summary::verdict(&results),
@@ -419,8 +419,13 @@ fn measurement(benchmark: &Benchmark, job: &Job, sides: Sides) -> Measurement {
         received: sides.inlet.received,
         gaps: sides.inlet.gaps,
         histogram: sides.inlet.histogram,
-        failure: (disorder > 0).then(|| format!("{disorder} samples came out of order or twice")),
+        failure: wrong_order(disorder),
     }
+}
+
+/// What is wrong with this many samples, if there are any.
+pub(super) fn wrong_order(disorder: u64) -> Option<String> {
+    (disorder > 0).then(|| format!("{disorder} samples came out of order or twice"))
 }
 
 /// Bytes of a value.
