@@ -93,6 +93,7 @@ pub(super) struct Driver {
     pub(super) stop: Stop,
     baseline: usize,
     rounds: usize,
+    hogs: usize,
     run: usize,
 }
 
@@ -135,6 +136,7 @@ impl Comparison {
             stop,
             baseline,
             rounds: self.rounds(),
+            hogs: self.hogs,
             run: 0,
         })
     }
@@ -236,9 +238,13 @@ impl Driver {
         let mut progress = Progress::new(benchmark.points.len() * self.rounds);
         for (number, point) in benchmark.points.iter().enumerate() {
             let parameters = point.parameters.iter();
-            let parameters: BTreeMap<String, Value> = parameters
+            let mut parameters: BTreeMap<String, Value> = parameters
                 .map(|(name, value)| ((*name).into(), value.clone()))
                 .collect();
+            if self.hogs > 0 {
+                // Runs with and without are not the same, and reports put together what is.
+                parameters.insert("hogs".into(), self.hogs.into());
+            }
             results.cells.push(Cell {
                 parameters,
                 rounds: Vec::new(),
