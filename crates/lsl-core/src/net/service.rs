@@ -362,7 +362,10 @@ impl Lane {
     /// a clock probe may wait for that. Says how many answers.
     async fn send_burst(&mut self, announced: &Announced) -> usize {
         let mut sent = 0_usize;
-        for _ in 0..MAX_LOOKS {
+        for look in 0..MAX_LOOKS {
+            if look > 0 && look.is_multiple_of(BURST) {
+                tokio::task::yield_now().await;
+            }
             let Some(query) = self.queries.front_mut() else {
                 break;
             };
