@@ -28,26 +28,9 @@ pub fn utc_now() -> Duration {
     }
 }
 
-/// Processor time that all threads of this process have used so far, user and system, in seconds.
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "seconds of work and nanoseconds both fit 52 bits"
-)]
-pub fn process_cpu_secs() -> f64 {
-    let used = clock_gettime(ClockId::ProcessCPUTime);
-    used.tv_sec as f64 + used.tv_nsec as f64 / 1e9
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{local_clock, process_cpu_secs, utc_now};
-
-    #[test]
-    fn work_takes_processor_time() {
-        let before = process_cpu_secs();
-        let sum: u64 = (0..100_000_u64).map(std::hint::black_box).sum();
-        assert!(sum > 0 && process_cpu_secs() > before);
-    }
+    use super::{local_clock, utc_now};
 
     #[test]
     fn the_wall_clock_is_past_the_day_this_was_written() {

@@ -93,6 +93,7 @@ pub(super) struct Driver {
     pub(super) stop: Stop,
     baseline: usize,
     rounds: usize,
+    hogs: usize,
     run: usize,
 }
 
@@ -135,6 +136,7 @@ impl Comparison {
             stop,
             baseline,
             rounds: self.rounds(),
+            hogs: self.hogs,
             run: 0,
         })
     }
@@ -183,7 +185,7 @@ impl Comparison {
             // As every command that Ctrl-C ends.
             Err(_) if driver.stop.requested() => {
                 note("interrupted: the rounds before that count");
-                Ok(())
+                summary::verdict(&results)
             }
             Err(failure) => Err(failure),
             Ok(()) => summary::verdict(&results),
@@ -236,9 +238,13 @@ impl Driver {
         let mut progress = Progress::new(benchmark.points.len() * self.rounds);
         for (number, point) in benchmark.points.iter().enumerate() {
             let parameters = point.parameters.iter();
-            let parameters: BTreeMap<String, Value> = parameters
+            let mut parameters: BTreeMap<String, Value> = parameters
                 .map(|(name, value)| ((*name).into(), value.clone()))
                 .collect();
+            if self.hogs > 0 {
+                // Runs with and without are not the same, and reports put together what is.
+                parameters.insert("hogs".into(), self.hogs.into());
+            }
             results.cells.push(Cell {
                 parameters,
                 rounds: Vec::new(),
@@ -419,8 +425,13 @@ fn measurement(benchmark: &Benchmark, job: &Job, sides: Sides) -> Measurement {
         received: sides.inlet.received,
         gaps: sides.inlet.gaps,
         histogram: sides.inlet.histogram,
-        failure: (disorder > 0).then(|| format!("{disorder} samples came out of order or twice")),
+        failure: wrong_order(disorder),
     }
+}
+
+/// What is wrong with this many samples, if there are any.
+pub(super) fn wrong_order(disorder: u64) -> Option<String> {
+    (disorder > 0).then(|| format!("{disorder} samples came out of order or twice"))
 }
 
 /// Bytes of a value.

@@ -6,6 +6,7 @@ use clap::Args;
 
 use super::driver::finish;
 use super::result::{Cell, Machine, Results, SCHEMA, Subject};
+use super::summary;
 use crate::failure::Outcome;
 
 /// Options for results.
@@ -31,7 +32,7 @@ impl Keep {
         Machine::here()
     }
 
-    /// Writes it.
+    /// Writes it. Ends as every comparison does: with an error if samples are missing.
     pub(super) fn write(&self, machine: Machine, measured: Measured) -> Outcome {
         let started = machine.started.replace([':', '-'], "");
         let results = Results {
@@ -47,6 +48,7 @@ impl Keep {
             || PathBuf::from("lsl-bench").join(format!("{}-{started}", results.benchmark));
         let folder = self.output.clone().unwrap_or_else(default);
         results.write(&folder)?;
-        finish(&results, &folder)
+        finish(&results, &folder)?;
+        summary::verdict(&results)
     }
 }

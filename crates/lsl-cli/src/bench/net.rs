@@ -100,16 +100,49 @@ impl Ways {
     }
 }
 
+/// Whether it is a stream of this benchmark, of so many channels. Nothing else is read: a server sends back
+/// what it reads, to whoever asks for it, perhaps from one network to another.
+fn is_ours(info: &StreamInfo, channels: u32) -> Outcome {
+    if info.stream_type() != TYPE || info.channel_format() != ChannelFormat::Float32 {
+        return Err(Failure::Runtime(
+            "the stream found is not one of this benchmark".into(),
+        ));
+    }
+    if info.channel_count() != channels {
+        return Err(Failure::Runtime(
+            "the stream found has other channels".into(),
+        ));
+    }
+    Ok(())
+}
+
 /// A stream of this benchmark, by its source id.
 fn info(name: &str, source_id: &str, channels: u32, rate: f64) -> Outcome<StreamInfo> {
     let format = ChannelFormat::Float32;
     Ok(StreamInfo::new(
-        name, "bench", channels, rate, format, source_id,
+        name, TYPE, channels, rate, format, source_id,
     )?)
 }
+
+/// The type of all streams of this benchmark.
+const TYPE: &str = "lsl-bench";
 
 const NO_KEY: &str = "this machine has no key, so nothing can be encrypted. On both machines:
   lsl key init
   lsl key show --public                    prints the key for the other machine
   lsl trust add OTHER KEY                  with the other machine's key
 Or measure without encryption: --secure off";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_streams_of_this_benchmark_are_read() {
+        let ours = info("lsl-bench-ping", "id", 4, 0.0).unwrap();
+        assert!(is_ours(&ours, 4).is_ok());
+        assert!(is_ours(&ours, 5).is_err());
+        let other = StreamInfo::new("n", "EEG", 4, 0.0, ChannelFormat::Float32, "id").unwrap();
+        assert!(is_ours(&other, 4).is_err());
+    }
+}

@@ -69,7 +69,7 @@ pub(super) fn show(results: &Results, table: &Table, out: &mut impl Write) -> Ou
     Ok(())
 }
 
-/// An error if samples are missing or nothing could be measured.
+/// An error if samples are missing or came in a wrong order, or nothing could be measured.
 pub(super) fn verdict(results: &Results) -> Outcome {
     let all = || {
         let rounds = results.cells.iter().flat_map(|cell| &cell.rounds);
@@ -81,8 +81,15 @@ pub(super) fn verdict(results: &Results) -> Outcome {
             "{lost} samples are missing; which ones is in the results"
         )));
     }
-    match all().find_map(|measurement| measurement.failure.as_ref()) {
-        Some(failure) if all().all(|measurement| measurement.failure.is_some()) => {
+    let failures =
+        || all().filter_map(|measurement| Some((measurement, measurement.failure.as_ref()?)));
+    // All samples came, so this says what else was wrong with them. Who cannot do a thing expects none.
+    let is_wrong = |measurement: &Measurement| measurement.expected > 0;
+    if let Some((_, failure)) = failures().find(|(measurement, _)| is_wrong(measurement)) {
+        return Err(Failure::Lost(failure.clone()));
+    }
+    match failures().next() {
+        Some((_, failure)) if all().all(|measurement| measurement.failure.is_some()) => {
             Err(Failure::Runtime(format!("nothing was measured: {failure}")))
         }
         _ => Ok(()),
@@ -212,6 +219,43 @@ mod tests {
         ] {
             assert_eq!(digits(value), text);
         }
+    }
+
+    fn results(measurements: [Measurement; 2]) -> Results {
+        let cell = Cell {
+            parameters: std::collections::BTreeMap::new(),
+            rounds: vec![super::super::result::Round {
+                measurements: measurements.into(),
+            }],
+        };
+        Results {
+            schema: String::new(),
+            benchmark: String::new(),
+            machine: super::super::result::Machine::default(),
+            args: Vec::new(),
+            subjects: Vec::new(),
+            baseline: 0,
+            cells: vec![cell],
+        }
+    }
+
+    #[test]
+    fn what_is_missing_or_wrong_is_a_failure() {
+        let measured = |expected, received, failure: Option<&str>| Measurement {
+            expected,
+            received,
+            failure: failure.map(str::to_owned),
+            ..Measurement::default()
+        };
+        let fine = || measured(10, 10, None);
+        let unable = || measured(0, 0, Some("cannot"));
+        let ends =
+            |other| verdict(&results([fine(), other])).map_err(|failure| failure.to_string());
+        assert_eq!(ends(fine()), Ok(()));
+        assert_eq!(ends(unable()), Ok(()));
+        assert!(ends(measured(10, 9, None)).unwrap_err().starts_with('1'));
+        assert_eq!(ends(measured(10, 10, Some("twice"))), Err("twice".into()));
+        assert!(verdict(&results([unable(), unable()])).is_err());
     }
 
     #[test]

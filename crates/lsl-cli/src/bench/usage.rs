@@ -1,43 +1,35 @@
-//! What this process has used so far. Counts are those of the kernel, from `/proc` where there is one.
+//! What this process has used and what it holds. Counts of what it holds are those of `/proc`, where there
+//! is one.
 
 use std::fs;
 
-/// A moment in the life of this process.
+use lsl_platform::usage;
+
+/// A moment in the life of this process. Looking is one system call, however many threads a library has:
+/// it happens beside what is measured.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Usage {
     pub(super) cpu_secs: f64,
-    /// Voluntary context switches of the threads that live.
-    pub(super) switches: Option<u64>,
+    /// Voluntary context switches of all threads, those that ended included.
+    switches: u64,
 }
 
 impl Usage {
     pub(super) fn now() -> Self {
+        let used = usage::Usage::now();
         Self {
-            switches: switches(),
-            // Last, so that looking is not counted at the start and a little of it at the end.
-            cpu_secs: lsl_platform::clock::process_cpu_secs(),
+            cpu_secs: used.user_secs + used.system_secs,
+            switches: used.voluntary_switches,
         }
     }
 
     /// From then to now.
-    pub(super) fn since(self, then: Self) -> (f64, Option<u64>) {
-        let switches = self.switches.zip(then.switches);
+    pub(super) fn since(self, then: Self) -> (f64, u64) {
         (
             self.cpu_secs - then.cpu_secs,
-            switches.map(|(now, then)| now.saturating_sub(then)),
+            self.switches.saturating_sub(then.switches),
         )
     }
-}
-
-fn switches() -> Option<u64> {
-    let mut sum = 0;
-    for task in fs::read_dir("/proc/self/task").ok()?.flatten() {
-        // A thread may end while we look.
-        if let Ok(status) = fs::read_to_string(task.path().join("status")) {
-            sum += field(&status, "voluntary_ctxt_switches:").unwrap_or(0);
-        }
-    }
-    Some(sum)
 }
 
 /// Threads and descriptors of this process now.
@@ -74,19 +66,27 @@ mod tests {
 
     #[test]
     fn fields_are_found_by_their_whole_name() {
-        let status = "VmHWM:\t    2048 kB\nvoluntary_ctxt_switches:\t17\n\
-                      nonvoluntary_ctxt_switches:\t3\n";
+        let status = "OldVmHWM:\t3 kB\nVmHWM:\t    2048 kB\n";
         assert_eq!(field(status, "VmHWM:"), Some(2048));
-        assert_eq!(field(status, "voluntary_ctxt_switches:"), Some(17));
         assert_eq!(field(status, "VmPeak:"), None);
+    }
+
+    #[test]
+    fn switches_of_threads_that_ended_count() {
+        let then = Usage::now();
+        let waits = || {
+            for _ in 0..5 {
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+        };
+        std::thread::spawn(waits).join().unwrap();
+        let (cpu_secs, switches) = Usage::now().since(then);
+        assert!(cpu_secs >= 0.0 && switches >= 5, "{switches}");
     }
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn this_process_has_used_something() {
-        let then = Usage::now();
-        let (cpu_secs, switches) = Usage::now().since(then);
-        assert!(cpu_secs >= 0.0 && switches.is_some());
+    fn this_process_holds_something() {
         assert!(Holdings::now().threads >= Some(1) && Holdings::now().descriptors >= Some(1));
         assert!(peak_rss_mib() > Some(0.1));
     }

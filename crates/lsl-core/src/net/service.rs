@@ -286,9 +286,11 @@ async fn send_time(
 
 /// Sends what matches, in bursts short enough for the receive buffer of a liblsl resolver, which
 /// holds about a hundred answers. Each resolver has a lane of its own: a search that is over, but
-/// still has thousands of answers coming, must not hold up the next one.
+/// still has thousands of answers coming, must not hold up the next one. All together have a pace too:
+/// whoever forges senders has as many lanes as they like, each at the cost of one datagram.
 async fn send_answers(mut queue: mpsc::Receiver<Queued>, announced: Arc<Announced>) {
     let mut lanes: Vec<Lane> = Vec::new();
+    let mut turn = 0;
     loop {
         if lanes.is_empty() {
             match queue.recv().await {
@@ -302,15 +304,29 @@ async fn send_answers(mut queue: mpsc::Receiver<Queued>, announced: Arc<Announce
         {
             enqueue(&mut lanes, queued);
         }
-        for lane in &mut lanes {
-            lane.send_burst(&announced).await;
-            tokio::task::yield_now().await;
+        send_some(&mut lanes, &mut turn, &announced).await;
+        if turn >= lanes.len() {
+            turn = 0;
+            lanes.retain(|lane| !lane.queries.is_empty());
         }
-        lanes.retain(|lane| !lane.queries.is_empty());
         if !lanes.is_empty() {
             tokio::time::sleep(BURST_PAUSE).await;
         }
     }
+}
+
+/// Sends a burst of each lane from this `turn` on, until all had theirs or `MOST_AT_ONCE` answers are
+/// sent. Says how many.
+async fn send_some(lanes: &mut [Lane], turn: &mut usize, announced: &Announced) -> usize {
+    let mut sent = 0;
+    while sent < MOST_AT_ONCE
+        && let Some(lane) = lanes.get_mut(*turn)
+    {
+        *turn += 1;
+        sent += lane.send_burst(announced).await;
+        tokio::task::yield_now().await;
+    }
+    sent
 }
 
 fn enqueue(lanes: &mut Vec<Lane>, (socket, matches): Queued) {
@@ -342,12 +358,16 @@ struct Answering {
 }
 
 impl Lane {
-    /// Sends up to `BURST` answers and looks at no more streams than a clock probe can wait for.
-    async fn send_burst(&mut self, announced: &Announced) {
+    /// Sends up to `BURST` answers and looks at no more than `MAX_LOOKS` streams, at few of them in a row:
+    /// a clock probe may wait for that. Says how many answers.
+    async fn send_burst(&mut self, announced: &Announced) -> usize {
         let mut sent = 0_usize;
-        for _ in 0..MAX_LOOKS {
+        for look in 0..MAX_LOOKS {
+            if look > 0 && look.is_multiple_of(BURST) {
+                tokio::task::yield_now().await;
+            }
             let Some(query) = self.queries.front_mut() else {
-                return;
+                break;
             };
             match query.matches.step() {
                 Matched::Reply(reply) => match query.socket.send_to(&reply, self.to).await {
@@ -357,7 +377,7 @@ impl Lane {
                         }
                         sent += 1;
                         if sent == BURST {
-                            return;
+                            break;
                         }
                     }
                     Err(error) => {
@@ -369,12 +389,65 @@ impl Lane {
                 Matched::End => drop(self.queries.pop_front()),
             }
         }
+        sent
     }
 }
 
 const MAX_DATAGRAM_BYTES: usize = 65_536;
 const MAX_WAITING_ANSWERS: usize = 1024;
 const BURST: usize = 16;
+/// From so many answers on to all lanes together there is a pause.
+const MOST_AT_ONCE: usize = 4 * BURST;
 const MAX_LOOKS: usize = 4 * BURST;
 const BURST_PAUSE: Duration = Duration::from_millis(1);
 const ERROR_PAUSE: Duration = Duration::from_millis(20);
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+    use crate::wire::discovery::QueryDatagram;
+    use crate::{ChannelFormat, StreamInfo};
+
+    #[test]
+    fn many_resolvers_are_not_answered_all_at_once() {
+        const RESOLVERS: u16 = 20;
+        let runtime = runtime::handle().unwrap();
+        let sending = runtime.spawn(async {
+            let policy = SourcePolicy {
+                allow_all: true,
+                ..SourcePolicy::default()
+            };
+            let announced = Announced::new(10, policy);
+            let info = StreamInfo::new("n", "t", 1, 0.0, ChannelFormat::Int8, "s").unwrap();
+            for _ in 0..BURST {
+                announced.add(Advertised::plain(&info));
+            }
+            let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+            let socket = Arc::new(socket);
+            let from = SocketAddr::from((Ipv4Addr::LOCALHOST, 9999));
+            let mut lanes = Vec::new();
+            for resolver in 0..RESOLVERS {
+                let query = QueryDatagram {
+                    query: b"name='n'",
+                    return_port: 50_000 + resolver,
+                    id: b"7",
+                };
+                let datagram = query.to_bytes();
+                let answer = announced.answer(Arrival::Service, &datagram, from, 100.0);
+                let Answer::Streams(matches) = answer else {
+                    panic!("{answer:?}");
+                };
+                enqueue(&mut lanes, (Arc::clone(&socket), matches));
+            }
+            let (mut turn, mut sent) = (0, Vec::new());
+            while turn < lanes.len() {
+                sent.push(send_some(&mut lanes, &mut turn, &announced).await);
+            }
+            sent
+        });
+        let sent = runtime.block_on(sending).unwrap();
+        assert_eq!(sent, [MOST_AT_ONCE; 5]);
+    }
+}

@@ -242,7 +242,7 @@ fn summarise(job: &Job, readings: &[Reading], race: &Race) -> Report {
         if let Some(used) = last {
             let (cpu_secs, switches) = used.since(*begun);
             report.cpu_secs = Some(cpu_secs);
-            report.switches = switches;
+            report.switches = Some(switches);
         }
     }
     let all = sorted(

@@ -13,6 +13,7 @@ use super::control::{MAX_CHANNELS, MAX_ECHOES, Offer, Reply, Request, VERSION};
 use super::line::Line;
 use super::server::{WAIT, addresses, find};
 use super::{Ways, info};
+use crate::bench::driver::wrong_order;
 use crate::bench::keep::{Keep, Measured};
 use crate::bench::number::Numbering;
 use crate::bench::result::{Cell, Measurement, Round, Subject};
@@ -342,7 +343,7 @@ impl Iteration<'_> {
             gaps: tally.gaps_of(samples),
             received: tally.received,
             histogram: histogram(&late),
-            failure: None,
+            failure: wrong_order(tally.disorder),
         }))
     }
 

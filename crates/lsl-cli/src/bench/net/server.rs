@@ -9,7 +9,7 @@ use lsl_platform::usage::Usage;
 
 use super::control::{MAX_ECHOES, Offer, PORT, Reply, Request, VERSION};
 use super::line::Line;
-use super::{Ways, info};
+use super::{Ways, info, is_ours};
 use crate::bench::number::Numbering;
 use crate::failure::{Failure, Outcome};
 use crate::globals::Globals;
@@ -201,13 +201,15 @@ impl Streams {
     fn send_back(&self, source_id: &str, count: u32, stop: &Stop) -> Outcome<Reply> {
         let inlet = find(&self.context, source_id, self.offer.channels)?;
         link::open(&inlet, WAIT)?;
-        let mut sample = vec![0.0_f32; self.offer.channels as usize];
+        let channels = self.offer.channels as usize;
+        let (mut sample, mut own) = (vec![0.0_f32; channels], vec![0.0_f32; channels]);
         let mut echoed = 0;
         while echoed < count && !stop.requested() {
             if inlet.blocking().pull(&mut sample, ECHO_WAIT)?.is_none() {
                 break;
             }
-            self.echo.push(&sample)?;
+            answer_to(&sample, u64::from(echoed), &mut own)?;
+            self.echo.push(&own)?;
             echoed += 1;
         }
         self.echo.blocking().flush(WAIT);
@@ -215,7 +217,20 @@ impl Streams {
     }
 }
 
-/// An inlet for the stream with this source id, if it has as many channels.
+/// Writes the answer to the ping of this number. Not the ping itself: whoever asks could name a stream of
+/// somebody else, which this machine can read and they cannot.
+fn answer_to(ping: &[f32], number: u64, own: &mut [f32]) -> Outcome {
+    let numbering = Numbering::of::<f32>(own.len());
+    if numbering.read(ping) != number {
+        return Err(Failure::Runtime(
+            "the stream to send back is not one of pings".into(),
+        ));
+    }
+    numbering.write(number, own);
+    Ok(())
+}
+
+/// An inlet for the stream of this benchmark with this source id, if it has as many channels.
 pub(super) fn find(context: &Context, source_id: &str, channels: u32) -> Outcome<Inlet> {
     let selector = Selector::property("source_id", source_id)?;
     let found = context.resolve_blocking(&selector, 1, WAIT)?;
@@ -226,11 +241,7 @@ pub(super) fn find(context: &Context, source_id: &str, channels: u32) -> Outcome
                 .into(),
         )
     })?;
-    if info.channel_count() != channels {
-        return Err(Failure::Runtime(
-            "the stream found has other channels".into(),
-        ));
-    }
+    is_ours(info, channels)?;
     Ok(Inlet::builder(info)
         .context(context)
         .recover(false)
@@ -242,3 +253,19 @@ const PATIENCE_SECS: f64 = 60.0;
 /// For streams and connections.
 pub(super) const WAIT: Timeout = Timeout::After(std::time::Duration::from_secs(10));
 const ECHO_WAIT: Timeout = Timeout::After(std::time::Duration::from_secs(3));
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_others_measure_is_not_sent_back() {
+        let mut own = [0.0; 4];
+        assert!(answer_to(&[3.0, 0.0, 17.5, -2.0], 3, &mut own).is_ok());
+        assert_eq!(
+            own.map(f32::to_bits),
+            [3.0_f32, 0.0, 0.0, 0.0].map(f32::to_bits)
+        );
+        assert!(answer_to(&[12.5, 0.0, 17.5, -2.0], 3, &mut own).is_err());
+    }
+}

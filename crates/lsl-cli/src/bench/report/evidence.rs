@@ -19,7 +19,7 @@ pub(super) fn delivery(analysis: &Analysis<'_>, blocks: &mut Vec<Block>) {
         ("expected", Side::Right),
     ]);
     let mut gaps = Vec::new();
-    let (mut all_received, mut all_expected) = (0_u64, 0_u64);
+    let (mut all_received, mut all_expected, mut failed) = (0_u64, 0_u64, 0_usize);
     for (cell, label) in analysis.results.cells.iter().zip(&analysis.labels) {
         for (subject, _) in analysis.results.subjects.iter().enumerate() {
             let name = analysis.subject(subject);
@@ -28,6 +28,7 @@ pub(super) fn delivery(analysis: &Analysis<'_>, blocks: &mut Vec<Block>) {
                 let Some(measurement) = measurement.measurements.get(subject) else {
                     continue;
                 };
+                failed += usize::from(measurement.failure.is_some());
                 received = received.saturating_add(measurement.received);
                 expected = expected.saturating_add(measurement.expected);
                 let describe = |gap: &Gap| {
@@ -61,6 +62,15 @@ pub(super) fn delivery(analysis: &Analysis<'_>, blocks: &mut Vec<Block>) {
         return;
     }
     blocks.push(Block::Heading("Delivery".into()));
+    if grid.rows.is_empty() && gaps.is_empty() && failed > 0 {
+        // A turn that failed says nothing about how much it would have lost.
+        let text = format!(
+            "All of {all_expected} samples arrived in the turns that did not fail; {} did, below.",
+            crate::table::count(failed, "turn")
+        );
+        blocks.push(Block::Notice(Tone::Plain, text));
+        return;
+    }
     if grid.rows.is_empty() && gaps.is_empty() {
         let text =
             format!("100.000 %: all of {all_expected} samples arrived, no gaps, in every cell.");

@@ -285,6 +285,8 @@ fn who_never_finishes_fails() {
     let text = markdown::render(&document);
     assert!(text.contains("| 11 (best 10, n=3) | fails |"), "{text}");
     assert!(text.contains("**3 turns failed, see below.**"), "{text}");
+    let all_of_the_rest = "arrived in the turns that did not fail; 3 turns did, below.";
+    assert!(text.contains(all_of_the_rest), "{text}");
 }
 
 /// Where a benchmark has no latency, encryption is still compared.
