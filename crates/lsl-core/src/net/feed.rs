@@ -338,9 +338,12 @@ async fn connection(
             return Err(session.end());
         }
     }
+    // With the end of the handshake there may have come samples.
+    let came = session.samples() > 0;
     let tenure = Tenure::begin(shared, epoch, Feed::new(dialled, session))?;
-    // With the stream's description there may have come samples.
-    shared.notify();
+    if came {
+        shared.notify();
+    }
     Err(tenure.attend().await)
 }
 
