@@ -141,6 +141,12 @@ impl Flow {
         self.samples > before
     }
 
+    /// Whether what comes next must be read at once.
+    fn is_urgent(&mut self) -> bool {
+        let feed = self.custody.connection();
+        feed.is_some_and(|it| it.dialled.is_urgent())
+    }
+
     fn is_broken(&mut self) -> bool {
         self.custody
             .any_connection()
@@ -311,11 +317,12 @@ impl InletShared {
                 continue;
             }
             flow.custody.leave(ticket);
-            let is_broken = flow.is_broken();
+            // An answer to the clock must not lie in the socket until somebody leads again.
+            let concerns_task = flow.is_broken() || flow.is_urgent();
             drop(flow);
             // The next leader, and those for whom there is something too.
             self.flow.wake();
-            if is_broken {
+            if concerns_task {
                 self.data_work.notify_one();
             }
             if received.is_some_and(|it| it.samples > 0) && self.notifier.get().is_some() {
@@ -342,8 +349,7 @@ impl InletShared {
         }
         let arrived = flow.drain();
         let is_broken = flow.is_broken();
-        let urgent = |feed: &mut Box<Feed>| feed.dialled.is_urgent();
-        let is_prompt = self.flow.has_waiters() || flow.custody.connection().is_some_and(urgent);
+        let is_prompt = self.flow.has_waiters() || flow.is_urgent();
         if flow.custody.pulled(local_clock(), arrived, is_prompt) || is_broken {
             self.data_work.notify_one();
         }

@@ -177,14 +177,23 @@ impl World {
                 self.socket.push_back(self.sent);
                 self.sent += 1;
             }
-            Event::Lead(thread) if !self.pop() => match self.custody.lead(self.now, &thread) {
-                Some(lead) => {
-                    assert!(self.leader.is_none(), "two lead");
-                    self.task_woken |= lead.was_watched;
-                    self.leader = Some((lead.ticket, thread));
+            Event::Lead(thread) if !self.pop() => {
+                let former = self.leader.map(|(ticket, _)| ticket);
+                let is_led = former.is_some_and(|it| self.custody.is_led_by(it));
+                match self.custody.lead(self.now, &thread) {
+                    Some(lead) => {
+                        assert!(!is_led, "two lead");
+                        self.task_woken |= lead.was_watched;
+                        self.leader = Some((lead.ticket, thread));
+                        // One whose connection ended may not have woken up yet: it does now.
+                        if let Some(former) = former {
+                            self.custody.leave(former);
+                            self.interrupted = false;
+                        }
+                    }
+                    None => self.task_woken |= self.custody.ask(self.now),
                 }
-                None => self.task_woken |= self.custody.ask(self.now),
-            },
+            }
             Event::Wakes => {
                 let Some((ticket, _)) = self.leader else {
                     return;
