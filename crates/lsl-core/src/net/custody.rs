@@ -497,8 +497,11 @@ impl<'a> Tenure<'a> {
                 }
             }
             if flow.custody.shall_rest(now, taken) {
-                let is_busy = taken >= TURN_BYTES;
-                return Look::Rest(if is_busy { BUSY_TICK } else { TICK });
+                return if taken >= TURN_BYTES {
+                    Look::Again
+                } else {
+                    Look::Rest(TICK)
+                };
             }
         }
         let samples = flow.samples;
@@ -530,7 +533,14 @@ impl<'a> Tenure<'a> {
 
 impl Drop for Tenure<'_> {
     fn drop(&mut self) {
-        let (feed, leader) = self.shared.flow.lock().custody.end(self.number);
+        let mut flow = self.shared.flow.lock();
+        // What arrived before the stream moved is not lost with its connection, unless its inlet was
+        // closed, and then the connection is not here any more.
+        if flow.custody.connection_of(self.number).is_some() && self.shared.owner.is_current() {
+            flow.drain();
+        }
+        let (feed, leader) = flow.custody.end(self.number);
+        drop(flow);
         if let Some(leader) = leader {
             leader.raise();
         }
@@ -552,9 +562,6 @@ enum Look {
 
 /// The data task looks that often while callers read.
 const TICK: Duration = Duration::from_millis(20);
-
-/// The same after a look that found much.
-const BUSY_TICK: Duration = Duration::from_millis(1);
 
 /// The same while a thread leads.
 const LEADER_TICK: Duration = Duration::from_millis(100);

@@ -447,6 +447,7 @@ mod tests {
             }
             sent
         });
+        #[expect(clippy::disallowed_methods, reason = "a test waits for its task")]
         let sent = runtime.block_on(sending).unwrap();
         assert_eq!(sent, [MOST_AT_ONCE; 5]);
     }
