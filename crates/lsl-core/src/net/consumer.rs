@@ -641,8 +641,6 @@ impl Turn {
     ) -> Result<usize> {
         let encoder = &self.encoders[lane];
         let (out, ends) = (&mut self.scratch, &mut self.ends);
-        out.clear();
-        ends.clear();
         if let Encoder::V110(encoder) = encoder
             && encoder.encode_run(
                 &values[samples.start * channels..samples.end * channels],
@@ -654,6 +652,8 @@ impl Turn {
         {
             return Ok(samples.start + ends.len());
         }
+        out.clear();
+        ends.clear();
         let mut length = 0;
         for at in samples.clone() {
             let sample = &values[at * channels..(at + 1) * channels];

@@ -19,7 +19,7 @@ use crate::buffer::SampleRing;
 use crate::net::dial::{Broken, Dialled, Progress};
 use crate::net::feed::{Flow, InletShared};
 use crate::net::monitor::has_passed;
-use crate::session::custody::{Connection, Lead, Ticket};
+use crate::session::custody::{Connection, Lead};
 use crate::session::inlet::FeedSession;
 use crate::{Error, Result};
 
@@ -208,19 +208,36 @@ impl InletShared {
         deadline: f64,
         mut step: impl FnMut(&mut Flow) -> Option<R>,
     ) -> Option<R> {
-        if let Some(found) = step(&mut self.flow.lock()) {
+        let mut flow = self.flow.lock();
+        if let Some(found) = step(&mut flow) {
             return Some(found);
         }
-        if has_passed(deadline - local_clock()) {
+        let now = local_clock();
+        if has_passed(deadline - now) {
+            drop(flow);
             return self.look(step);
         }
+        // The usual case, without waiting for anybody else.
+        let mut first = self.take_lead(&mut flow, now);
+        drop(flow);
         loop {
-            let turn = self.flow.wait_blocking(deadline, |flow| {
-                if let Some(found) = step(flow) {
-                    return Some(Turn::Found(found));
-                }
-                self.take_lead(flow, deadline)
-            });
+            let turn = match first.take() {
+                Some(turn) => Some(turn),
+                None => self.flow.wait_blocking(deadline, |flow| {
+                    if let Some(found) = step(flow) {
+                        return Some(Turn::Found(found));
+                    }
+                    let now = local_clock();
+                    let turn = (deadline > now)
+                        .then(|| self.take_lead(flow, now))
+                        .flatten();
+                    if turn.is_none() {
+                        // The data task has to read for it.
+                        self.ask(flow, now);
+                    }
+                    turn
+                }),
+            };
             let (lead, socket, interrupt) = match turn {
                 Some(Turn::Found(found)) => return Some(found),
                 Some(Turn::Lead(lead, socket, interrupt)) => (lead, socket, interrupt),
@@ -229,7 +246,7 @@ impl InletShared {
             if lead.was_watched {
                 self.data_work.notify_one();
             }
-            match self.lead(lead.ticket, &socket, &interrupt, deadline, &mut step) {
+            match self.lead(lead, &socket, &interrupt, deadline, &mut step) {
                 Ok(found) => return Some(found),
                 Err(Unless::Late) => return None,
                 Err(Unless::Waiting) => {}
@@ -256,11 +273,9 @@ impl InletShared {
         self.flow.wait(deadline, look).await
     }
 
-    /// For a thread that found nothing: the lead, or else the data task has to read for it.
-    fn take_lead<R>(&self, flow: &mut Flow, deadline: f64) -> Option<Turn<R>> {
-        let now = local_clock();
-        if deadline > now
-            && self.may_read()
+    /// For a thread that found nothing: the lead, if it can be had.
+    fn take_lead<R>(&self, flow: &mut Flow, now: f64) -> Option<Turn<R>> {
+        if self.may_read()
             && flow.lost.is_none()
             && let Ok(interrupt) = Interrupt::of_thread()
             && let Some(socket) = flow.custody.connection().and_then(|it| it.dialled.handle())
@@ -268,7 +283,6 @@ impl InletShared {
         {
             return Some(Turn::Lead(lead, socket, interrupt));
         }
-        self.ask(flow, now);
         None
     }
 
@@ -281,13 +295,16 @@ impl InletShared {
     /// Waits for the socket and reads it until `step` has what it wants.
     fn lead<R>(
         &self,
-        ticket: Ticket,
+        Lead {
+            ticket,
+            mut quiet_at,
+            ..
+        }: Lead,
         socket: &TcpStream,
         interrupt: &Interrupt,
         deadline: f64,
         step: &mut impl FnMut(&mut Flow) -> Option<R>,
     ) -> std::result::Result<R, Unless> {
-        let mut quiet_at = self.flow.lock().custody.quiet_at();
         loop {
             let woken = wait_readable_or(socket, interrupt, deadline.min(quiet_at));
             if matches!(woken, Ok(Woken::Interrupted)) {

@@ -62,12 +62,14 @@ pub struct Custody<C, I> {
 pub struct Ticket(u64);
 
 /// The right and the duty to wait for the socket.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Lead {
     /// For [`Custody::leave`].
     pub ticket: Ticket,
     /// Whether the data task must learn that the socket is not watched any more.
     pub was_watched: bool,
+    /// See [`Custody::quiet_at`].
+    pub quiet_at: f64,
 }
 
 impl<C, I> Default for Custody<C, I> {
@@ -149,6 +151,7 @@ impl<C: Connection, I: Clone> Custody<C, I> {
         Some(Lead {
             ticket,
             was_watched,
+            quiet_at: self.quiet_at(),
         })
     }
 

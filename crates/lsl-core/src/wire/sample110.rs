@@ -177,9 +177,9 @@ impl Encoder110 {
         Ok(())
     }
 
-    /// Appends numeric samples (sample-major) up to `most_bytes`, at least one, and the position at
-    /// which each ends. `stamp` gives the timestamp of each, counted from the first. False, and
-    /// nothing is appended, if samples of this stream differ in length.
+    /// Puts numeric samples (sample-major) up to `most_bytes`, at least one, and the position at which
+    /// each ends in place of what is in `out` and `ends`. `stamp` gives the timestamp of each, counted
+    /// from the first. False, and nothing is changed, if samples of this stream differ in length.
     pub(crate) fn encode_run<T: PushElement>(
         &self,
         values: &[T],
@@ -195,8 +195,12 @@ impl Encoder110 {
         // Making room once, instead of for each value, is most of what there is to save.
         let most = (most_bytes / longest).max(1);
         let samples = values.chunks_exact(self.channels).take(most);
-        let mut end = out.len();
-        out.resize(end + samples.len() * longest, 0);
+        let room = samples.len() * longest;
+        if out.len() < room {
+            out.resize(room, 0);
+        }
+        ends.clear();
+        let mut end = 0;
         for (n, sample) in samples.enumerate() {
             end += self.write_sample(out.split_at_mut(end).1, stamp(n), sample);
             ends.push(end);
