@@ -180,6 +180,10 @@ impl Encoder110 {
     /// Puts numeric samples (sample-major) up to `most_bytes`, at least one, and the position at which
     /// each ends in place of what is in `out` and `ends`. `stamp` gives the timestamp of each, counted
     /// from the first. False, and nothing is changed, if samples of this stream differ in length.
+    #[cfg_attr(
+        not(feature = "net"),
+        expect(dead_code, reason = "only outlets with sockets send runs")
+    )]
     pub(crate) fn encode_run<T: PushElement>(
         &self,
         values: &[T],

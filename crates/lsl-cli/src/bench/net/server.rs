@@ -180,6 +180,10 @@ impl Streams {
         let before = Usage::now();
         let mut pace = Pace::new(local_clock() + 0.01, self.offer.rate.recip());
         while pace.done() < self.offer.samples && stop.sleep_until(pace.next_time(1)) {
+            // The client may be gone without a word.
+            if !self.stream.have_consumers() {
+                return Err(Failure::NotFound("nobody reads the stream any more".into()));
+            }
             for _ in 0..pace
                 .due(local_clock())
                 .min(self.offer.samples - pace.done())
@@ -209,6 +213,11 @@ impl Streams {
                 break;
             }
             answer_to(&sample, u64::from(echoed), &mut own)?;
+            if !self.echo.have_consumers() {
+                return Err(Failure::NotFound(
+                    "nobody reads the answers any more".into(),
+                ));
+            }
             self.echo.push(&own)?;
             echoed += 1;
         }
