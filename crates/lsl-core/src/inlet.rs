@@ -299,9 +299,9 @@ impl Inlet {
         }
     }
 
-    /// Calls `notifier` on the I/O thread after samples arrived and when the stream is lost, for
-    /// event loops that cannot await. It must return quickly and not call back. Only the first call
-    /// counts; false if there is a notifier already.
+    /// Calls `notifier` after samples arrived and when the stream is lost, for event loops that cannot
+    /// await: on the I/O thread, or once on a thread that was pulling when it was set. It must return
+    /// quickly and not call back. Only the first call counts; false if there is a notifier already.
     pub fn set_notifier(&self, notifier: impl Fn() + Send + Sync + 'static) -> bool {
         let notifier = Notifier(Box::new(notifier));
         let is_first = self.shared.notifier.set(notifier).is_ok();
