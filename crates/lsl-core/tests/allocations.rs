@@ -45,8 +45,9 @@ fn samples_cost_no_allocation() {
             let once = allocations(|| stream.carry(SAMPLES, batch));
             let twice = allocations(|| stream.carry(2 * SAMPLES, batch));
             println!("{name}, batch {batch}: {once} for {SAMPLES} samples, {twice} for twice");
-            // What the library does now and then, however many samples there are.
-            if twice.saturating_sub(once) * 1000 >= SAMPLES as u64 {
+            // Fewer than one in a hundred samples: a hiccup of the machine makes a first backlog, and the
+            // buffers that take it grow by doubling, once each; and now and then the clock is asked.
+            if twice.saturating_sub(once) * 100 >= SAMPLES as u64 {
                 costly.push(format!("{name}, batch {batch}: {once}, then {twice}"));
             }
         }
