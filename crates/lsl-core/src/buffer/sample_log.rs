@@ -19,7 +19,8 @@ pub struct SampleLog {
     first: u64,
     /// Sequence number of the next sample.
     end: u64,
-    /// Kept for reuse, empty.
+    /// Kept for reuse. What is in their buffers is nobody's: filling them with zeros again would cost
+    /// as much as what comes next.
     spare: Vec<Block>,
 }
 
@@ -69,10 +70,11 @@ impl SampleLog {
             std::mem::swap(&mut block.bytes, encoded);
             std::mem::swap(&mut block.ends, ends);
             // It becomes a block in its turn, which shall not grow piece by piece.
-            encoded.clear();
-            encoded.reserve(BLOCK_BYTES);
+            encoded.reserve(BLOCK_BYTES.saturating_sub(encoded.len()));
         } else {
+            block.bytes.clear();
             block.bytes.extend_from_slice(encoded);
+            block.ends.clear();
             block.ends.extend_from_slice(ends);
         }
         self.blocks.push_back(block);
@@ -118,17 +120,18 @@ impl SampleLog {
         block.map_or(0, |block| block.offset_of(to) - block.offset_of(from))
     }
 
-    /// Puts the samples from `from` to `to` (as [`reach`](Self::reach) said) into `out`, which must be
-    /// empty, and forgets every sample before `needed`.
+    /// Puts the samples from `from` to `to` (as [`reach`](Self::reach) said) in place of what is in
+    /// `out`, and forgets every sample before `needed`.
     pub fn take(&mut self, from: u64, to: u64, needed: u64, out: &mut Vec<u8>) {
-        debug_assert!(out.is_empty(), "what is there would be lost");
         let index = self.index_of(from);
         let Some(block) = self.blocks.get_mut(index) else {
+            out.clear();
             return;
         };
         if index == 0 && from == block.first && to == block.end() && needed >= to {
             std::mem::swap(&mut block.bytes, out);
         } else {
+            out.clear();
             out.extend_from_slice(&block.bytes[block.offset_of(from)..block.offset_of(to)]);
         }
         self.trim(needed);
@@ -153,10 +156,15 @@ impl SampleLog {
         self.blocks.partition_point(|block| block.end() <= sequence)
     }
 
-    fn keep(&mut self, mut block: Block) {
-        if self.spare.len() < SPARE_BLOCKS && block.bytes.capacity() <= 2 * BLOCK_BYTES {
-            block.bytes.clear();
-            block.ends.clear();
+    fn keep(&mut self, block: Block) {
+        // While others still wait, more are needed soon.
+        let spare_blocks = if self.blocks.is_empty() {
+            SPARE_BLOCKS
+        } else {
+            SPARE_BLOCKS_IN_USE
+        };
+        self.spare.truncate(spare_blocks - 1);
+        if block.bytes.capacity() <= 2 * BLOCK_BYTES {
             self.spare.push(block);
         }
     }
@@ -187,8 +195,11 @@ const BLOCK_BYTES: usize = 64 * 1024;
 /// From this size on, swapping buffers is worth the room it leaves unused in the block before.
 const SWAPPED_BYTES: usize = 8 * 1024;
 
-/// Empty blocks kept for the next samples: a lagging reader should cost no allocations.
+/// Blocks kept for the next samples: a reader that lags now and then should cost no allocations,
 const SPARE_BLOCKS: usize = 2;
+
+/// and one that always does, by turns more and less, should not either.
+const SPARE_BLOCKS_IN_USE: usize = 64;
 
 #[cfg(test)]
 mod tests {

@@ -23,7 +23,9 @@ use crate::net::registry::Advertised;
 #[cfg(feature = "secure")]
 use crate::net::{advert, describe};
 use crate::outlet::Stamps;
-use crate::session::fanout::{ConsumerId, Drain, Lane, Pushthrough, Round, SendBy, Terms, Wire};
+use crate::session::fanout::{
+    Allowance, ConsumerId, Drain, Lane, Pushthrough, Round, SendBy, Terms, Wire,
+};
 use crate::stats::{ConsumerStats, Counter, OutletStats};
 use crate::value::PushElement;
 use crate::wire::archive100::Encoder100;
@@ -140,7 +142,7 @@ struct Turn {
     encoders: [Encoder; LANES],
     scratch: Vec<u8>,
     ends: Vec<usize>,
-    last_inline: f64,
+    allowance: Allowance,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -197,7 +199,7 @@ impl OutletShared {
                 encoders: VARIANTS.map(|variant| Encoder::new(variant, &info)),
                 scratch: Vec::new(),
                 ends: Vec::new(),
-                last_inline: f64::NEG_INFINITY,
+                allowance: Allowance::default(),
             }),
             info,
             terms,
@@ -265,7 +267,8 @@ impl OutletShared {
     fn publish(&self, turn: &mut Turn, lane: usize, pushthrough: Pushthrough, now: f64) {
         let mut fan = lock_ignoring_poison(&self.fan);
         let by = if self.coalesce.is_zero() {
-            turn.who_sends(fan.readers(), now)
+            let bytes = turn.scratch.len();
+            turn.allowance.who_sends(bytes, fan.readers(), now)
         } else {
             // Each reader's task waits for more.
             SendBy::Task
@@ -375,7 +378,6 @@ impl OutletShared {
         let drain = async {
             let mut out = Vec::new();
             loop {
-                out.clear();
                 let next =
                     lock_ignoring_poison(&self.fan).lanes[lane].drain(id, DRAIN_BYTES, &mut out);
                 match next {
@@ -669,19 +671,6 @@ impl Turn {
         Ok(samples.start + ends.len())
     }
 
-    /// Sending inline costs the pusher one system call per reader: worth it for a few readers, and for
-    /// large pieces or moderate rates. Otherwise the courier sends, and joins what piled up meanwhile.
-    fn who_sends(&mut self, readers: usize, now: f64) -> SendBy {
-        let since = now - self.last_inline;
-        // The same moment is the same push: its other lanes and pieces go the way of the first.
-        let is_soon = since != 0.0 && since < INLINE_INTERVAL_SECS;
-        if readers > INLINE_READERS || (self.scratch.len() < INLINE_BYTES && is_soon) {
-            return SendBy::Courier;
-        }
-        self.last_inline = now;
-        SendBy::Pusher
-    }
-
     fn trim(&mut self) {
         if self.scratch.capacity() > KEEP_SCRATCH_BYTES {
             self.scratch = Vec::new();
@@ -757,15 +746,6 @@ impl<'a> Stamper<'a> {
         }
     }
 }
-
-/// Readers a pushing thread serves itself: about 40 µs of system calls.
-const INLINE_READERS: usize = 4;
-
-/// Pushes that follow each other faster than this are sent together by the courier,
-const INLINE_INTERVAL_SECS: f64 = 100e-6;
-
-/// unless they have this many bytes: sending those costs little more than waking the courier.
-const INLINE_BYTES: usize = 8 * 1024;
 
 /// Bytes of a push that are encoded and handed over together: what a large chunk takes, and how long
 /// the courier finds the lock taken.

@@ -504,7 +504,7 @@ impl<'a> Tenure<'a> {
         };
         let mut taken = 0;
         if !is_watched && !is_wanted(flow) {
-            if !is_due {
+            if !is_due || flow.custody.is_read_by_callers(now) {
                 return Look::Rest(TICK);
             }
             while let Some(Received { progress, .. }) = flow.receive(None, Reader::Other) {
@@ -513,12 +513,11 @@ impl<'a> Tenure<'a> {
                     break;
                 }
             }
-            if flow.custody.shall_rest(now, taken) {
-                return if taken >= TURN_BYTES {
-                    Look::Again
-                } else {
-                    Look::Rest(TICK)
-                };
+            if taken >= TURN_BYTES {
+                return Look::Again;
+            }
+            if taken > 0 {
+                return Look::Rest(TICK);
             }
         }
         let samples = flow.samples;

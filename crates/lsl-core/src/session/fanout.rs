@@ -10,10 +10,12 @@
 //! A frame that was sent in part is never dropped: its rest is moved out of the log first.
 //! Spec: lsl-protocol §9.3, §9.4.
 
+mod allowance;
 mod round;
 
 use std::io;
 
+pub use allowance::Allowance;
 pub use round::Round;
 
 use crate::buffer::SampleLog;
@@ -277,7 +279,7 @@ impl<W: Wire> Lane<W> {
         published
     }
 
-    /// The next bytes a consumer's task has to send. `out` must be empty: it was sent.
+    /// Puts the next bytes a consumer's task has to send in place of what is in `out`.
     pub fn drain(&mut self, id: ConsumerId, max_bytes: usize, out: &mut Vec<u8>) -> Drain {
         let Some(consumer) = self.consumers.iter_mut().find(|consumer| consumer.id == id) else {
             return Drain::Finished;
@@ -289,6 +291,7 @@ impl<W: Wire> Lane<W> {
             Mode::Task => {}
         }
         if !consumer.rest.is_empty() {
+            out.clear();
             std::mem::swap(out, &mut consumer.rest);
             return Drain::Send;
         }

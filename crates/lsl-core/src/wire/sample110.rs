@@ -204,6 +204,7 @@ impl Encoder110 {
             out.resize(room, 0);
         }
         ends.clear();
+        ends.reserve(samples.len());
         let mut end = 0;
         for (n, sample) in samples.enumerate() {
             end += self.write_sample(out.split_at_mut(end).1, stamp(n), sample);

@@ -20,21 +20,3 @@ fn chunks_are_stamped_backwards_from_the_last_sample() {
         [1.0, 50.0, -1.0]
     );
 }
-
-/// The outlet's readers may be in several lanes, and a large chunk comes in pieces.
-#[test]
-fn whoever_sends_the_first_piece_of_a_push_sends_the_small_last_one() {
-    let mut turn = Turn {
-        encoders: VARIANTS.map(|_| Encoder::V100(Encoder100::new(ChannelFormat::Float32, 1))),
-        scratch: vec![0; 100],
-        ends: Vec::new(),
-        last_inline: f64::NEG_INFINITY,
-    };
-    assert_eq!(turn.who_sends(2, 50.0), SendBy::Pusher);
-    assert_eq!(turn.who_sends(2, 50.0), SendBy::Pusher);
-    let soon = 50.0 + INLINE_INTERVAL_SECS / 2.0;
-    assert_eq!(turn.who_sends(2, soon), SendBy::Courier);
-    assert_eq!(turn.who_sends(2, soon), SendBy::Courier);
-    assert_eq!(turn.who_sends(INLINE_READERS + 1, 60.0), SendBy::Courier);
-    assert_eq!(turn.who_sends(2, 60.0), SendBy::Pusher);
-}

@@ -103,19 +103,18 @@ fn who_waits_has_the_socket_watched_and_who_stops_reading_too() {
     assert!(!custody.pulled(11.0, false, false), "an idle stream stays");
     assert!(custody.pulled(11.0, true, false));
     assert!(!custody.any_connection().unwrap().is_watched);
-    // The task rests while callers read or it finds something itself.
+    // The task leaves it to callers for a tick after they read.
     custody.arrived(11.0);
-    assert!(custody.shall_rest(11.0, 0) && custody.shall_rest(11.0, 5));
-    assert!(!custody.shall_rest(11.0, 0));
+    assert!(custody.is_read_by_callers(11.0) && !custody.is_read_by_callers(11.0));
 }
 
 #[test]
 fn polling_a_stream_that_stopped_does_not_keep_it_from_being_watched() {
     let mut custody = flowing(10.0);
     custody.pulled(10.1, false, false);
-    assert!(custody.shall_rest(10.1, 0), "it may only be slow");
+    assert!(custody.is_read_by_callers(10.1), "it may only be slow");
     custody.pulled(10.0 + QUIET_SECS, false, false);
-    assert!(!custody.shall_rest(10.0 + QUIET_SECS, 0));
+    assert!(!custody.is_read_by_callers(10.0 + QUIET_SECS));
 }
 
 /// What can happen to an inlet, in any order.
@@ -225,8 +224,8 @@ impl World {
                 }
             }
             Event::TaskTick if self.custody.leader().is_none() => {
-                let found = usize::from(self.read(false));
-                if !self.custody.shall_rest(self.now, found)
+                if !self.custody.is_read_by_callers(self.now)
+                    && !self.read(false)
                     && let Some(connection) = self.custody.connection()
                 {
                     connection.is_watched = true;

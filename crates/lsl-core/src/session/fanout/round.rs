@@ -13,6 +13,7 @@ use super::{ConsumerId, Lane, Mode, Wire};
 /// What the courier carries at a time. Keeps its memory from round to round.
 #[derive(Debug)]
 pub struct Round<W> {
+    /// What the parcels share; nobody's without any.
     bytes: Vec<u8>,
     parcels: Vec<Parcel<W>>,
     /// Parcels before this one were sent.
@@ -147,7 +148,6 @@ impl<W: Wire + Clone> Lane<W> {
                 consumer.leave_to_task();
             }
         }
-        round.bytes.clear();
         round.done = 0;
         self.trim();
     }
