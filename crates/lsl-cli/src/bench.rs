@@ -26,6 +26,7 @@ mod stats;
 mod subject;
 mod summary;
 mod tally;
+mod trouble;
 mod turns;
 mod usage;
 

@@ -65,7 +65,7 @@ pub(super) enum Extent {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Job {
     pub(super) carrier: Carrier,
-    /// Whether the connection must be encrypted; if it is not, or is and must not be, that is an error.
+    /// Whether the connections must be encrypted; if they are not, or are and must not be, the run ends.
     pub(super) secure: bool,
     /// Name and source id.
     pub(super) stream: String,
@@ -175,8 +175,8 @@ pub(super) struct Library {
 pub(super) struct Ready {
     pub(super) address: Option<String>,
     pub(super) control: Option<String>,
-    /// Inlets: how the connection is encrypted.
-    pub(super) cipher: Option<String>,
+    /// Inlets: how many connections are encrypted.
+    pub(super) encrypted: u32,
 }
 
 /// What one side measured.

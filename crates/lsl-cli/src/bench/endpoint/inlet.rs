@@ -19,10 +19,10 @@ use crate::failure::{Failure, Outcome};
 
 pub(super) fn run<T: Number>(job: &Job, orders: &Orders) -> Outcome {
     let before = Holdings::now();
-    let (receivers, cipher) = Receiver::open_all(job)?;
+    let (receivers, encrypted) = Receiver::open_all(job)?;
     let control = job.control.as_ref().map(TcpStream::connect).transpose()?;
     tell(&Event::Ready(Ready {
-        cipher,
+        encrypted,
         ..Ready::default()
     }))?;
     let race = Race {
