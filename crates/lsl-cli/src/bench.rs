@@ -5,6 +5,7 @@ mod aead;
 mod bulk;
 mod carrier;
 mod child;
+mod contest;
 mod discovery;
 mod driver;
 mod endpoint;
