@@ -29,7 +29,7 @@ use crate::table::{Align, Table, printable};
 /// `lsl bench net client`
 #[derive(Debug, Args)]
 pub(super) struct Client {
-    /// Where `lsl bench net server` runs
+    /// Where `lsl bench net server` runs; an IPv6 address with a port in brackets, [fd00::7]:16690
     #[arg(value_name = "HOST[:PORT]")]
     host: String,
 
