@@ -52,6 +52,15 @@ pub(super) enum Pull {
     Chunk,
 }
 
+/// Whose samples `latency_*` and the histogram are about; `slowest_*` is always there, too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Counted {
+    /// Every sample of every reader.
+    Each,
+    /// Every sample once: as late as its slowest reader had it.
+    Slowest,
+}
+
 /// When the outlet has pushed enough.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(super) enum Extent {
@@ -80,6 +89,7 @@ pub(super) struct Job {
     pub(super) extent: Extent,
     pub(super) readers: u32,
     pub(super) pull: Pull,
+    pub(super) counted: Counted,
     /// At most so many samples are pushed and not yet pulled.
     pub(super) window: Option<u64>,
     /// Inlets pull only when everything is pushed.
@@ -109,6 +119,7 @@ impl Job {
             } else {
                 Pull::Chunk
             },
+            counted: Counted::Each,
             window: None,
             read_last: false,
             address: None,

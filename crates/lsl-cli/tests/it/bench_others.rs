@@ -115,6 +115,40 @@ fn all_streams_are_found_and_one_is_read() {
     }
 }
 
+#[cfg(unix)]
+#[test]
+fn rounds_before_an_interrupt_are_kept() {
+    let lab = Lab::new();
+    let output = lab.path("results");
+    let mut all: Vec<&str> = "bench discovery --lib core --streams 1 --repeat 1000 --output"
+        .split_whitespace()
+        .collect();
+    all.push(&output);
+    let mut command = lab.command(&all);
+    let progress = lab.path("progress");
+    command.stderr(std::fs::File::create(&progress).unwrap());
+    let running = Running::start(&mut command);
+    let deadline = local_clock() + 30.0;
+    while !std::fs::read_to_string(&progress)
+        .unwrap()
+        .contains("round 3 of 1000")
+    {
+        assert!(local_clock() < deadline, "two rounds take a second");
+        thread::yield_now();
+    }
+    running.interrupt();
+    let ended = running.wait().ok();
+    assert!(ended.stdout.contains("core"), "{ended:?}");
+    let results = read(&output);
+    assert_eq!(results["benchmark"], "discovery");
+    let measured = measured(&results, "core");
+    assert!((2..1000).contains(&measured.len()), "{results}");
+    for measurement in measured {
+        assert_eq!(measurement["failure"], Value::Null);
+        assert!((number(measurement, "found_all") - 1.0).abs() < 0.5);
+    }
+}
+
 #[test]
 fn every_inlet_of_many_delivers_every_sample() {
     let lab = Lab::new();
