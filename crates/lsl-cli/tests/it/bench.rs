@@ -166,9 +166,11 @@ fn corner(folder: &str) -> std::path::PathBuf {
     let deadline = local_clock() + 30.0;
     loop {
         let found = std::fs::read_dir(folder).unwrap().flatten();
-        let ready = found
-            .map(|entry| entry.path())
-            .find(|path| path.join("secure/lsl-secure.toml").exists());
+        let ready = found.map(|entry| entry.path()).find(|path| {
+            let file = path.join("secure/lsl-secure.toml");
+            // All of it.
+            std::fs::read_to_string(file).is_ok_and(|text| text.contains("trusted_peers"))
+        });
         if let Some(path) = ready {
             return path;
         }
@@ -179,26 +181,14 @@ fn corner(folder: &str) -> std::path::PathBuf {
 
 /// Replaces the configuration of a run under way, so that its turns are not as they should be.
 #[cfg(unix)]
-fn ends_for(secure: &str, change: impl Fn(&std::path::Path), says: &str) {
+fn ends_for(arguments: &str, change: impl Fn(&std::path::Path), says: &str) {
     let lab = Lab::new();
     let (output, temporary) = (lab.path("results"), lab.path("tmp"));
     std::fs::create_dir(&temporary).unwrap();
-    let mut command = lab.command(&[
-        "bench",
-        "latency",
-        "--lib",
-        "core",
-        "--secure",
-        secure,
-        "--seconds",
-        "0.02",
-        "--rate",
-        "500",
-        "--rounds",
-        "100000",
-        "--output",
-        &output,
-    ]);
+    let mut all = vec!["bench"];
+    all.extend(arguments.split_whitespace());
+    all.extend(["--lib", "core", "--output", &output]);
+    let mut command = lab.command(&all);
     let running = Running::start(command.env("TMPDIR", &temporary));
     change(&corner(&temporary));
     // It would take hours if it were one failed turn among others.
@@ -210,6 +200,7 @@ fn ends_for(secure: &str, change: impl Fn(&std::path::Path), says: &str) {
 #[cfg(unix)]
 #[test]
 fn a_run_ends_whose_subject_does_not_encrypt_as_it_must() {
+    let latency = "latency --seconds 0.02 --rate 500 --rounds 100000 --secure";
     let policy = |file: &std::path::Path, from: &str, to: &str| {
         let text = std::fs::read_to_string(file).unwrap();
         assert!(text.contains(from), "{text}");
@@ -217,7 +208,7 @@ fn a_run_ends_whose_subject_does_not_encrypt_as_it_must() {
         std::fs::rename(file.with_extension("new"), file).unwrap();
     };
     ends_for(
-        "on",
+        &format!("{latency} on"),
         |corner| {
             let file = corner.join("secure/lsl-secure.toml");
             policy(&file, "\"required\"", "\"off\"");
@@ -225,11 +216,19 @@ fn a_run_ends_whose_subject_does_not_encrypt_as_it_must() {
         "core secure: 1 of 1 connections are in plaintext",
     );
     ends_for(
-        "off",
+        &format!("{latency} off"),
         |corner| {
             std::os::unix::fs::symlink(corner.join("secure"), corner.join("home/lsl_api")).unwrap();
         },
         "core: 1 of 1 connections are encrypted",
+    );
+    ends_for(
+        "scale --streams 3 --samples 2 --idle 0.01 --repeat 1000 --secure on",
+        |corner| {
+            let file = corner.join("secure/lsl-secure.toml");
+            policy(&file, "\"required\"", "\"off\"");
+        },
+        "core secure: 3 of 3 connections are in plaintext",
     );
 }
 

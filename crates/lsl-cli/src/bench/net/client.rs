@@ -378,9 +378,15 @@ impl Iteration<'_> {
         if inlet.encryption().is_some() == self.offer.secure {
             Ok(inlet)
         } else {
-            Err(Failure::Runtime(
-                "the connection is not encrypted as it should be".into(),
-            ))
+            let found = if self.offer.secure {
+                "is in plaintext and should be encrypted"
+            } else {
+                "is encrypted and should be in plaintext"
+            };
+            Err(Failure::Runtime(format!(
+                "the connection with the server {found}: look at `lsl security` and `lsl trust check` \
+                 on both machines"
+            )))
         }
     }
 
