@@ -5,6 +5,7 @@ mod aead;
 mod bulk;
 mod carrier;
 mod child;
+mod contest;
 mod discovery;
 mod driver;
 mod endpoint;
@@ -26,6 +27,7 @@ mod stats;
 mod subject;
 mod summary;
 mod tally;
+mod trouble;
 mod turns;
 mod usage;
 

@@ -1,18 +1,13 @@
 //! `lsl bench discovery`: how soon streams are found and read, by how many there are.
 
-use std::io;
-
 use clap::Args;
 
-use super::herd::{Order, Pair, Place, Values, datagrams_dropped, is_lsl, take};
-use super::keep::{Keep, Measured};
-use super::result::{Cell, Measurement, Round};
-use super::subject::{Secure, Subject, find};
-use super::turns::{order, shown};
-use crate::failure::{Failure, Outcome};
-use crate::interrupt::Stop;
-use crate::note::note;
-use crate::table::{Align, Table};
+use super::contest::{Contest, Grid, Turn, table, whole};
+use super::herd::{Order, Values, datagrams_dropped, take};
+use super::result::Cell;
+use super::subject::Subject;
+use super::trouble::{Trouble, must_encrypt};
+use crate::failure::Outcome;
 
 /// `lsl bench discovery`
 #[derive(Debug, Args)]
@@ -32,24 +27,12 @@ pub(super) struct Discovery {
     #[arg(long, value_name = "ROUNDS", default_value = "3", value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeat: u32,
 
-    /// Libraries: `core` (the Rust library), or the path of one with liblsl's functions
-    #[arg(long = "lib", value_name = "LIB", value_delimiter = ',')]
-    libraries: Vec<String>,
-
-    /// Without and with encryption, for libraries that can
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "off")]
-    secure: Vec<Secure>,
-
     /// Longest time to wait for all of them, in seconds
     #[arg(long, value_name = "SECS", default_value = "60")]
     longest: f64,
 
-    /// Search by multicast as on any network, which leaves this machine: for a network namespace
-    #[arg(long)]
-    multicast: bool,
-
     #[command(flatten)]
-    keep: Keep,
+    contest: Contest,
 }
 
 const HELP: &str = "\
@@ -68,73 +51,24 @@ Examples:
 
 impl Discovery {
     pub(super) fn run(&self) -> Outcome {
-        let stop = Stop::install()?;
-        let machine = Keep::begin();
-        let most = self.streams.iter().copied().max().unwrap_or(1);
-        let place = Place::make(most, self.multicast)?;
-        let subjects = find(&self.libraries, &self.secure, place.corner(), &stop)?;
-        if let Some(other) = subjects.iter().find(|subject| !is_lsl(subject)) {
-            let name = &other.shown.name;
-            return Err(Failure::Usage(format!("{name} has no streams to be found")));
-        }
-        let mut cells = Vec::new();
-        'all: for &streams in &self.streams {
-            let mut rounds = Vec::new();
-            for round in 0..self.repeat as usize {
-                let mut measurements = vec![Measurement::default(); subjects.len()];
-                for index in order(round, subjects.len()) {
-                    let subject = &subjects[index];
-                    note(format_args!(
-                        "lsl: {}, {}, round {} of {}",
-                        crate::table::count(streams as usize, "stream"),
-                        subject.shown.name,
-                        round + 1,
-                        self.repeat
-                    ));
-                    let mut values = Values::new();
-                    let done = self.turn(streams, subject, &place, &stop, &mut values);
-                    match measurement(values, done, &stop) {
-                        Some(measured) => measurements[index] = measured,
-                        None => break 'all,
-                    }
-                }
-                rounds.push(Round { measurements });
-            }
-            cells.push(Cell {
-                parameters: [("streams".to_owned(), streams.into())].into(),
-                rounds,
-            });
-        }
-        show(&subjects, &cells)?;
-        let baseline = if self.libraries.is_empty() {
-            subjects.len().saturating_sub(1)
-        } else {
-            0
-        };
-        let measured = Measured {
+        let grid = Grid {
             benchmark: "discovery",
-            subjects: subjects.into_iter().map(|subject| subject.shown).collect(),
-            baseline,
-            cells,
+            streams: &self.streams,
+            rounds: self.repeat,
+            parameters: &[],
         };
-        self.keep.write(machine, measured)
+        let measure = |turn: &Turn<'_>| turn.measurement(|values| self.turn(turn, values));
+        self.contest.run(&grid, measure, show)
     }
 
     /// One library, once. What was measured before a failure stays.
-    fn turn(
-        &self,
-        streams: u32,
-        subject: &Subject,
-        place: &Place,
-        stop: &Stop,
-        values: &mut Values,
-    ) -> Outcome {
-        let mut pair = Pair::start(subject, place, stop)?;
+    fn turn(&self, turn: &Turn<'_>, values: &mut Values) -> Result<(), Trouble> {
+        let mut pair = turn.pair()?;
         let kind = format!("herd{}", std::process::id());
         let clock = pair.outlets.order(&Order::Clock)?;
         let done = pair.outlets.order(&Order::Offer {
             kind: kind.clone(),
-            count: streams,
+            count: turn.streams,
             channels: CHANNELS,
             rate: RATE,
         })?;
@@ -145,7 +79,7 @@ impl Discovery {
         take(values, &done, &[("first_hit_ms", "first_hit_ms")]);
         let done = pair.inlets.order(&Order::FindAll {
             kind: kind.clone(),
-            count: streams,
+            count: turn.streams,
             secs: self.longest,
         })?;
         take(
@@ -169,7 +103,7 @@ impl Discovery {
         });
         pair.outlets.end()?;
         let met = met?;
-        must_be_encrypted(subject, met.get("is_encrypted"), 1.0)?;
+        must_encrypt(turn.subject, whole(&met, "is_encrypted"), 1)?;
         take(
             values,
             &met,
@@ -185,33 +119,6 @@ impl Discovery {
         take(values, &done, &[("destroy_s", "destroy_outlets_s")]);
         Ok(())
     }
-}
-
-/// Whether so many connections of a secure subject were encrypted.
-pub(super) fn must_be_encrypted(subject: &Subject, encrypted: Option<&f64>, of: f64) -> Outcome {
-    if subject.secure() && encrypted.copied().unwrap_or(0.0) < of {
-        return Err(Failure::Runtime(
-            "connections are not encrypted and should be".into(),
-        ));
-    }
-    Ok(())
-}
-
-/// What is known of a turn. A failure of a library is a result; the user's Ctrl-C is not.
-pub(super) fn measurement(values: Values, done: Outcome, stop: &Stop) -> Option<Measurement> {
-    let failure = match done {
-        Err(_) if stop.requested() => return None,
-        Err(failure) => {
-            note(format_args!("lsl: {failure}"));
-            Some(failure.to_string())
-        }
-        Ok(()) => None,
-    };
-    Some(Measurement {
-        values,
-        failure,
-        ..Measurement::default()
-    })
 }
 
 fn show(subjects: &[Subject], cells: &[Cell]) -> Outcome {
@@ -231,44 +138,8 @@ fn show(subjects: &[Subject], cells: &[Cell]) -> Outcome {
     table(subjects, cells, &columns)
 }
 
-/// A row for each number of streams and subject.
-pub(super) fn table(
-    subjects: &[Subject],
-    cells: &[Cell],
-    columns: &[(&str, &'static str, usize)],
-) -> Outcome {
-    let mut head = vec![("streams", Align::Right), ("", Align::Left)];
-    head.extend(columns.iter().map(|(_, title, _)| (*title, Align::Right)));
-    let mut table = Table::new(&head);
-    for cell in cells {
-        for (index, subject) in subjects.iter().enumerate() {
-            let streams = cell.parameters.get("streams").map(ToString::to_string);
-            let mut row = vec![streams.unwrap_or_default(), subject.shown.name.clone()];
-            let values = columns.iter();
-            row.extend(values.map(|(metric, _, digits)| shown(cell, index, metric, *digits)));
-            table.push(row);
-        }
-    }
-    Ok(table.write(&mut io::stdout().lock(), "")?)
-}
-
 const CHANNELS: u32 = 8;
 /// Of the stream that is read: a sample is never far.
 const RATE: f64 = 1000.0;
 /// Long enough for a time correction.
 const PUSHED: u32 = 2500;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_failed_library_is_a_result_and_ctrl_c_is_not() {
-        let stop = Stop::default();
-        let failed = || Err(Failure::Runtime("no".into()));
-        let result = measurement(Values::new(), failed(), &stop).unwrap();
-        assert_eq!(result.failure.as_deref(), Some("no"));
-        stop.request();
-        assert!(measurement(Values::new(), failed(), &stop).is_none());
-    }
-}

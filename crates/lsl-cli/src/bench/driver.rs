@@ -15,6 +15,7 @@ use super::report;
 use super::result::{Cell, Machine, Measurement, Results, Round, SCHEMA};
 use super::subject::{self, Corner, ENDPOINT, Secure, Subject};
 use super::summary::{self, Table};
+use super::trouble::{Trouble, must_encrypt};
 use crate::failure::{Failure, Outcome};
 use crate::interrupt::Stop;
 use crate::note::note;
@@ -105,11 +106,7 @@ impl Comparison {
         let subjects = subject::find(&self.libraries, &self.secure, &corner, &stop)?;
         let name_of = |subject: &Subject| subject.shown.name.clone();
         let baseline = match &self.baseline {
-            None if self.libraries.is_empty() => subjects
-                .iter()
-                .position(|subject| subject.is_foreign)
-                .unwrap_or(0),
-            None => 0,
+            None => subject::baseline(&subjects, &self.libraries),
             Some(name) => subjects
                 .iter()
                 .position(|subject| subject.shown.name == *name)
@@ -290,7 +287,8 @@ impl Driver {
         Ok(Round { measurements })
     }
 
-    /// One measurement. Only an interruption is an error: other failures are results too.
+    /// One measurement. Only an interruption and what makes the whole run wrong are errors: other
+    /// failures are results too.
     fn measure(
         &mut self,
         benchmark: &Benchmark,
@@ -310,21 +308,22 @@ impl Driver {
             stream: format!("bench-{}-{}", std::process::id(), self.run),
             ..point.job.clone()
         };
-        let done = self.exchange(&job);
+        let done = self.exchange(&job, subject);
         if self.stop.requested() {
             return Err(interrupted());
         }
-        Ok(match done {
-            Ok(sides) => measurement(benchmark, &job, sides),
-            Err(failure) => Measurement {
+        match done {
+            Ok(sides) => Ok(measurement(benchmark, &job, sides)),
+            Err(Trouble::OfTurn(failure)) => Ok(Measurement {
                 failure: Some(failure.to_string()),
                 ..Measurement::default()
-            },
-        })
+            }),
+            Err(Trouble::OfRun(failure)) => Err(failure),
+        }
     }
 
     /// Runs the two processes.
-    fn exchange(&self, job: &Job) -> Outcome<Sides> {
+    fn exchange(&self, job: &Job, subject: &Subject) -> Result<Sides, Trouble> {
         let environment = self.corner.environment(job.secure);
         let stop = &self.stop;
         let ready = |child: &mut Child| match child.hear(stop, CONNECT_SECS)? {
@@ -340,17 +339,19 @@ impl Driver {
             control: found.control,
             ..job.clone()
         }))?;
-        ready(&mut inlet).map_err(|failure| failure.context("inlet"))?;
+        let opened = ready(&mut inlet).map_err(|failure| failure.context("inlet"))?;
+        must_encrypt(subject, opened.encrypted.into(), job.readers.into())?;
         outlet.say(&Order::Go)?;
         let limit = PUSH_SECS + 20.0 * expected_secs(job);
         let pushed = match outlet.hear(stop, limit)? {
             Event::Pushed(pushed) => pushed,
             // It may have stopped for something that happened to the inlets.
             other => {
-                return Err(match inlet.hear(stop, 1.0) {
+                let failure = match inlet.hear(stop, 1.0) {
                     Ok(Event::Failed(text)) => Failure::Runtime(text).context("inlet"),
                     _ => unexpected(other).context("outlet"),
-                });
+                };
+                return Err(failure.into());
             }
         };
         inlet.say(&Order::Pushed(pushed))?;

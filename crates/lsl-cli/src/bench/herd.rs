@@ -163,11 +163,6 @@ fn multicast_configuration(id: u32) -> String {
     )
 }
 
-/// Whether this is a liblsl other than ours: it needs threads and files for every stream.
-pub(super) fn is_foreign(subject: &Subject) -> bool {
-    matches!(subject.carrier, Carrier::Library(_)) && !subject.shown.name.starts_with("ours")
-}
-
 /// Whether it can find streams at all.
 pub(super) fn is_lsl(subject: &Subject) -> bool {
     matches!(subject.carrier, Carrier::Core | Carrier::Library(_))

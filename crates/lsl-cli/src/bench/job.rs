@@ -52,6 +52,15 @@ pub(super) enum Pull {
     Chunk,
 }
 
+/// Whose samples `latency_*` and the histogram are about; `slowest_*` is always there, too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Counted {
+    /// Every sample of every reader.
+    Each,
+    /// Every sample once: as late as its slowest reader had it.
+    Slowest,
+}
+
 /// When the outlet has pushed enough.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(super) enum Extent {
@@ -65,7 +74,7 @@ pub(super) enum Extent {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Job {
     pub(super) carrier: Carrier,
-    /// Whether the connection must be encrypted; if it is not, or is and must not be, that is an error.
+    /// Whether the connections must be encrypted; if they are not, or are and must not be, the run ends.
     pub(super) secure: bool,
     /// Name and source id.
     pub(super) stream: String,
@@ -80,6 +89,7 @@ pub(super) struct Job {
     pub(super) extent: Extent,
     pub(super) readers: u32,
     pub(super) pull: Pull,
+    pub(super) counted: Counted,
     /// At most so many samples are pushed and not yet pulled.
     pub(super) window: Option<u64>,
     /// Inlets pull only when everything is pushed.
@@ -109,6 +119,7 @@ impl Job {
             } else {
                 Pull::Chunk
             },
+            counted: Counted::Each,
             window: None,
             read_last: false,
             address: None,
@@ -175,8 +186,8 @@ pub(super) struct Library {
 pub(super) struct Ready {
     pub(super) address: Option<String>,
     pub(super) control: Option<String>,
-    /// Inlets: how the connection is encrypted.
-    pub(super) cipher: Option<String>,
+    /// Inlets: how many connections are encrypted.
+    pub(super) encrypted: u32,
 }
 
 /// What one side measured.

@@ -8,6 +8,8 @@ use super::driver::finish;
 use super::result::{Cell, Machine, Results, SCHEMA, Subject};
 use super::summary;
 use crate::failure::Outcome;
+use crate::interrupt::Stop;
+use crate::note::note;
 
 /// Options for results.
 #[derive(Debug, Clone, Args)]
@@ -30,6 +32,31 @@ impl Keep {
     /// Where and when it runs; before anything is measured.
     pub(super) fn begin() -> Machine {
         Machine::here()
+    }
+
+    /// As [`write`](Self::write), after work that ended like this: rounds that were finished before the
+    /// user's Ctrl-C, or before what ended the run, count.
+    pub(super) fn end(
+        &self,
+        machine: Machine,
+        measured: Measured,
+        done: Outcome,
+        stop: &Stop,
+    ) -> Outcome {
+        let written = if measured.cells.is_empty() {
+            Ok(())
+        } else {
+            self.write(machine, measured)
+        };
+        match done {
+            // As every command that Ctrl-C ends.
+            Err(_) if stop.requested() => {
+                note("interrupted: the rounds before that count");
+                written
+            }
+            Err(failure) => Err(failure),
+            Ok(()) => written,
+        }
     }
 
     /// Writes it. Ends as every comparison does: with an error if samples are missing.

@@ -54,7 +54,9 @@ Examples:
   lsl bench latency --lib core --lib raw:tcp --lib raw:tcp-aesgcm --baseline raw:tcp
 
 A sample is stamped before it is pushed and is there when the blocking pull returns; both sides are
-on this host and read one clock. Only ratios of one run mean anything: machines drift.";
+on this host and read one clock. With several inlets the latencies are those of every sample in every
+inlet, \"slowest\" those of each sample in the inlet that had it last. Only ratios of one run mean
+anything: machines drift.";
 
 impl Latency {
     pub(super) fn run(&self) -> Outcome {

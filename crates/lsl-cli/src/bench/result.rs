@@ -31,6 +31,21 @@ pub(crate) struct Results {
 }
 
 impl Results {
+    /// What `latency_*` and the histograms are about, for people.
+    pub(crate) fn latency_title(&self) -> &'static str {
+        if self.is_of_slowest() {
+            "latency of the slowest reader"
+        } else {
+            "latency"
+        }
+    }
+
+    /// Whether that is each sample once, as late as its slowest reader had it, so that `slowest_*` says
+    /// the same again.
+    pub(crate) fn is_of_slowest(&self) -> bool {
+        self.benchmark == "fanout"
+    }
+
     /// Writes `results.json` into this folder, which is made if it is not there; an older file is
     /// replaced as a whole.
     pub(crate) fn write(&self, folder: &Path) -> Outcome {

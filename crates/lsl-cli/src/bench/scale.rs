@@ -1,20 +1,18 @@
 //! `lsl bench scale`: what many streams take: threads, files, memory, and the processor when nobody
 //! pushes.
 
-use std::collections::BTreeMap;
 use std::io::Write;
 
 use clap::Args;
 
-use super::discovery::{measurement, must_be_encrypted, table};
-use super::herd::{Order, Pair, Place, Values, is_foreign, is_lsl, take};
-use super::keep::{Keep, Measured};
-use super::result::{Cell, Measurement, Round};
-use super::subject::{Secure, Subject, find};
-use super::turns::order;
+use super::contest::{Contest, Grid, Turn, table, whole};
+use super::herd::{Order, Values, take};
+use super::result::{Cell, Measurement};
+use super::subject::Subject;
+use super::trouble::{Trouble, must_encrypt};
 use crate::failure::{Failure, Outcome};
-use crate::interrupt::Stop;
 use crate::note::note;
+use crate::table::count;
 
 /// `lsl bench scale`
 #[derive(Debug, Args)]
@@ -50,24 +48,12 @@ pub(super) struct Scale {
     #[arg(long, value_name = "ROUNDS", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeat: u32,
 
-    /// Libraries: `core` (the Rust library), or the path of one with liblsl's functions
-    #[arg(long = "lib", value_name = "LIB", value_delimiter = ',')]
-    libraries: Vec<String>,
-
-    /// Without and with encryption, for libraries that can
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "off")]
-    secure: Vec<Secure>,
-
     /// Let other libraries try more than 500 streams, too, with some threads and files for each
     #[arg(long)]
     all: bool,
 
-    /// Search by multicast as on any network, which leaves this machine: for a network namespace
-    #[arg(long)]
-    multicast: bool,
-
     #[command(flatten)]
-    keep: Keep,
+    contest: Contest,
 }
 
 const HELP: &str = "\
@@ -90,105 +76,48 @@ impl Scale {
                 "--rate is 0.001 to 100000 Hz, --idle 0.01 to 3600 s".into(),
             ));
         }
-        let stop = Stop::install()?;
-        let machine = Keep::begin();
-        let most = self.streams.iter().copied().max().unwrap_or(1);
-        let place = Place::make(most, self.multicast)?;
-        let subjects = find(&self.libraries, &self.secure, place.corner(), &stop)?;
-        if let Some(other) = subjects.iter().find(|subject| !is_lsl(subject)) {
-            let name = &other.shown.name;
-            return Err(Failure::Usage(format!(
-                "{name} has no streams to be counted"
-            )));
-        }
-        let mut cells = Vec::new();
-        'all: for &streams in &self.streams {
-            let mut rounds = Vec::new();
-            for round in 0..self.repeat as usize {
-                let mut measurements = vec![Measurement::default(); subjects.len()];
-                for index in order(round, subjects.len()) {
-                    match self.measure(streams, &subjects[index], &place, &stop) {
-                        Some(measured) => measurements[index] = measured,
-                        None => break 'all,
-                    }
-                }
-                rounds.push(Round { measurements });
-            }
-            cells.push(Cell {
-                parameters: self.parameters(streams),
-                rounds,
-            });
-        }
-        show(&subjects, &cells)?;
-        let baseline = if self.libraries.is_empty() {
-            subjects.len().saturating_sub(1)
-        } else {
-            0
-        };
-        let measured = Measured {
+        let grid = Grid {
             benchmark: "scale",
-            subjects: subjects.into_iter().map(|subject| subject.shown).collect(),
-            baseline,
-            cells,
+            streams: &self.streams,
+            rounds: self.repeat,
+            parameters: &[
+                ("channels", self.channels.into()),
+                ("rate", self.rate.into()),
+            ],
         };
-        self.keep.write(machine, measured)
+        self.contest.run(&grid, |turn| self.measure(turn), show)
     }
 
-    fn parameters(&self, streams: u32) -> BTreeMap<String, serde_json::Value> {
-        [
-            ("streams".to_owned(), streams.into()),
-            ("channels".to_owned(), self.channels.into()),
-            ("rate".to_owned(), self.rate.into()),
-        ]
-        .into()
-    }
-
-    fn measure(
-        &self,
-        streams: u32,
-        subject: &Subject,
-        place: &Place,
-        stop: &Stop,
-    ) -> Option<Measurement> {
-        let name = &subject.shown.name;
-        let what = crate::table::count(streams as usize, "stream");
-        if streams > MOST_OF_OTHERS && is_foreign(subject) && !self.all {
+    fn measure(&self, turn: &Turn<'_>) -> Outcome<Measurement> {
+        if turn.streams > MOST_OF_OTHERS && turn.subject.is_foreign && !self.all {
             let reason = format!(
-                "{name} skipped at {what}: it has about three threads and 28 open files for each; --all tries"
+                "{} skipped at {}: it has about three threads and 28 open files for each; --all tries",
+                turn.subject.shown.name,
+                count(turn.streams as usize, "stream")
             );
             note(format_args!("lsl: {reason}"));
-            return Some(Measurement {
+            return Ok(Measurement {
                 failure: Some(reason),
                 ..Measurement::default()
             });
         }
-        note(format_args!("lsl: {what}, {name}"));
-        let mut values = Values::new();
-        let done = self.turn(streams, subject, place, stop, &mut values);
-        let received = values.remove("received").unwrap_or(0.0);
-        let is_done = done.is_ok();
-        let mut measured = measurement(values, done, stop)?;
-        if is_done {
-            measured.expected = u64::from(streams) * u64::from(self.samples);
-            measured.received = whole(received);
+        let mut measured = turn.measurement(|values| self.turn(turn, values))?;
+        let received = whole(&measured.values, "received");
+        measured.values.remove("received");
+        if measured.failure.is_none() {
+            measured.expected = u64::from(turn.streams) * u64::from(self.samples);
+            measured.received = received;
         }
-        Some(measured)
+        Ok(measured)
     }
 
     /// One library, once. What was measured before a failure stays.
-    fn turn(
-        &self,
-        streams: u32,
-        subject: &Subject,
-        place: &Place,
-        stop: &Stop,
-        values: &mut Values,
-    ) -> Outcome {
-        let mut pair = Pair::start(subject, place, stop)?;
+    fn turn(&self, turn: &Turn<'_>, values: &mut Values) -> Result<(), Trouble> {
+        let mut pair = turn.pair()?;
         let kind = format!("herd{}", std::process::id());
         let done = pair.outlets.order(&Order::Offer {
             kind: kind.clone(),
-            count: streams,
+            count: turn.streams,
             channels: self.channels,
             rate: self.rate,
         })?;
@@ -205,8 +134,8 @@ impl Scale {
         );
         let done = pair.inlets.order(&Order::FindAll {
             kind,
-            count: streams,
-            secs: FIND_SECS + f64::from(streams) * 0.1,
+            count: turn.streams,
+            secs: FIND_SECS + f64::from(turn.streams) * 0.1,
         })?;
         take(
             values,
@@ -220,13 +149,13 @@ impl Scale {
             ("open", "inlets_open"),
         ];
         take(values, &opened, &names);
-        let open = opened.get("open").copied().unwrap_or(0.0);
-        must_be_encrypted(subject, opened.get("encrypted"), open)?;
+        let (encrypted, open) = (whole(&opened, "encrypted"), whole(&opened, "open"));
+        must_encrypt(turn.subject, encrypted, open)?;
         pair.inlets.begin(&Order::Collect {
             samples: self.samples,
         })?;
         pair.outlets.order(&Order::Push {
-            streams,
+            streams: turn.streams,
             samples: self.samples,
             rate: self.rate,
         })?;
@@ -256,7 +185,7 @@ impl Scale {
         ] {
             take(values, &side.order(&Order::Count)?, &names);
         }
-        stop.sleep_until(lsl_core::local_clock() + SETTLE_SECS);
+        turn.stop.sleep_until(lsl_core::local_clock() + SETTLE_SECS);
         pair.outlets.begin(&Order::Idle { secs: self.idle })?;
         let idle = pair.inlets.order(&Order::Idle { secs: self.idle })?;
         let names = [
@@ -314,15 +243,6 @@ fn show(subjects: &[Subject], cells: &[Cell]) -> Outcome {
 /// Between two tables.
 fn blank_line() -> Outcome {
     Ok(writeln!(std::io::stdout().lock())?)
-}
-
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "it was counted by the other process"
-)]
-fn whole(count: f64) -> u64 {
-    count as u64
 }
 
 /// More streams than this would take another library thousands of threads.

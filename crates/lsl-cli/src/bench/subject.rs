@@ -35,7 +35,7 @@ pub(super) struct Subject {
 }
 
 impl Subject {
-    /// Whether its processes find a key and must encrypt.
+    /// Whether it must encrypt; the processes of a library find a key then.
     pub(super) fn secure(&self) -> bool {
         self.shown.secure
     }
@@ -59,24 +59,36 @@ pub(super) fn find(
     for found in chosen {
         let plain = secure.is_empty() || secure.contains(&Secure::Off);
         let wanted = secure.contains(&Secure::On);
-        if wanted && !found.can_encrypt && matches!(found.carrier, Carrier::Library(_)) {
+        let can_encrypt = found.encryption == Encryption::AsAsked;
+        if wanted && !can_encrypt && matches!(found.carrier, Carrier::Library(_)) {
             let name = &found.name;
             note(format_args!(
                 "{name} cannot encrypt: it takes part in plaintext"
             ));
         }
-        if plain || !found.can_encrypt {
+        if plain || !can_encrypt {
             add(&mut subjects, &found, false);
         }
-        if wanted && found.can_encrypt {
+        if wanted && can_encrypt {
             add(&mut subjects, &found, true);
         }
     }
     Ok(subjects)
 }
 
-fn add(subjects: &mut Vec<Subject>, found: &Found, secure: bool) {
-    let name = if secure {
+/// What ratios are taken to unless the user says: the first other liblsl that was found where no
+/// libraries were named, else the first.
+pub(super) fn baseline(subjects: &[Subject], names: &[String]) -> usize {
+    let foreign = || subjects.iter().position(|subject| subject.is_foreign);
+    if names.is_empty() {
+        foreign().unwrap_or(0)
+    } else {
+        0
+    }
+}
+
+fn add(subjects: &mut Vec<Subject>, found: &Found, is_asked: bool) {
+    let name = if is_asked {
         format!("{} secure", found.name)
     } else {
         found.name.clone()
@@ -93,10 +105,11 @@ fn add(subjects: &mut Vec<Subject>, found: &Found, secure: bool) {
         shown: result::Subject {
             name,
             detail: found.detail.clone(),
-            secure,
+            secure: is_asked || found.encryption == Encryption::Always,
         },
         carrier: found.carrier.clone(),
-        is_foreign: matches!(found.carrier, Carrier::Library(_)) && !found.can_encrypt,
+        is_foreign: matches!(found.carrier, Carrier::Library(_))
+            && found.encryption == Encryption::Never,
     });
 }
 
@@ -104,30 +117,40 @@ struct Found {
     name: String,
     detail: String,
     carrier: Carrier,
-    can_encrypt: bool,
+    encryption: Encryption,
+}
+
+/// When something encrypts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Encryption {
+    Never,
+    /// As `--secure` says.
+    AsAsked,
+    /// It is what its name says, so `--secure` changes nothing.
+    Always,
 }
 
 fn read(name: &str, corner: &Corner, stop: &Stop) -> Outcome<Found> {
-    let found = |detail: &str, carrier, can_encrypt| Found {
+    let found = |detail: &str, carrier, encryption| Found {
         name: name.into(),
         detail: detail.into(),
         carrier,
-        can_encrypt,
+        encryption,
     };
     match name {
         "core" => {
             let detail = format!("Rust library of lsl {}", env!("CARGO_PKG_VERSION"));
-            Ok(found(&detail, Carrier::Core, true))
+            Ok(found(&detail, Carrier::Core, Encryption::AsAsked))
         }
         "raw:tcp" => Ok(found(
             "TCP without LSL, written by the pushing thread, read by the pulling one",
             Carrier::Tcp,
-            false,
+            Encryption::Never,
         )),
         "raw:tcp-aesgcm" => Ok(found(
             "as raw:tcp, one AES-256-GCM frame per push",
             Carrier::TcpAesGcm,
-            false,
+            Encryption::Always,
         )),
         other if other.starts_with("raw:") => Err(Failure::Usage(format!(
             "--lib {other}: there are raw:tcp and raw:tcp-aesgcm"
@@ -166,7 +189,11 @@ fn library_found(path: PathBuf, library: &Library) -> Found {
         name,
         detail: format!("{} ({})", path.display(), library.info),
         carrier: Carrier::Library(path),
-        can_encrypt: library.ours,
+        encryption: if library.ours {
+            Encryption::AsAsked
+        } else {
+            Encryption::Never
+        },
     }
 }
 
@@ -320,3 +347,61 @@ fn configuration(session: &str, base_port: u16, ports: u16) -> String {
 const SECURE_CONFIG: &str = "[security]\nname = \"benchmark\"\npolicy = \"required\"\n\
                              key_file = \"device_key.pem\"\n\
                              trusted_peers = \"trusted_peers.toml\"\n";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(name: &str, carrier: Carrier, encryption: Encryption) -> Found {
+        Found {
+            name: name.into(),
+            detail: String::new(),
+            carrier,
+            encryption,
+        }
+    }
+
+    fn three() -> Vec<Subject> {
+        let mut subjects = Vec::new();
+        let ours = Carrier::Library("/ours.so".into());
+        let theirs = Carrier::Library("/theirs.so".into());
+        let ours = found("ours", ours, Encryption::AsAsked);
+        add(&mut subjects, &ours, false);
+        add(&mut subjects, &ours, true);
+        add(
+            &mut subjects,
+            &found("liblsl 1.18", theirs, Encryption::Never),
+            false,
+        );
+        subjects
+    }
+
+    #[test]
+    fn ratios_are_to_the_other_liblsl_or_what_is_named_first() {
+        let subjects = three();
+        assert_eq!(baseline(&subjects, &[]), 2);
+        assert_eq!(baseline(&subjects, &["target/liblsl.so".into()]), 0);
+        // Nothing else was found.
+        assert_eq!(baseline(&subjects[..2], &[]), 0);
+    }
+
+    #[test]
+    fn what_always_encrypts_is_secure_under_its_own_name() {
+        let mut subjects = three();
+        let sealed = found("raw:tcp-aesgcm", Carrier::TcpAesGcm, Encryption::Always);
+        add(&mut subjects, &sealed, false);
+        let shown: Vec<(&str, bool)> = subjects
+            .iter()
+            .map(|subject| (subject.shown.name.as_str(), subject.secure()))
+            .collect();
+        assert_eq!(
+            shown,
+            [
+                ("ours", false),
+                ("ours secure", true),
+                ("liblsl 1.18", false),
+                ("raw:tcp-aesgcm", true)
+            ]
+        );
+    }
+}

@@ -115,6 +115,46 @@ fn all_streams_are_found_and_one_is_read() {
     }
 }
 
+/// Starts a command and waits until it has said this on stderr.
+fn start_until(lab: &Lab, arguments: &[&str], says: &str) -> Running {
+    let mut command = lab.command(arguments);
+    let progress = lab.path(&format!("progress-{}", arguments[2]));
+    command.stderr(std::fs::File::create(&progress).unwrap());
+    let running = Running::start(&mut command);
+    let deadline = local_clock() + 30.0;
+    loop {
+        let said = std::fs::read_to_string(&progress).unwrap();
+        if said.contains(says) {
+            return running;
+        }
+        assert!(local_clock() < deadline, "{said}");
+        thread::yield_now();
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn rounds_before_an_interrupt_are_kept() {
+    let lab = Lab::new();
+    let output = lab.path("results");
+    let mut all: Vec<&str> = "bench discovery --lib core --streams 1 --repeat 1000 --output"
+        .split_whitespace()
+        .collect();
+    all.push(&output);
+    let running = start_until(&lab, &all, "round 3 of 1000");
+    running.interrupt();
+    let ended = running.wait().ok();
+    assert!(ended.stdout.contains("core"), "{ended:?}");
+    let results = read(&output);
+    assert_eq!(results["benchmark"], "discovery");
+    let measured = measured(&results, "core");
+    assert!((2..1000).contains(&measured.len()), "{results}");
+    for measurement in measured {
+        assert_eq!(measurement["failure"], Value::Null);
+        assert!((number(measurement, "found_all") - 1.0).abs() < 0.5);
+    }
+}
+
 #[test]
 fn every_inlet_of_many_delivers_every_sample() {
     let lab = Lab::new();
@@ -189,6 +229,33 @@ fn two_machines_measure_with_and_without_encryption() {
             assert_eq!(array(&measurement["gaps"]).len(), 0);
             assert!(number(measurement, "half_round_trip_p50_us") > 0.0);
         }
+    }
+}
+
+#[test]
+fn iterations_before_the_server_was_gone_are_kept() {
+    let lab = Lab::new();
+    let free = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let address = free.local_addr().unwrap().to_string();
+    drop(free);
+    let offer = ["bench", "net", "server", "--listen", &address];
+    let server = start_until(&lab, &offer, "waiting for");
+    let output = lab.path("results");
+    let line = format!(
+        "bench net client {address} --secure off --channels 2 --rate 500 --duration 0.1 \
+         --iterations 1000 --pings 2 --output {output}"
+    );
+    let all: Vec<&str> = line.split_whitespace().collect();
+    let running = start_until(&lab, &all, "iteration 3 of 1000");
+    server.kill();
+    let ended = running.wait();
+    assert!(ended.status.is_some_and(|status| status != 0), "{ended:?}");
+    assert!(ended.stdout.contains("plain"), "{ended:?}");
+    let results = read(&output);
+    let measured = measured(&results, "plain");
+    assert!((2..1000).contains(&measured.len()), "{results}");
+    for measurement in measured {
+        assert_eq!(measurement["expected"], measurement["received"]);
     }
 }
 

@@ -10,7 +10,7 @@ use std::thread;
 use lsl_core::local_clock;
 
 use super::super::carrier::Receiver;
-use super::super::job::{Event, Job, Order, Pull, Ready, Report, Speed};
+use super::super::job::{Counted, Event, Job, Order, Pull, Ready, Report, Speed};
 use super::super::number::{Number, Numbering};
 use super::super::tally::{Tally, histogram, mean, percentile, sorted};
 use super::super::usage::{Holdings, Usage, peak_rss_mib};
@@ -19,10 +19,10 @@ use crate::failure::{Failure, Outcome};
 
 pub(super) fn run<T: Number>(job: &Job, orders: &Orders) -> Outcome {
     let before = Holdings::now();
-    let (receivers, cipher) = Receiver::open_all(job)?;
+    let (receivers, encrypted) = Receiver::open_all(job)?;
     let control = job.control.as_ref().map(TcpStream::connect).transpose()?;
     tell(&Event::Ready(Ready {
-        cipher,
+        encrypted,
         ..Ready::default()
     }))?;
     let race = Race {
@@ -264,13 +264,17 @@ fn summarise(job: &Job, readings: &[Reading], race: &Race) -> Report {
             }
         })
     }));
-    report.histogram = histogram(if job.readers > 1 { &slowest } else { &all });
+    let counted = match job.counted {
+        Counted::Each => &all,
+        Counted::Slowest => &slowest,
+    };
+    report.histogram = histogram(counted);
     let values = [
-        ("latency_p50_us", percentile(&all, 0.5)),
-        ("latency_p95_us", percentile(&all, 0.95)),
-        ("latency_p99_us", percentile(&all, 0.99)),
-        ("latency_max_us", percentile(&all, 1.0)),
-        ("latency_mean_us", mean(&all)),
+        ("latency_p50_us", percentile(counted, 0.5)),
+        ("latency_p95_us", percentile(counted, 0.95)),
+        ("latency_p99_us", percentile(counted, 0.99)),
+        ("latency_max_us", percentile(counted, 1.0)),
+        ("latency_mean_us", mean(counted)),
         ("slowest_p50_us", percentile(&slowest, 0.5)),
         ("slowest_p95_us", percentile(&slowest, 0.95)),
         ("slowest_p99_us", percentile(&slowest, 0.99)),

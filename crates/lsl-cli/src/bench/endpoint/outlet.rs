@@ -27,7 +27,7 @@ pub(super) fn run<T: Number>(job: &Job, orders: &Orders) -> Outcome {
     tell(&Event::Ready(Ready {
         address: sender.address()?,
         control: port.map(|port| port.to_string()),
-        cipher: None,
+        encrypted: 0,
     }))?;
     orders.expect(|order| matches!(order, Order::Go).then_some(()))?;
     sender.wait(job.readers)?;

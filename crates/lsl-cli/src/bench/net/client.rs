@@ -13,6 +13,7 @@ use super::control::{MAX_CHANNELS, MAX_ECHOES, Offer, Reply, Request, VERSION};
 use super::line::Line;
 use super::server::{WAIT, addresses, find};
 use super::{Ways, info};
+use crate::bench::child::interrupted;
 use crate::bench::driver::wrong_order;
 use crate::bench::keep::{Keep, Measured};
 use crate::bench::number::Numbering;
@@ -29,7 +30,7 @@ use crate::table::{Align, Table, printable};
 /// `lsl bench net client`
 #[derive(Debug, Args)]
 pub(super) struct Client {
-    /// Where `lsl bench net server` runs
+    /// Where `lsl bench net server` runs; an IPv6 address with a port in brackets, [fd00::7]:16690
     #[arg(value_name = "HOST[:PORT]")]
     host: String,
 
@@ -81,7 +82,39 @@ impl Client {
         let mut server = Peer::connect(&self.host, &stop)?;
         let machine = Keep::begin();
         let mut rounds = Vec::new();
-        'all: for round in 0..self.iterations as usize {
+        let done = self.measure(samples, &ways, &mut server, &stop, &mut rounds);
+        let parameters = [
+            ("channels".to_owned(), self.channels.into()),
+            ("rate".to_owned(), self.rate.into()),
+            ("duration".to_owned(), self.duration.into()),
+        ];
+        let mut cells = vec![Cell {
+            parameters: parameters.into(),
+            rounds,
+        }];
+        cells.retain(|cell| !cell.rounds.is_empty());
+        for cell in &cells {
+            self.show(cell)?;
+        }
+        let measured = Measured {
+            benchmark: "net",
+            subjects: self.secure.iter().map(|secure| secure.subject()).collect(),
+            baseline: 0,
+            cells,
+        };
+        self.keep.end(machine, measured, done, &stop)
+    }
+
+    /// All iterations. An error ends them; `rounds` has those before.
+    fn measure(
+        &self,
+        samples: u64,
+        ways: &Ways,
+        server: &mut Peer,
+        stop: &Stop,
+        rounds: &mut Vec<Round>,
+    ) -> Outcome {
+        for round in 0..self.iterations as usize {
             let mut measurements = vec![Measurement::default(); self.secure.len()];
             for index in order(round, self.secure.len()) {
                 let secure = self.secure[index];
@@ -100,32 +133,14 @@ impl Client {
                         secure: secure == Secure::On,
                     },
                     context: ways.context(secure == Secure::On, &server.host)?,
-                    stop: &stop,
+                    stop,
                 };
-                match iteration.run(&mut server)? {
-                    Some(measurement) => measurements[index] = measurement,
-                    None => break 'all,
-                }
+                let measured = iteration.run(server)?;
+                measurements[index] = measured.ok_or_else(interrupted)?;
             }
             rounds.push(Round { measurements });
         }
-        let parameters = [
-            ("channels".to_owned(), self.channels.into()),
-            ("rate".to_owned(), self.rate.into()),
-            ("duration".to_owned(), self.duration.into()),
-        ];
-        let cell = Cell {
-            parameters: parameters.into(),
-            rounds,
-        };
-        self.show(&cell)?;
-        let measured = Measured {
-            benchmark: "net",
-            subjects: self.secure.iter().map(|secure| secure.subject()).collect(),
-            baseline: 0,
-            cells: vec![cell],
-        };
-        self.keep.write(machine, measured)
+        Ok(())
     }
 
     #[expect(
@@ -363,9 +378,15 @@ impl Iteration<'_> {
         if inlet.encryption().is_some() == self.offer.secure {
             Ok(inlet)
         } else {
-            Err(Failure::Runtime(
-                "the connection is not encrypted as it should be".into(),
-            ))
+            let found = if self.offer.secure {
+                "is in plaintext and should be encrypted"
+            } else {
+                "is encrypted and should be in plaintext"
+            };
+            Err(Failure::Runtime(format!(
+                "the connection with the server {found}: look at `lsl security` and `lsl trust check` \
+                 on both machines"
+            )))
         }
     }
 

@@ -1,6 +1,6 @@
 //! The machine whose streams are measured.
 
-use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::thread;
 
 use clap::Args;
@@ -22,7 +22,8 @@ use crate::table::printable;
 /// `lsl bench net server`
 #[derive(Debug, Args)]
 pub(super) struct Server {
-    /// Where to wait for clients; with --loopback on this machine alone [default: all addresses]
+    /// Where to wait for clients, such as 10.0.0.7, fd00::7 or [fd00::7]:16690; with --loopback on this
+    /// machine alone [default: all addresses, IPv4 and IPv6]
     #[arg(long, value_name = "ADDRESS[:PORT]")]
     listen: Option<String>,
 
@@ -34,20 +35,26 @@ pub(super) struct Server {
 impl Server {
     pub(super) fn run(&self, globals: &Globals) -> Outcome {
         let ways = Ways::new(globals)?;
-        let listener = self.listen(&ways)?;
+        let listeners = self.listen(&ways)?;
+        let shown = listeners.iter().map(TcpListener::local_addr);
+        let shown: Vec<String> = shown
+            .map(|at| Ok(at?.to_string()))
+            .collect::<Outcome<_>>()?;
         note(format_args!(
             "lsl: waiting for `lsl bench net client` on {}; whoever reaches it can make this machine offer \
              streams of made-up numbers. Ctrl-C ends it",
-            listener.local_addr()?
+            shown.join(" and ")
         ));
         let stop = Stop::install()?;
-        listener.set_nonblocking(true)?;
         let mut served = 0;
         while !stop.requested() && self.clients.is_none_or(|most| served < most) {
-            let Ok((stream, peer)) = listener.accept() else {
+            let arrived = listeners.iter().find_map(|listener| listener.accept().ok());
+            let Some((stream, peer)) = arrived else {
                 thread::sleep(LONGEST_NAP);
                 continue;
             };
+            // Who comes by IPv4 to a socket of both kinds has an address that says so.
+            let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
             served += 1;
             note(format_args!("lsl: client {peer}"));
             if let Err(failure) = serve(stream, &ways, &stop) {
@@ -60,26 +67,68 @@ impl Server {
         Ok(())
     }
 
-    fn listen(&self, ways: &Ways) -> Outcome<TcpListener> {
-        let here = if ways.is_loopback() {
-            "127.0.0.1"
-        } else {
-            "0.0.0.0"
-        };
-        let asked = self.listen.as_deref().unwrap_or(here);
-        let addresses = addresses(asked)?;
-        TcpListener::bind(&addresses[..])
-            .map_err(|error| Failure::Runtime(format!("cannot listen on {asked}: {error}")))
+    fn listen(&self, ways: &Ways) -> Outcome<Vec<TcpListener>> {
+        match &self.listen {
+            Some(asked) => listen_on(&addresses(asked)?, asked),
+            None if ways.is_loopback() => {
+                listen_on(&[(Ipv4Addr::LOCALHOST, PORT).into()], "127.0.0.1")
+            }
+            None => {
+                let every: [SocketAddr; 2] = [
+                    (Ipv6Addr::UNSPECIFIED, PORT).into(),
+                    (Ipv4Addr::UNSPECIFIED, PORT).into(),
+                ];
+                listen_on(&every, &format!("port {PORT}"))
+            }
+        }
     }
 }
 
-/// The addresses of a host, with the usual port unless it names one.
+/// Listens on those of the addresses that this machine has, at least on one. Where an IPv6 socket takes
+/// IPv4 too, the second of `[::]` and `0.0.0.0` is in use by the first.
+fn listen_on(addresses: &[SocketAddr], asked: &str) -> Outcome<Vec<TcpListener>> {
+    let mut listeners = Vec::new();
+    let mut failed = None;
+    for address in addresses {
+        match TcpListener::bind(address) {
+            Ok(listener) => {
+                listener.set_nonblocking(true)?;
+                listeners.push(listener);
+            }
+            Err(error) => failed = Some(error),
+        }
+    }
+    match failed {
+        Some(error) if listeners.is_empty() => Err(Failure::Runtime(format!(
+            "cannot listen on {asked}: {error}"
+        ))),
+        _ => Ok(listeners),
+    }
+}
+
+/// The addresses of a host, with the usual port unless it names one: `HOST`, `HOST:PORT`, `fd00::7`,
+/// `[fd00::7]:PORT`.
 pub(super) fn addresses(host: &str) -> Outcome<Vec<SocketAddr>> {
-    let with_port = host.to_socket_addrs();
-    let found = with_port.or_else(|_| (host, PORT).to_socket_addrs());
+    let (name, port) = split(host)
+        .ok_or_else(|| Failure::Usage(format!("{host}: give HOST, HOST:PORT or [IPV6]:PORT")))?;
+    let found = (name, port).to_socket_addrs();
     found.map(Iterator::collect).map_err(|error| {
         Failure::NotFound(format!("{host} is no host that is known here: {error}"))
     })
+}
+
+/// Name and port. Without brackets more than one colon makes an IPv6 address, all of it.
+fn split(host: &str) -> Option<(&str, u16)> {
+    let (name, port) = match host.strip_prefix('[') {
+        Some(rest) => rest.split_once(']')?,
+        None if host.matches(':').count() == 1 => host.split_at(host.find(':')?),
+        None => (host, ""),
+    };
+    let port = match port {
+        "" => PORT,
+        _ => port.strip_prefix(':')?.parse().ok()?,
+    };
+    Some((name, port))
 }
 
 /// All requests of a client.
@@ -266,6 +315,49 @@ const ECHO_WAIT: Timeout = Timeout::After(std::time::Duration::from_secs(3));
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn hosts_with_and_without_ports() {
+        let check = |host: &str, expected: &str| {
+            let found = addresses(host).unwrap();
+            assert_eq!(found, [expected.parse().unwrap()], "{host}");
+        };
+        check("10.0.0.7", "10.0.0.7:16690");
+        check("10.0.0.7:99", "10.0.0.7:99");
+        check("::", "[::]:16690");
+        check("::1", "[::1]:16690");
+        // Not port 9 of fd77::5.
+        check("fd77::5:9", "[fd77::5:9]:16690");
+        check("[fd77::5]", "[fd77::5]:16690");
+        check("[fd77::5]:9", "[fd77::5]:9");
+        for wrong in ["[::1", "[::1]9", "[::1]:", "10.0.0.7:port", "10.0.0.7:"] {
+            let refused = matches!(addresses(wrong), Err(Failure::Usage(_)));
+            assert!(refused, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn one_address_of_several_is_enough_to_listen() {
+        // 192.0.2.1 is for documentation: no machine has it.
+        let nowhere: SocketAddr = "192.0.2.1:0".parse().unwrap();
+        let here: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        let listeners = listen_on(&[nowhere, here], "both").unwrap();
+        assert_eq!(listeners.len(), 1);
+        assert!(listen_on(&[nowhere], "192.0.2.1").is_err());
+        // All addresses of both kinds, with a port that is free: IPv4 reaches one of the sockets.
+        let free = listeners[0].local_addr().unwrap().port();
+        drop(listeners);
+        let every: [SocketAddr; 2] = [
+            (Ipv6Addr::UNSPECIFIED, free).into(),
+            (Ipv4Addr::UNSPECIFIED, free).into(),
+        ];
+        let listeners = listen_on(&every, "all").unwrap();
+        assert!(TcpStream::connect((Ipv4Addr::LOCALHOST, free)).is_ok());
+        let is_six = |listener: &TcpListener| listener.local_addr().unwrap().is_ipv6();
+        if listeners.iter().any(is_six) {
+            assert!(TcpStream::connect((Ipv6Addr::LOCALHOST, free)).is_ok());
+        }
+    }
 
     #[test]
     fn what_others_measure_is_not_sent_back() {

@@ -297,12 +297,16 @@ fn measures(results: &Results) -> Vec<Measure> {
         .flat_map(|round| &round.measurements)
         .flat_map(|measurement| measurement.values.keys())
         .map(String::as_str)
+        .filter(|name| !(results.is_of_slowest() && name.starts_with("slowest_")))
         .collect();
     let known = METRICS.iter().filter(|metric| unknown.remove(metric.name));
     let mut measures: Vec<Measure> = known
         .map(|metric| Measure {
             name: metric.name.into(),
-            title: metric.title.into(),
+            title: match metric.title.strip_prefix("latency,") {
+                Some(which) => format!("{},{which}", results.latency_title()),
+                None => metric.title.into(),
+            },
             unit: metric.unit.into(),
             better: Some(metric.better),
             headline: metric.headline,

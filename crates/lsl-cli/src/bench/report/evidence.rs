@@ -136,7 +136,10 @@ pub(super) fn details(analysis: &Analysis<'_>, blocks: &mut Vec<Block>) {
                     In brackets the 95 % interval from resampling whole rounds.";
         let inner = vec![Block::Text(text.into()), Block::Table(percentiles)];
         blocks.push(Block::Details(
-            "latency, percentiles over all rounds, µs".into(),
+            format!(
+                "{}, percentiles over all rounds, µs",
+                analysis.results.latency_title()
+            ),
             inner,
         ));
     }

@@ -216,7 +216,7 @@ pub(super) fn distributions(analysis: &Analysis<'_>, looks: &[Look]) -> Vec<Char
             continue;
         }
         let label = analysis.labels.get(index).map_or("", String::as_str);
-        let title = format!("latency: {label}");
+        let title = format!("{}: {label}", analysis.results.latency_title());
         let frame = Frame {
             title: &title,
             remark: &format!(

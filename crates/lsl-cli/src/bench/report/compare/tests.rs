@@ -1,6 +1,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::bench::report::pictures;
 use crate::bench::report::tests::made_up;
 
 fn compare(pairs: &[(f64, f64)], better: Better) -> Comparison {
@@ -94,6 +95,45 @@ fn words_suit_the_metric() {
     assert_eq!(analysis.measures.last().unwrap().name, "from_the_future");
     assert_eq!(analysis.labels, ["8 ch", "64 ch", "256 ch"]);
     assert_eq!(analysis.common, ["1 kHz"]);
+}
+
+#[test]
+fn fanout_says_whose_latency_it_shows() {
+    let mut results = made_up();
+    for turn in results
+        .cells
+        .iter_mut()
+        .flat_map(|cell| &mut cell.rounds)
+        .flat_map(|round| &mut round.measurements)
+    {
+        let p50 = turn.values["latency_p50_us"];
+        turn.values.insert("slowest_p50_us".into(), p50);
+    }
+    let titles = |results: &Results| {
+        let analysis = Analysis::of(results);
+        ["latency_p50_us", "slowest_p50_us"].map(|name| {
+            let measure = analysis.measure(name);
+            measure.map(|measure| measure.title.clone())
+        })
+    };
+    let slowest = Some("latency of the slowest reader, median".to_owned());
+    assert_eq!(
+        titles(&results),
+        [Some("latency, median".into()), slowest.clone()]
+    );
+    results.benchmark = "fanout".into();
+    // Not the same under two names.
+    assert_eq!(titles(&results), [slowest, None]);
+    let analysis = Analysis::of(&results);
+    let charts = pictures::distributions(&analysis, &pictures::looks(&analysis));
+    assert!(!charts.is_empty());
+    for chart in charts {
+        assert!(
+            chart.title.starts_with("latency of the slowest reader: "),
+            "{}",
+            chart.title
+        );
+    }
 }
 
 #[test]
