@@ -139,6 +139,7 @@ fn read_all<T: Number>(
     let mut tally = Tally::new(index, job.warm_up, numbering.modulus);
     let mut latencies = latencies_of(job);
     let period_secs = 1.0 / job.nominal_rate();
+    let batch = job.batch.max(1);
     // Often enough that the outlet never waits for what will not be said.
     let step = job.window.map_or(u64::MAX, |window| {
         (window / 16).min(window.saturating_sub(job.batch)).max(1)
@@ -152,8 +153,8 @@ fn read_all<T: Number>(
     }
     while tally.next() < race.total.load(Ordering::Acquire) {
         // Up to the end of a batch, should one have been missed.
-        let batch = most as u64;
-        let wanted = usize::try_from(batch - tally.next() % batch).unwrap_or(1);
+        let chunk = most as u64;
+        let wanted = usize::try_from(chunk - tally.next() % chunk).unwrap_or(1);
         let pulled = if most == 1 {
             match receiver.pull(&mut values)? {
                 Some(stamp) => {
@@ -167,11 +168,18 @@ fn read_all<T: Number>(
             receiver.pull_chunk(room, stamps.get_mut(..wanted).unwrap_or_default())?
         };
         let now = local_clock();
+        let mut expected = tally.next();
+        let mut place = expected % batch;
         for (sample, stamp) in values.chunks_exact(channels).zip(&stamps).take(pulled) {
             let number = tally.add(numbering.read(sample));
+            // Seldom: a division for each sample would be part of what is measured.
+            if number != expected {
+                place = number % batch;
+            }
             // A batch has the stamp of its last sample, when it was pushed.
-            let behind = job.batch.max(1) - 1 - number % job.batch.max(1);
-            let pushed = stamp + behind as f64 * period_secs;
+            let pushed = stamp + (batch - 1 - place) as f64 * period_secs;
+            expected = number + 1;
+            place = if place + 1 == batch { 0 } else { place + 1 };
             tally.pushed(pushed);
             let slot = number.checked_sub(job.warm_up).map(usize::try_from);
             if let Some(Ok(slot)) = slot
