@@ -10,12 +10,9 @@ pub(crate) fn run(sh: &Shell) -> Result {
     // A target directory of its own: other flags would make cargo rebuild everything each time.
     let output = cmd!(
         sh,
-        "cargo test --locked -p lsl-core --no-default-features --lib --release --target-dir target/loom -- loom"
+        "cargo test --locked -p lsl-core --no-default-features --lib --profile loom --target-dir target/loom -- loom"
     )
     .env("RUSTFLAGS", "--cfg lsl_loom")
-    // The models need no link-time optimisation, and it takes longer than they do.
-    .env("CARGO_PROFILE_RELEASE_LTO", "off")
-    .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16")
     .ignore_status()
     .output()?;
     let text = String::from_utf8_lossy(&output.stdout);

@@ -6,6 +6,7 @@ use std::time::Duration;
 use lsl_platform::clock::local_clock;
 
 use crate::context::Context;
+use crate::net::pace::Pace;
 use crate::net::resolver::{RunningSearch, SearchState};
 use crate::query::{Query, quote_bytes};
 use crate::session::resolve::{Goal, ResolverEvent, Search, WaveTimes};
@@ -118,7 +119,7 @@ impl Context {
         timeout: impl Into<Timeout>,
     ) -> Result<Vec<StreamInfo>> {
         let query = selector.to_query(&self.config().lab().session_id)?;
-        resolve_query(self, query, minimum, 0.0, timeout.into()).await
+        resolve_query(self, query, minimum, 0.0, timeout.into(), None).await
     }
 
     /// [`resolve_blocking`] in this context.
@@ -132,7 +133,7 @@ impl Context {
         timeout: impl Into<Timeout>,
     ) -> Result<Vec<StreamInfo>> {
         let query = selector.to_query(&self.config().lab().session_id)?;
-        let running = start_once(self, query, minimum, 0.0, timeout.into())?;
+        let running = start_once(self, query, minimum, 0.0, timeout.into(), None)?;
         Ok(running
             .search
             .monitor
@@ -161,8 +162,9 @@ pub(crate) async fn resolve_query(
     minimum: usize,
     minimum_time_secs: f64,
     timeout: Timeout,
+    pace: Option<&'static Pace>,
 ) -> Result<Vec<StreamInfo>> {
-    let running = start_once(context, query, minimum, minimum_time_secs, timeout)?;
+    let running = start_once(context, query, minimum, minimum_time_secs, timeout, pace)?;
     Ok(running
         .search
         .monitor
@@ -177,6 +179,7 @@ fn start_once(
     minimum: usize,
     minimum_time_secs: f64,
     timeout: Timeout,
+    pace: Option<&'static Pace>,
 ) -> Result<OneShot> {
     Query::parse(&query)?;
     let now = local_clock();
@@ -188,7 +191,7 @@ fn start_once(
     };
     let search = Search::new(query, context.wave_times(), goal, now);
     Ok(OneShot {
-        search: RunningSearch::start(context, search)?,
+        search: RunningSearch::start(context, search, pace)?,
         give_up: deadline + SPARE_SECS,
     })
 }
@@ -253,7 +256,7 @@ impl ContinuousResolver {
         let goal = Goal::Continuous { forget_after_secs };
         let search = Search::new(query, context.wave_times(), goal, local_clock());
         Ok(Self {
-            running: RunningSearch::start(context, search)?,
+            running: RunningSearch::start(context, search, None)?,
         })
     }
 

@@ -2,12 +2,13 @@
 //! which process this is and whether it was forked, how many descriptors it may have, which network
 //! interfaces it has, and a line typed without being seen. Nothing here knows LSL's protocol.
 //!
-//! Unsafe code only in `fork`, for the one page that the kernel must clear, and in `usage`.
+//! Unsafe code only in `fork`, for the one page that the kernel must clear, in `usage` and in `exit`.
 #![deny(unsafe_code)]
 
 pub mod append;
 pub mod clock;
 pub mod descriptors;
+pub mod exit;
 pub mod fork;
 pub mod interfaces;
 pub mod interrupt;

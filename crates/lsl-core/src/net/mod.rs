@@ -19,6 +19,7 @@ pub(crate) mod handshake;
 pub(crate) mod inlet_tunnel;
 pub(crate) mod link;
 pub(crate) mod monitor;
+pub(crate) mod pace;
 #[cfg(feature = "secure")]
 pub(crate) mod peers;
 pub(crate) mod per_process;

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -17,7 +18,9 @@ use tokio::task::JoinSet;
 use crate::context::Context;
 use crate::net::dial::exchange;
 use crate::net::monitor::{Monitor, lock_ignoring_poison};
+use crate::net::pace::Pace;
 use crate::net::per_process::PerProcess;
+use crate::net::race::{Winner, race};
 use crate::net::reach::{Reach, present_interfaces};
 use crate::net::runtime::{self, AbortOnDrop};
 use crate::net::sockets::{self, Family};
@@ -46,11 +49,16 @@ pub(crate) struct SearchState {
 }
 
 impl RunningSearch {
-    /// Opens the sockets and sends the first queries soon.
+    /// Opens the sockets and sends the first queries soon. With `pace`, of which the caller has taken
+    /// a turn, each later wave waits for another one.
     ///
     /// # Errors
     /// [`Error::Io`] if no family can be opened or there is no runtime.
-    pub(crate) fn start(context: &Context, search: Search) -> Result<Self> {
+    pub(crate) fn start(
+        context: &Context,
+        search: Search,
+        pace: Option<&'static Pace>,
+    ) -> Result<Self> {
         // As good as random: the standard library seeds its hashers from the system.
         let search = search.with_id(random());
         #[cfg(feature = "secure")]
@@ -99,6 +107,8 @@ impl RunningSearch {
             spreading: JoinSet::new(),
             hosts,
             monitor: Arc::clone(&monitor),
+            pace,
+            has_turn: true,
             inbox,
             probes: JoinSet::new(),
             probe_slots: Arc::new(Semaphore::new(MAX_PROBES)),
@@ -221,6 +231,10 @@ struct Driver {
     spreading: JoinSet<()>,
     hosts: Arc<Hosts>,
     monitor: Arc<Monitor<SearchState>>,
+    /// Waves take turns with those of other searches.
+    pace: Option<&'static Pace>,
+    /// It is this search's turn already.
+    has_turn: bool,
     inbox: Inbox,
     probes: JoinSet<()>,
     probe_slots: Arc<Semaphore>,
@@ -233,6 +247,9 @@ impl Driver {
             let step = self.monitor.lock().search.poll(now);
             match step {
                 Step::SendMulticast => {
+                    if !self.take_turn().await {
+                        continue;
+                    }
                     self.send_multicast();
                     if self.reach.resolve_over_tcp {
                         self.probe_over_tcp();
@@ -251,6 +268,32 @@ impl Driver {
                 }
             }
         }
+    }
+
+    /// Waits for the turn to send a wave; false if the search ended meanwhile.
+    async fn take_turn(&mut self) -> bool {
+        let Some(pace) = self.pace else {
+            return true;
+        };
+        if std::mem::take(&mut self.has_turn) {
+            return true;
+        }
+        let mut turn = pin!(pace.turn());
+        let now = local_clock();
+        let not_before = self.monitor.lock().search.not_before();
+        // Answers may be in already, and only the time be missing.
+        if let Some(wait) = not_before.map(|at| at - now).filter(|wait| *wait > 0.0) {
+            let pause = tokio::time::sleep(Duration::from_secs_f64(wait));
+            match race(turn.as_mut(), pause).await {
+                Winner::First(()) => return true,
+                Winner::Second(()) if self.monitor.lock().search.is_done(local_clock()) => {
+                    return false;
+                }
+                Winner::Second(()) => {}
+            }
+        }
+        turn.await;
+        true
     }
 
     /// Starts to send the multicast queries of a wave, unless those of the last one are still under

@@ -16,6 +16,7 @@ use crate::net::dial::Dialled;
 #[cfg(feature = "secure")]
 use crate::net::handshake::{self, Callee, Expected};
 use crate::net::monitor::Monitor;
+use crate::net::pace;
 #[cfg(feature = "secure")]
 use crate::net::peers::Peers;
 use crate::net::sockets::{self, Family};
@@ -220,6 +221,7 @@ impl Source {
         let query = recovery_query(&info);
         let mut minimum_secs = FIRST_ROUND_SECS;
         loop {
+            pace::searches().turn().await;
             // Boxed, because every inlet's task would else hold room for a search.
             let search = Box::pin(resolve_query(
                 &self.context,
@@ -227,6 +229,7 @@ impl Source {
                 1,
                 minimum_secs,
                 Timeout::Forever,
+                Some(pace::searches()),
             ));
             let answers = match search.await {
                 Ok(answers) => answers,
@@ -275,6 +278,9 @@ impl Source {
             return false;
         };
         let info = self.info();
+        // The watchdogs of all inlets look in the same millisecond, and one socket may have to hear all
+        // their questions.
+        pace::questions().turn().await;
         let asking = ask_by_udp(endpoint, &info);
         match tokio::time::timeout(IN_PLACE_LIMIT, asking).await {
             Ok(Ok(found)) => {
@@ -501,6 +507,52 @@ mod tests {
             stream.write_all(&text).unwrap();
         });
         assert_eq!(recover(found), Recovered::Same);
+    }
+
+    #[test]
+    fn many_streams_that_are_lost_at_once_take_turns() {
+        // Where the searches look for outlets, and nobody answers.
+        const FIRST_PORT: u16 = 48_590;
+        const STREAMS: usize = 400;
+        let somebody = std::net::UdpSocket::bind(("127.0.0.1", FIRST_PORT)).unwrap();
+        let mut config = crate::config::Config::loopback();
+        config.set_ports(FIRST_PORT, 2);
+        config.set_session_id("source-many-lost").unwrap();
+        let context = Context::new(config);
+        let tasks: Vec<_> = (0..STREAMS)
+            .map(|number| {
+                let source_id = format!("lost-{number}");
+                let lost = StreamInfo::new("n", "t", 1, 1.0, ChannelFormat::Int8, source_id);
+                let source = Source::new(context.clone(), lost.unwrap());
+                let searching = async move {
+                    let _ = source.recover(0).await;
+                };
+                runtime::AbortOnDrop(runtime::spawn(searching).unwrap())
+            })
+            .collect();
+        somebody
+            .set_read_timeout(Some(Duration::from_secs(20)))
+            .unwrap();
+        let started = lsl_platform::clock::local_clock();
+        let mut buffer = [0; 1500];
+        let mut seen = std::collections::HashMap::<Vec<u8>, usize>::new();
+        while seen.len() < STREAMS {
+            let length = somebody.recv(&mut buffer).expect("each gets its turn");
+            let lines = buffer[..length].split(|byte| *byte == b'\n');
+            let query = lines.skip(1).take(1).flatten().copied().collect();
+            *seen.entry(query).or_default() += 1;
+            // A wave asks a port at most twice, and the whole process has so many waves.
+            let passed = lsl_platform::clock::local_clock() - started;
+            let waves = f64::from(pace::SEARCH_BURST) + 1.0 + passed / pace::SEARCH_INTERVAL_SECS;
+            let asked: usize = seen.values().sum();
+            assert!(asked as f64 <= 2.0 * waves, "{asked} after {passed} s");
+        }
+        let most = seen.values().max().copied();
+        assert!(
+            most <= Some(8),
+            "nobody is asked for while others wait: {most:?}"
+        );
+        drop(tasks);
     }
 
     #[test]

@@ -106,7 +106,7 @@ fn resolves_inside_a_foreign_runtime() {
     let found = foreign.block_on(async {
         let query = b"name='Fake'".to_vec();
         let timeout = Timeout::After(PLENTY);
-        resolve_query(&resolver, query, 1, 0.05, timeout)
+        resolve_query(&resolver, query, 1, 0.05, timeout, None)
             .await
             .unwrap()
     });

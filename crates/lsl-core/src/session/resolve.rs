@@ -271,6 +271,14 @@ impl Search {
         }
     }
 
+    /// When a search with an end may reach it at the earliest.
+    pub fn not_before(&self) -> Option<f64> {
+        match self.goal {
+            Goal::Once { not_before, .. } => Some(not_before),
+            Goal::Continuous { .. } => None,
+        }
+    }
+
     /// Takes in a datagram that came to the return port. Replies to other queries are ignored.
     pub fn on_reply(&mut self, now: f64, from: SocketAddr, datagram: &[u8]) -> Received {
         let Ok(reply) = ReplyDatagram::parse(datagram) else {

@@ -336,6 +336,20 @@ impl Entry {
         }
     }
 
+    /// About as long as its line is, cheaply: what is the same in all lines, and its longer texts.
+    pub(super) fn usual_len(&self) -> usize {
+        let texts = [
+            &self.sid,
+            &self.peer_addr,
+            &self.peer_fp,
+            &self.peer_name,
+            &self.stream_uid,
+            &self.detail,
+        ];
+        let texts = texts.into_iter().flatten().map(String::len);
+        USUAL_LEN + texts.sum::<usize>()
+    }
+
     /// The event as one sentence, for `lsl_last_error`.
     pub(super) fn sentence(&self) -> String {
         let mut text = self.event.replace('_', " ");
@@ -354,6 +368,9 @@ impl Entry {
 
 /// Version of the protocol that this crate speaks.
 const VERSION: u8 = 1;
+
+/// Of a line without texts from outside: times, names, and its place in its chain.
+const USUAL_LEN: usize = 256;
 
 /// Our own sentences with what they quote; long enough for a key and the command that adds it.
 const MAX_DETAIL: usize = 1024;

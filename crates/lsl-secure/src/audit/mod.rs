@@ -3,10 +3,16 @@
 //! [`Audit::record`] makes an event safe to print, emits it (target `lsl_secure::audit`) and queues
 //! it; a thread named `lsl-audit`, started with the first line, writes the file. Recording takes one
 //! short lock that is never held over I/O. A forked child has a queue, a thread and a chain of its own.
+//!
+//! Warnings, refusals among them, are written at once, with all that was recorded before. Ordinary
+//! lines wait up to 250 ms for others, so that a busy program does not wake a thread for each. What
+//! still waits is written by [`Audit::flush`], when the log is dropped, and when the process exits.
 
+mod ending;
 mod event;
 mod file;
 mod limit;
+mod queue;
 mod text;
 mod verify;
 
@@ -14,7 +20,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::Duration;
 
 use lsl_platform::clock::{local_clock, utc_now};
@@ -29,13 +35,16 @@ pub use self::verify::{Break, Verifier};
 use self::event::Entry;
 use self::file::{Place, Writer};
 use self::limit::Limiter;
+use self::queue::{BATCH_SECS, Full, Queue};
 use crate::{Error, Result};
 
 /// Where events go. Never blocks; a full queue counts what it drops. Safe from any thread, and in a
 /// child after `fork`.
 ///
 /// [`Audit::default`] emits `tracing` events only. Dropping it waits shortly for lines that are not
-/// written yet; a program that ends without dropping it calls [`Audit::flush`].
+/// written yet, and so does the end of the process, if it is `exit` or a return from `main`. A program
+/// that ends otherwise (`_exit`, `exec`, a signal) calls [`Audit::flush`] before, or loses what it
+/// recorded in the last 250 ms, except for warnings and what came before them.
 #[derive(Debug, Default)]
 pub struct Audit {
     place: Option<Place>,
@@ -64,12 +73,18 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    queue: VecDeque<Entry>,
+    queue: Queue,
     limiter: Limiter,
     last_error: Option<String>,
     has_thread: bool,
-    /// The thread has taken lines out of the queue and not written them all.
-    is_writing: bool,
+    /// Lines that were queued so far, and how many of them, the oldest, were written or failed to be.
+    queued: u64,
+    done: u64,
+    /// In how many goes.
+    #[cfg(test)]
+    batches: u64,
+    /// Until when the thread sleeps if nobody wakes it; `None` while it is awake.
+    sleeps_until: Option<f64>,
     is_closing: bool,
 }
 
@@ -122,16 +137,17 @@ impl Audit {
             state.last_error = Some(entry.sentence());
         }
         let admitted = state.limiter.admit(entry, now);
-        let waits = admitted.is_none();
         if let (Some(entry), Some(place)) = (&admitted, &self.place) {
-            shared.queue(&mut state, entry.clone(), place);
+            shared.queue(&mut state, entry.clone(), place, now);
         }
+        let wakes = state.wakes_thread();
         drop(state);
+        // Not under the lock, which it would wait for at once.
+        if wakes {
+            shared.work.notify_one();
+        }
         if let Some(entry) = admitted {
             emit(&entry);
-        } else if waits {
-            // The thread writes the last of a flood when the flood is over.
-            shared.work.notify_one();
         }
     }
 
@@ -155,19 +171,14 @@ impl Audit {
         let mut state = shared.lock();
         if let Some(place) = &self.place {
             for entry in held {
-                shared.queue(&mut state, entry, place);
+                shared.queue(&mut state, entry, place, local_clock());
             }
         }
-        while state.has_thread && (state.is_writing || !state.queue.is_empty()) {
-            let left = deadline - local_clock();
-            if left <= 0.0 {
-                return false;
-            }
-            let nap = Duration::from_secs_f64(left.min(MAX_NAP_SECS));
-            let woken = shared.idle.wait_timeout(state, nap);
-            state = woken.unwrap_or_else(PoisonError::into_inner).0;
-        }
-        true
+        state.queue.make_due();
+        let queued = state.queued;
+        drop(state);
+        shared.work.notify_one();
+        shared.wait_until_done(queued, deadline)
     }
 
     /// The state of the process that runs now.
@@ -205,19 +216,71 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn queue(self: &Arc<Self>, state: &mut State, entry: Entry, place: &Place) {
+    /// Whoever calls it wakes the thread afterwards, if it is to be woken.
+    fn queue(self: &Arc<Self>, state: &mut State, entry: Entry, place: &Place, now: f64) {
         if !state.has_thread {
             let shared = self.clone();
             let writer = Writer::new(place.clone());
             let thread = std::thread::Builder::new().name("lsl-audit".into());
             state.has_thread = thread.spawn(move || shared.serve(writer)).is_ok();
+            if state.has_thread {
+                ending::register(Arc::downgrade(self));
+            }
         }
-        if state.has_thread && state.queue.len() < MAX_QUEUE {
-            state.queue.push_back(entry);
-            self.work.notify_one();
+        if state.has_thread {
+            self.push(state, entry, now);
         } else {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    fn push(&self, state: &mut State, entry: Entry, now: f64) {
+        match state.queue.push(entry, now) {
+            Ok(()) => state.queued += 1,
+            Err(Full) => {
+                self.dropped.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Has everything written, floods that are only counted so far among it, because the process exits.
+    /// Returns how many lines that is in all; `None` if the lock cannot be had: the exiting thread may
+    /// have been interrupted while it held it.
+    fn ask_for_all(&self, deadline: f64) -> Option<u64> {
+        let mut state = loop {
+            match self.state.try_lock() {
+                Ok(state) => break state,
+                Err(TryLockError::Poisoned(poisoned)) => break poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) if local_clock() < deadline => {
+                    std::thread::sleep(SHORT_NAP);
+                }
+                Err(TryLockError::WouldBlock) => return None,
+            }
+        };
+        // Not as `tracing` events: the program's own code may be over.
+        for entry in state.limiter.release() {
+            self.push(&mut state, entry, local_clock());
+        }
+        state.queue.make_due();
+        let queued = state.queued;
+        drop(state);
+        self.work.notify_one();
+        Some(queued)
+    }
+
+    /// Waits until so many of the lines that were ever queued are written, and says whether they are.
+    fn wait_until_done(&self, queued: u64, deadline: f64) -> bool {
+        let mut state = self.lock();
+        while state.has_thread && state.done < queued {
+            let left = deadline - local_clock();
+            if left <= 0.0 {
+                return false;
+            }
+            let nap = Duration::from_secs_f64(left.min(MAX_NAP_SECS));
+            let woken = self.idle.wait_timeout(state, nap);
+            state = woken.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        true
     }
 
     /// The thread `lsl-audit`: writes what is queued until the end.
@@ -231,9 +294,11 @@ impl Shared {
                 tracing::warn!(target: TARGET, dropped, "cannot write the audit file: {error}");
             }
         };
-        while let Some((batch, held)) = self.next_batch() {
-            held.iter().for_each(emit);
-            for entry in batch.into_iter().chain(held) {
+        let (mut done, mut lingers) = (0, false);
+        while let Some(batch) = self.next_batch(done, lingers) {
+            (done, lingers) = (batch.len(), batch.was_full);
+            batch.held.iter().for_each(emit);
+            for entry in batch.queued.into_iter().chain(batch.held) {
                 let dropped = self.dropped.load(Ordering::Relaxed);
                 if let Err(error) = writer.write(&entry, dropped, utc_now()) {
                     self.dropped.fetch_add(1, Ordering::Relaxed);
@@ -246,30 +311,88 @@ impl Shared {
         }
     }
 
-    /// Waits for lines: those queued, and those of floods that have ended. `None` at the end.
-    fn next_batch(&self) -> Option<(VecDeque<Entry>, Vec<Entry>)> {
+    /// Waits for lines that are due: queued ones, and those of floods that have ended. `None` at the
+    /// end. So many of the last batch are `done`.
+    fn next_batch(&self, done: u64, lingers: bool) -> Option<Batch> {
         let mut state = self.lock();
-        state.is_writing = false;
+        state.done += done;
         self.idle.notify_all();
+        // Where lines come in numbers, the next are waited for before anybody has to say so.
+        let linger_until = lingers.then(|| local_clock() + BATCH_SECS);
         loop {
-            let held = state.limiter.overdue(local_clock());
-            if !state.queue.is_empty() || !held.is_empty() {
-                state.is_writing = true;
-                return Some((std::mem::take(&mut state.queue), held));
+            let now = local_clock();
+            let held = state.limiter.overdue(now);
+            if state.is_closing {
+                state.queue.make_due();
+            }
+            let taken = state.queue.take(now);
+            if taken.is_some() || !held.is_empty() {
+                state.queued += count(held.len());
+                #[cfg(test)]
+                {
+                    state.batches += 1;
+                }
+                let (queued, was_full) = taken.unwrap_or_default();
+                return Some(Batch {
+                    queued,
+                    held,
+                    was_full,
+                });
             }
             if state.is_closing {
                 state.has_thread = false;
                 return None;
             }
-            state = if state.limiter.holds() {
-                let nap = Duration::from_secs_f64(MAX_NAP_SECS);
+            let limit = state.limiter.holds().then_some(now + MAX_NAP_SECS);
+            let linger = linger_until.filter(|until| now < *until);
+            let alarms = [state.queue.due(), limit, linger];
+            let alarm = alarms.into_iter().flatten().fold(f64::INFINITY, f64::min);
+            state.sleeps_until = Some(alarm);
+            state = if alarm.is_finite() {
+                let nap = Duration::from_secs_f64((alarm - now).clamp(0.0, MAX_NAP_SECS));
                 let woken = self.work.wait_timeout(state, nap);
                 woken.unwrap_or_else(PoisonError::into_inner).0
             } else {
                 let woken = self.work.wait(state);
                 woken.unwrap_or_else(PoisonError::into_inner)
             };
+            state.sleeps_until = None;
         }
+    }
+}
+
+/// What the thread writes in one go.
+struct Batch {
+    queued: VecDeque<Entry>,
+    /// Of floods.
+    held: Vec<Entry>,
+    /// There was more to write than needs to wait.
+    was_full: bool,
+}
+
+impl Batch {
+    fn len(&self) -> u64 {
+        count(self.queued.len() + self.held.len())
+    }
+}
+
+fn count(lines: usize) -> u64 {
+    u64::try_from(lines).unwrap_or(u64::MAX)
+}
+
+impl State {
+    /// Whether the thread must be woken, or it would sleep too long. Only one caller is told so.
+    fn wakes_thread(&mut self) -> bool {
+        let Some(until) = self.sleeps_until else {
+            return false;
+        };
+        // The thread looks every so often whether a flood is over.
+        let is_late = self.queue.due().is_some_and(|due| due < until)
+            || (until.is_infinite() && self.limiter.holds());
+        if is_late {
+            self.sleeps_until = None;
+        }
+        is_late
     }
 }
 
@@ -312,8 +435,6 @@ fn emit(entry: &Entry) {
 
 /// Of the `tracing` events.
 const TARGET: &str = "lsl_secure::audit";
-/// Lines that wait for the disk.
-const MAX_QUEUE: usize = 1024;
 /// A file of this length is rotated.
 const MAX_FILE_LEN: u64 = 10 << 20;
 /// Between two warnings that the file cannot be written.
@@ -322,6 +443,8 @@ const COMPLAIN_EVERY_SECS: f64 = 60.0;
 const LAST_WORDS: Duration = Duration::from_millis(500);
 /// Sleeps are cut into pieces, so that no lost wake-up lasts.
 const MAX_NAP_SECS: f64 = 1.0;
+/// Between two looks at a lock whose holder may never come back.
+const SHORT_NAP: Duration = Duration::from_millis(1);
 
 #[cfg(test)]
 mod tests;

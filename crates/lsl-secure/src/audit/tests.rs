@@ -8,6 +8,7 @@ use std::sync::atomic::AtomicU32;
 
 use serde_json::Value;
 
+use super::queue::MAX_QUEUE;
 use super::*;
 use crate::{Cause, Policy, Role, SessionId, Suite};
 
@@ -275,7 +276,7 @@ fn a_full_queue_drops_and_never_waits() {
     let shared = audit.shared().clone();
     let mut state = shared.lock();
     for _ in 0..MAX_QUEUE + 5 {
-        shared.queue(&mut state, entry(""), audit.place.as_ref().unwrap());
+        shared.queue(&mut state, entry(""), audit.place.as_ref().unwrap(), 0.0);
     }
     assert_eq!(state.queue.len(), MAX_QUEUE);
     drop(state);
@@ -284,6 +285,120 @@ fn a_full_queue_drops_and_never_waits() {
     let lines = scratch.lines();
     assert_eq!(lines.len(), MAX_QUEUE);
     assert_eq!(verify(&lines).0.dropped(), 5);
+}
+
+#[test]
+fn refusals_find_room_where_ordinary_lines_do_not() {
+    let scratch = Scratch::new();
+    let audit = Audit::open(&scratch.file(), 0).unwrap();
+    let shared = audit.shared().clone();
+    let place = audit.place.as_ref().unwrap();
+    let mut state = shared.lock();
+    for _ in 0..MAX_QUEUE + 3 {
+        shared.queue(&mut state, entry(""), place, 0.0);
+    }
+    let refusal = Entry::new(Event::new(EventKind::PolicyRefused), utc_now());
+    shared.queue(&mut state, refusal, place, 0.0);
+    drop(state);
+    assert!(audit.flush(SOON));
+    let values = scratch.values();
+    assert_eq!(values.len(), MAX_QUEUE + 1);
+    assert_eq!(values[0]["dropped"], 3, "no loss is silent");
+    assert_eq!(values[MAX_QUEUE]["event"], "policy_refused");
+}
+
+#[test]
+fn ordinary_lines_are_written_in_batches_and_without_anybody_asking() {
+    let scratch = Scratch::new();
+    let audit = Audit::open(&scratch.file(), 0).unwrap();
+    let start = local_clock();
+    for number in 0..100 {
+        audit.record(Event::new(EventKind::KeyUpdate).detail(format!("number {number}")));
+    }
+    let deadline = start + SOON.as_secs_f64();
+    while audit.shared().lock().done < 100 {
+        assert!(local_clock() < deadline);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    // One, unless this machine slept in between.
+    let most = 1.0 + (local_clock() - start) / BATCH_SECS;
+    let batches = audit.shared().lock().batches;
+    assert!(batches as f64 <= most, "{batches} > {most}");
+    let lines = scratch.lines();
+    assert_eq!(lines.len(), 100);
+    assert_eq!(verify(&lines).1, []);
+}
+
+#[test]
+fn a_flush_does_not_wait_for_what_is_recorded_after_it() {
+    let scratch = Scratch::new();
+    let audit = Audit::open(&scratch.file(), 0).unwrap();
+    let ended = AtomicU32::new(0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while ended.load(Ordering::Relaxed) == 0 {
+                audit.record(Event::new(EventKind::KeyUpdate));
+                std::thread::sleep(Duration::from_micros(100));
+            }
+        });
+        for number in 0..20 {
+            audit.record(Event::new(EventKind::SessionClosed).detail(format!("end {number}")));
+            assert!(audit.flush(SOON));
+            let own = format!("\"end {number}\"");
+            assert!(scratch.lines().iter().any(|line| line.contains(&own)));
+        }
+        ended.store(1, Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn a_log_that_is_dropped_is_whole() {
+    let scratch = Scratch::new();
+    let audit = Audit::open(&scratch.file(), 0).unwrap();
+    for _ in 0..50 {
+        audit.record(Event::new(EventKind::HandshakeOk));
+    }
+    drop(audit);
+    assert_eq!(scratch.lines().len(), 50);
+}
+
+#[test]
+fn nothing_is_lost_when_the_process_exits() {
+    if let Ok(directory) = std::env::var(ROLE) {
+        let log = |name: &str| Audit::open(&Path::new(&directory).join(name), 0).unwrap();
+        let logs = [log("audit.jsonl"), log("second"), log("closed")];
+        for _ in 0..200 {
+            for audit in &logs {
+                audit.record(Event::new(EventKind::HandshakeOk));
+                audit.record(Event::new(EventKind::PlaintextRefused));
+            }
+        }
+        let [first, second, closed] = logs;
+        drop(closed);
+        // As a context that lives as long as its process.
+        Box::leak(Box::new([first, second]));
+        std::process::exit(7);
+    }
+    let scratch = Scratch::new();
+    let test = "nothing_is_lost_when_the_process_exits";
+    let ended = another_process(test, &scratch.0, "").status().unwrap();
+    assert_eq!(ended.code(), Some(7));
+    for name in ["audit.jsonl", "second", "closed"] {
+        let text = fs::read_to_string(scratch.0.join(name)).unwrap();
+        let lines: Vec<_> = text.lines().map(str::to_owned).collect();
+        assert_eq!(verify(&lines).1, []);
+        let (mut whole, mut refused) = (0, 0);
+        for line in &lines {
+            let line: Value = serde_json::from_str(line).unwrap();
+            assert_eq!(line["dropped"], Value::Null);
+            if line["event"] == "handshake_ok" {
+                whole += 1;
+            } else {
+                refused += 1 + line["suppressed"].as_u64().unwrap_or(0);
+            }
+        }
+        assert_eq!((whole, refused), (200, 200), "{name}");
+    }
 }
 
 #[test]

@@ -1,0 +1,51 @@
+//! A last word when the process ends by `exit`, or by returning from `main`. Not when a signal or
+//! `_exit` ends it.
+
+use std::io;
+
+/// Calls `hook` when the process exits, while its other threads still run, on the thread that exits.
+/// A child made by `fork` inherits it. It must be quick, and wait for nothing without a limit: it may
+/// run in the middle of anything, because programs call `exit` in signal handlers. A panic in it ends
+/// the process.
+///
+/// # Errors
+/// No memory for one more hook.
+#[expect(unsafe_code, reason = "std has no hook for the end of a process")]
+pub fn at_exit(hook: extern "C" fn()) -> io::Result<()> {
+    // SAFETY: a function pointer is valid for as long as its library is loaded, and the C library runs
+    // the hooks of a library before it unloads it.
+    match unsafe { libc::atexit(hook) } {
+        0 => Ok(()),
+        _ => Err(io::ErrorKind::OutOfMemory.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    /// Set in the environment of this binary when the test starts it again.
+    const ROLE: &str = "LSL_EXIT_TEST_ROLE";
+
+    extern "C" fn say_so() {
+        let file = std::env::var_os(ROLE).unwrap();
+        std::fs::write(file, "the end").unwrap();
+    }
+
+    #[test]
+    fn a_hook_runs_when_the_process_exits() {
+        if std::env::var_os(ROLE).is_some() {
+            at_exit(say_so).unwrap();
+            std::process::exit(0);
+        }
+        let file = std::env::temp_dir().join(format!("lsl-exit-{}", std::process::id()));
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        let test = "exit::tests::a_hook_runs_when_the_process_exits";
+        command.args(["--exact", test]).env(ROLE, &file);
+        assert!(command.output().unwrap().status.success());
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "the end");
+        std::fs::remove_file(file).unwrap();
+    }
+}

@@ -1,0 +1,68 @@
+//! What is not written yet when the process exits. Contexts live as long as their process, so that no
+//! destructor would do it.
+//!
+//! The list of logs only grows, and reading it takes no lock: a thread may hold any lock when another
+//! one forks or exits.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{OnceLock, Weak};
+
+use lsl_platform::clock::local_clock;
+use lsl_platform::exit::at_exit;
+use lsl_platform::process::ProcessId;
+
+use super::{LAST_WORDS, Shared};
+
+/// One log of one process, and the next.
+#[derive(Debug)]
+struct Known {
+    owner: ProcessId,
+    shared: Weak<Shared>,
+    next: OnceLock<Box<Self>>,
+}
+
+/// Has the lines of `shared` written when this process exits.
+pub(super) fn register(shared: Weak<Shared>) {
+    if !HAS_HOOK.swap(true, Ordering::Relaxed)
+        && let Err(error) = at_exit(write_all)
+    {
+        tracing::warn!("what is recorded in the last moments may be lost at exit: {error}");
+    }
+    let mut known = Box::new(Known {
+        owner: ProcessId::current(),
+        shared,
+        next: OnceLock::new(),
+    });
+    let mut place = &FIRST;
+    loop {
+        if let Err(taken) = place.set(known) {
+            known = taken;
+        } else {
+            return;
+        }
+        if let Some(other) = place.get() {
+            place = &other.next;
+        }
+    }
+}
+
+/// Asks for all lines of all logs first, so that one slow disk does not use up the time of the others.
+extern "C" fn write_all() {
+    let deadline = local_clock() + LAST_WORDS.as_secs_f64();
+    let next = |known: &&'static Known| known.next.get().map(Box::as_ref);
+    let all = std::iter::successors(FIRST.get().map(Box::as_ref), next);
+    // The others are those of a parent, which writes them itself.
+    let own = all.filter(|known| known.owner.is_current());
+    let own: Vec<_> = own.filter_map(|known| known.shared.upgrade()).collect();
+    let asked = own.iter().map(|shared| shared.ask_for_all(deadline));
+    let asked: Vec<_> = asked.collect();
+    for (shared, queued) in own.iter().zip(asked) {
+        if let Some(queued) = queued {
+            shared.wait_until_done(queued, deadline);
+        }
+    }
+}
+
+static FIRST: OnceLock<Box<Known>> = OnceLock::new();
+/// Children inherit the hook.
+static HAS_HOOK: AtomicBool = AtomicBool::new(false);
