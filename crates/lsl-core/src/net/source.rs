@@ -535,7 +535,7 @@ mod tests {
             .unwrap();
         let started = lsl_platform::clock::local_clock();
         let mut buffer = [0; 1500];
-        let mut seen = std::collections::HashMap::<Vec<u8>, usize>::new();
+        let mut seen = std::collections::HashMap::<Vec<u8>, u32>::new();
         while seen.len() < STREAMS {
             let length = somebody.recv(&mut buffer).expect("each gets its turn");
             let lines = buffer[..length].split(|byte| *byte == b'\n');
@@ -544,8 +544,8 @@ mod tests {
             // A wave asks a port at most twice, and the whole process has so many waves.
             let passed = lsl_platform::clock::local_clock() - started;
             let waves = f64::from(pace::SEARCH_BURST) + 1.0 + passed / pace::SEARCH_INTERVAL_SECS;
-            let asked: usize = seen.values().sum();
-            assert!(asked as f64 <= 2.0 * waves, "{asked} after {passed} s");
+            let asked: u32 = seen.values().sum();
+            assert!(f64::from(asked) <= 2.0 * waves, "{asked} after {passed} s");
         }
         let most = seen.values().max().copied();
         assert!(

@@ -82,7 +82,7 @@ struct State {
     done: u64,
     /// In how many goes.
     #[cfg(test)]
-    batches: u64,
+    batches: u32,
     /// Until when the thread sleeps if nobody wakes it; `None` while it is awake.
     sleeps_until: Option<f64>,
     is_closing: bool,

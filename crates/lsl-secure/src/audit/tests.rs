@@ -323,7 +323,7 @@ fn ordinary_lines_are_written_in_batches_and_without_anybody_asking() {
     // One, unless this machine slept in between.
     let most = 1.0 + (local_clock() - start) / BATCH_SECS;
     let batches = audit.shared().lock().batches;
-    assert!(batches as f64 <= most, "{batches} > {most}");
+    assert!(f64::from(batches) <= most, "{batches} > {most}");
     let lines = scratch.lines();
     assert_eq!(lines.len(), 100);
     assert_eq!(verify(&lines).1, []);
