@@ -4,9 +4,9 @@
 use std::io;
 
 /// Calls `hook` when the process exits, while its other threads still run, on the thread that exits.
-/// A child made by `fork` inherits it. It must be quick, and wait for nothing without a limit: it may
-/// run in the middle of anything, because programs call `exit` in signal handlers. A panic in it ends
-/// the process.
+/// A child made by `fork` inherits it. Hooks run last registered first, like the destructors of a C++
+/// program's static objects. It must be quick, and wait for nothing without a limit: another thread
+/// may hold any lock and never let go. A panic in it ends the process.
 ///
 /// # Errors
 /// No memory for one more hook.

@@ -94,16 +94,19 @@ impl Contest {
                 place: &place,
             })
         });
-        if !cells.is_empty() {
-            show(&subjects, &cells)?;
-        }
+        // Whoever closed stdout gets the files all the same.
+        let shown = if cells.is_empty() {
+            Ok(())
+        } else {
+            show(&subjects, &cells)
+        };
         let measured = Measured {
             benchmark: grid.benchmark,
             baseline: baseline(&subjects, &self.libraries),
             subjects: subjects.into_iter().map(|subject| subject.shown).collect(),
             cells,
         };
-        self.keep.end(machine, measured, done, &stop)
+        self.keep.end(machine, measured, done, &stop).and(shown)
     }
 }
 

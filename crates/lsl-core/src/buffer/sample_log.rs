@@ -164,7 +164,8 @@ impl SampleLog {
             SPARE_BLOCKS_IN_USE
         };
         self.spare.truncate(spare_blocks - 1);
-        if block.bytes.capacity() <= 2 * BLOCK_BYTES {
+        let ends_bytes = block.ends.capacity() * size_of::<usize>();
+        if block.bytes.capacity().max(ends_bytes) <= 2 * BLOCK_BYTES {
             self.spare.push(block);
         }
     }

@@ -61,9 +61,15 @@ impl Allowance {
     }
 }
 
-/// The waves of queries for streams that were lost. Searches that somebody waits for take no turns.
+/// The first wave of queries for a stream that was lost: it does not wait for those for streams that
+/// were looked for before. Searches that somebody waits for take no turns.
+pub(crate) fn first_searches() -> &'static Pace {
+    &SEARCHES.get().first
+}
+
+/// Its later waves.
 pub(crate) fn searches() -> &'static Pace {
-    &SEARCHES.get().0
+    &SEARCHES.get().later
 }
 
 /// The questions to outlets that are silent whether they are still there.
@@ -72,11 +78,18 @@ pub(crate) fn questions() -> &'static Pace {
 }
 
 #[derive(Debug)]
-struct Searches(Pace);
+struct Searches {
+    first: Pace,
+    later: Pace,
+}
 
 impl Default for Searches {
     fn default() -> Self {
-        Self(Pace::new(SEARCH_INTERVAL_SECS, SEARCH_BURST))
+        let pace = || Pace::new(SEARCH_INTERVAL_SECS, SEARCH_BURST);
+        Self {
+            first: pace(),
+            later: pace(),
+        }
     }
 }
 

@@ -284,8 +284,12 @@ impl Driver {
         // Answers may be in already, and only the time be missing.
         if let Some(wait) = not_before.map(|at| at - now).filter(|wait| *wait > 0.0) {
             let pause = tokio::time::sleep(Duration::from_secs_f64(wait));
-            match race(turn.as_mut(), pause).await {
-                Winner::First(()) => return true,
+            let waited = race(turn.as_mut(), pause).await;
+            match waited {
+                Winner::First(()) => {
+                    self.monitor.lock().search.wave_began(local_clock());
+                    return true;
+                }
                 Winner::Second(()) if self.monitor.lock().search.is_done(local_clock()) => {
                     return false;
                 }
@@ -293,6 +297,7 @@ impl Driver {
             }
         }
         turn.await;
+        self.monitor.lock().search.wave_began(local_clock());
         true
     }
 

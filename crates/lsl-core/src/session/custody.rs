@@ -11,9 +11,9 @@
 //! * *led*: a thread blocked in a pull, the leader, waits for the socket itself. A leader is told
 //!   (interrupted) whenever it waits for the wrong thing: others put samples into the ring, or the
 //!   connection ended;
-//! * *resting*: nobody. Pulls read by themselves, and the data task looks every few milliseconds
-//!   whether they still do, so that the outlet is not held up if they stop. Once both find nothing
-//!   the socket is watched again.
+//! * *resting*: nobody. Pulls read by themselves, and the data task looks every few milliseconds, so
+//!   that the outlet is not held up if they are slow or stop. Once both find nothing the socket is
+//!   watched again.
 
 /// What is known of a connection here.
 pub trait Connection {
@@ -220,10 +220,10 @@ impl<C: Connection, I: Clone> Custody<C, I> {
         is_prompt || self.is_asked(now)
     }
 
-    /// For the data task, once per tick: whether it may leave the socket to callers for another one.
-    /// They read since the last, so they had found the ring empty and keep up; reading beside them
-    /// would only take the processor and the lock from them. Somebody who keeps looking for samples
-    /// does not keep a stream that stopped from being watched: its outlet may be gone.
+    /// For the data task, once per tick: whether callers read since the last, so that it may rest for
+    /// another one. They had found the ring empty then: reading much beside them would only take the
+    /// processor and the lock from them. Somebody who keeps looking for samples does not keep a stream
+    /// that stopped from being watched: its outlet may be gone.
     pub fn is_read_by_callers(&mut self, now: f64) -> bool {
         let was_pulled = std::mem::take(&mut self.was_pulled);
         was_pulled && now < self.quiet_at()

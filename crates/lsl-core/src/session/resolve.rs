@@ -256,6 +256,12 @@ impl Search {
         Step::WaitUntil(wake)
     }
 
+    /// The wave that [`poll`](Self::poll) told to send is sent only now, at `now`: its unicast queries
+    /// follow, and the next one is a period away. Otherwise that one would be due already, for ever.
+    pub fn wave_began(&mut self, now: f64) {
+        self.next_multicast = self.next_multicast.max(now + self.period_secs());
+    }
+
     /// Whether a search with an end has reached it.
     pub fn is_done(&self, now: f64) -> bool {
         match self.goal {

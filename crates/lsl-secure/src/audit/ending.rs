@@ -21,13 +21,22 @@ struct Known {
     next: OnceLock<Box<Self>>,
 }
 
-/// Has the lines of `shared` written when this process exits.
-pub(super) fn register(shared: Weak<Shared>) {
+/// Whatever is made after this call has its own last moments before the logs have theirs.
+pub(super) fn prepare() {
     if !HAS_HOOK.swap(true, Ordering::Relaxed)
         && let Err(error) = at_exit(write_all)
     {
         tracing::warn!("what is recorded in the last moments may be lost at exit: {error}");
     }
+}
+
+/// Whether the logs had their last moment: what comes now must not wait for company.
+pub(super) fn is_over() -> bool {
+    IS_OVER.load(Ordering::Relaxed)
+}
+
+/// Has the lines of `shared` written when this process exits, if [`prepare`] was called.
+pub(super) fn register(shared: Weak<Shared>) {
     let mut known = Box::new(Known {
         owner: ProcessId::current(),
         shared,
@@ -48,6 +57,7 @@ pub(super) fn register(shared: Weak<Shared>) {
 
 /// Asks for all lines of all logs first, so that one slow disk does not use up the time of the others.
 extern "C" fn write_all() {
+    IS_OVER.store(true, Ordering::Relaxed);
     let deadline = local_clock() + LAST_WORDS.as_secs_f64();
     let next = |known: &&'static Known| known.next.get().map(Box::as_ref);
     let all = std::iter::successors(FIRST.get().map(Box::as_ref), next);
@@ -66,3 +76,4 @@ extern "C" fn write_all() {
 static FIRST: OnceLock<Box<Known>> = OnceLock::new();
 /// Children inherit the hook.
 static HAS_HOOK: AtomicBool = AtomicBool::new(false);
+static IS_OVER: AtomicBool = AtomicBool::new(false);

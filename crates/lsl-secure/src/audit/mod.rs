@@ -44,7 +44,8 @@ use crate::{Error, Result};
 /// [`Audit::default`] emits `tracing` events only. Dropping it waits shortly for lines that are not
 /// written yet, and so does the end of the process, if it is `exit` or a return from `main`. A program
 /// that ends otherwise (`_exit`, `exec`, a signal) calls [`Audit::flush`] before, or loses what it
-/// recorded in the last 250 ms, except for warnings and what came before them.
+/// recorded in the last 250 ms, except for warnings and what came before them, and the count of a flood
+/// that is not over.
 #[derive(Debug, Default)]
 pub struct Audit {
     place: Option<Place>,
@@ -114,6 +115,7 @@ impl Audit {
                 ),
             )
         })?;
+        ending::prepare();
         Ok(Self {
             place: Some(place),
             first: Generation::default(),
@@ -236,7 +238,12 @@ impl Shared {
 
     fn push(&self, state: &mut State, entry: Entry, now: f64) {
         match state.queue.push(entry, now) {
-            Ok(()) => state.queued += 1,
+            Ok(()) => {
+                state.queued += 1;
+                if ending::is_over() {
+                    state.queue.make_due();
+                }
+            }
             Err(Full) => {
                 self.dropped.fetch_add(1, Ordering::Relaxed);
             }
@@ -244,8 +251,8 @@ impl Shared {
     }
 
     /// Has everything written, floods that are only counted so far among it, because the process exits.
-    /// Returns how many lines that is in all; `None` if the lock cannot be had: the exiting thread may
-    /// have been interrupted while it held it.
+    /// Returns how many lines that is in all; `None` if the lock cannot be had: its holder may never come
+    /// back.
     fn ask_for_all(&self, deadline: f64) -> Option<u64> {
         let mut state = loop {
             match self.state.try_lock() {
@@ -322,7 +329,8 @@ impl Shared {
         loop {
             let now = local_clock();
             let held = state.limiter.overdue(now);
-            if state.is_closing {
+            if state.is_closing || !held.is_empty() {
+                // The end of a flood is a warning: what was recorded before it goes with it.
                 state.queue.make_due();
             }
             let taken = state.queue.take(now);
