@@ -553,7 +553,10 @@ mod tests {
             // A wave asks a port at most twice, and the whole process has so many waves.
             let waves = f64::from(pace::SEARCH_BURST) + 1.0 + passed / pace::SEARCH_INTERVAL_SECS;
             asked += 1;
-            assert!(f64::from(asked) <= 2.0 * 2.0 * waves, "{asked} after {passed} s");
+            assert!(
+                f64::from(asked) <= 2.0 * 2.0 * waves,
+                "{asked} after {passed} s"
+            );
         }
         drop(tasks);
     }
