@@ -43,8 +43,8 @@ Examples:
   lsl bench fanout --readers 1,4,16 --bytes 64 --rounds 3
   lsl bench fanout --lib target/release/liblsl.so --lib /usr/lib/liblsl.so --secure off,on
 
-Latencies, and their distribution in the report, are those of the slowest reader of each sample. The whole default grid has 30 cells of
-10 s for each subject and round: choose less, or take your time.";
+Latencies, and their distribution in the report, are those of the slowest reader of each sample. The
+whole default grid has 30 cells of 10 s for each subject and round: choose less, or take your time.";
 
 impl Fanout {
     pub(super) fn run(&self) -> Outcome {

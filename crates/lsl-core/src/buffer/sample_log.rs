@@ -278,6 +278,30 @@ mod tests {
         assert!(log.blocks.is_empty() && kept <= 4 * BLOCK_BYTES, "{kept}");
     }
 
+    #[test]
+    fn what_is_kept_while_others_wait_is_bounded_whatever_the_samples() {
+        for (size, count) in [(1, 9_000_000), (2_000, 10_000), (40_000, 400)] {
+            let mut log = SampleLog::new();
+            let per_push = (BLOCK_BYTES / size).max(1);
+            let mut left = count;
+            while left > 0 {
+                let samples = per_push.min(left);
+                let mut ends: Vec<usize> = (1..=samples).map(|n| n * size).collect();
+                log.append(&mut vec![7; samples * size], &mut ends);
+                left -= samples;
+            }
+            log.trim(count as u64 - 1);
+            assert!(!log.blocks.is_empty() && log.spare.len() <= SPARE_BLOCKS_IN_USE);
+            for block in &log.spare {
+                let ends_bytes = block.ends.capacity() * size_of::<usize>();
+                assert!(
+                    block.bytes.capacity().max(ends_bytes) <= 2 * BLOCK_BYTES,
+                    "{size}"
+                );
+            }
+        }
+    }
+
     proptest! {
         /// Whatever the order of appends, trims and reads, a reader sees every sample once, whole
         /// and in order.
