@@ -221,12 +221,14 @@ fn send(
     let mut marker_pace = Pace::new(start, MARKER_PERIOD_SECS);
     let mut source = Eeg::new(RATE);
     let mut values = [0.0_f32; CHANNELS as usize];
+    let end = start + duration;
     loop {
         let wake = pace.next_time(1).min(marker_pace.next_time(1));
-        if wake >= start + duration || !stop.sleep_until(wake) {
+        if wake >= end || !stop.sleep_until(wake) {
             break;
         }
-        let now = local_clock();
+        // A late wake-up catches up, but never past the end: a duration is a number of samples.
+        let now = local_clock().min(end.next_down());
         for _ in 0..pace.due(now) {
             let number = pace.done();
             for (channel, value) in values.iter_mut().enumerate() {
