@@ -82,7 +82,10 @@ fn api_keys() -> String {
         };
         let range = key
             .range
-            .map(|(low, high)| format!(", {low} to {high}"))
+            .map(|(low, high)| match high {
+                UNBOUNDED.. => format!(", at least {low}"),
+                _ => format!(", {low} to {high}"),
+            })
             .unwrap_or_default();
         let since = key
             .since
@@ -102,11 +105,15 @@ fn api_keys() -> String {
     text
 }
 
+/// A limit that is there for arithmetic, not for people.
+const UNBOUNDED: f64 = 1e9;
+
 /// The keys of `lsl-secure.toml`: its sample has each with its default and what it is for, which
 /// `lsl-secure` tests.
 fn secure_keys() -> String {
     let mut text = String::from("| key | default | what it does |\n|---|---|---|\n");
     let mut about = String::new();
+    let mut table = String::new();
     for line in sample("NAME").lines() {
         let line = line.trim();
         if let Some(words) = line.strip_prefix("# ") {
@@ -117,9 +124,11 @@ fn secure_keys() -> String {
                 None => (key, format!("`{default}`")),
             };
             let default = if key == "name" { "(host)" } else { &default };
-            let _ = writeln!(text, "| `{key}` | {default} | {about} |");
+            let _ = writeln!(text, "| `{table}{key}` | {default} | {about} |");
             about.clear();
-        } else if !line.starts_with("#[[") {
+        } else if let Some(name) = line.strip_prefix("#[[") {
+            table = name.replace("]]", ".");
+        } else {
             // The head of the file and of its table say nothing about a key.
             about.clear();
         }

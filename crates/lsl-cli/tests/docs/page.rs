@@ -284,19 +284,18 @@ fn check_rust(block: &Block) -> Option<String> {
 
 /// The gate really runs what it is said to run.
 fn check_steps(block: &Block) -> Option<String> {
-    let (gate, tasks) = (
-        include_str!("../../../../xtask/src/ci.rs"),
+    let gate: String = include_str!("../../../../xtask/src/ci.rs")
+        .split_whitespace()
+        .collect();
+    let tasks = concat!(
         include_str!("../../../../xtask/src/main.rs"),
+        include_str!("../../../../xtask/src/book.rs")
     );
     block.text.lines().find_map(|line| {
         let command = line.split(" #").next().unwrap_or_default().trim();
         let is_run = match command.strip_prefix("cargo xtask ") {
             Some("ci") => true,
-            Some(step) => {
-                gate.contains(&format!("(\"{step}\", "))
-                    || gate.contains(&format!("(\"{step}\","))
-                    || gate.contains(&format!("(\n        \"{step}\","))
-            }
+            Some(step) => gate.contains(&format!("(\"{step}\",")),
             None => tasks.contains(&format!("cmd!(sh, \"{command}\")")),
         };
         (!is_run).then(|| format!("no step of the gate runs `{command}`"))
