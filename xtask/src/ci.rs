@@ -20,6 +20,7 @@ const STEPS: &[Step] = &[
         crate::hosts::run(sh, None, &crate::hosts::SHORT)
     }),
     ("interop", |sh| crate::interop::run(sh, None)),
+    ("book", |sh| crate::book::run(sh, false)),
     ("loom", crate::loom::run),
     ("instructions", |sh| crate::instructions::run(sh, false)),
     ("tidy", crate::tidy::run),

@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod abi;
+mod book;
 mod ci;
 mod fuzz;
 mod hosts;
@@ -42,6 +43,8 @@ Usage: cargo xtask TASK
   hosts [FILTER]         C and C++ programs on the library, plain, under ASan and under valgrind
   soak [FILTER]          the same for minutes: 10,000 cycles, two minutes of stress
   install --prefix DIR   build the C library and lay out lib, include, pkg-config and CMake files
+  book [--update]        run every command that the README and docs show, and build the book
+                         (or make the pages that come from the program)
   tidy                   purity, file sizes, licences, machine paths and other house rules
   instructions [--update]  count the hot paths under valgrind against benches/instructions
                          (or make that baseline for this compiler)
@@ -113,6 +116,7 @@ fn run() -> Result {
             let prefix = prefix.ok_or("install where? --prefix DIR")?;
             abi::install(&sh, &prefix, abi::Profile::Release)
         }
+        ["book"] => book::run(&sh, update),
         ["tidy"] => tidy::run(&sh),
         ["instructions"] => instructions::run(&sh, update),
         ["loom"] => loom::run(&sh),

@@ -6,6 +6,10 @@
 //!   it have come. Further words behind the stage: `more`, the block goes on in the session of the one
 //!   before it; `fresh`, on the contrary, is what happens without `more`; `like`, numbers and keys may
 //!   differ from those shown; `exit=N`, the last command ends with this status.
+//!   Stages: `lab`, one machine, and `two`, several (`amp$`, `rec$`), run in plain `cargo test`, on loopback;
+//!   the others in `cargo xtask book`: `python` (pylsl, mne-lsl, the wheel), `c` (a compiler and the
+//!   installed library), `dist` (what `cargo xtask dist` made), `debian` (a fresh Debian, as root), `ssh`
+//!   (a host to deploy to), `build` (a clone of this repository), `bench` (the same, with few rounds).
 //! * ```` ```LANGUAGE,file=NAME ```` is a file in the directory of the session that follows, which must
 //!   use it.
 //! * ```` ```sh,step ```` holds commands that steps of the gate run; it is checked that they do.
@@ -38,7 +42,9 @@ pub(crate) struct Block {
 }
 
 /// Where console blocks run.
-pub(crate) const STAGES: &[&str] = &["lab", "two", "python", "debian", "ssh", "build", "bench"];
+pub(crate) const STAGES: &[&str] = &[
+    "lab", "two", "python", "c", "dist", "debian", "ssh", "build", "bench",
+];
 
 /// What may stand behind a stage.
 const MANNERS: &[&str] = &["more", "fresh", "like"];

@@ -58,16 +58,20 @@ struct Stage {
 }
 
 impl Stage {
-    /// A stage beyond loopback is made by `cargo xtask book`, which then says how to start a bash there.
-    fn shell_of(name: &str) -> Option<String> {
+    /// A stage beyond loopback is made by `cargo xtask book`, which then says how it is entered: lines
+    /// `VARIABLE=value` (of PATH only what comes in front), then the words that start a bash.
+    fn entrance(name: &str) -> Option<String> {
         std::env::var(format!("LSL_DOCS_{}", name.to_uppercase())).ok()
     }
 
     fn is_there(name: &str) -> bool {
-        let is_plain = ["lab", "two"].contains(&name);
         // That run is for what plain tests cannot do.
         let is_prepared = std::env::var_os("LSL_DOCS_PREPARED").is_some();
-        is_plain != is_prepared && (is_plain || Self::shell_of(name).is_some())
+        if PLAIN.contains(&name) {
+            !is_prepared
+        } else {
+            is_prepared && Self::entrance(name).is_some()
+        }
     }
 
     fn new(name: &str) -> Result<Self, String> {
@@ -96,49 +100,87 @@ impl Stage {
                 "[ports]\nBasePort = {base}\nPortRange = {PORT_RANGE}\n\n[lab]\nSessionID = {id}\n"
             ),
         )?;
-        if self.is_plain() {
-            let lsl = bin.join("lsl");
-            let binary = env!("CARGO_BIN_EXE_lsl");
-            fs::write(
-                &lsl,
-                format!("#!/bin/sh\nexec '{binary}' --loopback \"$@\"\n"),
-            )?;
-            fs::set_permissions(&lsl, fs::Permissions::from_mode(0o755))?;
-        }
-        Ok(())
+        // The others are in a network of their own, where nothing has to be held back.
+        let options = if self.is_plain() { "--loopback" } else { "" };
+        let lsl = bin.join("lsl");
+        let binary = env!("CARGO_BIN_EXE_lsl");
+        fs::write(
+            &lsl,
+            format!("#!/bin/sh\nexec '{binary}' {options} \"$@\"\n"),
+        )?;
+        fs::set_permissions(&lsl, fs::Permissions::from_mode(0o755))
     }
 
     fn is_plain(&self) -> bool {
-        ["lab", "two"].contains(&self.name.as_str())
+        PLAIN.contains(&self.name.as_str())
+    }
+
+    /// Whether commands are typed in a clone of the repository, not in a home directory.
+    fn is_clone(&self) -> bool {
+        ["build", "bench"].contains(&self.name.as_str())
     }
 
     /// A shell in the home directory of a machine.
     fn shell(&self, machine: &str) -> Result<Shell, String> {
         let home = self.home(machine);
         fs::create_dir_all(&home).map_err(|error| error.to_string())?;
-        let words = Self::shell_of(&self.name).unwrap_or_else(|| "bash".into());
-        let mut words = words.split_whitespace();
+        let entrance = Self::entrance(&self.name).unwrap_or_else(|| "bash".into());
+        let mut words = entrance.lines().peekable();
+        let mut variables = Vec::new();
+        while let Some((name, value)) = words.peek().and_then(|line| line.split_once('=')) {
+            variables.push((name, value));
+            words.next();
+        }
         let mut process = Process::new(words.next().ok_or("no shell")?);
-        process.args(words);
         process
+            .args(words)
             .env("HOME", &home)
-            .env_remove("LSL_SECURE_CONFIG")
-            .env_remove("LSLAPICFG")
-            .env_remove("SUDO_USER")
-            .env_remove("COLUMNS")
-            // A test run by cargo knows much that a user's shell does not.
-            .env_remove("CARGO_MANIFEST_DIR");
-        if self.name == "build" {
-            // These commands are typed in a clone of the repository.
+            .env("LSLAPICFG", self.directory.join("lsl_api.cfg"));
+        for name in ["LSL_SECURE_CONFIG", "SUDO_USER", "COLUMNS"] {
+            process.env_remove(name);
+        }
+        // What cargo tells its tests is not in a user's shell, and would make a cargo in it build anew.
+        for (name, _) in std::env::vars_os() {
+            let is_of_cargo = name.to_str().is_some_and(|name| {
+                name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST")
+            });
+            if is_of_cargo {
+                process.env_remove(name);
+            }
+        }
+        let mut path = std::env::var("PATH").unwrap_or_default();
+        if !self.is_clone() {
+            path = format!("{}:{path}", self.directory.join("bin").display());
+        }
+        for (name, value) in variables {
+            match name {
+                "PATH" => path = format!("{value}:{path}"),
+                _ => drop(process.env(name, value)),
+            }
+        }
+        process.env("PATH", path);
+        if self.is_clone() {
             return Shell::start(process, &crate::repository());
         }
-        process.env("LSLAPICFG", self.directory.join("lsl_api.cfg"));
-        if self.is_plain() {
-            let path = std::env::var("PATH").unwrap_or_default();
-            let bin = self.directory.join("bin");
-            process.env("PATH", format!("{}:{path}", bin.display()));
-        }
+        self.offer_packages(&home)
+            .map_err(|error| error.to_string())?;
         Shell::start(process, &home)
+    }
+
+    /// What `cargo xtask dist` made lies where the commands are typed.
+    fn offer_packages(&self, home: &Path) -> std::io::Result<()> {
+        let dist = crate::repository().join("target/dist");
+        if self.is_plain() || !dist.is_dir() {
+            return Ok(());
+        }
+        for entry in fs::read_dir(dist)? {
+            let entry = entry?;
+            let link = home.join(entry.file_name());
+            if !link.exists() {
+                std::os::unix::fs::symlink(entry.path(), link)?;
+            }
+        }
+        Ok(())
     }
 
     fn home(&self, machine: &str) -> PathBuf {
@@ -252,3 +294,6 @@ fn complete(command: &str, printed: &str) -> Result<String, String> {
 }
 
 const PORT_RANGE: u16 = 24;
+
+/// The stages that need nothing but this machine's loopback interface.
+const PLAIN: [&str; 2] = ["lab", "two"];
