@@ -23,6 +23,7 @@ const STEPS: &[Step] = &[
     ("book", |sh| crate::book::run(sh, false)),
     ("loom", crate::loom::run),
     ("instructions", |sh| crate::instructions::run(sh, false)),
+    ("dist", |sh| crate::dist::run(sh, true)),
     ("tidy", crate::tidy::run),
     ("models", crate::models::run),
     ("deny", crate::deny),
