@@ -17,9 +17,18 @@ struct Capture {
 }
 
 const CAPTURES: &[Capture] = &[
-    Capture { name: "demo", typed: "lsl demo" },
-    Capture { name: "list", typed: "lsl list" },
-    Capture { name: "trust", typed: "lsl trust check" },
+    Capture {
+        name: "demo",
+        typed: "lsl demo",
+    },
+    Capture {
+        name: "list",
+        typed: "lsl list",
+    },
+    Capture {
+        name: "trust",
+        typed: "lsl trust check",
+    },
 ];
 
 /// Prepares a machine for a capture and types its command.
@@ -54,7 +63,7 @@ pub(crate) fn run(sh: &Shell) -> Result {
     Ok(())
 }
 
-/// How a cell looks; indices are those of `STYLES`.
+/// How a cell looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Style {
     is_bold: bool,
@@ -69,6 +78,8 @@ struct Screen {
     row: usize,
     column: usize,
     style: Style,
+    /// Whether long lines are cut off, not continued in the next row.
+    is_cut: bool,
 }
 
 impl Screen {
@@ -102,6 +113,13 @@ impl Screen {
     }
 
     fn put(&mut self, c: char) {
+        if self.column == WIDTH {
+            if self.is_cut {
+                return;
+            }
+            self.row += 1;
+            self.column = 0;
+        }
         while self.rows.len() <= self.row {
             self.rows.push(Vec::new());
         }
@@ -129,6 +147,7 @@ impl Screen {
                 self.erase_line();
             }
             'K' => self.erase_line(),
+            'h' | 'l' if numbers == "?7" => self.is_cut = command == 'l',
             'm' => {
                 for number in numbers.split(';') {
                     self.render(number.parse().unwrap_or(0));
@@ -159,7 +178,10 @@ impl Screen {
     /// The screen as a picture that works on light and on dark pages.
     fn svg(&self, title: &str) -> String {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or_default();
-        let (width, height) = (at(columns) + 2 * MARGIN, self.rows.len() * LINE + 2 * MARGIN);
+        let (width, height) = (
+            at(columns) + 2 * MARGIN,
+            self.rows.len() * LINE + 2 * MARGIN,
+        );
         let mut svg = format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
              viewBox=\"0 0 {width} {height}\">\n<title>{}</title>\n\
@@ -208,14 +230,19 @@ fn look(style: Style) -> String {
     if style.is_dim {
         look += " opacity=\"0.6\"";
     }
-    if let Some(colour) = style.colour.and_then(|colour| COLOURS.get(usize::from(colour))) {
+    if let Some(colour) = style
+        .colour
+        .and_then(|colour| COLOURS.get(usize::from(colour)))
+    {
         let _ = write!(look, " fill=\"{colour}\"");
     }
     look
 }
 
 fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
 }
 
 const MARGIN: usize = 14;
@@ -246,7 +273,9 @@ mod tests {
         check("old\nold\n\x1b[2A\x1b[Jnew\n", &["new"]);
         check("abc\r\x1b[1Cx\x1b[K", &["x"]);
         check("\x1b[1;31mred\x1b[0m", &["red"]);
-        check("\x1b[?7ltext\x1b[?7h", &["text"]);
+        let line = "x".repeat(WIDTH);
+        check(&format!("{line}y"), &[&line, "y"]);
+        check(&format!("\x1b[?7l{line}y\x1b[?7h\nz"), &[&line, "z"]);
     }
 
     #[test]
@@ -254,7 +283,10 @@ mod tests {
         let mut screen = Screen::default();
         screen.print("\x1b[31m<a>\x1b[0m  b&c");
         let svg = screen.svg("t");
-        assert!(svg.contains("&lt;a&gt;") && svg.contains("b&amp;c"), "{svg}");
+        assert!(
+            svg.contains("&lt;a&gt;") && svg.contains("b&amp;c"),
+            "{svg}"
+        );
         assert!(svg.contains(COLOURS[1]), "{svg}");
         assert!(svg.contains(&format!("x=\"{}\"", MARGIN + at(5))), "{svg}");
     }
