@@ -55,6 +55,7 @@ const STAGES: &[(&str, fn(&Shell) -> Result<Vec<String>>)] = &[
     ("python", python),
     ("dist", dist),
     ("c", c),
+    ("ssh", ssh),
     ("build", clone),
     ("bench", bench),
 ];
@@ -126,6 +127,38 @@ fn c(sh: &Shell) -> Result<Vec<String>> {
     ])
 }
 
+/// A machine with an ssh server and a systemd, as the tests of `lsl deploy` have it, under a name.
+fn ssh(sh: &Shell) -> Result<Vec<String>> {
+    let place = |path: &str| sh.current_dir().join(path).display().to_string();
+    let (network, stage) = (
+        "crates/lsl-interop/netns.sh",
+        "crates/lsl-cli/tests/deploy/stage.sh",
+    );
+    if !sh.path_exists(stage) {
+        return Err(format!("no {stage}").into());
+    }
+    cmd!(sh, "test -x /usr/sbin/sshd")
+        .quiet()
+        .run()
+        .map_err(|_| "no sshd: apt-get install --no-install-recommends openssh-server")?;
+    // ssh asks the password database for the home directory, so its settings have to be named.
+    let folder = "target/book-stage/ssh";
+    let wrapper = format!("{folder}/ssh");
+    sh.write_file(
+        &wrapper,
+        "#!/bin/sh\nexec /usr/bin/ssh -F \"$HOME/.ssh/config\" \"$@\"\n",
+    )?;
+    cmd!(sh, "chmod 755 {wrapper}").quiet().run()?;
+    let enter = "unshare --net --mount --pid --fork --mount-proc --kill-child sh";
+    let mut words = vec![
+        format!("PATH={}", place(folder)),
+        format!("BASH_ENV={}", place("xtask/book/ssh.sh")),
+    ];
+    words.extend(enter.split(' ').map(str::to_owned));
+    words.extend([place(network), "sh".into(), place(stage), "bash".into()]);
+    Ok(words)
+}
+
 /// This repository. What gets installed goes where nobody else looks.
 fn clone(sh: &Shell) -> Result<Vec<String>> {
     let root = sh.current_dir().join("target/book-stage/cargo");
@@ -142,7 +175,7 @@ fn bench(sh: &Shell) -> Result<Vec<String>> {
     let mut words = vec![format!("THEIRS={}", theirs.display())];
     words.extend(clone(sh)?);
     // A function of that shell: the commands put the real one in front of everything on PATH.
-    let script = "xtask/bench-once.sh";
+    let script = "xtask/book/bench.sh";
     words.insert(
         0,
         format!("BASH_ENV={}", sh.current_dir().join(script).display()),

@@ -1,6 +1,6 @@
 //! The pictures of the README: what `lsl` really prints in a terminal, as SVG.
 //!
-//! `script` gives each command a terminal, `docs/captures.sh` is the stage on loopback. The text is
+//! `script` gives each command a terminal, `xtask/book/captures.sh` is the stage on loopback. The text is
 //! drawn as text, cell by cell, so that pictures are small, sharp and can be searched.
 
 use std::fmt::Write as _;
@@ -32,7 +32,7 @@ const CAPTURES: &[Capture] = &[
 ];
 
 /// Prepares a machine for a capture and types its command.
-const STAGE: &str = "xtask/captures.sh";
+const STAGE: &str = "xtask/book/captures.sh";
 
 /// Columns of the terminal.
 const WIDTH: usize = 120;
