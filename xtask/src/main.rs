@@ -48,8 +48,8 @@ Usage: cargo xtask TASK
   install --prefix DIR   build the C library and lay out lib, include, pkg-config and CMake files
   cross [TARGET]         the command and the C library for Raspberry Pi (aarch64) and x86-64, for
                          glibc 2.28 and newer, checked; below target/cross
-  dist [--twice]         archives, Debian packages and Python wheels of these, with checksums and a
-                         bill of materials, below target/dist (or pack twice and compare)
+  dist [--prove]         archives, Debian packages and Python wheels of these, with checksums and a
+                         bill of materials, below target/dist (and pack twice, try the wheel)
   tidy                   purity, file sizes, licences, machine paths and other house rules
   instructions [--update]  count the hot paths under valgrind against benches/instructions
                          (or make that baseline for this compiler)
@@ -82,7 +82,7 @@ fn run() -> Result {
     let mut bless = false;
     let mut update = false;
     let mut check = false;
-    let mut twice = false;
+    let mut prove = false;
     let mut prefix = None;
     while let Some(arg) = parser.next()? {
         match arg {
@@ -93,7 +93,7 @@ fn run() -> Result {
             Arg::Long("bless") => bless = true,
             Arg::Long("update") => update = true,
             Arg::Long("check") => check = true,
-            Arg::Long("twice") => twice = true,
+            Arg::Long("prove") => prove = true,
             Arg::Long("prefix") => prefix = Some(PathBuf::from(parser.value()?)),
             Arg::Value(word) => words.push(word.to_string_lossy().into_owned()),
             Arg::Short(_) | Arg::Long(_) => return Err(arg.unexpected().into()),
@@ -125,7 +125,7 @@ fn run() -> Result {
         }
         ["cross"] => cross::run(&sh, None),
         ["cross", triple] => cross::run(&sh, Some(triple)),
-        ["dist"] => dist::run(&sh, twice),
+        ["dist"] => dist::run(&sh, prove),
         ["tidy"] => tidy::run(&sh),
         ["instructions"] => instructions::run(&sh, update),
         ["loom"] => loom::run(&sh),
