@@ -85,7 +85,8 @@ pub(crate) fn build(sh: &Shell, target: Target) -> Result<Build> {
     cmd!(
         sh,
         "cargo zigbuild --release --locked --target {triple}.{GLIBC} --target-dir {TARGET_DIR}
-            --config profile.release.strip=true -p lsl-cli -p lsl-ffi"
+            --config profile.release.strip=true --config profile.release.debug=false
+            -p lsl-cli -p lsl-ffi"
     )
     .env("PATH", zig::search_path(sh)?)
     // Separated by a byte that no path has, as cargo wants it.

@@ -2,6 +2,7 @@
 //! checksums and a bill of materials. The same sources give the same bytes, on any machine and at any
 //! path: times are that of the commit, orders are by name, owners are nobody.
 
+mod try_wheel;
 mod wheel;
 
 use std::fmt::Write as _;
@@ -32,8 +33,9 @@ struct Release {
     search_path: std::ffi::OsString,
 }
 
-/// Build everything; with `twice` pack it twice and fail unless both times gave the same bytes.
-pub(crate) fn run(sh: &Shell, twice: bool) -> Result {
+/// Build everything; to `prove` it, pack twice and fail unless both times gave the same bytes, and try
+/// the wheel of this machine.
+pub(crate) fn run(sh: &Shell, prove: bool) -> Result {
     let Some(search_path) = tools(sh)? else {
         return Ok(());
     };
@@ -47,8 +49,11 @@ pub(crate) fn run(sh: &Shell, twice: bool) -> Result {
         .map(|target| cross::build(sh, *target))
         .collect::<Result<Vec<_>>>()?;
     let sums = pack(sh, &release, &builds)?;
-    if twice && pack(sh, &release, &builds)? != sums {
+    if prove && pack(sh, &release, &builds)? != sums {
         return Err("dist: packing twice gave different files".into());
+    }
+    if prove {
+        try_wheel::run(sh, &release)?;
     }
     print!("{sums}");
     println!("dist: {} files in {DIST}", sums.lines().count());

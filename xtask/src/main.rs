@@ -50,11 +50,8 @@ Usage: cargo xtask TASK
   install --prefix DIR   build the C library and lay out lib, include, pkg-config and CMake files
   cross [TARGET]         the command and the C library for Raspberry Pi (aarch64) and x86-64, for
                          glibc 2.28 and newer, checked; below target/cross
-  dist [--twice]         archives, Debian packages and Python wheels of these, with checksums and a
-                         bill of materials, below target/dist (or pack twice and compare)
-  book [--update]        run every command that the README and docs show, and build the book
-                         (or make the pages that come from the program)
-  captures               make the pictures of the README from what the commands print
+  dist [--prove]         archives, Debian packages and Python wheels of these, with checksums and a
+                         bill of materials, below target/dist (and pack twice, try the wheel)
   tidy                   purity, file sizes, licences, machine paths and other house rules
   instructions [--update]  count the hot paths under valgrind against benches/instructions
                          (or make that baseline for this compiler)
@@ -63,6 +60,9 @@ Usage: cargo xtask TASK
   deny                   licences, bans and sources of the dependencies
   msrv                   check the shipped crates with the oldest supported compiler
   fuzz [SECONDS] [TARGET]  every fuzz target (or one) for SECONDS (default 30) each
+  book [--update]        run every command that the README and docs show, and build the book
+                         (or make the pages that come from the program)
+  captures               make the pictures of the README from what the commands print
   vectors [--bless]      check the golden vectors against their checksums (or rewrite these)
 
 With CI=true in the environment a missing tool is a failure; otherwise the task says what it skips.
@@ -87,7 +87,7 @@ fn run() -> Result {
     let mut bless = false;
     let mut update = false;
     let mut check = false;
-    let mut twice = false;
+    let mut prove = false;
     let mut prefix = None;
     while let Some(arg) = parser.next()? {
         match arg {
@@ -98,7 +98,7 @@ fn run() -> Result {
             Arg::Long("bless") => bless = true,
             Arg::Long("update") => update = true,
             Arg::Long("check") => check = true,
-            Arg::Long("twice") => twice = true,
+            Arg::Long("prove") => prove = true,
             Arg::Long("prefix") => prefix = Some(PathBuf::from(parser.value()?)),
             Arg::Value(word) => words.push(word.to_string_lossy().into_owned()),
             Arg::Short(_) | Arg::Long(_) => return Err(arg.unexpected().into()),
@@ -130,9 +130,7 @@ fn run() -> Result {
         }
         ["cross"] => cross::run(&sh, None),
         ["cross", triple] => cross::run(&sh, Some(triple)),
-        ["dist"] => dist::run(&sh, twice),
-        ["book"] => book::run(&sh, update),
-        ["captures"] => captures::run(&sh),
+        ["dist"] => dist::run(&sh, prove),
         ["tidy"] => tidy::run(&sh),
         ["instructions"] => instructions::run(&sh, update),
         ["loom"] => loom::run(&sh),
@@ -142,6 +140,8 @@ fn run() -> Result {
         ["fuzz"] => fuzz::run(&sh, fuzz::DEFAULT_SECONDS, None),
         ["fuzz", seconds] => fuzz::run(&sh, seconds.parse()?, None),
         ["fuzz", seconds, target] => fuzz::run(&sh, seconds.parse()?, Some(target)),
+        ["book"] => book::run(&sh, update),
+        ["captures"] => captures::run(&sh),
         ["vectors"] if bless => vectors::bless(&sh),
         ["vectors"] => vectors::check(&sh),
         [] => Err(format!("which task?\n\n{HELP}").into()),

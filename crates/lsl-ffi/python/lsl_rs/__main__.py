@@ -1,7 +1,6 @@
 """``python -m lsl_rs doctor``: which LSL library do this Python's packages really use?"""
 
 import argparse
-import ctypes
 import importlib.util
 import json
 import os
@@ -19,8 +18,9 @@ PACKAGES = {
     ),
 }
 
-# Says it from a Python of its own, started as users start theirs: what is loaded there does not
-# depend on what is loaded here, and a package that cannot be imported ends only that one.
+# Said by a Python of its own, started as users start theirs: what is loaded there does not depend on
+# what is loaded here, a package that cannot be imported ends only that one, and what a library logs
+# stays there.
 PROBE = """
 import json, re
 {imports}
@@ -29,6 +29,13 @@ with open("/proc/self/maps") as maps:
 is_library = re.compile(r"(lib)?lsl(64)?(-debug)?[.]so([.]|$)").match
 files = sorted(file for file in files if is_library(file.rsplit("/", 1)[-1]))
 print(json.dumps({{"version": version, "library_version": str(library), "files": files}}))
+"""
+
+SECURITY = """
+import ctypes
+library = ctypes.CDLL(%r)
+library.lslx_security_text.restype = ctypes.c_char_p
+print((library.lslx_security_text() or b"unknown").decode("utf-8", "replace"))
 """
 
 
@@ -70,40 +77,41 @@ def examine():
 
 
 def load():
-    """Whether our library loads here, what it says about encryption, and why not."""
-    try:
-        library = ctypes.CDLL(lsl_rs.LIBRARY)
-    except OSError as error:
-        return False, None, str(error)
-    library.lslx_security_text.restype = ctypes.c_void_p
-    library.lsl_destroy_string.argtypes = [ctypes.c_void_p]
-    text = library.lslx_security_text()
-    if not text:
-        return True, None, None
-    encryption = ctypes.string_at(text).decode("utf-8", "replace")
-    library.lsl_destroy_string(text)
-    return True, encryption, None
+    """Whether our library loads, what it says about encryption, and why not."""
+    run = python(SECURITY % lsl_rs.LIBRARY)
+    if run.returncode == 0:
+        return True, run.stdout.strip(), None
+    return False, None, last_line(run)
 
 
 def ask(name):
     """What a package says in a fresh Python; None if it is not installed."""
     if importlib.util.find_spec(name) is None:
         return None
-    probe = PROBE.format(imports=PACKAGES[name])
-    run = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", probe],
+    run = python(PROBE.format(imports=PACKAGES[name]))
+    try:
+        answer = json.loads(run.stdout.splitlines()[-1])
+    except (IndexError, ValueError):
+        return {"ours": False, "error": last_line(run)}
+    ours = os.path.realpath(lsl_rs.LIBRARY)
+    answer["ours"] = [os.path.realpath(file) for file in answer["files"]] == [ours]
+    return answer
+
+
+def python(code):
+    """Runs ``code`` in a Python of its own."""
+    return subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         universal_newlines=True,
     )
-    try:
-        answer = json.loads(run.stdout.splitlines()[-1])
-    except (IndexError, ValueError):
-        lines = run.stderr.strip().splitlines() or ["no answer, status %d" % run.returncode]
-        return {"ours": False, "error": lines[-1]}
-    ours = os.path.realpath(lsl_rs.LIBRARY)
-    answer["ours"] = [os.path.realpath(file) for file in answer["files"]] == [ours]
-    return answer
+
+
+def last_line(run):
+    """What a Python that failed had to say."""
+    lines = run.stderr.strip().splitlines()
+    return lines[-1] if lines else "no answer, status %d" % run.returncode
 
 
 def show(report):
