@@ -11,6 +11,9 @@ use xshell::{Shell, cmd};
 use crate::abi::{self, Profile};
 use crate::{Result, interop};
 
+/// Makes a stage; how it is entered.
+type Make = fn(&Shell) -> Result<Vec<String>>;
+
 /// A stage that is there: its name and how it is entered.
 type Entrance = (&'static str, Vec<String>);
 
@@ -51,7 +54,7 @@ pub(crate) fn run(sh: &Shell, update: bool) -> Result {
 }
 
 /// Stages by the name that pages use, and what makes each.
-const STAGES: &[(&str, fn(&Shell) -> Result<Vec<String>>)] = &[
+const STAGES: &[(&str, Make)] = &[
     ("python", python),
     ("dist", dist),
     ("c", c),
@@ -84,15 +87,16 @@ fn python(sh: &Shell) -> Result<Vec<String>> {
     let venv = sh.current_dir().join("target/book-stage/venv");
     sh.remove_path(&venv)?;
     cmd!(sh, "python3 -m venv {venv}").run()?;
-    let mut seen = String::new();
-    for packages in interop::site_packages(sh)? {
-        seen += &format!("{}\n", packages.display());
-    }
+    let packages = interop::site_packages(sh)?;
+    let seen: Vec<String> = packages
+        .iter()
+        .map(|folder| folder.display().to_string())
+        .collect();
     let own = sh
         .read_dir(venv.join("lib"))?
         .pop()
         .ok_or("the venv has no lib")?;
-    sh.write_file(own.join("site-packages/zz-peers.pth"), seen)?;
+    sh.write_file(own.join("site-packages/zz-peers.pth"), seen.join("\n"))?;
     let mut words = vec![format!("PATH={}", venv.join("bin").display())];
     words.extend(["PIP_NO_INDEX=1", "PIP_DISABLE_PIP_VERSION_CHECK=1", "bash"].map(str::to_owned));
     Ok(words)

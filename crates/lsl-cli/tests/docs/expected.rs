@@ -93,7 +93,7 @@ fn without_numbers(word: &str) -> String {
 }
 
 /// Tests of this file.
-pub(crate) fn tests() -> Vec<(&'static str, fn() -> crate::Outcome)> {
+pub(crate) fn tests() -> Vec<crate::SelfTest> {
     vec![("self: what pages show is compared", || {
         use Manner::{Exact, Like};
         let cases = [
@@ -119,6 +119,7 @@ pub(crate) fn tests() -> Vec<(&'static str, fn() -> crate::Outcome)> {
             let shown: Vec<String> = shown.lines().map(str::to_owned).collect();
             agree(&shown, printed, *manner) != *expected
         });
-        crate::none(wrong.map(|case| format!("{case:?}")).collect())
+        let wrong: Vec<String> = wrong.map(|case| format!("{case:?}")).collect();
+        crate::none(&wrong)
     })]
 }

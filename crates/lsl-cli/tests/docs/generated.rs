@@ -12,8 +12,11 @@ use crate::{Outcome, repository, trial};
 const CONFIGURATION: &str = "docs/configuration.md";
 const COMMANDS: &str = "docs/commands.md";
 
-/// Everything that is generated: the page, what part of it, and what that is.
-const PARTS: &[(&str, &str, fn() -> String)] = &[
+/// A page, the name of a part of it, and what makes that.
+type Part = (&'static str, &'static str, fn() -> String);
+
+/// Everything that is generated.
+const PARTS: &[Part] = &[
     (CONFIGURATION, "lsl_api.cfg", api_keys),
     (CONFIGURATION, "lsl-secure.toml", secure_keys),
     (COMMANDS, "commands", commands),
@@ -117,7 +120,10 @@ fn secure_keys() -> String {
     for line in sample("NAME").lines() {
         let line = line.trim();
         if let Some(words) = line.strip_prefix("# ") {
-            about = format!("{about} {words}").trim().to_owned();
+            if !about.is_empty() {
+                about += " ";
+            }
+            about += words.trim();
         } else if let Some((key, default)) = line.split_once(" = ") {
             let (key, default) = match key.strip_prefix('#') {
                 Some(key) => (key, "(none)".to_owned()),

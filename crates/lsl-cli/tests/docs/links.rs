@@ -45,7 +45,7 @@ pub(crate) fn check(pages: &[Page]) -> Outcome {
             problems.push(format!("{}: not in {SUMMARY}", page.path));
         }
     }
-    none(problems)
+    none(&problems)
 }
 
 /// What `[text](target)` and `![text](target)` lead to, with lines.
@@ -105,7 +105,7 @@ fn anchor(heading: &str) -> String {
 }
 
 /// Tests of this file.
-pub(crate) fn tests() -> Vec<(&'static str, fn() -> Outcome)> {
+pub(crate) fn tests() -> Vec<crate::SelfTest> {
     vec![("self: broken links are found", || {
         let page = |text: &str| Page::parse("docs/SUMMARY.md", text);
         let broken = |text: &str| check(&[page(text)]).is_err();
@@ -119,12 +119,10 @@ pub(crate) fn tests() -> Vec<(&'static str, fn() -> Outcome)> {
             ("# A `b`, c\n[a](#a-b-c)", false),
             ("# A `b`, c\n[a](#a-b)", true),
         ];
-        none(
-            cases
-                .iter()
-                .filter(|(text, is_broken)| broken(text) != *is_broken)
-                .map(|case| format!("{case:?}"))
-                .collect(),
-        )
+        let wrong = cases
+            .iter()
+            .filter(|(text, is_broken)| broken(text) != *is_broken);
+        let wrong: Vec<String> = wrong.map(|case| format!("{case:?}")).collect();
+        none(&wrong)
     })]
 }

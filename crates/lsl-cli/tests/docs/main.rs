@@ -28,6 +28,9 @@ use crate::page::Page;
 /// What a check answers with; the text is for whoever wrote the page.
 type Outcome = Result<(), String>;
 
+/// A test of this program itself.
+type SelfTest = (&'static str, fn() -> Outcome);
+
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
     let pages: Vec<Page> = page_files()
@@ -57,10 +60,10 @@ fn trial(name: &str, run: impl FnOnce() -> Outcome + Send + 'static) -> Trial {
 
 /// What is wrong with any page.
 fn join(pages: &[Page], check: fn(&Page) -> Vec<String>) -> Outcome {
-    none(pages.iter().flat_map(check).collect())
+    none(&pages.iter().flat_map(check).collect::<Vec<_>>())
 }
 
-fn none(problems: Vec<String>) -> Outcome {
+fn none(problems: &[String]) -> Outcome {
     if problems.is_empty() {
         Ok(())
     } else {

@@ -309,7 +309,7 @@ fn check_steps(block: &Block) -> Option<String> {
 }
 
 /// Tests of this file.
-pub(crate) fn tests() -> Vec<(&'static str, fn() -> crate::Outcome)> {
+pub(crate) fn tests() -> Vec<crate::SelfTest> {
     vec![("self: blocks that nobody would run are found", || {
         let cases = [
             ("```console,lab\n$ true\n```", true),
@@ -344,6 +344,7 @@ pub(crate) fn tests() -> Vec<(&'static str, fn() -> crate::Outcome)> {
         let wrong = cases.iter().filter(|(text, is_good)| {
             check(&Page::parse("docs/x.md", text)).is_empty() != *is_good
         });
-        crate::none(wrong.map(|case| format!("{case:?}")).collect())
+        let wrong: Vec<String> = wrong.map(|case| format!("{case:?}")).collect();
+        crate::none(&wrong)
     })]
 }
