@@ -3,6 +3,8 @@
 lsl() {
     local words=() drop=
     for word in "$@"; do
+        # Of lists of numbers the first.
+        [[ $word =~ ^[0-9]+(,[0-9]+)+$ ]] && word=${word%%,*}
         case $word in
         --rounds | --streams) drop=1 ;;
         *) [ -n "$drop" ] || words+=("$word"); drop= ;;
