@@ -4,9 +4,10 @@
 //! the runtime's reactor.
 
 use std::io;
-use std::os::fd::AsFd;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+// Of a socket, on Windows.
+use rustix::fd::AsFd;
 use rustix::io::Errno;
 
 use crate::clock::local_clock;
@@ -17,7 +18,7 @@ use crate::clock::local_clock;
 /// looks. Returns whether the descriptor is ready.
 ///
 /// # Errors
-/// What `poll(2)` reports; an interrupting signal is not an error, the wait continues.
+/// What `poll(2)` (on Windows `WSAPoll`) reports; an interrupting signal is not an error, the wait continues.
 pub fn wait_readable(fd: impl AsFd, deadline: f64) -> io::Result<bool> {
     wait(fd, PollFlags::IN, deadline)
 }
@@ -90,7 +91,7 @@ fn wait_any(fds: &mut [PollFd<'_>], deadline: f64) -> io::Result<bool> {
 
 const LONGEST_HOP_SECS: f64 = 3600.0;
 
-#[cfg(test)]
+#[cfg(all(test, unix))]
 mod tests {
     use std::io::Write;
     use std::os::unix::net::UnixStream;

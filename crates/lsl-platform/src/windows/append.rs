@@ -1,0 +1,37 @@
+//! Files that only grow and belong to one user: not on Windows yet, where who may change a file lies in its
+//! access control list, which nothing here reads. So there is no audit file and no list of streams that
+//! were encrypted before.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+use crate::files::unchecked;
+
+/// See the Unix version.
+///
+/// # Errors
+/// Always `Unsupported`.
+pub fn open(_path: &Path) -> io::Result<File> {
+    Err(unchecked())
+}
+
+/// The lock of a file. There is none.
+#[derive(Debug)]
+pub struct Locked<'a>(std::convert::Infallible, std::marker::PhantomData<&'a File>);
+
+/// See the Unix version.
+///
+/// # Errors
+/// Always `Unsupported`.
+pub fn lock(_file: &File) -> io::Result<Locked<'_>> {
+    Err(unchecked())
+}
+
+/// See the Unix version.
+///
+/// # Errors
+/// Always `Unsupported`.
+pub fn still_names(_path: &Path, _file: &File) -> io::Result<Option<u64>> {
+    Err(unchecked())
+}
