@@ -120,6 +120,17 @@ pub(crate) fn build(sh: &Shell, profile: Profile) -> Result<PathBuf> {
         .join("liblsl.so"))
 }
 
+#[cfg(unix)]
+fn link(to: &str, path: &Path) -> std::io::Result<()> {
+    std::os::unix::fs::symlink(to, path)
+}
+
+/// The library is laid out on Linux alone.
+#[cfg(not(unix))]
+fn link(_to: &str, _path: &Path) -> std::io::Result<()> {
+    Err(std::io::ErrorKind::Unsupported.into())
+}
+
 /// Lay the library out below `prefix` as packages and build systems expect it.
 pub(crate) fn install(sh: &Shell, prefix: &Path, profile: Profile) -> Result {
     let library = build(sh, profile)?;
@@ -129,10 +140,10 @@ pub(crate) fn install(sh: &Shell, prefix: &Path, profile: Profile) -> Result {
     sh.create_dir(&lib)?;
     sh.copy_file(&library, lib.join(&real))?;
     sh.copy_file(library.with_extension("a"), lib.join("liblsl.a"))?;
-    for link in [SONAME, "liblsl.so"] {
-        let path = lib.join(link);
+    for name in [SONAME, "liblsl.so"] {
+        let path = lib.join(name);
         sh.remove_path(&path)?;
-        std::os::unix::fs::symlink(&real, path)?;
+        link(&real, &path)?;
     }
     for (from, to) in [
         ("lib/pkgconfig/lsl.pc", "lsl.pc.in"),

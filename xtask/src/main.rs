@@ -17,6 +17,7 @@ mod instructions;
 mod interop;
 mod loom;
 mod models;
+mod systems;
 mod tidy;
 mod vectors;
 
@@ -49,6 +50,7 @@ Usage: cargo xtask TASK
   models                 symbolic proofs of the encryption protocol: Verifpal, and ProVerif if there
   deny                   licences, bans and sources of the dependencies
   msrv                   check the shipped crates with the oldest supported compiler
+  systems                type-check everything for Windows and macOS, where it never ran
   fuzz [SECONDS] [TARGET]  every fuzz target (or one) for SECONDS (default 30) each
   vectors [--bless]      check the golden vectors against their checksums (or rewrite these)
 
@@ -119,6 +121,7 @@ fn run() -> Result {
         ["models"] => models::run(&sh),
         ["deny"] => deny(&sh),
         ["msrv"] => msrv(&sh),
+        ["systems"] => systems::run(&sh),
         ["fuzz"] => fuzz::run(&sh, fuzz::DEFAULT_SECONDS, None),
         ["fuzz", seconds] => fuzz::run(&sh, seconds.parse()?, None),
         ["fuzz", seconds, target] => fuzz::run(&sh, seconds.parse()?, Some(target)),

@@ -274,5 +274,5 @@ unsafe fn give<T: Sized32>(filled: T, place: *mut T) -> Outcome<()> {
 /// Enough for any IPv6 address with scope and port.
 const ADDRESS_BYTES: usize = 64;
 
-#[cfg(test)]
+#[cfg(all(test, unix))]
 mod tests;

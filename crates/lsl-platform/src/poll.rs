@@ -2,6 +2,13 @@
 //!
 //! Used where the thread that pushes or pulls does the socket work itself; everything else waits in
 //! the runtime's reactor.
+#![cfg_attr(
+    windows,
+    expect(
+        clippy::needless_pass_by_value,
+        reason = "callers give references, as on Unix"
+    )
+)]
 
 use std::io;
 

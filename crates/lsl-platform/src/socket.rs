@@ -33,10 +33,6 @@ const RECEIVE: RecvFlags = RecvFlags::empty();
 ///
 /// # Errors
 /// What `setsockopt(2)` reports.
-#[cfg_attr(
-    not(target_vendor = "apple"),
-    expect(clippy::unnecessary_wraps, reason = "one system can fail")
-)]
 pub fn prepare(socket: impl AsSocket) -> io::Result<()> {
     #[cfg(target_vendor = "apple")]
     rustix::net::sockopt::set_socket_nosigpipe(&socket, true)?;

@@ -147,7 +147,7 @@ mod tests {
     #[test]
     fn what_is_no_terminal_is_refused() {
         let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
-        let mut file = std::fs::File::open(manifest).unwrap();
+        let mut file = File::open(manifest).unwrap();
         assert!(read_hidden(&mut file).is_err());
     }
 }

@@ -11,7 +11,7 @@ use crate::trust::{Date, checked_date, syntax_error, toml_string};
 use crate::{Error, Result};
 
 mod places;
-#[cfg(test)]
+#[cfg(all(test, unix))]
 mod tests;
 
 pub(crate) use places::Places;

@@ -296,7 +296,7 @@ const MOST_TRIES: u32 = 1000;
 /// No file that people write is longer: 1 MiB.
 pub(crate) const MAX_LEN: u64 = 1 << 20;
 
-#[cfg(test)]
+#[cfg(all(test, unix))]
 pub(crate) mod scratch;
-#[cfg(test)]
+#[cfg(all(test, unix))]
 mod tests;

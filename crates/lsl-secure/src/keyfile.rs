@@ -234,5 +234,5 @@ const NOT_A_KEY: &str =
 
 const REENCRYPT: &str = "encrypt it anew with: openssl pkcs8 -topk8 -scrypt";
 
-#[cfg(test)]
+#[cfg(all(test, unix))]
 mod tests;

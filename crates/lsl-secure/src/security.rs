@@ -22,7 +22,7 @@ mod clock;
 mod live;
 mod load;
 mod running;
-#[cfg(test)]
+#[cfg(all(test, unix))]
 mod tests;
 mod watch;
 

@@ -2,8 +2,10 @@
 //! access control list, which nothing here reads. So there is no audit file and no list of streams that
 //! were encrypted before.
 
+use std::convert::Infallible;
 use std::fs::File;
 use std::io;
+use std::marker::PhantomData;
 use std::path::Path;
 
 use crate::files::unchecked;
@@ -18,7 +20,14 @@ pub fn open(_path: &Path) -> io::Result<File> {
 
 /// The lock of a file. There is none.
 #[derive(Debug)]
-pub struct Locked<'a>(std::convert::Infallible, std::marker::PhantomData<&'a File>);
+pub struct Locked<'a>(Infallible, PhantomData<&'a File>);
+
+/// As on Unix: whoever drops one means something by it.
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        match self.0 {}
+    }
+}
 
 /// See the Unix version.
 ///

@@ -59,7 +59,7 @@ pub fn is_same(_one: &Metadata, _other: &Metadata) -> io::Result<bool> {
 /// # Errors
 /// `Unsupported` for a file that others must not read; else those of the system.
 pub fn create_new(path: &Path, mode: u32) -> io::Result<File> {
-    if mode & 0o077 == 0 {
+    if mode & OTHERS == 0 {
         return Err(unchecked());
     }
     OpenOptions::new().write(true).create_new(true).open(path)
@@ -70,7 +70,7 @@ pub fn create_new(path: &Path, mode: u32) -> io::Result<File> {
 /// # Errors
 /// `Unsupported` for one that others must not enter; else those of the system.
 pub fn create_directory(path: &Path, mode: u32) -> io::Result<()> {
-    if mode & 0o077 == 0 {
+    if mode & OTHERS == 0 {
         return Err(unchecked());
     }
     std::fs::create_dir(path)
@@ -94,6 +94,9 @@ pub fn give(_path: &Path, owner: Option<u32>) -> io::Result<()> {
         Some(_) => Err(unchecked()),
     }
 }
+
+/// The permissions of everybody but the owner.
+const OTHERS: u32 = 0o077;
 
 /// What is missing.
 pub(crate) fn unchecked() -> io::Error {

@@ -9,7 +9,7 @@ use std::os::windows::io::{AsSocket, BorrowedSocket};
 use std::sync::Arc;
 
 /// See the Unix version: a flag that a thread waits for together with a socket. There is none.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub enum Interrupt {}
 
 impl Interrupt {

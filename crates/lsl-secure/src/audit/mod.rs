@@ -454,5 +454,5 @@ const MAX_NAP_SECS: f64 = 1.0;
 /// Between two looks at a lock whose holder may never come back.
 const SHORT_NAP: Duration = Duration::from_millis(1);
 
-#[cfg(test)]
+#[cfg(all(test, unix))]
 mod tests;

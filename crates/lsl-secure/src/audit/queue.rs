@@ -69,7 +69,7 @@ impl Queue {
         Some((queue.entries, queue.is_full_batch))
     }
 
-    #[cfg(test)]
+    #[cfg(all(test, unix))]
     pub(super) fn len(&self) -> usize {
         self.entries.len()
     }

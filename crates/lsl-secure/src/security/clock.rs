@@ -17,7 +17,7 @@ impl Clock {
         }
     }
 
-    #[cfg(test)]
+    #[cfg(all(test, unix))]
     pub(super) fn fake(
         utc: impl Fn() -> Duration + Send + Sync + 'static,
         local: impl Fn() -> f64 + Send + Sync + 'static,

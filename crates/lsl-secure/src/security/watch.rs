@@ -177,7 +177,7 @@ const QUIET: Duration = Duration::from_secs(1);
 /// Longer than the time stamps of any file system are coarse.
 const SETTLED: Duration = Duration::from_secs(3);
 
-#[cfg(test)]
+#[cfg(all(test, unix))]
 mod tests {
     use std::fs;
 
