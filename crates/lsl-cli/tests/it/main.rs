@@ -21,5 +21,6 @@ mod keys;
 mod lab;
 #[cfg(unix)]
 mod machine;
+mod pages;
 mod streams;
 mod usage;
