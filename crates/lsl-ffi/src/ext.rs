@@ -274,5 +274,6 @@ unsafe fn give<T: Sized32>(filled: T, place: *mut T) -> Outcome<()> {
 /// Enough for any IPv6 address with scope and port.
 const ADDRESS_BYTES: usize = 64;
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod tests;

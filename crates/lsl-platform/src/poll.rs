@@ -98,7 +98,8 @@ fn wait_any(fds: &mut [PollFd<'_>], deadline: f64) -> io::Result<bool> {
 
 const LONGEST_HOP_SECS: f64 = 3600.0;
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use std::io::Write;
     use std::os::unix::net::UnixStream;

@@ -129,7 +129,8 @@ mod system {
     }
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use std::os::fd::BorrowedFd;
 

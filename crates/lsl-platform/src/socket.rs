@@ -78,7 +78,8 @@ pub fn receive_nonblocking(socket: impl AsSocket, buffer: &mut [u8]) -> io::Resu
     Ok(received)
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use std::io::Read;
     use std::os::unix::net::UnixStream;

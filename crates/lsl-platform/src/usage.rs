@@ -78,6 +78,10 @@ impl Usage {
     clippy::cast_precision_loss,
     reason = "a process that runs for 2^53 seconds is not measured"
 )]
+#[allow(
+    clippy::cast_lossless,
+    reason = "how wide the microseconds are differs between systems"
+)]
 fn secs(time: libc::timeval) -> f64 {
     time.tv_sec as f64 + time.tv_usec as f64 * 1e-6
 }

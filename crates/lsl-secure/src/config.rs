@@ -11,7 +11,8 @@ use crate::trust::{Date, checked_date, syntax_error, toml_string};
 use crate::{Error, Result};
 
 mod places;
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod tests;
 
 pub(crate) use places::Places;

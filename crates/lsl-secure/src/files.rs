@@ -296,7 +296,9 @@ const MOST_TRIES: u32 = 1000;
 /// No file that people write is longer: 1 MiB.
 pub(crate) const MAX_LEN: u64 = 1 << 20;
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 pub(crate) mod scratch;
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod tests;

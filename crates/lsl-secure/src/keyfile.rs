@@ -234,5 +234,6 @@ const NOT_A_KEY: &str =
 
 const REENCRYPT: &str = "encrypt it anew with: openssl pkcs8 -topk8 -scrypt";
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod tests;

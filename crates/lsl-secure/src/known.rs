@@ -289,5 +289,6 @@ const MAX_TEXT: usize = 64;
 
 const MAX_BYTES: u64 = 16 << 20;
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod tests;

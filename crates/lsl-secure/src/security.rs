@@ -22,7 +22,8 @@ mod clock;
 mod live;
 mod load;
 mod running;
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod tests;
 mod watch;
 

@@ -1,7 +1,7 @@
 //! A place to run `lsl` in: configuration file, session and ports of its own; every process has a
 //! deadline and none outlives its test.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -138,9 +138,7 @@ impl Running {
     }
 
     /// Types a line and ends the input.
-    #[cfg(unix)]
     pub(crate) fn type_in(mut self, text: &str) -> Self {
-        use std::io::Write as _;
         let mut stdin = self.child.stdin.take().unwrap();
         // A command that refuses before it reads closes the pipe.
         let _ = stdin.write_all(text.as_bytes());
@@ -148,7 +146,6 @@ impl Running {
     }
 
     /// Starts a command and returns once it has written a line; what it writes later is thrown away.
-    #[cfg(unix)]
     pub(crate) fn start_until_first_line(command: &mut Command) -> Self {
         let mut child = command.spawn().unwrap();
         let stderr = child.stderr.take().map(collect);

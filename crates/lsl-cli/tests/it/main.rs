@@ -1,6 +1,7 @@
 //! The binary as users run it, on the loopback interface alone: every test has its own session and
 //! ports, so nothing on this machine or its network is touched.
-//! What needs keys needs Unix: other systems keep none.
+//! On Unix: most of them need keys, which no other system keeps yet, signals or modes of files.
+#![cfg(unix)]
 #![forbid(unsafe_code)]
 #![expect(
     clippy::unwrap_used,
@@ -8,18 +9,13 @@
 )]
 
 mod audit;
-#[cfg(unix)]
 mod bench;
-#[cfg(unix)]
 mod bench_others;
 mod commands;
 mod configuration;
-#[cfg(unix)]
 mod encrypted;
-#[cfg(unix)]
 mod keys;
 mod lab;
-#[cfg(unix)]
 mod machine;
 mod pages;
 mod streams;

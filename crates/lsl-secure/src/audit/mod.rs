@@ -454,5 +454,6 @@ const MAX_NAP_SECS: f64 = 1.0;
 /// Between two looks at a lock whose holder may never come back.
 const SHORT_NAP: Duration = Duration::from_millis(1);
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod tests;

@@ -69,7 +69,8 @@ impl Queue {
         Some((queue.entries, queue.is_full_batch))
     }
 
-    #[cfg(all(test, unix))]
+    #[cfg(test)]
+    #[cfg(unix)]
     pub(super) fn len(&self) -> usize {
         self.entries.len()
     }

@@ -17,7 +17,8 @@ impl Clock {
         }
     }
 
-    #[cfg(all(test, unix))]
+    #[cfg(test)]
+    #[cfg(unix)]
     pub(super) fn fake(
         utc: impl Fn() -> Duration + Send + Sync + 'static,
         local: impl Fn() -> f64 + Send + Sync + 'static,

@@ -177,7 +177,8 @@ const QUIET: Duration = Duration::from_secs(1);
 /// Longer than the time stamps of any file system are coarse.
 const SETTLED: Duration = Duration::from_secs(3);
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use std::fs;
 
