@@ -27,6 +27,7 @@ const STEPS: &[Step] = &[
     ("models", crate::models::run),
     ("deny", crate::deny),
     ("msrv", crate::msrv),
+    ("systems", crate::systems::run),
 ];
 
 /// Run every step, stop at the first that fails, and say how long each took.

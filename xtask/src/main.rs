@@ -20,6 +20,7 @@ mod instructions;
 mod interop;
 mod loom;
 mod models;
+mod systems;
 mod tidy;
 mod vectors;
 mod zig;
@@ -57,6 +58,7 @@ Usage: cargo xtask TASK
   models                 symbolic proofs of the encryption protocol: Verifpal, and ProVerif if there
   deny                   licences, bans and sources of the dependencies
   msrv                   check the shipped crates with the oldest supported compiler
+  systems                type-check everything for Windows and macOS, where it never ran
   fuzz [SECONDS] [TARGET]  every fuzz target (or one) for SECONDS (default 30) each
   vectors [--bless]      check the golden vectors against their checksums (or rewrite these)
 
@@ -132,6 +134,7 @@ fn run() -> Result {
         ["models"] => models::run(&sh),
         ["deny"] => deny(&sh),
         ["msrv"] => msrv(&sh),
+        ["systems"] => systems::run(&sh),
         ["fuzz"] => fuzz::run(&sh, fuzz::DEFAULT_SECONDS, None),
         ["fuzz", seconds] => fuzz::run(&sh, seconds.parse()?, None),
         ["fuzz", seconds, target] => fuzz::run(&sh, seconds.parse()?, Some(target)),
