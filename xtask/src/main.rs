@@ -11,6 +11,7 @@
 
 mod abi;
 mod ci;
+mod deploy;
 mod fuzz;
 mod hosts;
 mod instructions;
@@ -41,6 +42,7 @@ Usage: cargo xtask TASK
   headers [--check]      make the C headers from that table (or see whether they are up to date)
   hosts [FILTER]         C and C++ programs on the library, plain, under ASan and under valgrind
   soak [FILTER]          the same for minutes: 10,000 cycles, two minutes of stress
+  deploy [FILTER]        `lsl deploy` to a real sshd and systemd in namespaces (needs root)
   install --prefix DIR   build the C library and lay out lib, include, pkg-config and CMake files
   tidy                   purity, file sizes, licences, machine paths and other house rules
   instructions [--update]  count the hot paths under valgrind against benches/instructions
@@ -107,6 +109,8 @@ fn run() -> Result {
         ["hosts", filter] => hosts::run(&sh, Some(filter), &hosts::SHORT),
         ["soak"] => hosts::run(&sh, None, &hosts::SOAK),
         ["soak", filter] => hosts::run(&sh, Some(filter), &hosts::SOAK),
+        ["deploy"] => deploy::run(&sh, None),
+        ["deploy", filter] => deploy::run(&sh, Some(filter)),
         ["headers"] => abi::headers(&sh, check),
         ["abi"] => abi::check(&sh),
         ["install"] => {
