@@ -53,7 +53,9 @@ pub(crate) fn lsl(arguments: &[&str]) -> Ended {
     let output = command
         .args(arguments)
         .env_remove("LSLAPICFG")
-        .env("LSL_SECURE_CONFIG", "")
+        .env_remove("LSL_SECURE_CONFIG")
+        .env_remove("SUDO_USER")
+        .env("HOME", stage("."))
         .stdin(Stdio::null())
         .output();
     output.unwrap().into()
