@@ -11,7 +11,7 @@ use crate::Result;
 pub(crate) fn run(sh: &Shell, filter: Option<&str>) -> Result {
     let gaps = gaps(sh)?;
     if !gaps.is_empty() {
-        let packages = "iproute2 util-linux openssh-client openssh-server systemd";
+        let packages = "binutils iproute2 util-linux openssh-client openssh-server systemd";
         return crate::missing(
             &format!("for `lsl deploy`: {}", gaps.join(", ")),
             &format!("apt-get install {packages}; run as root, or let sudo need no password"),
@@ -39,6 +39,7 @@ fn gaps(sh: &Shell) -> Result<Vec<String>> {
         "setpriv",
         "ssh",
         "ssh-keygen",
+        "strip",
         "systemctl",
         "systemd-analyze",
     ] {

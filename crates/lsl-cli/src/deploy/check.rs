@@ -121,7 +121,7 @@ impl Expected {
         let globals: Vec<String> = self.globals.words().iter().map(|text| word(text)).collect();
         // Status 3 says that there was no stream at all, which is no failure of the question.
         let script = format!(
-            "{PREAMBLE}cd\n.local/bin/lsl {} list --json --timeout 3\nstatus=$?\n\
+            "{PREAMBLE}cd\n.local/bin/lsl {} list --json --timeout 1.5\nstatus=$?\n\
              if [ $status = 3 ]; then exit 0; fi\nexit $status\n",
             globals.join(" ")
         );
@@ -239,8 +239,9 @@ fn uid_in(answer: &str, stream: &str, source_id: &str, hostname: &str) -> Option
         .and_then(|row| text(row, "uid"))
 }
 
-const SETTLE_SECS: u32 = 3;
-const TRIES: u32 = 3;
+/// Longer than a program takes to find that it cannot work, on a small machine too.
+const SETTLE_SECS: u32 = 2;
+const TRIES: u32 = 4;
 const FROM_HERE: Duration = Duration::from_secs(5);
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -47,9 +48,21 @@ pub(crate) fn stage(name: &str) -> PathBuf {
     Path::new(&std::env::var_os(crate::VARIABLE).unwrap()).join(name)
 }
 
+/// The program under test, without what only debuggers read: it is copied many times.
+pub(crate) fn program() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        let program = stage("lsl");
+        let mut strip = Command::new("strip");
+        let stripped = strip.arg("-o").arg(&program).arg(env!("CARGO_BIN_EXE_lsl"));
+        assert!(stripped.status().unwrap().success());
+        program
+    })
+}
+
 /// `lsl` on this machine.
 pub(crate) fn lsl(arguments: &[&str]) -> Ended {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_lsl"));
+    let mut command = Command::new(program());
     let output = command
         .args(arguments)
         .env_remove("LSLAPICFG")

@@ -1,6 +1,8 @@
 //! What a person does with `lsl deploy`, rightly and wrongly.
 
-use crate::machine::{WAY, Way, deploy, deploy_by, home, kernel_says, lsl, process, there, until};
+use crate::machine::{
+    WAY, Way, deploy, deploy_by, home, kernel_says, lsl, process, program, there, until,
+};
 
 /// The tests by name, in the order in which they run; each leaves the machine without services.
 pub(crate) const ALL: &[(&str, fn())] = &[
@@ -257,7 +259,7 @@ fn unfit_machines() {
         port: "2223",
         ..WAY
     };
-    let this = env!("CARGO_BIN_EXE_lsl");
+    let this = program().to_str().unwrap();
     deploy_by(other, &["--yes"]).says(2, &["the machine is aarch64", "--from target/cross"]);
     deploy_by(other, &["--yes", "--from", this])
         .says(2, &["is for x86_64, the machine is aarch64"]);
