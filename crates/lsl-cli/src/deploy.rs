@@ -31,7 +31,7 @@ use crate::table::printable;
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Deploy {
     /// The machine: HOST, USER@HOST or a name from ~/.ssh/config
-    #[arg(value_name = "HOST", value_parser = ssh::host, allow_hyphen_values = true)]
+    #[arg(value_name = "HOST", value_parser = ssh::host)]
     host: String,
 
     /// What `lsl` is to do there as a service; without it only the program and the unit are installed
@@ -120,20 +120,24 @@ impl Deploy {
         let steps = plan::install(&remote, build, service.as_ref(), self.linger)?;
         let name = service.as_ref().map(|service| service.instance.as_str());
         self.carry_out(ssh, &steps, name, globals)?;
-        if name.is_some() && !self.linger && !remote.linger {
+        let Some(service) = &service else {
+            return Ok(());
+        };
+        let checked = if self.yes {
+            let expected = Expected::read(&service.command, &remote.hostname)?;
+            expected.check(ssh, &remote, &service.instance, globals)
+        } else {
+            Ok(())
+        };
+        if !self.linger && !remote.linger {
             note(format_args!(
-                "Without --linger the service ends when {} logs out, this connection included, and is \
-                 not started at boot.",
-                printable(&remote.user)
+                "WARNING: the service ends when {user} logs out, so a few seconds after this connection, \
+                 and is not started at boot.\nRepeat this with --linger, or run there: sudo loginctl \
+                 enable-linger {user}",
+                user = printable(&remote.user)
             ));
         }
-        match &service {
-            Some(service) if self.yes => {
-                let expected = Expected::read(&service.command, &remote.hostname)?;
-                expected.check(ssh, &remote, &service.instance, globals)
-            }
-            _ => Ok(()),
-        }
+        checked
     }
 
     fn remove(&self, ssh: &Ssh) -> Outcome {

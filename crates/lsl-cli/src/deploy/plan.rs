@@ -83,7 +83,11 @@ pub(super) fn install(
                 "Let the services of {} run without a login, from boot on",
                 printable(&remote.user)
             ),
-            actions: vec![Action::Shell("loginctl enable-linger\n".into())],
+            actions: vec![Action::Shell(
+                "loginctl enable-linger || { echo 'run there: sudo loginctl enable-linger \"$USER\"' >&2; \
+                 exit 1; }\n"
+                    .into(),
+            )],
             starts: false,
         });
     }
@@ -126,7 +130,8 @@ fn copy(remote: &Remote, build: Build) -> Step {
                 bytes: build.bytes,
             },
             Action::Shell(format!(
-                "echo '{sum}  {new}' | sha256sum --check --quiet || {{ rm -f {new}; exit 1; }}\n\
+                "trap 'rm -f {new}' EXIT\n\
+                 echo '{sum}  {new}' | sha256sum --check --quiet\n\
                  chmod 755 {new}\n\
                  {new} --version\n\
                  mv -f {new} {PROGRAM}\n"

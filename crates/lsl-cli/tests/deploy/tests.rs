@@ -65,7 +65,8 @@ fn deployed_changed_and_removed() {
             "lsl@gen.service runs.",
             "is found on ",
             "is found from here. Try: lsl recv ",
-            "Without --linger the service ends when lab logs out",
+            "WARNING: the service ends when lab logs out",
+            "sudo loginctl enable-linger lab",
         ],
     );
     let first = process("gen");
@@ -250,7 +251,11 @@ fn unreachable_machines() {
         },
         "find out who answers",
     );
-    lsl(&["deploy", "-oProxyCommand=touch pwned"]).says(2, &[]);
+    lsl(&["deploy", "-oProxyCommand=touch pwned"]).says(2, &["required arguments"]);
+    let linger = deploy(&["--yes", "--linger"]);
+    // There is no logind on the stage: somebody must be told, and what to do.
+    linger.says(1, &["run there: sudo loginctl enable-linger"]);
+    there("rm .config/systemd/user/lsl@.service");
     assert!(!std::path::Path::new("pwned").exists());
 }
 
