@@ -23,6 +23,7 @@ const STEPS: &[Step] = &[
     ("deploy", |sh| crate::deploy::run(sh, None)),
     ("loom", crate::loom::run),
     ("instructions", |sh| crate::instructions::run(sh, false)),
+    ("dist", |sh| crate::dist::run(sh, true)),
     ("tidy", crate::tidy::run),
     ("models", crate::models::run),
     ("deny", crate::deny),
