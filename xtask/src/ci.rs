@@ -20,6 +20,7 @@ const STEPS: &[Step] = &[
         crate::hosts::run(sh, None, &crate::hosts::SHORT)
     }),
     ("interop", |sh| crate::interop::run(sh, None)),
+    ("deploy", |sh| crate::deploy::run(sh, None)),
     ("loom", crate::loom::run),
     ("instructions", |sh| crate::instructions::run(sh, false)),
     ("dist", |sh| crate::dist::run(sh, true)),

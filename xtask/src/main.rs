@@ -13,6 +13,7 @@ mod abi;
 mod artefact;
 mod ci;
 mod cross;
+mod deploy;
 mod dist;
 mod fuzz;
 mod hosts;
@@ -46,6 +47,7 @@ Usage: cargo xtask TASK
   headers [--check]      make the C headers from that table (or see whether they are up to date)
   hosts [FILTER]         C and C++ programs on the library, plain, under ASan and under valgrind
   soak [FILTER]          the same for minutes: 10,000 cycles, two minutes of stress
+  deploy [FILTER]        `lsl deploy` to a real sshd and systemd in namespaces (needs root)
   install --prefix DIR   build the C library and lay out lib, include, pkg-config and CMake files
   cross [TARGET]         the command and the C library for Raspberry Pi (aarch64) and x86-64, for
                          glibc 2.28 and newer, checked; below target/cross
@@ -119,6 +121,8 @@ fn run() -> Result {
         ["hosts", filter] => hosts::run(&sh, Some(filter), &hosts::SHORT),
         ["soak"] => hosts::run(&sh, None, &hosts::SOAK),
         ["soak", filter] => hosts::run(&sh, Some(filter), &hosts::SOAK),
+        ["deploy"] => deploy::run(&sh, None),
+        ["deploy", filter] => deploy::run(&sh, Some(filter)),
         ["headers"] => abi::headers(&sh, check),
         ["abi"] => abi::check(&sh),
         ["install"] => {
