@@ -11,6 +11,8 @@
 
 mod abi;
 mod artefact;
+mod book;
+mod captures;
 mod ci;
 mod cross;
 mod deploy;
@@ -62,6 +64,9 @@ Usage: cargo xtask TASK
   msrv                   check the shipped crates with the oldest supported compiler
   systems                type-check everything for Windows and macOS, where it never ran
   fuzz [SECONDS] [TARGET]  every fuzz target (or one) for SECONDS (default 30) each
+  book [--update]        run every command that the README and docs show, and build the book
+                         (or make the pages that come from the program)
+  captures               make the pictures of the README from what the commands print
   vectors [--bless]      check the golden vectors against their checksums (or rewrite these)
 
 With CI=true in the environment a missing tool is a failure; otherwise the task says what it skips.
@@ -142,6 +147,8 @@ fn run() -> Result {
         ["fuzz"] => fuzz::run(&sh, fuzz::DEFAULT_SECONDS, None),
         ["fuzz", seconds] => fuzz::run(&sh, seconds.parse()?, None),
         ["fuzz", seconds, target] => fuzz::run(&sh, seconds.parse()?, Some(target)),
+        ["book"] => book::run(&sh, update),
+        ["captures"] => captures::run(&sh),
         ["vectors"] if bless => vectors::bless(&sh),
         ["vectors"] => vectors::check(&sh),
         [] => Err(format!("which task?\n\n{HELP}").into()),
