@@ -141,6 +141,9 @@ fn ssh(sh: &Shell) -> Result<Vec<String>> {
     if !sh.path_exists(stage) {
         return Err(format!("no {stage}").into());
     }
+    if cmd!(sh, "id -u").quiet().read()? != "0" {
+        return Err("only root can make a machine with systemd".into());
+    }
     cmd!(sh, "test -x /usr/sbin/sshd")
         .quiet()
         .run()
