@@ -51,7 +51,6 @@ say bits "$(getconf LONG_BIT 2>/dev/null)"
 say glibc "$(getconf GNU_LIBC_VERSION 2>/dev/null)"
 say hostname "$(uname -n)"
 say user "$(id -un)"
-say home "$HOME"
 say checksums "$(command -v sha256sum)"
 say systemd "$(systemctl --version 2>/dev/null | head -n 1)"
 say manager "$(systemctl --user is-system-running 2>&1 | head -n 1)"
@@ -197,7 +196,6 @@ lsl-answer bits 64
 lsl-answer glibc glibc 2.36
 lsl-answer hostname amp1
 lsl-answer user pi
-lsl-answer home /home/pi
 lsl-answer checksums /usr/bin/sha256sum
 lsl-answer systemd systemd 252 (252.38-1~deb12u1)
 lsl-answer manager running

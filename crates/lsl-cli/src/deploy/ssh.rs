@@ -23,6 +23,10 @@ pub(super) struct Ssh {
 }
 
 /// The connection that all commands share; closed when dropped.
+#[cfg_attr(
+    not(unix),
+    expect(dead_code, reason = "only ssh on Unix shares connections")
+)]
 #[derive(Debug)]
 struct Shared {
     master: Child,
@@ -288,7 +292,9 @@ const DEFAULTS: [&str; 10] = [
     "-x",
 ];
 const SOCKET: &str = "s";
+#[cfg(unix)]
 const IS_OPEN: &str = "lsl-is-open";
+#[cfg(unix)]
 const OPEN: &str = "echo lsl-is-open; exec cat";
 const SSH_FAILED: i32 = 255;
 
