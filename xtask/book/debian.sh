@@ -3,6 +3,6 @@
 sudo() { "$@"; }
 if [ -z "${APT_CONFIG-}" ]; then
     cd /mnt || exit
-    export APT_CONFIG=/tmp/book-apt.conf
+    export APT_CONFIG=$HOME/.book-apt.conf
     echo 'APT::Get::Assume-Yes "true"; APT::Sandbox::User "root";' >"$APT_CONFIG"
 fi
