@@ -129,6 +129,11 @@ pub(crate) fn newest_liblsl(sh: &Shell) -> Result<PathBuf> {
     Ok(install(sh, &WHEELS[0])?.1)
 }
 
+/// A Python with pip, and with pylsl.
+pub(crate) fn pylsl_python(sh: &Shell) -> Result<PathBuf> {
+    Ok(install(sh, &WHEELS[0])?.0)
+}
+
 /// The venv of a wheel, made if it is not there yet: its Python and the library.
 fn install(sh: &Shell, wheel: &Wheel) -> Result<(PathBuf, PathBuf)> {
     let venv = sh.current_dir().join(PEERS).join(wheel.venv);
