@@ -86,9 +86,8 @@ pub(crate) fn headers(sh: &Shell, check: bool) -> Result {
 pub(crate) fn check(sh: &Shell) -> Result {
     headers(sh, true)?;
     let library = build(sh, Profile::Dev)?;
-    let mut problems = exports(sh, &library)?;
+    let mut problems = library_problems(sh, &library)?;
     problems.extend(signatures::compile(sh, &table(sh)?)?);
-    problems.extend(identity(sh, &library)?);
     if problems.is_empty() {
         println!(
             "abi: {} exports what the table lists, as {SONAME}",
@@ -97,6 +96,13 @@ pub(crate) fn check(sh: &Shell) -> Result {
         return Ok(());
     }
     Err(format!("abi:\n    {}", problems.join("\n    ")).into())
+}
+
+/// What is wrong with the exports and the name of a library.
+pub(crate) fn library_problems(sh: &Shell, library: &Path) -> Result<Vec<String>> {
+    let mut problems = exports(sh, library)?;
+    problems.extend(identity(sh, library)?);
+    Ok(problems)
 }
 
 /// How the library is compiled.
@@ -120,44 +126,54 @@ pub(crate) fn build(sh: &Shell, profile: Profile) -> Result<PathBuf> {
         .join("liblsl.so"))
 }
 
-/// Lay the library out below `prefix` as packages and build systems expect it.
+/// Build the library and lay it out below `prefix` as packages and build systems expect it.
 pub(crate) fn install(sh: &Shell, prefix: &Path, profile: Profile) -> Result {
     let library = build(sh, profile)?;
     let prefix = sh.current_dir().join(prefix);
-    let lib = prefix.join("lib");
+    lay_out(sh, &library, &prefix, "lib")?;
+    sh.copy_file(library.with_extension("a"), prefix.join("lib/liblsl.a"))?;
+    println!("install: {SONAME} below {}", prefix.display());
+    Ok(())
+}
+
+/// Lay a built library out below `prefix`, itself in the folder `libdir` there.
+pub(crate) fn lay_out(sh: &Shell, library: &Path, prefix: &Path, libdir: &str) -> Result {
+    let lib = prefix.join(libdir);
     let real = format!("liblsl.so.{LIBLSL_VERSION}");
     sh.create_dir(&lib)?;
-    sh.copy_file(&library, lib.join(&real))?;
-    sh.copy_file(library.with_extension("a"), lib.join("liblsl.a"))?;
+    sh.copy_file(library, lib.join(&real))?;
     for link in [SONAME, "liblsl.so"] {
         let path = lib.join(link);
         sh.remove_path(&path)?;
         std::os::unix::fs::symlink(&real, path)?;
     }
+    // From the folder of the library back to the prefix; both kinds of file find it by their own place.
+    let up = vec![".."; libdir.split('/').count()].join("/");
     for (from, to) in [
-        ("lib/pkgconfig/lsl.pc", "lsl.pc.in"),
-        ("lib/cmake/LSL/LSLConfig.cmake", "LSLConfig.cmake"),
+        ("lsl.pc.in", "pkgconfig/lsl.pc"),
+        ("LSLConfig.cmake.in", "cmake/LSL/LSLConfig.cmake"),
         (
-            "lib/cmake/LSL/LSLConfigVersion.cmake",
             "LSLConfigVersion.cmake.in",
+            "cmake/LSL/LSLConfigVersion.cmake",
         ),
-    ]
-    .map(|(to, from)| (from, to))
-    {
+    ] {
         let text = sh.read_file(Path::new("crates/lsl-ffi/pkg").join(from))?;
-        sh.write_file(prefix.join(to), text.replace("@VERSION@", LIBLSL_VERSION))?;
+        let text = text
+            .replace("@VERSION@", LIBLSL_VERSION)
+            .replace("@LIBDIR@", libdir)
+            .replace("@UP@", &up);
+        sh.write_file(lib.join(to), text)?;
     }
-    for header in HEADERS.iter().map(|(name, _)| (*name).to_owned()) {
-        sh.create_dir(prefix.join("include"))?;
+    sh.create_dir(prefix.join("include"))?;
+    for (header, _) in HEADERS {
         sh.copy_file(
-            Path::new(INCLUDE).join(&header),
-            prefix.join("include").join(&header),
+            Path::new(INCLUDE).join(header),
+            prefix.join("include").join(header),
         )?;
     }
     for part in PARTS {
         sh.write_file(prefix.join(format!("include/lsl/{part}.h")), forward(part))?;
     }
-    println!("install: {} below {}", SONAME, prefix.display());
     Ok(())
 }
 

@@ -22,6 +22,7 @@ const STEPS: &[Step] = &[
     ("interop", |sh| crate::interop::run(sh, None)),
     ("loom", crate::loom::run),
     ("instructions", |sh| crate::instructions::run(sh, false)),
+    ("dist", |sh| crate::dist::run(sh, true)),
     ("tidy", crate::tidy::run),
     ("models", crate::models::run),
     ("deny", crate::deny),

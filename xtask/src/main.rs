@@ -10,7 +10,10 @@
 #![forbid(unsafe_code)]
 
 mod abi;
+mod artefact;
 mod ci;
+mod cross;
+mod dist;
 mod emulate;
 mod fuzz;
 mod hosts;
@@ -47,6 +50,10 @@ Usage: cargo xtask TASK
   hosts [FILTER]         C and C++ programs on the library, plain, under ASan and under valgrind
   soak [FILTER]          the same for minutes: 10,000 cycles, two minutes of stress
   install --prefix DIR   build the C library and lay out lib, include, pkg-config and CMake files
+  cross [TARGET]         the command and the C library for Raspberry Pi (aarch64) and x86-64, for
+                         glibc 2.28 and newer, checked; below target/cross
+  dist [--prove]         archives, Debian packages and Python wheels of these, with checksums and a
+                         bill of materials, below target/dist (and pack twice, try the wheel)
   tidy                   purity, file sizes, licences, machine paths and other house rules
   instructions [--update]  count the hot paths under valgrind against benches/instructions
                          (or make that baseline for this compiler)
@@ -79,6 +86,7 @@ fn run() -> Result {
     let mut bless = false;
     let mut update = false;
     let mut check = false;
+    let mut prove = false;
     let mut prefix = None;
     while let Some(arg) = parser.next()? {
         match arg {
@@ -89,6 +97,7 @@ fn run() -> Result {
             Arg::Long("bless") => bless = true,
             Arg::Long("update") => update = true,
             Arg::Long("check") => check = true,
+            Arg::Long("prove") => prove = true,
             Arg::Long("prefix") => prefix = Some(PathBuf::from(parser.value()?)),
             Arg::Value(word) => words.push(word.to_string_lossy().into_owned()),
             Arg::Short(_) | Arg::Long(_) => return Err(arg.unexpected().into()),
@@ -121,6 +130,9 @@ fn run() -> Result {
             let prefix = prefix.ok_or("install where? --prefix DIR")?;
             abi::install(&sh, &prefix, abi::Profile::Release)
         }
+        ["cross"] => cross::run(&sh, None),
+        ["cross", triple] => cross::run(&sh, Some(triple)),
+        ["dist"] => dist::run(&sh, prove),
         ["tidy"] => tidy::run(&sh),
         ["instructions"] => instructions::run(&sh, update),
         ["loom"] => loom::run(&sh),
@@ -211,6 +223,15 @@ fn missing(what: &str, install: &str) -> Result {
         return Err(format!("{what} is missing; get it by: {install}").into());
     }
     println!("SKIPPED, {what} is missing; get it by: {install}");
+    Ok(())
+}
+
+/// `.ci/run` installs tools of later steps while the tests run, and holds this lock until they are there.
+fn wait_for_tools(sh: &Shell) -> Result {
+    const LOCK: &str = "target/tools/install.lock";
+    if is_gate() && sh.path_exists(LOCK) {
+        cmd!(sh, "flock {LOCK} true").quiet().run()?;
+    }
     Ok(())
 }
 

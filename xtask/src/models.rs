@@ -98,7 +98,7 @@ pub(crate) fn run(sh: &Shell) -> Result {
 }
 
 fn verifpal(sh: &Shell, problems: &mut Vec<String>) -> Result {
-    wait_for_install(sh)?;
+    crate::wait_for_tools(sh)?;
     let version = cmd!(sh, "verifpal --version")
         .quiet()
         .ignore_stderr()
@@ -156,14 +156,6 @@ fn verifpal(sh: &Shell, problems: &mut Vec<String>) -> Result {
     };
     let name = format!("Verifpal, negative control: {}", CONTROL.what);
     report(&name, found, Verdict::False, problems);
-    Ok(())
-}
-
-/// The gate installs Verifpal while the tests run and holds this lock until that is done.
-fn wait_for_install(sh: &Shell) -> Result {
-    if crate::is_gate() && sh.path_exists(INSTALL_LOCK) {
-        cmd!(sh, "flock {INSTALL_LOCK} true").quiet().run()?;
-    }
     Ok(())
 }
 
@@ -346,7 +338,6 @@ fn proverif_verdict(output: &str) -> Option<Verdict> {
 
 /// Models made from models.
 const SCRATCH: &str = "target/models";
-const INSTALL_LOCK: &str = "target/tools/verifpal.lock";
 const INSTALL_LOG: &str = "target/tools/verifpal.log";
 
 #[cfg(test)]

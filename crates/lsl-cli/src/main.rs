@@ -12,7 +12,9 @@
 mod absence;
 mod audit;
 mod bench;
+mod completions;
 mod config;
+mod date;
 mod demo;
 mod describe;
 mod encryption;
@@ -25,6 +27,7 @@ mod key;
 mod latency;
 mod link;
 mod list;
+mod man;
 mod note;
 mod pace;
 mod passphrase;
@@ -86,6 +89,11 @@ enum Command {
     Audit(audit::Audit),
     /// Measure latency and throughput, of this and of any other liblsl
     Bench(bench::Bench),
+    /// Print what makes a shell complete this command
+    Completions(completions::Completions),
+    /// Write the manual pages
+    #[command(hide = true)]
+    Man(man::Manual),
 }
 
 const HELP: &str = "\
@@ -143,6 +151,8 @@ impl Cli {
             Command::Security(security) => security.run(&self.globals),
             Command::Audit(audit) => audit.run(),
             Command::Bench(bench) => bench.run(&self.globals),
+            Command::Completions(completions) => completions.run(),
+            Command::Man(manual) => manual.run(),
         }
     }
 }

@@ -15,5 +15,6 @@ mod encrypted;
 mod keys;
 mod lab;
 mod machine;
+mod pages;
 mod streams;
 mod usage;

@@ -34,6 +34,8 @@ fn every_help_text_has_an_example() {
         &["audit", "tail"],
         &["audit", "verify"],
         &["audit", "summary"],
+        &["completions"],
+        &["man"],
     ] {
         let help = lab.run(&[command, &["--help"]].concat()).ok().stdout;
         let example = format!("  {}", [&["lsl"], command].concat().join(" "));

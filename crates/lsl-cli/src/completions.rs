@@ -1,0 +1,53 @@
+//! `lsl completions`: what makes a shell complete subcommands, options and their values.
+
+use std::io::{self, Write};
+
+use clap::{Args, CommandFactory, ValueEnum};
+use clap_complete::{Shell, generate};
+
+use crate::Cli;
+use crate::failure::Outcome;
+
+/// `lsl completions`
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Completions {
+    /// The shell that is to complete
+    #[arg(value_enum, value_name = "SHELL")]
+    shell: Known,
+}
+
+/// The shells that `cargo xtask dist` installs completions for.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Known {
+    Bash,
+    Zsh,
+    Fish,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  lsl completions bash > ~/.local/share/bash-completion/completions/lsl
+  lsl completions zsh > ~/.zfunc/_lsl
+  lsl completions fish > ~/.config/fish/completions/lsl.fish
+
+The directory must exist (mkdir -p), and shells that run already do not look: open a new one. bash
+needs the package bash-completion. zsh looks into ~/.zfunc if ~/.zshrc has, before compinit,
+fpath=(~/.zfunc $fpath). The Debian package has installed all three.";
+
+impl Completions {
+    /// Runs the command.
+    pub(crate) fn run(&self) -> Outcome {
+        let shell = match self.shell {
+            Known::Bash => Shell::Bash,
+            Known::Zsh => Shell::Zsh,
+            Known::Fish => Shell::Fish,
+        };
+        // Into memory first: the generator panics where it cannot write.
+        let mut script = Vec::new();
+        generate(shell, &mut Cli::command(), "lsl", &mut script);
+        let mut out = io::stdout().lock();
+        out.write_all(&script)?;
+        Ok(out.flush()?)
+    }
+}

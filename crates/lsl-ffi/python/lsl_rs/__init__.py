@@ -1,0 +1,35 @@
+"""The Lab Streaming Layer library of lsl-rs, for pylsl and mne-lsl.
+
+Installing this package is enough: every start of this Python runs ``point()`` (through
+``lsl_rs.pth``), and pylsl and mne-lsl load our library. ``python -m lsl_rs doctor`` tells whether
+they do.
+
+This module runs at every start of Python: it imports nothing but ``os``, which is loaded anyway.
+"""
+
+import os
+
+#: The C library.
+LIBRARY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "liblsl.so.2")
+
+#: Where pylsl and mne-lsl look first.
+VARIABLES = ("PYLSL_LIB", "MNE_LSL_LIB")
+
+#: What this package set, for Pythons that this one starts: theirs may be another installation.
+MARK = "LSL_RS_LIBRARY"
+
+
+def point():
+    """Points pylsl and mne-lsl at our library, unless the user chose one. ``LSL_RS=off`` does nothing."""
+    if os.environ.get("LSL_RS") == "off":
+        return
+    inherited = os.environ.get(MARK)
+    for variable in VARIABLES:
+        # mne-lsl looks at PYLSL_LIB too: who set that one alone chose for both.
+        chosen = os.environ.get(variable) or os.environ.get("PYLSL_LIB")
+        if not chosen or chosen in (inherited, LIBRARY):
+            os.environ[variable] = LIBRARY
+    os.environ[MARK] = LIBRARY
+
+
+point()

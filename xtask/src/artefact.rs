@@ -1,0 +1,128 @@
+//! What must be true of files that leave this machine, read from the files themselves.
+
+use std::path::Path;
+
+use xshell::{Shell, cmd};
+
+use crate::cross::{Build, GLIBC};
+use crate::{Result, abi};
+
+/// What a program of ours may ask the dynamic linker for: glibc in its parts before 2.34, nothing else.
+const NEEDED: &[&str] = &[
+    "libc.so.6",
+    "libm.so.6",
+    "libdl.so.2",
+    "libpthread.so.0",
+    "librt.so.1",
+    "libutil.so.1",
+    "ld-linux-aarch64.so.1",
+    "ld-linux-x86-64.so.2",
+];
+
+/// Check both files of a build.
+pub(crate) fn check(sh: &Shell, build: &Build) -> Result {
+    let mut problems = Vec::new();
+    for file in [&build.command, &build.library] {
+        for problem in file_problems(sh, file, build.target.machine)? {
+            problems.push(format!("{}: {problem}", file.display()));
+        }
+    }
+    problems.extend(abi::library_problems(sh, &build.library)?);
+    if problems.is_empty() {
+        return Ok(());
+    }
+    Err(format!("not fit to leave:\n    {}", problems.join("\n    ")).into())
+}
+
+fn file_problems(sh: &Shell, file: &Path, machine: &str) -> Result<Vec<String>> {
+    let mut problems = Vec::new();
+
+    let header = cmd!(sh, "readelf -hW {file}").quiet().read()?;
+    let made_for = header
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("Machine:"))
+        .ok_or("readelf names no machine")?
+        .trim()
+        .to_lowercase()
+        .replace('-', "_");
+    if !made_for.ends_with(machine) {
+        problems.push(format!("it is for {made_for}, not for {machine}"));
+    }
+    if !header.contains("DYN (") {
+        problems.push("it is not position independent".to_owned());
+    }
+
+    let symbols = cmd!(sh, "objdump -T {file}").quiet().read()?;
+    match newest_glibc(&symbols) {
+        None => problems.push("it uses nothing of glibc: was it read at all?".to_owned()),
+        Some(newest) if newest > version(GLIBC) => {
+            let newest: Vec<String> = newest.iter().map(u32::to_string).collect();
+            let newest = newest.join(".");
+            problems.push(format!("it needs glibc {newest}, newer than {GLIBC}"));
+        }
+        Some(_) => {}
+    }
+
+    let dynamic = cmd!(sh, "readelf -dW {file}").quiet().read()?;
+    for (tag, trouble) in [
+        ("(TEXTREL)", "it has text relocations"),
+        ("(RPATH)", "it has an RPATH"),
+        ("(RUNPATH)", "it has a RUNPATH"),
+    ] {
+        if dynamic.contains(tag) {
+            problems.push(trouble.to_owned());
+        }
+    }
+    if !dynamic.contains("BIND_NOW") && !dynamic.contains(" NOW") {
+        problems.push("its relocations stay writable (no -z now)".to_owned());
+    }
+    for line in dynamic.lines().filter(|line| line.contains("(NEEDED)")) {
+        let name = line.split(['[', ']']).nth(1).unwrap_or(line);
+        if !NEEDED.contains(&name) {
+            problems.push(format!("it needs {name}, which not every machine has"));
+        }
+    }
+
+    let segments = cmd!(sh, "readelf -lW {file}").quiet().read()?;
+    let stack = segments.lines().find(|line| line.contains("GNU_STACK"));
+    if !stack.is_some_and(|line| line.contains(" RW ")) {
+        problems.push("its stack is executable".to_owned());
+    }
+    if !segments.contains("GNU_RELRO") {
+        problems.push("it has no read-only relocations (RELRO)".to_owned());
+    }
+    Ok(problems)
+}
+
+/// The newest `GLIBC_` version in a listing of `objdump -T`.
+fn newest_glibc(symbols: &str) -> Option<Vec<u32>> {
+    symbols
+        .split("GLIBC_")
+        .skip(1)
+        .filter_map(|rest| {
+            let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.');
+            rest.get(..end.unwrap_or(rest.len()))
+        })
+        .map(version)
+        .max()
+}
+
+/// Numbers in order, so that 2.9 is older than 2.28.
+fn version(text: &str) -> Vec<u32> {
+    text.split('.')
+        .filter_map(|part| part.parse().ok())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_numbers_not_texts() {
+        let listing = "DF *UND* (GLIBC_2.9) a\nDF *UND* (GLIBC_2.28) b\nDF *UND* (GLIBC_2.2.5) c";
+        assert_eq!(newest_glibc(listing), Some(vec![2, 28]));
+        assert!(version("2.34") > version("2.28"));
+        assert_eq!(newest_glibc("no symbols"), None);
+    }
+}

@@ -1,0 +1,255 @@
+//! What people download: for each target an archive, a Debian package and a Python wheel, then
+//! checksums and a bill of materials. The same sources give the same bytes, on any machine and at any
+//! path: times are that of the commit, orders are by name, owners are nobody.
+
+mod try_wheel;
+mod wheel;
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+use xshell::{Shell, cmd};
+
+use crate::cross::{self, Build, TARGETS, Target};
+use crate::{Result, abi, missing};
+
+/// The product's name in packages.
+const NAME: &str = "lsl-rs";
+
+const DIST: &str = "target/dist";
+const STAGE: &str = "target/dist/stage";
+const SUMS: &str = "SHA256SUMS";
+
+const CARGO_DEB: &str = "3.8.0";
+const CARGO_CYCLONEDX: &str = "0.5.9";
+
+/// What is the same for everything made in one run.
+struct Release {
+    version: String,
+    /// The time that is written wherever a format wants one: seconds since 1970.
+    epoch: String,
+    /// Where cargo's tools are.
+    search_path: std::ffi::OsString,
+}
+
+/// Build everything; to `prove` it, pack twice and fail unless both times gave the same bytes, and try
+/// the wheel of this machine.
+pub(crate) fn run(sh: &Shell, prove: bool) -> Result {
+    let Some(search_path) = tools(sh)? else {
+        return Ok(());
+    };
+    let release = Release {
+        version: version(sh)?,
+        epoch: epoch(sh)?,
+        search_path,
+    };
+    let builds = TARGETS
+        .iter()
+        .map(|target| cross::build(sh, *target))
+        .collect::<Result<Vec<_>>>()?;
+    let sums = pack(sh, &release, &builds)?;
+    if prove && pack(sh, &release, &builds)? != sums {
+        return Err("dist: packing twice gave different files".into());
+    }
+    if prove {
+        try_wheel::run(sh, &release)?;
+    }
+    print!("{sums}");
+    println!("dist: {} files in {DIST}", sums.lines().count());
+    Ok(())
+}
+
+/// The search path with cargo-deb and cargo-cyclonedx, unless one is missing.
+fn tools(sh: &Shell) -> Result<Option<std::ffi::OsString>> {
+    crate::wait_for_tools(sh)?;
+    let mut path = sh.current_dir().join("target/tools/bin").into_os_string();
+    path.push(":");
+    path.push(sh.var_os("PATH").unwrap_or_default());
+    for (name, version) in [
+        ("cargo-deb", CARGO_DEB),
+        ("cargo-cyclonedx", CARGO_CYCLONEDX),
+    ] {
+        let found = cmd!(sh, "which {name}").env("PATH", &path).quiet();
+        if found.ignore_stdout().run().is_err() {
+            let install = format!("cargo install --locked {name}@{version}");
+            missing(name, &install)?;
+            return Ok(None);
+        }
+    }
+    Ok(Some(path))
+}
+
+fn version(sh: &Shell) -> Result<String> {
+    let manifest = sh.read_file("Cargo.toml")?;
+    let line = manifest
+        .lines()
+        .find_map(|line| line.strip_prefix("version = \""));
+    let version = line.and_then(|rest| rest.strip_suffix('"'));
+    Ok(version.ok_or("Cargo.toml names no version")?.to_owned())
+}
+
+/// The time of the commit, or what `SOURCE_DATE_EPOCH` says where there is no history.
+fn epoch(sh: &Shell) -> Result<String> {
+    if let Ok(epoch) = sh.var("SOURCE_DATE_EPOCH") {
+        return Ok(epoch);
+    }
+    cmd!(sh, "git log -1 --format=%ct")
+        .quiet()
+        .read()
+        .map_err(|_| "no git history: set SOURCE_DATE_EPOCH to the time of the release".into())
+}
+
+/// Make all files anew; their checksums, as `sha256sum` writes them.
+fn pack(sh: &Shell, release: &Release, builds: &[Build]) -> Result<String> {
+    sh.remove_path(DIST)?;
+    sh.create_dir(STAGE)?;
+    let made_here = builds
+        .iter()
+        .find(|build| build.target.machine == std::env::consts::ARCH)
+        .ok_or("none of the targets runs on this machine; pages come from the command itself")?;
+    let pages = pages(sh, &made_here.command, release)?;
+    let bill = bill_of_materials(sh, release)?;
+    for build in builds {
+        let name = format!("{NAME}-{}-{}", release.version, build.target.triple);
+        let tree = Path::new(STAGE).join(&name);
+        lay_out(sh, build, &tree, "lib", &pages, &bill)?;
+        archive(sh, release, &name)?;
+
+        let tree = Path::new(STAGE).join("deb");
+        sh.remove_path(&tree)?;
+        let libdir = format!("lib/{}", build.target.multiarch);
+        lay_out(sh, build, &tree, &libdir, &pages, &bill)?;
+        deb(sh, release, build.target)?;
+
+        wheel::pack(sh, release, build)?;
+    }
+    sh.remove_path(STAGE)?;
+    sums(sh)
+}
+
+/// Everything a target's users get, as it lies below a prefix such as `/usr`.
+fn lay_out(
+    sh: &Shell,
+    build: &Build,
+    prefix: &Path,
+    libdir: &str,
+    pages: &Path,
+    bill: &Path,
+) -> Result {
+    sh.create_dir(prefix.join("bin"))?;
+    sh.copy_file(&build.command, prefix.join("bin/lsl"))?;
+    abi::lay_out(sh, &build.library, prefix, libdir)?;
+    let share = prefix.join("share");
+    sh.create_dir(&share)?;
+    cmd!(sh, "cp -r {pages}/. {share}").quiet().run()?;
+    let units = prefix.join("lib/systemd/user");
+    sh.create_dir(&units)?;
+    sh.copy_file(
+        "crates/lsl-cli/systemd/lsl@.service",
+        units.join("lsl@.service"),
+    )?;
+    let doc = share.join("doc").join(NAME);
+    sh.create_dir(&doc)?;
+    for file in ["README.md", "LICENSE-APACHE", "LICENSE-MIT"] {
+        sh.copy_file(file, doc.join(file))?;
+    }
+    sh.copy_file("crates/lsl-ffi/COMPAT.md", doc.join("COMPAT.md"))?;
+    sh.copy_file(bill, doc.join("bill-of-materials.cdx.json"))?;
+    Ok(())
+}
+
+/// Manual pages and completions, from the command that can tell.
+fn pages(sh: &Shell, lsl: &Path, release: &Release) -> Result<PathBuf> {
+    let share = Path::new(STAGE).join("pages");
+    let manual = share.join("man/man1");
+    sh.create_dir(&manual)?;
+    cmd!(sh, "{lsl} man {manual}")
+        .env("SOURCE_DATE_EPOCH", &release.epoch)
+        .quiet()
+        .ignore_stderr()
+        .run()?;
+    for (shell, file) in [
+        ("bash", "bash-completion/completions/lsl"),
+        ("zsh", "zsh/site-functions/_lsl"),
+        ("fish", "fish/vendor_completions.d/lsl.fish"),
+    ] {
+        let text = cmd!(sh, "{lsl} completions {shell}").quiet().read()?;
+        sh.write_file(share.join(file), text + "\n")?;
+    }
+    Ok(share)
+}
+
+/// What is inside, by name, version, licence and checksum, for those who have to know (CycloneDX). The
+/// command and the library are built from the same crates; the command has all of them.
+fn bill_of_materials(sh: &Shell, release: &Release) -> Result<PathBuf> {
+    let name = "lsl-rs-bill-of-materials";
+    cmd!(
+        sh,
+        "cargo cyclonedx --quiet --format json --all --no-build-deps --override-filename {name}"
+    )
+    .env("PATH", &release.search_path)
+    .env("SOURCE_DATE_EPOCH", &release.epoch)
+    .quiet()
+    .run()?;
+    // It writes one beside every manifest of the workspace.
+    let file = format!("{name}.json");
+    let bill = Path::new(DIST).join(format!("{NAME}-{}.cdx.json", release.version));
+    sh.copy_file(Path::new("crates/lsl-cli").join(&file), &bill)?;
+    cmd!(sh, "find . -path ./target -prune -o -name {file} -delete")
+        .quiet()
+        .run()?;
+    Ok(bill)
+}
+
+fn archive(sh: &Shell, release: &Release, name: &str) -> Result {
+    let output = sh.current_dir().join(DIST).join(format!("{name}.tar.gz"));
+    let epoch = &release.epoch;
+    let tar = output.with_extension("");
+    cmd!(
+        sh,
+        "tar --create --file={tar} --directory={STAGE} --format=gnu --sort=name --mtime=@{epoch}
+            --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX {name}"
+    )
+    .quiet()
+    .run()?;
+    // Without the name and time of what it compresses.
+    cmd!(sh, "gzip -9 --no-name {tar}").quiet().run()?;
+    Ok(())
+}
+
+fn deb(sh: &Shell, release: &Release, target: Target) -> Result {
+    let Release {
+        version,
+        epoch,
+        search_path,
+    } = release;
+    let Target { triple, debian, .. } = target;
+    let output = Path::new(DIST).join(format!("{NAME}_{version}_{debian}.deb"));
+    cmd!(
+        sh,
+        "cargo deb --quiet --package lsl-cli --no-build --no-strip --target {triple}
+            --deb-version {version} --output {output}"
+    )
+    .env("PATH", search_path)
+    .env("SOURCE_DATE_EPOCH", epoch)
+    .quiet()
+    .run()?;
+    Ok(())
+}
+
+fn sums(sh: &Shell) -> Result<String> {
+    let mut files = sh.read_dir(DIST)?;
+    files.sort();
+    let mut text = String::new();
+    for file in files {
+        let digest = Sha256::digest(sh.read_binary_file(&file)?);
+        for byte in digest {
+            write!(text, "{byte:02x}")?;
+        }
+        let name = file.file_name().ok_or("a file without a name")?;
+        writeln!(text, "  {}", name.to_string_lossy())?;
+    }
+    sh.write_file(Path::new(DIST).join(SUMS), &text)?;
+    Ok(text)
+}
