@@ -8,6 +8,8 @@ mod signatures;
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
+#[cfg(unix)]
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use xshell::{Shell, cmd};
@@ -136,16 +138,22 @@ pub(crate) fn install(sh: &Shell, prefix: &Path, profile: Profile) -> Result {
     Ok(())
 }
 
+/// The library is laid out on Linux alone.
+#[cfg(not(unix))]
+fn symlink(_to: &str, _path: &Path) -> std::io::Result<()> {
+    Err(std::io::ErrorKind::Unsupported.into())
+}
+
 /// Lay a built library out below `prefix`, itself in the folder `libdir` there.
 pub(crate) fn lay_out(sh: &Shell, library: &Path, prefix: &Path, libdir: &str) -> Result {
     let lib = prefix.join(libdir);
     let real = format!("liblsl.so.{LIBLSL_VERSION}");
     sh.create_dir(&lib)?;
     sh.copy_file(library, lib.join(&real))?;
-    for link in [SONAME, "liblsl.so"] {
-        let path = lib.join(link);
+    for name in [SONAME, "liblsl.so"] {
+        let path = lib.join(name);
         sh.remove_path(&path)?;
-        std::os::unix::fs::symlink(&real, path)?;
+        symlink(&real, &path)?;
     }
     // From the folder of the library back to the prefix; both kinds of file find it by their own place.
     let up = vec![".."; libdir.split('/').count()].join("/");

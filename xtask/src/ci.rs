@@ -20,13 +20,16 @@ const STEPS: &[Step] = &[
         crate::hosts::run(sh, None, &crate::hosts::SHORT)
     }),
     ("interop", |sh| crate::interop::run(sh, None)),
+    ("deploy", |sh| crate::deploy::run(sh, None)),
     ("loom", crate::loom::run),
     ("instructions", |sh| crate::instructions::run(sh, false)),
     ("dist", |sh| crate::dist::run(sh, true)),
+    ("book", |sh| crate::book::run(sh, false)),
     ("tidy", crate::tidy::run),
     ("models", crate::models::run),
     ("deny", crate::deny),
     ("msrv", crate::msrv),
+    ("systems", crate::systems::run),
 ];
 
 /// Run every step, stop at the first that fails, and say how long each took.

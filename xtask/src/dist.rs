@@ -109,8 +109,8 @@ fn pack(sh: &Shell, release: &Release, builds: &[Build]) -> Result<String> {
         .find(|build| build.target.machine == std::env::consts::ARCH)
         .ok_or("none of the targets runs on this machine; pages come from the command itself")?;
     let pages = pages(sh, &made_here.command, release)?;
-    let bill = bill_of_materials(sh, release)?;
     for build in builds {
+        let bill = bill_of_materials(sh, release, build.target)?;
         let name = format!("{NAME}-{}-{}", release.version, build.target.triple);
         let tree = Path::new(STAGE).join(&name);
         lay_out(sh, build, &tree, "lib", &pages, &bill)?;
@@ -182,24 +182,41 @@ fn pages(sh: &Shell, lsl: &Path, release: &Release) -> Result<PathBuf> {
 
 /// What is inside, by name, version, licence and checksum, for those who have to know (CycloneDX). The
 /// command and the library are built from the same crates; the command has all of them.
-fn bill_of_materials(sh: &Shell, release: &Release) -> Result<PathBuf> {
+fn bill_of_materials(sh: &Shell, release: &Release, target: Target) -> Result<PathBuf> {
+    let triple = target.triple;
     let name = "lsl-rs-bill-of-materials";
     cmd!(
         sh,
-        "cargo cyclonedx --quiet --format json --all --no-build-deps --override-filename {name}"
+        "cargo cyclonedx --quiet --format json --target {triple} --no-build-deps
+            --override-filename {name}"
     )
     .env("PATH", &release.search_path)
     .env("SOURCE_DATE_EPOCH", &release.epoch)
     .quiet()
     .run()?;
-    // It writes one beside every manifest of the workspace.
-    let file = format!("{name}.json");
-    let bill = Path::new(DIST).join(format!("{NAME}-{}.cdx.json", release.version));
-    sh.copy_file(Path::new("crates/lsl-cli").join(&file), &bill)?;
-    cmd!(sh, "find . -path ./target -prune -o -name {file} -delete")
-        .quiet()
-        .run()?;
+    // It writes one beside every manifest of the workspace, with the path of this checkout.
+    let mut text = None;
+    for member in members(sh)? {
+        let file = member.join(format!("{name}.json"));
+        if member.ends_with("lsl-cli") {
+            text = Some(sh.read_file(&file)?);
+        }
+        sh.remove_path(file)?;
+    }
+    let text = text.ok_or("cargo-cyclonedx wrote nothing for lsl-cli")?;
+    let here = format!("path+file://{}/", sh.current_dir().display());
+    let bill = format!("{NAME}-{}-{triple}.cdx.json", release.version);
+    let bill = Path::new(DIST).join(bill);
+    sh.write_file(&bill, text.replace(&here, "path+file:///lsl-rs/"))?;
     Ok(bill)
+}
+
+/// The folders of the workspace's packages.
+fn members(sh: &Shell) -> Result<Vec<PathBuf>> {
+    let mut members = sh.read_dir("crates")?;
+    members.extend(["benches", "examples", "xtask"].map(|name| sh.current_dir().join(name)));
+    members.retain(|member| sh.path_exists(member.join("Cargo.toml")));
+    Ok(members)
 }
 
 fn archive(sh: &Shell, release: &Release, name: &str) -> Result {

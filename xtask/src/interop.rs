@@ -134,6 +134,17 @@ pub(crate) fn pylsl_python(sh: &Shell) -> Result<PathBuf> {
     Ok(install(sh, &WHEELS[0])?.0)
 }
 
+/// Where pylsl and mne-lsl can be imported from.
+pub(crate) fn site_packages(sh: &Shell) -> Result<Vec<PathBuf>> {
+    let mut folders = Vec::new();
+    for wheel in [&WHEELS[0], &WHEELS[2]] {
+        let (_, library) = install(sh, wheel)?;
+        let depth = Path::new(wheel.library).components().count();
+        folders.extend(library.ancestors().nth(depth).map(Path::to_owned));
+    }
+    Ok(folders)
+}
+
 /// The venv of a wheel, made if it is not there yet: its Python and the library.
 fn install(sh: &Shell, wheel: &Wheel) -> Result<(PathBuf, PathBuf)> {
     let venv = sh.current_dir().join(PEERS).join(wheel.venv);

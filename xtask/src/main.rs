@@ -11,8 +11,11 @@
 
 mod abi;
 mod artefact;
+mod book;
+mod captures;
 mod ci;
 mod cross;
+mod deploy;
 mod dist;
 mod emulate;
 mod fuzz;
@@ -22,6 +25,7 @@ mod interop;
 mod loom;
 mod models;
 mod roots;
+mod systems;
 mod tidy;
 mod vectors;
 mod zig;
@@ -49,6 +53,7 @@ Usage: cargo xtask TASK
   headers [--check]      make the C headers from that table (or see whether they are up to date)
   hosts [FILTER]         C and C++ programs on the library, plain, under ASan and under valgrind
   soak [FILTER]          the same for minutes: 10,000 cycles, two minutes of stress
+  deploy [FILTER]        `lsl deploy` to a real sshd and systemd in namespaces (needs root)
   install --prefix DIR   build the C library and lay out lib, include, pkg-config and CMake files
   cross [TARGET]         the command and the C library for Raspberry Pi (aarch64) and x86-64, for
                          glibc 2.28 and newer, checked; below target/cross
@@ -61,7 +66,11 @@ Usage: cargo xtask TASK
   models                 symbolic proofs of the encryption protocol: Verifpal, and ProVerif if there
   deny                   licences, bans and sources of the dependencies
   msrv                   check the shipped crates with the oldest supported compiler
+  systems                type-check everything for Windows and macOS, where it never ran
   fuzz [SECONDS] [TARGET]  every fuzz target (or one) for SECONDS (default 30) each
+  book [--update]        run every command that the README and docs show, and build the book
+                         (or make the pages that come from the program)
+  captures               make the pictures of the README from what the commands print
   vectors [--bless]      check the golden vectors against their checksums (or rewrite these)
 
 With CI=true in the environment a missing tool is a failure; otherwise the task says what it skips.
@@ -124,6 +133,8 @@ fn run() -> Result {
         ["emulate"] => emulate::run(&sh),
         ["emulate", "inside"] => emulate::inside(&sh),
         ["roots"] => roots::run(&sh),
+        ["deploy"] => deploy::run(&sh, None),
+        ["deploy", filter] => deploy::run(&sh, Some(filter)),
         ["headers"] => abi::headers(&sh, check),
         ["abi"] => abi::check(&sh),
         ["install"] => {
@@ -139,9 +150,12 @@ fn run() -> Result {
         ["models"] => models::run(&sh),
         ["deny"] => deny(&sh),
         ["msrv"] => msrv(&sh),
+        ["systems"] => systems::run(&sh),
         ["fuzz"] => fuzz::run(&sh, fuzz::DEFAULT_SECONDS, None),
         ["fuzz", seconds] => fuzz::run(&sh, seconds.parse()?, None),
         ["fuzz", seconds, target] => fuzz::run(&sh, seconds.parse()?, Some(target)),
+        ["book"] => book::run(&sh, update),
+        ["captures"] => captures::run(&sh),
         ["vectors"] if bless => vectors::bless(&sh),
         ["vectors"] => vectors::check(&sh),
         [] => Err(format!("which task?\n\n{HELP}").into()),

@@ -225,8 +225,17 @@ impl Generate {
 
     fn source_id(&self) -> String {
         let host = lsl_platform::process::hostname();
-        let usual = || format!("lsl-gen-{}-{}", self.name, String::from_utf8_lossy(&host));
+        self.source_id_on(&String::from_utf8_lossy(&host))
+    }
+
+    fn source_id_on(&self, host: &str) -> String {
+        let usual = || format!("lsl-gen-{}-{host}", self.name);
         self.source_id.clone().unwrap_or_else(usual)
+    }
+
+    /// Name and source id of the stream, were it offered by a machine called `host`.
+    pub(crate) fn stream_on(&self, host: &str) -> [String; 2] {
+        [self.name.clone(), self.source_id_on(host)]
     }
 
     fn period_secs(&self) -> f64 {

@@ -18,7 +18,7 @@ use crate::note::note;
 use crate::place;
 
 /// Global options.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Global options")]
 pub(crate) struct Globals {
     /// Configuration file to use instead of LSLAPICFG and the usual places
@@ -97,6 +97,48 @@ impl Globals {
     /// A context that need not be able to read or offer anything: never asks.
     pub(crate) fn context_for_looking(&self) -> Outcome<Context> {
         Ok(Context::new(self.usable()?))
+    }
+
+    /// A context that looks for what a service on the host `address` offers, whose options are
+    /// `service`: in its session, and by asking it directly.
+    pub(crate) fn to_reach(&self, service: &Self, address: &str) -> Outcome<Context> {
+        let mut globals = self.clone();
+        globals.session = service.session.clone().or(globals.session);
+        let peer = if address.contains(':') && !address.starts_with('[') {
+            format!("[{address}]")
+        } else {
+            address.to_owned()
+        };
+        globals.known_peer.push(peer);
+        globals.context_for_looking()
+    }
+
+    /// These options as words of a command line, without those that only say more.
+    pub(crate) fn words(&self) -> Vec<String> {
+        let mut words = Vec::new();
+        if let Some(file) = &self.config {
+            words.extend(["--config".into(), file.to_string_lossy().into_owned()]);
+        }
+        if let Some(session) = &self.session {
+            words.extend(["--session".into(), session.clone()]);
+        }
+        if self.loopback {
+            words.push("--loopback".into());
+        }
+        for peer in &self.known_peer {
+            words.extend(["--known-peer".into(), peer.clone()]);
+        }
+        words
+    }
+
+    /// Whether nothing leaves the machine.
+    pub(crate) fn is_loopback(&self) -> bool {
+        self.loopback
+    }
+
+    /// Whether the user wants to see more.
+    pub(crate) fn is_verbose(&self) -> bool {
+        self.verbose > 0
     }
 
     fn usable(&self) -> Outcome<Config> {

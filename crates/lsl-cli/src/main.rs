@@ -16,6 +16,7 @@ mod completions;
 mod config;
 mod date;
 mod demo;
+mod deploy;
 mod describe;
 mod encryption;
 mod failure;
@@ -89,6 +90,8 @@ enum Command {
     Audit(audit::Audit),
     /// Measure latency and throughput, of this and of any other liblsl
     Bench(bench::Bench),
+    /// Put this command on another machine, as a service
+    Deploy(deploy::Deploy),
     /// Print what makes a shell complete this command
     Completions(completions::Completions),
     /// Write the manual pages
@@ -151,6 +154,7 @@ impl Cli {
             Command::Security(security) => security.run(&self.globals),
             Command::Audit(audit) => audit.run(),
             Command::Bench(bench) => bench.run(&self.globals),
+            Command::Deploy(deploy) => deploy.run(&self.globals),
             Command::Completions(completions) => completions.run(),
             Command::Man(manual) => manual.run(),
         }

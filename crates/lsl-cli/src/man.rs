@@ -116,15 +116,14 @@ fn page(command: Command, name: &str, date: &str) -> io::Result<String> {
 
 /// Names other characters, which not every formatter reads as UTF-8.
 fn ascii(page: &str) -> String {
-    let mut text = String::with_capacity(page.len());
-    for character in page.chars() {
+    let named = |character: char| {
         if character.is_ascii() {
-            text.push(character);
+            character.to_string()
         } else {
-            text.push_str(&format!("\\[u{:04X}]", u32::from(character)));
+            format!("\\[u{:04X}]", u32::from(character))
         }
-    }
-    text
+    };
+    page.chars().map(named).collect()
 }
 
 /// What stands below the options: examples keep their lines, the rest is prose.

@@ -3,9 +3,8 @@
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
-use std::os::fd::AsFd;
 
-use lsl_platform::terminal::{Typed, read_hidden};
+use lsl_platform::terminal::{Typed, read_hidden, standard_input};
 use zeroize::Zeroizing;
 
 use crate::failure::{Failure, Outcome};
@@ -95,11 +94,6 @@ fn text(line: &[u8]) -> Outcome<Passphrase> {
         Ok(text) => Ok(Zeroizing::new(text.to_owned())),
         Err(_) => Err(Failure::Usage("the passphrase is not UTF-8 text".into())),
     }
-}
-
-/// Without the buffer of `io::stdin`, in which passphrases would stay.
-fn standard_input() -> io::Result<File> {
-    Ok(File::from(io::stdin().as_fd().try_clone_to_owned()?))
 }
 
 const MAX_LINE: usize = 4096;

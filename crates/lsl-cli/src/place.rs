@@ -2,12 +2,12 @@
 //! the commands that change it need from there. Reading and checking is `lsl_secure`'s.
 
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use lsl_core::secure::config::{self, Found, Settings};
 use lsl_core::secure::{Error, PublicKey, SecretKey, Security, keyfile};
+use lsl_platform::files::Access;
 
 use crate::failure::{Failure, Outcome};
 use crate::passphrase::{self, Passphrase};
@@ -178,9 +178,10 @@ pub(crate) fn places(paths: &[PathBuf]) -> String {
 
 /// Who must own files made beside `file`: root writes for others without taking their files away.
 pub(crate) fn owner_to_keep(file: &Path) -> Outcome<Option<u32>> {
-    let metadata = fs::metadata(file)
-        .map_err(|error| Failure::Runtime(format!("{}: {error}", file.display())))?;
-    Ok((metadata.uid() != lsl_platform::privilege::effective_user()).then(|| metadata.uid()))
+    let access = fs::metadata(file).and_then(|metadata| Access::of(&metadata));
+    let access =
+        access.map_err(|error| Failure::Runtime(format!("{}: {error}", file.display())))?;
+    Ok((access.owner != access.user).then_some(access.owner))
 }
 
 /// The name of the configuration file in its directory.

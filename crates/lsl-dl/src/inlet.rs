@@ -1,9 +1,7 @@
 //! Receiving.
 
-use std::ffi::c_ulong;
-
 use crate::element::Element;
-use crate::{Error, Info, Object, TIMEOUT, check, check_sample, whole_samples};
+use crate::{Error, Info, Object, TIMEOUT, c_count, check, check_sample, whole_samples};
 
 /// Receives a stream.
 #[derive(Debug)]
@@ -94,7 +92,7 @@ impl Inlet {
         )?;
         let mut code = 0;
         let pull = T::typed(&self.object.lsl.symbols).pull_chunk;
-        let (room, samples) = (values.len() as c_ulong, timestamps.len() as c_ulong);
+        let (room, samples) = (c_count(values.len())?, c_count(timestamps.len())?);
         let (buffer, stamps) = (values.as_mut_ptr(), timestamps.as_mut_ptr());
         let handle = self.object.handle;
         // SAFETY: the inlet is alive; no more is announced than there is room for; the code is

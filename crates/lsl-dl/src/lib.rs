@@ -11,7 +11,7 @@ mod inlet;
 mod outlet;
 mod symbols;
 
-use std::ffi::{CStr, NulError, c_char};
+use std::ffi::{CStr, NulError, c_char, c_ulong};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -235,6 +235,14 @@ pub(crate) fn whole_samples(given: usize, channels: u32) -> Result<u32, Error> {
         }
         _ => Err(Error::Length { given, wanted }),
     }
+}
+
+/// A length as C counts here: on Windows `long` has 32 bits.
+pub(crate) fn c_count(given: usize) -> Result<c_ulong, Error> {
+    c_ulong::try_from(given).map_err(|_| Error::Length {
+        given,
+        wanted: u32::MAX as usize,
+    })
 }
 
 #[cfg(test)]

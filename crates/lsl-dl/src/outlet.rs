@@ -1,9 +1,7 @@
 //! Sending.
 
-use std::ffi::c_ulong;
-
 use crate::element::Element;
-use crate::{Error, Info, Object, check, check_sample, whole_samples};
+use crate::{Error, Info, Object, c_count, check, check_sample, whole_samples};
 
 /// Sends a stream.
 #[derive(Debug)]
@@ -68,7 +66,7 @@ impl Outlet {
     pub fn push_chunk<T: Element>(&self, values: &[T], timestamp: f64) -> Result<(), Error> {
         whole_samples(values.len(), self.channels)?;
         let push = T::typed(&self.object.lsl.symbols).push_chunk;
-        let count = values.len() as c_ulong;
+        let count = c_count(values.len())?;
         // SAFETY: the outlet is alive; as many values are announced as there are.
         let code = unsafe { push(self.object.handle, values.as_ptr(), count, timestamp, 1) };
         check("lsl_push_chunk", code)
@@ -89,7 +87,7 @@ impl Outlet {
             whole_samples(values.len(), self.channels)?,
         )?;
         let push = T::typed(&self.object.lsl.symbols).push_chunk_stamps;
-        let count = values.len() as c_ulong;
+        let count = c_count(values.len())?;
         let stamps = timestamps.as_ptr();
         // SAFETY: the outlet is alive; as many values are announced as there are, and there is a
         // timestamp for each sample.

@@ -5,13 +5,12 @@ use std::ffi::c_char;
 use std::sync::Arc;
 
 use lsl_core::Timeout;
+use lsl_platform::signal::Signal;
 
 use crate::guard::code;
 use crate::handle::Handle;
 use crate::memory::{Outcome, refuse, status};
 use crate::{inlet, outlet};
-
-pub(crate) use signal::Signal;
 
 /// What an inlet has done so far; `lslx_inlet_stats_t`. Fields are only ever added at the end.
 #[repr(C)]
@@ -275,76 +274,6 @@ unsafe fn give<T: Sized32>(filled: T, place: *mut T) -> Outcome<()> {
 /// Enough for any IPv6 address with scope and port.
 const ADDRESS_BYTES: usize = 64;
 
-/// Something `poll` can wait for, raised by one thread and cleared by another.
-#[cfg(any(target_os = "linux", target_os = "android"))]
-mod signal {
-    use std::os::fd::{AsRawFd as _, OwnedFd};
-
-    use rustix::event::{EventfdFlags, eventfd};
-    use rustix::io::{Result, read, write};
-
-    /// A counter in the kernel, readable while it is not 0.
-    #[derive(Debug)]
-    pub(crate) struct Signal(OwnedFd);
-
-    impl Signal {
-        pub(crate) fn new() -> Result<Self> {
-            eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).map(Self)
-        }
-
-        pub(crate) fn descriptor(&self) -> i32 {
-            self.0.as_raw_fd()
-        }
-
-        pub(crate) fn raise(&self) {
-            // An error means that the counter is full, hence readable.
-            let _ = write(&self.0, &1_u64.to_ne_bytes());
-        }
-
-        pub(crate) fn clear(&self) {
-            // An error means that it is 0 already.
-            let _ = read(&self.0, &mut [0_u8; 8]);
-        }
-    }
-}
-
-/// Something `poll` can wait for, raised by one thread and cleared by another.
-#[cfg(not(any(target_os = "linux", target_os = "android")))]
-mod signal {
-    use std::io::{self, Read as _, Write as _};
-    use std::os::fd::AsRawFd as _;
-    use std::os::unix::net::UnixStream;
-
-    /// A pair of sockets: a byte in it makes the one given out readable.
-    #[derive(Debug)]
-    pub(crate) struct Signal {
-        given: UnixStream,
-        kept: UnixStream,
-    }
-
-    impl Signal {
-        pub(crate) fn new() -> io::Result<Self> {
-            let (given, kept) = UnixStream::pair()?;
-            given.set_nonblocking(true)?;
-            kept.set_nonblocking(true)?;
-            Ok(Self { given, kept })
-        }
-
-        pub(crate) fn descriptor(&self) -> i32 {
-            self.given.as_raw_fd()
-        }
-
-        pub(crate) fn raise(&self) {
-            // An error means that it is full, hence readable.
-            let _ = (&self.kept).write(&[1]);
-        }
-
-        pub(crate) fn clear(&self) {
-            let mut bytes = [0; 256];
-            while matches!((&self.given).read(&mut bytes), Ok(read) if read > 0) {}
-        }
-    }
-}
-
 #[cfg(test)]
+#[cfg(unix)]
 mod tests;

@@ -11,6 +11,8 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, MutexGuard, Once, PoisonError, RwLock, RwLockWriteGuard};
 
+use lsl_platform::fork::at_fork;
+
 use crate::inlet::InletObject;
 use crate::log;
 use crate::outlet::OutletObject;
@@ -112,9 +114,9 @@ typed!(resolver, Resolver, ResolverObject);
 pub(crate) fn fork_generation() -> u32 {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
-        // SAFETY: registers functions that take and release one lock and add to an atomic. The
-        // library is never unloaded (`-z nodelete`).
-        unsafe { libc::pthread_atfork(Some(before_fork), Some(in_parent), Some(in_child)) };
+        // They take and release locks and add to an atomic. Without memory for them a child finds out
+        // when it forks, not before.
+        let _ = at_fork(before_fork, in_parent, in_child);
     });
     FORKS.load(Ordering::Relaxed)
 }

@@ -8,12 +8,13 @@
 use std::ffi::{CString, c_char, c_void};
 use std::fmt::{self, Write as _};
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
+use std::io::Write as _;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use lsl_core::config::Log;
 use lsl_core::local_clock;
+use lsl_platform::stderr::StandardError;
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
 use tracing::span;
@@ -201,22 +202,6 @@ impl Logger {
             Output::File(file) => { file }.write_all(line.as_bytes()),
             _ => StandardError.write_all(line.as_bytes()),
         };
-    }
-}
-
-/// Without the lock of `std::io::stderr`, which another thread may hold when one forks.
-struct StandardError;
-
-impl Write for StandardError {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // SAFETY: the pointer and the length are those of a slice.
-        let written =
-            unsafe { libc::write(libc::STDERR_FILENO, bytes.as_ptr().cast(), bytes.len()) };
-        usize::try_from(written).map_err(|_| io::Error::last_os_error())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
     }
 }
 

@@ -62,6 +62,40 @@ fn process_id() -> u64 {
     u64::from(std::process::id())
 }
 
+/// Calls `before` in a thread that is about to fork, and then one of the others, in that thread of the
+/// parent and in the child. A child made by `_Fork` or raw `clone` runs none of them. Nothing forks, and
+/// nothing is called, on Windows.
+///
+/// # Errors
+/// No memory for one more hook.
+#[cfg(unix)]
+#[expect(unsafe_code, reason = "std has no hook for fork")]
+pub fn at_fork(
+    before: extern "C" fn(),
+    in_parent: extern "C" fn(),
+    in_child: extern "C" fn(),
+) -> std::io::Result<()> {
+    // SAFETY: function pointers are valid for as long as their library is loaded, and the C library drops
+    // the hooks of a library that it unloads.
+    match unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) } {
+        0 => Ok(()),
+        error => Err(std::io::Error::from_raw_os_error(error)),
+    }
+}
+
+/// Nothing forks on Windows.
+///
+/// # Errors
+/// None.
+#[cfg(windows)]
+pub fn at_fork(
+    _before: extern "C" fn(),
+    _in_parent: extern "C" fn(),
+    _in_child: extern "C" fn(),
+) -> std::io::Result<()> {
+    Ok(())
+}
+
 /// The word of this process, or `None` if the system has no pages that `fork` clears.
 ///
 /// Not a `OnceLock`: a child forked while another thread initialises one would wait for ever.

@@ -2,20 +2,36 @@
 //! which process this is and whether it was forked, how many descriptors it may have, which network
 //! interfaces it has, and a line typed without being seen. Nothing here knows LSL's protocol.
 //!
-//! Unsafe code only in `fork`, for the one page that the kernel must clear, in `usage` and in `exit`.
+//! Modules that have little in common between Unix and Windows have a file of their own for Windows, in
+//! `windows/`, with the same names in it. What a system cannot do is an error there that says so. "Other
+//! systems" in ARCHITECTURE.md says what is missing where.
+//!
+//! Unsafe code only in `fork`, for the one page that the kernel must clear and for hooks, in `usage` and in
+//! `exit`; and where another system than Linux gives its clock, its name or its privileges to nobody else.
 #![deny(unsafe_code)]
 
+#[cfg_attr(windows, path = "windows/append.rs")]
 pub mod append;
 pub mod clock;
+#[cfg_attr(windows, path = "windows/descriptors.rs")]
 pub mod descriptors;
+pub mod directories;
 pub mod exit;
+#[cfg_attr(windows, path = "windows/files.rs")]
+pub mod files;
 pub mod fork;
 pub mod interfaces;
+#[cfg_attr(windows, path = "windows/interrupt.rs")]
 pub mod interrupt;
+#[cfg_attr(windows, path = "windows/limits.rs")]
 pub mod limits;
 pub mod poll;
+#[cfg_attr(windows, path = "windows/privilege.rs")]
 pub mod privilege;
 pub mod process;
+pub mod signal;
 pub mod socket;
+pub mod stderr;
+#[cfg_attr(windows, path = "windows/terminal.rs")]
 pub mod terminal;
 pub mod usage;

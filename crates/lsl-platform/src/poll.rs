@@ -2,11 +2,19 @@
 //!
 //! Used where the thread that pushes or pulls does the socket work itself; everything else waits in
 //! the runtime's reactor.
+#![cfg_attr(
+    windows,
+    expect(
+        clippy::needless_pass_by_value,
+        reason = "callers give references, as on Unix"
+    )
+)]
 
 use std::io;
-use std::os::fd::AsFd;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+// Of a socket, on Windows.
+use rustix::fd::AsFd;
 use rustix::io::Errno;
 
 use crate::clock::local_clock;
@@ -17,7 +25,7 @@ use crate::clock::local_clock;
 /// looks. Returns whether the descriptor is ready.
 ///
 /// # Errors
-/// What `poll(2)` reports; an interrupting signal is not an error, the wait continues.
+/// What `poll(2)` (on Windows `WSAPoll`) reports; an interrupting signal is not an error, the wait continues.
 pub fn wait_readable(fd: impl AsFd, deadline: f64) -> io::Result<bool> {
     wait(fd, PollFlags::IN, deadline)
 }
@@ -91,6 +99,7 @@ fn wait_any(fds: &mut [PollFd<'_>], deadline: f64) -> io::Result<bool> {
 const LONGEST_HOP_SECS: f64 = 3600.0;
 
 #[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use std::io::Write;
     use std::os::unix::net::UnixStream;

@@ -6,16 +6,11 @@ use std::io;
 
 use rustix::process::{Resource, getegid, geteuid, getgid, getrlimit, getuid};
 
-/// The effective user, whose files are our own. 0 is root.
-pub fn effective_user() -> u32 {
-    geteuid().as_raw()
-}
-
 /// Whether this process got more rights than the user who started it (setuid, setgid, file
 /// capabilities: `AT_SECURE`), so that the environment is that user's to forge. When the kernel does
 /// not tell because the process is protected from inspection, the answer is yes.
 pub fn is_secure_execution() -> bool {
-    if getuid() != geteuid() || getgid() != getegid() {
+    if getuid() != geteuid() || getgid() != getegid() || is_tainted() {
         return true;
     }
     // Through a file: asking libc is unsafe code. Only root may open this file of a process with
@@ -24,6 +19,22 @@ pub fn is_secure_execution() -> bool {
         Ok(vector) => at_secure(&vector),
         Err(error) => error.kind() == io::ErrorKind::PermissionDenied,
     }
+}
+
+/// What Apple's systems remember of a program that began with raised rights, though it gave them up.
+#[cfg(target_vendor = "apple")]
+#[expect(unsafe_code, reason = "neither std nor rustix asks for it")]
+fn is_tainted() -> bool {
+    unsafe extern "C" {
+        safe fn issetugid() -> std::ffi::c_int;
+    }
+    issetugid() != 0
+}
+
+/// Elsewhere the auxiliary vector says more.
+#[cfg(not(target_vendor = "apple"))]
+fn is_tainted() -> bool {
+    false
 }
 
 /// How many descriptors this process may have open, at most; `None` without a limit.
@@ -66,6 +77,5 @@ mod tests {
     fn a_test_runs_without_raised_rights_and_with_descriptors() {
         assert!(!is_secure_execution());
         assert_ne!(open_file_limit(), Some(0));
-        assert_eq!(effective_user(), getuid().as_raw());
     }
 }

@@ -5,27 +5,66 @@
 //! told not to.
 
 use std::io;
-use std::os::fd::AsFd;
+#[cfg(unix)]
+pub use std::os::fd::AsFd as AsSocket;
+#[cfg(windows)]
+pub use std::os::windows::io::AsSocket;
 
-use rustix::net::sockopt::set_socket_recv_buffer_size_force;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
+
+/// Neither waits nor raises a signal.
+#[cfg(all(unix, not(target_vendor = "apple")))]
+const SEND: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
+/// Not to raise a signal is a property of the socket: see [`prepare`].
+#[cfg(target_vendor = "apple")]
+const SEND: SendFlags = SendFlags::DONTWAIT;
+/// There are no signals, and not to wait is a property of the socket.
+#[cfg(windows)]
+const SEND: SendFlags = SendFlags::empty();
+
+#[cfg(unix)]
+const RECEIVE: RecvFlags = RecvFlags::DONTWAIT;
+#[cfg(windows)]
+const RECEIVE: RecvFlags = RecvFlags::empty();
+
+/// Makes a stream socket ready for the functions here, where the flags of a call do not suffice: on Apple's
+/// systems a peer that has gone raises no SIGPIPE any more. On Windows the socket must be non-blocking
+/// already, as those of a runtime are.
+///
+/// # Errors
+/// What `setsockopt(2)` reports.
+pub fn prepare(socket: impl AsSocket) -> io::Result<()> {
+    #[cfg(target_vendor = "apple")]
+    rustix::net::sockopt::set_socket_nosigpipe(&socket, true)?;
+    let _ = socket;
+    Ok(())
+}
 
 /// Sends what fits into the socket's buffer now; the number of bytes sent.
 ///
 /// # Errors
 /// `WouldBlock` if nothing fits, else what `send(2)` reports. A closed peer is an error, never a
 /// signal. An interrupting signal is not an error: the call is repeated.
-pub fn send_nonblocking(socket: impl AsFd, bytes: &[u8]) -> io::Result<usize> {
-    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-    rustix::io::retry_on_intr(|| send(&socket, bytes, flags)).map_err(io::Error::from)
+pub fn send_nonblocking(socket: impl AsSocket, bytes: &[u8]) -> io::Result<usize> {
+    rustix::io::retry_on_intr(|| send(&socket, bytes, SEND)).map_err(io::Error::from)
 }
 
 /// Gives the socket a receive buffer of this size, also beyond `net.core.rmem_max`.
 ///
 /// # Errors
 /// `PermissionDenied` without CAP_NET_ADMIN, else what `setsockopt(2)` reports.
-pub fn force_receive_buffer(socket: impl AsFd, bytes: usize) -> io::Result<()> {
-    set_socket_recv_buffer_size_force(socket, bytes).map_err(io::Error::from)
+#[cfg(target_os = "linux")]
+pub fn force_receive_buffer(socket: impl AsSocket, bytes: usize) -> io::Result<()> {
+    rustix::net::sockopt::set_socket_recv_buffer_size_force(socket, bytes).map_err(io::Error::from)
+}
+
+/// There is no way beyond the system's limit.
+///
+/// # Errors
+/// Always `Unsupported`.
+#[cfg(not(target_os = "linux"))]
+pub fn force_receive_buffer(_socket: impl AsSocket, _bytes: usize) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
 }
 
 /// Takes what is there, up to the length of `buffer`; 0 is the end of the stream.
@@ -33,13 +72,14 @@ pub fn force_receive_buffer(socket: impl AsFd, bytes: usize) -> io::Result<()> {
 /// # Errors
 /// `WouldBlock` if nothing is there, else what `recv(2)` reports. An interrupting signal is not an
 /// error: the call is repeated.
-pub fn receive_nonblocking(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<usize> {
-    let receive = || recv(&socket, &mut *buffer, RecvFlags::DONTWAIT);
+pub fn receive_nonblocking(socket: impl AsSocket, buffer: &mut [u8]) -> io::Result<usize> {
+    let receive = || recv(&socket, &mut *buffer, RECEIVE);
     let (received, _) = rustix::io::retry_on_intr(receive)?;
     Ok(received)
 }
 
 #[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use std::io::Read;
     use std::os::unix::net::UnixStream;

@@ -4,6 +4,7 @@
 //! Ctrl-C cannot end the process while the terminal is still mute: it is read like any key, and the
 //! settings are back before anybody acts on it.
 
+use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::AsFd;
 
@@ -40,6 +41,14 @@ pub fn read_hidden(from: &mut (impl Read + AsFd)) -> io::Result<Typed> {
     tcsetattr(from.as_fd(), OptionalActions::Flush, &hidden)?;
     let typed = read_line(from);
     restore(from, &before).and(typed)
+}
+
+/// Standard input without the buffer of [`io::stdin`], in which passphrases would stay.
+///
+/// # Errors
+/// There is none, or no descriptor left for it.
+pub fn standard_input() -> io::Result<File> {
+    Ok(File::from(io::stdin().as_fd().try_clone_to_owned()?))
 }
 
 fn restore(terminal: &impl AsFd, settings: &Termios) -> io::Result<()> {
@@ -138,7 +147,7 @@ mod tests {
     #[test]
     fn what_is_no_terminal_is_refused() {
         let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
-        let mut file = std::fs::File::open(manifest).unwrap();
+        let mut file = File::open(manifest).unwrap();
         assert!(read_hidden(&mut file).is_err());
     }
 }

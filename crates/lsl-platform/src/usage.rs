@@ -7,14 +7,15 @@ pub struct Usage {
     pub user_secs: f64,
     /// Processor time in the kernel on its behalf.
     pub system_secs: f64,
-    /// How often a thread gave up the processor to wait.
-    pub voluntary_switches: u64,
-    /// How often a thread had to give it up.
-    pub involuntary_switches: u64,
+    /// How often a thread gave up the processor to wait. `None` on Windows, which does not count that.
+    pub voluntary_switches: Option<u64>,
+    /// How often a thread had to give it up. `None` on Windows.
+    pub involuntary_switches: Option<u64>,
 }
 
 impl Usage {
     /// Up to now.
+    #[cfg(unix)]
     #[expect(unsafe_code, reason = "rustix has no getrusage")]
     pub fn now() -> Self {
         let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
@@ -29,15 +30,40 @@ impl Usage {
         Self {
             user_secs: secs(usage.ru_utime),
             system_secs: secs(usage.ru_stime),
-            voluntary_switches: usage.ru_nvcsw.unsigned_abs(),
-            involuntary_switches: usage.ru_nivcsw.unsigned_abs(),
+            voluntary_switches: Some(usage.ru_nvcsw.unsigned_abs()),
+            involuntary_switches: Some(usage.ru_nivcsw.unsigned_abs()),
+        }
+    }
+
+    /// Up to now.
+    #[cfg(windows)]
+    #[expect(unsafe_code, reason = "std does not tell the times of a process")]
+    pub fn now() -> Self {
+        use windows_sys::Win32::Foundation::FILETIME;
+        use windows_sys::Win32::System::Threading::{GetCurrentProcess, GetProcessTimes};
+
+        let mut times = [FILETIME {
+            dwLowDateTime: 0,
+            dwHighDateTime: 0,
+        }; 4];
+        let [created, ended, kernel, user] = &mut times;
+        // SAFETY: takes nothing; what it gives stands for this process and needs no closing.
+        let this = unsafe { GetCurrentProcess() };
+        // SAFETY: the system writes four times where there is room for them.
+        let done = unsafe { GetProcessTimes(this, created, ended, kernel, user) };
+        debug_assert_ne!(done, 0, "a process may ask for its own times");
+        Self {
+            user_secs: secs(times[3]),
+            system_secs: secs(times[2]),
+            voluntary_switches: None,
+            involuntary_switches: None,
         }
     }
 
     /// What was used after `earlier`.
     #[must_use]
     pub fn since(self, earlier: Self) -> Self {
-        let count = |now: u64, then: u64| now.saturating_sub(then);
+        let count = |now: Option<u64>, then: Option<u64>| Some(now?.saturating_sub(then?));
         Self {
             user_secs: self.user_secs - earlier.user_secs,
             system_secs: self.system_secs - earlier.system_secs,
@@ -47,12 +73,23 @@ impl Usage {
     }
 }
 
+#[cfg(unix)]
 #[expect(
     clippy::cast_precision_loss,
     reason = "a process that runs for 2^53 seconds is not measured"
 )]
+#[allow(
+    clippy::cast_lossless,
+    reason = "how wide the microseconds are differs between systems"
+)]
 fn secs(time: libc::timeval) -> f64 {
     time.tv_sec as f64 + time.tv_usec as f64 * 1e-6
+}
+
+/// Counted in tenths of microseconds.
+#[cfg(windows)]
+fn secs(time: windows_sys::Win32::Foundation::FILETIME) -> f64 {
+    (f64::from(time.dwHighDateTime) * 4_294_967_296.0 + f64::from(time.dwLowDateTime)) * 1e-7
 }
 
 #[cfg(test)]
@@ -72,6 +109,7 @@ mod tests {
         }
         let used = Usage::now().since(before);
         assert!(used.user_secs > 0.0 && used.system_secs >= 0.0);
-        assert!(used.voluntary_switches >= 3, "{used:?}");
+        #[cfg(unix)]
+        assert!(used.voluntary_switches >= Some(3), "{used:?}");
     }
 }

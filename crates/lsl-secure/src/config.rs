@@ -12,6 +12,7 @@ use crate::{Error, Result};
 
 mod places;
 #[cfg(test)]
+#[cfg(unix)]
 mod tests;
 
 pub(crate) use places::Places;
@@ -167,7 +168,7 @@ pub fn user_directory() -> Result<Option<PathBuf>> {
 
 /// The directory in which `lsl key init --system` puts its files.
 pub fn system_directory() -> &'static Path {
-    Path::new(places::SYSTEM_DIRECTORY)
+    lsl_platform::directories::system()
 }
 
 /// A commented `lsl-secure.toml` with every key, policy `required`, for a device called `name`.

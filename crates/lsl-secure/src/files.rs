@@ -3,14 +3,17 @@
 //!
 //! What is checked is always the opened file, never the path: a path may name another file a moment
 //! later. Knows nothing of what the files say.
+//!
+//! A system on which nobody can see who may read a file gets no keys and no trust: every function here fails
+//! there, and with them everything that encrypts (`lsl_platform::files`).
 
-use std::fs::{self, DirBuilder, File, FileTimes, OpenOptions, Permissions};
+use std::fs::{self, File, FileTimes};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
+use lsl_platform::files::{Access, Version, create_new, make_alike};
 use zeroize::Zeroizing;
 
 use crate::{Error, Result};
@@ -26,40 +29,24 @@ pub enum Content {
 
 /// Which version of a file was read. Any difference means: look again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Stamp {
-    device: u64,
-    inode: u64,
-    size: u64,
-    /// Since 1970, zero for earlier ones.
-    pub(crate) modified: Duration,
-    /// Since 1970. Also sees what `touch` hides, and changed permissions.
-    changed: Duration,
-}
+pub(crate) struct Stamp(Version);
 
 impl Stamp {
-    fn of(metadata: &fs::Metadata) -> Self {
-        let since_1970 = |secs: i64, nanos: i64| {
-            let secs = u64::try_from(secs).unwrap_or(0);
-            Duration::new(secs, u32::try_from(nanos).unwrap_or(0))
-        };
-        Self {
-            device: metadata.dev(),
-            inode: metadata.ino(),
-            size: metadata.size(),
-            modified: since_1970(metadata.mtime(), metadata.mtime_nsec()),
-            changed: since_1970(metadata.ctime(), metadata.ctime_nsec()),
-        }
+    /// When the file was written, since 1970.
+    pub(crate) fn modified(self) -> Duration {
+        self.0.modified
     }
 
     /// Whether the last thing that happened to the file was not writing but renaming it (or the
     /// like): then it is not half written, unless by somebody very quick.
-    pub(crate) fn is_finished(&self) -> bool {
-        self.changed > self.modified
+    pub(crate) fn is_finished(self) -> bool {
+        // The time of changes sees what `touch` hides, and changed permissions.
+        self.0.changed > self.0.modified
     }
 
     /// The version that is there now.
     pub(crate) fn of_path(path: &Path) -> io::Result<Self> {
-        Ok(Self::of(&fs::metadata(path)?))
+        Version::of(&fs::metadata(path)?).map(Self)
     }
 }
 
@@ -85,9 +72,9 @@ pub(crate) fn read_stamped(
     let mut file = File::open(path).map_err(failed)?;
     let metadata = file.metadata().map_err(failed)?;
     check_kind(&metadata).map_err(|reason| Error::file(path, reason))?;
-    let user = lsl_platform::privilege::effective_user();
-    check_access(path, content, metadata.mode(), metadata.uid(), user)
-        .map_err(|reason| Error::file(path, reason))?;
+    let Access { owner, mode, user } = Access::of(&metadata).map_err(failed)?;
+    check_access(path, content, mode, owner, user).map_err(|reason| Error::file(path, reason))?;
+    let stamp = Stamp(Version::of(&metadata).map_err(failed)?);
     // Room for all of it, so that growing leaves no copies of secrets behind.
     let room = usize::try_from(metadata.len().min(max)).map_or(0, |len| len + 1);
     let mut bytes = Zeroizing::new(Vec::with_capacity(room));
@@ -103,7 +90,7 @@ pub(crate) fn read_stamped(
         ));
     }
     match String::from_utf8(std::mem::take(&mut *bytes)) {
-        Ok(text) => Ok((Zeroizing::new(text), Stamp::of(&metadata))),
+        Ok(text) => Ok((Zeroizing::new(text), stamp)),
         Err(error) => {
             let line = 1 + count_lines(&error.as_bytes()[..error.utf8_error().valid_up_to()]);
             drop(Zeroizing::new(error.into_bytes()));
@@ -120,7 +107,7 @@ pub(crate) fn read_stamped(
 /// # Errors
 /// [`Error::File`]; then there is no new file.
 pub fn create(path: &Path, bytes: &[u8]) -> Result<()> {
-    let mut file = open_new(path).map_err(|error| {
+    let mut file = create_new(path, 0o600).map_err(|error| {
         Error::file(
             path,
             match error.kind() {
@@ -162,11 +149,7 @@ pub fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
     check_kind(&old).map_err(|reason| Error::file(path, reason))?;
     let (temporary, mut file) = open_temporary(&target).map_err(failed)?;
     let written = (|| {
-        let new = file.metadata()?;
-        if (old.uid(), old.gid()) != (new.uid(), new.gid()) {
-            fchown(&file, Some(old.uid()), Some(old.gid()))?;
-        }
-        file.set_permissions(Permissions::from_mode(old.mode() & 0o7777))?;
+        make_alike(&file, &old)?;
         file.write_all(bytes)?;
         // A little older than the rename, also on file systems with coarse time: so that whoever
         // watches the file sees that it was finished before it came (`Stamp::is_finished`).
@@ -193,7 +176,7 @@ pub fn create_directory(path: &Path) -> Result<()> {
     if let Some(parent) = path.parent() {
         fs::create_dir_all(parent).map_err(failed)?;
     }
-    match DirBuilder::new().mode(0o700).create(path) {
+    match lsl_platform::files::create_directory(path, 0o700) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
         done => done.map_err(failed),
     }
@@ -227,6 +210,7 @@ fn unreadable(path: &Path, content: Content, error: &io::Error) -> Error {
              (lsl key init), else give it to that user (chown)"
         }
         io::ErrorKind::PermissionDenied => "; give it to the user who runs this program (chown)",
+        io::ErrorKind::Unsupported => "; encrypt on Linux instead",
         _ => "; repair or remove it",
     };
     Error::file(path, format!("cannot be read: {error}{remedy}"))
@@ -268,14 +252,6 @@ fn check_access(
     }
 }
 
-fn open_new(path: &Path) -> io::Result<File> {
-    OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(path)
-}
-
 fn parent(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -289,7 +265,7 @@ fn open_temporary(path: &Path) -> io::Result<(PathBuf, File)> {
     let mut tries = 0;
     loop {
         let temporary = temporary_of(path);
-        match open_new(&temporary) {
+        match create_new(&temporary, 0o600) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && tries < MOST_TRIES => {
                 tries += 1;
             }
@@ -321,6 +297,8 @@ const MOST_TRIES: u32 = 1000;
 pub(crate) const MAX_LEN: u64 = 1 << 20;
 
 #[cfg(test)]
+#[cfg(unix)]
 pub(crate) mod scratch;
 #[cfg(test)]
+#[cfg(unix)]
 mod tests;

@@ -235,4 +235,5 @@ const NOT_A_KEY: &str =
 const REENCRYPT: &str = "encrypt it anew with: openssl pkcs8 -topk8 -scrypt";
 
 #[cfg(test)]
+#[cfg(unix)]
 mod tests;

@@ -290,4 +290,5 @@ const MAX_TEXT: usize = 64;
 const MAX_BYTES: u64 = 16 << 20;
 
 #[cfg(test)]
+#[cfg(unix)]
 mod tests;

@@ -23,6 +23,7 @@ mod live;
 mod load;
 mod running;
 #[cfg(test)]
+#[cfg(unix)]
 mod tests;
 mod watch;
 

@@ -57,7 +57,11 @@ pub(crate) fn run(sh: &Shell, release: &Release) -> Result {
     cmd!(sh, "{python} {pip...} install --no-index --no-deps {wheel}").run()?;
     let with = loaded(sh, &python)?;
     let ours = |file: &String| file.ends_with("/site-packages/lsl_rs/liblsl.so.2");
-    expect(with.len() == 1 && with.iter().all(ours), "ours alone", &with)?;
+    expect(
+        with.len() == 1 && with.iter().all(ours),
+        "ours alone",
+        &with,
+    )?;
     let doctor = cmd!(sh, "{python} -m lsl_rs doctor").read()?;
     println!("{doctor}");
     if doctor.matches("uses lsl-rs").count() != 2 {
@@ -89,7 +93,11 @@ pub(crate) fn run(sh: &Shell, release: &Release) -> Result {
         return Err(format!("wheel: left behind: {left}").into());
     }
     sh.remove_path(&venv)?;
-    println!("wheel: {} {}: installs, is used, is removed", super::NAME, release.version);
+    println!(
+        "wheel: {} {}: installs, is used, is removed",
+        super::NAME,
+        release.version
+    );
     Ok(())
 }
 

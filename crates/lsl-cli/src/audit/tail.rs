@@ -2,12 +2,12 @@
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
 use lsl_core::local_clock;
+use lsl_platform::files::is_same;
 
 use super::lines::{Entry, Lines, parse};
 use super::{Log, configured};
@@ -135,9 +135,10 @@ impl Tail {
 /// Whether `path` still is the file that is being read, and no shorter than before.
 fn still_names(path: &Path, lines: &Lines) -> Outcome<bool> {
     let open = lines.file().metadata()?;
-    Ok(std::fs::metadata(path).is_ok_and(|there| {
-        (there.dev(), there.ino()) == (open.dev(), open.ino()) && there.len() >= lines.position()
-    }))
+    match std::fs::metadata(path) {
+        Ok(there) => Ok(is_same(&there, &open)? && there.len() >= lines.position()),
+        Err(_) => Ok(false),
+    }
 }
 
 /// An event for people.

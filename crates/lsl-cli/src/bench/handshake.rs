@@ -261,24 +261,24 @@ impl Handshake {
         }
         let (written, dropped) = log.check()?;
         let per = |switches: u64| switches as f64;
-        let values = [
+        let mut values = vec![
             ("handshakes_per_s", self.count as f64 / wall),
             ("wall_s", wall),
             ("cpu_s", used.user_secs + used.system_secs),
             ("user_s", used.user_secs),
             ("system_s", used.system_secs),
-            ("voluntary_switches", per(used.voluntary_switches)),
-            ("involuntary_switches", per(used.involuntary_switches)),
-            (
-                "switches",
-                per(used.voluntary_switches + used.involuntary_switches),
-            ),
             ("events_written", per(written)),
             ("events_dropped", per(dropped)),
         ];
-        Ok(Some(
-            values.map(|(name, value)| (name.to_owned(), value)).into(),
-        ))
+        if let (Some(own), Some(forced)) = (used.voluntary_switches, used.involuntary_switches) {
+            values.extend([
+                ("voluntary_switches", per(own)),
+                ("involuntary_switches", per(forced)),
+                ("switches", per(own + forced)),
+            ]);
+        }
+        let named = |(name, value): (&str, f64)| (name.to_owned(), value);
+        Ok(Some(values.into_iter().map(named).collect()))
     }
 }
 

@@ -3,13 +3,14 @@
 //! it interferes, and keys made for the run.
 
 use std::ffi::OsString;
-use std::fs::{self, DirBuilder, OpenOptions};
+use std::fs;
 use std::io::Write;
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use lsl_core::secure::{OsRandom, SecretKey, keyfile};
+use lsl_platform::files::{create_directory, create_new};
 
 use super::child::{Child, Environment};
 use super::job::{Carrier, Event, Library, Task};
@@ -278,12 +279,7 @@ impl Corner {
     pub(super) fn make(ports: u16) -> Outcome<Self> {
         let name = format!("lsl-bench-{}", std::process::id());
         let folder = std::env::temp_dir().join(&name);
-        let private = |folder: &Path| -> Outcome {
-            let mut builder = DirBuilder::new();
-            #[cfg(unix)]
-            std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-            Ok(builder.create(folder)?)
-        };
+        let private = |folder: &Path| -> Outcome { Ok(create_directory(folder, 0o700)?) };
         private(&folder).map_err(|failure| failure.context(&folder.display().to_string()))?;
         let corner = Self { folder };
         private(&corner.path("home"))?;
@@ -316,11 +312,7 @@ impl Corner {
     }
 
     fn write(&self, name: &str, text: &str) -> Outcome {
-        let mut options = OpenOptions::new();
-        options.write(true).create_new(true);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        Ok(options.open(self.path(name))?.write_all(text.as_bytes())?)
+        Ok(create_new(&self.path(name), 0o600)?.write_all(text.as_bytes())?)
     }
 }
 

@@ -1,13 +1,13 @@
 //! `lsl key init`: key, trust file and configuration of a device, all of them or none.
 
-use std::fs::{self, DirBuilder, OpenOptions};
+use std::fs;
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, lchown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use clap::Args;
 use lsl_core::secure::{OsRandom, PublicKey, SecretKey, config, files, keyfile};
+use lsl_platform::files::{create_directory, create_new, give};
 
 use crate::failure::{Failure, Outcome};
 use crate::note::note;
@@ -314,10 +314,7 @@ impl Made {
         {
             self.directory(parent, mode)?;
         }
-        DirBuilder::new()
-            .mode(mode)
-            .create(path)
-            .map_err(|error| cannot_write(path, &error))?;
+        create_directory(path, mode).map_err(|error| cannot_write(path, &error))?;
         self.directories.push(path.to_owned());
         Ok(())
     }
@@ -332,7 +329,7 @@ impl Made {
         keyfile::write_new_key(path, key, passphrase.map(|text| text.as_str()))?;
         self.files.push(path.to_owned());
         // Never through a link, which the owner of the directory may just have put there.
-        lchown(path, owner, None).map_err(|error| {
+        give(path, owner).map_err(|error| {
             Failure::Runtime(format!(
                 "{}: giving it to another user: {error} (run it as root)",
                 path.display()
@@ -348,16 +345,11 @@ impl Made {
         }
         files::create(path, b"")?;
         self.files.push(path.to_owned());
-        lchown(path, Some(owner), None).map_err(|error| cannot_write(path, &error))
+        give(path, Some(owner)).map_err(|error| cannot_write(path, &error))
     }
 
     fn text(&mut self, path: &Path, content: &str) -> Outcome {
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o644)
-            .open(path)
-            .map_err(|error| cannot_write(path, &error))?;
+        let mut file = create_new(path, 0o644).map_err(|error| cannot_write(path, &error))?;
         self.files.push(path.to_owned());
         file.write_all(content.as_bytes())
             .and_then(|()| file.sync_all())

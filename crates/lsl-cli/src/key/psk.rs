@@ -2,10 +2,10 @@
 
 use std::fs;
 use std::io::{self, Write};
-use std::os::unix::fs::lchown;
 
 use clap::Args;
 use lsl_core::secure::keyfile;
+use lsl_platform::files::give;
 
 use crate::failure::{Failure, Outcome};
 use crate::place::{self, PSK_NAME, PlaceArgs};
@@ -42,7 +42,7 @@ impl MakePsk {
         let owner = place::owner_to_keep(place.key_file()?)?;
         keyfile::write_new_psk(&path)?;
         // Never through a link, which the owner of the directory may just have put there.
-        lchown(&path, owner, None).map_err(|error| {
+        give(&path, owner).map_err(|error| {
             let _ = fs::remove_file(&path);
             Failure::Runtime(format!(
                 "{}: giving it to the key's owner: {error}",

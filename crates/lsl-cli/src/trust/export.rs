@@ -1,12 +1,11 @@
 //! `lsl trust export`: the common trust file of a lab.
 
-use std::fs::OpenOptions;
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 
 use clap::Args;
 use lsl_core::secure::trust::{Peer, TrustList, TrustedRole};
+use lsl_platform::files::create_new;
 
 use super::TrustFile;
 use crate::failure::{Failure, Outcome};
@@ -65,13 +64,8 @@ impl Export {
             };
             Failure::Runtime(format!("{}: {error}{advice}", path.display()))
         };
-        let mut out = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            // Where the umask lets the group write, the copies would be refused.
-            .mode(0o644)
-            .open(path)
-            .map_err(refuse)?;
+        // Where the umask lets the group write, the copies would be refused.
+        let mut out = create_new(path, 0o644).map_err(refuse)?;
         out.write_all(text.as_bytes()).map_err(refuse)?;
         note(format_args!(
             "{}: {}. Copy it to every machine as trusted_peers.toml beside its \

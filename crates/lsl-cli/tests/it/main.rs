@@ -1,5 +1,7 @@
 //! The binary as users run it, on the loopback interface alone: every test has its own session and
 //! ports, so nothing on this machine or its network is touched.
+//! On Unix: most of them need keys, which no other system keeps yet, signals or modes of files.
+#![cfg(unix)]
 #![forbid(unsafe_code)]
 #![expect(
     clippy::unwrap_used,

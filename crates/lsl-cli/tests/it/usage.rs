@@ -35,6 +35,7 @@ fn every_help_text_has_an_example() {
         &["audit", "verify"],
         &["audit", "summary"],
         &["completions"],
+        &["deploy"],
         &["man"],
     ] {
         let help = lab.run(&[command, &["--help"]].concat()).ok().stdout;

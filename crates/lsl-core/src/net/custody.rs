@@ -5,7 +5,6 @@
 //! whoever waits. A thread that leads waits outside of the lock and holds only the descriptor.
 
 use std::future::poll_fn;
-use std::net::TcpStream;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -19,6 +18,7 @@ use crate::buffer::SampleRing;
 use crate::net::dial::{Broken, Dialled, Progress};
 use crate::net::feed::{Flow, InletShared};
 use crate::net::monitor::has_passed;
+use crate::net::watched::Socket;
 use crate::session::custody::{Connection, Lead};
 use crate::session::inlet::FeedSession;
 use crate::{Error, Result};
@@ -164,7 +164,7 @@ enum Reader {
 enum Turn<R> {
     Found(R),
     /// This thread waits for the socket itself.
-    Lead(Lead, Arc<TcpStream>, Arc<Interrupt>),
+    Lead(Lead, Arc<Socket>, Arc<Interrupt>),
 }
 
 /// For a look that gave nothing.
@@ -300,7 +300,7 @@ impl InletShared {
             mut quiet_at,
             ..
         }: Lead,
-        socket: &TcpStream,
+        socket: &Socket,
         interrupt: &Interrupt,
         deadline: f64,
         step: &mut impl FnMut(&mut Flow) -> Option<R>,

@@ -14,7 +14,7 @@ use std::time::Duration;
 use crate::net::inlet_tunnel::Tunnel;
 use crate::net::link::send_all;
 use crate::net::sockets;
-use crate::net::watched::Watched;
+use crate::net::watched::{Socket, Watched};
 use crate::{Error, Result};
 
 /// An open connection with an outlet whose request is on its way.
@@ -218,7 +218,7 @@ impl Dialled {
     }
 
     /// To wait for the socket, never to read.
-    pub(crate) fn handle(&self) -> Option<Arc<std::net::TcpStream>> {
+    pub(crate) fn handle(&self) -> Option<Arc<Socket>> {
         Some(self.socket()?.handle())
     }
 

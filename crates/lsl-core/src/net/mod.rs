@@ -49,4 +49,5 @@ pub(crate) mod tunnel;
 pub(crate) mod uid;
 #[cfg(feature = "secure")]
 pub(crate) mod unveil;
+#[cfg_attr(windows, path = "watched_windows.rs")]
 pub(crate) mod watched;

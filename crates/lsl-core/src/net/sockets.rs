@@ -7,11 +7,10 @@
 use std::cell::RefCell;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
-use std::os::fd::AsFd;
 use std::time::Duration;
 
 use lsl_platform::descriptors;
-use lsl_platform::socket::force_receive_buffer;
+use lsl_platform::socket::{self, AsSocket, force_receive_buffer};
 use socket2::{Domain, InterfaceIndexOrAddress, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tokio::net::TcpSocket;
 
@@ -133,7 +132,7 @@ pub(crate) fn join_multicast(socket: &UdpSocket, group: IpAddr, index: u32) -> i
 /// # Errors
 /// What `setsockopt(2)` reports. The socket still works for unicast then.
 pub(crate) fn prepare_multicast_sender(
-    socket: &impl AsFd,
+    socket: &impl AsSocket,
     family: Family,
     ttl: u8,
 ) -> io::Result<()> {
@@ -157,7 +156,7 @@ pub(crate) fn prepare_multicast_sender(
 /// # Errors
 /// What `setsockopt(2)` reports, for example if the interface is gone.
 pub(crate) fn select_multicast_interface(
-    socket: &impl AsFd,
+    socket: &impl AsSocket,
     address: IpAddr,
     index: u32,
 ) -> io::Result<()> {
@@ -207,11 +206,12 @@ fn bind(
 /// # Errors
 /// What `setsockopt(2)` reports; buffer sizes are a wish and never fail.
 pub(crate) fn prepare_accepted(
-    stream: &impl AsFd,
+    stream: &impl AsSocket,
     send_buffer_bytes: usize,
     receive_buffer_bytes: usize,
 ) -> io::Result<()> {
     descriptors::make_room(stream);
+    socket::prepare(stream)?;
     let socket = SockRef::from(stream);
     if send_buffer_bytes > 0 {
         let _ = socket.set_send_buffer_size(send_buffer_bytes);

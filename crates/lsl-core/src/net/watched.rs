@@ -1,6 +1,6 @@
 //! A connected socket that anybody may read without blocking, and that the reactor watches only while
 //! somebody wants that: a registered socket wakes the reactor for every segment, though nobody awaits
-//! it. The only file that knows how registering works (Unix).
+//! it. With its twin for Windows the only file that knows how registering works.
 
 use std::io;
 use std::net::TcpStream;
@@ -12,6 +12,9 @@ use lsl_platform::socket::receive_nonblocking;
 use lsl_platform::socket::send_nonblocking;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
+
+/// What a thread waits for.
+pub(crate) type Socket = TcpStream;
 
 /// See the module's documentation.
 #[derive(Debug)]
@@ -31,7 +34,7 @@ impl Watched {
     }
 
     /// To wait for it, never to read.
-    pub(crate) fn handle(&self) -> Arc<TcpStream> {
+    pub(crate) fn handle(&self) -> Arc<Socket> {
         Arc::clone(&self.stream)
     }
 

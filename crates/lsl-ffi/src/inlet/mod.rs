@@ -12,9 +12,9 @@ use std::ptr;
 use std::sync::{Arc, OnceLock};
 
 use lsl_core::{ChannelFormat, Error, Inlet, ProcessingOptions, TimeCorrection, Timeout};
+use lsl_platform::signal::Signal;
 
 use crate::context::context;
-use crate::ext::Signal;
 use crate::guard::{code, fail, guard, set_last_error};
 use crate::handle::{self, Handle, Object};
 use crate::memory::{Outcome, refuse, status, store, with_code};

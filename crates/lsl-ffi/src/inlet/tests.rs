@@ -7,6 +7,7 @@
 )]
 
 use std::ffi::{c_char, c_ulong};
+#[cfg(unix)]
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -665,6 +666,7 @@ fn an_outlet_s_own_info_makes_an_inlet() {
 
 /// What a forked child finds of its parent's objects: 0 if all is as it should be, else the number of
 /// the check that failed.
+#[cfg(unix)]
 fn as_child(stream: &Stream) -> i32 {
     let mut value = [0.0];
     let mut ec = UNSET;
@@ -692,6 +694,7 @@ fn as_child(stream: &Stream) -> i32 {
     if ec == code::ARGUMENT { 0 } else { 5 }
 }
 
+#[cfg(unix)]
 #[test]
 fn a_forked_child_leaves_its_parent_s_objects_alone() {
     let stream = Stream::new("forked", 1, 0.0, ChannelFormat::Double64);

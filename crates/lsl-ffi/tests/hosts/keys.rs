@@ -2,11 +2,11 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use lsl_core::secure::{OsRandom, SecretKey, keyfile};
+use lsl_platform::files::create_new;
 
 use crate::stage::{Outcome, Stage};
 use crate::{Need, Test};
@@ -177,17 +177,22 @@ fn privileged(stage: &Stage) -> Outcome {
     Ok(())
 }
 
+#[cfg(unix)]
 fn mode(path: &Path, mode: u32) -> Outcome {
+    use std::os::unix::fs::PermissionsExt as _;
     fs::set_permissions(path, fs::Permissions::from_mode(mode))
         .map_err(|error| format!("{}: {error}", path.display()))
 }
 
+#[cfg(not(unix))]
+fn mode(path: &Path, _mode: u32) -> Outcome {
+    Err(format!("{}: files have no modes here", path.display()))
+}
+
 fn write_private(path: &Path, content: &str) -> Outcome {
     use std::io::Write as _;
-    let mut options = fs::OpenOptions::new();
-    options.write(true).create_new(true).mode(0o600);
     let fail = |error| format!("{}: {error}", path.display());
-    let mut file = options.open(path).map_err(fail)?;
+    let mut file = create_new(path, 0o600).map_err(fail)?;
     file.write_all(content.as_bytes()).map_err(fail)
 }
 

@@ -3,12 +3,12 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock};
 
 use lsl_core::secure::trust::{Peer, TrustList, TrustedRole};
 use lsl_core::secure::{OsRandom, PublicKey, SecretKey, keyfile};
+use lsl_platform::files::{create_directory, create_new};
 
 use crate::cell::Outcome;
 use crate::peer::locked;
@@ -215,18 +215,15 @@ pub(crate) fn new_folder(name: &str) -> Outcome<PathBuf> {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(fail(error)),
         _ => {}
     }
-    let mut builder = fs::DirBuilder::new();
-    builder.recursive(true).mode(0o700);
-    builder.create(&folder).map_err(fail)?;
+    fs::create_dir_all(&parent).map_err(fail)?;
+    create_directory(&folder, 0o700).map_err(fail)?;
     Ok(folder)
 }
 
 fn write_private(path: &Path, content: &[u8]) -> Outcome {
     use std::io::Write as _;
-    let mut options = fs::OpenOptions::new();
-    options.write(true).create_new(true).mode(0o600);
     let fail = |error| format!("{}: {error}", path.display());
-    let mut file = options.open(path).map_err(fail)?;
+    let mut file = create_new(path, 0o600).map_err(fail)?;
     file.write_all(content).map_err(fail)
 }
 

@@ -7,13 +7,13 @@
 //! never renamed again; chains go on in the new file.
 
 use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use lsl_platform::append::{lock, open, still_names};
+use lsl_platform::files::create_new;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -233,7 +233,9 @@ impl Place {
         let mut result = Ok(());
         for path in rotated(&self.path)? {
             let is_old = fs::symlink_metadata(&path).is_ok_and(|metadata| {
-                metadata.is_file() && u64::try_from(metadata.mtime()).is_ok_and(|at| at < oldest)
+                let written = metadata.modified().ok();
+                let written = written.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+                metadata.is_file() && written.is_some_and(|at| at.as_secs() < oldest)
             });
             if is_old {
                 match fs::remove_file(&path) {
@@ -296,11 +298,7 @@ fn rotate(path: &Path, file: &File) -> io::Result<()> {
 /// Renames a file to a name that is free.
 fn move_to(path: &Path, numbered: &Path) -> io::Result<()> {
     // Reserve the name first: renaming would replace a file that appeared just now.
-    OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(numbered)?;
+    create_new(numbered, 0o600)?;
     fs::rename(path, numbered).inspect_err(|_| {
         // An append-only file (`chattr +a`) may not be renamed: no empty file for every line then.
         let _ = fs::remove_file(numbered);

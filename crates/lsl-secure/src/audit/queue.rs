@@ -70,6 +70,7 @@ impl Queue {
     }
 
     #[cfg(test)]
+    #[cfg(unix)]
     pub(super) fn len(&self) -> usize {
         self.entries.len()
     }

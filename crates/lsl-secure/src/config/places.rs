@@ -17,7 +17,7 @@ use crate::{Error, Result};
 pub(crate) struct Places {
     /// `LSL_SECURE_CONFIG`, which may be empty.
     pub(crate) variable: Option<OsString>,
-    /// `HOME`, else the password database's.
+    /// `HOME`, else the password database's; `%USERPROFILE%` on Windows.
     pub(crate) home: Option<PathBuf>,
     /// The system's file.
     pub(crate) system: PathBuf,
@@ -29,11 +29,9 @@ impl Places {
     pub(crate) fn of_this_process() -> Self {
         Self {
             variable: std::env::var_os(VARIABLE),
-            // Newer standard libraries take an empty one for none; it is a mistake (§11).
-            home: std::env::var_os("HOME")
-                .map(PathBuf::from)
-                .or_else(std::env::home_dir),
-            system: Path::new(SYSTEM_DIRECTORY).join(FILE),
+            // An empty `HOME` is a mistake (§11).
+            home: lsl_platform::directories::home(),
+            system: lsl_platform::directories::system().join(FILE),
             elevated: lsl_platform::privilege::is_secure_execution(),
         }
     }
@@ -173,8 +171,5 @@ const VARIABLE: &str = "LSL_SECURE_CONFIG";
 
 /// In the home directory.
 const DIRECTORY: &str = "lsl_api";
-
-/// The system's.
-pub(super) const SYSTEM_DIRECTORY: &str = "/etc/lsl_api";
 
 const FILE: &str = "lsl-secure.toml";

@@ -121,7 +121,7 @@ impl Watch {
     /// Whether a new version is not being written any more. An editor that saves in place first makes
     /// the file empty, and an empty list would end every session.
     fn is_quiet(&mut self, now: Stamp, utc: Duration, local: f64) -> bool {
-        if now.is_finished() || now.modified + QUIET <= utc {
+        if now.is_finished() || now.modified() + QUIET <= utc {
             return true;
         }
         // By the other clock, should the file's time lie in the future.
@@ -156,17 +156,17 @@ impl Watch {
         let good = self.good.take();
         let (text, stamp) = files::read_stamped(&self.path, Content::Shared, MAX_LEN)?;
         // Time stamps of files are coarse: a write right after reading may leave none behind.
-        self.settled = stamp.modified + SETTLED <= utc;
+        self.settled = stamp.modified() + SETTLED <= utc;
         self.stamp = Some(stamp);
         let hash = Sha256::digest(text.as_bytes()).into();
-        let is_known = good == Some(hash) && self.modified == stamp.modified;
+        let is_known = good == Some(hash) && self.modified == stamp.modified();
         let list = if is_known {
             None
         } else {
             Some(TrustList::parse(&text, &self.path)?)
         };
         self.good = Some(hash);
-        self.modified = stamp.modified;
+        self.modified = stamp.modified();
         Ok(list)
     }
 }
@@ -178,6 +178,7 @@ const QUIET: Duration = Duration::from_secs(1);
 const SETTLED: Duration = Duration::from_secs(3);
 
 #[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use std::fs;
 

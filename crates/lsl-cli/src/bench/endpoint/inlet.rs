@@ -250,7 +250,7 @@ fn summarise(job: &Job, readings: &[Reading], race: &Race) -> Report {
         if let Some(used) = last {
             let (cpu_secs, switches) = used.since(*begun);
             report.cpu_secs = Some(cpu_secs);
-            report.switches = Some(switches);
+            report.switches = switches;
         }
     }
     let all = sorted(

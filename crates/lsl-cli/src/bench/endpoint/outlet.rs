@@ -40,7 +40,7 @@ pub(super) fn run<T: Number>(job: &Job, orders: &Orders) -> Outcome {
     // What the library still had to send after the last push is part of the bill.
     let (cpu_secs, switches) = Usage::now().since(begun);
     report.cpu_secs = Some(cpu_secs);
-    report.switches = Some(switches);
+    report.switches = switches;
     let after = Holdings::now();
     let own = usize::from(job.window.is_some());
     let started = |after: Option<usize>, before: Option<usize>, own| {

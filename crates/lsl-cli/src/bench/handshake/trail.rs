@@ -1,14 +1,14 @@
 //! The security logs of a benchmark: one for each turn, its lines counted afterwards.
 
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use lsl_core::secure::Audit;
 use lsl_core::secure::audit::rotated;
+use lsl_platform::files::create_directory;
 
 use super::Audited;
 use super::sides::{EVENTS, Shaken, Sides};
@@ -34,9 +34,7 @@ impl Trail {
         let parent = parent.map_or_else(std::env::temp_dir, Path::to_owned);
         let own = parent.join(format!("lsl-bench-{}", std::process::id()));
         // Nobody else may have a hand in it: others can write to the parent.
-        DirBuilder::new()
-            .mode(0o700)
-            .create(&own)
+        create_directory(&own, 0o700)
             .map_err(|error| Failure::Runtime(format!("cannot make {}: {error}", own.display())))?;
         Ok(Self(own))
     }

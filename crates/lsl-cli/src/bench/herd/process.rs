@@ -317,15 +317,13 @@ fn idle(secs: f64) -> Values {
     let (start, before) = (local_clock(), Usage::now());
     std::thread::sleep(Duration::from_secs_f64(secs));
     let (took, used) = (local_clock() - start, Usage::now().since(before));
+    let cpu = (used.user_secs + used.system_secs) / took * 100.0;
     // The sleep itself is one.
-    let switches = used.voluntary_switches.saturating_sub(1);
-    values([
-        (
-            "cpu_percent",
-            (used.user_secs + used.system_secs) / took * 100.0,
-        ),
-        ("switches_per_s", switches as f64 / took),
-    ])
+    let switches = used
+        .voluntary_switches
+        .map(|number| number.saturating_sub(1) as f64 / took);
+    let counted = switches.map(|rate| ("switches_per_s", rate));
+    values([("cpu_percent", cpu)].into_iter().chain(counted))
 }
 
 /// The number of a sample as its first value; streams here are short.
@@ -333,8 +331,9 @@ fn number(number: u64) -> f32 {
     number as f32
 }
 
-fn values<const N: usize>(values: [(&str, f64); N]) -> Values {
-    values.map(|(name, value)| (name.to_owned(), value)).into()
+fn values<'a>(values: impl IntoIterator<Item = (&'a str, f64)>) -> Values {
+    let named = |(name, value): (&str, f64)| (name.to_owned(), value);
+    values.into_iter().map(named).collect()
 }
 
 fn nothing() -> Failure {

@@ -11,5 +11,6 @@ mod flood;
 mod queries;
 mod reader;
 mod refusals;
+#[cfg(unix)]
 mod revocation;
 mod time;

@@ -1,0 +1,106 @@
+//! `watched` for Windows. The reactor there cannot take a socket on and let go of it again at will, so
+//! that the socket stays with the runtime for good; whether it counts as watched is a note. Never run.
+//!
+//! The reactor says once that something is there, and then no more until a read through it found nothing.
+//! Reads past it leave it thinking that something is there, which costs one read in vain.
+
+use std::io;
+use std::net;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use lsl_platform::socket::receive_nonblocking;
+#[cfg(feature = "secure")]
+use lsl_platform::socket::send_nonblocking;
+use tokio::net::TcpStream;
+
+/// What a thread would wait for, if it could be interrupted (`lsl_platform::interrupt`).
+pub(crate) type Socket = TcpStream;
+
+/// See the Unix version.
+#[derive(Debug)]
+pub(crate) struct Watched {
+    stream: Arc<TcpStream>,
+    is_watched: bool,
+}
+
+impl Watched {
+    /// Not watched until somebody polls.
+    #[expect(clippy::unnecessary_wraps, reason = "fails on Unix")]
+    pub(crate) fn new(stream: TcpStream) -> io::Result<Self> {
+        Ok(Self {
+            stream: Arc::new(stream),
+            is_watched: false,
+        })
+    }
+
+    /// To wait for it, never to read.
+    pub(crate) fn handle(&self) -> Arc<Socket> {
+        Arc::clone(&self.stream)
+    }
+
+    pub(crate) fn is_watched(&self) -> bool {
+        self.is_watched
+    }
+
+    pub(crate) fn unwatch(&mut self) {
+        self.is_watched = false;
+    }
+
+    /// As on Unix.
+    pub(crate) fn poll_receive(
+        &mut self,
+        context: Option<&mut Context<'_>>,
+        buffer: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
+        let Some(context) = context else {
+            return or_pending(receive_nonblocking(&*self.stream, buffer));
+        };
+        self.is_watched = true;
+        loop {
+            ready!(self.stream.poll_read_ready(context))?;
+            match self.stream.try_read(buffer) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                other => return Poll::Ready(other),
+            }
+        }
+    }
+
+    /// Sends what fits now.
+    #[cfg(feature = "secure")]
+    pub(crate) fn try_send(&self, bytes: &[u8]) -> io::Result<usize> {
+        send_nonblocking(&*self.stream, bytes)
+    }
+
+    /// As on Unix.
+    #[cfg(feature = "secure")]
+    pub(crate) fn poll_send(
+        &self,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        if !self.is_watched {
+            return or_pending(self.try_send(bytes));
+        }
+        loop {
+            ready!(self.stream.poll_write_ready(context))?;
+            match self.stream.try_write(bytes) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                other => return Poll::Ready(other),
+            }
+        }
+    }
+
+    /// The socket for somebody else; `None` if it cannot be had.
+    #[cfg(feature = "secure")]
+    pub(crate) fn into_std(self) -> Option<net::TcpStream> {
+        Arc::try_unwrap(self.stream).ok()?.into_std().ok()
+    }
+}
+
+fn or_pending(result: io::Result<usize>) -> Poll<io::Result<usize>> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Poll::Pending,
+        other => Poll::Ready(other),
+    }
+}

@@ -1,0 +1,153 @@
+//! Something a caller's own event loop can wait for: raised by one thread, cleared by another.
+
+pub use system::Signal;
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+mod system {
+    use std::io;
+    use std::os::fd::{AsRawFd as _, OwnedFd};
+
+    use rustix::event::{EventfdFlags, eventfd};
+    use rustix::io::{read, write};
+
+    /// A counter in the kernel, readable while it is not 0.
+    #[derive(Debug)]
+    pub struct Signal(OwnedFd);
+
+    impl Signal {
+        /// A new one, not raised.
+        ///
+        /// # Errors
+        /// The system has no descriptor left; `Unsupported` where `poll` takes no such thing.
+        pub fn new() -> io::Result<Self> {
+            Ok(Self(eventfd(
+                0,
+                EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC,
+            )?))
+        }
+
+        /// For `poll` and its like: readable while the signal is raised.
+        #[inline]
+        pub fn descriptor(&self) -> i32 {
+            self.0.as_raw_fd()
+        }
+
+        /// Raises it, from any thread.
+        #[inline]
+        pub fn raise(&self) {
+            // An error means that the counter is full, hence readable.
+            let _ = write(&self.0, &1_u64.to_ne_bytes());
+        }
+
+        /// Clears it.
+        #[inline]
+        pub fn clear(&self) {
+            // An error means that it is 0 already.
+            let _ = read(&self.0, &mut [0_u8; 8]);
+        }
+    }
+}
+
+#[cfg(all(unix, not(any(target_os = "linux", target_os = "android"))))]
+mod system {
+    use std::io::{self, Read as _, Write as _};
+    use std::os::fd::AsRawFd as _;
+    use std::os::unix::net::UnixStream;
+
+    /// A pair of sockets: a byte in it makes the one given out readable.
+    #[derive(Debug)]
+    pub struct Signal {
+        given: UnixStream,
+        kept: UnixStream,
+    }
+
+    impl Signal {
+        /// A new one, not raised.
+        ///
+        /// # Errors
+        /// The system has no descriptor left.
+        pub fn new() -> io::Result<Self> {
+            let (given, kept) = UnixStream::pair()?;
+            given.set_nonblocking(true)?;
+            kept.set_nonblocking(true)?;
+            Ok(Self { given, kept })
+        }
+
+        /// For `poll` and its like: readable while the signal is raised.
+        pub fn descriptor(&self) -> i32 {
+            self.given.as_raw_fd()
+        }
+
+        /// Raises it, from any thread.
+        pub fn raise(&self) {
+            // An error means that it is full, hence readable.
+            let _ = (&self.kept).write(&[1]);
+        }
+
+        /// Clears it.
+        pub fn clear(&self) {
+            let mut bytes = [0; 256];
+            while matches!((&self.given).read(&mut bytes), Ok(read) if read > 0) {}
+        }
+    }
+}
+
+#[cfg(windows)]
+mod system {
+    use std::io;
+
+    /// There is none: a descriptor of the C library cannot be waited for together with sockets.
+    #[derive(Debug, Clone, Copy)]
+    pub enum Signal {}
+
+    impl Signal {
+        /// See the Unix version.
+        ///
+        /// # Errors
+        /// Always `Unsupported`.
+        pub fn new() -> io::Result<Self> {
+            Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                "on Windows an inlet has no descriptor to wait for; wait in a pull",
+            ))
+        }
+
+        /// See the Unix version.
+        pub fn descriptor(&self) -> i32 {
+            match *self {}
+        }
+
+        /// See the Unix version.
+        pub fn raise(&self) {
+            match *self {}
+        }
+
+        /// See the Unix version.
+        pub fn clear(&self) {
+            match *self {}
+        }
+    }
+}
+
+#[cfg(test)]
+#[cfg(unix)]
+mod tests {
+    use std::os::fd::BorrowedFd;
+
+    use super::*;
+    use crate::poll::wait_readable;
+
+    #[test]
+    #[expect(unsafe_code, reason = "what C programs get is a number")]
+    fn readable_from_raising_to_clearing() {
+        let signal = Signal::new().unwrap();
+        // SAFETY: `signal` outlives it.
+        let descriptor = unsafe { BorrowedFd::borrow_raw(signal.descriptor()) };
+        assert!(!wait_readable(descriptor, 0.0).unwrap());
+        signal.raise();
+        signal.raise();
+        assert!(wait_readable(descriptor, f64::INFINITY).unwrap());
+        signal.clear();
+        assert!(!wait_readable(descriptor, 0.0).unwrap());
+    }
+}
