@@ -36,7 +36,7 @@ files() {
 export PYTHONDONTWRITEBYTECODE=1
 files >/tmp/before
 
-apt-get -qq install --no-download /mnt/lsl-rs.deb >/tmp/install 2>&1 || {
+apt-get -qq install /mnt/lsl-rs.deb >/tmp/install 2>&1 || {
     cat /tmp/install >&2
     fail "apt-get install"
 }
