@@ -76,8 +76,9 @@ ok "man page, completions, headers and unit are in place"
 
 python3 -m venv --without-pip /opt/venv
 python=/opt/venv/bin/python
+installer=$(echo /mnt/wheels/pip-*.whl)
 pip() {
-    "$python" /mnt/wheels/pip-*.whl/pip --disable-pip-version-check --no-cache-dir --quiet "$@"
+    "$python" "$installer/pip" --disable-pip-version-check --no-cache-dir --quiet "$@"
 }
 pip install --no-index --no-deps --no-compile --find-links /mnt/wheels pylsl numpy
 ok "pip install pylsl"
