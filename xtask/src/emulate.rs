@@ -69,7 +69,9 @@ pub(crate) fn run(sh: &Shell) -> Result {
     let _path = sh.push_env("PATH", path);
     suites::build(sh)?;
     if !stage.is_released() {
-        println!("emulate: no target/cross/{TRIPLE}: with a build of its own, not the one that ships");
+        println!(
+            "emulate: no target/cross/{TRIPLE}: with a build of its own, not the one that ships"
+        );
         cmd!(
             sh,
             "cargo-zigbuild build --locked --target {CARGO_TARGET} --target-dir {FOLDER} -p lsl-cli -p lsl-ffi"

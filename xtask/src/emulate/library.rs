@@ -16,9 +16,15 @@ const STAGE: &str = "target/emulate/library.txt";
 
 /// The C programs that are left out, and why.
 const HOSTS_LEFT_OUT: &[(&str, &str)] = &[
-    ("churn", "minutes: creates and destroys a thousand objects and weighs the process"),
+    (
+        "churn",
+        "minutes: creates and destroys a thousand objects and weighs the process",
+    ),
     ("scale", "minutes: a thousand streams"),
-    ("stress", "eight threads at random find the emulator's limits, not ours"),
+    (
+        "stress",
+        "eight threads at random find the emulator's limits, not ours",
+    ),
 ];
 
 /// The cells that are played: C ABI and command against real liblsl in both roles, all formats.
@@ -54,7 +60,10 @@ pub(super) fn build(sh: &Shell, stage: &Stage) -> Result {
     script(
         sh,
         &stage.folder.join("bin/cc"),
-        &format!("exec '{}' -m ziglang cc -target {ZIG_TARGET} \"$@\"\n", compiler.display()),
+        &format!(
+            "exec '{}' -m ziglang cc -target {ZIG_TARGET} \"$@\"\n",
+            compiler.display()
+        ),
     )?;
     let root = "$QEMU_LD_PREFIX";
     let ours = prefix.join("lib/liblsl.so");
@@ -74,7 +83,10 @@ pub(super) fn build(sh: &Shell, stage: &Stage) -> Result {
         ),
     )?;
     let paths = [hosts, cells, real, python, prefix, ours];
-    let lines: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+    let lines: Vec<String> = paths
+        .iter()
+        .map(|path| path.display().to_string())
+        .collect();
     sh.write_file(STAGE, lines.join("\n"))?;
     Ok(())
 }

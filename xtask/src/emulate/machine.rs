@@ -107,7 +107,6 @@ impl Machine {
         let child = command.stdout(file.try_clone()?).stderr(file).spawn()?;
         Ok(Running { child, log })
     }
-
 }
 
 /// A running command. Killed when dropped.

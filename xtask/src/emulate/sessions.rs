@@ -62,10 +62,7 @@ fn session(sh: &Shell, stage: &Stage, from: Kind, to: Kind, cipher: &str) -> Res
     let recorder = Machine::new(sh, stage, "recorder", to)?;
     let key = |machine: &Machine, name: &str| -> Result<String> {
         machine.run(&["key", "init", "--name", name])?;
-        Ok(machine
-            .run(&["key", "show", "--public"])?
-            .trim()
-            .to_owned())
+        Ok(machine.run(&["key", "show", "--public"])?.trim().to_owned())
     };
     let sends = key(&amplifier, "amplifier")?;
     let receives = key(&recorder, "recorder")?;
@@ -83,7 +80,10 @@ fn session(sh: &Shell, stage: &Stage, from: Kind, to: Kind, cipher: &str) -> Res
     let said = recorder.run(&words)?;
     let sent = generator.finish()?;
 
-    let received: Vec<&str> = said.lines().filter(|line| line.contains("\"v\":")).collect();
+    let received: Vec<&str> = said
+        .lines()
+        .filter(|line| line.contains("\"v\":"))
+        .collect();
     // The counter begins at 0 and steps by 1: nothing is missing, double or out of order.
     let in_order = (0..).zip(&received);
     let is_whole = received.len() == SAMPLES

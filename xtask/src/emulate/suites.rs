@@ -85,7 +85,6 @@ const EXHAUSTIVE: &str = "tries thousands of inputs on portable code, minutes wh
 const PATIENCE: &str = "its deadlines on sockets and processes are meant for real machines; the \
                         sessions and cells below take its place";
 
-
 /// Build the tests and note where they are.
 pub(super) fn build(sh: &Shell) -> Result {
     let selection = SELECTION.split_whitespace();
