@@ -101,7 +101,7 @@ pub(super) fn build(sh: &Shell) -> Result {
         ) else {
             continue;
         };
-        list.push_str(&format!("{manifest}\t{executable}\n"));
+        list.extend([manifest, "\t", executable, "\n"]);
     }
     sh.write_file(LIST, list)?;
     Ok(())
