@@ -120,6 +120,9 @@ fn pack(sh: &Shell, release: &Release, builds: &[Build]) -> Result<String> {
         sh.remove_path(&tree)?;
         let libdir = format!("lib/{}", build.target.multiarch);
         lay_out(sh, build, &tree, &libdir, &pages, &bill)?;
+        // Debian's zsh looks for what packages complete here, not in the folder of all others.
+        let zsh = tree.join("share/zsh");
+        std::fs::rename(zsh.join("site-functions"), zsh.join("vendor-completions"))?;
         deb(sh, release, build.target)?;
 
         wheel::pack(sh, release, build)?;

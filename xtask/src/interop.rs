@@ -129,6 +129,11 @@ pub(crate) fn newest_liblsl(sh: &Shell) -> Result<PathBuf> {
     Ok(install(sh, &WHEELS[0])?.1)
 }
 
+/// A Python with pip, and with pylsl.
+pub(crate) fn pylsl_python(sh: &Shell) -> Result<PathBuf> {
+    Ok(install(sh, &WHEELS[0])?.0)
+}
+
 /// Where pylsl and mne-lsl can be imported from.
 pub(crate) fn site_packages(sh: &Shell) -> Result<Vec<PathBuf>> {
     let mut folders = Vec::new();

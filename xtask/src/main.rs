@@ -17,12 +17,14 @@ mod ci;
 mod cross;
 mod deploy;
 mod dist;
+mod emulate;
 mod fuzz;
 mod hosts;
 mod instructions;
 mod interop;
 mod loom;
 mod models;
+mod roots;
 mod systems;
 mod tidy;
 mod vectors;
@@ -45,6 +47,8 @@ Usage: cargo xtask TASK
   lint                   rustfmt and clippy, warnings denied
   doc                    documentation, warnings denied
   interop [FILTER]       against real liblsl 1.18.0 and 1.17.7 and pylsl in a private namespace
+  emulate                aarch64 under qemu: tests, hosts, sessions with x86-64, real liblsl
+  roots                  the packages of target/dist on Debian for arm64 and amd64
   abi                    the C library's exports, names and headers against crates/lsl-ffi/abi
   headers [--check]      make the C headers from that table (or see whether they are up to date)
   hosts [FILTER]         C and C++ programs on the library, plain, under ASan and under valgrind
@@ -126,6 +130,9 @@ fn run() -> Result {
         ["hosts", filter] => hosts::run(&sh, Some(filter), &hosts::SHORT),
         ["soak"] => hosts::run(&sh, None, &hosts::SOAK),
         ["soak", filter] => hosts::run(&sh, Some(filter), &hosts::SOAK),
+        ["emulate"] => emulate::run(&sh),
+        ["emulate", "inside"] => emulate::inside(&sh),
+        ["roots"] => roots::run(&sh),
         ["deploy"] => deploy::run(&sh, None),
         ["deploy", filter] => deploy::run(&sh, Some(filter)),
         ["headers"] => abi::headers(&sh, check),
