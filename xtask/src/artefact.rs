@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use xshell::{Shell, cmd};
+use xshell::{Cmd, Shell, cmd};
 
 use crate::cross::{Build, GLIBC};
 use crate::{Result, abi};
@@ -37,7 +37,7 @@ pub(crate) fn check(sh: &Shell, build: &Build) -> Result {
 fn file_problems(sh: &Shell, file: &Path, machine: &str) -> Result<Vec<String>> {
     let mut problems = Vec::new();
 
-    let header = cmd!(sh, "readelf -hW {file}").quiet().read()?;
+    let header = listing(cmd!(sh, "readelf -hW {file}"))?;
     let made_for = header
         .lines()
         .find_map(|line| line.trim().strip_prefix("Machine:"))
@@ -52,7 +52,7 @@ fn file_problems(sh: &Shell, file: &Path, machine: &str) -> Result<Vec<String>> 
         problems.push("it is not position independent".to_owned());
     }
 
-    let symbols = cmd!(sh, "objdump -T {file}").quiet().read()?;
+    let symbols = listing(cmd!(sh, "objdump -T {file}"))?;
     match newest_glibc(&symbols) {
         None => problems.push("it uses nothing of glibc: was it read at all?".to_owned()),
         Some(newest) if newest > version(GLIBC) => {
@@ -63,9 +63,9 @@ fn file_problems(sh: &Shell, file: &Path, machine: &str) -> Result<Vec<String>> 
         Some(_) => {}
     }
 
-    let dynamic = cmd!(sh, "readelf -dW {file}").quiet().read()?;
+    let dynamic = listing(cmd!(sh, "readelf -dW {file}"))?;
     for (tag, trouble) in [
-        ("(TEXTREL)", "it has text relocations"),
+        ("TEXTREL", "it has text relocations"),
         ("(RPATH)", "it has an RPATH"),
         ("(RUNPATH)", "it has a RUNPATH"),
     ] {
@@ -83,7 +83,7 @@ fn file_problems(sh: &Shell, file: &Path, machine: &str) -> Result<Vec<String>> 
         }
     }
 
-    let segments = cmd!(sh, "readelf -lW {file}").quiet().read()?;
+    let segments = listing(cmd!(sh, "readelf -lW {file}"))?;
     let stack = segments.lines().find(|line| line.contains("GNU_STACK"));
     if !stack.is_some_and(|line| line.contains(" RW ")) {
         problems.push("its stack is executable".to_owned());
@@ -92,6 +92,11 @@ fn file_problems(sh: &Shell, file: &Path, machine: &str) -> Result<Vec<String>> 
         problems.push("it has no read-only relocations (RELRO)".to_owned());
     }
     Ok(problems)
+}
+
+/// What a tool says, in the language that is looked for.
+fn listing(tool: Cmd<'_>) -> Result<String> {
+    Ok(tool.env("LC_ALL", "C").quiet().read()?)
 }
 
 /// The newest `GLIBC_` version in a listing of `objdump -T`.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use xshell::{Shell, cmd};
 
 use crate::abi::{self, Profile};
-use crate::{Result, interop};
+use crate::{Result, interop, roots};
 
 /// Makes a stage; how it is entered.
 type Make = fn(&Shell) -> Result<Vec<String>>;
@@ -57,6 +57,7 @@ pub(crate) fn run(sh: &Shell, update: bool) -> Result {
 const STAGES: &[(&str, Make)] = &[
     ("python", python),
     ("dist", dist),
+    ("debian", debian),
     ("c", c),
     ("ssh", ssh),
     ("build", clone),
@@ -106,6 +107,18 @@ fn python(sh: &Shell) -> Result<Vec<String>> {
 fn dist(sh: &Shell) -> Result<Vec<String>> {
     dist_file(sh, "x86_64-unknown-linux-gnu.tar.gz")?;
     Ok(vec!["bash".into()])
+}
+
+/// A small Debian, with our package where its commands are typed.
+fn debian(sh: &Shell) -> Result<Vec<String>> {
+    let package = dist_file(sh, "_amd64.deb")?;
+    let share = sh.current_dir().join("target/book-stage/debian");
+    sh.remove_path(&share)?;
+    sh.create_dir(&share)?;
+    for file in [&package, Path::new("xtask/book/debian.sh")] {
+        sh.copy_file(file, &share)?;
+    }
+    roots::bash(sh, &share)
 }
 
 /// A file of `target/dist` by its end.

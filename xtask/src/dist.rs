@@ -1,6 +1,6 @@
 //! What people download: for each target an archive, a Debian package and a Python wheel, then
-//! checksums and a bill of materials. The same sources give the same bytes, on any machine and at any
-//! path: times are that of the commit, orders are by name, owners are nobody.
+//! checksums and a bill of materials. The same sources and tools give the same bytes, wherever the checkout
+//! lies: times are that of the commit, orders are by name, owners are nobody.
 
 mod try_wheel;
 mod wheel;
@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 use xshell::{Shell, cmd};
 
 use crate::cross::{self, Build, TARGETS, Target};
-use crate::{Result, abi, missing};
+use crate::{Result, abi};
 
 /// The product's name in packages.
 const NAME: &str = "lsl-rs";
@@ -36,13 +36,10 @@ struct Release {
 /// Build everything; to `prove` it, pack twice and fail unless both times gave the same bytes, and try
 /// the wheel of this machine.
 pub(crate) fn run(sh: &Shell, prove: bool) -> Result {
-    let Some(search_path) = tools(sh)? else {
-        return Ok(());
-    };
     let release = Release {
         version: version(sh)?,
         epoch: epoch(sh)?,
-        search_path,
+        search_path: tools(sh)?,
     };
     let builds = TARGETS
         .iter()
@@ -60,24 +57,30 @@ pub(crate) fn run(sh: &Shell, prove: bool) -> Result {
     Ok(())
 }
 
-/// The search path with cargo-deb and cargo-cyclonedx, unless one is missing.
-fn tools(sh: &Shell) -> Result<Option<std::ffi::OsString>> {
+/// The search path with cargo-deb and cargo-cyclonedx. Of these versions: what they write is promised to
+/// be the same again.
+fn tools(sh: &Shell) -> Result<std::ffi::OsString> {
     crate::wait_for_tools(sh)?;
     let mut path = sh.current_dir().join("target/tools/bin").into_os_string();
     path.push(":");
     path.push(sh.var_os("PATH").unwrap_or_default());
-    for (name, version) in [
-        ("cargo-deb", CARGO_DEB),
-        ("cargo-cyclonedx", CARGO_CYCLONEDX),
-    ] {
-        let found = cmd!(sh, "which {name}").env("PATH", &path).quiet();
-        if found.ignore_stdout().run().is_err() {
-            let install = format!("cargo install --locked {name}@{version}");
-            missing(name, &install)?;
-            return Ok(None);
-        }
+    let lacking: Vec<String> = [("deb", CARGO_DEB), ("cyclonedx", CARGO_CYCLONEDX)]
+        .into_iter()
+        .filter(|(name, version)| {
+            let asked = cmd!(sh, "cargo {name} --version").env("PATH", &path);
+            let said = asked.quiet().ignore_stderr().read();
+            !said.is_ok_and(|said| said.contains(version))
+        })
+        .map(|(name, version)| format!("cargo-{name}@{version}"))
+        .collect();
+    if lacking.is_empty() {
+        return Ok(path);
     }
-    Ok(Some(path))
+    Err(format!(
+        "packing needs {0}; get it by: cargo install --locked --root target/tools {0}",
+        lacking.join(" ")
+    )
+    .into())
 }
 
 fn version(sh: &Shell) -> Result<String> {

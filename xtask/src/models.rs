@@ -338,7 +338,7 @@ fn proverif_verdict(output: &str) -> Option<Verdict> {
 
 /// Models made from models.
 const SCRATCH: &str = "target/models";
-const INSTALL_LOG: &str = "target/tools/verifpal.log";
+const INSTALL_LOG: &str = "target/tools/install.log";
 
 #[cfg(test)]
 mod tests {

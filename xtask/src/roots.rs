@@ -118,6 +118,23 @@ pub(crate) fn ensure(sh: &Shell, arch: &Arch, qemu: &Path) -> Result<PathBuf> {
     Ok(root)
 }
 
+/// The words that start a bash in the root of this processor, with `share` in `/mnt`.
+pub(crate) fn bash(sh: &Shell, share: &Path) -> Result<Vec<String>> {
+    if let Some(gap) = gap(sh) {
+        return Err(format!("no {gap}").into());
+    }
+    let qemu = qemu::fetch(sh)?;
+    let root = ensure(sh, &AMD64, &qemu)?;
+    let place = sh.current_dir().join(FOLDER).join("stage-bash");
+    sh.create_dir(&place)?;
+    let script = sh.current_dir().join("xtask/src/roots/stage.sh");
+    let mut words = qemu::enter(sh, &qemu);
+    words.push("sh".to_owned());
+    words.extend([&script, &root, share, &place].map(|path| path.display().to_string()));
+    words.extend(["env", "BASH_ENV=/mnt/debian.sh", "bash"].map(str::to_owned));
+    Ok(words)
+}
+
 /// Everything in `roots/checks.sh`; how many checks that were.
 fn check(sh: &Shell, arch: &Arch, root: &Path, qemu: &Path) -> Result<usize> {
     let share = sh

@@ -10,7 +10,8 @@ use crate::cross::{Build, GLIBC};
 
 const PROJECT: &str = "crates/lsl-ffi/python";
 const HATCHLING: &str = "hatchling==1.33.0";
-const VENV: &str = "target/tools/wheel";
+/// Named so that another version is another folder.
+const VENV: &str = "target/tools/hatchling-1.33.0";
 
 /// Make the wheel of one target.
 pub(crate) fn pack(sh: &Shell, release: &Release, build: &Build) -> Result {

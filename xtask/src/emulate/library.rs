@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use xshell::{Shell, cmd};
 
 use super::{Stage, ZIG_TARGET};
-use crate::{Result, interop};
+use crate::{Result, interop, zig};
 
 /// What those on the private machine are told.
 const STAGE: &str = "target/emulate/library.txt";
@@ -56,7 +56,7 @@ pub(super) fn build(sh: &Shell, stage: &Stage) -> Result {
     }
     cmd!(sh, "cp -r crates/lsl-ffi/include {prefix}").run()?;
 
-    let compiler = sh.current_dir().join("target/tools/zig/bin/python");
+    let compiler = zig::python(sh)?;
     script(
         sh,
         &stage.folder.join("bin/cc"),

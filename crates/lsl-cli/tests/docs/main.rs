@@ -5,32 +5,53 @@
 //! there the test is reported as ignored, and `cargo xtask book` makes the stage. How pages say what
 //! runs where stands in `page.rs`.
 #![forbid(unsafe_code)]
-#![expect(
-    clippy::unwrap_used,
-    reason = "a test that cannot run is a failed test"
+#![cfg_attr(
+    unix,
+    expect(
+        clippy::unwrap_used,
+        reason = "a test that cannot run is a failed test"
+    )
 )]
 
+#[cfg(unix)]
 mod expected;
+#[cfg(unix)]
 mod generated;
+#[cfg(unix)]
 mod links;
+#[cfg(unix)]
 mod page;
+#[cfg(unix)]
 mod session;
+#[cfg(unix)]
 mod shell;
+#[cfg(unix)]
 mod shown;
 
+#[cfg(unix)]
 use std::path::{Path, PathBuf};
+#[cfg(unix)]
 use std::process::ExitCode;
 
+#[cfg(unix)]
 use libtest_mimic::{Arguments, Failed, Trial};
 
+#[cfg(unix)]
 use crate::page::Page;
 
 /// What a check answers with; the text is for whoever wrote the page.
+#[cfg(unix)]
 type Outcome = Result<(), String>;
 
 /// A test of this program itself.
+#[cfg(unix)]
 type SelfTest = (&'static str, fn() -> Outcome);
 
+/// There is no bash to type into.
+#[cfg(not(unix))]
+fn main() {}
+
+#[cfg(unix)]
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
     let pages: Vec<Page> = page_files()
@@ -49,20 +70,24 @@ fn main() -> ExitCode {
 }
 
 /// A check of all pages at once.
+#[cfg(unix)]
 fn whole(name: &str, pages: &[Page], check: fn(&[Page]) -> Outcome) -> Trial {
     let pages = pages.to_vec();
     trial(name, move || check(&pages))
 }
 
+#[cfg(unix)]
 fn trial(name: &str, run: impl FnOnce() -> Outcome + Send + 'static) -> Trial {
     Trial::test(name, move || run().map_err(Failed::from))
 }
 
 /// What is wrong with any page.
+#[cfg(unix)]
 fn join(pages: &[Page], check: fn(&Page) -> Vec<String>) -> Outcome {
     none(&pages.iter().flat_map(check).collect::<Vec<_>>())
 }
 
+#[cfg(unix)]
 fn none(problems: &[String]) -> Outcome {
     if problems.is_empty() {
         Ok(())
@@ -72,6 +97,7 @@ fn none(problems: &[String]) -> Outcome {
 }
 
 /// These tests have no harness that would find `#[test]`s.
+#[cfg(unix)]
 fn self_tests() -> Vec<Trial> {
     [expected::tests(), page::tests(), links::tests()]
         .into_iter()
@@ -81,6 +107,7 @@ fn self_tests() -> Vec<Trial> {
 }
 
 /// The root of the repository.
+#[cfg(unix)]
 fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .ancestors()
@@ -90,6 +117,7 @@ fn repository() -> PathBuf {
 }
 
 /// The README and every page of the book.
+#[cfg(unix)]
 fn page_files() -> Vec<String> {
     let mut files: Vec<String> = std::fs::read_dir(repository().join("docs"))
         .unwrap()
@@ -102,6 +130,7 @@ fn page_files() -> Vec<String> {
     files
 }
 
+#[cfg(unix)]
 fn has_ending(name: &str, ending: &str) -> bool {
     Path::new(name).extension().is_some_and(|end| end == ending)
 }

@@ -15,19 +15,24 @@ LIBRARY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "liblsl.so.2"
 #: Where pylsl and mne-lsl look first.
 VARIABLES = ("PYLSL_LIB", "MNE_LSL_LIB")
 
-#: What this package set, for Pythons that this one starts: theirs may be another installation.
+#: What this package set. Programs that this Python starts inherit it: another Python with this package
+#: knows by it that nobody chose the library.
 MARK = "LSL_RS_LIBRARY"
 
 
 def point():
-    """Points pylsl and mne-lsl at our library, unless the user chose one. ``LSL_RS=off`` does nothing."""
+    """Points pylsl and mne-lsl at our library, unless the user chose one. ``LSL_RS=off`` does nothing,
+    and undoes what a Python that started this one did."""
+    inherited = os.environ.pop(MARK, None)
+    for variable in VARIABLES:
+        if inherited and os.environ.get(variable) == inherited:
+            del os.environ[variable]
     if os.environ.get("LSL_RS") == "off":
         return
-    inherited = os.environ.get(MARK)
+    # mne-lsl looks at PYLSL_LIB too: who set that one alone chose for both.
+    chosen = os.environ.get("PYLSL_LIB")
     for variable in VARIABLES:
-        # mne-lsl looks at PYLSL_LIB too: who set that one alone chose for both.
-        chosen = os.environ.get(variable) or os.environ.get("PYLSL_LIB")
-        if not chosen or chosen in (inherited, LIBRARY):
+        if not (os.environ.get(variable) or chosen):
             os.environ[variable] = LIBRARY
     os.environ[MARK] = LIBRARY
 
