@@ -3,7 +3,6 @@
 //! another Python in its place.
 
 use std::ffi::OsString;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use xshell::{Shell, cmd};
@@ -93,7 +92,7 @@ pub(super) fn build(sh: &Shell, stage: &Stage) -> Result {
 
 fn script(sh: &Shell, path: &Path, body: &str) -> Result {
     sh.write_file(path, format!("#!/bin/sh\n{body}"))?;
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755))?;
+    cmd!(sh, "chmod 755 {path}").quiet().run()?;
     Ok(())
 }
 

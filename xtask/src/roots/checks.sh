@@ -34,43 +34,45 @@ files() {
 
 # Python programs that are started leave nothing behind.
 export PYTHONDONTWRITEBYTECODE=1
-files >/tmp/before
 
-apt-get -qq install /mnt/lsl-rs.deb >/tmp/install 2>&1 || {
-    cat /tmp/install >&2
+work=$(mktemp -d)
+files >$work/before
+
+apt-get -qq install /mnt/lsl-rs.deb >$work/install 2>&1 || {
+    cat $work/install >&2
     fail "apt-get install"
 }
-dpkg -s lsl-rs >/tmp/status
-says /tmp/status "Status: install ok installed"
-says /tmp/status "Version: $version"
+dpkg -s lsl-rs >$work/status
+says $work/status "Status: install ok installed"
+says $work/status "Version: $version"
 ok "apt-get installs the package"
 
-ldconfig -p >/tmp/cache
-says /tmp/cache "liblsl.so.2 ("
-says /tmp/cache "=> /lib/$machine-linux-gnu/liblsl.so.2"
+ldconfig -p >$work/cache
+says $work/cache "liblsl.so.2 ("
+says $work/cache "=> /lib/$machine-linux-gnu/liblsl.so.2"
 ok "ldconfig lists liblsl.so.2"
 
-lsl --version >/tmp/said
-says /tmp/said "$version"
-ok "$(cat /tmp/said)"
+lsl --version >$work/said
+says $work/said "$version"
+ok "$(cat $work/said)"
 
-lsl demo --duration 2 >/tmp/said 2>&1 || {
-    cat /tmp/said >&2
+lsl demo --duration 2 >$work/said 2>&1 || {
+    cat $work/said >&2
     fail "lsl demo"
 }
-says /tmp/said "Nothing was lost"
+says $work/said "Nothing was lost"
 ok "lsl demo: nothing was lost"
 
-dpkg -L lsl-rs >/tmp/contents
+dpkg -L lsl-rs >$work/contents
 for file in /usr/bin/lsl "$libraries/liblsl.so" "$libraries/pkgconfig/lsl.pc" /usr/include/lsl_c.h \
     /usr/share/man/man1/lsl.1.gz /usr/share/bash-completion/completions/lsl \
     /usr/share/zsh/vendor-completions/_lsl /usr/share/fish/vendor_completions.d/lsl.fish \
     /usr/lib/systemd/user/lsl@.service /usr/share/doc/lsl-rs/copyright; do
-    grep -qxF "$file" /tmp/contents || fail "$file is not in the package"
+    grep -qxF "$file" $work/contents || fail "$file is not in the package"
     test -s "$file" || fail "$file is empty"
 done
-gzip -cd /usr/share/man/man1/lsl.1.gz >/tmp/said
-says /tmp/said ".TH"
+gzip -cd /usr/share/man/man1/lsl.1.gz >$work/said
+says $work/said ".TH"
 bash -n /usr/share/bash-completion/completions/lsl || fail "completions for bash"
 ok "man page, completions, headers and unit are in place"
 
@@ -92,11 +94,11 @@ fi
 ok "pylsl on the library of the package: outlet to inlet"
 
 pip install --no-index --no-deps --no-compile --find-links /mnt/wheels lsl_rs
-"$python" -m lsl_rs doctor >/tmp/said 2>&1 || {
-    cat /tmp/said >&2
+"$python" -m lsl_rs doctor >$work/said 2>&1 || {
+    cat $work/said >&2
     fail "doctor"
 }
-says /tmp/said /opt/venv/lib/
+says $work/said /opt/venv/lib/
 ok "python -m lsl_rs doctor names the library of the wheel"
 "$python" /mnt/roundtrip.py /opt/venv/lib/
 ok "pylsl on the library of the wheel: outlet to inlet"
@@ -111,13 +113,13 @@ if [ "$machine" = aarch64 ]; then
 fi
 
 rm -r /opt/venv
-apt-get -qq purge lsl-rs >/tmp/purge 2>&1 || {
-    cat /tmp/purge >&2
+apt-get -qq purge lsl-rs >$work/purge 2>&1 || {
+    cat $work/purge >&2
     fail "apt-get purge"
 }
-files >/tmp/after
-cmp -s /tmp/before /tmp/after || {
-    comm -3 /tmp/before /tmp/after >&2
+files >$work/after
+cmp -s $work/before $work/after || {
+    comm -3 $work/before $work/after >&2
     fail "the package leaves files behind, or takes others with it"
 }
 if ldconfig -p | grep liblsl; then
