@@ -26,8 +26,8 @@ pub(super) fn arguments_in(file: &str) -> Option<&str> {
 }
 
 /// `command` as systemd splits it again. It reads the text twice: as a value in an environment file,
-/// where a backslash makes the next character plain and a quote at the very start ends at the next one, and as words, where quotes group and a backslash
-/// does the same once more.
+/// where a backslash makes the next character plain and a quote counts only at the very start, and as
+/// words, where quotes group and a backslash does the same once more.
 fn arguments(command: &[String]) -> Outcome<String> {
     let words: Vec<String> = command
         .iter()
