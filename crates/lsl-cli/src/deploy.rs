@@ -173,6 +173,9 @@ impl Deploy {
         describe(&self.host, &remote)?;
         let steps = plan::remove(&remote, &instance);
         self.carry_out(ssh, &steps, None, &Globals::default())?;
+        if let Some(text) = plan::staying_unit(&remote, &instance) {
+            note(text);
+        }
         note("The program ~/.local/bin/lsl stays, for people who log in.");
         Ok(())
     }

@@ -121,7 +121,7 @@ impl Expected {
         let globals: Vec<String> = self.globals.words().iter().map(|text| word(text)).collect();
         // Status 3 says that there was no stream at all, which is no failure of the question.
         let script = format!(
-            "{PREAMBLE}cd\n.local/bin/lsl {} list --json --timeout 1.5\nstatus=$?\n\
+            "{PREAMBLE}cd\necho '{ROWS}'\n.local/bin/lsl {} list --json --timeout 1.5\nstatus=$?\n\
              if [ $status = 3 ]; then exit 0; fi\nexit $status\n",
             globals.join(" ")
         );
@@ -214,21 +214,16 @@ impl State {
             }
             2 => "ended for wrong usage (2): correct its arguments".into(),
             203 => "cannot run the program (203): is its file system mounted noexec?".into(),
-            217 | 226 => format!(
-                "cannot be confined as its unit asks ({}): this kernel grants users no namespaces. Run \
-                 there `systemctl --user edit lsl@.service`, add the lines [Service] and PrivateUsers=no, \
-                 and restart it",
-                self.status
-            ),
             status => format!("does not run (status {status}); it is tried every 5 s"),
         }
     }
 }
 
-/// The uid of the stream among the rows of `lsl list --json`.
+/// The uid of the stream among the rows of `lsl list --json`, behind what login scripts say.
 fn uid_in(answer: &str, stream: &str, source_id: &str, hostname: &str) -> Option<String> {
-    let start = answer.find('[')?;
-    let rows: Vec<Value> = serde_json::from_str(answer.get(start..)?).ok()?;
+    // With its line break: no JSON text has one within a name.
+    let (_, rows) = answer.rsplit_once(&format!("{ROWS}\n"))?;
+    let rows: Vec<Value> = serde_json::from_str(rows).ok()?;
     let text = |row: &Value, key: &str| row.get(key).and_then(Value::as_str).map(str::to_owned);
     rows.iter()
         .find(|row| {
@@ -239,6 +234,8 @@ fn uid_in(answer: &str, stream: &str, source_id: &str, hostname: &str) -> Option
         .and_then(|row| text(row, "uid"))
 }
 
+/// The line ahead of the rows.
+const ROWS: &str = "lsl-answer rows";
 /// Longer than a program takes to find that it cannot work, on a small machine too.
 const SETTLE_SECS: u32 = 2;
 const TRIES: u32 = 4;
@@ -293,7 +290,6 @@ mod tests {
         };
         check(&state("inactive", 0, 0), "ended by itself");
         check(&state("failed", 2, 0), "wrong usage");
-        check(&state("activating", 226, 3), "PrivateUsers=no");
         check(&state("activating", 1, 2), "status 1");
     }
 
@@ -307,10 +303,11 @@ mod tests {
             row("A", "other", "amp1", "2"),
             row("A", "id", "amp1", "3"),
         ];
-        let answer = format!("Welcome!\n[{}]", rows.join(","));
+        let answer = format!("[ OK ] Welcome!\n{ROWS}\n[{}]\n", rows.join(","));
         assert_eq!(uid_in(&answer, "A", "id", "amp1").as_deref(), Some("3"));
         assert_eq!(uid_in(&answer, "B", "id", "amp1"), None);
         assert_eq!(uid_in("", "A", "id", "amp1"), None);
         assert_eq!(uid_in("[]", "A", "id", "amp1"), None);
+        assert_eq!(uid_in(&format!("{ROWS}\n[]\n"), "A", "id", "amp1"), None);
     }
 }

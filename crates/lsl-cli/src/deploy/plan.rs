@@ -161,30 +161,51 @@ fn arguments(remote: &Remote, service: &Service) -> Outcome<Step> {
     })
 }
 
-/// The steps that take an instance away, and the unit with the last one.
+/// The steps that take an instance away, and the unit with the last one unless somebody changed it.
+/// All of them can be done again, and with the unit gone already.
 pub(super) fn remove(remote: &Remote, instance: &str) -> Vec<Step> {
     let name = name(instance);
     let path = arguments_path(instance);
     let mut steps = vec![Step {
         title: format!("Stop {name} and remove it"),
         actions: vec![Action::Shell(format!(
-            "systemctl --user disable --quiet --now {name}\n\
+            "systemctl --user stop {name} || true\n\
+             systemctl --user disable --quiet {name} || true\n\
              systemctl --user reset-failed {name} 2>/dev/null || true\n\
-             rm -f {path}\n"
+             state=$(systemctl --user show --property=ActiveState --value {name})\n\
+             if [ \"$state\" != inactive ]; then echo \"{name} is $state\" >&2; exit 1; fi\n\
+             rm -f {WANTS}/{name} {path}\n\
+             rmdir .config/lsl 2>/dev/null || true\n"
         ))],
         starts: false,
     }];
     let is_last = remote.instances.iter().all(|other| other == instance);
-    if is_last && remote.unit.is_some() {
+    if is_last && has_our_unit(remote) {
         steps.push(Step {
             title: format!("Remove the unit ~/{UNIT}, which no other instance uses"),
             actions: vec![Action::Shell(format!(
-                "rm -f {UNIT}\nrmdir .config/lsl 2>/dev/null || true\nsystemctl --user daemon-reload\n"
+                "rm -f {UNIT}\nsystemctl --user daemon-reload\n"
             ))],
             starts: false,
         });
     }
     steps
+}
+
+/// Whether the unit there is the very one that this program writes.
+fn has_our_unit(remote: &Remote) -> bool {
+    remote.unit.as_ref() == Some(&checksum(unit::for_home().as_bytes()))
+}
+
+/// What is said of a unit that stays although its last instance goes.
+pub(super) fn staying_unit(remote: &Remote, instance: &str) -> Option<String> {
+    let is_last = remote.instances.iter().all(|other| other == instance);
+    (is_last && remote.unit.is_some() && !has_our_unit(remote)).then(|| {
+        format!(
+            "The unit ~/{UNIT} stays: it is not as this version of lsl writes it, so somebody may have \
+             changed it."
+        )
+    })
 }
 
 /// The unit of an instance.
@@ -247,6 +268,8 @@ pub(super) fn show(steps: &[Step], is_whole: bool, out: &mut impl Write) -> io::
 /// Below the home directory, where sessions of ssh begin.
 const PROGRAM: &str = ".local/bin/lsl";
 const UNIT: &str = ".config/systemd/user/lsl@.service";
+/// Where `enable` puts its links, which `disable` leaves when the unit is gone.
+const WANTS: &str = ".config/systemd/user/default.target.wants";
 const END: &str = "LSL_END_OF_FILE";
 const LONGEST_SHOWN: usize = 8;
 
@@ -324,7 +347,7 @@ mod tests {
     #[test]
     fn the_unit_goes_with_the_last_instance() {
         let mut remote = Remote::read(PI).unwrap();
-        remote.unit = Some("ab".into());
+        remote.unit = Some(checksum(unit::for_home().as_bytes()));
         remote.instances = vec!["amp".into(), "gen".into()];
         assert_eq!(
             titles(&remove(&remote, "amp")),
@@ -332,6 +355,13 @@ mod tests {
         );
         remote.instances = vec!["amp".into()];
         assert_eq!(remove(&remote, "amp").len(), 2);
+        assert_eq!(staying_unit(&remote, "amp"), None);
+        // Not if a person changed it.
+        remote.unit = Some("ab".into());
+        assert_eq!(remove(&remote, "amp").len(), 1);
+        assert!(staying_unit(&remote, "amp").is_some());
+        remote.instances.push("gen".into());
+        assert_eq!(staying_unit(&remote, "amp"), None);
     }
 
     /// `sh` writes the file exactly, whatever the words are.

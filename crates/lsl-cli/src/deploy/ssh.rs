@@ -70,9 +70,9 @@ impl Ssh {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// Writes `bytes` to a path that needs no quotes, below the home directory.
+    /// Writes `bytes` to a path that needs no quotes, below the home directory: all of them or none.
     pub(super) fn upload(&self, bytes: &[u8], to: &str) -> Outcome {
-        self.send(&format!("exec cat > {to}"), bytes).map(drop)
+        self.send(&receive(bytes.len(), to), bytes).map(drop)
     }
 
     fn send(&self, command: &str, input: &[u8]) -> Outcome<Output> {
@@ -80,6 +80,8 @@ impl Ssh {
         if let Some(shared) = &self.shared {
             ssh.arg("-S").arg(shared.socket());
         }
+        // Never a connection that stays behind, with our pipes, as the user's configuration may want.
+        ssh.args(["-o", "ControlMaster=no"]);
         let mut child = ssh
             .args(["-T", "--", &self.host, command])
             .stdin(Stdio::piped())
@@ -161,9 +163,9 @@ impl Ssh {
         let mut shared = Shared { master, folder };
         let is_open = stdout.is_some_and(|stdout| {
             BufReader::new(stdout)
-                .lines()
+                .split(b'\n')
                 .map_while(Result::ok)
-                .any(|line| line.ends_with(IS_OPEN))
+                .any(|line| line.trim_ascii_end().ends_with(IS_OPEN.as_bytes()))
         });
         if !is_open {
             let status = shared.master.wait()?;
@@ -194,6 +196,15 @@ impl Drop for Shared {
         let _ = std::fs::remove_file(self.socket());
         let _ = std::fs::remove_dir(&self.folder);
     }
+}
+
+/// The command that keeps what it reads only if it is all there: where the link is lost, input just
+/// ends. For every login shell; there is no single quote within the outer ones.
+fn receive(length: usize, to: &str) -> String {
+    format!(
+        "exec sh -c 'cd && trap \"rm -f {to}; exit 1\" HUP INT TERM && {{ cat > {to} && test $(wc -c < \
+         {to}) -eq {length} || {{ rm -f {to}; echo \"the copy did not arrive whole\" >&2; exit 1; }}; }}'"
+    )
 }
 
 /// Reads HOST: it must be no option of `ssh`, and one word.
@@ -279,7 +290,7 @@ const ADVICE: &[(&str, &str)] = &[
 
 /// Ours, behind the user's words, of which ssh takes the first. They come before the user's
 /// configuration file: who wants other values says so by --ssh-option.
-const DEFAULTS: [&str; 10] = [
+const DEFAULTS: [&str; 12] = [
     "-o",
     "ConnectTimeout=10",
     "-o",
@@ -288,6 +299,8 @@ const DEFAULTS: [&str; 10] = [
     "ServerAliveCountMax=3",
     "-o",
     "ClearAllForwardings=yes",
+    "-o",
+    "RemoteCommand=none",
     "-a",
     "-x",
 ];
@@ -345,6 +358,35 @@ mod tests {
         let changed =
             "@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @\nHost key verification failed.";
         check(changed, "ssh-keygen -R");
+    }
+
+    /// A link that is lost ends the input; what came before must not stay.
+    #[test]
+    #[cfg(unix)]
+    fn copies_stay_only_if_they_are_whole() {
+        let home = std::env::temp_dir().join(format!("lsl-receive-{}", std::process::id()));
+        std::fs::create_dir_all(&home).unwrap();
+        let run = |to: &str, length: usize| {
+            let mut child = Command::new("sh")
+                .args(["-c", &receive(length, to)])
+                .env("HOME", &home)
+                .stdin(Stdio::piped())
+                .stderr(Stdio::null())
+                .spawn()
+                .unwrap();
+            let mut stdin = child.stdin.take().unwrap();
+            // It may have ended already.
+            let _ = stdin.write_all(b"program");
+            drop(stdin);
+            child.wait().unwrap().success()
+        };
+        assert!(run("whole", 7));
+        assert_eq!(std::fs::read(home.join("whole")).unwrap(), b"program");
+        assert!(!run("part", 8));
+        assert!(!run("absent/file", 7));
+        let entries = std::fs::read_dir(&home).unwrap().count();
+        assert_eq!(entries, 1, "only what is whole");
+        std::fs::remove_dir_all(&home).unwrap();
     }
 
     #[test]

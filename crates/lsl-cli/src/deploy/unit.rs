@@ -26,8 +26,8 @@ pub(super) fn arguments_in(file: &str) -> Option<&str> {
 }
 
 /// `command` as systemd splits it again. It reads the text twice: as a value in an environment file,
-/// where a backslash makes the next character plain, and as words, where quotes group and a backslash
-/// does the same once more.
+/// where a backslash makes the next character plain and a quote counts only at the very start, and as
+/// words, where quotes group and a backslash does the same once more.
 fn arguments(command: &[String]) -> Outcome<String> {
     let words: Vec<String> = command
         .iter()
@@ -41,7 +41,11 @@ fn arguments(command: &[String]) -> Outcome<String> {
             Ok(quoted(word).replace('\\', "\\\\"))
         })
         .collect::<Outcome<_>>()?;
-    Ok(words.join(" "))
+    let mut text = words.join(" ");
+    if text.starts_with('"') {
+        text.insert(0, '\\');
+    }
+    Ok(text)
 }
 
 /// One word for systemd's splitter.
@@ -96,10 +100,13 @@ mod tests {
         };
         check(&["gen", "--rate", "250"], "gen --rate 250");
         check(&["--name", "My Amp"], r#"--name "My Amp""#);
-        check(&[""], r#""""#);
-        check(&["it's; #1 $HOME %i"], r#""it's; #1 $HOME %i""#);
-        check(&["a\"b"], r#""a\\"b""#);
-        check(&["a\\b"], r#""a\\\\b""#);
+        check(&["x", ""], r#"x """#);
+        check(&["x", "it's; #1 $HOME %i"], r#"x "it's; #1 $HOME %i""#);
+        check(&["x", "a\"b"], r#"x "a\\"b""#);
+        check(&["x", "a\\b"], r#"x "a\\\\b""#);
+        // A value that began with a quote would lose it and the blank behind the other one.
+        check(&["--session=my lab", "gen"], r#"\"--session=my lab" gen"#);
+        check(&[""], r#"\"""#);
         for wrong in ["a\nb", "a\0", "\u{1b}[2J"] {
             let failure = arguments(&[wrong.to_owned()]).unwrap_err();
             assert_eq!(failure.status(), 2, "{failure}");

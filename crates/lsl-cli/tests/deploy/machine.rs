@@ -147,6 +147,11 @@ pub(crate) fn home() -> String {
     )
 }
 
+/// Every folder of the user.
+pub(crate) fn folders() -> String {
+    there("cd; find . -type d | sort")
+}
+
 /// The process of a service that runs; 0 if none does.
 pub(crate) fn process(instance: &str) -> u32 {
     there(&format!(

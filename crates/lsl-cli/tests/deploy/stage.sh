@@ -15,6 +15,15 @@ as_lab() {
         env -i HOME="$home" XDG_RUNTIME_DIR="/run/user/$uid" PATH=/usr/bin:/bin "$@"
 }
 
+# Never on the system itself, which this would take apart: in /proc, too, the first process is this one.
+is_on_stage() {
+    tr '\0' '\n' 2>/dev/null </proc/1/cmdline | grep -qxF -e "$0"
+}
+if ! is_on_stage || { [ "${1-}" != --inside ] && [ "$$" != 1 ]; }; then
+    echo "stage: only as the first process of namespaces of its own; see the top of $0" >&2
+    exit 1
+fi
+
 # The second half, inside the control group.
 if [ "${1-}" = --inside ]; then
     shift
@@ -52,14 +61,11 @@ mkdir -p /run/systemd/system /run/systemd/unit-root "/run/user/$uid" /run/sshd "
 chown "$uid:$uid" "/run/user/$uid" "$home"
 chmod 700 "/run/user/$uid"
 
-for file in passwd group; do
-    cp "/etc/$file" "$stage/$file"
-done
-echo "lab:x:$uid:$uid::$home:/bin/sh" >>"$stage/passwd"
-echo "lab:x:$uid:" >>"$stage/group"
-for file in passwd group; do
-    mount --bind "$stage/$file" "/etc/$file"
-done
+# A configuration of its own, which tests may change.
+cp -a /etc "$stage/etc"
+echo "lab:x:$uid:$uid::$home:/bin/sh" >>"$stage/etc/passwd"
+echo "lab:x:$uid:" >>"$stage/etc/group"
+mount --bind "$stage/etc" /etc
 
 for key in host_key key stranger; do
     ssh-keygen -q -t ed25519 -N '' -C "$key" -f "$stage/$key"
