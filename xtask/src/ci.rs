@@ -24,7 +24,6 @@ const STEPS: &[Step] = &[
     ("loom", crate::loom::run),
     ("instructions", |sh| crate::instructions::run(sh, false)),
     ("dist", |sh| crate::dist::run(sh, true)),
-    ("book", |sh| crate::book::run(sh, false)),
     ("tidy", crate::tidy::run),
     ("models", crate::models::run),
     ("deny", crate::deny),

@@ -42,7 +42,7 @@ type Result<T = (), E = Box<dyn std::error::Error>> = std::result::Result<T, E>;
 const HELP: &str = "\
 Usage: cargo xtask TASK
 
-  ci                     everything below but `fuzz`, in the order of the gate; stops at a failure
+  ci                     the gate: most of what is below, in its order; stops at a failure
   test                   what the README says: cargo test --workspace --locked
   lint                   rustfmt and clippy, warnings denied
   doc                    documentation, warnings denied

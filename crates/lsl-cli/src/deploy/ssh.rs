@@ -23,10 +23,6 @@ pub(super) struct Ssh {
 }
 
 /// The connection that all commands share; closed when dropped.
-#[cfg_attr(
-    not(unix),
-    expect(dead_code, reason = "only ssh on Unix shares connections")
-)]
 #[derive(Debug)]
 struct Shared {
     master: Child,
@@ -121,7 +117,11 @@ impl Ssh {
     }
 
     #[cfg(not(unix))]
-    #[expect(clippy::unnecessary_wraps, reason = "as elsewhere")]
+    #[expect(
+        clippy::unnecessary_wraps,
+        clippy::unused_self,
+        reason = "only ssh on Unix shares connections"
+    )]
     fn share(&mut self) -> Outcome {
         Ok(())
     }
