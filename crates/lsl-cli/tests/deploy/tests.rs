@@ -266,8 +266,11 @@ fn what_a_person_changed_or_removed() {
         .says(0, &["Stop lsl@gen.service"])
         .lacks("Remove the unit");
     assert_eq!(process("gen"), 0);
-    deploy(&["--yes", "--", "gen", "--name", "Edited"]).says(0, &["Install the unit"]);
-    there(&format!("echo '# Mine' >> {unit}"));
+    deploy(&["--yes"]).says(0, &["Install the unit"]);
+    // An instance that was never started will do.
+    there(&format!(
+        "mkdir -p .config/lsl; echo LSL_ARGS=gen > .config/lsl/gen.conf; echo '# Mine' >> {unit}"
+    ));
     deploy(&["--remove", "--yes"])
         .says(0, &["stays: it is not as this version"])
         .lacks("Remove the unit");
