@@ -196,6 +196,7 @@ fn doc(sh: &Shell) -> Result {
 }
 
 fn deny(sh: &Shell) -> Result {
+    wait_for_tools(sh)?;
     if cmd!(sh, "cargo deny --version")
         .quiet()
         .ignore_stderr()

@@ -1,7 +1,6 @@
 //! Where configurations belong.
 
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 
 /// The home directory: `HOME` (which may be empty, or no absolute path: that is the caller's to judge),
 /// else that of the password database. On Windows `%USERPROFILE%` or what the system says.
@@ -16,22 +15,22 @@ pub fn home() -> Option<PathBuf> {
 
 /// The folder of LSL's configuration files for the whole machine: `/etc/lsl_api`, on Windows
 /// `%ProgramData%\lsl_api`. Spec: LSS/1 §11.
-pub fn system() -> &'static Path {
-    static FOUND: OnceLock<PathBuf> = OnceLock::new();
-    FOUND.get_or_init(|| parent().join("lsl_api"))
-}
-
 #[cfg(unix)]
-fn parent() -> PathBuf {
-    PathBuf::from("/etc")
+pub fn system() -> &'static Path {
+    Path::new("/etc/lsl_api")
 }
 
+/// The folder of LSL's configuration files for the whole machine.
 #[cfg(windows)]
-fn parent() -> PathBuf {
-    std::env::var_os("ProgramData")
-        .map(PathBuf::from)
-        .filter(|path| path.is_absolute())
-        .unwrap_or_else(|| PathBuf::from(r"C:\ProgramData"))
+pub fn system() -> &'static Path {
+    static FOUND: std::sync::OnceLock<PathBuf> = std::sync::OnceLock::new();
+    FOUND.get_or_init(|| {
+        std::env::var_os("ProgramData")
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+            .unwrap_or_else(|| PathBuf::from(r"C:\ProgramData"))
+            .join("lsl_api")
+    })
 }
 
 #[cfg(test)]

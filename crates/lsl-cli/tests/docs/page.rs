@@ -194,6 +194,14 @@ fn looks_typed(line: &str) -> bool {
         "apt ",
         "ssh ",
         "systemctl ",
+        "journalctl ",
+        "loginctl ",
+        "python3 ",
+        "git ",
+        "apt-get ",
+        "mkdir ",
+        "tar ",
+        "export ",
     ];
     programs
         .iter()
@@ -242,7 +250,24 @@ pub(crate) fn check(page: &Page) -> Vec<String> {
         if line.contains("<!-- $") && hidden(line.trim_start(), *number).is_none() {
             say(*number, "a hidden command needs a line of its own");
         }
+        if ["~~~", "<pre"]
+            .iter()
+            .any(|fence| line.trim_start().starts_with(fence))
+        {
+            say(*number, "only ``` fences are read: use one");
+        }
         before = line;
+    }
+    let ticks: usize = page
+        .prose
+        .iter()
+        .map(|(_, line)| line.matches('`').count())
+        .sum();
+    if ticks % 2 == 1 {
+        say(
+            0,
+            "a backtick has no partner, so commands in sentences are not found",
+        );
     }
     problems
 }
@@ -328,6 +353,9 @@ pub(crate) fn tests() -> Vec<crate::SelfTest> {
             ("```text\n$ true\n```", false),
             ("```text\nno command\n```", true),
             ("text\n\n    cargo test", false),
+            ("~~~\ncargo test\n~~~", false),
+            ("<pre>cargo test</pre>", false),
+            ("a `command` without ` end", false),
             ("```console,lab\n$ true", false),
             ("```sh,step\ncargo test --workspace --locked\n```", true),
             ("```sh,step\ncargo test\n```", false),

@@ -261,6 +261,10 @@ fn play(path: &str, stage: &str, blocks: &[Block]) -> Outcome {
         }
         Ok(())
     });
+    let failed: String = shells.values().map(Shell::background_failures).collect();
+    if played.is_ok() && !failed.is_empty() {
+        return Err(format!("{path}: failed in the background:\n{failed}"));
+    }
     played.map_err(|error: String| {
         let background: String = shells.values().map(Shell::background_output).collect();
         format!("{error}\n\nin the background:\n{background}\nbefore:\n{printed}")
@@ -287,6 +291,13 @@ fn type_in(
         return Err(format!(
             "`{text}` ended with {} instead of {status}:\n{}",
             typed.status, typed.output
+        ));
+    }
+    if until.is_some() && !typed.is_interrupted {
+        return Err(format!(
+            "`{text}` ended before Ctrl-C; the page shows\n{}\nand it printed\n{}",
+            shown.join("\n"),
+            typed.output
         ));
     }
     // After Ctrl-C what counts is what came before it.

@@ -28,6 +28,8 @@ pub(crate) struct Typed {
     pub(crate) status: i32,
     /// Both outputs, as a terminal shows them.
     pub(crate) output: String,
+    /// Whether it lived until it was interrupted.
+    pub(crate) is_interrupted: bool,
 }
 
 impl Shell {
@@ -95,7 +97,12 @@ impl Shell {
                 let status = status.trim().parse().map_err(|_| line)?;
                 // The end mark begins with a line break of its own.
                 output.pop();
-                return Ok(Typed { status, output });
+                let is_interrupted = until_interrupt.is_some() && waits_for.is_none();
+                return Ok(Typed {
+                    status,
+                    output,
+                    is_interrupted,
+                });
             }
             output += &line;
             output += "\n";
@@ -121,7 +128,11 @@ impl Shell {
                 return Err(format!("`{command} &` ended at once:\n{output}"));
             }
             if output.contains('\n') {
-                return Ok(Typed { status: 0, output });
+                return Ok(Typed {
+                    status: 0,
+                    output,
+                    is_interrupted: false,
+                });
             }
             if local_clock() > deadline {
                 return Err(format!("`{command} &` says nothing"));
@@ -155,6 +166,14 @@ impl Shell {
     pub(crate) fn background_output(&self) -> String {
         let logs = (1..=self.background).map(|n| self.home.join(format!(".background-{n}")));
         logs.filter_map(|log| std::fs::read_to_string(log).ok())
+            .collect()
+    }
+
+    /// What commands in the background said that failed after they had begun well.
+    pub(crate) fn background_failures(&self) -> String {
+        let logs = (1..=self.background).map(|n| self.home.join(format!(".background-{n}")));
+        logs.filter_map(|log| std::fs::read_to_string(log).ok())
+            .filter(|said| said.contains(END) && !said.contains(&format!("{END} 0\n")))
             .collect()
     }
 
