@@ -12,7 +12,7 @@
 //!   (a host to deploy to), `build` (a clone of this repository), `bench` (the same, with few rounds).
 //! * ```` ```LANGUAGE,file=NAME ```` is a file in the directory of the session that follows, which must
 //!   use it.
-//! * ```` ```sh,step ```` holds commands that steps of the gate run; it is checked that they do.
+//! * ```` ```sh,step ```` holds commands that tasks of xtask run; it is checked that they do.
 //! * ```` ```rust ```` is a doc test at the head of `lsl-core`, word for word, which is checked.
 //! * ```` ```text ```` is no command.
 //! * `<!-- $ command -->`, on a line of its own, is a command that readers need not see: it makes the
@@ -329,7 +329,7 @@ fn check_steps(block: &Block) -> Option<String> {
             Some(step) => gate.contains(&format!("(\"{step}\",")),
             None => tasks.contains(&format!("cmd!(sh, \"{command}\")")),
         };
-        (!is_run).then(|| format!("no step of the gate runs `{command}`"))
+        (!is_run).then(|| format!("no task of xtask runs `{command}`"))
     })
 }
 
