@@ -3,3 +3,20 @@
 //!
 //! Nothing here opens a network connection.
 #![forbid(unsafe_code)]
+
+mod error;
+mod markup;
+mod reader;
+mod stream;
+mod values;
+
+pub mod chunk;
+pub mod decode;
+pub mod encode;
+
+pub use decode::{Batch, Decoder, Event, Located, Problem, ProblemKind};
+pub use error::{Error, ErrorKind, Result};
+pub use markup::{MAX_XML_BYTES, MAX_XML_DEPTH};
+pub use reader::{Loaded, LoadedStream, Reader, load};
+pub use stream::{FileHeader, Gap, MAX_LISTED, StreamFooter, StreamHeader, Tally};
+pub use values::{Strings, Values};

@@ -1,0 +1,677 @@
+//! From bytes to events. The decoder holds no bytes: it looks at a window that the caller fills, and
+//! says how many bytes it has used, or how many it has to see at once. Damage is never fatal: it is
+//! reported as a [`Problem`], and reading goes on behind the chunk or at the next boundary.
+//!
+//! A chunk of samples is delivered in batches, so memory does not depend on how long it claims to be.
+//! Spec: recorder §1, §2.
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing
+    )
+)]
+
+mod problem;
+mod samples;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+
+use crate::chunk::{BOUNDARY_UUID, Head, MAGIC, Parsed, Tag, read_head, read_varlen};
+use crate::markup::MAX_XML_BYTES;
+use crate::stream::{FileHeader, StreamFooter, StreamHeader};
+use crate::values::Values;
+use crate::{Error, Result};
+
+pub use problem::{Problem, ProblemKind};
+pub(crate) use samples::Track;
+use samples::{Taken, take};
+
+/// The longest chunk that is looked at as a whole: XML, and private content.
+pub const MAX_WHOLE_BYTES: usize = MAX_XML_BYTES + 4;
+
+/// The longest sample.
+pub const MAX_SAMPLE_BYTES: usize = 64 << 20;
+
+/// The most streams of one file.
+pub const MAX_STREAMS: usize = 65_536;
+
+/// Samples are delivered when that many bytes of them are there.
+const BATCH_BYTES: usize = 256 << 10;
+
+/// Something a file holds.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum Event {
+    /// About the file.
+    FileHeader(FileHeader),
+    /// A stream begins, or is described anew.
+    StreamHeader {
+        /// Its number in this file.
+        stream: u32,
+        /// What it is.
+        header: StreamHeader,
+    },
+    /// Samples of a stream whose header came before.
+    Samples(Batch),
+    /// A measured clock offset.
+    ClockOffset {
+        /// The stream.
+        stream: u32,
+        /// The stream's clock when it was measured.
+        time: f64,
+        /// What has to be added to the stream's clock to get the recorder's.
+        value: f64,
+    },
+    /// A boundary.
+    Boundary,
+    /// A stream has ended.
+    StreamFooter {
+        /// Its number in this file.
+        stream: u32,
+        /// What was recorded of it.
+        footer: StreamFooter,
+    },
+    /// A chunk of a tag that XDF 1.0 does not know.
+    Private {
+        /// The tag.
+        tag: u16,
+        /// What it holds.
+        content: Vec<u8>,
+    },
+    /// The content of a samples chunk of a stream without header; only if asked for.
+    Orphan {
+        /// The number of the stream.
+        stream: u32,
+        /// What follows that number in the chunk.
+        content: Vec<u8>,
+    },
+    /// Something is wrong here; what can be read is read nevertheless.
+    Problem(Problem),
+}
+
+/// Samples of one stream in the order of the file: a chunk, or a part of a long one.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Batch {
+    /// The stream's number in this file.
+    pub stream: u32,
+    /// The timestamp of each sample, elided ones computed.
+    pub stamps: Vec<f64>,
+    /// The values, sample by sample.
+    pub values: Values,
+    /// How many timestamps stood in the file.
+    pub full_stamps: usize,
+}
+
+/// An event and where in the file its chunk begins.
+#[derive(Debug, Clone)]
+pub struct Located {
+    /// Bytes from the begin of the file.
+    pub at: u64,
+    /// What is there.
+    pub event: Event,
+}
+
+/// What a look at the window gave.
+#[derive(Debug)]
+pub enum Step {
+    /// These many bytes of the window are done with; there may be something to tell.
+    Used(usize, Option<Located>),
+    /// Show at least this many bytes, or say that there are no more. Grows with what was shown, so a
+    /// window of that size never holds more than twice the bytes that really are there.
+    Need(usize),
+    /// The file is over.
+    End,
+}
+
+#[derive(Debug)]
+enum State {
+    Magic,
+    Head,
+    /// A chunk that is looked at as a whole.
+    Whole(Head),
+    /// Inside a samples chunk: bytes and samples left.
+    Samples {
+        stream: u32,
+        left: u64,
+        samples: u64,
+    },
+    /// Over what is left of a chunk.
+    Skip {
+        left: u64,
+        lost: Problem,
+        /// Whether the length is in doubt, so that a boundary in there counts.
+        doubtful: bool,
+    },
+    /// On to the next boundary.
+    Scan(Problem),
+    End,
+}
+
+/// The state machine of the reader.
+#[derive(Debug)]
+pub struct Decoder {
+    position: u64,
+    /// Where the chunk at hand begins.
+    chunk_at: u64,
+    /// Where the last chunk ended whose end is known.
+    complete: u64,
+    state: State,
+    streams: HashMap<u32, Track>,
+    keep_orphans: bool,
+    /// To be told before reading goes on.
+    pending: Option<Problem>,
+}
+
+impl Default for Decoder {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Decoder {
+    /// A decoder at the begin of a file.
+    pub fn new() -> Self {
+        Self {
+            position: 0,
+            chunk_at: 0,
+            complete: 0,
+            state: State::Magic,
+            streams: HashMap::new(),
+            keep_orphans: false,
+            pending: None,
+        }
+    }
+
+    /// Delivers samples of streams without header as [`Event::Orphan`] instead of a problem alone.
+    #[must_use]
+    pub fn with_orphans(mut self) -> Self {
+        self.keep_orphans = true;
+        self
+    }
+
+    /// Reads a file whose first bytes are damaged: what is no XDF is a problem, not an error.
+    #[must_use]
+    pub fn without_magic(mut self) -> Self {
+        self.state = State::Scan(Problem::new(
+            0,
+            0,
+            None,
+            ProblemKind::Framing("no XDF here"),
+        ));
+        self
+    }
+
+    /// Takes a stream as if its header stood here.
+    pub fn declare(&mut self, stream: u32, header: &StreamHeader) {
+        self.streams.insert(stream, Track::new(header));
+    }
+
+    /// Where in the file the next byte of the window is.
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// Where the last chunk ended whose end is known, read or skipped: what follows is cut.
+    pub fn complete_until(&self) -> u64 {
+        self.complete
+    }
+
+    pub(crate) fn track(&mut self, stream: u32) -> Option<&mut Track> {
+        self.streams.get_mut(&stream)
+    }
+
+    /// Looks at `window`, the bytes from [`position`](Self::position) on. `ended`: nothing follows it.
+    ///
+    /// # Errors
+    /// [`Error::NotXdf`] at the very begin only.
+    pub fn step(&mut self, window: &[u8], ended: bool) -> Result<Step> {
+        if let Some(problem) = self.pending.take() {
+            return Ok(self.tell(0, Event::Problem(problem)));
+        }
+        match std::mem::replace(&mut self.state, State::End) {
+            State::Magic => self.magic(window, ended),
+            State::Head => Ok(self.head(window, ended)),
+            State::Whole(head) => Ok(self.whole(head, window, ended)),
+            State::Samples {
+                stream,
+                left,
+                samples,
+            } => Ok(self.samples(stream, left, samples, window, ended)),
+            State::Skip {
+                left,
+                lost,
+                doubtful,
+            } => Ok(self.skip(left, lost, doubtful, window, ended)),
+            State::Scan(lost) => Ok(self.scan(lost, window, ended)),
+            State::End => Ok(Step::End),
+        }
+    }
+
+    fn used(&mut self, bytes: usize) -> Step {
+        self.position += bytes as u64;
+        Step::Used(bytes, None)
+    }
+
+    /// Uses bytes and tells something about the chunk at hand.
+    fn tell(&mut self, bytes: usize, event: Event) -> Step {
+        self.position += bytes as u64;
+        let at = match &event {
+            Event::Problem(problem) => problem.at,
+            _ => self.chunk_at,
+        };
+        Step::Used(bytes, Some(Located { at, event }))
+    }
+
+    fn problem(&self, stream: Option<u32>, kind: ProblemKind) -> Problem {
+        Problem::new(self.chunk_at, 0, stream, kind)
+    }
+
+    fn magic(&mut self, window: &[u8], ended: bool) -> Result<Step> {
+        let Some(magic) = window.first_chunk::<4>() else {
+            if ended {
+                return Err(Error::NotXdf("it is shorter than the four bytes XDF:"));
+            }
+            self.state = State::Magic;
+            return Ok(Step::Need(4));
+        };
+        if *magic != MAGIC {
+            return Err(Error::NotXdf("it does not begin with XDF:"));
+        }
+        self.state = State::Head;
+        self.complete = 4;
+        Ok(self.used(4))
+    }
+
+    fn head(&mut self, window: &[u8], ended: bool) -> Step {
+        self.chunk_at = self.position;
+        if ended && window.is_empty() {
+            return Step::End;
+        }
+        match read_head(window) {
+            Parsed::Need(need) => {
+                if ended {
+                    let lost = self.problem(None, ProblemKind::CutHead);
+                    return self.lose(lost);
+                }
+                self.state = State::Head;
+                Step::Need(need)
+            }
+            Parsed::Bad(reason) => {
+                let lost = self.problem(None, ProblemKind::Framing(reason));
+                self.lose(lost)
+            }
+            Parsed::Done(head, len) => {
+                if head.tag == Tag::Samples {
+                    // Read together with the number of the stream.
+                    self.samples_head(head, len, window, ended)
+                } else if head.content_len > MAX_WHOLE_BYTES as u64 {
+                    let kind = ProblemKind::TooLong {
+                        tag: head.tag,
+                        claimed: head.content_len,
+                    };
+                    let lost = self.problem(None, kind);
+                    self.state = State::Skip {
+                        left: head.content_len,
+                        lost,
+                        doubtful: true,
+                    };
+                    self.used(len)
+                } else {
+                    self.state = State::Whole(head);
+                    self.used(len)
+                }
+            }
+        }
+    }
+
+    /// Goes on at the next boundary.
+    fn lose(&mut self, lost: Problem) -> Step {
+        self.state = State::Scan(lost);
+        Step::Used(0, None)
+    }
+
+    /// The chunk at hand is over and was complete.
+    fn close(&mut self, end: u64) {
+        self.complete = end;
+        self.state = State::Head;
+    }
+
+    fn whole(&mut self, head: Head, window: &[u8], ended: bool) -> Step {
+        let len = usize::try_from(head.content_len).unwrap_or(usize::MAX);
+        let Some(content) = window.get(..len) else {
+            if ended {
+                let kind = ProblemKind::Cut {
+                    tag: head.tag,
+                    claimed: head.content_len,
+                    present: window.len() as u64,
+                };
+                let stream = (head.tag.is_of_stream()).then(|| window.first_chunk::<4>());
+                let stream = stream.flatten().map(|id| u32::from_le_bytes(*id));
+                let lost = self.problem(stream, kind);
+                return self.lose(lost);
+            }
+            self.state = State::Whole(head);
+            // Never far more than what is really there.
+            return Step::Need(len.min((window.len() * 2).max(4096)));
+        };
+        let event = self.interpret(head.tag, content);
+        self.close(self.position + len as u64);
+        self.tell(len, event)
+    }
+
+    /// What a complete chunk other than samples says.
+    fn interpret(&mut self, tag: Tag, content: &[u8]) -> Event {
+        let (stream, rest) = match content.split_first_chunk::<4>() {
+            Some((id, rest)) if tag.is_of_stream() => (Some(u32::from_le_bytes(*id)), rest),
+            None if tag.is_of_stream() => {
+                return self.damaged(None, tag, content, "it is too short");
+            }
+            _ => (None, content),
+        };
+        match (tag, stream) {
+            (Tag::FileHeader, _) => match FileHeader::parse(rest) {
+                Ok((header, flaw)) => {
+                    self.pending = flaw.map(|flaw| self.flaw(None, tag, flaw));
+                    Event::FileHeader(header)
+                }
+                Err(reason) => self.damaged(None, tag, content, &reason),
+            },
+            (Tag::StreamHeader, Some(stream)) => match StreamHeader::parse(rest) {
+                Ok((header, flaw)) => {
+                    if self.streams.len() >= MAX_STREAMS && !self.streams.contains_key(&stream) {
+                        let problem = self.problem(Some(stream), ProblemKind::TooManyStreams);
+                        return Event::Problem(self.sized(problem, content.len()));
+                    }
+                    self.streams.insert(stream, Track::new(&header));
+                    self.pending = flaw.map(|flaw| self.flaw(Some(stream), tag, flaw));
+                    Event::StreamHeader { stream, header }
+                }
+                Err(reason) => self.damaged(Some(stream), tag, content, &reason),
+            },
+            (Tag::ClockOffset, Some(stream)) => {
+                let numbers = rest.first_chunk::<16>().map(|bytes| {
+                    let (time, value) = bytes.split_at(8);
+                    [time, value]
+                        .map(|half| half.first_chunk::<8>().map(|n| f64::from_le_bytes(*n)))
+                });
+                let Some([Some(time), Some(value)]) = numbers else {
+                    return self.damaged(Some(stream), tag, content, "it is too short");
+                };
+                if !self.streams.contains_key(&stream) {
+                    let problem = self.problem(Some(stream), ProblemKind::NoHeader { tag });
+                    self.pending = Some(self.sized(problem, content.len()));
+                }
+                Event::ClockOffset {
+                    stream,
+                    time,
+                    value,
+                }
+            }
+            (Tag::StreamFooter, Some(stream)) => match StreamFooter::parse(rest) {
+                Ok((footer, flaw)) => {
+                    self.pending = if self.streams.contains_key(&stream) {
+                        flaw.map(|flaw| self.flaw(Some(stream), tag, flaw))
+                    } else {
+                        let problem = self.problem(Some(stream), ProblemKind::NoHeader { tag });
+                        Some(self.sized(problem, content.len()))
+                    };
+                    Event::StreamFooter { stream, footer }
+                }
+                Err(reason) => self.damaged(Some(stream), tag, content, &reason),
+            },
+            (Tag::Boundary, _) => Event::Boundary,
+            (tag, _) => Event::Private {
+                tag: tag.code(),
+                content: rest.to_vec(),
+            },
+        }
+    }
+
+    /// A problem of the chunk at hand, whose content lies before the end of what is used now.
+    fn sized(&self, mut problem: Problem, content: usize) -> Problem {
+        problem.len = self.position - self.chunk_at + content as u64;
+        problem
+    }
+
+    fn damaged(&self, stream: Option<u32>, tag: Tag, content: &[u8], reason: &str) -> Event {
+        let reason = reason.to_owned();
+        let problem = self.problem(stream, ProblemKind::Unreadable { tag, reason });
+        Event::Problem(self.sized(problem, content.len()))
+    }
+
+    fn flaw(&self, stream: Option<u32>, tag: Tag, reason: &'static str) -> Problem {
+        self.problem(stream, ProblemKind::Flaw { tag, reason })
+    }
+
+    fn samples_head(&mut self, head: Head, len: usize, window: &[u8], ended: bool) -> Step {
+        let content = window.get(len..).unwrap_or_default();
+        let id = content.first_chunk::<4>().map(|id| u32::from_le_bytes(*id));
+        let count = content.get(4..).map_or(Parsed::Need(1), read_varlen);
+        let (Some(stream), Parsed::Done(samples, count_len)) = (id, count) else {
+            let short = head.content_len < (content.len() as u64).min(6);
+            if let (false, false, Parsed::Need(need)) = (ended, short, count) {
+                self.state = State::Head;
+                return Step::Need(len + 4 + need);
+            }
+            let kind = match count {
+                Parsed::Bad(reason) => ProblemKind::Framing(reason),
+                _ if short => ProblemKind::Framing("samples without room for their number"),
+                _ => ProblemKind::Cut {
+                    tag: Tag::Samples,
+                    claimed: head.content_len,
+                    present: content.len() as u64,
+                },
+            };
+            let lost = self.problem(id, kind);
+            return self.lose(lost);
+        };
+        let Some(left) = head.content_len.checked_sub(4 + count_len as u64) else {
+            let kind = ProblemKind::Framing("samples without room for their number");
+            let lost = self.problem(Some(stream), kind);
+            return self.lose(lost);
+        };
+        if !self.streams.contains_key(&stream) {
+            let fits = head.content_len <= MAX_WHOLE_BYTES as u64;
+            if self.keep_orphans && fits {
+                return self.orphan(head, len, window, ended);
+            }
+            let lost = self.problem(Some(stream), ProblemKind::NoHeader { tag: Tag::Samples });
+            self.state = State::Skip {
+                left,
+                lost,
+                doubtful: !fits,
+            };
+            return self.used(len + 4 + count_len);
+        }
+        self.state = State::Samples {
+            stream,
+            left,
+            samples,
+        };
+        self.used(len + 4 + count_len)
+    }
+
+    /// A whole chunk of samples that nothing is known about.
+    fn orphan(&mut self, head: Head, len: usize, window: &[u8], ended: bool) -> Step {
+        let end = len + usize::try_from(head.content_len).unwrap_or(usize::MAX - len);
+        let Some(content) = window.get(len..end) else {
+            if ended {
+                let kind = ProblemKind::Cut {
+                    tag: Tag::Samples,
+                    claimed: head.content_len,
+                    present: (window.len() - len) as u64,
+                };
+                let lost = self.problem(None, kind);
+                return self.lose(lost);
+            }
+            self.state = State::Head;
+            return Step::Need(end.min((window.len() * 2).max(4096)));
+        };
+        let (id, content) = content.split_first_chunk::<4>().unwrap_or((&[0; 4], &[]));
+        let event = Event::Orphan {
+            stream: u32::from_le_bytes(*id),
+            content: content.to_vec(),
+        };
+        self.close(self.position + end as u64);
+        self.tell(end, event)
+    }
+
+    fn samples(
+        &mut self,
+        stream: u32,
+        left: u64,
+        samples: u64,
+        window: &[u8],
+        ended: bool,
+    ) -> Step {
+        let within = usize::try_from(left).unwrap_or(usize::MAX);
+        let have = window.len().min(within);
+        let resume = State::Samples {
+            stream,
+            left,
+            samples,
+        };
+        if samples > 0 && have < within.min(BATCH_BYTES) && !ended {
+            self.state = resume;
+            return Step::Need(within.min(BATCH_BYTES));
+        }
+        let content = window.get(..have).unwrap_or_default();
+        let taken = match self.streams.get_mut(&stream) {
+            Some(track) => take(track, stream, content, samples, BATCH_BYTES),
+            None => Taken::default(),
+        };
+        if let Some(batch) = taken.batch {
+            let left = left - taken.bytes as u64;
+            let samples = samples - batch.stamps.len() as u64;
+            if taken.guessed {
+                let kind = ProblemKind::StampsGuessed;
+                self.pending = Some(self.problem(Some(stream), kind));
+            }
+            self.state = State::Samples {
+                stream,
+                left,
+                samples,
+            };
+            if left == 0 && samples == 0 {
+                self.close(self.position + taken.bytes as u64);
+            }
+            return self.tell(taken.bytes, Event::Samples(batch));
+        }
+        if samples == 0 && left == 0 {
+            self.close(self.position);
+            return Step::Used(0, None);
+        }
+        let kind = if samples == 0 {
+            ProblemKind::TrailingBytes
+        } else if let Some(reason) = taken.bad {
+            ProblemKind::BadSamples { samples, reason }
+        } else if have == within {
+            let reason = "the chunk ends inside a sample";
+            ProblemKind::BadSamples { samples, reason }
+        } else if ended {
+            ProblemKind::CutSamples { samples }
+        } else if have >= MAX_SAMPLE_BYTES {
+            let reason = "a sample is too long";
+            ProblemKind::BadSamples { samples, reason }
+        } else {
+            // A sample longer than a batch.
+            self.state = resume;
+            return Step::Need(within.min(have * 2).min(MAX_SAMPLE_BYTES));
+        };
+        if let Some(track) = self.streams.get_mut(&stream) {
+            track.broken();
+        }
+        let mut lost = self.problem(Some(stream), kind);
+        lost.at = self.position;
+        self.state = State::Skip {
+            left,
+            lost,
+            doubtful: true,
+        };
+        Step::Used(0, None)
+    }
+
+    fn skip(
+        &mut self,
+        left: u64,
+        mut lost: Problem,
+        doubtful: bool,
+        window: &[u8],
+        ended: bool,
+    ) -> Step {
+        let within = usize::try_from(left).unwrap_or(usize::MAX);
+        let have = window.len().min(within);
+        let content = window.get(..have).unwrap_or_default();
+        if doubtful && let Some(end) = find_boundary(content) {
+            return self.found(lost, end);
+        }
+        if have == within {
+            lost.len = self.position + have as u64 - lost.at;
+            self.close(self.position + have as u64);
+            return self.tell(have, Event::Problem(lost));
+        }
+        if ended {
+            lost.len = self.position + have as u64 - lost.at;
+            lost.kind = lost.kind.cut(left - have as u64);
+            return self.tell(have, Event::Problem(lost));
+        }
+        // A boundary may begin in what is kept.
+        let keep = if doubtful { BOUNDARY_UUID.len() - 1 } else { 0 };
+        let done = have.saturating_sub(keep);
+        self.state = State::Skip {
+            left: left - done as u64,
+            lost,
+            doubtful,
+        };
+        if done == 0 {
+            return Step::Need(within.min(BOUNDARY_UUID.len().max(have + 1)));
+        }
+        self.used(done)
+    }
+
+    fn scan(&mut self, mut lost: Problem, window: &[u8], ended: bool) -> Step {
+        if let Some(end) = find_boundary(window) {
+            return self.found(lost, end);
+        }
+        if ended {
+            lost.len = self.position + window.len() as u64 - lost.at;
+            return self.tell(window.len(), Event::Problem(lost));
+        }
+        let done = window.len().saturating_sub(BOUNDARY_UUID.len() - 1);
+        self.state = State::Scan(lost);
+        if done == 0 {
+            return Step::Need(BOUNDARY_UUID.len());
+        }
+        self.used(done)
+    }
+
+    /// Behind a boundary, `end` bytes from here, chunks begin again.
+    fn found(&mut self, mut lost: Problem, end: usize) -> Step {
+        for track in self.streams.values_mut() {
+            track.broken();
+        }
+        lost.len = self.position + end as u64 - lost.at;
+        lost.resumed = true;
+        self.close(self.position + end as u64);
+        self.tell(end, Event::Problem(lost))
+    }
+}
+
+/// Where the first boundary ends.
+fn find_boundary(bytes: &[u8]) -> Option<usize> {
+    let [first, ..] = BOUNDARY_UUID;
+    let mut from = 0;
+    while let Some(rest) = bytes.get(from..) {
+        let at = from + rest.iter().position(|&byte| byte == first)?;
+        if bytes.get(at..)?.starts_with(&BOUNDARY_UUID) {
+            return Some(at + BOUNDARY_UUID.len());
+        }
+        from = at + 1;
+    }
+    None
+}

@@ -1,0 +1,173 @@
+//! What may be wrong with a file, and where.
+
+use std::fmt;
+
+use crate::chunk::Tag;
+
+/// Something wrong with a stretch of a file.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Problem {
+    /// Where it begins, in bytes from the begin of the file.
+    pub at: u64,
+    /// How many bytes are lost for it; 0 if none are.
+    pub len: u64,
+    /// Where the chunk begins that it is in.
+    pub chunk_at: u64,
+    /// The stream that suffers, if only one does.
+    pub stream: Option<u32>,
+    /// What is wrong.
+    pub kind: ProblemKind,
+    /// Whether reading went on behind a boundary, not behind the chunk.
+    pub resumed: bool,
+}
+
+impl Problem {
+    pub(crate) fn new(at: u64, len: u64, stream: Option<u32>, kind: ProblemKind) -> Self {
+        Self {
+            at,
+            len,
+            chunk_at: at,
+            stream,
+            kind,
+            resumed: false,
+        }
+    }
+}
+
+/// What is wrong.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum ProblemKind {
+    /// No chunk begins where one should.
+    Framing(&'static str),
+    /// The file ends inside the head of a chunk.
+    CutHead,
+    /// The file ends inside a chunk.
+    Cut {
+        /// Which.
+        tag: Tag,
+        /// Bytes of content it claims.
+        claimed: u64,
+        /// Bytes of content that are there.
+        present: u64,
+    },
+    /// The file ends inside a samples chunk; the samples before that were read.
+    CutSamples {
+        /// How many are missing, if the chunk told the truth.
+        samples: u64,
+    },
+    /// A samples chunk makes no sense from here on; the samples before that were read.
+    BadSamples {
+        /// How many were to come, if the chunk told the truth.
+        samples: u64,
+        /// Why.
+        reason: &'static str,
+    },
+    /// A samples chunk is longer than its samples.
+    TrailingBytes,
+    /// A chunk is too long to be looked at.
+    TooLong {
+        /// Which.
+        tag: Tag,
+        /// Bytes of content it claims.
+        claimed: u64,
+    },
+    /// A chunk of a stream that has no header before it.
+    NoHeader {
+        /// Which.
+        tag: Tag,
+    },
+    /// The content of a chunk cannot be read.
+    Unreadable {
+        /// Which.
+        tag: Tag,
+        /// Why.
+        reason: String,
+    },
+    /// The content can be read here, but a strict reader refuses it, and pyxdf with it the file.
+    Flaw {
+        /// Of which chunk.
+        tag: Tag,
+        /// Why.
+        reason: &'static str,
+    },
+    /// Timestamps count on from one that is lost or never was.
+    StampsGuessed,
+    /// More streams than can be.
+    TooManyStreams,
+}
+
+impl ProblemKind {
+    /// The same for a chunk that the file ends in, `missing` bytes too early.
+    pub(crate) fn cut(self, missing: u64) -> Self {
+        match self {
+            Self::TooLong { tag, claimed } => Self::Cut {
+                tag,
+                claimed,
+                present: claimed.saturating_sub(missing),
+            },
+            other => other,
+        }
+    }
+
+    /// Whether the file just ends too early, as after a crash.
+    pub fn is_cut(&self) -> bool {
+        matches!(
+            self,
+            Self::CutHead | Self::Cut { .. } | Self::CutSamples { .. }
+        )
+    }
+
+    /// Whether nothing of the file is lost by it.
+    pub fn is_harmless(&self) -> bool {
+        matches!(self, Self::Flaw { .. } | Self::StampsGuessed)
+    }
+}
+
+impl fmt::Display for ProblemKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Framing(reason) => write!(f, "no chunk begins here: {reason}"),
+            Self::CutHead => f.write_str("the file ends inside the head of a chunk"),
+            Self::Cut {
+                tag,
+                claimed,
+                present,
+            } => write!(
+                f,
+                "the file ends inside a {tag}: {present} of {claimed} bytes are there"
+            ),
+            Self::CutSamples { samples } => {
+                write!(f, "the file ends inside samples: {samples} are missing")
+            }
+            Self::BadSamples { samples, reason } => {
+                write!(f, "{samples} samples cannot be read: {reason}")
+            }
+            Self::TrailingBytes => f.write_str("a samples chunk is longer than its samples"),
+            Self::TooLong { tag, claimed } => {
+                write!(f, "a {tag} of {claimed} bytes is too long to be read")
+            }
+            Self::NoHeader { tag } => write!(f, "a {tag} of a stream without header"),
+            Self::Unreadable { tag, reason } => write!(f, "a {tag} cannot be read: {reason}"),
+            Self::Flaw { tag, reason } => write!(f, "strict readers refuse a {tag}: {reason}"),
+            Self::StampsGuessed => {
+                f.write_str("timestamps count on from one that is lost or never was")
+            }
+            Self::TooManyStreams => f.write_str("too many streams"),
+        }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "at byte {}", self.at)?;
+        if let Some(stream) = self.stream {
+            write!(f, ", stream {stream}")?;
+        }
+        write!(f, ": {}", self.kind)?;
+        if self.len > 0 {
+            write!(f, " ({} bytes skipped)", self.len)?;
+        }
+        Ok(())
+    }
+}

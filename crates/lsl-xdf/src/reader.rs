@@ -1,0 +1,240 @@
+//! Reading a file from anything that gives bytes in order: a file, a pipe, what decrypts one. Memory
+//! does not grow with the file. Knows nothing of what the bytes mean.
+
+use std::io::{self, Read};
+
+use crate::decode::{Batch, Decoder, Event, Located, Problem, Step};
+use crate::stream::{FileHeader, StreamFooter, StreamHeader};
+use crate::values::Values;
+use crate::{Error, Result};
+
+/// Bytes that are read at once, and how the window begins.
+const PIECE: usize = 64 << 10;
+
+/// The events of a file, one after the other.
+///
+/// ```
+/// use lsl_xdf::{Event, Reader};
+///
+/// let mut reader = Reader::new(&b"XDF:"[..]);
+/// while let Some(found) = reader.next()? {
+///     if let Event::Samples(batch) = found.event {
+///         println!("{} samples of stream {}", batch.stamps.len(), batch.stream);
+///     }
+/// }
+/// # Ok::<(), lsl_xdf::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Reader<R> {
+    input: R,
+    decoder: Decoder,
+    window: Vec<u8>,
+    /// Where what is not used yet begins in the window.
+    start: usize,
+    ended: bool,
+}
+
+impl<R: Read> Reader<R> {
+    /// Reads from the begin of a file.
+    pub fn new(input: R) -> Self {
+        Self::with_decoder(input, Decoder::new())
+    }
+
+    /// Reads with a decoder that was told more.
+    pub fn with_decoder(input: R, decoder: Decoder) -> Self {
+        Self {
+            input,
+            decoder,
+            window: Vec::new(),
+            start: 0,
+            ended: false,
+        }
+    }
+
+    /// The next event; `None` at the end of the file.
+    ///
+    /// # Errors
+    /// [`Error::NotXdf`] at the begin, and [`Error::Io`] of the input. An end of the file where there
+    /// should be none is a [`Problem`], no error.
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "an iterator of results would have to end or repeat after an error; this does neither"
+    )]
+    pub fn next(&mut self) -> Result<Option<Located>> {
+        loop {
+            let window = self.window.get(self.start..).unwrap_or_default();
+            match self.decoder.step(window, self.ended)? {
+                Step::Used(bytes, found) => {
+                    self.start += bytes;
+                    if found.is_some() {
+                        return Ok(found);
+                    }
+                }
+                Step::Need(bytes) => self.fill(bytes)?,
+                Step::End => return Ok(None),
+            }
+        }
+    }
+
+    /// The decoder, which knows how far it got.
+    pub fn decoder(&mut self) -> &mut Decoder {
+        &mut self.decoder
+    }
+
+    /// Bytes of memory that the window takes.
+    pub fn window_capacity(&self) -> usize {
+        self.window.capacity()
+    }
+
+    /// Reads on until `need` bytes are in the window, or the input ends.
+    fn fill(&mut self, need: usize) -> Result<()> {
+        self.window.drain(..self.start);
+        self.start = 0;
+        while self.window.len() < need && !self.ended {
+            let have = self.window.len();
+            // Never more than doubled: what is claimed is believed as it arrives.
+            let more = (need - have).min(have).max(PIECE);
+            self.window.resize(have + more, 0);
+            let space = self.window.get_mut(have..).unwrap_or_default();
+            let got = loop {
+                match self.input.read(space) {
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    got => break got,
+                }
+            };
+            self.window
+                .truncate(have + got.as_ref().map_or(0, |&got| got.min(more)));
+            self.ended = got.map_err(Error::io("read the recording"))? == 0;
+        }
+        // A long sample is the exception; what it took is given back.
+        if need <= 4 * PIECE && self.window.capacity() > 32 * PIECE {
+            self.window.shrink_to(8 * PIECE);
+        }
+        Ok(())
+    }
+}
+
+/// A stream of a file, wholly in memory.
+#[derive(Debug, Clone)]
+pub struct LoadedStream {
+    /// Its number in the file.
+    pub id: u32,
+    /// What it is; the last header if there are several.
+    pub header: StreamHeader,
+    /// The timestamp of each sample.
+    pub stamps: Vec<f64>,
+    /// The values, sample by sample.
+    pub values: Values,
+    /// The clock offsets, (when, value).
+    pub offsets: Vec<(f64, f64)>,
+    /// The footer; the last one if there are several.
+    pub footer: Option<StreamFooter>,
+    /// How many timestamps stood in the file, the others were elided.
+    pub full_stamps: usize,
+}
+
+/// A file wholly in memory, for small ones.
+#[derive(Debug, Clone, Default)]
+pub struct Loaded {
+    /// What the file says about itself.
+    pub file_header: Option<FileHeader>,
+    /// The streams in the order of their headers.
+    pub streams: Vec<LoadedStream>,
+    /// How many boundaries.
+    pub boundaries: u64,
+    /// Private chunks.
+    pub private: Vec<(u16, Vec<u8>)>,
+    /// What is wrong; the first 10,000.
+    pub problems: Vec<Problem>,
+}
+
+impl Loaded {
+    /// The stream of this number.
+    pub fn stream(&self, id: u32) -> Option<&LoadedStream> {
+        self.streams.iter().find(|stream| stream.id == id)
+    }
+
+    fn stream_mut(&mut self, id: u32) -> Option<&mut LoadedStream> {
+        self.streams.iter_mut().find(|stream| stream.id == id)
+    }
+
+    fn take(&mut self, event: Event) {
+        match event {
+            Event::FileHeader(header) => self.file_header = Some(header),
+            Event::StreamHeader { stream, header } => {
+                let Some(values) = Values::new(header.channel_format()) else {
+                    return;
+                };
+                match self.stream_mut(stream) {
+                    Some(known) if known.values.format() == values.format() => {
+                        known.header = header;
+                    }
+                    // Another stream by the same number: readers forget the first.
+                    Some(known) => *known = LoadedStream::new(stream, header, values),
+                    None => self.streams.push(LoadedStream::new(stream, header, values)),
+                }
+            }
+            Event::Samples(Batch {
+                stream,
+                stamps,
+                values,
+                full_stamps,
+            }) => {
+                if let Some(known) = self.stream_mut(stream) {
+                    known.stamps.extend(stamps);
+                    known.values.extend_from(&values);
+                    known.full_stamps += full_stamps;
+                }
+            }
+            Event::ClockOffset {
+                stream,
+                time,
+                value,
+            } => {
+                if let Some(known) = self.stream_mut(stream) {
+                    known.offsets.push((time, value));
+                }
+            }
+            Event::Boundary => self.boundaries += 1,
+            Event::StreamFooter { stream, footer } => {
+                if let Some(known) = self.stream_mut(stream) {
+                    known.footer = Some(footer);
+                }
+            }
+            Event::Private { tag, content } => self.private.push((tag, content)),
+            Event::Orphan { .. } => {}
+            Event::Problem(problem) => {
+                if self.problems.len() < 10_000 {
+                    self.problems.push(problem);
+                }
+            }
+        }
+    }
+}
+
+impl LoadedStream {
+    fn new(id: u32, header: StreamHeader, values: Values) -> Self {
+        Self {
+            id,
+            header,
+            stamps: Vec::new(),
+            values,
+            offsets: Vec::new(),
+            footer: None,
+            full_stamps: 0,
+        }
+    }
+}
+
+/// Reads a whole file into memory.
+///
+/// # Errors
+/// Those of [`Reader::next`].
+pub fn load(input: impl Read) -> Result<Loaded> {
+    let mut reader = Reader::new(input);
+    let mut loaded = Loaded::default();
+    while let Some(found) = reader.next()? {
+        loaded.take(found.event);
+    }
+    Ok(loaded)
+}

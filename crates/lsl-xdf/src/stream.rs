@@ -1,0 +1,454 @@
+//! What a file says about itself and its streams in XML, as typed values over a document: elements
+//! that nobody here knows are kept. Spec: recorder §1 (tags 1, 2, 6), §3.7.
+
+use std::borrow::Cow;
+
+use lsl_core::xml::{Document, ElementRef, NodeId};
+use lsl_core::{ChannelFormat, StreamInfo};
+
+use crate::markup;
+use crate::{Error, Result};
+
+/// The most offsets or gaps that are listed in one footer; more are counted only. Offsets are in
+/// chunks of their own anyway.
+pub const MAX_LISTED: usize = 50_000;
+
+/// What the file says about itself.
+#[derive(Debug, Clone)]
+pub struct FileHeader {
+    document: Document,
+}
+
+impl FileHeader {
+    /// A header of XDF 1.0. `datetime` is the wall clock time when recording began, as ISO 8601 with
+    /// an offset from UTC (`2026-11-22T08:31:56+0100`), which is what other programs write.
+    pub fn new(datetime: &str) -> Self {
+        let mut file = Self {
+            document: Document::new(),
+        };
+        let root = file.document.root();
+        file.document.append_element(root, "info");
+        file.set("version", "1.0").set("datetime", datetime);
+        file
+    }
+
+    /// Adds an element of text below `<info>`, or changes it.
+    pub fn set(&mut self, name: &str, value: &str) -> &mut Self {
+        set(&mut self.document, name, value.as_bytes());
+        self
+    }
+
+    /// The text of an element below `<info>`.
+    pub fn get(&self, name: &str) -> Option<Cow<'_, str>> {
+        info(&self.document)?.get(name)
+    }
+
+    /// Everything it says.
+    pub fn document(&self) -> &Document {
+        &self.document
+    }
+
+    pub(crate) fn parse(text: &[u8]) -> Result<(Self, Option<&'static str>), String> {
+        let parsed = markup::read(text)?;
+        let flaw = markup::flaw(text, &parsed);
+        let document = parsed.document;
+        Ok((Self { document }, flaw))
+    }
+
+    /// As it stands in a file.
+    pub(crate) fn to_xml(&self) -> Result<Vec<u8>> {
+        markup::write(&self.document).ok_or_else(too_long)
+    }
+}
+
+fn too_long() -> Error {
+    Error::Argument(format!(
+        "XML of more than {} MiB cannot be written",
+        markup::MAX_XML_BYTES >> 20
+    ))
+}
+
+fn info(document: &Document) -> Option<ElementRef<'_>> {
+    let id = document.child(document.root(), "info")?;
+    ElementRef::new(document, id)
+}
+
+fn set(document: &mut Document, name: &str, value: &[u8]) {
+    let root = document.root();
+    let Some(top) = document
+        .child(root, "info")
+        .or_else(|| document.append_element(root, "info"))
+    else {
+        return;
+    };
+    if let Some(old) = document.child(top, name) {
+        document.remove(old);
+    }
+    append(document, top, name, value);
+}
+
+fn append(document: &mut Document, parent: NodeId, name: &str, value: &[u8]) {
+    if let Some(id) = document.append_element(parent, name) {
+        document.append_text(id, value);
+    }
+}
+
+/// What a stream is. The typed fields are read from the very text that goes into the file, so that
+/// writer and reader compute with the same numbers.
+#[derive(Debug, Clone)]
+pub struct StreamHeader {
+    document: Document,
+    format: ChannelFormat,
+    channels: usize,
+    srate: f64,
+}
+
+impl StreamHeader {
+    /// The header for a stream info, with all that it says in `<desc>`. If that is too long for a
+    /// header, `<desc>` is left out and says so.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for a stream without format.
+    pub fn from_info(info: &StreamInfo) -> Result<Self> {
+        let mut text = markup::write(info.document());
+        if text.is_none() {
+            let mut document = info.document().clone();
+            let root = document.root();
+            let top = document.child(root, "info");
+            if let Some(desc) = top.and_then(|top| document.child(top, "desc")) {
+                document.remove(desc);
+            }
+            if let Some(top) = top
+                && let Some(desc) = document.append_element(top, "desc")
+            {
+                append(&mut document, desc, "left_out", b"too long");
+            }
+            text = markup::write(&document);
+        }
+        let text = text.ok_or_else(too_long)?;
+        let (header, _) = Self::parse(&text).map_err(Error::Argument)?;
+        Ok(header)
+    }
+
+    /// A minimal header, for streams that no stream info describes.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for a format or number that makes no stream.
+    pub fn new(
+        name: &str,
+        stream_type: &str,
+        channel_count: u32,
+        nominal_srate: f64,
+        format: ChannelFormat,
+    ) -> Result<Self> {
+        let info = StreamInfo::new(name, stream_type, channel_count, nominal_srate, format, "");
+        let info = info.map_err(|error| Error::Argument(error.to_string()))?;
+        Self::from_info(&info)
+    }
+
+    /// Reads the XML of a stream header chunk; also says what a strict reader would not accept.
+    pub(crate) fn parse(text: &[u8]) -> Result<(Self, Option<&'static str>), String> {
+        let parsed = markup::read(text)?;
+        let flaw = markup::flaw(text, &parsed);
+        let document = parsed.document;
+        let top = info(&document).ok_or("it has no <info>")?;
+        let field = |name: &str| top.get(name).unwrap_or_default().trim().to_owned();
+        let format = field("channel_format");
+        let format = match format.as_str() {
+            // Written by a few programs instead of the name of LSL.
+            "float" => ChannelFormat::Float32,
+            "double" => ChannelFormat::Double64,
+            name => name
+                .parse()
+                .map_err(|_| format!("{name:?} is no channel format"))?,
+        };
+        let channels = field("channel_count");
+        let channels: u32 = channels
+            .parse()
+            .map_err(|_| format!("{channels:?} is no number of channels"))?;
+        let srate = field("nominal_srate");
+        // Missing for streams without one.
+        let srate = if srate.is_empty() {
+            0.0
+        } else {
+            srate
+                .parse()
+                .map_err(|_| format!("{srate:?} is no sampling rate"))?
+        };
+        Ok((
+            Self {
+                format,
+                channels: channels as usize,
+                srate,
+                document,
+            },
+            flaw,
+        ))
+    }
+
+    /// As it stands in a file.
+    pub(crate) fn to_xml(&self) -> Result<Vec<u8>> {
+        markup::write(&self.document).ok_or_else(too_long)
+    }
+
+    /// What one value is; never [`ChannelFormat::Undefined`].
+    pub fn channel_format(&self) -> ChannelFormat {
+        self.format
+    }
+
+    /// Values per sample.
+    pub fn channel_count(&self) -> usize {
+        self.channels
+    }
+
+    /// Samples per second as announced, 0 if they come at no fixed interval.
+    pub fn nominal_srate(&self) -> f64 {
+        self.srate
+    }
+
+    /// Seconds that an elided timestamp lies after the one before it, in the arithmetic of readers.
+    pub(crate) fn interval(&self) -> f64 {
+        if self.srate > 0.0 {
+            1.0 / self.srate
+        } else {
+            0.0
+        }
+    }
+
+    /// The text of an element below `<info>`: `name`, `type`, `source_id`, `hostname`, `uid`, ….
+    pub fn get(&self, name: &str) -> Option<Cow<'_, str>> {
+        info(&self.document)?.get(name)
+    }
+
+    /// Adds an element of text below `<info>`, or changes it. Format, channels and rate are fixed.
+    pub fn set(&mut self, name: &str, value: &str) -> &mut Self {
+        if !matches!(name, "channel_format" | "channel_count" | "nominal_srate") {
+            set(&mut self.document, name, value.as_bytes());
+        }
+        self
+    }
+
+    /// Name of the stream; empty if there is none.
+    pub fn name(&self) -> Cow<'_, str> {
+        self.get("name").unwrap_or_default()
+    }
+
+    /// Content type of the stream; empty if there is none.
+    pub fn stream_type(&self) -> Cow<'_, str> {
+        self.get("type").unwrap_or_default()
+    }
+
+    /// Everything it says, `<desc>` included.
+    pub fn document(&self) -> &Document {
+        &self.document
+    }
+}
+
+/// A time without samples, as far as the recorder knows.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Gap {
+    /// Timestamp of the last sample before it.
+    pub from: f64,
+    /// Timestamp of the first sample after it.
+    pub to: f64,
+    /// How many samples are missing, if known.
+    pub samples: Option<u64>,
+    /// Why, for people.
+    pub reason: String,
+}
+
+/// What a footer is made of: what was written of a stream.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Tally {
+    /// Timestamp of the first sample.
+    pub first: Option<f64>,
+    /// Timestamp of the last sample in the file.
+    pub last: Option<f64>,
+    /// How many samples.
+    pub samples: u64,
+    /// Clock offsets, (when, value), the first [`MAX_LISTED`].
+    pub offsets: Vec<(f64, f64)>,
+    /// How many clock offsets.
+    pub offset_count: u64,
+    /// Gaps, the first [`MAX_LISTED`].
+    pub gaps: Vec<Gap>,
+    /// How many gaps.
+    pub gap_count: u64,
+}
+
+impl Tally {
+    /// Counts samples by their timestamps.
+    pub fn count(&mut self, stamps: &[f64]) {
+        if let (Some(&first), Some(&last)) = (stamps.first(), stamps.last()) {
+            self.first.get_or_insert(first);
+            self.last = Some(last);
+            self.samples += stamps.len() as u64;
+        }
+    }
+
+    /// Counts a clock offset.
+    pub fn count_offset(&mut self, time: f64, value: f64) {
+        self.offset_count += 1;
+        if self.offsets.len() < MAX_LISTED {
+            self.offsets.push((time, value));
+        }
+    }
+
+    /// Counts a gap.
+    pub fn count_gap(&mut self, gap: Gap) {
+        self.gap_count += 1;
+        if self.gaps.len() < MAX_LISTED {
+            self.gaps.push(gap);
+        }
+    }
+
+    /// More bytes than its footer chunk will take.
+    pub(crate) fn footer_len(&self) -> u64 {
+        let gaps: u64 = self
+            .gaps
+            .iter()
+            .map(|g| 200 + 6 * g.reason.len() as u64)
+            .sum();
+        1000 + 110 * self.offsets.len() as u64 + gaps
+    }
+}
+
+/// What was recorded of a stream.
+#[derive(Debug, Clone)]
+pub struct StreamFooter {
+    document: Document,
+}
+
+impl StreamFooter {
+    /// The footer of a stream of which that much was written.
+    pub fn new(tally: &Tally) -> Self {
+        let mut document = Document::new();
+        let root = document.root();
+        let Some(top) = document.append_element(root, "info") else {
+            return Self { document };
+        };
+        let doc = &mut document;
+        // Readers that know no absence find the numbers that LabRecorder writes for empty streams.
+        let (first, last) = (tally.first.unwrap_or(0.0), tally.last.unwrap_or(0.0));
+        append(doc, top, "first_timestamp", number(first).as_bytes());
+        append(doc, top, "last_timestamp", number(last).as_bytes());
+        append(
+            doc,
+            top,
+            "sample_count",
+            tally.samples.to_string().as_bytes(),
+        );
+        if let Some(list) = doc.append_element(top, "clock_offsets") {
+            for &(time, value) in &tally.offsets {
+                if let Some(offset) = doc.append_element(list, "offset") {
+                    append(doc, offset, "time", number(time).as_bytes());
+                    append(doc, offset, "value", number(value).as_bytes());
+                }
+            }
+        }
+        if tally.gap_count > 0
+            && let Some(list) = doc.append_element(top, "gaps")
+        {
+            for gap in &tally.gaps {
+                if let Some(entry) = doc.append_element(list, "gap") {
+                    append(doc, entry, "from", number(gap.from).as_bytes());
+                    append(doc, entry, "to", number(gap.to).as_bytes());
+                    if let Some(samples) = gap.samples {
+                        append(doc, entry, "n", samples.to_string().as_bytes());
+                    }
+                    append(doc, entry, "reason", gap.reason.as_bytes());
+                }
+            }
+            append(
+                doc,
+                top,
+                "gap_count",
+                tally.gap_count.to_string().as_bytes(),
+            );
+        }
+        Self { document }
+    }
+
+    /// Adds an element of text below `<info>`, or changes it.
+    pub fn set(&mut self, name: &str, value: &str) -> &mut Self {
+        set(&mut self.document, name, value.as_bytes());
+        self
+    }
+
+    pub(crate) fn parse(text: &[u8]) -> Result<(Self, Option<&'static str>), String> {
+        let parsed = markup::read(text)?;
+        let flaw = markup::flaw(text, &parsed);
+        let document = parsed.document;
+        if info(&document).is_none() {
+            return Err("it has no <info>".to_owned());
+        }
+        Ok((Self { document }, flaw))
+    }
+
+    /// As it stands in a file.
+    pub(crate) fn to_xml(&self) -> Result<Vec<u8>> {
+        markup::write(&self.document).ok_or_else(too_long)
+    }
+
+    fn number<T: std::str::FromStr>(&self, name: &str) -> Option<T> {
+        info(&self.document)?.get(name)?.trim().parse().ok()
+    }
+
+    /// Timestamp of the first sample, as the footer says.
+    pub fn first_timestamp(&self) -> Option<f64> {
+        self.number("first_timestamp")
+    }
+
+    /// Timestamp of the last sample, as the footer says.
+    pub fn last_timestamp(&self) -> Option<f64> {
+        self.number("last_timestamp")
+    }
+
+    /// How many samples, as the footer says.
+    pub fn sample_count(&self) -> Option<u64> {
+        self.number("sample_count")
+    }
+
+    /// The clock offsets that it lists, (when, value).
+    pub fn clock_offsets(&self) -> Vec<(f64, f64)> {
+        let number = |element: ElementRef<'_>, name: &str| element.get(name)?.trim().parse().ok();
+        self.list("clock_offsets", "offset", |offset| {
+            Some((number(offset, "time")?, number(offset, "value")?))
+        })
+    }
+
+    /// The gaps that it lists.
+    pub fn gaps(&self) -> Vec<Gap> {
+        let number = |element: ElementRef<'_>, name: &str| element.get(name)?.trim().parse().ok();
+        self.list("gaps", "gap", |gap| {
+            Some(Gap {
+                from: number(gap, "from")?,
+                to: number(gap, "to")?,
+                samples: gap.get("n").and_then(|n| n.trim().parse().ok()),
+                reason: gap.get("reason").unwrap_or_default().into_owned(),
+            })
+        })
+    }
+
+    fn list<T>(
+        &self,
+        list: &str,
+        entry: &str,
+        read: impl Fn(ElementRef<'_>) -> Option<T>,
+    ) -> Vec<T> {
+        let Some(list) = info(&self.document).and_then(|top| top.child(list)) else {
+            return Vec::new();
+        };
+        list.children_named(entry).filter_map(read).collect()
+    }
+
+    /// Everything it says.
+    pub fn document(&self) -> &Document {
+        &self.document
+    }
+}
+
+/// The shortest text that reads back as the same number, with an exponent where that is shorter.
+fn number(value: f64) -> String {
+    format!("{value:?}")
+}

@@ -1,0 +1,226 @@
+//! The values of many samples, sample after sample, channel after channel.
+
+use lsl_core::ChannelFormat;
+
+/// Values of one format. For samples × channels they lie sample by sample: the value of channel `c`
+/// in sample `s` is at `s * channels + c`.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Values {
+    /// 32-bit floats.
+    Float32(Vec<f32>),
+    /// 64-bit floats.
+    Double64(Vec<f64>),
+    /// Texts, any bytes.
+    String(Strings),
+    /// 32-bit integers.
+    Int32(Vec<i32>),
+    /// 16-bit integers.
+    Int16(Vec<i16>),
+    /// 8-bit integers.
+    Int8(Vec<i8>),
+    /// 64-bit integers.
+    Int64(Vec<i64>),
+}
+
+/// Does the same with the vector of whichever format.
+macro_rules! each {
+    ($values:expr, $list:ident => $numbers:expr, $strings:expr) => {
+        match $values {
+            Values::Float32($list) => $numbers,
+            Values::Double64($list) => $numbers,
+            Values::String($list) => $strings,
+            Values::Int32($list) => $numbers,
+            Values::Int16($list) => $numbers,
+            Values::Int8($list) => $numbers,
+            Values::Int64($list) => $numbers,
+        }
+    };
+}
+
+impl Values {
+    /// No values of this format; `None` for [`ChannelFormat::Undefined`].
+    pub fn new(format: ChannelFormat) -> Option<Self> {
+        Some(match format {
+            ChannelFormat::Undefined => return None,
+            ChannelFormat::Float32 => Self::Float32(Vec::new()),
+            ChannelFormat::Double64 => Self::Double64(Vec::new()),
+            ChannelFormat::String => Self::String(Strings::default()),
+            ChannelFormat::Int32 => Self::Int32(Vec::new()),
+            ChannelFormat::Int16 => Self::Int16(Vec::new()),
+            ChannelFormat::Int8 => Self::Int8(Vec::new()),
+            ChannelFormat::Int64 => Self::Int64(Vec::new()),
+        })
+    }
+
+    /// What each value is.
+    pub const fn format(&self) -> ChannelFormat {
+        match self {
+            Self::Float32(_) => ChannelFormat::Float32,
+            Self::Double64(_) => ChannelFormat::Double64,
+            Self::String(_) => ChannelFormat::String,
+            Self::Int32(_) => ChannelFormat::Int32,
+            Self::Int16(_) => ChannelFormat::Int16,
+            Self::Int8(_) => ChannelFormat::Int8,
+            Self::Int64(_) => ChannelFormat::Int64,
+        }
+    }
+
+    /// How many values (not samples).
+    pub fn len(&self) -> usize {
+        each!(self, list => list.len(), list.len())
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Forgets all values and keeps the memory.
+    pub fn clear(&mut self) {
+        each!(self, list => list.clear(), list.clear());
+    }
+
+    /// Appends the values of `other`; `false`, and nothing is done, if its format differs.
+    pub fn extend_from(&mut self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Float32(to), Self::Float32(from)) => to.extend_from_slice(from),
+            (Self::Double64(to), Self::Double64(from)) => to.extend_from_slice(from),
+            (Self::String(to), Self::String(from)) => from.iter().for_each(|text| to.push(text)),
+            (Self::Int32(to), Self::Int32(from)) => to.extend_from_slice(from),
+            (Self::Int16(to), Self::Int16(from)) => to.extend_from_slice(from),
+            (Self::Int8(to), Self::Int8(from)) => to.extend_from_slice(from),
+            (Self::Int64(to), Self::Int64(from)) => to.extend_from_slice(from),
+            _ => return false,
+        }
+        true
+    }
+
+    /// Appends values `from..to` as a file has them. Out of range values are left out.
+    pub(crate) fn append_le(&self, range: std::ops::Range<usize>, out: &mut Vec<u8>) {
+        each!(self, list => {
+            for value in list.get(range).unwrap_or_default() {
+                out.extend_from_slice(&value.to_le_bytes());
+            }
+        }, {
+            for text in range.filter_map(|index| list.get(index)) {
+                crate::chunk::append_varlen(out, text.len() as u64);
+                out.extend_from_slice(text);
+            }
+        });
+    }
+
+    /// Appends numbers as a file has them; a rest that is no whole value is left out, and so is
+    /// everything if these are strings.
+    pub(crate) fn extend_from_le(&mut self, bytes: &[u8]) {
+        /// The numbers of a fixed width, decoded.
+        macro_rules! numbers {
+            ($list:ident, $type:ty) => {
+                $list.extend(
+                    bytes
+                        .as_chunks::<{ size_of::<$type>() }>()
+                        .0
+                        .iter()
+                        .map(|&value| <$type>::from_le_bytes(value)),
+                )
+            };
+        }
+        match self {
+            Self::Float32(list) => numbers!(list, f32),
+            Self::Double64(list) => numbers!(list, f64),
+            Self::String(_) => {}
+            Self::Int32(list) => numbers!(list, i32),
+            Self::Int16(list) => numbers!(list, i16),
+            Self::Int8(list) => numbers!(list, i8),
+            Self::Int64(list) => numbers!(list, i64),
+        }
+    }
+}
+
+/// Lets vectors be given where values are wanted.
+macro_rules! from_vectors {
+    ($($variant:ident: $type:ty,)*) => {$(
+        impl From<Vec<$type>> for Values {
+            fn from(values: Vec<$type>) -> Self {
+                Self::$variant(values)
+            }
+        }
+    )*};
+}
+
+from_vectors! {
+    Float32: f32,
+    Double64: f64,
+    Int32: i32,
+    Int16: i16,
+    Int8: i8,
+    Int64: i64,
+}
+
+impl<T: AsRef<[u8]>> FromIterator<T> for Strings {
+    fn from_iter<I: IntoIterator<Item = T>>(texts: I) -> Self {
+        let mut strings = Self::default();
+        for text in texts {
+            strings.push(text.as_ref());
+        }
+        strings
+    }
+}
+
+impl From<Strings> for Values {
+    fn from(strings: Strings) -> Self {
+        Self::String(strings)
+    }
+}
+
+/// A list of texts in one piece of memory. LSL does not validate text, so these are bytes.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Strings {
+    bytes: Vec<u8>,
+    /// Where each text ends.
+    ends: Vec<usize>,
+}
+
+impl Strings {
+    /// How many texts.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// Appends a text.
+    pub fn push(&mut self, text: &[u8]) {
+        self.bytes.extend_from_slice(text);
+        self.ends.push(self.bytes.len());
+    }
+
+    /// The text at an index.
+    pub fn get(&self, index: usize) -> Option<&[u8]> {
+        let end = *self.ends.get(index)?;
+        let start = match index.checked_sub(1) {
+            Some(before) => *self.ends.get(before)?,
+            None => 0,
+        };
+        self.bytes.get(start..end)
+    }
+
+    /// All texts in order.
+    pub fn iter(&self) -> impl Iterator<Item = &[u8]> + '_ {
+        (0..self.len()).filter_map(|index| self.get(index))
+    }
+
+    /// Forgets all texts and keeps the memory.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
+    }
+
+    /// Forgets all texts from this index on.
+    pub fn truncate(&mut self, len: usize) {
+        self.ends.truncate(len);
+        self.bytes.truncate(self.ends.last().copied().unwrap_or(0));
+    }
+}
