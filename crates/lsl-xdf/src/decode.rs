@@ -28,8 +28,7 @@ use crate::values::Values;
 use crate::{Error, Result};
 
 pub use problem::{Problem, ProblemKind};
-pub(crate) use samples::Track;
-use samples::{Taken, take};
+use samples::{Taken, Track, take};
 
 /// The longest chunk that is looked at as a whole: XML, and private content.
 pub const MAX_WHOLE_BYTES: usize = MAX_XML_BYTES + 4;
@@ -163,6 +162,7 @@ pub struct Decoder {
     state: State,
     streams: HashMap<u32, Track>,
     keep_orphans: bool,
+    needs_magic: bool,
     /// To be told before reading goes on.
     pending: Option<Problem>,
 }
@@ -183,6 +183,7 @@ impl Decoder {
             state: State::Magic,
             streams: HashMap::new(),
             keep_orphans: false,
+            needs_magic: true,
             pending: None,
         }
     }
@@ -194,15 +195,10 @@ impl Decoder {
         self
     }
 
-    /// Reads a file whose first bytes are damaged: what is no XDF is a problem, not an error.
+    /// Reads a file whose first four bytes may be damaged: that is a problem then, not an error.
     #[must_use]
     pub fn without_magic(mut self) -> Self {
-        self.state = State::Scan(Problem::new(
-            0,
-            0,
-            None,
-            ProblemKind::Framing("no XDF here"),
-        ));
+        self.needs_magic = false;
         self
     }
 
@@ -221,8 +217,15 @@ impl Decoder {
         self.complete
     }
 
-    pub(crate) fn track(&mut self, stream: u32) -> Option<&mut Track> {
-        self.streams.get_mut(&stream)
+    /// Reads what an [`Event::Orphan`] holds, once its stream is [declared](Self::declare). Nothing
+    /// if it makes no sense.
+    pub fn adopt(&mut self, stream: u32, content: &[u8]) -> Option<Batch> {
+        let Parsed::Done(samples, at) = read_varlen(content) else {
+            return None;
+        };
+        let track = self.streams.get_mut(&stream)?;
+        let content = content.get(at..).unwrap_or_default();
+        take(track, stream, content, samples, usize::MAX).batch
     }
 
     /// Looks at `window`, the bytes from [`position`](Self::position) on. `ended`: nothing follows it.
@@ -279,7 +282,10 @@ impl Decoder {
             self.state = State::Magic;
             return Ok(Step::Need(4));
         };
-        if *magic != MAGIC {
+        if *magic != MAGIC && !self.needs_magic {
+            let kind = ProblemKind::Framing("the file does not begin with XDF:");
+            self.pending = Some(Problem::new(0, 4, None, kind));
+        } else if *magic != MAGIC {
             return Err(Error::NotXdf("it does not begin with XDF:"));
         }
         self.state = State::Head;

@@ -5,18 +5,28 @@
 #![forbid(unsafe_code)]
 
 mod error;
+mod journal;
 mod markup;
+mod place;
 mod reader;
+mod sink;
 mod stream;
 mod values;
+mod writer;
 
 pub mod chunk;
 pub mod decode;
 pub mod encode;
+pub mod repair;
+pub mod salvage;
 
 pub use decode::{Batch, Decoder, Event, Located, Problem, ProblemKind};
 pub use error::{Error, ErrorKind, Result};
+pub use journal::{JournalState, JournalStream};
 pub use markup::{MAX_XML_BYTES, MAX_XML_DEPTH};
+pub use place::{Claimed, claim, journal_path};
 pub use reader::{Loaded, LoadedStream, Reader, load};
+pub use sink::{FileSink, PipeSink, Sink, SyncJob};
 pub use stream::{FileHeader, Gap, MAX_LISTED, StreamFooter, StreamHeader, Tally};
 pub use values::{Strings, Values};
+pub use writer::{PendingSync, Recording, Synced};

@@ -28,7 +28,7 @@ pub(crate) fn values(
             .into(),
         ChannelFormat::String | ChannelFormat::Undefined => Values::String(
             numbers
-                .map(|n| format!("märker {n} {}", "x".repeat(n % 300)))
+                .map(|n| format!("märker {n} {}", "x".repeat(n % 40)))
                 .collect::<Strings>(),
         ),
     }

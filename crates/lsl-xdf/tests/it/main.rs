@@ -9,6 +9,9 @@
     reason = "test code: a wrong value fails the test, stamps are compared exactly on purpose"
 )]
 
+mod damage;
+mod faulty;
+mod files;
 mod hostile;
 mod made;
 mod roundtrip;

@@ -1,0 +1,166 @@
+//! Where a recording goes: folders are made, and nothing is ever overwritten.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::{Error, Result};
+
+/// A new file under the name that was asked for.
+#[derive(Debug)]
+pub struct Claimed {
+    /// The file, empty, for reading and writing.
+    pub file: File,
+    /// Where a file went that had this name before.
+    pub moved: Option<PathBuf>,
+}
+
+/// Makes a file and the folders above it. A file that is there already is renamed as LabRecorder
+/// does it: `sub.xdf` becomes `sub_old1.xdf`, or `sub_old2.xdf` if that is taken; its journal goes
+/// with it.
+///
+/// # Errors
+/// [`Error::Argument`] for a path without a file name, [`Error::Path`] if the system refuses.
+pub fn claim(path: &Path) -> Result<Claimed> {
+    if path.file_name().is_none() {
+        let text = format!(
+            "{:?} names no file to record into",
+            path.display().to_string()
+        );
+        return Err(Error::Argument(text));
+    }
+    if let Some(folder) = folder_of(path) {
+        fs::create_dir_all(folder).map_err(Error::path("make the folder", folder))?;
+    }
+    let mut moved = None;
+    // Somebody else may be as quick: then it is renamed, too.
+    for _ in 0..100 {
+        let made = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(path);
+        match made {
+            Ok(file) => {
+                sync_folder_of(path).map_err(Error::path("make", path))?;
+                return Ok(Claimed { file, moved });
+            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                moved = Some(make_way(path)?);
+            }
+            Err(error) => return Err(Error::path("make", path)(error)),
+        }
+    }
+    let error = io::Error::from(io::ErrorKind::AlreadyExists);
+    Err(Error::path("make", path)(error))
+}
+
+/// The folder that a file lies in, if the path names one.
+fn folder_of(path: &Path) -> Option<&Path> {
+    path.parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+}
+
+/// Makes a new or changed entry of a folder survive a loss of power.
+pub(crate) fn sync_folder_of(path: &Path) -> io::Result<()> {
+    if cfg!(unix) {
+        let folder = folder_of(path).unwrap_or_else(|| Path::new("."));
+        match File::open(folder).and_then(|folder| folder.sync_all()) {
+            // Some file systems cannot sync folders, some folders may be written but not read.
+            Err(error)
+                if !matches!(
+                    error.kind(),
+                    io::ErrorKind::InvalidInput | io::ErrorKind::PermissionDenied
+                ) =>
+            {
+                return Err(error);
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Renames what has this name to the first `_oldN` that is free.
+fn make_way(path: &Path) -> Result<PathBuf> {
+    for n in 1..=u32::MAX {
+        let old = old_name(path, n);
+        // An old journal that lost its file must not meet another one.
+        if journal_path(&old).exists() {
+            continue;
+        }
+        match rename_new(path, &old) {
+            Ok(()) => {
+                let journal = journal_path(path);
+                if journal.exists() {
+                    let to = journal_path(&old);
+                    rename_new(&journal, &to).map_err(Error::path("rename", journal))?;
+                }
+                return Ok(old);
+            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            // Somebody else renamed it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(old),
+            Err(error) => return Err(Error::path("rename", path)(error)),
+        }
+    }
+    let error = io::Error::from(io::ErrorKind::AlreadyExists);
+    Err(Error::path("rename", path)(error))
+}
+
+/// `sub.xdf.age` → `sub_old1.xdf.age`.
+fn old_name(path: &Path, n: u32) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let lower = name.to_ascii_lowercase();
+    let at = lower
+        .find(".xdf")
+        .filter(|&at| at > 0)
+        .or_else(|| name.rfind('.').filter(|&at| at > 0))
+        .unwrap_or(name.len());
+    let (stem, extension) = name.split_at(at);
+    path.with_file_name(format!("{stem}_old{n}{extension}"))
+}
+
+/// The journal of a recording, beside it.
+pub fn journal_path(path: &Path) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".lslj");
+    path.with_file_name(name)
+}
+
+/// Renames, but never onto something.
+fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    {
+        use rustix::fs::{CWD, RenameFlags, renameat_with};
+        use rustix::io::Errno;
+        match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+            // Not every file system can.
+            Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {}
+            done => return Ok(done?),
+        }
+    }
+    if fs::symlink_metadata(to).is_ok() {
+        return Err(io::ErrorKind::AlreadyExists.into());
+    }
+    fs::rename(from, to)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn old_names_keep_their_extensions() {
+        for (name, expected) in [
+            ("a/sub.xdf", "a/sub_old3.xdf"),
+            ("sub.xdf.age", "sub_old3.xdf.age"),
+            ("sub.1.XDF", "sub.1_old3.XDF"),
+            ("sub.v2", "sub_old3.v2"),
+            ("sub", "sub_old3"),
+            (".xdf", ".xdf_old3"),
+        ] {
+            assert_eq!(old_name(Path::new(name), 3), Path::new(expected));
+        }
+    }
+}

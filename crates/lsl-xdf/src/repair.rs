@@ -1,0 +1,142 @@
+//! Finding out what is wrong with a file, and writing what is right with it: chunks that are whole
+//! stay byte for byte, what is cut or damaged goes, and footers that are missing are made from what
+//! is there. One pass to look, one to copy; memory grows with the damage, not with the file. The
+//! journal is not needed. Spec: recorder §3.4.
+
+mod findings;
+mod survey;
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::ops::Range;
+use std::path::Path;
+
+use crate::journal::JournalState;
+use crate::place::{self, claim, journal_path};
+use crate::{Error, Result};
+
+pub use findings::{Finding, StreamSummary, Survey};
+pub use survey::survey;
+
+/// A stretch of the repaired file.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Segment {
+    /// As it is in the damaged one.
+    Keep(Range<u64>),
+    /// Written anew.
+    Write(Vec<u8>),
+}
+
+impl Survey {
+    /// Writes the repaired file. `input` gives the same bytes that were surveyed, from the begin.
+    ///
+    /// # Errors
+    /// [`Error::Io`] of either side, and when the input has become shorter.
+    pub fn write_repaired(&self, mut input: impl Read, mut output: impl Write) -> Result<()> {
+        let mut at = 0;
+        for segment in &self.segments {
+            match segment {
+                Segment::Keep(range) => {
+                    copy(&mut input, &mut io::sink(), range.start - at)?;
+                    copy(&mut input, &mut output, range.end - range.start)?;
+                    at = range.end;
+                }
+                Segment::Write(bytes) => output
+                    .write_all(bytes)
+                    .map_err(Error::io("write the repaired recording"))?,
+            }
+        }
+        output
+            .flush()
+            .map_err(Error::io("write the repaired recording"))
+    }
+}
+
+fn copy(input: &mut impl Read, output: &mut impl Write, len: u64) -> Result<()> {
+    let copied = io::copy(&mut input.take(len), output);
+    let copied = copied.map_err(Error::io("copy the recording"))?;
+    if copied < len {
+        let error = io::Error::from(io::ErrorKind::UnexpectedEof);
+        return Err(Error::io("read the recording to its end")(error));
+    }
+    Ok(())
+}
+
+/// Looks at a file and says what is wrong, also by its journal.
+///
+/// # Errors
+/// [`Error::Path`] of the system, [`Error::NotXdf`].
+pub fn check(path: &Path) -> Result<Survey> {
+    let file = File::open(path).map_err(Error::path("open", path))?;
+    let mut survey = survey(file)?;
+    let journal = journal_path(path);
+    let state = JournalState::read(&journal).map_err(Error::path("read", journal))?;
+    survey.compare(state);
+    Ok(survey)
+}
+
+/// Repairs a file where it is, which is possible if only its end is damaged: then the cut chunk goes,
+/// and what is missing is appended. Being interrupted is no harm; the next repair goes on. The
+/// journal is deleted.
+///
+/// # Errors
+/// [`Error::Argument`] if it is damaged elsewhere: [`repair_into`] another file. [`Error::Path`],
+/// [`Error::NotXdf`].
+pub fn repair_in_place(path: &Path) -> Result<Survey> {
+    let survey = check(path)?;
+    let Some((keep, tail)) = survey.tail() else {
+        let text = "it is damaged in its middle: repair it into another file".to_owned();
+        return Err(Error::Argument(text));
+    };
+    if !survey.is_whole() {
+        let write = || -> io::Result<()> {
+            let mut file = OpenOptions::new().write(true).open(path)?;
+            file.set_len(keep)?;
+            file.seek(SeekFrom::Start(keep))?;
+            file.write_all(&tail)?;
+            file.sync_all()
+        };
+        write().map_err(Error::path("repair", path))?;
+    }
+    remove_journal(path)?;
+    Ok(survey)
+}
+
+/// Repairs a file into a new one; nothing is overwritten, see [`claim`], and the damaged file stays
+/// as it is.
+///
+/// # Errors
+/// [`Error::Path`], [`Error::Io`], [`Error::NotXdf`].
+pub fn repair_into(path: &Path, to: &Path) -> Result<Survey> {
+    let survey = check(path)?;
+    let claimed = claim(to)?;
+    // A name for two would have renamed the input.
+    let from = match &claimed.moved {
+        Some(moved) if !path.exists() || same(path, to) => moved.as_path(),
+        _ => path,
+    };
+    let input = File::open(from).map_err(Error::path("open", from))?;
+    let mut output = io::BufWriter::with_capacity(1 << 20, &claimed.file);
+    survey.write_repaired(input, &mut output)?;
+    drop(output);
+    claimed.file.sync_all().map_err(Error::path("write", to))?;
+    place::sync_folder_of(to).map_err(Error::path("write", to))?;
+    Ok(survey)
+}
+
+fn same(one: &Path, other: &Path) -> bool {
+    match (one.canonicalize(), other.canonicalize()) {
+        (Ok(one), Ok(other)) => one == other,
+        _ => false,
+    }
+}
+
+fn remove_journal(path: &Path) -> Result<()> {
+    let journal = journal_path(path);
+    match std::fs::remove_file(&journal) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(Error::path("delete", journal)(error))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,169 @@
+//! What a recording is written into: a file, or anything that takes bytes, such as what encrypts
+//! them. Knows nothing of chunks.
+
+use std::fs::File;
+use std::io::{self, Seek, SeekFrom, Write};
+use std::sync::Arc;
+
+/// The rest of a [`Sink::sync_job`]: may block, on whichever thread.
+pub type SyncJob = Box<dyn FnOnce() -> io::Result<()> + Send>;
+
+/// Takes bytes in order and can, perhaps, take them back.
+pub trait Sink {
+    /// Appends some of the bytes and says how many, as [`Write::write`].
+    ///
+    /// # Errors
+    /// Those of the system. Whether anything was written is unknown then.
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize>;
+
+    /// Takes back everything behind the first `len` bytes.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::Unsupported`] where bytes cannot be taken back.
+    fn rewind(&mut self, len: u64) -> io::Result<()>;
+
+    /// Makes sure that there is room for `len` bytes in all, if the system can.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::StorageFull`] and alike: there is not. Nothing has changed then, and what was
+    /// made sure of before still holds.
+    fn reserve(&mut self, len: u64) -> io::Result<()>;
+
+    /// Begins to make what was written survive a loss of power. It does when the job is done.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn sync_job(&mut self) -> io::Result<SyncJob>;
+
+    /// Nothing more will be written: gives back what was reserved.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn close(&mut self, len: u64) -> io::Result<()>;
+}
+
+/// A file. Room is reserved in steps of 64 MiB where the file system can do that, so that a full
+/// disk is noticed before a chunk is written and not in its middle.
+#[derive(Debug)]
+pub struct FileSink {
+    file: Arc<File>,
+    /// Up to where room is reserved.
+    reserved: u64,
+    can_reserve: bool,
+}
+
+/// How much room is reserved at once.
+const RESERVE_STEP: u64 = 64 << 20;
+
+impl FileSink {
+    /// Writes into an empty file.
+    pub fn new(file: File) -> Self {
+        Self {
+            file: Arc::new(file),
+            reserved: 0,
+            can_reserve: cfg!(any(target_os = "linux", target_os = "android")),
+        }
+    }
+
+    /// The file.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+}
+
+impl Sink for FileSink {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        (&*self.file).write(bytes)
+    }
+
+    fn rewind(&mut self, len: u64) -> io::Result<()> {
+        self.file.set_len(len)?;
+        // That gave back what was reserved.
+        self.reserved = len;
+        (&*self.file).seek(SeekFrom::Start(len)).map(drop)
+    }
+
+    fn reserve(&mut self, len: u64) -> io::Result<()> {
+        if !self.can_reserve || len <= self.reserved {
+            return Ok(());
+        }
+        let generous = len.next_multiple_of(RESERVE_STEP);
+        let done = match allocate(&self.file, self.reserved, generous) {
+            Err(error) if error.kind() == io::ErrorKind::StorageFull => {
+                allocate(&self.file, self.reserved, len).map(|()| len)
+            }
+            done => done.map(|()| generous),
+        };
+        match done {
+            Ok(reserved) => self.reserved = reserved,
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::StorageFull
+                        | io::ErrorKind::QuotaExceeded
+                        | io::ErrorKind::FileTooLarge
+                ) =>
+            {
+                return Err(error);
+            }
+            // Not every file system can. Writing tells what else is wrong.
+            Err(_) => self.can_reserve = false,
+        }
+        Ok(())
+    }
+
+    fn sync_job(&mut self) -> io::Result<SyncJob> {
+        let file = Arc::clone(&self.file);
+        Ok(Box::new(move || file.sync_data()))
+    }
+
+    fn close(&mut self, len: u64) -> io::Result<()> {
+        self.file.set_len(len)?;
+        self.file.sync_all()
+    }
+}
+
+/// Takes blocks for the bytes `from..to` without making the file longer.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn allocate(file: &File, from: u64, to: u64) -> io::Result<()> {
+    use rustix::fs::{FallocateFlags, fallocate};
+    loop {
+        match fallocate(file, FallocateFlags::KEEP_SIZE, from, to - from) {
+            Err(rustix::io::Errno::INTR) => {}
+            done => return Ok(done?),
+        }
+    }
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+fn allocate(_file: &File, _from: u64, _to: u64) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Anything that takes bytes, and keeps them: after an error in the middle of a chunk the recording
+/// has ended. Syncing flushes.
+#[derive(Debug)]
+pub struct PipeSink<W>(pub W);
+
+impl<W: Write> Sink for PipeSink<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn rewind(&mut self, _len: u64) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn reserve(&mut self, _len: u64) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn sync_job(&mut self) -> io::Result<SyncJob> {
+        self.0.flush()?;
+        Ok(Box::new(|| Ok(())))
+    }
+
+    fn close(&mut self, _len: u64) -> io::Result<()> {
+        self.0.flush()
+    }
+}
