@@ -28,6 +28,7 @@ mod roots;
 mod systems;
 mod tidy;
 mod vectors;
+mod xdf;
 mod zig;
 
 use std::path::{Path, PathBuf};
@@ -51,6 +52,7 @@ Usage: cargo xtask TASK
   emulate                aarch64 under qemu: tests, hosts, sessions with x86-64, real liblsl (a few
                          of the tests fail there, nobody knows why yet)
   roots                  the packages of target/dist on Debian for arm64 and amd64
+  xdf                    recordings: pyxdf reads ours, we read such as LabRecorder writes
   abi                    the C library's exports, names and headers against crates/lsl-ffi/abi
   headers [--check]      make the C headers from that table (or see whether they are up to date)
   hosts [FILTER]         C and C++ programs on the library, plain, under ASan and under valgrind
@@ -132,6 +134,7 @@ fn run() -> Result {
         ["hosts", filter] => hosts::run(&sh, Some(filter), &hosts::SHORT),
         ["soak"] => hosts::run(&sh, None, &hosts::SOAK),
         ["soak", filter] => hosts::run(&sh, Some(filter), &hosts::SOAK),
+        ["xdf"] => xdf::run(&sh),
         ["emulate"] => emulate::run(&sh),
         ["emulate", "inside"] => emulate::inside(&sh),
         ["roots"] => roots::run(&sh),
