@@ -3,3 +3,6 @@
 //!
 //! Nothing here opens a network connection.
 #![forbid(unsafe_code)]
+
+#[cfg(feature = "age")]
+pub mod at_rest;
