@@ -137,7 +137,9 @@ pub fn lock(tasks: &[Task], recipients: &Recipients, options: &Options<'_>) -> V
             return Err(Error::AlreadyLocked);
         }
         let target = begin(task, options)?;
-        let passed = lock_stream(&source, target.file()?, recipients, work)?;
+        // One byte beyond is enough to see that it grows; somebody may append for ever.
+        let content = (&source).take(total.saturating_add(1));
+        let passed = lock_stream(content, target.file()?, recipients, work)?;
         // Longer or shorter than when it was opened: something writes to it, and would go on.
         if passed.plain_bytes != total || source.metadata()?.len() != total {
             return Err(Error::Changed);
