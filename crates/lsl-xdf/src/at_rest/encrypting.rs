@@ -88,6 +88,10 @@ impl<W: Write> Encrypting<W> {
     }
 
     /// The output, to sync it for instance. Writing to it damages the file.
+    #[expect(
+        clippy::missing_panics_doc,
+        reason = "it cannot happen, as the message says"
+    )]
     pub fn get_ref(&self) -> &W {
         self.output
             .as_ref()
@@ -95,6 +99,10 @@ impl<W: Write> Encrypting<W> {
     }
 
     /// The output, mutable. Writing to it damages the file.
+    #[expect(
+        clippy::missing_panics_doc,
+        reason = "it cannot happen, as the message says"
+    )]
     pub fn get_mut(&mut self) -> &mut W {
         self.output
             .as_mut()

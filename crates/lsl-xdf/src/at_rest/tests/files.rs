@@ -185,13 +185,18 @@ fn unlocking_leaves_no_half_file() {
         to: unlocked_name(&path).unwrap(),
     };
 
-    let other = only(unlock(&[task.clone()], &pair().1, &Options::default())).unwrap_err();
+    let other = only(unlock(
+        std::slice::from_ref(&task),
+        &pair().1,
+        &Options::default(),
+    ))
+    .unwrap_err();
     assert!(matches!(other, Error::NoMatchingIdentity { .. }));
     let remove = Options {
         source: Source::Remove,
         ..Options::default()
     };
-    let strict = only(unlock(&[task.clone()], &identities, &remove)).unwrap_err();
+    let strict = only(unlock(std::slice::from_ref(&task), &identities, &remove)).unwrap_err();
     assert!(matches!(strict, Error::CutOff { plain_bytes } if plain_bytes == 3 * CHUNK_LEN as u64));
     let verified = only(verify(&[path], &identities, &Options::default())).unwrap_err();
     assert!(matches!(verified, Error::CutOff { .. }));
@@ -362,7 +367,7 @@ fn stopping_leaves_nothing_behind() {
             ..Options::default()
         };
         let stopped = only(rotate(
-            &[path.clone()],
+            std::slice::from_ref(&path),
             &identities,
             &recipients,
             rewrap,
@@ -420,7 +425,7 @@ fn permissions_and_links_stay() {
         let link = folder.0.join("link.age");
         symlink(locked_name(&path), &link).unwrap();
         only(rotate(
-            &[link.clone()],
+            std::slice::from_ref(&link),
             &identities,
             &recipients,
             Rewrap::Header,

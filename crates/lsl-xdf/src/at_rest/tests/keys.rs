@@ -1,3 +1,4 @@
+use std::fmt::Write as _;
 use std::fs;
 
 use super::*;
@@ -250,9 +251,9 @@ fn nothing_secret_is_shown_for_debugging() {
 fn hostile_kinds_of_recipients_make_no_long_message() {
     let mut text = "age-encryption.org/v1\n".to_owned();
     for index in 0..1000 {
-        text += &format!("-> {index}{}\nAA\n", "k".repeat(100));
+        writeln!(text, "-> {index}{}\nAA", "k".repeat(100)).unwrap();
     }
-    text += &format!("--- {}\n", "A".repeat(43));
+    writeln!(text, "--- {}", "A".repeat(43)).unwrap();
     let error = decrypt(text.as_bytes(), &pair().1).unwrap_err();
     assert!(matches!(error, Error::NoMatchingIdentity { .. }));
     assert!(error.to_string().len() < 500, "{error}");

@@ -1,5 +1,6 @@
 //! The vectors of C2SP/CCTV: what every implementation of the format must accept and refuse.
 
+use std::fmt::Write as _;
 use std::fs;
 
 use sha2::{Digest, Sha256};
@@ -55,7 +56,10 @@ fn vector(path: &std::path::Path) -> Vector {
 }
 
 fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        write!(text, "{byte:02x}").unwrap();
+        text
+    })
 }
 
 fn judge(vector: &Vector, read: &[u8], result: &Result<(), Error>) -> Result<(), String> {

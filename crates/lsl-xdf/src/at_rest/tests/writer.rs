@@ -119,7 +119,7 @@ fn a_full_disk_loses_nothing_that_was_accepted() {
                 Ok(len) => rest = &rest[len..],
                 Err(error) => {
                     assert_eq!(error.kind(), ErrorKind::StorageFull);
-                    assert_eq!(writer.accepted_bytes() as usize, plain.len() - rest.len());
+                    assert_eq!(writer.accepted_bytes(), (plain.len() - rest.len()) as u64);
                     failures += 1;
                     // Twice in a row, then somebody makes room.
                     if failures == 2 {
