@@ -169,7 +169,8 @@ impl From<Error> for io::Error {
         let kind = match error {
             Error::Io(error) => return error,
             Error::CutOff { .. } => io::ErrorKind::UnexpectedEof,
-            Error::Cancelled => io::ErrorKind::Interrupted,
+            // Not `Interrupted`: readers take that for "again".
+            Error::Cancelled => io::ErrorKind::Other,
             _ => io::ErrorKind::InvalidData,
         };
         Self::new(kind, error)

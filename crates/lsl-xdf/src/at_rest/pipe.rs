@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -59,7 +60,16 @@ impl Work<'_> {
     /// Bounds the memory, not the speed: disks are slower than this.
     pub const MAX_THREADS: usize = 8;
 
-    /// Everything on the calling thread, told to nobody.
+    /// A thread for every processor, the calling one among them; told to nobody.
+    pub fn new() -> Self {
+        let processors = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        Self {
+            threads: processors.saturating_sub(1),
+            ..Self::quiet()
+        }
+    }
+
+    /// Everything on the calling thread; told to nobody.
     pub fn quiet() -> Self {
         Self {
             threads: 0,
@@ -70,6 +80,12 @@ impl Work<'_> {
 
     pub(super) fn check(&self) -> Result<()> {
         self.cancel.map_or(Ok(()), Cancel::check)
+    }
+}
+
+impl Default for Work<'_> {
+    fn default() -> Self {
+        Self::new()
     }
 }
 

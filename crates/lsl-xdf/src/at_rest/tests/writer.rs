@@ -149,3 +149,14 @@ fn nothing_of_the_plaintext_is_in_the_file() {
     assert!(!file.windows(11).any(|window| window == b"participant"));
     assert_ne!(encrypt(&plain, &recipients), file, "a new key each time");
 }
+
+#[test]
+fn everything_can_move_to_another_thread() {
+    fn send<T: Send>() {}
+    fn share<T: Send + Sync>() {}
+    send::<Encrypting<Vec<u8>>>();
+    send::<Decrypting<io::Empty>>();
+    share::<Recipients>();
+    share::<Identities>();
+    share::<Error>();
+}
