@@ -108,6 +108,35 @@ fn every_flipped_bit_of_a_small_file_is_refused() {
 }
 
 #[test]
+fn files_mixed_up_at_random_are_refused() {
+    let (mut recipients, identities) = pair();
+    recipients.add_file(&key_file("ssh_ed25519.pub")).unwrap();
+    recipients.add_file(&key_file("ssh_rsa.pub")).unwrap();
+    let file = encrypt(b"eight samples of one channel", &recipients);
+    for dice in bytes(4 * 3000).chunks_exact(4) {
+        // A piece of up to 64 bytes is left out, doubled or moved.
+        let from = usize::from(dice[0]) * file.len() / 256;
+        let to = (from + usize::from(dice[1] % 64) + 1).min(file.len());
+        let at = usize::from(dice[2]) * file.len() / 256;
+        let mut changed = file.clone();
+        let piece: Vec<u8> = if dice[3] % 3 == 0 {
+            file[from..to].to_vec()
+        } else {
+            changed.drain(from..to).collect()
+        };
+        if dice[3] % 3 != 1 {
+            let at = at.min(changed.len());
+            changed.splice(at..at, piece);
+        }
+        if changed == file {
+            continue;
+        }
+        let (read, result) = decrypt_strictly(&changed, &identities);
+        assert!(result.is_err() && read.is_empty(), "{dice:?}");
+    }
+}
+
+#[test]
 fn a_changed_chunk_ends_what_is_given_out() {
     let (recipients, identities) = pair();
     let plain = bytes(4 * CHUNK_LEN);
