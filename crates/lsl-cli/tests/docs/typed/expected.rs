@@ -93,7 +93,7 @@ fn without_numbers(word: &str) -> String {
 }
 
 /// Tests of this file.
-pub(crate) fn tests() -> Vec<crate::SelfTest> {
+pub(crate) fn tests() -> Vec<super::SelfTest> {
     vec![("self: what pages show is compared", || {
         use Manner::{Exact, Like};
         let cases = [
@@ -120,6 +120,6 @@ pub(crate) fn tests() -> Vec<crate::SelfTest> {
             agree(&shown, printed, *manner) != *expected
         });
         let wrong: Vec<String> = wrong.map(|case| format!("{case:?}")).collect();
-        crate::none(&wrong)
+        super::none(&wrong)
     })]
 }
