@@ -80,8 +80,10 @@ fn without_numbers(word: &str) -> String {
             return format!("{before}{prefix}#{}", &key[end.unwrap_or(key.len())..]);
         }
     }
+    let unsigned = word.strip_prefix(['+', '-']).unwrap_or(word);
+    let is_signed = unsigned.starts_with(|c: char| c.is_ascii_digit());
     let mut plain = String::new();
-    for c in word.chars() {
+    for c in if is_signed { unsigned } else { word }.chars() {
         let is_number = c.is_ascii_digit() || (c == '.' && plain.ends_with('#'));
         if !is_number {
             plain.push(c);
@@ -108,6 +110,8 @@ pub(crate) fn tests() -> Vec<super::SelfTest> {
             ("a ... c ... e", "a b d e", Exact, false),
             ("a...", "b", Exact, false),
             ("250 Hz 1.25 ms", "249.9 Hz 3 ms", Like, true),
+            ("offset -0.1 s", "offset +0.2 s", Like, true),
+            ("-a 1", "+a 1", Like, false),
             ("250 Hz", "249 Hz", Exact, false),
             ("250 Hz", "249 kHz", Like, false),
             ("k lsl-ed25519:AbC= x", "k lsl-ed25519:9/+dD x", Like, true),
