@@ -15,7 +15,7 @@ lsl() {
     scale) words+=(--streams 5 --idle 1) ;;
     handshake) words+=(--count 20 --repeat 1) ;;
     aead) words+=(--seconds 0.01 --repeat 1) ;;
-    *) words+=(--rounds 1 --seconds 1) ;;
+    *) words+=(--rounds 1 --seconds 0.2) ;;
     esac
     command lsl "${words[@]}" --output "$HOME/results"
 }

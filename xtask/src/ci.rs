@@ -24,6 +24,10 @@ const STEPS: &[Step] = &[
     ("loom", crate::loom::run),
     ("instructions", |sh| crate::instructions::run(sh, false)),
     ("dist", |sh| crate::dist::run(sh, true)),
+    // Both examine what `dist` left.
+    ("emulate", crate::emulate::run),
+    ("roots", crate::roots::run),
+    ("book", |sh| crate::book::run(sh, false)),
     ("tidy", crate::tidy::run),
     ("models", crate::models::run),
     ("deny", crate::deny),

@@ -44,15 +44,14 @@ type Result<T = (), E = Box<dyn std::error::Error>> = std::result::Result<T, E>;
 const HELP: &str = "\
 Usage: cargo xtask TASK
 
-  ci                     the gate, which stops at a failure: everything below but emulate, roots,
-                         soak, book, captures and fuzz
+  ci                     the gate, which stops at a failure: everything below but soak, captures,
+                         fuzz
   test                   what the README says: cargo test --workspace --locked
   lint                   rustfmt and clippy, warnings denied
   doc                    documentation, warnings denied
   interop [FILTER]       against real liblsl 1.18.0 and 1.17.7 and pylsl in a private namespace
   at-rest [FILTER]       encrypted recordings against stock age, and rage if there
-  emulate                aarch64 under qemu: tests, hosts, sessions with x86-64, real liblsl (a few
-                         of the tests fail there, nobody knows why yet)
+  emulate                aarch64 under qemu: tests, hosts, sessions with x86-64, real liblsl
   roots                  the packages of target/dist on Debian for arm64 and amd64
   xdf                    recordings: pyxdf reads ours, we read such as LabRecorder writes
   abi                    the C library's exports, names and headers against crates/lsl-ffi/abi

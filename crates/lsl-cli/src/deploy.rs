@@ -84,7 +84,8 @@ nothing needs root there. The program goes to ~/.local/bin/lsl, the unit to
 ~/.config/systemd/user/lsl@.service, the arguments to ~/.config/lsl/NAME.conf. Running it again
 updates what differs and restarts the service. Afterwards it is checked that the service runs and that
 its stream is found, there and from here; exit status 3 if it is not.
-On the machine: systemctl --user status lsl@NAME; journalctl --user-unit lsl@NAME.";
+On the machine: systemctl --user status lsl@NAME; journalctl --user-unit lsl@NAME; and for settings of
+your own, which the next deploy leaves alone, systemctl --user edit lsl@NAME.";
 
 impl Deploy {
     /// Runs the command.

@@ -6,8 +6,8 @@ use libtest_mimic::Trial;
 use lsl_core::config::KEYS;
 use lsl_core::secure::config::sample;
 
-use crate::shown::{help, subcommands};
-use crate::{Outcome, repository, trial};
+use super::shown::{help, subcommands};
+use super::{Outcome, repository, trial};
 
 const CONFIGURATION: &str = "docs/configuration.md";
 const COMMANDS: &str = "docs/commands.md";

@@ -80,8 +80,10 @@ fn without_numbers(word: &str) -> String {
             return format!("{before}{prefix}#{}", &key[end.unwrap_or(key.len())..]);
         }
     }
+    let unsigned = word.strip_prefix(['+', '-']).unwrap_or(word);
+    let is_signed = unsigned.starts_with(|c: char| c.is_ascii_digit());
     let mut plain = String::new();
-    for c in word.chars() {
+    for c in if is_signed { unsigned } else { word }.chars() {
         let is_number = c.is_ascii_digit() || (c == '.' && plain.ends_with('#'));
         if !is_number {
             plain.push(c);
@@ -93,7 +95,7 @@ fn without_numbers(word: &str) -> String {
 }
 
 /// Tests of this file.
-pub(crate) fn tests() -> Vec<crate::SelfTest> {
+pub(crate) fn tests() -> Vec<super::SelfTest> {
     vec![("self: what pages show is compared", || {
         use Manner::{Exact, Like};
         let cases = [
@@ -108,6 +110,8 @@ pub(crate) fn tests() -> Vec<crate::SelfTest> {
             ("a ... c ... e", "a b d e", Exact, false),
             ("a...", "b", Exact, false),
             ("250 Hz 1.25 ms", "249.9 Hz 3 ms", Like, true),
+            ("offset -0.1 s", "offset +0.2 s", Like, true),
+            ("-a 1", "+a 1", Like, false),
             ("250 Hz", "249 Hz", Exact, false),
             ("250 Hz", "249 kHz", Like, false),
             ("k lsl-ed25519:AbC= x", "k lsl-ed25519:9/+dD x", Like, true),
@@ -120,6 +124,6 @@ pub(crate) fn tests() -> Vec<crate::SelfTest> {
             agree(&shown, printed, *manner) != *expected
         });
         let wrong: Vec<String> = wrong.map(|case| format!("{case:?}")).collect();
-        crate::none(&wrong)
+        super::none(&wrong)
     })]
 }

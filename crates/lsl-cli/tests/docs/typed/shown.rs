@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 
-use crate::page::Page;
+use super::page::Page;
 
 /// What is wrong with the commands in a page's sentences.
 pub(crate) fn check(page: &Page) -> Vec<String> {
@@ -26,7 +26,7 @@ fn check_span(span: &str) -> Option<String> {
     let span = span.strip_prefix("sudo ").unwrap_or(span);
     if let Some(task) = span.strip_prefix("cargo xtask ") {
         let task = task.split(' ').next().unwrap_or_default();
-        let tasks = include_str!("../../../../xtask/src/main.rs");
+        let tasks = include_str!("../../../../../xtask/src/main.rs");
         let is_there = tasks.contains(&format!("\n  {task} "));
         return (!is_there).then(|| "`cargo xtask --help` does not know it".into());
     }

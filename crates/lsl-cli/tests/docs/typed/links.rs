@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
 
-use crate::page::Page;
-use crate::{Outcome, none, repository};
+use super::page::Page;
+use super::{Outcome, none, repository};
 
 const SUMMARY: &str = "docs/SUMMARY.md";
 
@@ -105,7 +105,7 @@ fn anchor(heading: &str) -> String {
 }
 
 /// Tests of this file.
-pub(crate) fn tests() -> Vec<crate::SelfTest> {
+pub(crate) fn tests() -> Vec<super::SelfTest> {
     vec![("self: broken links are found", || {
         let page = |text: &str| Page::parse("docs/SUMMARY.md", text);
         let broken = |text: &str| check(&[page(text)]).is_err();

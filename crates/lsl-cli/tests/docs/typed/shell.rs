@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use lsl_core::local_clock;
 
-use crate::expected::{Manner, agree};
+use super::expected::{Manner, agree};
 
 /// A shell of one machine; what still runs in it ends with it.
 pub(crate) struct Shell {

@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use libtest_mimic::{Failed, Trial};
 
-use crate::Outcome;
-use crate::expected::{Manner, agree};
-use crate::page::{Block, Command, Page};
-use crate::shell::Shell;
+use super::Outcome;
+use super::expected::{Manner, agree};
+use super::page::{Block, Command, Page};
+use super::shell::Shell;
 
 /// The sessions of a page, each with the files and hidden commands in front of it.
 pub(crate) fn trials(page: &Page) -> Vec<Trial> {
@@ -166,7 +166,7 @@ impl Stage {
         }
         process.env("PATH", path);
         if self.is_clone() {
-            return Shell::start(process, &crate::repository());
+            return Shell::start(process, &super::repository());
         }
         self.offer_packages(&home)
             .map_err(|error| error.to_string())?;
@@ -175,7 +175,7 @@ impl Stage {
 
     /// What `cargo xtask dist` made lies where the commands are typed.
     fn offer_packages(&self, home: &Path) -> std::io::Result<()> {
-        let dist = crate::repository().join("target/dist");
+        let dist = super::repository().join("target/dist");
         if self.is_plain() || !dist.is_dir() {
             return Ok(());
         }

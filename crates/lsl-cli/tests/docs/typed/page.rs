@@ -305,7 +305,7 @@ fn check_console(page: &Page, index: usize) -> Option<String> {
 
 /// The example of `lsl-core`'s own documentation is compiled with its doc tests.
 fn check_rust(block: &Block) -> Option<String> {
-    let tests: String = include_str!("../../../lsl-core/src/lib.rs")
+    let tests: String = include_str!("../../../../lsl-core/src/lib.rs")
         .lines()
         .filter_map(|line| line.strip_prefix("//!"))
         .flat_map(|line| [line.strip_prefix(' ').unwrap_or(line), "\n"])
@@ -315,12 +315,12 @@ fn check_rust(block: &Block) -> Option<String> {
 
 /// The gate really runs what it is said to run.
 fn check_steps(block: &Block) -> Option<String> {
-    let gate: String = include_str!("../../../../xtask/src/ci.rs")
+    let gate: String = include_str!("../../../../../xtask/src/ci.rs")
         .split_whitespace()
         .collect();
     let tasks = concat!(
-        include_str!("../../../../xtask/src/main.rs"),
-        include_str!("../../../../xtask/src/book.rs")
+        include_str!("../../../../../xtask/src/main.rs"),
+        include_str!("../../../../../xtask/src/book.rs")
     );
     block.text.lines().find_map(|line| {
         let command = line.split(" #").next().unwrap_or_default().trim();
@@ -334,7 +334,7 @@ fn check_steps(block: &Block) -> Option<String> {
 }
 
 /// Tests of this file.
-pub(crate) fn tests() -> Vec<crate::SelfTest> {
+pub(crate) fn tests() -> Vec<super::SelfTest> {
     vec![("self: blocks that nobody would run are found", || {
         let cases = [
             ("```console,lab\n$ true\n```", true),
@@ -373,6 +373,6 @@ pub(crate) fn tests() -> Vec<crate::SelfTest> {
             check(&Page::parse("docs/x.md", text)).is_empty() != *is_good
         });
         let wrong: Vec<String> = wrong.map(|case| format!("{case:?}")).collect();
-        crate::none(&wrong)
+        super::none(&wrong)
     })]
 }
