@@ -216,7 +216,7 @@ fn homes() -> Result<Vec<String>> {
 }
 
 /// The release profile without its optimisation, which takes minutes and changes nothing that these
-/// commands show. `dist` has built with it.
+/// commands show. `cargo xtask dist` builds with it.
 const QUICK: [(&str, &str); 3] = [
     ("CARGO_PROFILE_RELEASE_LTO", "off"),
     ("CARGO_PROFILE_RELEASE_OPT_LEVEL", "0"),

@@ -27,7 +27,6 @@ const STEPS: &[Step] = &[
     // Both examine what `dist` left.
     ("emulate", crate::emulate::run),
     ("roots", crate::roots::run),
-    ("book", |sh| crate::book::run(sh, false)),
     ("tidy", crate::tidy::run),
     ("models", crate::models::run),
     ("deny", crate::deny),

@@ -44,8 +44,8 @@ type Result<T = (), E = Box<dyn std::error::Error>> = std::result::Result<T, E>;
 const HELP: &str = "\
 Usage: cargo xtask TASK
 
-  ci                     the gate, which stops at a failure: everything below but soak, captures and
-                         fuzz
+  ci                     the gate, which stops at a failure: everything below but soak, book,
+                         captures and fuzz
   test                   what the README says: cargo test --workspace --locked
   lint                   rustfmt and clippy, warnings denied
   doc                    documentation, warnings denied
