@@ -232,7 +232,11 @@ impl Display {
         let mut picture = Vec::new();
         table(&snapshot.streams, now).write(&mut picture, "")?;
         for wish in &snapshot.awaited {
-            writeln!(picture, "○ {} is not there yet", crate::table::printable(wish))?;
+            writeln!(
+                picture,
+                "○ {} is not there yet",
+                crate::table::printable(wish)
+            )?;
         }
         let progress = snapshot.progress;
         let files = progress.files();
@@ -292,7 +296,9 @@ fn table(streams: &[Reading], now: f64) -> Table {
             State::Lost | State::Refused(_) => "✗",
         };
         let dash = || "-".to_owned();
-        let rate = reading.rate(now).map_or_else(dash, |rate| format!("{rate:.1}"));
+        let rate = reading
+            .rate(now)
+            .map_or_else(dash, |rate| format!("{rate:.1}"));
         let nominal = match info.nominal_srate() {
             0.0 => "irreg".to_owned(),
             rate => rate.to_string(),

@@ -131,9 +131,9 @@ impl Running {
         self.space_at = now + SPACE_SECS;
         let files = self.queue.progress().files();
         self.free = files.last().and_then(|file| space::free(file));
-        let alarm = self
-            .free
-            .and_then(|free| space::alarm(free, self.display.left_secs(Some(free)), self.plan.min_free));
+        let alarm = self.free.and_then(|free| {
+            space::alarm(free, self.display.left_secs(Some(free)), self.plan.min_free)
+        });
         if let (Some(alarm), None) = (&alarm, &self.alarm) {
             note(format_args!("lsl record: LOW SPACE: {alarm}."));
         }
@@ -146,7 +146,10 @@ impl Running {
         if !self.has_marks {
             let header = StreamHeader::new(MARKS, "Markers", 1, 0.0, ChannelFormat::String);
             let mut header = header.map_err(|error| Failure::Runtime(error.to_string()))?;
-            header.set("hostname", &String::from_utf8_lossy(&lsl_platform::process::hostname()));
+            header.set(
+                "hostname",
+                &String::from_utf8_lossy(&lsl_platform::process::hostname()),
+            );
             let header = Box::new(header);
             self.push(Job::Stream {
                 slot: MARK_SLOT,
@@ -256,12 +259,7 @@ fn snapshot<'a>(
     snapshot
 }
 
-fn refuse_if_missing(
-    context: &Context,
-    plan: &Plan,
-    wishes: &Wishes,
-    search: &Search,
-) -> Outcome {
+fn refuse_if_missing(context: &Context, plan: &Plan, wishes: &Wishes, search: &Search) -> Outcome {
     let missing: Vec<String> = search
         .missing()
         .into_iter()
@@ -371,13 +369,19 @@ fn announce(context: &Context, session: &Session, path: &std::path::Path) {
     let mut in_plaintext = 0;
     for live in streams {
         let reading = live.reading();
-        note(format_args!("  {}", one_line(&Described::from(&reading.info))));
+        note(format_args!(
+            "  {}",
+            one_line(&Described::from(&reading.info))
+        ));
         in_plaintext += usize::from(reading.has_header && reading.encryption.is_none());
     }
     if in_plaintext > 0
         && let Some(warning) = encryption::plaintext_warning(context)
     {
-        note(format_args!("{} in plaintext. {warning}", count(in_plaintext, "stream")));
+        note(format_args!(
+            "{} in plaintext. {warning}",
+            count(in_plaintext, "stream")
+        ));
     }
 }
 
@@ -401,7 +405,10 @@ fn preflight(plan: &Plan, session: &Session, path: &std::path::Path) {
             crate::table::age(left)
         ));
     }
-    let short = plan.duration_secs.zip(left).is_some_and(|(wanted, left)| left < wanted);
+    let short = plan
+        .duration_secs
+        .zip(left)
+        .is_some_and(|(wanted, left)| left < wanted);
     if short {
         note("lsl record: LOW SPACE: not enough for --duration.");
     }
@@ -456,7 +463,10 @@ fn verdict(streams: &[Arc<Live>], ended: &Ended, unwritten: u64) -> Outcome {
     if !refused.is_empty() {
         return Err(Failure::Recording(
             REFUSED,
-            format!("not recorded, since encryption does not allow it: {}", refused.join(", ")),
+            format!(
+                "not recorded, since encryption does not allow it: {}",
+                refused.join(", ")
+            ),
         ));
     }
     let lost = named(&|_| true);

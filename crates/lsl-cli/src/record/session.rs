@@ -110,7 +110,8 @@ impl Search {
                 complete_at.get_or_insert(now);
             }
             // A predicate may have several answers, and only time tells whether these are all.
-            let settled = complete_at.is_some_and(|at| now >= (at + SETTLE).max(start + FIRST_LOOK));
+            let settled =
+                complete_at.is_some_and(|at| now >= (at + SETTLE).max(start + FIRST_LOOK));
             if settled || now >= start + limit_secs || !stop.sleep_until(now + NAP) {
                 return;
             }
@@ -174,8 +175,7 @@ impl Search {
 
     /// What was asked for, is not required, and is not there yet.
     pub(super) fn awaited(&self) -> Vec<&str> {
-        let unmet =
-            |wish: &&Wish| !wish.is_required && !wish.met && wish.text != EVERYTHING;
+        let unmet = |wish: &&Wish| !wish.is_required && !wish.met && wish.text != EVERYTHING;
         let awaited = self.wishes.iter().filter(unmet);
         awaited.map(|wish| wish.text.as_str()).collect()
     }
@@ -301,7 +301,9 @@ impl Session {
             return;
         }
         if self.has_begun {
-            note(format_args!("lsl record: '{name}' has appeared; it is recorded from now on."));
+            note(format_args!(
+                "lsl record: '{name}' has appeared; it is recorded from now on."
+            ));
         }
         let live = Arc::new(Live::new(slot, info, is_required));
         self.streams.push(Arc::clone(&live));
@@ -332,7 +334,9 @@ impl Session {
             }
             let slot = live.slot;
             for (name, text) in notes(&reading) {
-                self.common.queue.push_blocking(Job::Note { slot, name, text });
+                self.common
+                    .queue
+                    .push_blocking(Job::Note { slot, name, text });
             }
         }
         self.common.queue.push_blocking(Job::Finish);
@@ -343,7 +347,10 @@ impl Session {
 
 /// What a footer says besides numbers.
 fn notes(reading: &super::live::Reading) -> Vec<(&'static str, String)> {
-    let mut notes = vec![("writer", concat!("lsl-rs ", env!("CARGO_PKG_VERSION")).to_owned())];
+    let mut notes = vec![(
+        "writer",
+        concat!("lsl-rs ", env!("CARGO_PKG_VERSION")).to_owned(),
+    )];
     if let Some(offset) = reading.offset_secs {
         // What has to be added to this stream's timestamps to get seconds since 1970, UTC.
         let utc = lsl_platform::clock::utc_now().as_secs_f64() - local_clock() + offset;

@@ -85,9 +85,8 @@ mod tests {
 
     #[test]
     fn estimates_follow_the_stream_infos() {
-        let stream = |channels, rate, format| {
-            StreamInfo::new("n", "t", channels, rate, format, "").unwrap()
-        };
+        let stream =
+            |channels, rate, format| StreamInfo::new("n", "t", channels, rate, format, "").unwrap();
         let streams = [
             stream(64, 1000.0, ChannelFormat::Float32),
             stream(1, 0.0, ChannelFormat::String),

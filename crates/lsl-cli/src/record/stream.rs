@@ -82,7 +82,10 @@ pub(super) async fn record(common: Common, live: Arc<Live>, info: StreamInfo) {
     };
     recorder.run().await;
     let mut reading = recorder.live.lock();
-    reading.is_lost = matches!(reading.state, State::Lost | State::Refused(_) | State::Connecting);
+    reading.is_lost = matches!(
+        reading.state,
+        State::Lost | State::Refused(_) | State::Connecting
+    );
     if reading.state == State::Recording {
         reading.state = State::Done;
     }
@@ -158,7 +161,9 @@ impl StreamTask {
                     printable(reason)
                 )),
                 State::Lost => note(format_args!("lsl record: '{name}' is lost: {error}")),
-                _ => note(format_args!("lsl record: '{name}' does not connect: {error}")),
+                _ => note(format_args!(
+                    "lsl record: '{name}' does not connect: {error}"
+                )),
             }
         }
         if let Some(stamp) = self.last_stamp {
@@ -354,7 +359,11 @@ impl StreamTask {
                 "lsl record: '{}' stamps its samples {:.0} s {}: its clock is not that of LSL.",
                 printable(&reading.info.name()),
                 lag.abs(),
-                if lag > 0.0 { "in the past" } else { "in the future" }
+                if lag > 0.0 {
+                    "in the past"
+                } else {
+                    "in the future"
+                }
             ));
         }
     }
@@ -460,7 +469,9 @@ impl<T: Recorded> Pending<T> {
     /// Samples that fit in.
     fn room(&self) -> usize {
         let bytes = self.channels * T::BYTES + size_of::<f64>();
-        (CHUNK_BYTES / bytes).max(1).saturating_sub(self.stamps.len())
+        (CHUNK_BYTES / bytes)
+            .max(1)
+            .saturating_sub(self.stamps.len())
     }
 
     fn is_due(&self, now: f64) -> bool {

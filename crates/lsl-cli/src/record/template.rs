@@ -7,8 +7,7 @@ use std::path::{Component, Path, PathBuf};
 use crate::failure::{Failure, Outcome};
 
 /// What stands for a folder layout of BIDS.
-pub(super) const BIDS: &str =
-    "sub-%p/ses-%s/%m/sub-%p_ses-%s_task-%b[_acq-%a]_run-%r_%m.xdf";
+pub(super) const BIDS: &str = "sub-%p/ses-%s/%m/sub-%p_ses-%s_task-%b[_acq-%a]_run-%r_%m.xdf";
 
 /// The values of the placeholders.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -203,7 +202,15 @@ mod tests {
         };
         check("%p/%s/x.xdf", &wild, "..-..-etc/--/x.xdf");
         for bad in [
-            "../x.xdf", "a/../../x.xdf", "/etc/x.xdf", "\\x.xdf", "", "..", "%p/..", "%z.xdf", "x%",
+            "../x.xdf",
+            "a/../../x.xdf",
+            "/etc/x.xdf",
+            "\\x.xdf",
+            "",
+            "..",
+            "%p/..",
+            "%z.xdf",
+            "x%",
         ] {
             assert!(expand(bad, &fields(), Path::new("/data")).is_err(), "{bad}");
         }

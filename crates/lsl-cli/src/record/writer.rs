@@ -236,9 +236,7 @@ pub(super) fn start(
         ));
     }
     lock(&progress.files).push(path);
-    progress
-        .bytes
-        .store(made.tape.len(), Ordering::Relaxed);
+    progress.bytes.store(made.tape.len(), Ordering::Relaxed);
     let writer = Writer {
         settings,
         tape: made.tape,
@@ -416,7 +414,8 @@ impl Writer {
 
     fn id(&self, slot: Slot) -> lsl_xdf::Result<u32> {
         let stream = self.streams.get(&slot);
-        let stream = stream.ok_or_else(|| Error::Argument(format!("no header of stream {slot}")))?;
+        let stream =
+            stream.ok_or_else(|| Error::Argument(format!("no header of stream {slot}")))?;
         Ok(stream.id)
     }
 

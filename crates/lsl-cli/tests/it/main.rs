@@ -18,5 +18,6 @@ mod keys;
 mod lab;
 mod machine;
 mod pages;
+mod record;
 mod streams;
 mod usage;

@@ -358,9 +358,7 @@ fn what_came_before_the_end_can_be_pulled_first() {
     let mut values = [0; 8];
     assert_eq!(inlet.try_pull_chunk(&mut values, None).unwrap(), 5);
     assert_eq!(values[..5], [0, 1, 2, 3, 4]);
-    assert!(lost(
-        &inlet.try_pull_chunk(&mut values, None).unwrap_err()
-    ));
+    assert!(lost(&inlet.try_pull_chunk(&mut values, None).unwrap_err()));
 }
 
 #[test]
