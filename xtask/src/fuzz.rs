@@ -8,7 +8,11 @@ use crate::Result;
 /// Long enough to notice a parser that was just broken.
 pub(crate) const DEFAULT_SECONDS: u32 = 30;
 
-const FUZZ_DIRS: [&str; 2] = ["crates/lsl-core/fuzz", "crates/lsl-secure/fuzz"];
+const FUZZ_DIRS: [&str; 3] = [
+    "crates/lsl-core/fuzz",
+    "crates/lsl-secure/fuzz",
+    "crates/lsl-xdf/fuzz",
+];
 
 /// Run all targets, or the one called `only`, for `seconds` each.
 pub(crate) fn run(sh: &Shell, seconds: u32, only: Option<&str>) -> Result {

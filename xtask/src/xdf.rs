@@ -1,4 +1,5 @@
-//! The stage for `crates/lsl-xdf`: pyxdf judges our files, ours reads such as LabRecorder writes.
+//! The stage for `crates/lsl-xdf`: pyxdf judges our files, ours reads such as LabRecorder writes;
+//! recorders are killed and run out of disk.
 
 use xshell::{Shell, cmd};
 
@@ -11,6 +12,9 @@ const VENV: &str = "target/peers/pyxdf-1.17.5";
 
 /// What is written for the other side.
 const FILES: &str = "target/xdf";
+
+/// How often a recorder is killed.
+const KILLS: &str = "200";
 
 pub(crate) fn run(sh: &Shell) -> Result {
     let python = match install(sh) {
@@ -35,6 +39,33 @@ pub(crate) fn run(sh: &Shell) -> Result {
     // The oracle must find in them what it says is there, or equality with ours proves nothing.
     cmd!(sh, "{python} {script} compare {theirs}").run()?;
     cmd!(sh, "{peer} read {theirs}").run()?;
+    survive(sh)
+}
+
+/// Recorders that are killed, and one whose disk is full.
+fn survive(sh: &Shell) -> Result {
+    cmd!(sh, "cargo build --locked -p lsl-xdf --example survive").run()?;
+    let survive = sh.current_dir().join("target/debug/examples/survive");
+    let killed = format!("{FILES}/killed");
+    sh.remove_path(&killed)?;
+    sh.create_dir(&killed)?;
+    cmd!(sh, "{survive} kill {killed} {KILLS}").run()?;
+    // A mount of its own, seen by nobody else and gone with the process.
+    let small = format!("{FILES}/small");
+    sh.create_dir(&small)?;
+    let is_root = cmd!(sh, "id -u").quiet().read()? == "0";
+    let flags = if is_root { "-m" } else { "-rm" };
+    let mount = "mount -t tmpfs -o size=1m tmpfs \"$1\"";
+    if cmd!(sh, "unshare {flags} sh -c {mount} sh {small}")
+        .quiet()
+        .ignore_stderr()
+        .run()
+        .is_err()
+    {
+        return crate::missing("a mount namespace", "running as root");
+    }
+    let script = format!("{mount} && \"$2\" full \"$1\"");
+    cmd!(sh, "unshare {flags} sh -c {script} sh {small} {survive}").run()?;
     Ok(())
 }
 

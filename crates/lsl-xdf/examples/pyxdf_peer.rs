@@ -8,6 +8,7 @@
     clippy::print_stdout,
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
     reason = "a tool for a person, with made-up numbers"
 )]
 

@@ -28,9 +28,10 @@ const PIECE: usize = 64 << 10;
 pub struct Reader<R> {
     input: R,
     decoder: Decoder,
+    /// Memory for the window, and what of it is not used yet: `start..end`.
     window: Vec<u8>,
-    /// Where what is not used yet begins in the window.
     start: usize,
+    end: usize,
     ended: bool,
 }
 
@@ -47,6 +48,7 @@ impl<R: Read> Reader<R> {
             decoder,
             window: Vec::new(),
             start: 0,
+            end: 0,
             ended: false,
         }
     }
@@ -62,7 +64,7 @@ impl<R: Read> Reader<R> {
     )]
     pub fn next(&mut self) -> Result<Option<Located>> {
         loop {
-            let window = self.window.get(self.start..).unwrap_or_default();
+            let window = self.window.get(self.start..self.end).unwrap_or_default();
             match self.decoder.step(window, self.ended)? {
                 Step::Used(bytes, found) => {
                     self.start += bytes;
@@ -88,27 +90,30 @@ impl<R: Read> Reader<R> {
 
     /// Reads on until `need` bytes are in the window, or the input ends.
     fn fill(&mut self, need: usize) -> Result<()> {
-        self.window.drain(..self.start);
+        self.window.copy_within(self.start..self.end, 0);
+        self.end -= self.start;
         self.start = 0;
-        while self.window.len() < need && !self.ended {
-            let have = self.window.len();
+        // A long sample is the exception; what it took is given back.
+        if need <= 4 * PIECE && self.end <= 4 * PIECE && self.window.len() > 32 * PIECE {
+            self.window.truncate(8 * PIECE);
+            self.window.shrink_to_fit();
+        }
+        while self.end < need && !self.ended {
             // Never more than doubled: what is claimed is believed as it arrives.
-            let more = (need - have).min(have).max(PIECE);
-            self.window.resize(have + more, 0);
-            let space = self.window.get_mut(have..).unwrap_or_default();
+            let wanted = need.min(2 * self.end).max(self.end + PIECE);
+            if self.window.len() < wanted {
+                self.window.resize(wanted, 0);
+            }
+            let space = self.window.get_mut(self.end..).unwrap_or_default();
+            let room = space.len();
             let got = loop {
                 match self.input.read(space) {
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                    got => break got,
+                    got => break got.map_err(Error::io("read the recording"))?,
                 }
             };
-            self.window
-                .truncate(have + got.as_ref().map_or(0, |&got| got.min(more)));
-            self.ended = got.map_err(Error::io("read the recording"))? == 0;
-        }
-        // A long sample is the exception; what it took is given back.
-        if need <= 4 * PIECE && self.window.capacity() > 32 * PIECE {
-            self.window.shrink_to(8 * PIECE);
+            self.end += got.min(room);
+            self.ended = got == 0;
         }
         Ok(())
     }

@@ -110,22 +110,7 @@ impl StreamHeader {
     /// # Errors
     /// [`Error::Argument`] for a stream without format.
     pub fn from_info(info: &StreamInfo) -> Result<Self> {
-        let mut text = markup::write(info.document());
-        if text.is_none() {
-            let mut document = info.document().clone();
-            let root = document.root();
-            let top = document.child(root, "info");
-            if let Some(desc) = top.and_then(|top| document.child(top, "desc")) {
-                document.remove(desc);
-            }
-            if let Some(top) = top
-                && let Some(desc) = document.append_element(top, "desc")
-            {
-                append(&mut document, desc, "left_out", b"too long");
-            }
-            text = markup::write(&document);
-        }
-        let text = text.ok_or_else(too_long)?;
+        let text = write_or_shorten(info.document()).ok_or_else(too_long)?;
         let (header, _) = Self::parse(&text).map_err(Error::Argument)?;
         Ok(header)
     }
@@ -188,7 +173,7 @@ impl StreamHeader {
 
     /// As it stands in a file.
     pub(crate) fn to_xml(&self) -> Result<Vec<u8>> {
-        markup::write(&self.document).ok_or_else(too_long)
+        write_or_shorten(&self.document).ok_or_else(too_long)
     }
 
     /// What one value is; never [`ChannelFormat::Undefined`].
@@ -242,6 +227,40 @@ impl StreamHeader {
     pub fn document(&self) -> &Document {
         &self.document
     }
+}
+
+/// Writes a header; if that is too long, without `<desc>`, and if that is too long still, with what
+/// readers cannot do without.
+fn write_or_shorten(document: &Document) -> Option<Vec<u8>> {
+    if let Some(text) = markup::write(document) {
+        return Some(text);
+    }
+    let mut shorter = document.clone();
+    let root = shorter.root();
+    let top = shorter.child(root, "info")?;
+    while let Some(desc) = shorter.child(top, "desc") {
+        shorter.remove(desc);
+    }
+    let desc = shorter.append_element(top, "desc")?;
+    append(&mut shorter, desc, "left_out", b"too long");
+    if let Some(text) = markup::write(&shorter) {
+        return Some(text);
+    }
+    let mut least = Document::new();
+    let root = least.root();
+    least.append_element(root, "info");
+    for name in [
+        "name",
+        "type",
+        "channel_count",
+        "channel_format",
+        "nominal_srate",
+    ] {
+        let text = info(document)?.get(name).unwrap_or_default();
+        let text: String = text.chars().take(1000).collect();
+        set(&mut least, name, text.as_bytes());
+    }
+    markup::write(&least)
 }
 
 /// A time without samples, as far as the recorder knows.

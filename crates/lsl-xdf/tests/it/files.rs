@@ -129,6 +129,7 @@ fn the_journal_says_what_was_promised_and_goes_with_the_end() {
     assert_eq!(repair::repair_in_place(&path).unwrap().dropped_bytes, 0);
 }
 
+#[cfg(unix)]
 #[test]
 fn room_is_given_back_at_the_end() {
     use std::os::unix::fs::MetadataExt;
@@ -154,6 +155,7 @@ fn room_is_given_back_at_the_end() {
     assert!(matches!(error, Error::Ended(_)), "{error}");
 }
 
+#[cfg(target_os = "linux")]
 #[test]
 fn a_full_device_is_loud() {
     let file = fs::OpenOptions::new()

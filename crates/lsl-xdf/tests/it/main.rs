@@ -9,6 +9,7 @@
     reason = "test code: a wrong value fails the test, stamps are compared exactly on purpose"
 )]
 
+mod corpus;
 mod damage;
 mod faulty;
 mod files;

@@ -1,0 +1,20 @@
+//! What must hold for every input. One module per target, each with a `check` that panics when
+//! something does not hold.
+//!
+//! The fuzz binaries call these, and `cargo test` calls them on the corpus (`tests/it/corpus.rs`
+//! includes this file), so only the public interface of `lsl_xdf` is used.
+#![forbid(unsafe_code)]
+
+pub mod reader;
+pub mod repair;
+pub mod salvage;
+
+/// What a target does with one input.
+pub type Check = fn(&[u8]);
+
+/// Every target by name.
+pub const TARGETS: [(&str, Check); 3] = [
+    ("reader", reader::check),
+    ("repair", repair::check),
+    ("salvage", salvage::check),
+];
