@@ -11,6 +11,7 @@
 
 mod abi;
 mod artefact;
+mod at_rest;
 mod book;
 mod captures;
 mod ci;
@@ -49,6 +50,7 @@ Usage: cargo xtask TASK
   lint                   rustfmt and clippy, warnings denied
   doc                    documentation, warnings denied
   interop [FILTER]       against real liblsl 1.18.0 and 1.17.7 and pylsl in a private namespace
+  at-rest [FILTER]       encrypted recordings against stock age, and rage if there
   emulate                aarch64 under qemu: tests, hosts, sessions with x86-64, real liblsl (a few
                          of the tests fail there, nobody knows why yet)
   roots                  the packages of target/dist on Debian for arm64 and amd64
@@ -135,6 +137,8 @@ fn run() -> Result {
         ["soak"] => hosts::run(&sh, None, &hosts::SOAK),
         ["soak", filter] => hosts::run(&sh, Some(filter), &hosts::SOAK),
         ["xdf"] => xdf::run(&sh),
+        ["at-rest"] => at_rest::run(&sh, None),
+        ["at-rest", filter] => at_rest::run(&sh, Some(filter)),
         ["emulate"] => emulate::run(&sh),
         ["emulate", "inside"] => emulate::inside(&sh),
         ["roots"] => roots::run(&sh),

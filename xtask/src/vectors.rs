@@ -18,7 +18,7 @@ struct Folder {
     originals: &'static str,
 }
 
-const FOLDERS: [Folder; 2] = [
+const FOLDERS: [Folder; 3] = [
     Folder {
         vectors: "crates/lsl-core/tests/vectors",
         originals: "../shared/vectors",
@@ -26,6 +26,10 @@ const FOLDERS: [Folder; 2] = [
     Folder {
         vectors: "crates/lsl-secure/tests/vectors",
         originals: "../shared/spec",
+    },
+    Folder {
+        vectors: "crates/lsl-xdf/tests/vectors/age",
+        originals: "../shared/vectors/age",
     },
 ];
 

@@ -14,6 +14,8 @@ mod stream;
 mod values;
 mod writer;
 
+#[cfg(feature = "age")]
+pub mod at_rest;
 pub mod chunk;
 pub mod decode;
 pub mod encode;

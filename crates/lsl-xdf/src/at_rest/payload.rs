@@ -1,0 +1,153 @@
+//! The payload of age v1: chunks of 64 KiB, each sealed with ChaCha20-Poly1305 under its number and a mark
+//! for the last one (STREAM). Pure: bytes in place, no file.
+//!
+//! On ring rather than the `age` crate's own, because chunks must be sealed on several threads, and opened
+//! where the file is cut.
+
+use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, Tag, UnboundKey};
+use ring::hkdf::{HKDF_SHA256, Salt};
+use zeroize::Zeroizing;
+
+/// Plaintext of every chunk but the last.
+pub(super) const CHUNK_LEN: usize = 64 * 1024;
+pub(super) const TAG_LEN: usize = 16;
+/// A whole chunk as it lies in the file.
+pub(super) const SEALED_LEN: usize = CHUNK_LEN + TAG_LEN;
+/// Random bytes between header and first chunk, which make the payload key.
+pub(super) const NONCE_LEN: usize = 16;
+/// The secret that recipients can recover.
+pub(super) const FILE_KEY_LEN: usize = 16;
+
+/// Where a chunk stands in its file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    /// Another chunk follows.
+    Inner,
+    /// The end of the file.
+    Last,
+}
+
+/// What a chunk turned out to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Opened {
+    /// Authentic, and the file goes on.
+    Inner,
+    /// Authentic, and the end of the file; so many bytes of plaintext.
+    Last(usize),
+    /// Authentic and whole, but the chunks that should follow are missing.
+    InnerAtEnd,
+    /// Too little of a chunk to tell: what is left where a file was cut.
+    Stump,
+    /// A whole chunk that is not authentic.
+    Damaged,
+}
+
+/// The key of one payload. Independent of the recipients, which is why they can be exchanged.
+pub(super) struct PayloadKey {
+    // Boxed, so that the key lies in one place and can be written over.
+    slot: Box<LessSafeKey>,
+}
+
+impl PayloadKey {
+    pub(super) fn derive(file_key: &[u8; FILE_KEY_LEN], nonce: &[u8; NONCE_LEN]) -> Self {
+        let key = derive(nonce, file_key, b"payload");
+        Self {
+            slot: Box::new(chunk_key(&key)),
+        }
+    }
+
+    /// Encrypts `text` in place; returns the tag that belongs behind it.
+    pub(super) fn seal(&self, number: u64, place: Place, text: &mut [u8]) -> [u8; TAG_LEN] {
+        let tag = self
+            .slot
+            .seal_in_place_separate_tag(nonce(number, place), Aad::empty(), text)
+            .expect("a chunk is far below the 256 GiB of the AEAD");
+        let mut bytes = [0; TAG_LEN];
+        bytes.copy_from_slice(tag.as_ref());
+        bytes
+    }
+
+    /// Decrypts a chunk with its tag in place, if it is authentic; what `sealed` holds otherwise is
+    /// not plaintext.
+    fn open(&self, number: u64, place: Place, sealed: &mut [u8]) -> Option<usize> {
+        let len = sealed.len().checked_sub(TAG_LEN)?;
+        let (text, tag) = sealed.split_at_mut_checked(len)?;
+        let tag: [u8; TAG_LEN] = (&*tag).try_into().ok()?;
+        self.slot
+            .open_in_place_separate_tag(
+                nonce(number, place),
+                Aad::empty(),
+                Tag::from(tag),
+                text,
+                0..,
+            )
+            .ok()
+            .map(|_| len)
+    }
+
+    /// Decrypts a whole chunk behind which there is more of the file.
+    pub(super) fn open_inner(&self, number: u64, sealed: &mut [u8]) -> Opened {
+        match self.open(number, Place::Inner, sealed) {
+            Some(_) => Opened::Inner,
+            None => Opened::Damaged,
+        }
+    }
+
+    /// Decrypts what stands at the end of the file, `sealed`, at most a whole chunk.
+    pub(super) fn open_at_end(&self, number: u64, sealed: &mut [u8]) -> Opened {
+        // Opening destroys what is not authentic, and at the end there may be two ways to read it.
+        let copy = (sealed.len() == SEALED_LEN).then(|| sealed.to_vec());
+        match (self.open(number, Place::Last, sealed), copy) {
+            // An empty chunk is the whole of an empty file, and nothing else.
+            (Some(0), _) if number > 0 => Opened::Damaged,
+            (Some(len), _) => Opened::Last(len),
+            (None, None) => Opened::Stump,
+            (None, Some(copy)) => {
+                sealed.copy_from_slice(&copy);
+                match self.open(number, Place::Inner, sealed) {
+                    Some(_) => Opened::InnerAtEnd,
+                    None => Opened::Damaged,
+                }
+            }
+        }
+    }
+}
+
+impl Drop for PayloadKey {
+    fn drop(&mut self) {
+        // ring's keys do not erase themselves. Best effort, as in lsl-secure: without an observer the
+        // compiler may drop writes to memory that is freed next.
+        *self.slot = chunk_key(&[0; 32]);
+        std::hint::black_box(&mut self.slot);
+    }
+}
+
+impl std::fmt::Debug for PayloadKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("PayloadKey(..)")
+    }
+}
+
+/// HKDF-SHA-256 to 32 bytes, as the format uses it for payload and header.
+pub(super) fn derive(salt: &[u8], secret: &[u8], info: &[u8]) -> Zeroizing<[u8; 32]> {
+    let mut key = Zeroizing::new([0; 32]);
+    Salt::new(HKDF_SHA256, salt)
+        .extract(secret)
+        .expand(&[info], HKDF_SHA256)
+        .and_then(|okm| okm.fill(key.as_mut_slice()))
+        .expect("32 bytes are the length of one hash");
+    key
+}
+
+fn chunk_key(key: &[u8; 32]) -> LessSafeKey {
+    let key = UnboundKey::new(&CHACHA20_POLY1305, key).expect("the algorithm has keys of 32 bytes");
+    LessSafeKey::new(key)
+}
+
+/// 11 bytes of counter, big endian, and one that marks the last chunk.
+fn nonce(number: u64, place: Place) -> Nonce {
+    let mut bytes = [0; 12];
+    bytes[3..11].copy_from_slice(&number.to_be_bytes());
+    bytes[11] = u8::from(place == Place::Last);
+    Nonce::assume_unique_for_key(bytes)
+}

@@ -1,0 +1,428 @@
+//! Whole streams through the cipher: any reader to any writer, nothing staged, in constant memory, with the
+//! chunks of one stream spread over several threads.
+//!
+//! Reading and writing stay on the calling thread; the others only seal and open. Batches are handed to them
+//! in turn and taken back in the same turn, so that the order needs no bookkeeping.
+
+use std::collections::VecDeque;
+use std::io::{self, Read, Write};
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread;
+
+use zeroize::Zeroize;
+
+use super::decrypting::{End, Ending, fill, judge, open};
+use super::encrypting::start;
+use super::error::{Error, Result};
+use super::keys::{Identities, Recipients};
+use super::payload::{CHUNK_LEN, PayloadKey, Place, SEALED_LEN};
+
+/// A request to stop, for instance from Ctrl-C. Clones are the same request.
+#[derive(Debug, Clone, Default)]
+pub struct Cancel(Arc<AtomicBool>);
+
+impl Cancel {
+    /// Asks everything that was given this to stop. Safe to call from any thread and more than once.
+    pub fn cancel(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether somebody asked.
+    pub fn is_cancelled(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn check(&self) -> Result<()> {
+        if self.is_cancelled() {
+            Err(Error::Cancelled)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// How a stream is worked on.
+#[derive(Clone, Copy)]
+pub struct Work<'a> {
+    /// Threads that seal or open chunks beside the calling one, which reads and writes. With 0 the
+    /// calling thread does it all. More than [`MAX_THREADS`](Self::MAX_THREADS) are not started.
+    pub threads: usize,
+    /// Looked at between batches. A read or write that blocks is not interrupted.
+    pub cancel: Option<&'a Cancel>,
+    /// Told how many bytes of the source were read so far, from the calling thread.
+    pub progress: Option<&'a dyn Fn(u64)>,
+}
+
+impl Work<'_> {
+    /// Bounds the memory, not the speed: disks are slower than this.
+    pub const MAX_THREADS: usize = 8;
+
+    /// A thread for every processor, the calling one among them; told to nobody.
+    pub fn new() -> Self {
+        let processors = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        Self {
+            threads: processors.saturating_sub(1),
+            ..Self::quiet()
+        }
+    }
+
+    /// Everything on the calling thread; told to nobody.
+    pub fn quiet() -> Self {
+        Self {
+            threads: 0,
+            cancel: None,
+            progress: None,
+        }
+    }
+
+    pub(super) fn check(&self) -> Result<()> {
+        self.cancel.map_or(Ok(()), Cancel::check)
+    }
+}
+
+impl Default for Work<'_> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl std::fmt::Debug for Work<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Work")
+            .field("threads", &self.threads)
+            .field("cancel", &self.cancel)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What went through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Passed {
+    /// Plain bytes, read or written.
+    pub plain_bytes: u64,
+    /// How the encrypted side ended; always whole when locking.
+    pub end: End,
+}
+
+/// Encrypts everything that `input` gives into `output`.
+///
+/// Memory does not depend on the length: some MiB, and 256 MiB for a passphrase while the header is made.
+/// Bytes pass in batches of 256 KiB: for a source that trickles and must be safe at once, use
+/// [`Encrypting`](super::Encrypting).
+///
+/// # Errors
+/// As [`Encrypting::new`](super::Encrypting::new); [`Error::Io`] of either side; [`Error::Cancelled`].
+/// What `output` holds then is a cut off file.
+pub fn lock_stream(
+    mut input: impl Read,
+    mut output: impl Write,
+    recipients: &Recipients,
+    work: &Work<'_>,
+) -> Result<Passed> {
+    let (key, head) = start(recipients)?;
+    output.write_all(&head)?;
+    run(Direction::Seal, &key, &mut input, &mut output, work)
+}
+
+/// Decrypts everything that `input` gives into `output`.
+///
+/// Only authentic bytes are written. With [`Ending::Tolerant`] a file that was cut off gives all that is
+/// whole, and [`Passed::end`] tells.
+///
+/// # Errors
+/// As [`Decrypting`](super::Decrypting); [`Error::Io`] of either side; [`Error::Cancelled`]. With
+/// [`Ending::Strict`], [`Error::CutOff`] and [`Error::Damaged`] come when everything before was written.
+pub fn unlock_stream(
+    input: impl Read,
+    mut output: impl Write,
+    identities: &Identities,
+    ending: Ending,
+    work: &Work<'_>,
+) -> Result<Passed> {
+    let (key, mut input) = open(input, identities)?;
+    let passed = run(Direction::Open, &key, &mut input, &mut output, work)?;
+    match passed.end.error(passed.plain_bytes) {
+        Some(error) if ending == Ending::Strict => Err(error),
+        _ => Ok(passed),
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Direction {
+    Seal,
+    Open,
+}
+
+/// Some chunks in a row, each in a slot that has room for its tag, worked on in place.
+struct Batch {
+    bytes: Vec<u8>,
+    /// Bytes read into each slot, before; bytes to be written from it, after.
+    lens: Vec<usize>,
+    first_number: u64,
+    at_end: bool,
+    end: Option<End>,
+}
+
+impl Batch {
+    fn new() -> Self {
+        Self {
+            bytes: vec![0; SLOTS * SEALED_LEN],
+            lens: Vec::with_capacity(SLOTS),
+            first_number: 0,
+            at_end: false,
+            end: None,
+        }
+    }
+
+    /// Fills the slots; fewer than all only where the input ends. Returns the bytes read.
+    fn read(&mut self, direction: Direction, input: &mut impl Read) -> io::Result<usize> {
+        let slot_len = match direction {
+            Direction::Seal => CHUNK_LEN,
+            Direction::Open => SEALED_LEN,
+        };
+        self.lens.clear();
+        self.end = None;
+        self.at_end = false;
+        let mut total = 0;
+        for slot in self.bytes.chunks_exact_mut(SEALED_LEN) {
+            let mut filled = 0;
+            fill(input, &mut slot[..slot_len], &mut filled)?;
+            total += filled;
+            if filled > 0 {
+                self.lens.push(filled);
+            }
+            if filled < slot_len {
+                break;
+            }
+        }
+        Ok(total)
+    }
+
+    fn work(&mut self, direction: Direction, key: &PayloadKey) {
+        if self.at_end && self.lens.is_empty() {
+            // Nothing came at all: an empty file is one empty chunk, and no chunk is a cut off file.
+            self.lens.push(0);
+        }
+        let count = self.lens.len();
+        let slots = self.bytes.chunks_exact_mut(SEALED_LEN);
+        for (index, (slot, len)) in slots.zip(&mut self.lens).enumerate() {
+            let number = self.first_number + index as u64;
+            let last = self.at_end && index + 1 == count;
+            match direction {
+                Direction::Seal => {
+                    let place = if last { Place::Last } else { Place::Inner };
+                    let (text, rest) = slot.split_at_mut(*len);
+                    let tag = key.seal(number, place, text);
+                    rest[..tag.len()].copy_from_slice(&tag);
+                    *len += tag.len();
+                    if last {
+                        self.end = Some(End::Whole);
+                    }
+                }
+                Direction::Open => {
+                    let opened = if last {
+                        key.open_at_end(number, &mut slot[..*len])
+                    } else {
+                        key.open_inner(number, &mut slot[..*len])
+                    };
+                    let (plain, end) = judge(opened);
+                    *len = plain;
+                    self.end = end;
+                    if end.is_some() {
+                        self.lens.truncate(index + 1);
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    fn write(&self, output: &mut impl Write) -> io::Result<u64> {
+        let mut total = 0;
+        for (slot, &len) in self.bytes.chunks_exact(SEALED_LEN).zip(&self.lens) {
+            output.write_all(&slot[..len])?;
+            total += len as u64;
+        }
+        Ok(total)
+    }
+}
+
+impl Drop for Batch {
+    fn drop(&mut self) {
+        self.bytes.zeroize();
+    }
+}
+
+/// A thread that works on batches, and the two ends that it is reached by.
+struct Lane {
+    give: SyncSender<Batch>,
+    take: Receiver<Batch>,
+}
+
+fn run(
+    direction: Direction,
+    key: &PayloadKey,
+    input: &mut impl Read,
+    output: &mut impl Write,
+    work: &Work<'_>,
+) -> Result<Passed> {
+    thread::scope(|scope| {
+        let mut lanes = Vec::new();
+        for _ in 0..work.threads.min(Work::MAX_THREADS) {
+            let (give, jobs) = sync_channel::<Batch>(LANE_DEPTH);
+            let (results, take) = sync_channel(LANE_DEPTH);
+            let spawned = thread::Builder::new()
+                .name("lsl-at-rest".into())
+                .spawn_scoped(scope, move || {
+                    for mut batch in jobs {
+                        batch.work(direction, key);
+                        if results.send(batch).is_err() {
+                            return;
+                        }
+                    }
+                });
+            // A machine that grants no further thread is served by those that there are.
+            if spawned.is_ok() {
+                lanes.push(Lane { give, take });
+            }
+        }
+        Flow {
+            direction,
+            key,
+            lanes,
+            next_give: 0,
+            next_take: 0,
+            in_flight: 0,
+            spare: VecDeque::new(),
+            end: None,
+            plain_bytes: 0,
+        }
+        .run(input, output, work)
+    })
+}
+
+/// The calling thread's side of a stream.
+struct Flow<'a> {
+    direction: Direction,
+    key: &'a PayloadKey,
+    lanes: Vec<Lane>,
+    next_give: usize,
+    next_take: usize,
+    in_flight: usize,
+    spare: VecDeque<Batch>,
+    end: Option<End>,
+    plain_bytes: u64,
+}
+
+impl Flow<'_> {
+    fn run(
+        mut self,
+        input: &mut impl Read,
+        output: &mut impl Write,
+        work: &Work<'_>,
+    ) -> Result<Passed> {
+        let mut read_bytes = 0;
+        let mut number = 0;
+        // The last chunk is worked on in another way, so a batch waits until the next one has begun.
+        let mut held: Option<Batch> = None;
+        loop {
+            work.check()?;
+            let mut batch = self.spare.pop_front().unwrap_or_else(Batch::new);
+            batch.first_number = number;
+            self.take_ready(output)?;
+            let read = batch.read(self.direction, input).map_err(Error::from_io)?;
+            number += batch.lens.len() as u64;
+            read_bytes += read as u64;
+            if let Some(progress) = work.progress {
+                progress(read_bytes);
+            }
+            if read == 0 {
+                let mut last = held.take().unwrap_or(batch);
+                last.at_end = true;
+                self.give(last, output)?;
+                break;
+            }
+            if let Some(before) = held.replace(batch) {
+                self.give(before, output)?;
+            }
+            if self.end.is_some() {
+                break;
+            }
+        }
+        while self.in_flight > 0 {
+            work.check()?;
+            self.take(output)?;
+        }
+        output.flush()?;
+        Ok(Passed {
+            plain_bytes: self.plain_bytes,
+            end: self.end.unwrap_or(End::CutOff),
+        })
+    }
+
+    /// Hands a batch to the thread whose turn it is, and takes one back where all are busy.
+    fn give(&mut self, mut batch: Batch, output: &mut impl Write) -> Result<()> {
+        if self.lanes.is_empty() {
+            batch.work(self.direction, self.key);
+            return self.put(batch, output);
+        }
+        if self.in_flight == self.lanes.len() * LANE_DEPTH {
+            self.take(output)?;
+        }
+        let lane = &self.lanes[self.next_give];
+        lane.give.send(batch).map_err(|_| gone())?;
+        self.next_give = (self.next_give + 1) % self.lanes.len();
+        self.in_flight += 1;
+        Ok(())
+    }
+
+    fn take(&mut self, output: &mut impl Write) -> Result<()> {
+        let batch = self.lanes[self.next_take].take.recv().map_err(|_| gone())?;
+        self.next_take = (self.next_take + 1) % self.lanes.len();
+        self.in_flight -= 1;
+        self.put(batch, output)
+    }
+
+    /// Takes what is done already, so that it does not wait for a source that trickles.
+    fn take_ready(&mut self, output: &mut impl Write) -> Result<()> {
+        while self.in_flight > 0 {
+            let Ok(batch) = self.lanes[self.next_take].take.try_recv() else {
+                break;
+            };
+            self.next_take = (self.next_take + 1) % self.lanes.len();
+            self.in_flight -= 1;
+            self.put(batch, output)?;
+        }
+        Ok(())
+    }
+
+    fn put(&mut self, batch: Batch, output: &mut impl Write) -> Result<()> {
+        // Behind the chunk with which the file ended there is nothing to be believed.
+        if self.end.is_none() {
+            let written = batch.write(output)?;
+            self.plain_bytes += match self.direction {
+                Direction::Open => written,
+                Direction::Seal => written - (batch.lens.len() * TAG) as u64,
+            };
+            self.end = batch.end;
+        }
+        self.spare.push_back(batch);
+        Ok(())
+    }
+}
+
+/// A thread ended although its work was not done: it panicked, and `scope` will say so.
+fn gone() -> Error {
+    Error::Io(io::Error::other("a thread that encrypts ended"))
+}
+
+const TAG: usize = SEALED_LEN - CHUNK_LEN;
+
+/// Chunks that are handed over at once.
+const SLOTS: usize = 4;
+
+/// Batches that a thread has before it at most: one in work, one waiting.
+const LANE_DEPTH: usize = 2;

@@ -1,0 +1,154 @@
+//! A file that appears under its name only when it is complete and on the disk, or not at all.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::error::{Error, Result};
+use super::files::Existing;
+
+/// A file being written beside its target under a name of its own, `.lsl-….tmp`. Dropped without
+/// [`commit`](Self::commit), it is removed; only a killed program leaves one behind.
+#[derive(Debug)]
+pub(super) struct Replacement {
+    temp: PathBuf,
+    target: PathBuf,
+    directory: PathBuf,
+    existing: Existing,
+    file: Option<File>,
+}
+
+impl Replacement {
+    /// # Errors
+    /// [`Error::Exists`] where the target is there and may not go, before any work is done.
+    pub(super) fn begin(target: &Path, existing: Existing) -> Result<Self> {
+        match fs::symlink_metadata(target) {
+            Ok(_) if existing == Existing::Refuse => return Err(Error::Exists(target.into())),
+            Ok(metadata) if metadata.is_dir() => return Err(Error::NotAFile),
+            _ => {}
+        }
+        let directory = directory_of(target);
+        let mut random = [0; 8];
+        getrandom::fill(&mut random).map_err(|error| io::Error::other(error.to_string()))?;
+        let temp = directory.join(format!(".lsl-{:016x}.tmp", u64::from_ne_bytes(random)));
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true);
+        // Whom the content concerns is decided at the end; until then nobody else.
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let file = options.open(&temp)?;
+        Ok(Self {
+            temp,
+            target: target.into(),
+            directory,
+            existing,
+            file: Some(file),
+        })
+    }
+
+    pub(super) fn file(&self) -> Result<&File> {
+        self.file
+            .as_ref()
+            .ok_or_else(|| Error::Io(io::ErrorKind::NotConnected.into()))
+    }
+
+    /// Gives the file the owner and permissions of `source`, brings it to the disk and then under its name.
+    pub(super) fn commit(mut self, source: &File) -> Result<()> {
+        let file = self.file()?;
+        like(file, source)?;
+        file.sync_all()?;
+        // Windows renames no file that is open.
+        self.file = None;
+        match self.existing {
+            Existing::Replace => fs::rename(&self.temp, &self.target)?,
+            Existing::Refuse => self.claim()?,
+        }
+        sync_directory(&self.directory)?;
+        Ok(())
+    }
+
+    /// A rename would replace what somebody else put there in the meantime; a link does not.
+    fn claim(&self) -> Result<()> {
+        match fs::hard_link(&self.temp, &self.target) {
+            // The drop takes the other name away.
+            Ok(()) => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                Err(Error::Exists(self.target.clone()))
+            }
+            // A file system without links, FAT for instance: claim the name with an empty file.
+            Err(_) => {
+                OpenOptions::new()
+                    .write(true)
+                    .create_new(true)
+                    .open(&self.target)
+                    .map_err(|error| match error.kind() {
+                        io::ErrorKind::AlreadyExists => Error::Exists(self.target.clone()),
+                        _ => Error::Io(error),
+                    })?;
+                fs::rename(&self.temp, &self.target).inspect_err(|_| {
+                    // Ours, and empty; the rename's error is the one to report.
+                    let _ = fs::remove_file(&self.target);
+                })?;
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Drop for Replacement {
+    fn drop(&mut self) {
+        self.file = None;
+        // Gone already where it was renamed; elsewhere there is nobody to tell.
+        let _ = fs::remove_file(&self.temp);
+    }
+}
+
+/// Removes a file whose content is safe elsewhere.
+pub(super) fn remove(path: &Path) -> Result<()> {
+    fs::remove_file(path)?;
+    sync_directory(&directory_of(path))?;
+    Ok(())
+}
+
+fn directory_of(path: &Path) -> PathBuf {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent.into(),
+        _ => PathBuf::from("."),
+    }
+}
+
+/// Who may read a recording must not change because it was locked, unlocked or rotated.
+#[cfg(unix)]
+fn like(file: &File, source: &File) -> io::Result<()> {
+    use std::os::unix::fs::{MetadataExt, fchown};
+
+    let metadata = source.metadata()?;
+    let ours = file.metadata()?;
+    if (metadata.uid(), metadata.gid()) != (ours.uid(), ours.gid()) {
+        // Only root may give files away. For everybody else the file is their own, as copies are.
+        let _ = fchown(file, Some(metadata.uid()), Some(metadata.gid()));
+    }
+    file.set_permissions(metadata.permissions())
+}
+
+#[cfg(not(unix))]
+#[expect(clippy::unnecessary_wraps, reason = "the same signature everywhere")]
+fn like(_file: &File, _source: &File) -> io::Result<()> {
+    Ok(())
+}
+
+/// A name is durable only when its directory is.
+#[cfg(unix)]
+fn sync_directory(path: &Path) -> io::Result<()> {
+    match File::open(path)?.sync_all() {
+        // Some network file systems sync no directories.
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
+        outcome => outcome,
+    }
+}
+
+#[cfg(not(unix))]
+#[expect(clippy::unnecessary_wraps, reason = "the same signature everywhere")]
+fn sync_directory(_path: &Path) -> io::Result<()> {
+    Ok(())
+}
