@@ -178,13 +178,6 @@ impl Display {
         out.flush()
     }
 
-    /// Makes room for a remark that somebody else writes.
-    pub(super) fn clear(&mut self) -> io::Result<()> {
-        let mut out = io::stdout().lock();
-        self.erase(&mut out)?;
-        out.flush()
-    }
-
     /// The line that `status` of the remote control answers with.
     pub(super) fn line(
         &self,

@@ -1,10 +1,17 @@
 //! What the writer writes into: a recording in a file, plain or encrypted, behind one interface.
 
+use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use lsl_xdf::at_rest::{Recipients, locked_name};
+use lsl_xdf::chunk::PADDING_TAG;
 use lsl_xdf::{
-    FileHeader, FileSink, Gap, PendingSync, Recording, Result, Sink, StreamHeader, Synced, Values,
+    Error, FileHeader, FileSink, Gap, PendingSync, Recording, Result, Sink, StreamHeader, Synced,
+    Values, claim,
 };
+
+use super::locked::LockedSink;
 
 /// A recording, whatever it is written into. The methods are those of [`Recording`].
 pub(super) trait Tape: Send {
@@ -25,7 +32,25 @@ pub(super) trait Tape: Send {
     fn journal_trouble(&self) -> Option<&str>;
 }
 
-impl<S: Sink + Send> Tape for Recording<S> {
+/// A sink that may hold back what does not fill a block.
+pub(super) trait Blocks: Sink + Send {
+    /// How many bytes have to be written now to bring out what was held back.
+    fn due_bytes(&self, now: f64) -> usize;
+}
+
+impl Blocks for FileSink {
+    fn due_bytes(&self, _now: f64) -> usize {
+        0
+    }
+}
+
+impl Blocks for LockedSink {
+    fn due_bytes(&self, now: f64) -> usize {
+        self.take_due_bytes(now)
+    }
+}
+
+impl<S: Blocks> Tape for Recording<S> {
     fn add_stream(&mut self, header: &StreamHeader, now: f64) -> Result<u32> {
         self.add_stream(header, now)
     }
@@ -50,7 +75,12 @@ impl<S: Sink + Send> Tape for Recording<S> {
         self.tick(now)
     }
 
-    fn begin_sync(&mut self, _now: f64) -> Result<PendingSync> {
+    fn begin_sync(&mut self, now: f64) -> Result<PendingSync> {
+        let due = self.sink().due_bytes(now);
+        if due > 0 {
+            // A few bytes more than needed, since the chunk has a head of its own.
+            self.private(PADDING_TAG, &vec![0; due], now)?;
+        }
         self.begin_sync()
     }
 
@@ -76,8 +106,17 @@ impl<S: Sink + Send> Tape for Recording<S> {
 }
 
 /// How files are made.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Maker {}
+#[derive(Clone, Default)]
+pub(super) struct Maker {
+    /// Who can open them; in plaintext if this is not said.
+    pub(super) recipients: Option<Arc<Recipients>>,
+}
+
+impl std::fmt::Debug for Maker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Maker").finish_non_exhaustive()
+    }
+}
 
 /// A file that was just made.
 pub(super) struct Made {
@@ -87,8 +126,30 @@ pub(super) struct Made {
 }
 
 impl Maker {
+    /// What a file is called: encrypted ones end in `.age`.
+    pub(super) fn name(&self, path: PathBuf) -> PathBuf {
+        let is_named = path
+            .extension()
+            .is_some_and(|it| it.eq_ignore_ascii_case("age"));
+        if self.recipients.is_none() || is_named {
+            return path;
+        }
+        locked_name(&path)
+    }
+
     /// Begins a file; never overwrites one.
     pub(super) fn make(&self, path: &Path, header: &FileHeader, now: f64) -> Result<Made> {
+        if let Some(recipients) = &self.recipients {
+            let claimed = claim(path)?;
+            let sink = LockedSink::new(claimed.file, recipients).map_err(|error| Error::Path {
+                doing: "encrypt",
+                path: path.to_owned(),
+                source: io::Error::other(error),
+            })?;
+            let tape = Box::new(Recording::new(sink, header, now)?);
+            let moved = claimed.moved;
+            return Ok(Made { tape, moved });
+        }
         let recording: Recording<FileSink> = Recording::create(path, header, now)?;
         let moved = recording.moved().map(Path::to_owned);
         let tape = Box::new(recording);

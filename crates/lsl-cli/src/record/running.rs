@@ -260,11 +260,7 @@ fn snapshot<'a>(
 }
 
 fn refuse_if_missing(context: &Context, plan: &Plan, wishes: &Wishes, search: &Search) -> Outcome {
-    let missing: Vec<String> = search
-        .missing()
-        .into_iter()
-        .map(|text| printable(text))
-        .collect();
+    let missing: Vec<String> = search.missing().into_iter().map(printable).collect();
     let secs = plan.timeout_secs;
     if !missing.is_empty() {
         return Err(Failure::Recording(
@@ -445,10 +441,8 @@ fn verdict(streams: &[Arc<Live>], ended: &Ended, unwritten: u64) -> Outcome {
             if !text.is_empty() {
                 text.push_str("; ");
             }
-            text.push_str(&format!(
-                "{} samples are MISSING, the footers say where",
-                unwritten + missing
-            ));
+            text.push_str(&(unwritten + missing).to_string());
+            text.push_str(" samples are MISSING, the footers say where");
         }
         return Err(Failure::Recording(DISK, text));
     }

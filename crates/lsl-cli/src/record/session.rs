@@ -34,6 +34,13 @@ pub(super) struct Wishes {
     pub(super) only_now: bool,
 }
 
+impl Wishes {
+    /// Whether nothing is asked for.
+    pub(super) fn is_empty(&self) -> bool {
+        self.wanted.is_empty() && self.required.is_empty() && self.watched.is_empty()
+    }
+}
+
 /// One wish, and what fulfils it.
 struct Wish {
     text: String,

@@ -432,7 +432,7 @@ impl StreamTask {
         };
         let job = Job::Samples {
             slot: self.live.slot,
-            bytes: pending.bytes_of(&values, stamps.len()),
+            bytes: values.iter().map(T::bytes).sum::<usize>() + stamps.len() * size_of::<f64>(),
             stamps,
             values: T::pack(values),
         };
@@ -502,11 +502,6 @@ impl<T: Recorded> Pending<T> {
         }
         let stamps = std::mem::take(&mut self.stamps);
         Some((stamps, std::mem::take(&mut self.values)))
-    }
-
-    fn bytes_of(&self, values: &[T], samples: usize) -> usize {
-        let own: usize = values.iter().map(T::bytes).sum();
-        own + samples * size_of::<f64>()
     }
 
     fn put_back(&mut self, stamps: Vec<f64>, values: Values) {

@@ -4,6 +4,8 @@
 
 use std::path::{Component, Path, PathBuf};
 
+use lsl_xdf::at_rest::locked_name;
+
 use crate::failure::{Failure, Outcome};
 
 /// What stands for a folder layout of BIDS.
@@ -64,7 +66,8 @@ pub(super) fn expand(template: &str, fields: &Fields, root: &Path) -> Outcome<Pa
     let is_chosen = runs.start() == runs.end();
     for run in runs {
         let path = root.join(fill(template, fields, run)?);
-        if is_chosen || !path.exists() {
+        // A run that was recorded encrypted counts, too.
+        if is_chosen || !(path.exists() || locked_name(&path).exists()) {
             return Ok(path);
         }
     }

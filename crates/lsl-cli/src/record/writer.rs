@@ -311,7 +311,7 @@ impl Writer {
                 Ok(Job::Finish) | Err(RecvTimeoutError::Disconnected) => break,
                 Ok(job) => {
                     let bytes = job.bytes();
-                    self.take(job);
+                    self.take(&job);
                     self.progress
                         .waiting_bytes
                         .fetch_sub(bytes, Ordering::Relaxed);
@@ -325,10 +325,10 @@ impl Writer {
     }
 
     /// Writes a job, whatever it takes.
-    fn take(&mut self, job: Job) {
+    fn take(&mut self, job: &Job) {
         let mut said = 0.0;
         while !self.progress.has_failed() {
-            let error = match self.write(&job) {
+            let error = match self.write(job) {
                 Ok(()) => {
                     if said > 0.0 {
                         note("lsl record: there is room again, writing goes on.");
@@ -365,7 +365,7 @@ impl Writer {
             }
             thread::sleep(FULL_NAP);
         }
-        self.count_unwritten(&job);
+        self.count_unwritten(job);
     }
 
     fn write(&mut self, job: &Job) -> lsl_xdf::Result<()> {

@@ -19,5 +19,7 @@ mod lab;
 mod machine;
 mod pages;
 mod record;
+mod record_control;
+mod record_safety;
 mod streams;
 mod usage;

@@ -13,7 +13,7 @@ use crate::lab::{Ended, Lab, Running};
 
 /// Waits for something.
 #[track_caller]
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
+pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = local_clock() + 20.0;
     while !holds() {
         assert!(local_clock() < deadline, "no {what} within 20 s");
@@ -21,7 +21,7 @@ fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-fn generate<'a>(name: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+pub(crate) fn generate<'a>(name: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     let mut words = vec!["gen", "--name", name, "--pattern", "counter"];
     words.extend(["--rate", "500", "--format", "int32", "--channels", "2"]);
     words.extend(more);
@@ -30,7 +30,7 @@ fn generate<'a>(name: &'a str, more: &[&'a str]) -> Vec<&'a str> {
 
 /// Waits until a recording has samples on the disk.
 #[track_caller]
-fn until_recording(path: &str, bytes: u64) {
+pub(crate) fn until_recording(path: &str, bytes: u64) {
     until("recording", || {
         std::fs::metadata(path).is_ok_and(|file| file.len() > bytes)
     });
@@ -38,7 +38,7 @@ fn until_recording(path: &str, bytes: u64) {
 
 /// Reads a file in which nothing may be wrong.
 #[track_caller]
-fn read(path: &str) -> Loaded {
+pub(crate) fn read(path: &str) -> Loaded {
     let loaded = load(std::fs::File::open(path).unwrap()).unwrap();
     assert!(loaded.problems.is_empty(), "{:?}", loaded.problems);
     for stream in &loaded.streams {
@@ -55,7 +55,7 @@ fn read(path: &str) -> Loaded {
 }
 
 #[track_caller]
-fn stream<'a>(loaded: &'a Loaded, name: &str) -> &'a LoadedStream {
+pub(crate) fn stream<'a>(loaded: &'a Loaded, name: &str) -> &'a LoadedStream {
     let mut found = loaded.streams.iter().filter(|it| it.header.name() == name);
     let stream = found.next().unwrap_or_else(|| panic!("no stream {name}"));
     assert!(found.next().is_none(), "two streams {name}");
@@ -64,7 +64,7 @@ fn stream<'a>(loaded: &'a Loaded, name: &str) -> &'a LoadedStream {
 
 /// The counter of each sample, which all its channels carry.
 #[track_caller]
-fn counters(stream: &LoadedStream) -> Vec<i64> {
+pub(crate) fn counters(stream: &LoadedStream) -> Vec<i64> {
     fn whole<T: Copy + Into<f64>>(list: &[T]) -> Vec<i64> {
         #[expect(clippy::cast_possible_truncation, reason = "counters are small")]
         list.iter().map(|&value| value.into() as i64).collect()
@@ -94,7 +94,7 @@ fn counters(stream: &LoadedStream) -> Vec<i64> {
 
 /// Counters without a hole.
 #[track_caller]
-fn nothing_is_missing(stream: &LoadedStream) -> Vec<i64> {
+pub(crate) fn nothing_is_missing(stream: &LoadedStream) -> Vec<i64> {
     let numbers = counters(stream);
     assert!(!numbers.is_empty(), "no samples");
     for pair in numbers.windows(2) {
@@ -103,13 +103,14 @@ fn nothing_is_missing(stream: &LoadedStream) -> Vec<i64> {
     numbers
 }
 
-trait Says {
-    fn says(self, status: i32, parts: &[&str]) -> Self;
+/// How a recording ended, and what was said of it.
+pub(crate) trait Verdict {
+    fn with(self, status: i32, parts: &[&str]) -> Self;
 }
 
-impl Says for Ended {
+impl Verdict for Ended {
     #[track_caller]
-    fn says(self, status: i32, parts: &[&str]) -> Self {
+    fn with(self, status: i32, parts: &[&str]) -> Self {
         assert_eq!(self.status, Some(status), "{self:?}");
         for part in parts {
             assert!(self.stderr.contains(part), "'{part}' in {self:?}");
@@ -118,7 +119,7 @@ impl Says for Ended {
     }
 }
 
-fn start(lab: &Lab, words: &[&str]) -> Running {
+pub(crate) fn start(lab: &Lab, words: &[&str]) -> Running {
     let mut all = vec!["record"];
     all.extend(words);
     lab.start(&all)
@@ -151,7 +152,7 @@ fn every_format_is_recorded_with_equal_stamps_and_values() {
             .run(&["recv", "Count", "-o", "jsonl", "--count", "100"])
             .ok();
         recorder.interrupt();
-        recorder.wait().says(0, &["Recorded "]);
+        recorder.wait().with(0, &["Recorded "]);
         let loaded = read(&path);
         let recorded = stream(&loaded, "Count");
         let numbers = counters(recorded);
@@ -192,7 +193,7 @@ fn every_way_to_stop_keeps_everything_up_to_it() {
         until_recording(&path, 12_000);
         let stopped_at = local_clock();
         recorder.signal(signal);
-        recorder.wait().says(0, &["Recorded "]);
+        recorder.wait().with(0, &["Recorded "]);
         let loaded = read(&path);
         let amp = stream(&loaded, "Amp");
         assert_eq!(nothing_is_missing(amp)[0], 0);
@@ -225,7 +226,7 @@ fn what_a_sender_sent_last_is_in_the_file() {
     recorder.interrupt();
     recorder
         .wait()
-        .says(3, &["'Amp' is lost", "lost and not back: Amp"]);
+        .with(3, &["'Amp' is lost", "lost and not back: Amp"]);
     let loaded = read(&path);
     let numbers = nothing_is_missing(stream(&loaded, "Amp"));
     assert_eq!((numbers[0], numbers.len()), (0, 777));
@@ -250,7 +251,7 @@ fn late_streams_are_recorded_and_returning_ones_go_on() {
     let before = std::fs::metadata(&path).unwrap().len();
     until_recording(&path, before + 20_000);
     recorder.interrupt();
-    recorder.wait().says(
+    recorder.wait().with(
         0,
         &[
             "'Late' has appeared",
@@ -288,7 +289,7 @@ fn streams_without_source_id_are_picked_up_late_and_are_others_when_they_return(
     lab.start(&words).wait().ok();
     lab.start(&words).wait().ok();
     recorder.interrupt();
-    recorder.wait().says(3, &["lost and not back: Amp, Amp"]);
+    recorder.wait().with(3, &["lost and not back: Amp, Amp"]);
     let loaded = read(&path);
     assert_eq!(loaded.streams.len(), 2);
     for stream in &loaded.streams {
@@ -320,7 +321,7 @@ fn a_required_stream_must_be_there() {
     let words = ["-o", &path, "--require", "Gaze", "Amp", "--timeout", "0.5"];
     start(&lab, &words)
         .wait()
-        .says(2, &["required", "Gaze", "Nothing was recorded"]);
+        .with(2, &["required", "Gaze", "Nothing was recorded"]);
     assert!(!Path::new(&path).exists());
     let words = ["-o", &path, "--require", "Amp", "--duration", "0.5"];
     start(&lab, &words).wait().ok();
@@ -333,12 +334,12 @@ fn nothing_to_record_is_no_recording() {
     let path = lab.path("none.xdf");
     start(&lab, &["-o", &path, "--timeout", "0.3"])
         .wait()
-        .says(2, &["no stream answered", "What to check"]);
+        .with(2, &["no stream answered", "What to check"]);
     assert!(!Path::new(&path).exists());
-    start(&lab, &["-o", ""]).wait().says(2, &["empty"]);
+    start(&lab, &["-o", ""]).wait().with(2, &["empty"]);
     start(&lab, &["Type=EEG", "-o", &path])
         .wait()
-        .says(2, &["there is no field 'Type'"]);
+        .with(2, &["there is no field 'Type'"]);
 }
 
 #[test]
@@ -380,9 +381,9 @@ fn no_file_is_ever_overwritten() {
     let record = || start(&lab, &["Amp", "-o", &path, "--duration", "0.2"]).wait();
     record().ok();
     let first = std::fs::read(&path).unwrap();
-    record().says(0, &["is now", "run_old1.xdf"]);
+    record().with(0, &["is now", "run_old1.xdf"]);
     let second = std::fs::read(&path).unwrap();
-    record().says(0, &["run_old2.xdf"]);
+    record().with(0, &["run_old2.xdf"]);
     assert!(std::fs::read(lab.path("sub/run_old1.xdf")).unwrap() == first);
     assert!(std::fs::read(lab.path("sub/run_old2.xdf")).unwrap() == second);
 }
@@ -410,7 +411,7 @@ fn templates_name_files_and_count_runs() {
     }
     start(&lab, &["-o", "../%p.xdf", "--root", &root])
         .wait()
-        .says(2, &["below the folder"]);
+        .with(2, &["below the folder"]);
 }
 
 #[test]
