@@ -10,6 +10,7 @@ mod live;
 mod locked;
 mod output;
 mod race;
+mod remark;
 mod remote;
 mod running;
 mod session;

@@ -7,6 +7,7 @@ use lsl_core::local_clock;
 use serde::Serialize;
 
 use super::live::{Live, Reading, State};
+use super::remark;
 use super::writer::Progress;
 use crate::table::{Align, Table, age};
 
@@ -127,8 +128,12 @@ impl Row {
 impl Display {
     pub(super) fn new(json: bool) -> Self {
         let now = local_clock();
+        let is_live = !json && io::stdout().is_terminal();
+        if is_live {
+            remark::hold();
+        }
         Self {
-            is_live: !json && io::stdout().is_terminal(),
+            is_live,
             start: now,
             drawn: 0,
             next: now,
@@ -139,7 +144,7 @@ impl Display {
 
     /// Whether it is time to show something.
     pub(super) fn is_due(&self) -> bool {
-        local_clock() >= self.next
+        local_clock() >= self.next || remark::is_waiting()
     }
 
     /// Shows what there is.
@@ -151,6 +156,10 @@ impl Display {
         if self.is_live {
             let picture = self.picture(&snapshot, now)?;
             self.erase(&mut out)?;
+            if remark::is_waiting() {
+                out.flush()?;
+                remark::release();
+            }
             // Lines that wrap on a narrow terminal could not be counted.
             write!(out, "\x1b[?7l{picture}\x1b[?7h")?;
             self.drawn = picture.lines().count();
@@ -169,6 +178,8 @@ impl Display {
         if self.is_live {
             let picture = self.picture(&snapshot, now)?;
             self.erase(&mut out)?;
+            out.flush()?;
+            remark::release_all();
             write!(out, "{picture}")?;
             self.drawn = 0;
         } else {

@@ -1,5 +1,6 @@
 //! What is known of a stream while it is recorded, for whoever shows or judges it.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use lsl_core::{ChannelFormat, StreamInfo};
@@ -95,6 +96,8 @@ pub(super) struct Reading {
     pub(super) reconnects: u64,
     /// With whom it is encrypted.
     pub(super) encryption: Option<String>,
+    /// Whether the outlet neither sends nor answers, though nobody said that it has gone.
+    pub(super) is_away: bool,
 }
 
 /// A stream of the recording.
@@ -104,6 +107,8 @@ pub(super) struct Live {
     pub(super) identity: Identity,
     pub(super) required: bool,
     reading: Mutex<Reading>,
+    /// Whether its outlet is to be given up for another one.
+    is_replaced: AtomicBool,
 }
 
 impl Live {
@@ -130,8 +135,20 @@ impl Live {
                 missing: 0,
                 reconnects: 0,
                 encryption: None,
+                is_away: false,
             }),
+            is_replaced: AtomicBool::new(false),
         }
+    }
+
+    /// Tells its task to give up the outlet in use.
+    pub(super) fn replace(&self) {
+        self.is_replaced.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether that was said; once.
+    pub(super) fn is_replaced(&self) -> bool {
+        self.is_replaced.swap(false, Ordering::Relaxed)
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Reading> {

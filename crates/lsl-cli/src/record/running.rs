@@ -12,6 +12,7 @@ use lsl_xdf::{FileHeader, StreamHeader, Strings};
 use super::display::{Display, Row, Snapshot, size};
 use super::live::{Live, State};
 use super::output::Maker;
+use super::remark::say;
 use super::session::{Search, Session, Wishes};
 use super::stream::Halt;
 use super::writer::{self, DISK, Ended, Job, Queue, Settings, Slot};
@@ -135,7 +136,7 @@ impl Running {
             space::alarm(free, self.display.left_secs(Some(free)), self.plan.min_free)
         });
         if let (Some(alarm), None) = (&alarm, &self.alarm) {
-            note(format_args!("lsl record: LOW SPACE: {alarm}."));
+            say(format_args!("lsl record: LOW SPACE: {alarm}."));
         }
         self.alarm = alarm;
     }
@@ -208,7 +209,7 @@ impl Running {
                 hurried_at = Some(local_clock());
             }
             if hurried_at.is_some_and(|at| local_clock() > at + GRACE_SECS) {
-                note("lsl record: the disk is too slow: what waits in memory is given up.");
+                say("lsl record: the disk is too slow: what waits in memory is given up.");
                 break;
             }
             thread::sleep(END_NAP);

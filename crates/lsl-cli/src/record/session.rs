@@ -13,11 +13,11 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::live::{Identity, Live, State};
+use super::remark::say;
 use super::stream::{self, Claims, Common, Halt};
 use super::writer::{Job, Queue, Slot};
 use crate::failure::{Failure, Outcome};
 use crate::interrupt::Stop;
-use crate::note::note;
 use crate::select::Wanted;
 use crate::table::printable;
 
@@ -256,9 +256,7 @@ impl Session {
     /// Takes in what has appeared. Call it a few times a second.
     pub(super) fn look(&mut self) {
         self.search.look();
-        if self.search.only_now {
-            return;
-        }
+        self.look_after_silent_ones();
         let now = local_clock();
         for (info, is_required) in self.search.found() {
             let uid = info.uid_bytes();
@@ -273,7 +271,14 @@ impl Session {
                 .filter(|live| live.identity == identity)
                 .collect();
             if twins.is_empty() {
-                self.add(&info, is_required);
+                if !self.search.only_now {
+                    self.add(&info, is_required);
+                }
+                continue;
+            }
+            if let Some(twin) = twins.iter().find(|twin| twin.lock().is_away) {
+                // Its task looks for it, and finds this one.
+                twin.replace();
                 continue;
             }
             // One that is away takes it by itself. One that flows may not know yet that its outlet has
@@ -283,8 +288,8 @@ impl Session {
                 let reading = twin.lock();
                 reading.state == State::Recording && self.search.answers(reading.info.uid_bytes())
             });
-            if is_free && now - since > DOUBT_SECS {
-                note(format_args!(
+            if is_free && now - since > DOUBT_SECS && !self.search.only_now {
+                say(format_args!(
                     "lsl record: '{}' is there twice with the same source id; both are recorded.",
                     printable(&info.name())
                 ));
@@ -294,11 +299,29 @@ impl Session {
         }
     }
 
+    /// A cable that is pulled ends no connection: for long nobody says that the outlet has gone.
+    fn look_after_silent_ones(&self) {
+        for live in &self.streams {
+            let mut reading = live.lock();
+            let is_silent = reading.state == State::Recording
+                && reading.idle_secs.is_none_or(|secs| secs > SILENT_SECS)
+                && reading.has_header
+                && !self.search.answers(reading.info.uid_bytes());
+            if is_silent && !reading.is_away {
+                let name = printable(&reading.info.name());
+                say(format_args!(
+                    "lsl record: '{name}' sends nothing and does not answer; is it cut off?"
+                ));
+            }
+            reading.is_away = is_silent;
+        }
+    }
+
     fn add(&mut self, info: &StreamInfo, is_required: bool) {
         let name = printable(&info.name());
         if info.channel_count() == 0 || info.channel_format() == ChannelFormat::Undefined {
             self.unfit.insert(info.uid_bytes().to_vec());
-            note(format_args!(
+            say(format_args!(
                 "lsl record: '{name}' has no values; it is not recorded."
             ));
             return;
@@ -308,7 +331,7 @@ impl Session {
             return;
         }
         if self.has_begun {
-            note(format_args!(
+            say(format_args!(
                 "lsl record: '{name}' has appeared; it is recorded from now on."
             ));
         }
@@ -387,4 +410,6 @@ const SETTLE: f64 = 0.3;
 const NAP: f64 = 0.02;
 /// Longer than an outlet that has gone is remembered.
 const DOUBT_SECS: f64 = 6.0;
+/// Longer than a busy sender pauses.
+const SILENT_SECS: f64 = 5.0;
 const WORKERS: usize = 2;

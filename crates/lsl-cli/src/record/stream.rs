@@ -21,9 +21,9 @@ use tokio::time::sleep;
 
 use super::live::{Identity, Live, State};
 use super::race::{unless_changed, unless_halted};
+use super::remark::say;
 use super::writer::{Job, Queue, Refused, Slot};
 use crate::encryption::Proved;
-use crate::note::note;
 use crate::table::printable;
 
 /// How and when to stop.
@@ -82,10 +82,11 @@ pub(super) async fn record(common: Common, live: Arc<Live>, info: StreamInfo) {
     };
     recorder.run().await;
     let mut reading = recorder.live.lock();
-    reading.is_lost = matches!(
-        reading.state,
-        State::Lost | State::Refused(_) | State::Connecting
-    );
+    reading.is_lost = reading.is_away
+        || matches!(
+            reading.state,
+            State::Lost | State::Refused(_) | State::Connecting
+        );
     if reading.state == State::Recording {
         reading.state = State::Done;
     }
@@ -156,12 +157,12 @@ impl StreamTask {
         if reading.state != before {
             let name = printable(&reading.info.name());
             match &reading.state {
-                State::Refused(reason) => note(format_args!(
+                State::Refused(reason) => say(format_args!(
                     "lsl record: '{name}' cannot be read: {}",
                     printable(reason)
                 )),
-                State::Lost => note(format_args!("lsl record: '{name}' is lost: {error}")),
-                _ => note(format_args!(
+                State::Lost => say(format_args!("lsl record: '{name}' is lost: {error}")),
+                _ => say(format_args!(
                     "lsl record: '{name}' does not connect: {error}"
                 )),
             }
@@ -247,7 +248,7 @@ impl StreamTask {
             if reading.state == State::Lost {
                 reading.reconnects += 1;
                 let name = printable(&reading.info.name());
-                note(format_args!("lsl record: '{name}' is back."));
+                say(format_args!("lsl record: '{name}' is back."));
             }
             reading.state = State::Recording;
         }
@@ -279,7 +280,16 @@ impl StreamTask {
                 let is_last = taken.is_err() || wish != Halt::Go;
                 self.hand_over(&mut pending, is_last).await;
             }
+            if taken.is_err() || wish != Halt::Go {
+                self.note_rest(inlet).await;
+            }
             taken?;
+            if self.live.is_replaced() {
+                let reason = "its sender answers no more, and there is another one".to_owned();
+                self.hand_over(&mut pending, true).await;
+                self.note_rest(inlet).await;
+                return Err(Error::Lost { reason });
+            }
             if now >= offset_at {
                 offset_at = now + OFFSET_SECS;
                 self.note_offset(inlet, true).await;
@@ -355,7 +365,7 @@ impl StreamTask {
             && lag.abs() > ALIEN_SECS
         {
             self.alien_reported = true;
-            note(format_args!(
+            say(format_args!(
                 "lsl record: '{}' stamps its samples {:.0} s {}: its clock is not that of LSL.",
                 printable(&reading.info.name()),
                 lag.abs(),
@@ -398,6 +408,17 @@ impl StreamTask {
             }
             let slot = self.live.slot;
             self.common.queue.push(Job::Gap { slot, gap }).await;
+        }
+    }
+
+    /// Notes what was dropped and has no sample behind it that would tell.
+    async fn note_rest(&mut self, inlet: &Inlet) {
+        let dropped = inlet.stats().dropped;
+        if dropped > self.dropped
+            && let Some(last) = self.last_stamp
+        {
+            self.broken_since = None;
+            self.note_gaps(last, dropped).await;
         }
     }
 
@@ -622,3 +643,6 @@ const RETRY: Duration = Duration::from_millis(300);
 const SEARCH: Duration = Duration::from_secs(2);
 /// Stamps that far from now are not of LSL's clock, or of no clock.
 const ALIEN_SECS: f64 = 60.0;
+
+#[cfg(test)]
+mod tests;

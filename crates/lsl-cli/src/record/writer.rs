@@ -14,8 +14,8 @@ use lsl_core::local_clock;
 use lsl_xdf::{Error, ErrorKind, FileHeader, Gap, PendingSync, StreamHeader, Synced, Values};
 
 use super::output::{Maker, Tape};
+use super::remark::say;
 use crate::failure::{Failure, Outcome};
-use crate::note::note;
 
 /// Which stream of the session, whatever number it has in the file.
 pub(super) type Slot = usize;
@@ -119,6 +119,11 @@ impl Progress {
         self.is_ending.store(true, Ordering::Relaxed);
     }
 
+    /// A job does not wait any more.
+    pub(super) fn note_taken(&self, job: &Job) {
+        self.waiting_bytes.fetch_sub(job.bytes(), Ordering::Relaxed);
+    }
+
     fn set_trouble(&self, trouble: Option<&str>) {
         *lock(&self.trouble) = trouble.map(str::to_owned);
     }
@@ -133,6 +138,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 pub(super) struct Queue {
     sender: SyncSender<Job>,
     progress: Arc<Progress>,
+    max_bytes: usize,
 }
 
 /// What became of a job.
@@ -147,9 +153,18 @@ pub(super) enum Refused {
 impl Queue {
     /// A queue and its other end.
     pub(super) fn new() -> (Self, Receiver<Job>) {
+        Self::with_room(MAX_BYTES)
+    }
+
+    /// One that holds so many bytes of samples, or one job.
+    pub(super) fn with_room(max_bytes: usize) -> (Self, Receiver<Job>) {
         let (sender, receiver) = mpsc::sync_channel(MAX_JOBS);
-        let progress = Arc::default();
-        (Self { sender, progress }, receiver)
+        let queue = Self {
+            sender,
+            progress: Arc::default(),
+            max_bytes,
+        };
+        (queue, receiver)
     }
 
     pub(super) fn progress(&self) -> &Arc<Progress> {
@@ -162,7 +177,7 @@ impl Queue {
         let waiting = &self.progress.waiting_bytes;
         // A single job may be larger than the limit.
         let before = waiting.fetch_add(bytes, Ordering::Relaxed);
-        let refused = if bytes > 0 && before > 0 && before + bytes > MAX_BYTES {
+        let refused = if bytes > 0 && before > 0 && before + bytes > self.max_bytes {
             Refused::Full(job)
         } else {
             match self.sender.try_send(job) {
@@ -229,7 +244,7 @@ pub(super) fn start(
     let made = settings.maker.make(&path, &settings.header, local_clock());
     let made = made.map_err(|error| Failure::Recording(DISK, error.to_string()))?;
     if let Some(moved) = &made.moved {
-        note(format_args!(
+        say(format_args!(
             "{} was there already and is now {}.",
             path.display(),
             moved.display()
@@ -310,11 +325,8 @@ impl Writer {
             match receiver.recv_timeout(NAP) {
                 Ok(Job::Finish) | Err(RecvTimeoutError::Disconnected) => break,
                 Ok(job) => {
-                    let bytes = job.bytes();
                     self.take(&job);
-                    self.progress
-                        .waiting_bytes
-                        .fetch_sub(bytes, Ordering::Relaxed);
+                    self.progress.note_taken(&job);
                 }
                 Err(RecvTimeoutError::Timeout) => {}
             }
@@ -331,7 +343,7 @@ impl Writer {
             let error = match self.write(job) {
                 Ok(()) => {
                     if said > 0.0 {
-                        note("lsl record: there is room again, writing goes on.");
+                        say("lsl record: there is room again, writing goes on.");
                     }
                     self.note_bytes();
                     self.progress.set_trouble(None);
@@ -359,7 +371,7 @@ impl Writer {
             let now = local_clock();
             if now - said > REMINDER_SECS {
                 said = now;
-                note(format_args!(
+                say(format_args!(
                     "lsl record: DISK FULL: {error}. Samples wait in memory; free some space now."
                 ));
             }
@@ -481,7 +493,7 @@ impl Writer {
             Err(error) => self.survive(&error),
         }
         if let (Some(trouble), false) = (self.tape.journal_trouble(), self.journal_reported) {
-            note(format_args!("lsl record: no journal: {trouble}"));
+            say(format_args!("lsl record: no journal: {trouble}"));
             self.journal_reported = true;
         }
     }
@@ -504,7 +516,7 @@ impl Writer {
         };
         let name = self.settings.path.file_name().unwrap_or_default();
         let path = folder.join(name);
-        note(format_args!(
+        say(format_args!(
             "lsl record: {error}. The recording goes on in {}.",
             path.display()
         ));
@@ -547,7 +559,7 @@ impl Writer {
     }
 
     fn complain(&mut self, trouble: &str) {
-        note(format_args!("lsl record: {trouble}"));
+        say(format_args!("lsl record: {trouble}"));
         if self.ended.trouble.last().is_none_or(|last| last != trouble) {
             self.ended.trouble.push(trouble.to_owned());
         }

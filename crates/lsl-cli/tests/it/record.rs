@@ -298,6 +298,33 @@ fn streams_without_source_id_are_picked_up_late_and_are_others_when_they_return(
 }
 
 #[test]
+fn a_sender_that_is_cut_off_is_noticed_and_its_successor_recorded() {
+    let lab = Lab::new();
+    let path = lab.path("frozen.xdf");
+    let words = generate("Amp", &["--wait"]);
+    let frozen = lab.start(&words);
+    let recorder = start(&lab, &["-o", &path]);
+    until_recording(&path, 10_000);
+    // Its connection stays, and nobody says anything any more.
+    frozen.signal("STOP");
+    let length = || std::fs::metadata(&path).unwrap().len();
+    let before = length();
+    let _second = lab.start(&words);
+    until_recording(&path, before + 15_000);
+    recorder.interrupt();
+    recorder
+        .wait()
+        .with(0, &["sends nothing and does not answer", "'Amp' is back"]);
+    let loaded = read(&path);
+    let numbers = counters(stream(&loaded, "Amp"));
+    let again = numbers.iter().rposition(|number| *number == 0).unwrap();
+    assert!(again > 0);
+    for part in [&numbers[..again], &numbers[again..]] {
+        assert!(part.windows(2).all(|pair| pair[1] == pair[0] + 1));
+    }
+}
+
+#[test]
 fn two_streams_of_one_name_are_both_recorded() {
     let lab = Lab::new();
     let path = lab.path("twins.xdf");
