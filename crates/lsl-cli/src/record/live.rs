@@ -84,8 +84,8 @@ pub(super) struct Reading {
     pub(super) last_stamp: Option<f64>,
     /// Seconds since something came, at the last look.
     pub(super) idle_secs: Option<f64>,
-    /// When samples first came, by our clock, and how many had come.
-    pub(super) began_at: Option<f64>,
+    /// When samples were first taken, by our clock, and how many were there by then.
+    pub(super) began: Option<(f64, u64)>,
     pub(super) offset_secs: Option<f64>,
     pub(super) uncertainty_secs: Option<f64>,
     pub(super) offsets: u64,
@@ -98,6 +98,8 @@ pub(super) struct Reading {
     pub(super) encryption: Option<String>,
     /// Whether the outlet neither sends nor answers, though nobody said that it has gone.
     pub(super) is_away: bool,
+    /// When its recording ended.
+    pub(super) ended_at: Option<f64>,
 }
 
 /// A stream of the recording.
@@ -126,7 +128,7 @@ impl Live {
                 first_stamp: None,
                 last_stamp: None,
                 idle_secs: None,
-                began_at: None,
+                began: None,
                 offset_secs: None,
                 uncertainty_secs: None,
                 offsets: 0,
@@ -136,6 +138,7 @@ impl Live {
                 reconnects: 0,
                 encryption: None,
                 is_away: false,
+                ended_at: None,
             }),
             is_replaced: AtomicBool::new(false),
         }
@@ -169,14 +172,15 @@ impl Live {
 }
 
 impl Reading {
-    /// Samples a second since the first came.
+    /// Samples a second since then; what had gathered before says nothing about the stream.
     pub(super) fn rate(&self, now: f64) -> Option<f64> {
-        let secs = now - self.began_at?;
-        (secs >= 1.0).then(|| self.samples as f64 / secs)
+        let (at, before) = self.began?;
+        let secs = self.ended_at.unwrap_or(now) - at;
+        (secs >= 1.0).then(|| (self.samples - before) as f64 / secs)
     }
 
     /// Seconds from when the last sample was taken until now, on our clock.
     pub(super) fn lag(&self, now: f64) -> Option<f64> {
-        Some(now - (self.last_stamp? + self.offset_secs?))
+        Some(self.ended_at.unwrap_or(now) - (self.last_stamp? + self.offset_secs?))
     }
 }

@@ -82,6 +82,7 @@ pub(super) async fn record(common: Common, live: Arc<Live>, info: StreamInfo) {
     };
     recorder.run().await;
     let mut reading = recorder.live.lock();
+    reading.ended_at = Some(local_clock());
     reading.is_lost = reading.is_away
         || matches!(
             reading.state,
@@ -356,10 +357,11 @@ impl StreamTask {
         self.last_stamp = Some(last);
         let now = local_clock();
         let mut reading = self.live.lock();
-        reading.began_at.get_or_insert(now);
         reading.first_stamp.get_or_insert(first);
         reading.last_stamp = Some(last);
         reading.samples += stamps.len() as u64;
+        let samples = reading.samples;
+        reading.began.get_or_insert((now, samples));
         reading.idle_secs = inlet.stats().idle_secs;
         if let (Some(lag), false) = (reading.lag(now), self.alien_reported)
             && lag.abs() > ALIEN_SECS
