@@ -57,6 +57,8 @@ struct Wish {
 pub(super) struct Search {
     wishes: Vec<Wish>,
     only_now: bool,
+    /// Whether anything came or went since somebody asked.
+    has_changed: bool,
 }
 
 impl Search {
@@ -101,6 +103,7 @@ impl Search {
         Ok(Self {
             wishes: all,
             only_now: wishes.only_now,
+            has_changed: false,
         })
     }
 
@@ -129,6 +132,7 @@ impl Search {
     pub(super) fn look(&mut self) {
         for wish in &mut self.wishes {
             while let Some(event) = wish.resolver.next_event_blocking(Timeout::NOW) {
+                self.has_changed = true;
                 match event {
                     ResolverEvent::Appeared(info) | ResolverEvent::Changed(info) => {
                         wish.met = true;
@@ -257,11 +261,15 @@ impl Session {
     pub(super) fn look(&mut self) {
         self.search.look();
         self.look_after_silent_ones();
+        if !std::mem::take(&mut self.search.has_changed) && self.doubtful.is_empty() {
+            return;
+        }
         let now = local_clock();
+        self.doubtful
+            .retain(|uid, _| self.search.answers(uid) && !self.common.claims.is_claimed(uid));
         for (info, is_required) in self.search.found() {
             let uid = info.uid_bytes();
             if self.common.claims.is_claimed(uid) || self.unfit.contains(uid) {
-                self.doubtful.remove(uid);
                 continue;
             }
             let identity = Identity::of(&info);
@@ -276,14 +284,14 @@ impl Session {
                 }
                 continue;
             }
+            // One that is away takes it by itself. One that flows may not know yet that its outlet has
+            // gone; if that still answers later, there are two.
+            let since = *self.doubtful.entry(uid.to_vec()).or_insert(now);
             if let Some(twin) = twins.iter().find(|twin| twin.lock().is_away) {
                 // Its task looks for it, and finds this one.
                 twin.replace();
                 continue;
             }
-            // One that is away takes it by itself. One that flows may not know yet that its outlet has
-            // gone; if that still answers later, there are two.
-            let since = *self.doubtful.entry(uid.to_vec()).or_insert(now);
             let is_free = twins.iter().all(|twin| {
                 let reading = twin.lock();
                 reading.state == State::Recording && self.search.answers(reading.info.uid_bytes())

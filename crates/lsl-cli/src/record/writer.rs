@@ -478,6 +478,8 @@ impl Writer {
                 Ok(pending) => {
                     self.is_syncing = self.syncs.try_send((self.file, len, pending)).is_ok();
                 }
+                // What fills a block of an encrypted file needs room, too.
+                Err(error) if error.kind() == ErrorKind::Full => {}
                 Err(error) => self.survive(&error),
             }
         }

@@ -204,6 +204,23 @@ fn every_way_to_stop_keeps_everything_up_to_it() {
 }
 
 #[test]
+fn a_second_wish_to_stop_keeps_the_file_whole() {
+    let lab = Lab::new();
+    let path = lab.path("hurry.xdf");
+    let _generator = lab.start(&generate("Amp", &["--wait", "--markers"]));
+    let recorder = start(&lab, &["-o", &path]);
+    until_recording(&path, 10_000);
+    recorder.interrupt();
+    // Markers may be on their way for two seconds, so it is still there. Signals that come together
+    // are one wish.
+    thread::sleep(Duration::from_millis(700));
+    recorder.signal("TERM");
+    recorder.wait().with(0, &["Recorded "]);
+    let loaded = read(&path);
+    assert_eq!(nothing_is_missing(stream(&loaded, "Amp"))[0], 0);
+}
+
+#[test]
 fn a_duration_is_kept() {
     let lab = Lab::new();
     let path = lab.path("short.xdf");
