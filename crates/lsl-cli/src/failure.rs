@@ -18,6 +18,8 @@ pub(crate) enum Failure {
     NotFound(String),
     /// A stream, or some of its samples, went away.
     Lost(String),
+    /// A recording that is not what was asked for, with the status that says in which way.
+    Recording(u8, String),
     /// The program that reads our output has seen enough. Not an error: `lsl recv … | head`.
     ReaderLeft,
 }
@@ -34,6 +36,7 @@ impl Failure {
             Self::Usage(_) => 2,
             Self::NotFound(_) => 3,
             Self::Lost(_) => 4,
+            Self::Recording(status, _) => *status,
         }
     }
 
@@ -46,6 +49,7 @@ impl Failure {
             Self::Usage(text) => Self::Usage(add(text)),
             Self::NotFound(text) => Self::NotFound(add(text)),
             Self::Lost(text) => Self::Lost(add(text)),
+            Self::Recording(status, text) => Self::Recording(status, add(text)),
             Self::ReaderLeft => Self::ReaderLeft,
         }
     }
@@ -54,9 +58,11 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Runtime(text) | Self::Usage(text) | Self::NotFound(text) | Self::Lost(text) => {
-                f.write_str(text)
-            }
+            Self::Runtime(text)
+            | Self::Usage(text)
+            | Self::NotFound(text)
+            | Self::Lost(text)
+            | Self::Recording(_, text) => f.write_str(text),
             Self::ReaderLeft => f.write_str("the reader of the output closed it"),
         }
     }

@@ -14,23 +14,44 @@ use crate::failure::{Failure, Outcome};
 
 /// Set once the user wants the command to end.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Stop(Arc<AtomicBool>);
+pub(crate) struct Stop(Arc<Wishes>);
+
+#[derive(Debug, Default)]
+struct Wishes {
+    first: AtomicBool,
+    second: AtomicBool,
+}
 
 impl Stop {
     /// Starts to catch Ctrl-C and termination. Call it once.
     pub(crate) fn install() -> Outcome<Self> {
+        Self::install_patient(1)
+    }
+
+    /// The same with as many wishes before the one that ends the process at once: commands that take
+    /// their time to end look whether they are in a [`hurry`](Self::hurried).
+    pub(crate) fn install_patient(patience: u32) -> Outcome<Self> {
         let stop = Self::default();
         let flag = stop.clone();
-        let mut first = None;
+        let mut last = None;
+        let mut wishes = 0;
         // Runs on a thread of its own, not in a signal handler.
         let handler = move || {
             let now = local_clock();
-            flag.request();
             // Terminals and wrappers such as `timeout` signal both a process and its group: two
             // signals in a row are one wish.
-            if now - *first.get_or_insert(now) > SAME_WISH_SECS {
+            if last.is_some_and(|last| now - last <= SAME_WISH_SECS) {
+                return;
+            }
+            last = Some(now);
+            wishes += 1;
+            if wishes > patience {
                 process::exit(INTERRUPTED);
             }
+            if flag.requested() {
+                flag.0.second.store(true, Ordering::Relaxed);
+            }
+            flag.request();
         };
         ctrlc::set_handler(handler)
             .map_err(|error| Failure::Runtime(format!("cannot catch Ctrl-C: {error}")))?;
@@ -39,12 +60,17 @@ impl Stop {
 
     /// Whether to end.
     pub(crate) fn requested(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.0.first.load(Ordering::Relaxed)
+    }
+
+    /// Whether the user has said so twice.
+    pub(crate) fn hurried(&self) -> bool {
+        self.0.second.load(Ordering::Relaxed)
     }
 
     /// Ends every loop that looks at this flag.
     pub(crate) fn request(&self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.0.first.store(true, Ordering::Relaxed);
     }
 
     /// Sleeps until `local_clock` reaches `deadline`; false as soon as the user wants to end.

@@ -35,6 +35,7 @@ mod passphrase;
 mod pattern;
 mod place;
 mod probe;
+mod record;
 mod recv;
 mod security;
 mod select;
@@ -76,6 +77,8 @@ enum Command {
     Gen(generate::Generate),
     /// Print the samples of a stream
     Recv(recv::Recv),
+    /// Record streams into an XDF file that survives crashes
+    Record(Box<record::Record>),
     /// Measure how far a stream's clock is from ours
     Time(time::Time),
     /// Show, check and write the configuration
@@ -105,6 +108,7 @@ Examples:
   lsl list                     what is on the network?
   lsl gen --name Amp           offer a stream
   lsl recv Amp -o csv          receive it
+  lsl record -o today.xdf      record everything
   lsl security status          is it encrypted?
 
 STREAM is a name (BioSemi), KEY=VALUE (type=EEG, source_id=..., uid=..., hostname=...) or an XPath
@@ -147,6 +151,7 @@ impl Cli {
             Command::Info(info) => info.run(&context()?),
             Command::Gen(generate) => generate.run(&context()?),
             Command::Recv(recv) => recv.run(&context()?),
+            Command::Record(record) => record.run(&context()?),
             Command::Time(time) => time.run(&context()?),
             Command::Config(config) => config.run(&self.globals),
             Command::Key(key) => key.run(),

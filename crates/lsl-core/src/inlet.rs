@@ -47,6 +47,7 @@ pub struct InletBuilder {
     buffer: BufferLength,
     max_chunk_samples: u32,
     recover: bool,
+    samples_first: bool,
     processing: ProcessingOptions,
 }
 
@@ -67,6 +68,7 @@ impl Inlet {
             buffer: BufferLength::default(),
             max_chunk_samples: 0,
             recover: true,
+            samples_first: false,
             processing: ProcessingOptions::NONE,
         }
     }
@@ -391,11 +393,14 @@ impl Inlet {
         mut timestamps: Option<&mut [f64]>,
         pulled: &mut usize,
     ) -> Option<Step> {
-        if let Some(reason) = &flow.lost {
+        let waits = !flow.ring.is_empty();
+        if let Some(reason) = &flow.lost
+            && !(waits && self.shared.samples_first)
+        {
             let reason = reason.clone();
             return Some(Step::Done(Err(Error::Lost { reason })));
         }
-        if flow.ring.is_empty() {
+        if !waits {
             return None;
         }
         let (channels, format) = (self.shared.channels, self.shared.info.channel_format());
@@ -583,6 +588,14 @@ impl InletBuilder {
         self
     }
 
+    /// Whether samples that arrived before the stream was lost are still pulled before the loss is
+    /// reported. Default: no, as in liblsl: the loss comes first, and they are gone.
+    #[must_use]
+    pub fn samples_first(mut self, samples_first: bool) -> Self {
+        self.samples_first = samples_first;
+        self
+    }
+
     /// Which corrections pulls apply to timestamps. Default: none.
     #[must_use]
     pub fn processing(mut self, options: ProcessingOptions) -> Self {
@@ -631,13 +644,14 @@ impl InletBuilder {
         }
         let recoverable = unresolved || (self.recover && has_source_id);
         let capacity_samples = self.buffer.to_samples(info.nominal_srate());
-        let shared = InletShared::new(
+        let mut shared = InletShared::new(
             context,
             info,
             capacity_samples,
             self.max_chunk_samples,
             recoverable,
         );
+        shared.samples_first = self.samples_first;
         let inlet = Inlet {
             shared: Arc::new(shared),
         };

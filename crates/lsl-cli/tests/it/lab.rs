@@ -182,10 +182,16 @@ impl Running {
     /// Presses Ctrl-C.
     #[cfg(unix)]
     pub(crate) fn interrupt(&self) {
+        self.signal("INT");
+    }
+
+    /// Sends a signal.
+    #[cfg(unix)]
+    pub(crate) fn signal(&self, name: &str) {
         let id = self.child.id().to_string();
         assert!(
             Command::new("kill")
-                .args(["-INT", &id])
+                .args([&format!("-{name}"), &id])
                 .status()
                 .unwrap()
                 .success()

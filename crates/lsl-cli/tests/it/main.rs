@@ -18,5 +18,8 @@ mod keys;
 mod lab;
 mod machine;
 mod pages;
+mod record;
+mod record_control;
+mod record_safety;
 mod streams;
 mod usage;

@@ -37,6 +37,8 @@ pub(crate) struct InletShared {
     pub(crate) info: StreamInfo,
     pub(crate) channels: usize,
     pub(crate) recoverable: bool,
+    /// Whether a loss is reported only once no sample waits.
+    pub(crate) samples_first: bool,
     pub(crate) source: Source,
     pub(crate) flow: Monitor<Flow>,
     /// Wakes the data task of an established connection to look again.
@@ -134,6 +136,7 @@ impl InletShared {
         Self {
             channels: info.channel_count() as usize,
             recoverable,
+            samples_first: false,
             source: Source::new(context.clone(), info.clone()),
             flow: Monitor::new(flow),
             data_work: Notify::new(),

@@ -337,6 +337,31 @@ fn without_recovery_the_end_is_reported_to_every_call() {
 }
 
 #[test]
+fn what_came_before_the_end_can_be_pulled_first() {
+    let context = lab::context();
+    let outlet = lab::outlet(&context, info("last", 1, 100.0, ChannelFormat::Int32));
+    let inlet = Inlet::builder(&lab::find(&context, "last"))
+        .context(&context)
+        .recover(false)
+        .samples_first(true)
+        .create()
+        .unwrap();
+    inlet.blocking().open(SOON).unwrap();
+    for value in 0..5 {
+        outlet.push(&[value]).unwrap();
+    }
+    drop(outlet);
+    let lost = |error: &lsl_core::Error| error.kind() == ErrorKind::Lost;
+    lab::until("the loss", || {
+        inlet.blocking().open(SOON).is_err_and(|it| lost(&it))
+    });
+    let mut values = [0; 8];
+    assert_eq!(inlet.try_pull_chunk(&mut values, None).unwrap(), 5);
+    assert_eq!(values[..5], [0, 1, 2, 3, 4]);
+    assert!(lost(&inlet.try_pull_chunk(&mut values, None).unwrap_err()));
+}
+
+#[test]
 fn known_peers_are_asked_at_one_port_or_at_all() {
     let session = ("lab.SessionID", "it-known-peers");
     let outlet_context = lab::context_with(&[session]);

@@ -1,0 +1,345 @@
+//! `lsl record`: streams into a file that survives.
+//!
+//! One task for each stream takes samples and measures the clock (`stream`), a bounded queue leads to
+//! the one writer (`writer`), which keeps the file whole; `session` decides which streams those are,
+//! `running` is one recording with its beginning and its end. Spec: recorder §3.
+
+mod control;
+mod display;
+mod live;
+mod locked;
+mod output;
+mod race;
+mod remark;
+mod remote;
+mod running;
+mod session;
+mod space;
+mod stream;
+mod template;
+mod writer;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::Args;
+use lsl_core::{Context, local_clock};
+use lsl_xdf::at_rest::Recipients;
+
+use self::control::Control;
+use self::output::Maker;
+use self::remote::Naming;
+use self::running::{Plan, Running};
+use self::session::Wishes;
+use self::template::{BIDS, Fields};
+use crate::failure::{Failure, Outcome};
+use crate::interrupt::Stop;
+use crate::note::note;
+use crate::passphrase;
+use crate::select::seconds;
+
+/// `lsl record`
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Record {
+    /// Streams to record: names, KEY=VALUE or XPath predicates; without any, all of the session
+    #[arg(value_name = "STREAM")]
+    streams: Vec<String>,
+
+    /// File to write, or a template: %p participant, %s session, %b task, %a acquisition, %m modality,
+    /// %r run; [...] is left out if a value in it is missing [default: a BIDS layout]
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<String>,
+
+    /// Folder in which a template begins
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    root: PathBuf,
+
+    /// This stream must be there at the start, else nothing is recorded; may be repeated
+    #[arg(long, value_name = "STREAM")]
+    require: Vec<String>,
+
+    /// Record this stream when it comes, now or later; may be repeated
+    #[arg(long, value_name = "STREAM")]
+    watch: Vec<String>,
+
+    /// Leave out streams that appear after the start
+    #[arg(long)]
+    only_now: bool,
+
+    /// End after this many seconds
+    #[arg(long, value_name = "SECS", value_parser = seconds)]
+    duration: Option<f64>,
+
+    /// Seconds to wait for streams to show up and to answer
+    #[arg(long, value_name = "SECS", default_value = "5", value_parser = seconds)]
+    timeout: f64,
+
+    /// Print JSON lines, as when the output is no terminal
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    fields: FieldArgs,
+
+    #[command(flatten)]
+    safety: SafetyArgs,
+
+    #[command(flatten)]
+    lock: LockArgs,
+
+    #[command(flatten)]
+    remote: RemoteArgs,
+}
+
+/// Who can open the file.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Encryption of the file")]
+struct LockArgs {
+    /// Encrypt for this key, age1... or an SSH public key; may be repeated
+    #[arg(long = "recipient", short = 'r', value_name = "KEY")]
+    recipients: Vec<String>,
+
+    /// Encrypt for all keys in this file, one a line; may be repeated
+    #[arg(long, value_name = "FILE")]
+    recipients_file: Vec<PathBuf>,
+
+    /// Encrypt with a passphrase, which is asked for
+    #[arg(long, conflicts_with_all = ["recipients", "recipients_file"])]
+    passphrase: bool,
+}
+
+impl LockArgs {
+    /// Those who can open the file; nobody in particular if none is named.
+    fn recipients(&self) -> Outcome<Option<Arc<Recipients>>> {
+        let told = |error: lsl_xdf::at_rest::Error| Failure::Usage(error.to_string());
+        if self.passphrase {
+            let passphrase = passphrase::ask_new("the recording")?;
+            return Ok(Some(Arc::new(Recipients::with_passphrase(&passphrase))));
+        }
+        let mut recipients = Recipients::new();
+        for text in &self.recipients {
+            recipients.add("--recipient", text).map_err(told)?;
+        }
+        for path in &self.recipients_file {
+            recipients.add_file(path).map_err(told)?;
+        }
+        Ok((!recipients.is_empty()).then(|| Arc::new(recipients)))
+    }
+}
+
+/// Being started and stopped by others.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Remote control")]
+struct RemoteArgs {
+    /// Wait for commands of LabRecorder's remote control, at this address [default: 127.0.0.1:22345]
+    #[arg(long, value_name = "ADDR", num_args = 0..=1, require_equals = true,
+          default_missing_value = "127.0.0.1:22345")]
+    rcs: Option<String>,
+
+    /// Its first line must come as `auth TOKEN` before any command; needed where others can connect
+    #[arg(long, value_name = "FILE", requires = "rcs")]
+    rcs_token_file: Option<PathBuf>,
+
+    /// Let `start` take every stream of the network when nothing is selected, as LabRecorder does
+    #[arg(long, requires = "rcs")]
+    rcs_start_selects_all: bool,
+}
+
+/// Values for templates.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Values of templates")]
+struct FieldArgs {
+    /// %p
+    #[arg(long, value_name = "TEXT", default_value = "P001")]
+    participant: String,
+
+    /// %s (--session is that of LSL)
+    #[arg(long, value_name = "TEXT", default_value = "S001")]
+    visit: String,
+
+    /// %b
+    #[arg(long, value_name = "TEXT", default_value = "Default")]
+    task: String,
+
+    /// %a
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    acquisition: String,
+
+    /// %m
+    #[arg(long, value_name = "TEXT", default_value = "eeg")]
+    modality: String,
+
+    /// %r [default: the first that is free]
+    #[arg(long, value_name = "N")]
+    run: Option<u32>,
+}
+
+/// What keeps data safe.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Safety")]
+struct SafetyArgs {
+    /// Bring data to the disk this often, so that a loss of power costs no more
+    #[arg(long, value_name = "SECS", default_value = "1", value_parser = seconds)]
+    sync: f64,
+
+    /// Seconds of samples that may wait in memory while the disk is slow or full
+    #[arg(long, value_name = "SECS", default_value = "30", value_parser = seconds)]
+    buffer: f64,
+
+    /// Folder on another disk, to go on there when this one is full
+    #[arg(long, value_name = "DIR")]
+    spill_dir: Option<PathBuf>,
+
+    /// Warn when less than this is free
+    #[arg(long, value_name = "BYTES", default_value = "500M", value_parser = space::bytes)]
+    min_free: u64,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  lsl record -o today.xdf                              everything there is, until Ctrl-C
+  lsl record BioSemi type=Markers -o sub1.xdf --duration 600
+  lsl record --require type=EEG --watch type=Markers -o run.xdf
+  lsl record --participant P003 --task rest            sub-P003/ses-S001/eeg/sub-P003_..._eeg.xdf
+  lsl record -o 'exp%n/%p_%b.xdf' --root /data         LabRecorder's templates
+  lsl record -r age1... -o sub1.xdf.age                encrypted on its way to the disk
+  lsl record --rcs --root /data                        wait for `select all`, `start`, `stop`
+
+XDF files, as LabRecorder writes them: pyxdf, EEGLAB and MNE read them. A file is never overwritten,
+the one before is renamed to _old1. Timestamps are those of the senders, with the offsets of their
+clocks beside them. The file is whole at any time but for its last moments, also after a crash or a
+loss of power: `lsl xdf repair` gives it its end. Streams that go and come back go on under
+their number; what is missing is counted, and stands in the footer.
+
+--rcs takes LabRecorder's commands (select all|none, start, stop, update, filename {root:..}
+{template:..} {participant:..} {session:..} {task:..} {run:..} {acquisition:..} {modality:..}) and
+answers OK; besides them select STREAM, status, streams, mark TEXT and quit, which answer with JSON.
+Folders that clients name lie below --root, or are not used.
+
+The first Ctrl-C (or SIGTERM) ends with everything up to that moment, 2 s at the longest; the second
+with what is here; the third at once, and the file has to be repaired.
+Exit status: 0 everything is in the file; 2 a stream was missing at the start (or wrong usage);
+3 a stream was lost and did not come back; 4 the disk failed or was too slow; 5 encryption does
+not allow it.";
+
+impl Record {
+    /// Runs the command.
+    pub(crate) fn run(&self, context: &Context) -> Outcome {
+        let wishes = self.wishes()?;
+        let plan = self.plan()?;
+        if let Some(address) = &self.remote.rcs {
+            return self.obey(context, plan, wishes, address);
+        }
+        let path = plan.maker.name(self.path()?);
+        let stop = Stop::install_patient(2)?;
+        let Some(mut running) = Running::begin(context, &plan, &wishes, path, &stop)? else {
+            note("Nothing was recorded.");
+            return Ok(());
+        };
+        while running.step()? && stop.sleep_until(local_clock() + STEP_SECS) {}
+        running.end(&stop)
+    }
+
+    /// Waits for commands.
+    fn obey(&self, context: &Context, plan: Plan, wishes: Wishes, address: &str) -> Outcome {
+        let token = self
+            .remote
+            .rcs_token_file
+            .as_deref()
+            .map(remote::read_token);
+        let template = self.output.as_deref().unwrap_or(BIDS).to_owned();
+        let naming = Naming {
+            allowed: self.root.clone(),
+            root: self.root.clone(),
+            template,
+            fields: self.fields(),
+        };
+        // What a client would be told too late.
+        template::expand(&naming.template, &naming.fields, &naming.root)?;
+        let (address, requests) = remote::listen(address, token.transpose()?)?;
+        let stop = Stop::install_patient(2)?;
+        note(format_args!(
+            "Waiting for commands at {address}; recordings go into {}. Ctrl-C ends.",
+            self.root.display()
+        ));
+        let control = Control {
+            context,
+            plan,
+            naming,
+            selected: wishes,
+            start_selects_all: self.remote.rcs_start_selects_all,
+            running: None,
+            last_error: None,
+            worst: None,
+        };
+        control.run(&requests, &stop)
+    }
+
+    fn wishes(&self) -> Outcome<Wishes> {
+        let wishes = Wishes {
+            wanted: self.streams.clone(),
+            required: self.require.clone(),
+            watched: self.watch.clone(),
+            only_now: self.only_now,
+        };
+        let all = [&wishes.wanted, &wishes.required, &wishes.watched];
+        all.into_iter()
+            .flatten()
+            .try_for_each(|text| session::check(text))?;
+        Ok(wishes)
+    }
+
+    fn fields(&self) -> Fields {
+        let fields = &self.fields;
+        Fields {
+            participant: fields.participant.clone(),
+            session: fields.visit.clone(),
+            task: fields.task.clone(),
+            acquisition: fields.acquisition.clone(),
+            modality: fields.modality.clone(),
+            run: fields.run,
+        }
+    }
+
+    /// Where to record.
+    fn path(&self) -> Outcome<PathBuf> {
+        match self.output.as_deref() {
+            Some("") => Err(Failure::Usage("--output is empty; name a file".into())),
+            Some(name) if !template::is_template(name) => Ok(plain(&self.root, name)),
+            name => template::expand(name.unwrap_or(BIDS), &self.fields(), &self.root),
+        }
+    }
+
+    fn plan(&self) -> Outcome<Plan> {
+        Ok(Plan {
+            timeout_secs: self.timeout,
+            duration_secs: self.duration,
+            sync_secs: self.safety.sync,
+            buffer_secs: self.safety.buffer.max(1.0),
+            min_free: self.safety.min_free,
+            spill: self.safety.spill_dir.clone(),
+            json: self.json,
+            maker: Maker {
+                recipients: self.lock.recipients()?,
+            },
+        })
+    }
+}
+
+/// A name without placeholders is a path like any other.
+fn plain(root: &Path, name: &str) -> PathBuf {
+    if root == Path::new(".") {
+        PathBuf::from(name)
+    } else {
+        root.join(name)
+    }
+}
+
+/// A stream that was required is not there.
+const STREAM_MISSING: u8 = 2;
+/// A stream went away and did not come back.
+const STREAM_LOST: u8 = 3;
+/// Encryption does not allow it.
+const REFUSED: u8 = 5;
+const STEP_SECS: f64 = 0.1;

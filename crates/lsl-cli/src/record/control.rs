@@ -1,0 +1,166 @@
+//! A recorder that others start and stop: what is selected, what the next file is called, and the
+//! recording that goes on, if there is one.
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
+
+use lsl_core::Context;
+use serde_json::json;
+
+use super::remote::{Command, Naming, Request, complain};
+use super::running::{Plan, Running};
+use super::session::{EVERYTHING, Wishes, check};
+use super::template;
+use crate::failure::{Failure, Outcome};
+use crate::interrupt::Stop;
+use crate::note::note;
+
+/// The recorder behind the remote control.
+pub(super) struct Control<'a> {
+    pub(super) context: &'a Context,
+    pub(super) plan: Plan,
+    pub(super) naming: Naming,
+    /// What the next recording takes, if anything is selected.
+    pub(super) selected: Wishes,
+    /// Whether `start` selects everything if nothing is.
+    pub(super) start_selects_all: bool,
+    pub(super) running: Option<Running>,
+    /// What went wrong last.
+    pub(super) last_error: Option<String>,
+    /// How the last recording that was no success ended.
+    pub(super) worst: Option<Failure>,
+}
+
+impl Control<'_> {
+    /// Does what it is told until `quit` or Ctrl-C. What it says is what the worst recording says.
+    pub(super) fn run(mut self, requests: &Receiver<Request>, stop: &Stop) -> Outcome {
+        while !stop.requested() {
+            match requests.recv_timeout(STEP) {
+                Ok(request) => {
+                    let quits = request.command == Command::Quit;
+                    let answer = self.obey(request.command, stop);
+                    if let Some(sender) = request.answer {
+                        // Whoever asked may have gone.
+                        let _ = sender.send(answer);
+                    }
+                    if quits {
+                        // The process would be gone before its last words.
+                        let _ = request.answered.recv_timeout(LAST_WORDS);
+                        break;
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            if let Some(running) = &mut self.running
+                && !running.step()?
+            {
+                self.end(stop);
+            }
+        }
+        self.end(stop);
+        self.worst.map_or(Ok(()), Err)
+    }
+
+    fn obey(&mut self, command: Command, stop: &Stop) -> String {
+        let name = format!("{command:?}");
+        let done = self.try_to_obey(command, stop);
+        match done {
+            Ok(answer) => answer,
+            Err(failure) => {
+                complain(&failure);
+                self.last_error = Some(failure.to_string());
+                json!({ "error": failure.to_string(), "command": name }).to_string()
+            }
+        }
+    }
+
+    fn try_to_obey(&mut self, command: Command, stop: &Stop) -> Outcome<String> {
+        match command {
+            Command::SelectAll => self.selected.wanted = vec![EVERYTHING.to_owned()],
+            Command::SelectNone => self.selected = Wishes::default(),
+            Command::Select(text) => {
+                check(&text)?;
+                if !self.selected.wanted.contains(&text) {
+                    self.selected.wanted.push(text);
+                }
+                return Ok(json!({ "selected": self.selected.wanted }).to_string());
+            }
+            Command::Start => self.begin(stop)?,
+            Command::Stop => self.end(stop),
+            Command::Filename(pairs) => self.naming.apply(&pairs)?,
+            Command::Status => return self.status(),
+            Command::Streams => {
+                let streams = self.running.as_ref().map(Running::streams).transpose()?;
+                return Ok(streams.unwrap_or_else(|| "[]".to_owned()));
+            }
+            Command::Mark(text) => {
+                let Some(running) = &mut self.running else {
+                    return Err(Failure::Usage("mark: nothing is recorded".into()));
+                };
+                running.mark(&text)?;
+                return Ok(json!({ "marked": text }).to_string());
+            }
+            Command::Quit => {
+                self.end(stop);
+                return Ok(json!({ "quit": true }).to_string());
+            }
+            // There is nothing to bring up to date.
+            Command::Update => {}
+            Command::Unknown(line) => {
+                return Err(Failure::Usage(format!("unknown command '{line}'")));
+            }
+        }
+        Ok(String::new())
+    }
+
+    fn status(&self) -> Outcome<String> {
+        match &self.running {
+            Some(running) => running.status(),
+            None => Ok(json!({
+                "event": "status",
+                "recording": false,
+                "selected": self.selected.wanted,
+                "last_error": self.last_error,
+            })
+            .to_string()),
+        }
+    }
+
+    fn begin(&mut self, stop: &Stop) -> Outcome {
+        if self.running.is_some() {
+            return Err(Failure::Usage("start: a recording goes on already".into()));
+        }
+        let mut wishes = self.selected.clone();
+        if wishes.is_empty() {
+            if !self.start_selects_all {
+                return Err(Failure::Usage(
+                    "start: nothing is selected, so nothing is recorded (`select all` first, or \
+                     --rcs-start-selects-all)"
+                        .into(),
+                ));
+            }
+            wishes.wanted = vec![EVERYTHING.to_owned()];
+        }
+        let naming = &self.naming;
+        let path = template::expand(&naming.template, &naming.fields, &naming.root)?;
+        let path = self.plan.maker.name(path);
+        self.running = Running::begin(self.context, &self.plan, &wishes, path, stop)?;
+        self.last_error = None;
+        Ok(())
+    }
+
+    fn end(&mut self, stop: &Stop) {
+        let Some(running) = self.running.take() else {
+            return;
+        };
+        if let Err(failure) = running.end(stop) {
+            note(format_args!("lsl record: {failure}"));
+            self.last_error = Some(failure.to_string());
+            self.worst = Some(failure);
+        }
+    }
+}
+
+const STEP: Duration = Duration::from_millis(100);
+const LAST_WORDS: Duration = Duration::from_secs(1);

@@ -1,0 +1,186 @@
+//! What is known of a stream while it is recorded, for whoever shows or judges it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use lsl_core::{ChannelFormat, StreamInfo};
+
+use super::writer::Slot;
+
+/// What makes a stream the same one when it comes back: everything that does not change when its
+/// program is started again. Without a source id, that is this very outlet.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Identity {
+    texts: [Vec<u8>; 6],
+    channels: u32,
+    format: ChannelFormat,
+    srate: f64,
+}
+
+impl Identity {
+    pub(super) fn of(info: &StreamInfo) -> Self {
+        let instance = if info.source_id_bytes().is_empty() {
+            info.uid_bytes()
+        } else {
+            b""
+        };
+        Self {
+            texts: [
+                info.name_bytes(),
+                info.stream_type_bytes(),
+                info.source_id_bytes(),
+                info.hostname_bytes(),
+                info.session_id_bytes(),
+                instance,
+            ]
+            .map(<[u8]>::to_vec),
+            channels: info.channel_count(),
+            format: info.channel_format(),
+            srate: info.nominal_srate(),
+        }
+    }
+}
+
+/// How a stream is doing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum State {
+    /// Not connected yet.
+    Connecting,
+    /// Encryption, or its absence, keeps us out.
+    Refused(String),
+    /// It flows.
+    Recording,
+    /// It went away.
+    Lost,
+    /// Nothing more is recorded of it.
+    Done,
+}
+
+impl State {
+    /// In a word.
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Self::Connecting => "connecting",
+            Self::Refused(_) => "refused",
+            Self::Recording => "recording",
+            Self::Lost => "lost",
+            Self::Done => "done",
+        }
+    }
+}
+
+/// Numbers of a stream.
+#[derive(Debug, Clone)]
+pub(super) struct Reading {
+    pub(super) state: State,
+    /// The outlet in use, or the last one.
+    pub(super) info: StreamInfo,
+    /// Whether it is known well enough to stand in the file.
+    pub(super) has_header: bool,
+    /// Whether it flowed when the recording ended, or is not supposed to any more.
+    pub(super) is_lost: bool,
+    pub(super) samples: u64,
+    pub(super) first_stamp: Option<f64>,
+    pub(super) last_stamp: Option<f64>,
+    /// Seconds since something came, at the last look.
+    pub(super) idle_secs: Option<f64>,
+    /// When samples were first taken, by our clock, and how many were there by then.
+    pub(super) began: Option<(f64, u64)>,
+    pub(super) offset_secs: Option<f64>,
+    pub(super) uncertainty_secs: Option<f64>,
+    pub(super) offsets: u64,
+    pub(super) failed_offsets: u64,
+    pub(super) gaps: u64,
+    /// Samples that are known to be missing.
+    pub(super) missing: u64,
+    pub(super) reconnects: u64,
+    /// With whom it is encrypted.
+    pub(super) encryption: Option<String>,
+    /// Whether the outlet neither sends nor answers, though nobody said that it has gone.
+    pub(super) is_away: bool,
+    /// When its recording ended.
+    pub(super) ended_at: Option<f64>,
+}
+
+/// A stream of the recording.
+#[derive(Debug)]
+pub(super) struct Live {
+    pub(super) slot: Slot,
+    pub(super) identity: Identity,
+    pub(super) required: bool,
+    reading: Mutex<Reading>,
+    /// Whether its outlet is to be given up for another one.
+    is_replaced: AtomicBool,
+}
+
+impl Live {
+    pub(super) fn new(slot: Slot, info: &StreamInfo, required: bool) -> Self {
+        Self {
+            slot,
+            identity: Identity::of(info),
+            required,
+            reading: Mutex::new(Reading {
+                state: State::Connecting,
+                info: info.clone(),
+                has_header: false,
+                is_lost: false,
+                samples: 0,
+                first_stamp: None,
+                last_stamp: None,
+                idle_secs: None,
+                began: None,
+                offset_secs: None,
+                uncertainty_secs: None,
+                offsets: 0,
+                failed_offsets: 0,
+                gaps: 0,
+                missing: 0,
+                reconnects: 0,
+                encryption: None,
+                is_away: false,
+                ended_at: None,
+            }),
+            is_replaced: AtomicBool::new(false),
+        }
+    }
+
+    /// Tells its task to give up the outlet in use.
+    pub(super) fn replace(&self) {
+        self.is_replaced.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether that was said; once.
+    pub(super) fn is_replaced(&self) -> bool {
+        self.is_replaced.swap(false, Ordering::Relaxed)
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Reading> {
+        self.reading.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn reading(&self) -> Reading {
+        self.lock().clone()
+    }
+
+    pub(super) fn state(&self) -> State {
+        self.lock().state.clone()
+    }
+
+    pub(super) fn name(&self) -> String {
+        self.lock().info.name().into_owned()
+    }
+}
+
+impl Reading {
+    /// Samples a second since then; what had gathered before says nothing about the stream.
+    pub(super) fn rate(&self, now: f64) -> Option<f64> {
+        let (at, before) = self.began?;
+        let secs = self.ended_at.unwrap_or(now) - at;
+        (secs >= 1.0).then(|| (self.samples - before) as f64 / secs)
+    }
+
+    /// Seconds from when the last sample was taken until now, on our clock.
+    pub(super) fn lag(&self, now: f64) -> Option<f64> {
+        Some(self.ended_at.unwrap_or(now) - (self.last_stamp? + self.offset_secs?))
+    }
+}

@@ -1,0 +1,158 @@
+//! What the writer writes into: a recording in a file, plain or encrypted, behind one interface.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use lsl_xdf::at_rest::{Recipients, locked_name};
+use lsl_xdf::chunk::PADDING_TAG;
+use lsl_xdf::{
+    Error, FileHeader, FileSink, Gap, PendingSync, Recording, Result, Sink, StreamHeader, Synced,
+    Values, claim,
+};
+
+use super::locked::LockedSink;
+
+/// A recording, whatever it is written into. The methods are those of [`Recording`].
+pub(super) trait Tape: Send {
+    fn add_stream(&mut self, header: &StreamHeader, now: f64) -> Result<u32>;
+    fn samples(&mut self, id: u32, stamps: &[f64], values: &Values, now: f64) -> Result<()>;
+    fn clock_offset(&mut self, id: u32, time: f64, value: f64, now: f64) -> Result<()>;
+    fn gap(&mut self, id: u32, gap: Gap) -> Result<()>;
+    fn note(&mut self, id: u32, name: &str, text: &str) -> Result<()>;
+    fn tick(&mut self, now: f64) -> Result<()>;
+    fn begin_sync(&mut self, now: f64) -> Result<PendingSync>;
+    fn end_sync(&mut self, synced: Synced) -> Result<()>;
+    fn finish(&mut self, now: f64) -> Result<()>;
+    /// Bytes of whole chunks.
+    fn len(&self) -> u64;
+    /// Timestamp of the last sample of a stream.
+    fn last_stamp(&self, id: u32) -> Option<f64>;
+    /// What is wrong with the journal.
+    fn journal_trouble(&self) -> Option<&str>;
+}
+
+/// A sink that may hold back what does not fill a block.
+pub(super) trait Blocks: Sink + Send {
+    /// How many bytes have to be written now to bring out what was held back.
+    fn due_bytes(&self, now: f64) -> usize;
+}
+
+impl Blocks for FileSink {
+    fn due_bytes(&self, _now: f64) -> usize {
+        0
+    }
+}
+
+impl Blocks for LockedSink {
+    fn due_bytes(&self, now: f64) -> usize {
+        self.take_due_bytes(now)
+    }
+}
+
+impl<S: Blocks> Tape for Recording<S> {
+    fn add_stream(&mut self, header: &StreamHeader, now: f64) -> Result<u32> {
+        self.add_stream(header, now)
+    }
+
+    fn samples(&mut self, id: u32, stamps: &[f64], values: &Values, now: f64) -> Result<()> {
+        self.samples(id, stamps, values, now)
+    }
+
+    fn clock_offset(&mut self, id: u32, time: f64, value: f64, now: f64) -> Result<()> {
+        self.clock_offset(id, time, value, now)
+    }
+
+    fn gap(&mut self, id: u32, gap: Gap) -> Result<()> {
+        self.gap(id, gap)
+    }
+
+    fn note(&mut self, id: u32, name: &str, text: &str) -> Result<()> {
+        self.note(id, name, text)
+    }
+
+    fn tick(&mut self, now: f64) -> Result<()> {
+        self.tick(now)
+    }
+
+    fn begin_sync(&mut self, now: f64) -> Result<PendingSync> {
+        let due = self.sink().due_bytes(now);
+        if due > 0 {
+            // A few bytes more than needed, since the chunk has a head of its own.
+            self.private(PADDING_TAG, &vec![0; due], now)?;
+        }
+        self.begin_sync()
+    }
+
+    fn end_sync(&mut self, synced: Synced) -> Result<()> {
+        self.end_sync(synced)
+    }
+
+    fn finish(&mut self, now: f64) -> Result<()> {
+        self.finish(now)
+    }
+
+    fn len(&self) -> u64 {
+        self.len()
+    }
+
+    fn last_stamp(&self, id: u32) -> Option<f64> {
+        self.tally(id)?.last
+    }
+
+    fn journal_trouble(&self) -> Option<&str> {
+        self.journal_trouble()
+    }
+}
+
+/// How files are made.
+#[derive(Clone, Default)]
+pub(super) struct Maker {
+    /// Who can open them; in plaintext if this is not said.
+    pub(super) recipients: Option<Arc<Recipients>>,
+}
+
+impl std::fmt::Debug for Maker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Maker").finish_non_exhaustive()
+    }
+}
+
+/// A file that was just made.
+pub(super) struct Made {
+    pub(super) tape: Box<dyn Tape>,
+    /// Where a file went that had this name before.
+    pub(super) moved: Option<PathBuf>,
+}
+
+impl Maker {
+    /// What a file is called: encrypted ones end in `.age`.
+    pub(super) fn name(&self, path: PathBuf) -> PathBuf {
+        let is_named = path
+            .extension()
+            .is_some_and(|it| it.eq_ignore_ascii_case("age"));
+        if self.recipients.is_none() || is_named {
+            return path;
+        }
+        locked_name(&path)
+    }
+
+    /// Begins a file; never overwrites one.
+    pub(super) fn make(&self, path: &Path, header: &FileHeader, now: f64) -> Result<Made> {
+        if let Some(recipients) = &self.recipients {
+            let claimed = claim(path)?;
+            let sink = LockedSink::new(claimed.file, recipients).map_err(|error| Error::Path {
+                doing: "encrypt",
+                path: path.to_owned(),
+                source: io::Error::other(error),
+            })?;
+            let tape = Box::new(Recording::new(sink, header, now)?);
+            let moved = claimed.moved;
+            return Ok(Made { tape, moved });
+        }
+        let recording: Recording<FileSink> = Recording::create(path, header, now)?;
+        let moved = recording.moved().map(Path::to_owned);
+        let tape = Box::new(recording);
+        Ok(Made { tape, moved })
+    }
+}

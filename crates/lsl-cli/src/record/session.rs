@@ -1,0 +1,423 @@
+//! Which streams are recorded: those that were asked for, at the start and when they appear later. A
+//! stream that returns goes on under its number; two that look alike are recorded both.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use lsl_core::{
+    ChannelFormat, Context, ContinuousResolver, ResolverEvent, Selector, StreamInfo, Timeout,
+    local_clock,
+};
+use tokio::runtime::Runtime;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use super::live::{Identity, Live, State};
+use super::remark::say;
+use super::stream::{self, Claims, Common, Halt};
+use super::writer::{Job, Queue, Slot};
+use crate::failure::{Failure, Outcome};
+use crate::interrupt::Stop;
+use crate::select::Wanted;
+use crate::table::printable;
+
+/// Streams that are asked for.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Wishes {
+    /// Those to record; without any wish at all everything.
+    pub(super) wanted: Vec<String>,
+    /// Those that must be there at the start.
+    pub(super) required: Vec<String>,
+    /// Those that need not be there at the start.
+    pub(super) watched: Vec<String>,
+    /// Whether streams that appear later are left out.
+    pub(super) only_now: bool,
+}
+
+impl Wishes {
+    /// Whether nothing is asked for.
+    pub(super) fn is_empty(&self) -> bool {
+        self.wanted.is_empty() && self.required.is_empty() && self.watched.is_empty()
+    }
+}
+
+/// One wish, and what fulfils it.
+struct Wish {
+    text: String,
+    is_required: bool,
+    /// Whether it makes sense to wait for it at the start.
+    is_expected: bool,
+    resolver: ContinuousResolver,
+    found: HashMap<Vec<u8>, StreamInfo>,
+    /// Streams that ever fulfilled it.
+    met: bool,
+}
+
+/// The search for streams; goes on as long as it exists.
+pub(super) struct Search {
+    wishes: Vec<Wish>,
+    only_now: bool,
+    /// Whether anything came or went since somebody asked.
+    has_changed: bool,
+}
+
+impl Search {
+    /// Starts to look.
+    pub(super) fn start(context: &Context, wishes: &Wishes) -> Outcome<Self> {
+        let mut all = Vec::new();
+        let mut add = |text: &str, is_required, is_expected| -> Outcome {
+            let selector = match text {
+                EVERYTHING => Selector::all(),
+                _ => Wanted::parse(text)?.selector()?,
+            };
+            all.push(Wish {
+                text: text.to_owned(),
+                is_required,
+                is_expected,
+                resolver: ContinuousResolver::in_context(context, &selector, FORGET_AFTER)?,
+                found: HashMap::new(),
+                met: false,
+            });
+            Ok(())
+        };
+        for text in &wishes.required {
+            add(text, true, true)?;
+        }
+        for text in &wishes.wanted {
+            add(text, false, true)?;
+        }
+        for text in &wishes.watched {
+            add(text, false, false)?;
+        }
+        if all.is_empty() {
+            let selector = Selector::all();
+            all.push(Wish {
+                text: EVERYTHING.to_owned(),
+                is_required: false,
+                is_expected: false,
+                resolver: ContinuousResolver::in_context(context, &selector, FORGET_AFTER)?,
+                found: HashMap::new(),
+                met: false,
+            });
+        }
+        Ok(Self {
+            wishes: all,
+            only_now: wishes.only_now,
+            has_changed: false,
+        })
+    }
+
+    /// Waits for what is expected, at the longest for `limit_secs`, but long enough that all that is
+    /// there has answered.
+    pub(super) fn settle(&mut self, limit_secs: f64, stop: &Stop) {
+        let start = local_clock();
+        let mut complete_at = None;
+        loop {
+            self.look();
+            let now = local_clock();
+            let is_complete = self.wishes.iter().all(|wish| wish.met || !wish.is_expected);
+            if is_complete {
+                complete_at.get_or_insert(now);
+            }
+            // A predicate may have several answers, and only time tells whether these are all.
+            let settled =
+                complete_at.is_some_and(|at| now >= (at + SETTLE).max(start + FIRST_LOOK));
+            if settled || now >= start + limit_secs || !stop.sleep_until(now + NAP) {
+                return;
+            }
+        }
+    }
+
+    /// Takes note of what came and went.
+    pub(super) fn look(&mut self) {
+        for wish in &mut self.wishes {
+            while let Some(event) = wish.resolver.next_event_blocking(Timeout::NOW) {
+                self.has_changed = true;
+                match event {
+                    ResolverEvent::Appeared(info) | ResolverEvent::Changed(info) => {
+                        wish.met = true;
+                        wish.found.insert(info.uid_bytes().to_vec(), info);
+                    }
+                    ResolverEvent::Lost(info) => {
+                        wish.found.remove(info.uid_bytes());
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    /// The streams that are there, each once, and whether they are required.
+    pub(super) fn found(&self) -> Vec<(StreamInfo, bool)> {
+        let mut seen = HashSet::new();
+        let mut all = Vec::new();
+        // Required ones come first.
+        for wish in &self.wishes {
+            for (uid, info) in &wish.found {
+                if seen.insert(uid.clone()) {
+                    all.push((info.clone(), wish.is_required));
+                }
+            }
+        }
+        // The order of the network means nothing to people.
+        all.sort_by(|(a, _), (b, _)| {
+            let key = |info: &StreamInfo| {
+                (
+                    info.name().into_owned(),
+                    info.hostname().into_owned(),
+                    info.uid().into_owned(),
+                )
+            };
+            key(a).cmp(&key(b))
+        });
+        all
+    }
+
+    fn answers(&self, uid: &[u8]) -> bool {
+        self.wishes.iter().any(|wish| wish.found.contains_key(uid))
+    }
+
+    /// What is required and never was there.
+    pub(super) fn missing(&self) -> Vec<&str> {
+        let unmet = |wish: &&Wish| wish.is_required && !wish.met;
+        let missing = self.wishes.iter().filter(unmet);
+        missing.map(|wish| wish.text.as_str()).collect()
+    }
+
+    /// What was asked for, is not required, and is not there yet.
+    pub(super) fn awaited(&self) -> Vec<&str> {
+        let unmet = |wish: &&Wish| !wish.is_required && !wish.met && wish.text != EVERYTHING;
+        let awaited = self.wishes.iter().filter(unmet);
+        awaited.map(|wish| wish.text.as_str()).collect()
+    }
+}
+
+/// The streams of one recording.
+pub(super) struct Session {
+    search: Search,
+    common: Common,
+    halt: watch::Sender<Halt>,
+    runtime: Runtime,
+    streams: Vec<Arc<Live>>,
+    tasks: Vec<JoinHandle<()>>,
+    /// Outlets that look like a stream which has another one, and since when.
+    doubtful: HashMap<Vec<u8>, f64>,
+    /// Outlets of which it was said that they cannot be recorded.
+    unfit: HashSet<Vec<u8>>,
+    has_begun: bool,
+}
+
+impl Session {
+    /// Records what the search has found, and finds.
+    pub(super) fn begin(
+        context: &Context,
+        search: Search,
+        queue: &Queue,
+        buffer_secs: f64,
+    ) -> Outcome<Self> {
+        let (halt, halted) = watch::channel(Halt::Go);
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(WORKERS)
+            .thread_name("lsl-record")
+            .enable_time()
+            .build()
+            .map_err(|error| Failure::Runtime(format!("cannot start threads: {error}")))?;
+        let common = Common {
+            context: context.clone(),
+            queue: queue.clone(),
+            claims: Arc::new(Claims::default()),
+            buffer_secs,
+            halt: halted,
+        };
+        let mut session = Self {
+            search,
+            common,
+            halt,
+            runtime,
+            streams: Vec::new(),
+            tasks: Vec::new(),
+            doubtful: HashMap::new(),
+            unfit: HashSet::new(),
+            has_begun: false,
+        };
+        for (info, is_required) in session.search.found() {
+            session.add(&info, is_required);
+        }
+        session.has_begun = true;
+        Ok(session)
+    }
+
+    /// Everything recorded, in the order in which it began.
+    pub(super) fn streams(&self) -> &[Arc<Live>] {
+        &self.streams
+    }
+
+    /// The search.
+    pub(super) fn search(&self) -> &Search {
+        &self.search
+    }
+
+    /// Takes in what has appeared. Call it a few times a second.
+    pub(super) fn look(&mut self) {
+        self.search.look();
+        self.look_after_silent_ones();
+        if !std::mem::take(&mut self.search.has_changed) && self.doubtful.is_empty() {
+            return;
+        }
+        let now = local_clock();
+        self.doubtful
+            .retain(|uid, _| self.search.answers(uid) && !self.common.claims.is_claimed(uid));
+        for (info, is_required) in self.search.found() {
+            let uid = info.uid_bytes();
+            if self.common.claims.is_claimed(uid) || self.unfit.contains(uid) {
+                continue;
+            }
+            let identity = Identity::of(&info);
+            let twins: Vec<&Arc<Live>> = self
+                .streams
+                .iter()
+                .filter(|live| live.identity == identity)
+                .collect();
+            if twins.is_empty() {
+                if !self.search.only_now {
+                    self.add(&info, is_required);
+                }
+                continue;
+            }
+            // One that is away takes it by itself. One that flows may not know yet that its outlet has
+            // gone; if that still answers later, there are two.
+            let since = *self.doubtful.entry(uid.to_vec()).or_insert(now);
+            if let Some(twin) = twins.iter().find(|twin| twin.lock().is_away) {
+                // Its task looks for it, and finds this one.
+                twin.replace();
+                continue;
+            }
+            let is_free = twins.iter().all(|twin| {
+                let reading = twin.lock();
+                reading.state == State::Recording && self.search.answers(reading.info.uid_bytes())
+            });
+            if is_free && now - since > DOUBT_SECS && !self.search.only_now {
+                say(format_args!(
+                    "lsl record: '{}' is there twice with the same source id; both are recorded.",
+                    printable(&info.name())
+                ));
+                self.doubtful.remove(uid);
+                self.add(&info, is_required);
+            }
+        }
+    }
+
+    /// A cable that is pulled ends no connection: for long nobody says that the outlet has gone.
+    fn look_after_silent_ones(&self) {
+        for live in &self.streams {
+            let mut reading = live.lock();
+            let is_silent = reading.state == State::Recording
+                && reading.idle_secs.is_none_or(|secs| secs > SILENT_SECS)
+                && reading.has_header
+                && !self.search.answers(reading.info.uid_bytes());
+            if is_silent && !reading.is_away {
+                let name = printable(&reading.info.name());
+                say(format_args!(
+                    "lsl record: '{name}' sends nothing and does not answer; is it cut off?"
+                ));
+            }
+            reading.is_away = is_silent;
+        }
+    }
+
+    fn add(&mut self, info: &StreamInfo, is_required: bool) {
+        let name = printable(&info.name());
+        if info.channel_count() == 0 || info.channel_format() == ChannelFormat::Undefined {
+            self.unfit.insert(info.uid_bytes().to_vec());
+            say(format_args!(
+                "lsl record: '{name}' has no values; it is not recorded."
+            ));
+            return;
+        }
+        let slot: Slot = self.streams.len();
+        if !self.common.claims.claim(info.uid_bytes(), slot) {
+            return;
+        }
+        if self.has_begun {
+            say(format_args!(
+                "lsl record: '{name}' has appeared; it is recorded from now on."
+            ));
+        }
+        let live = Arc::new(Live::new(slot, info, is_required));
+        self.streams.push(Arc::clone(&live));
+        let task = stream::record(self.common.clone(), live, info.clone());
+        self.tasks.push(self.runtime.spawn(task));
+    }
+
+    /// Ends: streams hand over what came up to `until`.
+    pub(super) fn halt(&self, halt: Halt) {
+        // Fails only if nobody is left to stop.
+        let _ = self.halt.send(halt);
+    }
+
+    /// Whether every stream has handed over what it had.
+    pub(super) fn is_over(&self) -> bool {
+        self.tasks.iter().all(JoinHandle::is_finished)
+    }
+
+    /// Ends what is left, and tells the writer that this was all.
+    pub(super) fn end(self) -> Vec<Arc<Live>> {
+        for task in &self.tasks {
+            task.abort();
+        }
+        for live in &self.streams {
+            let reading = live.reading();
+            if !reading.has_header {
+                continue;
+            }
+            let slot = live.slot;
+            for (name, text) in notes(&reading) {
+                self.common
+                    .queue
+                    .push_blocking(Job::Note { slot, name, text });
+            }
+        }
+        self.common.queue.push_blocking(Job::Finish);
+        self.runtime.shutdown_background();
+        self.streams
+    }
+}
+
+/// What a footer says besides numbers.
+fn notes(reading: &super::live::Reading) -> Vec<(&'static str, String)> {
+    let mut notes = vec![(
+        "writer",
+        concat!("lsl-rs ", env!("CARGO_PKG_VERSION")).to_owned(),
+    )];
+    if let Some(offset) = reading.offset_secs {
+        // What has to be added to this stream's timestamps to get seconds since 1970, UTC.
+        let utc = lsl_platform::clock::utc_now().as_secs_f64() - local_clock() + offset;
+        notes.push(("utc", format!("{utc:.6}")));
+    }
+    if reading.failed_offsets > 0 {
+        notes.push(("failed_offsets", reading.failed_offsets.to_string()));
+    }
+    notes
+}
+
+/// Whether a text can be asked for.
+pub(super) fn check(text: &str) -> Outcome {
+    if text == EVERYTHING {
+        return Ok(());
+    }
+    let _: Selector = Wanted::parse(text)?.selector()?;
+    Ok(())
+}
+
+/// Asks for every stream of the session.
+pub(super) const EVERYTHING: &str = "*";
+const FORGET_AFTER: Timeout = Timeout::After(std::time::Duration::from_secs(5));
+/// Whoever is there answers within this time.
+const FIRST_LOOK: f64 = 1.5;
+const SETTLE: f64 = 0.3;
+const NAP: f64 = 0.02;
+/// Longer than an outlet that has gone is remembered.
+const DOUBT_SECS: f64 = 6.0;
+/// Longer than a busy sender pauses.
+const SILENT_SECS: f64 = 5.0;
+const WORKERS: usize = 2;

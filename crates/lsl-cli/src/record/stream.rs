@@ -1,0 +1,650 @@
+//! One task for each stream: connects, waits for the first clock offset, then takes what has come ten
+//! times a second and hands it to the writer in pieces; measures the clock; finds the stream again when
+//! it is gone; drains it at the end.
+//!
+//! What the queue does not take stays in the inlet, which keeps a bounded time of it and counts what it
+//! has to drop: a gap in the footer.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use lsl_core::query::quote_bytes;
+use lsl_core::value::PullElement;
+use lsl_core::{
+    BufferLength, ChannelFormat, Context, Error, Inlet, Selector, StreamInfo, TimeCorrection,
+    local_clock,
+};
+use lsl_xdf::{Gap, StreamHeader, Strings, Values};
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+use super::live::{Identity, Live, State};
+use super::race::{unless_changed, unless_halted};
+use super::remark::say;
+use super::writer::{Job, Queue, Refused, Slot};
+use crate::encryption::Proved;
+use crate::table::printable;
+
+/// How and when to stop.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Halt {
+    /// Not yet.
+    Go,
+    /// With everything up to this time of our clock, and no later than the second one.
+    Drain(f64, f64),
+    /// With what is here.
+    Now,
+}
+
+/// Which outlet is recorded as which stream, so that none is recorded twice.
+#[derive(Debug, Default)]
+pub(super) struct Claims(Mutex<HashMap<Vec<u8>, Slot>>);
+
+impl Claims {
+    /// Whether the outlet is, or now became, that of this stream.
+    pub(super) fn claim(&self, uid: &[u8], slot: Slot) -> bool {
+        let mut claims = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *claims.entry(uid.to_vec()).or_insert(slot) == slot
+    }
+
+    /// Whether somebody has it.
+    pub(super) fn is_claimed(&self, uid: &[u8]) -> bool {
+        let claims = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        claims.contains_key(uid)
+    }
+}
+
+/// What all streams of a recording share.
+#[derive(Debug, Clone)]
+pub(super) struct Common {
+    pub(super) context: Context,
+    pub(super) queue: Queue,
+    pub(super) claims: Arc<Claims>,
+    /// Seconds of samples that may wait in each inlet.
+    pub(super) buffer_secs: f64,
+    pub(super) halt: watch::Receiver<Halt>,
+}
+
+/// Records a stream until it is told to stop.
+pub(super) async fn record(common: Common, live: Arc<Live>, info: StreamInfo) {
+    let mut recorder = StreamTask {
+        common,
+        live,
+        info,
+        last_stamp: None,
+        stamp_at_look: None,
+        dropped: 0,
+        broken_since: None,
+        offset: None,
+        has_header: false,
+        alien_reported: false,
+    };
+    recorder.run().await;
+    let mut reading = recorder.live.lock();
+    reading.ended_at = Some(local_clock());
+    reading.is_lost = reading.is_away
+        || matches!(
+            reading.state,
+            State::Lost | State::Refused(_) | State::Connecting
+        );
+    if reading.state == State::Recording {
+        reading.state = State::Done;
+    }
+}
+
+struct StreamTask {
+    common: Common,
+    live: Arc<Live>,
+    /// The outlet in use, or the last one.
+    info: StreamInfo,
+    last_stamp: Option<f64>,
+    /// The last timestamp when nothing was known to be missing.
+    stamp_at_look: Option<f64>,
+    /// Samples that the present inlet dropped, as far as they are accounted for.
+    dropped: u64,
+    /// The connection was lost after a sample with this timestamp, and why.
+    broken_since: Option<(f64, String)>,
+    /// The offset that was handed to the writer last.
+    offset: Option<TimeCorrection>,
+    has_header: bool,
+    alien_reported: bool,
+}
+
+/// Why a connection is over.
+enum Over {
+    Stopped,
+    Lost(Error, Option<String>),
+}
+
+impl StreamTask {
+    async fn run(&mut self) {
+        loop {
+            let over = match self.info.channel_format() {
+                ChannelFormat::Float32 => self.connect::<f32>().await,
+                ChannelFormat::Double64 => self.connect::<f64>().await,
+                ChannelFormat::String => self.connect::<Vec<u8>>().await,
+                ChannelFormat::Int32 => self.connect::<i32>().await,
+                ChannelFormat::Int16 => self.connect::<i16>().await,
+                ChannelFormat::Int8 => self.connect::<i8>().await,
+                ChannelFormat::Int64 => self.connect::<i64>().await,
+                ChannelFormat::Undefined => Over::Stopped,
+            };
+            let (error, refused) = match over {
+                Over::Stopped => return,
+                Over::Lost(error, refused) => (error, refused),
+            };
+            self.leave(&error, refused);
+            match self.find_again().await {
+                Some(info) => {
+                    self.live.lock().info = info.clone();
+                    self.info = info;
+                }
+                None => return,
+            }
+        }
+    }
+
+    /// Takes note of a loss.
+    fn leave(&mut self, error: &Error, refused: Option<String>) {
+        let mut reading = self.live.lock();
+        reading.encryption = None;
+        let before = reading.state.clone();
+        reading.state = match refused {
+            Some(reason) => State::Refused(reason),
+            None if self.has_header => State::Lost,
+            None => State::Connecting,
+        };
+        if reading.state != before {
+            let name = printable(&reading.info.name());
+            match &reading.state {
+                State::Refused(reason) => say(format_args!(
+                    "lsl record: '{name}' cannot be read: {}",
+                    printable(reason)
+                )),
+                State::Lost => say(format_args!("lsl record: '{name}' is lost: {error}")),
+                _ => say(format_args!(
+                    "lsl record: '{name}' does not connect: {error}"
+                )),
+            }
+        }
+        if let Some(stamp) = self.last_stamp {
+            self.broken_since
+                .get_or_insert_with(|| (stamp, "the connection was lost".into()));
+        }
+    }
+
+    /// Looks for the stream until it is there; `None` if that is not wanted any more.
+    async fn find_again(&mut self) -> Option<StreamInfo> {
+        let selector = selector_of(&self.info);
+        let mut halt = self.common.halt.clone();
+        loop {
+            // Whoever answers and does not let us in is not to be asked in a hurry.
+            unless_halted(&mut halt, sleep(RETRY)).await?;
+            let search = self.common.context.resolve(&selector, 1, SEARCH);
+            let found = unless_halted(&mut halt, search).await?;
+            let found = found.unwrap_or_default();
+            let known = |info: &&StreamInfo| info.uid_bytes() == self.info.uid_bytes();
+            if let Some(info) = found.iter().find(known) {
+                return Some(info.clone());
+            }
+            let wanted = found.into_iter().find(|info| {
+                Identity::of(info) == self.live.identity
+                    && self.common.claims.claim(info.uid_bytes(), self.live.slot)
+            });
+            if wanted.is_some() {
+                return wanted;
+            }
+        }
+    }
+
+    /// One connection from its beginning to its end.
+    async fn connect<T: Recorded>(&mut self) -> Over {
+        let inlet = Inlet::builder(&self.info)
+            .context(&self.common.context)
+            .buffer(BufferLength::Seconds(self.common.buffer_secs))
+            // It would take a stream of another host for this one.
+            .recover(false)
+            .samples_first(true)
+            .create();
+        let inlet = match inlet {
+            Ok(inlet) => inlet,
+            Err(error) => return Over::Lost(error, None),
+        };
+        self.dropped = 0;
+        let over = self.follow::<T>(&inlet).await;
+        match over {
+            Ok(()) => Over::Stopped,
+            Err(error) => {
+                let refused = inlet.last_security_error();
+                Over::Lost(error, refused)
+            }
+        }
+    }
+
+    async fn follow<T: Recorded>(&mut self, inlet: &Inlet) -> Result<(), Error> {
+        let mut halt = self.common.halt.clone();
+        match unless_halted(&mut halt, inlet.open(OPEN_LIMIT)).await {
+            None => return Ok(()),
+            Some(opened) => opened?,
+        }
+        if !self.has_header {
+            let full = match unless_halted(&mut halt, inlet.full_info(OPEN_LIMIT)).await {
+                None => return Ok(()),
+                Some(full) => full?,
+            };
+            let header = StreamHeader::from_info(&full)
+                .map_err(|error| Error::InvalidInfo(error.to_string()))?;
+            let slot = self.live.slot;
+            let header = Box::new(header);
+            if !self.common.queue.push(Job::Stream { slot, header }).await {
+                return Ok(());
+            }
+            self.has_header = true;
+        }
+        {
+            let mut reading = self.live.lock();
+            reading.has_header = true;
+            reading.encryption = inlet.encryption().map(|it| Proved::from(it).peer_name);
+            if reading.state == State::Lost {
+                reading.reconnects += 1;
+                let name = printable(&reading.info.name());
+                say(format_args!("lsl record: '{name}' is back."));
+            }
+            reading.state = State::Recording;
+        }
+        // Readers need an offset to begin with, so samples wait for it; not for ever, since UDP may be
+        // blocked.
+        let measured = inlet.time_correction(FIRST_OFFSET);
+        let _ = unless_halted(&mut halt, measured).await;
+        self.note_offset(inlet, true).await;
+        self.flow::<T>(inlet, halt).await
+    }
+
+    async fn flow<T: Recorded>(
+        &mut self,
+        inlet: &Inlet,
+        mut halt: watch::Receiver<Halt>,
+    ) -> Result<(), Error> {
+        let channels = self.info.channel_count() as usize;
+        let mut pending = Pending::<T>::new(channels);
+        let mut offset_at = local_clock() + OFFSET_SECS;
+        loop {
+            let wish = *halt.borrow_and_update();
+            if wish == Halt::Go {
+                unless_changed(&mut halt, sleep(until_next(PERIOD))).await;
+            }
+            let wish = *halt.borrow();
+            let taken = self.take(inlet, &mut pending).await;
+            let now = local_clock();
+            if taken.is_err() || wish != Halt::Go || pending.is_due(now) {
+                let is_last = taken.is_err() || wish != Halt::Go;
+                self.hand_over(&mut pending, is_last).await;
+            }
+            if taken.is_err() || wish != Halt::Go {
+                self.note_rest(inlet).await;
+            }
+            taken?;
+            if self.live.is_replaced() {
+                let reason = "its sender answers no more, and there is another one".to_owned();
+                self.hand_over(&mut pending, true).await;
+                self.note_rest(inlet).await;
+                return Err(Error::Lost { reason });
+            }
+            if now >= offset_at {
+                offset_at = now + OFFSET_SECS;
+                self.note_offset(inlet, true).await;
+            }
+            match wish {
+                Halt::Go => {}
+                Halt::Drain(until, limit) if !self.is_past(until) && now < limit => {
+                    unless_changed(&mut halt, sleep(DRAIN_PERIOD)).await;
+                }
+                Halt::Drain(..) | Halt::Now => break,
+            }
+        }
+        self.note_offset(inlet, false).await;
+        Ok(())
+    }
+
+    /// Whether everything up to this time of our clock has come.
+    fn is_past(&self, until: f64) -> bool {
+        let offset = self.offset.map_or(0.0, |offset| offset.offset_secs);
+        // Only samples at even intervals tell that there is none in between.
+        self.info.nominal_srate() > 0.0
+            && self.last_stamp.is_some_and(|stamp| stamp + offset >= until)
+    }
+
+    /// Takes what there is. Whatever the queue has no room for stays in the inlet.
+    async fn take<T: Recorded>(
+        &mut self,
+        inlet: &Inlet,
+        pending: &mut Pending<T>,
+    ) -> Result<(), Error> {
+        loop {
+            let dropped = inlet.stats().dropped;
+            let before = pending.stamps.len();
+            let waiting = inlet.samples_available();
+            let room = pending.room();
+            if room == 0 {
+                if self.hand_over(pending, false).await {
+                    continue;
+                }
+                return Ok(());
+            }
+            // One more than there is: a loss is only reported to somebody who asks.
+            let wanted = (waiting + 1).min(room);
+            let pulled = pending.pull(inlet, wanted);
+            let stamps = pending.stamps.get(before..).unwrap_or_default();
+            if let Some(&first) = stamps.first() {
+                self.note_gaps(first, dropped).await;
+                let stamps = pending.stamps.get(before..).unwrap_or_default();
+                self.count(inlet, stamps);
+            } else {
+                self.live.lock().idle_secs = inlet.stats().idle_secs;
+            }
+            pulled?;
+            if pending.stamps.len() - before < wanted {
+                return Ok(());
+            }
+        }
+    }
+
+    fn count(&mut self, inlet: &Inlet, stamps: &[f64]) {
+        let (Some(&first), Some(&last)) = (stamps.first(), stamps.last()) else {
+            return;
+        };
+        self.last_stamp = Some(last);
+        let now = local_clock();
+        let mut reading = self.live.lock();
+        reading.first_stamp.get_or_insert(first);
+        reading.last_stamp = Some(last);
+        reading.samples += stamps.len() as u64;
+        let samples = reading.samples;
+        reading.began.get_or_insert((now, samples));
+        reading.idle_secs = inlet.stats().idle_secs;
+        if let (Some(lag), false) = (reading.lag(now), self.alien_reported)
+            && lag.abs() > ALIEN_SECS
+        {
+            self.alien_reported = true;
+            say(format_args!(
+                "lsl record: '{}' stamps its samples {:.0} s {}: its clock is not that of LSL.",
+                printable(&reading.info.name()),
+                lag.abs(),
+                if lag > 0.0 {
+                    "in the past"
+                } else {
+                    "in the future"
+                }
+            ));
+        }
+    }
+
+    /// Notes what is missing before the sample with this timestamp.
+    async fn note_gaps(&mut self, first: f64, dropped: u64) {
+        let mut gaps = Vec::new();
+        if let Some((from, reason)) = self.broken_since.take() {
+            gaps.push(Gap {
+                from,
+                to: first,
+                samples: None,
+                reason,
+            });
+        }
+        if dropped > self.dropped {
+            gaps.push(Gap {
+                from: self.stamp_at_look.unwrap_or(first),
+                to: first,
+                samples: Some(dropped - self.dropped),
+                reason: "the recorder was too slow".into(),
+            });
+            self.dropped = dropped;
+        } else {
+            self.stamp_at_look = self.last_stamp;
+        }
+        for gap in gaps {
+            {
+                let mut reading = self.live.lock();
+                reading.gaps += 1;
+                reading.missing += gap.samples.unwrap_or(0);
+            }
+            let slot = self.live.slot;
+            self.common.queue.push(Job::Gap { slot, gap }).await;
+        }
+    }
+
+    /// Notes what was dropped and has no sample behind it that would tell.
+    async fn note_rest(&mut self, inlet: &Inlet) {
+        let dropped = inlet.stats().dropped;
+        if dropped > self.dropped
+            && let Some(last) = self.last_stamp
+        {
+            self.broken_since = None;
+            self.note_gaps(last, dropped).await;
+        }
+    }
+
+    /// Hands the clock offset over, if there is a new one; there must be one if it is due.
+    async fn note_offset(&mut self, inlet: &Inlet, is_due: bool) {
+        let measured = inlet.time_correction(lsl_core::Timeout::NOW).await.ok();
+        let is_new = |found: &TimeCorrection| {
+            let old = self.offset.map(|old| (old.remote_time, old.offset_secs));
+            old != Some((found.remote_time, found.offset_secs))
+        };
+        let Some(found) = measured.filter(is_new) else {
+            self.live.lock().failed_offsets += u64::from(is_due);
+            return;
+        };
+        self.offset = Some(found);
+        let job = Job::Offset {
+            slot: self.live.slot,
+            time: found.remote_time,
+            value: found.offset_secs,
+        };
+        self.common.queue.push(job).await;
+        let mut reading = self.live.lock();
+        reading.offsets += 1;
+        reading.offset_secs = Some(found.offset_secs);
+        reading.uncertainty_secs = Some(found.uncertainty_secs);
+    }
+
+    /// Gives the writer what is pending; if it must not wait, false says that there is no room.
+    async fn hand_over<T: Recorded>(&self, pending: &mut Pending<T>, may_wait: bool) -> bool {
+        let Some((stamps, values)) = pending.empty() else {
+            return true;
+        };
+        let job = Job::Samples {
+            slot: self.live.slot,
+            bytes: values.iter().map(T::bytes).sum::<usize>() + stamps.len() * size_of::<f64>(),
+            stamps,
+            values: T::pack(values),
+        };
+        match self.common.queue.try_push(job) {
+            Ok(()) | Err(Refused::Closed) => true,
+            Err(Refused::Full(job)) if may_wait => self.common.queue.push(job).await,
+            Err(Refused::Full(Job::Samples { stamps, values, .. })) => {
+                pending.put_back(stamps, values);
+                false
+            }
+            Err(Refused::Full(_)) => false,
+        }
+    }
+}
+
+/// Samples on their way from the inlet to the writer.
+struct Pending<T> {
+    channels: usize,
+    stamps: Vec<f64>,
+    values: Vec<T>,
+    since: f64,
+}
+
+impl<T: Recorded> Pending<T> {
+    fn new(channels: usize) -> Self {
+        Self {
+            channels,
+            stamps: Vec::new(),
+            values: Vec::new(),
+            since: 0.0,
+        }
+    }
+
+    /// Samples that fit in.
+    fn room(&self) -> usize {
+        let bytes = self.channels * T::BYTES + size_of::<f64>();
+        (CHUNK_BYTES / bytes)
+            .max(1)
+            .saturating_sub(self.stamps.len())
+    }
+
+    fn is_due(&self, now: f64) -> bool {
+        !self.stamps.is_empty() && now - self.since >= CHUNK_SECS
+    }
+
+    /// Pulls at most so many samples; what came stays whatever is reported.
+    fn pull(&mut self, inlet: &Inlet, count: usize) -> Result<(), Error> {
+        let before = self.stamps.len();
+        if before == 0 {
+            self.since = local_clock();
+        }
+        self.stamps.resize(before + count, 0.0);
+        let len = (before + count) * self.channels;
+        self.values.resize(len, T::default());
+        let values = &mut self.values[before * self.channels..];
+        let stamps = &mut self.stamps[before..];
+        let pulled = inlet.try_pull_chunk(values, Some(stamps));
+        let got = *pulled.as_ref().unwrap_or(&0);
+        self.stamps.truncate(before + got);
+        self.values.truncate((before + got) * self.channels);
+        pulled.map(drop)
+    }
+
+    fn empty(&mut self) -> Option<(Vec<f64>, Vec<T>)> {
+        if self.stamps.is_empty() {
+            return None;
+        }
+        let stamps = std::mem::take(&mut self.stamps);
+        Some((stamps, std::mem::take(&mut self.values)))
+    }
+
+    fn put_back(&mut self, stamps: Vec<f64>, values: Values) {
+        if let Some(values) = T::unpack(values) {
+            self.stamps = stamps;
+            self.values = values;
+        }
+    }
+}
+
+/// A type of values that is recorded.
+pub(super) trait Recorded: PullElement + Clone + Default + Send + 'static {
+    /// What a value takes in memory, about.
+    const BYTES: usize;
+
+    fn bytes(&self) -> usize {
+        Self::BYTES
+    }
+
+    fn pack(values: Vec<Self>) -> Values;
+
+    fn unpack(values: Values) -> Option<Vec<Self>>;
+}
+
+macro_rules! numbers {
+    ($($type:ty => $variant:ident,)*) => {$(
+        impl Recorded for $type {
+            const BYTES: usize = size_of::<Self>();
+
+            fn pack(values: Vec<Self>) -> Values {
+                values.into()
+            }
+
+            fn unpack(values: Values) -> Option<Vec<Self>> {
+                match values {
+                    Values::$variant(values) => Some(values),
+                    _ => None,
+                }
+            }
+        }
+    )*};
+}
+
+numbers! {
+    f32 => Float32,
+    f64 => Double64,
+    i32 => Int32,
+    i16 => Int16,
+    i8 => Int8,
+    i64 => Int64,
+}
+
+/// Texts: any bytes.
+impl Recorded for Vec<u8> {
+    const BYTES: usize = 512;
+
+    fn bytes(&self) -> usize {
+        self.len() + size_of::<usize>()
+    }
+
+    fn pack(values: Vec<Self>) -> Values {
+        values.iter().collect::<Strings>().into()
+    }
+
+    fn unpack(values: Values) -> Option<Vec<Self>> {
+        match values {
+            Values::String(strings) => Some(strings.iter().map(<[u8]>::to_vec).collect()),
+            _ => None,
+        }
+    }
+}
+
+/// Finds outlets of the same stream, as narrowly as a query can.
+fn selector_of(info: &StreamInfo) -> Selector {
+    let mut query = format!(
+        "channel_count='{}' and channel_format='{}'",
+        info.channel_count(),
+        info.channel_format()
+    )
+    .into_bytes();
+    let instance = if info.source_id_bytes().is_empty() {
+        info.uid_bytes()
+    } else {
+        b""
+    };
+    let texts = [
+        ("name", info.name_bytes()),
+        ("type", info.stream_type_bytes()),
+        ("source_id", info.source_id_bytes()),
+        ("hostname", info.hostname_bytes()),
+        ("uid", instance),
+    ];
+    for (key, value) in texts.into_iter().filter(|(_, value)| !value.is_empty()) {
+        query.extend_from_slice(format!(" and {key}=").as_bytes());
+        query.extend_from_slice(&quote_bytes(value));
+    }
+    Selector::predicate(query).unwrap_or_else(|_| Selector::all())
+}
+
+/// All tasks wake in the same moment: an idle recorder of a hundred streams wakes as often as that of
+/// one.
+fn until_next(period_secs: f64) -> Duration {
+    Duration::from_secs_f64((period_secs - local_clock() % period_secs).max(0.001))
+}
+
+/// How often samples are taken.
+const PERIOD: f64 = 0.1;
+const DRAIN_PERIOD: Duration = Duration::from_millis(20);
+/// A piece is handed over after this time or at this size.
+const CHUNK_SECS: f64 = 0.5;
+const CHUNK_BYTES: usize = 256 << 10;
+/// How often the clock offset is recorded.
+const OFFSET_SECS: f64 = 5.0;
+/// How long samples wait for the first one.
+const FIRST_OFFSET: Duration = Duration::from_secs(3);
+const OPEN_LIMIT: Duration = Duration::from_secs(10);
+const RETRY: Duration = Duration::from_millis(300);
+const SEARCH: Duration = Duration::from_secs(2);
+/// Stamps that far from now are not of LSL's clock, or of no clock.
+const ALIEN_SECS: f64 = 60.0;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,238 @@
+//! File names made from a template, as LabRecorder makes them: `%p` participant, `%s` session, `%b` task
+//! (block), `%a` acquisition, `%m` modality, `%r` or `%n` run. What stands in brackets is left out if a
+//! placeholder in it has no value: `[_acq-%a]`.
+
+use std::path::{Component, Path, PathBuf};
+
+use lsl_xdf::at_rest::locked_name;
+
+use crate::failure::{Failure, Outcome};
+
+/// What stands for a folder layout of BIDS.
+pub(super) const BIDS: &str = "sub-%p/ses-%s/%m/sub-%p_ses-%s_task-%b[_acq-%a]_run-%r_%m.xdf";
+
+/// The values of the placeholders.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Fields {
+    pub(super) participant: String,
+    pub(super) session: String,
+    pub(super) task: String,
+    pub(super) acquisition: String,
+    pub(super) modality: String,
+    /// `None`: the first that is free.
+    pub(super) run: Option<u32>,
+}
+
+impl Default for Fields {
+    fn default() -> Self {
+        Self {
+            participant: "P001".into(),
+            session: "S001".into(),
+            task: "Default".into(),
+            acquisition: String::new(),
+            modality: "eeg".into(),
+            run: None,
+        }
+    }
+}
+
+impl Fields {
+    fn value(&self, letter: char, run: u32) -> Option<String> {
+        let text = match letter {
+            'p' => &self.participant,
+            's' => &self.session,
+            'b' => &self.task,
+            'a' => &self.acquisition,
+            'm' => &self.modality,
+            'r' | 'n' => return Some(format!("{run:03}")),
+            _ => return None,
+        };
+        Some(safe(text))
+    }
+}
+
+/// The path below `root` that a template makes, with the first run number that is free if none is
+/// given. The template cannot lead out of `root`, nor can any value.
+///
+/// # Errors
+/// [`Failure::Usage`] for a template that names no file, leads elsewhere, or has unknown placeholders.
+pub(super) fn expand(template: &str, fields: &Fields, root: &Path) -> Outcome<PathBuf> {
+    let counts = template.contains("%r") || template.contains("%n");
+    let runs = match fields.run {
+        Some(run) => run..=run,
+        None if counts => 1..=LAST_RUN,
+        None => 1..=1,
+    };
+    let is_chosen = runs.start() == runs.end();
+    for run in runs {
+        let path = root.join(fill(template, fields, run)?);
+        // A run that was recorded encrypted counts, too.
+        if is_chosen || !(path.exists() || locked_name(&path).exists()) {
+            return Ok(path);
+        }
+    }
+    Err(Failure::Usage(format!(
+        "{template}: there are {LAST_RUN} runs already"
+    )))
+}
+
+/// Whether a path has placeholders.
+pub(super) fn is_template(path: &str) -> bool {
+    path.contains('%')
+}
+
+fn fill(template: &str, fields: &Fields, run: u32) -> Outcome<PathBuf> {
+    let mut text = String::new();
+    let mut rest = template;
+    while let Some(start) = rest.find('[') {
+        let Some(end) = rest[start..].find(']') else {
+            break;
+        };
+        replace(&rest[..start], fields, run, &mut text)?;
+        let mut option = String::new();
+        if replace(&rest[start + 1..start + end], fields, run, &mut option)? {
+            text.push_str(&option);
+        }
+        rest = &rest[start + end + 1..];
+    }
+    replace(rest, fields, run, &mut text)?;
+    // Templates are written on Windows, too.
+    let text = text.replace('\\', "/");
+    let path = Path::new(text.trim());
+    let is_inside = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::CurDir);
+    if path.file_name().is_none() || !path.components().all(is_inside) {
+        return Err(Failure::Usage(format!(
+            "'{template}' does not name a file below the folder for recordings"
+        )));
+    }
+    Ok(path.to_owned())
+}
+
+/// Appends a text with its placeholders replaced; false if one of them has no value.
+fn replace(text: &str, fields: &Fields, run: u32, out: &mut String) -> Outcome<bool> {
+    let mut complete = true;
+    let mut letters = text.chars();
+    while let Some(letter) = letters.next() {
+        if letter != '%' {
+            out.push(letter);
+            continue;
+        }
+        let letter = letters.next().unwrap_or(' ');
+        // LabRecorder makes everything lower case first.
+        let Some(value) = fields.value(letter.to_ascii_lowercase(), run) else {
+            return Err(Failure::Usage(format!(
+                "%{letter} stands for nothing; known are %p %s %b %a %m %r %n"
+            )));
+        };
+        complete &= !value.is_empty();
+        out.push_str(&value);
+    }
+    Ok(complete)
+}
+
+/// A value as a part of a file name: without separators, and no name of a folder above.
+fn safe(text: &str) -> String {
+    let fit = |c: char| {
+        if c.is_control() || "/\\:*?\"<>|".contains(c) {
+            '-'
+        } else {
+            c
+        }
+    };
+    let text: String = text.trim().chars().map(fit).collect();
+    if text.chars().all(|c| c == '.') {
+        text.replace('.', "-")
+    } else {
+        text
+    }
+}
+
+/// LabRecorder looks no further.
+const LAST_RUN: u32 = 1000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fields() -> Fields {
+        Fields {
+            participant: "P003".into(),
+            session: "S1".into(),
+            task: "MemoryGuided".into(),
+            run: Some(2),
+            ..Fields::default()
+        }
+    }
+
+    #[track_caller]
+    fn check(template: &str, fields: &Fields, expected: &str) {
+        let path = expand(template, fields, Path::new("/data")).unwrap();
+        assert_eq!(path, Path::new("/data").join(expected));
+    }
+
+    #[test]
+    fn placeholders_are_those_of_labrecorder() {
+        check(
+            BIDS,
+            &fields(),
+            "sub-P003/ses-S1/eeg/sub-P003_ses-S1_task-MemoryGuided_run-002_eeg.xdf",
+        );
+        let acquired = Fields {
+            acquisition: "hd".into(),
+            ..fields()
+        };
+        check(
+            BIDS,
+            &acquired,
+            "sub-P003/ses-S1/eeg/sub-P003_ses-S1_task-MemoryGuided_acq-hd_run-002_eeg.xdf",
+        );
+        check(
+            "exp%n\\%p_block_%b.xdf",
+            &fields(),
+            "exp002/P003_block_MemoryGuided.xdf",
+        );
+        check("%P_%B.xdf", &fields(), "P003_MemoryGuided.xdf");
+        check("A[b].xdf", &fields(), "Ab.xdf");
+        check("a[b.xdf", &fields(), "a[b.xdf");
+    }
+
+    #[test]
+    fn no_value_and_no_template_leads_out() {
+        let wild = Fields {
+            participant: "../../etc".into(),
+            session: "..".into(),
+            ..fields()
+        };
+        check("%p/%s/x.xdf", &wild, "..-..-etc/--/x.xdf");
+        for bad in [
+            "../x.xdf",
+            "a/../../x.xdf",
+            "/etc/x.xdf",
+            "\\x.xdf",
+            "",
+            "..",
+            "%p/..",
+            "%z.xdf",
+            "x%",
+        ] {
+            assert!(expand(bad, &fields(), Path::new("/data")).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_first_free_run_is_taken() {
+        let root = std::env::temp_dir().join(format!("lsl-template-{}", std::process::id()));
+        std::fs::create_dir_all(&root).unwrap();
+        let free = Fields {
+            run: None,
+            ..fields()
+        };
+        let first = expand("run-%r.xdf", &free, &root).unwrap();
+        assert_eq!(first, root.join("run-001.xdf"));
+        std::fs::write(&first, "").unwrap();
+        let second = expand("run-%r.xdf", &free, &root).unwrap();
+        assert_eq!(second, root.join("run-002.xdf"));
+        assert_eq!(expand("x.xdf", &free, &root).unwrap(), root.join("x.xdf"));
+        std::fs::remove_dir_all(&root).unwrap();
+    }
+}
