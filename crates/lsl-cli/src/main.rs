@@ -10,6 +10,8 @@
 )]
 
 mod absence;
+mod at_rest;
+mod at_rest_keys;
 mod audit;
 mod bench;
 mod completions;
@@ -34,7 +36,10 @@ mod pace;
 mod passphrase;
 mod pattern;
 mod place;
+mod play;
 mod probe;
+mod progress;
+mod recording;
 mod recv;
 mod security;
 mod select;
@@ -44,6 +49,7 @@ mod table;
 mod time;
 mod trust;
 mod value;
+mod xdf;
 
 use std::process::ExitCode;
 
@@ -76,6 +82,18 @@ enum Command {
     Gen(generate::Generate),
     /// Print the samples of a stream
     Recv(recv::Recv),
+    /// Offer the streams of a recording as if they were live
+    Play(play::Play),
+    /// Look into recordings, check, repair and convert them
+    Xdf(xdf::Xdf),
+    /// Encrypt recordings and other files
+    Lock(at_rest::Lock),
+    /// Decrypt files
+    Unlock(at_rest::Unlock),
+    /// Change who can open encrypted files
+    Rotate(at_rest::Rotate),
+    /// Say whether encrypted files can be opened and are whole
+    Verify(at_rest::Verify),
     /// Measure how far a stream's clock is from ours
     Time(time::Time),
     /// Show, check and write the configuration
@@ -132,7 +150,7 @@ impl Command {
     /// Who offers streams sees in the log who is refused; who reads them is told why.
     fn events(&self) -> Events {
         match self {
-            Self::Gen(_) | Self::Demo(_) => Events::Logged,
+            Self::Gen(_) | Self::Demo(_) | Self::Play(_) => Events::Logged,
             _ => Events::Told,
         }
     }
@@ -147,6 +165,12 @@ impl Cli {
             Command::Info(info) => info.run(&context()?),
             Command::Gen(generate) => generate.run(&context()?),
             Command::Recv(recv) => recv.run(&context()?),
+            Command::Play(play) => play.run(&context()?),
+            Command::Xdf(xdf) => xdf.run(),
+            Command::Lock(lock) => lock.run(),
+            Command::Unlock(unlock) => unlock.run(),
+            Command::Rotate(rotate) => rotate.run(),
+            Command::Verify(verify) => verify.run(),
             Command::Time(time) => time.run(&context()?),
             Command::Config(config) => config.run(&self.globals),
             Command::Key(key) => key.run(),
