@@ -20,6 +20,7 @@ pub mod at_rest;
 pub mod chunk;
 pub mod decode;
 pub mod encode;
+pub mod integrity;
 pub mod repair;
 pub mod salvage;
 

@@ -3,9 +3,9 @@
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::PathBuf;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
+use lsl_platform::clock::utc_now;
 use lsl_xdf::at_rest::KeyPair;
 use zeroize::Zeroizing;
 
@@ -36,8 +36,7 @@ impl MakeAge {
         let named =
             |error: io::Error| Failure::from(error).context(&self.file.display().to_string());
         let pair = KeyPair::generate();
-        let created = SystemTime::now().duration_since(UNIX_EPOCH);
-        let created = rfc3339(created.map_or(0, |since| since.as_secs()));
+        let created = rfc3339(utc_now().as_secs());
         let text = Zeroizing::new(format!(
             "# created: {created}\n# public key: {}\n{}\n",
             pair.recipient,

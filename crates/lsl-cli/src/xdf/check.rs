@@ -59,9 +59,13 @@ impl Check {
     pub(super) fn run(&self) -> Outcome {
         let mut opener = Opener::new(&self.identity, Stop::install()?)?;
         let (mut bad, mut unread) = (0, 0);
+        let mut repairable = false;
         for path in &self.files {
             match self.check(path, &mut opener) {
-                Ok(whole) => bad += usize::from(!whole),
+                Ok((whole, can_be_repaired)) => {
+                    bad += usize::from(!whole);
+                    repairable |= can_be_repaired;
+                }
                 Err(Failure::ReaderLeft) => return Err(Failure::ReaderLeft),
                 Err(failure) if self.files.len() == 1 => return Err(failure),
                 Err(failure) => {
@@ -76,12 +80,17 @@ impl Check {
         match (bad, unread) {
             (0, 0) => Ok(()),
             (bad, 0) => Err(Failure::Runtime(format!(
-                "{} not whole: lsl xdf repair FILE",
+                "{} not whole{}",
                 if self.files.len() == 1 {
                     "it is".to_owned()
                 } else {
                     format!("{bad} of {} are", count(self.files.len(), "file"))
-                }
+                },
+                if repairable {
+                    ": lsl xdf repair FILE"
+                } else {
+                    ""
+                },
             ))),
             (bad, unread) => Err(Failure::Runtime(format!(
                 "of {}, {bad} not whole, {unread} not readable",
@@ -90,8 +99,8 @@ impl Check {
         }
     }
 
-    /// Whether a file is whole.
-    fn check(&self, path: &PathBuf, opener: &mut Opener) -> Outcome<bool> {
+    /// Whether a file is whole, and whether a repair would change it.
+    fn check(&self, path: &PathBuf, opener: &mut Opener) -> Outcome<(bool, bool)> {
         let name = path.display().to_string();
         let mut source = opener.open(path, "Checking")?;
         let survey = if source.is_plain() {
@@ -128,7 +137,7 @@ impl Check {
             write_text(&checked, &printable(&name), &mut out)?;
         }
         out.flush()?;
-        Ok(checked.whole)
+        Ok((checked.whole, checked.repairable))
     }
 }
 

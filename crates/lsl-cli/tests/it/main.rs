@@ -8,6 +8,7 @@
     reason = "a test that cannot run is a failed test"
 )]
 
+mod at_rest;
 mod audit;
 mod bench;
 mod bench_others;
@@ -18,5 +19,8 @@ mod keys;
 mod lab;
 mod machine;
 mod pages;
+mod play;
+mod recordings;
 mod streams;
 mod usage;
+mod xdf;
