@@ -27,11 +27,16 @@ pub(crate) struct Opener {
 impl Opener {
     /// An opener whose readers fail as soon as the user wants to end.
     pub(crate) fn new(identities: &IdentityArgs, stop: Stop) -> Outcome<Self> {
-        Ok(Self {
-            identities: identities.identities()?,
+        Ok(Self::with(identities.identities()?, stop))
+    }
+
+    /// The same with keys that are read already.
+    pub(crate) fn with(identities: Identities, stop: Stop) -> Self {
+        Self {
+            identities,
             asked: false,
             stop,
-        })
+        }
     }
 
     /// Whether the user wants to end.

@@ -170,7 +170,7 @@ mod tests {
     #[test]
     fn a_drifting_clock_is_followed_beyond_its_measurements() {
         let drift = |time: f64| -1000.0 + 50e-6 * time;
-        let offsets: Vec<_> = (0..100).map(|n| f64::from(n) * 5.0).map(|t| (t, drift(t)));
+        let offsets = (0..100).map(|n| f64::from(n) * 5.0).map(|t| (t, drift(t)));
         let correction = Correction::fit(&offsets.collect::<Vec<_>>());
         for time in [-20.0, 0.0, 123.0, 600.0] {
             near(correction.correct(time), time + drift(time), 1e-9);

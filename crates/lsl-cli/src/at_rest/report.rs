@@ -177,7 +177,11 @@ fn end_name(end: End) -> &'static str {
 
 /// Ctrl-C as the request that the library understands. Passphrases are asked for before.
 pub(super) fn cancel_on_interrupt() -> Outcome<Cancel> {
-    let stop = Stop::install()?;
+    cancel_on(Stop::install()?)
+}
+
+/// The same wish as the library understands it.
+pub(super) fn cancel_on(stop: Stop) -> Outcome<Cancel> {
     let cancel = Cancel::default();
     let other = cancel.clone();
     thread::Builder::new()

@@ -5,8 +5,10 @@ use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 
+use lsl_core::secure::SecretKey;
+
 use crate::lab::{Lab, Running};
-use crate::recordings::{SECRET, find, folder_contains, whole};
+use crate::recordings::{SECRET, find, folder_contains, signed, whole};
 
 fn key(lab: &Lab, name: &str) -> (String, String) {
     let path = lab.path(name);
@@ -197,4 +199,67 @@ fn an_interrupt_leaves_nothing() {
     locking.interrupt();
     locking.wait().refused(1, &["nothing is left behind"]);
     assert_eq!(names(&folder), ["big.bin"]);
+}
+
+#[test]
+fn a_signature_says_who_recorded_and_what_was_changed() {
+    let lab = Lab::new();
+    let key = SecretKey::from_seed(&[7; 32]);
+    let (public, fingerprint) = (
+        key.public().to_string(),
+        key.public().fingerprint().to_string(),
+    );
+    let bytes = signed(key);
+    let path = lab.path("a.xdf");
+    fs::write(&path, &bytes).unwrap();
+    // Nobody knows the key.
+    let unknown = lab.run(&["verify", &path]);
+    assert_eq!(unknown.status, Some(1), "{unknown:?}");
+    assert!(
+        unknown.stdout.contains("nobody that we know"),
+        "{unknown:?}"
+    );
+    assert!(unknown.stdout.contains(&fingerprint), "{unknown:?}");
+    let known = ["verify", "--signer", &public];
+    let verified = lab.run(&[&known[..], &[&path]].concat()).ok();
+    assert!(
+        verified.stdout.contains("as they were recorded"),
+        "{verified:?}"
+    );
+    // A peer of the trust file has a name.
+    let trusting =
+        |arguments: &[&str]| Running::start(&mut lab.command_on("trusting", arguments)).wait();
+    trusting(&["key", "init", "--name", "reader"]).ok();
+    trusting(&["trust", "add", "amp1", &public, "--yes"]).ok();
+    let named = trusting(&["verify", "--signed", "--json", &path])
+        .ok()
+        .json();
+    assert_eq!(
+        (&named["signer"], &named["closed"]),
+        (&"amp1".into(), &true.into())
+    );
+    assert_eq!(named["proven_bytes"], bytes.len());
+
+    let check = |bytes: &[u8], part: &str| {
+        fs::write(&path, bytes).unwrap();
+        let ended = lab.run(&[&known[..], &[&path]].concat());
+        assert_eq!(ended.status, Some(1), "{ended:?}");
+        assert!(ended.stdout.contains(part), "{ended:?}");
+    };
+    let mut changed = bytes.clone();
+    changed[bytes.len() / 2] ^= 1;
+    check(&changed, "changed, left out, added or moved");
+    check(&bytes[..bytes.len() - 100], "was not closed");
+    check(&whole(), "nobody signed it");
+    check(&[&bytes[..], &bytes[200..300]].concat(), "added at its end");
+
+    // The same inside of an encrypted file.
+    fs::write(&path, &bytes).unwrap();
+    let (identity, recipient) = self::key(&lab, "key.txt");
+    lab.run(&["lock", "--remove", "-r", &recipient, &path]).ok();
+    let locked = format!("{path}.age");
+    let both = lab
+        .run(&["verify", "--signer", &public, "-i", &identity, &locked])
+        .ok();
+    assert_eq!(both.stdout.lines().count(), 2, "{both:?}");
 }

@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
+use lsl_core::secure::SecretKey;
 use lsl_core::{ChannelFormat, StreamInfo};
+use lsl_xdf::integrity::Signer;
 use lsl_xdf::{FileHeader, PipeSink, Recording, StreamHeader, Strings};
 
 /// Samples of the regular stream.
@@ -21,11 +23,35 @@ pub(crate) fn value(sample: usize, channel: usize) -> f32 {
     sample as f32 + channel as f32 / 4.0
 }
 
-/// A recording with EEG of two channels and three markers, cut in its middle by nobody.
-#[expect(clippy::cast_precision_loss, reason = "small numbers")]
+/// A recording with EEG of two channels and three markers.
 pub(crate) fn whole() -> Vec<u8> {
+    make(None)
+}
+
+/// The same, signed by a device.
+pub(crate) fn signed(key: SecretKey) -> Vec<u8> {
+    make(Some(Box::new(Device(key))))
+}
+
+struct Device(SecretKey);
+
+impl Signer for Device {
+    fn public_key(&self) -> [u8; 32] {
+        *self.0.public().as_bytes()
+    }
+
+    fn sign(&self, message: &[u8]) -> [u8; 64] {
+        self.0.sign_recording(message)
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "small numbers")]
+fn make(signer: Option<Box<dyn Signer>>) -> Vec<u8> {
     let header = FileHeader::new("2026-11-22T08:31:56+0000");
     let mut recording = Recording::new(PipeSink(Vec::new()), &header, 0.0).unwrap();
+    if let Some(signer) = signer {
+        recording.sign_with(signer, 0.0).unwrap();
+    }
     let mut info = StreamInfo::new("Amp", "EEG", 2, RATE, ChannelFormat::Float32, "amp-1").unwrap();
     {
         let mut channels = info.desc_mut().into_child("channels");

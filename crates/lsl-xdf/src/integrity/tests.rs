@@ -24,9 +24,8 @@ impl Signer for Key {
 }
 
 fn is_signed(key: &[u8; 32], message: &[u8], signature: &[u8; 64]) -> bool {
-    let key = VerifyingKey::from_bytes(key).unwrap();
-    key.verify_strict(message, &Signature::from_bytes(signature))
-        .is_ok()
+    let signature = Signature::from_bytes(signature);
+    VerifyingKey::from_bytes(key).is_ok_and(|key| key.verify_strict(message, &signature).is_ok())
 }
 
 fn proof(bytes: &[u8]) -> Proof {
@@ -62,7 +61,8 @@ fn a_whole_file_is_proven_whole() {
     let proof = proof(&bytes);
     assert!(proof.is_complete(), "{proof:?}");
     assert_eq!(proof.key, Some(Key::new(1).public_key()));
-    assert_eq!((proof.links, proof.len), (6, bytes.len() as u64));
+    // One every ten seconds, and the one that closes it.
+    assert_eq!((proof.links, proof.len), (7, bytes.len() as u64));
     // Other readers see nothing of it.
     let plain = crate::load(&recorded(None, true)[..]).unwrap();
     let signed = crate::load(&bytes[..]).unwrap();
@@ -117,14 +117,17 @@ fn no_byte_can_be_changed() {
 #[test]
 fn nothing_can_be_left_out_added_or_moved() {
     let whole = recorded(Some(1), true);
-    let chunk = whole.windows(2).position(|tag| tag == [3, 0]).unwrap() - 5;
-    let len = 5 + u32::from_le_bytes(whole[chunk + 1..chunk + 5].try_into().unwrap()) as usize;
+    let is_samples = |head: &[u8]| head[0] == 4 && head[3..] == [0, 0, 3, 0];
+    let chunk = whole.windows(7).position(is_samples).unwrap();
+    let len = |chunk: &[u8]| 5 + u32::from_le_bytes(chunk[1..5].try_into().unwrap()) as usize;
     let (before, rest) = whole.split_at(chunk);
-    let (moved, after) = rest.split_at(len);
+    let (moved, after) = rest.split_at(len(rest));
+    let (next, later) = after.split_at(len(after));
+    assert!(is_samples(&next[..7]));
     for forged in [
         [before, after].concat(),
         [before, moved, moved, after].concat(),
-        [before, &after[..len], moved, &after[len..]].concat(),
+        [before, next, moved, later].concat(),
     ] {
         let proof = proof(&forged);
         let reason = proof.broken.map(|broken| broken.reason);
