@@ -15,6 +15,10 @@ use crate::note::note;
 /// `lsl unlock`
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "switches of a command line, not states"
+)]
 pub(crate) struct Unlock {
     /// Files to decrypt, each FILE.age into FILE; - decrypts standard input to standard output
     #[arg(value_name = "FILE", required = true)]

@@ -42,19 +42,16 @@ fn fill<T>(
     recipients: Option<&Recipients>,
     write: impl FnOnce(&mut dyn Write) -> Outcome<T>,
 ) -> Outcome<T> {
-    let done = match recipients {
-        Some(recipients) => {
-            let mut output = Encrypting::new(file, recipients)?;
-            let done = write(&mut output)?;
-            output.finish()?;
-            done
-        }
-        None => {
-            let mut output = BufWriter::with_capacity(1 << 20, file);
-            let done = write(&mut output)?;
-            output.flush()?;
-            done
-        }
+    let done = if let Some(recipients) = recipients {
+        let mut output = Encrypting::new(file, recipients)?;
+        let done = write(&mut output)?;
+        output.finish()?;
+        done
+    } else {
+        let mut output = BufWriter::with_capacity(1 << 20, file);
+        let done = write(&mut output)?;
+        output.flush()?;
+        done
     };
     file.sync_all()?;
     Ok(done)
