@@ -1,11 +1,15 @@
-//! `lsl xdf convert`: the streams of recordings as tables.
+//! `lsl xdf convert`: the streams of recordings as tables, each format in a file of `convert/`.
+
+mod csv;
+#[cfg(feature = "parquet")]
+mod parquet;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufWriter, Read, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use lsl_core::xml::ElementRef;
 use lsl_xdf::{Correction, Event, Reader, StreamHeader, Values};
 
@@ -16,13 +20,16 @@ use crate::interrupt::Stop;
 use crate::note::note;
 use crate::recording::Opener;
 use crate::table::{count, printable};
-use crate::value::{Shown, write_csv_text};
 
 #[derive(Debug, Args)]
 pub(super) struct Convert {
     /// Recordings
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
+
+    /// Format of the tables
+    #[arg(long, value_enum, value_name = "FORMAT", default_value = "csv")]
+    to: Format,
 
     /// Folder for the tables [default: beside the recording]
     #[arg(long, short, value_name = "DIR")]
@@ -40,6 +47,34 @@ pub(super) struct Convert {
     identity: IdentityArgs,
 }
 
+/// What tables are written as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// Comma separated text
+    Csv,
+    /// Apache Parquet, compressed
+    #[cfg(feature = "parquet")]
+    Parquet,
+}
+
+impl Format {
+    fn ending(self) -> &'static str {
+        match self {
+            Self::Csv => "csv",
+            #[cfg(feature = "parquet")]
+            Self::Parquet => "parquet",
+        }
+    }
+}
+
+/// A table of one format.
+trait Sheet {
+    /// Appends samples: their timestamps, those on the recorder's clock, their values.
+    fn write(&mut self, stamps: &[f64], corrected: &[f64], values: &Values) -> Outcome;
+    /// Brings everything into the file.
+    fn finish(&mut self) -> Outcome;
+}
+
 pub(super) const EXAMPLES: &str = "\
 Examples:
   lsl xdf convert today.xdf                      today_1_EEG.csv, today_2_Markers.csv, ...
@@ -49,6 +84,7 @@ Examples:
 One comma separated file (RFC 4180) for each stream: `timestamp` as the stream gave it,
 `timestamp_corrected` on the clock of the recorder by the measured offsets, which is what aligns
 streams, then the channels by their labels. Numbers are written so that they read back as the same.
+A program that was built with Parquet writes it with `--to parquet`; pandas, R and MATLAB read it.
 Tables of an encrypted recording are not encrypted.";
 
 impl Convert {
@@ -73,12 +109,9 @@ impl Convert {
         let stem = self.stem(path)?;
         let mut tables = Tables::default();
         for (&id, stream) in summary.streams.iter().filter(|(id, _)| is_wanted(id)) {
-            let name = format!(
-                "{}_{id}_{}.csv",
-                stem.display(),
-                tame(&stream.header.name())
-            );
-            tables.add(id, Path::new(&name), stream, self.force)?;
+            let name = tame(&stream.header.name());
+            let name = format!("{}_{id}_{name}.{}", stem.display(), self.to.ending());
+            tables.add(id, Path::new(&name), stream, self)?;
         }
         let source = opener.open(path, "Converting")?;
         tables.fill(source).map_err(named)?;
@@ -140,17 +173,16 @@ struct Tables {
 
 struct Table {
     path: PathBuf,
-    out: BufWriter<File>,
+    sheet: Box<dyn Sheet>,
     correction: Correction,
-    channels: usize,
     rows: u64,
 }
 
 impl Tables {
-    fn add(&mut self, id: u32, path: &Path, stream: &StreamSummary, force: bool) -> Outcome {
+    fn add(&mut self, id: u32, path: &Path, stream: &StreamSummary, wish: &Convert) -> Outcome {
         let mut options = OpenOptions::new();
         options.write(true);
-        if force {
+        if wish.force {
             options.create(true).truncate(true);
         } else {
             options.create_new(true);
@@ -162,16 +194,18 @@ impl Tables {
             )),
             _ => Failure::from(error).context(&path.display().to_string()),
         })?;
-        let mut table = Table {
+        let made = sheet(file, &stream.header, wish.to);
+        let table = Table {
             path: path.to_owned(),
-            out: BufWriter::with_capacity(1 << 18, file),
+            sheet: made.inspect_err(|_| {
+                // Ours, and empty.
+                let _ = fs::remove_file(path);
+            })?,
             correction: stream.correction(),
-            channels: stream.header.channel_count(),
             rows: 0,
         };
-        let head = table.write_head(&stream.header);
         self.tables.insert(id, table);
-        Ok(head?)
+        Ok(())
     }
 
     fn fill(&mut self, input: impl Read) -> Outcome {
@@ -180,10 +214,11 @@ impl Tables {
             if let Event::Samples(batch) = found.event
                 && let Some(table) = self.tables.get_mut(&batch.stream)
             {
-                let written = table.write_rows(&batch.stamps, &batch.values);
-                written.map_err(|error| {
-                    Failure::from(error).context(&table.path.display().to_string())
-                })?;
+                let correct = |&stamp: &f64| table.correction.correct(stamp);
+                let corrected: Vec<f64> = batch.stamps.iter().map(correct).collect();
+                table.rows += batch.stamps.len() as u64;
+                let written = table.sheet.write(&batch.stamps, &corrected, &batch.values);
+                written.map_err(|failure| failure.context(&table.path.display().to_string()))?;
             }
         }
         Ok(())
@@ -192,7 +227,8 @@ impl Tables {
     /// What was written.
     fn finish(mut self) -> Outcome<Vec<String>> {
         for table in self.tables.values_mut() {
-            table.out.flush()?;
+            let finished = table.sheet.finish();
+            finished.map_err(|failure| failure.context(&table.path.display().to_string()))?;
         }
         self.is_complete = true;
         Ok(self
@@ -216,47 +252,13 @@ impl Drop for Tables {
     }
 }
 
-impl Table {
-    fn write_head(&mut self, header: &StreamHeader) -> io::Result<()> {
-        self.out.write_all(b"timestamp,timestamp_corrected")?;
-        for label in labels(header) {
-            self.out.write_all(b",")?;
-            write_csv_text(&label, &mut self.out)?;
-        }
-        self.out.write_all(b"\n")
-    }
-
-    fn write_rows(&mut self, stamps: &[f64], values: &Values) -> io::Result<()> {
-        self.rows += stamps.len() as u64;
-        match values {
-            Values::Float32(list) => self.rows_of(stamps, list),
-            Values::Double64(list) => self.rows_of(stamps, list),
-            Values::Int32(list) => self.rows_of(stamps, list),
-            Values::Int16(list) => self.rows_of(stamps, list),
-            Values::Int8(list) => self.rows_of(stamps, list),
-            Values::Int64(list) => self.rows_of(stamps, list),
-            Values::String(list) => {
-                let texts: Vec<Vec<u8>> = list.iter().map(<[u8]>::to_vec).collect();
-                self.rows_of(stamps, &texts)
-            }
-        }
-    }
-
-    fn rows_of<T: Shown>(&mut self, stamps: &[f64], values: &[T]) -> io::Result<()> {
-        let out = &mut self.out;
-        let mut values = values.iter();
-        for stamp in stamps {
-            stamp.write_csv(out)?;
-            out.write_all(b",")?;
-            self.correction.correct(*stamp).write_csv(out)?;
-            for value in values.by_ref().take(self.channels) {
-                out.write_all(b",")?;
-                value.write_csv(out)?;
-            }
-            out.write_all(b"\n")?;
-        }
-        Ok(())
-    }
+fn sheet(file: File, header: &StreamHeader, format: Format) -> Outcome<Box<dyn Sheet>> {
+    let labels = labels(header);
+    Ok(match format {
+        Format::Csv => Box::new(csv::Csv::new(file, &labels)?),
+        #[cfg(feature = "parquet")]
+        Format::Parquet => Box::new(parquet::Parquet::new(file, header, &labels)?),
+    })
 }
 
 /// What the channels are called: by their labels if each has one of its own, else by number.
@@ -279,7 +281,9 @@ fn labels(header: &StreamHeader) -> Vec<String> {
     distinct.dedup();
     let is_usable = found.len() == header.channel_count()
         && distinct.len() == found.len()
-        && found.iter().all(|label| !label.is_empty());
+        && found
+            .iter()
+            .all(|label| !label.is_empty() && !label.starts_with("timestamp"));
     if is_usable {
         found
     } else {

@@ -229,3 +229,19 @@ fn tables_hold_exactly_what_was_recorded() {
     let none = lab.run(&["xdf", "convert", &path, "-o", &folder, "--streams", "9"]);
     none.refused(3, &["no stream 9"]);
 }
+
+/// That they hold what they should takes a reader of another make.
+#[cfg(feature = "parquet")]
+#[test]
+fn parquet_files_are_made() {
+    let lab = Lab::new();
+    let path = put(&lab, "day.xdf", &whole());
+    lab.run(&["xdf", "convert", "--to", "parquet", &path]).ok();
+    for name in ["day_1_Amp.parquet", "day_2_Markers.parquet"] {
+        let bytes = fs::read(lab.path(name)).unwrap();
+        assert!(
+            bytes.starts_with(b"PAR1") && bytes.ends_with(b"PAR1"),
+            "{name}"
+        );
+    }
+}
