@@ -1,5 +1,6 @@
 //! `lsl key`: this device's identity. Each action is one file of `key/`.
 
+mod age;
 mod init;
 mod passwd;
 mod psk;
@@ -28,6 +29,8 @@ enum Action {
     Passwd(passwd::Passwd),
     /// Make the lab's optional pre-shared key
     Psk(psk::MakePsk),
+    /// Make a key pair for encrypted recordings
+    Age(age::MakeAge),
 }
 
 const EXAMPLES: &str = "\
@@ -48,6 +51,7 @@ impl Key {
             Action::Show(show) => show.run(),
             Action::Passwd(passwd) => passwd.run(),
             Action::Psk(psk) => psk.run(),
+            Action::Age(age) => age.run(),
         }
     }
 }

@@ -10,6 +10,8 @@
 )]
 
 mod absence;
+mod at_rest;
+mod at_rest_keys;
 mod audit;
 mod bench;
 mod completions;
@@ -34,8 +36,11 @@ mod pace;
 mod passphrase;
 mod pattern;
 mod place;
+mod play;
 mod probe;
 mod record;
+mod progress;
+mod recording;
 mod recv;
 mod security;
 mod select;
@@ -45,6 +50,7 @@ mod table;
 mod time;
 mod trust;
 mod value;
+mod xdf;
 
 use std::process::ExitCode;
 
@@ -79,6 +85,18 @@ enum Command {
     Recv(recv::Recv),
     /// Record streams into an XDF file that survives crashes
     Record(Box<record::Record>),
+    /// Offer the streams of a recording as if they were live
+    Play(play::Play),
+    /// Look into recordings, check, repair and convert them
+    Xdf(xdf::Xdf),
+    /// Encrypt recordings and other files
+    Lock(at_rest::Lock),
+    /// Decrypt files
+    Unlock(at_rest::Unlock),
+    /// Change who can open encrypted files
+    Rotate(at_rest::Rotate),
+    /// Say whether encrypted files can be opened and are whole
+    Verify(at_rest::Verify),
     /// Measure how far a stream's clock is from ours
     Time(time::Time),
     /// Show, check and write the configuration
@@ -136,7 +154,7 @@ impl Command {
     /// Who offers streams sees in the log who is refused; who reads them is told why.
     fn events(&self) -> Events {
         match self {
-            Self::Gen(_) | Self::Demo(_) => Events::Logged,
+            Self::Gen(_) | Self::Demo(_) | Self::Play(_) => Events::Logged,
             _ => Events::Told,
         }
     }
@@ -152,6 +170,12 @@ impl Cli {
             Command::Gen(generate) => generate.run(&context()?),
             Command::Recv(recv) => recv.run(&context()?),
             Command::Record(record) => record.run(&context()?),
+            Command::Play(play) => play.run(&context()?),
+            Command::Xdf(xdf) => xdf.run(),
+            Command::Lock(lock) => lock.run(),
+            Command::Unlock(unlock) => unlock.run(),
+            Command::Rotate(rotate) => rotate.run(),
+            Command::Verify(verify) => verify.run(),
             Command::Time(time) => time.run(&context()?),
             Command::Config(config) => config.run(&self.globals),
             Command::Key(key) => key.run(),

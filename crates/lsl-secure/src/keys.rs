@@ -54,6 +54,12 @@ impl SecretKey {
         Zeroizing::new(self.key.to_bytes())
     }
 
+    /// Signs a link of a recording's chain (`lsl_xdf::integrity`). What is signed begins with a text that
+    /// no message of a session begins with, so neither can be taken for the other.
+    pub fn sign_recording(&self, message: &[u8]) -> [u8; 64] {
+        self.sign(&[RECORDING_CONTEXT, message].concat())
+    }
+
     /// Signs `message`.
     pub(crate) fn sign(&self, message: &[u8]) -> [u8; 64] {
         self.key.sign(message).to_bytes()
@@ -103,6 +109,11 @@ impl PublicKey {
         Fingerprint(hash.finalize().into())
     }
 
+    /// Whether [`SecretKey::sign_recording`] of this key made the signature.
+    pub fn has_signed_recording(&self, message: &[u8], signature: &[u8; 64]) -> bool {
+        self.verify_strict(&[RECORDING_CONTEXT, message].concat(), signature)
+    }
+
     /// Cofactorless strict verification.
     pub(crate) fn verify_strict(&self, message: &[u8], signature: &[u8; 64]) -> bool {
         VerifyingKey::from_bytes(&self.0).is_ok_and(|key| {
@@ -117,6 +128,9 @@ impl fmt::Display for PublicKey {
         write!(f, "{KEY_PREFIX}{}", Base64::encode_string(&self.0))
     }
 }
+
+/// Sessions sign what begins with `LSS/1`, see `handshake::transcript`.
+const RECORDING_CONTEXT: &[u8] = b"lsl-rs recording\0";
 
 impl fmt::Debug for PublicKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

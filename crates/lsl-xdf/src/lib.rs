@@ -4,6 +4,7 @@
 //! Nothing here opens a network connection.
 #![forbid(unsafe_code)]
 
+mod clock;
 mod error;
 mod journal;
 mod markup;
@@ -19,9 +20,11 @@ pub mod at_rest;
 pub mod chunk;
 pub mod decode;
 pub mod encode;
+pub mod integrity;
 pub mod repair;
 pub mod salvage;
 
+pub use clock::Correction;
 pub use decode::{Batch, Decoder, Event, Located, Problem, ProblemKind};
 pub use error::{Error, ErrorKind, Result};
 pub use journal::{JournalState, JournalStream};

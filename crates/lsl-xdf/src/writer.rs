@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use crate::chunk::MAGIC;
 use crate::encode::{self, SampleEncoder};
+use crate::integrity::{self, Chain, Signer};
 use crate::journal::{Entry, Journal, JournalState, JournalStream};
 use crate::place::{self, claim, journal_path};
 use crate::sink::{FileSink, Sink, SyncJob};
@@ -64,6 +65,9 @@ pub struct Recording<S> {
     /// Room that the footers will need.
     footer_bytes: u64,
     buffer: Vec<u8>,
+    /// What was written so far, until it is known whether it is signed.
+    head: Vec<u8>,
+    chain: Option<Chain>,
 }
 
 #[derive(Debug)]
@@ -114,11 +118,31 @@ impl<S: Sink> Recording<S> {
             moved: None,
             footer_bytes: 0,
             buffer: Vec::new(),
+            head: Vec::new(),
+            chain: None,
         };
         let mut bytes = MAGIC.to_vec();
         encode::file_header(&mut bytes, header)?;
         recording.append(&bytes)?;
+        recording.head = bytes;
         Ok(recording)
+    }
+
+    /// Signs the recording from its first byte on, see [`integrity`](crate::integrity): with a link
+    /// every MiB and, as long as something is appended or [`tick`](Self::tick) is called, every ten
+    /// seconds, and one at the end.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] once something was appended.
+    pub fn sign_with(&mut self, signer: Box<dyn Signer>, now: f64) -> Result<()> {
+        if self.head.is_empty() || self.chain.is_some() {
+            let text = "a recording is signed from its begin or not at all";
+            return Err(Error::Argument(text.to_owned()));
+        }
+        self.chain = Some(Chain::new(signer, &self.head, now));
+        // Room for the last link.
+        self.footer_bytes += integrity::CHUNK_LEN;
+        Ok(())
     }
 
     /// Introduces a stream; the number that comes back stands for it from now on. A stream that went
@@ -255,6 +279,7 @@ impl<S: Sink> Recording<S> {
     pub fn tick(&mut self, now: f64) -> Result<()> {
         self.begin(now);
         if self.buffer.is_empty() {
+            self.link_if_due(now);
             return Ok(());
         }
         self.flush(now)
@@ -357,6 +382,9 @@ impl<S: Sink> Recording<S> {
             encode::boundary(&mut self.buffer);
         }
         self.flush(now)?;
+        if let Some(link) = self.chain.as_ref().map(Chain::last_link) {
+            self.append(&link)?;
+        }
         let len = self.len;
         let closed = self.sink.close(len);
         closed.map_err(|error| self.end("close the recording", error))?;
@@ -441,6 +469,9 @@ impl<S: Sink> Recording<S> {
         // A long footer should not stay in memory.
         self.buffer.clear();
         self.buffer.shrink_to(8 * CHUNK_BYTES);
+        if done.is_ok() {
+            self.link_if_due(now);
+        }
         done
     }
 
@@ -484,7 +515,23 @@ impl<S: Sink> Recording<S> {
             return Err(Error::io("write the recording")(error));
         }
         self.len = end;
+        match &mut self.chain {
+            Some(chain) => chain.wrote(bytes),
+            // Too late to begin a chain.
+            None => self.head = Vec::new(),
+        }
         Ok(())
+    }
+
+    /// Appends a link of the chain, if one is due. One that cannot be written is due again next time.
+    fn link_if_due(&mut self, now: f64) {
+        let link = self.chain.as_ref().and_then(|chain| chain.due_link(now));
+        if let Some(link) = link
+            && self.append(&link).is_ok()
+            && let Some(chain) = &mut self.chain
+        {
+            chain.linked(now);
+        }
     }
 }
 

@@ -8,6 +8,7 @@
     reason = "a test that cannot run is a failed test"
 )]
 
+mod at_rest;
 mod audit;
 mod bench;
 mod bench_others;
@@ -21,5 +22,8 @@ mod pages;
 mod record;
 mod record_control;
 mod record_safety;
+mod play;
+mod recordings;
 mod streams;
 mod usage;
+mod xdf;

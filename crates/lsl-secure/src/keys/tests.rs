@@ -187,3 +187,20 @@ fn a_weak_key_would_verify_loosely_but_is_never_made() {
     assert!(!PublicKey(neutral).verify_strict(b"anything", &signature));
     assert!(PublicKey::from_bytes(neutral).is_err());
 }
+
+#[test]
+fn a_signature_of_a_recording_is_one_of_nothing_else() {
+    let (key, other) = (
+        SecretKey::from_seed(&[1; 32]),
+        SecretKey::from_seed(&[2; 32]),
+    );
+    let signature = key.sign_recording(b"link");
+    assert!(key.public().has_signed_recording(b"link", &signature));
+    assert!(!key.public().has_signed_recording(b"line", &signature));
+    assert!(!other.public().has_signed_recording(b"link", &signature));
+    assert!(!key.public().verify_strict(b"link", &signature));
+    assert!(
+        !key.public()
+            .has_signed_recording(b"link", &key.sign(b"link"))
+    );
+}

@@ -1,0 +1,157 @@
+//! One time line for all streams of a recording: the recorder's clock.
+
+use std::collections::BTreeMap;
+use std::io::Read;
+
+use lsl_xdf::{Batch, Correction, Event, Reader, StreamHeader};
+
+use crate::failure::{Failure, Outcome};
+use crate::table::printable;
+use crate::xdf::summary::{StreamSummary, Summary};
+
+/// Where the samples of the chosen streams lie in time.
+#[derive(Debug, Clone)]
+pub(super) struct Timeline {
+    tracks: BTreeMap<u32, Track>,
+    span: Option<(f64, f64)>,
+    /// How much later in time than a sample others may be that stand before it in the file.
+    late_secs: f64,
+    remarks: Vec<String>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Track {
+    pub(super) header: StreamHeader,
+    correction: Correction,
+    shift_secs: f64,
+}
+
+impl Track {
+    /// The time of a sample; infinite ones stay so.
+    pub(super) fn time_of(&self, stamp: f64) -> f64 {
+        self.correction.correct(stamp) + self.shift_secs
+    }
+}
+
+impl Timeline {
+    pub(super) fn new(summary: &Summary, chosen: &[u32]) -> Outcome<Self> {
+        if chosen.is_empty() {
+            return Err(Failure::NotFound("there are no streams to play".into()));
+        }
+        let common = common_span(summary);
+        let mut remarks = Vec::new();
+        let mut tracks = BTreeMap::new();
+        for (&id, stream) in summary.streams.iter().filter(|(id, _)| chosen.contains(id)) {
+            let mut shift_secs = 0.0;
+            if let (Some((from, to)), Some((first, last)), true) =
+                (common, stream.span, stream.offsets.is_empty())
+                && (first > to + FAR_SECS || last < from - FAR_SECS)
+            {
+                shift_secs = from - first;
+                remarks.push(format!(
+                    "the clock of stream {id} '{}' was never measured and is another one: it plays \
+                     from the start, not in step with the others",
+                    printable(&stream.header.name())
+                ));
+            }
+            tracks.insert(
+                id,
+                Track {
+                    header: stream.header.clone(),
+                    correction: stream.correction(),
+                    shift_secs,
+                },
+            );
+        }
+        Ok(Self {
+            tracks,
+            span: None,
+            late_secs: 0.0,
+            remarks,
+        })
+    }
+
+    /// Reads the recording to find out where it begins and ends, and how much samples are out of order.
+    pub(super) fn measure(&mut self, input: impl Read) -> Outcome {
+        let mut reader = Reader::new(input);
+        while let Some(found) = reader.next()? {
+            if let Event::Samples(batch) = found.event {
+                self.count(&batch);
+            }
+        }
+        Ok(())
+    }
+
+    fn count(&mut self, batch: &Batch) {
+        let Some(track) = self.tracks.get(&batch.stream) else {
+            return;
+        };
+        let times = batch.stamps.iter().map(|&stamp| track.time_of(stamp));
+        for time in times.filter(|time| time.is_finite()) {
+            let (first, last) = self.span.unwrap_or((time, time));
+            self.late_secs = self.late_secs.max(last - time);
+            self.span = Some((first.min(time), last.max(time)));
+        }
+    }
+
+    /// Time of the first and of the last sample.
+    pub(super) fn span(&self) -> Option<(f64, f64)> {
+        self.span
+    }
+
+    /// See the field.
+    pub(super) fn late_secs(&self) -> f64 {
+        self.late_secs
+    }
+
+    /// The chosen streams.
+    pub(super) fn tracks(&self) -> &BTreeMap<u32, Track> {
+        &self.tracks
+    }
+
+    /// What the user should know.
+    pub(super) fn remarks(&self) -> &[String] {
+        &self.remarks
+    }
+
+    /// Seconds between the samples of the slowest regular stream.
+    pub(super) fn longest_interval(&self) -> f64 {
+        let rates = self
+            .tracks
+            .values()
+            .map(|track| track.header.nominal_srate());
+        let slowest = rates
+            .filter(|rate| *rate > 0.0)
+            .fold(f64::INFINITY, f64::min);
+        if slowest.is_finite() {
+            1.0 / slowest
+        } else {
+            IRREGULAR_INTERVAL_SECS
+        }
+    }
+}
+
+/// When the recorder measured clocks; if it never did, the time of the longest stream.
+fn common_span(summary: &Summary) -> Option<(f64, f64)> {
+    let measured = summary
+        .streams
+        .values()
+        .flat_map(|stream| stream.offsets.iter().map(|&(time, value)| time + value));
+    let measured = measured.filter(|time| time.is_finite());
+    let span = measured.fold((f64::INFINITY, f64::NEG_INFINITY), |(from, to), time| {
+        (from.min(time), to.max(time))
+    });
+    if span.0 <= span.1 {
+        return Some(span);
+    }
+    let length = |stream: &&StreamSummary| stream.duration();
+    let longest = summary
+        .streams
+        .values()
+        .max_by(|a, b| length(a).total_cmp(&length(b)));
+    longest.and_then(|stream| stream.span)
+}
+
+/// Streams of one recording overlap; a bit more is allowed to those that came early or late.
+const FAR_SECS: f64 = 3600.0;
+const IRREGULAR_INTERVAL_SECS: f64 = 0.1;

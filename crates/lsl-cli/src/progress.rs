@@ -1,0 +1,18 @@
+//! How far long work is, drawn on stderr where that is a terminal and nowhere else.
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// A bar of `total` bytes; not drawn for work that is done in a moment.
+pub(crate) fn bytes(total: u64, doing: &str) -> ProgressBar {
+    // `stderr` draws nothing unless it is a terminal.
+    let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr_with_hz(10));
+    let style = ProgressStyle::with_template(
+        "{msg:24!} {bar:30} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left",
+    );
+    // The template is a constant of ours; without it the bar looks plainer.
+    if let Ok(style) = style {
+        bar.set_style(style.progress_chars("=> "));
+    }
+    bar.set_message(doing.to_owned());
+    bar
+}

@@ -1,0 +1,294 @@
+//! `lsl xdf convert`: the streams of recordings as tables, each format in a file of `convert/`.
+
+mod csv;
+#[cfg(feature = "parquet")]
+mod parquet;
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use lsl_core::xml::ElementRef;
+use lsl_xdf::{Correction, Event, Reader, StreamHeader, Values};
+
+use super::summary::{StreamSummary, Summary};
+use crate::at_rest_keys::IdentityArgs;
+use crate::failure::{Failure, Outcome};
+use crate::interrupt::Stop;
+use crate::note::note;
+use crate::recording::Opener;
+use crate::table::{count, printable};
+
+#[derive(Debug, Args)]
+pub(super) struct Convert {
+    /// Recordings
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
+
+    /// Format of the tables
+    #[arg(long, value_enum, value_name = "FORMAT", default_value = "csv")]
+    to: Format,
+
+    /// Folder for the tables [default: beside the recording]
+    #[arg(long, short, value_name = "DIR")]
+    output: Option<PathBuf>,
+
+    /// Only the streams of these numbers, as `lsl xdf info` shows them
+    #[arg(long, value_name = "ID", value_delimiter = ',')]
+    streams: Vec<u32>,
+
+    /// Replace tables that are there already
+    #[arg(long)]
+    force: bool,
+
+    #[command(flatten)]
+    identity: IdentityArgs,
+}
+
+/// What tables are written as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// Comma separated text
+    Csv,
+    /// Apache Parquet, compressed
+    #[cfg(feature = "parquet")]
+    Parquet,
+}
+
+impl Format {
+    fn ending(self) -> &'static str {
+        match self {
+            Self::Csv => "csv",
+            #[cfg(feature = "parquet")]
+            Self::Parquet => "parquet",
+        }
+    }
+}
+
+/// A table of one format.
+trait Sheet {
+    /// Appends samples: their timestamps, those on the recorder's clock, their values.
+    fn write(&mut self, stamps: &[f64], corrected: &[f64], values: &Values) -> Outcome;
+    /// Brings everything into the file.
+    fn finish(&mut self) -> Outcome;
+}
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  lsl xdf convert today.xdf                      today_1_EEG.csv, today_2_Markers.csv, ...
+  lsl xdf convert today.xdf -o tables --streams 1
+  lsl xdf convert --identity key.txt today.xdf.age
+
+One comma separated file (RFC 4180) for each stream: `timestamp` as the stream gave it,
+`timestamp_corrected` on the clock of the recorder by the measured offsets, which is what aligns
+streams, then the channels by their labels. Numbers are written so that they read back as the same.
+A program that was built with Parquet writes it with `--to parquet`; pandas, R and MATLAB read it.
+Tables of an encrypted recording are not encrypted.";
+
+impl Convert {
+    pub(super) fn run(&self) -> Outcome {
+        let mut opener = Opener::new(&self.identity, Stop::install()?)?;
+        for path in &self.files {
+            self.convert(path, &mut opener)?;
+        }
+        Ok(())
+    }
+
+    fn convert(&self, path: &Path, opener: &mut Opener) -> Outcome {
+        let named = |failure: Failure| failure.context(&path.display().to_string());
+        let source = opener.open(path, "Reading")?;
+        let summary = Summary::read(source).map_err(named)?;
+        for id in &self.streams {
+            if !summary.streams.contains_key(id) {
+                return Err(named(Failure::NotFound(format!("there is no stream {id}"))));
+            }
+        }
+        let is_wanted = |id: &u32| self.streams.is_empty() || self.streams.contains(id);
+        let stem = self.stem(path)?;
+        let mut tables = Tables::default();
+        for (&id, stream) in summary.streams.iter().filter(|(id, _)| is_wanted(id)) {
+            let name = tame(&stream.header.name());
+            let name = format!("{}_{id}_{name}.{}", stem.display(), self.to.ending());
+            tables.add(id, Path::new(&name), stream, self)?;
+        }
+        let source = opener.open(path, "Converting")?;
+        tables.fill(source).map_err(named)?;
+        if summary.problems > 0 {
+            note(format_args!(
+                "{}: {} could not be read: lsl xdf check says where.",
+                path.display(),
+                count(
+                    usize::try_from(summary.problems).unwrap_or(usize::MAX),
+                    "place"
+                )
+            ));
+        }
+        let mut out = io::stdout().lock();
+        for table in tables.finish()? {
+            writeln!(out, "{table}")?;
+        }
+        Ok(out.flush()?)
+    }
+
+    /// What the names of the tables begin with.
+    fn stem(&self, path: &Path) -> Outcome<PathBuf> {
+        let name = path
+            .file_name()
+            .map(|name| name.to_string_lossy().into_owned());
+        let mut name = name.unwrap_or_default();
+        for ending in [".age", ".gz", ".xdfz", ".xdf"] {
+            name.truncate(name.strip_suffix(ending).unwrap_or(&name).len());
+        }
+        match &self.output {
+            Some(folder) => {
+                fs::create_dir_all(folder)
+                    .map_err(|error| Failure::from(error).context(&folder.display().to_string()))?;
+                Ok(folder.join(name))
+            }
+            None => Ok(path.with_file_name(name)),
+        }
+    }
+}
+
+/// The part of a stream's name that may stand in the name of a file.
+fn tame(name: &str) -> String {
+    let keep = |c: char| {
+        if c.is_alphanumeric() || "-+.".contains(c) {
+            c
+        } else {
+            '_'
+        }
+    };
+    name.chars().take(80).map(keep).collect()
+}
+
+/// The tables of one recording; those that are not finished are removed.
+#[derive(Default)]
+struct Tables {
+    tables: BTreeMap<u32, Table>,
+    is_complete: bool,
+}
+
+struct Table {
+    path: PathBuf,
+    sheet: Box<dyn Sheet>,
+    correction: Correction,
+    rows: u64,
+}
+
+impl Tables {
+    fn add(&mut self, id: u32, path: &Path, stream: &StreamSummary, wish: &Convert) -> Outcome {
+        let mut options = OpenOptions::new();
+        options.write(true);
+        if wish.force {
+            options.create(true).truncate(true);
+        } else {
+            options.create_new(true);
+        }
+        let file = options.open(path).map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => Failure::Usage(format!(
+                "{} exists already; --force replaces it",
+                path.display()
+            )),
+            _ => Failure::from(error).context(&path.display().to_string()),
+        })?;
+        let made = sheet(file, &stream.header, wish.to);
+        let table = Table {
+            path: path.to_owned(),
+            sheet: made.inspect_err(|_| {
+                // Ours, and empty.
+                let _ = fs::remove_file(path);
+            })?,
+            correction: stream.correction(),
+            rows: 0,
+        };
+        self.tables.insert(id, table);
+        Ok(())
+    }
+
+    fn fill(&mut self, input: impl Read) -> Outcome {
+        let mut reader = Reader::new(input);
+        while let Some(found) = reader.next()? {
+            if let Event::Samples(batch) = found.event
+                && let Some(table) = self.tables.get_mut(&batch.stream)
+            {
+                let correct = |&stamp: &f64| table.correction.correct(stamp);
+                let corrected: Vec<f64> = batch.stamps.iter().map(correct).collect();
+                table.rows += batch.stamps.len() as u64;
+                let written = table.sheet.write(&batch.stamps, &corrected, &batch.values);
+                written.map_err(|failure| failure.context(&table.path.display().to_string()))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What was written.
+    fn finish(mut self) -> Outcome<Vec<String>> {
+        for table in self.tables.values_mut() {
+            let finished = table.sheet.finish();
+            finished.map_err(|failure| failure.context(&table.path.display().to_string()))?;
+        }
+        self.is_complete = true;
+        Ok(self
+            .tables
+            .values()
+            .map(|table| {
+                let path = table.path.display().to_string();
+                format!("{}: {} rows", printable(&path), table.rows)
+            })
+            .collect())
+    }
+}
+
+impl Drop for Tables {
+    fn drop(&mut self) {
+        if !self.is_complete {
+            for table in self.tables.values() {
+                let _ = fs::remove_file(&table.path);
+            }
+        }
+    }
+}
+
+fn sheet(file: File, header: &StreamHeader, format: Format) -> Outcome<Box<dyn Sheet>> {
+    let labels = labels(header);
+    Ok(match format {
+        Format::Csv => Box::new(csv::Csv::new(file, &labels)?),
+        #[cfg(feature = "parquet")]
+        Format::Parquet => Box::new(parquet::Parquet::new(file, header, &labels)?),
+    })
+}
+
+/// What the channels are called: by their labels if each has one of its own, else by number.
+fn labels(header: &StreamHeader) -> Vec<String> {
+    let document = header.document();
+    let info = document.child(document.root(), "info");
+    let channels = info
+        .and_then(|info| ElementRef::new(document, info))
+        .and_then(|info| info.child("desc")?.child("channels"));
+    let found: Vec<String> = channels
+        .map(|channels| {
+            channels
+                .children_named("channel")
+                .map(|channel| channel.get("label").unwrap_or_default().trim().to_owned())
+                .collect()
+        })
+        .unwrap_or_default();
+    let mut distinct = found.clone();
+    distinct.sort();
+    distinct.dedup();
+    let is_usable = found.len() == header.channel_count()
+        && distinct.len() == found.len()
+        && found
+            .iter()
+            .all(|label| !label.is_empty() && !label.starts_with("timestamp"));
+    if is_usable {
+        found
+    } else {
+        (1..=header.channel_count())
+            .map(|number| format!("channel_{number}"))
+            .collect()
+    }
+}

@@ -1,0 +1,124 @@
+//! One look at a recording from begin to end: what is in it, as `info` shows it and as `convert` and
+//! `lsl play` need it before they begin. Memory grows with the clock offsets only.
+
+use std::collections::BTreeMap;
+use std::io::Read;
+
+use lsl_xdf::{Correction, Event, FileHeader, Reader, StreamHeader};
+
+use crate::failure::Outcome;
+
+/// What a recording contains.
+#[derive(Debug, Default)]
+pub(crate) struct Summary {
+    pub(crate) file_header: Option<FileHeader>,
+    pub(crate) streams: BTreeMap<u32, StreamSummary>,
+    /// Things that could not be read.
+    pub(crate) problems: u64,
+    /// Bytes of the XDF file.
+    pub(crate) len: u64,
+}
+
+/// What is known of one stream.
+#[derive(Debug)]
+pub(crate) struct StreamSummary {
+    pub(crate) header: StreamHeader,
+    pub(crate) samples: u64,
+    /// Smallest and largest timestamp.
+    pub(crate) span: Option<(f64, f64)>,
+    pub(crate) offsets: Vec<(f64, f64)>,
+    pub(crate) gaps: u64,
+    /// Whether it was closed.
+    pub(crate) has_footer: bool,
+}
+
+impl Summary {
+    /// Reads a recording to its end.
+    pub(crate) fn read(input: impl Read) -> Outcome<Self> {
+        Self::read_and(input, |_| ())
+    }
+
+    /// The same, showing every event to `look` first.
+    pub(crate) fn read_and(input: impl Read, mut look: impl FnMut(&Event)) -> Outcome<Self> {
+        let mut reader = Reader::new(input);
+        let mut summary = Self::default();
+        while let Some(found) = reader.next()? {
+            look(&found.event);
+            summary.take(found.event);
+        }
+        summary.len = reader.decoder().position();
+        Ok(summary)
+    }
+
+    fn take(&mut self, event: Event) {
+        match event {
+            Event::FileHeader(header) => self.file_header = Some(header),
+            Event::StreamHeader { stream, header } => {
+                let header_again = header.clone();
+                self.streams
+                    .entry(stream)
+                    .and_modify(|known| known.header = header_again)
+                    .or_insert_with(|| StreamSummary::new(header));
+            }
+            Event::Samples(batch) => {
+                if let Some(known) = self.streams.get_mut(&batch.stream) {
+                    known.count(&batch.stamps);
+                }
+            }
+            Event::ClockOffset {
+                stream,
+                time,
+                value,
+            } => {
+                if let Some(known) = self.streams.get_mut(&stream) {
+                    known.offsets.push((time, value));
+                }
+            }
+            Event::StreamFooter { stream, footer } => {
+                if let Some(known) = self.streams.get_mut(&stream) {
+                    known.has_footer = true;
+                    known.gaps = footer.gaps().len() as u64;
+                }
+            }
+            Event::Problem(problem) => self.problems += u64::from(!problem.kind.is_harmless()),
+            _ => {}
+        }
+    }
+}
+
+impl StreamSummary {
+    fn new(header: StreamHeader) -> Self {
+        Self {
+            header,
+            samples: 0,
+            span: None,
+            offsets: Vec::new(),
+            gaps: 0,
+            has_footer: false,
+        }
+    }
+
+    fn count(&mut self, stamps: &[f64]) {
+        self.samples += stamps.len() as u64;
+        for &stamp in stamps.iter().filter(|stamp| stamp.is_finite()) {
+            let (first, last) = self.span.unwrap_or((stamp, stamp));
+            self.span = Some((first.min(stamp), last.max(stamp)));
+        }
+    }
+
+    /// Seconds from the first to the last sample.
+    pub(crate) fn duration(&self) -> f64 {
+        self.span.map_or(0.0, |(first, last)| last - first)
+    }
+
+    /// Samples per second as they came; `None` if there are too few to say.
+    pub(crate) fn effective_rate(&self) -> Option<f64> {
+        let duration = self.duration();
+        (self.samples > 1 && duration > 0.0).then(|| (self.samples - 1) as f64 / duration)
+    }
+
+    /// What to add to its timestamps.
+    pub(crate) fn correction(&self) -> Correction {
+        Correction::fit(&self.offsets)
+    }
+}
