@@ -14,6 +14,7 @@ mod remark;
 mod remote;
 mod running;
 mod session;
+mod signing;
 mod space;
 mod stream;
 mod template;
@@ -24,18 +25,19 @@ use std::sync::Arc;
 
 use clap::Args;
 use lsl_core::{Context, local_clock};
-use lsl_xdf::at_rest::Recipients;
 
 use self::control::Control;
+use self::locked::PADDING_SECS;
 use self::output::Maker;
 use self::remote::Naming;
 use self::running::{Plan, Running};
 use self::session::Wishes;
+use self::signing::Device;
 use self::template::{BIDS, Fields};
+use crate::at_rest_keys::RecipientArgs;
 use crate::failure::{Failure, Outcome};
 use crate::interrupt::Stop;
 use crate::note::note;
-use crate::passphrase;
 use crate::select::seconds;
 
 /// `lsl record`
@@ -86,46 +88,28 @@ pub(crate) struct Record {
     safety: SafetyArgs,
 
     #[command(flatten)]
-    lock: LockArgs,
+    proof: ProofArgs,
+
+    #[command(flatten)]
+    lock: RecipientArgs,
 
     #[command(flatten)]
     remote: RemoteArgs,
 }
 
-/// Who can open the file.
+/// What the file contains besides the streams.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Encryption of the file")]
-struct LockArgs {
-    /// Encrypt for this key, age1... or an SSH public key; may be repeated
-    #[arg(long = "recipient", short = 'r', value_name = "KEY")]
-    recipients: Vec<String>,
+#[command(next_help_heading = "Proofs")]
+struct ProofArgs {
+    /// Sign with the key of this device, again and again while the file grows: `lsl verify` says whose
+    /// recording it is, and whether anything was changed, moved or left out
+    #[arg(long)]
+    sign: bool,
 
-    /// Encrypt for all keys in this file, one a line; may be repeated
-    #[arg(long, value_name = "FILE")]
-    recipients_file: Vec<PathBuf>,
-
-    /// Encrypt with a passphrase, which is asked for
-    #[arg(long, conflicts_with_all = ["recipients", "recipients_file"])]
-    passphrase: bool,
-}
-
-impl LockArgs {
-    /// Those who can open the file; nobody in particular if none is named.
-    fn recipients(&self) -> Outcome<Option<Arc<Recipients>>> {
-        let told = |error: lsl_xdf::at_rest::Error| Failure::Usage(error.to_string());
-        if self.passphrase {
-            let passphrase = passphrase::ask_new("the recording")?;
-            return Ok(Some(Arc::new(Recipients::with_passphrase(&passphrase))));
-        }
-        let mut recipients = Recipients::new();
-        for text in &self.recipients {
-            recipients.add("--recipient", text).map_err(told)?;
-        }
-        for path in &self.recipients_file {
-            recipients.add_file(path).map_err(told)?;
-        }
-        Ok((!recipients.is_empty()).then(|| Arc::new(recipients)))
-    }
+    /// Write nothing but the chunks that XDF 1.0 names, for readers that do not skip others. Of an
+    /// encrypted recording of slow streams a crash then takes more: up to 64 KiB, however long ago
+    #[arg(long, conflicts_with = "sign")]
+    no_private_chunks: bool,
 }
 
 /// Being started and stopped by others.
@@ -204,6 +188,7 @@ Examples:
   lsl record --participant P003 --task rest            sub-P003/ses-S001/eeg/sub-P003_..._eeg.xdf
   lsl record -o 'exp%n/%p_%b.xdf' --root /data         LabRecorder's templates
   lsl record -r age1... -o sub1.xdf.age                encrypted on its way to the disk
+  lsl record --sign -o sub1.xdf                        `lsl verify` proves that it is as recorded
   lsl record --rcs --root /data                        wait for `select all`, `start`, `stop`
 
 XDF files, as LabRecorder writes them: pyxdf, EEGLAB and MNE read them. A file is never overwritten,
@@ -321,7 +306,9 @@ impl Record {
             spill: self.safety.spill_dir.clone(),
             json: self.json,
             maker: Maker {
-                recipients: self.lock.recipients()?,
+                recipients: self.lock.recipients()?.map(Arc::new),
+                device: self.proof.sign.then(Device::find).transpose()?,
+                padding_secs: (!self.proof.no_private_chunks).then_some(PADDING_SECS),
             },
         })
     }

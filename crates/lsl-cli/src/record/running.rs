@@ -83,6 +83,12 @@ impl Running {
         }
         judge_connections(session.streams())?;
         announce(context, &session, &path);
+        if let Some(device) = &plan.maker.device {
+            note(format_args!(
+                "Signed with the key of this device, {}.",
+                device.fingerprint()
+            ));
+        }
         preflight(plan, &session, &path);
         let settings = Settings {
             path,
