@@ -171,7 +171,8 @@ struct SafetyArgs {
     #[arg(long, value_name = "SECS", default_value = "30", value_parser = seconds)]
     buffer: f64,
 
-    /// Folder on another disk, to go on there when this one is full
+    /// Folder on another disk: the recording goes on there when less than --min-free is left here, or
+    /// this disk fails
     #[arg(long, value_name = "DIR")]
     spill_dir: Option<PathBuf>,
 

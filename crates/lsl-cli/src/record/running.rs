@@ -95,6 +95,7 @@ impl Running {
             maker: plan.maker.clone(),
             sync_secs: plan.sync_secs,
             spill: plan.spill.clone(),
+            min_free: plan.min_free,
             header: file_header(),
         };
         let writer = writer::start(settings, receiver, queue.progress())?;
