@@ -12,6 +12,7 @@ mod output;
 mod race;
 mod remark;
 mod remote;
+mod resume;
 mod running;
 mod session;
 mod signing;
@@ -30,6 +31,7 @@ use self::control::Control;
 use self::locked::PADDING_SECS;
 use self::output::Maker;
 use self::remote::Naming;
+use self::resume::Resume;
 use self::running::{Plan, Running};
 use self::session::Wishes;
 use self::signing::Device;
@@ -176,6 +178,10 @@ struct SafetyArgs {
     #[arg(long, value_name = "DIR")]
     spill_dir: Option<PathBuf>,
 
+    /// Repair what a crash left under the name of the file, before it is renamed; asks on a terminal
+    #[arg(long)]
+    resume: bool,
+
     /// Warn when less than this is free
     #[arg(long, value_name = "BYTES", default_value = "500M", value_parser = space::bytes)]
     min_free: u64,
@@ -195,7 +201,7 @@ Examples:
 XDF files, as LabRecorder writes them: pyxdf, EEGLAB and MNE read them. A file is never overwritten,
 the one before is renamed to _old1. Timestamps are those of the senders, with the offsets of their
 clocks beside them. The file is whole at any time but for its last moments, also after a crash or a
-loss of power: `lsl xdf repair` gives it its end. Streams that go and come back go on under
+loss of power: `lsl xdf repair`, or --resume the next time, gives it its end. Streams that go and come back go on under
 their number; what is missing is counted, and stands in the footer.
 
 --rcs takes LabRecorder's commands (select all|none, start, stop, update, filename {root:..}
@@ -218,6 +224,7 @@ impl Record {
             return self.obey(context, plan, wishes, address);
         }
         let path = plan.maker.name(self.path()?);
+        resume::look_at(&path, plan.resume)?;
         let stop = Stop::install_patient(2)?;
         let Some(mut running) = Running::begin(context, &plan, &wishes, path, &stop)? else {
             note("Nothing was recorded.");
@@ -228,7 +235,7 @@ impl Record {
     }
 
     /// Waits for commands.
-    fn obey(&self, context: &Context, plan: Plan, wishes: Wishes, address: &str) -> Outcome {
+    fn obey(&self, context: &Context, mut plan: Plan, wishes: Wishes, address: &str) -> Outcome {
         let token = self
             .remote
             .rcs_token_file
@@ -243,6 +250,10 @@ impl Record {
         };
         // What a client would be told too late.
         template::expand(&naming.template, &naming.fields, &naming.root)?;
+        if plan.resume == Resume::Ask {
+            // Whoever sends commands cannot be asked.
+            plan.resume = Resume::Repair;
+        }
         let (address, requests) = remote::listen(address, token.transpose()?)?;
         let stop = Stop::install_patient(2)?;
         note(format_args!(
@@ -306,6 +317,11 @@ impl Record {
             min_free: self.safety.min_free,
             spill: self.safety.spill_dir.clone(),
             json: self.json,
+            resume: if self.safety.resume {
+                Resume::Ask
+            } else {
+                Resume::Tell
+            },
             maker: Maker {
                 recipients: self.lock.recipients()?.map(Arc::new),
                 device: self.proof.sign.then(Device::find).transpose()?,

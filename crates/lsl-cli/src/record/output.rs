@@ -152,7 +152,8 @@ impl Maker {
                 path: path.to_owned(),
                 source: io::Error::other(error),
             })?;
-            let recording = Recording::new(sink, header, now)?;
+            let mut recording = Recording::new(sink, header, now)?;
+            recording.mark_unfinished(path);
             let tape = self.signed(recording, now)?;
             let moved = claimed.moved;
             return Ok(Made { tape, moved });

@@ -13,6 +13,7 @@ use super::display::{Display, Row, Snapshot, size};
 use super::live::{Live, State};
 use super::output::Maker;
 use super::remark::say;
+use super::resume::Resume;
 use super::session::{Search, Session, Wishes};
 use super::stream::Halt;
 use super::writer::{self, DISK, Ended, Job, Queue, Settings, Slot};
@@ -37,6 +38,7 @@ pub(super) struct Plan {
     pub(super) min_free: u64,
     pub(super) spill: Option<PathBuf>,
     pub(super) json: bool,
+    pub(super) resume: Resume,
     pub(super) maker: Maker,
 }
 

@@ -16,7 +16,7 @@ use lsl_xdf::{Error, ErrorKind, FileHeader, Gap, PendingSync, StreamHeader, Sync
 use super::display::size;
 use super::output::{Maker, Tape};
 use super::remark::say;
-use super::space;
+use super::{resume, space};
 use crate::failure::{Failure, Outcome};
 
 /// Which stream of the session, whatever number it has in the file.
@@ -253,6 +253,7 @@ pub(super) fn start(
             path.display(),
             moved.display()
         ));
+        resume::tell(moved);
     }
     lock(&progress.files).push(path);
     progress.bytes.store(made.tape.len(), Ordering::Relaxed);
