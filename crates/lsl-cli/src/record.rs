@@ -35,6 +35,7 @@ use self::resume::Resume;
 use self::running::{Plan, Running};
 use self::session::Wishes;
 use self::signing::Device;
+use self::stream::Stamps;
 use self::template::{BIDS, Fields};
 use crate::at_rest_keys::RecipientArgs;
 use crate::failure::{Failure, Outcome};
@@ -78,6 +79,12 @@ pub(crate) struct Record {
     /// Seconds to wait for streams to show up and to answer
     #[arg(long, value_name = "SECS", default_value = "5", value_parser = seconds)]
     timeout: f64,
+
+    /// Write timestamps on the clock of this machine, and smoothed, instead of those of the senders with
+    /// the offsets of their clocks. For readers that cannot align streams: it cannot be undone, and knows
+    /// less than whoever has the whole recording
+    #[arg(long)]
+    online_sync: bool,
 
     /// Print JSON lines, as when the output is no terminal
     #[arg(long)]
@@ -321,6 +328,11 @@ impl Record {
                 Resume::Ask
             } else {
                 Resume::Tell
+            },
+            stamps: if self.online_sync {
+                Stamps::Synced
+            } else {
+                Stamps::Raw
             },
             maker: Maker {
                 recipients: self.lock.recipients()?.map(Arc::new),

@@ -15,7 +15,7 @@ use super::output::Maker;
 use super::remark::say;
 use super::resume::Resume;
 use super::session::{Search, Session, Wishes};
-use super::stream::Halt;
+use super::stream::{Halt, Stamps};
 use super::writer::{self, DISK, Ended, Job, Queue, Settings, Slot};
 use super::{REFUSED, STREAM_LOST, STREAM_MISSING, space};
 use crate::absence;
@@ -39,6 +39,7 @@ pub(super) struct Plan {
     pub(super) spill: Option<PathBuf>,
     pub(super) json: bool,
     pub(super) resume: Resume,
+    pub(super) stamps: Stamps,
     pub(super) maker: Maker,
 }
 
@@ -78,7 +79,7 @@ impl Running {
         }
         refuse_if_missing(context, plan, wishes, &search)?;
         let (queue, receiver) = Queue::new();
-        let mut session = Session::begin(context, search, &queue, plan.buffer_secs)?;
+        let mut session = Session::begin(context, search, &queue, plan.buffer_secs, plan.stamps)?;
         connect(&mut session, plan.timeout_secs, stop);
         if stop.requested() {
             return Ok(None);
