@@ -12,8 +12,10 @@ mod output;
 mod race;
 mod remark;
 mod remote;
+mod resume;
 mod running;
 mod session;
+mod signing;
 mod space;
 mod stream;
 mod template;
@@ -24,18 +26,21 @@ use std::sync::Arc;
 
 use clap::Args;
 use lsl_core::{Context, local_clock};
-use lsl_xdf::at_rest::Recipients;
 
 use self::control::Control;
+use self::locked::PADDING_SECS;
 use self::output::Maker;
 use self::remote::Naming;
+use self::resume::Resume;
 use self::running::{Plan, Running};
 use self::session::Wishes;
+use self::signing::Device;
+use self::stream::Stamps;
 use self::template::{BIDS, Fields};
+use crate::at_rest_keys::RecipientArgs;
 use crate::failure::{Failure, Outcome};
 use crate::interrupt::Stop;
 use crate::note::note;
-use crate::passphrase;
 use crate::select::seconds;
 
 /// `lsl record`
@@ -75,6 +80,12 @@ pub(crate) struct Record {
     #[arg(long, value_name = "SECS", default_value = "5", value_parser = seconds)]
     timeout: f64,
 
+    /// Write timestamps on the clock of this machine, and smoothed, instead of those of the senders with
+    /// the offsets of their clocks. For readers that cannot align streams: it cannot be undone, and knows
+    /// less than whoever has the whole recording
+    #[arg(long)]
+    online_sync: bool,
+
     /// Print JSON lines, as when the output is no terminal
     #[arg(long)]
     json: bool,
@@ -86,46 +97,28 @@ pub(crate) struct Record {
     safety: SafetyArgs,
 
     #[command(flatten)]
-    lock: LockArgs,
+    proof: ProofArgs,
+
+    #[command(flatten)]
+    lock: RecipientArgs,
 
     #[command(flatten)]
     remote: RemoteArgs,
 }
 
-/// Who can open the file.
+/// What the file contains besides the streams.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Encryption of the file")]
-struct LockArgs {
-    /// Encrypt for this key, age1... or an SSH public key; may be repeated
-    #[arg(long = "recipient", short = 'r', value_name = "KEY")]
-    recipients: Vec<String>,
+#[command(next_help_heading = "Proofs")]
+struct ProofArgs {
+    /// Sign with the key of this device, again and again while the file grows: `lsl verify` says whose
+    /// recording it is, and whether anything was changed, moved or left out
+    #[arg(long)]
+    sign: bool,
 
-    /// Encrypt for all keys in this file, one a line; may be repeated
-    #[arg(long, value_name = "FILE")]
-    recipients_file: Vec<PathBuf>,
-
-    /// Encrypt with a passphrase, which is asked for
-    #[arg(long, conflicts_with_all = ["recipients", "recipients_file"])]
-    passphrase: bool,
-}
-
-impl LockArgs {
-    /// Those who can open the file; nobody in particular if none is named.
-    fn recipients(&self) -> Outcome<Option<Arc<Recipients>>> {
-        let told = |error: lsl_xdf::at_rest::Error| Failure::Usage(error.to_string());
-        if self.passphrase {
-            let passphrase = passphrase::ask_new("the recording")?;
-            return Ok(Some(Arc::new(Recipients::with_passphrase(&passphrase))));
-        }
-        let mut recipients = Recipients::new();
-        for text in &self.recipients {
-            recipients.add("--recipient", text).map_err(told)?;
-        }
-        for path in &self.recipients_file {
-            recipients.add_file(path).map_err(told)?;
-        }
-        Ok((!recipients.is_empty()).then(|| Arc::new(recipients)))
-    }
+    /// Write nothing but the chunks that XDF 1.0 names, for readers that do not skip others. Of an
+    /// encrypted recording of slow streams a crash then takes more: up to 64 KiB, however long ago
+    #[arg(long, conflicts_with = "sign")]
+    no_private_chunks: bool,
 }
 
 /// Being started and stopped by others.
@@ -187,9 +180,14 @@ struct SafetyArgs {
     #[arg(long, value_name = "SECS", default_value = "30", value_parser = seconds)]
     buffer: f64,
 
-    /// Folder on another disk, to go on there when this one is full
+    /// Folder on another disk: the recording goes on there when less than --min-free is left here, or
+    /// this disk fails
     #[arg(long, value_name = "DIR")]
     spill_dir: Option<PathBuf>,
+
+    /// Repair what a crash left under the name of the file, before it is renamed; asks on a terminal
+    #[arg(long)]
+    resume: bool,
 
     /// Warn when less than this is free
     #[arg(long, value_name = "BYTES", default_value = "500M", value_parser = space::bytes)]
@@ -204,12 +202,13 @@ Examples:
   lsl record --participant P003 --task rest            sub-P003/ses-S001/eeg/sub-P003_..._eeg.xdf
   lsl record -o 'exp%n/%p_%b.xdf' --root /data         LabRecorder's templates
   lsl record -r age1... -o sub1.xdf.age                encrypted on its way to the disk
+  lsl record --sign -o sub1.xdf                        `lsl verify` proves that it is as recorded
   lsl record --rcs --root /data                        wait for `select all`, `start`, `stop`
 
 XDF files, as LabRecorder writes them: pyxdf, EEGLAB and MNE read them. A file is never overwritten,
 the one before is renamed to _old1. Timestamps are those of the senders, with the offsets of their
 clocks beside them. The file is whole at any time but for its last moments, also after a crash or a
-loss of power: `lsl xdf repair` gives it its end. Streams that go and come back go on under
+loss of power: `lsl xdf repair`, or --resume the next time, gives it its end. Streams that go and come back go on under
 their number; what is missing is counted, and stands in the footer.
 
 --rcs takes LabRecorder's commands (select all|none, start, stop, update, filename {root:..}
@@ -232,6 +231,7 @@ impl Record {
             return self.obey(context, plan, wishes, address);
         }
         let path = plan.maker.name(self.path()?);
+        resume::look_at(&path, plan.resume)?;
         let stop = Stop::install_patient(2)?;
         let Some(mut running) = Running::begin(context, &plan, &wishes, path, &stop)? else {
             note("Nothing was recorded.");
@@ -242,7 +242,7 @@ impl Record {
     }
 
     /// Waits for commands.
-    fn obey(&self, context: &Context, plan: Plan, wishes: Wishes, address: &str) -> Outcome {
+    fn obey(&self, context: &Context, mut plan: Plan, wishes: Wishes, address: &str) -> Outcome {
         let token = self
             .remote
             .rcs_token_file
@@ -257,6 +257,10 @@ impl Record {
         };
         // What a client would be told too late.
         template::expand(&naming.template, &naming.fields, &naming.root)?;
+        if plan.resume == Resume::Ask {
+            // Whoever sends commands cannot be asked.
+            plan.resume = Resume::Repair;
+        }
         let (address, requests) = remote::listen(address, token.transpose()?)?;
         let stop = Stop::install_patient(2)?;
         note(format_args!(
@@ -320,8 +324,20 @@ impl Record {
             min_free: self.safety.min_free,
             spill: self.safety.spill_dir.clone(),
             json: self.json,
+            resume: if self.safety.resume {
+                Resume::Ask
+            } else {
+                Resume::Tell
+            },
+            stamps: if self.online_sync {
+                Stamps::Synced
+            } else {
+                Stamps::Raw
+            },
             maker: Maker {
-                recipients: self.lock.recipients()?,
+                recipients: self.lock.recipients()?.map(Arc::new),
+                device: self.proof.sign.then(Device::find).transpose()?,
+                padding_secs: (!self.proof.no_private_chunks).then_some(PADDING_SECS),
             },
         })
     }

@@ -61,7 +61,7 @@ pub use decode::{Batch, Decoder, Event, Located, Problem, ProblemKind};
 pub use error::{Error, ErrorKind, Result};
 pub use journal::{JournalState, JournalStream};
 pub use markup::{MAX_XML_BYTES, MAX_XML_DEPTH};
-pub use place::{Claimed, claim, journal_path};
+pub use place::{Claimed, claim, is_being_written, journal_path};
 pub use reader::{Loaded, LoadedStream, Reader, load};
 pub use sink::{FileSink, PipeSink, Sink, SyncJob};
 pub use stream::{FileHeader, Gap, MAX_LISTED, StreamFooter, StreamHeader, Tally};

@@ -42,6 +42,8 @@ pub fn claim(path: &Path) -> Result<Claimed> {
             .open(path);
         match made {
             Ok(file) => {
+                // Not every file system can, and nothing is lost without.
+                let _ = lock(&file);
                 sync_folder_of(path).map_err(Error::path("make", path))?;
                 return Ok(Claimed { file, moved });
             }
@@ -53,6 +55,53 @@ pub fn claim(path: &Path) -> Result<Claimed> {
     }
     let error = io::Error::from(io::ErrorKind::AlreadyExists);
     Err(Error::path("make", path)(error))
+}
+
+/// Whether a program, this one or another, records into a file at this moment: one that was
+/// [`claim`]ed, is open and not finished. Only Linux tells; elsewhere, and on file systems without
+/// locks, the answer is no.
+///
+/// # Errors
+/// [`Error::Path`] if the file cannot be opened.
+pub fn is_being_written(path: &Path) -> Result<bool> {
+    let file = File::open(path).map_err(Error::path("open", path))?;
+    Ok(is_locked_by_another(&file))
+}
+
+/// Marks a file as being written, until it is [`unlock`]ed or its last descriptor is closed.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn lock(file: &File) -> io::Result<()> {
+    use rustix::fs::{FlockOperation, flock};
+    Ok(flock(file, FlockOperation::NonBlockingLockExclusive)?)
+}
+
+/// Nothing more will be written into a file.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+pub(crate) fn unlock(file: &File) -> io::Result<()> {
+    use rustix::fs::{FlockOperation, flock};
+    Ok(flock(file, FlockOperation::Unlock)?)
+}
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn is_locked_by_another(file: &File) -> bool {
+    use rustix::fs::{FlockOperation, flock};
+    let done = flock(file, FlockOperation::NonBlockingLockShared);
+    done == Err(rustix::io::Errno::WOULDBLOCK)
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+fn lock(_file: &File) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+pub(crate) fn unlock(_file: &File) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+fn is_locked_by_another(_file: &File) -> bool {
+    false
 }
 
 /// The folder that a file lies in, if the path names one.

@@ -12,7 +12,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use crate::journal::JournalState;
-use crate::place::{self, claim, journal_path};
+use crate::place::{self, claim, is_being_written, journal_path};
 use crate::{Error, Result};
 
 pub use findings::{Finding, StreamSummary, Survey};
@@ -80,9 +80,13 @@ pub fn check(path: &Path) -> Result<Survey> {
 /// journal is deleted.
 ///
 /// # Errors
-/// [`Error::Argument`] if it is damaged elsewhere: [`repair_into`] another file. [`Error::Path`],
-/// [`Error::NotXdf`].
+/// [`Error::Argument`] if it is damaged elsewhere: [`repair_into`] another file. [`Error::Path`], also
+/// if it [`is_being_written`], and [`Error::NotXdf`].
 pub fn repair_in_place(path: &Path) -> Result<Survey> {
+    if is_being_written(path)? {
+        let error = io::Error::other("it is being recorded at this moment");
+        return Err(Error::path("repair", path)(error));
+    }
     let survey = check(path)?;
     let Some((keep, tail)) = survey.tail() else {
         let text = "it is damaged in its middle: repair it into another file".to_owned();

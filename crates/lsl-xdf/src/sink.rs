@@ -5,6 +5,8 @@ use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
 use std::sync::Arc;
 
+use crate::place;
+
 /// The rest of a [`Sink::sync_job`]: may block, on whichever thread.
 pub type SyncJob = Box<dyn FnOnce() -> io::Result<()> + Send>;
 
@@ -119,7 +121,10 @@ impl Sink for FileSink {
 
     fn close(&mut self, len: u64) -> io::Result<()> {
         self.file.set_len(len)?;
-        self.file.sync_all()
+        self.file.sync_all()?;
+        // Where there are no locks, there was none.
+        let _ = place::unlock(&self.file);
+        Ok(())
     }
 }
 

@@ -59,6 +59,8 @@ pub struct Recording<S> {
     ended: Option<String>,
     finished: bool,
     journal: Option<Journal>,
+    /// A journal in which nothing is noted.
+    mark: Option<Journal>,
     journal_trouble: Option<String>,
     path: Option<PathBuf>,
     moved: Option<PathBuf>,
@@ -113,6 +115,7 @@ impl<S: Sink> Recording<S> {
             ended: None,
             finished: false,
             journal: None,
+            mark: None,
             journal_trouble: None,
             path: None,
             moved: None,
@@ -126,6 +129,15 @@ impl<S: Sink> Recording<S> {
         recording.append(&bytes)?;
         recording.head = bytes;
         Ok(recording)
+    }
+
+    /// Has a journal beside the file at `path` until the recording is finished, as a sign that it is
+    /// not. Nothing is noted in it: for sinks that do not tell what of a recording reached the disk.
+    pub fn mark_unfinished(&mut self, path: &Path) {
+        match Journal::create(journal_path(path)) {
+            Ok(mark) => self.mark = Some(mark),
+            Err(error) => self.journal_trouble = Some(error.to_string()),
+        }
     }
 
     /// Signs the recording from its first byte on, see [`integrity`](crate::integrity): with a link
@@ -389,10 +401,10 @@ impl<S: Sink> Recording<S> {
         let closed = self.sink.close(len);
         closed.map_err(|error| self.end("close the recording", error))?;
         self.finished = true;
-        if let Some(journal) = self.journal.take()
-            && let Err(error) = journal.delete()
-        {
-            self.journal_trouble = Some(error.to_string());
+        for journal in self.journal.take().into_iter().chain(self.mark.take()) {
+            if let Err(error) = journal.delete() {
+                self.journal_trouble = Some(error.to_string());
+            }
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ use serde_json::json;
 use super::remote::{Command, Naming, Request, complain};
 use super::running::{Plan, Running};
 use super::session::{EVERYTHING, Wishes, check};
-use super::template;
+use super::{resume, template};
 use crate::failure::{Failure, Outcome};
 use crate::interrupt::Stop;
 use crate::note::note;
@@ -145,6 +145,7 @@ impl Control<'_> {
         let naming = &self.naming;
         let path = template::expand(&naming.template, &naming.fields, &naming.root)?;
         let path = self.plan.maker.name(path);
+        resume::look_at(&path, self.plan.resume)?;
         self.running = Running::begin(self.context, &self.plan, &wishes, path, stop)?;
         self.last_error = None;
         Ok(())

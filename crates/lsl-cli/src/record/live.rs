@@ -77,6 +77,8 @@ pub(super) struct Reading {
     pub(super) info: StreamInfo,
     /// Whether it is known well enough to stand in the file.
     pub(super) has_header: bool,
+    /// Whether timestamps are mapped to our clock already.
+    pub(super) is_synced: bool,
     /// Whether it flowed when the recording ended, or is not supposed to any more.
     pub(super) is_lost: bool,
     pub(super) samples: u64,
@@ -123,6 +125,7 @@ impl Live {
                 state: State::Connecting,
                 info: info.clone(),
                 has_header: false,
+                is_synced: false,
                 is_lost: false,
                 samples: 0,
                 first_stamp: None,
@@ -179,8 +182,16 @@ impl Reading {
         (secs >= 1.0).then(|| (self.samples - before) as f64 / secs)
     }
 
+    /// What has to be added to timestamps to get our time, once that is known.
+    pub(super) fn to_ours(&self) -> Option<f64> {
+        if self.is_synced {
+            return Some(0.0);
+        }
+        self.offset_secs
+    }
+
     /// Seconds from when the last sample was taken until now, on our clock.
     pub(super) fn lag(&self, now: f64) -> Option<f64> {
-        Some(self.ended_at.unwrap_or(now) - (self.last_stamp? + self.offset_secs?))
+        Some(self.ended_at.unwrap_or(now) - (self.last_stamp? + self.to_ours()?))
     }
 }

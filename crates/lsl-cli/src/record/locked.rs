@@ -1,7 +1,8 @@
 //! A recording that reaches the disk only encrypted (age v1).
 //!
 //! The format seals blocks of 64 KiB. When data is slow a block would take minutes to fill, and a crash
-//! would cost them: a private chunk without meaning fills it every ten seconds.
+//! would cost them: a private chunk without meaning fills it every ten seconds, unless the file may
+//! contain none.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -20,24 +21,32 @@ pub(super) struct LockedSink {
     file: FileSink,
     /// Since when something waits for its block to become full.
     waiting_since: Cell<Option<f64>>,
+    /// How long that may take.
+    padding_secs: Option<f64>,
 }
 
 impl LockedSink {
-    /// Writes into an empty file that these recipients can open.
-    pub(super) fn new(file: File, recipients: &Recipients) -> at_rest::Result<Self> {
+    /// Writes into an empty file that these recipients can open. Data may wait so long for its block;
+    /// `None` for as long as it takes.
+    pub(super) fn new(
+        file: File,
+        recipients: &Recipients,
+        padding_secs: Option<f64>,
+    ) -> at_rest::Result<Self> {
         let twin = file.try_clone()?;
         Ok(Self {
             output: Encrypting::new(Arc::new(file), recipients)?,
             file: FileSink::new(twin),
             waiting_since: Cell::new(None),
+            padding_secs,
         })
     }
 
     /// How many bytes are missing until everything is sealed, if that has waited for long. Whoever asks
     /// writes them.
     pub(super) fn take_due_bytes(&self, now: f64) -> usize {
-        match self.waiting_since.get() {
-            Some(since) if now - since >= PADDING_SECS => {
+        match self.waiting_since.get().zip(self.padding_secs) {
+            Some((since, secs)) if now - since >= secs => {
                 self.waiting_since.set(None);
                 self.output.bytes_to_seal()
             }
@@ -84,5 +93,5 @@ const BLOCK: u64 = 64 << 10;
 const TAG: u64 = 16;
 /// More than the header of any reasonable number of recipients takes.
 const HEADER: u64 = 16 << 10;
-/// How long data may wait for its block.
-const PADDING_SECS: f64 = 10.0;
+/// How long data may wait for its block, unless something else is wanted.
+pub(super) const PADDING_SECS: f64 = 10.0;

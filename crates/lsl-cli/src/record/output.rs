@@ -12,6 +12,7 @@ use lsl_xdf::{
 };
 
 use super::locked::LockedSink;
+use super::signing::Device;
 
 /// A recording, whatever it is written into. The methods are those of [`Recording`].
 pub(super) trait Tape: Send {
@@ -110,6 +111,10 @@ impl<S: Blocks> Tape for Recording<S> {
 pub(super) struct Maker {
     /// Who can open them; in plaintext if this is not said.
     pub(super) recipients: Option<Arc<Recipients>>,
+    /// Who signs them, if anybody does.
+    pub(super) device: Option<Device>,
+    /// How long what is encrypted may wait for its block to become full; `None` for as long as it takes.
+    pub(super) padding_secs: Option<f64>,
 }
 
 impl std::fmt::Debug for Maker {
@@ -141,18 +146,32 @@ impl Maker {
     pub(super) fn make(&self, path: &Path, header: &FileHeader, now: f64) -> Result<Made> {
         if let Some(recipients) = &self.recipients {
             let claimed = claim(path)?;
-            let sink = LockedSink::new(claimed.file, recipients).map_err(|error| Error::Path {
+            let sink = LockedSink::new(claimed.file, recipients, self.padding_secs);
+            let sink = sink.map_err(|error| Error::Path {
                 doing: "encrypt",
                 path: path.to_owned(),
                 source: io::Error::other(error),
             })?;
-            let tape = Box::new(Recording::new(sink, header, now)?);
+            let mut recording = Recording::new(sink, header, now)?;
+            recording.mark_unfinished(path);
+            let tape = self.signed(recording, now)?;
             let moved = claimed.moved;
             return Ok(Made { tape, moved });
         }
         let recording: Recording<FileSink> = Recording::create(path, header, now)?;
         let moved = recording.moved().map(Path::to_owned);
-        let tape = Box::new(recording);
+        let tape = self.signed(recording, now)?;
         Ok(Made { tape, moved })
+    }
+
+    fn signed<S: Blocks + 'static>(
+        &self,
+        mut recording: Recording<S>,
+        now: f64,
+    ) -> Result<Box<dyn Tape>> {
+        if let Some(device) = &self.device {
+            recording.sign_with(Box::new(device.clone()), now)?;
+        }
+        Ok(Box::new(recording))
     }
 }

@@ -1,6 +1,12 @@
 //! Remote control over TCP, as LabRecorder's: a line is a command, and the answer to each is the two
 //! bytes `OK`, whatever came of it. Our own commands answer with a line of JSON.
 //!
+//! `select` takes what the command line takes: a name, KEY=VALUE or an XPath predicate, which has
+//! `contains()` and `starts-with()`. No regular expressions: only whoever records could evaluate them,
+//! so every stream of the network would have to answer and be looked at, while a predicate is answered
+//! by the outlets that fit, now and when they appear; and the command would carry a crate for this
+//! alone.
+//!
 //! Only this machine may connect unless a token is set. Paths stay below the folder for recordings.
 
 use std::io::{BufRead, BufReader, Read, Write};

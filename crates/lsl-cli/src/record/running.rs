@@ -13,8 +13,9 @@ use super::display::{Display, Row, Snapshot, size};
 use super::live::{Live, State};
 use super::output::Maker;
 use super::remark::say;
+use super::resume::Resume;
 use super::session::{Search, Session, Wishes};
-use super::stream::Halt;
+use super::stream::{Halt, Stamps};
 use super::writer::{self, DISK, Ended, Job, Queue, Settings, Slot};
 use super::{REFUSED, STREAM_LOST, STREAM_MISSING, space};
 use crate::absence;
@@ -37,6 +38,8 @@ pub(super) struct Plan {
     pub(super) min_free: u64,
     pub(super) spill: Option<PathBuf>,
     pub(super) json: bool,
+    pub(super) resume: Resume,
+    pub(super) stamps: Stamps,
     pub(super) maker: Maker,
 }
 
@@ -76,19 +79,26 @@ impl Running {
         }
         refuse_if_missing(context, plan, wishes, &search)?;
         let (queue, receiver) = Queue::new();
-        let mut session = Session::begin(context, search, &queue, plan.buffer_secs)?;
+        let mut session = Session::begin(context, search, &queue, plan.buffer_secs, plan.stamps)?;
         connect(&mut session, plan.timeout_secs, stop);
         if stop.requested() {
             return Ok(None);
         }
         judge_connections(session.streams())?;
         announce(context, &session, &path);
+        if let Some(device) = &plan.maker.device {
+            note(format_args!(
+                "Signed with the key of this device, {}.",
+                device.fingerprint()
+            ));
+        }
         preflight(plan, &session, &path);
         let settings = Settings {
             path,
             maker: plan.maker.clone(),
             sync_secs: plan.sync_secs,
             spill: plan.spill.clone(),
+            min_free: plan.min_free,
             header: file_header(),
         };
         let writer = writer::start(settings, receiver, queue.progress())?;

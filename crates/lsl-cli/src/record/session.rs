@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 
 use super::live::{Identity, Live, State};
 use super::remark::say;
-use super::stream::{self, Claims, Common, Halt};
+use super::stream::{self, Claims, Common, Halt, Stamps};
 use super::writer::{Job, Queue, Slot};
 use crate::failure::{Failure, Outcome};
 use crate::interrupt::Stop;
@@ -214,6 +214,7 @@ impl Session {
         search: Search,
         queue: &Queue,
         buffer_secs: f64,
+        stamps: Stamps,
     ) -> Outcome<Self> {
         let (halt, halted) = watch::channel(Halt::Go);
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -227,6 +228,7 @@ impl Session {
             queue: queue.clone(),
             claims: Arc::new(Claims::default()),
             buffer_secs,
+            stamps,
             halt: halted,
         };
         let mut session = Self {
@@ -389,7 +391,7 @@ fn notes(reading: &super::live::Reading) -> Vec<(&'static str, String)> {
         "writer",
         concat!("lsl-rs ", env!("CARGO_PKG_VERSION")).to_owned(),
     )];
-    if let Some(offset) = reading.offset_secs {
+    if let Some(offset) = reading.to_ours() {
         // What has to be added to this stream's timestamps to get seconds since 1970, UTC.
         let utc = lsl_platform::clock::utc_now().as_secs_f64() - local_clock() + offset;
         notes.push(("utc", format!("{utc:.6}")));

@@ -12,8 +12,8 @@ use std::time::Duration;
 use lsl_core::query::quote_bytes;
 use lsl_core::value::PullElement;
 use lsl_core::{
-    BufferLength, ChannelFormat, Context, Error, Inlet, Selector, StreamInfo, TimeCorrection,
-    local_clock,
+    BufferLength, ChannelFormat, Context, Error, Inlet, ProcessingOptions, Selector, StreamInfo,
+    TimeCorrection, local_clock,
 };
 use lsl_xdf::{Gap, StreamHeader, Strings, Values};
 use tokio::sync::watch;
@@ -55,6 +55,17 @@ impl Claims {
     }
 }
 
+/// What becomes of timestamps on their way into the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stamps {
+    /// They stay as they came, with the clock offsets beside them: whoever reads the file aligns them,
+    /// with all offsets at hand.
+    Raw,
+    /// They are mapped to our clock, and smoothed, with the offsets known so far. No offsets are recorded
+    /// then, so that nobody aligns them twice; the header says `<synced>`.
+    Synced,
+}
+
 /// What all streams of a recording share.
 #[derive(Debug, Clone)]
 pub(super) struct Common {
@@ -63,6 +74,8 @@ pub(super) struct Common {
     pub(super) claims: Arc<Claims>,
     /// Seconds of samples that may wait in each inlet.
     pub(super) buffer_secs: f64,
+    /// What becomes of timestamps.
+    pub(super) stamps: Stamps,
     pub(super) halt: watch::Receiver<Halt>,
 }
 
@@ -77,6 +90,7 @@ pub(super) async fn record(common: Common, live: Arc<Live>, info: StreamInfo) {
         dropped: 0,
         broken_since: None,
         offset: None,
+        stamps: Stamps::Raw,
         has_header: false,
         alien_reported: false,
     };
@@ -107,6 +121,8 @@ struct StreamTask {
     broken_since: Option<(f64, String)>,
     /// The offset that was handed to the writer last.
     offset: Option<TimeCorrection>,
+    /// What the header says of timestamps.
+    stamps: Stamps,
     has_header: bool,
     alien_reported: bool,
 }
@@ -233,8 +249,17 @@ impl StreamTask {
                 None => return Ok(()),
                 Some(full) => full?,
             };
-            let header = StreamHeader::from_info(&full)
+            let mut header = StreamHeader::from_info(&full)
                 .map_err(|error| Error::InvalidInfo(error.to_string()))?;
+            if self.common.stamps == Stamps::Synced && self.can_sync(inlet, &mut halt).await {
+                self.stamps = Stamps::Synced;
+                self.live.lock().is_synced = true;
+                let is_even = self.info.nominal_srate() > 0.0;
+                header.set(
+                    "synced",
+                    ["clocksync", "clocksync dejitter"][usize::from(is_even)],
+                );
+            }
             let slot = self.live.slot;
             let header = Box::new(header);
             if !self.common.queue.push(Job::Stream { slot, header }).await {
@@ -256,9 +281,30 @@ impl StreamTask {
         // Readers need an offset to begin with, so samples wait for it; not for ever, since UDP may be
         // blocked.
         let measured = inlet.time_correction(FIRST_OFFSET);
-        let _ = unless_halted(&mut halt, measured).await;
+        let measured = unless_halted(&mut halt, measured).await;
+        if self.stamps == Stamps::Synced {
+            if let Some(measured) = measured {
+                // After a return: raw timestamps do not belong here any more, so samples wait.
+                measured?;
+            }
+            let both = ProcessingOptions::CLOCKSYNC | ProcessingOptions::DEJITTER;
+            inlet.set_processing(both);
+        }
         self.note_offset(inlet, true).await;
         self.flow::<T>(inlet, halt).await
+    }
+
+    /// Whether timestamps can be mapped to our clock; says so if not.
+    async fn can_sync(&self, inlet: &Inlet, halt: &mut watch::Receiver<Halt>) -> bool {
+        let measured = unless_halted(halt, inlet.time_correction(FIRST_OFFSET)).await;
+        if matches!(measured, Some(Err(_))) {
+            say(format_args!(
+                "lsl record: the clock of '{}' cannot be measured (is UDP blocked?): its timestamps are \
+                 recorded as they come.",
+                printable(&self.info.name())
+            ));
+        }
+        matches!(measured, Some(Ok(_)))
     }
 
     async fn flow<T: Recorded>(
@@ -309,8 +355,13 @@ impl StreamTask {
 
     /// Whether everything up to this time of our clock has come.
     fn is_past(&self, until: f64) -> bool {
-        let offset = self.offset.map_or(0.0, |offset| offset.offset_secs);
-        // Only samples at even intervals tell that there is none in between.
+        let offset = match self.stamps {
+            Stamps::Raw => self.offset.map_or(0.0, |offset| offset.offset_secs),
+            Stamps::Synced => 0.0,
+        };
+        // Only samples at even intervals tell that there is none in between. Of others one may be on its
+        // way however long nothing came: a lost packet is sent again after a second or more, and senders
+        // may stamp first and push later. They take the whole time there is.
         self.info.nominal_srate() > 0.0
             && self.last_stamp.is_some_and(|stamp| stamp + offset >= until)
     }
@@ -441,9 +492,11 @@ impl StreamTask {
             time: found.remote_time,
             value: found.offset_secs,
         };
-        self.common.queue.push(job).await;
+        if self.stamps == Stamps::Raw {
+            self.common.queue.push(job).await;
+            self.live.lock().offsets += 1;
+        }
         let mut reading = self.live.lock();
-        reading.offsets += 1;
         reading.offset_secs = Some(found.offset_secs);
         reading.uncertainty_secs = Some(found.uncertainty_secs);
     }

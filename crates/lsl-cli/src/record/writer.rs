@@ -13,8 +13,10 @@ use std::time::Duration;
 use lsl_core::local_clock;
 use lsl_xdf::{Error, ErrorKind, FileHeader, Gap, PendingSync, StreamHeader, Synced, Values};
 
+use super::display::size;
 use super::output::{Maker, Tape};
 use super::remark::say;
+use super::{resume, space};
 use crate::failure::{Failure, Outcome};
 
 /// Which stream of the session, whatever number it has in the file.
@@ -215,8 +217,10 @@ pub(super) struct Settings {
     pub(super) maker: Maker,
     /// How often data is brought to the disk, in seconds.
     pub(super) sync_secs: f64,
-    /// Where to go on when the disk is full.
+    /// Where to go on when the disk is full, or nearly so.
     pub(super) spill: Option<PathBuf>,
+    /// With less room than this it is.
+    pub(super) min_free: u64,
     /// What the file says about itself.
     pub(super) header: FileHeader,
 }
@@ -249,6 +253,7 @@ pub(super) fn start(
             path.display(),
             moved.display()
         ));
+        resume::tell(moved);
     }
     lock(&progress.files).push(path);
     progress.bytes.store(made.tape.len(), Ordering::Relaxed);
@@ -262,6 +267,7 @@ pub(super) fn start(
         results,
         file: 0,
         sync_at: local_clock(),
+        space_at: local_clock(),
         is_syncing: false,
         ended: Ended::default(),
         journal_reported: false,
@@ -307,6 +313,8 @@ struct Writer {
     /// How many files there were before this one.
     file: usize,
     sync_at: f64,
+    /// When to look next whether there is room.
+    space_at: f64,
     is_syncing: bool,
     ended: Ended,
     journal_reported: bool,
@@ -462,6 +470,7 @@ impl Writer {
         if self.progress.has_failed() {
             return;
         }
+        self.leave_in_time(now);
         match self.tape.tick(now) {
             Ok(()) => self.note_bytes(),
             // The next samples meet the same.
@@ -511,13 +520,52 @@ impl Writer {
         }
     }
 
+    /// Goes on in the other folder before this disk is full, if that one has the room.
+    fn leave_in_time(&mut self, now: f64) {
+        if now < self.space_at || self.settings.spill.is_none() {
+            return;
+        }
+        self.space_at = now + SPACE_SECS;
+        let Some(path) = self.spill_path() else {
+            return;
+        };
+        let least = self.settings.min_free;
+        let is_low = space::free(&self.settings.path).is_some_and(|free| free < least);
+        // A folder on the same disk has not.
+        let has_room = space::free(&path).is_some_and(|free| free >= least);
+        if !is_low || !has_room {
+            return;
+        }
+        say(format_args!(
+            "lsl record: LOW SPACE: less than the {} of --min-free. The recording goes on in {}.",
+            size(least),
+            path.display()
+        ));
+        match self.begin_anew(&path) {
+            Ok(()) => self.settings.spill = None,
+            Err(error) => {
+                // It is tried again when nothing else is left.
+                self.space_at = f64::INFINITY;
+                say(format_args!(
+                    "lsl record: it does not, since {error}; it goes on where it was."
+                ));
+            }
+        }
+    }
+
+    /// The file in the other folder, if there is one.
+    fn spill_path(&self) -> Option<PathBuf> {
+        let name = self.settings.path.file_name().unwrap_or_default();
+        let folder = self.settings.spill.as_ref()?;
+        Some(folder.join(name))
+    }
+
     /// Goes on in the other folder, if there is one; false if not.
     fn fail_over(&mut self, error: &Error) -> bool {
-        let Some(folder) = self.settings.spill.take() else {
+        let Some(path) = self.spill_path() else {
             return false;
         };
-        let name = self.settings.path.file_name().unwrap_or_default();
-        let path = folder.join(name);
+        self.settings.spill = None;
         say(format_args!(
             "lsl record: {error}. The recording goes on in {}.",
             path.display()
@@ -532,10 +580,23 @@ impl Writer {
         }
     }
 
+    /// Leaves this file for a new one. After an error this one is as it was.
     fn begin_anew(&mut self, path: &Path) -> lsl_xdf::Result<()> {
         let now = local_clock();
         let made = (self.settings.maker).make(path, &self.settings.header, now)?;
-        let mut old = std::mem::replace(&mut self.tape, made.tape);
+        let mut tape = made.tape;
+        let mut ids = Vec::new();
+        for stream in self.streams.values() {
+            let id = tape.add_stream(&stream.header, now)?;
+            for (name, text) in &stream.notes {
+                tape.note(id, name, text)?;
+            }
+            ids.push(id);
+        }
+        for (stream, id) in self.streams.values_mut().zip(ids) {
+            stream.id = id;
+        }
+        let mut old = std::mem::replace(&mut self.tape, tape);
         // There is room for its footers unless the disk is worse than full.
         if let Err(error) = old.finish(now) {
             self.complain(&format!("its footers are missing: {error}"));
@@ -543,12 +604,6 @@ impl Writer {
         self.before += old.len();
         self.file += 1;
         lock(&self.progress.files).push(path.to_owned());
-        for stream in self.streams.values_mut() {
-            stream.id = self.tape.add_stream(&stream.header, now)?;
-            for (name, text) in &stream.notes {
-                self.tape.note(stream.id, name, text)?;
-            }
-        }
         self.note_bytes();
         Ok(())
     }
@@ -598,3 +653,4 @@ const NAP: Duration = Duration::from_millis(50);
 const ROOM_NAP: Duration = Duration::from_millis(10);
 const FULL_NAP: Duration = Duration::from_millis(200);
 const REMINDER_SECS: f64 = 10.0;
+const SPACE_SECS: f64 = 1.0;

@@ -221,6 +221,40 @@ fn a_second_wish_to_stop_keeps_the_file_whole() {
 }
 
 #[test]
+fn timestamps_are_synced_when_asked_for() {
+    let lab = Lab::new();
+    let path = lab.path("synced.xdf");
+    let _generator = lab.start(&generate("Amp", &["--wait", "--markers"]));
+    let words = ["-o", &path, "--online-sync", "--duration", "2"];
+    let ended = start(&lab, &words).wait().ok();
+    let loaded = read(&path);
+    let amp = stream(&loaded, "Amp");
+    assert_eq!(nothing_is_missing(amp)[0], 0);
+    let synced = amp.header.get("synced");
+    assert_eq!(synced.as_deref(), Some("clocksync dejitter"));
+    let markers = stream(&loaded, "Amp-Markers").header.get("synced");
+    assert_eq!(markers.as_deref(), Some("clocksync"));
+    // Nobody corrects twice.
+    assert!(
+        loaded
+            .streams
+            .iter()
+            .all(|stream| stream.offsets.is_empty())
+    );
+    let last = ended.json_lines().pop().unwrap();
+    let row = last["streams"].as_array().unwrap();
+    let row = row.iter().find(|row| row["name"] == "Amp").unwrap();
+    assert!(row["offset_secs"].as_f64().unwrap().abs() < 0.01, "{row}");
+    assert_eq!(row["offsets"], 0);
+    for pair in amp.stamps.windows(2) {
+        assert!((pair[1] - pair[0] - 0.002).abs() < 0.001, "{pair:?}");
+    }
+    assert!((amp.stamps.last().unwrap() - local_clock()).abs() < 10.0);
+    let checked = lab.run(&["xdf", "check", &path]).ok();
+    assert!(!checked.stdout.contains("clock offsets"), "{checked:?}");
+}
+
+#[test]
 fn a_duration_is_kept() {
     let lab = Lab::new();
     let path = lab.path("short.xdf");

@@ -121,6 +121,35 @@ fn another_disk_takes_over_without_a_hole() {
 }
 
 #[test]
+fn a_disk_is_left_before_it_is_full() {
+    let lab = Lab::new();
+    let _generator = lab.start(&fast());
+    let words = "Amp -o small/first.xdf --spill-dir spill --duration 5 --min-free 1M";
+    record_on_a_small_disk(&lab, 1_100_000, "", words)
+        .wait()
+        .with(0, &["LOW SPACE", "goes on in spill/first.xdf"]);
+    let first = read(&lab.path("kept/first.xdf"));
+    let second = read(&lab.path("spill/first.xdf"));
+    let numbers = nothing_is_missing(stream(&first, "Amp"));
+    let rest = nothing_is_missing(stream(&second, "Amp"));
+    assert_eq!(numbers[0], 0);
+    assert_eq!(rest[0], numbers.last().unwrap() + 1);
+    assert!(numbers.len() + rest.len() > 15_000);
+}
+
+#[test]
+fn a_spill_folder_on_the_same_disk_is_left_for_the_last() {
+    let lab = Lab::new();
+    let _generator = lab.start(&fast());
+    let words = "Amp -o small/only.xdf --spill-dir small/spill --duration 2 --min-free 1M";
+    let ended = record_on_a_small_disk(&lab, 900_000, "", words).wait();
+    let ended = ended.with(0, &["LOW SPACE"]);
+    assert!(!ended.stderr.contains("goes on"), "{ended:?}");
+    nothing_is_missing(stream(&read(&lab.path("kept/only.xdf")), "Amp"));
+    assert!(!Path::new(&lab.path("kept/spill")).exists());
+}
+
+#[test]
 fn a_recording_can_be_encrypted_on_its_way_to_the_disk() {
     let lab = Lab::new();
     let pair = KeyPair::generate();

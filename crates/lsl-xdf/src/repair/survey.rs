@@ -66,6 +66,8 @@ struct Known {
     not_finite: u64,
     behind_footer: bool,
     second_header: bool,
+    /// Timestamps are on the recorder's clock already.
+    is_synced: bool,
 }
 
 enum Xml {
@@ -168,6 +170,7 @@ impl Pass {
             footer_count: None,
             backwards: 0,
             not_finite: 0,
+            is_synced: header.get("synced").is_some(),
             behind_footer: false,
             second_header: false,
         };
@@ -346,7 +349,7 @@ impl Pass {
                 let times = known.not_finite;
                 self.find(Finding::NotFinite { stream, times });
             }
-            if found > 0 && tally.offset_count == 0 {
+            if found > 0 && tally.offset_count == 0 && !known.is_synced {
                 self.find(Finding::NoOffsets { stream });
             }
         }

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use lsl_core::ChannelFormat;
 use lsl_xdf::repair::{self, Finding};
 use lsl_xdf::{
-    Error, ErrorKind, FileHeader, FileSink, JournalState, Recording, journal_path, load,
+    Error, ErrorKind, FileHeader, FileSink, JournalState, Recording, is_being_written,
+    journal_path, load,
 };
 
 use crate::made;
@@ -78,6 +79,21 @@ fn nothing_is_overwritten_and_folders_are_made() {
 }
 
 #[test]
+fn a_mark_says_that_a_recording_is_unfinished() {
+    let folder = Folder::new("mark");
+    let path = folder.0.join("sub.xdf.age");
+    let sink = FileSink::new(fs::File::create(&path).unwrap());
+    let mut recording = Recording::new(sink, &FileHeader::new("now"), 0.0).unwrap();
+    recording.mark_unfinished(&path);
+    recording.sync().unwrap();
+    // It promises nothing: the sink may hold something back.
+    let state = JournalState::read(&journal_path(&path)).unwrap();
+    assert_eq!(state, Some(JournalState::default()));
+    recording.finish(1.0).unwrap();
+    assert_eq!(folder.names(), ["sub.xdf.age"]);
+}
+
+#[test]
 fn the_journal_says_what_was_promised_and_goes_with_the_end() {
     let folder = Folder::new("journal");
     let path = folder.0.join("sub.xdf");
@@ -97,7 +113,14 @@ fn the_journal_says_what_was_promised_and_goes_with_the_end() {
     recording
         .samples(1, &made::stamps(10, 1, 100.0), &values, 0.1)
         .unwrap();
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    {
+        assert!(is_being_written(&path).unwrap());
+        let error = repair::repair_in_place(&path).unwrap_err();
+        assert!(error.to_string().contains("being recorded"), "{error}");
+    }
     drop(recording);
+    assert!(!is_being_written(&path).unwrap());
     assert_eq!(fs::metadata(&path).unwrap().len(), promised + 23);
 
     // The file lost its end, but not more than it may.
@@ -180,6 +203,7 @@ fn damage_in_the_middle_is_repaired_into_another_file() {
         .samples(1, &[5001.0], &vec![78_i32].into(), 11.0)
         .unwrap();
     recording.finish(12.0).unwrap();
+    assert!(!is_being_written(&path).unwrap());
     let mut bytes = fs::read(&path).unwrap();
     bytes[at] = 0;
     fs::write(&path, &bytes).unwrap();

@@ -53,6 +53,7 @@ fn what_no_memory_holds_is_counted_to_the_last_sample() {
         queue: queue.clone(),
         claims: Arc::default(),
         buffer_secs: 1.0,
+        stamps: Stamps::Raw,
         halt: halted,
     };
     let live = Arc::new(Live::new(0, &found[0], false));
