@@ -38,8 +38,8 @@ mod pattern;
 mod place;
 mod play;
 mod probe;
-mod record;
 mod progress;
+mod record;
 mod recording;
 mod recv;
 mod security;
@@ -49,6 +49,7 @@ mod shell;
 mod table;
 mod time;
 mod trust;
+mod unbuffered;
 mod value;
 mod xdf;
 
