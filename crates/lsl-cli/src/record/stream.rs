@@ -178,7 +178,16 @@ impl StreamTask {
                     "lsl record: '{name}' cannot be read: {}",
                     printable(reason)
                 )),
-                State::Lost => say(format_args!("lsl record: '{name}' is lost: {error}")),
+                State::Lost => {
+                    // The library's text tells programmers what to do; this program does it.
+                    let reason = match error {
+                        Error::Lost { reason } => printable(reason),
+                        error => error.to_string(),
+                    };
+                    say(format_args!(
+                        "lsl record: '{name}' is lost: {reason}. It goes on when it is back."
+                    ));
+                }
                 _ => say(format_args!(
                     "lsl record: '{name}' does not connect: {error}"
                 )),
