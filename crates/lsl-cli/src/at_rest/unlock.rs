@@ -7,7 +7,7 @@ use clap::Args;
 use lsl_xdf::at_rest::{self, Ending, Options, Source, Work, unlock_stream, unlocked_name};
 
 use super::lock::{existing, tasks};
-use super::report::{Report, add_passphrase, cancel_on_interrupt, is_pipe};
+use super::report::{Deed, Report, add_passphrase, cancel_on_interrupt, is_pipe};
 use crate::at_rest_keys::IdentityArgs;
 use crate::failure::{Failure, Outcome};
 use crate::note::note;
@@ -89,7 +89,7 @@ impl Unlock {
             })
         })?;
         let cancel = cancel_on_interrupt()?;
-        let report = Report::new(self.json, "Unlocking", "unlocked", &self.files);
+        let report = Report::new(self.json, Deed::Unlock, &self.files);
         let options = Options {
             existing: existing(self.force),
             source: if self.remove {
