@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use xshell::{Shell, cmd};
 
 use crate::abi::{self, Profile};
-use crate::{Result, interop, roots};
+use crate::{Result, interop, roots, xdf};
 
 /// Makes a stage; how it is entered.
 type Make = fn(&Shell) -> Result<Vec<String>>;
@@ -80,15 +80,16 @@ fn type_commands(sh: &Shell, namespace: &[String], entrances: &[Entrance]) -> Re
     Ok(run.run()?)
 }
 
-/// A venv of its own, in which wheels are installed and removed; it sees pylsl and mne-lsl where the
-/// interop tests have them, because the private network has no registry.
+/// A venv of its own, in which wheels are installed and removed; it sees pylsl, mne-lsl and pyxdf where
+/// other tests have them, because the private network has no registry.
 fn python(sh: &Shell) -> Result<Vec<String>> {
     let wheel = dist_file(sh, "x86_64.whl")?;
     println!("book: python with {}", wheel.display());
     let venv = sh.current_dir().join("target/book-stage/venv");
     sh.remove_path(&venv)?;
     cmd!(sh, "python3 -m venv {venv}").run()?;
-    let packages = interop::site_packages(sh)?;
+    let mut packages = interop::site_packages(sh)?;
+    packages.push(xdf::site_packages(sh)?);
     let seen: Vec<String> = packages
         .iter()
         .map(|folder| folder.display().to_string())

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use xshell::Shell;
 
 use crate::Result;
+use crate::ahead::Ahead;
 
 /// A step of the gate by name.
 type Step = (&'static str, fn(&Shell) -> Result);
@@ -36,6 +37,7 @@ const STEPS: &[Step] = &[
 
 /// Run every step, stop at the first that fails, and say how long each took.
 pub(crate) fn run(sh: &Shell) -> Result {
+    let _ahead = Ahead::start(sh);
     let mut times = Vec::new();
     let mut failure = None;
     for (name, step) in STEPS {

@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod abi;
+mod ahead;
 mod artefact;
 mod at_rest;
 mod book;
@@ -46,6 +47,7 @@ Usage: cargo xtask TASK
 
   ci                     the gate, which stops at a failure: everything below but soak, book,
                          captures and fuzz
+  ahead                  build what later steps of the gate want; it starts this by itself
   test                   what the README says: cargo test --workspace --locked
   lint                   rustfmt and clippy, warnings denied
   doc                    documentation, warnings denied
@@ -126,6 +128,10 @@ fn run() -> Result {
     sh.change_dir(root);
     match words.as_slice() {
         ["ci"] => ci::run(&sh),
+        ["ahead"] => {
+            ahead::run(&sh);
+            Ok(())
+        }
         ["test"] => test(&sh),
         ["lint"] => lint(&sh),
         ["doc"] => doc(&sh),

@@ -1,6 +1,8 @@
 //! The stage for `crates/lsl-xdf`: pyxdf judges our files, ours reads such as LabRecorder writes;
 //! recorders are killed and run out of disk.
 
+use std::path::PathBuf;
+
 use xshell::{Shell, cmd};
 
 use crate::Result;
@@ -67,6 +69,13 @@ fn survive(sh: &Shell) -> Result {
     let script = format!("{mount} && \"$2\" full \"$1\"");
     cmd!(sh, "unshare {flags} sh -c {script} sh {small} {survive}").run()?;
     Ok(())
+}
+
+/// Where pyxdf is.
+pub(crate) fn site_packages(sh: &Shell) -> Result<PathBuf> {
+    let python = install(sh)?;
+    let ask = "import sysconfig; print(sysconfig.get_path('purelib'))";
+    Ok(cmd!(sh, "{python} -c {ask}").quiet().read()?.into())
 }
 
 fn install(sh: &Shell) -> Result<String> {

@@ -39,9 +39,14 @@ impl Opener {
         }
     }
 
-    /// Whether the user wants to end.
-    pub(crate) fn stop(&self) -> &Stop {
-        &self.stop
+    /// An error if the user wants to end with only `done` of `files` looked at: the rest may be anything.
+    pub(crate) fn check_stop(&self, done: usize, files: usize) -> Outcome {
+        if self.stop.requested() && done < files {
+            return Err(Failure::Runtime(format!(
+                "stopped: {done} of {files} files were looked at"
+            )));
+        }
+        Ok(())
     }
 
     /// Opens a file. `doing` is shown beside the progress.

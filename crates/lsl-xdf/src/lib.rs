@@ -1,7 +1,39 @@
 //! Recordings of the Lab Streaming Layer: XDF 1.0 files, written so that a crash costs no more than the
 //! last moments, read with tolerance for what other programs write, repaired, and encrypted at rest.
 //!
-//! Nothing here opens a network connection.
+//! Nothing here opens a network connection, and nothing here asks a clock: callers say what time it is.
+//!
+//! ```
+//! use lsl_core::ChannelFormat;
+//! use lsl_xdf::{FileHeader, PipeSink, Recording, StreamHeader, load};
+//!
+//! # fn main() -> lsl_xdf::Result<()> {
+//! // `Recording::create` takes a path and keeps a journal; this one goes into memory.
+//! let head = FileHeader::new("2026-11-22T08:31:56+0100");
+//! let mut recording = Recording::new(PipeSink(Vec::new()), &head, 0.0)?;
+//! let eeg = StreamHeader::new("Amp", "EEG", 2, 250.0, ChannelFormat::Float32)?;
+//! let id = recording.add_stream(&eeg, 0.0)?;
+//! recording.clock_offset(id, 99.0, 0.5, 0.0)?;
+//! recording.samples(id, &[100.0, 100.004], &vec![1.0_f32, 2.0, 3.0, 4.0].into(), 0.5)?;
+//! recording.sync()?; // what was appended before is on the disk now
+//! recording.finish(1.0)?; // footers
+//!
+//! let file = recording.into_sink().0;
+//! let loaded = load(file.as_slice())?;
+//! assert!(loaded.problems.is_empty());
+//! assert_eq!(loaded.streams[0].stamps, [100.0, 100.004]);
+//!
+//! // A crash leaves a file without its end: what is whole is read all the same.
+//! let cut = load(&file[..file.len() / 2])?;
+//! assert!(cut.streams.iter().all(|stream| stream.footer.is_none()));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! * [`Reader`] gives a file of any size event by event; [`Decoder`] does so for whoever has the bytes.
+//! * [`repair`] and [`salvage`] are for files that came to no end, or to harm.
+//! * [`integrity`] proves who wrote a file, and that it is as it was written.
+//! * `at_rest` (feature `age`) encrypts files, recordings or not.
 #![forbid(unsafe_code)]
 
 mod clock;

@@ -114,10 +114,8 @@ impl Verify {
         let keys = Keys::find(self.signer);
         let mut opener = Opener::with(identities, stop);
         let mut unproven = 0;
-        for file in &signed {
-            if opener.stop().requested() {
-                break;
-            }
+        for (index, file) in signed.iter().enumerate() {
+            opener.check_stop(index, signed.len())?;
             if !self.signature(file, &keys, &mut opener)? {
                 unproven += 1;
             }

@@ -39,6 +39,8 @@ impl Expected {
         let (subcommand, stream) = match &cli.command {
             Command::Gen(generate) => ("gen", Some(generate.stream_on(hostname))),
             Command::Recv(_) => ("recv", None),
+            Command::Record(_) => ("record", None),
+            Command::Play(_) => ("play", None),
             Command::List(_) => ("list", None),
             Command::Bench(_) => ("bench", None),
             Command::Audit(_) => ("audit", None),
@@ -258,6 +260,10 @@ mod tests {
         assert_eq!(expected.subcommand, "gen");
         assert_eq!(expected.globals.words(), ["--session", "lab"]);
         assert_eq!(read(&["recv", "Amp"]).unwrap().stream, None);
+        assert_eq!(
+            read(&["record", "--watch", "Amp"]).unwrap().subcommand,
+            "record"
+        );
     }
 
     #[test]
@@ -268,7 +274,7 @@ mod tests {
             assert!(failure.to_string().contains(part), "{part} in {failure}");
         };
         check(&["gen", "--rate", "fast"], "not a number");
-        check(&["record"], "unrecognized subcommand");
+        check(&["rekord"], "unrecognized subcommand");
         check(&["deploy", "amp2"], "ends by itself");
         check(&["key", "init"], "ends by itself");
     }

@@ -60,7 +60,8 @@ impl Check {
         let mut opener = Opener::new(&self.identity, Stop::install()?)?;
         let (mut bad, mut unread) = (0, 0);
         let mut repairable = false;
-        for path in &self.files {
+        for (index, path) in self.files.iter().enumerate() {
+            opener.check_stop(index, self.files.len())?;
             match self.check(path, &mut opener) {
                 Ok((whole, can_be_repaired)) => {
                     bad += usize::from(!whole);
@@ -72,9 +73,6 @@ impl Check {
                     note(format_args!("lsl: {failure}"));
                     unread += 1;
                 }
-            }
-            if opener.stop().requested() {
-                break;
             }
         }
         match (bad, unread) {

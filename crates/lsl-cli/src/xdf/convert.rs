@@ -4,7 +4,7 @@ mod csv;
 #[cfg(feature = "parquet")]
 mod parquet;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
@@ -90,13 +90,20 @@ Tables of an encrypted recording are not encrypted.";
 impl Convert {
     pub(super) fn run(&self) -> Outcome {
         let mut opener = Opener::new(&self.identity, Stop::install()?)?;
+        let mut written = BTreeSet::new();
         for path in &self.files {
-            self.convert(path, &mut opener)?;
+            self.convert(path, &mut opener, &mut written)?;
         }
         Ok(())
     }
 
-    fn convert(&self, path: &Path, opener: &mut Opener) -> Outcome {
+    /// `written` are the tables of the files before this one.
+    fn convert(
+        &self,
+        path: &Path,
+        opener: &mut Opener,
+        written: &mut BTreeSet<PathBuf>,
+    ) -> Outcome {
         let named = |failure: Failure| failure.context(&path.display().to_string());
         let source = opener.open(path, "Reading")?;
         let summary = Summary::read(source).map_err(named)?;
@@ -111,7 +118,16 @@ impl Convert {
         for (&id, stream) in summary.streams.iter().filter(|(id, _)| is_wanted(id)) {
             let name = tame(&stream.header.name());
             let name = format!("{}_{id}_{name}.{}", stem.display(), self.to.ending());
-            tables.add(id, Path::new(&name), stream, self)?;
+            let table = PathBuf::from(name);
+            if written.contains(&table) {
+                return Err(named(Failure::Usage(format!(
+                    "{} was just made from another recording of this name: convert one of them into \
+                     another folder, --output DIR",
+                    table.display()
+                ))));
+            }
+            tables.add(id, &table, stream, self)?;
+            written.insert(table);
         }
         let source = opener.open(path, "Converting")?;
         tables.fill(source).map_err(named)?;
@@ -173,6 +189,8 @@ struct Tables {
 
 struct Table {
     path: PathBuf,
+    /// Another name until it is finished, where it replaces one.
+    written_to: PathBuf,
     sheet: Box<dyn Sheet>,
     correction: Correction,
     rows: u64,
@@ -180,26 +198,31 @@ struct Table {
 
 impl Tables {
     fn add(&mut self, id: u32, path: &Path, stream: &StreamSummary, wish: &Convert) -> Outcome {
+        let mut written_to = path.to_owned();
         let mut options = OpenOptions::new();
         options.write(true);
         if wish.force {
+            written_to.as_mut_os_string().push(".part");
             options.create(true).truncate(true);
         } else {
             options.create_new(true);
         }
-        let file = options.open(path).map_err(|error| match error.kind() {
-            io::ErrorKind::AlreadyExists => Failure::Usage(format!(
-                "{} exists already; --force replaces it",
-                path.display()
-            )),
-            _ => Failure::from(error).context(&path.display().to_string()),
-        })?;
+        let file = options
+            .open(&written_to)
+            .map_err(|error| match error.kind() {
+                io::ErrorKind::AlreadyExists => Failure::Usage(format!(
+                    "{} exists already; --force replaces it",
+                    path.display()
+                )),
+                _ => Failure::from(error).context(&path.display().to_string()),
+            })?;
         let made = sheet(file, &stream.header, wish.to);
         let table = Table {
             path: path.to_owned(),
+            written_to: written_to.clone(),
             sheet: made.inspect_err(|_| {
                 // Ours, and empty.
-                let _ = fs::remove_file(path);
+                let _ = fs::remove_file(&written_to);
             })?,
             correction: stream.correction(),
             rows: 0,
@@ -227,8 +250,16 @@ impl Tables {
     /// What was written.
     fn finish(mut self) -> Outcome<Vec<String>> {
         for table in self.tables.values_mut() {
-            let finished = table.sheet.finish();
-            finished.map_err(|failure| failure.context(&table.path.display().to_string()))?;
+            let named = |failure: Failure| failure.context(&table.path.display().to_string());
+            table.sheet.finish().map_err(named)?;
+        }
+        for table in self.tables.values() {
+            if table.written_to != table.path {
+                let moved = fs::rename(&table.written_to, &table.path);
+                moved.map_err(|error| {
+                    Failure::from(error).context(&table.path.display().to_string())
+                })?;
+            }
         }
         self.is_complete = true;
         Ok(self
@@ -246,7 +277,7 @@ impl Drop for Tables {
     fn drop(&mut self) {
         if !self.is_complete {
             for table in self.tables.values() {
-                let _ = fs::remove_file(&table.path);
+                let _ = fs::remove_file(&table.written_to);
             }
         }
     }

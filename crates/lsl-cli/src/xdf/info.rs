@@ -84,9 +84,7 @@ impl Info {
         let mut opener = Opener::new(&self.identity, Stop::install()?)?;
         let mut failed = None;
         for (index, path) in self.files.iter().enumerate() {
-            if opener.stop().requested() {
-                break;
-            }
+            opener.check_stop(index, self.files.len())?;
             let shown = self.show(path, index > 0, &mut opener);
             match shown {
                 Err(Failure::ReaderLeft) => return Err(Failure::ReaderLeft),

@@ -57,12 +57,21 @@ fn fill<T>(
     Ok(done)
 }
 
-/// What is read encrypted is not written plain unless somebody says so.
+/// What is read encrypted is not written plain unless somebody says so, and what is called encrypted is.
 pub(super) fn check_recipients(
     path: &Path,
+    output: &Path,
     is_encrypted: bool,
     recipients: Option<&Recipients>,
 ) -> Outcome {
+    let is_called_so = output.extension().is_some_and(|ending| ending == "age");
+    if is_called_so && recipients.is_none() {
+        return Err(Failure::Usage(format!(
+            "{} would not be encrypted: add --recipient KEY or --recipients-file FILE, or choose a name \
+             without .age",
+            output.display()
+        )));
+    }
     if is_encrypted && recipients.is_none() {
         return Err(Failure::Usage(format!(
             "{} is encrypted, and an age file does not say to whom: name again who can open the new \

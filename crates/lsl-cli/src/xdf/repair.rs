@@ -85,7 +85,8 @@ impl Repair {
         }
         let mut opener = Opener::new(&self.identity, Stop::install()?)?;
         let mut failures = 0;
-        for path in &self.files {
+        for (index, path) in self.files.iter().enumerate() {
+            opener.check_stop(index, self.files.len())?;
             let done = self.repair(path, recipients.as_ref(), &mut opener);
             match done {
                 Ok(()) => {}
@@ -95,9 +96,6 @@ impl Repair {
                     note(format_args!("lsl: {failure}"));
                     failures += 1;
                 }
-            }
-            if opener.stop().requested() {
-                break;
             }
         }
         match failures {
@@ -133,11 +131,11 @@ impl Repair {
                 lsl_xdf::Error::Argument(text) => {
                     named(Failure::Usage(format!("{text}, --output FILE")))
                 }
-                error => error.into(),
+                error => named(error.into()),
             })?;
             return self.report(path, path, None, &survey);
         };
-        output::check_recipients(path, source.is_encrypted, recipients)?;
+        output::check_recipients(path, output, source.is_encrypted, recipients)?;
         let survey = if source.is_plain() {
             repair::check(path)
         } else {

@@ -56,7 +56,12 @@ impl Salvage {
         let recipients = self.recipients.recipients()?;
         let mut opener = Opener::new(&self.identity, Stop::install()?)?;
         let mut source = opener.open(&self.file, "Salvaging")?;
-        output::check_recipients(&self.file, source.is_encrypted, recipients.as_ref())?;
+        output::check_recipients(
+            &self.file,
+            &self.output,
+            source.is_encrypted,
+            recipients.as_ref(),
+        )?;
         let mut plan = Plan::new();
         if !self.streams.is_empty() {
             plan = plan.only(self.streams.iter().copied());
