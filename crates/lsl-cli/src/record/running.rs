@@ -10,12 +10,12 @@ use lsl_core::{ChannelFormat, Context, StreamInfo, local_clock};
 use lsl_xdf::{FileHeader, StreamHeader, Strings};
 
 use super::display::{Display, Row, Snapshot, size};
-use super::live::{Live, State};
+use super::live::{Live, Stamps, State};
 use super::output::Maker;
 use super::remark::say;
 use super::resume::Resume;
 use super::session::{Search, Session, Wishes};
-use super::stream::{Halt, Stamps};
+use super::stream::Halt;
 use super::writer::{self, DISK, Ended, Job, Queue, Settings, Slot};
 use super::{REFUSED, STREAM_LOST, STREAM_MISSING, space};
 use crate::absence;
