@@ -1,15 +1,16 @@
 //! Where a recording goes: folders are made, and nothing is ever overwritten.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::{Error, Result};
+use crate::{Error, Result, hold};
 
 /// A new file under the name that was asked for.
 #[derive(Debug)]
 pub struct Claimed {
-    /// The file, empty, for reading and writing.
+    /// The file, empty, for reading and writing. As long as it is open, nobody who asks (`lsl lock`,
+    /// `rotate`, `xdf repair`) replaces, removes or shortens it.
     pub file: File,
     /// Where a file went that had this name before.
     pub moved: Option<PathBuf>,
@@ -35,13 +36,12 @@ pub fn claim(path: &Path) -> Result<Claimed> {
     let mut moved = None;
     // Somebody else may be as quick: then it is renamed, too.
     for _ in 0..100 {
-        let made = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .open(path);
-        match made {
+        match hold::options_to_write().create_new(true).open(path) {
             Ok(file) => {
+                // Somebody was quick enough to take hold of it: it may go any moment.
+                if hold::hold(&file).is_err() {
+                    continue;
+                }
                 sync_folder_of(path).map_err(Error::path("make", path))?;
                 return Ok(Claimed { file, moved });
             }

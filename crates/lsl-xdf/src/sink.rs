@@ -5,6 +5,8 @@ use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
 use std::sync::Arc;
 
+use crate::hold;
+
 /// The rest of a [`Sink::sync_job`]: may block, on whichever thread.
 pub type SyncJob = Box<dyn FnOnce() -> io::Result<()> + Send>;
 
@@ -43,7 +45,10 @@ pub trait Sink {
 }
 
 /// A file. Room is reserved in steps of 64 MiB where the file system can do that, so that a full
-/// disk is noticed before a chunk is written and not in its middle.
+/// disk is noticed before a chunk is written and not in its middle. A lock on the file, as [`claim`]
+/// takes it, ends when the sink is closed.
+///
+/// [`claim`]: crate::claim
 #[derive(Debug)]
 pub struct FileSink {
     file: Arc<File>,
@@ -119,7 +124,9 @@ impl Sink for FileSink {
 
     fn close(&mut self, len: u64) -> io::Result<()> {
         self.file.set_len(len)?;
-        self.file.sync_all()
+        self.file.sync_all()?;
+        hold::release(&self.file);
+        Ok(())
     }
 }
 
