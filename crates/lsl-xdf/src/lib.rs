@@ -38,6 +38,7 @@
 
 mod clock;
 mod error;
+mod hold;
 mod journal;
 mod markup;
 mod place;

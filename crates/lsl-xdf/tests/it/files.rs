@@ -222,3 +222,36 @@ fn damage_in_the_middle_is_repaired_into_another_file() {
     assert_eq!(stream.stamps.last(), Some(&5001.0));
     assert_eq!(survey.repaired_len(), fs::metadata(&path).unwrap().len());
 }
+
+#[test]
+fn a_file_that_is_being_recorded_is_not_repaired_where_it_is() {
+    let folder = Folder::new("held");
+    let path = folder.0.join("sub.xdf");
+    let mut recording = record(&path, 10);
+    let error = repair::repair_in_place(&path).unwrap_err().to_string();
+    assert!(
+        error.contains("it is being recorded; stop the recording first"),
+        "{error}"
+    );
+    assert_eq!(folder.names(), ["sub.xdf", "sub.xdf.lslj"]);
+    // Looking at it harms nobody.
+    repair::check(&path).unwrap();
+    let values = made::values(ChannelFormat::Int32, 10, 1, 1);
+    let stamps = made::stamps(10, 1, 100.0);
+    recording.samples(1, &stamps, &values, 0.1).unwrap();
+    recording.finish(1.0).unwrap();
+    // Finished, it is free, whoever keeps it open.
+    let survey = repair::repair_in_place(&path).unwrap();
+    assert_eq!(survey.streams[&1].tally.samples, 11);
+    assert!(survey.is_whole());
+    drop(recording);
+    // A recorder that was killed holds nothing.
+    let path = folder.0.join("killed.xdf");
+    drop(record(&path, 10));
+    assert_eq!(
+        repair::repair_in_place(&path).unwrap().streams[&1]
+            .tally
+            .samples,
+        10
+    );
+}
