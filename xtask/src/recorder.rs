@@ -66,9 +66,10 @@ pub(crate) fn run(sh: &Shell, wishes: &Wishes<'_>) -> Result {
     let files = wishes.files.unwrap_or(Path::new(REAL));
     let script = format!("{SCRIPTS}/recorder.py");
     let part = wishes.part;
+    let (program, words) = namespace.split_first().ok_or("no command")?;
     let mut command = cmd!(
         sh,
-        "{namespace...} {pyxdf} -B {script} {folder} {files} {part...}"
+        "{program} {words...} {pyxdf} -B {script} {folder} {files} {part...}"
     )
     .env("LSL_STAGE_COMMAND", root.join("target/debug/lsl"))
     .env("LSL_STAGE_LIBRARY", library)

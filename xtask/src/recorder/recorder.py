@@ -15,10 +15,8 @@ import pyxdf
 import survive
 from judge import (
     difference,
-    exact,
     footer_is_right,
     form,
-    hexed,
     is_piece_of,
     load,
     samples,
@@ -45,9 +43,9 @@ def formats(tools, folder):
         names = ["f-string-Markers", *(f"f-{name}" for name in FORMATS)]
         reader = Reader(lab, names)
         path = lab.folder / "formats.xdf"
-        recorder = lab.start("record", "-o", path)
-        # Clock offsets at the start, after five seconds and at the end.
-        time.sleep(7.0)
+        recorder = lab.start("record", "-o", path, "--json")
+        # At the start, and after five seconds.
+        until("second clock offset", lambda: fewest_offsets(recorder) >= 2)
         stopped = recorder.signal(signal.SIGINT)
         recorder.ends(0, ["Recorded "])
         time.sleep(1.0)
@@ -61,11 +59,17 @@ def formats(tools, folder):
             early = sum(stamp <= stopped for stamp in sent[name][0]) - end
             expect(early <= 0 and end > first, f"{name} ends {early} early")
             footer_is_right(stream, name)
-            expect(len(stream["clock_times"]) >= 3, f"{name}: {stream['clock_times']}")
+            expect(len(stream["clock_times"]) >= 2, f"{name}: {stream['clock_times']}")
             expect(np.abs(stream["clock_values"]).max() < 0.01, "one clock", stream["clock_values"])
             count += end - first
         print(f"  {len(streams)} streams of all formats, {count} samples")
         return path
+
+
+def fewest_offsets(recorder):
+    """Of a stream, as a recorder says."""
+    said = [line["streams"] for _, line in recorder.json_lines()[-1:]]
+    return min((stream["offsets"] for stream in said[0]), default=0) if said else 0
 
 
 def outlets(tools, folder):
@@ -79,8 +83,6 @@ def outlets(tools, folder):
         plain = record_pylsl(lab, "plain.xdf", machine="guest")
         # In plaintext, where the recorder's policy asks for encryption; the outlets still are there.
         refused(lab, "rec1")
-        plain_outlet = lab.running[-1]
-        del plain_outlet
         end_outlets(lab)
         record_pylsl(lab, "secure.xdf", sender="amp1", machine="rec1", encrypted_with="amp1")
         # Encrypted, and the recorder has no key.
@@ -122,7 +124,7 @@ def record_pylsl(lab, file, machine, sender="", encrypted_with=None):
 def refused(lab, machine):
     """Recording is refused, in words, and leaves no file."""
     path = lab.folder / f"refused-{machine}.xdf"
-    words = ["record", "--require", "pylsl-int8", "-o", path, "--timeout", "8"]
+    words = ["record", "--require", "pylsl-int8", "-o", path, "--timeout", "3"]
     said = lab.start(*words, machine=machine).ends(5, ["encryption does not allow", "pylsl-int8"])
     expect(not path.exists(), f"{path} is there")
     print(f"  refused: {' '.join(said.stderr().split())[:150]}")
@@ -230,7 +232,7 @@ REAL_WITHIN = 1e-3
 
 
 def main():
-    folder, files = Path(sys.argv[1]), Path(sys.argv[2])
+    folder, files = Path(sys.argv[1]), Path(sys.argv[2]).resolve()
     wanted = sys.argv[3] if len(sys.argv) > 3 else ""
     tools = Tools()
     seed = os.environ.get("LSL_STAGE_SEED") or str(time.time_ns())

@@ -135,6 +135,7 @@ class Point:
         words[2] = str(disk / self.name)
         self.program = self.lab.start(*words, "--duration", "14", prefix=prefix)
         self.program.ends(4, ["DISK FULL", "No space left", "samples are MISSING"])
+        print(self.program)
         return self.unlock(kept / self.name)
 
     def repair(self):
