@@ -1,6 +1,7 @@
 """What pyxdf reads in a recording, held against what was sent."""
 
 import csv
+import logging
 import sys
 from pathlib import Path
 
@@ -11,16 +12,22 @@ from lab import HERE, expect
 
 # The comparisons of `cargo xtask xdf`.
 sys.path.insert(0, str(HERE.parents[2] / "crates/lsl-xdf/python"))
-from check_xdf import SIZES, difference, dump, footer_of, hexed  # noqa: E402
+from check_xdf import SIZES, Complaints, difference, footer_of, hexed  # noqa: E402
+
+COMPLAINTS = Complaints()
+logging.getLogger("pyxdf.pyxdf").addHandler(COMPLAINTS)
+logging.getLogger("pyxdf.pyxdf").propagate = False
 
 
 def load(path):
     """Streams by name, timestamps as they stand in the file."""
+    COMPLAINTS.lines.clear()
     # With everything that it does for users, too.
     pyxdf.load_xdf(str(path))
     streams, _ = pyxdf.load_xdf(
         str(path), synchronize_clocks=False, dejitter_timestamps=False
     )
+    expect(not COMPLAINTS.lines, f"{path}: pyxdf says", *COMPLAINTS.lines)
     found = {stream["info"]["name"][0]: stream for stream in streams}
     expect(len(found) == len(streams), f"{path}: two streams of one name")
     return found

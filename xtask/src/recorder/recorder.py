@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -137,33 +138,39 @@ def end_outlets(lab):
             program.ends(0)
 
 
+def record_again(tools, folder, path):
+    """What `lsl play` plays is recorded again, in a session of its own."""
+    with Lab(tools, folder, f"play-{path.stem}") as lab:
+        again = lab.folder / "again.xdf"
+        player = lab.start("play", "--wait", path)
+        recorder = lab.start("record", "-o", again)
+        player.ends(0, ["Played "])
+        recorder.signal(signal.SIGINT)
+        recorder.wait()
+        lab.run("xdf", "check", again)
+        return again
+
+
 def replay(tools, folder, paths):
-    """What `lsl play` plays is recorded again."""
-    for path in paths:
-        with Lab(tools, folder, f"play-{path.stem}") as lab:
-            again = lab.folder / "again.xdf"
-            player = lab.start("play", "--wait", path)
-            recorder = lab.start("record", "-o", again)
-            player.ends(0, ["Played "])
-            recorder.signal(signal.SIGINT)
-            recorder.wait()
-            lab.run("xdf", "check", again)
-            before, after = load(path), load(again)
-            expect(before.keys() == after.keys(), after.keys())
-            aligned, _ = pyxdf.load_xdf(str(path), dejitter_timestamps=False)
-            aligned = {stream["info"]["name"][0]: stream["time_stamps"] for stream in aligned}
-            shifts, count = [], 0
-            for name, stream in before.items():
-                stamps, values = samples(after[name])
-                told = difference(samples(stream)[1], values, f"{name}: values")
-                expect(told is None, told)
-                footer_is_right(after[name], name)
-                shifts += list(after[name]["time_stamps"] - aligned[name])
-                count += len(stamps)
-            # One time line for all.
-            apart = max(shifts) - min(shifts)
-            expect(apart < CORRECTED_WITHIN, f"{apart} s apart")
-            print(f"  {path.name}: {count} samples again, stamps within {apart * 1e6:.1f} µs")
+    """What is recorded of a recording is equal to it."""
+    with ThreadPoolExecutor() as pool:
+        again = list(pool.map(lambda path: record_again(tools, folder, path), paths))
+    for path, twin in zip(paths, again):
+        before, after = load(path), load(twin)
+        expect(before.keys() == after.keys(), after.keys())
+        aligned, _ = pyxdf.load_xdf(str(path), dejitter_timestamps=False)
+        aligned = {stream["info"]["name"][0]: stream["time_stamps"] for stream in aligned}
+        shifts, count = [], 0
+        for name, stream in before.items():
+            told = difference(samples(stream)[1], samples(after[name])[1], f"{name}: values")
+            expect(told is None, told)
+            footer_is_right(after[name], name)
+            shifts += list(after[name]["time_stamps"] - aligned[name])
+            count += len(stream["time_stamps"])
+        # One time line for all.
+        apart = max(shifts) - min(shifts)
+        expect(apart < CORRECTED_WITHIN, f"{apart} s apart")
+        print(f"  {path.name}: {count} samples again, stamps within {apart * 1e6:.1f} µs")
 
 
 def convert(tools, folder, paths):
@@ -224,11 +231,8 @@ def real(tools, folder, files):
                 expect(why is None, why)
             tables = lab.folder / path.stem
             lab.run("xdf", "convert", path, "-o", tables)
-            count = tables_are_equal(path, tables, table, REAL_WITHIN)
+            count = tables_are_equal(path, tables, table, CORRECTED_WITHIN)
             print(f"  {path.name}: {len(streams)} streams, {count} values, {checked['remarks']}")
-
-
-REAL_WITHIN = 1e-3
 
 
 def main():

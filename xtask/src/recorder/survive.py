@@ -19,6 +19,8 @@ from lab import Lab, Reader, expect, now, until
 KILLS = int(os.environ.get("LSL_STAGE_KILLS", "200"))
 STOPS = 10
 AT_ONCE = 12
+# The part of the killed ones that may meet it before it records.
+EARLY = 0.1
 
 # What may be lost: an interval of --sync (1 s) and a chunk (0.5 s); encrypted, a block of age besides.
 SYNC_SECS = 1.0
@@ -108,15 +110,17 @@ class Point:
             return self.fill(words)
         self.program = self.lab.start(*words)
         file = self.lab.folder / self.name
-        until(f"file of {self.program}", lambda: file.exists() or not self.program.is_running())
-        # Also before there is anything in it.
-        time.sleep(self.random.uniform(0.0, 5.0))
+        is_there = file.exists
+        # A few also before there is anything in the file.
+        if self.how == "stop" or self.random.random() > EARLY:
+            is_there = lambda: any(promised(self.program, now()).values())  # noqa: E731
+        until("recording", lambda: is_there() or not self.program.is_running())
+        time.sleep(self.random.uniform(0.0, 4.0))
         expect(self.program.is_running(), "ended by itself:", self.program)
         if self.how == "kill":
             self.at = self.program.signal(signal.SIGKILL)
             self.program.ends(-signal.SIGKILL)
             return self.repair()
-        until("samples", lambda: promised(self.program, now()))
         self.at = self.program.signal(signal.SIGTERM)
         self.program.ends(0, ["Recorded "])
         return self.unlock(file)
@@ -135,7 +139,6 @@ class Point:
         words[2] = str(disk / self.name)
         self.program = self.lab.start(*words, "--duration", "14", prefix=prefix)
         self.program.ends(4, ["DISK FULL", "No space left", "samples are MISSING"])
-        print(self.program)
         return self.unlock(kept / self.name)
 
     def repair(self):
@@ -277,7 +280,7 @@ def run(tools, folder, seed):
     kill, stop, full = (verdicts[how] for how in ("kill", "stop", "full"))
     for said in kill.empty:
         print(f"  nothing to repair: {said}")
-    expect(len(kill.empty) <= KILLS // 10, "too many were killed before they began")
+    expect(len(kill.empty) <= KILLS * 2 * EARLY, "too many were killed before they began")
     print(
         f"  killed {kill.files} times, {kill.samples} samples in the files; the oldest lost sample "
         f"was {kill.worst_secs[False]:.2f} s old, encrypted {kill.worst_secs[True]:.2f} s; "
