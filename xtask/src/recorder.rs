@@ -63,7 +63,7 @@ pub(crate) fn run(sh: &Shell, wishes: &Wishes<'_>) -> Result {
     sh.create_dir(FOLDER)?;
 
     let folder = root.join(FOLDER);
-    let files = wishes.files.unwrap_or(Path::new(REAL));
+    let files = wishes.files.unwrap_or_else(|| Path::new(REAL));
     let script = format!("{SCRIPTS}/recorder.py");
     let part = wishes.part;
     let (program, words) = namespace.split_first().ok_or("no command")?;
