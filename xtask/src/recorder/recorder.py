@@ -170,7 +170,7 @@ def replay(tools, folder, paths):
         # One time line for all.
         apart = max(shifts) - min(shifts)
         expect(apart < CORRECTED_WITHIN, f"{apart} s apart")
-        print(f"  {path.name}: {count} samples again, stamps within {apart * 1e6:.1f} µs")
+        print(f"  {path.name}: {count} samples again, stamps within {apart:.1e} s")
 
 
 def convert(tools, folder, paths):
@@ -221,8 +221,9 @@ def real(tools, folder, files):
                     "channel_count": int(stream["info"]["channel_count"][0]),
                     "nominal_srate": float(stream["info"]["nominal_srate"][0]),
                     "samples": len(stamps),
-                    "first_timestamp": stamps[0] if len(stamps) else None,
-                    "last_timestamp": stamps[-1] if len(stamps) else None,
+                    # The earliest and the latest: clocks may have begun anew.
+                    "first_timestamp": stamps.min() if len(stamps) else None,
+                    "last_timestamp": stamps.max() if len(stamps) else None,
                     "clock_offsets": len(stream["clock_times"]),
                     "has_footer": True,
                 }

@@ -71,10 +71,9 @@ def numbers_are_right(stream, name, sent):
     expect(places == list(range(first, end)), f"{name}: samples are missing or others")
     values = stream["time_series"]
     if name == MARKERS:
-        found = [sample[0] for sample in values]
-        # The generator's number, and no marker twice.
-        marks = [int(text.removeprefix("marker ")) for text in found]
-        expect(marks == list(range(first, end)), name, found)
+        # A generator that is held up leaves numbers out; it never sends one twice.
+        marks = [int(sample[0].removeprefix("marker ")) for sample in values]
+        expect(marks == sorted(set(marks)), name, marks)
     elif form(stream) == "string":
         expected = [[str(number)] * 2 for number in range(first, end)]
         expect(values == expected, f"{name}: other texts")
