@@ -313,8 +313,20 @@ impl Tally {
         }
     }
 
-    /// Counts a gap.
+    /// Counts a gap. Where the one before began at the same sample for the same reason, the two are one:
+    /// while a disk stays full the footer must not outgrow the room that was kept for it.
     pub fn count_gap(&mut self, gap: Gap) {
+        let listed = self.gaps.len() as u64;
+        if let Some(last) = self.gaps.last_mut()
+            && self.gap_count == listed
+            && last.from.to_bits() == gap.from.to_bits()
+            && last.reason == gap.reason
+            && let (Some(samples), Some(more)) = (last.samples, gap.samples)
+        {
+            last.to = gap.to;
+            last.samples = Some(samples.saturating_add(more));
+            return;
+        }
         self.gap_count += 1;
         if self.gaps.len() < MAX_LISTED {
             self.gaps.push(gap);
