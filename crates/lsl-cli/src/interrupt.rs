@@ -9,6 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use lsl_core::local_clock;
+use lsl_platform::hangup::kept_ignored;
 
 use crate::failure::{Failure, Outcome};
 
@@ -53,7 +54,8 @@ impl Stop {
             }
             flag.request();
         };
-        ctrlc::set_handler(handler)
+        // `nohup lsl record` goes on without its terminal.
+        kept_ignored(|| ctrlc::set_handler(handler))
             .map_err(|error| Failure::Runtime(format!("cannot catch Ctrl-C: {error}")))?;
         Ok(stop)
     }

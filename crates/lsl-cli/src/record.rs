@@ -8,12 +8,15 @@ mod control;
 mod display;
 mod live;
 mod locked;
+mod marks;
 mod output;
+mod place;
 mod race;
 mod remark;
 mod remote;
 mod resume;
 mod running;
+mod screen;
 mod session;
 mod signing;
 mod space;
@@ -22,6 +25,7 @@ mod template;
 mod writer;
 
 use std::path::{Path, PathBuf};
+use std::process;
 use std::sync::Arc;
 
 use clap::Args;
@@ -180,7 +184,7 @@ struct SafetyArgs {
     #[arg(long, value_name = "SECS", default_value = "30", value_parser = seconds)]
     buffer: f64,
 
-    /// Folder on another disk: the recording goes on there when less than --min-free is left here, or
+    /// Existing folder on another disk: the recording goes on there when less than --min-free is left here, or
     /// this disk fails
     #[arg(long, value_name = "DIR")]
     spill_dir: Option<PathBuf>,
@@ -218,13 +222,22 @@ Folders that clients name lie below --root, or are not used.
 
 The first Ctrl-C (or SIGTERM) ends with everything up to that moment, 2 s at the longest; the second
 with what is here; the third at once, and the file has to be repaired.
-Exit status: 0 everything is in the file; 2 a stream was missing at the start (or wrong usage);
-3 a stream was lost and did not come back; 4 the disk failed or was too slow; 5 encryption does
-not allow it.";
+Exit status: 0 nothing failed, interruptions that ended stand in the footers; 2 a stream was missing at
+the start (or wrong usage); 3 a stream was lost and did not come back; 4 the disk failed or was too
+slow; 5 encryption does not allow it; 130 stopped before it began.";
 
 impl Record {
     /// Runs the command.
     pub(crate) fn run(&self, context: &Context) -> Outcome {
+        let outcome = self.record(context);
+        if !remark::flush() {
+            // Nobody reads what is said: the last words would wait for ever.
+            process::exit(outcome.map_or_else(|failure| failure.status().into(), |()| 0));
+        }
+        outcome
+    }
+
+    fn record(&self, context: &Context) -> Outcome {
         let wishes = self.wishes()?;
         let plan = self.plan()?;
         if let Some(address) = &self.remote.rcs {
@@ -234,10 +247,12 @@ impl Record {
         resume::look_at(&path, plan.resume)?;
         let stop = Stop::install_patient(2)?;
         let Some(mut running) = Running::begin(context, &plan, &wishes, path, &stop)? else {
-            note("Nothing was recorded.");
-            return Ok(());
+            return Err(Failure::Recording(
+                STOPPED,
+                "stopped before it began; nothing was recorded".into(),
+            ));
         };
-        while running.step()? && stop.sleep_until(local_clock() + STEP_SECS) {}
+        while running.step() && stop.sleep_until(local_clock() + STEP_SECS) {}
         running.end(&stop)
     }
 
@@ -358,4 +373,6 @@ const STREAM_MISSING: u8 = 2;
 const STREAM_LOST: u8 = 3;
 /// Encryption does not allow it.
 const REFUSED: u8 = 5;
+/// What shells report for a process that Ctrl-C ended.
+const STOPPED: u8 = 130;
 const STEP_SECS: f64 = 0.1;

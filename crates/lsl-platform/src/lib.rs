@@ -6,8 +6,8 @@
 //! `windows/`, with the same names in it. What a system cannot do is an error there that says so. "Other
 //! systems" in ARCHITECTURE.md says what is missing where.
 //!
-//! Unsafe code only in `fork`, for the one page that the kernel must clear and for hooks, in `usage` and in
-//! `exit`; and where another system than Linux gives its clock, its name or its privileges to nobody else.
+//! Unsafe code only in `fork`, for the one page that the kernel must clear and for hooks, in `usage`, in
+//! `exit` and in `hangup`; and where another system than Linux gives its clock, its name or its privileges to nobody else.
 #![deny(unsafe_code)]
 
 #[cfg_attr(windows, path = "windows/append.rs")]
@@ -20,6 +20,7 @@ pub mod exit;
 #[cfg_attr(windows, path = "windows/files.rs")]
 pub mod files;
 pub mod fork;
+pub mod hangup;
 pub mod interfaces;
 #[cfg_attr(windows, path = "windows/interrupt.rs")]
 pub mod interrupt;

@@ -96,6 +96,15 @@ pub(crate) fn sync_folder_of(path: &Path) -> io::Result<()> {
 
 /// Renames what has this name to the first `_oldN` that is free.
 fn make_way(path: &Path) -> Result<PathBuf> {
+    // A folder or a device is nothing that was recorded before.
+    let is_other = |it: fs::Metadata| !it.is_file() && !it.is_symlink();
+    if fs::symlink_metadata(path).is_ok_and(is_other) {
+        let text = format!(
+            "{} is a folder or a device; name a file in it",
+            path.display()
+        );
+        return Err(Error::Argument(text));
+    }
     for n in 1..=u32::MAX {
         let old = old_name(path, n);
         // An old journal that lost its file must not meet another one.
@@ -175,5 +184,13 @@ mod tests {
         ] {
             assert_eq!(old_name(Path::new(name), 3), Path::new(expected));
         }
+    }
+    #[test]
+    fn folders_are_no_recordings_to_rename() {
+        let folder = std::env::temp_dir().join(format!("lsl-place-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let error = claim(&folder).unwrap_err();
+        assert!(matches!(&error, Error::Argument(text) if text.contains("is a folder")));
+        fs::remove_dir(&folder).unwrap();
     }
 }

@@ -7,13 +7,14 @@ use std::time::Duration;
 use lsl_core::Context;
 use serde_json::json;
 
-use super::remote::{Command, Naming, Request, complain};
+use super::remark::say;
+use super::remote::{Command, Naming, Request, complain, confined_file};
 use super::running::{Plan, Running};
 use super::session::{EVERYTHING, Wishes, check};
-use super::{resume, template};
+use super::writer::DISK;
+use super::{REFUSED, STREAM_LOST, resume, template};
 use crate::failure::{Failure, Outcome};
 use crate::interrupt::Stop;
-use crate::note::note;
 
 /// The recorder behind the remote control.
 pub(super) struct Control<'a> {
@@ -27,7 +28,7 @@ pub(super) struct Control<'a> {
     pub(super) running: Option<Running>,
     /// What went wrong last.
     pub(super) last_error: Option<String>,
-    /// How the last recording that was no success ended.
+    /// How the recording ended that was least of a success.
     pub(super) worst: Option<Failure>,
 }
 
@@ -53,7 +54,7 @@ impl Control<'_> {
                 Err(RecvTimeoutError::Disconnected) => break,
             }
             if let Some(running) = &mut self.running
-                && !running.step()?
+                && !running.step()
             {
                 self.end(stop);
             }
@@ -64,13 +65,20 @@ impl Control<'_> {
 
     fn obey(&mut self, command: Command, stop: &Stop) -> String {
         let name = format!("{command:?}");
+        let begins = command == Command::Start;
         let done = self.try_to_obey(command, stop);
         match done {
             Ok(answer) => answer,
             Err(failure) => {
                 complain(&failure);
-                self.last_error = Some(failure.to_string());
-                json!({ "error": failure.to_string(), "command": name }).to_string()
+                let told = failure.to_string();
+                // What a client asks for wrongly is no recording that failed.
+                if begins && !matches!(failure, Failure::Usage(_)) {
+                    self.count(failure);
+                }
+                let answer = json!({ "error": told, "command": name }).to_string();
+                self.last_error = Some(told);
+                answer
             }
         }
     }
@@ -144,6 +152,7 @@ impl Control<'_> {
         }
         let naming = &self.naming;
         let path = template::expand(&naming.template, &naming.fields, &naming.root)?;
+        confined_file(&naming.allowed, &path)?;
         let path = self.plan.maker.name(path);
         resume::look_at(&path, self.plan.resume)?;
         self.running = Running::begin(self.context, &self.plan, &wishes, path, stop)?;
@@ -156,12 +165,41 @@ impl Control<'_> {
             return;
         };
         if let Err(failure) = running.end(stop) {
-            note(format_args!("lsl record: {failure}"));
+            say(format_args!("lsl record: {failure}"));
             self.last_error = Some(failure.to_string());
+            self.count(failure);
+        }
+    }
+
+    /// Keeps the worse.
+    fn count(&mut self, failure: Failure) {
+        if (self.worst.as_ref()).is_none_or(|worst| badness(&failure) > badness(worst)) {
             self.worst = Some(failure);
         }
     }
 }
 
+/// What is missing of a recording, from nothing in particular to samples that had arrived.
+fn badness(failure: &Failure) -> u8 {
+    match failure.status() {
+        DISK => 4,
+        STREAM_LOST => 3,
+        REFUSED => 2,
+        _ => 1,
+    }
+}
+
 const STEP: Duration = Duration::from_millis(100);
 const LAST_WORDS: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_that_are_missing_are_the_worst() {
+        let order = [1, REFUSED, STREAM_LOST, DISK];
+        let badness = order.map(|status| badness(&Failure::Recording(status, String::new())));
+        assert!(badness.is_sorted_by(|a, b| a < b), "{badness:?}");
+    }
+}

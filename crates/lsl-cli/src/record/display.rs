@@ -1,23 +1,24 @@
 //! How a recording is doing: a table redrawn in place on a terminal, a line of JSON a second elsewhere.
 
-use std::io::{self, IsTerminal, Write};
-use std::path::PathBuf;
+use std::io::{self, IsTerminal};
 
 use lsl_core::local_clock;
 use serde::Serialize;
 
 use super::live::{Live, Reading, State};
 use super::remark;
+use super::screen::{Piece, Screen};
 use super::writer::Progress;
-use crate::table::{Align, Table, age};
+use crate::table::{Align, Table, age, count};
 
 /// The display.
 #[derive(Debug)]
 pub(super) struct Display {
     is_live: bool,
     start: f64,
-    /// Lines on the terminal that the next picture replaces.
-    drawn: usize,
+    screen: Screen,
+    /// Whether the bell has rung for the trouble of now.
+    has_rung: bool,
     next: f64,
     /// Bytes at a time, to tell how fast the file grows.
     growth: Option<(f64, u64)>,
@@ -52,7 +53,8 @@ pub(super) struct Line {
     event: &'static str,
     /// Seconds since the start.
     secs: f64,
-    files: Vec<PathBuf>,
+    /// Names that are not Unicode have signs in them that stand for what is none.
+    files: Vec<String>,
     bytes: u64,
     synced_bytes: u64,
     bytes_per_sec: f64,
@@ -135,7 +137,8 @@ impl Display {
         Self {
             is_live,
             start: now,
-            drawn: 0,
+            screen: Screen::start(io::stdout()),
+            has_rung: false,
             next: now,
             growth: None,
             bytes_per_sec: 0.0,
@@ -144,49 +147,41 @@ impl Display {
 
     /// Whether it is time to show something.
     pub(super) fn is_due(&self) -> bool {
-        local_clock() >= self.next || remark::is_waiting()
+        !self.screen.has_failed() && (local_clock() >= self.next || remark::is_waiting())
     }
 
     /// Shows what there is.
-    pub(super) fn update(&mut self, snapshot: Snapshot<'_>) -> io::Result<()> {
+    pub(super) fn update(&mut self, snapshot: Snapshot<'_>) {
         let now = local_clock();
         self.next = now + if self.is_live { LIVE_SECS } else { LINE_SECS };
         self.measure(now, snapshot.progress.bytes());
-        let mut out = io::stdout().lock();
-        if self.is_live {
-            let picture = self.picture(&snapshot, now)?;
-            self.erase(&mut out)?;
-            if remark::is_waiting() {
-                out.flush()?;
-                remark::release();
-            }
-            // Lines that wrap on a narrow terminal could not be counted.
-            write!(out, "\x1b[?7l{picture}\x1b[?7h")?;
-            self.drawn = picture.lines().count();
+        let piece = if self.is_live {
+            let rings = self.rings(&snapshot);
+            let picture = self.picture(&snapshot, now, rows());
+            Piece::Picture(format!("{}{picture}", if rings { "\x07" } else { "" }))
         } else {
-            let line = self.line("status", snapshot, now, None);
-            write_line(&line, &mut out)?;
-        }
-        out.flush()
+            Piece::Line(text(&self.line("status", snapshot, now, None)))
+        };
+        self.screen.show(piece);
     }
 
     /// The end.
-    pub(super) fn finish(&mut self, snapshot: Snapshot<'_>, status: u8) -> io::Result<()> {
+    pub(super) fn finish(&mut self, snapshot: Snapshot<'_>, status: u8) {
         let now = local_clock();
         self.measure(now, snapshot.progress.bytes());
-        let mut out = io::stdout().lock();
-        if self.is_live {
-            let picture = self.picture(&snapshot, now)?;
-            self.erase(&mut out)?;
-            out.flush()?;
-            remark::release_all();
-            write!(out, "{picture}")?;
-            self.drawn = 0;
+        let piece = if self.is_live {
+            Piece::Last(self.picture(&snapshot, now, usize::MAX))
         } else {
-            let line = self.line("done", snapshot, now, Some(status));
-            write_line(&line, &mut out)?;
-        }
-        out.flush()
+            Piece::Line(text(&self.line("done", snapshot, now, Some(status))))
+        };
+        self.screen.end(piece);
+    }
+
+    /// Whether to ring the bell: once for each trouble.
+    fn rings(&mut self, snapshot: &Snapshot<'_>) -> bool {
+        let is_bad = trouble(snapshot).is_some();
+        let has_rung = std::mem::replace(&mut self.has_rung, is_bad);
+        is_bad && !has_rung
     }
 
     /// The line that `status` of the remote control answers with.
@@ -201,7 +196,9 @@ impl Display {
         Line {
             event,
             secs: now - self.start,
-            files: progress.files(),
+            files: (progress.files().iter())
+                .map(|file| file.to_string_lossy().into_owned())
+                .collect(),
             bytes: progress.bytes(),
             synced_bytes: progress.synced_bytes(),
             bytes_per_sec: self.bytes_per_sec,
@@ -232,22 +229,23 @@ impl Display {
         }
     }
 
-    fn picture(&self, snapshot: &Snapshot<'_>, now: f64) -> io::Result<String> {
-        let mut picture = Vec::new();
-        table(&snapshot.streams, now).write(&mut picture, "")?;
+    /// Everything, in so many lines at the most: of more than a screen has, some could not be erased.
+    fn picture(&self, snapshot: &Snapshot<'_>, now: f64, rows: usize) -> String {
+        let mut top = Vec::new();
+        // Nothing fails in memory.
+        let _ = table(&snapshot.streams, now).write(&mut top, "");
+        let mut top = String::from_utf8_lossy(&top).into_owned();
         for wish in &snapshot.awaited {
-            writeln!(
-                picture,
-                "○ {} is not there yet",
+            top.push_str(&format!(
+                "○ {} is not there yet\n",
                 crate::table::printable(wish)
-            )?;
+            ));
         }
         let progress = snapshot.progress;
         let files = progress.files();
         let file = files.last().map(|file| file.display().to_string());
-        writeln!(
-            picture,
-            "\n{}  {}  {}  {}/s{}",
+        let mut bottom = format!(
+            "\n{}  {}  {}  {}/s{}\n",
             file.unwrap_or_default(),
             clock(now - self.start),
             size(progress.bytes()),
@@ -257,25 +255,57 @@ impl Display {
                 (Some(free), None) => format!("  {} free", size(free)),
                 _ => String::new(),
             }
-        )?;
-        if let Some(trouble) = progress.trouble().or_else(|| snapshot.alarm.clone()) {
-            writeln!(picture, "\x07!! {trouble}")?;
+        );
+        if let Some(trouble) = trouble(snapshot) {
+            bottom.push_str(&format!("!! {trouble}\n"));
         }
-        Ok(String::from_utf8_lossy(&picture).into_owned())
-    }
-
-    fn erase(&mut self, out: &mut impl Write) -> io::Result<()> {
-        match std::mem::take(&mut self.drawn) {
-            0 => Ok(()),
-            // Up that many lines, to their start, and clear from there to the end of the screen.
-            lines => write!(out, "\x1b[{lines}F\x1b[J"),
-        }
+        fitting(&top, &bottom, rows)
     }
 }
 
-fn write_line(line: &Line, out: &mut impl Write) -> io::Result<()> {
-    serde_json::to_writer(&mut *out, line)?;
-    writeln!(out)
+/// What is wrong at present.
+fn trouble(snapshot: &Snapshot<'_>) -> Option<String> {
+    (snapshot.progress.trouble()).or_else(|| snapshot.alarm.clone())
+}
+
+/// Two parts of a picture in so many lines; the first one gives way.
+fn fitting(top: &str, bottom: &str, rows: usize) -> String {
+    let lines: Vec<&str> = top.lines().collect();
+    let room = rows.saturating_sub(bottom.lines().count());
+    if lines.len() <= room {
+        return format!("{top}{bottom}");
+    }
+    // One line says what the others would have.
+    let shown = room.saturating_sub(1).max(1).min(lines.len());
+    let rest = count(lines.len() - shown, "line");
+    format!(
+        "{}\n  ... and {rest} more\n{bottom}",
+        lines[..shown].join("\n")
+    )
+}
+
+/// Lines that the terminal has for a picture.
+fn rows() -> usize {
+    // The cursor stands below the picture.
+    terminal_rows().map_or(usize::MAX, |rows| rows.saturating_sub(1))
+}
+
+#[cfg(unix)]
+fn terminal_rows() -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
+    Some(usize::from(size.ws_row)).filter(|rows| *rows > 0)
+}
+
+#[cfg(not(unix))]
+fn terminal_rows() -> Option<usize> {
+    None
+}
+
+fn text(line: &Line) -> String {
+    // Numbers and texts: nothing in it can fail.
+    let mut text = serde_json::to_string(line).unwrap_or_default();
+    text.push('\n');
+    text
 }
 
 fn table(streams: &[Reading], now: f64) -> Table {
@@ -387,5 +417,58 @@ mod tests {
             assert_eq!(size(bytes), text);
         }
         assert_eq!(clock(3725.9), "01:02:05");
+    }
+
+    #[test]
+    fn a_picture_is_no_taller_than_the_terminal() {
+        let (top, bottom) = ("head\n1\n2\n3\n4\n", "\nfile\n!! trouble\n");
+        assert_eq!(fitting(top, bottom, 8), format!("{top}{bottom}"));
+        for rows in 5..8 {
+            let picture = fitting(top, bottom, rows);
+            assert_eq!(picture.lines().count(), rows, "{picture}");
+            assert!(picture.ends_with(bottom), "{picture}");
+        }
+        assert!(fitting(top, bottom, 7).contains("2\n  ... and 2 lines more\n"));
+        assert!(fitting(top, bottom, 0).starts_with("head\n"));
+    }
+
+    #[test]
+    fn the_bell_rings_once_for_each_trouble() {
+        let progress = Progress::default();
+        let mut display = Display {
+            is_live: false,
+            start: 0.0,
+            screen: Screen::start(io::sink()),
+            has_rung: false,
+            next: 0.0,
+            growth: None,
+            bytes_per_sec: 0.0,
+        };
+        let mut rings = |alarm: Option<&str>| {
+            let mut snapshot = Snapshot::of(&[], &progress);
+            snapshot.alarm = alarm.map(str::to_owned);
+            display.rings(&snapshot)
+        };
+        let alarms = [
+            None,
+            Some("2 GB left"),
+            Some("1 GB left"),
+            None,
+            Some("none left"),
+        ];
+        assert_eq!(alarms.map(&mut rings), [false, true, false, false, true]);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn names_that_are_not_unicode_are_shown_as_well_as_can_be() {
+        use std::os::unix::ffi::OsStrExt as _;
+
+        let progress = Progress::default();
+        let name = std::ffi::OsStr::from_bytes(b"dat\xe9.xdf");
+        progress.note_file(name.into());
+        let display = Display::new(true);
+        let line = display.line("status", Snapshot::of(&[], &progress), 1.0, None);
+        assert!(text(&line).contains("dat\u{fffd}.xdf"), "{line:?}");
     }
 }

@@ -10,17 +10,17 @@
 //! Only this machine may connect unless a token is set. Paths stay below the folder for recordings.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::{Component, Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use super::remark::say;
 use super::template::Fields;
 use crate::failure::{Failure, Outcome};
-use crate::note::note;
 use crate::table::printable;
 
 /// What somebody wants.
@@ -148,11 +148,30 @@ fn confined(allowed: &Path, root: &str) -> Outcome<PathBuf> {
             allowed.display()
         ))
     };
-    let absolute = std::path::absolute(allowed)?;
-    let wanted = absolute.join(root);
-    if root.contains('\\') || wanted.components().any(|part| part == Component::ParentDir) {
+    let climbs = |part| part == Component::ParentDir;
+    if root.contains('\\') || Path::new(root).components().any(climbs) {
         return Err(outside());
     }
+    let wanted = std::path::absolute(allowed)?.join(root);
+    real_inside(allowed, &wanted)?.ok_or_else(outside)
+}
+
+/// A file that a template names, if it lies in the folder for recordings.
+pub(super) fn confined_file(allowed: &Path, file: &Path) -> Outcome {
+    let folder = std::path::absolute(file)?;
+    let folder = folder.parent().unwrap_or(&folder);
+    match real_inside(allowed, folder)? {
+        Some(_) => Ok(()),
+        None => Err(Failure::Usage(format!(
+            "{} leads out of {}, which --root allows",
+            file.display(),
+            allowed.display()
+        ))),
+    }
+}
+
+/// A folder without links in it, if it lies in another one.
+fn real_inside(allowed: &Path, wanted: &Path) -> Outcome<Option<PathBuf>> {
     // Folders that are there may be links; those that are not will be made.
     let real = |path: &Path| {
         let known = path
@@ -163,10 +182,9 @@ fn confined(allowed: &Path, root: &str) -> Outcome<PathBuf> {
             _ => real,
         })
     };
-    match (real(&absolute), real(&wanted)) {
-        (Some(allowed), Some(wanted)) if wanted.starts_with(&allowed) => Ok(wanted),
-        _ => Err(outside()),
-    }
+    let allowed = real(&std::path::absolute(allowed)?);
+    let found = real(wanted);
+    Ok(found.filter(|found| allowed.is_some_and(|allowed| found.starts_with(allowed))))
 }
 
 /// Starts to listen; commands arrive at the other end of the channel.
@@ -192,7 +210,7 @@ pub(super) fn listen(
              --rcs-token-file, or stay on 127.0.0.1 and use `ssh -L`"
         )));
     }
-    let (sender, receiver) = mpsc::channel();
+    let (sender, receiver) = mpsc::sync_channel(MAX_REQUESTS);
     let token: Option<Arc<str>> = token.map(Into::into);
     thread::Builder::new()
         .name("lsl-remote".into())
@@ -201,34 +219,125 @@ pub(super) fn listen(
     Ok((local, receiver))
 }
 
-fn accept(listener: &TcpListener, sender: &Sender<Request>, token: Option<&Arc<str>>) {
-    let clients = Arc::new(AtomicUsize::new(0));
+fn accept(listener: &TcpListener, sender: &SyncSender<Request>, token: Option<&Arc<str>>) {
+    let clients = Arc::new(Clients::default());
     for stream in listener.incoming() {
-        let Ok(stream) = stream else {
+        let Ok(stream) = stream.map(Arc::new) else {
             // Out of descriptors, say: not to be asked again in a hurry.
             thread::sleep(ACCEPT_PAUSE);
             continue;
         };
-        if clients.fetch_add(1, Ordering::Relaxed) >= MAX_CLIENTS {
-            clients.fetch_sub(1, Ordering::Relaxed);
+        let Some(client) = clients.admit(&stream) else {
+            say("lsl record: remote control: too many connections; a new one is refused.");
             continue;
-        }
-        let (sender, token, counter) = (sender.clone(), token.cloned(), Arc::clone(&clients));
+        };
+        let (sender, token, all) = (sender.clone(), token.cloned(), Arc::clone(&clients));
+        let number = client.number;
         let served = thread::Builder::new()
             .name("lsl-rcs".into())
             .spawn(move || {
                 // A client that goes is none of our business.
-                let _ = serve(&stream, &sender, token.as_deref());
-                counter.fetch_sub(1, Ordering::Relaxed);
+                let _ = serve(&client, &sender, token.as_deref());
+                all.leave(client.number);
             });
         if served.is_err() {
-            clients.fetch_sub(1, Ordering::Relaxed);
+            clients.leave(number);
         }
     }
 }
 
-fn serve(stream: &TcpStream, sender: &Sender<Request>, token: Option<&str>) -> std::io::Result<()> {
+/// A connection.
+#[derive(Debug)]
+struct Client {
+    number: u64,
+    stream: Arc<TcpStream>,
+    /// When it was last obeyed; `None` if it never was.
+    obeyed: Mutex<Option<Instant>>,
+}
+
+impl Client {
+    fn obeyed(&self) -> Option<Instant> {
+        *self.obeyed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note_obeyed(&self) {
+        let mut obeyed = self.obeyed.lock().unwrap_or_else(PoisonError::into_inner);
+        *obeyed = Some(Instant::now());
+    }
+}
+
+/// Connections, the oldest first.
+#[derive(Debug, Default)]
+struct Clients {
+    list: Mutex<Vec<Arc<Client>>>,
+    count: AtomicU64,
+}
+
+impl Clients {
+    fn lock(&self) -> MutexGuard<'_, Vec<Arc<Client>>> {
+        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a connection in. If there is no room, one that nothing was heard of makes it: whoever keeps
+    /// connections open does not lock the operator out, who may think for long before the first command.
+    fn admit(&self, stream: &Arc<TcpStream>) -> Option<Arc<Client>> {
+        let mut list = self.lock();
+        if list.len() >= MAX_CLIENTS {
+            let idle = list.iter().position(|client| client.obeyed().is_none());
+            let quiet = |list: &[Arc<Client>]| {
+                let all = list.iter().enumerate();
+                let obeyed = all.filter_map(|(at, client)| Some((client.obeyed()?, at)));
+                let (obeyed, at) = obeyed.min()?;
+                (obeyed.elapsed() > QUIET).then_some(at)
+            };
+            let at = idle.or_else(|| quiet(&list))?;
+            let gone = list.remove(at);
+            // Its thread reads the end.
+            let _ = gone.stream.shutdown(Shutdown::Both);
+        }
+        let client = Arc::new(Client {
+            number: self.count.fetch_add(1, Ordering::Relaxed),
+            stream: Arc::clone(stream),
+            obeyed: Mutex::new(None),
+        });
+        list.push(Arc::clone(&client));
+        Some(client)
+    }
+
+    fn leave(&self, number: u64) {
+        self.lock().retain(|client| client.number != number);
+    }
+}
+
+/// Whether a line comes from a browser: pages of others can make it send here whatever they like, as
+/// the body of a request, and the first lines of that cannot be left out.
+fn is_http(line: &str) -> bool {
+    let is_version = |word: &str| {
+        starts_with(word, "HTTP/")
+            && word
+                .bytes()
+                .skip(5)
+                .all(|c| c.is_ascii_digit() || c == b'.')
+    };
+    let request = line.rsplit_once(' ');
+    request.is_some_and(|(_, last)| is_version(last)) || starts_with(line, "Host:")
+}
+
+fn starts_with(text: &str, start: &str) -> bool {
+    let head = text.as_bytes().get(..start.len());
+    head.is_some_and(|head| head.eq_ignore_ascii_case(start.as_bytes()))
+}
+
+fn serve(
+    client: &Client,
+    sender: &SyncSender<Request>,
+    token: Option<&str>,
+) -> std::io::Result<()> {
+    let stream = &*client.stream;
     stream.set_nodelay(true)?;
+    if token.is_some() {
+        stream.set_read_timeout(Some(AUTH_LIMIT))?;
+    }
     let mut writer = stream;
     let mut reader = BufReader::new(stream);
     let mut is_known = token.is_none();
@@ -245,6 +354,10 @@ fn serve(stream: &TcpStream, sender: &Sender<Request>, token: Option<&str>) -> s
         }
         let text = String::from_utf8_lossy(&line);
         let text = text.trim();
+        if is_http(text) {
+            say("lsl record: remote control: a web page tried to send commands; refused.");
+            return Ok(());
+        }
         if let (false, Some(token)) = (is_known, token) {
             is_known = text
                 .strip_prefix("auth ")
@@ -253,9 +366,12 @@ fn serve(stream: &TcpStream, sender: &Sender<Request>, token: Option<&str>) -> s
                 writer.write_all(b"{\"error\":\"auth TOKEN comes first\"}\n")?;
                 return Ok(());
             }
+            stream.set_read_timeout(None)?;
+            client.note_obeyed();
             writer.write_all(b"OK")?;
             continue;
         }
+        client.note_obeyed();
         let command = Command::parse(text);
         let (answer, words) = if command.is_ours() {
             let (answer, words) = mpsc::channel();
@@ -308,13 +424,19 @@ pub(super) fn read_token(path: &Path) -> Outcome<String> {
 
 /// Says what came of a command that is answered with OK all the same.
 pub(super) fn complain(failure: &Failure) {
-    note(format_args!("lsl record: remote control: {failure}"));
+    say(format_args!("lsl record: remote control: {failure}"));
 }
 
 /// LabRecorder's.
 const PORT: u16 = 22345;
 const MAX_LINE: u64 = 1 << 16;
 const MAX_CLIENTS: usize = 16;
+/// Commands that may wait; whoever sends more waits for them.
+const MAX_REQUESTS: usize = 64;
+/// How long somebody may take to name the token.
+const AUTH_LIMIT: Duration = Duration::from_secs(10);
+/// After so long without a command a connection may make room for another.
+const QUIET: Duration = Duration::from_secs(60);
 const SHORTEST_TOKEN: usize = 16;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -372,6 +494,48 @@ mod tests {
             assert!(confined(&allowed, bad).is_err(), "{bad}");
         }
         std::fs::remove_dir_all(&base).unwrap();
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn files_behind_links_and_roots_beside_us_are_told_apart() {
+        let base = std::env::temp_dir().join(format!("lsl-confined-{}", std::process::id()));
+        let allowed = base.join("allowed");
+        std::fs::create_dir_all(&allowed).unwrap();
+        std::fs::create_dir_all(base.join("outside")).unwrap();
+        std::os::unix::fs::symlink("../outside", allowed.join("out")).unwrap();
+        assert!(confined_file(&allowed, &allowed.join("new/x.xdf")).is_ok());
+        assert!(confined_file(&allowed, &allowed.join("x.xdf")).is_ok());
+        assert!(confined_file(&allowed, &allowed.join("out/x.xdf")).is_err());
+        assert!(confined_file(&allowed, &allowed.join("out/new/x.xdf")).is_err());
+        // `--root ../data` is a matter of whoever started us.
+        let beside = base.join("outside/../allowed");
+        let real = allowed.canonicalize().unwrap();
+        assert_eq!(confined(&beside, "sub").unwrap(), real.join("sub"));
+        assert!(confined(&beside, "../outside").is_err());
+        std::fs::remove_dir_all(&base).unwrap();
+    }
+
+    #[test]
+    fn browsers_are_recognised() {
+        for line in [
+            "POST / HTTP/1.1",
+            "get /x http/1.0",
+            "Host: localhost",
+            "HOST:x",
+        ] {
+            assert!(is_http(line), "{line}");
+        }
+        for line in [
+            "start",
+            "mark HTTP",
+            "select name='x HTTP/1.1'",
+            "HTTP/1.1",
+            "Hosts",
+            "ä",
+        ] {
+            assert!(!is_http(line), "{line}");
+        }
     }
 
     #[test]

@@ -6,18 +6,19 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use lsl_core::{ChannelFormat, Context, StreamInfo, local_clock};
-use lsl_xdf::{FileHeader, StreamHeader, Strings};
+use lsl_core::{Context, StreamInfo, local_clock};
+use lsl_xdf::FileHeader;
 
 use super::display::{Display, Row, Snapshot, size};
 use super::live::{Live, Stamps, State};
+use super::marks::Marks;
 use super::output::Maker;
 use super::remark::say;
 use super::resume::Resume;
 use super::session::{Search, Session, Wishes};
 use super::stream::Halt;
-use super::writer::{self, DISK, Ended, Job, Queue, Settings, Slot};
-use super::{REFUSED, STREAM_LOST, STREAM_MISSING, space};
+use super::writer::{self, DISK, Ended, Queue, Settings};
+use super::{REFUSED, STREAM_LOST, STREAM_MISSING, place, space};
 use crate::absence;
 use crate::date::rfc3339;
 use crate::describe::Described;
@@ -25,7 +26,6 @@ use crate::encryption;
 use crate::failure::{Failure, Outcome};
 use crate::interrupt::Stop;
 use crate::list::one_line;
-use crate::note::note;
 use crate::table::{count, printable};
 
 /// How to record.
@@ -55,7 +55,7 @@ pub(super) struct Running {
     alarm: Option<String>,
     space_at: f64,
     free: Option<u64>,
-    has_marks: bool,
+    marks: Marks,
 }
 
 impl Running {
@@ -72,6 +72,7 @@ impl Running {
         stop: &Stop,
     ) -> Outcome<Option<Self>> {
         context.security()?;
+        place::check(&path, plan.spill.as_deref())?;
         let mut search = Search::start(context, wishes)?;
         search.settle(plan.timeout_secs, stop);
         if stop.requested() {
@@ -87,7 +88,7 @@ impl Running {
         judge_connections(session.streams())?;
         announce(context, &session, &path);
         if let Some(device) = &plan.maker.device {
-            note(format_args!(
+            say(format_args!(
                 "Signed with the key of this device, {}.",
                 device.fingerprint()
             ));
@@ -113,25 +114,21 @@ impl Running {
             alarm: None,
             space_at: 0.0,
             free: None,
-            has_marks: false,
+            marks: Marks::default(),
         }))
     }
 
     /// Looks after everything. Call it a few times a second; false once it has to end.
-    pub(super) fn step(&mut self) -> Outcome<bool> {
+    pub(super) fn step(&mut self) -> bool {
         self.session.look();
         self.look_at_space();
         if self.display.is_due() {
             let snapshot = snapshot(&self.session, &self.queue, self.free, self.alarm.as_ref());
-            match self.display.update(snapshot) {
-                // Whoever read the lines has gone: that is no reason to stop recording.
-                Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {}
-                done => done?,
-            }
+            self.display.update(snapshot);
         }
         let over = (self.plan.duration_secs)
             .is_some_and(|duration| local_clock() >= self.started + duration);
-        Ok(!over && !self.queue.progress().has_failed())
+        !over && !self.queue.progress().has_failed()
     }
 
     fn look_at_space(&mut self) {
@@ -153,40 +150,7 @@ impl Running {
 
     /// A text event of the operator.
     pub(super) fn mark(&mut self, text: &str) -> Outcome {
-        let now = local_clock();
-        if !self.has_marks {
-            let header = StreamHeader::new(MARKS, "Markers", 1, 0.0, ChannelFormat::String);
-            let mut header = header.map_err(|error| Failure::Runtime(error.to_string()))?;
-            header.set(
-                "hostname",
-                &String::from_utf8_lossy(&lsl_platform::process::hostname()),
-            );
-            let header = Box::new(header);
-            self.push(Job::Stream {
-                slot: MARK_SLOT,
-                header,
-            });
-            // The clock is ours.
-            self.push(Job::Offset {
-                slot: MARK_SLOT,
-                time: now,
-                value: 0.0,
-            });
-            self.has_marks = true;
-        }
-        let values: Strings = [text].into_iter().collect();
-        self.push(Job::Samples {
-            slot: MARK_SLOT,
-            stamps: vec![now],
-            values: values.into(),
-            bytes: text.len(),
-        });
-        Ok(())
-    }
-
-    fn push(&self, job: Job) {
-        // Without a writer there is a verdict soon.
-        let _ = self.queue.try_push(job);
+        self.marks.add(&self.queue, local_clock(), text)
     }
 
     /// Its state as JSON.
@@ -235,22 +199,24 @@ impl Running {
         let status = verdict.as_ref().err().map_or(0, Failure::status);
         let mut snapshot = Snapshot::of(&streams, &progress);
         snapshot.free_bytes = free;
-        match self.display.finish(snapshot, status) {
-            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {}
-            done => done?,
-        }
+        self.display.finish(snapshot, status);
         let samples: u64 = ended.samples.values().sum();
         let files: Vec<String> = progress
             .files()
             .iter()
             .map(|file| file.display().to_string())
             .collect();
-        note(format_args!(
+        say(format_args!(
             "Recorded {samples} samples of {}, {} in {}.",
             count(ended.samples.len(), "stream"),
             size(progress.bytes()),
             files.join(" and ")
         ));
+        let gaps: u64 = streams.iter().map(|live| live.lock().gaps).sum();
+        if gaps > 0 {
+            let gaps = count(usize::try_from(gaps).unwrap_or(usize::MAX), "interruption");
+            say(format_args!("{gaps}, see the gaps in the footers."));
+        }
         drop(self.context);
         verdict
     }
@@ -294,7 +260,7 @@ fn refuse_if_missing(context: &Context, plan: &Plan, wishes: &Wishes, search: &S
         ));
     }
     for text in search.awaited() {
-        note(format_args!(
+        say(format_args!(
             "lsl record: {} is not there yet; it is recorded when it comes.",
             printable(text)
         ));
@@ -358,7 +324,7 @@ fn judge_connections(streams: &[Arc<Live>]) -> Outcome {
         ));
     }
     for (_, name) in silent {
-        note(format_args!(
+        say(format_args!(
             "lsl record: '{name}' was found but does not connect (firewall?); still trying."
         ));
     }
@@ -368,7 +334,7 @@ fn judge_connections(streams: &[Arc<Live>]) -> Outcome {
 /// Names what is recorded before it starts.
 fn announce(context: &Context, session: &Session, path: &std::path::Path) {
     let streams = session.streams();
-    note(format_args!(
+    say(format_args!(
         "Recording {} into {}; Ctrl-C ends.",
         count(streams.len(), "stream"),
         path.display()
@@ -376,7 +342,7 @@ fn announce(context: &Context, session: &Session, path: &std::path::Path) {
     let mut in_plaintext = 0;
     for live in streams {
         let reading = live.reading();
-        note(format_args!(
+        say(format_args!(
             "  {}",
             one_line(&Described::from(&reading.info))
         ));
@@ -385,7 +351,7 @@ fn announce(context: &Context, session: &Session, path: &std::path::Path) {
     if in_plaintext > 0
         && let Some(warning) = encryption::plaintext_warning(context)
     {
-        note(format_args!(
+        say(format_args!(
             "{} in plaintext. {warning}",
             count(in_plaintext, "stream")
         ));
@@ -405,7 +371,7 @@ fn preflight(plan: &Plan, session: &Session, path: &std::path::Path) {
     };
     let left = (rate > 0.0).then(|| free as f64 / rate);
     if let Some(left) = left {
-        note(format_args!(
+        say(format_args!(
             "About {} an hour; {} free, enough for {}.",
             size(bytes(rate * 3600.0)),
             size(free),
@@ -417,10 +383,10 @@ fn preflight(plan: &Plan, session: &Session, path: &std::path::Path) {
         .zip(left)
         .is_some_and(|(wanted, left)| left < wanted);
     if short {
-        note("lsl record: LOW SPACE: not enough for --duration.");
+        say("lsl record: LOW SPACE: not enough for --duration.");
     }
     if free < plan.min_free {
-        note(format_args!(
+        say(format_args!(
             "lsl record: LOW SPACE: less than the {} of --min-free.",
             size(plan.min_free)
         ));
@@ -484,9 +450,6 @@ fn verdict(streams: &[Arc<Live>], ended: &Ended, unwritten: u64) -> Outcome {
     Ok(())
 }
 
-/// The stream of the operator's remarks.
-const MARKS: &str = "lsl-record";
-const MARK_SLOT: Slot = Slot::MAX;
 /// How long streams may take to hand over what belongs to the recording.
 const GRACE_SECS: f64 = 2.0;
 const SHORTEST_CONNECT: f64 = 1.0;

@@ -94,7 +94,8 @@ impl Search {
             all.push(Wish {
                 text: EVERYTHING.to_owned(),
                 is_required: false,
-                is_expected: false,
+                // Nothing at all is nothing to begin with.
+                is_expected: true,
                 resolver: ContinuousResolver::in_context(context, &selector, FORGET_AFTER)?,
                 found: HashMap::new(),
                 met: false,

@@ -216,7 +216,7 @@ impl StreamTask {
     async fn connect<T: Recorded>(&mut self) -> Over {
         let inlet = Inlet::builder(&self.info)
             .context(&self.common.context)
-            .buffer(BufferLength::Seconds(self.common.buffer_secs))
+            .buffer(buffer::<T>(&self.info, self.common.buffer_secs))
             // It would take a stream of another host for this one.
             .recover(false)
             .samples_first(true)
@@ -522,6 +522,18 @@ impl StreamTask {
     }
 }
 
+/// What may wait in an inlet. Irregular streams come in bursts, so that seconds say little of them: they
+/// may have a number of samples that is limited by memory alone, which is taken as they come.
+fn buffer<T: Recorded>(info: &StreamInfo, secs: f64) -> BufferLength {
+    let seconds = BufferLength::Seconds(secs);
+    if info.nominal_srate() > 0.0 {
+        return seconds;
+    }
+    let sample = info.channel_count() as usize * T::BYTES + size_of::<f64>();
+    let most = (BURST_BYTES / sample).min(BURST_SAMPLES);
+    BufferLength::Samples(most.max(seconds.to_samples(info.nominal_srate())))
+}
+
 /// Samples on their way from the inlet to the writer.
 struct Pending<T> {
     channels: usize,
@@ -687,6 +699,9 @@ const DRAIN_PERIOD: Duration = Duration::from_millis(20);
 /// A piece is handed over after this time or at this size.
 const CHUNK_SECS: f64 = 0.5;
 const CHUNK_BYTES: usize = 256 << 10;
+/// What may wait of an irregular stream.
+const BURST_SAMPLES: usize = 1_000_000;
+const BURST_BYTES: usize = 64 << 20;
 /// How often the clock offset is recorded.
 const OFFSET_SECS: f64 = 5.0;
 /// How long samples wait for the first one.

@@ -126,6 +126,16 @@ impl Progress {
         self.waiting_bytes.fetch_sub(job.bytes(), Ordering::Relaxed);
     }
 
+    /// A file is being written.
+    pub(super) fn note_file(&self, path: PathBuf) {
+        lock(&self.files).push(path);
+    }
+
+    /// So many samples could not be written.
+    pub(super) fn note_unwritten(&self, count: u64) {
+        self.unwritten.fetch_add(count, Ordering::Relaxed);
+    }
+
     fn set_trouble(&self, trouble: Option<&str>) {
         *lock(&self.trouble) = trouble.map(str::to_owned);
     }
@@ -246,7 +256,10 @@ pub(super) fn start(
     let (syncs, results) = start_syncing()?;
     let path = settings.path.clone();
     let made = settings.maker.make(&path, &settings.header, local_clock());
-    let made = made.map_err(|error| Failure::Recording(DISK, error.to_string()))?;
+    let made = made.map_err(|error| match error.kind() {
+        ErrorKind::Argument => Failure::Usage(error.to_string()),
+        _ => Failure::Recording(DISK, error.to_string()),
+    })?;
     if let Some(moved) = &made.moved {
         say(format_args!(
             "{} was there already and is now {}.",
@@ -255,7 +268,7 @@ pub(super) fn start(
         ));
         resume::tell(moved);
     }
-    lock(&progress.files).push(path);
+    progress.note_file(path);
     progress.bytes.store(made.tape.len(), Ordering::Relaxed);
     let writer = Writer {
         settings,
@@ -603,7 +616,7 @@ impl Writer {
         }
         self.before += old.len();
         self.file += 1;
-        lock(&self.progress.files).push(path.to_owned());
+        self.progress.note_file(path.to_owned());
         self.note_bytes();
         Ok(())
     }

@@ -95,3 +95,17 @@ fn what_no_memory_holds_is_counted_to_the_last_sample() {
     );
     assert_eq!(live.reading().missing, missing);
 }
+
+#[test]
+fn irregular_streams_may_burst() {
+    let of = |channels, rate, secs| {
+        let info = StreamInfo::new("n", "t", channels, rate, ChannelFormat::Int32, "").unwrap();
+        buffer::<i32>(&info, secs).to_samples(rate)
+    };
+    assert_eq!(of(1, 0.0, 30.0), BURST_SAMPLES);
+    // A sample of 8 kB and its stamp.
+    assert_eq!(of(2000, 0.0, 30.0), BURST_BYTES / 8008);
+    // Who asks for more gets it.
+    assert_eq!(of(2000, 0.0, 100_000.0), 10_000_000);
+    assert_eq!(of(1, 500.0, 30.0), 15_000);
+}

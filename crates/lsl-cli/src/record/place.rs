@@ -1,0 +1,79 @@
+//! Whether a recording can go where it shall: asked before anything is searched or connected, and of the
+//! folder to go on in before it is needed.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::remark::say;
+use super::writer::DISK;
+use crate::failure::{Failure, Outcome};
+
+/// Looks where the file goes, and where it goes on when the disk is full.
+///
+/// # Errors
+/// [`Failure::Usage`] for what is no place for a recording, [`Failure::Recording`] for one that cannot be
+/// written.
+pub(super) fn check(path: &Path, spill: Option<&Path>) -> Outcome {
+    if fs::symlink_metadata(path).is_ok_and(|it| !it.is_file() && !it.is_symlink()) {
+        return Err(Failure::Usage(format!(
+            "{} is a folder or a device; name a file in it",
+            path.display()
+        )));
+    }
+    let folder = first_folder(path);
+    try_to_write(&folder)?;
+    let Some(spill) = spill else {
+        return Ok(());
+    };
+    if !spill.is_dir() {
+        return Err(Failure::Usage(format!(
+            "--spill-dir {}: there is no such folder (is its disk mounted?)",
+            spill.display()
+        )));
+    }
+    try_to_write(spill)?;
+    if is_one_disk(&folder, spill) {
+        say(format_args!(
+            "lsl record: --spill-dir {} is on the disk of the recording: both are full at once.",
+            spill.display()
+        ));
+    }
+    Ok(())
+}
+
+/// The folder of a file, or the one in which it will be made.
+fn first_folder(path: &Path) -> PathBuf {
+    let mut folders = path.ancestors().skip(1);
+    let known = folders.find(|folder| folder.exists());
+    match known {
+        Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
+        // The last ancestor of a relative path has no name.
+        _ => PathBuf::from("."),
+    }
+}
+
+/// Only a file that was made tells: permissions say nothing of file systems without files.
+fn try_to_write(folder: &Path) -> Outcome {
+    let refused = |error: io::Error| {
+        let text = format!("cannot record into {}: {error}", folder.display());
+        Failure::Recording(DISK, text)
+    };
+    let trial = folder.join(format!(".lsl-record-{}", std::process::id()));
+    let file = File::create_new(&trial).map_err(refused)?;
+    drop(file);
+    fs::remove_file(&trial).map_err(refused)
+}
+
+#[cfg(unix)]
+fn is_one_disk(one: &Path, other: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+
+    let device = |path| fs::metadata(path).ok().map(|it| it.dev());
+    device(one).is_some() && device(one) == device(other)
+}
+
+#[cfg(not(unix))]
+fn is_one_disk(_one: &Path, _other: &Path) -> bool {
+    false
+}
