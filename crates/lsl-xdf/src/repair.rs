@@ -3,6 +3,7 @@
 //! is there. One pass to look, one to copy; memory grows with the damage, not with the file. The
 //! journal is not needed. Spec: recorder §3.4.
 
+mod doubt;
 mod findings;
 mod survey;
 
@@ -79,8 +80,8 @@ fn check_open(file: &File, path: &Path) -> Result<Survey> {
     Ok(survey)
 }
 
-/// Repairs a file where it is, which is possible if only its end is damaged: then the cut chunk goes,
-/// and what is missing is appended. Being interrupted is no harm; the next repair goes on. The
+/// Repairs a file where it is, which is possible if it was cut off, perhaps with zeros behind the cut: then
+/// the cut chunk goes, what can be read of it is written anew, and what is missing is appended. Being interrupted is no harm; the next repair goes on. The
 /// journal is deleted.
 ///
 /// # Errors
@@ -94,6 +95,18 @@ pub fn repair_in_place(path: &Path) -> Result<Survey> {
         let text = "it is damaged in its middle: repair it into another file".to_owned();
         return Err(Error::Argument(text));
     };
+    if !survey
+        .doubts
+        .are_cleared(&mut file)
+        .map_err(Error::path("read", path))?
+    {
+        let lost = survey.dropped_bytes;
+        let text = format!(
+            "it was not just cut off, a repair in place would drop {lost} bytes: salvage it, or repair it \
+             into another file"
+        );
+        return Err(Error::Argument(text));
+    }
     if !survey.is_whole() {
         let mut write = || -> io::Result<()> {
             // Somebody who does not ask for the lock.

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use lsl_core::xml::{Document, ElementRef, NodeId};
+use lsl_core::xml::{Document, ElementRef, NodeId, NodeKind};
 use lsl_core::{ChannelFormat, StreamInfo};
 
 use crate::markup;
@@ -238,7 +238,11 @@ fn write_or_shorten(document: &Document) -> Option<Vec<u8>> {
     let mut shorter = document.clone();
     let root = shorter.root();
     let top = shorter.child(root, "info")?;
-    while let Some(desc) = shorter.child(top, "desc") {
+    // Looked for once: a sender may have put thousands behind thousands of others.
+    let is_desc =
+        |&id: &NodeId| shorter.kind(id) == Some(NodeKind::Element) && shorter.name(id) == b"desc";
+    let descs: Vec<NodeId> = shorter.children(top).filter(is_desc).collect();
+    for desc in descs {
         shorter.remove(desc);
     }
     let desc = shorter.append_element(top, "desc")?;
@@ -482,4 +486,33 @@ impl StreamFooter {
 /// The shortest text that reads back as the same number, with an exponent where that is shorter.
 fn number(value: f64) -> String {
     format!("{value:?}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// This takes minutes if every search begins at the front.
+    #[test]
+    fn a_header_that_is_too_long_for_its_many_descriptions_is_shortened() {
+        let info = StreamInfo::new("n", "t", 1, 0.0, ChannelFormat::Int8, "").unwrap();
+        let mut document = info.document().clone();
+        let top = document.child(document.root(), "info").unwrap();
+        for name in ["a", "desc"] {
+            for _ in 0..250_000 {
+                document.append_element(top, name).unwrap();
+            }
+        }
+        append(
+            &mut document,
+            top,
+            "desc",
+            &vec![b'x'; markup::MAX_XML_BYTES],
+        );
+        let text = write_or_shorten(&document).unwrap();
+        let (header, flaw) = StreamHeader::parse(&text).unwrap();
+        assert_eq!((header.channel_count(), flaw), (1, None));
+        let top = super::info(header.document()).unwrap();
+        assert_eq!(top.children_named("desc").count(), 1);
+    }
 }
