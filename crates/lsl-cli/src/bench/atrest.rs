@@ -54,7 +54,7 @@ pub(super) struct Atrest {
 
 const HELP: &str = "\
 Measured are the commands themselves, in processes of their own: `lsl lock -r KEY IN -o OUT`, which
-ends when OUT is on the disk, and `lsl lock -r KEY - ` between a process that reads IN and one that
+ends when OUT is on the disk, and `lsl lock -r KEY -` between a process that reads IN and one that
 takes what comes; the same with `lsl unlock`. Throughput is plain bytes by the time from start to end.
 The ratio is pipe to file in the same round, as the median over the rounds: the two follow each other
 at once, so that what else the machine does meets both. Memory is the most that the process ever had.

@@ -107,7 +107,6 @@ struct Shown {
     /// As the recorder itself has noted.
     noted_gaps: u64,
     noted_missing: u64,
-    file_mib: f64,
     #[serde(flatten)]
     values: BTreeMap<String, f64>,
 }
@@ -260,7 +259,6 @@ impl Record {
             gaps: proofs.iter().map(|proof| proof.gaps.len()).sum(),
             noted_gaps: life.gaps,
             noted_missing: life.missing + life.unwritten,
-            file_mib,
             values: values.clone(),
         };
         let remarks = recorder.remarks().join(" | ");

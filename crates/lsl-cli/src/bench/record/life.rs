@@ -149,9 +149,11 @@ impl Life {
         ))
     }
 
-    /// The most memory that the recorder ever had.
+    /// The most memory that the recorder ever had. The kernel counts it and that of now each in a
+    /// hurry: the smaller one is wrong.
     pub(super) fn peak_mib(&self) -> Option<f64> {
-        Some(self.looks.last()?.recorder.peak_mib)
+        let peak = |look: &Look| look.recorder.peak_mib.max(look.recorder.rss_mib);
+        self.looks.iter().map(peak).reduce(f64::max)
     }
 }
 
