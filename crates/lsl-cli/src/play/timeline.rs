@@ -6,7 +6,7 @@ use std::io::Read;
 use lsl_xdf::{Batch, Correction, Cursor, Event, Reader, StreamHeader};
 
 use crate::failure::{Failure, Outcome};
-use crate::table::printable;
+use crate::table::{count, printable};
 use crate::xdf::summary::{StreamSummary, Summary};
 
 /// Where the samples of the chosen streams lie in time.
@@ -24,6 +24,10 @@ pub(super) struct Track {
     pub(super) header: StreamHeader,
     correction: Correction,
     shift_secs: f64,
+    /// Times outside are garbage; `None` where that cannot be told.
+    plausible: Option<(f64, f64)>,
+    /// Samples with garbage for a time.
+    garbage: u64,
 }
 
 impl Track {
@@ -32,7 +36,17 @@ impl Track {
         Clock {
             cursor: self.correction.cursor(),
             shift_secs: self.shift_secs,
+            plausible: self.plausible,
         }
+    }
+
+    /// The times that are usual in it.
+    fn usual(&self, stream: &StreamSummary) -> Option<(f64, f64)> {
+        let (first, last) = stream.usual?;
+        let mut clock = self.clock();
+        let first = clock.time_of(first);
+        (0..stream.offsets.len()).for_each(|_| clock.pass_offset());
+        Some((first, clock.time_of(last)))
     }
 }
 
@@ -41,6 +55,7 @@ impl Track {
 pub(super) struct Clock {
     cursor: Cursor,
     shift_secs: f64,
+    plausible: Option<(f64, f64)>,
 }
 
 impl Clock {
@@ -49,9 +64,13 @@ impl Clock {
         self.cursor.pass_offset();
     }
 
-    /// The time of a sample; infinite ones stay so.
+    /// The time of a sample; infinite ones stay so, and garbage is not a number.
     pub(super) fn time_of(&mut self, stamp: f64) -> f64 {
-        self.cursor.correct(stamp) + self.shift_secs
+        let time = self.cursor.correct(stamp) + self.shift_secs;
+        match self.plausible {
+            Some((from, to)) if time < from || time > to => f64::NAN,
+            _ => time,
+        }
     }
 }
 
@@ -82,8 +101,20 @@ impl Timeline {
                     header: stream.header.clone(),
                     correction: stream.correction(),
                     shift_secs,
+                    plausible: None,
+                    garbage: 0,
                 },
             );
+        }
+        let usual = tracks
+            .iter()
+            .filter_map(|(id, track): (_, &Track)| track.usual(summary.streams.get(id)?))
+            .reduce(union);
+        if let Some(usual) = usual {
+            let (from, to) = common.map_or(usual, |common| union(usual, common));
+            for track in tracks.values_mut() {
+                track.plausible = Some((from - ASTRAY_SECS, to + ASTRAY_SECS));
+            }
         }
         Ok(Self {
             tracks,
@@ -113,6 +144,14 @@ impl Timeline {
                 _ => {}
             }
         }
+        for (id, track) in self.tracks.iter().filter(|(_, track)| track.garbage > 0) {
+            self.remarks.push(format!(
+                "{} of stream {id} '{}' lie minutes away from all others: they play with the \
+                 sample before them",
+                count(usize::try_from(track.garbage).unwrap_or(usize::MAX), "sample"),
+                printable(&track.header.name())
+            ));
+        }
         Ok(())
     }
 
@@ -124,7 +163,15 @@ impl Timeline {
 
     fn count(&mut self, batch: &Batch, clock: &mut Clock) {
         let times = batch.stamps.iter().map(|&stamp| clock.time_of(stamp));
-        for time in times.filter(|time| time.is_finite()) {
+        for time in times {
+            if time.is_nan()
+                && let Some(track) = self.tracks.get_mut(&batch.stream)
+            {
+                track.garbage += 1;
+            }
+            if !time.is_finite() {
+                continue;
+            }
             let (first, last) = self.span.unwrap_or((time, time));
             self.late_secs = self.late_secs.max(last - time);
             self.span = Some((first.min(time), last.max(time)));
@@ -168,6 +215,10 @@ impl Timeline {
     }
 }
 
+fn union(a: (f64, f64), b: (f64, f64)) -> (f64, f64) {
+    (a.0.min(b.0), a.1.max(b.1))
+}
+
 /// When the recorder measured clocks; if it never did, the time of the longest stream.
 fn common_span(summary: &Summary) -> Option<(f64, f64)> {
     let measured = summary
@@ -191,4 +242,6 @@ fn common_span(summary: &Summary) -> Option<(f64, f64)> {
 
 /// Streams of one recording overlap; a bit more is allowed to those that came early or late.
 const FAR_SECS: f64 = 3600.0;
+/// Single samples may lie before and after all that is known to be sound, but not by more.
+const ASTRAY_SECS: f64 = 120.0;
 const IRREGULAR_INTERVAL_SECS: f64 = 0.1;

@@ -26,6 +26,9 @@ pub(crate) struct StreamSummary {
     pub(crate) samples: u64,
     /// Smallest and largest timestamp.
     pub(crate) span: Option<(f64, f64)>,
+    /// Smallest and largest timestamp that is the middle one of several that stand together: one that is
+    /// garbage, as devices send when they die, is none of these.
+    pub(crate) usual: Option<(f64, f64)>,
     pub(crate) offsets: Vec<(f64, f64)>,
     pub(crate) gaps: u64,
     /// Whether it was closed.
@@ -92,6 +95,7 @@ impl StreamSummary {
             header,
             samples: 0,
             span: None,
+            usual: None,
             offsets: Vec::new(),
             gaps: 0,
             has_footer: false,
@@ -100,9 +104,17 @@ impl StreamSummary {
 
     fn count(&mut self, stamps: &[f64]) {
         self.samples += stamps.len() as u64;
-        for &stamp in stamps.iter().filter(|stamp| stamp.is_finite()) {
-            let (first, last) = self.span.unwrap_or((stamp, stamp));
-            self.span = Some((first.min(stamp), last.max(stamp)));
+        let extended = |span: Option<(f64, f64)>, stamp: f64| {
+            let (first, last) = span.unwrap_or((stamp, stamp));
+            Some((first.min(stamp), last.max(stamp)))
+        };
+        let finite = || stamps.iter().copied().filter(|stamp| stamp.is_finite());
+        self.span = finite().fold(self.span, extended);
+        if stamps.len() > 2 {
+            let mut sorted: Vec<f64> = finite().collect();
+            sorted.sort_unstable_by(f64::total_cmp);
+            let middle = sorted.get(sorted.len() / 2).copied();
+            self.usual = middle.into_iter().fold(self.usual, extended);
         }
     }
 

@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::{Value, json};
 
 use crate::lab::{Ended, Lab};
-use crate::recordings::{RATE, SAMPLES, SECRET, cut, value, whole};
+use crate::recordings::{RATE, SAMPLES, SECRET, cut, find, marker_stamp, value, whole};
 
 /// Receives both streams of a recording while it plays.
 fn received(lab: &Lab, arguments: &[&str], samples: usize) -> (Ended, Vec<Value>, Vec<Value>) {
@@ -113,6 +113,31 @@ fn one_stream_from_the_middle_again_and_again() {
     for pair in stamps.windows(2) {
         assert!((pair[1] - pair[0] - 1.0 / RATE).abs() < 1e-6, "{pair:?}");
     }
+}
+
+#[test]
+fn a_garbage_timestamp_holds_nothing_up() {
+    let lab = Lab::new();
+    let path = lab.path("a.xdf");
+    let mut bytes = whole();
+    // The first marker, which would come long before all, and the last one, which would never come.
+    let stamps: Vec<usize> = (0..3)
+        .map(|part| {
+            let stamp = marker_stamp(2 * part + 1);
+            find(&bytes, &stamp.to_le_bytes())[0]
+        })
+        .collect();
+    bytes[stamps[0]..stamps[0] + 8].copy_from_slice(&0.5_f64.to_le_bytes());
+    bytes[stamps[2]..stamps[2] + 8].copy_from_slice(&1e9_f64.to_le_bytes());
+    fs::write(&path, bytes).unwrap();
+    let (played, eeg, markers) = received(&lab, &[&path], SAMPLES);
+    assert_eq!((eeg.len(), markers.len()), (SAMPLES, 3));
+    assert!(
+        played
+            .stderr
+            .contains("2 samples of stream 2 'Markers' lie minutes away"),
+        "{played:?}"
+    );
 }
 
 #[test]

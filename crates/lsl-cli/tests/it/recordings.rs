@@ -45,6 +45,13 @@ impl Signer for Device {
     }
 }
 
+/// The timestamp of the marker in a part of the recording: half an interval behind a sample of the other
+/// stream, on the other clock.
+#[expect(clippy::cast_precision_loss, reason = "small numbers")]
+pub(crate) fn marker_stamp(part: usize) -> f64 {
+    BEGIN + (part * 50 + 25) as f64 / RATE + OFFSET + 0.001
+}
+
 #[expect(clippy::cast_precision_loss, reason = "small numbers")]
 fn make(signer: Option<Box<dyn Signer>>) -> Vec<u8> {
     let header = FileHeader::new("2026-11-22T08:31:56+0000");
@@ -76,8 +83,7 @@ fn make(signer: Option<Box<dyn Signer>>) -> Vec<u8> {
         let now = part as f64 / 10.0;
         recording.samples(eeg, stamps, &values.into(), now).unwrap();
         if part % 2 == 1 {
-            // Half an interval behind a sample of the other stream, on the other clock.
-            let stamp = stamps[25] + OFFSET + 0.001;
+            let stamp = marker_stamp(part);
             let text = format!("{SECRET}, part {part}");
             let texts: Strings = [text].into_iter().collect();
             recording
