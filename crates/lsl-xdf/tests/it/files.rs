@@ -259,7 +259,6 @@ fn a_repair_in_place_drops_nothing_that_is_readable() {
         (samples_at + 46 + 1, 200),
         (samples_at + 46 + 2, 4),
         (samples_at + 46 + 2, 6),
-        (samples_at + 46 + 3, 0x70),
         (samples_at + 46 + 9, 255),
         (samples_at - 24, 4),
     ] {
