@@ -488,7 +488,7 @@ mod tests {
     #[test]
     fn a_footer_with_full_lists_can_be_read() {
         let mut tally = Tally::default();
-        for n in 0..MAX_LISTED as u32 + 5 {
+        for n in 0..u32::try_from(MAX_LISTED).unwrap() + 5 {
             let (from, to) = (f64::from(n) + 0.125, f64::from(n) + 0.5);
             tally.count_offset(from, to);
             let (samples, reason) = (Some(u64::from(n)), "lost".to_owned());
@@ -512,7 +512,7 @@ mod tests {
         for field in ["channel_format", "channel_count", "nominal_srate"] {
             let info = StreamInfo::new("n", "t", 1, 5.0, ChannelFormat::Int8, "").unwrap();
             let mut document = info.document().clone();
-            set(&mut document, field, &[b'x'; 1 << 20]);
+            set(&mut document, field, "x".repeat(1 << 20).as_bytes());
             let text = markup::write(&document).unwrap();
             let error = StreamHeader::parse(&text).unwrap_err();
             assert!(error.len() < 100, "{}", error.len());
