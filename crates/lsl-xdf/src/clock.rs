@@ -80,7 +80,9 @@ impl Correction {
         pieces.extend(Piece::fit(&piece, first));
         // If all are single ones, there is nothing better.
         if pieces.iter().all(|piece| piece.is_lone) {
-            pieces.iter_mut().for_each(|piece| piece.is_lone = false);
+            for piece in &mut pieces {
+                piece.is_lone = false;
+            }
         }
         Self { pieces }
     }

@@ -365,6 +365,17 @@ impl Decoder {
             // Never far more than what is really there.
             return Step::Need(len.min((window.len() * 2).max(4096)));
         };
+        // A length that is wrong leads over chunks that can be read, and up to a boundary that shows it.
+        let leads_over = if head.tag == Tag::Boundary {
+            content != BOUNDARY_UUID
+        } else {
+            find_boundary(content).is_some()
+        };
+        if leads_over {
+            let kind = ProblemKind::Framing("its length is wrong, it leads over a boundary");
+            let lost = self.problem(None, kind);
+            return self.lose(lost);
+        }
         let event = self.interpret(head.tag, content);
         self.close(self.position + len as u64);
         self.tell(len, event)

@@ -92,19 +92,35 @@ fn begins_entity(text: &str) -> bool {
     }
 }
 
+/// Whether every reader lets a name begin like this. XML 1.0 allows nearly all letters since its fifth
+/// edition; pyxdf reads with expat, which knows the fourth. These are the letters of both.
+fn begins_name(c: char) -> bool {
+    matches!(c,
+        '_' | 'a'..='z' | 'A'..='Z'
+        // Latin
+        | '\u{C0}'..='\u{D6}' | '\u{D8}'..='\u{F6}' | '\u{F8}'..='\u{131}' | '\u{134}'..='\u{13E}'
+        | '\u{141}'..='\u{148}' | '\u{14A}'..='\u{17E}'
+        // Greek, Cyrillic, Hebrew, Arabic
+        | '\u{38E}'..='\u{3A1}' | '\u{3A3}'..='\u{3CE}' | '\u{401}'..='\u{40C}' | '\u{40E}'..='\u{44F}'
+        | '\u{451}'..='\u{45C}' | '\u{45E}'..='\u{481}' | '\u{5D0}'..='\u{5EA}'
+        | '\u{621}'..='\u{63A}' | '\u{641}'..='\u{64A}'
+        // Devanagari, Thai, Kana, Han, Hangul
+        | '\u{905}'..='\u{939}' | '\u{E01}'..='\u{E2E}' | '\u{3041}'..='\u{3094}'
+        | '\u{30A1}'..='\u{30FA}' | '\u{4E00}'..='\u{9FA5}' | '\u{AC00}'..='\u{D7A3}')
+}
+
 /// A name that needs no name space and that every reader accepts.
 fn clean_name(name: &[u8]) -> String {
     let name = String::from_utf8_lossy(name);
     let mut clean = String::with_capacity(name.len());
     for c in name.chars() {
-        let may_begin = c == '_' || c.is_alphabetic();
+        let may_begin = begins_name(c);
         if clean.is_empty() && !may_begin {
             clean.push('_');
             // A digit may follow, so that `1st` stays legible.
         }
         let may_follow = may_begin || c.is_ascii_digit() || matches!(c, '-' | '.');
-        // Letters outside of what XML 1.0 knew in 1998 are not worth a table.
-        if may_follow && (c.is_ascii() || matches!(c, '\u{C0}'..='\u{D6}' | '\u{D8}'..='\u{F6}')) {
+        if may_follow {
             clean.push(c);
         } else if !clean.ends_with('_') || clean.len() > 1 {
             clean.push('_');
@@ -241,7 +257,10 @@ mod tests {
             ("", "_"),
             (":anonymous", "_anonymous"),
             ("naïve", "naïve"),
-            ("漢", "_"),
+            ("漢字", "漢字"),
+            ("канал 1", "канал_1"),
+            ("チャンネル", "チャンネル"),
+            ("😀x", "_x"),
             ("a<b", "a_b"),
         ] {
             assert_eq!(clean_name(name.as_bytes()), expected, "{name}");

@@ -7,7 +7,7 @@ mod guess;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read, Write};
 
-use crate::decode::{Batch, Decoder, Event, Problem};
+use crate::decode::{Batch, Decoder, Event, MAX_STREAMS, Problem};
 use crate::reader::Reader;
 use crate::sink::PipeSink;
 use crate::stream::{FileHeader, StreamHeader};
@@ -90,6 +90,8 @@ impl Salvage {
             output: Some(output),
             recording: None,
             places: BTreeMap::new(),
+            shapes: BTreeMap::new(),
+            free: u32::MAX - 1,
             report: SalvageReport::default(),
         };
         while let Some(found) = reader.next()? {
@@ -109,6 +111,10 @@ struct Pass<'a, W> {
     recording: Option<Recording<PipeSink<W>>>,
     /// Where each stream of the input goes.
     places: BTreeMap<u32, Place>,
+    /// Every place that a stream had, by its format and channels.
+    shapes: BTreeMap<(u32, &'static str, usize), u32>,
+    /// Where to look for a number that is free.
+    free: u32,
     report: SalvageReport,
 }
 
@@ -218,15 +224,32 @@ impl<W: Write> Pass<'_, W> {
         }
         let taken = &self.report.streams;
         let id = if taken.contains_key(&stream) {
+            // One that changes its shape to and fro has a place for each.
+            let key = (stream, format.name(), channels);
+            if let Some(&id) = self.shapes.get(&key) {
+                let place = Place {
+                    id,
+                    format,
+                    channels,
+                };
+                self.places.insert(stream, place);
+                return Ok(());
+            }
             // From the top, where no writer begins.
-            (0..u32::MAX).rev().find(|id| !taken.contains_key(id))
+            while self.free > 0 && taken.contains_key(&self.free) {
+                self.free -= 1;
+            }
+            self.free
         } else {
-            Some(stream)
+            stream
         };
-        let Some(id) = id else {
+        if taken.len() >= MAX_STREAMS {
+            // Its samples must not go where others are.
+            self.places.remove(&stream);
             return Ok(());
-        };
+        }
         self.recording(None)?.add_stream_as(id, header, NOW)?;
+        self.shapes.insert((stream, format.name(), channels), id);
         self.places.insert(
             stream,
             Place {

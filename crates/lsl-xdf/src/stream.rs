@@ -10,8 +10,8 @@ use crate::markup;
 use crate::{Error, Result};
 
 /// The most offsets or gaps that are listed in one footer; more are counted only. Offsets are in
-/// chunks of their own anyway.
-pub const MAX_LISTED: usize = 50_000;
+/// chunks of their own anyway. Twice as many make a footer that is too long for our own reader.
+pub const MAX_LISTED: usize = 20_000;
 
 /// What the file says about itself.
 #[derive(Debug, Clone)]
@@ -145,12 +145,12 @@ impl StreamHeader {
             "double" => ChannelFormat::Double64,
             name => name
                 .parse()
-                .map_err(|_| format!("{name:?} is no channel format"))?,
+                .map_err(|_| format!("{:?} is no channel format", short(name)))?,
         };
         let channels = field("channel_count");
         let channels: u32 = channels
             .parse()
-            .map_err(|_| format!("{channels:?} is no number of channels"))?;
+            .map_err(|_| format!("{:?} is no number of channels", short(&channels)))?;
         let srate = field("nominal_srate");
         // Missing for streams without one.
         let srate = if srate.is_empty() {
@@ -158,7 +158,7 @@ impl StreamHeader {
         } else {
             srate
                 .parse()
-                .map_err(|_| format!("{srate:?} is no sampling rate"))?
+                .map_err(|_| format!("{:?} is no sampling rate", short(&srate)))?
         };
         Ok((
             Self {
@@ -227,6 +227,11 @@ impl StreamHeader {
     pub fn document(&self) -> &Document {
         &self.document
     }
+}
+
+/// As much of a file's text as a message about it needs.
+fn short(text: &str) -> String {
+    text.chars().take(40).collect()
 }
 
 /// Writes a header; if that is too long, without `<desc>`, and if that is too long still, with what
@@ -491,6 +496,40 @@ fn number(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_footer_with_full_lists_can_be_read() {
+        let mut tally = Tally::default();
+        for n in 0..u32::try_from(MAX_LISTED).unwrap() + 5 {
+            let (from, to) = (f64::from(n) + 0.125, f64::from(n) + 0.5);
+            tally.count_offset(from, to);
+            let (samples, reason) = (Some(u64::from(n)), "lost".to_owned());
+            tally.count_gap(Gap {
+                from,
+                to,
+                samples,
+                reason,
+            });
+        }
+        let text = StreamFooter::new(&tally).to_xml().unwrap();
+        let (footer, flaw) = StreamFooter::parse(&text).unwrap();
+        assert_eq!(flaw, None);
+        assert_eq!(footer.clock_offsets(), tally.offsets);
+        assert_eq!(footer.gaps(), tally.gaps);
+        assert_eq!(tally.gaps.len(), MAX_LISTED);
+    }
+
+    #[test]
+    fn errors_quote_little_of_what_a_file_says() {
+        for field in ["channel_format", "channel_count", "nominal_srate"] {
+            let info = StreamInfo::new("n", "t", 1, 5.0, ChannelFormat::Int8, "").unwrap();
+            let mut document = info.document().clone();
+            set(&mut document, field, "x".repeat(1 << 20).as_bytes());
+            let text = markup::write(&document).unwrap();
+            let error = StreamHeader::parse(&text).unwrap_err();
+            assert!(error.len() < 100, "{}", error.len());
+        }
+    }
 
     /// This takes minutes if every search begins at the front.
     #[test]

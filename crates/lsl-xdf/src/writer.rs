@@ -16,7 +16,7 @@ use crate::place::{self, claim, journal_path};
 use crate::sink::{FileSink, Sink, SyncJob};
 use crate::stream::{FileHeader, Gap, StreamFooter, StreamHeader, Tally};
 use crate::values::Values;
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 
 /// A boundary stands at least this often.
 const BOUNDARY_SECS: f64 = 10.0;
@@ -57,6 +57,8 @@ pub struct Recording<S> {
     since_boundary: u64,
     /// Why nothing more can be written.
     ended: Option<String>,
+    /// Whether the last byte is written.
+    is_sealed: bool,
     finished: bool,
     journal: Option<Journal>,
     /// A journal in which nothing is noted.
@@ -77,6 +79,8 @@ struct Stream {
     encoder: SampleEncoder,
     tally: Tally,
     extra: Vec<(String, String)>,
+    /// So many gaps have room in the footer for sure.
+    safe_gaps: usize,
     is_closed: bool,
 }
 
@@ -113,6 +117,7 @@ impl<S: Sink> Recording<S> {
             boundary_at: now,
             since_boundary: 0,
             ended: None,
+            is_sealed: false,
             finished: false,
             journal: None,
             mark: None,
@@ -177,6 +182,7 @@ impl<S: Sink> Recording<S> {
             encoder: SampleEncoder::new(id, header),
             tally: Tally::default(),
             extra: Vec::new(),
+            safe_gaps: 0,
             is_closed: false,
         };
         self.begin(now);
@@ -250,6 +256,12 @@ impl<S: Sink> Recording<S> {
     pub fn gap(&mut self, id: u32, gap: Gap) -> Result<()> {
         open_stream(&mut self.streams, id)?;
         self.count(id, |tally| tally.count_gap(gap));
+        // Now, not when the disk has become full. If it is already, the footer lists what fits.
+        if self.sink.reserve(self.len + self.footer_bytes).is_ok()
+            && let Some(stream) = self.streams.get_mut(&id)
+        {
+            stream.safe_gaps = stream.tally.gaps.len();
+        }
         Ok(())
     }
 
@@ -357,15 +369,16 @@ impl<S: Sink> Recording<S> {
     /// [`Error::Ended`]; the footer is not in the file then.
     pub fn close_stream(&mut self, id: u32, now: f64) -> Result<()> {
         let stream = open_stream(&mut self.streams, id)?;
-        let mut footer = StreamFooter::new(&stream.tally);
-        for (name, text) in &stream.extra {
-            footer.set(name, text);
-        }
-        self.begin(now);
-        encode::stream_footer(&mut self.buffer, id, &footer)?;
+        let safe_gaps = (stream.safe_gaps < stream.tally.gaps.len()).then_some(stream.safe_gaps);
         // From here on it takes the room that was kept for it.
         let kept = std::mem::take(&mut self.footer_bytes);
-        let done = self.flush(now);
+        let mut done = self.footer(id, usize::MAX, now);
+        if let (Err(error), Some(safe_gaps)) = (&done, safe_gaps)
+            && error.kind() == ErrorKind::Full
+        {
+            // Better some gaps that are only counted than no footer.
+            done = self.footer(id, safe_gaps, now);
+        }
         self.footer_bytes = kept;
         done?;
         if let Some(stream) = self.streams.get_mut(&id) {
@@ -373,6 +386,24 @@ impl<S: Sink> Recording<S> {
             self.footer_bytes = kept.saturating_sub(stream.tally.footer_len());
         }
         Ok(())
+    }
+
+    /// Appends a footer that lists so many gaps at most.
+    fn footer(&mut self, id: u32, gaps: usize, now: f64) -> Result<()> {
+        let stream = open_stream(&mut self.streams, id)?;
+        let mut footer = if gaps < stream.tally.gaps.len() {
+            let mut shorter = stream.tally.clone();
+            shorter.gaps.truncate(gaps);
+            StreamFooter::new(&shorter)
+        } else {
+            StreamFooter::new(&stream.tally)
+        };
+        for (name, text) in &stream.extra {
+            footer.set(name, text);
+        }
+        self.begin(now);
+        encode::stream_footer(&mut self.buffer, id, &footer)?;
+        self.flush(now)
     }
 
     /// Writes the footers that are missing and a boundary, brings everything to the disk and deletes
@@ -386,20 +417,36 @@ impl<S: Sink> Recording<S> {
         }
         let open = self.streams.iter().filter(|(_, stream)| !stream.is_closed);
         let open: Vec<u32> = open.map(|(&id, _)| id).collect();
+        let mut first_error = None;
         for id in open {
-            self.close_stream(id, now)?;
+            // One footer that does not fit takes none from the others.
+            if let Err(error) = self.close_stream(id, now) {
+                first_error.get_or_insert(error);
+            }
         }
-        self.begin(now);
-        if self.buffer.is_empty() {
-            encode::boundary(&mut self.buffer);
+        if let Some(error) = first_error {
+            return Err(error);
         }
-        self.flush(now)?;
-        if let Some(link) = self.chain.as_ref().map(Chain::last_link) {
-            self.append(&link)?;
+        if !self.is_sealed {
+            self.begin(now);
+            if self.buffer.is_empty() {
+                encode::boundary(&mut self.buffer);
+            }
+            self.flush(now)?;
+            if let Some(link) = self.chain.as_ref().map(Chain::last_link) {
+                self.append(&link)?;
+            }
+            // What a second try writes would stand behind the last link.
+            self.is_sealed = true;
         }
-        let len = self.len;
-        let closed = self.sink.close(len);
-        closed.map_err(|error| self.end("close the recording", error))?;
+        if let Err(source) = self.sink.close(self.len) {
+            let error = Error::io("close the recording")(source);
+            // With room it can be done again; after anything else the disk may have lost something.
+            if error.kind() != ErrorKind::Full {
+                self.ended = Some(error.to_string());
+            }
+            return Err(error);
+        }
         self.finished = true;
         for journal in self.journal.take().into_iter().chain(self.mark.take()) {
             if let Err(error) = journal.delete() {
@@ -491,6 +538,7 @@ impl<S: Sink> Recording<S> {
         match &self.ended {
             Some(reason) => Err(Error::Ended(reason.clone())),
             None if self.finished => Err(Error::Ended("it is finished".to_owned())),
+            None if self.is_sealed => Err(Error::Ended("it is about to be closed".to_owned())),
             None => Ok(()),
         }
     }

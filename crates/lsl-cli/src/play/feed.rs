@@ -125,10 +125,9 @@ impl Feed {
         let batch = match found.event {
             Event::Samples(batch) => batch,
             Event::ClockOffset { stream, .. } => {
-                self.clocks
-                    .get_mut(&stream)
-                    .into_iter()
-                    .for_each(Clock::pass_offset);
+                if let Some(clock) = self.clocks.get_mut(&stream) {
+                    clock.pass_offset();
+                }
                 return Ok(());
             }
             _ => return Ok(()),

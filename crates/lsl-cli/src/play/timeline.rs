@@ -131,10 +131,9 @@ impl Timeline {
         while let Some(found) = reader.next()? {
             match found.event {
                 Event::ClockOffset { stream, .. } => {
-                    clocks
-                        .get_mut(&stream)
-                        .into_iter()
-                        .for_each(Clock::pass_offset);
+                    if let Some(clock) = clocks.get_mut(&stream) {
+                        clock.pass_offset();
+                    }
                 }
                 Event::Samples(batch) => {
                     if let Some(clock) = clocks.get_mut(&batch.stream) {

@@ -56,6 +56,9 @@ fn texts(bytes: &[u8], samples: usize) -> Option<usize> {
                 .unwrap_or(&[0xFF]);
             for _ in 0..channels {
                 steps += 1;
+                if steps > MAX_STEPS {
+                    return None;
+                }
                 let text = match read_varlen(rest) {
                     Parsed::Done(len, at) => usize::try_from(len)
                         .ok()
@@ -63,9 +66,6 @@ fn texts(bytes: &[u8], samples: usize) -> Option<usize> {
                     _ => None,
                 };
                 let Some((text, after)) = text else {
-                    if steps > MAX_STEPS {
-                        return None;
-                    }
                     continue 'channels;
                 };
                 if std::str::from_utf8(text).is_err() {

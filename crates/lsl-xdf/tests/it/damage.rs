@@ -296,10 +296,44 @@ fn salvage_keeps_a_stream_that_changed_its_shape_apart() {
             .chunk(&mut bytes, &[1.0], &values, 0, 1)
             .unwrap();
     }
+    // To and fro, again and again: every shape has one place.
+    let once = bytes.split_off(4);
+    for _ in 0..50 {
+        bytes.extend(&once);
+    }
     let mut salvaged = Vec::new();
     let report = Salvage::new().run(&bytes[..], &mut salvaged).unwrap();
     assert_eq!(report.streams.len(), 2);
     let loaded = assert_sound(&salvaged);
-    assert_eq!(loaded.streams[0].values, Values::Int8(vec![1]));
-    assert_eq!(loaded.streams[1].values, Values::Int8(vec![2, 2]));
+    assert_eq!(loaded.streams[0].values, Values::Int8(vec![1; 50]));
+    assert_eq!(loaded.streams[1].values, Values::Int8(vec![2; 100]));
+}
+
+/// A length that leads over other chunks hides them up to the next boundary only.
+#[test]
+fn a_wrong_length_of_any_chunk_costs_what_is_before_the_next_boundary() {
+    for tag in [
+        Tag::ClockOffset,
+        Tag::Boundary,
+        Tag::Other(0x7A00),
+        Tag::StreamFooter,
+    ] {
+        let mut bytes = record(4, 3).bytes;
+        let at = bytes.len();
+        // Says that it is 2000 bytes long, and has 4.
+        bytes.extend([4, 0xD0, 7, 0, 0]);
+        bytes.extend(tag.code().to_le_bytes());
+        bytes.extend([1, 0, 0, 0]);
+        append_chunk(&mut bytes, Tag::Boundary, &[&lsl_xdf::chunk::BOUNDARY_UUID]);
+        for _ in 0..300 {
+            append_chunk(&mut bytes, Tag::ClockOffset, &[&[1, 0, 0, 0], &[0; 16]]);
+        }
+        let loaded = load(&bytes[..]).unwrap();
+        assert_eq!(loaded.problems.len(), 1, "{tag}: {:?}", loaded.problems);
+        assert_eq!(
+            (loaded.problems[0].at, loaded.problems[0].len),
+            (at as u64, 11 + 20)
+        );
+        assert_eq!(loaded.streams[0].offsets.len(), 4 + 300);
+    }
 }

@@ -24,6 +24,8 @@ struct Disk {
     knows_space: bool,
     cannot_rewind: bool,
     cannot_sync: bool,
+    /// How often closing fails for lack of room.
+    close_fails: u32,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -82,7 +84,12 @@ impl Sink for Faulty {
     }
 
     fn close(&mut self, len: u64) -> io::Result<()> {
-        assert_eq!(len, self.0.borrow().bytes.len() as u64);
+        let mut disk = self.0.borrow_mut();
+        assert_eq!(len, disk.bytes.len() as u64);
+        if disk.close_fails > 0 {
+            disk.close_fails -= 1;
+            return Err(io::ErrorKind::StorageFull.into());
+        }
         Ok(())
     }
 }
@@ -339,4 +346,60 @@ fn what_was_not_measured_is_not_written() {
     recording.finish(0.0).unwrap();
     recording.finish(0.0).unwrap();
     assert_eq!(load(&disk.0.borrow().bytes[..]).unwrap().problems, []);
+}
+
+#[test]
+fn a_disk_that_is_full_when_a_recording_is_closed_is_no_end() {
+    let disk = Faulty::default();
+    let mut recording = begin(&disk);
+    let header = made::header(ChannelFormat::Int32, 1, 10.0);
+    recording.add_stream(&header, 0.0).unwrap();
+    disk.0.borrow_mut().close_fails = 2;
+    for _ in 0..2 {
+        assert_eq!(recording.finish(1.0).unwrap_err().kind(), ErrorKind::Full);
+        assert_eq!(recording.ended(), None);
+    }
+    let len = disk.0.borrow().bytes.len();
+    recording.finish(1.0).unwrap();
+    assert_eq!(disk.0.borrow().bytes.len(), len, "nothing is written twice");
+    assert!(
+        load(&disk.0.borrow().bytes[..]).unwrap().streams[0]
+            .footer
+            .is_some()
+    );
+}
+
+#[test]
+fn gaps_on_a_full_disk_cost_no_footer() {
+    let disk = Faulty::default();
+    disk.0.borrow_mut().knows_space = true;
+    let mut recording = begin(&disk);
+    let header = made::header(ChannelFormat::Int32, 1, 10.0);
+    for _ in 0..3 {
+        recording.add_stream(&header, 0.0).unwrap();
+    }
+    let gap = |n: u32| Gap {
+        from: f64::from(n),
+        to: f64::from(n) + 0.5,
+        samples: Some(3),
+        reason: "full".to_owned(),
+    };
+    recording.gap(2, gap(0)).unwrap();
+    // From here on there is room for nothing that was not promised.
+    let full = recording.len() + 3 * 1000 + 250;
+    disk.0.borrow_mut().capacity = Some(full as usize);
+    for n in 1..1000 {
+        recording.gap(2, gap(n)).unwrap();
+    }
+    recording.finish(1.0).unwrap();
+    let loaded = load(&disk.0.borrow().bytes[..]).unwrap();
+    for stream in &loaded.streams {
+        assert!(stream.footer.is_some(), "{}", stream.id);
+    }
+    let footer = loaded.streams[1].footer.as_ref().unwrap();
+    assert_eq!(footer.gaps(), [gap(0)]);
+    let document = footer.document();
+    let top = document.child(document.root(), "info").unwrap();
+    let top = lsl_core::xml::ElementRef::new(document, top).unwrap();
+    assert_eq!(top.get("gap_count").unwrap(), "1000");
 }
