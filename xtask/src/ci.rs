@@ -21,6 +21,11 @@ const STEPS: &[Step] = &[
         crate::hosts::run(sh, None, &crate::hosts::SHORT)
     }),
     ("interop", |sh| crate::interop::run(sh, None)),
+    ("xdf", crate::xdf::run),
+    ("at-rest", |sh| crate::at_rest::run(sh, None)),
+    ("recorder", |sh| {
+        crate::recorder::run(sh, &crate::recorder::Wishes::USUAL)
+    }),
     ("deploy", |sh| crate::deploy::run(sh, None)),
     ("loom", crate::loom::run),
     ("instructions", |sh| crate::instructions::run(sh, false)),

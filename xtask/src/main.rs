@@ -26,6 +26,7 @@ mod instructions;
 mod interop;
 mod loom;
 mod models;
+mod recorder;
 mod roots;
 mod systems;
 mod tidy;
@@ -56,6 +57,9 @@ Usage: cargo xtask TASK
   emulate                aarch64 under qemu: tests, hosts, sessions with x86-64, real liblsl
   roots                  the packages of target/dist on Debian for arm64 and amd64
   xdf                    recordings: pyxdf reads ours, we read such as LabRecorder writes
+  recorder [PART] [--parquet] [--files DIR]  `lsl record`, play and xdf: killed 200 times, out of disk,
+                         encrypted, played again, as tables; pyxdf judges (and Parquet tables, too;
+                         and reads the recordings in DIR)
   abi                    the C library's exports, names and headers against crates/lsl-ffi/abi
   headers [--check]      make the C headers from that table (or see whether they are up to date)
   hosts [FILTER]         C and C++ programs on the library, plain, under ASan and under valgrind
@@ -103,6 +107,8 @@ fn run() -> Result {
     let mut update = false;
     let mut check = false;
     let mut prove = false;
+    let mut parquet = false;
+    let mut files = None;
     let mut prefix = None;
     while let Some(arg) = parser.next()? {
         match arg {
@@ -114,6 +120,8 @@ fn run() -> Result {
             Arg::Long("update") => update = true,
             Arg::Long("check") => check = true,
             Arg::Long("prove") => prove = true,
+            Arg::Long("parquet") => parquet = true,
+            Arg::Long("files") => files = Some(PathBuf::from(parser.value()?)),
             Arg::Long("prefix") => prefix = Some(PathBuf::from(parser.value()?)),
             Arg::Value(word) => words.push(word.to_string_lossy().into_owned()),
             Arg::Short(_) | Arg::Long(_) => return Err(arg.unexpected().into()),
@@ -144,6 +152,14 @@ fn run() -> Result {
         ["xdf"] => xdf::run(&sh),
         ["at-rest"] => at_rest::run(&sh, None),
         ["at-rest", filter] => at_rest::run(&sh, Some(filter)),
+        ["recorder", part @ ..] if part.len() < 2 => recorder::run(
+            &sh,
+            &recorder::Wishes {
+                part: part.first().copied(),
+                parquet,
+                files: files.as_deref(),
+            },
+        ),
         ["emulate"] => emulate::run(&sh),
         ["emulate", "inside"] => emulate::inside(&sh),
         ["roots"] => roots::run(&sh),

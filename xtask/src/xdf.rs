@@ -78,17 +78,23 @@ pub(crate) fn site_packages(sh: &Shell) -> Result<PathBuf> {
     Ok(cmd!(sh, "{python} -c {ask}").quiet().read()?.into())
 }
 
-fn install(sh: &Shell) -> Result<String> {
-    let python = format!("{VENV}/bin/python");
-    if cmd!(sh, "{python} -c 'import pyxdf'")
+/// A Python with pyxdf.
+pub(crate) fn install(sh: &Shell) -> Result<String> {
+    venv(sh, VENV, "pyxdf", &format!("{PYTHON}/pyxdf.txt"))
+}
+
+/// The Python of a venv that can import `module`, made by `requirements` if it is not there yet.
+pub(crate) fn venv(sh: &Shell, venv: &str, module: &str, requirements: &str) -> Result<String> {
+    let python = format!("{venv}/bin/python");
+    let import = format!("import {module}");
+    if cmd!(sh, "{python} -c {import}")
         .quiet()
         .ignore_stderr()
         .run()
         .is_err()
     {
         sh.create_dir("target/peers")?;
-        cmd!(sh, "python3 -m venv {VENV}").run()?;
-        let requirements = format!("{PYTHON}/pyxdf.txt");
+        cmd!(sh, "python3 -m venv {venv}").run()?;
         // The file names everything with its version; nothing else is wanted.
         let options = [
             "--disable-pip-version-check",

@@ -2,6 +2,7 @@
 //! of `bench/`. What they measure goes through `result`, the JSON form, which `report` reads.
 
 mod aead;
+mod atrest;
 mod bulk;
 mod carrier;
 mod child;
@@ -20,9 +21,12 @@ mod max;
 mod net;
 mod number;
 mod raw;
+mod record;
 mod report;
 mod result;
+mod room;
 mod scale;
+mod size;
 mod stats;
 mod subject;
 mod summary;
@@ -30,6 +34,7 @@ mod tally;
 mod trouble;
 mod turns;
 mod usage;
+mod watch;
 
 use clap::{Args, Subcommand};
 
@@ -57,6 +62,10 @@ enum Action {
     Handshake(handshake::Handshake),
     /// The ciphers alone, by message size
     Aead(aead::Aead),
+    /// Encrypting files and pipes, and the memory it takes
+    Atrest(atrest::Atrest),
+    /// Recording many fast streams without a gap
+    Record(record::Record),
     /// How soon all of many streams are found
     Discovery(discovery::Discovery),
     /// Threads, memory and descriptors of many streams
@@ -65,6 +74,9 @@ enum Action {
     Net(net::Net),
     /// Statistics, charts and tables from results
     Report(report::Report),
+    /// The ends of a pipe
+    #[command(hide = true)]
+    AtrestEnd(atrest::AtrestEnd),
     /// The processes with many streams
     #[command(hide = true)]
     Herd(herd::Herd),
@@ -83,10 +95,13 @@ impl Bench {
             Action::Max(action) => action.run(),
             Action::Handshake(action) => action.run(),
             Action::Aead(action) => action.run(),
+            Action::Atrest(action) => action.run(),
+            Action::Record(action) => action.run(),
             Action::Discovery(action) => action.run(),
             Action::Scale(action) => action.run(),
             Action::Net(action) => action.run(globals),
             Action::Report(action) => action.run(),
+            Action::AtrestEnd(action) => action.run(),
             Action::Herd(action) => action.run(),
             Action::Endpoint(action) => action.run(),
         }

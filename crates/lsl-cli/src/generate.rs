@@ -1,12 +1,13 @@
 //! `lsl gen`: a stream of made-up data, on time and with metadata.
 
-use std::collections::BTreeMap;
-use std::net::SocketAddr;
+mod audience;
+
 use std::time::Duration;
 
 use clap::Args;
 use lsl_core::{ChannelFormat, Context, IRREGULAR_RATE, Outlet, Stamps, StreamInfo, local_clock};
 
+use self::audience::Audience;
 use crate::encryption;
 use crate::failure::{Failure, Outcome};
 use crate::interrupt::{LONGEST_NAP, Stop};
@@ -14,7 +15,7 @@ use crate::note::note;
 use crate::pace::Pace;
 use crate::pattern::{Eeg, Pattern, Synthetic, label};
 use crate::select::seconds;
-use crate::table::{printable, rate};
+use crate::table::{count, rate};
 
 /// `lsl gen`
 #[derive(Debug, Args)]
@@ -23,6 +24,11 @@ pub(crate) struct Generate {
     /// Name of the stream
     #[arg(long, value_name = "NAME", default_value = "Test")]
     name: String,
+
+    /// Offer this many streams, NAME-1 and so on, with the same samples at the same times
+    #[arg(long, value_name = "N", default_value_t = 1,
+          value_parser = clap::value_parser!(u32).range(1..=4096))]
+    streams: u32,
 
     /// Content type, such as EEG, Gaze, Markers
     #[arg(long = "type", value_name = "TYPE", default_value = "EEG")]
@@ -45,7 +51,8 @@ pub(crate) struct Generate {
     #[arg(long, value_name = "FORMAT", default_value = "float32")]
     format: ChannelFormat,
 
-    /// Identity that outlives restarts; receivers reconnect by it [default: lsl-gen-NAME-HOST]
+    /// Identity that outlives restarts; receivers reconnect by it [default: lsl-gen-NAME-HOST].
+    /// Of several streams, the number of each follows
     #[arg(long, value_name = "ID")]
     source_id: Option<String>,
 
@@ -69,7 +76,7 @@ pub(crate) struct Generate {
     #[arg(long)]
     markers: bool,
 
-    /// Wait for a receiver before the first sample
+    /// Wait for a receiver of each stream before the first sample
     #[arg(long)]
     wait: bool,
 
@@ -82,6 +89,7 @@ const EXAMPLES: &str = "\
 Examples:
   lsl gen                                            8 channels of EEG at 250 Hz
   lsl gen --name Amp --channels 64 --rate 2000 --chunk 20 --markers
+  lsl gen --streams 64 --channels 64 --rate 1000 --chunk 10 --pattern counter
   lsl gen --rate 0 --interval 0.5 --format string --type Markers
   lsl gen --pattern counter --count 1000 --wait      for tests: nothing is sent unseen
   lsl gen --desc manufacturer=Acme --desc acquisition/model=X1
@@ -107,20 +115,25 @@ impl Generate {
     }
 
     fn stream<T: Synthetic>(&self, context: &Context) -> Outcome {
-        let info = self.info()?;
-        let outlet = Outlet::builder(info).context(context).open()?;
+        let open = |number| -> Outcome<Outlet> {
+            Ok(Outlet::builder(self.info(number)?)
+                .context(context)
+                .open()?)
+        };
+        let outlets: Vec<Outlet> = (1..=self.streams).map(open).collect::<Outcome<_>>()?;
         let markers = self
             .markers
             .then(|| self.marker_outlet(context))
             .transpose()?;
         let stop = Stop::install()?;
-        self.announce(&outlet);
+        self.announce();
         encryption::readers(context).into_iter().for_each(note);
-        let mut audience = Audience::default();
-        while self.wait && !stop.requested() {
-            if outlet.blocking().wait_for_consumers(LONGEST_NAP) {
-                break;
-            }
+        let several = |name| (self.streams > 1).then_some(name);
+        let mut audiences: Vec<Audience> = (1..=self.streams)
+            .map(|number| Audience::new(several(self.name_of(number)).as_deref()))
+            .collect();
+        for outlet in outlets.iter().filter(|_| self.wait) {
+            while !stop.requested() && !outlet.blocking().wait_for_consumers(LONGEST_NAP) {}
         }
 
         let start = local_clock();
@@ -132,7 +145,8 @@ impl Generate {
         while !stop.requested() && pace.done() < total {
             let left = total - pace.done();
             let chunk = self.chunk.map_or(1, u64::from).min(left);
-            let mut wake = pace.next_time(chunk).min(audience.next_look());
+            let look = audiences.first().map_or(f64::INFINITY, Audience::next_look);
+            let mut wake = pace.next_time(chunk).min(look);
             if markers.is_some() {
                 wake = wake.min(marker_pace.next_time(1));
             }
@@ -154,7 +168,9 @@ impl Generate {
                     IRREGULAR_RATE => Stamps::Now,
                     _ => Stamps::Last(pace.time_of(pace.done() + count - 1)),
                 };
-                outlet.push_chunk_with(&values, stamp, lsl_core::Pushthrough::Flush)?;
+                for outlet in &outlets {
+                    outlet.push_chunk_with(&values, stamp, lsl_core::Pushthrough::Flush)?;
+                }
                 pace.advance(count);
                 due -= count;
             }
@@ -164,10 +180,12 @@ impl Generate {
                 markers.push(&[format!("marker {}", marker_pace.done())])?;
                 marker_pace.advance(marker_pace.due(now));
             }
-            audience.look(&outlet, now);
+            for (audience, outlet) in audiences.iter_mut().zip(&outlets) {
+                audience.look(outlet, now);
+            }
         }
-        drain(std::iter::once(&outlet).chain(&markers));
-        report(&outlet, pace.done(), local_clock() - start);
+        drain(outlets.iter().chain(&markers));
+        report(&outlets, pace.done(), local_clock() - start);
         Ok(())
     }
 
@@ -184,14 +202,15 @@ impl Generate {
         }
     }
 
-    fn info(&self) -> Outcome<StreamInfo> {
+    /// Stream `number`, from 1.
+    fn info(&self, number: u32) -> Outcome<StreamInfo> {
         let mut info = StreamInfo::new(
-            self.name.as_str(),
+            self.name_of(number),
             self.stream_type.as_str(),
             self.channels,
             self.rate,
             self.format,
-            self.source_id(),
+            self.numbered(self.source_id(), number),
         )?;
         let (kind, unit) = match self.pattern {
             Pattern::Eeg => ("EEG", "microvolts"),
@@ -223,6 +242,19 @@ impl Generate {
         Ok(Outlet::builder(info).context(context).open()?)
     }
 
+    fn name_of(&self, number: u32) -> String {
+        self.numbered(self.name.clone(), number)
+    }
+
+    /// A text of stream `number`: with the number, where there are several streams.
+    fn numbered(&self, text: String, number: u32) -> String {
+        if self.streams > 1 {
+            format!("{text}-{number}")
+        } else {
+            text
+        }
+    }
+
     fn source_id(&self) -> String {
         let host = lsl_platform::process::hostname();
         self.source_id_on(&String::from_utf8_lossy(&host))
@@ -233,9 +265,10 @@ impl Generate {
         self.source_id.clone().unwrap_or_else(usual)
     }
 
-    /// Name and source id of the stream, were it offered by a machine called `host`.
+    /// Name and source id of the first stream, were it offered by a machine called `host`.
     pub(crate) fn stream_on(&self, host: &str) -> [String; 2] {
-        [self.name.clone(), self.source_id_on(host)]
+        let source_id = self.numbered(self.source_id_on(host), 1);
+        [self.name_of(1), source_id]
     }
 
     fn period_secs(&self) -> f64 {
@@ -264,22 +297,26 @@ impl Generate {
         (LARGEST_PUSH_VALUES / u64::from(self.channels)).max(1)
     }
 
-    fn announce(&self, outlet: &Outlet) {
-        let info = outlet.info();
+    fn announce(&self) {
+        let names = if self.streams > 1 {
+            format!("'{}' to '{}'", self.name_of(1), self.name_of(self.streams))
+        } else {
+            format!("'{}'", self.name)
+        };
+        let source_ids = self.numbered(self.source_id(), 1);
         note(format_args!(
-            "Streaming '{}' [{}]: {} x {}, {}, source id '{}'.{} Try: lsl recv '{}'",
-            self.name,
+            "Streaming {names} [{}]: {} x {}, {}, source id '{source_ids}'{}.{} Try: lsl recv '{}'",
             self.stream_type,
             self.channels,
             self.format,
             rate(self.rate),
-            info.source_id(),
+            if self.streams > 1 { " and so on" } else { "" },
             if self.total() == u64::MAX {
                 " Ctrl-C ends."
             } else {
                 ""
             },
-            self.name,
+            self.name_of(1),
         ));
         if self.wait {
             note("Waiting for a receiver.");
@@ -308,71 +345,18 @@ pub(crate) fn drain<'a>(outlets: impl IntoIterator<Item = &'a Outlet>) {
     }
 }
 
-/// Who reads the stream, to tell when that changes.
-#[derive(Debug, Default)]
-struct Audience {
-    /// Peer, samples sent, samples dropped.
-    known: BTreeMap<SocketAddr, (u64, u64)>,
-    reported: u64,
-    looked: f64,
-}
-
-impl Audience {
-    fn next_look(&self) -> f64 {
-        self.looked + LOOK_PERIOD_SECS
-    }
-
-    fn look(&mut self, outlet: &Outlet, now: f64) {
-        if now < self.next_look() {
-            return;
-        }
-        self.looked = now;
-        // Before the list, so that nobody in it is counted as unseen.
-        let seen = outlet.stats().consumers_seen;
-        let mut names = BTreeMap::new();
-        let present: BTreeMap<_, _> = outlet
-            .consumers()
-            .into_iter()
-            .map(|consumer| {
-                let name = consumer.encryption.map(|encryption| encryption.peer_name);
-                names.extend(name.map(|name| (consumer.peer, format!(" ({})", printable(&name)))));
-                (consumer.peer, (consumer.sent, consumer.dropped))
-            })
-            .collect();
-        let gone = self
-            .known
-            .iter()
-            .filter(|(peer, _)| !present.contains_key(*peer));
-        for (peer, (sent, dropped)) in gone {
-            note(format_args!(
-                "- {peer} left after {sent} samples, {dropped} dropped"
-            ));
-        }
-        for peer in present
-            .keys()
-            .filter(|peer| !self.known.contains_key(*peer))
-        {
-            let name = names.get(peer).map_or("", String::as_str);
-            note(format_args!(
-                "+ {peer}{name} receives; {} in all",
-                present.len()
-            ));
-            self.reported += 1;
-        }
-        let unseen = seen.saturating_sub(self.reported);
-        if unseen > 0 {
-            note(format_args!("  {unseen} more came and left at once"));
-            self.reported += unseen;
-        }
-        self.known = present;
-    }
-}
-
-fn report(outlet: &Outlet, samples: u64, secs: f64) {
-    let stats = outlet.stats();
+fn report(outlets: &[Outlet], samples: u64, secs: f64) {
+    let stats: Vec<_> = outlets.iter().map(Outlet::stats).collect();
+    let each = if outlets.len() > 1 {
+        format!(" on each of {}", count(outlets.len(), "stream"))
+    } else {
+        String::new()
+    };
     note(format_args!(
-        "Sent {samples} samples in {secs:.1} s; {} receivers seen, {} samples dropped for slow ones.",
-        stats.consumers_seen, stats.dropped
+        "Sent {samples} samples{each} in {secs:.1} s; {} receivers seen, {} samples dropped for slow \
+         ones.",
+        stats.iter().map(|stats| stats.consumers_seen).sum::<u64>(),
+        stats.iter().map(|stats| stats.dropped).sum::<u64>()
     ));
 }
 
@@ -415,7 +399,6 @@ fn metadata(text: &str) -> Result<(Vec<String>, String), String> {
 }
 
 const MARKER_PERIOD_SECS: f64 = 1.0;
-const LOOK_PERIOD_SECS: f64 = 0.25;
 const DRAIN_LIMIT: Duration = Duration::from_secs(1);
 const LARGEST_PUSH_VALUES: u64 = 1 << 16;
 #[cfg(test)]

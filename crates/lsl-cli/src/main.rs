@@ -49,6 +49,7 @@ mod shell;
 mod table;
 mod time;
 mod trust;
+mod unbuffered;
 mod value;
 mod xdf;
 

@@ -32,6 +32,7 @@ use clap::Args;
 use lsl_core::{Context, local_clock};
 
 use self::control::Control;
+use self::live::Stamps;
 use self::locked::PADDING_SECS;
 use self::output::Maker;
 use self::remote::Naming;
@@ -39,7 +40,6 @@ use self::resume::Resume;
 use self::running::{Plan, Running};
 use self::session::Wishes;
 use self::signing::Device;
-use self::stream::Stamps;
 use self::template::{BIDS, Fields};
 use crate::at_rest_keys::RecipientArgs;
 use crate::failure::{Failure, Outcome};

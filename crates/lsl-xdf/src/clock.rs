@@ -8,6 +8,10 @@ const STEP_SECS: f64 = 1.0;
 /// Nor are those that would need a clock this wrong, in seconds a second.
 const LARGEST_DRIFT: f64 = 1e-3;
 
+/// A clock of which there is one measurement only may be a mistake: it counts for samples that are this
+/// much further from every other one.
+const LONE_SECS: f64 = 30.0;
+
 /// Deviations beyond this count less and less: a packet that was late says little about the clock.
 const USUAL_DEVIATION_SECS: f64 = 1e-4;
 
@@ -30,6 +34,10 @@ pub struct Correction {
 /// One line, `base + slope * (time - origin)`, made from the measurements of `from..=to`.
 #[derive(Debug, Clone, PartialEq)]
 struct Piece {
+    /// Which of all measurements was its first.
+    first: usize,
+    /// Whether it is a single measurement among others.
+    is_lone: bool,
     from: f64,
     to: f64,
     origin: f64,
@@ -41,48 +49,67 @@ impl Correction {
     /// Fits the measured offsets of a stream, (when, value) in the order of the file. Those that are
     /// no numbers are left out; without any, timestamps stay as they are.
     pub fn fit(offsets: &[(f64, f64)]) -> Self {
-        let offsets: Vec<(f64, f64)> = offsets
+        let offsets: Vec<(usize, (f64, f64))> = offsets
             .iter()
             .copied()
-            .filter(|(time, value)| time.is_finite() && value.is_finite())
+            .enumerate()
+            .filter(|(_, (time, value))| time.is_finite() && value.is_finite())
             .collect();
         let mut pieces = Vec::new();
         let mut piece: Vec<(f64, f64)> = Vec::new();
-        for (index, &next) in offsets.iter().enumerate() {
+        let mut first = 0;
+        for (index, &(number, next)) in offsets.iter().enumerate() {
             if let Some(&last) = piece.last()
                 && !is_one_clock(last, next)
             {
                 // One measurement that nothing agrees with is a mistake, not a new clock.
                 let is_alone = offsets
                     .get(index + 1)
-                    .is_some_and(|&after| is_one_clock(last, after));
+                    .is_some_and(|&(_, after)| is_one_clock(last, after));
                 if is_alone {
                     continue;
                 }
-                pieces.extend(Piece::fit(&piece));
+                pieces.extend(Piece::fit(&piece, first));
                 piece.clear();
+            }
+            if piece.is_empty() {
+                first = number;
             }
             piece.push(next);
         }
-        pieces.extend(Piece::fit(&piece));
+        pieces.extend(Piece::fit(&piece, first));
+        // If all are single ones, there is nothing better.
+        if pieces.iter().all(|piece| piece.is_lone) {
+            pieces.iter_mut().for_each(|piece| piece.is_lone = false);
+        }
         Self { pieces }
     }
 
-    /// The timestamp on the recorder's clock.
+    /// The timestamp on the recorder's clock. Where a clock began anew and came to the same times
+    /// again, only the order of the file tells which one is meant: see [`cursor`](Self::cursor).
     pub fn correct(&self, timestamp: f64) -> f64 {
         timestamp + self.offset_at(timestamp)
     }
 
     /// What is added to this timestamp.
     pub fn offset_at(&self, timestamp: f64) -> f64 {
-        let distance = |piece: &Piece| (piece.from - timestamp).max(timestamp - piece.to).max(0.0);
-        let nearest = self
-            .pieces
-            .iter()
-            .min_by(|a, b| distance(a).total_cmp(&distance(b)));
-        nearest.map_or(0.0, |piece| {
-            piece.base + piece.slope * (timestamp - piece.origin)
-        })
+        let nearest = self.nearest(timestamp);
+        let piece = nearest.and_then(|index| self.pieces.get(index));
+        piece.map_or(0.0, |piece| piece.at(timestamp))
+    }
+
+    /// Follows a stream through its file, see [`Cursor`].
+    pub fn cursor(&self) -> Cursor {
+        Cursor {
+            pieces: self.pieces.clone(),
+            current: None,
+            last: f64::NAN,
+            offsets: 0,
+        }
+    }
+
+    fn nearest(&self, timestamp: f64) -> Option<usize> {
+        nearest(&self.pieces, timestamp)
     }
 
     /// Whether nothing was measured.
@@ -92,7 +119,93 @@ impl Correction {
 
     /// How often the clock was set or began anew.
     pub fn steps(&self) -> usize {
-        self.pieces.len().saturating_sub(1)
+        let sure = self.pieces.iter().filter(|piece| !piece.is_lone);
+        sure.count().saturating_sub(1)
+    }
+}
+
+fn nearest(pieces: &[Piece], timestamp: f64) -> Option<usize> {
+    let distances = pieces.iter().map(|piece| piece.distance(timestamp));
+    let nearest = distances
+        .enumerate()
+        .min_by(|(_, a), (_, b)| a.total_cmp(b));
+    nearest.map(|(index, _)| index)
+}
+
+/// Corrects the timestamps of one stream in the order of the file. A clock that began anew may come to
+/// times that it had before, so what a timestamp means depends on what stood before it.
+///
+/// ```
+/// use lsl_xdf::Correction;
+///
+/// // Restarted after 60 s, and on for longer than that.
+/// let offsets = [(0.0, 1000.0), (60.0, 1000.0), (5.0, 1080.0), (90.0, 1080.0)];
+/// let mut cursor = Correction::fit(&offsets).cursor();
+/// assert_eq!(cursor.correct(30.0), 1030.0);
+/// assert_eq!(cursor.correct(59.0), 1059.0);
+/// assert_eq!(cursor.correct(6.0), 1086.0);
+/// assert_eq!(cursor.correct(30.0), 1110.0);
+/// ```
+#[derive(Debug, Clone)]
+pub struct Cursor {
+    pieces: Vec<Piece>,
+    /// The piece that the last timestamp belonged to.
+    current: Option<usize>,
+    last: f64,
+    /// Measurements that were passed.
+    offsets: usize,
+}
+
+impl Cursor {
+    /// A measured offset stands here in the file: from the first one of a new clock on, that counts.
+    pub fn pass_offset(&mut self) {
+        let number = self.offsets;
+        self.offsets += 1;
+        // Measurements that stand before all samples say nothing about the order.
+        if let Some(current) = &mut self.current
+            && let Some(next) = self.pieces.get(*current + 1)
+            && next.first == number
+            && !next.is_lone
+        {
+            *current += 1;
+            self.last = f64::NAN;
+        }
+    }
+
+    /// The timestamp on the recorder's clock.
+    pub fn correct(&mut self, timestamp: f64) -> f64 {
+        if self.pieces.is_empty() {
+            return timestamp;
+        }
+        let (pieces, last) = (&self.pieces, self.last);
+        let distance = |index: usize| {
+            let piece = pieces.get(index);
+            piece.map_or(f64::INFINITY, |piece| piece.distance(timestamp))
+        };
+        let index = match self.current {
+            None => nearest(pieces, timestamp).unwrap_or(0),
+            Some(current) => {
+                let (here, next) = (distance(current), distance(current + 1));
+                let went_back = timestamp < last - STEP_SECS;
+                if next < here || (went_back && next.is_finite() && next <= here) {
+                    current + 1
+                } else if here > 0.0 {
+                    // A timestamp that was wrong may have led too far.
+                    match current.checked_sub(1) {
+                        Some(before) if distance(before) < here => before,
+                        _ => current,
+                    }
+                } else {
+                    current
+                }
+            }
+        };
+        if timestamp.is_finite() {
+            self.current = Some(index);
+            self.last = timestamp;
+        }
+        let piece = self.pieces.get(index);
+        timestamp + piece.map_or(0.0, |piece| piece.at(timestamp))
     }
 }
 
@@ -103,7 +216,17 @@ fn is_one_clock((time, value): (f64, f64), (next_time, next_value): (f64, f64)) 
 }
 
 impl Piece {
-    fn fit(points: &[(f64, f64)]) -> Option<Self> {
+    /// How far a timestamp is from what was measured.
+    fn distance(&self, timestamp: f64) -> f64 {
+        let outside = (self.from - timestamp).max(timestamp - self.to).max(0.0);
+        outside + if self.is_lone { LONE_SECS } else { 0.0 }
+    }
+
+    fn at(&self, timestamp: f64) -> f64 {
+        self.base + self.slope * (timestamp - self.origin)
+    }
+
+    fn fit(points: &[(f64, f64)], first_number: usize) -> Option<Self> {
         let &(origin, first) = points.first()?;
         let times = points.iter().map(|&(time, _)| time);
         let (from, to) = times.fold((origin, origin), |(from, to), time| {
@@ -118,6 +241,8 @@ impl Piece {
             line = weighted_line(points, origin, weight);
         }
         Some(Self {
+            first: first_number,
+            is_lone: points.len() == 1,
             from,
             to,
             origin,
@@ -156,6 +281,8 @@ fn weighted_line(
     }
     // Measurements at one moment say nothing about drift.
     let slope = if spread > 1e-9 { common / spread } else { 0.0 };
+    // Two that are close together may say anything.
+    let slope = slope.clamp(-LARGEST_DRIFT, LARGEST_DRIFT);
     (value_mean - slope * time_mean, slope)
 }
 
@@ -201,6 +328,69 @@ mod tests {
         assert_eq!(correction.steps(), 1);
         near(correction.correct(5003.0), 5004.0, 1e-9);
         near(correction.correct(10.0), 5020.0, 1e-9);
+    }
+
+    #[test]
+    fn a_clock_that_comes_to_the_same_times_again_is_told_by_the_order() {
+        // 100 s, then started anew at 3 and on for longer.
+        let before = (0..=20).map(|n| (f64::from(n) * 5.0, 1000.0));
+        let after = (0..=60).map(|n| (3.0 + f64::from(n) * 5.0, 1110.0));
+        let correction = Correction::fit(&before.chain(after).collect::<Vec<_>>());
+        assert_eq!(correction.steps(), 1);
+        let stamps = (0..=100).chain(3..=303).map(f64::from);
+        let check = |mut cursor: Cursor, with_offsets: bool| {
+            let mut passed = false;
+            for (n, stamp) in stamps.clone().enumerate() {
+                if with_offsets && n % 5 == 0 {
+                    cursor.pass_offset();
+                    passed |= n > 104;
+                }
+                let offset = if n <= 100 { 1000.0 } else { 1110.0 };
+                near(cursor.correct(stamp), stamp + offset, 1e-6);
+            }
+            assert_eq!(passed, with_offsets);
+        };
+        check(correction.cursor(), false);
+        check(correction.cursor(), true);
+        // Samples are missing, and only the measurement tells that this is another clock.
+        let mut cursor = correction.cursor();
+        near(cursor.correct(50.0), 1050.0, 1e-6);
+        (0..21).for_each(|_| cursor.pass_offset());
+        near(cursor.correct(51.0), 1051.0, 1e-6);
+        cursor.pass_offset();
+        near(cursor.correct(52.0), 1162.0, 1e-6);
+        // One timestamp that is wrong changes nothing for the others; all measurements may come first.
+        let mut cursor = correction.cursor();
+        (0..82).for_each(|_| cursor.pass_offset());
+        near(cursor.correct(1.0), 1001.0, 1e-6);
+        cursor.correct(f64::NAN);
+        cursor.correct(-1e9);
+        near(cursor.correct(2.0), 1002.0, 1e-6);
+    }
+
+    #[test]
+    fn one_measurement_at_an_end_is_no_new_clock_unless_samples_say_so() {
+        let sound = (1..20).map(|n| (f64::from(n) * 5.0, 1.0));
+        for wrong in [(100.0, 7e5), (-7e5, 7e5), (0.0, 7e5)] {
+            let last: Vec<_> = sound.clone().chain([wrong]).collect();
+            let first: Vec<_> = [wrong].into_iter().chain(sound.clone()).collect();
+            for offsets in [last, first] {
+                let correction = Correction::fit(&offsets);
+                assert_eq!(correction.steps(), 0);
+                for stamp in [-2.0, 0.0, 50.0, 99.0, 103.0] {
+                    near(correction.offset_at(stamp), 1.0, 1e-6);
+                }
+            }
+        }
+        // Started anew shortly before the end: measured once, and there are samples.
+        let offsets: Vec<_> = sound.chain([(9000.0, -8800.0)]).collect();
+        near(Correction::fit(&offsets).correct(9001.0), 201.0, 1e-6);
+    }
+
+    #[test]
+    fn measurements_close_together_make_no_steep_line() {
+        let correction = Correction::fit(&[(0.0, 0.0), (0.01, 0.5), (0.02, 0.9)]);
+        assert!(correction.offset_at(1000.0).abs() < 3.0);
     }
 
     #[test]

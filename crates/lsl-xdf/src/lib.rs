@@ -38,6 +38,7 @@
 
 mod clock;
 mod error;
+mod hold;
 mod journal;
 mod markup;
 mod place;
@@ -56,7 +57,7 @@ pub mod integrity;
 pub mod repair;
 pub mod salvage;
 
-pub use clock::Correction;
+pub use clock::{Correction, Cursor};
 pub use decode::{Batch, Decoder, Event, Located, Problem, ProblemKind};
 pub use error::{Error, ErrorKind, Result};
 pub use journal::{JournalState, JournalStream};

@@ -2,6 +2,7 @@
 //! blanks, control characters, bytes that are no UTF-8), and pyxdf refuses a whole file over one such
 //! header; so what is written is cleaned, and what is read is judged.
 
+use std::collections::HashSet;
 use std::fmt::Write as _;
 
 use lsl_core::xml::{Document, Limits, NodeId, NodeKind, Parsed, parse_with};
@@ -11,6 +12,9 @@ pub const MAX_XML_BYTES: usize = 16 << 20;
 
 /// Elements inside each other; readers walk them by recursion.
 pub const MAX_XML_DEPTH: usize = 200;
+
+/// Attributes of one element that are written; headers come from the network.
+const MAX_ATTRIBUTES: usize = 1000;
 
 const LIMITS: Limits = Limits {
     bytes: MAX_XML_BYTES,
@@ -136,8 +140,8 @@ fn write_element(document: &Document, id: NodeId, depth: usize, out: &mut String
     let name = clean_name(document.name(id));
     out.push('<');
     out.push_str(&name);
-    let mut seen: Vec<String> = Vec::new();
-    for attribute in document.attributes(id) {
+    let mut seen = HashSet::new();
+    for attribute in document.attributes(id).iter().take(MAX_ATTRIBUTES) {
         let name = clean_name(&attribute.name);
         if attribute.name.starts_with(b"xmlns") || seen.contains(&name) {
             continue;
@@ -146,7 +150,7 @@ fn write_element(document: &Document, id: NodeId, depth: usize, out: &mut String
         let _ = write!(out, " {name}=\"");
         write_text(&attribute.value, out);
         out.push('"');
-        seen.push(name);
+        seen.insert(name);
     }
     if document.first_child(id).is_none() || depth > MAX_XML_DEPTH {
         out.push_str(" />");
@@ -260,5 +264,17 @@ mod tests {
             vec![b'x'; MAX_XML_BYTES],
         );
         assert_eq!(write(&document), None);
+    }
+
+    #[test]
+    fn the_attributes_of_an_element_are_limited() {
+        let mut text = "<info".to_owned();
+        for n in 0..100_000 {
+            let _ = write!(text, " a{n}=\"\"");
+        }
+        text.push_str(" a1=\"again\"/>");
+        let clean = cleaned(&text);
+        assert_eq!(clean.matches('=').count(), 1 + MAX_ATTRIBUTES);
+        assert!(!clean.contains("again"));
     }
 }

@@ -1,15 +1,16 @@
 //! Where a recording goes: folders are made, and nothing is ever overwritten.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::{Error, Result};
+use crate::{Error, Result, hold};
 
 /// A new file under the name that was asked for.
 #[derive(Debug)]
 pub struct Claimed {
-    /// The file, empty, for reading and writing.
+    /// The file, empty, for reading and writing. As long as it is open, nobody who asks (`lsl lock`,
+    /// `rotate`, `xdf repair`) replaces, removes or shortens it.
     pub file: File,
     /// Where a file went that had this name before.
     pub moved: Option<PathBuf>,
@@ -35,15 +36,12 @@ pub fn claim(path: &Path) -> Result<Claimed> {
     let mut moved = None;
     // Somebody else may be as quick: then it is renamed, too.
     for _ in 0..100 {
-        let made = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .open(path);
-        match made {
+        match hold::options_to_write().create_new(true).open(path) {
             Ok(file) => {
-                // Not every file system can, and nothing is lost without.
-                let _ = lock(&file);
+                // Somebody was quick enough to take hold of it: it may go any moment.
+                if hold::hold(&file).is_err() {
+                    continue;
+                }
                 sync_folder_of(path).map_err(Error::path("make", path))?;
                 return Ok(Claimed { file, moved });
             }
@@ -58,50 +56,16 @@ pub fn claim(path: &Path) -> Result<Claimed> {
 }
 
 /// Whether a program, this one or another, records into a file at this moment: one that was
-/// [`claim`]ed, is open and not finished. Only Linux tells; elsewhere, and on file systems without
-/// locks, the answer is no.
+/// [`claim`]ed, is open and not finished. Where there are no locks the answer is no.
 ///
 /// # Errors
 /// [`Error::Path`] if the file cannot be opened.
 pub fn is_being_written(path: &Path) -> Result<bool> {
-    let file = File::open(path).map_err(Error::path("open", path))?;
-    Ok(is_locked_by_another(&file))
-}
-
-/// Marks a file as being written, until it is [`unlock`]ed or its last descriptor is closed.
-#[cfg(any(target_os = "linux", target_os = "android"))]
-fn lock(file: &File) -> io::Result<()> {
-    use rustix::fs::{FlockOperation, flock};
-    Ok(flock(file, FlockOperation::NonBlockingLockExclusive)?)
-}
-
-/// Nothing more will be written into a file.
-#[cfg(any(target_os = "linux", target_os = "android"))]
-pub(crate) fn unlock(file: &File) -> io::Result<()> {
-    use rustix::fs::{FlockOperation, flock};
-    Ok(flock(file, FlockOperation::Unlock)?)
-}
-
-#[cfg(any(target_os = "linux", target_os = "android"))]
-fn is_locked_by_another(file: &File) -> bool {
-    use rustix::fs::{FlockOperation, flock};
-    let done = flock(file, FlockOperation::NonBlockingLockShared);
-    done == Err(rustix::io::Errno::WOULDBLOCK)
-}
-
-#[cfg(not(any(target_os = "linux", target_os = "android")))]
-fn lock(_file: &File) -> io::Result<()> {
-    Err(io::ErrorKind::Unsupported.into())
-}
-
-#[cfg(not(any(target_os = "linux", target_os = "android")))]
-pub(crate) fn unlock(_file: &File) -> io::Result<()> {
-    Err(io::ErrorKind::Unsupported.into())
-}
-
-#[cfg(not(any(target_os = "linux", target_os = "android")))]
-fn is_locked_by_another(_file: &File) -> bool {
-    false
+    match hold::open_to_read(path, false) {
+        Ok(_) => Ok(false),
+        Err(error) if error.kind() == io::ErrorKind::ResourceBusy => Ok(true),
+        Err(error) => Err(Error::path("open", path)(error)),
+    }
 }
 
 /// The folder that a file lies in, if the path names one.

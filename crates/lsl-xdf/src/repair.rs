@@ -3,17 +3,18 @@
 //! is there. One pass to look, one to copy; memory grows with the damage, not with the file. The
 //! journal is not needed. Spec: recorder §3.4.
 
+mod doubt;
 mod findings;
 mod survey;
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::path::Path;
 
 use crate::journal::JournalState;
-use crate::place::{self, claim, is_being_written, journal_path};
-use crate::{Error, Result};
+use crate::place::{self, claim, journal_path};
+use crate::{Error, Result, hold};
 
 pub use findings::{Finding, StreamSummary, Survey};
 pub use survey::survey;
@@ -68,6 +69,10 @@ fn copy(input: &mut impl Read, output: &mut impl Write, len: u64) -> Result<()> 
 /// [`Error::Path`] of the system, [`Error::NotXdf`].
 pub fn check(path: &Path) -> Result<Survey> {
     let file = File::open(path).map_err(Error::path("open", path))?;
+    check_open(&file, path)
+}
+
+fn check_open(file: &File, path: &Path) -> Result<Survey> {
     let mut survey = survey(file)?;
     let journal = journal_path(path);
     let state = JournalState::read(&journal).map_err(Error::path("read", journal))?;
@@ -75,26 +80,39 @@ pub fn check(path: &Path) -> Result<Survey> {
     Ok(survey)
 }
 
-/// Repairs a file where it is, which is possible if only its end is damaged: then the cut chunk goes,
-/// and what is missing is appended. Being interrupted is no harm; the next repair goes on. The
+/// Repairs a file where it is, which is possible if it was cut off, perhaps with zeros behind the cut: then
+/// the cut chunk goes, what can be read of it is written anew, and what is missing is appended. Being interrupted is no harm; the next repair goes on. The
 /// journal is deleted.
 ///
 /// # Errors
-/// [`Error::Argument`] if it is damaged elsewhere: [`repair_into`] another file. [`Error::Path`], also
-/// if it [`is_being_written`], and [`Error::NotXdf`].
+/// [`Error::Argument`] if it is damaged elsewhere: [`repair_into`] another file. [`Error::Path`],
+/// [`io::ErrorKind::ResourceBusy`] in it for a file that is being recorded. [`Error::NotXdf`].
 pub fn repair_in_place(path: &Path) -> Result<Survey> {
-    if is_being_written(path)? {
-        let error = io::Error::other("it is being recorded at this moment");
-        return Err(Error::path("repair", path)(error));
-    }
-    let survey = check(path)?;
+    // Held until the repair is done: what a recorder still writes to must not be cut.
+    let mut file = hold::open_to_write(path).map_err(Error::path("repair", path))?;
+    let survey = check_open(&file, path)?;
     let Some((keep, tail)) = survey.tail() else {
         let text = "it is damaged in its middle: repair it into another file".to_owned();
         return Err(Error::Argument(text));
     };
+    if !survey
+        .doubts
+        .are_cleared(&mut file)
+        .map_err(Error::path("read", path))?
+    {
+        let lost = survey.dropped_bytes;
+        let text = format!(
+            "it was not just cut off, a repair in place would drop {lost} bytes: salvage it, or repair it \
+             into another file"
+        );
+        return Err(Error::Argument(text));
+    }
     if !survey.is_whole() {
-        let write = || -> io::Result<()> {
-            let mut file = OpenOptions::new().write(true).open(path)?;
+        let mut write = || -> io::Result<()> {
+            // Somebody who does not ask for the lock.
+            if file.metadata()?.len() != survey.len {
+                return Err(io::Error::other("it changed while it was read"));
+            }
             file.set_len(keep)?;
             file.seek(SeekFrom::Start(keep))?;
             file.write_all(&tail)?;

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
 use std::sync::Arc;
 
-use crate::place;
+use crate::hold;
 
 /// The rest of a [`Sink::sync_job`]: may block, on whichever thread.
 pub type SyncJob = Box<dyn FnOnce() -> io::Result<()> + Send>;
@@ -45,7 +45,10 @@ pub trait Sink {
 }
 
 /// A file. Room is reserved in steps of 64 MiB where the file system can do that, so that a full
-/// disk is noticed before a chunk is written and not in its middle.
+/// disk is noticed before a chunk is written and not in its middle. A lock on the file, as [`claim`]
+/// takes it, ends when the sink is closed.
+///
+/// [`claim`]: crate::claim
 #[derive(Debug)]
 pub struct FileSink {
     file: Arc<File>,
@@ -122,8 +125,7 @@ impl Sink for FileSink {
     fn close(&mut self, len: u64) -> io::Result<()> {
         self.file.set_len(len)?;
         self.file.sync_all()?;
-        // Where there are no locks, there was none.
-        let _ = place::unlock(&self.file);
+        hold::release(&self.file);
         Ok(())
     }
 }

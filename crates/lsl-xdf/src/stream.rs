@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use lsl_core::xml::{Document, ElementRef, NodeId};
+use lsl_core::xml::{Document, ElementRef, NodeId, NodeKind};
 use lsl_core::{ChannelFormat, StreamInfo};
 
 use crate::markup;
@@ -238,7 +238,11 @@ fn write_or_shorten(document: &Document) -> Option<Vec<u8>> {
     let mut shorter = document.clone();
     let root = shorter.root();
     let top = shorter.child(root, "info")?;
-    while let Some(desc) = shorter.child(top, "desc") {
+    // Looked for once: a sender may have put thousands behind thousands of others.
+    let is_desc =
+        |&id: &NodeId| shorter.kind(id) == Some(NodeKind::Element) && shorter.name(id) == b"desc";
+    let descs: Vec<NodeId> = shorter.children(top).filter(is_desc).collect();
+    for desc in descs {
         shorter.remove(desc);
     }
     let desc = shorter.append_element(top, "desc")?;
@@ -313,8 +317,20 @@ impl Tally {
         }
     }
 
-    /// Counts a gap.
+    /// Counts a gap. Where the one before began at the same sample for the same reason, the two are one:
+    /// while a disk stays full the footer must not outgrow the room that was kept for it.
     pub fn count_gap(&mut self, gap: Gap) {
+        let listed = self.gaps.len() as u64;
+        if let Some(last) = self.gaps.last_mut()
+            && self.gap_count == listed
+            && last.from.to_bits() == gap.from.to_bits()
+            && last.reason == gap.reason
+            && let (Some(samples), Some(more)) = (last.samples, gap.samples)
+        {
+            last.to = gap.to;
+            last.samples = Some(samples.saturating_add(more));
+            return;
+        }
         self.gap_count += 1;
         if self.gaps.len() < MAX_LISTED {
             self.gaps.push(gap);
@@ -470,4 +486,33 @@ impl StreamFooter {
 /// The shortest text that reads back as the same number, with an exponent where that is shorter.
 fn number(value: f64) -> String {
     format!("{value:?}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// This takes minutes if every search begins at the front.
+    #[test]
+    fn a_header_that_is_too_long_for_its_many_descriptions_is_shortened() {
+        let info = StreamInfo::new("n", "t", 1, 0.0, ChannelFormat::Int8, "").unwrap();
+        let mut document = info.document().clone();
+        let top = document.child(document.root(), "info").unwrap();
+        for name in ["a", "desc"] {
+            for _ in 0..250_000 {
+                document.append_element(top, name).unwrap();
+            }
+        }
+        append(
+            &mut document,
+            top,
+            "desc",
+            &vec![b'x'; markup::MAX_XML_BYTES],
+        );
+        let text = write_or_shorten(&document).unwrap();
+        let (header, flaw) = StreamHeader::parse(&text).unwrap();
+        assert_eq!((header.channel_count(), flaw), (1, None));
+        let top = super::info(header.document()).unwrap();
+        assert_eq!(top.children_named("desc").count(), 1);
+    }
 }

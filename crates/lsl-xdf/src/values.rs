@@ -75,6 +75,14 @@ impl Values {
         self.len() == 0
     }
 
+    /// Bytes that they take, roughly.
+    pub(crate) fn memory(&self) -> usize {
+        match self {
+            Self::String(texts) => texts.bytes.len() + size_of::<usize>() * texts.len(),
+            numbers => numbers.format().value_size() * numbers.len(),
+        }
+    }
+
     /// Forgets all values and keeps the memory.
     pub fn clear(&mut self) {
         each!(self, list => list.clear(), list.clear());

@@ -1,14 +1,14 @@
 //! `lsl lock`: files encrypted.
 
-use std::io;
 use std::path::PathBuf;
 
 use clap::Args;
 use lsl_xdf::at_rest::{self, Existing, Options, Source, Task, Work, lock_stream, locked_name};
 
-use super::report::{Report, cancel_on_interrupt, is_pipe};
+use super::report::{Deed, Report, cancel_on_interrupt, is_pipe};
 use crate::at_rest_keys::RecipientArgs;
 use crate::failure::{Failure, Outcome};
+use crate::unbuffered;
 
 /// `lsl lock`
 #[derive(Debug, Args)]
@@ -66,12 +66,12 @@ impl Lock {
         if is_pipe {
             // Nothing is left behind by a pipe, so Ctrl-C keeps its usual meaning.
             let work = Work::new();
-            let (input, output) = (io::stdin().lock(), io::stdout().lock());
+            let (input, output) = (unbuffered::input()?, unbuffered::output()?);
             lock_stream(input, output, &recipients, &work)?;
             return Ok(());
         }
         let cancel = cancel_on_interrupt()?;
-        let report = Report::new(self.json, "Locking", "locked", &self.files);
+        let report = Report::new(self.json, Deed::Lock, &self.files);
         let options = Options {
             existing: existing(self.force),
             source: if self.remove {

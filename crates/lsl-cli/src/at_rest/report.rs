@@ -7,6 +7,8 @@ use std::thread;
 use std::time::Duration;
 
 use indicatif::ProgressBar;
+use lsl_core::secure::audit::{Audit, Event, EventKind};
+use lsl_core::secure::config::{Found, search};
 use lsl_xdf::at_rest::{self, Cancel, End, ErrorKind, Identities, Outcome as Each, Watch};
 use serde::Serialize;
 
@@ -17,12 +19,25 @@ use crate::passphrase;
 use crate::progress;
 use crate::table::{count, printable};
 
+/// What is done to files.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Deed {
+    Lock,
+    Unlock,
+    Rotate,
+    Verify,
+}
+
 /// Tells about files as they get done. Shared by the threads that work on them.
 pub(super) struct Report {
     json: bool,
     /// What was done to a file, as in "locked".
     done: &'static str,
+    /// The same for the security log.
+    event: EventKind,
     bar: ProgressBar,
+    /// The security log, where one is kept.
+    audit: Option<Audit>,
     /// How far each file is, and why lines could not be written.
     state: Mutex<State>,
 }
@@ -48,13 +63,21 @@ struct Line<'a> {
 }
 
 impl Report {
-    pub(super) fn new(json: bool, doing: &str, done: &'static str, files: &[PathBuf]) -> Self {
+    pub(super) fn new(json: bool, deed: Deed, files: &[PathBuf]) -> Self {
+        let (doing, done, event) = match deed {
+            Deed::Lock => ("Locking", "locked", EventKind::FileLocked),
+            Deed::Unlock => ("Unlocking", "unlocked", EventKind::FileUnlocked),
+            Deed::Rotate => ("Rotating", "rotated", EventKind::FileRotated),
+            Deed::Verify => ("Verifying", "verified", EventKind::FileVerified),
+        };
         let len = |file: &PathBuf| std::fs::metadata(file).map_or(0, |data| data.len());
         let total = files.iter().map(len).sum();
         Self {
             json,
             done,
+            event,
             bar: progress::bytes(total, doing),
+            audit: security_log(),
             state: Mutex::new(State {
                 total,
                 ..State::default()
@@ -99,6 +122,20 @@ impl Report {
             }
             _ => Failure::Runtime(text),
         })
+    }
+
+    /// A line of the security log: who did what to which file is what auditors ask.
+    fn log(&self, outcome: &Each) {
+        let Some(audit) = &self.audit else {
+            return;
+        };
+        let file = outcome.from.display();
+        audit.record(match &outcome.result {
+            Ok(_) => Event::new(self.event).detail(file.to_string()),
+            // The end of a long text is cut off.
+            Err(error) => Event::new(EventKind::FileFailed)
+                .detail(format!("not {}: {error}: {file}", self.done)),
+        });
     }
 
     fn write(&self, outcome: &Each) -> io::Result<()> {
@@ -159,12 +196,25 @@ impl Watch for Report {
     }
 
     fn finished(&self, outcome: &Each) {
+        self.log(outcome);
         let written = self.bar.suspend(|| self.write(outcome));
         if let Err(error) = written {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
             state.trouble.get_or_insert_with(|| error.into());
         }
     }
+}
+
+/// The audit file of the configuration. One that cannot be written stops nobody from unlocking a file,
+/// but is told.
+fn security_log() -> Option<Audit> {
+    let Ok(Found::Settings { settings, .. }) = search() else {
+        return None;
+    };
+    let path = settings.audit_file?;
+    Audit::open(&path, settings.audit_keep_days)
+        .inspect_err(|error| note(format_args!("lsl: {error}; nothing is logged")))
+        .ok()
 }
 
 fn end_name(end: End) -> &'static str {

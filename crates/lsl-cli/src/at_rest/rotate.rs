@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use lsl_xdf::at_rest::{self, Options, Rewrap};
 
-use super::report::{Report, add_passphrase, cancel_on_interrupt, is_pipe};
+use super::report::{Deed, Report, add_passphrase, cancel_on_interrupt, is_pipe};
 use crate::at_rest_keys::{IdentityArgs, RecipientArgs};
 use crate::failure::{Failure, Outcome};
 
@@ -57,7 +57,7 @@ impl Rotate {
             Rewrap::Header
         };
         let cancel = cancel_on_interrupt()?;
-        let report = Report::new(self.json, "Rotating", "rotated", &self.files);
+        let report = Report::new(self.json, Deed::Rotate, &self.files);
         let options = Options {
             cancel: Some(&cancel),
             watch: Some(&report),

@@ -1,16 +1,16 @@
 //! `lsl unlock`: files decrypted.
 
-use std::io;
 use std::path::PathBuf;
 
 use clap::Args;
 use lsl_xdf::at_rest::{self, Ending, Options, Source, Work, unlock_stream, unlocked_name};
 
 use super::lock::{existing, tasks};
-use super::report::{Report, add_passphrase, cancel_on_interrupt, is_pipe};
+use super::report::{Deed, Report, add_passphrase, cancel_on_interrupt, is_pipe};
 use crate::at_rest_keys::IdentityArgs;
 use crate::failure::{Failure, Outcome};
 use crate::note::note;
+use crate::unbuffered;
 
 /// `lsl unlock`
 #[derive(Debug, Args)]
@@ -72,7 +72,7 @@ impl Unlock {
         if is_pipe(&self.files)? {
             // Nothing is left behind by a pipe, so Ctrl-C keeps its usual meaning.
             let work = Work::new();
-            let (input, output) = (io::stdin().lock(), io::stdout().lock());
+            let (input, output) = (unbuffered::input()?, unbuffered::output()?);
             let passed = unlock_stream(input, output, &identities, ending, &work)?;
             if passed.end != at_rest::End::Whole {
                 note("lsl: the encrypted data is cut off: what was whole of it is written");
@@ -89,7 +89,7 @@ impl Unlock {
             })
         })?;
         let cancel = cancel_on_interrupt()?;
-        let report = Report::new(self.json, "Unlocking", "unlocked", &self.files);
+        let report = Report::new(self.json, Deed::Unlock, &self.files);
         let options = Options {
             existing: existing(self.force),
             source: if self.remove {

@@ -12,7 +12,7 @@ use lsl_xdf::at_rest::{self, Options, is_locked};
 use lsl_xdf::integrity::{self, Proof};
 use serde::Serialize;
 
-use super::report::{Report, add_passphrase, cancel_on, is_pipe};
+use super::report::{Deed, Report, add_passphrase, cancel_on, is_pipe};
 use crate::at_rest_keys::IdentityArgs;
 use crate::failure::{Failure, Outcome};
 use crate::interrupt::Stop;
@@ -97,7 +97,7 @@ impl Verify {
         let cancel = cancel_on(stop.clone())?;
         let mut bad = None;
         if !encrypted.is_empty() {
-            let report = Report::new(self.json, "Verifying", "verified", &encrypted);
+            let report = Report::new(self.json, Deed::Verify, &encrypted);
             let options = Options {
                 cancel: Some(&cancel),
                 watch: Some(&report),

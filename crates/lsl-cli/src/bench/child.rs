@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Write};
-use std::process::{self, Command, Stdio};
+use std::process::{self, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -107,6 +107,47 @@ impl Child {
                 Err(RecvTimeoutError::Timeout) => {}
             }
         }
+    }
+
+    /// Its id, for those who watch it.
+    pub(super) fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Whatever it has said since the last call and is not heard yet.
+    pub(super) fn said(&self) -> Vec<String> {
+        self.lines.try_iter().collect()
+    }
+
+    /// How it ended, if it has.
+    pub(super) fn status(&mut self) -> Outcome<Option<ExitStatus>> {
+        Ok(self.process.try_wait()?)
+    }
+
+    /// Asks it to end, as Ctrl-C does.
+    #[cfg(unix)]
+    pub(super) fn interrupt(&mut self) -> Outcome {
+        use rustix::process::{Pid, Signal, kill_process};
+
+        // Asked only while it is not buried: its id is not somebody else's yet.
+        if self.status()?.is_none()
+            && let Some(id) = i32::try_from(self.id()).ok().and_then(Pid::from_raw)
+        {
+            kill_process(id, Signal::INT).map_err(std::io::Error::from)?;
+        }
+        Ok(())
+    }
+
+    /// Ends it. There is nothing like Ctrl-C to ask it with.
+    #[cfg(not(unix))]
+    pub(super) fn interrupt(&mut self) -> Outcome {
+        Ok(self.process.kill()?)
+    }
+
+    /// The last that it wrote to its error output.
+    pub(super) fn remarks(&self) -> Vec<String> {
+        let remarks = self.remarks.lock().unwrap_or_else(PoisonError::into_inner);
+        remarks.iter().cloned().collect()
     }
 
     fn ended(&mut self) -> Failure {

@@ -56,7 +56,8 @@ pub(super) fn peak_rss_mib() -> Option<f64> {
     field(&status, "VmHWM:").map(|kib| kib as f64 / 1024.0)
 }
 
-fn field(status: &str, name: &str) -> Option<u64> {
+/// A number of a `status` file of `/proc`.
+pub(super) fn field(status: &str, name: &str) -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_whitespace().next()?.parse().ok()
 }

@@ -40,6 +40,7 @@ fn unusable_options_are_refused() {
         ["--rate", "inf"],
         ["--channels", "0"],
         ["--chunk", "0"],
+        ["--streams", "0"],
         ["--format", "float16"],
         ["--interval", "0"],
         ["--desc", "novalue"],
@@ -61,7 +62,7 @@ fn channels_and_metadata_are_described() {
         "--desc",
         "cap=large",
     ];
-    let info = parse(&arguments).unwrap().info().unwrap();
+    let info = parse(&arguments).unwrap().info(1).unwrap();
     let desc = info.desc_ref().unwrap();
     let channels: Vec<_> = desc
         .child("channels")
@@ -86,4 +87,24 @@ fn values_of_a_push() {
     let generate = parse(&["--channels", "2", "--pattern", "counter"]).unwrap();
     generate.fill::<i8>(&mut values, 127, 2, &mut Eeg::new(1.0));
     assert_eq!(values, [127, 127, -128, -128]);
+}
+
+#[test]
+fn several_streams_have_names_and_identities_of_their_own() {
+    let identities = |arguments: &[&str], numbers: &[u32]| -> Vec<String> {
+        let generate = parse(arguments).unwrap();
+        let text = |number: &u32| {
+            let info = generate.info(*number).unwrap();
+            format!("{} {}", info.name(), info.source_id())
+        };
+        numbers.iter().map(text).collect()
+    };
+    let one = ["--name", "Amp", "--source-id", "x"];
+    assert_eq!(identities(&one, &[1]), ["Amp x"]);
+    let many = [&one[..], &["--streams", "12"]].concat();
+    assert_eq!(identities(&many, &[1, 12]), ["Amp-1 x-1", "Amp-12 x-12"]);
+    let many = parse(&many).unwrap();
+    assert_eq!(many.stream_on("host"), ["Amp-1", "x-1"]);
+    let unnamed = parse(&["--streams", "2"]).unwrap();
+    assert_eq!(unnamed.stream_on("host"), ["Test-1", "lsl-gen-Test-host-1"]);
 }

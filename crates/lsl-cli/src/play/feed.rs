@@ -5,13 +5,14 @@ use std::ops::Range;
 
 use lsl_xdf::{Event, Reader, Values};
 
-use super::timeline::Timeline;
+use super::timeline::{Clock, Timeline};
 use crate::failure::Outcome;
 use crate::recording::Source;
 
 /// A recording that is being read.
 pub(super) struct Feed {
     reader: Reader<Source>,
+    clocks: BTreeMap<u32, Clock>,
     timeline: Timeline,
     queues: BTreeMap<u32, Queue>,
     /// Samples before this are left out.
@@ -52,6 +53,7 @@ impl Feed {
     pub(super) fn new(source: Source, timeline: Timeline, begin: f64) -> Self {
         Self {
             reader: Reader::new(source),
+            clocks: timeline.clocks(),
             timeline,
             queues: BTreeMap::new(),
             begin,
@@ -120,10 +122,21 @@ impl Feed {
             self.ended = true;
             return Ok(());
         };
-        let Event::Samples(batch) = found.event else {
-            return Ok(());
+        let batch = match found.event {
+            Event::Samples(batch) => batch,
+            Event::ClockOffset { stream, .. } => {
+                self.clocks
+                    .get_mut(&stream)
+                    .into_iter()
+                    .for_each(Clock::pass_offset);
+                return Ok(());
+            }
+            _ => return Ok(()),
         };
-        let Some(track) = self.timeline.tracks().get(&batch.stream) else {
+        let (Some(track), Some(clock)) = (
+            self.timeline.tracks().get(&batch.stream),
+            self.clocks.get_mut(&batch.stream),
+        ) else {
             return Ok(());
         };
         let queue = self.queues.entry(batch.stream).or_insert_with(|| Queue {
@@ -138,7 +151,7 @@ impl Feed {
             next: 0,
         };
         for &stamp in &batch.stamps {
-            let time = track.time_of(stamp);
+            let time = clock.time_of(stamp);
             // What is no time belongs to the sample before it.
             let time = if time.is_finite() {
                 time

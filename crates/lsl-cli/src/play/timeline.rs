@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::Read;
 
-use lsl_xdf::{Batch, Correction, Event, Reader, StreamHeader};
+use lsl_xdf::{Batch, Correction, Cursor, Event, Reader, StreamHeader};
 
 use crate::failure::{Failure, Outcome};
 use crate::table::printable;
@@ -27,9 +27,31 @@ pub(super) struct Track {
 }
 
 impl Track {
+    /// What tells the time of its samples, in the order of the file.
+    fn clock(&self) -> Clock {
+        Clock {
+            cursor: self.correction.cursor(),
+            shift_secs: self.shift_secs,
+        }
+    }
+}
+
+/// The clock of a stream while its file is read.
+#[derive(Debug)]
+pub(super) struct Clock {
+    cursor: Cursor,
+    shift_secs: f64,
+}
+
+impl Clock {
+    /// An offset was measured here.
+    pub(super) fn pass_offset(&mut self) {
+        self.cursor.pass_offset();
+    }
+
     /// The time of a sample; infinite ones stay so.
-    pub(super) fn time_of(&self, stamp: f64) -> f64 {
-        self.correction.correct(stamp) + self.shift_secs
+    pub(super) fn time_of(&mut self, stamp: f64) -> f64 {
+        self.cursor.correct(stamp) + self.shift_secs
     }
 }
 
@@ -74,19 +96,34 @@ impl Timeline {
     /// Reads the recording to find out where it begins and ends, and how much samples are out of order.
     pub(super) fn measure(&mut self, input: impl Read) -> Outcome {
         let mut reader = Reader::new(input);
+        let mut clocks = self.clocks();
         while let Some(found) = reader.next()? {
-            if let Event::Samples(batch) = found.event {
-                self.count(&batch);
+            match found.event {
+                Event::ClockOffset { stream, .. } => {
+                    clocks
+                        .get_mut(&stream)
+                        .into_iter()
+                        .for_each(Clock::pass_offset);
+                }
+                Event::Samples(batch) => {
+                    if let Some(clock) = clocks.get_mut(&batch.stream) {
+                        self.count(&batch, clock);
+                    }
+                }
+                _ => {}
             }
         }
         Ok(())
     }
 
-    fn count(&mut self, batch: &Batch) {
-        let Some(track) = self.tracks.get(&batch.stream) else {
-            return;
-        };
-        let times = batch.stamps.iter().map(|&stamp| track.time_of(stamp));
+    /// The clocks of the chosen streams at the begin of the file.
+    pub(super) fn clocks(&self) -> BTreeMap<u32, Clock> {
+        let clocks = self.tracks.iter().map(|(&id, track)| (id, track.clock()));
+        clocks.collect()
+    }
+
+    fn count(&mut self, batch: &Batch, clock: &mut Clock) {
+        let times = batch.stamps.iter().map(|&stamp| clock.time_of(stamp));
         for time in times.filter(|time| time.is_finite()) {
             let (first, last) = self.span.unwrap_or((time, time));
             self.late_secs = self.late_secs.max(last - time);

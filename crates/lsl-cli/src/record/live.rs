@@ -69,6 +69,17 @@ impl State {
     }
 }
 
+/// What becomes of timestamps on their way into the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stamps {
+    /// They stay as they came, with the clock offsets beside them: whoever reads the file aligns them,
+    /// with all offsets at hand.
+    Raw,
+    /// They are mapped to our clock, and smoothed, with the offsets known so far. No offsets are recorded
+    /// then, so that nobody aligns them twice; the header says `<synced>`.
+    Synced,
+}
+
 /// Numbers of a stream.
 #[derive(Debug, Clone)]
 pub(super) struct Reading {
@@ -77,8 +88,8 @@ pub(super) struct Reading {
     pub(super) info: StreamInfo,
     /// Whether it is known well enough to stand in the file.
     pub(super) has_header: bool,
-    /// Whether timestamps are mapped to our clock already.
-    pub(super) is_synced: bool,
+    /// What the header says of timestamps.
+    pub(super) stamps: Stamps,
     /// Whether it flowed when the recording ended, or is not supposed to any more.
     pub(super) is_lost: bool,
     pub(super) samples: u64,
@@ -125,7 +136,7 @@ impl Live {
                 state: State::Connecting,
                 info: info.clone(),
                 has_header: false,
-                is_synced: false,
+                stamps: Stamps::Raw,
                 is_lost: false,
                 samples: 0,
                 first_stamp: None,
@@ -184,10 +195,10 @@ impl Reading {
 
     /// What has to be added to timestamps to get our time, once that is known.
     pub(super) fn to_ours(&self) -> Option<f64> {
-        if self.is_synced {
-            return Some(0.0);
+        match self.stamps {
+            Stamps::Raw => self.offset_secs,
+            Stamps::Synced => Some(0.0),
         }
-        self.offset_secs
     }
 
     /// Seconds from when the last sample was taken until now, on our clock.

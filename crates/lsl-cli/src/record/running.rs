@@ -10,13 +10,13 @@ use lsl_core::{Context, StreamInfo, local_clock};
 use lsl_xdf::FileHeader;
 
 use super::display::{Display, Row, Snapshot, size};
-use super::live::{Live, State};
+use super::live::{Live, Stamps, State};
 use super::marks::Marks;
 use super::output::Maker;
 use super::remark::say;
 use super::resume::Resume;
 use super::session::{Search, Session, Wishes};
-use super::stream::{Halt, Stamps};
+use super::stream::Halt;
 use super::writer::{self, DISK, Ended, Queue, Settings};
 use super::{REFUSED, STREAM_LOST, STREAM_MISSING, place, space};
 use crate::absence;

@@ -12,9 +12,9 @@ use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use super::live::{Identity, Live, State};
+use super::live::{Identity, Live, Stamps, State};
 use super::remark::say;
-use super::stream::{self, Claims, Common, Halt, Stamps};
+use super::stream::{self, Claims, Common, Halt};
 use super::writer::{Job, Queue, Slot};
 use crate::failure::{Failure, Outcome};
 use crate::interrupt::Stop;

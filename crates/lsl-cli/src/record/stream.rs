@@ -19,7 +19,7 @@ use lsl_xdf::{Gap, StreamHeader, Strings, Values};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use super::live::{Identity, Live, State};
+use super::live::{Identity, Live, Stamps, State};
 use super::race::{unless_changed, unless_halted};
 use super::remark::say;
 use super::writer::{Job, Queue, Refused, Slot};
@@ -53,17 +53,6 @@ impl Claims {
         let claims = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         claims.contains_key(uid)
     }
-}
-
-/// What becomes of timestamps on their way into the file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stamps {
-    /// They stay as they came, with the clock offsets beside them: whoever reads the file aligns them,
-    /// with all offsets at hand.
-    Raw,
-    /// They are mapped to our clock, and smoothed, with the offsets known so far. No offsets are recorded
-    /// then, so that nobody aligns them twice; the header says `<synced>`.
-    Synced,
 }
 
 /// What all streams of a recording share.
@@ -178,7 +167,16 @@ impl StreamTask {
                     "lsl record: '{name}' cannot be read: {}",
                     printable(reason)
                 )),
-                State::Lost => say(format_args!("lsl record: '{name}' is lost: {error}")),
+                State::Lost => {
+                    // The library's text tells programmers what to do; this program does it.
+                    let reason = match error {
+                        Error::Lost { reason } => printable(reason),
+                        error => error.to_string(),
+                    };
+                    say(format_args!(
+                        "lsl record: '{name}' is lost: {reason}. It goes on when it is back."
+                    ));
+                }
                 _ => say(format_args!(
                     "lsl record: '{name}' does not connect: {error}"
                 )),
@@ -253,7 +251,7 @@ impl StreamTask {
                 .map_err(|error| Error::InvalidInfo(error.to_string()))?;
             if self.common.stamps == Stamps::Synced && self.can_sync(inlet, &mut halt).await {
                 self.stamps = Stamps::Synced;
-                self.live.lock().is_synced = true;
+                self.live.lock().stamps = Stamps::Synced;
                 let is_even = self.info.nominal_srate() > 0.0;
                 header.set(
                     "synced",

@@ -543,10 +543,10 @@ impl Writer {
             return;
         };
         let least = self.settings.min_free;
+        // The other disk may take its time to answer: it is asked only if it is needed. A folder on this
+        // same disk has no room either.
         let is_low = space::free(&self.settings.path).is_some_and(|free| free < least);
-        // A folder on the same disk has not.
-        let has_room = space::free(&path).is_some_and(|free| free >= least);
-        if !is_low || !has_room {
+        if !is_low || space::free(&path).is_none_or(|free| free < least) {
             return;
         }
         say(format_args!(

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use lsl_core::xml::ElementRef;
-use lsl_xdf::{Correction, Event, Reader, StreamHeader, Values};
+use lsl_xdf::{Cursor, Event, Reader, StreamHeader, Values};
 
 use super::summary::{StreamSummary, Summary};
 use crate::at_rest_keys::IdentityArgs;
@@ -192,7 +192,7 @@ struct Table {
     /// Another name until it is finished, where it replaces one.
     written_to: PathBuf,
     sheet: Box<dyn Sheet>,
-    correction: Correction,
+    clock: Cursor,
     rows: u64,
 }
 
@@ -224,7 +224,7 @@ impl Tables {
                 // Ours, and empty.
                 let _ = fs::remove_file(&written_to);
             })?,
-            correction: stream.correction(),
+            clock: stream.correction().cursor(),
             rows: 0,
         };
         self.tables.insert(id, table);
@@ -234,10 +234,15 @@ impl Tables {
     fn fill(&mut self, input: impl Read) -> Outcome {
         let mut reader = Reader::new(input);
         while let Some(found) = reader.next()? {
+            if let Event::ClockOffset { stream, .. } = found.event
+                && let Some(table) = self.tables.get_mut(&stream)
+            {
+                table.clock.pass_offset();
+            }
             if let Event::Samples(batch) = found.event
                 && let Some(table) = self.tables.get_mut(&batch.stream)
             {
-                let correct = |&stamp: &f64| table.correction.correct(stamp);
+                let correct = |&stamp: &f64| table.clock.correct(stamp);
                 let corrected: Vec<f64> = batch.stamps.iter().map(correct).collect();
                 table.rows += batch.stamps.len() as u64;
                 let written = table.sheet.write(&batch.stamps, &corrected, &batch.values);

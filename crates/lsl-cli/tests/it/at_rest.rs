@@ -86,6 +86,40 @@ fn files_are_locked_verified_rotated_and_unlocked() {
 }
 
 #[test]
+fn the_security_log_has_a_line_for_each_file() {
+    let lab = Lab::new();
+    let ((mine, public), (theirs, _)) = (key(&lab, "key.txt"), key(&lab, "other.txt"));
+    let config = lab.write(
+        "lsl-secure.toml",
+        "[security]\npolicy = \"off\"\naudit_file = \"audit.jsonl\"\n",
+    );
+    let plain = lab.write("a.txt", SECRET);
+    let locked = format!("{plain}.age");
+    let logged = |args: &[&str]| {
+        let mut command = lab.command(args);
+        command.env("LSL_SECURE_CONFIG", &config).output().unwrap()
+    };
+    assert!(logged(&["lock", "-r", &public, &plain]).status.success());
+    assert!(logged(&["verify", "-i", &mine, &locked]).status.success());
+    assert!(!logged(&["verify", "-i", &theirs, &locked]).status.success());
+    let log = fs::read_to_string(lab.path("audit.jsonl")).unwrap();
+    let lines: Vec<serde_json::Value> = log
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let events: Vec<&str> = lines
+        .iter()
+        .filter_map(|line| line["event"].as_str())
+        .collect();
+    assert_eq!(events, ["file_locked", "file_verified", "file_failed"]);
+    for line in &lines {
+        assert!(line["detail"].as_str().unwrap().contains("a.txt"), "{line}");
+    }
+    assert!(!log.contains(SECRET));
+    assert!(logged(&["audit", "verify"]).status.success());
+}
+
+#[test]
 fn a_cut_and_a_changed_file_are_told() {
     let lab = Lab::new();
     let (identity, public) = key(&lab, "key.txt");

@@ -270,3 +270,115 @@ fn a_machine_without_a_key_is_told_what_to_do() {
     ended.refused(1, &["the server:", "lsl key init"]);
     server.wait().ok();
 }
+
+#[test]
+fn files_and_pipes_are_locked_and_unlocked_in_turns() {
+    let lab = Lab::new();
+    let output = lab.path("results");
+    let folder = lab.path("");
+    let line = format!(
+        "bench atrest --json --sizes 300K,1 --repeats 2 --folder {folder} --output {output}"
+    );
+    let all: Vec<&str> = line.split_whitespace().collect();
+    let rows = lab.run(&all).ok().json_lines();
+    let cells: Vec<(&Value, &Value)> = rows
+        .iter()
+        .map(|row| (&row["bytes"], &row["direction"]))
+        .collect();
+    let expected = [
+        (307_200, "lock"),
+        (307_200, "unlock"),
+        (1, "lock"),
+        (1, "unlock"),
+    ]
+    .map(|(bytes, direction)| (Value::from(bytes), Value::from(direction)));
+    assert!(
+        cells
+            .into_iter()
+            .eq(expected.iter().map(|(bytes, direction)| (bytes, direction)))
+    );
+    for row in &rows {
+        assert_eq!(row["rounds"], 2);
+        for name in ["file_mib_per_s", "pipe_mib_per_s", "ratio"] {
+            assert!(row[name].as_f64().is_some_and(|value| value > 0.0), "{row}");
+        }
+        let [least, median] = ["smallest_ratio", "ratio"].map(|name| row[name].as_f64());
+        assert!(least <= median, "{row}");
+    }
+    let results = read(&output);
+    assert_eq!(results["benchmark"], "atrest");
+    for subject in ["file", "pipe"] {
+        for measurement in measured(&results, subject) {
+            assert!(number(measurement, "mib_per_s") > 0.0);
+        }
+    }
+    assert_eq!(measured(&results, "pipe").len(), 8);
+    // Nothing of it is left.
+    let left = std::fs::read_dir(&folder).unwrap();
+    let left: Vec<String> = left
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name.starts_with("lsl-bench-atrest"))
+        .collect();
+    assert_eq!(left, Vec::<String>::new());
+
+    // As a table.
+    let line = format!("bench atrest --sizes 1K --repeat 1 --folder {folder} --output {output}");
+    let all: Vec<&str> = line.split_whitespace().collect();
+    let table = lab.run(&all).ok().stdout;
+    let lines: Vec<&str> = table.lines().collect();
+    assert!(lines[0].contains("pipe/file"), "{table}");
+    assert!(lines[1].starts_with("1 KiB  lock "), "{table}");
+    assert!(lines[2].starts_with("1 KiB  unlock "), "{table}");
+}
+
+#[test]
+fn more_than_a_disk_holds_is_refused() {
+    let lab = Lab::new();
+    let folder = lab.path("none");
+    let all = ["bench", "atrest", "--sizes", "65G"];
+    lab.run(&all).refused(2, &["64 GiB"]);
+    let all = ["bench", "atrest", "--sizes", "1", "--folder", &folder];
+    lab.run(&all).refused(1, &["none"]);
+    let all = "bench record --streams 1024 --channels 4096 --rate 1000 --seconds 9000";
+    let all: Vec<&str> = all.split_whitespace().collect();
+    lab.run(&all).refused(2, &["free", "needed"]);
+}
+
+#[test]
+fn a_recording_of_many_streams_is_proved_sample_by_sample() {
+    for more in ["", "--encrypted --secure"] {
+        let lab = Lab::new();
+        let (output, folder) = (lab.path("results"), lab.path(""));
+        let line = format!(
+            "bench record --json --streams 3 --channels 4 --rate 500 --seconds 2 --output-dir \
+             {folder} --output {output} {more}"
+        );
+        let all: Vec<&str> = line.split_whitespace().collect();
+        let shown = lab.run(&all).ok().json();
+        assert_eq!(shown["streams"], 3);
+        assert_eq!(shown["status"], 0);
+        for name in [
+            "missing",
+            "wrong",
+            "gaps",
+            "noted_gaps",
+            "noted_missing",
+            "sent_dropped",
+        ] {
+            assert_eq!(shown[name], 0, "{name}: {shown}");
+        }
+        let received = shown["received"].as_u64().unwrap();
+        assert!(received > 3 * 700, "{shown}");
+        let sent = shown["sent_each"].as_u64().unwrap();
+        assert!(received <= 3 * sent, "{shown}");
+        let results = read(&output);
+        let measured = measured(&results, "lsl record");
+        assert_eq!(measured[0]["expected"], received);
+        #[cfg(target_os = "linux")]
+        assert!(number(measured[0], "recorder_rss_max_mib") > 0.1);
+        assert!(!std::fs::read_dir(&folder).unwrap().any(|entry| {
+            let name = entry.unwrap().file_name().into_string().unwrap();
+            name.starts_with("lsl-bench-record")
+        }));
+    }
+}

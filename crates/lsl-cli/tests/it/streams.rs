@@ -247,3 +247,47 @@ fn a_reader_that_has_enough_is_no_error() {
     assert_eq!(ended.status, Some(0), "{ended:?}");
     assert!(!ended.stderr.contains("lsl:"), "{ended:?}");
 }
+
+#[test]
+fn several_streams_carry_the_same_samples_at_the_same_times() {
+    let lab = Lab::new();
+    let generator = lab.start(&[
+        "gen",
+        "--name",
+        "Many",
+        "--streams",
+        "3",
+        "--source-id",
+        "rig",
+        "--format",
+        "int32",
+        "--channels",
+        "2",
+        "--rate",
+        "1000",
+        "--chunk",
+        "10",
+        "--pattern",
+        "counter",
+        "--count",
+        "300",
+        "--wait",
+    ]);
+    let readers = ["Many-1", "source_id=rig-2", "Many-3"]
+        .map(|stream| lab.start(&["recv", stream, "-o", "jsonl", "--count", "300"]));
+    let received = readers.map(|reader| reader.wait().ok());
+    let expected: Vec<Value> = (0..COUNT).map(|n| json!([n, n])).collect();
+    for ended in &received {
+        assert!(samples(ended) == expected, "other samples than those sent");
+        assert_eq!(ended.json_lines()[0]["t"], received[0].json_lines()[0]["t"]);
+    }
+    let ended = generator.wait().ok();
+    for part in [
+        "'Many-1' to 'Many-3'",
+        "receives 'Many-2'",
+        "Sent 300 samples on each of 3 streams",
+        "3 receivers seen, 0 samples dropped",
+    ] {
+        assert!(ended.stderr.contains(part), "{part}: {ended:?}");
+    }
+}

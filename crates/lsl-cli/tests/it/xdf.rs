@@ -81,6 +81,10 @@ fn repair_in_place_and_into_another_file() {
     assert_eq!(fs::read(&path).unwrap(), cut());
     lab.run(&["xdf", "check", &other]).ok();
 
+    let called_so = lab.path("repaired.xdf.age");
+    lab.run(&["xdf", "repair", &path, "-o", &called_so])
+        .refused(2, &["would not be encrypted"]);
+    assert!(!fs::exists(&called_so).unwrap());
     let repaired = lab.run(&["xdf", "repair", &path]).ok();
     assert!(
         repaired.stdout.contains("could not be kept"),

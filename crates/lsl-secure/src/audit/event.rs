@@ -45,7 +45,10 @@ pub struct Traffic {
 /// The name of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-#[expect(missing_docs, reason = "LSS/1 §10 lists them; the names say it")]
+#[expect(
+    missing_docs,
+    reason = "LSS/1 §10 lists them, and recorder.md §4 wants one for each encrypted file; the names say it"
+)]
 pub enum EventKind {
     HandshakeOk,
     HandshakeFailed,
@@ -66,6 +69,11 @@ pub enum EventKind {
     LimitsHit,
     SharedKeyMode,
     ForceChacha20,
+    FileLocked,
+    FileUnlocked,
+    FileRotated,
+    FileVerified,
+    FileFailed,
 }
 
 impl Event {
@@ -198,6 +206,11 @@ impl EventKind {
             Self::LimitsHit => "limits_hit",
             Self::SharedKeyMode => "shared_key_mode",
             Self::ForceChacha20 => "force_chacha20",
+            Self::FileLocked => "file_locked",
+            Self::FileUnlocked => "file_unlocked",
+            Self::FileRotated => "file_rotated",
+            Self::FileVerified => "file_verified",
+            Self::FileFailed => "file_failed",
         }
     }
 
@@ -210,6 +223,10 @@ impl EventKind {
                 | Self::SessionClosed
                 | Self::TrustReloaded
                 | Self::ForceChacha20
+                | Self::FileLocked
+                | Self::FileUnlocked
+                | Self::FileRotated
+                | Self::FileVerified
         )
     }
 

@@ -110,9 +110,17 @@ pub enum Error {
     /// The file to be locked is encrypted already.
     #[error("this file is an age file already: nothing to lock")]
     AlreadyLocked,
-    /// The file to be locked changed while it was read.
+    /// The file changed while it was read.
     #[error("the file changed while it was read: is something still recording into it?")]
     Changed,
+    /// The file is still being written; nothing was changed.
+    #[error("{}", crate::hold::BUSY)]
+    InUse,
+    /// The source was to be removed and is only a link.
+    #[error(
+        "it is a symbolic link, and removing that leaves the file behind it: name the file itself"
+    )]
+    Link,
     /// A directory, a device, a pipe: whole-file operations work on regular files.
     #[error("not a regular file")]
     NotAFile,
@@ -138,6 +146,7 @@ impl Error {
             | Self::BadIdentity { .. }
             | Self::AlreadyLocked
             | Self::NotAFile
+            | Self::Link
             | Self::Exists(_)
             | Self::SameFile => ErrorKind::Argument,
             Self::NoMatchingIdentity { .. }
@@ -145,6 +154,7 @@ impl Error {
             | Self::WrongPassphrase
             | Self::ExcessiveWork { .. } => ErrorKind::Key,
             Self::Changed
+            | Self::InUse
             | Self::NotAge
             | Self::Armored
             | Self::UnknownVersion

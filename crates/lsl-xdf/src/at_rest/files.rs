@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
+use std::time::SystemTime;
 
 use super::decrypting::{Decrypting, End, Ending};
 use super::error::{Error, Result};
@@ -18,6 +19,7 @@ use super::keys::{Identities, Recipients};
 use super::payload::{NONCE_LEN, SEALED_LEN, TAG_LEN};
 use super::pipe::{Cancel, Passed, Work, lock_stream, unlock_stream};
 use super::replace::{Replacement, remove};
+use crate::hold;
 
 /// A file and the name of what is made from it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -128,11 +130,15 @@ pub struct Done {
 
 /// Encrypts files. A target has the owner and permissions of its source.
 ///
-/// A file that is an age file already fails with [`Error::AlreadyLocked`]; one that changes meanwhile,
-/// because something still records into it, with [`Error::Changed`].
+/// A file that is an age file already fails with [`Error::AlreadyLocked`]; one that is being recorded with
+/// [`Error::InUse`], and one that changes meanwhile, because something else writes to it, with
+/// [`Error::Changed`].
 pub fn lock(tasks: &[Task], recipients: &Recipients, options: &Options<'_>) -> Vec<Outcome> {
     make(tasks, options, |task, work| {
-        let (mut source, total) = open_regular(&task.from)?;
+        refuse_link(task, options)?;
+        let mut source = open_held(&task.from, options.source == Source::Remove)?;
+        let state = State::of(&source)?;
+        let total = state.len;
         if starts_as_age(&mut source)? {
             return Err(Error::AlreadyLocked);
         }
@@ -140,12 +146,13 @@ pub fn lock(tasks: &[Task], recipients: &Recipients, options: &Options<'_>) -> V
         // One byte beyond is enough to see that it grows; somebody may append for ever.
         let content = (&source).take(total.saturating_add(1));
         let passed = lock_stream(content, target.file()?, recipients, work)?;
-        // Longer or shorter than when it was opened: something writes to it, and would go on.
-        if passed.plain_bytes != total || source.metadata()?.len() != total {
+        // Not as it was when it was opened: something writes to it, and would go on.
+        if passed.plain_bytes != total {
             return Err(Error::Changed);
         }
+        state.check(&source)?;
         target.commit(&source)?;
-        done(task, options, passed)
+        done(task, options, passed, &source, state)
     })
 }
 
@@ -154,17 +161,24 @@ pub fn lock(tasks: &[Task], recipients: &Recipients, options: &Options<'_>) -> V
 /// stays in any case.
 pub fn unlock(tasks: &[Task], identities: &Identities, options: &Options<'_>) -> Vec<Outcome> {
     make(tasks, options, |task, work| {
-        let (source, _) = open_regular(&task.from)?;
+        refuse_link(task, options)?;
+        // What is being recorded may be read as far as it is, but not be removed.
+        let source = match options.source {
+            Source::Keep => open_regular(&task.from)?,
+            Source::Remove => open_held(&task.from, true)?,
+        };
+        let state = State::of(&source)?;
         let target = begin(task, options)?;
         let passed = unlock_stream(&source, target.file()?, identities, options.ending, work)?;
         target.commit(&source)?;
-        done(task, options, passed)
+        done(task, options, passed, &source, state)
     })
 }
 
 /// Exchanges the recipients of files, in place: the old file goes when the new one is on the disk.
 ///
-/// With [`Rewrap::Header`] a file that is cut off stays as it is in this respect, and is not noticed.
+/// With [`Rewrap::Header`] a file that is cut off stays as it is in this respect, and is not noticed. One
+/// that is being recorded fails with [`Error::InUse`], one that changes meanwhile with [`Error::Changed`].
 pub fn rotate(
     files: &[PathBuf],
     identities: &Identities,
@@ -179,14 +193,21 @@ pub fn rotate(
             work.check()?;
             // The file behind a link is the one to replace.
             let path = fs::canonicalize(file)?;
-            let (source, _) = open_regular(&path)?;
+            let source = open_held(&path, true)?;
+            let state = State::of(&source)?;
             let target = Replacement::begin(&path, Existing::Replace)?;
             let done = match rewrap {
-                Rewrap::Header => {
-                    rewrap_header(&source, target.file()?, identities, recipients, work)?
-                }
+                Rewrap::Header => rewrap_header(
+                    &source,
+                    state.len,
+                    target.file()?,
+                    identities,
+                    recipients,
+                    work,
+                )?,
                 Rewrap::Everything => {
-                    let mut plain = Decrypting::new(&source, identities, options.ending)?;
+                    let mut plain =
+                        Decrypting::new((&source).take(state.len), identities, options.ending)?;
                     lock_stream(&mut plain, target.file()?, recipients, work)?;
                     Done {
                         plain_bytes: plain.plain_bytes(),
@@ -195,6 +216,8 @@ pub fn rotate(
                     }
                 }
             };
+            // What somebody added would be lost.
+            state.check(&source)?;
             target.commit(&source)?;
             Ok(done)
         })(),
@@ -210,7 +233,7 @@ pub fn verify(files: &[PathBuf], identities: &Identities, options: &Options<'_>)
         to: None,
         result: (|| {
             work.check()?;
-            let (source, _) = open_regular(file)?;
+            let source = open_regular(file)?;
             let passed = unlock_stream(&source, io::sink(), identities, Ending::Strict, work)?;
             Ok(Done {
                 plain_bytes: passed.plain_bytes,
@@ -226,7 +249,7 @@ pub fn verify(files: &[PathBuf], identities: &Identities, options: &Options<'_>)
 /// # Errors
 /// [`Error::Io`], [`Error::NotAFile`].
 pub fn is_locked(path: &Path) -> Result<bool> {
-    starts_as_age(&mut open_regular(path)?.0)
+    starts_as_age(&mut open_regular(path)?)
 }
 
 /// The name under which a file is locked: the same with `.age` behind it.
@@ -244,6 +267,7 @@ pub fn unlocked_name(path: &Path) -> Option<PathBuf> {
 /// The same file key for other recipients, and the payload as it is.
 fn rewrap_header(
     mut source: &File,
+    total: u64,
     mut target: &File,
     identities: &Identities,
     recipients: &Recipients,
@@ -254,10 +278,12 @@ fn rewrap_header(
     target.write_all(&encode(&file_key, &recipients.wrap(&file_key)?))?;
     source.seek(SeekFrom::Start(header.len()))?;
     let mut copied = 0;
+    // No more than there was when it was opened: somebody may append for ever.
+    let mut rest = source.take(total.saturating_sub(header.len()));
     loop {
         work.check()?;
         // Between two files this is the kernel's own copy where it has one.
-        let len = io::copy(&mut source.take(COPY_LEN), &mut target)?;
+        let len = io::copy(&mut (&mut rest).take(COPY_LEN), &mut target)?;
         if len == 0 {
             break;
         }
@@ -283,12 +309,37 @@ fn begin(task: &Task, options: &Options<'_>) -> Result<Replacement> {
     if same {
         return Err(Error::SameFile);
     }
+    // What is being recorded is not there to be replaced, either.
+    if options.existing == Existing::Replace
+        && fs::symlink_metadata(&task.to).is_ok_and(|to| to.is_file())
+    {
+        drop(open_held(&task.to, true)?);
+    }
     Replacement::begin(&task.to, options.existing)
 }
 
-fn done(task: &Task, options: &Options<'_>, passed: Passed) -> Result<Done> {
+/// Removing a link would leave the file behind it, and say that it is gone.
+fn refuse_link(task: &Task, options: &Options<'_>) -> Result<()> {
+    if options.source == Source::Remove && fs::symlink_metadata(&task.from)?.is_symlink() {
+        return Err(Error::Link);
+    }
+    Ok(())
+}
+
+fn done(
+    task: &Task,
+    options: &Options<'_>,
+    passed: Passed,
+    source: &File,
+    state: State,
+) -> Result<Done> {
     let source_removed = options.source == Source::Remove && passed.end == End::Whole;
     if source_removed {
+        // The last moment to see somebody write who asked for no lock.
+        state.check(source)?;
+        if !hold::is_still(&task.from, source)? {
+            return Err(Error::Changed);
+        }
         remove(&task.from)?;
     }
     Ok(Done {
@@ -403,14 +454,55 @@ fn each<T: Named + Sync>(
     results.into_iter().map(|(_, outcome)| outcome).collect()
 }
 
-fn open_regular(path: &Path) -> Result<(File, u64)> {
+fn open_regular(path: &Path) -> Result<File> {
     // Opening a pipe would wait for a writer, so look first.
     if !fs::metadata(path)?.is_file() {
         return Err(Error::NotAFile);
     }
-    let file = File::open(path)?;
-    let len = file.metadata()?.len();
-    Ok((file, len))
+    Ok(File::open(path)?)
+}
+
+/// The same, if nobody records into it; `alone` if it is to go.
+fn open_held(path: &Path, alone: bool) -> Result<File> {
+    if !fs::metadata(path)?.is_file() {
+        return Err(Error::NotAFile);
+    }
+    let file = hold::open_to_read(path, alone).map_err(|error| match error.kind() {
+        io::ErrorKind::ResourceBusy => Error::InUse,
+        _ => Error::Io(error),
+    })?;
+    // Another one may have replaced it before it was ours.
+    if hold::is_still(path, &file)? {
+        Ok(file)
+    } else {
+        Err(Error::Changed)
+    }
+}
+
+/// By what one sees that a file was written to.
+#[derive(Debug, Clone, Copy)]
+struct State {
+    len: u64,
+    modified: Option<SystemTime>,
+}
+
+impl State {
+    fn of(file: &File) -> Result<Self> {
+        let metadata = file.metadata()?;
+        Ok(Self {
+            len: metadata.len(),
+            modified: metadata.modified().ok(),
+        })
+    }
+
+    fn check(self, file: &File) -> Result<()> {
+        let now = Self::of(file)?;
+        if (now.len, now.modified) == (self.len, self.modified) {
+            Ok(())
+        } else {
+            Err(Error::Changed)
+        }
+    }
 }
 
 fn starts_as_age(file: &mut File) -> Result<bool> {

@@ -6,6 +6,7 @@ use std::fmt;
 use lsl_core::ChannelFormat;
 
 use super::Segment;
+use super::doubt::Doubts;
 use crate::decode::Problem;
 use crate::journal::JournalState;
 use crate::stream::Tally;
@@ -162,6 +163,7 @@ pub struct Survey {
     /// Boundaries.
     pub boundaries: u64,
     pub(crate) segments: Vec<Segment>,
+    pub(crate) doubts: Doubts,
 }
 
 impl Survey {
@@ -179,7 +181,8 @@ impl Survey {
         self.segments.iter().map(len).sum()
     }
 
-    /// How much of the begin stays and what follows it, if no more than that is to be done.
+    /// How much of the begin stays and what follows it, if no more than that is to be done. Whether
+    /// what goes was of any use is another question: [`repair_in_place`](super::repair_in_place) asks it.
     pub fn tail(&self) -> Option<(u64, Vec<u8>)> {
         let (first, rest) = self.segments.split_first()?;
         let Segment::Keep(range) = first else {

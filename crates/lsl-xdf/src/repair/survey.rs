@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io::Read;
 use std::ops::Range;
 
+use super::doubt::Doubts;
 use super::{Finding, Segment, StreamSummary, Survey};
 use crate::chunk::Tag;
 use crate::decode::{Batch, Event, Located, Problem, ProblemKind};
@@ -56,6 +57,7 @@ struct Pass {
     /// The last chunk of XML, in case it has a flaw.
     xml: Option<Xml>,
     chunk: Option<OpenChunk>,
+    doubts: Doubts,
 }
 
 struct Known {
@@ -203,7 +205,7 @@ impl Pass {
         known.behind_footer |= known.summary.has_footer;
         tally.count(&batch.stamps);
         chunk.samples += batch.stamps.len() as u64;
-        chunk.bytes += 8 * batch.stamps.len() + 8 * batch.values.len();
+        chunk.bytes += 8 * batch.stamps.len() + batch.values.memory();
         if chunk.bytes <= MAX_REWRITTEN {
             chunk.batches.push(batch);
         }
@@ -212,6 +214,9 @@ impl Pass {
     fn problem(&mut self, problem: Problem, complete: u64) -> Result<()> {
         let replacement = self.replacement(&problem);
         let range = problem.chunk_at..problem.at + problem.len;
+        let chunk = self.chunk.as_ref();
+        let has_samples = chunk.is_some_and(|chunk| chunk.at == problem.chunk_at);
+        let is_saved = replacement.is_some();
         match (&problem.kind, replacement) {
             (ProblemKind::Flaw { .. }, Some(bytes)) => self.change(problem.at..complete, bytes)?,
             (ProblemKind::Flaw { .. } | ProblemKind::StampsGuessed, _) => {}
@@ -226,6 +231,7 @@ impl Pass {
                 if replacement.is_none() {
                     self.forget_chunk(&problem);
                 }
+                self.doubts.problem(&problem, is_saved, has_samples);
                 self.change(range, replacement.unwrap_or_default())?;
             }
         }
@@ -371,6 +377,9 @@ impl Pass {
         }
         let end = complete.max(at);
         dropped += len - end;
+        if end < len {
+            self.doubts.rest(end..len);
+        }
         if end > at {
             segments.push(Segment::Keep(at..end));
         }
@@ -390,6 +399,7 @@ impl Pass {
             dropped_bytes: dropped,
             boundaries: self.boundaries,
             segments,
+            doubts: self.doubts,
         })
     }
 }

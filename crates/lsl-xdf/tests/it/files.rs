@@ -4,6 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use lsl_core::ChannelFormat;
+use lsl_xdf::chunk::{BOUNDARY_UUID, MAGIC};
+use lsl_xdf::encode::{self, SampleEncoder};
 use lsl_xdf::repair::{self, Finding};
 use lsl_xdf::{
     Error, ErrorKind, FileHeader, FileSink, JournalState, Recording, is_being_written,
@@ -221,4 +223,111 @@ fn damage_in_the_middle_is_repaired_into_another_file() {
     assert_eq!(stream.stamps.len(), 4);
     assert_eq!(stream.stamps.last(), Some(&5001.0));
     assert_eq!(survey.repaired_len(), fs::metadata(&path).unwrap().len());
+}
+
+#[test]
+fn a_file_that_is_being_recorded_is_not_repaired_where_it_is() {
+    let folder = Folder::new("held");
+    let path = folder.0.join("sub.xdf");
+    let mut recording = record(&path, 10);
+    let error = repair::repair_in_place(&path).unwrap_err().to_string();
+    assert!(
+        error.contains("it is being recorded; stop the recording first"),
+        "{error}"
+    );
+    assert_eq!(folder.names(), ["sub.xdf", "sub.xdf.lslj"]);
+    // Looking at it harms nobody.
+    repair::check(&path).unwrap();
+    let values = made::values(ChannelFormat::Int32, 10, 1, 1);
+    let stamps = made::stamps(10, 1, 100.0);
+    recording.samples(1, &stamps, &values, 0.1).unwrap();
+    recording.finish(1.0).unwrap();
+    // Finished, it is free, whoever keeps it open.
+    let survey = repair::repair_in_place(&path).unwrap();
+    assert_eq!(survey.streams[&1].tally.samples, 11);
+    assert!(survey.is_whole());
+    drop(recording);
+    // A recorder that was killed holds nothing.
+    let path = folder.0.join("killed.xdf");
+    drop(record(&path, 10));
+    assert_eq!(
+        repair::repair_in_place(&path).unwrap().streams[&1]
+            .tally
+            .samples,
+        10
+    );
+}
+
+/// What can still be read is not dropped where nobody can get it back from.
+#[test]
+fn a_repair_in_place_drops_nothing_that_is_readable() {
+    let folder = Folder::new("drops");
+    let path = folder.0.join("sub.xdf");
+    let refused = |bytes: &[u8], words: &str| {
+        fs::write(&path, bytes).unwrap();
+        let error = repair::repair_in_place(&path).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Argument, "{error}");
+        assert!(error.to_string().contains(words), "{error}");
+        assert!(fs::read(&path).unwrap() == bytes, "it stays as it is");
+    };
+    let recording = record(&path, 200);
+    let whole = recording.len() as usize;
+    drop(recording);
+    let bytes = fs::read(&path).unwrap();
+    assert!(!bytes.windows(16).any(|part| part == BOUNDARY_UUID));
+    // The length of a length, of a clock offset, of samples; their tag; their number.
+    let samples_at = whole - 200 * 23;
+    for (at, value) in [
+        (samples_at + 46, 0),
+        (samples_at + 46, 4),
+        (samples_at + 46 + 1, 200),
+        (samples_at + 46 + 2, 4),
+        (samples_at + 46 + 2, 6),
+        (samples_at + 46 + 3, 0x70),
+        (samples_at + 46 + 9, 255),
+        (samples_at - 24, 4),
+    ] {
+        let mut damaged = bytes.clone();
+        damaged[at] = value;
+        refused(&damaged, "repair it into another file");
+    }
+    // The header of the only stream.
+    let at = bytes.windows(5).position(|part| part == b"int32").unwrap();
+    let mut damaged = bytes.clone();
+    damaged[at] = b'X';
+    refused(&damaged, "would drop");
+    // A last chunk that is too long to be written anew, cut, with whole samples in it.
+    let mut long = MAGIC.to_vec();
+    let header = made::header(ChannelFormat::Double64, 64, 100.0);
+    encode::stream_header(&mut long, 1, &header).unwrap();
+    let count = 10_000;
+    let stamps = made::stamps(0, count, 100.0);
+    let values = made::values(ChannelFormat::Double64, 0, count, 64);
+    let mut encoder = SampleEncoder::new(1, &header);
+    encoder
+        .chunk(&mut long, &stamps, &values, 0, usize::MAX)
+        .unwrap();
+    long.truncate(long.len() - 1000);
+    refused(&long, "would drop");
+
+    // Cut anywhere, with zeros behind that or without, it is repaired.
+    let mut recording = record(&path, 5);
+    recording.tick(11.0).unwrap();
+    recording
+        .private(lsl_xdf::chunk::PADDING_TAG, &[0; 20], 11.0)
+        .unwrap();
+    recording.finish(12.0).unwrap();
+    let bytes = fs::read(&path).unwrap();
+    for cut in (4..bytes.len()).step_by(3) {
+        fs::write(&path, &bytes[..cut]).unwrap();
+        repair::repair_in_place(&path).unwrap();
+        assert!(repair::check(&path).unwrap().is_whole(), "{cut}");
+    }
+    fs::write(&path, [&bytes[..samples_at + 23], &[0; 5000]].concat()).unwrap();
+    assert_eq!(
+        repair::repair_in_place(&path).unwrap().streams[&1]
+            .tally
+            .samples,
+        1
+    );
 }

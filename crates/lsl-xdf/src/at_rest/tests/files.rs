@@ -437,3 +437,129 @@ fn permissions_and_links_stay() {
         fs::remove_file(&link).unwrap();
     }
 }
+
+#[cfg(unix)]
+#[test]
+fn a_link_is_not_taken_for_the_file_to_remove() {
+    let folder = Folder::new("link");
+    let (recipients, identities) = pair();
+    let path = folder.file("sub.xdf", b"XDF:");
+    let link = folder.0.join("link.xdf");
+    std::os::unix::fs::symlink(&path, &link).unwrap();
+    let remove = Options {
+        source: Source::Remove,
+        ..Options::default()
+    };
+    let result = only(lock(&[task(&link)], &recipients, &remove));
+    assert!(matches!(result, Err(Error::Link)), "{result:?}");
+    assert_eq!(folder.names(), ["link.xdf", "sub.xdf"]);
+    only(lock(&[task(&link)], &recipients, &Options::default())).unwrap();
+    let back = Task {
+        from: folder.0.join("link.age"),
+        to: folder.0.join("back.xdf"),
+    };
+    std::os::unix::fs::symlink(locked_name(&link), &back.from).unwrap();
+    let result = only(unlock(&[back], &identities, &remove));
+    assert!(matches!(result, Err(Error::Link)), "{result:?}");
+}
+
+#[test]
+fn a_file_that_is_being_recorded_is_left_alone() {
+    let folder = Folder::new("recorded");
+    let (recipients, identities) = pair();
+    let plain = folder.0.join("sub.xdf");
+    let locked = locked_name(&plain);
+    let plain_file = crate::claim(&plain).unwrap().file;
+    (&plain_file).write_all(b"XDF:").unwrap();
+    let file = crate::claim(&locked).unwrap().file;
+    let mut recorder = Encrypting::new(&file, &recipients).unwrap();
+    recorder.write_all(&bytes(2 * CHUNK_LEN + 5)).unwrap();
+    let files = [locked.clone()];
+    let other = Task {
+        from: folder.file("other", b"XDF:"),
+        to: plain.clone(),
+    };
+    let back = [Task {
+        from: locked.clone(),
+        to: folder.0.join("so-far.xdf"),
+    }];
+    let tolerant = Options {
+        ending: Ending::Tolerant,
+        ..Options::default()
+    };
+    let remove = Options {
+        source: Source::Remove,
+        existing: Existing::Replace,
+        ..tolerant
+    };
+    let before = fs::read(&locked).unwrap();
+    let in_use = |outcome: Result<Done, Error>| {
+        assert!(matches!(outcome, Err(Error::InUse)), "{outcome:?}");
+    };
+    for rewrap in [Rewrap::Header, Rewrap::Everything] {
+        in_use(only(rotate(
+            &files,
+            &identities,
+            &recipients,
+            rewrap,
+            &tolerant,
+        )));
+    }
+    in_use(only(lock(&[task(&plain)], &recipients, &remove)));
+    in_use(only(lock(
+        &[task(&plain)],
+        &recipients,
+        &Options::default(),
+    )));
+    in_use(only(lock(&[other], &recipients, &remove)));
+    in_use(only(unlock(&back, &identities, &remove)));
+    assert_eq!(folder.names(), ["other", "sub.xdf", "sub.xdf.age"]);
+    assert!(fs::read(&locked).unwrap() == before);
+    // Reading as far as it is harms nobody.
+    let done = only(unlock(&back, &identities, &tolerant)).unwrap();
+    assert_eq!(done.end, Some(End::CutOff));
+    // All of it arrives, and then it is a file like any other, as it is when a recorder was killed.
+    recorder.write_all(b"the end").unwrap();
+    recorder.finish().unwrap();
+    drop((file, plain_file));
+    only(rotate(
+        &files,
+        &identities,
+        &recipients,
+        Rewrap::Header,
+        &tolerant,
+    ))
+    .unwrap();
+    let rotated = decrypt(&fs::read(&locked).unwrap(), &identities).unwrap();
+    assert_eq!(
+        (rotated.0.len(), rotated.1),
+        (2 * CHUNK_LEN + 12, End::Whole)
+    );
+    only(lock(&[task(&plain)], &recipients, &remove)).unwrap();
+    assert!(!plain.exists());
+}
+
+#[test]
+fn a_file_that_grows_unannounced_is_not_rotated() {
+    let folder = Folder::new("rotate-grows");
+    let (recipients, identities) = pair();
+    // Beyond what one look at it sees, the header apart.
+    let path = folder.file("sub.xdf.age", &encrypt(&bytes(100), &recipients));
+    let watch = Recorder(path.clone());
+    let options = Options {
+        watch: Some(&watch),
+        ending: Ending::Tolerant,
+        ..Options::default()
+    };
+    for rewrap in [Rewrap::Header, Rewrap::Everything] {
+        let before = fs::metadata(&path).unwrap().len();
+        let files = std::slice::from_ref(&path);
+        let result = only(rotate(files, &identities, &recipients, rewrap, &options));
+        assert!(matches!(result, Err(Error::Changed)), "{result:?}");
+        assert!(
+            fs::metadata(&path).unwrap().len() > before,
+            "it is the same file"
+        );
+        assert_eq!(folder.names(), ["sub.xdf.age"]);
+    }
+}

@@ -1,0 +1,35 @@
+//! Standard input and output for bytes in large pieces. Those of `std` keep pieces back: output looks for
+//! line ends in everything and writes up to the last one, so that each piece goes out in two.
+
+use std::io::{self, Read, Write};
+
+/// Standard input.
+#[cfg(unix)]
+pub(crate) fn input() -> io::Result<impl Read> {
+    duplicate(io::stdin())
+}
+
+/// Standard output.
+#[cfg(unix)]
+pub(crate) fn output() -> io::Result<impl Write> {
+    duplicate(io::stdout())
+}
+
+#[cfg(unix)]
+fn duplicate(stream: impl std::os::fd::AsFd) -> io::Result<std::fs::File> {
+    Ok(stream.as_fd().try_clone_to_owned()?.into())
+}
+
+/// Standard input.
+#[cfg(not(unix))]
+#[expect(clippy::unnecessary_wraps, reason = "the same signature everywhere")]
+pub(crate) fn input() -> io::Result<impl Read> {
+    Ok(io::stdin())
+}
+
+/// Standard output.
+#[cfg(not(unix))]
+#[expect(clippy::unnecessary_wraps, reason = "the same signature everywhere")]
+pub(crate) fn output() -> io::Result<impl Write> {
+    Ok(io::stdout())
+}
