@@ -8,14 +8,12 @@
     reason = "std and rustix know nothing of signals' dispositions"
 )]
 pub fn kept_ignored<T>(action: impl FnOnce() -> T) -> T {
-    let before = {
-        let mut before = std::mem::MaybeUninit::<libc::sigaction>::zeroed();
-        // SAFETY: only asks, into a structure that is large enough; zeros are a valid one.
-        unsafe {
-            libc::sigaction(libc::SIGHUP, std::ptr::null(), before.as_mut_ptr());
-            before.assume_init()
-        }
-    };
+    // SAFETY: it is a structure of numbers and null pointers.
+    let mut before: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: only asks, and writes into that structure.
+    unsafe {
+        libc::sigaction(libc::SIGHUP, std::ptr::null(), &raw mut before);
+    }
     let result = action();
     if before.sa_sigaction == libc::SIG_IGN {
         // SAFETY: to ignore a signal runs no code of ours.

@@ -60,9 +60,15 @@ fn try_to_write(folder: &Path) -> Outcome {
         Failure::Recording(DISK, text)
     };
     let trial = folder.join(format!(".lsl-record-{}", std::process::id()));
-    let file = File::create_new(&trial).map_err(refused)?;
-    drop(file);
-    fs::remove_file(&trial).map_err(refused)
+    match File::create_new(&trial) {
+        Ok(file) => drop(file),
+        // Left behind by a process that was killed and had our number.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(refused(error)),
+    }
+    // Folders that nothing can be removed from may be recorded into.
+    let _ = fs::remove_file(&trial);
+    Ok(())
 }
 
 #[cfg(unix)]

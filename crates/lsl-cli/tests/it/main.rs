@@ -25,6 +25,8 @@ mod record_control;
 mod record_resume;
 mod record_safety;
 mod record_signed;
+#[cfg(target_os = "linux")]
+mod record_trouble;
 mod recordings;
 mod streams;
 mod usage;

@@ -309,6 +309,7 @@ fn late_streams_are_recorded_and_returning_ones_go_on() {
             "Late is not there yet",
             "'Amp' is lost",
             "'Amp' is back",
+            "2 interruptions, see the gaps in the footers",
         ],
     );
     drop(third);

@@ -171,6 +171,92 @@ fn paths_of_clients_stay_below_the_root() {
 }
 
 #[test]
+fn links_below_the_root_lead_nowhere_else() {
+    let lab = Lab::new();
+    let root = lab.path("data");
+    std::fs::create_dir_all(&root).unwrap();
+    std::fs::create_dir(lab.path("outside")).unwrap();
+    std::os::unix::fs::symlink("../outside", format!("{root}/out")).unwrap();
+    let _generator = lab.start(&generate("Amp", &[]));
+    // A root beside the folder that it is started in.
+    let up = format!("../{}/data", root.rsplit('/').nth(1).unwrap());
+    let mut remote = Remote::new(&lab, &["--root", &up, "--rcs-start-selects-all"]);
+    remote.ok(b"filename {template:out/escaped.xdf}\n");
+    remote.ok(b"start\n");
+    let status = remote.ask("status");
+    assert_eq!(status["recording"], false);
+    let error = status["last_error"].as_str().unwrap();
+    assert!(error.contains("leads out of"), "{error}");
+    remote.ok(b"filename {root:sub} {template:in.xdf}\n");
+    remote.ok(b"start\n");
+    remote.until_samples();
+    remote.ask("quit");
+    remote.recorder.wait().ok();
+    nothing_is_missing(stream(&read(&format!("{root}/sub/in.xdf")), "Amp"));
+    assert_eq!(std::fs::read_dir(lab.path("outside")).unwrap().count(), 0);
+}
+
+#[test]
+fn web_pages_are_not_obeyed() {
+    let lab = Lab::new();
+    let mut remote = Remote::new(&lab, &["--root", &lab.path("study")]);
+    let address = remote.stream.get_ref().peer_addr().unwrap();
+    for head in ["POST / HTTP/1.1\r\n", "Host: localhost\r\n"] {
+        let mut page = TcpStream::connect(address).unwrap();
+        page.set_read_timeout(Some(Duration::from_secs(20)))
+            .unwrap();
+        page.write_all(format!("{head}\r\nselect all\nquit\n").as_bytes())
+            .unwrap();
+        let mut answer = Vec::new();
+        // Closed, or reset since it had more to say.
+        let _ = page.read_to_end(&mut answer);
+        assert!(answer.is_empty(), "{answer:?}");
+    }
+    assert_eq!(
+        remote.ask("status")["selected"].as_array().unwrap().len(),
+        0
+    );
+    remote.recorder.interrupt();
+    remote.recorder.wait().with(0, &["a web page tried"]);
+}
+
+#[test]
+fn idle_connections_do_not_lock_the_operator_out() {
+    let lab = Lab::new();
+    let mut remote = Remote::new(&lab, &["--root", &lab.path("study")]);
+    remote.ask("status");
+    let address = remote.stream.get_ref().peer_addr().unwrap();
+    let connect = || TcpStream::connect(address).unwrap();
+    let _idle: Vec<TcpStream> = (0..40).map(|_| connect()).collect();
+    let mut operator = connect();
+    operator
+        .set_read_timeout(Some(Duration::from_secs(20)))
+        .unwrap();
+    operator.write_all(b"update\n").unwrap();
+    let mut answer = [0; 2];
+    operator.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"OK");
+    // Whoever was obeyed before stays.
+    assert_eq!(remote.ask("status")["recording"], false);
+    remote.recorder.interrupt();
+    remote.recorder.wait().ok();
+}
+
+#[test]
+fn a_start_that_fails_is_told_at_the_end() {
+    let lab = Lab::new();
+    let words = ["--root", &lab.path("study"), "--timeout", "0.2"];
+    let mut remote = Remote::new(&lab, &words);
+    remote.ok(b"select all\n");
+    remote.ok(b"start\n");
+    let status = remote.ask("status");
+    let error = status["last_error"].as_str().unwrap();
+    assert!(error.contains("no stream answered"), "{error}");
+    remote.ask("quit");
+    remote.recorder.wait().with(2, &["no stream answered"]);
+}
+
+#[test]
 fn others_need_a_token() {
     let lab = Lab::new();
     start(&lab, &["--rcs=0.0.0.0:0"])

@@ -108,7 +108,7 @@ fn another_disk_takes_over_without_a_hole() {
     let lab = Lab::new();
     let _generator = lab.start(&fast());
     let words = "Amp -o small/first.xdf --spill-dir spill --duration 5 --min-free 0";
-    record_on_a_small_disk(&lab, 150_000, "", words)
+    record_on_a_small_disk(&lab, 150_000, "mkdir spill;", words)
         .wait()
         .with(4, &["No space left", "goes on in spill/first.xdf"]);
     let first = read(&lab.path("kept/first.xdf"));
@@ -125,7 +125,7 @@ fn a_disk_is_left_before_it_is_full() {
     let lab = Lab::new();
     let _generator = lab.start(&fast());
     let words = "Amp -o small/first.xdf --spill-dir spill --duration 5 --min-free 1M";
-    record_on_a_small_disk(&lab, 1_100_000, "", words)
+    record_on_a_small_disk(&lab, 1_100_000, "mkdir spill;", words)
         .wait()
         .with(0, &["LOW SPACE", "goes on in spill/first.xdf"]);
     let first = read(&lab.path("kept/first.xdf"));
@@ -142,11 +142,12 @@ fn a_spill_folder_on_the_same_disk_is_left_for_the_last() {
     let lab = Lab::new();
     let _generator = lab.start(&fast());
     let words = "Amp -o small/only.xdf --spill-dir small/spill --duration 2 --min-free 1M";
-    let ended = record_on_a_small_disk(&lab, 900_000, "", words).wait();
-    let ended = ended.with(0, &["LOW SPACE"]);
+    let ended = record_on_a_small_disk(&lab, 900_000, "mkdir small/spill;", words).wait();
+    let ended = ended.with(0, &["LOW SPACE", "on the disk of the recording"]);
     assert!(!ended.stderr.contains("goes on"), "{ended:?}");
     nothing_is_missing(stream(&read(&lab.path("kept/only.xdf")), "Amp"));
-    assert!(!Path::new(&lab.path("kept/spill")).exists());
+    let spilled = std::fs::read_dir(lab.path("kept/spill")).unwrap();
+    assert_eq!(spilled.count(), 0);
 }
 
 #[test]
