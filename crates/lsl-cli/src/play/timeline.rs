@@ -147,7 +147,10 @@ impl Timeline {
             self.remarks.push(format!(
                 "{} of stream {id} '{}' lie minutes away from all others: they play with the \
                  sample before them",
-                count(usize::try_from(track.garbage).unwrap_or(usize::MAX), "sample"),
+                count(
+                    usize::try_from(track.garbage).unwrap_or(usize::MAX),
+                    "sample"
+                ),
                 printable(&track.header.name())
             ));
         }
