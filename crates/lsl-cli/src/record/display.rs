@@ -236,10 +236,8 @@ impl Display {
         let _ = table(&snapshot.streams, now).write(&mut top, "");
         let mut top = String::from_utf8_lossy(&top).into_owned();
         for wish in &snapshot.awaited {
-            top.push_str(&format!(
-                "○ {} is not there yet\n",
-                crate::table::printable(wish)
-            ));
+            let wish = crate::table::printable(wish);
+            top.extend(["○ ", &wish, " is not there yet\n"]);
         }
         let progress = snapshot.progress;
         let files = progress.files();
@@ -257,7 +255,7 @@ impl Display {
             }
         );
         if let Some(trouble) = trouble(snapshot) {
-            bottom.push_str(&format!("!! {trouble}\n"));
+            bottom.extend(["!! ", &trouble, "\n"]);
         }
         fitting(&top, &bottom, rows)
     }

@@ -104,9 +104,9 @@ mod tests {
             taken.as_slice(),
             [Job::Samples { .. }, Job::Stream { .. }, Job::Offset { .. }]
         ));
-        taken
-            .iter()
-            .for_each(|job| queue.progress().note_taken(job));
+        for job in &taken {
+            queue.progress().note_taken(job);
+        }
         marks.add(&queue, 2.0, "kept").unwrap();
         assert!(matches!(receiver.try_recv(), Ok(Job::Samples { .. })));
         drop(receiver);

@@ -16,7 +16,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use lsl_core::local_clock;
 
 use super::remark::say;
 use super::template::Fields;
@@ -252,17 +254,17 @@ struct Client {
     number: u64,
     stream: Arc<TcpStream>,
     /// When it was last obeyed; `None` if it never was.
-    obeyed: Mutex<Option<Instant>>,
+    obeyed: Mutex<Option<f64>>,
 }
 
 impl Client {
-    fn obeyed(&self) -> Option<Instant> {
+    fn obeyed(&self) -> Option<f64> {
         *self.obeyed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn note_obeyed(&self) {
         let mut obeyed = self.obeyed.lock().unwrap_or_else(PoisonError::into_inner);
-        *obeyed = Some(Instant::now());
+        *obeyed = Some(local_clock());
     }
 }
 
@@ -287,8 +289,8 @@ impl Clients {
             let quiet = |list: &[Arc<Client>]| {
                 let all = list.iter().enumerate();
                 let obeyed = all.filter_map(|(at, client)| Some((client.obeyed()?, at)));
-                let (obeyed, at) = obeyed.min()?;
-                (obeyed.elapsed() > QUIET).then_some(at)
+                let (obeyed, at) = obeyed.min_by(|(one, _), (other, _)| one.total_cmp(other))?;
+                (local_clock() - obeyed > QUIET_SECS).then_some(at)
             };
             let at = idle.or_else(|| quiet(&list))?;
             let gone = list.remove(at);
@@ -436,7 +438,7 @@ const MAX_REQUESTS: usize = 64;
 /// How long somebody may take to name the token.
 const AUTH_LIMIT: Duration = Duration::from_secs(10);
 /// After so long without a command a connection may make room for another.
-const QUIET: Duration = Duration::from_secs(60);
+const QUIET_SECS: f64 = 60.0;
 const SHORTEST_TOKEN: usize = 16;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TrySendError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use lsl_core::local_clock;
 
 use super::remark::{self, say};
 
@@ -70,7 +72,7 @@ impl Screen {
 
     /// Shows the last, and waits until it is there; not for ever.
     pub(super) fn end(&mut self, last: Piece) {
-        let limit = Instant::now() + PATIENCE;
+        let limit = local_clock() + PATIENCE_SECS;
         let Some(pieces) = self.pieces.take() else {
             return;
         };
@@ -78,15 +80,15 @@ impl Screen {
         loop {
             match pieces.try_send(piece) {
                 Ok(()) | Err(TrySendError::Disconnected(_)) => break,
-                Err(TrySendError::Full(_)) if Instant::now() >= limit => break,
+                Err(TrySendError::Full(_)) if local_clock() >= limit => break,
                 Err(TrySendError::Full(back)) => piece = back,
             }
             thread::sleep(NAP);
         }
         drop(pieces);
         if let Some(over) = self.over.take() {
-            let left = limit.saturating_duration_since(Instant::now());
-            let ended = over.recv_timeout(left);
+            let left = (limit - local_clock()).max(0.0);
+            let ended = over.recv_timeout(Duration::from_secs_f64(left));
             if ended == Err(RecvTimeoutError::Timeout) {
                 // It does not get to the remarks that wait for it.
                 remark::let_go();
@@ -154,7 +156,7 @@ fn erase(out: &mut impl Write, drawn: &mut usize) -> io::Result<()> {
 /// Older ones say nothing new.
 const MOST: usize = 4;
 /// How long the end of a recording waits for whoever reads.
-const PATIENCE: Duration = Duration::from_secs(2);
+const PATIENCE_SECS: f64 = 2.0;
 const NAP: Duration = Duration::from_millis(10);
 
 #[cfg(test)]
