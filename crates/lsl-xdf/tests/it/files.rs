@@ -8,8 +8,7 @@ use lsl_xdf::chunk::{BOUNDARY_UUID, MAGIC};
 use lsl_xdf::encode::{self, SampleEncoder};
 use lsl_xdf::repair::{self, Finding};
 use lsl_xdf::{
-    Error, ErrorKind, FileHeader, FileSink, JournalState, Recording, is_being_written,
-    journal_path, load,
+    ErrorKind, FileHeader, FileSink, JournalState, Recording, is_being_written, journal_path, load,
 };
 
 use crate::made;
@@ -115,7 +114,7 @@ fn the_journal_says_what_was_promised_and_goes_with_the_end() {
     recording
         .samples(1, &made::stamps(10, 1, 100.0), &values, 0.1)
         .unwrap();
-    #[cfg(any(target_os = "linux", target_os = "android"))]
+    #[cfg(unix)]
     {
         assert!(is_being_written(&path).unwrap());
         let error = repair::repair_in_place(&path).unwrap_err();
@@ -177,7 +176,7 @@ fn room_is_given_back_at_the_end() {
     );
     assert_eq!(folder.names(), ["sub.xdf"]);
     let error = recording.sync().unwrap_err();
-    assert!(matches!(error, Error::Ended(_)), "{error}");
+    assert!(matches!(error, lsl_xdf::Error::Ended(_)), "{error}");
 }
 
 #[cfg(target_os = "linux")]
