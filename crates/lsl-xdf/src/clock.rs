@@ -164,12 +164,13 @@ impl Cursor {
         let number = self.offsets;
         self.offsets += 1;
         // Measurements that stand before all samples say nothing about the order.
-        if let Some(current) = &mut self.current
-            && let Some(next) = self.pieces.get(*current + 1)
-            && next.first == number
-            && !next.is_lone
-        {
-            *current += 1;
+        let Some(current) = self.current else {
+            return;
+        };
+        let begins = |piece: &Piece| piece.first == number && !piece.is_lone;
+        let later = self.pieces.iter().skip(current + 1).position(begins);
+        if let Some(steps) = later {
+            self.current = Some(current + 1 + steps);
             self.last = f64::NAN;
         }
     }
@@ -187,18 +188,29 @@ impl Cursor {
         let index = match self.current {
             None => nearest(pieces, timestamp).unwrap_or(0),
             Some(current) => {
-                let (here, next) = (distance(current), distance(current + 1));
+                // A measurement that stands alone may be a mistake: what lies behind it is a neighbour, too.
+                let is_lone = |index: usize| pieces.get(index).is_some_and(|piece| piece.is_lone);
+                let here = distance(current);
+                let next = match current + 1 {
+                    lone if is_lone(lone) && distance(lone + 1) <= distance(lone) => lone + 1,
+                    next => next,
+                };
+                let before = match current.checked_sub(1) {
+                    Some(lone) if is_lone(lone) => match lone.checked_sub(1) {
+                        Some(before) if distance(before) <= distance(lone) => Some(before),
+                        _ => Some(lone),
+                    },
+                    before => before,
+                };
                 let went_back = timestamp < last - STEP_SECS;
-                if next < here || (went_back && next.is_finite() && next <= here) {
-                    current + 1
-                } else if here > 0.0 {
-                    // A timestamp that was wrong may have led too far.
-                    match current.checked_sub(1) {
-                        Some(before) if distance(before) < here => before,
-                        _ => current,
-                    }
+                let ahead = distance(next);
+                if ahead < here || (went_back && ahead.is_finite() && ahead <= here) {
+                    next
                 } else {
-                    current
+                    // A timestamp that was wrong may have led too far.
+                    before
+                        .filter(|&before| here > 0.0 && distance(before) < here)
+                        .unwrap_or(current)
                 }
             }
         };
@@ -368,6 +380,29 @@ mod tests {
         cursor.correct(f64::NAN);
         cursor.correct(-1e9);
         near(cursor.correct(2.0), 1002.0, 1e-6);
+    }
+
+    #[test]
+    fn a_mistake_between_two_clocks_hides_neither() {
+        let before = (0..=20).map(|n| (1000.0 + f64::from(n) * 5.0, 50.0));
+        let after = (0..=20).map(|n| (3.0 + f64::from(n) * 5.0, 1200.0));
+        let mistake = [(-7e5, 0.0)];
+        let offsets: Vec<_> = before.chain(mistake).chain(after).collect();
+        let correction = Correction::fit(&offsets);
+        let mut cursor = correction.cursor();
+        for (stamp, offset) in [
+            (1001.0, 50.0),
+            (1099.0, 50.0),
+            (4.0, 1200.0),
+            (90.0, 1200.0),
+        ] {
+            near(cursor.correct(stamp), stamp + offset, 1e-6);
+        }
+        // The same by the measurements between the samples.
+        let mut cursor = correction.cursor();
+        near(cursor.correct(1001.0), 1051.0, 1e-6);
+        (0..23).for_each(|_| cursor.pass_offset());
+        near(cursor.correct(20.0), 1220.0, 1e-6);
     }
 
     #[test]

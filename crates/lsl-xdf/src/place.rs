@@ -105,6 +105,14 @@ fn make_way(path: &Path) -> Result<PathBuf> {
         );
         return Err(Error::Argument(text));
     }
+    // Its recorder would go on under a name that is another file's. Held until it is renamed; who may not
+    // even open it may still rename it.
+    let _held = match hold::open_to_read(path, true) {
+        Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
+            return Err(Error::Argument(format!("{}: {error}", path.display())));
+        }
+        held => held.ok(),
+    };
     for n in 1..=u32::MAX {
         let old = old_name(path, n);
         // An old journal that lost its file must not meet another one.

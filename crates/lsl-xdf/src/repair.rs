@@ -81,15 +81,26 @@ fn check_open(file: &File, path: &Path) -> Result<Survey> {
 }
 
 /// Repairs a file where it is, which is possible if it was cut off, perhaps with zeros behind the cut: then
-/// the cut chunk goes, what can be read of it is written anew, and what is missing is appended. Being interrupted is no harm; the next repair goes on. The
-/// journal is deleted.
+/// the cut chunk goes, what can be read of it is written anew, and what is missing is appended. Being
+/// interrupted is no harm; the next repair goes on. The journal is deleted.
 ///
 /// # Errors
 /// [`Error::Argument`] if it is damaged elsewhere: [`repair_into`] another file. [`Error::Path`],
 /// [`io::ErrorKind::ResourceBusy`] in it for a file that is being recorded. [`Error::NotXdf`].
 pub fn repair_in_place(path: &Path) -> Result<Survey> {
     // Held until the repair is done: what a recorder still writes to must not be cut.
-    let mut file = hold::open_to_write(path).map_err(Error::path("repair", path))?;
+    let mut file = match hold::open_to_write(path) {
+        // Nothing has to be written if nothing is wrong.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            let survey = check(path)?;
+            return if survey.is_whole() {
+                Ok(survey)
+            } else {
+                Err(Error::path("repair", path)(error))
+            };
+        }
+        file => file.map_err(Error::path("repair", path))?,
+    };
     let survey = check_open(&file, path)?;
     let Some((keep, tail)) = survey.tail() else {
         let text = "it is damaged in its middle: repair it into another file".to_owned();

@@ -57,9 +57,9 @@ class Sent:
         return bisect.bisect_right(self.times[name], at)
 
 
-def sample_bytes(stream):
-    """What a sample takes in the file, at most."""
-    return 9 + int(stream["info"]["channel_count"][0]) * SIZES[form(stream)]
+# What a sample takes in the file, at most.
+SAMPLE_BYTES = {f"k-{name}": 9 + channels * SIZES[name] for name, channels, _, _ in STREAMS}
+SAMPLE_BYTES[MARKERS] = 9 + 2 * SIZES["string"]
 
 
 def numbers_are_right(stream, name, sent):
@@ -196,7 +196,7 @@ class Verdicts:
         if path is None:
             self.empty.append(f"{point.name}: {point.unrepaired}")
         if point.how == "kill":
-            self.loss(point, streams, ends, counts, sent)
+            self.loss(point, ends, counts, sent)
         elif point.how == "stop":
             self.nothing_is_lost(point, ends, sent)
         else:
@@ -204,7 +204,7 @@ class Verdicts:
         if path is not None:
             path.unlink()
 
-    def loss(self, point, streams, ends, counts, sent):
+    def loss(self, point, ends, counts, sent):
         """What was there long enough before the end is in the file, or in the last block of age."""
         before = point.at - SYNC_SECS - CHUNK_SECS
         said = promised(point.program, before)
@@ -221,7 +221,7 @@ class Verdicts:
                     self.worst_secs[point.is_encrypted] = max(worst, secs)
             if missing > 0:
                 expect(point.is_encrypted, f"{point.name}: {missing} samples of {name} are lost")
-                lost += missing * (sample_bytes(streams[name]) if name in streams else 1)
+                lost += missing * SAMPLE_BYTES[name]
         expect(lost <= BLOCK, f"{point.name}: {lost} bytes are lost")
         self.worst_bytes = max(self.worst_bytes, lost)
 

@@ -112,8 +112,16 @@ impl Timeline {
             .reduce(union);
         if let Some(usual) = usual {
             let (from, to) = common.map_or(usual, |common| union(usual, common));
-            for track in tracks.values_mut() {
-                track.plausible = Some((from - ASTRAY_SECS, to + ASTRAY_SECS));
+            let is_measured = summary.streams.values().any(|it| !it.offsets.is_empty());
+            for (id, track) in &mut tracks {
+                // Where no clock was measured, a stream of single events may well go on alone.
+                let is_usual = summary.streams.get(id).is_some_and(|it| it.usual.is_some());
+                let astray = if is_measured || is_usual {
+                    ASTRAY_SECS
+                } else {
+                    FAR_SECS
+                };
+                track.plausible = Some((from - astray, to + astray));
             }
         }
         Ok(Self {

@@ -33,6 +33,13 @@ pub(super) fn check(path: &Path, spill: Option<&Path>) -> Outcome {
         )));
     }
     try_to_write(spill)?;
+    let real = |folder: &Path| fs::canonicalize(folder).ok();
+    if path.parent().is_some_and(Path::exists) && real(&folder) == real(spill) {
+        return Err(Failure::Usage(format!(
+            "--spill-dir {}: that is the folder of the recording itself; name one on another disk",
+            spill.display()
+        )));
+    }
     if is_one_disk(&folder, spill) {
         say(format_args!(
             "lsl record: --spill-dir {} is on the disk of the recording: both are full at once.",

@@ -2,8 +2,9 @@
 //! one that a crash left unfinished is repaired if that is wished. Either way the new one begins anew;
 //! the journal beside the old one tells that it has no end. Spec: recorder §3.4.
 
+use std::fs;
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use lsl_xdf::at_rest::is_locked;
 use lsl_xdf::repair::repair_in_place;
@@ -27,18 +28,52 @@ pub(super) enum Resume {
     Repair,
 }
 
-/// Looks at the file that is there already, if one is.
+/// Looks at the file that is there already, if one is, and for others beside it that have no end: names
+/// with numbers are never taken twice.
 ///
 /// # Errors
 /// [`Failure::Usage`] if somebody records into it. A repair that fails is no reason not to record.
 pub(super) fn look_at(path: &Path, resume: Resume) -> Outcome {
+    for other in unfinished_beside(path) {
+        if resume == Resume::Tell {
+            tell(&other);
+        } else {
+            look_at_one(&other, resume)?;
+            // An encrypted one.
+            tell(&other);
+        }
+    }
+    look_at_one(path, resume)
+}
+
+/// Recordings in the same folder, but for this one, that nobody records into and that have no end.
+fn unfinished_beside(path: &Path) -> Vec<PathBuf> {
+    let folder = path.parent().filter(|it| !it.as_os_str().is_empty());
+    let Ok(entries) = fs::read_dir(folder.unwrap_or_else(|| Path::new("."))) else {
+        return Vec::new();
+    };
+    let mut found: Vec<PathBuf> = entries
+        .filter_map(|entry| {
+            let name = entry.ok()?.file_name();
+            let name = name.to_str()?.strip_suffix(".lslj")?;
+            let file = path.with_file_name(name);
+            let is_left =
+                file != path && file.is_file() && !is_being_written(&file).unwrap_or(true);
+            is_left.then_some(file)
+        })
+        .collect();
+    found.sort();
+    found
+}
+
+fn look_at_one(path: &Path, resume: Resume) -> Outcome {
     if !path.is_file() {
         return Ok(());
     }
     let name = path.display();
     if is_being_written(path).unwrap_or(false) {
         return Err(Failure::Usage(format!(
-            "{name} is being recorded at this moment; name another file"
+            "{name} is being recorded at this moment, or another lsl works on it; name another file"
         )));
     }
     // How to repair an encrypted one is said when it has its new name.
@@ -79,10 +114,10 @@ pub(super) fn tell(moved: &Path) {
     let file = word(&moved.display().to_string());
     say(if is_locked(moved).unwrap_or(false) {
         format!(
-            "It was not finished. With the key that opens it, and those for whom it is:\n  \
+            "{file} was not finished. With the key that opens it, and those for whom it is:\n  \
              lsl xdf repair -i KEY -R RECIPIENTS -o REPAIRED.xdf.age {file}"
         )
     } else {
-        format!("It was not finished: `lsl xdf repair {file}` makes it whole (or --resume).")
+        format!("{file} was not finished: `lsl xdf repair {file}` makes it whole (or --resume).")
     });
 }

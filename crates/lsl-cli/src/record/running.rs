@@ -419,7 +419,17 @@ fn verdict(streams: &[Arc<Live>], ended: &Ended, unwritten: u64) -> Outcome {
                 text.push_str("; ");
             }
             text.push_str(&(unwritten + missing).to_string());
-            text.push_str(" samples are MISSING, the footers say where");
+            text.push_str(" samples are MISSING");
+            text.push_str(if ended.is_finished {
+                ", the footers say where"
+            } else {
+                ""
+            });
+        }
+        if !ended.is_finished {
+            text.push_str(
+                "; the file has no end: make room, then `lsl xdf repair FILE` gives it one",
+            );
         }
         return Err(Failure::Recording(DISK, text));
     }

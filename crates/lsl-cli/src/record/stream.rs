@@ -278,18 +278,38 @@ impl StreamTask {
         }
         // Readers need an offset to begin with, so samples wait for it; not for ever, since UDP may be
         // blocked.
-        let measured = inlet.time_correction(FIRST_OFFSET);
-        let measured = unless_halted(&mut halt, measured).await;
+        let mut measured = unless_halted(&mut halt, inlet.time_correction(FIRST_OFFSET)).await;
         if self.stamps == Stamps::Synced {
-            if let Some(measured) = measured {
-                // After a return: raw timestamps do not belong here any more, so samples wait.
-                measured?;
+            // After a return: raw timestamps do not belong here any more, so samples wait in the inlet.
+            while matches!(measured, Some(Err(Error::Timeout { .. }))) {
+                measured = unless_halted(&mut halt, inlet.time_correction(FIRST_OFFSET)).await;
+            }
+            match measured {
+                Some(measured) => drop(measured?),
+                None => self.note_unsynced(inlet).await,
             }
             let both = ProcessingOptions::CLOCKSYNC | ProcessingOptions::DEJITTER;
             inlet.set_processing(both);
         }
         self.note_offset(inlet, true).await;
         self.flow::<T>(inlet, halt).await
+    }
+
+    /// The end came before the clock could be measured: what waits has no timestamps that belong here.
+    async fn note_unsynced(&mut self, inlet: &Inlet) {
+        let samples = inlet.samples_available() as u64;
+        let Some(at) = self.last_stamp.filter(|_| samples > 0) else {
+            return;
+        };
+        self.live.lock().missing += samples;
+        let gap = Gap {
+            from: at,
+            to: at,
+            samples: Some(samples),
+            reason: "the clock could not be measured before the end".into(),
+        };
+        let slot = self.live.slot;
+        self.common.queue.push(Job::Gap { slot, gap }).await;
     }
 
     /// Whether timestamps can be mapped to our clock; says so if not.

@@ -242,6 +242,8 @@ pub(super) struct Ended {
     pub(super) trouble: Vec<String>,
     /// Samples in the files.
     pub(super) samples: BTreeMap<Slot, u64>,
+    /// Whether the last file has its footers.
+    pub(super) is_finished: bool,
 }
 
 /// Makes the file, then writes into it on a thread of its own until [`Job::Finish`].
@@ -338,6 +340,8 @@ struct Stream {
     /// Its number in the present file.
     id: u32,
     notes: Vec<(&'static str, String)>,
+    /// The last clock offset: when it was measured, and what it was.
+    offset: Option<(f64, f64)>,
 }
 
 impl Writer {
@@ -409,7 +413,16 @@ impl Writer {
                     let id = self.tape.add_stream(header, now)?;
                     let header = header.clone();
                     let notes = Vec::new();
-                    self.streams.insert(*slot, Stream { header, id, notes });
+                    let offset = None;
+                    self.streams.insert(
+                        *slot,
+                        Stream {
+                            header,
+                            id,
+                            notes,
+                            offset,
+                        },
+                    );
                 }
                 Ok(())
             }
@@ -426,6 +439,9 @@ impl Writer {
             }
             Job::Offset { slot, time, value } => {
                 let id = self.id(*slot)?;
+                if let Some(stream) = self.streams.get_mut(slot) {
+                    stream.offset = Some((*time, *value));
+                }
                 self.tape.clock_offset(id, *time, *value, now)
             }
             Job::Gap { slot, gap } => {
@@ -604,6 +620,10 @@ impl Writer {
             for (name, text) in &stream.notes {
                 tape.note(id, name, text)?;
             }
+            // Readers need one to begin with, and the next may be long in coming.
+            if let Some((time, value)) = stream.offset {
+                tape.clock_offset(id, time, value, now)?;
+            }
             ids.push(id);
         }
         for (stream, id) in self.streams.values_mut().zip(ids) {
@@ -646,6 +666,7 @@ impl Writer {
         }
         match self.tape.finish(local_clock()) {
             Ok(()) => {
+                self.ended.is_finished = true;
                 self.note_bytes();
                 let synced = self.progress.bytes();
                 self.progress.synced_bytes.store(synced, Ordering::Relaxed);

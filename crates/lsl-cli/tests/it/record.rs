@@ -14,9 +14,9 @@ use crate::lab::{Ended, Lab, Running};
 /// Waits for something.
 #[track_caller]
 pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = local_clock() + 20.0;
+    let deadline = local_clock() + 60.0;
     while !holds() {
-        assert!(local_clock() < deadline, "no {what} within 20 s");
+        assert!(local_clock() < deadline, "no {what} within 60 s");
         thread::sleep(Duration::from_millis(20));
     }
 }

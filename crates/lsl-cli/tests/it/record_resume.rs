@@ -5,15 +5,18 @@ use std::path::Path;
 use lsl_xdf::at_rest::KeyPair;
 
 use crate::lab::Lab;
-use crate::record::{Verdict, generate, nothing_is_missing, read, start, stream, until_recording};
+use crate::record::{
+    Verdict, generate, nothing_is_missing, read, start, stream, until, until_recording,
+};
 
 /// A recording whose recorder was killed.
 fn kill_one(lab: &Lab, path: &str, more: &[&str]) {
     let recorder = start(lab, &[&["Amp", "-o", path, "--sync", "0.2"], more].concat());
     let bytes = if more.is_empty() { 8_000 } else { 0 };
     until_recording(path, bytes);
+    // The first thing to follow.
+    until("journal", || Path::new(&format!("{path}.lslj")).exists());
     recorder.kill();
-    assert!(Path::new(&format!("{path}.lslj")).exists());
 }
 
 #[test]
@@ -46,6 +49,22 @@ fn a_recording_without_its_end_is_repaired_when_wished() {
     // What has its end is nobody's business.
     let ended = start(&lab, &[&again[..], &["--resume"]].concat()).wait();
     assert!(!ended.ok().stderr.contains("finished"));
+}
+
+#[test]
+fn what_a_crash_left_under_another_name_is_found_too() {
+    let lab = Lab::new();
+    let _generator = lab.start(&generate("Amp", &[]));
+    let (crashed, next) = (lab.path("run-1.xdf"), lab.path("run-2.xdf"));
+    kill_one(&lab, &crashed, &[]);
+    let again = ["Amp", "-o", &next, "--duration", "0.3"];
+    let command = format!("lsl xdf repair {crashed}");
+    let told = start(&lab, &again).wait();
+    told.with(0, &["was not finished", &command]);
+    let repaired = start(&lab, &[&again[..], &["--resume"]].concat()).wait();
+    repaired.with(0, &["not finished; repairing", "whole again"]);
+    nothing_is_missing(stream(&read(&crashed), "Amp"));
+    assert!(!start(&lab, &again).wait().ok().stderr.contains("finished"));
 }
 
 #[test]

@@ -171,18 +171,21 @@ fn signing_needs_a_key() {
 fn private_chunks_can_be_left_out() {
     let lab = Lab::new();
     let pair = KeyPair::generate();
-    let _generator = lab.start(&generate("Amp", &[]));
-    // Slow streams are padded every ten seconds.
+    // Slow streams are padded every ten seconds; this one fills no block in that time.
+    let _generator = lab.start(&["gen", "--name", "Amp", "--rate", "50", "--channels", "2"]);
     let record = |name: &str, more: &[&str]| {
         let path = lab.path(name);
         let words = ["record", "Amp", "-r", &pair.recipient, "-o", &path];
-        let words = [&words[..], &["--duration", "12"], more].concat();
-        (lab.start(&words), path)
+        (lab.start(&[&words[..], more].concat()), path)
     };
     let (padded, padded_path) = record("padded.xdf.age", &[]);
     let (bare, bare_path) = record("bare.xdf.age", &["--no-private-chunks"]);
-    padded.wait().ok();
-    bare.wait().ok();
+    until_recording(&bare_path, 0);
+    until_recording(&padded_path, 64 << 10);
+    for recorder in [padded, bare] {
+        recorder.interrupt();
+        recorder.wait().ok();
+    }
     let padding = |path: &str| {
         let tags = tags(&decrypted(path, &pair));
         tags.iter()

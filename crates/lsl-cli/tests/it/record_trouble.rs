@@ -143,7 +143,12 @@ fn places_that_are_none_are_told_before_anything_else() {
         2,
         "there is no such folder",
     );
-    let words = ["-o", &path, "--spill-dir", &folder, "--timeout", "0.1"];
+    // There its own file would make way for the next one.
+    let words = ["-o", &path, "--spill-dir", &folder];
+    check(&words, 2, "the folder of the recording itself");
+    let other = lab.path("other");
+    std::fs::create_dir(&other).unwrap();
+    let words = ["-o", &path, "--spill-dir", &other, "--timeout", "0.1"];
     check(&words, 2, "is on the disk of the recording");
     assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
 }

@@ -142,7 +142,7 @@ pub fn lock(tasks: &[Task], recipients: &Recipients, options: &Options<'_>) -> V
         if starts_as_age(&mut source)? {
             return Err(Error::AlreadyLocked);
         }
-        let target = begin(task, options)?;
+        let (target, held) = begin(task, options)?;
         // One byte beyond is enough to see that it grows; somebody may append for ever.
         let content = (&source).take(total.saturating_add(1));
         let passed = lock_stream(content, target.file()?, recipients, work)?;
@@ -152,6 +152,7 @@ pub fn lock(tasks: &[Task], recipients: &Recipients, options: &Options<'_>) -> V
         }
         state.check(&source)?;
         target.commit(&source)?;
+        drop(held);
         done(task, options, passed, &source, state)
     })
 }
@@ -168,9 +169,10 @@ pub fn unlock(tasks: &[Task], identities: &Identities, options: &Options<'_>) ->
             Source::Remove => open_held(&task.from, true)?,
         };
         let state = State::of(&source)?;
-        let target = begin(task, options)?;
+        let (target, held) = begin(task, options)?;
         let passed = unlock_stream(&source, target.file()?, identities, options.ending, work)?;
         target.commit(&source)?;
+        drop(held);
         done(task, options, passed, &source, state)
     })
 }
@@ -303,19 +305,27 @@ fn rewrap_header(
     })
 }
 
-fn begin(task: &Task, options: &Options<'_>) -> Result<Replacement> {
+/// The target, and the file that it replaces, held: as long as that is so, no recorder makes way for itself
+/// under this name.
+fn begin(task: &Task, options: &Options<'_>) -> Result<(Replacement, Option<File>)> {
     let same = fs::canonicalize(&task.to)
         .is_ok_and(|to| fs::canonicalize(&task.from).is_ok_and(|from| from == to));
     if same {
         return Err(Error::SameFile);
     }
-    // What is being recorded is not there to be replaced, either.
-    if options.existing == Existing::Replace
-        && fs::symlink_metadata(&task.to).is_ok_and(|to| to.is_file())
-    {
-        drop(open_held(&task.to, true)?);
+    if options.existing == Existing::Refuse {
+        return Ok((Replacement::begin(&task.to, Existing::Refuse)?, None));
     }
-    Replacement::begin(&task.to, options.existing)
+    match fs::symlink_metadata(&task.to) {
+        // What is being recorded is not there to be replaced, either.
+        Ok(to) if to.is_file() => {
+            let held = open_held(&task.to, true)?;
+            Ok((Replacement::begin(&task.to, Existing::Replace)?, Some(held)))
+        }
+        Ok(_) => Ok((Replacement::begin(&task.to, Existing::Replace)?, None)),
+        // What appears meanwhile is somebody else's.
+        Err(_) => Ok((Replacement::begin(&task.to, Existing::Refuse)?, None)),
+    }
 }
 
 /// Removing a link would leave the file behind it, and say that it is gone.

@@ -234,6 +234,13 @@ fn a_file_that_is_being_recorded_is_not_repaired_where_it_is() {
         error.contains("it is being recorded; stop the recording first"),
         "{error}"
     );
+    // Nor does it make way for another recorder.
+    let error = Recording::create(&path, &FileHeader::new("now"), 0.0).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Argument, "{error}");
+    assert!(
+        error.to_string().contains("it is being recorded"),
+        "{error}"
+    );
     assert_eq!(folder.names(), ["sub.xdf", "sub.xdf.lslj"]);
     // Looking at it harms nobody.
     repair::check(&path).unwrap();
