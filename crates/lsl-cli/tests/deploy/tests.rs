@@ -91,7 +91,7 @@ fn a_dry_run_changes_nothing() {
     // A mistake in the command is told before anybody connects.
     let nowhere = Way { port: "1", ..WAY };
     deploy_by(nowhere, &["--yes", "--", "gen", "--rate", "fast"]).says(2, &["not a number"]);
-    deploy_by(nowhere, &["--yes", "--", "record"]).says(2, &["unrecognized subcommand"]);
+    deploy_by(nowhere, &["--yes", "--", "rekord"]).says(2, &["unrecognized subcommand"]);
 }
 
 fn deployed_changed_and_removed() {
