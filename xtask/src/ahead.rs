@@ -7,18 +7,13 @@ use std::process::{Child, Command, Stdio};
 
 use xshell::Shell;
 
-use crate::{Result, cross, emulate, systems};
+use crate::{Result, cross, systems};
 
 const LOG: &str = "target/tools/ahead.log";
 
 /// The builds, in the order in which steps want them.
 pub(crate) fn run(sh: &Shell) {
-    let builds: [fn(&Shell) -> Result; 4] = [
-        |sh| cross::run(sh, None),
-        emulate::build,
-        crate::msrv,
-        systems::run,
-    ];
+    let builds: [fn(&Shell) -> Result; 3] = [|sh| cross::run(sh, None), crate::msrv, systems::run];
     for build in builds {
         if let Err(error) = build(sh) {
             println!("ahead: {error}");

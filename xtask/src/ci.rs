@@ -30,8 +30,7 @@ const STEPS: &[Step] = &[
     ("loom", crate::loom::run),
     ("instructions", |sh| crate::instructions::run(sh, false)),
     ("dist", |sh| crate::dist::run(sh, true)),
-    // Both examine what `dist` left.
-    ("emulate", crate::emulate::run),
+    // Examines what `dist` left.
     ("roots", crate::roots::run),
     ("tidy", crate::tidy::run),
     ("models", crate::models::run),

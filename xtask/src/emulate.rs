@@ -54,25 +54,20 @@ impl Stage {
     }
 }
 
-/// The part that takes the compiler longest.
-pub(crate) fn build(sh: &Shell) -> Result {
-    zig::require_targets(sh, &[TRIPLE])?;
-    let _path = sh.push_env("PATH", zig::search_path(sh)?);
-    sh.create_dir(FOLDER)?;
-    suites::build(sh)
-}
-
 /// Build everything, then run it on a private machine.
 pub(crate) fn run(sh: &Shell) -> Result {
     if let Some(gap) = roots::gap(sh) {
         return missing(&gap, "apt-get install --no-install-recommends mmdebstrap");
     }
     let qemu = qemu::fetch(sh)?;
+    let path = zig::search_path(sh)?;
+    zig::require_targets(sh, &[TRIPLE])?;
     let root = roots::ensure(sh, &roots::ARM64, &qemu)?;
-    build(sh)?;
 
     let stage = Stage::of(sh);
-    let _path = sh.push_env("PATH", zig::search_path(sh)?);
+    sh.create_dir(&stage.folder)?;
+    let _path = sh.push_env("PATH", path);
+    suites::build(sh)?;
     if !stage.is_released() {
         println!(
             "emulate: no target/cross/{TRIPLE}: with a build of its own, not the one that ships"

@@ -46,8 +46,8 @@ type Result<T = (), E = Box<dyn std::error::Error>> = std::result::Result<T, E>;
 const HELP: &str = "\
 Usage: cargo xtask TASK
 
-  ci                     the gate, which stops at a failure: everything below but soak, book,
-                         captures and fuzz
+  ci                     the gate, which stops at a failure: everything below but soak,
+                         emulate, book, captures and fuzz
   ahead                  build what later steps of the gate want; it starts this by itself
   test                   what the README says: cargo test --workspace --locked
   lint                   rustfmt and clippy, warnings denied
