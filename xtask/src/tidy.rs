@@ -1,6 +1,8 @@
 //! House rules that a compiler does not know. Each rule collects what breaks it; all are run, so
 //! that one visit shows everything.
 
+mod citations;
+
 use std::collections::BTreeSet;
 
 use xshell::{Shell, cmd};
@@ -84,6 +86,7 @@ const RULES: &[(&str, Check)] = &[
         Check::Shell(|sh| Ok(problem_of(crate::vectors::check(sh)))),
     ),
     ("architecture page", Check::Files(architecture)),
+    ("citations of docs/spec", Check::Files(citations::check)),
 ];
 
 /// A failed task as a broken rule.
