@@ -5,6 +5,8 @@
 //! outlet's courier, or by the task of a reader whose socket is full. Lock order: `turn` or
 //! `caught_up`, then `fan`, then `audience`.
 
+mod stamper;
+
 use std::convert::Infallible;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -15,6 +17,7 @@ use lsl_platform::clock::local_clock;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
+use self::stamper::Stamper;
 use crate::context::Context;
 use crate::net::link::Link;
 use crate::net::monitor::{Monitor, lock_ignoring_poison};
@@ -30,9 +33,7 @@ use crate::stats::{ConsumerStats, Counter, OutletStats};
 use crate::value::PushElement;
 use crate::wire::archive100::Encoder100;
 use crate::wire::sample110::Encoder110;
-use crate::{
-    ByteOrder, ChannelFormat, DEDUCED_TIMESTAMP, Error, IRREGULAR_RATE, Result, StreamInfo,
-};
+use crate::{ByteOrder, ChannelFormat, Error, Result, StreamInfo};
 
 /// How an outlet treats its readers.
 #[derive(Debug, Clone, Copy)]
@@ -142,6 +143,8 @@ struct Turn {
     encoders: [Encoder; LANES],
     scratch: Vec<u8>,
     ends: Vec<usize>,
+    /// Room for the stamps of a chunk.
+    stamps: Vec<f64>,
     allowance: Allowance,
 }
 
@@ -199,6 +202,7 @@ impl OutletShared {
                 encoders: VARIANTS.map(|variant| Encoder::new(variant, &info)),
                 scratch: Vec::new(),
                 ends: Vec::new(),
+                stamps: Vec::new(),
                 allowance: Allowance::default(),
             }),
             info,
@@ -239,26 +243,32 @@ impl OutletShared {
         }
         self.samples.add(samples as u64);
         let now = local_clock();
-        let stamps = if self.context.config().tuning().force_default_timestamps {
-            Stamper::forced(now)
-        } else {
-            Stamper::new(stamps, samples, self.info.nominal_srate(), now)
-        };
-        if self.terms.synchronous {
-            return self.push_blocking(values, samples, stamps);
-        }
         let read = self.read_lanes.load(Ordering::Acquire);
-        if read == 0 {
+        if read == 0 && !self.terms.synchronous {
             return Ok(());
         }
         let mut turn = lock_ignoring_poison(&self.turn);
+        let mut room = std::mem::take(&mut turn.stamps);
+        let stamper = Stamper::new(
+            stamps,
+            samples,
+            self.info.nominal_srate(),
+            self.context.config().tuning().force_default_timestamps,
+            now,
+            &mut room,
+            local_clock,
+        );
+        if self.terms.synchronous {
+            self.push_blocking(&mut turn, values, samples, stamper)?;
+        }
         for lane in (0..LANES).filter(|lane| read & (1 << lane) != 0) {
             let mut at = 0;
             while at < samples {
-                at = turn.encode(lane, values, stamps, self.channels, at..samples)?;
+                at = turn.encode(lane, values, stamper, self.channels, at..samples)?;
                 self.publish(&mut turn, lane, pushthrough, now);
             }
         }
+        turn.stamps = room;
         turn.trim();
         Ok(())
     }
@@ -289,11 +299,11 @@ impl OutletShared {
 
     fn push_blocking<T: PushElement>(
         &self,
+        turn: &mut Turn,
         values: &[T],
         samples: usize,
         stamps: Stamper<'_>,
     ) -> Result<()> {
-        let mut turn = lock_ignoring_poison(&self.turn);
         let scratch = &mut turn.scratch;
         let readers = lock_ignoring_poison(&self.fan).synchronous.clone();
         let limit_secs = self.context.config().tuning().sync_send_timeout_secs;
@@ -675,6 +685,9 @@ impl Turn {
         if self.scratch.capacity() > KEEP_SCRATCH_BYTES {
             self.scratch = Vec::new();
         }
+        if self.stamps.capacity() * size_of::<f64>() > KEEP_SCRATCH_BYTES {
+            self.stamps = Vec::new();
+        }
     }
 }
 
@@ -696,53 +709,6 @@ impl Encoder {
         match self {
             Self::V110(encoder) => encoder.encode_sample(out, timestamp, values),
             Self::V100(encoder) => encoder.encode_sample(out, timestamp, values),
-        }
-    }
-}
-
-/// Gives the samples of one push their timestamps. Spec: lsl-protocol §9.1.
-#[derive(Debug, Clone, Copy)]
-enum Stamper<'a> {
-    /// The first sample's stamp; the rest are deduced by the receiver.
-    First(f64),
-    Each {
-        stamps: &'a [f64],
-        now: f64,
-    },
-    /// `tuning.ForceDefaultTimestamps`.
-    All(f64),
-}
-
-impl<'a> Stamper<'a> {
-    fn new(stamps: Stamps<'a>, samples: usize, nominal_srate: f64, now: f64) -> Self {
-        let last = match stamps {
-            Stamps::Each(stamps) => return Self::Each { stamps, now },
-            Stamps::Last(stamp) if stamp != 0.0 => stamp,
-            Stamps::Last(_) | Stamps::Now => now,
-        };
-        if nominal_srate == IRREGULAR_RATE {
-            Self::First(last)
-        } else {
-            #[expect(
-                clippy::cast_precision_loss,
-                reason = "a chunk has far less than 2^52 samples"
-            )]
-            let earlier = (samples - 1) as f64;
-            Self::First(last - earlier / nominal_srate)
-        }
-    }
-
-    fn forced(now: f64) -> Self {
-        Self::All(now)
-    }
-
-    fn stamp(&self, sample: usize) -> f64 {
-        match *self {
-            Self::First(stamp) if sample == 0 => stamp,
-            Self::First(_) => DEDUCED_TIMESTAMP,
-            Self::Each { stamps, now } if stamps[sample] == 0.0 => now,
-            Self::Each { stamps, .. } => stamps[sample],
-            Self::All(now) => now,
         }
     }
 }
@@ -769,6 +735,3 @@ const KEYS_LIMIT: Duration = Duration::from_secs(100);
 
 /// Pause before the rest of a preamble is tried again (it is a few hundred bytes: rare).
 const PREAMBLE_RETRY: Duration = Duration::from_millis(5);
-
-#[cfg(test)]
-mod tests;

@@ -16,4 +16,5 @@ mod lab;
 mod pulling;
 #[cfg(feature = "secure")]
 mod secure;
+mod stamping;
 mod streaming;
