@@ -5,7 +5,7 @@
 //! Nothing here knows LSL.
 
 use std::future::Future;
-use std::sync::OnceLock;
+use std::sync::{OnceLock, mpsc};
 use std::thread::available_parallelism;
 use std::time::Duration;
 
@@ -55,6 +55,27 @@ where
     F::Output: Send + 'static,
 {
     Ok(handle()?.spawn(task))
+}
+
+/// Runs `register` where sockets can be registered with the reactor: on the calling thread if that
+/// still has its thread-locals. In `atexit` handlers and static destructors the main thread has none,
+/// and tokio panics there: then on the runtime, and the caller waits.
+///
+/// # Errors
+/// As [`handle`].
+pub(crate) fn register<R: Send + 'static>(
+    register: impl FnOnce() -> R + Send + 'static,
+) -> Result<R> {
+    let handle = handle()?;
+    if !Handle::try_current().is_err_and(|error| error.is_thread_local_destroyed()) {
+        let _context = handle.enter();
+        return Ok(register());
+    }
+    let (sender, receiver) = mpsc::sync_channel(1);
+    handle.spawn(async move { sender.send(register()) });
+    let ended = |_| std::io::Error::other("the I/O runtime has ended");
+    let failed = |source| Error::io("cannot register a socket", source);
+    receiver.recv().map_err(ended).map_err(failed)
 }
 
 /// How long to sleep for something that is done once in `period`. All that have one period wake in the
@@ -138,6 +159,35 @@ mod tests {
         let moved = (second - first).rem_euclid(1000.0);
         assert!(!(0.01..=999.99).contains(&moved), "{first} {second}");
         assert!(until_next(Duration::ZERO) <= Duration::from_millis(1));
+    }
+
+    #[test]
+    fn sockets_are_registered_when_the_thread_has_lost_its_locals() {
+        struct AtTheEnd(mpsc::Sender<bool>);
+
+        impl Drop for AtTheEnd {
+            fn drop(&mut self) {
+                let lost = Handle::try_current().unwrap_err();
+                assert!(lost.is_thread_local_destroyed());
+                let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+                listener.set_nonblocking(true).unwrap();
+                let registered = register(move || tokio::net::TcpListener::from_std(listener));
+                self.0.send(registered.unwrap().is_ok()).unwrap();
+            }
+        }
+
+        thread_local! {
+            static LAST: std::cell::RefCell<Option<AtTheEnd>> = const { std::cell::RefCell::new(None) };
+        }
+        let (sender, receiver) = mpsc::channel();
+        let ending = std::thread::spawn(move || {
+            // Made before tokio's, so that it outlives them.
+            LAST.set(Some(AtTheEnd(sender)));
+            drop(handle().unwrap().enter());
+        });
+        let registered = receiver.recv_timeout(Duration::from_secs(60));
+        assert_eq!(registered, Ok(true));
+        ending.join().unwrap();
     }
 
     #[test]

@@ -255,9 +255,8 @@ pub(crate) async fn tcp_connect(
 /// # Errors
 /// [`Error::Io`] if there is no runtime or the reactor refuses the descriptor.
 pub(crate) fn into_tokio_udp(socket: UdpSocket) -> Result<tokio::net::UdpSocket> {
-    let handle = runtime::handle()?;
-    let _context = handle.enter();
-    tokio::net::UdpSocket::from_std(socket).map_err(|source| Error::io("UDP socket", source))
+    runtime::register(|| tokio::net::UdpSocket::from_std(socket))?
+        .map_err(|source| Error::io("UDP socket", source))
 }
 
 /// As [`into_tokio_udp`], for an acceptor.
@@ -265,9 +264,8 @@ pub(crate) fn into_tokio_udp(socket: UdpSocket) -> Result<tokio::net::UdpSocket>
 /// # Errors
 /// As [`into_tokio_udp`].
 pub(crate) fn into_tokio_listener(socket: TcpListener) -> Result<tokio::net::TcpListener> {
-    let handle = runtime::handle()?;
-    let _context = handle.enter();
-    tokio::net::TcpListener::from_std(socket).map_err(|source| Error::io("TCP acceptor", source))
+    runtime::register(|| tokio::net::TcpListener::from_std(socket))?
+        .map_err(|source| Error::io("TCP acceptor", source))
 }
 
 fn open(family: Family, kind: Type, protocol: Protocol) -> io::Result<Socket> {

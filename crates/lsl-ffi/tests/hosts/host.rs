@@ -125,6 +125,12 @@ const HOSTS: &[Host] = &[
         keys: BOTH,
     },
     Host {
+        source: "lateexit",
+        ways: &[Way::Plain, Way::Asan],
+        argument: Argument::None,
+        keys: BOTH,
+    },
+    Host {
         source: "unload",
         ways: ALL,
         argument: Argument::Library,
