@@ -13,6 +13,7 @@ use std::sync::{Arc, MutexGuard, Once, PoisonError, RwLock, RwLockWriteGuard};
 
 use lsl_platform::fork::at_fork;
 
+use crate::guard::set_last_error;
 use crate::inlet::InletObject;
 use crate::log;
 use crate::outlet::OutletObject;
@@ -39,56 +40,92 @@ struct Slot {
     object: Option<Object>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Table {
     slots: Vec<Slot>,
     free: Vec<usize>,
+    max_slots: usize,
 }
 
-static TABLE: RwLock<Table> = RwLock::new(Table {
-    slots: Vec::new(),
-    free: Vec::new(),
-});
+static TABLE: RwLock<Table> = RwLock::new(Table::new(MAX_SLOTS));
 
-/// Gives an object a handle; never NULL.
+/// Gives an object a handle; NULL, with a text in `lsl_last_error`, if all numbers are in use.
 pub(crate) fn insert(object: Object) -> Handle {
     let mut table = TABLE.write().unwrap_or_else(PoisonError::into_inner);
-    let index = table.free.pop().unwrap_or_else(|| {
-        table.slots.push(Slot {
-            generation: 1,
-            object: None,
-        });
-        table.slots.len() - 1
-    });
-    let slot = &mut table.slots[index];
-    slot.object = Some(object);
-    encode(index, slot.generation)
+    let inserted = table.insert(object);
+    drop(table);
+    inserted.unwrap_or_else(|object| {
+        drop(object);
+        set_last_error("no more handles: destroy what is not used any more");
+        std::ptr::null_mut()
+    })
 }
 
 /// The object behind a handle; `None` for anything that is not one, or no longer.
 pub(crate) fn get(handle: Handle) -> Option<Object> {
-    let (index, generation) = decode(handle);
-    let table = TABLE.read().unwrap_or_else(PoisonError::into_inner);
-    let slot = table.slots.get(index)?;
-    if slot.generation != generation {
-        return None;
-    }
-    slot.object.clone()
+    TABLE
+        .read()
+        .unwrap_or_else(PoisonError::into_inner)
+        .get(handle)
 }
 
 /// Ends a handle and gives its object back; `None` if it was none. The caller drops the object after
 /// the table's lock is released.
 pub(crate) fn remove(handle: Handle) -> Option<Object> {
-    let (index, generation) = decode(handle);
-    let mut table = TABLE.write().unwrap_or_else(PoisonError::into_inner);
-    let slot = table.slots.get_mut(index)?;
-    if slot.generation != generation {
-        return None;
+    TABLE
+        .write()
+        .unwrap_or_else(PoisonError::into_inner)
+        .remove(handle)
+}
+
+impl Table {
+    const fn new(max_slots: usize) -> Self {
+        Self {
+            slots: Vec::new(),
+            free: Vec::new(),
+            max_slots,
+        }
     }
-    let object = slot.object.take()?;
-    slot.generation = next_generation(slot.generation);
-    table.free.push(index);
-    Some(object)
+
+    /// The object's handle, or the object if there is none for it.
+    fn insert(&mut self, object: Object) -> Result<Handle, Object> {
+        let index = match self.free.pop() {
+            Some(index) => index,
+            None if self.slots.len() == self.max_slots => return Err(object),
+            None => {
+                self.slots.push(Slot {
+                    // 0 is no generation, so that NULL and small integers are no handles.
+                    generation: 1,
+                    object: None,
+                });
+                self.slots.len() - 1
+            }
+        };
+        let slot = &mut self.slots[index];
+        slot.object = Some(object);
+        Ok(encode(index, slot.generation))
+    }
+
+    fn get(&self, handle: Handle) -> Option<Object> {
+        let (index, generation) = decode(handle);
+        let slot = self.slots.get(index)?;
+        (slot.generation == generation).then(|| slot.object.clone())?
+    }
+
+    fn remove(&mut self, handle: Handle) -> Option<Object> {
+        let (index, generation) = decode(handle);
+        let slot = self.slots.get_mut(index)?;
+        if slot.generation != generation {
+            return None;
+        }
+        let object = slot.object.take()?;
+        // A slot whose generations are used up is never used again: handles are not given out twice.
+        if slot.generation < MAX_GENERATION {
+            slot.generation += 1;
+            self.free.push(index);
+        }
+        Some(object)
+    }
 }
 
 macro_rules! typed {
@@ -156,9 +193,12 @@ extern "C" fn in_child() {
 }
 
 /// Bits of a handle that name the slot; the rest is the generation.
-const INDEX_BITS: u32 = usize::BITS * 3 / 8;
+const INDEX_BITS: u32 = usize::BITS / 2;
 
-const GENERATION_MASK: usize = usize::MAX >> INDEX_BITS >> 1;
+const MAX_SLOTS: usize = 1 << INDEX_BITS;
+
+/// The highest bit stays clear.
+const MAX_GENERATION: usize = usize::MAX >> INDEX_BITS >> 1;
 
 fn encode(index: usize, generation: usize) -> Handle {
     std::ptr::without_provenance_mut(generation << INDEX_BITS | index)
@@ -167,11 +207,6 @@ fn encode(index: usize, generation: usize) -> Handle {
 fn decode(handle: Handle) -> (usize, usize) {
     let bits = handle.addr();
     (bits & ((1 << INDEX_BITS) - 1), bits >> INDEX_BITS)
-}
-
-/// 0 is no generation, so that NULL and small integers are no handles.
-fn next_generation(generation: usize) -> usize {
-    (generation % GENERATION_MASK) + 1
 }
 
 #[cfg(test)]
@@ -198,6 +233,24 @@ mod tests {
         assert_ne!(handle, next);
         assert!(info(handle).is_none());
         remove(next);
+    }
+
+    #[test]
+    fn handles_are_never_given_out_twice() {
+        let mut table = Table::new(2);
+        let first = table.insert(info_object()).unwrap();
+        table.remove(first).unwrap();
+        table.slots[0].generation = MAX_GENERATION;
+        let last = table.insert(info_object()).unwrap();
+        assert_eq!(decode(last), (0, MAX_GENERATION));
+        assert!(table.remove(last).is_some());
+        let next = table.insert(info_object()).unwrap();
+        assert_eq!(decode(next), (1, 1), "the first slot is used up");
+        assert!(table.get(first).is_none() && table.get(last).is_none());
+        assert!(table.remove(last).is_none());
+        assert!(table.insert(info_object()).is_err(), "there is no third");
+        assert!(table.remove(next).is_some());
+        assert!(table.insert(info_object()).is_ok());
     }
 
     #[test]
