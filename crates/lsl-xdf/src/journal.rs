@@ -5,10 +5,12 @@
 //! Two slots of 4 KiB are written in turns, each with a checksum: a page is never half old, and one
 //! of the two is always whole.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+use crate::place;
 
 /// Bytes of a slot: a page, so that the two share none.
 const SLOT: usize = 4096;
@@ -57,10 +59,18 @@ impl JournalState {
     /// Those of the system, other than that there is none.
     pub fn read(path: &Path) -> io::Result<Option<Self>> {
         let mut bytes = Vec::new();
-        match File::open(path) {
+        // What else has this name is none of ours, and opening a pipe would wait for its writer.
+        match fs::symlink_metadata(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            file => file?.take(2 * SLOT as u64).read_to_end(&mut bytes)?,
-        };
+            found => {
+                if !found?.is_file() {
+                    return Ok(None);
+                }
+            }
+        }
+        File::open(path)?
+            .take(2 * SLOT as u64)
+            .read_to_end(&mut bytes)?;
         let slots = bytes.chunks_exact(SLOT).filter_map(parse);
         Ok(slots
             .max_by_key(|(generation, _)| *generation)
@@ -146,13 +156,18 @@ pub(crate) struct Entry {
 }
 
 impl Journal {
-    /// A new journal; both slots are written, so that later ones need no room on the disk.
-    pub(crate) fn create(path: PathBuf) -> io::Result<Self> {
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .open(&path)?;
+    /// A new journal beside a recording; both slots are written, so that later ones need no room on the
+    /// disk. What has its name is moved aside: an old journal may still tell of another file, and a
+    /// symbolic link would have us write where it leads.
+    pub(crate) fn create(recording: &Path) -> io::Result<Self> {
+        let path = place::journal_path(recording);
+        let mut file = match File::create_new(&path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                place::move_journal_aside(recording)?;
+                File::create_new(&path)?
+            }
+            file => file?,
+        };
         let empty = JournalState::default();
         file.write_all(&[empty.slot(0), empty.slot(1)].concat())?;
         file.sync_all()?;
@@ -174,7 +189,7 @@ impl Journal {
 
     /// The recording is finished and on the disk.
     pub(crate) fn delete(self) -> io::Result<()> {
-        std::fs::remove_file(&self.path)
+        fs::remove_file(&self.path)
     }
 }
 

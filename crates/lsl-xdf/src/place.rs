@@ -116,13 +116,13 @@ fn make_way(path: &Path) -> Result<PathBuf> {
     for n in 1..=u32::MAX {
         let old = old_name(path, n);
         // An old journal that lost its file must not meet another one.
-        if journal_path(&old).exists() {
+        if is_taken(&journal_path(&old)) {
             continue;
         }
         match rename_new(path, &old) {
             Ok(()) => {
                 let journal = journal_path(path);
-                if journal.exists() {
+                if is_taken(&journal) {
                     let to = journal_path(&old);
                     rename_new(&journal, &to).map_err(Error::path("rename", journal))?;
                 }
@@ -136,6 +136,29 @@ fn make_way(path: &Path) -> Result<PathBuf> {
     }
     let error = io::Error::from(io::ErrorKind::AlreadyExists);
     Err(Error::path("rename", path)(error))
+}
+
+/// Renames what has the name of a recording's journal to that of the first `_oldN` of which nothing is
+/// there: it must not tell of another file.
+pub(crate) fn move_journal_aside(path: &Path) -> io::Result<()> {
+    for n in 1..=u32::MAX {
+        let old = old_name(path, n);
+        if is_taken(&old) {
+            continue;
+        }
+        match rename_new(&journal_path(path), &journal_path(&old)) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            // Somebody else moved it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            done => return done,
+        }
+    }
+    Err(io::ErrorKind::AlreadyExists.into())
+}
+
+/// Whether anything has this name, a symbolic link that leads nowhere included.
+fn is_taken(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok()
 }
 
 /// `sub.xdf.age` → `sub_old1.xdf.age`.
@@ -170,7 +193,7 @@ fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
             done => return Ok(done?),
         }
     }
-    if fs::symlink_metadata(to).is_ok() {
+    if is_taken(to) {
         return Err(io::ErrorKind::AlreadyExists.into());
     }
     fs::rename(from, to)

@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use lsl_core::xml::{Document, ElementRef, NodeId, NodeKind};
 use lsl_core::{ChannelFormat, StreamInfo};
 
+use crate::decode::MAX_SAMPLE_BYTES;
 use crate::markup;
 use crate::{Error, Result};
 
@@ -151,6 +152,13 @@ impl StreamHeader {
         let channels: u32 = channels
             .parse()
             .map_err(|_| format!("{:?} is no number of channels", short(&channels)))?;
+        // A value takes at least a byte, so that no sample of such a stream could be read.
+        let most = MAX_SAMPLE_BYTES / format.value_size().max(1);
+        if channels as usize > most {
+            return Err(format!(
+                "{channels} channels are more than a sample can have, which is {most}"
+            ));
+        }
         let srate = field("nominal_srate");
         // Missing for streams without one.
         let srate = if srate.is_empty() {

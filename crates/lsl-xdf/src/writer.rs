@@ -12,7 +12,7 @@ use crate::chunk::MAGIC;
 use crate::encode::{self, SampleEncoder};
 use crate::integrity::{self, Chain, Signer};
 use crate::journal::{Entry, Journal, JournalState, JournalStream};
-use crate::place::{self, claim, journal_path};
+use crate::place::{self, claim};
 use crate::sink::{FileSink, Sink, SyncJob};
 use crate::stream::{FileHeader, Gap, StreamFooter, StreamHeader, Tally};
 use crate::values::Values;
@@ -94,7 +94,7 @@ impl Recording<FileSink> {
         let claimed = claim(path)?;
         let mut recording = Self::new(FileSink::new(claimed.file), header, now)?;
         recording.moved = claimed.moved;
-        match Journal::create(journal_path(path)) {
+        match Journal::create(path) {
             Ok(journal) => recording.journal = Some(journal),
             Err(error) => recording.journal_trouble = Some(error.to_string()),
         }
@@ -139,7 +139,7 @@ impl<S: Sink> Recording<S> {
     /// Has a journal beside the file at `path` until the recording is finished, as a sign that it is
     /// not. Nothing is noted in it: for sinks that do not tell what of a recording reached the disk.
     pub fn mark_unfinished(&mut self, path: &Path) {
-        match Journal::create(journal_path(path)) {
+        match Journal::create(path) {
             Ok(mark) => self.mark = Some(mark),
             Err(error) => self.journal_trouble = Some(error.to_string()),
         }

@@ -57,8 +57,9 @@ fn unfinished_beside(path: &Path) -> Vec<PathBuf> {
             let name = entry.ok()?.file_name();
             let name = name.to_str()?.strip_suffix(".lslj")?;
             let file = path.with_file_name(name);
-            let is_left =
-                file != path && file.is_file() && !is_being_written(&file).unwrap_or(true);
+            // Nobody named it, so that a link is not followed.
+            let is_file = fs::symlink_metadata(&file).is_ok_and(|it| it.is_file());
+            let is_left = file != path && is_file && !is_being_written(&file).unwrap_or(true);
             is_left.then_some(file)
         })
         .collect();

@@ -4,8 +4,9 @@ mod csv;
 #[cfg(feature = "parquet")]
 mod parquet;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
@@ -116,6 +117,14 @@ impl Convert {
         let stem = self.stem(path)?;
         let mut tables = Tables::default();
         for (&id, stream) in summary.streams.iter().filter(|(id, _)| is_wanted(id)) {
+            let channels = stream.header.channel_count();
+            if stream.samples == 0 && channels > MAX_UNPROVEN_CHANNELS {
+                note(format_args!(
+                    "{}: stream {id} claims {channels} channels and has no samples: no table.",
+                    path.display()
+                ));
+                continue;
+            }
             let name = tame(&stream.header.name());
             let name = format!("{}_{id}_{name}.{}", stem.display(), self.to.ending());
             let table = PathBuf::from(name);
@@ -199,23 +208,23 @@ struct Table {
 impl Tables {
     fn add(&mut self, id: u32, path: &Path, stream: &StreamSummary, wish: &Convert) -> Outcome {
         let mut written_to = path.to_owned();
-        let mut options = OpenOptions::new();
-        options.write(true);
         if wish.force {
             written_to.as_mut_os_string().push(".part");
-            options.create(true).truncate(true);
-        } else {
-            options.create_new(true);
+            // Left behind by one that was killed, or laid in our way: a link is removed, not followed.
+            match fs::remove_file(&written_to) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(Failure::from(error).context(&written_to.display().to_string()));
+                }
+                _ => {}
+            }
         }
-        let file = options
-            .open(&written_to)
-            .map_err(|error| match error.kind() {
-                io::ErrorKind::AlreadyExists => Failure::Usage(format!(
-                    "{} exists already; --force replaces it",
-                    path.display()
-                )),
-                _ => Failure::from(error).context(&path.display().to_string()),
-            })?;
+        let file = File::create_new(&written_to).map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => Failure::Usage(format!(
+                "{} exists already; --force replaces it",
+                path.display()
+            )),
+            _ => Failure::from(error).context(&path.display().to_string()),
+        })?;
         let made = sheet(file, &stream.header, wish.to);
         let table = Table {
             path: path.to_owned(),
@@ -289,7 +298,7 @@ impl Drop for Tables {
 }
 
 fn sheet(file: File, header: &StreamHeader, format: Format) -> Outcome<Box<dyn Sheet>> {
-    let labels = labels(header);
+    let labels = Labels::of(header);
     Ok(match format {
         Format::Csv => Box::new(csv::Csv::new(file, &labels)?),
         #[cfg(feature = "parquet")]
@@ -297,34 +306,52 @@ fn sheet(file: File, header: &StreamHeader, format: Format) -> Outcome<Box<dyn S
     })
 }
 
-/// What the channels are called: by their labels if each has one of its own, else by number.
-fn labels(header: &StreamHeader) -> Vec<String> {
-    let document = header.document();
-    let info = document.child(document.root(), "info");
-    let channels = info
-        .and_then(|info| ElementRef::new(document, info))
-        .and_then(|info| info.child("desc")?.child("channels"));
-    let found: Vec<String> = channels
-        .map(|channels| {
-            channels
-                .children_named("channel")
-                .map(|channel| channel.get("label").unwrap_or_default().trim().to_owned())
-                .collect()
+/// What the channels are called.
+struct Labels {
+    /// By their labels, if each has one of its own; else by number, which takes no memory.
+    own: Option<Vec<String>>,
+    channels: usize,
+}
+
+impl Labels {
+    fn of(header: &StreamHeader) -> Self {
+        let document = header.document();
+        let info = document.child(document.root(), "info");
+        let channels = info
+            .and_then(|info| ElementRef::new(document, info))
+            .and_then(|info| info.child("desc")?.child("channels"));
+        let found: Vec<String> = channels
+            .map(|channels| {
+                channels
+                    .children_named("channel")
+                    .map(|channel| channel.get("label").unwrap_or_default().trim().to_owned())
+                    .collect()
+            })
+            .unwrap_or_default();
+        let mut distinct = found.clone();
+        distinct.sort();
+        distinct.dedup();
+        let is_usable = found.len() == header.channel_count()
+            && distinct.len() == found.len()
+            && found
+                .iter()
+                .all(|label| !label.is_empty() && !label.starts_with("timestamp"));
+        Self {
+            own: is_usable.then_some(found),
+            channels: header.channel_count(),
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = Cow<'_, str>> {
+        (0..self.channels).map(|at| {
+            let own = self.own.as_ref().and_then(|own| own.get(at));
+            own.map_or_else(
+                || format!("channel_{}", at + 1).into(),
+                |label| label.as_str().into(),
+            )
         })
-        .unwrap_or_default();
-    let mut distinct = found.clone();
-    distinct.sort();
-    distinct.dedup();
-    let is_usable = found.len() == header.channel_count()
-        && distinct.len() == found.len()
-        && found
-            .iter()
-            .all(|label| !label.is_empty() && !label.starts_with("timestamp"));
-    if is_usable {
-        found
-    } else {
-        (1..=header.channel_count())
-            .map(|number| format!("channel_{number}"))
-            .collect()
     }
 }
+
+/// What a stream without samples may claim: a table of nothing but labels is as long as it says.
+const MAX_UNPROVEN_CHANNELS: usize = 65_536;

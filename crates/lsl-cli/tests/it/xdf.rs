@@ -4,7 +4,7 @@ use std::fs;
 
 use lsl_xdf::load;
 
-use crate::lab::Lab;
+use crate::lab::{Lab, Running};
 use crate::recordings::{
     BEGIN, OFFSET, RATE, SAMPLES, SECRET, cut, folder_contains, holed, value, whole,
 };
@@ -248,4 +248,58 @@ fn parquet_files_are_made() {
             "{name}"
         );
     }
+}
+
+#[test]
+fn channel_counts_are_capped_before_anything_is_allocated() {
+    let lab = Lab::new();
+    let header = |id: u32, channels: u64| {
+        let xml = format!(
+            "<info><name>x</name><channel_count>{channels}</channel_count>\
+             <nominal_srate>0</nominal_srate><channel_format>int8</channel_format></info>"
+        );
+        let len = u32::try_from(2 + 4 + xml.len()).unwrap();
+        let mut chunk = vec![4];
+        chunk.extend(len.to_le_bytes());
+        chunk.extend(2_u16.to_le_bytes());
+        chunk.extend(id.to_le_bytes());
+        chunk.extend(xml.as_bytes());
+        chunk
+    };
+    // The whole of an honest one, then what nobody can record, and what nobody has recorded.
+    let mut file = whole();
+    file.extend(header(1001, u64::from(u32::MAX)));
+    file.extend(header(1002, 60_000_000));
+    let path = put(&lab, "many.xdf", &file);
+    let within_2_gb = |words: &[&str]| {
+        let command = lab.command(words);
+        let mut shell = std::process::Command::new("sh");
+        shell
+            .arg("-c")
+            .arg("ulimit -v 2000000; exec \"$0\" \"$@\"")
+            .arg(command.get_program())
+            .args(command.get_args())
+            .current_dir(lab.path(""))
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped());
+        for (key, value) in command.get_envs() {
+            match value {
+                Some(value) => shell.env(key, value),
+                None => shell.env_remove(key),
+            };
+        }
+        Running::start(&mut shell).wait()
+    };
+    let converted = within_2_gb(&["xdf", "convert", &path]).ok();
+    assert_eq!(converted.stdout.lines().count(), 2, "{converted:?}");
+    assert!(
+        converted.stderr.contains("60000000 channels"),
+        "{converted:?}"
+    );
+    let checked = within_2_gb(&["xdf", "check", &path]);
+    assert!(checked.stdout.contains("channels"), "{checked:?}");
+    within_2_gb(&["xdf", "info", &path]).ok();
+    within_2_gb(&["xdf", "salvage", &path, "-o", &lab.path("out.xdf")]).ok();
+    let played = ["play", &path, "--speed", "100"];
+    within_2_gb(&played).ok();
 }

@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, Write};
 
 use lsl_xdf::Values;
 
-use super::Sheet;
+use super::{Labels, Sheet};
 use crate::failure::Outcome;
 use crate::value::{Shown, write_csv_text};
 
@@ -16,17 +16,17 @@ pub(super) struct Csv {
 }
 
 impl Csv {
-    pub(super) fn new(file: File, labels: &[String]) -> io::Result<Self> {
+    pub(super) fn new(file: File, labels: &Labels) -> io::Result<Self> {
         let mut out = BufWriter::with_capacity(1 << 18, file);
         out.write_all(b"timestamp,timestamp_corrected")?;
-        for label in labels {
+        for label in labels.iter() {
             out.write_all(b",")?;
-            write_csv_text(label, &mut out)?;
+            write_csv_text(&label, &mut out)?;
         }
         out.write_all(b"\n")?;
         Ok(Self {
             out,
-            channels: labels.len(),
+            channels: labels.channels,
         })
     }
 

@@ -17,7 +17,7 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::types::{Type, TypePtr};
 
-use super::Sheet;
+use super::{Labels, Sheet};
 use crate::failure::{Failure, Outcome};
 
 /// A Parquet file.
@@ -33,16 +33,22 @@ pub(super) struct Parquet {
 }
 
 impl Parquet {
-    pub(super) fn new(file: File, header: &StreamHeader, labels: &[String]) -> Outcome<Self> {
+    pub(super) fn new(file: File, header: &StreamHeader, labels: &Labels) -> Outcome<Self> {
+        if labels.channels > MAX_COLUMNS {
+            return Err(Failure::Usage(format!(
+                "{} channels are more than the {MAX_COLUMNS} columns of a Parquet table: convert it to csv",
+                labels.channels
+            )));
+        }
         let format = header.channel_format();
         let values = Values::new(format)
             .ok_or_else(|| Failure::Runtime("a stream without format has no values".into()))?;
-        let mut fields = Vec::with_capacity(2 + labels.len());
+        let mut fields = Vec::with_capacity(2 + labels.channels);
         for name in ["timestamp", "timestamp_corrected"] {
             fields.push(column(name, ChannelFormat::Double64)?);
         }
-        for label in labels {
-            fields.push(column(label, format)?);
+        for label in labels.iter() {
+            fields.push(column(&label, format)?);
         }
         let schema = Type::group_type_builder("stream").with_fields(fields);
         let schema = schema.build().map_err(wrong)?;
@@ -64,7 +70,7 @@ impl Parquet {
         let writer = SerializedFileWriter::new(out, Arc::new(schema), Arc::new(properties));
         Ok(Self {
             writer: Some(writer.map_err(wrong)?),
-            channels: labels.len(),
+            channels: labels.channels,
             stamps: Vec::new(),
             corrected: Vec::new(),
             values,
@@ -190,3 +196,6 @@ fn wrong(error: ParquetError) -> Failure {
 
 /// What waits before it is written as a row group. Every stream of a recording has its own.
 const GROUP_BYTES: usize = 8 << 20;
+
+/// Each has a writer with pages of its own.
+const MAX_COLUMNS: usize = 65_536;
