@@ -40,6 +40,7 @@ use self::resume::Resume;
 use self::running::{Plan, Running};
 use self::session::Wishes;
 use self::signing::Device;
+use self::stream::OtherKeys;
 use self::template::{BIDS, Fields};
 use crate::at_rest_keys::RecipientArgs;
 use crate::failure::{Failure, Outcome};
@@ -193,6 +194,11 @@ struct SafetyArgs {
     #[arg(long)]
     resume: bool,
 
+    /// Let an encrypted stream go on with another trusted key than it began with, as when its device
+    /// changes keys. Otherwise that is refused, and stands in the footer
+    #[arg(long)]
+    allow_key_change: bool,
+
     /// Warn when less than this is free
     #[arg(long, value_name = "BYTES", default_value = "500M", value_parser = space::bytes)]
     min_free: u64,
@@ -343,6 +349,10 @@ impl Record {
                 Resume::Ask
             } else {
                 Resume::Tell
+            },
+            other_keys: match self.safety.allow_key_change {
+                true => OtherKeys::Allow,
+                false => OtherKeys::Refuse,
             },
             stamps: if self.online_sync {
                 Stamps::Synced

@@ -49,6 +49,8 @@ pub struct InletBuilder {
     recover: bool,
     samples_first: bool,
     processing: ProcessingOptions,
+    #[cfg(feature = "secure")]
+    peer_history: crate::PeerHistory,
 }
 
 impl Inlet {
@@ -70,6 +72,8 @@ impl Inlet {
             recover: true,
             samples_first: false,
             processing: ProcessingOptions::NONE,
+            #[cfg(feature = "secure")]
+            peer_history: crate::PeerHistory::default(),
         }
     }
 
@@ -603,6 +607,15 @@ impl InletBuilder {
         self
     }
 
+    /// Goes on with what earlier inlets learnt of the same stream's outlets, and adds to it. Default: an
+    /// inlet begins anew. Spec: LSS/1 §5.7, §11 (`pin_peer`).
+    #[cfg(feature = "secure")]
+    #[must_use]
+    pub fn peer_history(mut self, history: &crate::PeerHistory) -> Self {
+        self.peer_history = history.clone();
+        self
+    }
+
     /// Makes the inlet. No network traffic yet.
     ///
     /// An info without addresses (not from a resolver) makes an inlet that finds its stream by
@@ -652,6 +665,8 @@ impl InletBuilder {
             recoverable,
         );
         shared.samples_first = self.samples_first;
+        #[cfg(feature = "secure")]
+        shared.source.set_peer_history(self.peer_history);
         let inlet = Inlet {
             shared: Arc::new(shared),
         };

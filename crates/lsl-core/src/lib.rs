@@ -84,6 +84,8 @@ pub use value::{PullElement, PushElement};
 pub use lsl_secure as secure;
 #[cfg(feature = "secure")]
 pub use net::describe::descriptor;
+#[cfg(feature = "secure")]
+pub use net::peers::{KeyChange, PeerHistory};
 
 #[cfg(feature = "net")]
 pub use lsl_platform::clock::local_clock;

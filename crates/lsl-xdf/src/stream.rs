@@ -442,6 +442,11 @@ impl StreamFooter {
         info(&self.document)?.get(name)?.trim().parse().ok()
     }
 
+    /// The text of an element below `<info>`, as [`set`](Self::set) makes one.
+    pub fn get(&self, name: &str) -> Option<Cow<'_, str>> {
+        info(&self.document)?.get(name)
+    }
+
     /// Timestamp of the first sample, as the footer says.
     pub fn first_timestamp(&self) -> Option<f64> {
         self.number("first_timestamp")

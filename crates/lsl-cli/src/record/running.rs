@@ -16,7 +16,7 @@ use super::output::Maker;
 use super::remark::say;
 use super::resume::Resume;
 use super::session::{Search, Session, Wishes};
-use super::stream::Halt;
+use super::stream::{Halt, OtherKeys};
 use super::writer::{self, DISK, Ended, Queue, Settings};
 use super::{REFUSED, STREAM_LOST, STREAM_MISSING, place, space};
 use crate::absence;
@@ -40,6 +40,7 @@ pub(super) struct Plan {
     pub(super) json: bool,
     pub(super) resume: Resume,
     pub(super) stamps: Stamps,
+    pub(super) other_keys: OtherKeys,
     pub(super) maker: Maker,
 }
 
@@ -80,7 +81,8 @@ impl Running {
         }
         refuse_if_missing(context, plan, wishes, &search)?;
         let (queue, receiver) = Queue::new();
-        let mut session = Session::begin(context, search, &queue, plan.buffer_secs, plan.stamps)?;
+        let (buffer_secs, stamps, keys) = (plan.buffer_secs, plan.stamps, plan.other_keys);
+        let mut session = Session::begin(context, search, &queue, buffer_secs, stamps, keys)?;
         connect(&mut session, plan.timeout_secs, stop);
         if stop.requested() {
             return Ok(None);

@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 
 use super::live::{Identity, Live, Stamps, State};
 use super::remark::say;
-use super::stream::{self, Claims, Common, Halt};
+use super::stream::{self, Claims, Common, Halt, OtherKeys};
 use super::writer::{Job, Queue, Slot};
 use crate::failure::{Failure, Outcome};
 use crate::interrupt::Stop;
@@ -216,6 +216,7 @@ impl Session {
         queue: &Queue,
         buffer_secs: f64,
         stamps: Stamps,
+        other_keys: OtherKeys,
     ) -> Outcome<Self> {
         let (halt, halted) = watch::channel(Halt::Go);
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -230,6 +231,7 @@ impl Session {
             claims: Arc::new(Claims::default()),
             buffer_secs,
             stamps,
+            other_keys,
             halt: halted,
         };
         let mut session = Self {

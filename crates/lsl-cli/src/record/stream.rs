@@ -12,8 +12,8 @@ use std::time::Duration;
 use lsl_core::query::quote_bytes;
 use lsl_core::value::PullElement;
 use lsl_core::{
-    BufferLength, ChannelFormat, Context, Error, Inlet, ProcessingOptions, Selector, StreamInfo,
-    TimeCorrection, local_clock,
+    BufferLength, ChannelFormat, Context, Error, Inlet, KeyChange, PeerHistory, ProcessingOptions,
+    Selector, StreamInfo, TimeCorrection, local_clock,
 };
 use lsl_xdf::{Gap, StreamHeader, Strings, Values};
 use tokio::sync::watch;
@@ -55,6 +55,15 @@ impl Claims {
     }
 }
 
+/// What becomes of a stream that comes back with another trusted key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum OtherKeys {
+    /// It is refused until the first key is back.
+    Refuse,
+    /// It goes on, unless the configuration pins keys.
+    Allow,
+}
+
 /// What all streams of a recording share.
 #[derive(Debug, Clone)]
 pub(super) struct Common {
@@ -65,13 +74,21 @@ pub(super) struct Common {
     pub(super) buffer_secs: f64,
     /// What becomes of timestamps.
     pub(super) stamps: Stamps,
+    pub(super) other_keys: OtherKeys,
     pub(super) halt: watch::Receiver<Halt>,
 }
 
 /// Records a stream until it is told to stop.
 pub(super) async fn record(common: Common, live: Arc<Live>, info: StreamInfo) {
+    let history = match common.other_keys {
+        OtherKeys::Refuse => PeerHistory::pinned(),
+        OtherKeys::Allow => PeerHistory::new(),
+    };
     let mut recorder = StreamTask {
         common,
+        history,
+        key_changes: 0,
+        refused: Vec::new(),
         live,
         info,
         last_stamp: None,
@@ -98,6 +115,12 @@ pub(super) async fn record(common: Common, live: Arc<Live>, info: StreamInfo) {
 
 struct StreamTask {
     common: Common,
+    /// What was learnt of its outlets, which each inlet must hear of.
+    history: PeerHistory,
+    /// How many changes of its key stand in the footer.
+    key_changes: usize,
+    /// Outlets that were refused since it flowed last, by uid, the latest last.
+    refused: Vec<Vec<u8>>,
     live: Arc<Live>,
     /// The outlet in use, or the last one.
     info: StreamInfo,
@@ -139,6 +162,7 @@ impl StreamTask {
                 Over::Stopped => return,
                 Over::Lost(error, refused) => (error, refused),
             };
+            self.note_key_changes().await;
             self.leave(&error, refused);
             match self.find_again().await {
                 Some(info) => {
@@ -152,6 +176,13 @@ impl StreamTask {
 
     /// Takes note of a loss.
     fn leave(&mut self, error: &Error, refused: Option<String>) {
+        if refused.is_some() {
+            let uid = self.info.uid_bytes().to_vec();
+            self.refused.retain(|known| *known != uid);
+            self.refused.push(uid);
+            self.refused
+                .drain(..self.refused.len().saturating_sub(MAX_REFUSED));
+        }
         let mut reading = self.live.lock();
         reading.encryption = None;
         let before = reading.state.clone();
@@ -198,18 +229,51 @@ impl StreamTask {
             let search = self.common.context.resolve(&selector, 1, SEARCH);
             let found = unless_halted(&mut halt, search).await?;
             let found = found.unwrap_or_default();
-            let known = |info: &&StreamInfo| info.uid_bytes() == self.info.uid_bytes();
-            if let Some(info) = found.iter().find(known) {
-                return Some(info.clone());
-            }
-            let wanted = found.into_iter().find(|info| {
-                Identity::of(info) == self.live.identity
-                    && self.common.claims.claim(info.uid_bytes(), self.live.slot)
+            // Whoever was refused comes last, so that it does not keep the others out.
+            let mut found: Vec<_> = found
+                .into_iter()
+                .map(|info| (self.reluctance(&info), info))
+                .collect();
+            found.sort_by_key(|(reluctance, _)| *reluctance);
+            let wanted = found.into_iter().find(|(_, info)| {
+                info.uid_bytes() == self.info.uid_bytes()
+                    || Identity::of(info) == self.live.identity
+                        && self.common.claims.claim(info.uid_bytes(), self.live.slot)
             });
-            if wanted.is_some() {
-                return wanted;
+            if let Some((_, info)) = wanted {
+                return Some(info);
             }
         }
+    }
+
+    /// Orders outlets that could be the stream: first the one in use, then others, then those that were
+    /// refused, the latest last.
+    fn reluctance(&self, info: &StreamInfo) -> usize {
+        let uid = info.uid_bytes();
+        match self.refused.iter().position(|refused| refused == uid) {
+            Some(place) => 2 + place,
+            None => usize::from(uid != self.info.uid_bytes()),
+        }
+    }
+
+    /// Writes into the footer that the stream came with another key.
+    async fn note_key_changes(&mut self) {
+        let changes = self.history.key_changes();
+        if !self.has_header || changes.len() == self.key_changes {
+            return;
+        }
+        self.key_changes = changes.len();
+        let change = |it: &KeyChange| {
+            let verdict = if it.is_refused { "refused" } else { "accepted" };
+            let name = printable(&it.peer_name);
+            format!(
+                "{verdict} {name} {} in place of {} at {:.3}",
+                it.after, it.before, it.time
+            )
+        };
+        let text = changes.iter().map(change).collect::<Vec<_>>().join("; ");
+        let (slot, name) = (self.live.slot, "key_changes");
+        self.common.queue.push(Job::Note { slot, name, text }).await;
     }
 
     /// One connection from its beginning to its end.
@@ -220,6 +284,7 @@ impl StreamTask {
             // It would take a stream of another host for this one.
             .recover(false)
             .samples_first(true)
+            .peer_history(&self.history)
             .create();
         let inlet = match inlet {
             Ok(inlet) => inlet,
@@ -265,11 +330,15 @@ impl StreamTask {
             }
             self.has_header = true;
         }
+        self.refused.clear();
+        self.note_key_changes().await;
         {
             let mut reading = self.live.lock();
+            let was_gone = matches!(reading.state, State::Lost | State::Refused(_));
+            let is_back = reading.has_header && was_gone;
             reading.has_header = true;
             reading.encryption = inlet.encryption().map(|it| Proved::from(it).peer_name);
-            if reading.state == State::Lost {
+            if is_back {
                 reading.reconnects += 1;
                 let name = printable(&reading.info.name());
                 say(format_args!("lsl record: '{name}' is back."));
@@ -729,6 +798,8 @@ const FIRST_OFFSET: Duration = Duration::from_secs(3);
 const OPEN_LIMIT: Duration = Duration::from_secs(10);
 const RETRY: Duration = Duration::from_millis(300);
 const SEARCH: Duration = Duration::from_secs(2);
+/// Outlets that are known to have been refused; others may be asked again sooner.
+const MAX_REFUSED: usize = 16;
 /// Stamps that far from now are not of LSL's clock, or of no clock.
 const ALIEN_SECS: f64 = 60.0;
 

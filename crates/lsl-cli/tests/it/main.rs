@@ -23,6 +23,7 @@ mod pages;
 mod play;
 mod record;
 mod record_control;
+mod record_keys;
 mod record_resume;
 mod record_safety;
 mod record_signed;

@@ -165,15 +165,10 @@ pub(crate) async fn secure(
             found.key = Some(key);
             let (remote, own) = (peer.ip(), own_address.ip());
             found.name = security.authorise(&key, Role::Outlet, remote, own)?;
-            let pinned = security
-                .settings()
-                .is_some_and(|settings| settings.pin_peer);
-            let before = callee.peers.key();
-            if pinned && before.is_some_and(|before| before != key) {
-                found.is_not_the_pinned_one = true;
-                return Err(Cause::NotAuthorised);
-            }
-            Ok(())
+            found.pinned = callee
+                .peers
+                .pinned_against(key, &found.name, pins(security));
+            found.pinned.map_or(Ok(()), |_| Err(Cause::NotAuthorised))
         },
         |said| {
             wrong = callee.compare(said);
@@ -194,6 +189,7 @@ pub(crate) async fn secure(
                     return Ok(Dialled::secure(peer, tunnel));
                 }
                 Err((mut session, cause)) => {
+                    found.pinned = callee.peers.key().filter(|key| *key != session.peer);
                     let mut alert = Vec::new();
                     // Fails only in a forked child, which says nothing.
                     if session.sealer.seal_alert(cause, "", &mut alert).is_ok() {
@@ -215,7 +211,8 @@ struct Found {
     key: Option<PublicKey>,
     /// Empty until the key is known to be trusted.
     name: String,
-    is_not_the_pinned_one: bool,
+    /// The key that it would have to have.
+    pinned: Option<PublicKey>,
 }
 
 /// A DESCRIPTOR that is not what was expected, and in which field.
@@ -339,10 +336,17 @@ impl Callee<'_> {
             ) => policy::not_secure_text(&peer.to_string()),
             (lsl_secure::Error::Session { cause, .. }, Some(key), _) => {
                 let fingerprint = key.fingerprint();
+                if let (Cause::NotAuthorised, Some(before)) = (cause, found.pinned) {
+                    let by = match pins(security) {
+                        true => "security.pin_peer is set",
+                        false => "the reader pins it",
+                    };
+                    return format!(
+                        "{stream}: its key {fingerprint} is another one than before ({}), and {by}",
+                        before.fingerprint()
+                    );
+                }
                 let reason = match cause {
-                    Cause::NotAuthorised if found.is_not_the_pinned_one => {
-                        "is another one than before, and security.pin_peer is set"
-                    }
                     Cause::NotAuthorised => "is not trusted by this device",
                     Cause::RoleNotAllowed => "may not send streams to this device",
                     Cause::Expired => "is trusted no longer: its not_after has passed",
@@ -357,6 +361,12 @@ impl Callee<'_> {
             _ => format!("{stream}: {error}"),
         }
     }
+}
+
+/// Whether the configuration demands that a stream keeps its key.
+fn pins(security: &Security) -> bool {
+    let settings = security.settings();
+    settings.is_some_and(|settings| settings.pin_peer)
 }
 
 /// Looks at the trust file where it delays no samples: it may lie on a network share. Without an answer
@@ -399,7 +409,11 @@ fn establish(
         Ok(enrolled) => enrolled,
         Err(cause) => return Err((Box::new(session), cause)),
     };
-    if let Some(before) = callee.peers.accepted(key) {
+    let before = match callee.peers.accepted(key, &name, pins(security)) {
+        Ok(before) => before,
+        Err(_) => return Err((Box::new(session), Cause::NotAuthorised)),
+    };
+    if let Some(before) = before {
         let event = event(EventKind::PeerChanged, security, callee.info, peer)
             .session(session.id)
             .peer(key.fingerprint())

@@ -12,20 +12,111 @@ use crate::net::monitor::lock_ignoring_poison;
 use crate::net::uid;
 use crate::stats::Encryption;
 
+/// What was learnt of the outlets of one stream: whose key they have, and that they encrypt.
+///
+/// An inlet has one of its own, which ends with it. Whoever makes several inlets for one stream, one
+/// after the other, gives all of them the same ([`InletBuilder::peer_history`]): else a reconnect
+/// forgets `pin_peer`, and that the stream was encrypted. Clones are the same history.
+///
+/// [`InletBuilder::peer_history`]: crate::InletBuilder::peer_history
+#[derive(Debug, Clone, Default)]
+pub struct PeerHistory {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    pins: bool,
+    learnt: Mutex<Learnt>,
+}
+
+#[derive(Debug, Default)]
+struct Learnt {
+    /// Of the outlet that was accepted last.
+    key: Option<PublicKey>,
+    /// Whether encryption was ever tried, with whatever result.
+    has_tried: bool,
+    changes: Vec<KeyChange>,
+}
+
+/// An outlet that was trusted and had another key than the one before.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct KeyChange {
+    /// The key before, as `SHA256:…`.
+    pub before: String,
+    /// The other one.
+    pub after: String,
+    /// What our trust file calls the owner of the other one.
+    pub peer_name: String,
+    /// Whether the outlet was refused, because the key is pinned.
+    pub is_refused: bool,
+    /// When that was first seen, in seconds of [`local_clock`](crate::local_clock).
+    pub time: f64,
+}
+
+impl PeerHistory {
+    /// Lets keys change, unless the configuration says `pin_peer`.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Refuses every other key than the first one, whatever the configuration says.
+    pub fn pinned() -> Self {
+        let shared = Shared {
+            pins: true,
+            ..Shared::default()
+        };
+        Self {
+            shared: Arc::new(shared),
+        }
+    }
+
+    /// Whose key the outlet had that was accepted last, as `SHA256:…`.
+    pub fn fingerprint(&self) -> Option<String> {
+        self.lock().key.map(|key| key.fingerprint().to_string())
+    }
+
+    /// Changes of the key so far, each pair of keys once, the first sixteen.
+    pub fn key_changes(&self) -> Vec<KeyChange> {
+        self.lock().changes.clone()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Learnt> {
+        lock_ignoring_poison(&self.shared.learnt)
+    }
+}
+
+impl Learnt {
+    fn note(&mut self, before: PublicKey, after: PublicKey, peer_name: &str, is_refused: bool) {
+        let change = KeyChange {
+            before: before.fingerprint().to_string(),
+            after: after.fingerprint().to_string(),
+            peer_name: peer_name.to_owned(),
+            is_refused,
+            time: local_clock(),
+        };
+        let is_known = |known: &KeyChange| {
+            (&known.before, &known.after, known.is_refused)
+                == (&change.before, &change.after, is_refused)
+        };
+        if self.changes.len() < MAX_CHANGES && !self.changes.iter().any(is_known) {
+            self.changes.push(change);
+        }
+    }
+}
+
 /// The memory of one inlet; its tasks share it.
 #[derive(Debug, Default)]
 pub(crate) struct Peers {
     state: Mutex<State>,
+    history: PeerHistory,
     /// Whether nobody asked for this connection in particular.
     is_of_strangers: bool,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Of the outlet that was accepted last.
-    key: Option<PublicKey>,
-    /// Whether encryption was ever tried, with whatever result.
-    has_tried: bool,
     /// Of the data connection, while there is one.
     encryption: Option<Encryption>,
     last_error: Option<String>,
@@ -45,28 +136,72 @@ impl Peers {
         }
     }
 
-    /// The key that the inlet was connected with last.
+    /// With what earlier inlets of the stream learnt.
+    pub(crate) fn with_history(history: PeerHistory) -> Self {
+        Self {
+            history,
+            ..Self::default()
+        }
+    }
+
+    /// The key that the stream's outlet had last.
     pub(crate) fn key(&self) -> Option<PublicKey> {
-        self.lock().key
+        self.history.lock().key
     }
 
     /// Encryption is tried now. From here on there is no way back to plaintext.
     pub(crate) fn tries(&self) {
-        self.lock().has_tried = true;
+        self.history.lock().has_tried = true;
     }
 
     /// Whether encryption was ever tried.
     pub(crate) fn has_tried(&self) -> bool {
-        self.lock().has_tried
+        self.history.lock().has_tried
+    }
+
+    /// The key that another one must not replace, if `key` is another one and the configuration
+    /// (`pins`) or the history says so. Remembers such a try.
+    pub(crate) fn pinned_against(
+        &self,
+        key: PublicKey,
+        name: &str,
+        pins: bool,
+    ) -> Option<PublicKey> {
+        let mut learnt = self.history.lock();
+        let before = learnt.key.filter(|before| *before != key)?;
+        if !pins && !self.history.shared.pins {
+            return None;
+        }
+        learnt.note(before, key, name, true);
+        Some(before)
     }
 
     /// An outlet was accepted. Gives the key that was there before if it is another one.
-    pub(crate) fn accepted(&self, key: PublicKey) -> Option<PublicKey> {
+    ///
+    /// # Errors
+    /// That key, if it is pinned: another handshake of the stream was faster.
+    pub(crate) fn accepted(
+        &self,
+        key: PublicKey,
+        name: &str,
+        pins: bool,
+    ) -> Result<Option<PublicKey>, PublicKey> {
+        let mut learnt = self.history.lock();
+        let before = learnt.key.filter(|before| *before != key);
+        if let Some(before) = before {
+            let is_refused = pins || self.history.shared.pins;
+            learnt.note(before, key, name, is_refused);
+            if is_refused {
+                return Err(before);
+            }
+        }
+        learnt.key = Some(key);
+        drop(learnt);
         let mut state = self.lock();
         state.failures = 0;
         state.busy = false;
         state.last_error = None;
-        state.key.replace(key).filter(|before| *before != key)
+        Ok(before)
     }
 
     /// There is no connection, for a reason of security. Logged once a minute per cause.
@@ -158,6 +293,9 @@ fn retry_delay(busy: bool, failures: u32, random: u32) -> Duration {
     Duration::from_secs_f64(secs * (0.75 + 0.5 * fraction))
 }
 
+/// Changes of keys that are remembered; a stream has few, and a trusted outlet may try many.
+const MAX_CHANGES: usize = 16;
+
 /// How often the same cause is logged.
 const LOG_INTERVAL_SECS: f64 = 60.0;
 
@@ -166,6 +304,8 @@ const TRUST_CHECK: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {
+    use lsl_secure::SecretKey;
+
     use super::*;
 
     #[test]
@@ -184,6 +324,43 @@ mod tests {
         check(false, 5, 6.0, 10.0);
         check(false, 6, 7.5, 12.5);
         check(false, u32::MAX, 7.5, 12.5);
+    }
+
+    #[test]
+    fn a_pinned_key_outlives_the_inlet_that_learnt_it() {
+        let [first, second] = [1, 2].map(|seed| SecretKey::from_seed(&[seed; 32]).public());
+        let history = PeerHistory::pinned();
+        let inlet = || Peers::with_history(history.clone());
+        assert_eq!(inlet().accepted(first, "amp", false), Ok(None));
+        inlet().tries();
+        assert!(inlet().has_tried());
+        assert_eq!(inlet().pinned_against(first, "amp", false), None);
+        for _ in 0..3 {
+            assert_eq!(inlet().pinned_against(second, "spare", false), Some(first));
+            // The handshake of the first one may end between check and acceptance.
+            assert_eq!(inlet().accepted(second, "spare", false), Err(first));
+        }
+        assert_eq!(inlet().key(), Some(first));
+        let changes = history.key_changes();
+        assert_eq!(changes.len(), 1, "{changes:?}");
+        assert!(changes[0].is_refused && changes[0].peer_name == "spare");
+
+        let history = PeerHistory::new();
+        let inlet = || Peers::with_history(history.clone());
+        assert_eq!(inlet().accepted(first, "amp", false), Ok(None));
+        assert_eq!(inlet().pinned_against(second, "spare", true), Some(first));
+        assert_eq!(inlet().accepted(second, "spare", false), Ok(Some(first)));
+        let refused = history
+            .key_changes()
+            .iter()
+            .map(|it| it.is_refused)
+            .collect::<Vec<_>>();
+        assert_eq!(refused, [true, false]);
+        for seed in 3..60 {
+            let other = SecretKey::from_seed(&[seed; 32]).public();
+            inlet().pinned_against(other, "x", true);
+        }
+        assert_eq!(history.key_changes().len(), MAX_CHANGES);
     }
 
     #[test]

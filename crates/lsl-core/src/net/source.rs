@@ -154,6 +154,12 @@ impl Source {
         dialled.read_all(max_bytes, limit).await
     }
 
+    /// Goes on with what earlier inlets of the stream learnt.
+    #[cfg(feature = "secure")]
+    pub(crate) fn set_peer_history(&mut self, history: crate::PeerHistory) {
+        self.peers = std::sync::Arc::new(Peers::with_history(history));
+    }
+
     /// What is remembered of the outlets met so far.
     #[cfg(feature = "secure")]
     pub(crate) fn peers(&self) -> &std::sync::Arc<Peers> {
