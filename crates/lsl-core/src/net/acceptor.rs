@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use lsl_platform::clock::local_clock;
 use lsl_platform::descriptors;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::task::{AbortHandle, JoinSet};
 
 use crate::context::Context;
@@ -58,19 +58,27 @@ impl Acceptors {
         terms: OutletTerms,
     ) -> Result<(Arc<OutletShared>, Self)> {
         let config = context.config();
-        // The UDP service is bound before TCP, as liblsl does.
+        // The shared UDP service is bound before TCP, as liblsl does with an outlet's own.
         let mut announcement = context.registry().open()?;
-        let service = announcement.service_ports();
+        let mut service = announcement.service_ports();
         let reach = context.reach();
         let mut listeners = Vec::new();
+        let mut services = Vec::new();
         let (mut v4_port, mut v6_port) = (0, 0);
         let mut failure = None;
         for &family in &reach.families {
-            match bind(reach.bind_address(family), reach.ports) {
-                Ok((listener, port)) => {
-                    match family {
-                        Family::V4 => v4_port = port,
-                        Family::V6 => v6_port = port,
+            let (data, service) = match family {
+                Family::V4 => (&mut v4_port, &mut service.v4),
+                Family::V6 => (&mut v6_port, &mut service.v6),
+            };
+            let place = announcement.place();
+            let shared = place.is_some().then_some(*service);
+            match bind(reach.bind_address(family), reach.ports, shared) {
+                Ok((listener, port, own)) => {
+                    *data = port;
+                    if let (Some(own), Some(place)) = (own, place) {
+                        *service = port;
+                        services.push((own, place));
                     }
                     listeners.push(listener);
                 }
@@ -93,12 +101,14 @@ impl Acceptors {
         #[cfg(feature = "secure")]
         advert::mark(&mut info, context.security()?);
         let shared = Arc::new(OutletShared::new(context.clone(), info, terms)?);
-        let tasks = listeners
-            .into_iter()
-            .map(|listener| {
-                Ok(runtime::spawn(accept(listener, Arc::clone(&shared)))?.abort_handle())
-            })
-            .collect::<Result<Vec<_>>>()?;
+        let mut tasks = Vec::new();
+        for listener in listeners {
+            let accepting = accept(listener, Arc::clone(&shared));
+            tasks.push(runtime::spawn(accepting)?.abort_handle());
+        }
+        for (own, place) in services {
+            tasks.push(announcement.listen(own, place)?.abort_handle());
+        }
         announcement.publish(Arc::clone(&shared.advertised));
         let open = Open {
             _announcement: announcement,
@@ -121,15 +131,22 @@ impl Acceptors {
     }
 }
 
-fn bind(address: IpAddr, search: PortSearch) -> Result<(TcpListener, u16)> {
-    let context = || format!("cannot bind a data port at {address}");
-    let listener =
-        sockets::tcp_acceptor(address, search).map_err(|source| Error::io(context(), source))?;
-    let port = listener
-        .local_addr()
-        .map_err(|source| Error::io(context(), source))?
-        .port();
-    Ok((sockets::into_tokio_listener(listener)?, port))
+/// The listener of a family, its port, and perhaps a UDP socket on the same one, if the outlet may have
+/// one beside that at `shared`.
+fn bind(
+    address: IpAddr,
+    search: PortSearch,
+    shared: Option<u16>,
+) -> Result<(TcpListener, u16, Option<UdpSocket>)> {
+    let context = |source| Error::io(format!("cannot bind a data port at {address}"), source);
+    let bound = match shared {
+        Some(shared) => sockets::outlet_ports(address, search, shared),
+        None => sockets::tcp_acceptor(address, search).map(|listener| (listener, None)),
+    };
+    let (listener, own) = bound.map_err(context)?;
+    let port = listener.local_addr().map_err(context)?.port();
+    let own = own.map(sockets::into_tokio_udp).transpose()?;
+    Ok((sockets::into_tokio_listener(listener)?, port, own))
 }
 
 async fn accept(listener: TcpListener, shared: Arc<OutletShared>) {

@@ -2,7 +2,6 @@
 //! read and sent may be encrypted. Whether it must be is decided in `handshake`; what the bytes mean,
 //! elsewhere. Spec: lsl-protocol §6, LSS/1 §2.
 
-use std::cell::Cell;
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
@@ -13,7 +12,7 @@ use std::time::Duration;
 #[cfg(feature = "secure")]
 use crate::net::inlet_tunnel::Tunnel;
 use crate::net::link::send_all;
-use crate::net::sockets;
+use crate::net::sockets::{self, READ_BYTES, with_read_buffer};
 use crate::net::watched::{Socket, Watched};
 use crate::{Error, Result};
 
@@ -304,30 +303,20 @@ pub(crate) fn poll_into_buffer<R>(
     context: Option<&mut Context<'_>>,
     take: impl FnOnce(&mut [u8]) -> R,
 ) -> Poll<io::Result<Option<(R, Progress)>>> {
-    // A thread that is about to end may have no place for it any more.
-    let mut buffer = BUFFER.try_with(Cell::take).unwrap_or_default();
-    buffer.resize(READ_BYTES, 0);
-    let received = socket.poll_receive(context, &mut buffer);
-    let outcome = received.map_ok(|received| {
-        let progress = Progress {
-            bytes: received,
-            is_all: received < READ_BYTES,
-        };
-        let bytes = buffer.get_mut(..received).unwrap_or_default();
-        (received > 0).then(|| (take(bytes), progress))
-    });
-    let _ = BUFFER.try_with(|kept| kept.set(buffer));
-    outcome
+    with_read_buffer(|buffer| {
+        let received = socket.poll_receive(context, buffer);
+        received.map_ok(|received| {
+            let progress = Progress {
+                bytes: received,
+                is_all: received < READ_BYTES,
+            };
+            let bytes = buffer.get_mut(..received).unwrap_or_default();
+            (received > 0).then(|| (take(bytes), progress))
+        })
+    })
 }
 
 /// A connection that the system ended.
 pub(crate) fn failed(peer: SocketAddr, source: io::Error) -> Error {
     Error::io(format!("connection to {peer}"), source)
 }
-
-thread_local! {
-    static BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
-}
-
-/// Bytes read at a time.
-const READ_BYTES: usize = 64 * 1024;

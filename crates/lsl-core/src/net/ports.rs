@@ -24,7 +24,7 @@ impl PortSearch {
     /// # Errors
     /// The first error that is not "address in use", since another port would not cure it; or
     /// "address in use" when the range is full and no other port is allowed.
-    pub(crate) fn bind<S>(self, bind: impl Fn(u16) -> io::Result<S>) -> io::Result<S> {
+    pub(crate) fn bind<S>(self, mut bind: impl FnMut(u16) -> io::Result<S>) -> io::Result<S> {
         for port in self.ports() {
             match bind(port) {
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}

@@ -439,16 +439,11 @@ async fn calm(received: &AtomicUsize) {
 
 /// Reads one socket for ever.
 async fn receive(socket: Arc<UdpSocket>, inbox: Inbox) {
-    let mut buffer = vec![0; MAX_DATAGRAM_BYTES];
     loop {
-        match socket.recv_from(&mut buffer).await {
-            Ok((length, from)) => {
-                inbox.take(from, buffer.get(..length).unwrap_or_default());
-            }
-            Err(error) => {
-                tracing::debug!(%error, "receiving failed");
-                tokio::time::sleep(ERROR_PAUSE).await;
-            }
+        let received = sockets::receive_from(&socket, |datagram, from| inbox.take(from, datagram));
+        if let Err(error) = received.await {
+            tracing::debug!(%error, "receiving failed");
+            tokio::time::sleep(ERROR_PAUSE).await;
         }
     }
 }

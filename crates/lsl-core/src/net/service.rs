@@ -1,5 +1,6 @@
-//! The UDP service of a context: one socket per family, on which all its outlets answer clock probes
-//! and unicast discovery. Opened with the first outlet, closed with the last one.
+//! The UDP service of a context: one socket per family for all its outlets, opened with the first and
+//! closed with the last, and one more per outlet and family at the outlet's data port, as long as
+//! there are not too many. Each answers clock probes and unicast discovery for all of them.
 //!
 //! Clock probes are answered in the receiving task, before anything else is thought about. Discovery
 //! answers go through one queue to one task, which paces them. Spec: lsl-protocol §3, §5, §12.1.
@@ -12,7 +13,8 @@ use std::time::Duration;
 use lsl_platform::clock::local_clock;
 use lsl_platform::process::ProcessId;
 use tokio::net::UdpSocket;
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::task::JoinHandle;
 
 use crate::net::monitor::lock_ignoring_poison;
 use crate::net::reach::{Reach, present_interfaces};
@@ -117,6 +119,28 @@ impl Announcement {
         self.service.ports
     }
 
+    /// Room for one more socket of an outlet, if there are not too many.
+    pub(crate) fn place(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.service.places).try_acquire_owned().ok()
+    }
+
+    /// Answers at an outlet's own socket as well, until the task is aborted.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if there is no runtime.
+    pub(crate) fn listen(
+        &self,
+        socket: UdpSocket,
+        place: OwnedSemaphorePermit,
+    ) -> Result<JoinHandle<()>> {
+        let answers = self.service.answers.clone();
+        let announced = Arc::clone(&self.announced);
+        runtime::spawn(async move {
+            let _place = place;
+            listen(Arc::new(socket), Arrival::Service, announced, answers).await;
+        })
+    }
+
     /// Answers queries with this stream from now on.
     pub(crate) fn publish(&mut self, stream: impl Into<Arc<Advertised>>) {
         self.keys.push(self.announced.add(stream));
@@ -136,6 +160,9 @@ impl Drop for Announcement {
 struct Running {
     owner: ProcessId,
     ports: ServicePorts,
+    answers: mpsc::Sender<Queued>,
+    /// For sockets of outlets.
+    places: Arc<Semaphore>,
     tasks: Vec<AbortOnDrop<()>>,
 }
 
@@ -146,6 +173,8 @@ impl Running {
         let mut running = Self {
             owner: ProcessId::current(),
             ports: ServicePorts::default(),
+            answers,
+            places: Arc::new(Semaphore::new(MAX_OWN_SOCKETS)),
             tasks: Vec::new(),
         };
         let mut failure = None;
@@ -156,7 +185,7 @@ impl Running {
                         Family::V4 => running.ports.v4 = port,
                         Family::V6 => running.ports.v6 = port,
                     }
-                    running.listen(socket, Arrival::Service, announced, &answers)?;
+                    running.listen(socket, Arrival::Service, announced)?;
                 }
                 Err(error) => {
                     tracing::warn!(?family, %error, "no UDP service for this family");
@@ -171,7 +200,7 @@ impl Running {
             let Some((socket, memberships)) = responder::open(reach, family) else {
                 continue;
             };
-            running.listen(socket, Arrival::Responder, announced, &answers)?;
+            running.listen(socket, Arrival::Responder, announced)?;
             let upkeep = responder::upkeep(memberships, Arc::clone(reach), Arc::clone(announced));
             running.tasks.push(AbortOnDrop(runtime::spawn(upkeep)?));
         }
@@ -187,14 +216,9 @@ impl Running {
         socket: UdpSocket,
         arrival: Arrival,
         announced: &Arc<Announced>,
-        answers: &mpsc::Sender<Queued>,
     ) -> Result<()> {
-        let task = listen(
-            Arc::new(socket),
-            arrival,
-            Arc::clone(announced),
-            answers.clone(),
-        );
+        let answers = self.answers.clone();
+        let task = listen(Arc::new(socket), arrival, Arc::clone(announced), answers);
         self.tasks.push(AbortOnDrop(runtime::spawn(task)?));
         Ok(())
     }
@@ -227,10 +251,14 @@ async fn listen(
     announced: Arc<Announced>,
     answers: mpsc::Sender<Queued>,
 ) {
-    let mut buffer = vec![0; MAX_DATAGRAM_BYTES];
     loop {
-        let (datagram, from) = match socket.recv_from(&mut buffer).await {
-            Ok((length, from)) => (buffer.get(..length).unwrap_or_default(), from),
+        let received = sockets::receive_from(&socket, |datagram, from| {
+            let received_at = local_clock();
+            let answer = announced.answer(arrival, datagram, from, received_at);
+            (answer, from, received_at)
+        });
+        let (answer, from, received_at) = match received.await {
+            Ok(received) => received,
             Err(error) => {
                 // Such as an interface that went down; it must not become a busy loop.
                 tracing::debug!(%error, "receiving failed");
@@ -238,8 +266,7 @@ async fn listen(
                 continue;
             }
         };
-        let received_at = local_clock();
-        match announced.answer(arrival, datagram, from, received_at) {
+        match answer {
             Answer::Ignore => {}
             Answer::Time(request) => send_time(&socket, request, received_at, from).await,
             #[cfg(feature = "secure")]
@@ -393,7 +420,8 @@ impl Lane {
     }
 }
 
-const MAX_DATAGRAM_BYTES: usize = 65_536;
+/// Sockets of outlets, two per outlet. Further outlets answer at the shared ones alone.
+const MAX_OWN_SOCKETS: usize = 1000;
 const MAX_WAITING_ANSWERS: usize = 1024;
 const BURST: usize = 16;
 /// From so many answers on to all lanes together there is a pause.

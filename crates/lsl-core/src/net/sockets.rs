@@ -4,7 +4,7 @@
 //! have the same port number, and an IPv4 peer never shows up as `::ffff:a.b.c.d`.
 //! Sockets come out non-blocking and as std types; `into_tokio_*` registers them with our reactor.
 
-use std::cell::RefCell;
+use std::cell::Cell;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
 use std::time::Duration;
@@ -176,6 +176,64 @@ pub(crate) fn tcp_acceptor(address: IpAddr, search: PortSearch) -> io::Result<Tc
     Ok(bind(address, search, Type::STREAM, Protocol::TCP, listen)?.into())
 }
 
+/// An outlet's TCP acceptor and, where that can be had, a UDP socket on the same port: inlets of liblsl
+/// 1.12 send their clock probes there. `shared` is the port at which the context answers anyway.
+/// Spec: lsl-protocol §12.1.
+///
+/// A port of the range, which firewalls let through, is worth more than a UDP socket of its own. The
+/// last quarter of the range is left to the shared sockets of other programs, or 24 outlets of one
+/// would hide the others from searches by unicast.
+///
+/// # Errors
+/// As [`tcp_acceptor`].
+pub(crate) fn outlet_ports(
+    address: IpAddr,
+    search: PortSearch,
+    shared: u16,
+) -> io::Result<(TcpListener, Option<UdpSocket>)> {
+    let tcp = Binder::new(address, Type::STREAM, Protocol::TCP);
+    let udp = Binder::new(address, Type::DGRAM, Protocol::UDP);
+    let reserved = search.count - search.count / 4;
+    let reserved = search.ports().skip(reserved.into());
+    let mut tcp_only: Option<Socket> = None;
+    let mut tries = RANDOM_PAIRS;
+    let found = search.bind(|port| {
+        if port == 0 && tcp_only.is_some() {
+            return Ok((tcp_only.take(), None));
+        }
+        loop {
+            let acceptor = tcp.bind(port)?;
+            acceptor.listen(TCP_BACKLOG)?;
+            let bound = acceptor.local_addr()?.as_socket();
+            let bound = bound.map_or(port, |bound| bound.port());
+            if bound == shared {
+                return Ok((Some(acceptor), None));
+            }
+            let is_reserved = port != 0 && reserved.clone().any(|reserved| reserved == port);
+            if !is_reserved && let Ok(service) = udp.bind(bound) {
+                return Ok((Some(acceptor), Some(service)));
+            }
+            if port != 0 {
+                tcp_only.get_or_insert(acceptor);
+                return Err(io::ErrorKind::AddrInUse.into());
+            }
+            tries -= 1;
+            if tries == 0 {
+                return Ok((Some(acceptor), None));
+            }
+        }
+    });
+    let (acceptor, service) = match found {
+        Ok((Some(acceptor), service)) => (acceptor, service),
+        Ok((None, _)) => return Err(io::ErrorKind::AddrInUse.into()),
+        Err(error) => (tcp_only.ok_or(error)?, None),
+    };
+    if let Some(service) = &service {
+        enlarge_receive_buffer(service);
+    }
+    Ok((acceptor.into(), service.map(Into::into)))
+}
+
 /// A socket on the first port at which it can be bound and `finish`ed.
 fn bind(
     address: IpAddr,
@@ -184,20 +242,44 @@ fn bind(
     protocol: Protocol,
     finish: impl Fn(&Socket) -> io::Result<()>,
 ) -> io::Result<Socket> {
-    // One that could not be bound may be bound elsewhere: with thousands of outlets the whole range is
-    // taken, and a fresh socket for each of its ports would be most of the work of making one more.
-    let spare = RefCell::new(None);
+    let binder = Binder::new(address, kind, protocol);
     search.bind(|port| {
-        let socket = match spare.take() {
-            Some(socket) => socket,
-            None => open(Family::of(address), kind, protocol)?,
-        };
-        if let Err(error) = socket.bind(&SocketAddr::new(address, port).into()) {
-            spare.replace(Some(socket));
-            return Err(error);
-        }
+        let socket = binder.bind(port)?;
         finish(&socket).map(|()| socket)
     })
+}
+
+/// Binds sockets of one kind to one port after the other.
+struct Binder {
+    address: IpAddr,
+    kind: Type,
+    protocol: Protocol,
+    /// One that could not be bound may be bound elsewhere: with thousands of outlets the whole range is
+    /// taken, and a fresh socket for each of its ports would be most of the work of making one more.
+    spare: Cell<Option<Socket>>,
+}
+
+impl Binder {
+    fn new(address: IpAddr, kind: Type, protocol: Protocol) -> Self {
+        Self {
+            address,
+            kind,
+            protocol,
+            spare: Cell::new(None),
+        }
+    }
+
+    fn bind(&self, port: u16) -> io::Result<Socket> {
+        let socket = match self.spare.take() {
+            Some(socket) => socket,
+            None => open(Family::of(self.address), self.kind, self.protocol)?,
+        };
+        if let Err(error) = socket.bind(&SocketAddr::new(self.address, port).into()) {
+            self.spare.set(Some(socket));
+            return Err(error);
+        }
+        Ok(socket)
+    }
 }
 
 /// Sets up a connection that an outlet accepted. Sizes are in bytes, 0 leaves the system's default
@@ -250,6 +332,45 @@ pub(crate) async fn tcp_connect(
     }
 }
 
+/// Waits for a datagram and hands it to `take`, with who sent it. The buffer belongs to the thread:
+/// hundreds of sockets hold nothing while nothing comes.
+///
+/// # Errors
+/// What `recvfrom(2)` reports.
+pub(crate) async fn receive_from<R>(
+    socket: &tokio::net::UdpSocket,
+    mut take: impl FnMut(&[u8], SocketAddr) -> R,
+) -> io::Result<R> {
+    loop {
+        socket.readable().await?;
+        let received: io::Result<R> = with_read_buffer(|buffer| {
+            let (length, from) = socket.try_recv_from(buffer)?;
+            Ok(take(buffer.get(..length).unwrap_or_default(), from))
+        });
+        match received {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            other => return other,
+        }
+    }
+}
+
+/// Lends the thread's buffer of [`READ_BYTES`].
+pub(crate) fn with_read_buffer<R>(read: impl FnOnce(&mut [u8]) -> R) -> R {
+    // A thread that is about to end may have no place for it any more.
+    let mut buffer = BUFFER.try_with(Cell::take).unwrap_or_default();
+    buffer.resize(READ_BYTES, 0);
+    let outcome = read(&mut buffer);
+    let _ = BUFFER.try_with(|kept| kept.set(buffer));
+    outcome
+}
+
+thread_local! {
+    static BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// Bytes read at a time, and the largest datagram.
+pub(crate) const READ_BYTES: usize = 64 * 1024;
+
 /// Registers a socket with the reactor of the process runtime.
 ///
 /// # Errors
@@ -296,6 +417,9 @@ fn enlarge_receive_buffer(socket: &Socket) {
 }
 
 const UDP_RECEIVE_BUFFER_BYTES: usize = 4 * 1024 * 1024;
+
+/// How often the system is asked for a port that is free for TCP and UDP.
+const RANDOM_PAIRS: u32 = 4;
 
 /// liblsl queues 10 connections; a recorder that opens hundreds of inlets at once overruns that.
 const TCP_BACKLOG: i32 = 128;
@@ -349,6 +473,47 @@ mod tests {
         };
         let second = tcp_acceptor(Ipv4Addr::LOCALHOST.into(), next).unwrap();
         assert_ne!(second.local_addr().unwrap().port(), taken);
+    }
+
+    #[test]
+    fn an_outlet_gets_udp_at_its_tcp_port_and_leaves_some_to_others() {
+        let local: IpAddr = Ipv4Addr::LOCALHOST.into();
+        let range = PortSearch {
+            base: 48_460,
+            count: 8,
+            allow_random: true,
+        };
+        let port = |socket: &TcpListener| socket.local_addr().unwrap().port();
+        let shared = udp_service(local, range).unwrap();
+        assert_eq!(shared.local_addr().unwrap().port(), 48_460);
+        let foreign = UdpSocket::bind((local, 48_462)).unwrap();
+        let mut held = Vec::new();
+        let mut next = |expected: u16, own: bool| {
+            let (tcp, udp) = outlet_ports(local, range, 48_460).unwrap();
+            let udp_port = udp.as_ref().map(|udp| udp.local_addr().unwrap().port());
+            assert_eq!(udp_port, own.then(|| port(&tcp)));
+            if expected != 0 {
+                assert_eq!(port(&tcp), expected);
+            }
+            held.push((tcp, udp));
+        };
+        // The shared socket is there already; then pairs; then what is left for TCP alone.
+        next(48_460, false);
+        for pair in [48_461, 48_463, 48_464, 48_465] {
+            next(pair, true);
+        }
+        for single in [48_462, 48_466, 48_467] {
+            next(single, false);
+        }
+        // Beyond the range, at a port of the system's choice.
+        next(0, true);
+        let strict = PortSearch {
+            allow_random: false,
+            ..range
+        };
+        let full = outlet_ports(local, strict, 48_460).unwrap_err();
+        assert_eq!(full.kind(), io::ErrorKind::AddrInUse);
+        drop(foreign);
     }
 
     #[test]

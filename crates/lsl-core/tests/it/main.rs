@@ -11,6 +11,7 @@
 
 mod anywhere;
 mod corpus;
+mod discovery;
 mod hostile;
 mod lab;
 mod pulling;
