@@ -5,8 +5,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use crate::config::{self, Config, Overrides, ResolveScope, SystemFiles};
+use crate::net::lingering::Lingering;
 use crate::net::monitor::lock_ignoring_poison;
-#[cfg(feature = "secure")]
 use crate::net::per_process::PerProcess;
 use crate::net::reach::Reach;
 use crate::net::registry::SourcePolicy;
@@ -33,6 +33,8 @@ struct Shared {
     config: Config,
     reach: Arc<Reach>,
     registry: Registry,
+    /// A forked child has none of its parent's searches.
+    lingering: PerProcess<Lingering>,
     /// Why nothing may stream, if the security configuration cannot be used.
     #[cfg(feature = "secure")]
     security: LoadedSecurity,
@@ -143,6 +145,7 @@ impl Context {
                 config,
                 reach,
                 registry,
+                lingering: PerProcess::new(),
                 #[cfg(feature = "secure")]
                 security,
                 #[cfg(feature = "secure")]
@@ -159,6 +162,11 @@ impl Context {
     /// Where this context's outlets announce themselves.
     pub(crate) fn registry(&self) -> &Registry {
         &self.shared.registry
+    }
+
+    /// Searches of calls that do not wait.
+    pub(crate) fn lingering(&self) -> &Lingering {
+        self.shared.lingering.get()
     }
 
     /// What the configuration means for sockets.

@@ -71,7 +71,8 @@ impl Selector {
 
 /// Looks for streams in the global context until `minimum` are found, at the longest for `timeout`.
 /// With a `minimum` of 0 it takes the whole time. Returns what was found, ordered by uid: fewer than
-/// `minimum`, or none, is no error. May find more than `minimum`.
+/// `minimum`, or none, is no error. May find more than `minimum`. With a timeout of zero, again and again
+/// for the same, it returns what was found since the first of these calls.
 ///
 /// Works inside any async runtime; dropping the future ends the search.
 ///
@@ -119,7 +120,11 @@ impl Context {
         timeout: impl Into<Timeout>,
     ) -> Result<Vec<StreamInfo>> {
         let query = selector.to_query(&self.config().lab().session_id)?;
-        resolve_query(self, query, minimum, 0.0, timeout.into(), None).await
+        let timeout = timeout.into();
+        if timeout == Timeout::NOW {
+            return self.lingering().results(self, query);
+        }
+        resolve_query(self, query, minimum, 0.0, timeout, None).await
     }
 
     /// [`resolve_blocking`] in this context.
@@ -133,7 +138,11 @@ impl Context {
         timeout: impl Into<Timeout>,
     ) -> Result<Vec<StreamInfo>> {
         let query = selector.to_query(&self.config().lab().session_id)?;
-        let running = start_once(self, query, minimum, 0.0, timeout.into(), None)?;
+        let timeout = timeout.into();
+        if timeout == Timeout::NOW {
+            return self.lingering().results(self, query);
+        }
+        let running = start_once(self, query, minimum, 0.0, timeout, None)?;
         Ok(running
             .search
             .monitor
@@ -141,7 +150,7 @@ impl Context {
             .unwrap_or_default())
     }
 
-    fn wave_times(&self) -> WaveTimes {
+    pub(crate) fn wave_times(&self) -> WaveTimes {
         let tuning = self.config().tuning();
         WaveTimes {
             multicast_min_rtt_secs: tuning.multicast_min_rtt_secs,

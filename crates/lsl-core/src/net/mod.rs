@@ -17,6 +17,7 @@ pub(crate) mod full_info;
 pub(crate) mod handshake;
 #[cfg(feature = "secure")]
 pub(crate) mod inlet_tunnel;
+pub(crate) mod lingering;
 pub(crate) mod link;
 pub(crate) mod monitor;
 pub(crate) mod pace;

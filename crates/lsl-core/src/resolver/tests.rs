@@ -92,6 +92,47 @@ fn a_session_sees_only_its_own_streams() {
 }
 
 #[test]
+fn calls_that_do_not_wait_find_a_stream_when_they_are_repeated() {
+    let config = private_config();
+    let context = Context::new(config.clone());
+    let resolver = Context::new(config);
+    let wanted = Selector::property("type", "EEG").unwrap();
+    let look = |selector: &Selector| {
+        resolver
+            .resolve_blocking(selector, 1, Timeout::NOW)
+            .unwrap()
+    };
+    let deadline = local_clock() + PLENTY.as_secs_f64();
+    // As in each frame of a game, which runs before its stream does.
+    let mut announced = None;
+    let mut frames = 0;
+    loop {
+        let found = look(&wanted);
+        if let [only] = &found[..] {
+            assert_eq!(only.uid(), "late");
+            break;
+        }
+        assert!(local_clock() < deadline, "in vain after {frames} frames");
+        announced.get_or_insert_with(|| announce(&context, "late", "EEG"));
+        frames += 1;
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    // Who asks once pays nothing; who asks for ever new things pays for few.
+    let lingering = resolver.lingering();
+    assert_eq!(lingering.searches(), 1);
+    look(&Selector::all());
+    assert_eq!(lingering.searches(), 1);
+    for number in 0..40 {
+        let other = Selector::property("type", format!("{number}")).unwrap();
+        look(&other);
+        look(&other);
+    }
+    assert!((2..=16).contains(&lingering.searches()));
+    assert!(!lingering.end_unused(local_clock() + 6.0));
+    assert_eq!(lingering.searches(), 0);
+}
+
+#[test]
 fn resolves_inside_a_foreign_runtime() {
     let config = private_config();
     let context = Context::new(config.clone());
