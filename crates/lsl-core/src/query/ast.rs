@@ -16,8 +16,8 @@ pub(super) enum Expr {
     Negate(Box<Self>),
     /// Operands of `|`, at least two, all node-sets.
     Union(Vec<Self>),
-    /// A node-set narrowed by predicates that count in document order.
-    Filter(Box<Self>, Vec<Self>),
+    /// A node-set narrowed by predicates, and whether they count positions, which is in document order.
+    Filter(Box<Self>, Vec<Self>, Positions),
     /// A location path.
     Path(Start, Vec<Step>),
     /// A string constant.
@@ -26,6 +26,13 @@ pub(super) enum Expr {
     Number(f64),
     /// A function call whose arity the parser checked.
     Call(Function, Vec<Self>),
+}
+
+/// Whether a predicate depends on where its node stands among its peers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Positions {
+    Counted,
+    Ignored,
 }
 
 /// Where a location path begins.

@@ -39,10 +39,8 @@ impl QueryCache {
     /// As [`Query::parse`].
     pub fn parse(&mut self, text: impl AsRef<[u8]>) -> Result<Arc<Query>, ParseError> {
         let text = text.as_ref();
-        self.clock += 1;
-        if let Some(entry) = self.queries.get_mut(text) {
-            entry.used = self.clock;
-            return Ok(Arc::clone(&entry.query));
+        if let Some(query) = self.get(text) {
+            return Ok(query);
         }
         let query = Arc::new(Query::parse(text)?);
         if self.capacity > 0 {
@@ -56,6 +54,14 @@ impl QueryCache {
             self.queries.insert(Arc::clone(&query.text), entry);
         }
         Ok(query)
+    }
+
+    /// The parsed query if it is in the cache.
+    pub fn get(&mut self, text: impl AsRef<[u8]>) -> Option<Arc<Query>> {
+        self.clock += 1;
+        let entry = self.queries.get_mut(text.as_ref())?;
+        entry.used = self.clock;
+        Some(Arc::clone(&entry.query))
     }
 
     /// Number of queries held.

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
-use super::ast::{Axis, Expr, Kind, Operator, Start, Step};
+use super::ast::{Axis, Expr, Kind, Operator, Positions, Start, Step};
 use super::axis::Walk;
 use super::functions;
 use super::value::{Item, NodeSet, Order, Value, compare};
@@ -23,8 +23,13 @@ impl Budget {
     }
 
     pub(super) fn spend(&mut self, work: u64) -> Result<(), EvalError> {
-        self.left = self.left.checked_sub(work).ok_or(EvalError::TooExpensive)?;
-        Ok(())
+        let left = self.left.checked_sub(work);
+        self.left = left.unwrap_or(0);
+        left.map(drop).ok_or(EvalError::TooExpensive)
+    }
+
+    pub(super) fn left(&self) -> u64 {
+        self.left
     }
 
     /// Pays for bytes before they are produced or searched.
@@ -68,7 +73,7 @@ impl<'a> Evaluator<'a> {
         }
     }
 
-    pub(super) fn matches(mut self, root: &'a Expr, context: NodeId) -> Result<bool, EvalError> {
+    pub(super) fn matches(&mut self, root: &'a Expr, context: NodeId) -> Result<bool, EvalError> {
         self.boolean(
             root,
             Frame {
@@ -174,9 +179,9 @@ impl<'a> Evaluator<'a> {
         match expr {
             Expr::Path(start, steps) => self.path(start, steps, frame, want),
             Expr::Union(parts) => self.union(parts, frame, want),
-            Expr::Filter(base, predicates) => {
+            Expr::Filter(base, predicates, positions) => {
                 let mut set = self.nodes(base, frame, Want::All)?;
-                if predicates.iter().any(Expr::is_positional_predicate) {
+                if *positions == Positions::Counted {
                     self.sort(&mut set)?;
                 }
                 let once = stops_at_first(want, set.order);
@@ -213,6 +218,7 @@ impl<'a> Evaluator<'a> {
         frame: Frame,
         want: Want,
     ) -> Result<NodeSet, EvalError> {
+        self.budget.spend(LIST_WORK)?;
         let mut set = match start {
             Start::Context => NodeSet::one(frame.item),
             Start::Root => NodeSet::one(self.document.root().into()),
@@ -244,6 +250,7 @@ impl<'a> Evaluator<'a> {
             order,
         };
         for &item in &from.items {
+            self.budget.spend(LIST_WORK)?;
             let mut found = Vec::new();
             Walk {
                 document: self.document,
@@ -276,6 +283,7 @@ impl<'a> Evaluator<'a> {
         let mut predicates = predicates.iter().peekable();
         while let Some(predicate) = predicates.next() {
             let once = once && predicates.peek().is_none();
+            self.budget.spend(LIST_WORK)?;
             let size = items.len();
             let mut kept = Vec::new();
             for (position, item) in (1..).zip(items) {
@@ -314,6 +322,8 @@ impl<'a> Evaluator<'a> {
             (Order::ReverseDocument, [.., last]) => Some(*last),
             (Order::Unknown, [only]) => Some(*only),
             (Order::Unknown, items) => {
+                self.budget
+                    .spend_bytes(items.len().saturating_mul(SORT_WORK))?;
                 let ranks = self.ranks()?;
                 items.iter().copied().min_by_key(|item| rank(ranks, *item))
             }
@@ -336,6 +346,7 @@ impl<'a> Evaluator<'a> {
     }
 
     fn remove_duplicates(&mut self, set: &mut NodeSet) -> Result<(), EvalError> {
+        self.budget.spend(LIST_WORK)?;
         self.budget
             .spend_bytes(set.items.len().saturating_mul(SORT_WORK))?;
         let mut seen = HashSet::with_capacity(set.items.len());
@@ -380,6 +391,7 @@ impl<'a> Evaluator<'a> {
             self.budget.spend(NODE_WORK)?;
             return Ok(Cow::Borrowed(document.text(item.node)));
         }
+        self.budget.spend(LIST_WORK)?;
         let mut texts = Vec::new();
         Walk {
             document,
@@ -411,6 +423,7 @@ impl<'a> Evaluator<'a> {
     }
 
     pub(super) fn number_of_text(&mut self, text: &[u8]) -> Result<f64, EvalError> {
+        self.budget.spend(LIST_WORK)?;
         self.budget.spend_bytes(text.len())?;
         Ok(number::parse(text))
     }
@@ -437,5 +450,8 @@ fn rank(ranks: &HashMap<NodeId, u32>, item: Item) -> (u32, u32) {
 /// Price of visiting a node or an expression, in units of one byte of text.
 pub(super) const NODE_WORK: u64 = 8;
 
+/// Price of making a list or a text, and of what little is done with it.
+pub(super) const LIST_WORK: u64 = 16;
+
 /// Price per node of hashing or sorting.
-const SORT_WORK: usize = 16;
+const SORT_WORK: usize = 24;

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use super::ast::{Expr, Kind};
-use super::eval::{Budget, Evaluator, Frame, NODE_WORK, Want};
+use super::eval::{Budget, Evaluator, Frame, LIST_WORK, NODE_WORK, Want};
 use super::lex::is_space;
 use super::value::{Item, NodeSet, Value};
 use super::{EvalError, Text, number};
@@ -177,7 +177,9 @@ fn text<'a>(
         (Function::String, arguments) => text_or_context(evaluator, arguments, frame),
         (Function::NormalizeSpace, arguments) => {
             let text = text_or_context(evaluator, arguments, frame)?;
-            evaluator.budget.spend_bytes(text.len())?;
+            // Each byte is looked at and most are copied.
+            evaluator.budget.spend(LIST_WORK)?;
+            evaluator.budget.spend_bytes(text.len().saturating_mul(2))?;
             Ok(Cow::Owned(normalize_space(&text)))
         }
         (Function::Name | Function::LocalName | Function::NamespaceUri, arguments) => {
@@ -194,6 +196,7 @@ fn text<'a>(
             }
         }
         (Function::Concat, parts) => {
+            evaluator.budget.spend(LIST_WORK)?;
             let mut joined = Vec::new();
             for part in parts {
                 let part = evaluator.text(part, frame)?;
@@ -230,6 +233,7 @@ fn text<'a>(
             let text = evaluator.text(text, frame)?;
             let from = evaluator.text(from, frame)?;
             let to = evaluator.text(to, frame)?;
+            evaluator.budget.spend(TRANSLATE_WORK)?;
             evaluator.budget.spend_bytes(text.len())?;
             evaluator.budget.spend_bytes(from.len())?;
             Ok(Cow::Owned(translate(&text, &from, &to)))
@@ -260,6 +264,7 @@ fn name_part<'a>(
         Some(attribute) => attribute.name.as_slice(),
         None => document.name(item.node),
     };
+    evaluator.budget.spend_bytes(name.len())?;
     let colon = name.iter().position(|&byte| byte == b':');
     match function {
         Function::LocalName => {
@@ -361,6 +366,7 @@ fn slice<'a>(
         Cow::Borrowed(text) => Cow::Borrowed(text.get(range).unwrap_or_default()),
         Cow::Owned(text) => {
             let part = text.get(range).unwrap_or_default();
+            budget.spend(LIST_WORK)?;
             budget.spend_bytes(part.len())?;
             Cow::Owned(part.to_vec())
         }
@@ -414,6 +420,9 @@ fn translate(text: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
         .filter_map(|&byte| table.get(usize::from(byte)).copied().flatten())
         .collect()
 }
+
+/// Price of the table by which `translate()` replaces bytes.
+const TRANSLATE_WORK: u64 = 160;
 
 /// Name, fewest and most arguments.
 const FUNCTIONS: [(&str, usize, usize, Function); 27] = [

@@ -1,7 +1,7 @@
 //! Tokens to expression tree, with every check pugixml makes while parsing: arity, and node-sets
 //! where only node-sets will do. Recursion is bounded by `MAX_DEPTH`. Spec: lsl-protocol §4, §15.
 
-use super::ast::{Axis, Expr, Kind, NodeTest, Operator, Start, Step, UNION_PRECEDENCE};
+use super::ast::{Axis, Expr, Kind, NodeTest, Operator, Positions, Start, Step, UNION_PRECEDENCE};
 use super::functions::Function;
 use super::lex::{self, Token, TokenKind};
 use super::{MAX_DEPTH, MAX_PARTS, MAX_QUERY_BYTES, ParseReason, number};
@@ -147,7 +147,9 @@ impl<'a> Parser<'a> {
             if base.kind() != Kind::Nodes {
                 return Err(self.syntax("a predicate applies to a node-set only"));
             }
-            base = Expr::Filter(Box::new(base), self.predicates()?);
+            let predicates = self.predicates()?;
+            let positions = positions(&predicates);
+            base = Expr::Filter(Box::new(base), predicates, positions);
         }
         if !matches!(self.peek(), Some(TokenKind::Slash | TokenKind::DoubleSlash)) {
             return Ok(base);
@@ -376,6 +378,15 @@ impl<'a> Parser<'a> {
     }
 }
 
+/// Settled once here: looking through a predicate costs its length, at each node it is applied to.
+fn positions(predicates: &[Expr]) -> Positions {
+    if predicates.iter().any(Expr::is_positional_predicate) {
+        Positions::Counted
+    } else {
+        Positions::Ignored
+    }
+}
+
 fn pushed<T>(mut list: Vec<T>, last: T) -> Vec<T> {
     list.push(last);
     list
@@ -389,7 +400,7 @@ fn fold_double_slash(step: &mut Step) -> bool {
         Axis::Itself | Axis::DescendantOrSelf => Axis::DescendantOrSelf,
         _ => return false,
     };
-    if step.predicates.iter().any(Expr::is_positional_predicate) {
+    if positions(&step.predicates) == Positions::Counted {
         return false;
     }
     step.axis = folded;

@@ -125,6 +125,99 @@ fn golden_vectors() {
     }
 }
 
+/// What strangers may spend is far above what the queries of real programs need: see the margins.
+#[test]
+fn real_queries_need_little_work() {
+    let mut document = Document::new();
+    let info = document.append_element(document.root(), "info").unwrap();
+    let field = |document: &mut Document, parent, name, text: &str| {
+        let node = document.append_element(parent, name).unwrap();
+        document.append_text(node, text).unwrap();
+    };
+    for (name, value) in REAL_FIELDS {
+        field(&mut document, info, name, value);
+    }
+    let without_description = document.clone();
+    let desc = document.append_element(info, "desc").unwrap();
+    let channels = document.append_element(desc, "channels").unwrap();
+    for number in 0..256 {
+        let channel = document.append_element(channels, "channel").unwrap();
+        let label = format!("C{number}");
+        for (name, text) in [("label", &*label), ("unit", "microvolts"), ("type", "EEG")] {
+            field(&mut document, channel, name, text);
+        }
+    }
+    let vectors: Vectors =
+        serde_json::from_str(include_str!("../../tests/vectors/query-match.json")).unwrap();
+    let golden = ["A", "B"].map(|name| self::document(&vectors.documents[name].xml_utf8));
+    let work = |text: &str, document: &Document| {
+        let mut left = MAX_WORK;
+        let matched = Query::parse(text).map(|query| {
+            let matched = query.matches_within(document, top(document), &mut left);
+            matched.expect(text);
+        });
+        matched.map_or(0, |()| MAX_WORK - left)
+    };
+    let most = vectors.cases.iter().flat_map(|case| {
+        let works = golden.iter().map(|document| work(&case.query, document));
+        works.map(|work| (work, case.query.as_str()))
+    });
+    let (most, dearest) = most.max().unwrap();
+    println!("golden queries: at most {most} units ({dearest}), of {CHEAP_WORK}");
+    assert!(most * 3 < CHEAP_WORK, "{dearest} needs {most}");
+    for text in REAL {
+        let [small, large] = [&without_description, &document].map(|document| work(text, document));
+        let allowed = costly_work(document.len());
+        println!("{small:4} of {CHEAP_WORK}, {large:6} of {allowed}: {text}");
+        assert!(small * 4 < CHEAP_WORK, "{text} needs {small}");
+        assert!(large * 2 < allowed, "{text} needs {large}");
+    }
+    // What an attacker sent.
+    let mut left = costly_work(document.len());
+    let attack = Query::parse(ATTACK).unwrap();
+    let ended = attack.matches_within(&document, top(&document), &mut left);
+    assert_eq!((ended, left), (Err(EvalError::TooExpensive), 0));
+}
+
+/// Queries of programs in the field, and what people type.
+const REAL: &[&str] = &[
+    "session_id='default'",
+    "session_id='default' and name='BioSemi'",
+    "session_id='default' and uid='33333333-3333-4333-8333-333333333333'",
+    "session_id='default' and name='BioSemi' and type='EEG' and source_id='src-42' and \
+     channel_count='256' and channel_format='float32' and hostname='lab-pc'",
+    "name='BioSemi' and count(//info/desc/channels/channel[type='EEG'])=256",
+    "starts-with(name,'Bio') and (type='EEG' or type='Markers') and not(hostname='here')",
+    "contains(name,'Bio') and nominal_srate>=100 and channel_count<512",
+    "desc/channels/channel[label='C255']",
+    "//channel[label='C255' and unit='microvolts']",
+    "//label='C255'",
+    "desc/channels/channel[last()]/label='C255'",
+    "count(desc/channels/channel[type='EEG'])>=2",
+];
+
+const REAL_FIELDS: [(&str, &str); 16] = [
+    ("name", "BioSemi"),
+    ("type", "EEG"),
+    ("channel_count", "256"),
+    ("channel_format", "float32"),
+    ("source_id", "src-42"),
+    ("nominal_srate", "512.0000000000000"),
+    ("version", "1.100000000000000"),
+    ("created_at", "123.4560000000000"),
+    ("uid", "33333333-3333-4333-8333-333333333333"),
+    ("session_id", "default"),
+    ("hostname", "lab-pc"),
+    ("v4address", "192.168.1.2"),
+    ("v4data_port", "16572"),
+    ("v4service_port", "16572"),
+    ("v6data_port", "16573"),
+    ("v6service_port", "16573"),
+];
+
+/// Stalled the I/O thread for 180 ms a stream when a number's text cost as little as its bytes.
+const ATTACK: &str = "//*[//*[//*[starts-with(1 div 7,'x') or starts-with(1 div 3,'y')]]]";
+
 const SHELF: &str = r#"<info xml:lang="en-GB" xmlns="urn:d" xmlns:p="urn:p">
 <a id="1"><b>1</b><b>2</b><c><b>3</b></c></a>
 <a id="2" p:k="v"><b>4</b>x<b>5</b>y</a>

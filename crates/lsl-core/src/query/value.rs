@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use super::ast::Operator;
-use super::eval::{Evaluator, NODE_WORK};
+use super::eval::{Evaluator, LIST_WORK, NODE_WORK};
 use super::{EvalError, Text, number};
 use crate::xml::NodeId;
 
@@ -92,6 +92,7 @@ impl<'a> Value<'a> {
                 Cow::Borrowed(if value { b"true".as_slice() } else { b"false" })
             }
             Self::Number(value) => {
+                evaluator.budget.spend(NUMBER_WORK)?;
                 let text = number::write(value).into_bytes();
                 evaluator.budget.spend_bytes(text.len())?;
                 Cow::Owned(text)
@@ -141,6 +142,7 @@ pub(super) fn compare<'a>(
     if equality && either(|value| matches!(value, Value::Boolean(_))) {
         return Ok((left.to_boolean() == right.to_boolean()) == (operator == Operator::Equal));
     }
+    evaluator.budget.spend(LIST_WORK)?;
     // XPath 1.0 would turn a node-set into a boolean before it is ordered against one; pugixml
     // compares the number of each node, and its answers are what peers expect.
     if !equality || either(|value| matches!(value, Value::Number(_))) {
@@ -189,3 +191,6 @@ fn compare_numbers(
     }
     Ok(false)
 }
+
+/// Price of writing a number, which takes several lists and a division of long numbers.
+const NUMBER_WORK: u64 = 160;
