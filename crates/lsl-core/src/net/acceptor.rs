@@ -23,7 +23,6 @@ use crate::net::ports::PortSearch;
 use crate::net::service::Announcement;
 use crate::net::sockets::{self, Family};
 use crate::net::{runtime, uid};
-use crate::query::Query;
 use crate::session::fanout::Terms;
 use crate::wire::archive100::Encoder100;
 use crate::wire::negotiate::{Negotiated, OutletSide, Writing, negotiate, negotiate_100};
@@ -249,13 +248,16 @@ pub(crate) async fn answer(
     let side = outlet_side(shared);
     let reply = match request {
         Request::ShortInfo { query } => {
-            let query = Query::parse(&query)?;
             let shown = shared.advertised.shown();
             // Whoever has a session may ask about everything.
-            if link.is_sealed() && shared.info.matches(&query)? {
-                shared.shortinfo.clone()
-            } else if !link.is_sealed() && shown.matches(&query)? {
-                shown.shortinfo.clone()
+            let (document, shortinfo) = if link.is_sealed() {
+                (shared.info.document(), &shared.shortinfo)
+            } else {
+                (&shown.document, &shown.shortinfo)
+            };
+            let announced = shared.context.registry().announced();
+            if announced.selects(&query, link.peer().ip(), document, local_clock())? {
+                shortinfo.clone()
             } else {
                 Vec::new()
             }

@@ -4,7 +4,9 @@
 pub(crate) mod acceptor;
 #[cfg(feature = "secure")]
 pub(crate) mod advert;
+pub(crate) mod answers;
 pub(crate) mod consumer;
+pub(crate) mod costly;
 pub(crate) mod custody;
 #[cfg(feature = "secure")]
 pub(crate) mod describe;

@@ -16,10 +16,11 @@ use lsl_platform::interfaces::Interface;
 use lsl_secure::{Policy, Security};
 
 use crate::Result;
+use crate::net::costly::{Account, CostlyWork, Source};
 use crate::net::monitor::lock_ignoring_poison;
 #[cfg(feature = "secure")]
 use crate::net::sealed_time::SealedClocks;
-use crate::query::{Query, QueryCache};
+use crate::query::{EvalError, MAX_QUERY_BYTES, Query, QueryCache, costly_work, parse_work};
 use crate::wire::discovery::{ReplyDatagram, Request, parse_datagram};
 use crate::wire::timedata::TimeRequest;
 use crate::xml::Document;
@@ -74,20 +75,6 @@ impl Advertised {
     }
 }
 
-impl Shown {
-    /// Whether a query selects the stream.
-    ///
-    /// # Errors
-    /// [`Error::Query`](crate::Error::Query) if evaluating it would take too much work.
-    pub(crate) fn matches(&self, query: &Query) -> Result<bool> {
-        let document = &self.document;
-        let Some(info) = document.child(document.root(), "info") else {
-            return Ok(false);
-        };
-        Ok(query.matches(document, info)?)
-    }
-}
-
 /// Where a datagram arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Arrival {
@@ -116,7 +103,7 @@ pub(crate) enum Answer {
 pub(crate) struct Counters {
     /// Queries whose matching streams were sent.
     pub answered: AtomicU64,
-    /// Datagrams with our command that could not be read.
+    /// Datagrams with our command that could not be read, and queries that are none.
     pub malformed: AtomicU64,
     /// Copies of queries that have an answer under way.
     pub duplicates: AtomicU64,
@@ -124,6 +111,10 @@ pub(crate) struct Counters {
     pub refused: AtomicU64,
     /// Queries dropped because too many were waiting to be answered.
     pub overflow: AtomicU64,
+    /// Queries dropped because they were costly, and their source had no more work to spend.
+    pub costly: AtomicU64,
+    /// Work that queries took, in the units of [`MAX_WORK`](crate::query::MAX_WORK).
+    pub query_work: AtomicU64,
     /// Clock probes without session, not authentic, replayed, or in plaintext where that is forbidden.
     #[cfg(feature = "secure")]
     pub time_dropped: AtomicU64,
@@ -146,6 +137,7 @@ pub(crate) struct Announced {
     interfaces: Mutex<Arc<[Interface]>>,
     sources: SourcePolicy,
     strangers: Mutex<Strangers>,
+    costly: Mutex<CostlyWork>,
     next_key: AtomicU64,
     /// Forbids answers in plaintext.
     #[cfg(feature = "secure")]
@@ -167,6 +159,7 @@ impl Announced {
             interfaces: Mutex::new(Arc::new([])),
             sources,
             strangers: Mutex::default(),
+            costly: Mutex::default(),
             next_key: AtomicU64::new(1),
             #[cfg(feature = "secure")]
             security: None,
@@ -259,6 +252,10 @@ impl Announced {
             count(&self.counters.refused);
             return Answer::Ignore;
         }
+        if query.query.len() > MAX_QUERY_BYTES {
+            count(&self.counters.malformed);
+            return Answer::Ignore;
+        }
         // Replies go to the port that the query names, not to the one it came from (Q4). A scope id
         // stays, or link-local resolvers could not be answered.
         let mut to = from;
@@ -272,18 +269,86 @@ impl Announced {
             count(&self.counters.duplicates);
             return Answer::Ignore;
         };
-        let Ok(parsed) = lock_ignoring_poison(&self.queries).parse(query.query) else {
-            count(&self.counters.malformed);
-            return Answer::Ignore;
-        };
         Answer::Streams(Matches {
             to,
             due,
             id: query.id.to_vec(),
-            query: parsed,
+            text: query.query.to_vec(),
+            query: None,
+            account: Account::of(from.ip()),
             streams,
             next: 0,
         })
+    }
+
+    /// Whether the query of a TCP connection selects a document.
+    ///
+    /// # Errors
+    /// [`Error::Query`](crate::Error::Query) if it is none or may not cost what it does.
+    pub(crate) fn selects(
+        &self,
+        text: &[u8],
+        from: IpAddr,
+        document: &Document,
+        now: f64,
+    ) -> Result<bool> {
+        let mut account = Account::of(from);
+        let query = self.parse(text, &mut account, now)?;
+        Ok(self.evaluate(&query, document, &mut account, now)?)
+    }
+
+    /// A parsed query, from the cache or at the expense of who asks.
+    fn parse(&self, text: &[u8], account: &mut Account, now: f64) -> Result<Arc<Query>> {
+        if let Some(query) = lock_ignoring_poison(&self.queries).get(text) {
+            return Ok(query);
+        }
+        let price = parse_work(text.len());
+        if !account.spend_cheap(price) {
+            self.admit_costly(account, now)?;
+            lock_ignoring_poison(&self.costly).charge(account.source, price, now);
+        }
+        self.counters.query_work.fetch_add(price, Ordering::Relaxed);
+        let parsed = lock_ignoring_poison(&self.queries).parse(text);
+        Ok(parsed.inspect_err(|_| count(&self.counters.malformed))?)
+    }
+
+    /// Whether a query selects a document. It is tried with the little that every query may spend, and
+    /// again with more if whoever asks may spend it.
+    fn evaluate(
+        &self,
+        query: &Query,
+        document: &Document,
+        account: &mut Account,
+        now: f64,
+    ) -> Result<bool, EvalError> {
+        let Some(info) = document.child(document.root(), "info") else {
+            return Ok(false);
+        };
+        let within = |work: &mut u64| {
+            let allowed = *work;
+            let matched = query.matches_within(document, info, work);
+            let spent = allowed - *work;
+            self.counters.query_work.fetch_add(spent, Ordering::Relaxed);
+            (matched, spent)
+        };
+        let (matched, spent) = within(&mut account.cheap);
+        account.spent += spent;
+        if matched != Err(EvalError::TooExpensive) {
+            return matched;
+        }
+        self.admit_costly(account, now)?;
+        let (matched, spent) = within(&mut costly_work(document.len()));
+        account.spent += spent;
+        lock_ignoring_poison(&self.costly).charge(account.source, spent, now);
+        matched
+    }
+
+    fn admit_costly(&self, account: &Account, now: f64) -> Result<(), EvalError> {
+        if lock_ignoring_poison(&self.costly).admits(account.source, now) {
+            return Ok(());
+        }
+        count(&self.counters.costly);
+        Err(EvalError::TooExpensive)
     }
 }
 
@@ -294,7 +359,10 @@ pub(crate) struct Matches {
     to: SocketAddr,
     due: f64,
     id: Vec<u8>,
-    query: Arc<Query>,
+    text: Vec<u8>,
+    /// Parsed when its turn has come.
+    query: Option<Arc<Query>>,
+    account: Account,
     streams: Streams,
     next: usize,
 }
@@ -310,17 +378,38 @@ impl Matches {
         self.due
     }
 
-    /// Looks at the next stream.
-    pub(crate) fn step(&mut self) -> Matched {
+    /// Who pays for this query.
+    pub(crate) fn source(&self) -> Source {
+        self.account.source
+    }
+
+    /// What was spent since the last call.
+    pub(crate) fn take_spent(&mut self) -> u64 {
+        std::mem::take(&mut self.account.spent)
+    }
+
+    /// Looks at the next stream at `now`. What is no query, or costs more than it may, ends.
+    pub(crate) fn step(&mut self, announced: &Announced, now: f64) -> Matched {
+        let account = &mut self.account;
+        let query = match &self.query {
+            Some(query) => query,
+            None => match announced.parse(&self.text, account, now) {
+                Ok(query) => &*self.query.insert(query),
+                Err(_) => return Matched::End,
+            },
+        };
         let Some((_, stream)) = self.streams.get(self.next) else {
             return Matched::End;
         };
         self.next += 1;
         let shown = stream.shown();
-        // A query too costly to evaluate counts as "no match".
-        if !shown.matches(&self.query).unwrap_or(false) {
-            return Matched::No;
+        account.look();
+        match announced.evaluate(query, &shown.document, account, now) {
+            Ok(true) => {}
+            Ok(false) => return Matched::No,
+            Err(_) => return Matched::End,
         }
+        account.spent += REPLY_WORK;
         let reply = ReplyDatagram {
             id: &self.id,
             xml: &shown.shortinfo,
@@ -339,6 +428,9 @@ pub(crate) enum Matched {
     /// There is no stream left.
     End,
 }
+
+/// Price of making and sending an answer.
+const REPLY_WORK: u64 = 2 << 10;
 
 /// How many queries of strangers were answered in the current second.
 #[derive(Debug, Default)]

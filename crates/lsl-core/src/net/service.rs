@@ -3,9 +3,8 @@
 //! there are not too many. Each answers clock probes and unicast discovery for all of them.
 //!
 //! Clock probes are answered in the receiving task, before anything else is thought about. Discovery
-//! answers go through one queue to one task, which paces them. Spec: lsl-protocol §3, §5, §12.1.
+//! answers go through one queue to one task (`answers`), which paces them. Spec: lsl-protocol §3, §5, §12.1.
 
-use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
@@ -16,11 +15,10 @@ use tokio::net::UdpSocket;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinHandle;
 
+use crate::net::answers::{MAX_WAITING, Queued, send_answers};
 use crate::net::monitor::lock_ignoring_poison;
 use crate::net::reach::{Reach, present_interfaces};
-use crate::net::registry::{
-    Advertised, Announced, Answer, Arrival, Matched, Matches, SourcePolicy, count,
-};
+use crate::net::registry::{Advertised, Announced, Answer, Arrival, SourcePolicy, count};
 use crate::net::responder;
 use crate::net::runtime::{self, AbortOnDrop};
 use crate::net::sockets::{self, Family};
@@ -89,8 +87,7 @@ impl Registry {
         &self.announced.clocks
     }
 
-    /// What happened to the datagrams so far.
-    #[cfg(test)]
+    /// What is announced, and what happened to the queries so far.
     pub(crate) fn announced(&self) -> &Announced {
         &self.announced
     }
@@ -169,7 +166,7 @@ struct Running {
 impl Running {
     fn open(reach: &Arc<Reach>, announced: &Arc<Announced>) -> Result<Self> {
         announced.set_interfaces(present_interfaces().into());
-        let (answers, queue) = mpsc::channel(MAX_WAITING_ANSWERS);
+        let (answers, queue) = mpsc::channel(MAX_WAITING);
         let mut running = Self {
             owner: ProcessId::current(),
             ports: ServicePorts::default(),
@@ -241,9 +238,6 @@ fn bind(reach: &Reach, family: Family) -> Result<(UdpSocket, u16)> {
     Ok((sockets::into_tokio_udp(socket)?, port))
 }
 
-/// A query and the socket that it came in by, which is also the one that answers.
-type Queued = (Arc<UdpSocket>, Matches);
-
 /// Reads one socket for ever.
 async fn listen(
     socket: Arc<UdpSocket>,
@@ -311,172 +305,6 @@ async fn send_time(
     }
 }
 
-/// Sends what matches, in bursts short enough for the receive buffer of a liblsl resolver, which
-/// holds about a hundred answers. Each resolver has a lane of its own: a search that is over, but
-/// still has thousands of answers coming, must not hold up the next one. All together have a pace too:
-/// whoever forges senders has as many lanes as they like, each at the cost of one datagram.
-async fn send_answers(mut queue: mpsc::Receiver<Queued>, announced: Arc<Announced>) {
-    let mut lanes: Vec<Lane> = Vec::new();
-    let mut turn = 0;
-    loop {
-        if lanes.is_empty() {
-            match queue.recv().await {
-                Some(queued) => enqueue(&mut lanes, queued),
-                None => return,
-            }
-        }
-        // What does not fit stays in the channel, which bounds it.
-        while lanes.iter().map(|lane| lane.queries.len()).sum::<usize>() < MAX_WAITING_ANSWERS
-            && let Ok(queued) = queue.try_recv()
-        {
-            enqueue(&mut lanes, queued);
-        }
-        send_some(&mut lanes, &mut turn, &announced).await;
-        if turn >= lanes.len() {
-            turn = 0;
-            lanes.retain(|lane| !lane.queries.is_empty());
-        }
-        if !lanes.is_empty() {
-            tokio::time::sleep(BURST_PAUSE).await;
-        }
-    }
-}
-
-/// Sends a burst of each lane from this `turn` on, until all had theirs or `MOST_AT_ONCE` answers are
-/// sent. Says how many.
-async fn send_some(lanes: &mut [Lane], turn: &mut usize, announced: &Announced) -> usize {
-    let mut sent = 0;
-    while sent < MOST_AT_ONCE
-        && let Some(lane) = lanes.get_mut(*turn)
-    {
-        *turn += 1;
-        sent += lane.send_burst(announced).await;
-        tokio::task::yield_now().await;
-    }
-    sent
-}
-
-fn enqueue(lanes: &mut Vec<Lane>, (socket, matches): Queued) {
-    let to = matches.to();
-    let query = Answering {
-        socket,
-        matches,
-        is_answered: false,
-    };
-    match lanes.iter_mut().find(|lane| lane.to == to) {
-        Some(lane) => lane.queries.push_back(query),
-        None => lanes.push(Lane {
-            to,
-            queries: VecDeque::from([query]),
-        }),
-    }
-}
-
-/// The answers under way to one resolver, one query after the other.
-struct Lane {
-    to: SocketAddr,
-    queries: VecDeque<Answering>,
-}
-
-struct Answering {
-    socket: Arc<UdpSocket>,
-    matches: Matches,
-    is_answered: bool,
-}
-
-impl Lane {
-    /// Sends up to `BURST` answers and looks at no more than `MAX_LOOKS` streams, at few of them in a row:
-    /// a clock probe may wait for that. Says how many answers.
-    async fn send_burst(&mut self, announced: &Announced) -> usize {
-        let mut sent = 0_usize;
-        for look in 0..MAX_LOOKS {
-            if look > 0 && look.is_multiple_of(BURST) {
-                tokio::task::yield_now().await;
-            }
-            let Some(query) = self.queries.front_mut() else {
-                break;
-            };
-            match query.matches.step() {
-                Matched::Reply(reply) => match query.socket.send_to(&reply, self.to).await {
-                    Ok(_) => {
-                        if !std::mem::replace(&mut query.is_answered, true) {
-                            count(&announced.counters.answered);
-                        }
-                        sent += 1;
-                        if sent == BURST {
-                            break;
-                        }
-                    }
-                    Err(error) => {
-                        tracing::debug!(%error, to = %self.to, "cannot answer a query");
-                        self.queries.pop_front();
-                    }
-                },
-                Matched::No => {}
-                Matched::End => drop(self.queries.pop_front()),
-            }
-        }
-        sent
-    }
-}
-
 /// Sockets of outlets, two per outlet. Further outlets answer at the shared ones alone.
 const MAX_OWN_SOCKETS: usize = 1000;
-const MAX_WAITING_ANSWERS: usize = 1024;
-const BURST: usize = 16;
-/// From so many answers on to all lanes together there is a pause.
-const MOST_AT_ONCE: usize = 4 * BURST;
-const MAX_LOOKS: usize = 4 * BURST;
-const BURST_PAUSE: Duration = Duration::from_millis(1);
 const ERROR_PAUSE: Duration = Duration::from_millis(20);
-
-#[cfg(test)]
-mod tests {
-    use std::net::Ipv4Addr;
-
-    use super::*;
-    use crate::wire::discovery::QueryDatagram;
-    use crate::{ChannelFormat, StreamInfo};
-
-    #[test]
-    fn many_resolvers_are_not_answered_all_at_once() {
-        const RESOLVERS: u16 = 20;
-        let runtime = runtime::handle().unwrap();
-        let sending = runtime.spawn(async {
-            let policy = SourcePolicy {
-                allow_all: true,
-                ..SourcePolicy::default()
-            };
-            let announced = Announced::new(10, policy);
-            let info = StreamInfo::new("n", "t", 1, 0.0, ChannelFormat::Int8, "s").unwrap();
-            for _ in 0..BURST {
-                announced.add(Advertised::plain(&info));
-            }
-            let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-            let socket = Arc::new(socket);
-            let from = SocketAddr::from((Ipv4Addr::LOCALHOST, 9999));
-            let mut lanes = Vec::new();
-            for resolver in 0..RESOLVERS {
-                let query = QueryDatagram {
-                    query: b"name='n'",
-                    return_port: 50_000 + resolver,
-                    id: b"7",
-                };
-                let datagram = query.to_bytes();
-                let answer = announced.answer(Arrival::Service, &datagram, from, 100.0);
-                let Answer::Streams(matches) = answer else {
-                    panic!("{answer:?}");
-                };
-                enqueue(&mut lanes, (Arc::clone(&socket), matches));
-            }
-            let (mut turn, mut sent) = (0, Vec::new());
-            while turn < lanes.len() {
-                sent.push(send_some(&mut lanes, &mut turn, &announced).await);
-            }
-            sent
-        });
-        #[expect(clippy::disallowed_methods, reason = "a test waits for its task")]
-        let sent = runtime.block_on(sending).unwrap();
-        assert_eq!(sent, [MOST_AT_ONCE; 5]);
-    }
-}

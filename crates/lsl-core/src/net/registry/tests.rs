@@ -50,7 +50,7 @@ fn replies(
             let to = matches.to();
             let mut all = vec![];
             loop {
-                match matches.step() {
+                match matches.step(announced, now) {
                     Matched::Reply(reply) => all.push((to, reply)),
                     Matched::No => {}
                     Matched::End => return all,
@@ -262,6 +262,41 @@ fn strangers_get_few_answers_and_sensible_ports_only() {
     assert!(wide.knows(far, &present));
     // Unknown subnets must not make a host deaf.
     assert!(SourcePolicy::default().knows(far, &[]));
+}
+
+/// As over UDP: who asks over TCP may spend a little on every query, and a limited amount on costly ones.
+#[test]
+fn costly_queries_over_tcp_are_limited_too() {
+    let announced = announced(&[]);
+    let mut info = StreamInfo::from_xml(&shortinfo("u")).unwrap();
+    let mut channels = info.desc_mut().into_child("channels");
+    for n in 0..64 {
+        channels
+            .append_child("channel")
+            .set("label", format!("C{n}"));
+    }
+    let ask = |text: &str, from: &str| {
+        announced.selects(text.as_bytes(), from.parse().unwrap(), info.document(), 1.0)
+    };
+    let work = || announced.counters.query_work.load(Ordering::Relaxed);
+    for n in 0..500 {
+        let text = format!("//*[//*[//*[starts-with({n} div 7,'x')]]]");
+        assert!(ask(&text, "127.0.0.1").is_err());
+    }
+    assert!(
+        work() < 500 * 2 * crate::query::CHEAP_WORK + 2_200_000,
+        "{}",
+        work()
+    );
+    assert!(announced.counters.costly.load(Ordering::Relaxed) > 400);
+    assert_eq!(ask("name='Name'", "127.0.0.1").ok(), Some(true));
+    let costly = "count(//channel[label='C63' or label='C62'])=2";
+    assert_eq!(ask(costly, "127.1.0.1").ok(), Some(true));
+    assert!(
+        ask(costly, "127.0.0.1").is_err(),
+        "nothing is left for this host"
+    );
+    assert!(ask("name=", "127.1.0.1").is_err());
 }
 
 #[test]
