@@ -7,11 +7,12 @@
 //! systems" in ARCHITECTURE.md says what is missing where.
 //!
 //! Unsafe code only in `fork`, for the one page that the kernel must clear and for hooks, in `usage`, in
-//! `exit` and in `hangup`; and where another system than Linux gives its clock, its name or its privileges to nobody else.
+//! `arrival`, `exit` and `hangup`; and where another system than Linux gives its clock, its name or its privileges to nobody else.
 #![deny(unsafe_code)]
 
 #[cfg_attr(windows, path = "windows/append.rs")]
 pub mod append;
+pub mod arrival;
 pub mod clock;
 #[cfg_attr(windows, path = "windows/descriptors.rs")]
 pub mod descriptors;

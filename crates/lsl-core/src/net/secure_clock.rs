@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use lsl_platform::arrival::arrived_at;
 use lsl_platform::clock::local_clock;
 use lsl_secure::audit::EventKind;
 use lsl_secure::{Cause, TimeProber};
@@ -227,7 +228,7 @@ async fn probe(shared: &InletShared, socket: &UdpSocket, service: SocketAddr) ->
                 }
             }
             Winner::First(Winner::Second(Ok((received, _)))) => {
-                let now = local_clock();
+                let now = arrived_at(&socket).unwrap_or_else(local_clock);
                 let packet = buffer.get(..received).unwrap_or_default();
                 let reply = match &mut keys.lock().lent {
                     Some(lent) => lent.prober.receive(packet, now, max_rtt_secs),

@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
+use lsl_platform::arrival::arrived_at;
 use lsl_platform::clock::local_clock;
 use lsl_platform::process::ProcessId;
 use tokio::net::UdpSocket;
@@ -247,7 +248,8 @@ async fn listen(
 ) {
     loop {
         let received = sockets::receive_from(&socket, |datagram, from| {
-            let received_at = local_clock();
+            // The thread may have been busy since the datagram came, which is nobody's offset.
+            let received_at = arrived_at(&*socket).unwrap_or_else(local_clock);
             let answer = announced.answer(arrival, datagram, from, received_at);
             (answer, from, received_at)
         });
@@ -308,3 +310,6 @@ async fn send_time(
 /// Sockets of outlets, two per outlet. Further outlets answer at the shared ones alone.
 const MAX_OWN_SOCKETS: usize = 1000;
 const ERROR_PAUSE: Duration = Duration::from_millis(20);
+
+#[cfg(test)]
+mod tests;

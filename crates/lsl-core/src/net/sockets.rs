@@ -9,8 +9,8 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
 use std::time::Duration;
 
-use lsl_platform::descriptors;
 use lsl_platform::socket::{self, AsSocket, force_receive_buffer};
+use lsl_platform::{arrival, descriptors};
 use socket2::{Domain, InterfaceIndexOrAddress, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tokio::net::TcpSocket;
 
@@ -67,8 +67,15 @@ impl Family {
 /// What `socket(2)` and `bind(2)` report; see [`PortSearch::bind`].
 pub(crate) fn udp_service(address: IpAddr, search: PortSearch) -> io::Result<UdpSocket> {
     let socket = bind(address, search, Type::DGRAM, Protocol::UDP, |_| Ok(()))?;
-    enlarge_receive_buffer(&socket);
+    prepare_service(&socket);
     Ok(socket.into())
+}
+
+/// Makes room for bursts of queries, and lets the kernel stamp what arrives.
+fn prepare_service(socket: &Socket) {
+    enlarge_receive_buffer(socket);
+    // Without stamps a clock probe counts from when it is read.
+    let _ = arrival::stamp(socket);
 }
 
 /// An unconnected UDP socket on a port that the system chooses, for clock probes.
@@ -229,7 +236,7 @@ pub(crate) fn outlet_ports(
         Err(error) => (tcp_only.ok_or(error)?, None),
     };
     if let Some(service) = &service {
-        enlarge_receive_buffer(service);
+        prepare_service(service);
     }
     Ok((acceptor.into(), service.map(Into::into)))
 }

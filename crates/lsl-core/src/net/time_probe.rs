@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use lsl_platform::arrival::arrived_at;
 use lsl_platform::clock::local_clock;
 use tokio::net::UdpSocket;
 
@@ -176,7 +177,7 @@ async fn exchange(shared: &InletShared, endpoint: Endpoint) -> Error {
         let pause = Duration::from_secs_f64((wait_until - local_clock()).clamp(0.0, 3600.0));
         match race(socket.recv(&mut buffer), tokio::time::sleep(pause)).await {
             Winner::First(Ok(received)) => {
-                let now = local_clock();
+                let now = arrived_at(&socket).unwrap_or_else(local_clock);
                 if let Ok(reply) = TimeReply::parse(&buffer[..received]) {
                     let TimeReply {
                         wave_id,

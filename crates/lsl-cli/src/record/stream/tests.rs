@@ -54,6 +54,7 @@ fn what_no_memory_holds_is_counted_to_the_last_sample() {
         claims: Arc::default(),
         buffer_secs: 1.0,
         stamps: Stamps::Raw,
+        other_keys: OtherKeys::Allow,
         halt: halted,
     };
     let live = Arc::new(Live::new(0, &found[0], false));

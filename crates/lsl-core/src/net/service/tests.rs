@@ -1,0 +1,46 @@
+use std::net::Ipv4Addr;
+
+use super::*;
+use crate::net::reach::Reach;
+use crate::wire::timedata::{TimeReply, TimeRequest};
+
+/// The thread of the sockets is busy when a clock probe comes: the reply is late, the times in it are
+/// right. Spec: lsl-protocol §5.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_busy_thread_does_not_shift_the_time_of_a_clock_probe() {
+    let reach = Arc::new(Reach::new(&crate::config::Config::loopback()));
+    let registry = Registry::new(
+        reach,
+        10,
+        SourcePolicy::default(),
+        #[cfg(feature = "secure")]
+        None,
+    );
+    let announcement = registry.open().unwrap();
+    let probe = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let port = announcement.service_ports().v4;
+    probe.connect((Ipv4Addr::LOCALHOST, port)).unwrap();
+    probe
+        .set_read_timeout(Some(Duration::from_secs(20)))
+        .unwrap();
+    let ask = |wave_id| {
+        // As many as there may be threads.
+        for _ in 0..2 {
+            let busy = async { std::thread::sleep(Duration::from_millis(20)) };
+            runtime::spawn(busy).unwrap();
+        }
+        let t0 = local_clock();
+        probe.send(&TimeRequest { wave_id, t0 }.to_bytes()).unwrap();
+        let sent = local_clock();
+        let mut buffer = [0; 256];
+        let length = probe.recv(&mut buffer).unwrap();
+        let reply = TimeReply::parse(&buffer[..length]).unwrap();
+        assert!(reply.t1 >= t0 - 1e-6, "{} is before {t0}", reply.t1);
+        assert!(reply.t2 >= reply.t1 && reply.t2 <= local_clock());
+        reply.t1 <= sent + 1e-6
+    };
+    // The kernel may need a moment to begin with stamps.
+    assert!((0..50).any(ask), "the wait for the thread counts");
+    assert!((50..60).all(ask), "the wait for the thread counts at times");
+}
