@@ -94,6 +94,12 @@ LIBLSL_C_API int32_t lslx_outlet_consumers(
  */
 LIBLSL_C_API int32_t lslx_outlet_flush(lsl_outlet out, double timeout);
 
+/**
+ * How often a node or a text of a destroyed info was asked for when the library had dropped it
+ * already: 0 in a program that keeps its infos long enough.
+ */
+LIBLSL_C_API int32_t lslx_dropped_reads(void);
+
 /* ---- Encryption ---- */
 
 /**

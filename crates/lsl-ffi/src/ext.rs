@@ -10,7 +10,7 @@ use lsl_platform::signal::Signal;
 use crate::guard::code;
 use crate::handle::Handle;
 use crate::memory::{Outcome, refuse, status};
-use crate::{inlet, outlet};
+use crate::{inlet, kept, outlet};
 
 /// What an inlet has done so far; `lslx_inlet_stats_t`. Fields are only ever added at the end.
 #[repr(C)]
@@ -221,6 +221,13 @@ pub extern "C" fn lslx_outlet_flush(out: Handle, timeout: f64) -> i32 {
         let sent = object.outlet.blocking().flush(Timeout::from_secs(timeout));
         Ok(i32::from(sent))
     })
+}
+
+/// How often a node or a text of a destroyed info was asked for when the library had dropped it already:
+/// 0 in a program that keeps its infos long enough. Spec: c-abi §5.6.
+#[unsafe(no_mangle)]
+pub extern "C" fn lslx_dropped_reads() -> i32 {
+    crate::guard::guard(0, kept::dropped_reads)
 }
 
 /// Runs a call that returns a number that is not negative, or an error code.

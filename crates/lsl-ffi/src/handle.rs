@@ -15,6 +15,7 @@ use lsl_platform::fork::at_fork;
 
 use crate::guard::set_last_error;
 use crate::inlet::InletObject;
+use crate::kept::{self, Kept};
 use crate::log;
 use crate::outlet::OutletObject;
 use crate::resolver::ResolverObject;
@@ -28,6 +29,8 @@ pub(crate) type Handle = *mut c_void;
 #[derive(Debug, Clone)]
 pub(crate) enum Object {
     Info(Arc<InfoObject>),
+    /// A destroyed info, as long as it is kept.
+    PastInfo(Arc<InfoObject>),
     Node(Arc<NodeObject>),
     Outlet(Arc<OutletObject>),
     Inlet(Arc<InletObject>),
@@ -128,6 +131,42 @@ impl Table {
     }
 }
 
+/// Makes a handle mean another object; nothing if it has ended.
+pub(crate) fn replace(handle: Handle, object: Object) {
+    let (index, generation) = decode(handle);
+    let mut table = TABLE.write().unwrap_or_else(PoisonError::into_inner);
+    if let Some(slot) = table.slots.get_mut(index)
+        && slot.generation == generation
+    {
+        slot.object = Some(object);
+    }
+}
+
+/// Makes the handle of an info that of a past one; `None` for anything else.
+pub(crate) fn retire(handle: Handle) -> Option<Arc<InfoObject>> {
+    let (index, generation) = decode(handle);
+    let mut table = TABLE.write().unwrap_or_else(PoisonError::into_inner);
+    let slot = table.slots.get_mut(index)?;
+    match slot.object.take() {
+        Some(Object::Info(info)) if slot.generation == generation => {
+            slot.object = Some(Object::PastInfo(Arc::clone(&info)));
+            Some(info)
+        }
+        other => {
+            slot.object = other;
+            None
+        }
+    }
+}
+
+/// Whether this once was a handle of something.
+pub(crate) fn has_ended(handle: Handle) -> bool {
+    let (index, generation) = decode(handle);
+    let table = TABLE.read().unwrap_or_else(PoisonError::into_inner);
+    let slot = table.slots.get(index);
+    slot.is_some_and(|slot| (1..slot.generation).contains(&generation))
+}
+
 macro_rules! typed {
     ($name:ident, $variant:ident, $type:ty) => {
         /// The object of this kind behind a handle.
@@ -141,6 +180,7 @@ macro_rules! typed {
 }
 
 typed!(info, Info, InfoObject);
+typed!(past_info, PastInfo, InfoObject);
 typed!(node, Node, NodeObject);
 typed!(outlet, Outlet, OutletObject);
 typed!(inlet, Inlet, InletObject);
@@ -167,6 +207,7 @@ static HELD: Held = Held(UnsafeCell::new(None));
 type Locks = (
     RwLockWriteGuard<'static, Table>,
     MutexGuard<'static, Option<log::Callback>>,
+    MutexGuard<'static, Kept>,
 );
 
 struct Held(UnsafeCell<Option<Locks>>);
@@ -176,7 +217,7 @@ unsafe impl Sync for Held {}
 
 extern "C" fn before_fork() {
     let table = TABLE.write().unwrap_or_else(PoisonError::into_inner);
-    let locks = (table, log::hold());
+    let locks = (table, log::hold(), kept::lock());
     // SAFETY: this thread holds the table's lock.
     unsafe { *HELD.0.get() = Some(locks) };
 }

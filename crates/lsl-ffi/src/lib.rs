@@ -19,6 +19,7 @@ mod ext;
 mod guard;
 mod handle;
 mod inlet;
+mod kept;
 mod log;
 mod memory;
 mod outlet;

@@ -182,6 +182,7 @@ const _: unsafe extern "C" fn(Handle, *mut InletStats) -> i32 = lslx_inlet_stats
 const _: unsafe extern "C" fn(Handle, *mut OutletStats) -> i32 = lslx_outlet_stats;
 const _: unsafe extern "C" fn(Handle, *mut Consumer, u32) -> i32 = lslx_outlet_consumers;
 const _: unsafe extern "C" fn(Handle, f64) -> i32 = lslx_outlet_flush;
+const _: unsafe extern "C" fn() -> i32 = lslx_dropped_reads;
 const _: unsafe extern "C" fn() -> i32 = lslx_security_policy;
 const _: unsafe extern "C" fn() -> *mut c_char = lslx_security_text;
 const _: unsafe extern "C" fn(Handle) -> i32 = lslx_info_encryption;

@@ -1,7 +1,8 @@
 //! `lsl/streaminfo.h`: descriptions of streams. Spec: c-abi §5.
 //!
 //! An info that C holds is a [`StreamInfo`] under a lock, beside what C was given pointers to: texts
-//! and handles of nodes. Both stay as they are until the info is destroyed.
+//! and handles of nodes. Both stay as they are until the info is destroyed, and as long as [`kept`]
+//! keeps it after that.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{CString, c_char};
@@ -10,12 +11,13 @@ use std::ptr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use lsl_core::query::Query;
-use lsl_core::xml::NodeId;
+use lsl_core::xml::{Document, NodeId};
 use lsl_core::{ChannelFormat, Error, Result, StreamInfo, random_uid};
 
 use crate::context::context;
 use crate::guard::{fail, guard};
 use crate::handle::{self, Handle, Object};
+use crate::kept::{self, Share};
 use crate::strings;
 use crate::xml::NodeObject;
 
@@ -94,13 +96,14 @@ pub extern "C" fn lsl_copy_streaminfo(info: Handle) -> Handle {
     })
 }
 
-/// Ends an info, the texts got from it and the handles of its nodes. NULL, and what is no info, is
-/// nothing. Spec: c-abi §3.4.
+/// Ends an info. The texts and nodes got from it, and the getters of fields, work on for a while, because
+/// bindings use what they got from temporaries. NULL, and what is no info, is nothing.
+/// Spec: c-abi §3.4, §5.6.
 #[unsafe(no_mangle)]
 pub extern "C" fn lsl_destroy_streaminfo(info: Handle) {
     guard((), || {
-        if handle::info(info).is_some() {
-            drop(handle::remove(info));
+        if let Some(object) = handle::retire(info) {
+            kept::keep(&object, Some(info));
         }
     });
 }
@@ -192,10 +195,11 @@ macro_rules! text_getters {
     ($($(#[$doc:meta])* $name:ident = $field:ident;)*) => {$(
         $(#[$doc])*
         ///
-        /// Never NULL; lives as long as the info; empty if `info` is none. Spec: c-abi §5.2.
+        /// Never NULL; lives as long as the info and a while longer; empty if `info` is none.
+        /// Spec: c-abi §5.2, §5.6.
         #[unsafe(no_mangle)]
         pub extern "C" fn $name(info: Handle) -> *const c_char {
-            read(info, c"".as_ptr(), |State { info, texts, .. }, _| texts.intern(info.$field()))
+            get(info, c"".as_ptr(), |State { info, texts, .. }| texts.intern(info.$field()))
         }
     )*};
 }
@@ -222,7 +226,7 @@ macro_rules! number_getters {
         /// 0 if `info` is none. Spec: c-abi §5.2.
         #[unsafe(no_mangle)]
         pub extern "C" fn $name(info: Handle) -> $type {
-            read(info, <$type>::default(), |state, _| $value(&state.info))
+            get(info, <$type>::default(), |state| $value(&state.info))
         }
     )*};
 }
@@ -261,6 +265,18 @@ fn read<R: Copy>(info: Handle, none: R, body: impl FnOnce(&mut State, &Arc<InfoO
     })
 }
 
+/// As [`read`], but a destroyed info answers as long as it is kept.
+fn get<R: Copy>(info: Handle, none: R, body: impl FnOnce(&mut State) -> R) -> R {
+    guard(none, || {
+        let found = handle::info(info).or_else(|| handle::past_info(info));
+        let Some(found) = found else {
+            kept::found_nothing(info);
+            return none;
+        };
+        found.with(body)
+    })
+}
+
 /// The handle of a new info; for an error NULL, its text becomes the last error.
 pub(crate) fn handed_out(info: Result<StreamInfo>) -> Handle {
     match info {
@@ -275,14 +291,18 @@ pub(crate) fn handed_out(info: Result<StreamInfo>) -> Handle {
 /// A stream info that C holds.
 pub(crate) struct InfoObject {
     state: Mutex<State>,
+    pub(crate) kept: Share,
 }
 
-/// What the lock of an info protects. Order of locks: an info's, then the table of handles.
+/// What the lock of an info protects. Order of locks: an info's, that of a node removed from it, then
+/// the table of handles or the list of kept documents.
 pub(crate) struct State {
     pub(crate) info: StreamInfo,
     pub(crate) texts: Texts,
     /// Handles of the nodes that C has seen, as numbers.
     nodes: HashMap<NodeId, usize>,
+    /// There is no stream: the document is a removed node, which has no parent.
+    is_removed_node: bool,
 }
 
 impl InfoObject {
@@ -292,8 +312,18 @@ impl InfoObject {
                 info,
                 texts: Texts::default(),
                 nodes: HashMap::new(),
+                is_removed_node: false,
             }),
+            kept: Share::default(),
         }
+    }
+
+    /// Runs a body on the state and counts what a kept document grows by.
+    pub(crate) fn with<R>(&self, body: impl FnOnce(&mut State) -> R) -> R {
+        let mut state = self.lock();
+        let result = body(&mut state);
+        kept::resize(self, || state.size());
+        result
     }
 
     /// A copy as the info is now, its document included.
@@ -314,7 +344,11 @@ pub(crate) fn hand_out(info: StreamInfo) -> Handle {
 impl State {
     /// The handle of a node, the same each time; NULL for none.
     pub(crate) fn node_handle(&mut self, owner: &Arc<InfoObject>, id: Option<NodeId>) -> Handle {
-        let Some(id) = id.filter(|&id| self.info.document().contains(id)) else {
+        let document = self.info.document();
+        let is_seen = |&id: &NodeId| {
+            document.contains(id) && !(self.is_removed_node && id == document.root())
+        };
+        let Some(id) = id.filter(is_seen) else {
             return ptr::null_mut();
         };
         let bits = self.nodes.entry(id).or_insert_with(|| {
@@ -324,40 +358,81 @@ impl State {
         ptr::without_provenance_mut(*bits)
     }
 
-    /// Removes a node with everything below it, and their handles.
+    /// Removes a node with everything below it. If C has handles there they name a copy, which is kept.
     pub(crate) fn remove_node(&mut self, id: NodeId) {
-        let document = self.info.document();
-        let mut doomed = vec![id];
-        let mut next = 0;
-        while let Some(&id) = doomed.get(next) {
-            doomed.extend(document.children(id));
-            next += 1;
+        let removed = subtree(self.info.document(), id);
+        if removed.iter().any(|id| self.nodes.contains_key(id)) {
+            self.keep_removed(&removed);
         }
-        if !self.info.document_mut().remove(id) {
+        self.info.document_mut().remove(id);
+    }
+
+    /// Copies a subtree and moves its handles to the copy.
+    fn keep_removed(&mut self, removed: &[NodeId]) {
+        let mut document = Document::new();
+        let root = document.root();
+        let top = removed
+            .first()
+            .and_then(|&top| document.append_copy(root, self.info.document(), top));
+        // The nameless root is never removed.
+        let Some(top) = top else {
             return;
-        }
-        for id in doomed {
-            if let Some(bits) = self.nodes.remove(&id) {
-                handle::remove(ptr::without_provenance_mut(bits));
+        };
+        let copies = subtree(&document, top);
+        let mut info = StreamInfo::invalid("");
+        *info.document_mut() = document;
+        let owner = Arc::new(InfoObject::new(info));
+        {
+            let mut state = owner.lock();
+            state.is_removed_node = true;
+            for (id, copy) in removed.iter().zip(copies) {
+                if let Some(bits) = self.nodes.remove(id) {
+                    let node = Arc::new(NodeObject::new(&owner, copy));
+                    handle::replace(ptr::without_provenance_mut(bits), Object::Node(node));
+                    state.nodes.insert(copy, bits);
+                }
             }
         }
+        kept::keep(&owner, None);
     }
+
+    /// Bytes of memory that the info takes, roughly.
+    pub(crate) fn size(&self) -> usize {
+        let handles = self.nodes.len() * NODE_HANDLE_BYTES;
+        INFO_BYTES + self.info.document().size() + self.texts.bytes + handles
+    }
+}
+
+/// A node and everything below it; of two equal trees in the same order.
+fn subtree(document: &Document, top: NodeId) -> Vec<NodeId> {
+    let mut nodes = vec![top];
+    let mut next = 0;
+    while let Some(&id) = nodes.get(next) {
+        nodes.extend(document.children(id));
+        next += 1;
+    }
+    nodes
 }
 
 /// Every text that C has a pointer to. Grows with the different texts that were asked for.
 #[derive(Default)]
-pub(crate) struct Texts(HashSet<CString>);
+pub(crate) struct Texts {
+    texts: HashSet<CString>,
+    bytes: usize,
+}
 
 impl Texts {
-    /// A text for C that lives as long as the info. It ends at its first NUL.
+    /// A text for C that lives as long as the info, or as it is kept. It ends at its first NUL.
     pub(crate) fn intern(&mut self, text: &[u8]) -> *const c_char {
         let text = text.split(|&byte| byte == 0).next().unwrap_or_default();
         // Nothing is left that `new` could refuse.
         let text = CString::new(text).unwrap_or_default();
-        if !self.0.contains(&text) {
-            self.0.insert(text.clone());
+        if !self.texts.contains(&text) {
+            self.bytes += text.count_bytes() + TEXT_BYTES;
+            self.texts.insert(text.clone());
         }
-        self.0.get(&text).map_or(c"".as_ptr(), |text| text.as_ptr())
+        let text = self.texts.get(&text);
+        text.map_or(c"".as_ptr(), |text| text.as_ptr())
     }
 }
 
@@ -375,6 +450,15 @@ impl fmt::Debug for InfoObject {
         f.debug_struct("InfoObject").finish_non_exhaustive()
     }
 }
+
+/// What an info takes beside its document: the object and its fields.
+const INFO_BYTES: usize = 1024;
+
+/// What the handle of a node takes in the table, the map and the heap.
+const NODE_HANDLE_BYTES: usize = 160;
+
+/// What a text takes beside its bytes.
+const TEXT_BYTES: usize = 48;
 
 #[cfg(test)]
 mod tests;

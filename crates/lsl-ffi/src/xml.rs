@@ -1,7 +1,7 @@
 //! `lsl/xml.h`: the document of an info. Spec: c-abi §6.
 //!
-//! A node's handle is the same each time it is got, and ends with the node or with the info. NULL, and
-//! any handle that is no node or no longer, is the empty node.
+//! A node's handle is the same each time it is got. It outlives the info, and the node's removal, as
+//! long as `kept` says. NULL, and any handle that is no node or no longer, is the empty node.
 
 use std::ffi::c_char;
 use std::fmt;
@@ -12,10 +12,11 @@ use lsl_core::xml::{Document, NodeId, NodeKind};
 
 use crate::guard::guard;
 use crate::handle::{self, Handle};
+use crate::kept;
 use crate::streaminfo::{InfoObject, State};
 use crate::strings;
 
-/// A node of an info's document that C holds. It does not keep its info alive.
+/// A node of a document that C holds. It does not keep the document alive.
 pub(crate) struct NodeObject {
     info: Weak<InfoObject>,
     id: NodeId,
@@ -117,7 +118,7 @@ macro_rules! texts {
     ($($(#[$doc:meta])* $name:ident = $text:ident;)*) => {$(
         $(#[$doc])*
         ///
-        /// Never NULL; lives as long as the info. Spec: c-abi §6.
+        /// Never NULL; lives as long as the info and a while longer. Spec: c-abi §5.6, §6.
         #[unsafe(no_mangle)]
         pub extern "C" fn $name(e: Handle) -> *const c_char {
             on(e, c"".as_ptr(), |State { info, texts, .. }, _, id| {
@@ -138,7 +139,7 @@ texts! {
 
 /// [`lsl_child_value`] of the first child element of this name; empty if there is none.
 ///
-/// Never NULL; lives as long as the info. Spec: c-abi §6.
+/// Never NULL; lives as long as the info and a while longer. Spec: c-abi §5.6, §6.
 ///
 /// # Safety
 /// `name` is NULL or a NUL-terminated text.
@@ -291,7 +292,8 @@ fn extract(source: Handle) -> Option<(Document, NodeId)> {
     Some((copy, top))
 }
 
-/// Removes a child with everything below it; nothing if it is no child of `e`. Spec: c-abi §6.
+/// Removes a child with everything below it; nothing if it is no child of `e`. Handles of what was
+/// removed work on for a while. Spec: c-abi §5.6, §6.
 #[unsafe(no_mangle)]
 pub extern "C" fn lsl_remove_child(e: Handle, child: Handle) {
     on(e, (), |state, info, id| {
@@ -327,8 +329,11 @@ fn is_element(document: &Document, id: NodeId) -> bool {
 
 /// The info and the node behind a handle. The node may be gone when the info is locked.
 fn find(e: Handle) -> Option<(Arc<InfoObject>, NodeId)> {
-    let node = handle::node(e)?;
-    Some((node.info.upgrade()?, node.id))
+    let found = handle::node(e).and_then(|node| Some((node.info.upgrade()?, node.id)));
+    if found.is_none() {
+        kept::found_nothing(e);
+    }
+    found
 }
 
 /// A call on a node: `none` if it is the empty one.
@@ -341,11 +346,12 @@ fn on<R: Copy>(
         let Some((info, id)) = find(e) else {
             return none;
         };
-        let mut state = info.lock();
-        if !state.info.document().contains(id) {
-            return none;
-        }
-        body(&mut state, &info, id)
+        info.with(|state| {
+            if !state.info.document().contains(id) {
+                return none;
+            }
+            body(state, &info, id)
+        })
     })
 }
 

@@ -271,6 +271,31 @@ fn build(steps: &[(usize, u8, String)]) -> Document {
     document
 }
 
+#[test]
+fn the_size_follows_every_change() {
+    let mut document = Document::new();
+    let root = document.append_element(document.root(), "info").unwrap();
+    let before = document.size();
+    let child = document.append_element(root, "channel").unwrap();
+    document.append_text(child, "x".repeat(1_000));
+    let value = b"v".repeat(500);
+    let attribute = Attribute {
+        name: b"k".to_vec(),
+        value,
+    };
+    assert!(document.append_attribute(child, attribute));
+    let full = document.size();
+    assert!(full > before + 1_500, "{full} after {before}");
+    let copy = document.append_copy_within(root, child).unwrap();
+    assert!(document.size() > full + 1_500);
+    assert!(document.remove(copy));
+    assert!(document.set_name(child, "y".repeat(3_000)));
+    assert!(document.size() > full + 2_500);
+    assert!(document.remove(child));
+    // Only places of nodes are left, which are used again.
+    assert!(document.size() < before + 2_000, "{}", document.size());
+}
+
 proptest! {
     #[test]
     fn written_trees_are_read_to_the_end_and_settle(steps in steps()) {

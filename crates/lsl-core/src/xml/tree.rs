@@ -51,9 +51,14 @@ struct Node {
 pub struct Document {
     nodes: Vec<Node>,
     free: Vec<u32>,
+    /// Sum of [`Node::text_size`].
+    texts_size: usize,
 }
 
 const ROOT: u32 = 0;
+
+/// What an allocation costs beside its bytes.
+const ALLOCATION_BYTES: usize = 16;
 
 impl Default for Document {
     fn default() -> Self {
@@ -68,6 +73,7 @@ impl Document {
         Self {
             nodes: vec![root],
             free: Vec::new(),
+            texts_size: 0,
         }
     }
 
@@ -82,6 +88,11 @@ impl Document {
     /// Number of nodes, the root included.
     pub fn len(&self) -> usize {
         self.nodes.len() - self.free.len()
+    }
+
+    /// Bytes of memory that the document takes, roughly; known without a look at the nodes.
+    pub fn size(&self) -> usize {
+        self.nodes.capacity() * size_of::<Node>() + self.texts_size
     }
 
     /// Whether there is nothing but the root.
@@ -186,9 +197,11 @@ impl Document {
 
     /// Adds an attribute to an element; false if the node is not one.
     pub fn append_attribute(&mut self, id: NodeId, attribute: Attribute) -> bool {
+        let size = attribute.size();
         match self.node_mut(id) {
             Some(node) if node.kind == NodeKind::Element => {
                 node.attributes.push(attribute);
+                self.texts_size += size;
                 true
             }
             _ => false,
@@ -197,24 +210,12 @@ impl Document {
 
     /// Renames an element; false if the node is not one.
     pub fn set_name(&mut self, id: NodeId, name: impl Into<Vec<u8>>) -> bool {
-        match self.node_mut(id) {
-            Some(node) if node.kind == NodeKind::Element => {
-                node.text = name.into();
-                true
-            }
-            _ => false,
-        }
+        self.replace_text(id, &[NodeKind::Element], name.into())
     }
 
     /// Replaces the content of a text node; false if the node is not one.
     pub fn set_text(&mut self, id: NodeId, text: impl Into<Vec<u8>>) -> bool {
-        match self.node_mut(id) {
-            Some(node) if matches!(node.kind, NodeKind::Text | NodeKind::CData) => {
-                node.text = text.into();
-                true
-            }
-            _ => false,
-        }
+        self.replace_text(id, &[NodeKind::Text, NodeKind::CData], text.into())
     }
 
     /// Deep copy of a node of another document as the last child of `parent`. `None` if either id
@@ -273,6 +274,7 @@ impl Document {
                 doomed.push(at);
                 child = self.at(at).next;
             }
+            self.texts_size -= self.at(index).text_size();
             let generation = self.at(index).generation.wrapping_add(1);
             *self.at_mut(index) = Node::new(NodeKind::Text, Vec::new(), generation);
             self.at_mut(index).live = false;
@@ -290,7 +292,9 @@ impl Document {
                 return None;
             }
             let copy = self.insert(parent, end, node.kind, node.text)?;
-            self.at_mut(copy.index).attributes = node.attributes;
+            for attribute in node.attributes {
+                self.append_attribute(copy, attribute);
+            }
             top.get_or_insert(copy);
             // A stack reverses, so children are prepended from the last to the first.
             todo.extend(from.children(source).map(|child| (copy, End::First, child)));
@@ -326,6 +330,7 @@ impl Document {
             self.nodes.push(Node::new(kind, text, 0));
             index
         };
+        self.texts_size += self.at(index).text_size();
         self.at_mut(index).parent = Some(parent.index);
         match end {
             End::Last => {
@@ -346,6 +351,19 @@ impl Document {
             }
         }
         self.link(Some(index))
+    }
+
+    fn replace_text(&mut self, id: NodeId, kinds: &[NodeKind], text: Vec<u8>) -> bool {
+        let after = text.len();
+        match self.node_mut(id) {
+            Some(node) if kinds.contains(&node.kind) => {
+                let before = node.text.len();
+                node.text = text;
+                self.texts_size = self.texts_size - before + after;
+                true
+            }
+            _ => false,
+        }
     }
 
     fn link(&self, index: Option<u32>) -> Option<NodeId> {
@@ -392,7 +410,19 @@ enum End {
     Last,
 }
 
+impl Attribute {
+    fn size(&self) -> usize {
+        size_of::<Self>() + self.name.len() + self.value.len() + 3 * ALLOCATION_BYTES
+    }
+}
+
 impl Node {
+    /// Bytes of the heap that name, content and attributes take, with what an allocation costs.
+    fn text_size(&self) -> usize {
+        let attributes: usize = self.attributes.iter().map(Attribute::size).sum();
+        self.text.len() + ALLOCATION_BYTES + attributes
+    }
+
     fn new(kind: NodeKind, text: Vec<u8>, generation: u32) -> Self {
         Self {
             generation,

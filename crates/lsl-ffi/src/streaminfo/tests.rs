@@ -147,6 +147,7 @@ fn what_is_no_info_gives_nothing() {
     let desc = lsl_get_desc(stale);
     lsl_destroy_streaminfo(stale);
     lsl_destroy_streaminfo(stale);
+    kept::forget(stale);
     let info = eeg();
     let node = lsl_get_desc(info);
     for none in [
@@ -343,6 +344,34 @@ fn a_removed_description_is_null() {
     // SAFETY: a NUL-terminated text.
     assert!(unsafe { lsl_child(desc, c"a".as_ptr()) }.is_null());
     lsl_destroy_streaminfo(info);
+}
+
+#[test]
+fn texts_of_a_destroyed_info_live_on() {
+    let info = eeg();
+    let pointers = [lsl_get_name(info), lsl_get_type(info), lsl_reset_uid(info)];
+    let uid = shown(pointers[2]);
+    lsl_destroy_streaminfo(info);
+    // Memory that is used again soon.
+    let others: Vec<Handle> = (0..100).map(|_| eeg()).collect();
+    assert_eq!(pointers.map(shown), ["Cap", "EEG", &uid]);
+    assert_eq!(
+        [lsl_get_name(info), lsl_get_type(info), lsl_get_uid(info)],
+        pointers
+    );
+    assert_eq!(shown(lsl_get_source_id(info)), "cap-1");
+    assert_eq!(
+        (lsl_get_channel_count(info), lsl_get_version(info)),
+        (8, 110)
+    );
+    // It is no stream info any more, and no document.
+    assert!(lsl_get_desc(info).is_null() && lsl_copy_streaminfo(info).is_null());
+    assert_eq!((xml(info), matches(info, c"")), (Vec::new(), 0));
+    assert!(crate::outlet::lsl_create_outlet(info, 0, 10).is_null());
+    assert!(crate::inlet::lsl_create_inlet(info, 10, 0, 1).is_null());
+    for other in others {
+        lsl_destroy_streaminfo(other);
+    }
 }
 
 #[test]

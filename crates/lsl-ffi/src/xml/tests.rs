@@ -197,11 +197,11 @@ fn texts_live_as_long_as_the_info() {
     assert_eq!(unsafe { lsl_set_value(text, name) }, 1);
     remove(desc, c"a");
     assert_eq!(shown(pointer), "first");
-    assert_eq!(shown(lsl_value(text)), "");
+    assert_eq!(shown(lsl_value(text)), "desc");
 }
 
 #[test]
-fn removal_ends_handles() {
+fn removal_ends_what_nobody_holds() {
     let info = Info::new();
     let desc = info.desc();
     append_value(append_value(desc, c"a", c"1"), c"a", c"2");
@@ -210,12 +210,10 @@ fn removal_ends_handles() {
     remove(desc, c"missing");
     remove(desc, c"a");
     assert_eq!(info.inside(), "<a>2</a>");
-    for gone in [first, text] {
-        assert!(handle::get(gone).is_none());
-        assert_eq!((lsl_empty(gone), lsl_is_text(gone)), (1, 1));
-        assert_eq!(shown(lsl_name(gone)), "");
-        assert!(lsl_parent(gone).is_null() && append(gone, c"x").is_null());
-    }
+    assert_eq!(
+        (shown(lsl_name(first)), lsl_parent(text)),
+        ("a".into(), first)
+    );
     let second = child(desc, c"a");
     let other = Info::new();
     lsl_remove_child(other.desc(), second);
@@ -231,7 +229,94 @@ fn removal_ends_handles() {
 }
 
 #[test]
-fn handles_end_with_the_info() {
+fn a_removed_node_stays_readable_and_editable() {
+    let info = Info::new();
+    let desc = info.desc();
+    let channels = append(desc, c"channels");
+    for label in [c"C3", c"C4", c"Cz"] {
+        append_value(append(channels, c"channel"), c"label", label);
+    }
+    let middle = lsl_next_sibling(lsl_first_child(channels));
+    let label = child(middle, c"label");
+    lsl_remove_child(channels, middle);
+    // It stands alone, as in liblsl.
+    assert_eq!(
+        (lsl_empty(middle), shown(lsl_name(middle))),
+        (0, "channel".into())
+    );
+    assert_eq!(child_value(middle, c"label"), "C4");
+    assert_eq!(
+        (lsl_parent(label), shown(lsl_child_value(label))),
+        (middle, "C4".into())
+    );
+    assert!(lsl_parent(middle).is_null());
+    assert!(lsl_next_sibling(middle).is_null() && lsl_previous_sibling(middle).is_null());
+    append_value(middle, c"unit", c"uV");
+    assert_eq!(set_child_value(middle, c"label", c"C5"), 1);
+    // Removed once more, inside what was removed.
+    let inner = lsl_first_child(label);
+    lsl_remove_child(middle, label);
+    assert_eq!(
+        (shown(lsl_value(inner)), lsl_parent(inner)),
+        ("C5".into(), label)
+    );
+    assert!(lsl_parent(label).is_null() && child(middle, c"label").is_null());
+    let copy = lsl_append_copy(desc, middle);
+    append_value(copy, c"more", c"");
+    assert_eq!(
+        info.inside(),
+        "<channels><channel><label>C3</label></channel><channel><label>Cz</label></channel>\
+         </channels><channel><unit>uV</unit><more></more></channel>"
+    );
+    // Its info may go, too.
+    drop(info);
+    assert_eq!(child_value(middle, c"unit"), "uV");
+}
+
+#[test]
+fn documents_of_temporaries_stay_readable_and_editable() {
+    fn desc_of_a_temporary() -> Handle {
+        let info = Info::new();
+        let channels = append(info.desc(), c"channels");
+        for label in [c"C3", c"C4"] {
+            append_value(append(channels, c"channel"), c"label", label);
+        }
+        info.desc()
+    }
+    let desc = desc_of_a_temporary();
+    let channel = child(child(desc, c"channels"), c"channel");
+    assert_eq!(child_value(channel, c"label"), "C3");
+    let next = lsl_next_sibling(channel);
+    assert_eq!(child_value(next, c"label"), "C4");
+    assert!(lsl_next_sibling(next).is_null());
+    assert_eq!(child_value(lsl_parent(desc), c"name"), "x");
+    append_value(desc, c"maker", c"nobody");
+    assert_eq!(child_value(desc, c"maker"), "nobody");
+    remove(desc, c"maker");
+    assert!(child(desc, c"maker").is_null());
+    let info = Info::new();
+    lsl_append_copy(info.desc(), channel);
+    assert_eq!(info.inside(), "<channel><label>C3</label></channel>");
+}
+
+#[test]
+fn a_read_of_a_dropped_document_is_counted() {
+    let info = Info::new();
+    let desc = info.desc();
+    let handle = info.0;
+    drop(info);
+    assert_eq!(shown(lsl_name(desc)), "desc");
+    kept::forget(handle);
+    let before = crate::ext::lslx_dropped_reads();
+    assert_eq!(shown(lsl_name(desc)), "");
+    assert_eq!(shown(lsl_get_name(handle)), "");
+    assert!(append(desc, c"a").is_null());
+    // Other tests may add to it.
+    assert!(crate::ext::lslx_dropped_reads() >= before + 3);
+}
+
+#[test]
+fn handles_end_with_the_document() {
     let info = Info::new();
     let desc = info.desc();
     let nodes = [
@@ -241,7 +326,10 @@ fn handles_end_with_the_info() {
         lsl_parent(lsl_parent(desc)),
     ];
     assert!(nodes.iter().all(|&node| handle::node(node).is_some()));
+    let handle = info.0;
     drop(info);
+    assert!(nodes.iter().all(|&node| handle::node(node).is_some()));
+    kept::forget(handle);
     assert!(nodes.iter().all(|&node| handle::get(node).is_none()));
     assert!(nodes.iter().all(|&node| append(node, c"a").is_null()));
 }

@@ -58,6 +58,8 @@ int main(int count, char **arguments)
     int warm = cycles / 4;
     int threads_warm, descriptors_warm, threads_end, descriptors_end;
     long memory_warm, memory_end;
+    /* From here on each info that is destroyed makes the library drop another one. */
+    outlive_the_past();
     for (int i = 0; i < warm; i++)
         cycle(i, i % 20 == 0);
     settle(&threads_warm, &descriptors_warm);

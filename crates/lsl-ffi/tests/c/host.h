@@ -118,6 +118,16 @@ static inline void exchange(lsl_outlet outlet, lsl_inlet inlet, float value)
     CHECK(got[0] == value && got[1] == -value);
 }
 
+/* Destroys so many infos that the library drops whatever was destroyed before; it keeps 8,192. */
+static inline void outlive_the_past(void)
+{
+    for (int i = 0; i < 8192; i++) {
+        lsl_streaminfo info = lsl_create_streaminfo("later", "host", 2, 100.0, cft_float32, "later");
+        CHECK(lsl_append_child_value(lsl_get_desc(info), "maker", "nobody") != NULL);
+        lsl_destroy_streaminfo(info);
+    }
+}
+
 static inline pthread_t start(void *(*body)(void *), void *argument)
 {
     pthread_t thread;

@@ -173,6 +173,12 @@ int main(void)
     lsl_destroy_outlet(outlet);
     abuse(outlet);
     lsl_destroy_streaminfo(info);
+    /* What was got from it before still answers, for a while; it is no info any more. */
+    lsl_destroy_streaminfo(info);
+    CHECK(strcmp(lsl_name(node), "node") == 0 && strcmp(lsl_get_name(info), "misuse") == 0);
+    CHECK(lsl_get_desc(info) == NULL && lsl_copy_streaminfo(info) == NULL);
+    CHECK(lsl_create_outlet(info, 0, 60) == NULL && lsl_create_inlet(info, 60, 0, 1) == NULL);
+    outlive_the_past();
     abuse(info);
     abuse(node);
     nonsense();

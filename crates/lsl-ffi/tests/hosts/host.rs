@@ -88,6 +88,19 @@ const HOSTS: &[Host] = &[
         keys: BOTH,
     },
     Host {
+        source: "temporaries",
+        ways: ALL,
+        argument: Argument::None,
+        keys: PLAIN,
+    },
+    // The tools would measure themselves.
+    Host {
+        source: "largeinfos",
+        ways: &[Way::Plain],
+        argument: Argument::None,
+        keys: PLAIN,
+    },
+    Host {
         source: "fork",
         ways: ALL,
         argument: Argument::None,

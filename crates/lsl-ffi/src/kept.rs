@@ -1,0 +1,196 @@
+//! Documents that C destroyed and may still use: those of destroyed infos, and removed nodes.
+//!
+//! Wrappers in C++, C#, Java and Python destroy an info before they use its nodes, as in
+//! `inlet.info().desc().child("channels")`. On liblsl that memory is freed and mostly still intact;
+//! here it is kept, by age and amount.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use lsl_core::local_clock;
+
+use crate::handle::{self, Handle};
+use crate::streaminfo::InfoObject;
+
+/// Keeps a document that C has destroyed, and drops those that it is too much for. `handle` ends with
+/// it. Nothing if it is kept already.
+pub(crate) fn keep(object: &Arc<InfoObject>, handle: Option<Handle>) {
+    let dropped = {
+        // Held while the size is entered, so that no edit between goes uncounted.
+        let state = object.lock();
+        lock().push(Arc::clone(object), handle, state.size(), local_clock())
+    };
+    // Without the locks: this may take a while.
+    drop(dropped);
+}
+
+/// Counts what a kept document grew by; nothing for any other.
+pub(crate) fn resize(object: &InfoObject, size: impl FnOnce() -> usize) {
+    if object.kept.is_in() {
+        lock().resize(object, size());
+    }
+}
+
+/// Notes that a call found nothing behind a handle: whether that was dropped is counted and told.
+pub(crate) fn found_nothing(handle: Handle) {
+    if !handle::has_ended(handle) {
+        return;
+    }
+    let before = DROPPED_READS.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |reads| {
+        reads.checked_add(1)
+    });
+    if before == Ok(0) {
+        tracing::debug!(
+            "a node or text of a stream info was asked for that was destroyed long ago and is dropped: \
+             keep the info as long as what was got from it (lslx_dropped_reads counts these calls)"
+        );
+    }
+}
+
+/// How often something was asked for that is dropped.
+pub(crate) fn dropped_reads() -> i32 {
+    DROPPED_READS.load(Ordering::Relaxed)
+}
+
+/// Keeps other threads from the list while a thread forks: the child could never open the lock.
+pub(crate) fn lock() -> MutexGuard<'static, Kept> {
+    KEPT.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+static KEPT: Mutex<Kept> = Mutex::new(Kept {
+    entries: VecDeque::new(),
+    bytes: 0,
+});
+
+static DROPPED_READS: AtomicI32 = AtomicI32::new(0);
+
+/// What is kept, the oldest first. Its lock is the last of all: nothing else is locked under it.
+pub(crate) struct Kept {
+    entries: VecDeque<Entry>,
+    bytes: usize,
+}
+
+/// A kept document. Its handle ends when this is dropped.
+struct Entry {
+    object: Arc<InfoObject>,
+    /// The handle of the info as a number, 0 for a removed node.
+    handle: usize,
+    since: f64,
+}
+
+/// The bytes that a document is counted with while it is kept.
+#[derive(Debug, Default)]
+pub(crate) struct Share(AtomicUsize);
+
+/// So much is kept whatever its age. What is older than [`AGE_SECS`] goes beyond it.
+const AMPLE: Limits = Limits {
+    documents: 4_096,
+    bytes: 64 << 20,
+};
+
+/// More is not kept, however young.
+const MOST: Limits = Limits {
+    documents: 8_192,
+    bytes: 128 << 20,
+};
+
+/// So many of the last are kept, however large.
+const NEWEST: usize = 16;
+
+const AGE_SECS: f64 = 60.0;
+
+/// How many of the aged ones go at a time, so that no call takes long.
+const AT_ONCE: usize = 8;
+
+struct Limits {
+    documents: usize,
+    bytes: usize,
+}
+
+impl Kept {
+    /// Adds a document and gives those that go for it.
+    fn push(
+        &mut self,
+        object: Arc<InfoObject>,
+        handle: Option<Handle>,
+        bytes: usize,
+        now: f64,
+    ) -> Vec<Entry> {
+        if object.kept.is_in() {
+            return Vec::new();
+        }
+        self.bytes += object.kept.enter(bytes);
+        self.entries.push_back(Entry {
+            object,
+            handle: handle.map_or(0, Handle::addr),
+            since: now,
+        });
+        let mut dropped = Vec::new();
+        while let Some(entry) = self.next_to_go(now, dropped.len()) {
+            dropped.push(entry);
+        }
+        dropped
+    }
+
+    fn next_to_go(&mut self, now: f64, gone: usize) -> Option<Entry> {
+        let is_above =
+            |limits: &Limits| self.entries.len() > limits.documents || self.bytes > limits.bytes;
+        let oldest = self.entries.front()?;
+        let is_aged = now - oldest.since > AGE_SECS && gone < AT_ONCE;
+        if self.entries.len() <= NEWEST || !(is_above(&MOST) || is_aged && is_above(&AMPLE)) {
+            return None;
+        }
+        let entry = self.entries.pop_front()?;
+        self.bytes -= entry.object.kept.leave();
+        Some(entry)
+    }
+
+    fn resize(&mut self, object: &InfoObject, bytes: usize) {
+        // It may have been dropped meanwhile.
+        if object.kept.is_in() {
+            self.bytes -= object.kept.leave();
+            self.bytes += object.kept.enter(bytes);
+        }
+    }
+}
+
+/// In tests, which share the list: drops a destroyed info, as age and amount would.
+#[cfg(test)]
+pub(crate) fn forget(handle: Handle) {
+    let mut kept = lock();
+    let place = kept
+        .entries
+        .iter()
+        .position(|entry| entry.handle == handle.addr());
+    let entry = place.and_then(|place| kept.entries.remove(place));
+    kept.bytes -= entry.as_ref().map_or(0, |entry| entry.object.kept.leave());
+    drop(kept);
+    assert!(entry.is_some(), "it is not kept");
+}
+
+/// Changes only under the lock of the list.
+impl Share {
+    fn is_in(&self) -> bool {
+        self.0.load(Ordering::Relaxed) != 0
+    }
+
+    fn enter(&self, bytes: usize) -> usize {
+        let bytes = bytes.max(1);
+        self.0.store(bytes, Ordering::Relaxed);
+        bytes
+    }
+
+    fn leave(&self) -> usize {
+        self.0.swap(0, Ordering::Relaxed)
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        handle::remove(std::ptr::without_provenance_mut(self.handle));
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,113 @@
+use lsl_core::StreamInfo;
+
+use super::*;
+
+const MIB: usize = 1 << 20;
+
+fn object() -> Arc<InfoObject> {
+    Arc::new(InfoObject::new(StreamInfo::invalid("")))
+}
+
+fn empty() -> Kept {
+    Kept {
+        entries: VecDeque::new(),
+        bytes: 0,
+    }
+}
+
+#[test]
+fn documents_within_the_ample_limits_never_go() {
+    let mut kept = empty();
+    let mut now = 0.0;
+    for n in 0..AMPLE.documents {
+        // Decades apart.
+        now += 1e9;
+        let gone = kept.push(object(), None, AMPLE.bytes / AMPLE.documents, now);
+        assert!(gone.is_empty(), "{n}");
+    }
+    assert_eq!(
+        (kept.entries.len(), kept.bytes),
+        (AMPLE.documents, AMPLE.bytes)
+    );
+}
+
+#[test]
+fn beyond_the_ample_limits_the_oldest_go_when_they_are_old() {
+    let mut kept = empty();
+    let first = object();
+    kept.push(Arc::clone(&first), None, 1, 0.0);
+    for _ in 0..AMPLE.documents {
+        assert!(kept.push(object(), None, 1, 1.0).is_empty());
+    }
+    assert!(
+        kept.push(object(), None, 1, AGE_SECS).is_empty(),
+        "a minute"
+    );
+    let gone = kept.push(object(), None, 1, AGE_SECS + 0.1);
+    assert_eq!(gone.len(), 1, "the others are younger");
+    assert!(Arc::ptr_eq(&gone[0].object, &first));
+    assert!(!first.kept.is_in());
+    // Never many at a time, and never below the limits.
+    let mut left = kept.entries.len() - AMPLE.documents;
+    assert_eq!(left, 2);
+    for n in 0..AT_ONCE * 2 {
+        assert!(kept.push(object(), None, 1, 2.0).is_empty());
+        left += 1;
+        assert_eq!(kept.entries.len(), AMPLE.documents + left, "{n}");
+    }
+    assert_eq!(kept.push(object(), None, 1, 1e9).len(), AT_ONCE);
+    assert_eq!(kept.push(object(), None, 1, 1e9).len(), AT_ONCE);
+    while kept.entries.len() > AMPLE.documents {
+        kept.push(object(), None, 1, 1e9);
+    }
+    assert_eq!(kept.push(object(), None, 1, 1e9).len(), 1);
+    assert_eq!(kept.entries.len(), AMPLE.documents);
+}
+
+#[test]
+fn the_most_is_not_exceeded_at_any_age() {
+    let mut kept = empty();
+    for _ in 0..3 * MOST.documents {
+        kept.push(object(), None, 1, 0.0);
+        assert!(kept.entries.len() <= MOST.documents);
+    }
+    assert_eq!(kept.entries.len(), MOST.documents);
+    for _ in 0..1_000 {
+        kept.push(object(), None, MIB, 0.0);
+        assert!(kept.bytes <= MOST.bytes);
+    }
+    assert_eq!(kept.bytes, MOST.bytes);
+    let counted: usize = kept
+        .entries
+        .iter()
+        .map(|entry| entry.object.kept.0.load(Ordering::Relaxed))
+        .sum();
+    assert_eq!(counted, kept.bytes);
+}
+
+#[test]
+fn the_newest_stay_however_large() {
+    let mut kept = empty();
+    let large = object();
+    kept.push(Arc::clone(&large), None, 2 * MOST.bytes, 0.0);
+    for n in 1..NEWEST {
+        assert!(kept.push(object(), None, MOST.bytes, 1e9).is_empty(), "{n}");
+    }
+    let gone = kept.push(object(), None, MOST.bytes, 1e9);
+    assert_eq!(gone.len(), 1, "the sixteenth after it");
+    assert!(Arc::ptr_eq(&gone[0].object, &large));
+    assert_eq!(kept.entries.len(), NEWEST);
+}
+
+#[test]
+fn a_document_is_kept_once_and_with_its_size_of_today() {
+    let mut kept = empty();
+    let one = object();
+    kept.push(Arc::clone(&one), None, 100, 0.0);
+    kept.push(Arc::clone(&one), None, 100, 0.0);
+    assert_eq!((kept.entries.len(), kept.bytes), (1, 100));
+    kept.resize(&one, 5_000);
+    assert_eq!(kept.bytes, 5_000);
+    kept.resize(&object(), 7);
+    assert_eq!(kept.bytes, 5_000, "only what is kept counts");
+}
