@@ -324,6 +324,21 @@ impl Inlet {
         self.shared.lose("the inlet was destroyed");
     }
 
+    /// An inlet like this one, for a forked child of the process that made this one: with the same
+    /// settings and in `context`, which the child has made. `None` if this one was used before the
+    /// fork, since its connections and keys are its parent's.
+    ///
+    /// # Errors
+    /// [`Error::Security`] if the security configuration cannot be used.
+    pub fn in_forked_child(&self, context: &Context) -> Result<Option<Self>> {
+        #[cfg(feature = "secure")]
+        context.security()?;
+        let shared = self.shared.in_forked_child(context.clone());
+        Ok(shared.map(|shared| Self {
+            shared: Arc::new(shared),
+        }))
+    }
+
     /// The blocking twins of the async methods.
     pub fn blocking(&self) -> BlockingInlet<'_> {
         BlockingInlet { inlet: self }

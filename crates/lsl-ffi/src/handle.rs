@@ -81,6 +81,21 @@ pub(crate) fn remove(handle: Handle) -> Option<Object> {
         .remove(handle)
 }
 
+/// Puts `anew` in the place of an inlet that a forked child inherited, unless that is not there any
+/// more. The inherited one is never dropped: what it refers to belongs to the parent.
+pub(crate) fn replace_inherited(handle: Handle, inherited: &Arc<InletObject>, anew: InletObject) {
+    let anew = Object::Inlet(Arc::new(anew));
+    let mut table = TABLE.write().unwrap_or_else(PoisonError::into_inner);
+    let (index, generation) = decode(handle);
+    if let Some(slot) = table.slots.get_mut(index)
+        && slot.generation == generation
+        && let Some(Object::Inlet(present)) = &slot.object
+        && Arc::ptr_eq(present, inherited)
+    {
+        std::mem::forget(slot.object.replace(anew));
+    }
+}
+
 impl Table {
     const fn new(max_slots: usize) -> Self {
         Self {
@@ -132,7 +147,7 @@ impl Table {
 }
 
 /// Makes a handle mean another object; nothing if it has ended.
-pub(crate) fn replace(handle: Handle, object: Object) {
+pub(crate) fn rebind(handle: Handle, object: Object) {
     let (index, generation) = decode(handle);
     let mut table = TABLE.write().unwrap_or_else(PoisonError::into_inner);
     if let Some(slot) = table.slots.get_mut(index)

@@ -388,7 +388,7 @@ impl State {
             for (id, copy) in removed.iter().zip(copies) {
                 if let Some(bits) = self.nodes.remove(id) {
                     let node = Arc::new(NodeObject::new(&owner, copy));
-                    handle::replace(ptr::without_provenance_mut(bits), Object::Node(node));
+                    handle::rebind(ptr::without_provenance_mut(bits), Object::Node(node));
                     state.nodes.insert(copy, bits);
                 }
             }

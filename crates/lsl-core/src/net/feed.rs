@@ -5,6 +5,7 @@
 //! Lock order: `tasks`, then `flow`, then `processing`, then `clock`; `full_info` is taken alone.
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
@@ -23,7 +24,7 @@ use crate::net::race::{Winner, race};
 #[cfg(feature = "secure")]
 use crate::net::secure_clock;
 use crate::net::source::{Recovered, Source};
-use crate::net::{runtime, time_probe};
+use crate::net::{full_info, runtime, time_probe};
 use crate::session::custody::Custody;
 use crate::session::inlet::{FeedSession, FeedState, FeedTerms};
 use crate::time::PostProcessor;
@@ -45,6 +46,9 @@ pub(crate) struct InletShared {
     pub(crate) data_work: Notify,
     /// The connection of a forked child is its parent's.
     pub(crate) owner: Generation,
+    /// Whether there ever was a task, and with it a connection or a key.
+    has_begun: AtomicBool,
+    capacity_samples: usize,
     pub(crate) processing: Mutex<PostProcessor>,
     pub(crate) clock: Monitor<time_probe::Clock>,
     pub(crate) full_info: Monitor<FullInfo>,
@@ -141,6 +145,8 @@ impl InletShared {
             flow: Monitor::new(flow),
             data_work: Notify::new(),
             owner: Generation::current(),
+            has_begun: AtomicBool::new(false),
+            capacity_samples,
             processing: Mutex::new(processing),
             clock: Monitor::new(clock),
             full_info: Monitor::default(),
@@ -154,12 +160,37 @@ impl InletShared {
         }
     }
 
+    /// The same inlet in a forked child, in `context`, which is the child's own. `None` if it had begun
+    /// before the fork, or has a notifier: its connections, keys and threads are its parent's.
+    ///
+    /// Waits for no lock: threads that only the parent has may hold them.
+    pub(crate) fn in_forked_child(&self, context: Context) -> Option<Self> {
+        if self.has_begun.load(Ordering::Relaxed) || self.notifier.get().is_some() {
+            return None;
+        }
+        let mut anew = Self::new(
+            context,
+            self.info.clone(),
+            self.capacity_samples,
+            self.terms.max_chunk_samples,
+            self.recoverable,
+        );
+        anew.samples_first = self.samples_first;
+        // Held by somebody who was about to change it: as if that came too late.
+        if let Ok(processing) = self.processing.try_lock() {
+            anew.processing = Mutex::new(processing.clone());
+        }
+        Some(anew)
+    }
+
     /// Starts to receive, unless that is under way.
     pub(crate) fn start_data(self: &Arc<Self>) -> Result<()> {
         let mut tasks = lock_ignoring_poison(&self.tasks);
         if tasks.data.is_none() {
+            self.has_begun.store(true, Ordering::Relaxed);
             let epoch = self.flow.lock().epoch;
-            tasks.data = Some(runtime::spawn(receive(Arc::clone(self), epoch))?.abort_handle());
+            let shared = Arc::clone(self);
+            tasks.data = Some(runtime::start(move || receive(shared, epoch))?);
         }
         Ok(())
     }
@@ -168,8 +199,9 @@ impl InletShared {
     pub(crate) fn start_clock(self: &Arc<Self>) -> Result<()> {
         let mut tasks = lock_ignoring_poison(&self.tasks);
         if tasks.clock.is_none() {
-            let task = runtime::spawn(time_probe::probe(Arc::clone(self)))?;
-            tasks.clock = Some(task.abort_handle());
+            self.has_begun.store(true, Ordering::Relaxed);
+            let shared = Arc::clone(self);
+            tasks.clock = Some(runtime::start(move || time_probe::probe(shared))?);
         }
         Ok(())
     }
@@ -178,8 +210,9 @@ impl InletShared {
     pub(crate) fn start_full_info(self: &Arc<Self>) -> Result<()> {
         let mut tasks = lock_ignoring_poison(&self.tasks);
         if tasks.info.as_ref().is_none_or(AbortHandle::is_finished) {
-            let task = runtime::spawn(crate::net::full_info::fetch(Arc::clone(self)))?;
-            tasks.info = Some(task.abort_handle());
+            self.has_begun.store(true, Ordering::Relaxed);
+            let shared = Arc::clone(self);
+            tasks.info = Some(runtime::start(move || full_info::fetch(shared))?);
         }
         Ok(())
     }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use lsl_platform::clock::local_clock;
 use lsl_platform::process::ProcessId;
 use tokio::runtime::{Builder, Handle, Runtime};
-use tokio::task::JoinHandle;
+use tokio::task::{AbortHandle, JoinHandle};
 
 use crate::{Error, Result};
 
@@ -55,6 +55,18 @@ where
     F::Output: Send + 'static,
 {
     Ok(handle()?.spawn(task))
+}
+
+/// As [`spawn`], but the future is made on the runtime: callers with small stacks have no room for it,
+/// and of such a size is the frame of whoever makes it, also when it does not.
+///
+/// # Errors
+/// As [`handle`].
+pub(crate) fn start<F>(make: impl FnOnce() -> F + Send + 'static) -> Result<AbortHandle>
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    Ok(spawn(async move { Box::pin(make()).await })?.abort_handle())
 }
 
 /// Runs `register` where sockets can be registered with the reactor: on the calling thread if that

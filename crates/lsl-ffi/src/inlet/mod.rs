@@ -56,17 +56,29 @@ impl InletObject {
     }
 }
 
-/// The inlet behind a handle: -3 for anything else, -2 for one inherited by a forked child.
+/// The inlet behind a handle: -3 for anything else. In a forked child an inlet that its parent had
+/// never used is made anew, as in liblsl, and -2 is given for any other.
 pub(crate) fn find(handle: Handle) -> Outcome<Arc<InletObject>> {
     let object =
         handle::inlet(handle).ok_or_else(|| refuse(code::ARGUMENT, "this is not an inlet"))?;
     if object.forks == handle::fork_generation() {
-        Ok(object)
-    } else {
-        let text = "The stream read by this inlet has been lost: the inlet belongs to the parent \
-                    process.";
-        Err(refuse(code::LOST, text))
+        return Ok(object);
     }
+    let anew = object.inlet.in_forked_child(&context());
+    let Some(inlet) = anew.map_err(|error| fail(&error))? else {
+        let text = "The stream read by this inlet has been lost: the inlet was used by the parent \
+                    process before the fork.";
+        return Err(refuse(code::LOST, text));
+    };
+    let anew = InletObject {
+        signal: OnceLock::new(),
+        forks: handle::fork_generation(),
+        inlet,
+        ..*object
+    };
+    // Another thread of this process may have been faster, or have destroyed it.
+    handle::replace_inherited(handle, &object, anew);
+    find(handle)
 }
 
 /// `lsl_create_inlet`: an inlet with the default transport; see [`lsl_create_inlet_ex`].

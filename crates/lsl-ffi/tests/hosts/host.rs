@@ -114,6 +114,12 @@ const HOSTS: &[Host] = &[
         keys: BOTH,
     },
     Host {
+        source: "forkfresh",
+        ways: &[Way::Plain, Way::Asan],
+        argument: Argument::None,
+        keys: BOTH,
+    },
+    Host {
         source: "securefork",
         ways: ALL,
         argument: Argument::None,
