@@ -4,11 +4,13 @@
 //! the one writer (`writer`), which keeps the file whole; `session` decides which streams those are,
 //! `running` is one recording with its beginning and its end. Spec: recorder §3.
 
+mod command;
 mod control;
 mod display;
 mod live;
 mod locked;
 mod marks;
+mod naming;
 mod output;
 mod place;
 mod race;
@@ -22,6 +24,7 @@ mod signing;
 mod space;
 mod stream;
 mod template;
+mod token;
 mod writer;
 
 use std::path::{Path, PathBuf};
@@ -34,14 +37,15 @@ use lsl_core::{Context, local_clock};
 use self::control::Control;
 use self::live::Stamps;
 use self::locked::PADDING_SECS;
+use self::naming::Naming;
 use self::output::Maker;
-use self::remote::Naming;
 use self::resume::Resume;
 use self::running::{Plan, Running};
 use self::session::Wishes;
 use self::signing::Device;
 use self::stream::OtherKeys;
 use self::template::{BIDS, Fields};
+use self::token::Gate;
 use crate::at_rest_keys::RecipientArgs;
 use crate::failure::{Failure, Outcome};
 use crate::interrupt::Stop;
@@ -135,9 +139,15 @@ struct RemoteArgs {
           default_missing_value = "127.0.0.1:22345")]
     rcs: Option<String>,
 
-    /// Its first line must come as `auth TOKEN` before any command; needed where others can connect
+    /// Its first line must come as `auth TOKEN` before any command but `status`; needed where others can
+    /// connect [default: ~/.config/lsl/rcs-token, which is made]
     #[arg(long, value_name = "FILE", requires = "rcs")]
     rcs_token_file: Option<PathBuf>,
+
+    /// Obey whoever is on this machine, without a token, as LabRecorder does: also its other users and
+    /// what runs in its containers
+    #[arg(long, requires = "rcs", conflicts_with = "rcs_token_file")]
+    rcs_open: bool,
 
     /// Let `start` take every stream of the network when nothing is selected, as LabRecorder does
     #[arg(long, requires = "rcs")]
@@ -224,7 +234,9 @@ their number; what is missing is counted, and stands in the footer.
 --rcs takes LabRecorder's commands (select all|none, start, stop, update, filename {root:..}
 {template:..} {participant:..} {session:..} {task:..} {run:..} {acquisition:..} {modality:..}) and
 answers OK; besides them select STREAM, status, streams, mark TEXT and quit, which answer with JSON.
-Folders that clients name lie below --root, or are not used.
+`auth TOKEN` comes before anything but status; the token is the first line of ~/.config/lsl/rcs-token,
+which is made the first time. --rcs-open needs none, for programs that know LabRecorder only. Files
+that clients name lie below --root, are not hidden, end in .xdf, and replace nothing but recordings.
 
 The first Ctrl-C (or SIGTERM) ends with everything up to that moment, 2 s at the longest; the second
 with what is here; the third at once, and the file has to be repaired.
@@ -264,11 +276,17 @@ impl Record {
 
     /// Waits for commands.
     fn obey(&self, context: &Context, mut plan: Plan, wishes: Wishes, address: &str) -> Outcome {
-        let token = self
-            .remote
-            .rcs_token_file
-            .as_deref()
-            .map(remote::read_token);
+        let gate = match &self.remote.rcs_token_file {
+            _ if self.remote.rcs_open => Gate::Open,
+            Some(file) => Gate::chosen(file)?,
+            None => Gate::own()?,
+        };
+        let how = match &gate {
+            Gate::Open => "obeys WHOEVER is on this machine (--rcs-open)".to_owned(),
+            Gate::Token { file, .. } => {
+                format!("`auth TOKEN` comes first, from {}", file.display())
+            }
+        };
         let template = self.output.as_deref().unwrap_or(BIDS).to_owned();
         let naming = Naming {
             allowed: self.root.clone(),
@@ -277,15 +295,15 @@ impl Record {
             fields: self.fields(),
         };
         // What a client would be told too late.
-        template::expand(&naming.template, &naming.fields, &naming.root)?;
+        naming.file()?;
         if plan.resume == Resume::Ask {
             // Whoever sends commands cannot be asked.
             plan.resume = Resume::Repair;
         }
-        let (address, requests) = remote::listen(address, token.transpose()?)?;
+        let (address, requests) = remote::listen(address, gate)?;
         let stop = Stop::install_patient(2)?;
         note(format_args!(
-            "Waiting for commands at {address}; recordings go into {}. Ctrl-C ends.",
+            "Waiting for commands at {address}; {how}; recordings go into {}. Ctrl-C ends.",
             self.root.display()
         ));
         let control = Control {

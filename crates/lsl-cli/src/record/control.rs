@@ -7,12 +7,14 @@ use std::time::Duration;
 use lsl_core::Context;
 use serde_json::json;
 
+use super::command::Command;
+use super::naming::{Naming, check_displaced};
 use super::remark::say;
-use super::remote::{Command, Naming, Request, complain, confined_file};
+use super::remote::{Request, complain};
 use super::running::{Plan, Running};
 use super::session::{EVERYTHING, Wishes, check};
 use super::writer::DISK;
-use super::{REFUSED, STREAM_LOST, resume, template};
+use super::{REFUSED, STREAM_LOST, resume};
 use crate::failure::{Failure, Outcome};
 use crate::interrupt::Stop;
 
@@ -150,10 +152,8 @@ impl Control<'_> {
             }
             wishes.wanted = vec![EVERYTHING.to_owned()];
         }
-        let naming = &self.naming;
-        let path = template::expand(&naming.template, &naming.fields, &naming.root)?;
-        confined_file(&naming.allowed, &path)?;
-        let path = self.plan.maker.name(path);
+        let path = self.plan.maker.name(self.naming.file()?);
+        check_displaced(&path)?;
         resume::look_at(&path, self.plan.resume)?;
         self.running = Running::begin(self.context, &self.plan, &wishes, path, stop)?;
         self.last_error = None;

@@ -9,6 +9,7 @@
 )]
 
 mod at_rest;
+mod attack_remote_control;
 mod attack_symlinks;
 mod audit;
 mod bench;

@@ -1,7 +1,9 @@
 //! The recorder under remote control: LabRecorder's commands, byte for byte, and our own.
 
+use std::fs::Permissions;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -11,10 +13,19 @@ use crate::lab::{Lab, Running};
 use crate::record::{Verdict, generate, nothing_is_missing, read, start, stream, until};
 
 /// A recorder that waits for commands, and a connection to it.
-struct Remote {
-    recorder: Running,
-    stream: BufReader<TcpStream>,
+pub(crate) struct Remote {
+    pub(crate) recorder: Running,
+    pub(crate) stream: BufReader<TcpStream>,
 }
+
+/// The token that a recorder of this lab makes by itself.
+pub(crate) fn token(lab: &Lab) -> String {
+    let file = lab.path(".config/lsl/rcs-token");
+    let text = std::fs::read_to_string(file).unwrap();
+    text.trim_end().to_owned()
+}
+
+const SELECT_ALL: &str = "--rcs-start-selects-all";
 
 fn free_address() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -22,7 +33,16 @@ fn free_address() -> String {
 }
 
 impl Remote {
-    fn new(lab: &Lab, words: &[&str]) -> Self {
+    /// One that has named the recorder's own token, unless another one is needed, or none.
+    pub(crate) fn new(lab: &Lab, words: &[&str]) -> Self {
+        let mut remote = Self::connect(lab, words);
+        if !words.iter().any(|word| word.starts_with("--rcs-")) || words.contains(&SELECT_ALL) {
+            remote.ok(format!("auth {}\n", token(lab)).as_bytes());
+        }
+        remote
+    }
+
+    pub(crate) fn connect(lab: &Lab, words: &[&str]) -> Self {
         let address = free_address();
         let rcs = format!("--rcs={address}");
         let mut all = vec![rcs.as_str()];
@@ -40,13 +60,13 @@ impl Remote {
         Self { recorder, stream }
     }
 
-    fn send(&mut self, bytes: &[u8]) {
+    pub(crate) fn send(&mut self, bytes: &[u8]) {
         self.stream.get_mut().write_all(bytes).unwrap();
     }
 
     /// A command of LabRecorder's.
     #[track_caller]
-    fn ok(&mut self, bytes: &[u8]) {
+    pub(crate) fn ok(&mut self, bytes: &[u8]) {
         self.send(bytes);
         let mut answer = [0; 2];
         self.stream.read_exact(&mut answer).unwrap();
@@ -54,14 +74,14 @@ impl Remote {
     }
 
     /// One of ours.
-    fn ask(&mut self, line: &str) -> Value {
+    pub(crate) fn ask(&mut self, line: &str) -> Value {
         self.send(format!("{line}\n").as_bytes());
         let mut answer = String::new();
         self.stream.read_line(&mut answer).unwrap();
         serde_json::from_str(&answer).unwrap_or_else(|error| panic!("{error}: {answer}"))
     }
 
-    fn until_samples(&mut self) {
+    pub(crate) fn until_samples(&mut self) {
         until("samples", || {
             self.ask("streams")[0]["samples"].as_u64() > Some(100)
         });
@@ -73,7 +93,7 @@ fn the_transcript_of_labrecorders_readme_records() {
     let lab = Lab::new();
     let root = lab.path("study");
     let _generator = lab.start(&generate("Amp", &[]));
-    let mut remote = Remote::new(&lab, &["--root", &root]);
+    let mut remote = Remote::new(&lab, &["--root", &root, "--rcs-open"]);
     // As the README has it, letter for letter.
     remote.ok(b"select all\n");
     remote.ok(
@@ -91,7 +111,7 @@ fn the_transcript_of_labrecorders_readme_records() {
     remote
         .recorder
         .wait()
-        .with(0, &["root 'C:\\Data\\' is not below"]);
+        .with(0, &["WHOEVER", "root 'C:\\Data\\' is not below"]);
 }
 
 #[test]
@@ -161,12 +181,17 @@ fn paths_of_clients_stay_below_the_root() {
     remote.ok(b"start\n");
     let error = remote.ask("status")["last_error"].to_string();
     assert!(error.contains("below the folder"), "{error}");
+    // A name that begins with dots is hidden.
     remote.ok(b"filename {root:sub} {template:%p.xdf} {participant:../../../evil}\n");
+    remote.ok(b"start\n");
+    let error = remote.ask("status")["last_error"].to_string();
+    assert!(error.contains("begins with a dot"), "{error}");
+    remote.ok(b"filename {participant:P/../../../evil}\n");
     remote.ok(b"start\n");
     remote.until_samples();
     remote.ask("quit");
     remote.recorder.wait().with(0, &["is not below"]);
-    read(&format!("{root}/sub/..-..-..-evil.xdf"));
+    read(&format!("{root}/sub/P-..-..-..-evil.xdf"));
     assert!(!Path::new(&outside).exists());
 }
 
@@ -224,6 +249,7 @@ fn web_pages_are_not_obeyed() {
 fn idle_connections_do_not_lock_the_operator_out() {
     let lab = Lab::new();
     let mut remote = Remote::new(&lab, &["--root", &lab.path("study")]);
+    let auth = format!("auth {}\n", token(&lab));
     remote.ask("status");
     let address = remote.stream.get_ref().peer_addr().unwrap();
     let connect = || TcpStream::connect(address).unwrap();
@@ -232,10 +258,12 @@ fn idle_connections_do_not_lock_the_operator_out() {
     operator
         .set_read_timeout(Some(Duration::from_secs(20)))
         .unwrap();
-    operator.write_all(b"update\n").unwrap();
-    let mut answer = [0; 2];
+    operator
+        .write_all(format!("{auth}update\n").as_bytes())
+        .unwrap();
+    let mut answer = [0; 4];
     operator.read_exact(&mut answer).unwrap();
-    assert_eq!(&answer, b"OK");
+    assert_eq!(&answer, b"OKOK");
     // Whoever was obeyed before stays.
     assert_eq!(remote.ask("status")["recording"], false);
     remote.recorder.interrupt();
@@ -263,6 +291,10 @@ fn others_need_a_token() {
         .wait()
         .with(2, &["--rcs-token-file"]);
     let token = lab.write("token", "0123456789abcdef\n");
+    // Read as every other secret.
+    let readable = start(&lab, &["--rcs=127.0.0.1:0", "--rcs-token-file", &token]);
+    readable.wait().with(1, &[&token, "chmod"]);
+    std::fs::set_permissions(&token, Permissions::from_mode(0o600)).unwrap();
     let mut remote = Remote::new(&lab, &["--rcs-token-file", &token]);
     remote.ok(b"auth 0123456789abcdef\n");
     assert_eq!(remote.ask("status")["recording"], false);

@@ -1,0 +1,143 @@
+//! Who may give commands: whoever knows the token, which the first line of a secret file holds.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use lsl_core::secure::files::{self, Content};
+use lsl_core::secure::{OsRandom, Random};
+use lsl_platform::directories;
+use lsl_platform::files::create_directory;
+
+use crate::failure::{Failure, Outcome};
+
+/// Who may give commands.
+#[derive(Debug, Clone)]
+pub(super) enum Gate {
+    /// Whoever is on this machine, as with LabRecorder.
+    Open,
+    /// Whoever knows the token of a file.
+    Token {
+        token: String,
+        file: PathBuf,
+        /// Whether the file was named for this.
+        is_chosen: bool,
+    },
+}
+
+impl Gate {
+    /// The gate of a file that the user named.
+    ///
+    /// # Errors
+    /// [`Failure::Runtime`] for a file that others may read, [`Failure::Usage`] for a token that can be
+    /// guessed.
+    pub(super) fn chosen(file: &Path) -> Outcome<Self> {
+        Ok(Self::Token {
+            token: read(file)?,
+            file: file.to_owned(),
+            is_chosen: true,
+        })
+    }
+
+    /// The gate of this user's own file, which is made the first time.
+    ///
+    /// # Errors
+    /// Where a file cannot be kept from others, or there is no home directory.
+    pub(super) fn own() -> Outcome<Self> {
+        let home = directories::home().filter(|home| home.is_absolute());
+        let home = home.ok_or_else(|| {
+            Failure::Usage(
+                "--rcs: there is no home directory for the file of its token; name one with \
+                 --rcs-token-file FILE, or let everybody on this machine in with --rcs-open"
+                    .into(),
+            )
+        })?;
+        let folder = home.join(FOLDER);
+        let file = folder.join(NAME);
+        if fs::symlink_metadata(&file).is_err() {
+            make_folders(&folder)
+                .and_then(|()| make(&file))
+                .map_err(|failure| failure.context("the token of --rcs"))?;
+        }
+        Ok(Self::Token {
+            token: read(&file)?,
+            file,
+            is_chosen: false,
+        })
+    }
+
+    /// Whether a text is the token. Takes as long for a wrong one as for the right one.
+    pub(super) fn opens_for(&self, given: &str) -> bool {
+        match self {
+            Self::Open => true,
+            Self::Token { token, .. } => is_equal(given, token),
+        }
+    }
+}
+
+fn make_folders(folder: &Path) -> Outcome {
+    let parents = folder.ancestors().skip(1).take(1);
+    for folder in parents.chain([folder]) {
+        match create_directory(folder, 0o700) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(Failure::from(error).context(&folder.display().to_string()));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn make(file: &Path) -> Outcome {
+    let mut bytes = [0; 16];
+    OsRandom.fill(&mut bytes)?;
+    let token: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    match files::create(file, format!("{token}\n").as_bytes()) {
+        // Another recorder was as quick; it is read below.
+        Err(_) if fs::symlink_metadata(file).is_ok() => Ok(()),
+        made => Ok(made?),
+    }
+}
+
+/// The token of a file: its first line. The file is looked at as every other secret.
+fn read(file: &Path) -> Outcome<String> {
+    let text = files::read_text(file, Content::Secret)?;
+    let token = text.lines().next().unwrap_or_default().trim().to_owned();
+    if token.len() < SHORTEST {
+        return Err(Failure::Usage(format!(
+            "{}: its first line is the token, and must have at least {SHORTEST} letters; `openssl rand \
+             -hex 16` makes one",
+            file.display()
+        )));
+    }
+    Ok(token)
+}
+
+/// Takes as long for a wrong text as for a right one.
+fn is_equal(given: &str, wanted: &str) -> bool {
+    let differences = given
+        .bytes()
+        .zip(wanted.bytes())
+        .fold(given.len() ^ wanted.len(), |sum, (a, b)| {
+            sum | usize::from(a ^ b)
+        });
+    differences == 0
+}
+
+/// In the home directory.
+const FOLDER: &str = ".config/lsl";
+const NAME: &str = "rcs-token";
+const SHORTEST: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_are_compared_whole() {
+        assert!(is_equal("abc", "abc"));
+        for (given, wanted) in [("abd", "abc"), ("ab", "abc"), ("abcd", "abc"), ("", "a")] {
+            assert!(!is_equal(given, wanted));
+        }
+    }
+}
