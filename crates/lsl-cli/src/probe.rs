@@ -85,6 +85,10 @@ fn check_at(
             }
         };
         let Greeting { suite, descriptor } = knock.greet()?;
+        let admitted = security.admits_stream(&key, remote.ip(), here.ip(), &descriptor);
+        if let Err(cause) = admitted {
+            return Ok(Finding::Here(cause));
+        }
         match expected.and_then(|expected| descriptor.differs_from(expected)) {
             None => Ok(Finding::Accepted { peer_name, suite }),
             Some(field) => Err(Error::session(

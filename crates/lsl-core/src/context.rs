@@ -123,6 +123,14 @@ impl Context {
     }
 
     fn assemble(config: Config, #[cfg(feature = "secure")] security: LoadedSecurity) -> Self {
+        // Fail closed: who may serve what cannot be told then.
+        #[cfg(feature = "secure")]
+        let security = security.and_then(|security| {
+            let queries = crate::net::describe::stream_queries();
+            let checked = security.set_stream_queries(queries);
+            checked.map_err(|error| error.to_string())?;
+            Ok(security)
+        });
         let reach = Arc::new(Reach::new(&config));
         let policy = SourcePolicy {
             allow_all: config.multicast().resolve_scope >= ResolveScope::Organization,

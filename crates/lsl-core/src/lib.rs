@@ -83,7 +83,7 @@ pub use value::{PullElement, PushElement};
 #[cfg(feature = "secure")]
 pub use lsl_secure as secure;
 #[cfg(feature = "secure")]
-pub use net::describe::descriptor;
+pub use net::describe::{descriptor, stream_queries};
 #[cfg(feature = "secure")]
 pub use net::peers::{KeyChange, PeerHistory};
 

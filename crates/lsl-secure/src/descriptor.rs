@@ -7,7 +7,7 @@ use crate::{Cause, Error, Result};
 
 /// The values a receiver reads from the outlet's unredacted shortinfo. Strings longer than 1024
 /// bytes are already cut to 992 bytes and their SHA-256, so that comparison is equality.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Descriptor {
     /// `uid`
     pub uid: Vec<u8>,

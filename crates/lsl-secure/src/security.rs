@@ -8,14 +8,14 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
 use crate::admission::Admission;
 use crate::audit::{Audit, Event, EventKind, printable};
 use crate::config::{Found, Places, Settings};
 use crate::known::Known;
 use crate::policy::{Advert, Candidate, Discovery, Policy, Way, not_trusted_text, way_of_inlet};
-use crate::trust::{Date, TrustList, today};
+use crate::trust::{Date, StreamQueries, TrustList, today};
 use crate::{Cause, Descriptor, Error, Local, Psk, PublicKey, Result, Role, SecretKey, Suites};
 
 mod clock;
@@ -44,6 +44,7 @@ pub struct Security {
     /// `known_secure` failed: `migrate` acts as `required` until the process ends.
     known_failed: AtomicBool,
     running: Running,
+    queries: OnceLock<StreamQueries>,
     audit: Audit,
     clock: Clock,
 }
@@ -184,6 +185,56 @@ impl Security {
         }
     }
 
+    /// Says what `streams` of trusted peers mean. Until then an entry that has some covers no stream.
+    ///
+    /// # Errors
+    /// If a predicate of the trust list is none: nothing may stream then. The same in a later version of
+    /// the file keeps the last good list.
+    pub fn set_stream_queries(&self, queries: StreamQueries) -> Result<()> {
+        let queries = self.queries.get_or_init(|| queries);
+        let settings = self.settings.as_ref();
+        let path = settings.and_then(|settings| settings.trusted_peers.as_deref());
+        let path = path.unwrap_or(Path::new("the list of trusted peers"));
+        self.trust().check_streams(path, queries)
+    }
+
+    /// May the owner of `key` serve, or read, this stream in a connection between these addresses? For
+    /// keys that [`authorise`](Self::authorise) let pass.
+    ///
+    /// # Errors
+    /// [`Cause::RoleNotAllowed`] if its entry is for other streams.
+    pub fn admits_stream(
+        &self,
+        key: &PublicKey,
+        remote: IpAddr,
+        local: IpAddr,
+        stream: &Descriptor,
+    ) -> Result<(), Cause> {
+        let trust = self.trust();
+        match self.own_rule(&trust, key, remote, local)? {
+            Rule::Welcome(_) => Ok(()),
+            Rule::Listed => self.covers(&trust, key, stream),
+        }
+    }
+
+    /// Whether a trusted peer, whose fingerprint an outlet announces, may not serve the stream that this
+    /// outlet describes. Nothing is proved by that, and nothing allowed.
+    pub fn disowns(&self, fingerprint: &str, stream: &Descriptor) -> bool {
+        let own = self.own.as_ref().map(|own| own.key);
+        let trust = self.trust();
+        let mut bound = trust.peers().iter().filter(|peer| {
+            let is_bound = !peer.streams.is_empty() && own != Some(peer.key);
+            is_bound && peer.key.fingerprint().to_string() == fingerprint
+        });
+        bound.any(|peer| !peer.covers(stream, self.queries.get()))
+    }
+
+    fn covers(&self, trust: &TrustList, key: &PublicKey, stream: &Descriptor) -> Result<(), Cause> {
+        let peer = trust.find(key).ok_or(Cause::NotAuthorised)?;
+        let covers = peer.covers(stream, self.queries.get());
+        covers.then_some(()).ok_or(Cause::RoleNotAllowed)
+    }
+
     /// Which rule decides about a key: our own one has its own rule.
     fn own_rule(
         &self,
@@ -215,10 +266,11 @@ impl Security {
     fn still_fits(&self, trust: &TrustList, session: &Live) -> Result<(), Cause> {
         match self.own_rule(trust, &session.peer, session.remote, session.local)? {
             Rule::Welcome(_) => Ok(()),
-            Rule::Listed => trust
-                .find(&session.peer)
-                .ok_or(Cause::NotAuthorised)?
-                .fits(session.role, session.remote),
+            Rule::Listed => {
+                let peer = trust.find(&session.peer).ok_or(Cause::NotAuthorised)?;
+                peer.fits(session.role, session.remote)?;
+                self.covers(trust, &session.peer, &session.stream)
+            }
         }
     }
 
@@ -383,7 +435,8 @@ impl Security {
     }
 
     fn refresh_with(&self, mut watch: MutexGuard<'_, Watch>) -> bool {
-        match watch.look(self.clock.utc(), self.clock.local()) {
+        let queries = self.queries.get();
+        match watch.look(self.clock.utc(), self.clock.local(), queries) {
             Look::Same => false,
             Look::Failed(reason) => {
                 if let Some(reason) = reason {
@@ -424,10 +477,10 @@ impl Security {
                 Role::Outlet => Role::Inlet,
                 Role::Inlet => Role::Outlet,
             })
-            .stream_uid(String::from_utf8_lossy(&session.stream_uid))
+            .stream_uid(String::from_utf8_lossy(&session.stream.uid))
             .cause(Cause::Revoked)
             .detail(match ended.cause {
-                Cause::RoleNotAllowed => "its entry no longer allows this role",
+                Cause::RoleNotAllowed => "its entry no longer allows this role or stream",
                 Cause::SelfKey => "it has our own key",
                 _ => "its entry is gone or no longer allows this address",
             });

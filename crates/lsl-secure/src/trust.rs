@@ -12,7 +12,7 @@ use toml::Spanned;
 
 use crate::files::line_at;
 use crate::keys::Role;
-use crate::{Cause, Error, PublicKey, Result};
+use crate::{Cause, Descriptor, Error, PublicKey, Result};
 
 mod date;
 mod network;
@@ -67,6 +67,18 @@ pub struct Peer {
     pub not_after: Option<Date>,
     /// Networks it must come from; empty: anywhere.
     pub from: Vec<Network>,
+    /// Which streams it may serve, read and sign: those that match one of these predicates; empty: all.
+    /// Their language is that of [`StreamQueries`].
+    pub streams: Vec<String>,
+}
+
+/// The query language of [`Peer::streams`]. It belongs to whoever knows streams, not to this crate.
+#[derive(Debug, Clone, Copy)]
+pub struct StreamQueries {
+    /// Why a text is no predicate.
+    pub check: fn(&str) -> Result<(), String>,
+    /// Whether a stream matches a predicate; what cannot be evaluated does not.
+    pub matches: fn(&str, &Descriptor) -> bool,
 }
 
 impl Peer {
@@ -79,6 +91,12 @@ impl Peer {
         } else {
             Ok(())
         }
+    }
+
+    /// Whether the entry covers this stream. Without a query language only an entry for all streams does.
+    pub fn covers(&self, stream: &Descriptor, queries: Option<&StreamQueries>) -> bool {
+        let matches = |text: &String| queries.is_some_and(|it| (it.matches)(text, stream));
+        self.streams.is_empty() || self.streams.iter().any(matches)
     }
 
     /// Days until the last one, if that is near (30 days) or past. Negative: that many days ago.
@@ -156,6 +174,26 @@ impl TrustList {
         self.peers.get(*self.by_key.get(key)?)
     }
 
+    /// Looks for a predicate of `streams` that is none. `path` is for messages.
+    ///
+    /// # Errors
+    /// [`Error::File`] with the entry, the predicate and what is wrong with it.
+    pub fn check_streams(&self, path: &Path, queries: &StreamQueries) -> Result<()> {
+        for peer in &self.peers {
+            for text in &peer.streams {
+                if let Err(reason) = (queries.check)(text) {
+                    let name = &peer.name;
+                    let reason = format!(
+                        "streams of {name:?}: {text:?} is no predicate: {reason}; write it as for `lsl \
+                         list`, such as \"name='EEG'\""
+                    );
+                    return Err(Error::file(path, reason));
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// As a `trusted_peers.toml`.
     pub fn to_toml(&self) -> String {
         let mut text = String::new();
@@ -215,6 +253,10 @@ impl Peer {
             let networks: Vec<_> = self.from.iter().map(|from| format!("\"{from}\"")).collect();
             let _ = writeln!(text, "from = [{}]", networks.join(", "));
         }
+        if !self.streams.is_empty() {
+            let streams: Vec<_> = self.streams.iter().map(|it| toml_string(it)).collect();
+            let _ = writeln!(text, "streams = [{}]", streams.join(", "));
+        }
         let _ = writeln!(text, "key = \"{}\"", self.key);
         text
     }
@@ -261,6 +303,7 @@ struct RawPeer {
     role: Option<Spanned<String>>,
     not_after: Option<Spanned<toml::Value>>,
     from: Option<Spanned<Vec<Spanned<String>>>>,
+    streams: Option<Spanned<Vec<Spanned<String>>>>,
 }
 
 impl RawPeer {
@@ -303,6 +346,20 @@ impl RawPeer {
                           entry if none will";
             return Err((from.span().start, reason.to_owned()));
         }
+        if let Some(streams) = self.streams.as_ref().filter(|it| it.get_ref().is_empty()) {
+            let reason = "streams names no stream; remove this line if any will do, or the entry if \
+                          none will";
+            return Err((streams.span().start, reason.to_owned()));
+        }
+        let streams = self.streams.iter().flat_map(Spanned::get_ref);
+        let streams = streams.map(|text| {
+            // A blank predicate matches everything, which an entry says by leaving the line out.
+            if text.get_ref().trim().is_empty() || text.get_ref().len() > MAX_PREDICATE {
+                let reason = "a predicate of streams has 1 to 1000 bytes, and not only blanks";
+                return Err((text.span().start, reason.to_owned()));
+            }
+            Ok(text.get_ref().clone())
+        });
         let from = self.from.iter().flat_map(Spanned::get_ref);
         let from = from.map(|network| {
             let parsed: Result<Network, _> = network.get_ref().parse();
@@ -314,6 +371,7 @@ impl RawPeer {
             role,
             not_after: not_after.transpose()?,
             from: from.collect::<Result<_, _>>()?,
+            streams: streams.collect::<Result<_, _>>()?,
         })
     }
 }
@@ -338,3 +396,5 @@ pub(crate) fn checked_date(
 
 /// As in certificates (§3.5).
 const MAX_NAME: usize = 200;
+
+const MAX_PREDICATE: usize = 1000;

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use lsl_secure::trust::{Peer, TrustList, TrustedRole};
-use lsl_secure::{Cause, Live, PublicKey, Role, SecretKey, Security, files, keyfile};
+use lsl_secure::{Cause, Descriptor, Live, PublicKey, Role, SecretKey, Security, files, keyfile};
 
 /// Runs `child` in a forked process; true if it returned true there. An alarm ends a child that waits
 /// for a lock for ever.
@@ -49,6 +49,7 @@ fn list(seeds: &[u8]) -> String {
         role: TrustedRole::Both,
         not_after: None,
         from: Vec::new(),
+        streams: Vec::new(),
     };
     TrustList::from_peers(seeds.iter().map(peer).collect())
         .unwrap()
@@ -61,7 +62,10 @@ fn session(seed: u8) -> Live {
         role: Role::Inlet,
         remote: REMOTE,
         local: HERE,
-        stream_uid: b"uid".to_vec(),
+        stream: Descriptor {
+            uid: b"uid".to_vec(),
+            ..Descriptor::default()
+        },
     }
 }
 

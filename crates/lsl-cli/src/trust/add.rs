@@ -12,6 +12,7 @@ use lsl_core::secure::trust::{Date, Network, Peer, TrustList, TrustedRole};
 use lsl_core::secure::{
     Cause, Error, Local, OsRandom, PublicKey, SecretKey, Suites, files, keyfile,
 };
+use lsl_core::stream_queries;
 use zeroize::Zeroizing;
 
 use super::{TrustFile, edit};
@@ -46,6 +47,11 @@ pub(super) struct Add {
     #[arg(long, value_name = "NET")]
     from: Vec<Network>,
 
+    /// Only trust it for streams that match this predicate, such as "name='EEG'" or "type='EEG'": it may
+    /// serve, read and sign no others; may be repeated
+    #[arg(long, value_name = "PREDICATE", value_parser = predicate)]
+    streams: Vec<String>,
+
     /// With HOST:PORT: trust whoever answers there now, without comparing. Only on a network where
     /// nobody can stand in between; else give the key itself
     #[arg(long)]
@@ -67,6 +73,7 @@ Examples:
   lsl trust add amp1 lsl-ed25519:... --role outlet      we read its streams
   lsl trust add rec1 lsl-ed25519:... --role inlet       it reads ours
   lsl trust add guest lsl-ed25519:... --not-after 2027-03-31 --from 10.1.0.0/16
+  lsl trust add amp1 lsl-ed25519:... --role outlet --streams \"name='EEG'\"
   lsl trust add amp1 192.168.1.20:16572 --role outlet   asks that outlet (see `lsl list`) for its key
 
 `lsl key init` and `lsl key show` print this line on the other machine. A key is not secret, and one
@@ -101,6 +108,7 @@ impl Add {
             },
             not_after: self.not_after,
             from: self.from.clone(),
+            streams: self.streams.clone(),
         };
         let text = edit::append(&file.text, &peer.to_toml());
         let peers = [file.list.peers(), std::slice::from_ref(&peer)].concat();
@@ -182,6 +190,12 @@ impl Add {
             },
             file.path.display()
         ));
+        if !peer.streams.is_empty() {
+            note(format_args!(
+                "It may serve, read and sign only streams that match {}.",
+                printable(&peer.streams.join(" or "))
+            ));
+        }
         if self.role.is_none() {
             note(format_args!(
                 "Without --role, {name} may also read this machine's streams. For one direction \
@@ -200,6 +214,15 @@ impl Add {
             note(warning);
         }
     }
+}
+
+/// Refuses what is no predicate before it is written down.
+fn predicate(text: &str) -> Result<String, String> {
+    (stream_queries().check)(text)?;
+    if text.trim().is_empty() {
+        return Err("a blank predicate means every stream: leave --streams out".into());
+    }
+    Ok(text.to_owned())
 }
 
 /// What KEY|HOST:PORT says.

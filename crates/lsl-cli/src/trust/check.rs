@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use clap::Args;
 use lsl_core::secure::trust::TrustList;
-use lsl_core::secure::{Cause, Error, Local, Policy, PublicKey, Security, policy};
+use lsl_core::secure::{Cause, Error, Local, Policy, PublicKey, Role, Security, policy};
 use lsl_core::{Context, Selector, StreamInfo};
 use serde::Serialize;
 
@@ -271,6 +271,13 @@ impl Checker<'_> {
         }
     }
 
+    /// Whether its role is not what is wrong.
+    fn may_be_outlet(&self, fingerprint: &str) -> bool {
+        let mut peers = self.trust.peers().iter();
+        let peer = peers.find(|peer| peer.key.fingerprint().to_string() == fingerprint);
+        peer.is_some_and(|peer| peer.role.allows(Role::Outlet))
+    }
+
     fn explain_here(&self, row: &Row, fingerprint: &str, cause: Cause) -> String {
         let file = self.trust_file.map_or_else(
             || "the trust file".into(),
@@ -287,6 +294,10 @@ impl Checker<'_> {
                  {}, run here:\n{}",
                 table::printable(&row.hostname),
                 command_to_trust(&row.hostname, &row.address)
+            ),
+            Cause::RoleNotAllowed if self.may_be_outlet(fingerprint) => format!(
+                "here: {name} ({fingerprint}) is trusted for other streams only; correct its \
+                 `streams` in {file}"
             ),
             Cause::RoleNotAllowed => format!(
                 "here: {name} ({fingerprint}) is trusted as inlet only; set its role to \"outlet\" or \
@@ -320,8 +331,9 @@ fn command_to_trust(hostname: &str, address: &str) -> String {
 fn explain_there(cause: Cause, fingerprint: &str) -> String {
     match cause {
         Cause::RoleNotAllowed => format!(
-            "there ({fingerprint}): this device is trusted, but not as inlet; set its role to \
-             \"inlet\" or \"both\" in the trust file there"
+            "there ({fingerprint}): this device is trusted, but not as inlet, or for other streams \
+             only; set its role to \"inlet\" or \"both\", or correct its `streams`, in the trust file \
+             there"
         ),
         Cause::Expired => format!(
             "there ({fingerprint}): the entry of this device is past its not_after; set a new date \

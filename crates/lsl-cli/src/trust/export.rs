@@ -47,6 +47,7 @@ impl Export {
                 role: TrustedRole::Both,
                 not_after: None,
                 from: Vec::new(),
+                streams: Vec::new(),
             });
         }
         let count = peers.len();

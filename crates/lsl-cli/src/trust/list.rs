@@ -40,6 +40,8 @@ struct Row {
     /// Whether its last day is over.
     expired: bool,
     from: Vec<String>,
+    /// Predicates; empty: all streams.
+    streams: Vec<String>,
     /// Whether it is the key of this machine; null if that is locked by a passphrase.
     this_device: Option<bool>,
 }
@@ -62,6 +64,7 @@ impl List {
                 not_after: peer.not_after.map(|day| day.to_string()),
                 expired: peer.not_after.is_some_and(|last| last < today),
                 from: peer.from.iter().map(ToString::to_string).collect(),
+                streams: peer.streams.clone(),
                 this_device: own.map(|own| own == peer.key),
             })
             .collect();
@@ -105,7 +108,15 @@ pub(crate) fn expiry(peer: &Peer, today: Date) -> Option<String> {
 }
 
 fn write_table(rows: &[Row], out: &mut impl Write) -> io::Result<()> {
-    let columns = ["NAME", "ROLE", "FINGERPRINT", "NOT AFTER", "FROM", ""];
+    let columns = [
+        "NAME",
+        "ROLE",
+        "FINGERPRINT",
+        "NOT AFTER",
+        "FROM",
+        "STREAMS",
+        "",
+    ];
     let mut table = Table::new(&columns.map(|name| (name, Align::Left)));
     for row in rows {
         table.push([
@@ -117,6 +128,11 @@ fn write_table(rows: &[Row], out: &mut impl Write) -> io::Result<()> {
                 "anywhere".into()
             } else {
                 row.from.join(", ")
+            },
+            &if row.streams.is_empty() {
+                "all".into()
+            } else {
+                printable(&row.streams.join(" or "))
             },
             match (row.expired, row.this_device) {
                 (true, _) => "expired",

@@ -327,3 +327,43 @@ fn minimal_discovery_hides_names_from_everybody_else() {
     let sought = guest.run(&["recv", "Test", "--timeout", "0.5"]);
     sought.refused(3, &["no stream named 'Test'"]);
 }
+
+#[test]
+fn a_key_may_be_trusted_for_some_streams_only() {
+    let lab = Lab::new();
+    let [amp, rec] = ["amp1", "rec1"].map(|name| Machine::with_key(&lab, name));
+    amp.run(&["trust", "add", "rec1", &rec.key(), "--role", "inlet"])
+        .ok();
+    let key = amp.key();
+    let add = |predicate: &str| {
+        let words = ["trust", "add", "amp1", &key, "--role", "outlet"];
+        rec.run(&[&words[..], &["--streams", predicate]].concat())
+    };
+    add("name=='Test'").refused(2, &["--streams"]);
+    add(" ").refused(2, &["leave --streams out"]);
+    add("name='Test'")
+        .ok()
+        .says(&["only streams that match name='Test'"]);
+    let list = rec.run(&["trust", "list", "--json"]).ok().json();
+    assert_eq!(list[0]["streams"], json!(["name='Test'"]));
+    assert!(
+        rec.read("trusted_peers.toml")
+            .contains("streams = [\"name='Test'\"]")
+    );
+    let _own = amp.start(&GENERATE);
+    let _other = amp.start(&["gen", "--name", "Other", "--rate", "500"]);
+    receive(&rec, "10").ok();
+    let words = ["recv", "Other", "--count", "1", "--timeout", "2"];
+    let other = rec.run(&words);
+    assert_ne!(other.status, Some(0), "{other:?}");
+    other.says(&["Other", &amp.fingerprint(), "other streams only"]);
+    assert!(other.stdout.is_empty(), "{other:?}");
+    // A mistake stops everything.
+    let bad = rec
+        .read("trusted_peers.toml")
+        .replace("name='Test'", "name=");
+    std::fs::write(rec.file("trusted_peers.toml"), bad).unwrap();
+    let stopped = receive(&rec, "1");
+    assert_ne!(stopped.status, Some(0), "{stopped:?}");
+    stopped.says(&["trusted_peers.toml", "amp1", "is no predicate"]);
+}

@@ -13,7 +13,7 @@ use lsl_secure::audit::{Event, EventKind};
 use lsl_secure::handshake::PREAMBLE;
 use lsl_secure::policy::{REFUSAL_403, REFUSAL_501, REFUSAL_503};
 use lsl_secure::stream::{Gate, accept};
-use lsl_secure::{Cause, Live, Local, Policy, PublicKey, Role, Security};
+use lsl_secure::{Cause, Descriptor, Live, Local, Policy, PublicKey, Role, Security};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
@@ -139,6 +139,7 @@ async fn secure(
     let here = stream.local_addr().map_err(io)?;
     let mut door = Door {
         security: &shared.security,
+        stream: &shared.descriptor,
         pending: &pending,
         remote: peer.ip(),
         local: here.ip(),
@@ -205,7 +206,7 @@ fn admit(link: &Arc<Link>, shared: &OutletShared, local: IpAddr) -> Result<(), C
         role: Role::Inlet,
         remote: link.peer().ip(),
         local,
-        stream_uid: shared.info.uid_bytes().to_vec(),
+        stream: shared.descriptor.clone(),
     };
     let watched = Arc::downgrade(link);
     let end = move |cause| {
@@ -231,6 +232,7 @@ fn admit(link: &Arc<Link>, shared: &OutletShared, local: IpAddr) -> Result<(), C
 /// What the handshake asks us.
 struct Door<'a> {
     security: &'a Arc<Security>,
+    stream: &'a Descriptor,
     pending: &'a Pending,
     remote: IpAddr,
     local: IpAddr,
@@ -255,7 +257,7 @@ impl Gate for Door<'_> {
         self.asked = Some(peer);
         let name = (self.security).authorise(&peer, Role::Inlet, self.remote, self.local)?;
         self.name = Some(name);
-        Ok(())
+        (self.security).admits_stream(&peer, self.remote, self.local, self.stream)
     }
 }
 

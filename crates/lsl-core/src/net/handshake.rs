@@ -177,9 +177,19 @@ pub(crate) async fn secure(
     );
     let failure = match shaken.await {
         Ok((session, said)) => {
-            note(security, &said, session.peer).await;
-            let name = std::mem::take(&mut found.name);
-            let enrolled = establish(security, callee, session, &said, name, own_address, peer);
+            let (remote, own) = (peer.ip(), own_address.ip());
+            let admitted = security.admits_stream(&session.peer, remote, own, &said);
+            let enrolled = match admitted {
+                Ok(()) => {
+                    note(security, &said, session.peer).await;
+                    let name = found.name.clone();
+                    establish(security, callee, session, &said, name, own_address, peer)
+                }
+                Err(cause) => {
+                    found.is_for_other_streams = true;
+                    Err((Box::new(session), cause))
+                }
+            };
             match enrolled {
                 Ok((session, about)) => {
                     trust_watch::watch(security);
@@ -211,6 +221,8 @@ struct Found {
     key: Option<PublicKey>,
     /// Empty until the key is known to be trusted.
     name: String,
+    /// Whether its entry in the trust file covers other streams only.
+    is_for_other_streams: bool,
     /// The key that it would have to have.
     pinned: Option<PublicKey>,
 }
@@ -348,6 +360,10 @@ impl Callee<'_> {
                 }
                 let reason = match cause {
                     Cause::NotAuthorised => "is not trusted by this device",
+                    Cause::RoleNotAllowed if found.is_for_other_streams => {
+                        "is trusted for other streams only: see `streams` of its entry in the trust \
+                         file"
+                    }
                     Cause::RoleNotAllowed => "may not send streams to this device",
                     Cause::Expired => "is trusted no longer: its not_after has passed",
                     Cause::SelfKey => {
@@ -401,7 +417,7 @@ fn establish(
         role: Role::Outlet,
         remote: peer.ip(),
         local: own_address.ip(),
-        stream_uid: said.uid.clone(),
+        stream: said.clone(),
     };
     let ending = Arc::new(Ending::default());
     let to_end = Arc::clone(&ending);

@@ -67,6 +67,8 @@ impl RunningSearch {
             Discretion::Outlets => search.with_open_query(random()),
             Discretion::Everybody => search.with_open_query_alone(random()),
         };
+        #[cfg(feature = "secure")]
+        let search = search.with_veto(unveil::veto(context));
         let reach = Arc::clone(context.reach());
         let mut links = Vec::new();
         let mut failure = None;

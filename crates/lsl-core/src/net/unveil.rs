@@ -23,6 +23,7 @@ use crate::net::monitor::{Monitor, lock_ignoring_poison};
 use crate::net::peers::Peers;
 use crate::net::resolver::{SearchState, take_in};
 use crate::net::sockets::Family;
+use crate::session::resolve::Veto;
 use crate::wire::discovery::SHORTINFO_COMMAND;
 use crate::xml::Limits;
 use crate::{Error, Result, StreamInfo};
@@ -223,6 +224,31 @@ pub(crate) fn discretion(context: &Context) -> Discretion {
     }
 }
 
+/// Leaves out outlets that announce the key of a peer which may not serve such a stream. Who lies about
+/// its key is refused by the handshake. Spec: LSS/1 §3.2.
+pub(crate) fn veto(context: &Context) -> Veto {
+    let security = context.security().ok().cloned();
+    let told = Mutex::new(Vec::new());
+    Veto(Arc::new(move |info| {
+        let fingerprint = info.security_advert().and_then(|advert| advert.fingerprint);
+        let (Some(security), Some(fingerprint)) = (&security, fingerprint) else {
+            return false;
+        };
+        let is_disowned = security.disowns(&fingerprint, &descriptor(info));
+        let mut told = lock_ignoring_poison(&told);
+        if is_disowned && told.len() < MAX_TOLD && !told.iter().any(|uid| uid == info.uid_bytes()) {
+            told.push(info.uid_bytes().to_vec());
+            tracing::warn!(
+                "stream \"{}\" announces the key {}, which is trusted for other streams only (streams \
+                 in the trust file); left out",
+                lsl_secure::audit::printable(info.name_bytes()),
+                lsl_secure::audit::printable(fingerprint.as_bytes())
+            );
+        }
+        is_disowned
+    }))
+}
+
 /// The outlet's full short info if it matches `query`, else nothing.
 async fn ask(
     context: Context,
@@ -268,6 +294,9 @@ fn data_port(info: &StreamInfo, mut from: SocketAddr) -> Option<SocketAddr> {
     from.set_port(port);
     (port != 0).then_some(from)
 }
+
+/// Streams that a search reports as left out.
+const MAX_TOLD: usize = 16;
 
 /// As for any discovery reply.
 const LIMITS: Limits = Limits {

@@ -120,6 +120,17 @@ pub struct Search {
     hasher: RandomState,
     events: VecDeque<ResolverEvent>,
     invalid: u64,
+    veto: Option<Veto>,
+}
+
+/// Whether an answer is not to be believed, by what it says of itself.
+#[derive(Clone)]
+pub struct Veto(pub std::sync::Arc<dyn Fn(&StreamInfo) -> bool + Send + Sync>);
+
+impl std::fmt::Debug for Veto {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Veto")
+    }
 }
 
 #[derive(Debug)]
@@ -151,7 +162,15 @@ impl Search {
             hasher: RandomState::new(),
             events: VecDeque::new(),
             invalid: 0,
+            veto: None,
         }
+    }
+
+    /// Leaves out answers that somebody has reason not to believe.
+    #[must_use]
+    pub fn with_veto(mut self, veto: Veto) -> Self {
+        self.veto = Some(veto);
+        self
     }
 
     /// Uses another query id than liblsl's, which follows from the query. A random one keeps late
@@ -372,6 +391,10 @@ impl Search {
                 return Received::Invalid;
             }
         };
+        if self.veto.as_ref().is_some_and(|Veto(veto)| veto(&info)) {
+            self.invalid += 1;
+            return Received::Invalid;
+        }
         let uid = info.uid_bytes().to_vec();
         if self.known_texts.len() >= MAX_RESULTS {
             self.known_texts.clear();

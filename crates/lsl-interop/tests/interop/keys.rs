@@ -182,6 +182,7 @@ impl Keyring {
                     role,
                     not_after: None,
                     from: Vec::new(),
+                    streams: Vec::new(),
                 });
             }
         }

@@ -10,7 +10,7 @@ use lsl_platform::fork::Generation;
 
 use super::{Security, lock};
 use crate::trust::TrustList;
-use crate::{Cause, PublicKey, Role};
+use crate::{Cause, Descriptor, PublicKey, Role};
 
 /// A session to be watched.
 #[derive(Debug, Clone)]
@@ -24,7 +24,7 @@ pub struct Live {
     /// Our end.
     pub local: IpAddr,
     /// Which stream.
-    pub stream_uid: Vec<u8>,
+    pub stream: Descriptor,
 }
 
 /// Keeps a session enrolled until dropped.
@@ -151,7 +151,7 @@ impl Sessions {
 }
 
 fn key_of(session: &Live) -> (PublicKey, Vec<u8>) {
-    (session.peer, session.stream_uid.clone())
+    (session.peer, session.stream.uid.clone())
 }
 
 impl fmt::Debug for Sessions {

@@ -2,8 +2,8 @@
 //! §3.2, §3.3, §4.3, §11.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use super::watch::Watch;
 use super::{
@@ -42,6 +42,7 @@ impl Parts {
             own: self.own,
             known_failed: AtomicBool::new(false),
             running: Running::new(self.watch, self.trust, known),
+            queries: OnceLock::new(),
             audit: self.audit,
             clock: self.clock,
         };

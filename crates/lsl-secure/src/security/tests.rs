@@ -158,7 +158,10 @@ fn live(seed: u8, role: Role, remote: &str) -> Live {
         role,
         remote: ip(remote),
         local: ip(HERE),
-        stream_uid: b"uid".to_vec(),
+        stream: Descriptor {
+            uid: b"uid".to_vec(),
+            ..Descriptor::default()
+        },
     }
 }
 

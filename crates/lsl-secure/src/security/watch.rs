@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 
 use crate::Result;
 use crate::files::{self, Content, MAX_LEN, Stamp};
-use crate::trust::TrustList;
+use crate::trust::{StreamQueries, TrustList};
 
 /// The trust file and which version of it was read.
 #[derive(Debug)]
@@ -50,7 +50,7 @@ impl Watch {
     /// Reads the file for the first time.
     pub(super) fn open(path: PathBuf, utc: Duration) -> Result<(Self, TrustList)> {
         let mut watch = Self::new(path);
-        let list = watch.read(utc)?;
+        let list = watch.read(utc, None)?;
         // The first version is always news.
         Ok((watch, list.unwrap_or_default()))
     }
@@ -59,7 +59,7 @@ impl Watch {
     /// next look tells why.
     pub(super) fn of_child(path: PathBuf, utc: Duration) -> (Self, TrustList) {
         let mut watch = Self::new(path);
-        let list = watch.read(utc).ok().flatten().unwrap_or_default();
+        let list = watch.read(utc, None).ok().flatten().unwrap_or_default();
         (watch, list)
     }
 
@@ -85,7 +85,12 @@ impl Watch {
     }
 
     /// Reads the file if it may be another version than the last one.
-    pub(super) fn look(&mut self, utc: Duration, local: f64) -> Look {
+    pub(super) fn look(
+        &mut self,
+        utc: Duration,
+        local: f64,
+        queries: Option<&StreamQueries>,
+    ) -> Look {
         if let Ok(now) = Stamp::of_path(&self.path) {
             if self.stamp == Some(now) {
                 if self.settled {
@@ -96,7 +101,7 @@ impl Watch {
             }
         }
         self.pending = None;
-        match self.read(utc) {
+        match self.read(utc, queries) {
             Ok(Some(list)) => Look::Read {
                 list,
                 recovered: self.failure.take().is_some(),
@@ -150,7 +155,11 @@ impl Watch {
     }
 
     /// The list, or `None` if it is the one that is known.
-    fn read(&mut self, utc: Duration) -> Result<Option<TrustList>> {
+    fn read(
+        &mut self,
+        utc: Duration,
+        queries: Option<&StreamQueries>,
+    ) -> Result<Option<TrustList>> {
         // A version that cannot be opened is looked at again each time.
         self.stamp = None;
         let good = self.good.take();
@@ -163,7 +172,11 @@ impl Watch {
         let list = if is_known {
             None
         } else {
-            Some(TrustList::parse(&text, &self.path)?)
+            let list = TrustList::parse(&text, &self.path)?;
+            if let Some(queries) = queries {
+                list.check_streams(&self.path, queries)?;
+            }
+            Some(list)
         };
         self.good = Some(hash);
         self.modified = stamp.modified();
@@ -199,16 +212,21 @@ mod tests {
         let (mut watch, list) = Watch::open(path.clone(), utc).unwrap();
         assert_eq!(list.peers().len(), 1);
         for local in [0.0, 2.0] {
-            assert!(matches!(watch.look(utc, local), Look::Same));
+            assert!(matches!(watch.look(utc, local, None), Look::Same));
         }
         // Also what leaves no other stamp behind is seen: same length, same time.
         watch.stamp = Some(Stamp::of_path(&path).unwrap());
         fs::write(&path, entry(2)).unwrap();
         watch.stamp = Some(Stamp::of_path(&path).unwrap());
-        assert!(matches!(watch.look(utc, 4.0), Look::Read { .. }));
-        assert!(matches!(watch.look(utc, 6.0), Look::Same));
+        assert!(matches!(watch.look(utc, 4.0, None), Look::Read { .. }));
+        assert!(matches!(watch.look(utc, 6.0, None), Look::Same));
         // A good version after a bad one is news, even if it is the one before.
-        let mut look_twice = |local| [watch.look(utc, local), watch.look(utc, local + 2.0)];
+        let mut look_twice = |local| {
+            [
+                watch.look(utc, local, None),
+                watch.look(utc, local + 2.0, None),
+            ]
+        };
         scratch.chmod("trusted_peers.toml", 0o666);
         let [_, failed] = look_twice(8.0);
         assert!(matches!(failed, Look::Failed(_)), "{failed:?}");

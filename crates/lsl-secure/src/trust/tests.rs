@@ -217,6 +217,7 @@ fn names_survive_the_file_whatever_is_in_them() {
             role: TrustedRole::Inlet,
             not_after: Some(date("2027-12-31")),
             from: vec!["10.0.0.0/8".parse().unwrap()],
+            streams: vec![format!("name={name:?}")],
         };
         let list = TrustList::from_peers(vec![peer]).unwrap();
         assert_eq!(parse(&list.to_toml()).unwrap(), list);
@@ -234,6 +235,7 @@ fn piece() -> impl Strategy<Value = String> {
         Just("not_after = \"2027-12-31\"\n".to_owned()),
         Just("not_after = 2027-12-31\n".to_owned()),
         Just("from = [\"10.0.0.0/8\", \"::/0\"]\n".to_owned()),
+        Just("streams = [\"name='a'\", \"type='b'\"]\n".to_owned()),
         "[ -~\n]{0,12}",
         any::<String>(),
     ]
@@ -260,7 +262,7 @@ proptest! {
     #[test]
     fn half_a_file_trusts_no_more(cut in 0_usize..500) {
         let text = entry("a", 1, "role = \"inlet\"")
-            + &entry("b", 2, "from = [\"10.0.0.0/8\"]\nnot_after = \"2027-12-31\"");
+            + &entry("b", 2, "from = [\"10.0.0.0/8\"]\nnot_after = \"2027-12-31\"\nstreams = [\"name='x'\"]");
         let whole = parse(&text).unwrap();
         let text = whole.to_toml();
         if let Ok(list) = parse(&text[..cut.min(text.len())]) {

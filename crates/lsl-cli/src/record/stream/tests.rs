@@ -49,12 +49,12 @@ fn what_no_memory_holds_is_counted_to_the_last_sample() {
     let (queue, receiver) = Queue::with_room(1);
     let (halt, halted) = watch::channel(Halt::Go);
     let common = Common {
+        other_keys: OtherKeys::Refuse,
         context,
         queue: queue.clone(),
         claims: Arc::default(),
         buffer_secs: 1.0,
         stamps: Stamps::Raw,
-        other_keys: OtherKeys::Allow,
         halt: halted,
     };
     let live = Arc::new(Live::new(0, &found[0], false));

@@ -5,7 +5,7 @@ use std::sync::mpsc;
 use lsl_secure::config::Settings;
 use lsl_secure::stream::{Gate, SecureStream, accept, connect};
 use lsl_secure::trust::TrustList;
-use lsl_secure::{Live, Local, Policy, SecretKey, Suites};
+use lsl_secure::{Descriptor, Live, Local, Policy, SecretKey, Suites};
 use tokio::net::TcpListener;
 
 use super::*;
@@ -75,7 +75,10 @@ async fn pair(ping_after: Duration) -> (Dialled, TcpStream, Session) {
         role: Role::Outlet,
         remote: address.ip(),
         local: address.ip(),
-        stream_uid: b"u".to_vec(),
+        stream: Descriptor {
+            uid: b"u".to_vec(),
+            ..Descriptor::default()
+        },
     };
     let about = About {
         _enrolled: security.enrol(live, |_| {}).unwrap(),

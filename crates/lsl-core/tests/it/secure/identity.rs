@@ -9,7 +9,7 @@ use lsl_core::secure::{Cause, Policy, keyfile};
 use lsl_core::{ErrorKind, Inlet};
 
 use super::fake::{Claim, Fake, Running, sample};
-use super::people::{Place, Side, fingerprint_of, key_of, trusted};
+use super::people::{Place, Side, fingerprint_of, info, key_of, trusted};
 use crate::lab::{self, SOON};
 
 /// An outlet of this key that trusts everybody, unless it refuses.
@@ -193,4 +193,75 @@ fn a_key_that_is_removed_ends_its_session_and_one_that_is_added_begins_it() {
         rec.inlet_for(&claim.info()).blocking().open(SOON).is_ok()
     });
     assert_eq!(outlet.handshakes(), 2);
+}
+
+/// `streams` of a trust file: a key serves, and reads, only the streams that its entry covers.
+#[test]
+fn a_key_that_is_trusted_for_some_streams_serves_and_reads_no_others() {
+    let place = Place::new();
+    let bound = |who: &str, role| Peer {
+        streams: vec!["name='mine' or starts-with(name,'mine-')".to_owned()],
+        ..trusted(who, role)
+    };
+    let amp = place.side_with(
+        "amp",
+        Policy::Required,
+        vec![
+            bound("rec", TrustedRole::Inlet),
+            trusted("desk", TrustedRole::Inlet),
+        ],
+        |_| {},
+    );
+    let rec = place.side("rec", Policy::Required, &["amp"]);
+    let desk = place.side_with(
+        "desk",
+        Policy::Required,
+        vec![bound("amp", TrustedRole::Outlet)],
+        |_| {},
+    );
+    let _outlets = ["mine", "mine-too", "yours"].map(|name| lab::outlet(&amp.context, info(name)));
+    for side in [&rec, &desk] {
+        for name in ["mine", "mine-too"] {
+            let found = lab::find(&side.context, name);
+            side.inlet_for(&found).blocking().open(SOON).unwrap();
+        }
+    }
+    // The outlet refuses the reader.
+    let found = lab::find(&rec.context, "yours");
+    let error = rec.inlet_for(&found).blocking().open(SOON).unwrap_err();
+    assert!(error.to_string().contains("role_not_allowed"), "{error}");
+    amp.await_audit("policy_refused", |event| {
+        event["peer_name"].is_null() && event["code"] == 9
+    });
+    // The reader refuses the outlet, even if it knows where it is.
+    let error = desk.inlet_for(&found).blocking().open(SOON).unwrap_err();
+    assert!(error.to_string().contains("other streams only"), "{error}");
+    desk.await_audit("policy_refused", |event| event["code"] == 9);
+    // And does not find it: what announces that key is not that stream.
+    let all = lsl_core::Selector::all();
+    let mut names: Vec<_> = (desk.context)
+        .resolve_blocking(&all, 2, Duration::from_secs(20))
+        .unwrap()
+        .iter()
+        .map(|found| found.name().into_owned())
+        .collect();
+    names.sort();
+    assert_eq!(names, ["mine", "mine-too"]);
+}
+
+#[test]
+fn a_malformed_predicate_of_a_trust_list_stops_all_streams() {
+    let place = Place::new();
+    let mut peer = trusted("amp", TrustedRole::Outlet);
+    peer.streams = vec!["name=='mine'".to_owned()];
+    let rec = place.side_with("rec", Policy::Required, vec![peer], |_| {});
+    let error = rec.context.security().unwrap_err().to_string();
+    assert!(
+        error.contains("\"amp\"") && error.contains("name=='mine'"),
+        "{error}"
+    );
+    let outlet = lsl_core::Outlet::builder(info("any"))
+        .context(&rec.context)
+        .open();
+    assert!(outlet.is_err());
 }

@@ -45,6 +45,7 @@ pub fn trusted(who: &str, role: TrustedRole) -> Peer {
         role,
         not_after: None,
         from: Vec::new(),
+        streams: Vec::new(),
     }
 }
 

@@ -283,7 +283,10 @@ fn one_peer_has_at_most_1024_sessions_with_one_stream() {
     let security = lab.required();
     let enrol = |seed, role, uid: &[u8]| {
         let session = Live {
-            stream_uid: uid.to_vec(),
+            stream: Descriptor {
+                uid: uid.to_vec(),
+                ..Descriptor::default()
+            },
             ..live(seed, role, LAN)
         };
         security.enrol(session, |_| {})
@@ -349,4 +352,80 @@ fn enrolling_while_the_list_changes_leaves_nobody_behind() {
         });
     });
     assert_eq!(told.count(), alive.load(Ordering::Relaxed));
+}
+
+/// A language of one word: `is X` matches the stream X.
+fn queries() -> StreamQueries {
+    StreamQueries {
+        check: |text| match text.strip_prefix("is ") {
+            Some(_) => Ok(()),
+            None => Err("it does not begin with \"is\"".to_owned()),
+        },
+        matches: |text, stream| text.strip_prefix("is ").map(str::as_bytes) == Some(&stream.name),
+    }
+}
+
+#[test]
+fn sessions_of_streams_that_an_entry_covers_no_longer_end() {
+    let bound = |name: &str| peer("amp", AMP, &format!("streams = [\"is {name}\"]"));
+    let lab = Lab::new(&bound("eeg"));
+    let security = lab.required();
+    let stream = |name: &str| Descriptor {
+        name: name.into(),
+        ..Descriptor::default()
+    };
+    let admits = |name| security.admits_stream(&key(AMP), ip(LAN), ip(HERE), &stream(name));
+    let refused = Err(Cause::RoleNotAllowed);
+    assert_eq!(
+        admits("eeg"),
+        refused,
+        "nobody has said what the predicate means"
+    );
+    security.set_stream_queries(queries()).unwrap();
+    assert_eq!(admits("eeg"), Ok(()));
+    assert_eq!(admits("gaze"), refused);
+    let fingerprint = key(AMP).fingerprint().to_string();
+    assert!(security.disowns(&fingerprint, &stream("gaze")));
+    assert!(!security.disowns(&fingerprint, &stream("eeg")));
+    assert!(!security.disowns("SHA256:other", &stream("gaze")));
+    let ends = Ends::default();
+    let session = |name| Live {
+        stream: stream(name),
+        ..live(AMP, Role::Outlet, LAN)
+    };
+    let enrol = |name| security.enrol(session(name), ends.callback());
+    assert_eq!(enrol("gaze").map(drop), refused);
+    let _session = enrol("eeg").unwrap();
+    // Half a predicate keeps the last good list.
+    lab.replace_trust(&peer("amp", AMP, "streams = [\"eeg\"]"));
+    lab.pass(2);
+    assert!(!security.refresh());
+    assert_eq!((admits("eeg"), ends.count()), (Ok(()), 0));
+    let events = lab.events(&security);
+    let told = events
+        .iter()
+        .find(|(event, _)| event == "trust_reload_failed");
+    assert!(
+        told.unwrap().1.contains("\"eeg\" is no predicate"),
+        "{told:?}"
+    );
+    lab.replace_trust(&bound("gaze"));
+    lab.pass(2);
+    assert!(security.refresh());
+    assert_eq!((admits("eeg"), ends.count()), (refused, 1));
+}
+
+#[test]
+fn a_predicate_that_is_none_is_fatal_at_start() {
+    let lab = Lab::new(&peer("amp", AMP, "streams = [\"is eeg\", \"eeg\"]"));
+    let error = lab.required().set_stream_queries(queries()).unwrap_err();
+    let text = error.to_string();
+    assert!(
+        text.contains("trusted_peers.toml: streams of \"amp\": \"eeg\" is no"),
+        "{text}"
+    );
+    for line in ["streams = []", "streams = [\" \"]", "streams = \"is eeg\""] {
+        let lab = Lab::new(&peer("amp", AMP, line));
+        assert!(lab.start("policy = \"required\"").is_err(), "{line}");
+    }
 }
