@@ -169,7 +169,10 @@ fn offer(channels: u16) -> Result<(Context, Outlet)> {
     let mut config = Config::loopback();
     config.set_ports(16_700 + process * 400 + number % 20 * 20, 20);
     config.set_session_id(&format!("bench-{}-{number}", std::process::id()))?;
-    let context = Context::with_security(config, Arc::new(Security::off(Vec::new())));
+    let context = Context::with_security(
+        config,
+        Arc::new(Security::off(Vec::new()).expect("no policy of the system")),
+    );
     let format = ChannelFormat::Float32;
     let info = StreamInfo::new("bench", "Bench", channels.into(), 1000.0, format, "bench")?;
     let outlet = Outlet::builder(info).context(&context).open()?;

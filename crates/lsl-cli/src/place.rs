@@ -147,7 +147,7 @@ pub(crate) fn unlock(directory: Option<&Path>) -> Outcome<Option<Security>> {
 
 /// Where a user's files belong.
 pub(crate) fn user_directory() -> Outcome<PathBuf> {
-    config::user_directory()?.ok_or_else(|| {
+    config::user_directory().ok_or_else(|| {
         Failure::Runtime(
             "this user has no home directory: use --dir DIR, or --system for the whole machine"
                 .into(),

@@ -37,7 +37,13 @@ fn samples_cost_no_allocation() {
     let profiler = dhat::Profiler::builder().testing().file_name(report);
     let _profiler = profiler.build();
     let mut costly = Vec::new();
-    for (name, security) in [("plain", Security::off(Vec::new())), ("encrypted", keyed())] {
+    for (name, security) in [
+        (
+            "plain",
+            Security::off(Vec::new()).expect("no policy of the system"),
+        ),
+        ("encrypted", keyed()),
+    ] {
         let stream = Stream::open(name, security);
         for batch in [1, 64] {
             // Buffers grow to what the stream needs.

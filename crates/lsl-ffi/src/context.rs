@@ -83,7 +83,10 @@ pub(crate) fn context() -> Context {
         config.set_ports(base, 399);
         config.set_multicast_port(base + 399);
         // Whatever the user of this machine has.
-        Context::with_security(config, Arc::new(Security::off(Vec::new())))
+        Context::with_security(
+            config,
+            Arc::new(Security::off(Vec::new()).expect("no policy of the system")),
+        )
     });
     OTHER
         .with_borrow(Clone::clone)

@@ -6,8 +6,9 @@
 //! `windows/`, with the same names in it. What a system cannot do is an error there that says so. "Other
 //! systems" in ARCHITECTURE.md says what is missing where.
 //!
-//! Unsafe code only in `fork`, for the one page that the kernel must clear and for hooks, in `usage`, in
-//! `arrival`, `exit` and `hangup`; and where another system than Linux gives its clock, its name or its privileges to nobody else.
+//! Unsafe code only in `fork`, for the one page that the kernel must clear and for hooks, in `directories`, for
+//! the password database, in `usage`, `arrival`, `exit` and `hangup`; and where another system than Linux gives
+//! its clock, its name or its privileges to nobody else.
 #![deny(unsafe_code)]
 
 #[cfg_attr(windows, path = "windows/append.rs")]

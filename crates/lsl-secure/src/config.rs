@@ -158,12 +158,9 @@ pub fn read(file: &Path) -> Result<Settings> {
 
 /// The directory in which `lsl key init` puts a user's files: `lsl_api` in the home directory.
 /// `None` if this user has no home.
-///
-/// # Errors
-/// [`Error::File`] if `HOME` is set to something that is no absolute path.
-pub fn user_directory() -> Result<Option<PathBuf>> {
+pub fn user_directory() -> Option<PathBuf> {
     let file = Places::of_this_process().user_file()?;
-    Ok(file.and_then(|file| file.parent().map(Path::to_owned)))
+    file.parent().map(Path::to_owned)
 }
 
 /// The directory in which `lsl key init --system` puts its files.

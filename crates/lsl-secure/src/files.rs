@@ -74,6 +74,7 @@ pub(crate) fn read_stamped(
     check_kind(&metadata).map_err(|reason| Error::file(path, reason))?;
     let Access { owner, mode, user } = Access::of(&metadata).map_err(failed)?;
     check_access(path, content, mode, owner, user).map_err(|reason| Error::file(path, reason))?;
+    check_directory(parent(path))?;
     let stamp = Stamp(Version::of(&metadata).map_err(failed)?);
     // Room for all of it, so that growing leaves no copies of secrets behind.
     let room = usize::try_from(metadata.len().min(max)).map_or(0, |len| len + 1);
@@ -252,6 +253,28 @@ fn check_access(
     }
 }
 
+/// Refuses a directory in which other users can replace or remove files. Where the sticky bit is set they
+/// cannot. No directory is fine: nothing is in it.
+///
+/// # Errors
+/// [`Error::File`] with the remedy.
+pub fn check_directory(directory: &Path) -> Result<()> {
+    let failed = |error: io::Error| unreadable(directory, Content::Shared, &error);
+    let metadata = match fs::metadata(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        looked => looked.map_err(failed)?,
+    };
+    let mode = Access::of(&metadata).map_err(failed)?.mode;
+    if mode & 0o022 == 0 || mode & STICKY != 0 {
+        return Ok(());
+    }
+    let name = quote(&directory.display().to_string());
+    Err(Error::file(
+        directory,
+        format!("mode {mode:04o} lets other users replace the files in it; run: chmod go-w {name}"),
+    ))
+}
+
 fn parent(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -292,6 +315,9 @@ fn sync_parent(path: &Path) {
 }
 
 const MOST_TRIES: u32 = 1000;
+
+/// Files in such a directory belong to whoever made them.
+const STICKY: u32 = 0o1000;
 
 /// No file that people write is longer: 1 MiB.
 pub(crate) const MAX_LEN: u64 = 1 << 20;

@@ -59,12 +59,29 @@ struct Own {
 
 impl Security {
     /// No configuration: plaintext, exactly as before. `searched` are the places looked at.
-    pub fn off(searched: Vec<PathBuf>) -> Self {
-        load::Parts {
+    ///
+    /// # Errors
+    /// [`Error::File`] if the system's file asks for encryption, which no program may switch off, or cannot
+    /// be used.
+    pub fn off(searched: Vec<PathBuf>) -> Result<Self> {
+        Self::off_in(&Places::of_this_process(), searched)
+    }
+
+    fn off_in(places: &Places, searched: Vec<PathBuf>) -> Result<Self> {
+        let floor = places.with_floor(Settings::new(Policy::Off))?.policy;
+        if floor != Policy::Off {
+            let reason = format!(
+                "sets policy {:?} for this machine, so that no program can switch encryption off; change \
+                 the policy there, or give this program a key",
+                floor.name()
+            );
+            return Err(Error::file(&places.system, reason));
+        }
+        Ok(load::Parts {
             searched,
             ..load::Parts::default()
         }
-        .assemble()
+        .assemble())
     }
 
     /// From the usual places (LSS/1 §11).

@@ -94,7 +94,7 @@ impl Ways {
         let security = if secure {
             Arc::clone(&self.own)
         } else {
-            Arc::new(Security::off(Vec::new()))
+            Arc::new(Security::off(Vec::new())?)
         };
         Ok(Context::with_security(config, security))
     }

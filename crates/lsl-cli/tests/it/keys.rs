@@ -497,12 +497,3 @@ fn why_migrate_acts_as_required_is_told_rightly() {
     amp.configure("2099-12-31", "2026-01-31");
     assert!(status().contains("migrate_until is over"));
 }
-
-#[test]
-fn an_empty_home_is_a_mistake_and_not_plaintext() {
-    let lab = Lab::new();
-    let mut command = lab.command(&["security", "status", "--timeout", "0"]);
-    let ended = Running::start(command.env("HOME", "")).wait();
-    ended.refused(1, &["no LSL program streams"]);
-    assert!(ended.stdout.contains("HOME"), "{ended:?}");
-}

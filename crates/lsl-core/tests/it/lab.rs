@@ -39,7 +39,7 @@ pub fn config_with(settings: &[(&str, &str)]) -> Config {
 pub fn plaintext(config: Config) -> Context {
     #[cfg(feature = "secure")]
     let context = {
-        let off = lsl_core::secure::Security::off(Vec::new());
+        let off = lsl_core::secure::Security::off(Vec::new()).expect("no policy of the system");
         Context::with_security(config, std::sync::Arc::new(off))
     };
     #[cfg(not(feature = "secure"))]

@@ -19,7 +19,7 @@ pub(crate) fn context(lab: &Lab, setup: Setup) -> Outcome<Context> {
     let config = Config::from_text(&setup.config()).map_err(text)?;
     let security = match setup.keys {
         Some(keys) => Security::from_file(&lab.keyring().file(keys)?).map_err(text)?,
-        None => Security::off(Vec::new()),
+        None => Security::off(Vec::new()).map_err(text)?,
     };
     Ok(Context::with_security(config, Arc::new(security)))
 }

@@ -6,6 +6,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Once;
 
 use super::{Found, Settings};
 use crate::files::{self, Content};
@@ -17,8 +18,10 @@ use crate::{Error, Result};
 pub(crate) struct Places {
     /// `LSL_SECURE_CONFIG`, which may be empty.
     pub(crate) variable: Option<OsString>,
-    /// `HOME`, else the password database's; `%USERPROFILE%` on Windows.
+    /// `HOME` if that is an absolute path, else the password database's; `%USERPROFILE%` on Windows.
     pub(crate) home: Option<PathBuf>,
+    /// Whether this user may not enter `home`, as a service that got the `HOME` of somebody else.
+    pub(crate) home_is_closed: bool,
     /// The system's file.
     pub(crate) system: PathBuf,
     /// Whether the user who started the process has less rights than it (`AT_SECURE`).
@@ -27,10 +30,12 @@ pub(crate) struct Places {
 
 impl Places {
     pub(crate) fn of_this_process() -> Self {
+        let home = lsl_platform::directories::home().filter(|home| home.is_absolute());
+        let may_enter = lsl_platform::directories::may_enter;
         Self {
             variable: std::env::var_os(VARIABLE),
-            // An empty `HOME` is a mistake (§11).
-            home: lsl_platform::directories::home(),
+            home_is_closed: home.as_deref().is_some_and(|home| !may_enter(home)),
+            home,
             system: lsl_platform::directories::system().join(FILE),
             elevated: lsl_platform::privilege::is_secure_execution(),
         }
@@ -44,8 +49,10 @@ impl Places {
                 // Somebody wants encryption to be configured there: no file is a mistake.
                 return self.found(file);
             }
-            if let Some(file) = self.user_file()? {
-                if exists(&file)? {
+            if let Some(file) = self.user_file() {
+                if self.home_is_closed {
+                    self.without_home(&file)?;
+                } else if exists(&file)? {
                     return self.found(file);
                 }
                 searched.push(file);
@@ -77,13 +84,12 @@ impl Places {
         self.with_floor(settings)
     }
 
-    /// Raises a policy to the system's, if there is one.
+    /// Raises a policy to the system's, if there is one, and takes away exceptions that the system does not
+    /// make.
     pub(crate) fn with_floor(&self, mut settings: Settings) -> Result<Settings> {
-        if !exists(&self.system)? {
+        let Some(floor) = self.floor()? else {
             return Ok(settings);
-        }
-        let text = files::read_text(&self.system, Content::Shared)?;
-        let floor = Settings::parse(&text, &self.system)?;
+        };
         let days = [settings.last_day_of_migrate(), floor.last_day_of_migrate()];
         if floor.policy > settings.policy {
             tracing::warn!(
@@ -97,21 +103,63 @@ impl Places {
         if settings.policy == Policy::Migrate {
             settings.migrate_until = days.into_iter().flatten().min();
         }
+        if floor.policy != Policy::Off {
+            let is_allowed = |source: &String| floor.plaintext_allow.contains(source);
+            let (allowed, refused) = settings.plaintext_allow.into_iter().partition(is_allowed);
+            settings.plaintext_allow = allowed;
+            let refused: Vec<String> = refused;
+            if !refused.is_empty() {
+                tracing::warn!(
+                    "plaintext_allow of {refused:?} is ignored, because {} sets policy {:?}; it has to be \
+                     allowed there too",
+                    self.system.display(),
+                    floor.policy.name()
+                );
+            }
+        }
         Ok(settings)
     }
 
-    /// `lsl_api/lsl-secure.toml` in the home directory, if this user has one.
-    pub(crate) fn user_file(&self) -> Result<Option<PathBuf>> {
-        match &self.home {
-            None => Ok(None),
-            // It would lead into the current directory, where a data folder could switch encryption off.
-            Some(home) if !home.is_absolute() => Err(Error::file(
-                Path::new("HOME").join(home),
-                "the variable HOME is no absolute path, so that your configuration cannot be found; \
-                 set it to your home directory, or unset it",
-            )),
-            Some(home) => Ok(Some(home.join(DIRECTORY).join(FILE))),
+    /// What the system's file says, if there is one.
+    fn floor(&self) -> Result<Option<Settings>> {
+        if !exists(&self.system)? {
+            return Ok(None);
         }
+        let text = files::read_text(&self.system, Content::Shared)?;
+        Settings::parse(&text, &self.system).map(Some)
+    }
+
+    /// A home directory that this user may not enter counts as absent, unless the system's file asks for
+    /// encryption: then what may lie there must not be passed over.
+    fn without_home(&self, file: &Path) -> Result<()> {
+        static TOLD: Once = Once::new();
+        let home = self.home.as_deref().unwrap_or(file).display();
+        let remedy = "set HOME to a directory of this user, or unset it";
+        match self.floor()? {
+            Some(floor) if floor.policy != Policy::Off => Err(Error::file(
+                file,
+                format!(
+                    "cannot be looked up, because this user may not enter {home}, and {} sets policy \
+                     {:?}; {remedy}",
+                    self.system.display(),
+                    floor.policy.name()
+                ),
+            )),
+            _ => {
+                TOLD.call_once(|| {
+                    tracing::warn!(
+                        "this user may not enter the home directory {home}: no configuration is looked for \
+                         there; {remedy}"
+                    );
+                });
+                Ok(())
+            }
+        }
+    }
+
+    /// `lsl_api/lsl-secure.toml` in the home directory, if this user has one.
+    pub(crate) fn user_file(&self) -> Option<PathBuf> {
+        Some(self.home.as_ref()?.join(DIRECTORY).join(FILE))
     }
 
     /// The file of `LSL_SECURE_CONFIG`, if that is set.

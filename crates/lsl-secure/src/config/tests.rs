@@ -187,6 +187,7 @@ impl Machine {
         let places = Places {
             variable: None,
             home: Some(scratch.path("home")),
+            home_is_closed: false,
             system: scratch.path("etc/lsl_api/lsl-secure.toml"),
             elevated: false,
         };
@@ -280,10 +281,6 @@ fn the_first_place_that_exists_decides() {
     machine.places.elevated = true;
     check(&machine, Some((system, Policy::Migrate)));
     let mut machine = Machine::new().user(REQUIRED);
-    machine.places.elevated = true;
-    check(&machine, None);
-    let mut machine = Machine::new();
-    machine.places.home = Some(PathBuf::new());
     machine.places.elevated = true;
     check(&machine, None);
     // Without a home there is one place less.
@@ -381,23 +378,90 @@ fn a_place_that_exists_and_cannot_be_used_is_an_error() {
 }
 
 #[test]
-fn variables_that_lead_nowhere_are_errors() {
-    let check = |variable: Option<&str>, home: Option<&str>, words: &[&str]| {
+fn a_variable_that_leads_nowhere_is_an_error() {
+    for (value, words) in [
+        ("", "\"\""),
+        ("lsl-secure.toml", "absolute"),
+        ("./x", "absolute"),
+    ] {
         let mut machine = Machine::new().system(OFF);
-        machine.places.variable = variable.map(Into::into);
-        machine.places.home = home.map(Into::into);
-        machine.refused(words);
+        machine.places.variable = Some(value.into());
+        machine.refused(&["LSL_SECURE_CONFIG", words, "unset"]);
+    }
+}
+
+/// A3: services and containers get the HOME of somebody else.
+#[test]
+fn a_home_that_may_not_be_entered_counts_as_absent_unless_there_is_a_floor() {
+    let closed = |mut machine: Machine| {
+        machine.places.home_is_closed = true;
+        machine
     };
-    check(Some(""), None, &["LSL_SECURE_CONFIG", "\"\"", "unset"]);
-    check(
-        Some("lsl-secure.toml"),
-        None,
-        &["LSL_SECURE_CONFIG", "absolute"],
-    );
-    check(Some("./x"), None, &["LSL_SECURE_CONFIG", "absolute"]);
-    // An empty or relative HOME would mean the current directory.
-    check(None, Some(""), &["HOME", "unset"]);
-    check(None, Some("data"), &["HOME", "unset"]);
+    let machine = closed(Machine::new());
+    assert_eq!(machine.found(), None);
+    let Found::Nothing { searched } = machine.places.search().unwrap() else {
+        panic!("found something");
+    };
+    assert_eq!(searched.len(), 2, "{searched:?}");
+    let system = "etc/lsl_api/lsl-secure.toml";
+    let found = closed(Machine::new().system(OFF)).found();
+    assert_eq!(found, Some((system.to_owned(), Policy::Off)));
+    for floor in [MIGRATE, REQUIRED] {
+        closed(Machine::new().system(floor)).refused(&[
+            "may not enter",
+            "home",
+            system,
+            "set HOME",
+        ]);
+    }
+    closed(Machine::new().system("x")).refused(&[system, "line 1"]);
+    // What is named counts as ever.
+    let machine = closed(Machine::new().variable("v", REQUIRED));
+    assert_eq!(machine.found(), Some(("v".to_owned(), Policy::Required)));
+}
+
+/// B8: an exception in a home file is one that the system makes, too.
+#[test]
+fn plaintext_allow_cannot_undercut_the_floor() {
+    let allow = |policy: &str, sources: &[&str]| {
+        let sources = sources.iter();
+        let entries = sources.map(|id| format!("\n[[plaintext_allow]]\nsource_id = \"{id}\""));
+        policy.to_owned() + &entries.collect::<String>()
+    };
+    let check = |user: &str, system: Option<&str>, expected: &[&str]| {
+        let user = allow(user, &["a", "b"]);
+        let machine = Machine::new().user(&user);
+        let machine = match system {
+            Some(text) => machine.system(text),
+            None => machine,
+        };
+        let Found::Settings { settings, .. } = machine.places.search().unwrap() else {
+            panic!("nothing found");
+        };
+        assert_eq!(settings.plaintext_allow, expected, "{user} {system:?}");
+    };
+    check(REQUIRED, None, &["a", "b"]);
+    check(REQUIRED, Some(OFF), &["a", "b"]);
+    for floor in [MIGRATE, REQUIRED] {
+        for user in [OFF, MIGRATE, REQUIRED] {
+            check(user, Some(floor), &[]);
+            check(user, Some(&allow(floor, &["b", "c"])), &["b"]);
+        }
+    }
+}
+
+/// B8: whoever may write to the directory may put another file there, or take it away.
+#[test]
+fn a_configuration_in_a_directory_that_others_may_write_to_is_refused() {
+    let user = "home/lsl_api";
+    let machine = Machine::new().user(OFF);
+    machine.scratch.chmod(user, 0o775);
+    machine.refused(&[user, "mode 0775", "chmod go-w"]);
+    machine.scratch.chmod(user, 0o755);
+    assert!(machine.found().is_some());
+    let machine = Machine::new().user(REQUIRED).system(REQUIRED);
+    machine.scratch.chmod("etc/lsl_api", 0o775);
+    machine.refused(&["etc/lsl_api", "chmod go-w"]);
 }
 
 #[test]

@@ -99,6 +99,29 @@ fn reading_says_what_is_wrong_and_what_to_do() {
 }
 
 #[test]
+fn a_directory_that_others_may_write_to_is_refused() {
+    let scratch = Scratch::new();
+    for content in [Content::Secret, Content::Shared] {
+        let file = scratch.write("lsl api/file", "text", 0o600);
+        for mode in [0o775, 0o770, 0o777, 0o702] {
+            scratch.chmod("lsl api", mode);
+            let error = read_text(&file, content).unwrap_err().to_string();
+            let directory = scratch.path("lsl api").display().to_string();
+            assert!(error.starts_with(&directory), "{error}");
+            let remedy = format!("chmod go-w '{directory}'");
+            assert!(error.contains(&remedy), "{error} lacks {remedy}");
+            assert!(error.contains(&format!("mode {mode:04o}")), "{error}");
+        }
+        // With the sticky bit nobody replaces what is somebody else's, as where secrets are mounted.
+        for mode in [0o700, 0o755, 0o1777, 0o3777] {
+            scratch.chmod("lsl api", mode);
+            assert_eq!(*read_text(&file, content).unwrap(), "text", "{mode:o}");
+        }
+    }
+    check_directory(&scratch.path("none")).unwrap();
+}
+
+#[test]
 fn a_pipe_does_not_stop_the_reader() {
     let scratch = Scratch::new();
     let path = scratch.path("pipe");

@@ -70,6 +70,7 @@ impl Lab {
         let places = Places {
             variable: Some(file.into()),
             home: None,
+            home_is_closed: false,
             system: self.scratch.path("etc/lsl-secure.toml"),
             elevated: false,
         };

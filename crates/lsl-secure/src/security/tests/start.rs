@@ -86,6 +86,30 @@ fn what_is_missing_or_open_to_others_stops_the_start() {
     );
 }
 
+/// B8: a program that switches encryption off does so only where the system leaves it to programs.
+#[test]
+fn off_cannot_undercut_the_floor() {
+    let scratch = Scratch::new();
+    let file = "etc/lsl_api/lsl-secure.toml";
+    let places = Places {
+        variable: None,
+        home: None,
+        home_is_closed: false,
+        system: scratch.path(file),
+        elevated: false,
+    };
+    let off = || Security::off_in(&places, Vec::new());
+    assert_eq!(off().unwrap().policy(), Policy::Off);
+    scratch.write(file, "[security]\npolicy = \"off\"", 0o644);
+    assert_eq!(off().unwrap().policy(), Policy::Off);
+    let migrate = "policy = \"migrate\"\nmigrate_until = \"2999-12-31\"";
+    for policy in [migrate, "policy = \"required\"", "policy = \"wrong\""] {
+        scratch.write(file, &format!("[security]\n{policy}"), 0o644);
+        let error = off().unwrap_err().to_string();
+        assert!(error.contains(file), "{error}");
+    }
+}
+
 #[test]
 fn off_needs_nothing_and_announces_nothing() {
     let lab = Lab::new("not even TOML");
@@ -97,7 +121,7 @@ fn off_needs_nothing_and_announces_nothing() {
     let security = lab.start("policy = \"off\"").unwrap();
     assert!(security.local().is_none());
     assert!(!security.refresh());
-    let security = Security::off(vec!["/a".into(), "/b".into()]);
+    let security = Security::off(vec!["/a".into(), "/b".into()]).unwrap();
     assert_eq!(security.policy(), Policy::Off);
     assert_eq!(security.advert(), None);
     assert!(
@@ -221,6 +245,7 @@ fn a_floor_that_demands_a_key_is_no_key() {
     let places = Places {
         variable: None,
         home: Some(lab.scratch.path("home")),
+        home_is_closed: false,
         system: lab.scratch.write("etc/lsl-secure.toml", system, 0o644),
         elevated: false,
     };
