@@ -4,7 +4,9 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock};
 
-use crate::config::{self, Config, Overrides, ResolveScope, SystemFiles};
+#[cfg(feature = "secure")]
+use crate::config::Bind;
+use crate::config::{self, Config, Overrides, ResolveScope, Severity, SystemFiles};
 use crate::net::lingering::Lingering;
 use crate::net::monitor::lock_ignoring_poison;
 use crate::net::per_process::PerProcess;
@@ -54,7 +56,10 @@ impl Context {
                 let loaded = config::load(&SystemFiles, &overrides);
                 tracing::info!("configuration: {}", loaded.source);
                 for diagnostic in &loaded.diagnostics {
-                    tracing::warn!("{diagnostic}");
+                    match diagnostic.severity {
+                        Severity::Note => tracing::info!("{diagnostic}"),
+                        _ => tracing::warn!("{diagnostic}"),
+                    }
                 }
                 Self::new(loaded.config)
             })
@@ -70,10 +75,12 @@ impl Context {
     /// A context of its own, with the security configuration of the process (read on first use; Spec:
     /// LSS/1 §11). Opens no socket yet.
     pub fn new(config: Config) -> Self {
+        #[cfg(feature = "secure")]
+        let security = unless_asked_to_encrypt(&config, process_security());
         Self::assemble(
             config,
             #[cfg(feature = "secure")]
-            process_security(),
+            security,
         )
     }
 
@@ -101,7 +108,7 @@ impl Context {
         Self::assemble(
             self.config().clone(),
             #[cfg(feature = "secure")]
-            read_security(),
+            unless_asked_to_encrypt(self.config(), read_security()),
         )
     }
 
@@ -218,4 +225,23 @@ fn read_security() -> LoadedSecurity {
         lsl_secure::Security::search()
     };
     security.map(Arc::new).map_err(|error| error.to_string())
+}
+
+/// Refuses to stream where encryption is configured in a way that only another library understands: what is
+/// meant to be encrypted must not leave in plaintext. A `lsl-secure.toml` decides by itself, and nothing
+/// leaves a loopback context. Spec: audit §5.
+#[cfg(feature = "secure")]
+fn unless_asked_to_encrypt(config: &Config, security: LoadedSecurity) -> LoadedSecurity {
+    let security = security?;
+    if security.file().is_some() || config.bind() == Bind::Loopback {
+        return Ok(security);
+    }
+    let in_home = || {
+        // Not the home of whoever runs the tests.
+        (!cfg!(test)).then(|| config::encryption_request_in_home(&SystemFiles))?
+    };
+    match config.encryption_request().cloned().or_else(in_home) {
+        Some(request) => Err(request.to_string()),
+        None => Ok(security),
+    }
 }

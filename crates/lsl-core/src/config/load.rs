@@ -7,7 +7,7 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use super::ini;
-use super::{Bind, Config, Origin, keys};
+use super::{Bind, Config, EncryptionRequest, Origin, keys};
 
 /// What loading needs to know about the system.
 pub trait Files {
@@ -22,6 +22,13 @@ pub trait Files {
 
     /// The working directory, if it is known.
     fn current_dir(&self) -> Option<PathBuf>;
+
+    /// Whether this user may enter a directory, so that it can be told what is in it.
+    fn may_enter(&self, directory: &Path) -> bool;
+
+    /// Whether the program has more rights than the user who started it, so that the environment, the home
+    /// and the working directory are that user's to forge. Spec: LSS/1 §11.
+    fn has_raised_rights(&self) -> bool;
 }
 
 /// The files and the environment of this process.
@@ -44,6 +51,23 @@ impl Files for SystemFiles {
 
     fn current_dir(&self) -> Option<PathBuf> {
         std::env::current_dir().ok()
+    }
+
+    fn may_enter(&self, directory: &Path) -> bool {
+        let inside = std::fs::symlink_metadata(directory.join("."));
+        inside.map_or_else(
+            |error| error.kind() != io::ErrorKind::PermissionDenied,
+            |_| true,
+        )
+    }
+
+    fn has_raised_rights(&self) -> bool {
+        // Without sockets there is nothing to protect, and nobody to ask.
+        #[cfg(feature = "net")]
+        let raised = lsl_platform::privilege::is_secure_execution();
+        #[cfg(not(feature = "net"))]
+        let raised = false;
+        raised
     }
 }
 
@@ -72,6 +96,9 @@ pub enum Source {
     Home(PathBuf),
     /// `lsl_api.cfg` for all users.
     System(PathBuf),
+    /// `.lsl_api/lsl_api.cfg` in the home directory, where Secure LSL has its settings. Nothing is taken from
+    /// it. Spec: audit §5.
+    SecureLsl(PathBuf),
     /// No candidate was usable.
     Defaults,
 }
@@ -85,7 +112,8 @@ impl Source {
             | Self::Api(path)
             | Self::WorkingDirectory(path)
             | Self::Home(path)
-            | Self::System(path) => Some(path),
+            | Self::System(path)
+            | Self::SecureLsl(path) => Some(path),
         }
     }
 
@@ -164,6 +192,7 @@ pub struct Loaded {
 /// wrong stands in the diagnostics.
 pub fn load(files: &dyn Files, overrides: &Overrides) -> Loaded {
     let mut diagnostics = Vec::new();
+    let mut rejected_request = None;
     let content = overrides
         .content
         .as_ref()
@@ -176,22 +205,31 @@ pub fn load(files: &dyn Files, overrides: &Overrides) -> Loaded {
     for text in texts {
         let rejected = match text {
             Ok((source, text)) => match load_text(&text, &source) {
-                Ok((config, remarks)) => {
+                Ok((mut config, remarks)) => {
                     diagnostics.extend(remarks);
+                    config.encryption_request = rejected_request.or(config.encryption_request);
                     return Loaded {
                         config,
                         source,
                         diagnostics,
                     };
                 }
-                Err(diagnostic) => diagnostic,
+                Err(diagnostic) => {
+                    // A mistake in a file must not make a plaintext stream of what it asks to encrypt.
+                    let request = EncryptionRequest::of_settings(&text, &source).map(Box::new);
+                    rejected_request = rejected_request.or(request);
+                    diagnostic
+                }
             },
             Err(diagnostic) => diagnostic,
         };
         diagnostics.push(rejected);
     }
     Loaded {
-        config: Config::default(),
+        config: Config {
+            encryption_request: rejected_request,
+            ..Config::default()
+        },
         source: Source::Defaults,
         diagnostics,
     }
@@ -215,10 +253,20 @@ pub fn load_text(text: &str, source: &Source) -> Result<(Config, Vec<Diagnostic>
             format!("{}; nothing of it is used", error.reason),
         )
     })?;
-    let mut config = Config::default();
+    let mut config = Config {
+        encryption_request: EncryptionRequest::of_settings(text, source).map(Box::new),
+        ..Config::default()
+    };
     let mut remarks = Vec::new();
     for ini::Assignment { key, value, line } in assignments {
         let mut problems = Vec::new();
+        if key == "log.file" && matches!(source, Source::WorkingDirectory(_)) {
+            // Whoever can put a file beside the data would have this program write where they like.
+            let text = "log.file: ignored in a file of the working directory; set it in \
+                        ~/lsl_api/lsl_api.cfg, or name this file in LSLAPICFG";
+            remarks.push(remark(Severity::Warning, Some(line), text.to_owned()));
+            continue;
+        }
         let known = config
             .apply(&key, &value, source.origin(line), &mut problems)
             .map_err(|reason| {
@@ -253,24 +301,39 @@ pub fn load_text(text: &str, source: &Source) -> Result<(Config, Vec<Diagnostic>
 const LONGEST_FILE_BYTES: u64 = 1 << 20;
 
 fn candidates(files: &dyn Files, overrides: &Overrides) -> Vec<Source> {
+    let own = overrides.file.clone().map(Source::Api);
+    let system = Source::System("/etc/lsl_api/lsl_api.cfg".into());
+    if files.has_raised_rights() {
+        return own.into_iter().chain([system]).collect();
+    }
     let working = files.current_dir().unwrap_or_default().join("lsl_api.cfg");
-    let home = files
-        .variable("HOME")
-        .or_else(|| files.variable("USERPROFILE"))
-        .or_else(|| Some(files.variable("HOMEDRIVE")? + &files.variable("HOMEPATH")?));
-    let home = home.map(|home| PathBuf::from(home).join("lsl_api").join("lsl_api.cfg"));
+    let home = home(files).map(|home| home.join("lsl_api").join("lsl_api.cfg"));
     [
         files
             .variable("LSLAPICFG")
             .map(|path| Source::Environment(path.into())),
-        overrides.file.clone().map(Source::Api),
+        own,
         Some(Source::WorkingDirectory(working)),
         home.map(Source::Home),
-        Some(Source::System("/etc/lsl_api/lsl_api.cfg".into())),
+        Some(system),
     ]
     .into_iter()
     .flatten()
     .collect()
+}
+
+/// The home directory, as liblsl finds it; an empty or relative `HOME` counts as unset. `None` with raised
+/// rights.
+pub(super) fn home(files: &dyn Files) -> Option<PathBuf> {
+    if files.has_raised_rights() {
+        return None;
+    }
+    let variable = |name| files.variable(name).filter(|value| !value.is_empty());
+    variable("HOME")
+        .filter(|home| Path::new(home).is_absolute())
+        .or_else(|| variable("USERPROFILE"))
+        .or_else(|| Some(variable("HOMEDRIVE")? + &variable("HOMEPATH")?))
+        .map(PathBuf::from)
 }
 
 /// `None` for a file that does not exist and that nobody named.
@@ -284,6 +347,19 @@ fn read(files: &dyn Files, source: Source) -> Result<Option<(Source, String)>, D
             Ok(Some((source, text)))
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound && !source.is_named() => Ok(None),
+        // A home that may not be entered counts as absent; that of a service is often somebody else's.
+        Err(_)
+            if matches!(source, Source::Home(_))
+                && !home(files).is_none_or(|home| files.may_enter(&home)) =>
+        {
+            let text = "not looked for, because this user may not enter the home directory";
+            Err(Diagnostic {
+                severity: Severity::Note,
+                source,
+                line: None,
+                text: text.to_owned(),
+            })
+        }
         Err(error) => {
             let text = format!("cannot be read ({error}); the next candidate is tried");
             Err(Diagnostic {

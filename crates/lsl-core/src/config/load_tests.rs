@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use super::super::{EncryptionRequest, encryption_request_in_home};
 use super::Severity::{Error, Note, Warning};
 use super::*;
 
@@ -9,6 +10,9 @@ use super::*;
 struct Fake {
     files: HashMap<PathBuf, Vec<u8>>,
     variables: HashMap<&'static str, &'static str>,
+    /// A directory that may not be entered.
+    closed: Option<&'static str>,
+    raised: bool,
 }
 
 impl Fake {
@@ -20,16 +24,28 @@ impl Fake {
         Self {
             files,
             variables: variables.iter().copied().collect(),
+            ..Self::default()
         }
     }
 }
 
 impl Files for Fake {
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        if self.closed.is_some_and(|closed| path.starts_with(closed)) {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
         self.files
             .get(path)
             .cloned()
             .ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn may_enter(&self, directory: &Path) -> bool {
+        self.closed != directory.to_str()
+    }
+
+    fn has_raised_rights(&self) -> bool {
+        self.raised
     }
 
     fn variable(&self, name: &str) -> Option<String> {
@@ -134,6 +150,148 @@ fn the_home_directory_is_found_as_on_windows() {
         );
         assert_eq!(loaded.config.lab().session_id, "home", "{variables:?}");
     }
+}
+
+/// A3: services and containers have such homes.
+#[test]
+fn a_useless_home_counts_as_unset_and_a_closed_one_as_absent() {
+    // The working directory is none of the user's places.
+    let relative = [
+        ("lsl_api/lsl_api.cfg", &*session("relative")),
+        ("data/lsl_api/lsl_api.cfg", &session("relative")),
+        ("/u/lsl_api/lsl_api.cfg", &session("profile")),
+    ];
+    for home in ["", "data"] {
+        let files = Fake::new(&relative, &[("HOME", home)]);
+        let loaded = load(&files, &Overrides::default());
+        assert_eq!(loaded.source, Source::Defaults, "{home}");
+        let files = Fake::new(&relative, &[("HOME", home), ("USERPROFILE", "/u")]);
+        let loaded = load(&files, &Overrides::default());
+        assert_eq!(loaded.config.lab().session_id, "profile", "{home}");
+    }
+    let system = session("system");
+    let files = [("/etc/lsl_api/lsl_api.cfg", &*system)];
+    let mut files = Fake::new(&files, &[("HOME", "/root")]);
+    files.closed = Some("/root");
+    let loaded = load(&files, &Overrides::default());
+    assert_eq!(loaded.config.lab().session_id, "system");
+    let [note] = &loaded.diagnostics[..] else {
+        panic!("{:?}", loaded.diagnostics);
+    };
+    assert_eq!(note.severity, Note);
+    assert!(note.text.contains("may not enter"), "{note}");
+    // In a home that may be entered the file is somebody's mistake.
+    files.closed = Some("/root/lsl_api");
+    let loaded = load(&files, &Overrides::default());
+    assert_eq!(loaded.diagnostics[0].severity, Error);
+}
+
+/// B7: the environment of a program with raised rights is its user's to forge.
+#[test]
+fn with_raised_rights_only_the_program_and_the_system_count() {
+    let texts: Vec<(&str, String)> = ["/env", "/api", "/cwd/lsl_api.cfg", "/h/lsl_api/lsl_api.cfg"]
+        .map(|path| (path, session(path)))
+        .into();
+    let on = "[security]\nenabled = true".to_owned();
+    let mut files: Vec<(&str, &str)> = texts.iter().map(|(path, text)| (*path, &**text)).collect();
+    files.push(("/h/.lsl_api/lsl_api.cfg", &on));
+    let mut files = Fake::new(&files, &[("LSLAPICFG", "/env"), ("HOME", "/h")]);
+    let session_of = |files: &Fake, overrides: &Overrides| {
+        load(files, overrides).config.lab().session_id.clone()
+    };
+    let mut overrides = Overrides::default();
+    assert_eq!(session_of(&files, &overrides), "/env");
+    assert!(encryption_request_in_home(&files).is_some());
+    files.raised = true;
+    assert_eq!(load(&files, &overrides).source, Source::Defaults);
+    assert!(load(&files, &overrides).diagnostics.is_empty());
+    assert_eq!(encryption_request_in_home(&files), None);
+    let system = session("system").into_bytes();
+    files
+        .files
+        .insert("/etc/lsl_api/lsl_api.cfg".into(), system);
+    assert_eq!(session_of(&files, &overrides), "system");
+    overrides.file = Some("/api".into());
+    assert_eq!(session_of(&files, &overrides), "/api");
+    overrides.content = Some(session("content"));
+    assert_eq!(session_of(&files, &overrides), "content");
+}
+
+/// B5: whoever can put a file beside the data must not choose where this program writes.
+#[test]
+fn log_file_is_ignored_in_the_working_directory() {
+    let text = "[log]\nfile = /tmp/log\nlevel = 1\n[lab]\nSessionID = x\n";
+    let files = Fake::new(
+        &[("/cwd/lsl_api.cfg", text), ("/h/lsl_api/lsl_api.cfg", text)],
+        &[("HOME", "/h")],
+    );
+    let loaded = load(&files, &Overrides::default());
+    let log = loaded.config.log();
+    assert_eq!((log.file.as_str(), log.level), ("", 1));
+    assert_eq!(loaded.config.lab().session_id, "x");
+    let [warning] = &loaded.diagnostics[..] else {
+        panic!("{:?}", loaded.diagnostics);
+    };
+    assert_eq!((warning.severity, warning.line), (Warning, Some(2)));
+    assert!(warning.text.contains("log.file"), "{warning}");
+    // Where somebody asked for the file it counts.
+    for variables in [&[("LSLAPICFG", "/cwd/lsl_api.cfg")][..], &[("HOME", "/h")]] {
+        let mut files = Fake::new(&[("/h/lsl_api/lsl_api.cfg", text)], variables);
+        if variables[0].0 == "LSLAPICFG" {
+            files.files.insert("/cwd/lsl_api.cfg".into(), text.into());
+        }
+        let loaded = load(&files, &Overrides::default());
+        assert_eq!(loaded.config.log().file, "/tmp/log", "{variables:?}");
+        assert_eq!(loaded.diagnostics, []);
+    }
+}
+
+/// A4: the file in force, one that was rejected, and the one of Secure LSL.
+#[test]
+fn requests_for_encryption_are_found_where_secure_lsl_has_them() {
+    let on = "[security]\nenabled = true\n";
+    let broken = "[lab\n[security]\nenabled = true\n";
+    let plain = session("plain");
+    let request = |files: &[(&str, &str)]| {
+        let files = Fake::new(files, &[("HOME", "/h")]);
+        let loaded = load(&files, &Overrides::default());
+        let source = |request: &EncryptionRequest| request.source.to_string();
+        (
+            loaded.config.encryption_request().map(source),
+            encryption_request_in_home(&files).as_ref().map(source),
+        )
+    };
+    let at = |path: &str| Some(path.to_owned());
+    let (working, home) = ("/cwd/lsl_api.cfg", "/h/lsl_api/lsl_api.cfg");
+    let theirs = "/h/.lsl_api/lsl_api.cfg";
+    assert_eq!(request(&[(home, &plain)]), (None, None));
+    assert_eq!(request(&[(home, on)]), (at(home), None));
+    assert_eq!(request(&[(working, &plain), (home, on)]), (None, None));
+    assert_eq!(
+        request(&[(working, broken), (home, &plain)]),
+        (at(working), None)
+    );
+    assert_eq!(request(&[(working, broken)]), (at(working), None));
+    assert_eq!(request(&[(theirs, on)]), (None, at(theirs)));
+    // Theirs counts unless it says no.
+    assert_eq!(request(&[(theirs, &plain)]), (None, at(theirs)));
+    assert_eq!(request(&[(theirs, "")]), (None, at(theirs)));
+    assert_eq!(
+        request(&[(theirs, "[security]\nenabled = no")]),
+        (None, None)
+    );
+    let mut files = Fake::new(&[], &[("HOME", "/h")]);
+    files.closed = Some("/h/.lsl_api");
+    assert!(encryption_request_in_home(&files).is_some(), "unreadable");
+    files.closed = Some("/h");
+    assert_eq!(encryption_request_in_home(&files), None, "no home");
+    let request = Config::from_text(on).unwrap();
+    let text = request.encryption_request().unwrap().to_string();
+    assert!(
+        text.starts_with("configuration content, line 2 asks for encryption"),
+        "{text}"
+    );
+    assert!(text.contains("lsl config migrate"), "{text}");
 }
 
 /// `text` draws exactly one remark: this severity, this line, words that contain `part`.

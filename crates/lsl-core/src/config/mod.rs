@@ -3,6 +3,7 @@
 //! here reads files or the environment except through `load::Files`.
 //! Spec: lsl-protocol §3.3, §12.
 
+mod encryption;
 pub mod ini;
 mod keys;
 mod load;
@@ -14,6 +15,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
+pub use self::encryption::{
+    EncryptionRequest, encryption_request_in_home, without_encryption_request,
+};
 pub use self::keys::{KEYS, Key, sample_file};
 pub use self::load::{
     Diagnostic, Files, Loaded, Overrides, Severity, Source, SystemFiles, load, load_text,
@@ -43,6 +47,7 @@ pub struct Config {
     bind: Bind,
     /// By place in `KEYS`; what is missing is a default.
     origins: BTreeMap<usize, Origin>,
+    encryption_request: Option<Box<EncryptionRequest>>,
 }
 
 /// Which interfaces sockets may use. Not a key of the file: programs choose it.
@@ -146,6 +151,12 @@ impl Config {
     /// `[log]`
     pub const fn log(&self) -> &Log {
         &self.values.log
+    }
+
+    /// Where the file asks for encryption in the way of another library, if it does. Without a
+    /// `lsl-secure.toml` nothing streams then. Spec: audit §5.
+    pub fn encryption_request(&self) -> Option<&EncryptionRequest> {
+        self.encryption_request.as_deref()
     }
 
     /// Which interfaces sockets may use.
@@ -297,6 +308,7 @@ impl Default for Config {
             values,
             bind: Bind::All,
             origins: BTreeMap::new(),
+            encryption_request: None,
         }
     }
 }

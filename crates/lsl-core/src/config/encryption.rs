@@ -1,0 +1,202 @@
+//! Requests for encryption that this library does not take from where they stand: `[security]` in a
+//! `lsl_api.cfg`, and `~/.lsl_api/lsl_api.cfg`, as Secure LSL has them. They can only stop streams, never
+//! switch encryption on or off. Spec: audit §5.
+
+use std::fmt;
+use std::io::ErrorKind;
+
+use super::load::{Files, Source, home};
+
+/// A file that asks for encryption. Its `Display` is the error E7.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EncryptionRequest {
+    /// Where it stands.
+    pub source: Source,
+    /// Line of the first key in `[security]`, counted from 1.
+    pub line: Option<usize>,
+    /// Names of the keys in `[security]`; their values are nobody's business.
+    pub keys: Vec<String>,
+}
+
+impl fmt::Display for EncryptionRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.source)?;
+        if let Some(line) = self.line {
+            write!(f, ", line {line}")?;
+        }
+        f.write_str(
+            " asks for encryption ([security]), which this library does not take from there; nothing \
+             streams, because it would be plaintext. To encrypt: lsl config migrate. To stay in \
+             plaintext: enabled = false there, or policy = \"off\" in lsl-secure.toml",
+        )
+    }
+}
+
+impl EncryptionRequest {
+    /// The request of a `lsl_api.cfg`, valid or not: one that has keys in `[security]` and does not switch
+    /// them off.
+    pub fn of_settings(text: &str, source: &Source) -> Option<Self> {
+        Self::of_secure_lsl(text, source).filter(|request| !request.keys.is_empty())
+    }
+
+    /// The request of a file that is there for nothing else: it counts unless it says that encryption is off.
+    pub fn of_secure_lsl(text: &str, source: &Source) -> Option<Self> {
+        let section = Section::of(text);
+        (!section.is_off).then(|| Self {
+            source: source.clone(),
+            line: section.line,
+            keys: section.keys,
+        })
+    }
+}
+
+/// The text of a file without its `[security]`: what of it can be used here.
+pub fn without_encryption_request(text: &str) -> String {
+    let mut inside = false;
+    let outside = text.split_inclusive('\n').filter(|line| {
+        inside = is_header(line).unwrap_or(inside);
+        !inside
+    });
+    outside.collect()
+}
+
+/// The request of `~/.lsl_api/lsl_api.cfg`, where Secure LSL looks for its configuration. It is there for
+/// nothing else, so that it counts unless it says that encryption is off.
+pub fn encryption_request_in_home(files: &dyn Files) -> Option<EncryptionRequest> {
+    let home = home(files).filter(|home| files.may_enter(home))?;
+    let file = home.join(".lsl_api").join("lsl_api.cfg");
+    let text = match files.read(&file) {
+        Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            return None;
+        }
+        // What cannot be read cannot say that it is off.
+        Err(_) => String::new(),
+    };
+    EncryptionRequest::of_secure_lsl(&text, &Source::SecureLsl(file))
+}
+
+/// What `[security]` says, read so that no mistake elsewhere in the file hides it.
+#[derive(Default)]
+struct Section {
+    /// With the line of the first one.
+    keys: Vec<String>,
+    line: Option<usize>,
+    is_off: bool,
+}
+
+impl Section {
+    fn of(text: &str) -> Self {
+        let mut section = Self::default();
+        let (mut inside, mut said_on) = (false, false);
+        for (index, line) in text.lines().enumerate() {
+            let line = line.trim();
+            if let Some(is_security) = is_header(line) {
+                inside = is_security;
+                continue;
+            }
+            let Some((key, value)) = line.split_once('=') else {
+                continue;
+            };
+            // People write comments with '#', though it is none for this file's readers.
+            if !inside || line.starts_with([';', '#']) {
+                continue;
+            }
+            let key = key.trim();
+            section.line.get_or_insert(index + 1);
+            section.keys.push(key.to_owned());
+            if key.eq_ignore_ascii_case("enabled") {
+                if is_no(value) {
+                    section.is_off = true;
+                } else {
+                    said_on = true;
+                }
+            }
+        }
+        section.is_off &= !said_on;
+        section
+    }
+}
+
+/// Whether a line begins the section `[security]` or, if it begins one at all, another.
+fn is_header(line: &str) -> Option<bool> {
+    let line = line.trim_start_matches('\u{feff}').trim();
+    let header = line.strip_prefix('[')?;
+    let name = header.split(']').next().unwrap_or(header);
+    Some(name.trim().eq_ignore_ascii_case("security"))
+}
+
+fn is_no(value: &str) -> bool {
+    let value = value.split([';', '#']).next().unwrap_or(value).trim();
+    ["false", "0", "no", "off"]
+        .iter()
+        .any(|no| value.eq_ignore_ascii_case(no))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expected: Option<(usize, &[&str])>) {
+        let found = EncryptionRequest::of_settings(text, &Source::Content);
+        let found = found.map(|request| (request.line, request.keys));
+        let expected = expected.map(|(line, keys)| {
+            let keys = keys.iter().map(|&key| key.to_owned()).collect::<Vec<_>>();
+            (Some(line), keys)
+        });
+        assert_eq!(found, expected, "{text:?}");
+    }
+
+    #[test]
+    fn keys_in_the_section_ask_for_encryption_unless_they_are_off() {
+        check("", None);
+        check("[lab]\nenabled = true", None);
+        check("[security]\n; enabled = true\n# key = x\n\n", None);
+        for on in ["true", "1", "yes", "on", "maybe", "falsehood", ""] {
+            let text = format!("[lab]\nSessionID = a\n[security]\n\nenabled = {on}\n[log]\nx = 1");
+            check(&text, Some((5, &["enabled"])));
+        }
+        for off in [
+            "false",
+            "0",
+            "no",
+            "off",
+            "False",
+            "OFF ; not now",
+            "no # yet",
+        ] {
+            let text = format!("[security]\nenabled = {off}\nprivate_key = x\n");
+            check(&text, None);
+        }
+        check("[security]\nprivate_key = x", Some((2, &["private_key"])));
+        check("[security]\r\nenabled=true\r\n", Some((2, &["enabled"])));
+        // Who says both is taken at the word that protects.
+        check(
+            "[security]\nenabled = false\n[lab]\n[Security ]\nenabled = 1",
+            Some((2, &["enabled", "enabled"])),
+        );
+    }
+
+    #[test]
+    fn the_rest_of_a_file_is_kept_as_it_is() {
+        let check = |text: &str, expected: &str| {
+            assert_eq!(without_encryption_request(text), expected, "{text:?}");
+        };
+        check("", "");
+        check("; a\n[lab]\r\nx = 1", "; a\n[lab]\r\nx = 1");
+        check(
+            "a = 1\n[security]\nkey = secret\n; b\n[lab]\nx = 1\n",
+            "a = 1\n[lab]\nx = 1\n",
+        );
+        check("[ Security]\nk = s\n[lab]\n[security]\nk = s", "[lab]\n");
+    }
+
+    #[test]
+    fn a_mistake_elsewhere_hides_nothing() {
+        check(
+            "[lab\ngarbage\n=\n[security\nenabled = 1",
+            Some((5, &["enabled"])),
+        );
+        check("\u{feff}[security]\n  enabled = 1", Some((2, &["enabled"])));
+    }
+}
