@@ -14,7 +14,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::failure::{Failure, Outcome};
-use crate::note::note;
+use crate::note::{LogLine, note};
 use crate::place;
 
 /// Global options.
@@ -59,7 +59,7 @@ impl Globals {
             });
         }
         let lines = tracing_subscriber::fmt::layer()
-            .with_writer(std::io::stderr)
+            .with_writer(|| LogLine)
             .with_ansi(false)
             .without_time();
         let subscriber = tracing_subscriber::registry().with(lines).with(targets);

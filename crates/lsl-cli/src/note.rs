@@ -1,10 +1,35 @@
-//! Remarks for people, on stderr: stdout is for what was asked for. A closed stderr is no reason to
-//! stop (`eprintln!` would panic).
+//! Remarks for people and the log, on stderr: stdout is for what was asked for. A closed stderr is no reason
+//! to stop (`eprintln!` would panic), and foreign text in it steers no terminal.
 
 use std::fmt::Display;
 use std::io::{self, Write};
 
-/// Writes one line to stderr.
+use lsl_platform::terminal::printable;
+
+/// Writes a text to stderr. Its own line breaks stay: callers escape those of foreign text.
 pub(crate) fn note(text: impl Display) {
-    let _ = writeln!(io::stderr().lock(), "{text}");
+    let lines = text.to_string();
+    let lines: Vec<String> = lines.split('\n').map(escaped).collect();
+    let _ = writeln!(io::stderr().lock(), "{}", lines.join("\n"));
+}
+
+/// Where the log goes. It is written in whole events, and each of them is one line.
+#[derive(Debug)]
+pub(crate) struct LogLine;
+
+impl Write for LogLine {
+    fn write(&mut self, event: &[u8]) -> io::Result<usize> {
+        let line = event.strip_suffix(b"\n").unwrap_or(event);
+        let line = printable(line, usize::MAX) + "\n";
+        io::stderr().lock().write_all(line.as_bytes())?;
+        Ok(event.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().lock().flush()
+    }
+}
+
+fn escaped(line: &str) -> String {
+    printable(line.as_bytes(), usize::MAX)
 }

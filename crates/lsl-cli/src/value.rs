@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use lsl_core::value::PullElement;
 
-use crate::table::printable;
+use lsl_platform::terminal::printable;
 
 /// A type that samples are pulled as and that can be written.
 pub(crate) trait Shown: PullElement + Clone + Default {
@@ -71,7 +71,7 @@ impl Shown for Vec<u8> {
     }
 
     fn write_text(&self, out: &mut impl Write) -> io::Result<()> {
-        write!(out, "{}", printable(&String::from_utf8_lossy(self)))
+        write!(out, "{}", printable(self, usize::MAX))
     }
 }
 

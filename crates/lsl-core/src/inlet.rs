@@ -648,7 +648,7 @@ impl InletBuilder {
         if info.version() / 100 > context.config().tuning().protocol_version / 100 {
             return Err(Error::Argument(format!(
                 "The received stream ({}) uses a newer protocol version than this inlet. Please update.",
-                info.name()
+                lsl_platform::terminal::printable(info.name_bytes(), 256)
             )));
         }
         let unresolved = info.v4_address_bytes().is_empty() && info.v6_address_bytes().is_empty();
@@ -668,7 +668,7 @@ impl InletBuilder {
         }
         let has_source_id = !info.source_id_bytes().is_empty();
         if self.recover && !has_source_id && !unresolved {
-            tracing::info!(name = %info.name(), "the stream has no source id: it cannot be recovered");
+            tracing::info!(name = ?info.name(), "the stream has no source id: it cannot be recovered");
         }
         let recoverable = unresolved || (self.recover && has_source_id);
         let capacity_samples = self.buffer.to_samples(info.nominal_srate());

@@ -6,6 +6,7 @@ use std::ffi::c_char;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use lsl_core::{Error, ErrorKind};
+use lsl_platform::terminal::printable;
 
 /// `lsl_error_code_t`.
 pub(crate) mod code {
@@ -50,7 +51,7 @@ pub(crate) fn fail(error: &Error) -> i32 {
     }
 }
 
-/// Keeps a text for `lsl_last_error`, cut at 511 bytes.
+/// Keeps a text for `lsl_last_error`, cut at 511 bytes; what a peer said in it is escaped (LSS/1 §10).
 pub(crate) fn set_last_error(text: &str) {
     // The text ends where C would end it.
     let text = text
@@ -58,7 +59,8 @@ pub(crate) fn set_last_error(text: &str) {
         .split(|&byte| byte == 0)
         .next()
         .unwrap_or_default();
-    let text = &text[..text.len().min(TEXT_BYTES - 1)];
+    let text = printable(text, TEXT_BYTES - 1);
+    let text = text.as_bytes();
     let _ = TEXT.try_with(|buffer| {
         // SAFETY: the cell belongs to this thread, nothing else refers to it while this runs, and
         // pointers handed to C are only read between calls.

@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use lsl_core::config::Log;
 use lsl_core::local_clock;
 use lsl_platform::stderr::StandardError;
+use lsl_platform::terminal::printable;
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
 use tracing::span;
@@ -180,13 +181,15 @@ impl Logger {
         }
     }
 
-    fn write(&self, message: Message) {
+    /// Writes a message as one line, whatever names and errors from the network it quotes.
+    fn write(&self, mut message: Message) {
         if let Output::Kept(kept) = &self.output {
             kept.lock()
                 .unwrap_or_else(PoisonError::into_inner)
                 .push(message);
             return;
         }
+        message.text = printable(message.text.as_bytes(), LONGEST_TEXT_BYTES);
         if call_back(&message) {
             return;
         }
@@ -205,6 +208,9 @@ impl Logger {
     }
 }
 
+/// No message of ours is longer.
+const LONGEST_TEXT_BYTES: usize = 8 << 10;
+
 /// False if there is no callback.
 fn call_back(message: &Message) -> bool {
     // The lock is released before foreign code runs.
@@ -216,9 +222,8 @@ fn call_back(message: &Message) -> bool {
     let Some((function, user)) = callback else {
         return false;
     };
-    let text = message.text.replace('\0', " ");
-    // Nothing is left that `new` could refuse.
-    let text = CString::new(text).unwrap_or_default();
+    // Escaped: nothing is left that `new` could refuse.
+    let text = CString::new(message.text.as_str()).unwrap_or_default();
     // SAFETY: the host promised that its function may be called so.
     unsafe { function(number(message.level), text.as_ptr(), user) };
     true
@@ -354,6 +359,27 @@ mod tests {
         assert!(failure.unwrap().text.contains("/nonexistent/file"));
     }
 
+    /// B5: a name from the network makes neither a second line nor an escape sequence.
+    #[test]
+    fn log_injection() {
+        let _alone = WRITING.lock();
+        let path = std::env::temp_dir().join(format!("lsl-ffi-inject-{}", std::process::id()));
+        let (output, failure) = Output::open(path.to_str().unwrap());
+        assert!(failure.is_none());
+        let name = "Amp\n(   0.000s) [   lsl-io]  WARN| forged\x1b[2J\u{202e}\u{2028}";
+        with_default(Logger::new(filter(0), output), || {
+            tracing::info!(name = %name, "stream lost");
+            tracing::warn!("{name}");
+        });
+        let text = std::fs::read_to_string(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(text.lines().count(), 2, "{text}");
+        assert!(text.ends_with('\n'), "{text}");
+        let steers = |c: char| (c.is_control() && c != '\n') || "\u{202e}\u{2028}".contains(c);
+        assert!(!text.chars().any(steers), "{text:?}");
+        assert!(text.contains(r"name=Amp\n(   0.000s)"), "{text}");
+    }
+
     extern "C" fn collect(level: i32, message: *const c_char, user: *mut c_void) {
         // SAFETY: the log gives a NUL-terminated text.
         let message = unsafe { CStr::from_ptr(message) };
@@ -378,6 +404,6 @@ mod tests {
         // SAFETY: NULL is allowed.
         unsafe { lslx_set_log_callback(None, std::ptr::null_mut()) };
         let collected = collected.lock().unwrap();
-        assert_eq!(*collected, [(-1, "a b".to_owned())]);
+        assert_eq!(*collected, [(-1, r"a\u{0}b".to_owned())]);
     }
 }

@@ -37,4 +37,5 @@ pub mod socket;
 pub mod stderr;
 #[cfg_attr(windows, path = "windows/terminal.rs")]
 pub mod terminal;
+mod text;
 pub mod usage;

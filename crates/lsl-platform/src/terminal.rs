@@ -1,4 +1,4 @@
-//! A line that is typed without being seen: for passphrases.
+//! A line that is typed without being seen: for passphrases. And foreign text made safe to show.
 //!
 //! The terminal's own line editing is switched off together with its echo and its signals, so that
 //! Ctrl-C cannot end the process while the terminal is still mute: it is read like any key, and the
@@ -11,6 +11,8 @@ use std::os::fd::AsFd;
 use rustix::termios::{
     LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr,
 };
+
+pub use crate::text::printable;
 
 /// What the user did at a question.
 #[derive(Debug, PartialEq, Eq)]

@@ -34,7 +34,7 @@ fn tail_shows_the_last_events() {
     let lines: Vec<&str> = shown.lines().collect();
     assert_eq!(lines.len(), 3, "{shown}");
     assert!(lines[0].ends_with("trust_reloaded  2 peers"), "{shown}");
-    let failed = r"handshake_failed  10.0.0.7:5000  our outlet  not_authorised: unknown\u{a}key";
+    let failed = r"handshake_failed  10.0.0.7:5000  our outlet  not_authorised: unknown\nkey";
     assert!(lines[1].ends_with(failed), "{shown}");
     let last = lab.run(&["audit", "tail", &log, "-n", "1", "--json"]).ok();
     let last = last.json_lines();

@@ -17,6 +17,8 @@ mod bench_others;
 mod commands;
 mod configuration;
 mod encrypted;
+mod homes;
+mod injection;
 mod keys;
 mod lab;
 mod machine;

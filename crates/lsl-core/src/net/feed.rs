@@ -296,11 +296,11 @@ impl InletShared {
         }
         if !self.recoverable {
             // Said here and not in `lose`, which also ends inlets that nobody wants any more.
-            tracing::info!(name = %self.info.name(), %error, "stream lost");
+            tracing::info!(name = ?self.info.name(), %error, "stream lost");
             self.lose(&error.to_string());
             return false;
         }
-        tracing::debug!(name = %self.info.name(), %error, "connection failed; looking for the stream");
+        tracing::debug!(name = ?self.info.name(), %error, "connection failed; looking for the stream");
         if self.source.recover(generation).await == Recovered::Same {
             self.source.pause(error).await;
         }

@@ -261,7 +261,7 @@ impl Source {
                     return Recovered::Moved;
                 }
                 Verdict::Adopt(found) => {
-                    tracing::info!(name = %found.name(), uid = %found.uid(), "stream is back at another outlet");
+                    tracing::info!(name = ?found.name(), uid = ?found.uid(), "stream is back at another outlet");
                     self.present
                         .update(|present| drop(present_with(present, *found)));
                     return Recovered::Moved;
@@ -269,7 +269,7 @@ impl Source {
                 Verdict::AskAgain { candidates } => {
                     if candidates > 1 {
                         tracing::warn!(
-                            candidates, name = %info.name(),
+                            candidates, name = ?info.name(),
                             "several outlets could be the one that was lost; waiting until only one is left"
                         );
                     }

@@ -108,7 +108,7 @@ pub(crate) async fn probe(shared: Arc<InletShared>) {
             let mut error = Error::Protocol("no address of the outlet is known".into());
             if let Some(endpoint) = endpoint {
                 error = ask(&shared, endpoint).await;
-                tracing::debug!(name = %shared.info.name(), %error, "no clock");
+                tracing::debug!(name = ?shared.info.name(), %error, "no clock");
             }
             if shared.recoverable {
                 shared.source.recover(generation).await;

@@ -4,6 +4,8 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::windows::io::AsHandle;
 
+pub use crate::text::printable;
+
 /// What the user did at a question.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Typed {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::text::{escaped, printable, utc};
+use super::text::{printable, utc};
 use crate::{Cause, Fingerprint, Role, SessionId, Suite};
 
 /// Something that an auditor wants to know. Made with [`Event::new`] and the setters; fields that do
@@ -344,7 +344,7 @@ impl Entry {
             cause: event.cause.map(Cause::name),
             detail: event
                 .detail
-                .map(|text| escaped(text.as_bytes(), MAX_DETAIL)),
+                .map(|text| lsl_platform::terminal::printable(text.as_bytes(), MAX_DETAIL)),
             bytes: traffic.map(|traffic| traffic.bytes),
             records: traffic.map(|traffic| traffic.records),
             duration_secs: traffic.map(|traffic| traffic.duration_secs),
