@@ -1,12 +1,16 @@
 //! `lsl config`: which settings are in force, where they come from, and what is wrong with them.
 
+mod migrate;
+
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use lsl_core::config::{
-    Diagnostic, Entry, Overrides, Severity, Source, SystemFiles, load, load_text, sample_file,
+    Diagnostic, EncryptionRequest, Entry, Overrides, Severity, Source, SystemFiles, load,
+    load_text, sample_file,
 };
+use lsl_core::secure::config::{Found, search};
 use serde::Serialize;
 
 use crate::failure::{Failure, Outcome};
@@ -43,6 +47,8 @@ Exit status 1 when there is something to repair.")]
 Examples:
   lsl config sample > ~/lsl_api/lsl_api.cfg")]
     Sample,
+    /// Move from Secure LSL's settings to this library's encryption
+    Migrate(migrate::Migrate),
 }
 
 const EXAMPLES: &str = "\
@@ -50,6 +56,7 @@ Examples:
   lsl config show --origin       values and where they come from
   lsl config check lsl_api.cfg   mistakes, with line numbers
   lsl config sample              a commented lsl_api.cfg
+  lsl config migrate --dry-run   is there anything of Secure LSL to move?
 
 The first of these files that can be read and parsed is used, alone: --config FILE, the file named
 by the environment variable LSLAPICFG, ./lsl_api.cfg, ~/lsl_api/lsl_api.cfg,
@@ -89,6 +96,7 @@ impl Config {
         match &self.action {
             Action::Show(show) => show.run(globals),
             Action::Check(check) => check.run(globals),
+            Action::Migrate(migrate) => migrate.run(globals),
             Action::Sample => {
                 let mut out = io::stdout().lock();
                 out.write_all(sample_file().as_bytes())?;
@@ -144,11 +152,13 @@ fn origin(entry: &Entry) -> String {
 impl Check {
     fn run(&self, globals: &Globals) -> Outcome {
         let file = self.file.as_deref().or_else(|| globals.config_file());
-        let (subject, diagnostics) = if let Some(path) = file {
-            (path.display().to_string(), check_file(path)?)
+        let (subject, diagnostics, request) = if let Some(path) = file {
+            let (diagnostics, request) = check_file(path)?;
+            (path.display().to_string(), diagnostics, request)
         } else {
             let loaded = load(&SystemFiles, &Overrides::default());
-            (loaded.source.to_string(), loaded.diagnostics)
+            let request = globals.encryption_request();
+            (loaded.source.to_string(), loaded.diagnostics, request)
         };
         let mut out = io::stdout().lock();
         for diagnostic in &diagnostics {
@@ -159,10 +169,14 @@ impl Check {
             };
             writeln!(out, "{severity}: {diagnostic}")?;
         }
+        if let Some(request) = &request {
+            writeln!(out, "error: {request}")?;
+        }
         let problems = diagnostics
             .iter()
             .filter(|found| found.severity >= Severity::Warning)
-            .count();
+            .count()
+            + usize::from(request.is_some());
         if problems == 0 {
             writeln!(out, "{subject}: no problems")?;
         }
@@ -179,12 +193,17 @@ impl Check {
     }
 }
 
-fn check_file(path: &Path) -> Outcome<Vec<Diagnostic>> {
+/// What is wrong with a file, and whether it stops streams.
+fn check_file(path: &Path) -> Outcome<(Vec<Diagnostic>, Option<EncryptionRequest>)> {
     let bytes = std::fs::read(path)
         .map_err(|error| Failure::Runtime(format!("{}: {error}", path.display())))?;
+    let text = String::from_utf8_lossy(&bytes);
     let source = Source::Api(path.to_owned());
-    Ok(match load_text(&String::from_utf8_lossy(&bytes), &source) {
+    let request = EncryptionRequest::of_settings(&text, &source)
+        .filter(|_| matches!(search(), Ok(Found::Nothing { .. })));
+    let diagnostics = match load_text(&text, &source) {
         Ok((_, diagnostics)) => diagnostics,
         Err(diagnostic) => vec![diagnostic],
-    })
+    };
+    Ok((diagnostics, request))
 }

@@ -6,8 +6,10 @@ use std::sync::Arc;
 use clap::{ArgAction, Args};
 use lsl_core::Context;
 use lsl_core::config::{
-    Bind, Config, Loaded, Overrides, Severity, Source, SystemFiles, load, load_text,
+    Bind, Config, EncryptionRequest, Loaded, Overrides, Severity, Source, SystemFiles,
+    encryption_request_in_home, load, load_text,
 };
+use lsl_core::secure::config::{Found, search};
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
@@ -149,6 +151,23 @@ impl Globals {
             }
         }
         Ok(loaded.config)
+    }
+
+    /// Where encryption is asked for in a way that stops all streams (E7), if it is.
+    pub(crate) fn encryption_request(&self) -> Option<EncryptionRequest> {
+        if !matches!(search(), Ok(Found::Nothing { .. })) {
+            return None;
+        }
+        let config = self.load().ok()?.config;
+        let in_force = config.encryption_request().cloned();
+        in_force.or_else(|| encryption_request_in_home(&SystemFiles))
+    }
+
+    /// Says that no stream can be read or offered, for commands that need none.
+    pub(crate) fn warn_of_encryption_request(&self) {
+        if let Some(request) = self.encryption_request() {
+            note(format_args!("lsl: warning: {request}"));
+        }
     }
 
     /// The file named on the command line.

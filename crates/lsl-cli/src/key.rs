@@ -1,7 +1,7 @@
 //! `lsl key`: this device's identity. Each action is one file of `key/`.
 
 mod age;
-mod init;
+pub(crate) mod init;
 mod passwd;
 mod psk;
 mod show;

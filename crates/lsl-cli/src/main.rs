@@ -159,11 +159,27 @@ impl Command {
             _ => Events::Told,
         }
     }
+
+    /// Whether it never streams, so that nothing else tells why streams would be refused.
+    fn works_on_files(&self) -> bool {
+        matches!(
+            self,
+            Self::Xdf(_)
+                | Self::Lock(_)
+                | Self::Unlock(_)
+                | Self::Rotate(_)
+                | Self::Verify(_)
+                | Self::Audit(_)
+        )
+    }
 }
 
 impl Cli {
     fn run(&self) -> Outcome {
         let context = || self.globals.context();
+        if self.command.works_on_files() {
+            self.globals.warn_of_encryption_request();
+        }
         match &self.command {
             Command::Demo(demo) => demo.run(),
             Command::List(list) => list.run(&self.globals.context_for_looking()?),

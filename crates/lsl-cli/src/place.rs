@@ -189,6 +189,8 @@ pub(crate) const CONFIG_NAME: &str = "lsl-secure.toml";
 pub(crate) const KEY_NAME: &str = "device_key.pem";
 pub(crate) const NEXT_KEY_NAME: &str = "device_key_next.pem";
 pub(crate) const TRUST_NAME: &str = "trusted_peers.toml";
+/// The settings of everything but encryption, beside it.
+pub(crate) const SETTINGS_NAME: &str = "lsl_api.cfg";
 pub(crate) const PSK_NAME: &str = "lab.psk";
 /// Names a configuration file, ahead of the usual places.
 pub(crate) const VARIABLE: &str = "LSL_SECURE_CONFIG";

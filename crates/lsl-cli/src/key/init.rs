@@ -12,7 +12,7 @@ use lsl_platform::files::{create_directory, create_new, give};
 use crate::failure::{Failure, Outcome};
 use crate::note::note;
 use crate::passphrase::{self, Passphrase};
-use crate::place::{self, CONFIG_NAME, KEY_NAME, NEXT_KEY_NAME, Place, TRUST_NAME};
+use crate::place::{self, CONFIG_NAME, KEY_NAME, NEXT_KEY_NAME, Place, SETTINGS_NAME, TRUST_NAME};
 use crate::shell;
 use crate::table::printable;
 
@@ -70,30 +70,21 @@ impl Init {
         if self.next {
             return self.run_next();
         }
-        let name = match &self.name {
-            Some(name) => name.clone(),
-            None => String::from_utf8_lossy(&lsl_platform::process::hostname()).into_owned(),
-        };
-        check_name(&name)?;
+        let name = name_or_default(self.name.as_deref())?;
         let directory = self.directory()?;
         // Everything that can go wrong before the first file does.
-        refuse_existing(&directory, &[CONFIG_NAME, KEY_NAME, TRUST_NAME])?;
+        check_place(&directory)?;
         let owner = self.owner.as_deref().map(user_id).transpose()?;
         let passphrase = self.new_passphrase("the new key")?;
-        let key = SecretKey::generate(&mut OsRandom)?;
-
-        let mut made = Made::default();
-        made.directory(&directory, self.directory_mode())?;
-        made.key(&directory.join(KEY_NAME), &key, passphrase.as_ref(), owner)?;
-        made.text(&directory.join(TRUST_NAME), EMPTY_TRUST)?;
-        if let Some(owner) = owner {
-            made.state(&directory.join(KNOWN_NAME), owner)?;
-        }
-        // Last, since it switches encryption on.
-        made.text(&directory.join(CONFIG_NAME), &config::sample(&name))?;
-        made.keep();
-
-        self.report(&name, &directory, &key.public())
+        let device = Device {
+            name: &name,
+            directory: &directory,
+            mode: self.directory_mode(),
+            passphrase: passphrase.as_ref(),
+            owner,
+            settings: None,
+        };
+        self.report(&name, &directory, &device.make()?)
     }
 
     /// A second key beside the one in use.
@@ -228,6 +219,55 @@ impl Init {
             ));
         }
     }
+}
+
+/// A new device that encrypts.
+pub(crate) struct Device<'a> {
+    pub(crate) name: &'a str,
+    /// Checked with [`check_place`].
+    pub(crate) directory: &'a Path,
+    /// Of the directory, if it has to be made.
+    pub(crate) mode: u32,
+    pub(crate) passphrase: Option<&'a Passphrase>,
+    pub(crate) owner: Option<u32>,
+    /// Content of a new `lsl_api.cfg` beside it.
+    pub(crate) settings: Option<&'a str>,
+}
+
+impl Device<'_> {
+    /// Makes all its files or none; its public key.
+    pub(crate) fn make(&self) -> Outcome<PublicKey> {
+        let key = SecretKey::generate(&mut OsRandom)?;
+        let directory = self.directory;
+        let mut made = Made::default();
+        made.directory(directory, self.mode)?;
+        made.key(&directory.join(KEY_NAME), &key, self.passphrase, self.owner)?;
+        made.text(&directory.join(TRUST_NAME), EMPTY_TRUST)?;
+        if let Some(owner) = self.owner {
+            made.state(&directory.join(KNOWN_NAME), owner)?;
+        }
+        if let Some(settings) = self.settings {
+            made.text(&directory.join(SETTINGS_NAME), settings)?;
+        }
+        // Last, since it switches encryption on.
+        made.text(&directory.join(CONFIG_NAME), &config::sample(self.name))?;
+        made.keep();
+        Ok(key.public())
+    }
+}
+
+/// What the device is to be called: by default as the host.
+pub(crate) fn name_or_default(name: Option<&str>) -> Outcome<String> {
+    let host = || String::from_utf8_lossy(&lsl_platform::process::hostname()).into_owned();
+    let name = name.map_or_else(host, str::to_owned);
+    check_name(&name)?;
+    Ok(name)
+}
+
+/// Refuses a directory whose files would be refused later, or in which a device is set up.
+pub(crate) fn check_place(directory: &Path) -> Outcome {
+    files::check_directory(directory)?;
+    refuse_existing(directory, &[CONFIG_NAME, KEY_NAME, TRUST_NAME])
 }
 
 /// What to run on another machine.

@@ -72,7 +72,9 @@ impl Running {
         path: PathBuf,
         stop: &Stop,
     ) -> Outcome<Option<Self>> {
-        context.security()?;
+        context
+            .security()
+            .map_err(|error| Failure::Recording(REFUSED, error.to_string()))?;
         place::check(&path, plan.spill.as_deref())?;
         let mut search = Search::start(context, wishes)?;
         search.settle(plan.timeout_secs, stop);

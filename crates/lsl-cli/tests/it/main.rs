@@ -22,6 +22,7 @@ mod injection;
 mod keys;
 mod lab;
 mod machine;
+mod migrate;
 mod pages;
 mod play;
 mod record;
