@@ -42,6 +42,13 @@ pub(crate) fn run(sh: &Shell, filter: Option<&str>, effort: &Effort) -> Result {
         Ok(library) => variables.push(("LSL_HOSTS_LIBLSL", library)),
         Err(error) => gaps.push(format!("no liblsl: {error}")),
     }
+    // The gate compares with the newest only.
+    if !crate::is_gate() {
+        match interop::older_liblsl(sh) {
+            Ok(library) => variables.push(("LSL_HOSTS_LIBLSL_1_17_7", library)),
+            Err(error) => gaps.push(format!("no liblsl 1.17.7: {error}")),
+        }
+    }
     for tool in ["cc", "c++", "cmake", "pkg-config", "valgrind"] {
         if cmd!(sh, "{tool} --version")
             .quiet()

@@ -129,6 +129,11 @@ pub(crate) fn newest_liblsl(sh: &Shell) -> Result<PathBuf> {
     Ok(install(sh, &WHEELS[0])?.1)
 }
 
+/// A real liblsl of the release before.
+pub(crate) fn older_liblsl(sh: &Shell) -> Result<PathBuf> {
+    Ok(install(sh, &WHEELS[2])?.1)
+}
+
 /// A Python with pip, and with pylsl.
 pub(crate) fn pylsl_python(sh: &Shell) -> Result<PathBuf> {
     Ok(install(sh, &WHEELS[0])?.0)

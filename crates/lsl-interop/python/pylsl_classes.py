@@ -130,6 +130,28 @@ def metadata():
     assert got.as_xml() == text
 
 
+def temporaries():
+    """Python ends an info as soon as nothing names it, while its nodes go on being used."""
+
+    def describe(info):
+        info.set_channel_labels(["C3", "C4", "Cz"])
+
+    outlet, inlet = pair("temporaries", describe=describe)
+    assert inlet.info().desc().child("channels").child("channel").child_value("label") == "C3"
+    channel = inlet.info().desc().child("channels").child("channel")
+    labels = []
+    while not channel.empty():
+        labels.append(channel.child_value("label"))
+        channel = channel.next_sibling()
+    assert labels == ["C3", "C4", "Cz"]
+    assert outlet.get_info().desc().child("channels").last_child().child_value("label") == "Cz"
+    copy = pylsl.StreamInfo("copy", "EEG", 3, 0.0, "float32", "copy")
+    copy.desc().append_copy(inlet.info().desc().child("channels"))
+    assert copy.get_channel_labels() == ["C3", "C4", "Cz"]
+    found = pylsl.resolve_byprop("name", "temporaries")[0].desc()
+    assert found.name() == "desc"
+
+
 def samples():
     """Every format, sample by sample, with a stamp, a deduced one and none."""
     for channel_format, values in FORMATS.items():
@@ -360,6 +382,7 @@ CHECKS = [
     library,
     stream_info,
     metadata,
+    temporaries,
     samples,
     chunks,
     strings,

@@ -6,6 +6,7 @@
 #![expect(clippy::print_stdout, reason = "a test runner talks to its user")]
 
 mod host;
+mod idioms;
 mod keys;
 mod package;
 mod stage;
@@ -44,7 +45,10 @@ fn main() -> ExitCode {
     arguments.test_threads.get_or_insert(THREADS);
     let stage = Arc::new(Stage::from_env());
     let tests = host::tests().into_iter();
-    let tests = tests.chain(keys::tests()).chain(package::tests());
+    let tests = tests
+        .chain(idioms::tests())
+        .chain(keys::tests())
+        .chain(package::tests());
     let mut reasons: Vec<String> = Vec::new();
     let mut trials = Vec::new();
     for test in tests {

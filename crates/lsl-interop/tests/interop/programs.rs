@@ -33,6 +33,7 @@ const SCRIPTS: &[Script] = &[
             "library",
             "stream_info",
             "metadata",
+            "temporaries",
             "samples",
             "chunks",
             "strings",
