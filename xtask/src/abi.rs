@@ -21,7 +21,7 @@ const INCLUDE: &str = "crates/lsl-ffi/include";
 const SIGNATURES: &str = "crates/lsl-ffi/src/signatures.rs";
 
 /// What `ldconfig` and every program linked against liblsl look for.
-const SONAME: &str = "liblsl.so.2";
+pub(crate) const SONAME: &str = "liblsl.so.2";
 
 /// Headers and the frame each is made from.
 const HEADERS: &[(&str, &str)] = &[

@@ -6,10 +6,13 @@ use std::path::PathBuf;
 use xshell::{Shell, cmd};
 
 use crate::abi::{self, Profile};
-use crate::{Result, interop};
+use crate::{Result, instructions, interop};
 
 /// The installed layout that hosts are built against.
 const PREFIX: &str = "target/hosts/prefix";
+
+/// Where the optimised library lies under the name that programs load.
+const OPTIMISED: &str = "target/hosts/optimised";
 
 /// How long the measuring hosts run.
 pub(crate) struct Effort {
@@ -48,6 +51,13 @@ pub(crate) fn run(sh: &Shell, filter: Option<&str>, effort: &Effort) -> Result {
             Ok(library) => variables.push(("LSL_HOSTS_LIBLSL_1_17_7", library)),
             Err(error) => gaps.push(format!("no liblsl 1.17.7: {error}")),
         }
+    }
+    if crate::is_gate() || filter.is_some_and(|filter| filter.contains("stack")) {
+        let folder = sh.current_dir().join(OPTIMISED);
+        sh.create_dir(&folder)?;
+        let named = folder.join(abi::SONAME);
+        sh.copy_file(instructions::library(sh)?, named)?;
+        variables.push(("LSL_HOSTS_OPTIMISED", folder));
     }
     for tool in ["cc", "c++", "cmake", "pkg-config", "valgrind"] {
         if cmd!(sh, "{tool} --version")

@@ -88,6 +88,16 @@ pub(crate) fn run(sh: &Shell, update: bool) -> Result {
     }
 }
 
+/// Builds the library as it is counted, optimised as for users.
+pub(crate) fn library(sh: &Shell) -> Result<PathBuf> {
+    cmd!(
+        sh,
+        "cargo build --locked --profile counts -p lsl-ffi -p lsl-benches --lib --bin hot"
+    )
+    .run()?;
+    Ok(sh.current_dir().join(FOLDER).join("liblsl.so"))
+}
+
 /// What is run under valgrind.
 struct Programs {
     root: PathBuf,
@@ -98,11 +108,7 @@ struct Programs {
 
 impl Programs {
     fn build(sh: &Shell) -> Result<Self> {
-        cmd!(
-            sh,
-            "cargo build --locked --profile counts -p lsl-ffi -p lsl-benches --lib --bin hot"
-        )
-        .run()?;
+        let library = library(sh)?;
         let root = sh.current_dir();
         let folder = root.join(FOLDER);
         // Without a home of its own, the library would find the keys and settings of whoever runs this.
@@ -116,7 +122,7 @@ impl Programs {
         .run()?;
         Ok(Self {
             hot: folder.join("hot"),
-            library: folder.join("liblsl.so"),
+            library,
             stream,
             root,
         })

@@ -9,6 +9,7 @@ mod host;
 mod idioms;
 mod keys;
 mod package;
+mod stack;
 mod stage;
 
 use std::process::ExitCode;
@@ -48,7 +49,8 @@ fn main() -> ExitCode {
     let tests = tests
         .chain(idioms::tests())
         .chain(keys::tests())
-        .chain(package::tests());
+        .chain(package::tests())
+        .chain(stack::tests());
     let mut reasons: Vec<String> = Vec::new();
     let mut trials = Vec::new();
     for test in tests {
