@@ -6,6 +6,7 @@ use std::ffi::c_char;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use lsl_core::{Error, ErrorKind};
+use lsl_platform::reentry::Call;
 use lsl_platform::terminal::printable;
 
 /// `lsl_error_code_t`.
@@ -27,6 +28,7 @@ thread_local! {
 
 /// Runs a call's body. A panic gives `fallback`, and its text to `lsl_last_error`.
 pub(crate) fn guard<R>(fallback: R, body: impl FnOnce() -> R) -> R {
+    let _call = Call::begin();
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(result) => result,
         Err(panic) => {

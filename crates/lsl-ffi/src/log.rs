@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use lsl_core::config::Log;
 use lsl_core::local_clock;
+use lsl_platform::reentry::interruptible;
 use lsl_platform::stderr::StandardError;
 use lsl_platform::terminal::printable;
 use tracing::field::{Field, Visit};
@@ -225,7 +226,7 @@ fn call_back(message: &Message) -> bool {
     // Escaped: nothing is left that `new` could refuse.
     let text = CString::new(message.text.as_str()).unwrap_or_default();
     // SAFETY: the host promised that its function may be called so.
-    unsafe { function(number(message.level), text.as_ptr(), user) };
+    interruptible(|| unsafe { function(number(message.level), text.as_ptr(), user) });
     true
 }
 

@@ -32,6 +32,7 @@ pub mod poll;
 #[cfg_attr(windows, path = "windows/privilege.rs")]
 pub mod privilege;
 pub mod process;
+pub mod reentry;
 pub mod signal;
 pub mod socket;
 pub mod stderr;

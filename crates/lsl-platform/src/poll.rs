@@ -18,6 +18,7 @@ use rustix::fd::AsFd;
 use rustix::io::Errno;
 
 use crate::clock::local_clock;
+use crate::reentry::interruptible;
 
 /// Waits until reading from `fd` would not block: data, end of stream or a pending error.
 ///
@@ -41,7 +42,8 @@ pub enum Woken {
     Late,
 }
 
-/// As [`wait_readable`], ended also by `interrupt` becoming readable.
+/// As [`wait_readable`], ended also by `interrupt` becoming readable. Signal handlers may push
+/// meanwhile: the caller holds no lock.
 ///
 /// # Errors
 /// As [`wait_readable`].
@@ -50,7 +52,7 @@ pub fn wait_readable_or(fd: impl AsFd, interrupt: impl AsFd, deadline: f64) -> i
         PollFd::from_borrowed_fd(fd.as_fd(), PollFlags::IN),
         PollFd::from_borrowed_fd(interrupt.as_fd(), PollFlags::IN),
     ];
-    Ok(if !wait_any(&mut both, deadline)? {
+    Ok(if !interruptible(|| wait_any(&mut both, deadline))? {
         Woken::Late
     } else if both[0].revents().is_empty() {
         Woken::Interrupted

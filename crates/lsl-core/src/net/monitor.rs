@@ -12,6 +12,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use lsl_platform::clock::local_clock;
+use lsl_platform::reentry::interruptible;
 use tokio::sync::Notify;
 use tokio::time::Sleep;
 
@@ -99,9 +100,8 @@ impl<T> Monitor<T> {
                 return None;
             }
             let hop = Duration::from_secs_f64(remaining_secs.min(LONGEST_HOP_SECS));
-            value = self
-                .threads
-                .wait_timeout(value, hop)
+            // Signal handlers may push meanwhile: pushes take none of the locks that are waited with.
+            value = interruptible(|| self.threads.wait_timeout(value, hop))
                 .unwrap_or_else(PoisonError::into_inner)
                 .0;
         }

@@ -136,6 +136,7 @@ fn build() -> Result<Runtime> {
         // Files are looked at and names looked up there; threads without work go.
         .thread_keep_alive(IDLE_THREAD_LIMIT)
         .thread_name("lsl-io")
+        .on_thread_start(lsl_platform::reentry::block_signals)
         .enable_io()
         .enable_time()
         .build()

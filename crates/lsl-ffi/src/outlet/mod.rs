@@ -11,6 +11,8 @@ use std::sync::Arc;
 
 use lsl_core::{BufferLength, ChannelFormat, Outlet, Pushthrough, Timeout};
 
+use lsl_platform::reentry::is_interrupting;
+
 use crate::context::context;
 use crate::guard::{code, fail, guard};
 use crate::handle::{self, Handle, Object};
@@ -27,8 +29,12 @@ pub(crate) struct OutletObject {
     forks: u32,
 }
 
-/// The outlet behind a handle: -3 for anything else, -4 for one inherited by a forked child.
+/// The outlet behind a handle: -3 for anything else, -4 for one inherited by a forked child, and -4
+/// without a text in a signal handler that interrupted another call, whose locks it would wait for.
 pub(crate) fn find(handle: Handle) -> Outcome<Arc<OutletObject>> {
+    if is_interrupting() {
+        return Err(code::INTERNAL);
+    }
     let object =
         handle::outlet(handle).ok_or_else(|| refuse(code::ARGUMENT, "this is not an outlet"))?;
     if object.forks == handle::fork_generation() {

@@ -144,6 +144,13 @@ const HOSTS: &[Host] = &[
         keys: BOTH,
     },
     Host {
+        source: "interrupting",
+        // The allocators of the tools know nothing of signal handlers.
+        ways: &[Way::Plain],
+        argument: Argument::None,
+        keys: BOTH,
+    },
+    Host {
         source: "lateexit",
         ways: &[Way::Plain, Way::Asan],
         argument: Argument::None,

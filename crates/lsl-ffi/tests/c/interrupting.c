@@ -1,0 +1,87 @@
+/* A push from a signal handler returns, whatever it interrupts: it sends (0), or says that it cannot (-4)
+ * because it interrupted the library at work. In a call that waits it sends. */
+#include <errno.h>
+#include <sys/time.h>
+
+#include "host.h"
+
+static lsl_outlet outlet;
+static volatile sig_atomic_t sent, refused, others;
+
+static void push_now(int signal)
+{
+    int before = errno;
+    float sample[2] = {1, 2};
+    (void)signal;
+    switch (lsl_push_sample_f(outlet, sample)) {
+    case 0: sent++; break;
+    case lsl_internal_error: refused++; break;
+    default: others++;
+    }
+    errno = before;
+}
+
+static void every(long microseconds)
+{
+    struct itimerval timer = {{0, microseconds}, {0, microseconds}};
+    CHECK(setitimer(ITIMER_REAL, &timer, NULL) == 0);
+}
+
+/* Drains what is pushed, in a thread that the signals do not meet. */
+static void *drain(void *inlet)
+{
+    float sample[2];
+    int32_t ec;
+    for (;;)
+        lsl_pull_sample_f(inlet, sample, 2, LSL_FOREVER, &ec);
+    return NULL;
+}
+
+int main(void)
+{
+    char source_id[64], other_id[64];
+    struct sigaction action;
+    sigset_t alarms;
+    lsl_inlet reader, describes, silent;
+    lsl_outlet other;
+    float sample[2];
+    int32_t ec;
+    double end;
+    outlet = announce("interrupting", source_id, sizeof source_id);
+    other = announce("silent", other_id, sizeof other_id);
+    reader = listen_to(source_id, 1);
+    describes = listen_to(source_id, 1);
+    silent = listen_to(other_id, 1);
+    CHECK(lsl_wait_for_consumers(outlet, PATIENCE) == 1);
+    sigemptyset(&alarms);
+    sigaddset(&alarms, SIGALRM);
+    CHECK(pthread_sigmask(SIG_BLOCK, &alarms, NULL) == 0);
+    start(drain, reader);
+    CHECK(pthread_sigmask(SIG_UNBLOCK, &alarms, NULL) == 0);
+    memset(&action, 0, sizeof action);
+    action.sa_handler = push_now;
+    CHECK(sigaction(SIGALRM, &action, NULL) == 0);
+
+    /* Calls that work: handles and memory come and go, samples are pushed and pulled. */
+    every(500);
+    for (end = now() + 3.0; now() < end;) {
+        lsl_destroy_streaminfo(lsl_get_fullinfo(describes, PATIENCE, &ec));
+        CHECK(ec == 0);
+        lsl_push_sample_f(outlet, sample);
+        lsl_samples_available(describes);
+        lsl_inlet_flush(describes);
+    }
+    CHECK(sent > 0 && others == 0);
+
+    /* Calls that wait. */
+    every(10000);
+    sent = refused = 0;
+    CHECK(lsl_pull_sample_f(silent, sample, 2, 1.0, &ec) == 0.0 && ec == 0);
+    CHECK(sent > 10 && refused <= 2);
+    sent = refused = 0;
+    lsl_destroy_outlet(other);
+    CHECK(lsl_pull_sample_f(silent, sample, 2, 1.0, &ec) == 0.0);
+    CHECK(sent > 10 && refused <= 2 && others == 0);
+    every(0);
+    _exit(0);
+}
