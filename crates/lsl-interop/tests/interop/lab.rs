@@ -332,6 +332,27 @@ impl Lab {
         Ok(command)
     }
 
+    /// The same on a real liblsl, which knows no keys.
+    pub(crate) fn foreign_program(
+        &self,
+        library: Library,
+        python: &str,
+        script: &str,
+        check: &str,
+    ) -> Outcome<Command> {
+        let path = self.libraries.get(&library).ok_or("no library")?;
+        let mut command = self.program(python, script, check, None)?;
+        let config = Self::log_file(script, check, None);
+        let config = config.with_extension(format!("{library:?}.cfg"));
+        let text = format!("[lab]\nSessionID = {script}-{check}-{library:?}\n");
+        fs::write(&config, text).map_err(|error| format!("{}: {error}", config.display()))?;
+        command
+            .env("LSLAPICFG", config)
+            .env("PYLSL_LIB", path)
+            .env("LSL_EXPECT_LIBRARY", "git:");
+        Ok(command)
+    }
+
     /// Where a program's words go.
     pub(crate) fn log_file(script: &str, check: &str, keys: Option<Keys>) -> PathBuf {
         let how = keys.map_or("plain", |_| "secure");

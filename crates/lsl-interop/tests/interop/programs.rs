@@ -2,6 +2,7 @@
 //! cell, which passes if the script ends well.
 
 use std::fs::{self, File};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -73,12 +74,53 @@ const SCRIPTS: &[Script] = &[
         checks: &["low_level", "player_and_stream", "annotations", "epochs"],
     },
     Script {
+        file: PROCESSES,
+        row: "processes with pylsl on lsl-ffi",
+        python: PYLSL,
+        checks: IDIOMS,
+    },
+    Script {
         file: "extensions.py",
         row: "lslx from Python",
         python: PYLSL,
         checks: &["event_loop", "counters", "encryption", "log"],
     },
 ];
+
+/// How processes with streams begin and end; also held against liblsl itself.
+const PROCESSES: &str = "pylsl_processes.py";
+const IDIOMS: &[&str] = &[
+    "fork_unopened",
+    "fork_found",
+    "fork_worker",
+    "spawn_worker",
+    "exit_with_streams",
+    "interrupt_pull",
+    "kill_pull",
+];
+
+/// The idioms on the real libraries: they are only worth keeping if they work there.
+fn idioms_on_liblsl() -> impl Iterator<Item = Cell> {
+    let libraries = Library::LIBLSL.iter().zip([
+        "processes with pylsl on liblsl 1.18.0",
+        "processes with pylsl on liblsl 1.17.7",
+    ]);
+    libraries.flat_map(|(&library, row)| {
+        IDIOMS.iter().map(move |check| Cell {
+            name: format!("{row}/{check}"),
+            place: Place {
+                row: row.to_owned(),
+                topic: Topic::Program,
+            },
+            needs: vec![Need::Library(library), Need::Variable(PYLSL)],
+            run: Box::new(move |lab, _| {
+                let command = lab.foreign_program(library, PYLSL, PROCESSES, check)?;
+                let name = format!("{PROCESSES}-{}", row.replace(' ', "-"));
+                play(command, &Lab::log_file(&name, check, None))
+            }),
+        })
+    })
+}
 
 /// Each check without keys, and as a device that sends to itself: nobody's program has to change.
 pub(crate) fn cells() -> Vec<Cell> {
@@ -101,17 +143,19 @@ pub(crate) fn cells() -> Vec<Cell> {
                 Need::Library(Library::LslFfi),
                 Need::Variable(script.python),
             ],
-            run: Box::new(move |lab, _| play(lab, script, check, keys)),
+            run: Box::new(move |lab, _| {
+                let command = lab.program(script.python, script.file, check, keys)?;
+                play(command, &Lab::log_file(script.file, check, keys))
+            }),
         }
     })
+    .chain(idioms_on_liblsl())
     .collect()
 }
 
-fn play(lab: &Lab, script: &Script, check: &str, keys: Option<Keys>) -> Outcome {
-    let mut command = lab.program(script.python, script.file, check, keys)?;
-    let log = Lab::log_file(script.file, check, keys);
-    let said = || fs::read_to_string(&log).unwrap_or_default();
-    let output = File::create(&log).map_err(|error| error.to_string())?;
+fn play(mut command: Command, log: &Path) -> Outcome {
+    let said = || fs::read_to_string(log).unwrap_or_default();
+    let output = File::create(log).map_err(|error| error.to_string())?;
     let errors = output.try_clone().map_err(|error| error.to_string())?;
     command.stdin(Stdio::null()).stdout(output).stderr(errors);
     match ends(command)? {
