@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use crate::config::Bind;
 use crate::config::{self, Config, Overrides, ResolveScope, Severity, SystemFiles};
 use crate::net::lingering::Lingering;
+use crate::net::lost::Lost;
 use crate::net::monitor::lock_ignoring_poison;
 use crate::net::per_process::PerProcess;
 use crate::net::reach::Reach;
@@ -37,6 +38,7 @@ struct Shared {
     registry: Registry,
     /// A forked child has none of its parent's searches.
     lingering: PerProcess<Lingering>,
+    lost: PerProcess<Lost>,
     /// Why nothing may stream, if the security configuration cannot be used.
     #[cfg(feature = "secure")]
     security: LoadedSecurity,
@@ -161,6 +163,7 @@ impl Context {
                 reach,
                 registry,
                 lingering: PerProcess::new(),
+                lost: PerProcess::new(),
                 #[cfg(feature = "secure")]
                 security,
                 #[cfg(feature = "secure")]
@@ -182,6 +185,11 @@ impl Context {
     /// Searches of calls that do not wait.
     pub(crate) fn lingering(&self) -> &Lingering {
         self.shared.lingering.get()
+    }
+
+    /// The streams that inlets look for.
+    pub(crate) fn lost(&self) -> &Lost {
+        self.shared.lost.get()
     }
 
     /// What the configuration means for sockets.

@@ -6,7 +6,6 @@ use std::time::Duration;
 use lsl_platform::clock::local_clock;
 
 use crate::context::Context;
-use crate::net::pace::Pace;
 use crate::net::resolver::{RunningSearch, SearchState};
 use crate::query::{Query, quote_bytes};
 use crate::session::resolve::{Goal, ResolverEvent, Search, WaveTimes};
@@ -124,7 +123,7 @@ impl Context {
         if timeout == Timeout::NOW {
             return self.lingering().results(self, query);
         }
-        resolve_query(self, query, minimum, 0.0, timeout, None).await
+        resolve_query(self, query, minimum, 0.0, timeout).await
     }
 
     /// [`resolve_blocking`] in this context.
@@ -142,7 +141,7 @@ impl Context {
         if timeout == Timeout::NOW {
             return self.lingering().results(self, query);
         }
-        let running = start_once(self, query, minimum, 0.0, timeout, None)?;
+        let running = start_once(self, query, minimum, 0.0, timeout)?;
         Ok(running
             .search
             .monitor
@@ -171,9 +170,8 @@ pub(crate) async fn resolve_query(
     minimum: usize,
     minimum_time_secs: f64,
     timeout: Timeout,
-    pace: Option<&'static Pace>,
 ) -> Result<Vec<StreamInfo>> {
-    let running = start_once(context, query, minimum, minimum_time_secs, timeout, pace)?;
+    let running = start_once(context, query, minimum, minimum_time_secs, timeout)?;
     Ok(running
         .search
         .monitor
@@ -188,7 +186,6 @@ fn start_once(
     minimum: usize,
     minimum_time_secs: f64,
     timeout: Timeout,
-    pace: Option<&'static Pace>,
 ) -> Result<OneShot> {
     Query::parse(&query)?;
     let now = local_clock();
@@ -200,7 +197,7 @@ fn start_once(
     };
     let search = Search::new(query, context.wave_times(), goal, now);
     Ok(OneShot {
-        search: RunningSearch::start(context, search, pace)?,
+        search: RunningSearch::start(context, search)?,
         give_up: deadline + SPARE_SECS,
     })
 }
@@ -265,7 +262,7 @@ impl ContinuousResolver {
         let goal = Goal::Continuous { forget_after_secs };
         let search = Search::new(query, context.wave_times(), goal, local_clock());
         Ok(Self {
-            running: RunningSearch::start(context, search, None)?,
+            running: RunningSearch::start(context, search)?,
         })
     }
 

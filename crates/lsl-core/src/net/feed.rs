@@ -232,6 +232,7 @@ impl InletShared {
         if let Some(task) = task {
             task.abort();
         }
+        self.source.note(false);
         drop(tasks);
         if let Some(leader) = leader {
             leader.raise();
@@ -333,9 +334,14 @@ async fn receive(shared: Arc<InletShared>, epoch: u64) {
             }
         };
         // Not until this task is polled again does it learn that it was aborted.
-        if shared.flow.lock().epoch != epoch || !shared.recover(generation, &error).await {
+        if shared.flow.lock().epoch != epoch {
             return;
         }
+        shared.source.note(true);
+        if !shared.recover(generation, &error).await {
+            return;
+        }
+        shared.source.back_off().await;
     }
 }
 
@@ -348,6 +354,7 @@ async fn connection(
 ) -> Result<std::convert::Infallible> {
     let info = shape_of(&shared.info, shared.source.info());
     let mut session = FeedSession::new(&info, shared.terms);
+    let turn = shared.source.turn_to_dial().await;
     let mut dialled = shared
         .source
         .dial(&info, address, session.request(), CONNECT_LIMIT)
@@ -374,6 +381,8 @@ async fn connection(
             return Err(session.end());
         }
     }
+    shared.source.note(false);
+    drop(turn);
     // With the end of the handshake there may have come samples.
     let came = session.samples() > 0;
     let tenure = Tenure::begin(shared, epoch, Feed::new(dialled, session))?;

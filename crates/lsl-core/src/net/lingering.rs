@@ -58,7 +58,7 @@ impl Lingering {
             forget_after_secs: FORGET_SECS,
         };
         let search = Search::new(query, context.wave_times(), goal, now);
-        asked.search = Some(RunningSearch::start(context, search, None)?);
+        asked.search = Some(RunningSearch::start(context, search.without_events())?);
         if queries
             .iter()
             .filter(|asked| asked.search.is_some())

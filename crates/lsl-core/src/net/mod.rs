@@ -21,6 +21,7 @@ pub(crate) mod handshake;
 pub(crate) mod inlet_tunnel;
 pub(crate) mod lingering;
 pub(crate) mod link;
+pub(crate) mod lost;
 pub(crate) mod monitor;
 pub(crate) mod pace;
 #[cfg(feature = "secure")]

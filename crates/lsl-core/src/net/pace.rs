@@ -1,8 +1,8 @@
 //! Turns for what all inlets of a process want in the same moment.
 //!
-//! When a program with 2,000 outlets ends, each of its readers looks for its stream; when 2,000 streams
-//! are silent by nature, each of their watchdogs asks whether the outlet is still there. Few do so at
-//! once. Many take turns, or their questions would drown the network, and the answers with them.
+//! When 2,000 streams are silent by nature, each of their watchdogs asks whether the outlet is still
+//! there. Few do so at once. Many take turns, or their questions would drown the network, and the
+//! answers with them.
 
 use std::time::Duration;
 
@@ -61,36 +61,9 @@ impl Allowance {
     }
 }
 
-/// The first wave of queries for a stream that was lost: it does not wait for those for streams that
-/// were looked for before. Searches that somebody waits for take no turns.
-pub(crate) fn first_searches() -> &'static Pace {
-    &SEARCHES.get().first
-}
-
-/// Its later waves.
-pub(crate) fn searches() -> &'static Pace {
-    &SEARCHES.get().later
-}
-
 /// The questions to outlets that are silent whether they are still there.
 pub(crate) fn questions() -> &'static Pace {
     &QUESTIONS.get().0
-}
-
-#[derive(Debug)]
-struct Searches {
-    first: Pace,
-    later: Pace,
-}
-
-impl Default for Searches {
-    fn default() -> Self {
-        let pace = || Pace::new(SEARCH_INTERVAL_SECS, SEARCH_BURST);
-        Self {
-            first: pace(),
-            later: pace(),
-        }
-    }
 }
 
 #[derive(Debug)]
@@ -102,14 +75,8 @@ impl Default for Questions {
     }
 }
 
-static SEARCHES: PerProcess<Searches> = PerProcess::new();
 static QUESTIONS: PerProcess<Questions> = PerProcess::new();
 
-/// A wave is a datagram per multicast group, interface and port of a known peer: some fifty. Each of
-/// 2,000 lost streams is asked for every ten seconds, and up to 250 as often as if each were alone.
-pub(crate) const SEARCH_INTERVAL_SECS: f64 = 0.005;
-/// So many streams lost at once, a laboratory's devices, are looked for without waiting.
-pub(crate) const SEARCH_BURST: u32 = 32;
 /// A question is a datagram, and the answer another.
 const QUESTION_INTERVAL_SECS: f64 = 0.001;
 /// A receive buffer of usual size holds as many.

@@ -1,11 +1,10 @@
 //! Drives a [`Search`]: one socket per family for its whole life, which sends every query and
 //! receives every reply, as liblsl 1.18 does. Spec: lsl-protocol §3.1, §3.3, §3.4, §3.6.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
-use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -18,9 +17,7 @@ use tokio::task::JoinSet;
 use crate::context::Context;
 use crate::net::dial::exchange;
 use crate::net::monitor::{Monitor, lock_ignoring_poison};
-use crate::net::pace::Pace;
 use crate::net::per_process::PerProcess;
-use crate::net::race::{Winner, race};
 use crate::net::reach::{Reach, present_interfaces};
 use crate::net::runtime::{self, AbortOnDrop};
 use crate::net::sockets::{self, Family};
@@ -49,16 +46,11 @@ pub(crate) struct SearchState {
 }
 
 impl RunningSearch {
-    /// Opens the sockets and sends the first queries soon. With `pace`, of which the caller has taken
-    /// a turn, each later wave waits for another one.
+    /// Opens the sockets and sends the first queries soon.
     ///
     /// # Errors
     /// [`Error::Io`] if no family can be opened or there is no runtime.
-    pub(crate) fn start(
-        context: &Context,
-        search: Search,
-        pace: Option<&'static Pace>,
-    ) -> Result<Self> {
+    pub(crate) fn start(context: &Context, search: Search) -> Result<Self> {
         // As good as random: the standard library seeds its hashers from the system.
         let search = search.with_id(random());
         #[cfg(feature = "secure")]
@@ -109,11 +101,10 @@ impl RunningSearch {
             spreading: JoinSet::new(),
             hosts,
             monitor: Arc::clone(&monitor),
-            pace,
-            has_turn: true,
             inbox,
             probes: JoinSet::new(),
             probe_slots: Arc::new(Semaphore::new(MAX_PROBES)),
+            probed_hosts: HashMap::new(),
         };
         tasks.push(AbortOnDrop(runtime::spawn(driver.run())?));
         Ok(Self {
@@ -233,13 +224,10 @@ struct Driver {
     spreading: JoinSet<()>,
     hosts: Arc<Hosts>,
     monitor: Arc<Monitor<SearchState>>,
-    /// Waves take turns with those of other searches.
-    pace: Option<&'static Pace>,
-    /// It is this search's turn already.
-    has_turn: bool,
     inbox: Inbox,
     probes: JoinSet<()>,
     probe_slots: Arc<Semaphore>,
+    probed_hosts: HashMap<IpAddr, ProbedHost>,
 }
 
 impl Driver {
@@ -249,9 +237,6 @@ impl Driver {
             let step = self.monitor.lock().search.poll(now);
             match step {
                 Step::SendMulticast => {
-                    if !self.take_turn().await {
-                        continue;
-                    }
                     self.send_multicast();
                     if self.reach.resolve_over_tcp {
                         self.probe_over_tcp();
@@ -270,37 +255,6 @@ impl Driver {
                 }
             }
         }
-    }
-
-    /// Waits for the turn to send a wave; false if the search ended meanwhile.
-    async fn take_turn(&mut self) -> bool {
-        let Some(pace) = self.pace else {
-            return true;
-        };
-        if std::mem::take(&mut self.has_turn) {
-            return true;
-        }
-        let mut turn = pin!(pace.turn());
-        let now = local_clock();
-        let not_before = self.monitor.lock().search.not_before();
-        // Answers may be in already, and only the time be missing.
-        if let Some(wait) = not_before.map(|at| at - now).filter(|wait| *wait > 0.0) {
-            let pause = tokio::time::sleep(Duration::from_secs_f64(wait));
-            let waited = race(turn.as_mut(), pause).await;
-            match waited {
-                Winner::First(()) => {
-                    self.monitor.lock().search.wave_began(local_clock());
-                    return true;
-                }
-                Winner::Second(()) if self.monitor.lock().search.is_done(local_clock()) => {
-                    return false;
-                }
-                Winner::Second(()) => {}
-            }
-        }
-        turn.await;
-        self.monitor.lock().search.wave_began(local_clock());
-        true
     }
 
     /// Starts to send the multicast queries of a wave, unless those of the last one are still under
@@ -353,8 +307,8 @@ impl Driver {
         targets
     }
 
-    /// Asks every data port for a short info (§3.6). Probes that still wait for an answer when the
-    /// next wave comes keep their slots, so their number is bounded.
+    /// Asks every data port for a short info (§3.6), unless it is still being asked. Each host has as many
+    /// slots as any other, so that those behind a firewall, which take seconds, do not keep all.
     fn probe_over_tcp(&mut self) {
         while self.probes.try_join_next().is_some() {}
         let request: Option<Arc<[u8]>> = {
@@ -366,12 +320,22 @@ impl Driver {
                     .into()
             })
         };
-        for target in self.unicast_targets() {
-            let Ok(slot) = Arc::clone(&self.probe_slots).try_acquire_owned() else {
-                return;
+        let targets = self.unicast_targets();
+        let hosts: HashSet<IpAddr> = targets.iter().map(SocketAddr::ip).collect();
+        let share = (MAX_PROBES / hosts.len().max(1)).max(LEAST_PROBES);
+        for target in targets {
+            let new = || ProbedHost::new(share);
+            let host = self.probed_hosts.entry(target.ip()).or_insert_with(new);
+            let Ok(port) = Arc::clone(host.port(target.port())).try_acquire_owned() else {
+                continue;
             };
+            let slots = [Arc::clone(&host.slots), Arc::clone(&self.probe_slots)];
             let (request, inbox) = (request.clone(), self.inbox.clone());
             self.probes.spawn(async move {
+                let mut taken = Vec::new();
+                for slots in slots {
+                    taken.push(slots.acquire_owned().await);
+                }
                 if let Some(request) = request {
                     let asking = exchange(target, &request, MAX_DATAGRAM_BYTES, PROBE_LIMIT);
                     if let Ok(xml) = asking.await
@@ -382,9 +346,32 @@ impl Driver {
                 }
                 #[cfg(feature = "secure")]
                 inbox.look_for_hidden(target).await;
-                drop(slot);
+                drop((taken, port));
             });
         }
+    }
+}
+
+/// A host that is asked over TCP.
+#[derive(Debug)]
+struct ProbedHost {
+    /// For those of its ports that are asked at the same time.
+    slots: Arc<Semaphore>,
+    /// One for each port.
+    ports: HashMap<u16, Arc<Semaphore>>,
+}
+
+impl ProbedHost {
+    fn new(slots: usize) -> Self {
+        Self {
+            slots: Arc::new(Semaphore::new(slots)),
+            ports: HashMap::new(),
+        }
+    }
+
+    fn port(&mut self, port: u16) -> &Arc<Semaphore> {
+        let new = || Arc::new(Semaphore::new(1));
+        self.ports.entry(port).or_insert_with(new)
     }
 }
 
@@ -571,6 +558,8 @@ const UNICAST_PAUSE: Duration = Duration::from_millis(1);
 const ERROR_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE_SECS: f64 = 3600.0;
 const MAX_PROBES: usize = 128;
+/// Of one host, however many hosts there are.
+const LEAST_PROBES: usize = 8;
 
 /// On a network where multicast works a host answers within milliseconds; a firewall that drops
 /// packets must not hold a slot for minutes.

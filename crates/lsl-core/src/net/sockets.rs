@@ -437,6 +437,24 @@ const KEEPALIVE: TcpKeepalive = TcpKeepalive::new()
     .with_time(Duration::from_secs(30))
     .with_interval(Duration::from_secs(10));
 
+/// A port where connections are neither accepted nor refused, for as long as these are held.
+#[cfg(test)]
+pub(crate) fn silent_listener(address: SocketAddr) -> Vec<Socket> {
+    let new = || open(Family::of(address.ip()), Type::STREAM, Protocol::TCP).unwrap();
+    let listener = new();
+    listener.bind(&address.into()).unwrap();
+    listener.listen(0).unwrap();
+    let place = listener.local_addr().unwrap();
+    let mut held = vec![listener];
+    // One fills the queue, and the next says when it is full.
+    for _ in 0..2 {
+        let filler = new();
+        let _ = filler.connect(&place);
+        held.push(filler);
+    }
+    held
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

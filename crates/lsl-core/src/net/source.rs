@@ -7,6 +7,7 @@ use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::time::Duration;
 
 use tokio::net::UdpSocket;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::StreamInfo;
 use crate::context::Context;
@@ -19,12 +20,13 @@ use crate::net::monitor::Monitor;
 use crate::net::pace;
 #[cfg(feature = "secure")]
 use crate::net::peers::Peers;
+use crate::net::per_process::PerProcess;
+use crate::net::race::race;
 use crate::net::sockets::{self, Family};
 use crate::query::quote_bytes;
-use crate::resolver::resolve_query;
-use crate::session::recover::{Verdict, judge, recovery_query};
+use crate::session::recover::{Verdict, judge};
 use crate::wire::discovery::{QueryDatagram, ReplyDatagram, SHORTINFO_COMMAND, query_id};
-use crate::{Error, Result, Timeout, config::Ipv6Mode};
+use crate::{Error, Result, config::Ipv6Mode};
 
 /// Where an inlet's outlet is at present.
 #[derive(Debug)]
@@ -49,7 +51,27 @@ struct Present {
     /// The family in use; kept across a recovery if possible.
     family: Option<Family>,
     generation: u64,
+    /// Tries in a row to connect the feed that came to nothing.
+    failures: u32,
 }
+
+impl Present {
+    fn is_hopeless(&self) -> bool {
+        self.failures >= HOPELESS_FAILURES
+    }
+}
+
+/// Turns of those who connect in vain.
+#[derive(Debug)]
+struct Hopeless(Semaphore);
+
+impl Default for Hopeless {
+    fn default() -> Self {
+        Self(Semaphore::new(MAX_HOPELESS_DIALS))
+    }
+}
+
+static HOPELESS: PerProcess<Hopeless> = PerProcess::new();
 
 /// The addresses of one outlet in one family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,6 +114,7 @@ impl Source {
             info,
             family: None,
             generation: 0,
+            failures: 0,
         });
         Self {
             context,
@@ -106,11 +129,46 @@ impl Source {
         }
     }
 
-    /// Connects with the outlet that `info` describes, as policy demands, and sends `request`.
+    /// Connects with the outlet that `info` describes, as policy demands, and sends `request`: at `peer`
+    /// or, if nobody accepts there for a moment, at its address in the other family, which is remembered.
     ///
     /// # Errors
     /// [`Error::Io`]; with encryption also [`Error::Security`] and [`Error::Protocol`].
     pub(crate) async fn dial(
+        &self,
+        info: &StreamInfo,
+        peer: SocketAddr,
+        request: &[u8],
+        limit: Duration,
+    ) -> Result<Dialled> {
+        let Some(other) = self.other_way(info, peer) else {
+            return self.dial_at(info, peer, request, limit).await;
+        };
+        let first = self
+            .dial_at(info, peer, request, FIRST_WAY_LIMIT.min(limit))
+            .await;
+        match first {
+            Err(error) if is_unreachable(&error) => {
+                tracing::debug!(%peer, %error, other = %other.data, "trying the other address");
+                // Also if that fails: then the first has more time in the next try.
+                self.present.lock().family = Some(other.family);
+                self.dial_at(info, other.data, request, limit).await
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// Where the outlet can be reached besides `peer`.
+    fn other_way(&self, info: &StreamInfo, peer: SocketAddr) -> Option<Endpoint> {
+        let preferred = match Family::of(peer.ip()) {
+            Family::V4 => Family::V6,
+            Family::V6 => Family::V4,
+        };
+        let ipv6 = self.context.config().ports().ipv6;
+        choose(info, Some(preferred), ipv6).filter(|other| other.family == preferred)
+    }
+
+    async fn dial_at(
         &self,
         info: &StreamInfo,
         peer: SocketAddr,
@@ -150,6 +208,7 @@ impl Source {
         max_bytes: usize,
         limit: Duration,
     ) -> Result<Vec<u8>> {
+        let _turn = self.turn_to_dial().await;
         let dialled = self.dial(info, peer, request, limit).await?;
         dialled.read_all(max_bytes, limit).await
     }
@@ -210,6 +269,44 @@ impl Source {
         (endpoint, present.generation)
     }
 
+    /// Counts a try to connect the feed that came to nothing, or with `false` forgets them all.
+    pub(crate) fn note(&self, has_failed: bool) {
+        let count = |present: &mut Present| {
+            present.failures = if has_failed {
+                present.failures.saturating_add(1)
+            } else {
+                0
+            };
+        };
+        self.present.update(count);
+    }
+
+    /// Waits until the feed seems to be hopeless, or with `false` until it does not.
+    pub(crate) async fn is_hopeless(&self, wanted: bool) {
+        let is = |present: &mut Present| (present.is_hopeless() == wanted).then_some(());
+        self.present.wait(f64::INFINITY, is).await;
+    }
+
+    /// Room for one more connection. A feed that never came about, as for a stream that was made up,
+    /// takes turns with others of its kind, or thousands of them would use up the descriptors.
+    pub(crate) async fn turn_to_dial(&self) -> Option<SemaphorePermit<'static>> {
+        if !self.present.lock().is_hopeless() {
+            return None;
+        }
+        HOPELESS.get().0.acquire().await.ok()
+    }
+
+    /// Waits ever longer, the more often the feed failed.
+    pub(crate) async fn back_off(&self) {
+        let (failures, generation) = {
+            let present = self.present.lock();
+            (present.failures, present.generation)
+        };
+        if let Some(pause) = pause_after(failures) {
+            race(tokio::time::sleep(pause), self.changed(generation)).await;
+        }
+    }
+
     /// Waits until the outlet is another than at `generation`.
     pub(crate) async fn changed(&self, generation: u64) {
         let other = |present: &mut Present| (present.generation != generation).then_some(());
@@ -224,21 +321,9 @@ impl Source {
             return Recovered::Moved;
         }
         let info = self.info();
-        let query = recovery_query(&info);
         let mut minimum_secs = FIRST_ROUND_SECS;
-        let mut pace = pace::first_searches();
         loop {
-            pace.turn().await;
-            pace = pace::searches();
-            // Boxed, because every inlet's task would else hold room for a search.
-            let search = Box::pin(resolve_query(
-                &self.context,
-                query.clone(),
-                1,
-                minimum_secs,
-                Timeout::Forever,
-                Some(pace::searches()),
-            ));
+            let search = (self.context.lost()).find(&self.context, &info, minimum_secs);
             let answers = match search.await {
                 Ok(answers) => answers,
                 Err(error) => {
@@ -361,6 +446,31 @@ fn is_described_alike(found: &StreamInfo, present: &StreamInfo) -> bool {
     same_content && found.security_advert() == present.security_advert()
 }
 
+/// Before the next try after so many in vain.
+fn pause_after(failures: u32) -> Option<Duration> {
+    let doublings = failures.checked_sub(HOPELESS_FAILURES + 1)?;
+    Some(RETRY * (1 << doublings.min(MAX_DOUBLINGS)))
+}
+
+/// Whether nobody accepts connections there. What happens after that is no reason to try elsewhere.
+fn is_unreachable(error: &Error) -> bool {
+    use std::io::ErrorKind;
+
+    match error {
+        Error::Timeout { .. } => true,
+        Error::Io { source, .. } => matches!(
+            source.kind(),
+            ErrorKind::ConnectionRefused
+                | ErrorKind::HostUnreachable
+                | ErrorKind::NetworkUnreachable
+                | ErrorKind::TimedOut
+                | ErrorKind::AddrNotAvailable
+                | ErrorKind::PermissionDenied
+        ),
+        _ => false,
+    }
+}
+
 fn present_with(present: &mut Present, info: StreamInfo) -> StreamInfo {
     present.generation += 1;
     std::mem::replace(&mut present.info, info)
@@ -452,6 +562,18 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(3);
 /// Time for an outlet to answer where it was, before it is looked for elsewhere.
 const IN_PLACE_LIMIT: Duration = Duration::from_secs(1);
 
+/// Time to connect where there is another address: two tries of TCP.
+const FIRST_WAY_LIMIT: Duration = Duration::from_millis(1500);
+
+/// From so many tries in a row on a feed waits for its turn, and its clock for the feed.
+const HOPELESS_FAILURES: u32 = 2;
+
+/// So many of them connect at the same time.
+const MAX_HOPELESS_DIALS: usize = 256;
+
+/// Of the pause between their tries, up to 8 s.
+const MAX_DOUBLINGS: u32 = 4;
+
 /// Pause before connecting again to an outlet that answers queries but refused the connection.
 const RETRY: Duration = Duration::from_millis(500);
 
@@ -517,8 +639,14 @@ mod tests {
         assert_eq!(recover(found), Recovered::Same);
     }
 
+    fn lost(context: &Context, number: usize) -> Source {
+        let source_id = format!("lost-{number}");
+        let lost = StreamInfo::new("n", "t", 1, 1.0, ChannelFormat::Int8, source_id);
+        Source::new(context.clone(), lost.unwrap())
+    }
+
     #[test]
-    fn many_streams_that_are_lost_at_once_take_turns() {
+    fn streams_that_are_lost_together_share_one_search() {
         // Where the searches look for outlets, and nobody answers.
         const FIRST_PORT: u16 = 48_590;
         const STREAMS: usize = 400;
@@ -529,9 +657,7 @@ mod tests {
         let context = Context::new(config);
         let tasks: Vec<_> = (0..STREAMS)
             .map(|number| {
-                let source_id = format!("lost-{number}");
-                let lost = StreamInfo::new("n", "t", 1, 1.0, ChannelFormat::Int8, source_id);
-                let source = Source::new(context.clone(), lost.unwrap());
+                let source = lost(&context, number);
                 let searching = async move {
                     let _ = source.recover(0).await;
                 };
@@ -543,28 +669,127 @@ mod tests {
             .unwrap();
         let started = lsl_platform::clock::local_clock();
         let mut buffer = [0; 1500];
-        // When each was asked for in its first wave and in a later one. A wave ends after 1.25 s.
-        let mut first = std::collections::HashMap::<Vec<u8>, f64>::new();
-        let mut again = std::collections::HashSet::<Vec<u8>>::new();
-        let mut asked = 0_u32;
-        while again.len() < STREAMS {
-            let length = somebody.recv(&mut buffer).expect("each gets its turns");
+        let mut named = std::collections::HashSet::<Vec<u8>>::new();
+        let (mut asked, mut for_all) = (0_u32, 0);
+        while for_all < 6 {
+            let length = somebody.recv(&mut buffer).expect("they are looked for");
             let lines = buffer[..length].split(|byte| *byte == b'\n');
             let query: Vec<u8> = lines.skip(1).take(1).flatten().copied().collect();
-            let passed = lsl_platform::clock::local_clock() - started;
-            let begun = *first.entry(query.clone()).or_insert(passed);
-            if passed - begun > 1.5 {
-                again.insert(query);
+            if query.trim_ascii().is_empty() {
+                for_all += 1;
+            } else {
+                named.insert(query);
             }
-            // A wave asks a port at most twice, and the whole process has so many waves.
-            let waves = f64::from(pace::SEARCH_BURST) + 1.0 + passed / pace::SEARCH_INTERVAL_SECS;
+            // A wave asks a port at most twice.
+            let passed = lsl_platform::clock::local_clock() - started;
+            let waves = 2.0 + passed / 1.25;
+            let searches = u32::try_from(crate::net::lost::MAX_OWN_SEARCHES + 1).unwrap();
             asked += 1;
             assert!(
-                f64::from(asked) <= 2.0 * 2.0 * waves,
+                f64::from(asked) <= 2.0 * f64::from(searches) * waves,
                 "{asked} after {passed} s"
             );
         }
+        assert_eq!(named.len(), crate::net::lost::MAX_OWN_SEARCHES);
+        assert_eq!(context.lost().sharing() + named.len(), STREAMS);
         drop(tasks);
+    }
+
+    #[test]
+    fn all_streams_of_a_program_that_restarts_come_back() {
+        const STREAMS: usize = 60;
+        let mut config = crate::config::Config::loopback();
+        config.set_ports(48_440, 20);
+        config.set_session_id("source-restart").unwrap();
+        let context = Context::new(config);
+        let (sender, receiver) = std::sync::mpsc::channel();
+        for number in 0..STREAMS {
+            let (source, sender) = (lost(&context, number), sender.clone());
+            let searching = async move {
+                let recovered = source.recover(0).await;
+                let source_id = source.info().source_id().into_owned();
+                sender.send((recovered, source_id)).unwrap();
+            };
+            drop(runtime::spawn(searching).unwrap());
+        }
+        let open = |number| {
+            let source_id = format!("lost-{number}");
+            let info = StreamInfo::new("n", "t", 1, 1.0, ChannelFormat::Int8, source_id);
+            let outlet = crate::Outlet::builder(info.unwrap()).context(&context);
+            outlet.open().unwrap()
+        };
+        let _outlets: Vec<_> = (0..STREAMS).map(open).collect();
+        let mut back = std::collections::HashSet::new();
+        while back.len() < STREAMS {
+            let (recovered, source_id) = receiver.recv_timeout(Duration::from_secs(20)).unwrap();
+            assert_eq!(recovered, Recovered::Moved);
+            back.insert(source_id);
+        }
+        assert_eq!(context.lost().sharing(), 0);
+    }
+
+    #[test]
+    fn a_feed_that_never_comes_about_is_tried_ever_more_rarely() {
+        let pauses = [0, 2, 3, 4, 6, 7, 8, u32::MAX].map(pause_after);
+        let secs = pauses.map(|pause| pause.map_or(0.0, |pause| pause.as_secs_f64()));
+        assert_eq!(secs, [0.0, 0.0, 0.5, 1.0, 4.0, 8.0, 8.0, 8.0]);
+        let source = lost(&Context::new(crate::config::Config::loopback()), 0);
+        source.note(true);
+        source.note(true);
+        assert!(source.present.lock().is_hopeless());
+        source.note(false);
+        assert!(!source.present.lock().is_hopeless());
+    }
+
+    #[test]
+    fn an_address_that_does_not_answer_over_tcp_gives_way_to_the_other() {
+        let mut config = crate::config::Config::loopback();
+        config.set_ports(48_420, 8);
+        config.set_session_id("source-falls-over").unwrap();
+        let context = Context::new(config);
+        let described = StreamInfo::new("n", "t", 1, 1.0, ChannelFormat::Int8, "two-families");
+        let outlet = crate::Outlet::builder(described.unwrap())
+            .context(&context)
+            .open()
+            .unwrap();
+        let there = outlet.info();
+        if there.v6_data_port() == 0 {
+            eprintln!("no IPv6 on this host: nothing to fall over to");
+            return;
+        }
+        let try_with = |deaf: Family| {
+            let held = sockets::silent_listener((deaf.loopback(), 0).into());
+            let place = held[0].local_addr().unwrap().as_socket();
+            let port = place.unwrap().port();
+            let mut info = there.clone();
+            info.fill_v4_address("127.0.0.1");
+            info.fill_v6_address("::1");
+            match deaf {
+                Family::V4 => info.set_v4_ports(port, there.v4_service_port()),
+                Family::V6 => info.set_v6_ports(port, there.v6_service_port()),
+            }
+            let source = Source::new(context.clone(), info.clone());
+            source.present.lock().family = Some(deaf);
+            let (sender, receiver) = std::sync::mpsc::channel();
+            let dialling = async move {
+                let from = source.endpoint().0.unwrap();
+                let limit = Duration::from_secs(60);
+                let dialled = source.dial(&info, from.data, b"LSL:fullinfo\r\n", limit);
+                let dialled = dialled.await.map(drop);
+                let family = source.endpoint().0.map(|endpoint| endpoint.family);
+                sender.send((from.family, dialled, family)).unwrap();
+            };
+            drop(runtime::spawn(dialling).unwrap());
+            // Without a way out the limit would pass.
+            let limit = Duration::from_secs(30);
+            let (from, dialled, to) = receiver.recv_timeout(limit).unwrap();
+            assert_eq!(from, deaf);
+            dialled.unwrap();
+            assert_ne!(to, Some(deaf));
+            drop(held);
+        };
+        try_with(Family::V4);
+        try_with(Family::V6);
     }
 
     #[test]

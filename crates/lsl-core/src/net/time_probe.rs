@@ -115,7 +115,15 @@ pub(crate) async fn probe(shared: Arc<InletShared>) {
             }
             shared.source.pause(&error).await;
         };
-        if let Winner::Second(()) = race(silent, shared.source.changed(generation)).await {
+        let changed = race(
+            shared.source.changed(generation),
+            shared.source.is_hopeless(true),
+        );
+        if let Winner::Second(Winner::Second(())) = race(silent, changed).await {
+            // A socket and probes for each of thousands of streams that were made up.
+            shared.source.is_hopeless(false).await;
+        }
+        if shared.source.generation() != generation {
             shared.clock.update(Clock::invalidate);
             #[cfg(feature = "secure")]
             shared.clock_keys.lock().forget_clock();

@@ -21,6 +21,7 @@ mod lex;
 mod number;
 mod parse;
 mod quote;
+mod scope;
 mod value;
 
 #[cfg(test)]

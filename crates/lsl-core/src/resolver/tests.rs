@@ -148,7 +148,7 @@ fn resolves_inside_a_foreign_runtime() {
     let found = foreign.block_on(async {
         let query = b"name='Fake'".to_vec();
         let timeout = Timeout::After(PLENTY);
-        resolve_query(&resolver, query, 1, 0.05, timeout, None)
+        resolve_query(&resolver, query, 1, 0.05, timeout)
             .await
             .unwrap()
     });
@@ -300,6 +300,7 @@ fn resolves_over_tcp_when_told_to() {
         let mut info =
             StreamInfo::new("Tcp", "EEG", 2, 100.0, ChannelFormat::Int16, "src").unwrap();
         info.reset_uid("u");
+        info.set_session_id(session);
         stream.write_all(&info.to_shortinfo_xml()).unwrap();
     });
     let found = Context::new(config)
@@ -333,4 +334,46 @@ fn selectors_say_what_liblsl_says_and_quote_what_it_cannot() {
     );
     assert!(Selector::predicate("name='").is_err());
     assert!(Selector::property("na me)", "x").is_err());
+}
+
+#[test]
+fn hosts_that_drop_what_is_sent_do_not_keep_others_from_being_asked_over_tcp() {
+    use std::io::{Read, Write};
+    use std::net::SocketAddr;
+
+    let mut config = private_config();
+    let ports = config.ports().base_port..config.ports().base_port + 12;
+    let deaf = (2..=13).map(|host| Ipv4Addr::new(127, 0, 0, host));
+    let held: Vec<_> = deaf
+        .clone()
+        .flat_map(|host| {
+            ports
+                .clone()
+                .map(move |port| SocketAddr::from((host, port)))
+        })
+        .map(crate::net::sockets::silent_listener)
+        .collect();
+    let live = Ipv4Addr::new(127, 0, 0, 14);
+    let peers: Vec<_> = deaf.chain([live]).map(|host| host.to_string()).collect();
+    config.set("lab.ResolveOverTCP", "1").unwrap();
+    config
+        .set("lab.KnownPeers", &format!("{{{}}}", peers.join(", ")))
+        .unwrap();
+    let listener = std::net::TcpListener::bind((live, ports.start)).unwrap();
+    let mut info = StreamInfo::new("Fake", "EEG", 2, 100.0, ChannelFormat::Int16, "src").unwrap();
+    info.reset_uid("over-tcp");
+    info.set_session_id(config.lab().session_id.as_str());
+    std::thread::spawn(move || {
+        for connection in listener.incoming() {
+            let mut connection = connection.unwrap();
+            let _ = connection.read(&mut [0; 2000]);
+            let _ = connection.write_all(&info.to_shortinfo_xml());
+        }
+    });
+    let context = Context::new(config);
+    let found = context
+        .resolve_blocking(&Selector::all(), 1, PLENTY)
+        .unwrap();
+    assert_eq!(found.len(), 1);
+    drop(held);
 }

@@ -50,7 +50,7 @@ pub fn judge(lost: &StreamInfo, mut answers: Vec<StreamInfo>) -> Verdict {
 }
 
 /// Whether the recovery query for `lost` selects `answer`, judged by its fields.
-fn is_same_stream(lost: &StreamInfo, answer: &StreamInfo) -> bool {
+pub fn is_same_stream(lost: &StreamInfo, answer: &StreamInfo) -> bool {
     let same_text = |wanted: &[u8], found: &[u8]| wanted.is_empty() || wanted == found;
     lost.channel_count() == answer.channel_count()
         && lost.channel_format() == answer.channel_format()

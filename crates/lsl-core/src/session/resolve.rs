@@ -104,8 +104,8 @@ pub struct Search {
     id: Vec<u8>,
     /// Of the empty query, if outlets that hide what they are shall answer too.
     open_id: Option<Vec<u8>>,
-    /// What replies to the empty query must fulfil, if the query itself is sent to nobody.
-    kept_query: Option<Query>,
+    /// `None` if it does not parse.
+    parsed: Option<Query>,
     times: WaveTimes,
     goal: Goal,
     next_multicast: f64,
@@ -119,6 +119,7 @@ pub struct Search {
     known_texts: HashMap<u64, Vec<u8>>,
     hasher: RandomState,
     events: VecDeque<ResolverEvent>,
+    keeps_events: bool,
     invalid: u64,
     veto: Option<Veto>,
 }
@@ -147,9 +148,9 @@ impl Search {
         let query = query.into();
         Self {
             id: query_id(&query).to_string().into_bytes(),
+            parsed: Query::parse(&query).ok(),
             query,
             open_id: None,
-            kept_query: None,
             times,
             goal,
             next_multicast: now,
@@ -161,6 +162,7 @@ impl Search {
             known_texts: HashMap::new(),
             hasher: RandomState::new(),
             events: VecDeque::new(),
+            keeps_events: matches!(goal, Goal::Continuous { .. }),
             invalid: 0,
             veto: None,
         }
@@ -181,6 +183,13 @@ impl Search {
         self
     }
 
+    /// Keeps no events, which nobody is going to take.
+    #[must_use]
+    pub fn without_events(mut self) -> Self {
+        self.keeps_events = false;
+        self
+    }
+
     /// Also asks every outlet for what it shows to strangers, under a query id of its own: one that
     /// hides what it is cannot say whether it matches. Spec: LSS/1 §7.3.
     #[must_use]
@@ -194,7 +203,6 @@ impl Search {
     /// found, but for what only a full info says. A query that does not parse finds nothing.
     #[must_use]
     pub fn with_open_query_alone(mut self, id: u64) -> Self {
-        self.kept_query = Query::parse(&self.query).ok();
         self = self.with_open_query(id);
         self.id = Vec::new();
         self
@@ -275,12 +283,6 @@ impl Search {
         Step::WaitUntil(wake)
     }
 
-    /// The wave that [`poll`](Self::poll) told to send is sent only now, at `now`: its unicast queries
-    /// follow, and the next one is a period away. Otherwise that one would be due already, for ever.
-    pub fn wave_began(&mut self, now: f64) {
-        self.next_multicast = self.next_multicast.max(now + self.period_secs());
-    }
-
     /// Whether a search with an end has reached it.
     pub fn is_done(&self, now: f64) -> bool {
         match self.goal {
@@ -293,14 +295,6 @@ impl Search {
                 enough || now >= deadline
             }
             Goal::Continuous { .. } => false,
-        }
-    }
-
-    /// When a search with an end may reach it at the earliest.
-    pub fn not_before(&self) -> Option<f64> {
-        match self.goal {
-            Goal::Once { not_before, .. } => Some(not_before),
-            Goal::Continuous { .. } => None,
         }
     }
 
@@ -325,7 +319,9 @@ impl Search {
         if is_redacted(xml) {
             return Received::Redacted;
         }
-        let is_sought = self.kept_query.as_ref().is_some_and(|query| {
+        // Where the query was sent, what matches it answers that one too.
+        let query = self.parsed.as_ref().filter(|_| !self.is_query_sent());
+        let is_sought = query.is_some_and(|query| {
             let info = StreamInfo::from_xml_with(xml, &REPLY_LIMITS);
             // A query too costly to evaluate counts as "no match", as with outlets.
             info.is_ok_and(|info| info.matches(query).unwrap_or(false))
@@ -333,7 +329,6 @@ impl Search {
         if is_sought {
             self.on_info(now, from, xml)
         } else {
-            // Where the query was sent, what matches it answers that one too.
             Received::Foreign
         }
     }
@@ -350,6 +345,19 @@ impl Search {
             .values()
             .map(|found| found.info.clone())
             .collect()
+    }
+
+    /// The streams found and not forgotten as of the last call, with the time of the last answer.
+    pub fn answers(&self) -> impl Iterator<Item = (&StreamInfo, f64)> {
+        self.found
+            .values()
+            .map(|found| (&found.info, found.last_seen))
+    }
+
+    /// The one of [`answers`](Self::answers) with this uid.
+    pub fn answer_of(&self, uid: &[u8]) -> Option<(&StreamInfo, f64)> {
+        let found = self.found.get(uid)?;
+        Some((&found.info, found.last_seen))
     }
 
     /// Number of streams found and not forgotten as of the last call.
@@ -394,6 +402,9 @@ impl Search {
         if self.veto.as_ref().is_some_and(|Veto(veto)| veto(&info)) {
             self.invalid += 1;
             return Received::Invalid;
+        }
+        if contradicts(self.parsed.as_ref(), &info, xml) {
+            return Received::Foreign;
         }
         let uid = info.uid_bytes().to_vec();
         if self.known_texts.len() >= MAX_RESULTS {
@@ -440,7 +451,7 @@ impl Search {
     }
 
     fn push_event(&mut self, event: ResolverEvent) {
-        if matches!(self.goal, Goal::Continuous { .. }) {
+        if self.keeps_events {
             if self.events.len() >= MAX_RESULTS {
                 self.events.pop_front();
             }
@@ -498,6 +509,39 @@ fn fill_address(info: &mut StreamInfo, from: SocketAddr) -> bool {
             IpAddr::V6(address) => info.fill_v6_address(address.to_string()),
         },
     }
+}
+
+/// Whether a short info is none that the query selects, without a doubt. The outlet asked its full info,
+/// and itself: what the query looks at must be in the text, and as it was before it was written.
+/// Spec: lsl-protocol §2.3, §3.2, §15.
+fn contradicts(query: Option<&Query>, info: &StreamInfo, xml: &[u8]) -> bool {
+    let Some(query) = query else {
+        return false;
+    };
+    let Some(names) = query.named_children() else {
+        return false;
+    };
+    if info.matches(query).unwrap_or(true) || xml.contains(&b'\r') {
+        return false;
+    }
+    let document = info.document();
+    let Some(element) = document.child(document.root(), "info") else {
+        return false;
+    };
+    names.into_iter().all(|name| {
+        // Who passes answers on may fill these in.
+        let is_stable = name != b"v4address" && name != b"v6address";
+        // Blanks are dropped when a text is read.
+        let is_whole = |child| {
+            !document.child_text(child).is_empty() || {
+                let empty = [b"<", name, b"></"].concat();
+                let none = [b"<", name, b" />"].concat();
+                let has = |part: &[u8]| xml.windows(part.len()).any(|bytes| bytes == part);
+                has(&empty) || has(&none)
+            }
+        };
+        is_stable && document.child(element, name).is_some_and(is_whole)
+    })
 }
 
 /// Whether a short info is not the real one. Read as a document only if it may be.

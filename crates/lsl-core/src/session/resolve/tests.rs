@@ -254,7 +254,13 @@ fn golden_replies() {
             // The file has only the second of the two; the first was the one of case "normal".
             search.on_reply(0.5, peer(), &hex(&vectors["cases"][0]["reply_hex"]));
         }
-        search.on_reply(1.0, peer(), &hex(&case["reply_hex"]));
+        let received = search.on_reply(1.0, peer(), &hex(&case["reply_hex"]));
+        if name == "reply not matching the query is still accepted" {
+            // By liblsl; we drop what is not asked for (§15).
+            assert_eq!(received, Received::Foreign);
+            assert!(search.is_empty());
+            continue;
+        }
         let results = search.results(1.0);
         // liblsl returns invalid infos under an explanatory name; we drop and count them (§15).
         let expected: Vec<&Value> = case["resolved"]
@@ -392,4 +398,80 @@ fn who_does_not_look_for_the_hidden_takes_them_as_they_are() {
     let text = text.replace("</info>", "<lsl_secure mode=\"minimal\"/></info>");
     let received = search.on_reply(101.0, peer(), text.as_bytes());
     assert_eq!(received, Received::New);
+}
+
+#[test]
+fn an_answer_that_the_query_does_not_select_is_dropped() {
+    let other = |change: &dyn Fn(&mut StreamInfo)| {
+        let mut info = StreamInfo::new("y", "EEG", 1, 100.0, ChannelFormat::Int8, "s").unwrap();
+        info.reset_uid("u");
+        change(&mut info);
+        info.to_shortinfo_xml()
+    };
+    let ask = |query: &str, xml: &[u8]| {
+        let mut search = Search::new(query, WaveTimes::default(), once(1, 0.0, 200.0), 100.0);
+        let id = query_id(query.as_bytes()).to_string();
+        let datagram = [id.as_bytes(), b"\r\n", xml].concat();
+        let received = [
+            search.on_reply(100.1, peer(), &datagram),
+            search.on_tcp_reply(100.1, peer(), xml),
+        ];
+        assert_eq!(search.len(), usize::from(received[0] == Received::New));
+        received[0]
+    };
+    let y = other(&|_| {});
+    assert_eq!(ask("name='x'", &y), Received::Foreign);
+    assert_eq!(ask("session_id='mine' and name='y'", &y), Received::Foreign);
+    assert_eq!(ask("channel_count>4", &y), Received::Foreign);
+    assert_eq!(ask("name='y'", &y), Received::New);
+    // The outlet alone knows its description, and where it was asked.
+    assert_eq!(ask("desc/manufacturer='Acme'", &y), Received::New);
+    assert_eq!(ask("name='x' or count(//channel)=1", &y), Received::New);
+    assert_eq!(ask("v4address='192.168.1.9'", &y), Received::New);
+    // What is not in the text, or lost its blanks on the way, proves nothing.
+    let without: String = String::from_utf8(y).unwrap().replace("<name>y</name>", "");
+    assert_eq!(
+        ask(
+            "hostname='h'",
+            without.replace("hostname", "host").as_bytes()
+        ),
+        Received::Invalid
+    );
+    assert_eq!(ask("nosuch='h'", other(&|_| {}).as_slice()), Received::New);
+    let blank = String::from_utf8(other(&|_| {})).unwrap();
+    let blank = blank.replace("<type>EEG</type>", "<type>  </type>");
+    assert_eq!(ask("not(type='')", blank.as_bytes()), Received::New);
+    let line_end = blank.replace("<type>  </type>", "<type>a\rb</type>");
+    assert_eq!(
+        ask(
+            "contains(type,translate('x','x','\t'))",
+            line_end.as_bytes()
+        ),
+        Received::New
+    );
+}
+
+#[test]
+fn golden_matches_are_never_dropped() {
+    let vectors = include_str!("../../../tests/vectors/query-match.json");
+    let vectors: Value = serde_json::from_str(vectors).unwrap();
+    let (mut selected, mut dropped) = (0, 0);
+    for name in ["A", "B"] {
+        let xml = vectors["documents"][name]["xml_utf8"].as_str().unwrap();
+        let info = StreamInfo::from_xml(xml.as_bytes()).unwrap();
+        let short = info.to_shortinfo_xml();
+        for case in vectors["cases"].as_array().unwrap() {
+            let query = case["query"].as_str().unwrap();
+            let mut search = Search::new(query, WaveTimes::default(), once(1, 0.0, 200.0), 100.0);
+            let received = search.on_tcp_reply(100.1, peer(), &short);
+            if case[name].as_bool().unwrap() {
+                assert_eq!(received, Received::New, "{query}");
+                selected += 1;
+            } else if received == Received::Foreign {
+                dropped += 1;
+            }
+        }
+    }
+    assert!(selected >= 100, "{selected}");
+    assert!(dropped >= 50, "{dropped}");
 }
