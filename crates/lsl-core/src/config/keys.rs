@@ -196,6 +196,8 @@ keys! {
         ReceiveSocketBufferSize = "0", receive_socket_buffer_bytes: u32, "Receive buffer of an outlet's connections in bytes; 0: as the system has it.";
         SmoothingHalftime = "90.0", smoothing_halftime_secs: f32, "Half-time of the dejitter filter.", range WAIT;
         ForceDefaultTimestamps = "0", force_default_timestamps: bool, "Stamp samples when they are pushed, whatever the program says.";
+        MaxConsumers = "1000", max_consumers: u32, "Readers that an outlet serves at a time (only lsl-rs).", range (1.0, 1e6);
+        InletBufferLimit = "2048", inlet_buffer_limit_mib: u32, "Memory in MiB that samples waiting in an inlet may take; beyond it the oldest are dropped (only lsl-rs).", range (1.0, 1e9);
         SyncSendTimeout = "15.0", sync_send_timeout_secs: f64, "How long a synchronous outlet waits for a stalled reader before it drops it.", range WAIT, since "1.18";
     }
     [log] {

@@ -178,6 +178,8 @@ pub struct Tuning {
     pub receive_socket_buffer_bytes: u32,
     pub smoothing_halftime_secs: f32,
     pub force_default_timestamps: bool,
+    pub max_consumers: u32,
+    pub inlet_buffer_limit_mib: u32,
     pub sync_send_timeout_secs: f64,
 }
 

@@ -334,8 +334,10 @@ async fn start_feed(
             samples => samples,
         },
     };
-    shared.admit(Arc::clone(link), variant, terms, preamble);
-    Ok(())
+    match shared.admit(Arc::clone(link), variant, terms, preamble) {
+        Ok(()) => Ok(()),
+        Err(refusal) => finish(link, &refused(shared, refusal)).await,
+    }
 }
 
 /// The first bytes of a request, in which the parser of LSL's own methods sees an unknown one.

@@ -32,6 +32,7 @@ use crate::session::fanout::{
 use crate::stats::{ConsumerStats, Counter, OutletStats};
 use crate::value::PushElement;
 use crate::wire::archive100::Encoder100;
+use crate::wire::response::Refusal;
 use crate::wire::sample110::Encoder110;
 use crate::{ByteOrder, ChannelFormat, Error, Result, StreamInfo};
 
@@ -134,6 +135,8 @@ struct Fan {
     tasks: Vec<(ConsumerId, AbortHandle)>,
     next_id: u64,
     has_courier: bool,
+    /// Whether somebody was refused for want of room since there was some.
+    is_full: bool,
     closed: bool,
 }
 
@@ -220,6 +223,7 @@ impl OutletShared {
                 tasks: Vec::new(),
                 next_id: 0,
                 has_courier: false,
+                is_full: false,
                 closed: false,
             }),
             read_lanes: AtomicU8::new(0),
@@ -346,7 +350,7 @@ impl OutletShared {
         variant: Variant,
         terms: Terms,
         preamble: Vec<u8>,
-    ) {
+    ) -> std::result::Result<(), Refusal> {
         // Nobody begins in the middle of a chunk, whose later samples say nothing about when they were
         // taken. (A push into a synchronous outlet may wait for readers, and takes those it finds.)
         let turn = (!self.terms.synchronous).then(|| lock_ignoring_poison(&self.turn));
@@ -354,8 +358,22 @@ impl OutletShared {
         if fan.closed {
             drop(fan);
             link.finish_sending();
-            return;
+            return Ok(());
         }
+        let most = self.context.config().tuning().max_consumers;
+        if fan.tasks.len() >= most as usize {
+            if !std::mem::replace(&mut fan.is_full, true) {
+                tracing::warn!(
+                    name = %self.info.name(), peer = %link.peer(),
+                    "reader refused: the outlet has {most}, as many as tuning.MaxConsumers allows"
+                );
+            }
+            return Err(match variant {
+                Variant::V110(_) => Refusal::TooManyReaders,
+                Variant::V100 => Refusal::Silent,
+            });
+        }
+        fan.is_full = false;
         let id = ConsumerId(fan.next_id);
         fan.next_id += 1;
         let task = if self.terms.synchronous {
@@ -382,6 +400,7 @@ impl OutletShared {
         self.consumers_seen.add(1);
         // Still under `fan`, or a reader that leaves at once would be subtracted before it was added.
         self.audience.update(|audience| audience.consumers += 1);
+        Ok(())
     }
 
     async fn serve(self: Arc<Self>, id: ConsumerId, lane: usize, link: Arc<Link>) {

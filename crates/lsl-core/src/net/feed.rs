@@ -122,10 +122,11 @@ impl InletShared {
         let tuning = context.config().tuning();
         let processing = PostProcessor::new(info.nominal_srate(), tuning.smoothing_halftime_secs);
         let clock = time_probe::Clock::new(tuning);
-        let byte_limit = match info.channel_format().value_size() {
-            0 => STRING_RING_BYTES,
-            _ => usize::MAX,
-        };
+        let mut byte_limit = (tuning.inlet_buffer_limit_mib as usize).saturating_mul(1 << 20);
+        if info.channel_format().value_size() == 0 {
+            // What a string takes is up to its sender.
+            byte_limit = byte_limit.min(STRING_RING_BYTES);
+        }
         let flow = Flow {
             ring: SampleRing::new(capacity_samples, byte_limit),
             opened: false,

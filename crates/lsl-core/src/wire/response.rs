@@ -76,7 +76,9 @@ pub enum Refusal {
     NotFound,
     /// A synchronous outlet cannot write the archive the inlet would need.
     SynchronousNeeds110,
-    /// As before, but the inlet expects no status line.
+    /// The outlet has as many readers as it may.
+    TooManyReaders,
+    /// The inlet expects no status line.
     Silent,
 }
 
@@ -88,6 +90,7 @@ impl Refusal {
             Self::Version => "505 Version not supported",
             Self::NotFound => "404 Not found",
             Self::SynchronousNeeds110 => "505 Synchronous outlet requires data protocol 1.10",
+            Self::TooManyReaders => "503 Too many readers",
             Self::Silent => return Vec::new(),
         };
         format!("LSL/{version} {status}").into_bytes()

@@ -1,9 +1,9 @@
-//! Discovery and clock service as peers in the field use them.
+//! Discovery and clock service as peers in the field use them, and what strangers may cost.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::time::Duration;
 
-use lsl_core::{ChannelFormat, StreamInfo};
+use lsl_core::{ChannelFormat, Inlet, StreamInfo};
 
 use crate::lab::{self, SOON};
 
@@ -64,4 +64,39 @@ fn each_outlet_tells_time_at_its_data_port_to_inlets_of_liblsl_1_12() {
         let port = outlet.info().v4_data_port();
         assert!(tells_time(Ipv4Addr::LOCALHOST.into(), port, SOON), "{port}");
     }
+}
+
+#[test]
+fn numbers_that_nobody_pulls_take_no_more_memory_than_is_allowed() {
+    const CHANNELS: usize = 1024;
+    const SAMPLES: u64 = 400;
+    let context = lab::context_with(&[("tuning.InletBufferLimit", "1")]);
+    let info = StreamInfo::new("wide", "T", 1024, 0.0, ChannelFormat::Double64, "src-wide");
+    let outlet = lab::outlet(&context, info.unwrap());
+    let inlet = lab::inlet(&context, "wide");
+    let sample = [1.5_f64; CHANNELS];
+    for _ in 0..SAMPLES {
+        outlet.push(&sample).unwrap();
+    }
+    lab::until("all samples", || inlet.stats().samples == SAMPLES);
+    let stats = inlet.stats();
+    assert_eq!(stats.available, (1 << 20) / (8 * CHANNELS));
+    assert_eq!(stats.dropped, SAMPLES - stats.available as u64);
+}
+
+#[test]
+fn an_outlet_has_as_many_readers_as_it_may() {
+    let context = lab::context_with(&[("tuning.MaxConsumers", "2")]);
+    let outlet = lab::outlet(&context, info("popular"));
+    let first = lab::inlet(&context, "popular");
+    let _second = lab::inlet(&context, "popular");
+    let third = Inlet::builder(&lab::find(&context, "popular")).context(&context);
+    let third = third.create().unwrap();
+    assert_eq!(third.try_pull(&mut [0]).unwrap(), None);
+    lab::until("a refusal", || outlet.stats().refused > 0);
+    assert_eq!(outlet.consumers().len(), 2);
+    // Whoever waits gets the place of one who leaves.
+    drop(first);
+    third.blocking().open(SOON).unwrap();
+    lab::until("the change", || outlet.consumers().len() == 2);
 }
