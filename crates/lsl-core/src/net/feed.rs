@@ -338,7 +338,10 @@ async fn receive(shared: Arc<InletShared>, epoch: u64) {
         if shared.flow.lock().epoch != epoch {
             return;
         }
-        shared.source.note(true);
+        // A refusal has pauses of its own.
+        if !matches!(error, Error::Security(_)) {
+            shared.source.note(true);
+        }
         if !shared.recover(generation, &error).await {
             return;
         }

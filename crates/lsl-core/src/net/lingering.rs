@@ -54,10 +54,11 @@ impl Lingering {
         if let Some(running) = &asked.search {
             return Ok(running.monitor.lock().search.results(now));
         }
+        let times = context.wave_times();
         let goal = Goal::Continuous {
-            forget_after_secs: FORGET_SECS,
+            forget_after_secs: times.patience_secs(),
         };
-        let search = Search::new(query, context.wave_times(), goal, now);
+        let search = Search::new(query, times, goal, now);
         asked.search = Some(RunningSearch::start(context, search.without_events())?);
         if queries
             .iter()
@@ -97,9 +98,6 @@ async fn end_unused(context: Context) {
 
 /// How long after a call the next one finds its search.
 const KEPT_SECS: f64 = 5.0;
-
-/// Silence after which a stream is no result any more: two waves of queries.
-const FORGET_SECS: f64 = 4.0;
 
 /// Queries remembered at a time.
 const MAX_QUERIES: usize = 16;

@@ -127,10 +127,11 @@ async fn search_for_all(context: Context) {
             return;
         }
         if running.is_none() {
+            let times = context.wave_times();
             let goal = Goal::Continuous {
-                forget_after_secs: FORGET_SECS,
+                forget_after_secs: times.patience_secs() + LONGEST_ROUND_SECS,
             };
-            let search = Search::new(b"", context.wave_times(), goal, local_clock());
+            let search = Search::new(b"", times, goal, local_clock());
             match RunningSearch::start(&context, search.without_events()) {
                 Ok(started) => running = Some(started),
                 Err(error) => {
@@ -208,8 +209,8 @@ const MAX_CANDIDATES: usize = 16;
 /// How often answers are handed out, while somebody waits.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Silence after which an answer does not count any more: two waves of queries.
-const FORGET_SECS: f64 = 4.0;
+/// So long answers wait to be handed out.
+pub(crate) const LONGEST_ROUND_SECS: f64 = 5.0;
 
 /// Pause after a search that could not be started: out of descriptors, most likely.
 const START_RETRY: Duration = Duration::from_secs(1);

@@ -16,6 +16,7 @@ use crate::net::describe::descriptor;
 use crate::net::dial::Dialled;
 #[cfg(feature = "secure")]
 use crate::net::handshake::{self, Callee, Expected};
+use crate::net::lost::LONGEST_ROUND_SECS;
 use crate::net::monitor::Monitor;
 use crate::net::pace;
 #[cfg(feature = "secure")]
@@ -585,7 +586,7 @@ const SEARCH_RETRY: Duration = Duration::from_secs(1);
 const FIRST_ROUND_SECS: f64 = 0.5;
 
 /// The same for later rounds, when there were several.
-const LATER_ROUNDS_SECS: f64 = 5.0;
+const LATER_ROUNDS_SECS: f64 = LONGEST_ROUND_SECS;
 
 #[cfg(test)]
 mod tests {

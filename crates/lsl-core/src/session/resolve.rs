@@ -24,6 +24,16 @@ pub struct WaveTimes {
     pub continuous_interval_secs: f64,
 }
 
+impl WaveTimes {
+    /// How long a stream may be silent in a continuous search that may miss one of its answers.
+    pub fn patience_secs(&self) -> f64 {
+        let period = self.multicast_min_rtt_secs
+            + self.unicast_min_rtt_secs
+            + self.continuous_interval_secs;
+        2.0 * period + 0.5
+    }
+}
+
 impl Default for WaveTimes {
     fn default() -> Self {
         Self {
@@ -194,6 +204,10 @@ impl Search {
     /// hides what it is cannot say whether it matches. Spec: LSS/1 §7.3.
     #[must_use]
     pub fn with_open_query(mut self, id: u64) -> Self {
+        if self.query.trim_ascii().is_empty() {
+            // Once is enough.
+            self.id = Vec::new();
+        }
         self.open_id = Some(id.to_string().into_bytes());
         self
     }
