@@ -110,7 +110,16 @@ impl Waiting {
         });
         let asking = &mut self.sources[at];
         match asking.lanes.iter_mut().find(|lane| lane.to == to) {
-            Some(lane) => lane.queries.push_back(query),
+            Some(lane) => {
+                // Copies come for as long as it takes to answer the first, and one answer that is not
+                // begun is enough for them: 2,000 streams would be sent a dozen times in each wave.
+                let queries = &mut lane.queries;
+                let same = |other: &&mut Answering| other.matches.answers_too(&query.matches);
+                match queries.iter_mut().find(same) {
+                    Some(same) => *same = query,
+                    None => queries.push_back(query),
+                }
+            }
             None => asking.lanes.push_back(Lane {
                 to,
                 queries: VecDeque::from([query]),

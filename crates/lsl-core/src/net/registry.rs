@@ -373,6 +373,11 @@ impl Matches {
         self.to
     }
 
+    /// Whether this is not begun, and answers `copy` as well.
+    pub(crate) fn answers_too(&self, copy: &Self) -> bool {
+        self.next == 0 && (self.to, &self.id, &self.text) == (copy.to, &copy.id, &copy.text)
+    }
+
     /// When to start sending, in seconds of `local_clock`.
     pub(crate) fn due(&self) -> f64 {
         self.due

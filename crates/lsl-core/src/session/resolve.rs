@@ -27,9 +27,8 @@ pub struct WaveTimes {
 impl WaveTimes {
     /// How long a stream may be silent in a continuous search that may miss one of its answers.
     pub fn patience_secs(&self) -> f64 {
-        let period = self.multicast_min_rtt_secs
-            + self.unicast_min_rtt_secs
-            + self.continuous_interval_secs;
+        let period =
+            self.multicast_min_rtt_secs + self.unicast_min_rtt_secs + self.continuous_interval_secs;
         2.0 * period + 0.5
     }
 }

@@ -87,6 +87,33 @@ fn many_resolvers_are_not_answered_all_at_once() {
     assert_eq!(sent, [MOST_AT_ONCE; 5]);
 }
 
+#[test]
+fn copies_that_come_while_a_query_is_answered_are_answered_once() {
+    run(async {
+        let (announced, socket) = (announced(3 * BURST), socket().await);
+        let mut waiting = Waiting::default();
+        for copy in 0..10 {
+            let datagram = QueryDatagram {
+                query: b"name='n'",
+                return_port: 50_000,
+                id: b"7",
+            };
+            let from = SocketAddr::from((host(0, 1), 9999));
+            let now = 100.0 + 0.03 * f64::from(copy);
+            let answer = announced.answer(Arrival::Service, &datagram.to_bytes(), from, now);
+            let Answer::Streams(matches) = answer else {
+                panic!("{answer:?}");
+            };
+            waiting.push((Arc::clone(&socket), matches), &announced);
+            if copy == 0 {
+                waiting.slice(&announced).await;
+            }
+        }
+        // The one that is under way, and one for all others.
+        assert_eq!(waiting.sources[0].queries(), 2);
+    });
+}
+
 /// Each text is another one, so that no cache helps.
 fn hostile(n: usize) -> String {
     format!("//*[//*[//*[starts-with({n} div 7,'x') or starts-with(1 div 3,'y')]]]")

@@ -1,0 +1,304 @@
+use std::io::{Read, Write};
+
+use super::*;
+use crate::ChannelFormat;
+use crate::net::runtime;
+
+fn info(v4: &str, v6: &str) -> StreamInfo {
+    let mut info = StreamInfo::new("n", "t", 1, 1.0, ChannelFormat::Int8, "s").expect("valid info");
+    info.set_v4_ports(1, 2);
+    info.set_v6_ports(3, 4);
+    info.fill_v4_address(v4);
+    info.fill_v6_address(v6);
+    info
+}
+
+#[test]
+fn an_outlet_that_answers_by_another_way_too_has_not_moved() {
+    let mut config = crate::config::Config::loopback();
+    config.set_ports(48_500, 20);
+    config.set_session_id("source-two-ways").unwrap();
+    let context = Context::new(config);
+    let described = StreamInfo::new("n", "t", 1, 1.0, ChannelFormat::Int8, "two-ways");
+    let outlet = crate::Outlet::builder(described.unwrap())
+        .context(&context)
+        .open()
+        .unwrap();
+    // Found once by 127.0.0.2, while answers to searches come from 127.0.0.1.
+    let mut found = outlet.info().clone();
+    found.fill_v4_address("127.0.0.2");
+    let recover = |info: StreamInfo| {
+        let source = Source::new(context.clone(), info);
+        let (sender, receiver) = std::sync::mpsc::channel();
+        runtime::spawn(async move { sender.send(source.recover(0).await).unwrap() }).unwrap();
+        receiver.recv_timeout(Duration::from_secs(20)).unwrap()
+    };
+    assert_eq!(recover(found.clone()), Recovered::Moved, "nobody is there");
+    let address = ("127.0.0.2", outlet.info().v4_data_port());
+    let way = std::net::TcpListener::bind(address).unwrap();
+    let text = outlet.info().to_shortinfo_xml();
+    std::thread::spawn(move || {
+        let (mut stream, _) = way.accept().unwrap();
+        let mut request = [0; 1024];
+        let length = stream.read(&mut request).unwrap();
+        assert!(request[..length].starts_with(b"LSL:shortinfo\r\nuid="));
+        stream.write_all(&text).unwrap();
+    });
+    assert_eq!(recover(found), Recovered::Same);
+}
+
+fn lost(context: &Context, number: usize) -> Source {
+    let source_id = format!("lost-{number}");
+    let lost = StreamInfo::new("n", "t", 1, 1.0, ChannelFormat::Int8, source_id);
+    Source::new(context.clone(), lost.unwrap())
+}
+
+#[test]
+fn streams_that_are_lost_together_share_one_search() {
+    // Where the searches look for outlets, and nobody answers.
+    const FIRST_PORT: u16 = 48_590;
+    const STREAMS: usize = 400;
+    let somebody = std::net::UdpSocket::bind(("127.0.0.1", FIRST_PORT)).unwrap();
+    let mut config = crate::config::Config::loopback();
+    config.set_ports(FIRST_PORT, 2);
+    config.set_session_id("source-many-lost").unwrap();
+    let context = Context::new(config);
+    let tasks: Vec<_> = (0..STREAMS)
+        .map(|number| {
+            let source = lost(&context, number);
+            let searching = async move {
+                let _ = source.recover(0).await;
+            };
+            runtime::AbortOnDrop(runtime::spawn(searching).unwrap())
+        })
+        .collect();
+    somebody
+        .set_read_timeout(Some(Duration::from_secs(20)))
+        .unwrap();
+    let started = lsl_platform::clock::local_clock();
+    let mut buffer = [0; 1500];
+    let mut named = std::collections::HashSet::<Vec<u8>>::new();
+    let (mut asked, mut for_all) = (0_u32, 0);
+    while for_all < 6 {
+        let length = somebody.recv(&mut buffer).expect("they are looked for");
+        let lines = buffer[..length].split(|byte| *byte == b'\n');
+        let query: Vec<u8> = lines.skip(1).take(1).flatten().copied().collect();
+        if query.trim_ascii().is_empty() {
+            for_all += 1;
+        } else {
+            named.insert(query);
+        }
+        // A wave asks a port at most twice.
+        let passed = lsl_platform::clock::local_clock() - started;
+        let waves = 2.0 + passed / 1.25;
+        let searches = u32::try_from(crate::net::lost::MAX_OWN_SEARCHES + 1).unwrap();
+        asked += 1;
+        assert!(
+            f64::from(asked) <= 2.0 * f64::from(searches) * waves,
+            "{asked} after {passed} s"
+        );
+    }
+    assert_eq!(named.len(), crate::net::lost::MAX_OWN_SEARCHES);
+    assert_eq!(context.lost().sharing() + named.len(), STREAMS);
+    drop(tasks);
+}
+
+#[test]
+fn all_streams_of_a_program_that_restarts_come_back() {
+    const STREAMS: usize = 60;
+    let mut config = crate::config::Config::loopback();
+    config.set_ports(48_440, 20);
+    config.set_session_id("source-restart").unwrap();
+    let context = Context::new(config);
+    let (sender, receiver) = std::sync::mpsc::channel();
+    for number in 0..STREAMS {
+        let (source, sender) = (lost(&context, number), sender.clone());
+        let searching = async move {
+            let recovered = source.recover(0).await;
+            let source_id = source.info().source_id().into_owned();
+            sender.send((recovered, source_id)).unwrap();
+        };
+        drop(runtime::spawn(searching).unwrap());
+    }
+    let open = |number| {
+        let source_id = format!("lost-{number}");
+        let info = StreamInfo::new("n", "t", 1, 1.0, ChannelFormat::Int8, source_id);
+        let outlet = crate::Outlet::builder(info.unwrap()).context(&context);
+        outlet.open().unwrap()
+    };
+    let _outlets: Vec<_> = (0..STREAMS).map(open).collect();
+    let mut back = std::collections::HashSet::new();
+    while back.len() < STREAMS {
+        let (recovered, source_id) = receiver.recv_timeout(Duration::from_secs(20)).unwrap();
+        assert_eq!(recovered, Recovered::Moved);
+        back.insert(source_id);
+    }
+    assert_eq!(context.lost().sharing(), 0);
+}
+
+#[test]
+fn a_feed_that_never_comes_about_is_tried_ever_more_rarely() {
+    let pauses = [0, 2, 3, 4, 6, 7, 8, u32::MAX].map(pause_after);
+    let millis = pauses.map(|pause| pause.map_or(0, |pause| pause.as_millis()));
+    assert_eq!(millis, [0, 0, 500, 1000, 4000, 8000, 8000, 8000]);
+    let source = lost(&Context::new(crate::config::Config::loopback()), 0);
+    source.note(true);
+    source.note(true);
+    assert!(source.present.lock().is_hopeless());
+    source.note(false);
+    assert!(!source.present.lock().is_hopeless());
+}
+
+#[test]
+fn an_address_that_does_not_answer_over_tcp_gives_way_to_the_other() {
+    let mut config = crate::config::Config::loopback();
+    config.set_ports(48_420, 8);
+    config.set_session_id("source-falls-over").unwrap();
+    let context = Context::new(config);
+    let described = StreamInfo::new("n", "t", 1, 1.0, ChannelFormat::Int8, "two-families");
+    let outlet = crate::Outlet::builder(described.unwrap())
+        .context(&context)
+        .open()
+        .unwrap();
+    let there = outlet.info();
+    if there.v6_data_port() == 0 {
+        eprintln!("no IPv6 on this host: nothing to fall over to");
+        return;
+    }
+    let try_with = |deaf: Family| {
+        let held = sockets::silent_listener((deaf.loopback(), 0).into());
+        let place = held[0].local_addr().unwrap().as_socket();
+        let port = place.unwrap().port();
+        let mut info = there.clone();
+        info.fill_v4_address("127.0.0.1");
+        info.fill_v6_address("::1");
+        match deaf {
+            Family::V4 => info.set_v4_ports(port, there.v4_service_port()),
+            Family::V6 => info.set_v6_ports(port, there.v6_service_port()),
+        }
+        let source = Source::new(context.clone(), info.clone());
+        source.present.lock().family = Some(deaf);
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let dialling = async move {
+            let from = source.endpoint().0.unwrap();
+            let limit = Duration::from_secs(60);
+            let dialled = source.dial(&info, from.data, b"LSL:fullinfo\r\n", limit);
+            let dialled = dialled.await.map(drop);
+            let family = source.endpoint().0.map(|endpoint| endpoint.family);
+            sender.send((from.family, dialled, family)).unwrap();
+        };
+        drop(runtime::spawn(dialling).unwrap());
+        // Without a way out the limit would pass.
+        let limit = Duration::from_secs(30);
+        let (from, dialled, to) = receiver.recv_timeout(limit).unwrap();
+        assert_eq!(from, deaf);
+        dialled.unwrap();
+        assert_ne!(to, Some(deaf));
+        drop(held);
+    };
+    try_with(Family::V4);
+    try_with(Family::V6);
+}
+
+#[test]
+fn an_outlet_that_answers_where_it_was_is_not_looked_for() {
+    let mut config = crate::config::Config::loopback();
+    config.set_ports(48_560, 20);
+    config.set_session_id("source-in-place").unwrap();
+    let context = Context::new(config);
+    let described = StreamInfo::new("n", "t", 1, 1.0, ChannelFormat::Int8, "in-place");
+    let outlet = crate::Outlet::builder(described.unwrap())
+        .context(&context)
+        .open()
+        .unwrap();
+    let mut known = outlet.info().clone();
+    known.fill_v4_address("127.0.0.1");
+    let answers = |info: &StreamInfo| {
+        let source = Source::new(context.clone(), info.clone());
+        let (sender, receiver) = std::sync::mpsc::channel();
+        runtime::spawn(async move { sender.send(source.answers_in_place().await).unwrap() })
+            .unwrap();
+        receiver.recv_timeout(Duration::from_secs(20)).unwrap()
+    };
+    assert!(answers(&known));
+    let mut other = known.clone();
+    other.reset_uid("another");
+    assert!(!answers(&other), "its successor took its port");
+    drop(outlet);
+    assert!(!answers(&known));
+}
+
+/// Under `required`, with the key of both ends.
+#[cfg(feature = "secure")]
+fn encrypted(name: &str) -> Context {
+    use lsl_secure::{Policy, SecretKey, Security, config::Settings, trust::TrustList};
+
+    let mut config = crate::config::Config::loopback();
+    config.set_ports(48_530, 20);
+    config.set_session_id(name).unwrap();
+    let key = SecretKey::from_seed(&[5; 32]);
+    let settings = Settings::new(Policy::Required);
+    let security = Security::from_parts(settings, key, TrustList::default()).unwrap();
+    Context::with_security(config, std::sync::Arc::new(security))
+}
+
+#[cfg(feature = "secure")]
+#[test]
+fn a_lie_that_was_believed_once_is_not_believed_for_ever() {
+    let context = encrypted("source-one-lie");
+    let described = StreamInfo::new("n", "t", 1, 1.0, ChannelFormat::Int8, "one-lie").unwrap();
+    let outlet = crate::Outlet::builder(described.clone())
+        .context(&context)
+        .open()
+        .unwrap();
+    let mut truth = describe_as_found(&outlet);
+    truth.fill_v4_address("127.0.0.1");
+    let mut lie = truth.clone();
+    lie.set_hostname("elsewhere");
+    // As if it had been adopted in place of a lost outlet.
+    let source = std::sync::Arc::new(Source::new(context.clone(), described));
+    source.present.update(|present| present.info = lie);
+    let recover = || {
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let source = std::sync::Arc::clone(&source);
+        let generation = source.generation();
+        runtime::spawn(async move { sender.send(source.recover(generation).await).unwrap() })
+            .unwrap();
+        receiver.recv_timeout(Duration::from_secs(20)).unwrap()
+    };
+    assert_eq!(recover(), Recovered::Moved);
+    assert_eq!(source.info().hostname_bytes(), truth.hostname_bytes());
+    assert_eq!(recover(), Recovered::Same);
+}
+
+#[cfg(feature = "secure")]
+fn describe_as_found(outlet: &crate::Outlet) -> StreamInfo {
+    StreamInfo::from_xml(&outlet.info().to_shortinfo_xml()).unwrap()
+}
+
+#[test]
+fn ipv4_is_preferred_unless_ipv6_is_in_use_or_the_only_one() {
+    let both = info("192.0.2.1", "2001:db8::1");
+    let check = |info: &StreamInfo, in_use, mode, expected: Option<&str>| {
+        let found = choose(info, in_use, mode).map(|endpoint| endpoint.data.to_string());
+        assert_eq!(found.as_deref(), expected);
+    };
+    let (v4, v6) = ("192.0.2.1:1", "[2001:db8::1]:3");
+    check(&both, None, Ipv6Mode::Allow, Some(v4));
+    check(&both, Some(Family::V6), Ipv6Mode::Allow, Some(v6));
+    check(&both, None, Ipv6Mode::Force, Some(v6));
+    check(&both, Some(Family::V6), Ipv6Mode::Disable, Some(v4));
+    check(
+        &info("192.0.2.1", ""),
+        Some(Family::V6),
+        Ipv6Mode::Allow,
+        Some(v4),
+    );
+    check(
+        &info("", "fe80::1%7"),
+        None,
+        Ipv6Mode::Allow,
+        Some("[fe80::1%7]:3"),
+    );
+    check(&info("", ""), None, Ipv6Mode::Allow, None);
+}
