@@ -58,12 +58,19 @@ impl Context {
                 let loaded = config::load(&SystemFiles, &overrides);
                 tracing::info!("configuration: {}", loaded.source);
                 for diagnostic in &loaded.diagnostics {
-                    match diagnostic.severity {
-                        Severity::Note => tracing::info!("{diagnostic}"),
-                        _ => tracing::warn!("{diagnostic}"),
+                    if diagnostic.severity == Severity::Note {
+                        tracing::info!("{diagnostic}");
+                    } else {
+                        tracing::warn!("{diagnostic}");
                     }
                 }
-                Self::new(loaded.config)
+                let context = Self::new(loaded.config);
+                // Programs that only look for streams would never hear of it.
+                #[cfg(feature = "secure")]
+                if let Err(reason) = &context.shared.security {
+                    tracing::warn!("{reason}");
+                }
+                context
             })
             .clone()
     }
