@@ -106,7 +106,9 @@ impl Context {
     /// As [`security`](Self::security).
     #[cfg(feature = "secure")]
     pub fn security_of_process() -> crate::Result<Arc<lsl_secure::Security>> {
-        process_security().map_err(crate::Error::Security)
+        // No `lsl_api.cfg` is read for this, since one may still be named.
+        unless_asked_to_encrypt(&Config::default(), process_security())
+            .map_err(crate::Error::Security)
     }
 
     /// What a forked child uses in place of a context of its parent: the same configuration, sockets

@@ -53,6 +53,11 @@ pub(crate) fn tests() -> Vec<Test> {
         }),
     });
     tests.push(Test {
+        name: "brokenkeys/foreign switch".to_owned(),
+        needs: vec![Need::Tool("cc")],
+        run: Box::new(foreign_switch),
+    });
+    tests.push(Test {
         name: "privileged/setuid".to_owned(),
         needs: vec![Need::Tool("cc"), Need::Tool("chown"), Need::Setuid],
         run: Box::new(privileged),
@@ -151,21 +156,35 @@ fn refused(stage: &Stage, folder: &Path, variable: &OsStr, reasons: &[&str]) -> 
     Ok(())
 }
 
-/// With the rights of another user the variable and the home directory count for nothing.
+/// A4: what Secure LSL is meant to encrypt does not leave in plaintext.
+fn foreign_switch(stage: &Stage) -> Outcome {
+    let folder = stage.folder("brokenkeys-foreign-switch")?;
+    let file = folder.join(".lsl_api").join("lsl_api.cfg");
+    let written = fs::create_dir(folder.join(".lsl_api"))
+        .and_then(|()| fs::write(&file, "[security]\nenabled = true\n"));
+    written.map_err(|error| error.to_string())?;
+    let program = stage.compile("cc", "c/brokenkeys.c", &["-std=gnu11"], &folder)?;
+    let mut command = Command::new(program);
+    command.arg(&file).args(["line 2", "lsl config migrate"]);
+    Stage::run(command, &folder).map(drop)
+}
+
+/// With the rights of another user the variables and the home directory count for nothing, for keys (LSS/1
+/// §11) and for `lsl_api.cfg` (B7).
 fn privileged(stage: &Stage) -> Outcome {
     let folder = stage.folder("privileged")?;
     let program = stage.compile("cc", "c/privileged.c", &["-std=gnu11"], &folder)?;
     let variable = device(&folder, Ciphers::All)?;
     let system = Path::new("/etc/lsl_api/lsl-secure.toml");
-    let run = |words: [&str; 2], into: &str| {
+    let run = |words: [&str; 3], into: &str| {
         let into = folder.join(into);
         fs::create_dir(&into).map_err(|error| error.to_string())?;
         let mut command = Command::new(&program);
         command.args(words).env(VARIABLE, &variable);
         Stage::run(command, &into)
     };
-    // First the proof that the variable would count.
-    run(["0", "2"], "plain")?;
+    // First the proof that the variables would count: sessions are called like the folder.
+    run(["0", "2", "plain"], "plain")?;
     let mut chown = Command::new("chown");
     chown.arg("65534").arg(&program);
     crate::stage::run(chown, &folder.join("chown.log"), crate::stage::RUN_LIMIT)?;
@@ -173,7 +192,7 @@ fn privileged(stage: &Stage) -> Outcome {
     if system.exists() {
         return Err(format!("{} would decide here", system.display()));
     }
-    run(["1", "0"], "setuid")?;
+    run(["1", "0", "default"], "setuid")?;
     Ok(())
 }
 
