@@ -211,7 +211,7 @@ impl Security {
         let queries = self.queries.get_or_init(|| queries);
         let settings = self.settings.as_ref();
         let path = settings.and_then(|settings| settings.trusted_peers.as_deref());
-        let path = path.unwrap_or(Path::new("the list of trusted peers"));
+        let path = path.unwrap_or_else(|| Path::new("the list of trusted peers"));
         self.trust().check_streams(path, queries)
     }
 
