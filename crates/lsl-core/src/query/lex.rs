@@ -42,7 +42,7 @@ pub(super) enum TokenKind<'a> {
     DoubleColon,
 }
 
-/// Splits a whole query. A query that is blank has no tokens.
+/// Splits a whole query. Blanks alone have no tokens.
 pub(super) fn tokens(text: &[u8]) -> Result<Vec<Token<'_>>, Fault> {
     let mut tokens = Vec::new();
     let mut rest = trim_start(text);

@@ -45,12 +45,12 @@ use crate::xml::{Document, NodeId};
 #[derive(Clone)]
 pub struct Query {
     text: Arc<[u8]>,
-    /// `None` for a blank query, which matches everything.
+    /// `None` for an empty query, which matches everything.
     root: Option<Arc<Expr>>,
 }
 
 impl Query {
-    /// Parses a query. A blank text matches every document.
+    /// Parses a query. An empty text matches every document.
     ///
     /// # Errors
     /// Where pugixml refuses the text (unknown functions, wrong arity, `$variables`, `==`, trailing
@@ -232,11 +232,12 @@ pub(crate) fn parse_work(bytes: usize) -> u64 {
 }
 
 /// Most that one evaluation may spend on a document of so many nodes for somebody who is not trusted:
-/// a look at each node several times over, but not at each node for each node.
+/// hundreds of names to choose from, and a look at each node several times over, but not at each node
+/// for each node.
 #[cfg(any(test, feature = "net"))]
 pub(crate) fn costly_work(nodes: usize) -> u64 {
     let nodes = u64::try_from(nodes).unwrap_or(u64::MAX);
-    (2 * CHEAP_WORK)
+    (16 * CHEAP_WORK)
         .saturating_add(nodes.saturating_mul(96))
         .min(MAX_COSTLY_WORK)
 }

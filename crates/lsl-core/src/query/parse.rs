@@ -13,7 +13,8 @@ pub(super) struct Fault {
     pub(super) reason: ParseReason,
 }
 
-/// Parses a whole query; `None` for a blank one.
+/// Parses a whole query; `None` for an empty one. Blanks alone are no query, as in liblsl; on the wire
+/// they are cut off before.
 pub(super) fn parse(text: &[u8]) -> Result<Option<Expr>, Fault> {
     if text.len() > MAX_QUERY_BYTES {
         return Err(Fault {
@@ -21,10 +22,10 @@ pub(super) fn parse(text: &[u8]) -> Result<Option<Expr>, Fault> {
             reason: ParseReason::TooLong,
         });
     }
-    let tokens = lex::tokens(text)?;
-    if tokens.is_empty() {
+    if text.is_empty() {
         return Ok(None);
     }
+    let tokens = lex::tokens(text)?;
     let mut parser = Parser {
         tokens: &tokens,
         at: 0,

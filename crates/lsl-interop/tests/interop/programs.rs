@@ -80,6 +80,12 @@ const SCRIPTS: &[Script] = &[
         checks: IDIOMS,
     },
     Script {
+        file: "predicates.py",
+        row: "predicates as liblsl answers them",
+        python: PYLSL,
+        checks: &["every"],
+    },
+    Script {
         file: "extensions.py",
         row: "lslx from Python",
         python: PYLSL,

@@ -3,8 +3,9 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use serde_json::Value;
 
 use super::*;
-use crate::StreamInfo;
+use crate::wire::discovery::QueryDatagram;
 use crate::wire::timedata::TimeReply;
+use crate::{Selector, StreamInfo};
 
 const RETURN_PORT: u16 = 40_000;
 
@@ -262,6 +263,50 @@ fn strangers_get_few_answers_and_sensible_ports_only() {
     assert!(wide.knows(far, &present));
     // Unknown subnets must not make a host deaf.
     assert!(SourcePolicy::default().knows(far, &[]));
+}
+
+/// What two releases of liblsl answer to 267 predicates, most of them malformed:
+/// `crates/lsl-interop/python/predicates.py` asked them.
+#[test]
+fn predicates_match_what_liblsl_matches() {
+    let answers = include_str!("../../../../lsl-interop/python/predicates.json");
+    let answers: Value = serde_json::from_str(answers).unwrap();
+    let announced = announced(&[]);
+    let format = crate::ChannelFormat::Float32;
+    let mut info = StreamInfo::new("name", "type", 1, 100.0, format, "source").unwrap();
+    info.set_session_id("default");
+    announced.add(Advertised::plain(&info));
+    let cases = answers["cases"].as_array().unwrap();
+    assert!(cases.len() >= 250);
+    for (number, case) in (0_u16..).zip(cases) {
+        let shown = case["predicate"].as_str().unwrap();
+        let predicate: Vec<u8> = shown.chars().map(|byte| byte as u8).collect();
+        let matches = Query::parse(&predicate).is_ok_and(|query| info.matches(&query).unwrap());
+        assert_eq!(matches, case["matches"].as_bool().unwrap(), "{shown:?}");
+        let query = Selector::predicate(predicate).and_then(|it| it.to_query("default"));
+        let answer = match &query {
+            Err(_) => "refused",
+            Ok(query) => {
+                let datagram = QueryDatagram {
+                    query,
+                    return_port: RETURN_PORT,
+                    id: b"1",
+                }
+                .to_bytes();
+                let now = f64::from(number);
+                match replies(&announced, Arrival::Service, &datagram, local(1234), now).len() {
+                    0 => "none",
+                    _ => "found",
+                }
+            }
+        };
+        // liblsl cuts a query at its line end; we send a blank for it.
+        let expected = match shown {
+            "\nname" => "found",
+            _ => case["answer"].as_str().unwrap(),
+        };
+        assert_eq!(answer, expected, "{shown:?}");
+    }
 }
 
 /// As over UDP: who asks over TCP may spend a little on every query, and a limited amount on costly ones.

@@ -295,7 +295,6 @@ const STRING_VALUES: &[(&str, &str)] = &[
 
 const ACCEPTED: &[&str] = &[
     "",
-    " \t\r\n",
     "a:b",
     "a:*",
     "@a:*",
@@ -319,6 +318,8 @@ const ACCEPTED: &[&str] = &[
 ];
 
 const REFUSED: &[&str] = &[
+    " ",
+    " \t\r\n",
     "a b",
     "a or",
     "or or",
