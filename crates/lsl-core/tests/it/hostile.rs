@@ -1,9 +1,10 @@
 //! Peers that mean harm, or were written by somebody who never read the protocol. Whatever they do,
 //! they cost bounded memory, are counted, and nobody else notices.
 //!
-//! Hostile inlets and strangers against our outlet are in `outlet`, hostile outlets and responders
+//! Hostile inlets and strangers against our outlet are in `outlet` and `flood`, hostile outlets and responders
 //! against our inlet and resolver in `inlet`, what they all cost in `memory`.
 
+mod flood;
 mod inlet;
 mod memory;
 mod outlet;
