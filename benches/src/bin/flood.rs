@@ -192,7 +192,7 @@ fn measure(server: &str, policy: &str, attackers: u8) -> Result<String> {
     all.sort_by(f64::total_cmp);
     let micros = |part: usize| {
         all.get(all.len() * part / 1000)
-            .or(all.last())
+            .or_else(|| all.last())
             .map_or(f64::NAN, |l| l * 1e6)
     };
     Ok(format!(

@@ -210,8 +210,9 @@ impl Lane {
     }
 }
 
-/// Queries that wait to be answered; more are dropped.
-pub(crate) const MAX_WAITING: usize = 1024;
+/// Queries that wait to be answered: those of some thousand readers on one host that lost their streams
+/// together. More are dropped.
+pub(crate) const MAX_WAITING: usize = 2048;
 /// Answers to one resolver between two pauses.
 const BURST: usize = 16;
 /// Answers to all resolvers between two pauses.

@@ -228,7 +228,7 @@ async fn probe(shared: &InletShared, socket: &UdpSocket, service: SocketAddr) ->
                 }
             }
             Winner::First(Winner::Second(Ok((received, _)))) => {
-                let now = arrived_at(&socket).unwrap_or_else(local_clock);
+                let now = arrived_at(socket).unwrap_or_else(local_clock);
                 let packet = buffer.get(..received).unwrap_or_default();
                 let reply = match &mut keys.lock().lent {
                     Some(lent) => lent.prober.receive(packet, now, max_rtt_secs),
