@@ -4,6 +4,7 @@
 mod lock;
 mod report;
 mod rotate;
+mod signer;
 mod unlock;
 mod verify;
 

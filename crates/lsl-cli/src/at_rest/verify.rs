@@ -6,18 +6,16 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use lsl_core::secure::PublicKey;
-use lsl_core::secure::files::{self, Content};
-use lsl_core::secure::trust::TrustList;
 use lsl_xdf::at_rest::{self, Options, is_locked};
 use lsl_xdf::integrity::{self, Proof};
 use serde::Serialize;
 
 use super::report::{Deed, Report, add_passphrase, cancel_on, is_pipe};
+use super::signer::{Gathering, Keys};
 use crate::at_rest_keys::IdentityArgs;
 use crate::failure::{Failure, Outcome};
 use crate::interrupt::Stop;
 use crate::note::note;
-use crate::place::Place;
 use crate::recording::Opener;
 use crate::table::{count, printable};
 
@@ -56,7 +54,8 @@ Writes nothing. Of an encrypted file it proves that the key fits, that nothing i
 and that nothing was changed by anybody who could not have made the whole file anew. Everybody a file
 is locked to could have. A signed recording proves more: what comes from the holder of a device key,
 in this order, and, if it was closed, that nothing is missing. Known keys are this device's and those
-of `lsl trust list`. Exit status 1 when a file is cut off, changed, or not what was wanted.";
+of `lsl trust list` whose entries let them record: role inlet or both, not past their last day, and
+for these streams. Exit status 1 when a file is cut off, changed, or not what was wanted.";
 
 /// One object of `--json` about signatures.
 #[derive(Debug, Serialize)]
@@ -71,6 +70,9 @@ struct Signed<'a> {
     signer: Option<String>,
     fingerprint: Option<String>,
     public_key: Option<String>,
+    /// When the recording began, and the sessions of its streams, as it says itself.
+    date: Option<String>,
+    sessions: Vec<String>,
     error: Option<String>,
 }
 
@@ -132,7 +134,7 @@ impl Verify {
 
     /// Tells what the signatures in a file prove; whether that is what was wanted.
     fn signature(&self, file: &Path, keys: &Keys, opener: &mut Opener) -> Outcome<bool> {
-        let mut source = opener.open(file, "Verifying")?;
+        let mut source = Gathering::new(opener.open(file, "Verifying")?);
         let proof = integrity::verify(&mut source, |key, message, signature| {
             PublicKey::from_bytes(*key)
                 .is_ok_and(|key| key.has_signed_recording(message, signature))
@@ -148,10 +150,12 @@ impl Verify {
                 return Ok(false);
             }
         };
+        let (source, content) = source.end();
         source.end_progress();
         let key = proof.key.and_then(|key| PublicKey::from_bytes(key).ok());
-        let name = key.as_ref().and_then(|key| keys.name_of(key));
-        let error = trouble(&proof, key.is_some(), name.is_some());
+        let judged = key.as_ref().map(|key| keys.judge(key, &content));
+        let (name, of_key) = judged.map_or((None, None), |it| (it.name, it.trouble));
+        let error = trouble(&proof, key.is_some()).or(of_key);
         let mut out = io::stdout().lock();
         if self.json {
             let line = Signed {
@@ -163,6 +167,8 @@ impl Verify {
                 signer: name.clone(),
                 fingerprint: key.map(|key| key.fingerprint().to_string()),
                 public_key: key.map(|key| key.to_string()),
+                date: content.date.clone(),
+                sessions: content.sessions(),
                 error: error.clone(),
             };
             serde_json::to_writer(&mut out, &line)?;
@@ -174,12 +180,23 @@ impl Verify {
                 format!("{name}, {}", key.fingerprint())
             });
             match (&error, by) {
-                (None, by) => writeln!(
-                    out,
-                    "{path}: signed by {}; all {} bytes are as they were recorded",
-                    by.unwrap_or_default(),
-                    proof.len
-                )?,
+                (None, by) => {
+                    writeln!(
+                        out,
+                        "{path}: signed by {}; all {} bytes are as they were recorded",
+                        by.unwrap_or_default(),
+                        proof.len
+                    )?;
+                    let date = content
+                        .date
+                        .as_deref()
+                        .map_or_else(|| "-".into(), printable);
+                    let sessions = match content.sessions() {
+                        none if none.is_empty() => "-".into(),
+                        some => printable(&some.join(", ")),
+                    };
+                    writeln!(out, "  recorded {date}, session {sessions}")?;
+                }
                 (Some(error), Some(by)) => {
                     writeln!(out, "{path}: NOT PROVEN: {error}")?;
                     writeln!(
@@ -197,7 +214,7 @@ impl Verify {
 }
 
 /// Why a file is not proven to be as it was recorded.
-fn trouble(proof: &Proof, has_key: bool, is_known: bool) -> Option<String> {
+fn trouble(proof: &Proof, has_key: bool) -> Option<String> {
     if proof.key.is_none() {
         return Some("nobody signed it".into());
     }
@@ -213,40 +230,5 @@ fn trouble(proof: &Proof, has_key: bool, is_known: bool) -> Option<String> {
     if proof.proven_bytes < proof.len {
         return Some("something was added at its end".into());
     }
-    (!is_known).then(|| "nobody that we know signed it".into())
-}
-
-/// Keys that we know, by name.
-struct Keys {
-    wanted: Option<PublicKey>,
-    own: Option<PublicKey>,
-    trusted: Option<TrustList>,
-}
-
-impl Keys {
-    /// What encryption is set up with here, if it is.
-    fn find(wanted: Option<PublicKey>) -> Self {
-        let place = Place::find(None).ok();
-        let trusted = place.as_ref().and_then(|place| {
-            let path = place.trust_file().ok()?;
-            let text = files::read_text(path, Content::Shared).ok()?;
-            TrustList::parse(&text, path).ok()
-        });
-        Self {
-            wanted,
-            own: place.and_then(|place| place.public_key_if_open()),
-            trusted,
-        }
-    }
-
-    fn name_of(&self, key: &PublicKey) -> Option<String> {
-        if let Some(wanted) = &self.wanted {
-            return (wanted == key).then(|| "the key that was named".into());
-        }
-        if self.own.as_ref() == Some(key) {
-            return Some("this device".into());
-        }
-        let peer = self.trusted.as_ref()?.find(key)?;
-        Some(peer.name.clone())
-    }
+    None
 }

@@ -58,6 +58,30 @@ fn a_signed_recording_proves_who_made_it_and_that_it_is_whole() {
     desk.run(&["trust", "add", "amp1", &rec.key()]).ok();
     let verified = desk.run(&["verify", &path]).ok().stdout;
     assert!(verified.contains("signed by amp1"), "{verified}");
+    for part in ["  recorded 20", ", session lab-"] {
+        assert!(verified.contains(part), "{part} in {verified}");
+    }
+    // The entry of its signer has to let it record, today, and these streams.
+    for (narrowed, reason) in [
+        (&["--role", "outlet"][..], "trusted as outlet only"),
+        (&["--not-after", "2020-01-01"], "ended on 2020-01-01"),
+        (&["--streams", "name='Other'"], "other streams than 'Amp'"),
+    ] {
+        desk.run(&["trust", "remove", "amp1"]).ok();
+        let words = ["trust", "add", "amp1", &rec.key()];
+        desk.run(&[&words[..], narrowed].concat()).ok();
+        let refused = desk.run(&["verify", "--signed", &path]);
+        assert_eq!(refused.status, Some(1), "{refused:?}");
+        assert!(refused.stdout.contains(reason), "{refused:?}");
+        assert!(refused.stdout.contains("signed by amp1"), "{refused:?}");
+    }
+    desk.run(&["verify", "--signer", &rec.key(), &path]).ok();
+    desk.run(&["trust", "remove", "amp1"]).ok();
+    let revoked = desk.run(&["verify", "--signed", &path]);
+    assert!(
+        revoked.stdout.contains("nobody that we know"),
+        "{revoked:?}"
+    );
 
     let whole = fs::read(&path).unwrap();
     let proof = |bytes: &[u8]| {

@@ -1,0 +1,304 @@
+//! Who signed a recording, and whether that counts: what the trust file says of the key, and what the
+//! recording says of itself. Spec: LSS/1 §3.1, §3.2.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read};
+
+use lsl_core::secure::trust::{Date, TrustList, TrustedRole};
+use lsl_core::secure::{Descriptor, PublicKey, Role};
+use lsl_core::stream_queries;
+use lsl_xdf::{Decoder, Event, StreamHeader};
+
+use crate::place::Place;
+use crate::table::printable;
+use crate::trust;
+
+/// Keys that we know.
+pub(super) struct Keys {
+    wanted: Option<PublicKey>,
+    own: Option<PublicKey>,
+    trusted: TrustList,
+    today: Date,
+}
+
+/// What a key is worth.
+#[derive(Debug, PartialEq)]
+pub(super) struct Judged {
+    /// What we call its owner.
+    pub(super) name: Option<String>,
+    /// Why its signature does not count.
+    pub(super) trouble: Option<String>,
+}
+
+impl Keys {
+    /// What encryption is set up with here, if it is. A trust file that cannot be used is said and
+    /// trusts nobody.
+    pub(super) fn find(wanted: Option<PublicKey>) -> Self {
+        let place = Place::find(None).ok();
+        let file = place.as_ref().and_then(|place| place.trust_file().ok());
+        let file = file.filter(|path| path.exists());
+        let trusted = file.map(trust::read).transpose().unwrap_or_else(|failure| {
+            crate::note::note(format_args!("lsl: {failure}\nlsl: so nobody is trusted"));
+            None
+        });
+        Self {
+            wanted,
+            own: place.as_ref().and_then(Place::public_key_if_open),
+            trusted: trusted.unwrap_or_default(),
+            today: trust::today_for(file),
+        }
+    }
+
+    /// Judges the owner of `key` as the signer of a recording.
+    pub(super) fn judge(&self, key: &PublicKey, recording: &Content) -> Judged {
+        let peer = self.trusted.find(key);
+        let is_own = self.own.as_ref() == Some(key);
+        let name = match peer {
+            _ if is_own => Some("this device".to_owned()),
+            Some(peer) => Some(peer.name.clone()),
+            None => None,
+        };
+        if let Some(wanted) = &self.wanted {
+            // Whoever names a key has decided about it.
+            let is_wanted = wanted == key;
+            return Judged {
+                name: name.or_else(|| is_wanted.then(|| "the key that was named".into())),
+                trouble: (!is_wanted)
+                    .then(|| "another key than the one that was named signed it".into()),
+            };
+        }
+        let trouble = match peer {
+            _ if is_own => None,
+            None => Some("nobody that we know signed it".into()),
+            Some(peer) => {
+                let who = printable(&peer.name);
+                let other = recording.streams.values().find(|stream| {
+                    let covered = peer.covers(stream, Some(&stream_queries()));
+                    !covered
+                });
+                if !peer.role.allows(Role::Inlet) {
+                    let role = TrustedRole::Outlet.name();
+                    Some(format!(
+                        "{who} is trusted as {role} only, not as one who records"
+                    ))
+                } else if let Some(last) = peer.not_after.filter(|last| *last < self.today) {
+                    Some(format!(
+                        "the trust in {who} ended on {last}, and only the signer says when this was \
+                         recorded; to accept it, name the key with --signer"
+                    ))
+                } else {
+                    other.map(|stream| {
+                        let name = printable(&String::from_utf8_lossy(&stream.name));
+                        format!("{who} is trusted for other streams than '{name}' (streams)")
+                    })
+                }
+            }
+        };
+        Judged { name, trouble }
+    }
+}
+
+/// What a recording says of itself, gathered while something else reads it.
+#[derive(Debug, Default)]
+pub(super) struct Content {
+    /// When it began, as its file header says.
+    pub(super) date: Option<String>,
+    streams: BTreeMap<u32, Descriptor>,
+}
+
+impl Content {
+    /// The sessions of its streams, each once.
+    pub(super) fn sessions(&self) -> Vec<String> {
+        let sessions = self.streams.values().map(|stream| &stream.session_id);
+        let mut sessions: Vec<_> = sessions
+            .filter(|session| !session.is_empty())
+            .map(|session| String::from_utf8_lossy(session).into_owned())
+            .collect();
+        sessions.sort();
+        sessions.dedup();
+        sessions
+    }
+
+    fn take(&mut self, event: Event) {
+        match event {
+            Event::FileHeader(header) => {
+                self.date = header.get("datetime").map(|it| it.into_owned())
+            }
+            Event::StreamHeader { stream, header } => {
+                self.streams.insert(stream, descriptor(&header));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The stream of a header, as its outlet described it.
+fn descriptor(header: &StreamHeader) -> Descriptor {
+    let text = |name| header.get(name).unwrap_or_default().as_bytes().to_vec();
+    Descriptor {
+        uid: text("uid"),
+        name: text("name"),
+        stream_type: text("type"),
+        source_id: text("source_id"),
+        hostname: text("hostname"),
+        session_id: text("session_id"),
+        channel_count: u32::try_from(header.channel_count()).unwrap_or(u32::MAX),
+        nominal_srate: header.nominal_srate(),
+        channel_format: u8::try_from(header.channel_format() as i32).unwrap_or(0),
+        created_at: header
+            .get("created_at")
+            .and_then(|it| it.parse().ok())
+            .unwrap_or(0.0),
+    }
+    .canonical()
+}
+
+/// Passes a file on and gathers its content in the same pass, so that what is judged is what is proved.
+pub(super) struct Gathering<R> {
+    input: R,
+    decoder: Decoder,
+    window: Vec<u8>,
+    is_xdf: bool,
+    content: Content,
+}
+
+impl<R: Read> Gathering<R> {
+    pub(super) fn new(input: R) -> Self {
+        Self {
+            input,
+            decoder: Decoder::new(),
+            window: Vec::new(),
+            is_xdf: true,
+            content: Content::default(),
+        }
+    }
+
+    /// The input, and what was in it.
+    pub(super) fn end(self) -> (R, Content) {
+        (self.input, self.content)
+    }
+
+    fn look(&mut self, bytes: &[u8]) {
+        self.window.extend_from_slice(bytes);
+        let mut used = 0;
+        while self.is_xdf {
+            match self
+                .decoder
+                .step(self.window.get(used..).unwrap_or_default(), false)
+            {
+                Ok(lsl_xdf::Step::Used(bytes, found)) => {
+                    used += bytes;
+                    if let Some(found) = found {
+                        self.content.take(found.event);
+                    }
+                }
+                Ok(lsl_xdf::Step::Need(_) | lsl_xdf::Step::End) => break,
+                Err(_) => self.is_xdf = false,
+            }
+        }
+        if self.is_xdf {
+            self.window.drain(..used.min(self.window.len()));
+        } else {
+            self.window = Vec::new();
+        }
+    }
+}
+
+impl<R: Read> Read for Gathering<R> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let len = self.input.read(out)?;
+        if self.is_xdf {
+            self.look(out.get(..len).unwrap_or_default());
+        }
+        Ok(len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lsl_core::secure::SecretKey;
+    use lsl_core::secure::trust::Peer;
+
+    use super::*;
+
+    #[test]
+    fn the_entry_of_the_signer_decides() {
+        let key = |seed| SecretKey::from_seed(&[seed; 32]).public();
+        let entry = |role, not_after: Option<&str>, streams: &[&str]| Peer {
+            name: "rec".into(),
+            key: key(1),
+            role,
+            not_after: not_after.map(|day| day.parse().unwrap()),
+            from: Vec::new(),
+            streams: streams.iter().map(|&text| text.to_owned()).collect(),
+        };
+        let mut recording = Content::default();
+        for (id, name) in [(1, "EEG"), (2, "Gaze")] {
+            let stream = Descriptor {
+                name: name.into(),
+                channel_count: 1,
+                channel_format: 1,
+                ..Descriptor::default()
+            };
+            recording.streams.insert(id, stream);
+        }
+        let check = |peer: Peer, seed, wanted: Option<u8>, trouble: Option<&str>| {
+            let keys = Keys {
+                wanted: wanted.map(key),
+                own: Some(key(9)),
+                trusted: TrustList::from_peers(vec![peer]).unwrap(),
+                today: "2026-11-22".parse().unwrap(),
+            };
+            let judged = keys.judge(&key(seed), &recording);
+            let fits = match (&judged.trouble, trouble) {
+                (None, None) => true,
+                (Some(text), Some(part)) => text.contains(part),
+                _ => false,
+            };
+            assert!(fits, "{judged:?}, not {trouble:?}");
+        };
+        let (both, inlet) = (TrustedRole::Both, TrustedRole::Inlet);
+        check(entry(both, None, &[]), 1, None, None);
+        check(entry(inlet, Some("2026-11-22"), &[]), 1, None, None);
+        check(
+            entry(inlet, Some("2026-11-21"), &[]),
+            1,
+            None,
+            Some("ended on 2026-11-21"),
+        );
+        check(
+            entry(TrustedRole::Outlet, None, &[]),
+            1,
+            None,
+            Some("outlet only"),
+        );
+        check(
+            entry(both, None, &["name='EEG'"]),
+            1,
+            None,
+            Some("than 'Gaze'"),
+        );
+        check(
+            entry(both, None, &["name='EEG'", "name='Gaze'"]),
+            1,
+            None,
+            None,
+        );
+        check(
+            entry(both, None, &["name='EEG"]),
+            1,
+            None,
+            Some("other streams"),
+        );
+        // Revoked, by leaving the list.
+        check(entry(both, None, &[]), 2, None, Some("nobody that we know"));
+        check(entry(both, None, &[]), 9, None, None);
+        check(
+            entry(TrustedRole::Outlet, Some("2020-01-01"), &[]),
+            1,
+            Some(1),
+            None,
+        );
+        check(entry(both, None, &[]), 1, Some(2), Some("another key"));
+    }
+}
