@@ -9,6 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::time::Duration;
 
 use crate::admission::Admission;
 use crate::audit::{Audit, Event, EventKind, printable};
@@ -135,16 +136,30 @@ impl Security {
         load::from_parts(settings, key, trust, Clock::system())
     }
 
+    /// [`from_parts`](Self::from_parts) with a clock of its own, UTC since 1970: for tests of what happens
+    /// on a day.
+    ///
+    /// # Errors
+    /// As [`from_parts`](Self::from_parts).
+    #[doc(hidden)]
+    pub fn from_parts_with_clock(
+        settings: Settings,
+        key: SecretKey,
+        trust: TrustList,
+        utc: impl Fn() -> Duration + Send + Sync + 'static,
+    ) -> Result<Self> {
+        let settings = Places::of_this_process().with_floor(settings)?;
+        let local = lsl_platform::clock::local_clock;
+        load::from_parts(settings, key, trust, Clock::fake(utc, local))
+    }
+
     /// The policy that holds today: `migrate` becomes `required` after its last day, or when
     /// `known_secure` cannot be used.
     pub fn policy(&self) -> Policy {
         match &self.settings {
             None => Policy::Off,
             Some(settings) if settings.policy == Policy::Migrate => {
-                let over = settings
-                    .migrate_until
-                    .is_none_or(|last| last < self.today());
-                if over || self.known_failed.load(Ordering::Relaxed) {
+                if self.is_migration_over() || self.known_failed.load(Ordering::Relaxed) {
                     Policy::Required
                 } else {
                     Policy::Migrate
@@ -152,6 +167,14 @@ impl Security {
             }
             Some(settings) => settings.policy,
         }
+    }
+
+    /// Whether `migrate` has had its last day.
+    fn is_migration_over(&self) -> bool {
+        self.settings.as_ref().is_some_and(|settings| {
+            let last = settings.migrate_until;
+            settings.policy == Policy::Migrate && last.is_none_or(|last| last < self.today())
+        })
     }
 
     /// What this side brings into handshakes; `None` with [`Security::off`] and policy `off` without a key.
@@ -302,10 +325,7 @@ impl Security {
     ) -> Way {
         let known = self.known_key(name, stream_type, source_id);
         let known = known.map(|key| key.fingerprint().to_string());
-        let allowed = self.settings.as_ref().is_some_and(|settings| {
-            let mut allowed = settings.plaintext_allow.iter();
-            !source_id.is_empty() && allowed.any(|allowed| allowed.as_bytes() == source_id)
-        });
+        let allowed = self.is_plaintext_allowed(source_id);
         let candidate = Candidate {
             name: &printable(name),
             address,
@@ -427,10 +447,47 @@ impl Security {
         Ok(Enrolled::new(Arc::downgrade(self), running.owner, id))
     }
 
+    /// Registers a connection in plaintext that only `migrate` allows: `end` is called (as in
+    /// [`enrol`](Self::enrol)) when its last day is over.
+    ///
+    /// # Errors
+    /// [`Cause::PlaintextRefused`] if it is over by now.
+    pub fn enrol_plaintext(
+        self: &Arc<Self>,
+        end: impl Fn() + Send + Sync + 'static,
+    ) -> Result<Enrolled, Cause> {
+        let running = self.running();
+        let mut live = lock(&running.live);
+        if self.is_migration_over() {
+            return Err(Cause::PlaintextRefused);
+        }
+        let id = live.add_plain(Arc::new(end));
+        Ok(Enrolled::new(Arc::downgrade(self), running.owner, id))
+    }
+
+    /// Ends what is still in plaintext after the last day of `migrate`.
+    fn end_migration(&self) {
+        if self.is_migration_over() {
+            let ended = lock(&self.running().live).take_plain();
+            for end in ended {
+                end();
+            }
+        }
+    }
+
+    /// Whether `[[plaintext_allow]]` names a source id, whatever the policy.
+    pub fn is_plaintext_allowed(&self, source_id: &[u8]) -> bool {
+        self.settings.as_ref().is_some_and(|settings| {
+            let mut allowed = settings.plaintext_allow.iter();
+            !source_id.is_empty() && allowed.any(|allowed| allowed.as_bytes() == source_id)
+        })
+    }
+
     /// Looks at the trust file and, if it changed, reloads it and ends the sessions that no longer
-    /// fit. To be called every 2 s while there are sessions ([`has_live_sessions`](Self::has_live_sessions))
+    /// fit. Ends plaintext when `migrate` is over. To be called every 2 s while there are sessions ([`has_live_sessions`](Self::has_live_sessions))
     /// and before each handshake. Returns true when the list changed. Blocks for a `stat`.
     pub fn refresh(&self) -> bool {
+        self.end_migration();
         let Some(watch) = &self.running().watch else {
             return false;
         };
@@ -441,6 +498,7 @@ impl Security {
     /// that look finds ends sessions all the same. On a network share that hangs a look can take for
     /// ever, and a recording must go on with the last good list.
     pub fn refresh_if_idle(&self) -> bool {
+        self.end_migration();
         let Some(watch) = &self.running().watch else {
             return false;
         };

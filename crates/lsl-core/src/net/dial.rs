@@ -21,6 +21,9 @@ use crate::{Error, Result};
 pub(crate) struct Dialled {
     peer: SocketAddr,
     way: Way,
+    /// Keeps a plaintext connection enrolled that must end with the migration.
+    #[cfg(feature = "secure")]
+    enrolled: Option<lsl_secure::Enrolled>,
 }
 
 #[derive(Debug)]
@@ -71,14 +74,28 @@ impl Dialled {
             .map_err(|source| failed(peer, source))?;
         let socket = Watched::new(stream).map_err(|source| failed(peer, source))?;
         let way = Way::Plain(socket);
-        Ok(Self { peer, way })
+        Ok(Self {
+            peer,
+            way,
+            #[cfg(feature = "secure")]
+            enrolled: None,
+        })
+    }
+
+    /// Goes on in plaintext for as long as this allows it.
+    #[cfg(feature = "secure")]
+    pub(crate) fn keep(&mut self, enrolled: lsl_secure::Enrolled) {
+        self.enrolled = Some(enrolled);
     }
 
     /// A connection whose handshake is done and whose request was sent with it.
     #[cfg(feature = "secure")]
     pub(crate) fn secure(peer: SocketAddr, tunnel: Tunnel) -> Self {
-        let way = Way::Secure(Box::new(tunnel));
-        Self { peer, way }
+        Self {
+            peer,
+            way: Way::Secure(Box::new(tunnel)),
+            enrolled: None,
+        }
     }
 
     /// The session, if this connection is encrypted.

@@ -13,7 +13,7 @@ use lsl_secure::audit::{Event, EventKind};
 use lsl_secure::handshake::PREAMBLE;
 use lsl_secure::policy::{REFUSAL_403, REFUSAL_501, REFUSAL_503};
 use lsl_secure::stream::{Gate, accept};
-use lsl_secure::{Cause, Descriptor, Live, Local, Policy, PublicKey, Role, Security};
+use lsl_secure::{Cause, Descriptor, Enrolled, Live, Local, Policy, PublicKey, Role, Security};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
@@ -354,22 +354,41 @@ pub(crate) fn admits_plaintext(
         }
         Request::StreamFeed { .. } | Request::StreamFeed100 { .. } => ("LSL:streamfeed", None),
     };
-    let policy = shared.security.policy();
-    let kind = match policy {
+    let plaintext = |kind| event(kind, link.peer(), shared).detail(method);
+    match shared.security.policy() {
         Policy::Off => return true,
-        Policy::Migrate => EventKind::PlaintextAccepted,
-        Policy::Required => EventKind::PlaintextRefused,
-    };
-    let mut event = event(kind, link.peer(), shared).detail(method);
-    if policy == Policy::Migrate {
-        audit(shared, event);
-        return true;
+        Policy::Migrate => {
+            if let Some(enrolled) = enrol_plaintext(link, shared) {
+                link.keep(enrolled);
+                trust_watch::watch(&shared.security);
+                audit(shared, plaintext(EventKind::PlaintextAccepted));
+                return true;
+            }
+        }
+        Policy::Required => {}
     }
-    event = event.cause(Cause::PlaintextRefused);
-    audit(shared, event);
+    let refused = plaintext(EventKind::PlaintextRefused);
+    audit(shared, refused.cause(Cause::PlaintextRefused));
     shared.refused.add(1);
     refusal::hold(Arc::clone(link), refusal.unwrap_or_default());
     false
+}
+
+/// Makes a plaintext connection end when `migrate` does; `None` if that is over by now.
+fn enrol_plaintext(link: &Arc<Link>, shared: &Arc<OutletShared>) -> Option<Enrolled> {
+    let (connection, outlet) = (Arc::downgrade(link), Arc::downgrade(shared));
+    let end = move || {
+        if let (Some(link), Some(shared)) = (connection.upgrade(), outlet.upgrade()) {
+            let event = event(EventKind::PlaintextRefused, link.peer(), &shared);
+            let event = event.cause(Cause::PlaintextRefused);
+            audit(
+                &shared,
+                event.detail("migrate_until has passed; the reader is cut off"),
+            );
+            link.shut_down();
+        }
+    };
+    shared.security.enrol_plaintext(end).ok()
 }
 
 fn evicted(peer: SocketAddr, shared: &OutletShared) -> Error {

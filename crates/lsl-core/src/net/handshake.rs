@@ -117,7 +117,14 @@ pub(crate) async fn dial(
     let (cause, text) = match way(security, callee.peers, callee.info, peer).await {
         Way::Secure => return secure(security, callee, peer, request, limit).await,
         Way::Plaintext => {
-            let dialled = Dialled::plain(peer, request, limit).await?;
+            let mut dialled = Dialled::plain(peer, request, limit).await?;
+            let source_id = callee.info.source_id_bytes();
+            let is_for_a_time = security
+                .settings()
+                .is_some_and(|it| it.policy == Policy::Migrate);
+            if is_for_a_time && !security.is_plaintext_allowed(source_id) {
+                enrol_plaintext(security, callee.info, &mut dialled, peer)?;
+            }
             if security.policy() != Policy::Off {
                 let event = event(EventKind::PlaintextAccepted, security, callee.info, peer);
                 security.audit().record(event);
@@ -450,6 +457,36 @@ fn establish(
         started: local_clock(),
     };
     Ok((session, about))
+}
+
+/// Makes a plaintext connection end when `migrate` does.
+fn enrol_plaintext(
+    security: &Arc<Security>,
+    info: &StreamInfo,
+    dialled: &mut Dialled,
+    peer: SocketAddr,
+) -> Result<()> {
+    let Some(handle) = dialled.handle() else {
+        return Ok(());
+    };
+    let ended = event(EventKind::PlaintextRefused, security, info, peer)
+        .cause(Cause::PlaintextRefused)
+        .detail("migrate_until has passed; the stream is not read any more");
+    let (socket, to_audit) = (Arc::downgrade(&handle), Arc::downgrade(security));
+    let end = move || {
+        if let Some(security) = to_audit.upgrade() {
+            security.audit().record(ended.clone());
+        }
+        if let Some(socket) = socket.upgrade() {
+            // Who waits for it, wherever, sees its end. Failing means that the outlet was faster.
+            let _ = socket2::SockRef::from(&*socket).shutdown(std::net::Shutdown::Both);
+        }
+    };
+    let enrolled = security.enrol_plaintext(end);
+    let over = |_| Error::Security("migrate_until has passed: plaintext is not read".into());
+    dialled.keep(enrolled.map_err(over)?);
+    trust_watch::watch(security);
+    Ok(())
 }
 
 /// Whether this is what a trust list says of a key.

@@ -25,6 +25,9 @@ pub(crate) struct Link {
     /// The session, without which everything is plaintext.
     #[cfg(feature = "secure")]
     tunnel: Option<Box<Tunnel>>,
+    /// Keeps a plaintext connection enrolled that must end with the migration.
+    #[cfg(feature = "secure")]
+    enrolled: std::sync::OnceLock<lsl_secure::Enrolled>,
 }
 
 impl Link {
@@ -35,7 +38,16 @@ impl Link {
             work: Notify::new(),
             #[cfg(feature = "secure")]
             tunnel: None,
+            #[cfg(feature = "secure")]
+            enrolled: std::sync::OnceLock::new(),
         }
+    }
+
+    /// Goes on in plaintext for as long as this allows it.
+    #[cfg(feature = "secure")]
+    pub(crate) fn keep(&self, enrolled: lsl_secure::Enrolled) {
+        // A connection asks for one feed.
+        let _ = self.enrolled.set(enrolled);
     }
 
     /// A connection with a session.

@@ -17,8 +17,6 @@ impl Clock {
         }
     }
 
-    #[cfg(test)]
-    #[cfg(unix)]
     pub(super) fn fake(
         utc: impl Fn() -> Duration + Send + Sync + 'static,
         local: impl Fn() -> f64 + Send + Sync + 'static,

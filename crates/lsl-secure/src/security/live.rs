@@ -52,13 +52,16 @@ impl Drop for Enrolled {
             && let Some(security) = self.security.upgrade()
         {
             // The callback may own what enrols: it is dropped after the lock.
-            let removed = lock(&security.running().live).remove(self.id);
+            let mut live = lock(&security.running().live);
+            let removed = (live.remove(self.id), live.remove_plain(self.id));
+            drop(live);
             drop(removed);
         }
     }
 }
 
 pub(super) type End = Arc<dyn Fn(Cause) + Send + Sync>;
+pub(super) type EndPlaintext = Arc<dyn Fn() + Send + Sync>;
 
 /// A session that a new list ends.
 pub(super) struct Ended {
@@ -74,6 +77,8 @@ pub(super) struct Ended {
 pub(super) struct Sessions {
     trust: Arc<TrustList>,
     by_id: BTreeMap<u64, Entry>,
+    /// Connections in plaintext, which end with the migration; `None` once they were told.
+    plain: BTreeMap<u64, Option<EndPlaintext>>,
     /// Per peer key and stream.
     counts: HashMap<(PublicKey, Vec<u8>), usize>,
     next_id: u64,
@@ -98,7 +103,7 @@ impl Sessions {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.by_id.is_empty()
+        self.by_id.is_empty() && self.plain.is_empty()
     }
 
     pub(super) fn add(&mut self, session: Live, end: End) -> Result<u64, Cause> {
@@ -112,6 +117,22 @@ impl Sessions {
         let end = Some(end);
         self.by_id.insert(id, Entry { session, end });
         Ok(id)
+    }
+
+    pub(super) fn add_plain(&mut self, end: EndPlaintext) -> u64 {
+        let id = self.next_id;
+        self.next_id += 1;
+        self.plain.insert(id, Some(end));
+        id
+    }
+
+    pub(super) fn remove_plain(&mut self, id: u64) -> Option<EndPlaintext> {
+        self.plain.remove(&id)?
+    }
+
+    /// Those that are to be told, each once.
+    pub(super) fn take_plain(&mut self) -> Vec<EndPlaintext> {
+        self.plain.values_mut().filter_map(Option::take).collect()
     }
 
     pub(super) fn remove(&mut self, id: u64) -> Option<Entry> {
@@ -159,6 +180,7 @@ impl fmt::Debug for Sessions {
         f.debug_struct("Sessions")
             .field("trust", &self.trust)
             .field("sessions", &self.by_id.len())
+            .field("plain", &self.plain.len())
             .finish_non_exhaustive()
     }
 }

@@ -5,10 +5,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use lsl_core::config::Config;
 use lsl_core::secure::config::Settings;
-use lsl_core::secure::trust::{Peer, TrustList, TrustedRole};
+use lsl_core::secure::trust::{Date, Peer, TrustList, TrustedRole};
 use lsl_core::secure::{Policy, SecretKey, Security};
 use lsl_core::{ChannelFormat, Context, Inlet, StreamInfo};
 use serde_json::Value;
@@ -105,6 +106,23 @@ impl Place {
         change(&mut settings);
         let trust = TrustList::from_peers(trusts).unwrap();
         let security = Security::from_parts(settings, key_of(who), trust).unwrap();
+        self.assemble(security, audit)
+    }
+
+    /// A device that migrates until a day by a clock of its own.
+    pub fn side_with_clock(
+        &self,
+        who: &str,
+        until: Date,
+        utc: impl Fn() -> Duration + Send + Sync + 'static,
+    ) -> Side {
+        let mut settings = Settings::new(Policy::Migrate);
+        who.clone_into(&mut settings.name);
+        settings.migrate_until = Some(until);
+        let audit = self.dir.join(format!("{who}.jsonl"));
+        settings.audit_file = Some(audit.clone());
+        let (key, trust) = (key_of(who), TrustList::default());
+        let security = Security::from_parts_with_clock(settings, key, trust, utc).unwrap();
         self.assemble(security, audit)
     }
 

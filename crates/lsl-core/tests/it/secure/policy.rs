@@ -1,9 +1,13 @@
 //! Every combination of two policies: who reads whom, how, and what is said if not. Spec: LSS/1 §4.3,
 //! §4.4.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
 use lsl_core::secure::Policy;
 use lsl_core::secure::config::Settings;
-use lsl_core::secure::trust::TrustedRole;
+use lsl_core::secure::trust::{Date, TrustedRole, today};
 use lsl_core::{Context, ErrorKind, Inlet, StreamInfo};
 
 use super::fake::{Claim, Fake};
@@ -138,7 +142,7 @@ fn a_failed_handshake_is_not_followed_by_plaintext() {
         .context(&rec.context)
         .create()
         .unwrap();
-    let opened = inlet.blocking().open(std::time::Duration::from_millis(10));
+    let opened = inlet.blocking().open(Duration::from_millis(10));
     assert_eq!(opened.unwrap_err().kind(), ErrorKind::Timeout);
     rec.await_audit("policy_refused", |event| event["code"] == 8);
     rec.await_audit("policy_refused", |event| event["code"] == 18);
@@ -259,4 +263,49 @@ fn an_inlet_that_resolves_by_itself_encrypts_too() {
     let mut pulled = [0.0_f32; 3];
     assert_eq!(inlet.blocking().pull(&mut pulled, SOON).unwrap(), Some(2.0));
     assert!(inlet.encryption().is_some());
+}
+
+/// What runs in plaintext ends with the last day of `migrate`, on both sides.
+#[test]
+fn plaintext_that_runs_ends_when_migrate_until_has_passed() {
+    let place = Place::new();
+    let days = Arc::new(AtomicU64::new(0));
+    let until: Date = today(lsl_platform::clock::utc_now(), None);
+    let migrating = |who: &str| {
+        let days = Arc::clone(&days);
+        place.side_with_clock(who, until, move || {
+            let passed = Duration::from_secs(86_400 * days.load(Ordering::Relaxed));
+            lsl_platform::clock::utc_now() + passed
+        })
+    };
+    let (amp, rec) = (migrating("amp"), migrating("rec"));
+    let old = place.legacy();
+    let outlets = [
+        lab::outlet(&amp.context, info("migrating outlet")),
+        lab::outlet(&old, info("old outlet")),
+    ];
+    let found = lab::find(&old, "migrating outlet");
+    let builder = Inlet::builder(&found).context(&old).recover(false);
+    let old_reader = builder.create().unwrap();
+    let reader = rec.inlet_for(&lab::find(&rec.context, "old outlet"));
+    let mut pulled = [0.0_f32; 3];
+    for (inlet, outlet) in [(&old_reader, &outlets[0]), (&reader, &outlets[1])] {
+        inlet.blocking().open(SOON).unwrap();
+        outlet.push_at(&[1.0_f32, 2.0, 3.0], 5.0).unwrap();
+        assert_eq!(inlet.blocking().pull(&mut pulled, SOON).unwrap(), Some(5.0));
+        assert!(inlet.encryption().is_none());
+    }
+    days.store(2, Ordering::Relaxed);
+    for (inlet, outlet) in [(&old_reader, &outlets[0]), (&reader, &outlets[1])] {
+        lab::until("the end of plaintext", || !outlet.have_consumers());
+        let error = inlet.blocking().pull(&mut pulled, SOON).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Lost, "{error}");
+    }
+    for side in [&amp, &rec] {
+        side.await_audit("plaintext_refused", |event| {
+            event["detail"]
+                .as_str()
+                .is_some_and(|text| text.contains("migrate_until"))
+        });
+    }
 }

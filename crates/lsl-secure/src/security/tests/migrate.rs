@@ -254,3 +254,32 @@ fn a_program_without_files_remembers_while_it_runs() {
         "was encrypted before"
     ));
 }
+
+#[test]
+fn plaintext_that_runs_ends_with_the_last_day_of_migrate() {
+    let lab = Lab::new(&both());
+    let today = today(lsl_platform::clock::utc_now(), None);
+    let last = today.plus_days(1);
+    let lines = format!("policy = \"migrate\"\nmigrate_until = \"{last}\"");
+    let security = lab.start(&lines).unwrap();
+    let ends = Arc::new(AtomicUsize::new(0));
+    let count = |ends: &Arc<AtomicUsize>| ends.load(Ordering::Relaxed);
+    let enrol = || {
+        let ends = Arc::clone(&ends);
+        security.enrol_plaintext(move || {
+            ends.fetch_add(1, Ordering::Relaxed);
+        })
+    };
+    let running = enrol().unwrap();
+    drop(enrol().unwrap());
+    assert!(security.has_live_sessions());
+    security.refresh();
+    assert_eq!(count(&ends), 0, "its last day counts");
+    lab.pass(2 * 86_400);
+    security.refresh_if_idle();
+    security.refresh();
+    assert_eq!(count(&ends), 1, "each once, and only those that run");
+    assert_eq!(enrol().map(drop), Err(Cause::PlaintextRefused));
+    drop(running);
+    assert!(!security.has_live_sessions());
+}
