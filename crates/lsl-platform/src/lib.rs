@@ -28,6 +28,7 @@ pub mod interfaces;
 pub mod interrupt;
 #[cfg_attr(windows, path = "windows/limits.rs")]
 pub mod limits;
+pub mod per_process;
 pub mod poll;
 #[cfg_attr(windows, path = "windows/privilege.rs")]
 pub mod privilege;

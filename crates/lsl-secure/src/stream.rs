@@ -9,11 +9,15 @@ use std::future::poll_fn;
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
 use lsl_platform::clock::local_clock;
+#[cfg(not(test))]
+use lsl_platform::per_process::PerProcess;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::handshake::{Claim, FailedClaim, FailedOffer, Initiator, Responder};
@@ -46,7 +50,7 @@ pub async fn connect<T: AsyncRead + AsyncWrite + Unpin>(
     decide: impl FnOnce(PublicKey) -> Result<(), Cause>,
     check: impl FnOnce(&Descriptor) -> Result<(), Cause>,
 ) -> Result<(Session, Descriptor)> {
-    let (initiator, hello) = Initiator::start(local, &mut OsRandom)?;
+    let (initiator, hello) = in_background(|| Initiator::start(local, &mut OsRandom)).await??;
     let deadline = Instant::now() + M2_WAIT;
     let m2 = by(deadline, "no answer to the hello", async {
         send(stream, &hello).await?;
@@ -65,7 +69,7 @@ pub async fn connect<T: AsyncRead + AsyncWrite + Unpin>(
         say(stream, &verified.refuse(cause)).await;
         return Err(refused_key("outlet", peer, cause));
     }
-    let (mut unconfirmed, mut flight) = verified.accept()?;
+    let (mut unconfirmed, mut flight) = in_background(|| verified.accept()).await??;
     unconfirmed
         .sealer()
         .seal_data(request, local_clock(), &mut flight)?;
@@ -305,12 +309,57 @@ async fn by<R>(
         .unwrap_or_else(|_| Err(Error::session(Cause::Timeout, what)))
 }
 
-/// Runs asymmetric work where it delays no samples.
+/// Runs asymmetric work where it delays no samples: on at most two threads of the process, however many
+/// peers there are. Spec: LSS/1 §6.2.
 async fn in_background<R: Send + 'static>(work: impl FnOnce() -> R + Send + 'static) -> Result<R> {
+    // Nobody closes the semaphore.
+    let turn = turns().acquire_owned().await.ok();
+    let work = move || {
+        let _turn = turn;
+        let running = RUNNING.fetch_add(1, Ordering::Relaxed) + 1;
+        PEAK.fetch_max(running, Ordering::Relaxed);
+        let done = work();
+        RUNNING.fetch_sub(1, Ordering::Relaxed);
+        done
+    };
     tokio::task::spawn_blocking(work)
         .await
         .map_err(|error| Error::session(Cause::Internal, format!("handshake task: {error}")))
 }
+
+/// Who does asymmetric work in this process.
+#[cfg(not(test))]
+fn turns() -> Arc<Semaphore> {
+    static TURNS: PerProcess<Turns> = PerProcess::new();
+    Arc::clone(&TURNS.get().0)
+}
+
+/// A test has turns of its own: a clock that moves while all wait must not wait for another test.
+#[cfg(test)]
+fn turns() -> Arc<Semaphore> {
+    thread_local!(static TURNS: Turns = Turns::default());
+    TURNS.with(|turns| Arc::clone(&turns.0))
+}
+
+struct Turns(Arc<Semaphore>);
+
+impl Default for Turns {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(ASYMMETRIC_THREADS)))
+    }
+}
+
+/// The most threads that did asymmetric work at the same time so far: for tests of the limit.
+#[doc(hidden)]
+pub fn peak_of_asymmetric_work() -> usize {
+    PEAK.load(Ordering::Relaxed)
+}
+
+static RUNNING: AtomicUsize = AtomicUsize::new(0);
+static PEAK: AtomicUsize = AtomicUsize::new(0);
+
+/// §6.2.
+const ASYMMETRIC_THREADS: usize = 2;
 
 fn receive_error(error: io::Error) -> Error {
     if error.kind() == io::ErrorKind::UnexpectedEof || is_gone(&error) {

@@ -26,7 +26,6 @@ pub(crate) mod monitor;
 pub(crate) mod pace;
 #[cfg(feature = "secure")]
 pub(crate) mod peers;
-pub(crate) mod per_process;
 #[cfg(feature = "secure")]
 pub(crate) mod pings;
 pub(crate) mod ports;
@@ -55,3 +54,5 @@ pub(crate) mod uid;
 pub(crate) mod unveil;
 #[cfg_attr(windows, path = "watched_windows.rs")]
 pub(crate) mod watched;
+
+pub(crate) use lsl_platform::per_process;

@@ -265,3 +265,25 @@ fn a_malformed_predicate_of_a_trust_list_stops_all_streams() {
         .open();
     assert!(outlet.is_err());
 }
+
+/// All handshakes of this process, which plays both sides of every test.
+#[test]
+fn many_peers_at_once_keep_asymmetric_work_on_two_threads() {
+    let place = Place::new();
+    let (amp, rec) = place.pair(Policy::Required, Policy::Required);
+    let outlets: Vec<_> = (0..12)
+        .map(|number| lab::outlet(&amp.context, info(&format!("peer {number}"))))
+        .collect();
+    let inlets: Vec<_> = (0..12)
+        .map(|number| lab::find(&rec.context, &format!("peer {number}")))
+        .flat_map(|found| [rec.inlet_for(&found), rec.inlet_for(&found)])
+        .collect();
+    std::thread::scope(|scope| {
+        for inlet in &inlets {
+            scope.spawn(|| inlet.blocking().open(SOON).unwrap());
+        }
+    });
+    assert!(outlets.iter().all(|outlet| outlet.consumers().len() == 2));
+    let peak = lsl_core::secure::stream::peak_of_asymmetric_work();
+    assert!((1..=2).contains(&peak), "{peak} threads");
+}

@@ -228,3 +228,24 @@ fn an_outlet_that_does_not_introduce_itself_is_told() {
         assert_eq!(told.last().unwrap(), "Alert(UnexpectedRecord, \"\")");
     });
 }
+
+#[test]
+fn asymmetric_work_runs_on_two_threads_however_many_peers_there_are() {
+    use std::sync::atomic::AtomicUsize;
+
+    static NOW: AtomicUsize = AtomicUsize::new(0);
+    static MOST: AtomicUsize = AtomicUsize::new(0);
+    run(async {
+        let mut peers = tokio::task::JoinSet::new();
+        for _ in 0..64 {
+            peers.spawn(in_background(|| {
+                let now = NOW.fetch_add(1, Ordering::SeqCst) + 1;
+                MOST.fetch_max(now, Ordering::SeqCst);
+                std::thread::sleep(Duration::from_millis(2));
+                NOW.fetch_sub(1, Ordering::SeqCst);
+            }));
+        }
+        assert_eq!(peers.join_all().await.len(), 64);
+    });
+    assert_eq!(MOST.load(Ordering::SeqCst), 2);
+}

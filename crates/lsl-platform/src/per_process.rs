@@ -3,18 +3,19 @@
 
 use std::sync::OnceLock;
 
-use lsl_platform::process::ProcessId;
+use crate::process::ProcessId;
 
 /// A lazily made value, one per process of a chain of forks.
 #[derive(Debug)]
-pub(crate) struct PerProcess<T> {
+pub struct PerProcess<T> {
     value: OnceLock<(ProcessId, T)>,
     /// Of the children.
     next: OnceLock<Box<Self>>,
 }
 
 impl<T> PerProcess<T> {
-    pub(crate) const fn new() -> Self {
+    /// None is made yet.
+    pub const fn new() -> Self {
         Self {
             value: OnceLock::new(),
             next: OnceLock::new(),
@@ -22,9 +23,15 @@ impl<T> PerProcess<T> {
     }
 }
 
+impl<T> Default for PerProcess<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl<T: Default> PerProcess<T> {
     /// This process's value.
-    pub(crate) fn get(&self) -> &T {
+    pub fn get(&self) -> &T {
         let mut place = self;
         loop {
             let fresh = || (ProcessId::current(), T::default());
