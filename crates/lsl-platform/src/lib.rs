@@ -6,8 +6,8 @@
 //! `windows/`, with the same names in it. What a system cannot do is an error there that says so. "Other
 //! systems" in ARCHITECTURE.md says what is missing where.
 //!
-//! Unsafe code only in `fork`, for the one page that the kernel must clear and for hooks, in `directories`, for
-//! the password database, in `usage`, `arrival`, `exit` and `hangup`; and where another system than Linux gives
+//! Unsafe code only in `fork`, for the one page that the kernel must clear and for hooks, in `locked`, for
+//! the pages of keys, in `directories`, for the password database, in `usage`, `arrival`, `exit` and `hangup`; and where another system than Linux gives
 //! its clock, its name or its privileges to nobody else.
 #![deny(unsafe_code)]
 
@@ -28,6 +28,7 @@ pub mod interfaces;
 pub mod interrupt;
 #[cfg_attr(windows, path = "windows/limits.rs")]
 pub mod limits;
+pub mod locked;
 pub mod per_process;
 pub mod poll;
 #[cfg_attr(windows, path = "windows/privilege.rs")]

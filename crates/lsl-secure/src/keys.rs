@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use base64ct::{Base64, Base64Unpadded, Encoding};
 use ed25519_dalek::{Signature, Signer, SigningKey, VerifyingKey};
+use lsl_platform::locked::{InChild, Locked};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
@@ -22,8 +23,9 @@ pub enum Role {
 
 /// An Ed25519 private key. Erased on drop; prints as its fingerprint.
 pub struct SecretKey {
-    // Boxed, so that moving it leaves no copy behind.
-    key: Box<SigningKey>,
+    // Not in the value itself, so that moving it leaves no copy behind. A child of this process may make
+    // sessions of its own with it.
+    key: Locked<SigningKey>,
 }
 
 impl SecretKey {
@@ -40,18 +42,18 @@ impl SecretKey {
     /// From its 32-byte seed.
     pub fn from_seed(seed: &[u8; 32]) -> Self {
         Self {
-            key: Box::new(SigningKey::from_bytes(seed)),
+            key: Locked::new(SigningKey::from_bytes(seed), InChild::Kept),
         }
     }
 
     /// What others may know.
     pub fn public(&self) -> PublicKey {
-        PublicKey(self.key.verifying_key().to_bytes())
+        PublicKey(self.key.get().verifying_key().to_bytes())
     }
 
     /// The 32-byte seed, for the key file.
     pub(crate) fn seed(&self) -> Zeroizing<[u8; 32]> {
-        Zeroizing::new(self.key.to_bytes())
+        Zeroizing::new(self.key.get().to_bytes())
     }
 
     /// Signs a link of a recording's chain (`lsl_xdf::integrity`). What is signed begins with a text that
@@ -62,7 +64,7 @@ impl SecretKey {
 
     /// Signs `message`.
     pub(crate) fn sign(&self, message: &[u8]) -> [u8; 64] {
-        self.key.sign(message).to_bytes()
+        self.key.get().sign(message).to_bytes()
     }
 }
 
@@ -171,7 +173,7 @@ impl fmt::Display for Fingerprint {
 }
 
 /// The lab's optional pre-shared key: 32 random bytes, erased on drop.
-pub struct Psk(Box<Zeroizing<[u8; 32]>>);
+pub struct Psk(Locked<Zeroizing<[u8; 32]>>);
 
 impl Psk {
     /// # Errors
@@ -184,12 +186,12 @@ impl Psk {
                 "an all-zero pre-shared key is no key",
             ));
         }
-        Ok(Self(Box::new(bytes)))
+        Ok(Self(Locked::new(bytes, InChild::Kept)))
     }
 
     /// The bytes: HKDF salt of the handshake.
     pub(crate) fn as_bytes(&self) -> &[u8; 32] {
-        &self.0
+        self.0.get()
     }
 }
 

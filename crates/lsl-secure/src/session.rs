@@ -3,6 +3,7 @@
 use std::fmt;
 
 use lsl_platform::fork::Generation;
+use lsl_platform::locked::{InChild, Locked};
 use sha2::{Digest, Sha256};
 
 use crate::kdf::{Secret, expand_label_into};
@@ -39,17 +40,21 @@ pub struct Session {
 
 /// Derives values that both ends of this session, and nobody else, know.
 pub struct Exporter {
-    secret: Secret,
+    secret: Locked<Secret>,
 }
 
 impl Exporter {
     pub(crate) fn new(secret: Secret) -> Self {
+        let secret = Locked::new(secret, InChild::Gone);
         Self { secret }
     }
 
     /// `EL(exp, label, SHA-256(context), L)`; `label` at most 249 bytes, `out` at most 8160.
+    ///
+    /// # Panics
+    /// In a forked child, which has no keys of its parent's sessions.
     pub fn export(&self, label: &[u8], context: &[u8], out: &mut [u8]) {
-        expand_label_into(&self.secret, label, &Sha256::digest(context), out);
+        expand_label_into(self.secret.get(), label, &Sha256::digest(context), out);
     }
 }
 

@@ -5,6 +5,7 @@
 
 use std::fmt;
 
+use lsl_platform::locked::{InChild, Locked};
 use zeroize::Zeroizing;
 
 use crate::kdf::expand_label_into;
@@ -115,50 +116,61 @@ fn aes_is_accelerated() -> bool {
 
 /// One AEAD key of a suite, with its nonce base. Seals and opens in place.
 ///
-/// ring's keys do not erase themselves, so the key lies in one boxed slot that never moves and is
+/// ring's keys do not erase themselves, so the key lies in one locked slot that never moves and is
 /// written over in place, by `replace` with the next key and by drop with a dummy
 /// key. That is best effort: copies that the compiler left on the stack are out of reach (§3.3).
 pub struct AeadKey {
     suite: Suite,
-    slot: Box<Slot>,
-    iv: Zeroizing<[u8; 12]>,
+    slot: Locked<Slot>,
 }
 
 /// A key by itself on whole cache lines: no record reads one more than it must.
 #[repr(align(64))]
-struct Slot(Active);
+struct Slot {
+    key: Active,
+    iv: Zeroizing<[u8; 12]>,
+}
+
+impl Slot {
+    fn of(suite: Suite, secret: &[u8; 32]) -> Self {
+        let (key, iv) = key_and_iv(secret);
+        let key = Active::new(suite, &key);
+        Self { key, iv }
+    }
+}
 
 impl AeadKey {
     /// From a 32-byte secret of the key schedule: `key(s)` and `iv(s)` (§5.6).
     pub(crate) fn from_secret(suite: Suite, secret: &[u8; 32]) -> Self {
-        let (key, iv) = key_and_iv(secret);
         Self {
             suite,
-            slot: Box::new(Slot(Active::new(suite, &key))),
-            iv,
+            slot: Locked::new(Slot::of(suite, secret), InChild::Gone),
         }
     }
 
     /// Takes the key and the nonce base of the next secret; nothing of the old ones is left in the
     /// slot. The caller's counter starts again at 0.
     pub(crate) fn replace(&mut self, secret: &[u8; 32]) {
-        let (key, iv) = key_and_iv(secret);
-        self.slot.0 = Active::new(self.suite, &key);
-        *self.iv = *iv;
+        *self.slot.get_mut() = Slot::of(self.suite, secret);
     }
 
     /// Overwrites the key with a dummy that everybody knows: never use it afterwards.
     pub(crate) fn erase(&mut self) {
-        self.slot.0 = Active::new(self.suite, &[0; 32]);
-        *self.iv = [0; 12];
-        // Without an observer the compiler may drop writes to memory that is freed next.
-        std::hint::black_box(&mut self.slot.0);
+        // A forked child has none.
+        if self.slot.has_value() {
+            let slot = self.slot.get_mut();
+            slot.key = Active::new(self.suite, &[0; 32]);
+            *slot.iv = [0; 12];
+            // Without an observer the compiler may drop writes to memory that is freed next.
+            std::hint::black_box(slot);
+        }
     }
 
     /// Encrypts `text` in place under counter `counter`; returns the tag.
     #[inline]
     pub(crate) fn seal(&self, counter: u64, aad: &[u8], text: &mut [u8]) -> [u8; TAG_LEN] {
-        self.slot.0.seal(&self.nonce(counter), aad, text)
+        let slot = self.slot.get();
+        slot.key.seal(&nonce(&slot.iv, counter), aad, text)
     }
 
     /// Decrypts `text` (ciphertext and tag) in place; returns the plaintext, or `None` if it is not
@@ -173,21 +185,21 @@ impl AeadKey {
         let len = text.len().checked_sub(TAG_LEN)?;
         let (sealed, tag) = text.split_at_mut_checked(len)?;
         let tag: &[u8; TAG_LEN] = (&*tag).try_into().ok()?;
-        self.slot
-            .0
-            .open(&self.nonce(counter), aad, sealed, tag)
+        let slot = self.slot.get();
+        slot.key
+            .open(&nonce(&slot.iv, counter), aad, sealed, tag)
             .then_some(sealed)
     }
+}
 
-    /// `iv XOR (00000000 || u64 counter)`.
-    #[inline]
-    fn nonce(&self, counter: u64) -> [u8; 12] {
-        let mut nonce = *self.iv;
-        if let Some(last) = nonce.last_chunk_mut::<8>() {
-            *last = (u64::from_be_bytes(*last) ^ counter).to_be_bytes();
-        }
-        nonce
+/// `iv XOR (00000000 || u64 counter)`.
+#[inline]
+fn nonce(iv: &[u8; 12], counter: u64) -> [u8; 12] {
+    let mut nonce = *iv;
+    if let Some(last) = nonce.last_chunk_mut::<8>() {
+        *last = (u64::from_be_bytes(*last) ^ counter).to_be_bytes();
     }
+    nonce
 }
 
 impl Drop for AeadKey {

@@ -88,8 +88,11 @@ fn a_child_cannot_use_inherited_sessions_but_its_own() {
         .receive_m1(&flight[PREAMBLE.len()..], &mut OsRandom)
         .unwrap();
 
+    let mut inherited = Some(established());
     let failed = in_child(|| {
         let mut out = Vec::new();
+        // Its keys are gone; what is left of it goes quietly.
+        drop(inherited.take());
         // A new session of the child's own must not revive what it inherited.
         let (mut own_inlet, mut own_outlet) = established();
         let sealed = own_outlet.sealer.seal_data(b"x", 1.0, &mut out);
@@ -118,6 +121,9 @@ fn a_child_cannot_use_inherited_sessions_but_its_own() {
         failed.map_or(0, |at| i32::try_from(at).unwrap_or(99) + 1)
     });
     assert_eq!(failed, 0, "the check of this number failed in the child");
+
+    let (mut one, _) = inherited.unwrap();
+    one.sealer.seal_data(b"x", 1.0, &mut Vec::new()).unwrap();
 
     // The parent goes on as if nothing had been.
     outlet.sealer.seal_data(b"after", 1.0, &mut wire).unwrap();

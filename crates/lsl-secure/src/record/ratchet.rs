@@ -4,6 +4,7 @@
 
 use std::fmt;
 
+use lsl_platform::locked::{InChild, Locked};
 use zeroize::Zeroize;
 
 use crate::kdf::{Secret, expand_label};
@@ -12,7 +13,7 @@ use crate::{AeadKey, Suite};
 /// The keys of one direction, one after the other.
 pub(super) struct Ratchet {
     key: AeadKey,
-    secret: Box<Secret>,
+    secret: Locked<Secret>,
     counter: u64,
     ended: bool,
 }
@@ -21,7 +22,7 @@ impl Ratchet {
     pub(super) fn new(suite: Suite, secret: &Secret) -> Self {
         Self {
             key: AeadKey::from_secret(suite, secret),
-            secret: Box::new(secret.clone()),
+            secret: Locked::new(secret.clone(), InChild::Gone),
             counter: 0,
             ended: false,
         }
@@ -53,8 +54,8 @@ impl Ratchet {
             return;
         }
         // `Zeroizing` erases the value that the assignment replaces.
-        *self.secret = expand_label(&self.secret, b"upd", b"");
-        self.key.replace(&self.secret);
+        *self.secret.get_mut() = expand_label(self.secret.get(), b"upd", b"");
+        self.key.replace(self.secret.get());
         self.counter = 0;
     }
 
@@ -62,7 +63,10 @@ impl Ratchet {
     pub(super) fn end(&mut self) {
         if !self.ended {
             self.ended = true;
-            self.secret.zeroize();
+            // A forked child has none.
+            if self.secret.has_value() {
+                self.secret.get_mut().zeroize();
+            }
             self.key.erase();
         }
     }
@@ -85,7 +89,7 @@ impl Ratchet {
 
     #[cfg(test)]
     pub(super) fn is_erased(&self) -> bool {
-        self.ended && **self.secret == [0; 32]
+        self.ended && **self.secret.get() == [0; 32]
     }
 }
 

@@ -42,7 +42,7 @@ fn a_sealed_text_opens_only_with_its_key_counter_and_aad() {
 fn a_key_is_replaced_and_erased_in_its_slot() {
     for suite in BOTH {
         let mut key = AeadKey::from_secret(suite, &[1; 32]);
-        let slot: *const Active = &raw const key.slot.0;
+        let slot: *const Active = &raw const key.slot.get().key;
         let sealed = |key: &AeadKey| key.seal(0, b"", &mut []);
         let first = sealed(&key);
         key.replace(&[2; 32]);
@@ -50,10 +50,10 @@ fn a_key_is_replaced_and_erased_in_its_slot() {
         key.replace(&[1; 32]);
         assert_eq!(sealed(&key), first);
         key.erase();
-        assert_eq!(*key.iv, [0; 12]);
+        assert_eq!(*key.slot.get().iv, [0; 12]);
         let dummy = Active::new(suite, &[0; 32]);
         assert_eq!(sealed(&key), dummy.seal(&[0; 12], b"", &mut []));
-        assert_eq!(slot, &raw const key.slot.0);
+        assert_eq!(slot, &raw const key.slot.get().key);
     }
 }
 
@@ -62,8 +62,8 @@ fn the_nonce_is_the_base_xor_the_counter() {
     let key = AeadKey::from_secret(Suite::ChaCha20Poly1305, &[1; 32]);
     let mut iv = [0; 12];
     expand_label_into(&[1; 32], b"iv", b"", &mut iv);
-    assert_eq!(key.nonce(0), iv);
-    let nonce = key.nonce(0x0102_0304_0506_0708);
+    assert_eq!(nonce(&key.slot.get().iv, 0), iv);
+    let nonce = nonce(&key.slot.get().iv, 0x0102_0304_0506_0708);
     assert_eq!(nonce[..4], iv[..4]);
     for (at, count) in (4..12).zip(1..=8) {
         assert_eq!(nonce[at], iv[at] ^ count);
