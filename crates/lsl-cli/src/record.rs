@@ -368,9 +368,10 @@ impl Record {
             } else {
                 Resume::Tell
             },
-            other_keys: match self.safety.allow_key_change {
-                true => OtherKeys::Allow,
-                false => OtherKeys::Refuse,
+            other_keys: if self.safety.allow_key_change {
+                OtherKeys::Allow
+            } else {
+                OtherKeys::Refuse
             },
             stamps: if self.online_sync {
                 Stamps::Synced

@@ -1,6 +1,7 @@
 //! Who signed a recording, and whether that counts: what the trust file says of the key, and what the
 //! recording says of itself. Spec: LSS/1 §3.1, §3.2.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::{self, Read};
 
@@ -122,7 +123,7 @@ impl Content {
     fn take(&mut self, event: Event) {
         match event {
             Event::FileHeader(header) => {
-                self.date = header.get("datetime").map(|it| it.into_owned())
+                self.date = header.get("datetime").map(Cow::into_owned);
             }
             Event::StreamHeader { stream, header } => {
                 self.streams.insert(stream, descriptor(&header));

@@ -356,9 +356,10 @@ impl Callee<'_> {
             (lsl_secure::Error::Session { cause, .. }, Some(key), _) => {
                 let fingerprint = key.fingerprint();
                 if let (Cause::NotAuthorised, Some(before)) = (cause, found.pinned) {
-                    let by = match pins(security) {
-                        true => "security.pin_peer is set",
-                        false => "the reader pins it",
+                    let by = if pins(security) {
+                        "security.pin_peer is set"
+                    } else {
+                        "the reader pins it"
                     };
                     return format!(
                         "{stream}: its key {fingerprint} is another one than before ({}), and {by}",
@@ -432,9 +433,8 @@ fn establish(
         Ok(enrolled) => enrolled,
         Err(cause) => return Err((Box::new(session), cause)),
     };
-    let before = match callee.peers.accepted(key, &name, pins(security)) {
-        Ok(before) => before,
-        Err(_) => return Err((Box::new(session), Cause::NotAuthorised)),
+    let Ok(before) = callee.peers.accepted(key, &name, pins(security)) else {
+        return Err((Box::new(session), Cause::NotAuthorised));
     };
     if let Some(before) = before {
         let event = event(EventKind::PeerChanged, security, callee.info, peer)
