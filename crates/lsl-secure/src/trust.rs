@@ -353,7 +353,7 @@ impl RawPeer {
         }
         let streams = self.streams.iter().flat_map(Spanned::get_ref);
         let streams = streams.map(|text| {
-            // A blank predicate matches everything, which an entry says by leaving the line out.
+            // A blank predicate is a mistake: an entry for every stream has no such line.
             if text.get_ref().trim().is_empty() || text.get_ref().len() > MAX_PREDICATE {
                 let reason = "a predicate of streams has 1 to 1000 bytes, and not only blanks";
                 return Err((text.span().start, reason.to_owned()));

@@ -218,10 +218,12 @@ impl Add {
 
 /// Refuses what is no predicate before it is written down.
 fn predicate(text: &str) -> Result<String, String> {
-    (stream_queries().check)(text)?;
     if text.trim().is_empty() {
-        return Err("a blank predicate means every stream: leave --streams out".into());
+        return Err(
+            "a blank predicate names no stream; for every stream leave --streams out".into(),
+        );
     }
+    (stream_queries().check)(text)?;
     Ok(text.to_owned())
 }
 
