@@ -7,11 +7,13 @@
 mod command;
 mod control;
 mod display;
+mod drain;
 mod live;
 mod locked;
 mod marks;
 mod naming;
 mod output;
+mod pending;
 mod place;
 mod race;
 mod remark;

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use lsl_platform::clock::local_clock;
 
 use crate::context::Context;
+use crate::net::echo::{self, Echo};
 use crate::net::feed::{Flow, FullInfo, InletShared, Notifier};
-use crate::net::monitor::lock_ignoring_poison;
+use crate::net::monitor::{Monitor, lock_ignoring_poison};
+use crate::net::runtime::{self, AbortOnDrop};
 use crate::net::time_probe::Clock;
 use crate::stats::InletStats;
 use crate::time::TimeCorrection;
@@ -248,6 +250,18 @@ impl Inlet {
             .unwrap_or(Err(CORRECTION_TIMEOUT))
     }
 
+    /// Asks the outlet for a sign of life now, of which [`Echo`] says what it proves about samples that
+    /// are on their way. For an inlet that is connected.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`] if it does not answer in time.
+    pub async fn echo(&self, timeout: impl Into<Timeout>) -> Result<Echo> {
+        let deadline = timeout.into().deadline(local_clock());
+        let (answer, _asking) = self.begin_echo()?;
+        let answered = answer.wait(deadline, |place: &mut Option<Echo>| *place);
+        answered.await.ok_or(ECHO_TIMEOUT)
+    }
+
     /// Whether the outlet's clock became another one since the last call: the stream was recovered
     /// from another outlet instance.
     pub fn was_clock_reset(&self) -> bool {
@@ -347,6 +361,16 @@ impl Inlet {
     fn begin(&self, timeout: impl Into<Timeout>) -> Result<f64> {
         self.shared.start_data()?;
         Ok(timeout.into().deadline(local_clock()))
+    }
+
+    fn begin_echo(&self) -> Result<(Arc<Monitor<Option<Echo>>>, AbortOnDrop<()>)> {
+        let answer = Arc::new(Monitor::new(None));
+        let (shared, place) = (Arc::clone(&self.shared), Arc::clone(&answer));
+        let asking = runtime::spawn(async move {
+            let echo = echo::ask(shared).await;
+            place.update(|place| *place = Some(echo));
+        })?;
+        Ok((answer, AbortOnDrop(asking)))
     }
 
     fn begin_full_info(&self) -> Result<u64> {
@@ -575,6 +599,17 @@ impl BlockingInlet<'_> {
             .wait_blocking(deadline, known_offset)
             .unwrap_or(Err(CORRECTION_TIMEOUT))
     }
+
+    /// See [`Inlet::echo`].
+    ///
+    /// # Errors
+    /// As [`Inlet::echo`].
+    pub fn echo(&self, timeout: impl Into<Timeout>) -> Result<Echo> {
+        let deadline = timeout.into().deadline(local_clock());
+        let (answer, _asking) = self.inlet.begin_echo()?;
+        let answered = answer.wait_blocking(deadline, |place: &mut Option<Echo>| *place);
+        answered.ok_or(ECHO_TIMEOUT)
+    }
 }
 
 impl InletBuilder {
@@ -732,6 +767,7 @@ fn some_or(pulled: usize, error: Error) -> Result<usize> {
 const OPEN_TIMEOUT: Error = Error::Timeout {
     operation: "open_stream",
 };
+const ECHO_TIMEOUT: Error = Error::Timeout { operation: "echo" };
 const CORRECTION_TIMEOUT: Error = Error::Timeout {
     operation: "time_correction",
 };

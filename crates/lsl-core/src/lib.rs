@@ -67,6 +67,8 @@ pub use context::Context;
 #[cfg(feature = "net")]
 pub use inlet::{BlockingInlet, Inlet, InletBuilder};
 #[cfg(feature = "net")]
+pub use net::echo::Echo;
+#[cfg(feature = "net")]
 pub use net::uid::random as random_uid;
 #[cfg(feature = "net")]
 pub use outlet::{BlockingOutlet, Outlet, OutletBuilder, Stamps};

@@ -33,7 +33,11 @@ pub(super) async fn unless_changed<T>(
     first(future, changed).await
 }
 
-async fn first<T>(wanted: impl Future<Output = T>, other: impl Future<Output = ()>) -> Option<T> {
+/// What the first of two yields, unless the other one is there before.
+pub(super) async fn first<T>(
+    wanted: impl Future<Output = T>,
+    other: impl Future<Output = ()>,
+) -> Option<T> {
     let (mut wanted, mut other) = (pin!(wanted), pin!(other));
     poll_fn(|context| {
         if let Poll::Ready(value) = wanted.as_mut().poll(context) {

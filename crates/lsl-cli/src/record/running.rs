@@ -107,6 +107,10 @@ impl Running {
             header: file_header(),
         };
         let writer = writer::start(settings, receiver, queue.progress())?;
+        let started = local_clock();
+        if let Some(duration) = plan.duration_secs {
+            session.end_at(started + duration);
+        }
         Ok(Some(Self {
             context: context.clone(),
             plan: plan.clone(),
@@ -114,7 +118,7 @@ impl Running {
             queue,
             writer,
             display: Display::new(plan.json),
-            started: local_clock(),
+            started,
             alarm: None,
             space_at: 0.0,
             free: None,

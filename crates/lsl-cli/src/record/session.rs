@@ -233,6 +233,7 @@ impl Session {
             stamps,
             other_keys,
             halt: halted,
+            end: Arc::default(),
         };
         let mut session = Self {
             search,
@@ -354,8 +355,17 @@ impl Session {
         self.tasks.push(self.runtime.spawn(task));
     }
 
+    /// Says when the recording ends, by our clock: nothing that is stamped later is recorded. The first
+    /// word counts.
+    pub(super) fn end_at(&self, end: f64) {
+        let _ = self.common.end.set(end);
+    }
+
     /// Ends: streams hand over what came up to `until`.
     pub(super) fn halt(&self, halt: Halt) {
+        if let Halt::Drain(until, _) = halt {
+            self.end_at(until);
+        }
         // Fails only if nobody is left to stop.
         let _ = self.halt.send(halt);
     }

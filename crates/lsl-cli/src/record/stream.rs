@@ -6,21 +6,22 @@
 //! has to drop: a gap in the footer.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use lsl_core::query::quote_bytes;
-use lsl_core::value::PullElement;
 use lsl_core::{
     BufferLength, ChannelFormat, Context, Error, Inlet, KeyChange, PeerHistory, ProcessingOptions,
     Selector, StreamInfo, TimeCorrection, local_clock,
 };
-use lsl_xdf::{Gap, StreamHeader, Strings, Values};
+use lsl_xdf::{Gap, StreamHeader};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
+use super::drain::Drain;
 use super::live::{Identity, Live, Stamps, State};
-use super::race::{unless_changed, unless_halted};
+use super::pending::{Pending, Recorded};
+use super::race::{first, unless_changed, unless_halted};
 use super::remark::say;
 use super::writer::{Job, Queue, Refused, Slot};
 use crate::encryption::Proved;
@@ -76,6 +77,8 @@ pub(super) struct Common {
     pub(super) stamps: Stamps,
     pub(super) other_keys: OtherKeys,
     pub(super) halt: watch::Receiver<Halt>,
+    /// When the recording ends, by our clock, once that is known.
+    pub(super) end: Arc<OnceLock<f64>>,
 }
 
 /// Records a stream until it is told to stop.
@@ -92,6 +95,7 @@ pub(super) async fn record(common: Common, live: Arc<Live>, info: StreamInfo) {
         live,
         info,
         last_stamp: None,
+        newest: None,
         stamp_at_look: None,
         dropped: 0,
         broken_since: None,
@@ -125,6 +129,8 @@ struct StreamTask {
     /// The outlet in use, or the last one.
     info: StreamInfo,
     last_stamp: Option<f64>,
+    /// That of the last sample that came, whether it is recorded or too late for that.
+    newest: Option<f64>,
     /// The last timestamp when nothing was known to be missing.
     stamp_at_look: Option<f64>,
     /// Samples that the present inlet dropped, as far as they are accounted for.
@@ -402,14 +408,21 @@ impl StreamTask {
         let channels = self.info.channel_count() as usize;
         let mut pending = Pending::<T>::new(channels);
         let mut offset_at = local_clock() + OFFSET_SECS;
+        let mut drain = Drain::default();
+        let mut asking = None;
         loop {
             let wish = *halt.borrow_and_update();
             if wish == Halt::Go {
                 unless_changed(&mut halt, sleep(until_next(PERIOD))).await;
             }
             let wish = *halt.borrow();
+            let before = self.live.lock().samples;
             let taken = self.take(inlet, &mut pending).await;
             let now = local_clock();
+            // Without a clock to compare it with nobody can say what belongs to the recording.
+            if self.to_ours().is_some() && self.live.lock().samples > before {
+                drain.came(now);
+            }
             if taken.is_err() || wish != Halt::Go || pending.is_due(now) {
                 let is_last = taken.is_err() || wish != Halt::Go;
                 self.hand_over(&mut pending, is_last).await;
@@ -430,8 +443,24 @@ impl StreamTask {
             }
             match wish {
                 Halt::Go => {}
-                Halt::Drain(until, limit) if !self.is_past(until) && now < limit => {
-                    unless_changed(&mut halt, sleep(DRAIN_PERIOD)).await;
+                Halt::Drain(until, limit)
+                    if !self.is_past(until) && !drain.is_over(now) && now < limit =>
+                {
+                    let nap = sleep(DRAIN_PERIOD);
+                    if drain.is_answered() {
+                        unless_changed(&mut halt, nap).await;
+                        continue;
+                    }
+                    let asking = asking.get_or_insert_with(|| {
+                        let limit = Duration::from_secs_f64((limit - now).max(0.0));
+                        Box::pin(inlet.echo(limit))
+                    });
+                    match unless_changed(&mut halt, first(asking.as_mut(), nap)).await {
+                        Some(Some(Ok(echo))) => drain.answered(echo, local_clock()),
+                        // It has failed, and must not be polled again.
+                        Some(Some(Err(_))) => *asking = Box::pin(inlet.echo(OPEN_LIMIT)),
+                        _ => {}
+                    }
                 }
                 Halt::Drain(..) | Halt::Now => break,
             }
@@ -446,11 +475,26 @@ impl StreamTask {
             Stamps::Raw => self.offset.map_or(0.0, |offset| offset.offset_secs),
             Stamps::Synced => 0.0,
         };
-        // Only samples at even intervals tell that there is none in between. Of others one may be on its
-        // way however long nothing came: a lost packet is sent again after a second or more, and senders
-        // may stamp first and push later. They take the whole time there is.
-        self.info.nominal_srate() > 0.0
-            && self.last_stamp.is_some_and(|stamp| stamp + offset >= until)
+        // Only samples at even intervals tell that there is none in between; `Drain` ends the others.
+        self.info.nominal_srate() > 0.0 && self.newest.is_some_and(|stamp| stamp + offset >= until)
+    }
+
+    /// What has to be added to timestamps to get our time; `None` if that is not known, or they are of
+    /// another clock altogether.
+    fn to_ours(&self) -> Option<f64> {
+        match self.stamps {
+            Stamps::Synced => Some(0.0),
+            Stamps::Raw if self.alien_reported => None,
+            Stamps::Raw => self.offset.map(|offset| offset.offset_secs),
+        }
+    }
+
+    /// Forgets the samples from this one on that are stamped after the end of the recording, whenever
+    /// they came.
+    fn cut<T: Recorded>(&self, pending: &mut Pending<T>, from: usize) {
+        if let (Some(&end), Some(to_ours)) = (self.common.end.get(), self.to_ours()) {
+            pending.retain_from(from, |stamp| stamp + to_ours <= end || stamp.is_nan());
+        }
     }
 
     /// Takes what there is. Whatever the queue has no room for stays in the inlet.
@@ -473,6 +517,14 @@ impl StreamTask {
             // One more than there is: a loss is only reported to somebody who asks.
             let wanted = (waiting + 1).min(room);
             let pulled = pending.pull(inlet, wanted);
+            let came = pending.stamps.len() - before;
+            self.newest = pending
+                .stamps
+                .get(before..)
+                .and_then(<[f64]>::last)
+                .copied()
+                .or(self.newest);
+            self.cut(pending, before);
             let stamps = pending.stamps.get(before..).unwrap_or_default();
             if let Some(&first) = stamps.first() {
                 self.note_gaps(first, dropped).await;
@@ -482,7 +534,7 @@ impl StreamTask {
                 self.live.lock().idle_secs = inlet.stats().idle_secs;
             }
             pulled?;
-            if pending.stamps.len() - before < wanted {
+            if came < wanted {
                 return Ok(());
             }
         }
@@ -623,132 +675,6 @@ fn buffer<T: Recorded>(info: &StreamInfo, secs: f64) -> BufferLength {
     BufferLength::Samples(most.max(seconds.to_samples(info.nominal_srate())))
 }
 
-/// Samples on their way from the inlet to the writer.
-struct Pending<T> {
-    channels: usize,
-    stamps: Vec<f64>,
-    values: Vec<T>,
-    since: f64,
-}
-
-impl<T: Recorded> Pending<T> {
-    fn new(channels: usize) -> Self {
-        Self {
-            channels,
-            stamps: Vec::new(),
-            values: Vec::new(),
-            since: 0.0,
-        }
-    }
-
-    /// Samples that fit in.
-    fn room(&self) -> usize {
-        let bytes = self.channels * T::BYTES + size_of::<f64>();
-        (CHUNK_BYTES / bytes)
-            .max(1)
-            .saturating_sub(self.stamps.len())
-    }
-
-    fn is_due(&self, now: f64) -> bool {
-        !self.stamps.is_empty() && now - self.since >= CHUNK_SECS
-    }
-
-    /// Pulls at most so many samples; what came stays whatever is reported.
-    fn pull(&mut self, inlet: &Inlet, count: usize) -> Result<(), Error> {
-        let before = self.stamps.len();
-        if before == 0 {
-            self.since = local_clock();
-        }
-        self.stamps.resize(before + count, 0.0);
-        let len = (before + count) * self.channels;
-        self.values.resize(len, T::default());
-        let values = &mut self.values[before * self.channels..];
-        let stamps = &mut self.stamps[before..];
-        let pulled = inlet.try_pull_chunk(values, Some(stamps));
-        let got = *pulled.as_ref().unwrap_or(&0);
-        self.stamps.truncate(before + got);
-        self.values.truncate((before + got) * self.channels);
-        pulled.map(drop)
-    }
-
-    fn empty(&mut self) -> Option<(Vec<f64>, Vec<T>)> {
-        if self.stamps.is_empty() {
-            return None;
-        }
-        let stamps = std::mem::take(&mut self.stamps);
-        Some((stamps, std::mem::take(&mut self.values)))
-    }
-
-    fn put_back(&mut self, stamps: Vec<f64>, values: Values) {
-        if let Some(values) = T::unpack(values) {
-            self.stamps = stamps;
-            self.values = values;
-        }
-    }
-}
-
-/// A type of values that is recorded.
-pub(super) trait Recorded: PullElement + Clone + Default + Send + 'static {
-    /// What a value takes in memory, about.
-    const BYTES: usize;
-
-    fn bytes(&self) -> usize {
-        Self::BYTES
-    }
-
-    fn pack(values: Vec<Self>) -> Values;
-
-    fn unpack(values: Values) -> Option<Vec<Self>>;
-}
-
-macro_rules! numbers {
-    ($($type:ty => $variant:ident,)*) => {$(
-        impl Recorded for $type {
-            const BYTES: usize = size_of::<Self>();
-
-            fn pack(values: Vec<Self>) -> Values {
-                values.into()
-            }
-
-            fn unpack(values: Values) -> Option<Vec<Self>> {
-                match values {
-                    Values::$variant(values) => Some(values),
-                    _ => None,
-                }
-            }
-        }
-    )*};
-}
-
-numbers! {
-    f32 => Float32,
-    f64 => Double64,
-    i32 => Int32,
-    i16 => Int16,
-    i8 => Int8,
-    i64 => Int64,
-}
-
-/// Texts: any bytes.
-impl Recorded for Vec<u8> {
-    const BYTES: usize = 512;
-
-    fn bytes(&self) -> usize {
-        self.len() + size_of::<usize>()
-    }
-
-    fn pack(values: Vec<Self>) -> Values {
-        values.iter().collect::<Strings>().into()
-    }
-
-    fn unpack(values: Values) -> Option<Vec<Self>> {
-        match values {
-            Values::String(strings) => Some(strings.iter().map(<[u8]>::to_vec).collect()),
-            _ => None,
-        }
-    }
-}
-
 /// Finds outlets of the same stream, as narrowly as a query can.
 fn selector_of(info: &StreamInfo) -> Selector {
     let mut query = format!(
@@ -785,9 +711,6 @@ fn until_next(period_secs: f64) -> Duration {
 /// How often samples are taken.
 const PERIOD: f64 = 0.1;
 const DRAIN_PERIOD: Duration = Duration::from_millis(20);
-/// A piece is handed over after this time or at this size.
-const CHUNK_SECS: f64 = 0.5;
-const CHUNK_BYTES: usize = 256 << 10;
 /// What may wait of an irregular stream.
 const BURST_SAMPLES: usize = 1_000_000;
 const BURST_BYTES: usize = 64 << 20;

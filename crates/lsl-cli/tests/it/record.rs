@@ -267,6 +267,31 @@ fn a_duration_is_kept() {
     assert!((0.9..4.0).contains(&secs), "{secs}");
 }
 
+/// Markers went on for two seconds after the signals had ended.
+#[test]
+fn what_is_stamped_after_the_end_is_not_written() {
+    let lab = Lab::new();
+    let path = lab.path("end.xdf");
+    let _generator = lab.start(&generate("Amp", &[]));
+    let marker = |name: &'static str| {
+        let words = ["gen", "--name", name, "--rate", "0", "--interval", "0.05"];
+        lab.start(&[&words[..], &["--format", "string", "--channels", "1"]].concat())
+    };
+    let _markers = (marker("Markers"), marker("Others"));
+    start(&lab, &["-o", &path, "--duration", "1"]).wait().ok();
+    let loaded = read(&path);
+    let last = |name: &str| {
+        let stream = stream(&loaded, name);
+        *stream.stamps.last().unwrap() + stream.offsets[0].1
+    };
+    // The sample before the end is one of many, and clocks are measured within milliseconds.
+    let end = last("Amp");
+    for name in ["Markers", "Others"] {
+        assert!(last(name) < end + 0.02, "{} s later", last(name) - end);
+        assert!(last(name) > end - 0.5, "{} s earlier", end - last(name));
+    }
+}
+
 #[test]
 fn what_a_sender_sent_last_is_in_the_file() {
     let lab = Lab::new();

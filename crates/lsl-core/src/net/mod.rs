@@ -12,6 +12,7 @@ pub(crate) mod custody;
 pub(crate) mod describe;
 pub(crate) mod dial;
 #[cfg(feature = "secure")]
+pub(crate) mod echo;
 pub(crate) mod entrance;
 pub(crate) mod feed;
 pub(crate) mod full_info;

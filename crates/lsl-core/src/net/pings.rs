@@ -13,6 +13,7 @@ use crate::net::monitor::lock_ignoring_poison;
 pub(crate) struct Pings {
     state: Mutex<State>,
     answered: Notify,
+    echoed: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -22,7 +23,18 @@ struct State {
     /// Sent and not answered.
     outstanding: Option<f64>,
     pong: Option<Pong>,
+    echo: Echo,
     reader: Option<Waker>,
+}
+
+/// A question whose answer says only that it came: all that the outlet sent before is here.
+#[derive(Debug, Default)]
+enum Echo {
+    #[default]
+    None,
+    Wanted(f64),
+    Outstanding(f64),
+    Answered,
 }
 
 /// The answer to a PING of the clock.
@@ -58,6 +70,27 @@ impl Pings {
         }
     }
 
+    /// Wants a PING whose answer [`echo`](Self::echo) waits for, besides those of the clock.
+    pub(crate) fn ask_echo(&self, t0: f64) {
+        let mut state = lock_ignoring_poison(&self.state);
+        state.echo = Echo::Wanted(t0);
+        let reader = state.reader.take();
+        drop(state);
+        if let Some(reader) = reader {
+            reader.wake();
+        }
+    }
+
+    /// Returns when the answer to the last [`ask_echo`](Self::ask_echo) is here.
+    pub(crate) async fn echo(&self) {
+        loop {
+            if matches!(lock_ignoring_poison(&self.state).echo, Echo::Answered) {
+                return;
+            }
+            self.echoed.notified().await;
+        }
+    }
+
     /// What to send. For the one task that reads the session; it is woken for the next.
     pub(crate) fn poll(&self, context: &Context<'_>) -> Poll<f64> {
         let mut state = lock_ignoring_poison(&self.state);
@@ -65,23 +98,36 @@ impl Pings {
             Some(waker) => waker.clone_from(context.waker()),
             none => *none = Some(context.waker().clone()),
         }
-        match state.wanted.take() {
-            Some(t0) => {
-                state.outstanding = Some(t0);
+        if let Some(t0) = state.wanted.take() {
+            state.outstanding = Some(t0);
+            if matches!(state.echo, Echo::Wanted(_)) {
+                context.waker().wake_by_ref();
+            }
+            return Poll::Ready(t0);
+        }
+        match state.echo {
+            Echo::Wanted(t0) => {
+                state.echo = Echo::Outstanding(t0);
                 Poll::Ready(t0)
             }
-            None => Poll::Pending,
+            _ => Poll::Pending,
         }
     }
 
     /// Whether an answer is to come.
     pub(crate) fn is_outstanding(&self) -> bool {
-        lock_ignoring_poison(&self.state).outstanding.is_some()
+        let state = lock_ignoring_poison(&self.state);
+        state.outstanding.is_some() || matches!(state.echo, Echo::Outstanding(_))
     }
 
     /// The outlet answered; what the clock did not ask keeps the session alive and is no news here.
     pub(crate) fn answered(&self, times: [f64; 3], opened_at: f64) {
         let mut state = lock_ignoring_poison(&self.state);
+        if matches!(state.echo, Echo::Outstanding(t0) if t0.to_bits() == times[0].to_bits()) {
+            state.echo = Echo::Answered;
+            self.echoed.notify_one();
+            return;
+        }
         let is_asked = |asked: &mut f64| asked.to_bits() == times[0].to_bits();
         if state.outstanding.take_if(is_asked).is_some() {
             state.pong = Some(Pong { times, opened_at });
@@ -100,6 +146,23 @@ mod tests {
             Poll::Ready(t0) => Some(t0),
             Poll::Pending => None,
         }
+    }
+
+    #[test]
+    fn an_echo_does_not_disturb_the_clock() {
+        let pings = Pings::default();
+        let is_echoed = || matches!(lock_ignoring_poison(&pings.state).echo, Echo::Answered);
+        pings.ask(1.0);
+        pings.ask_echo(2.0);
+        assert_eq!((poll(&pings), poll(&pings)), (Some(1.0), Some(2.0)));
+        assert_eq!(poll(&pings), None);
+        assert!(pings.is_outstanding());
+        pings.answered([1.0; 3], 1.5);
+        assert!(!is_echoed());
+        pings.answered([2.0; 3], 2.5);
+        assert!(is_echoed());
+        assert_eq!(taken(&pings).unwrap().opened_at, 1.5);
+        assert!(!pings.is_outstanding());
     }
 
     fn taken(pings: &Pings) -> Option<Pong> {

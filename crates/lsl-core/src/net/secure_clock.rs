@@ -33,6 +33,12 @@ pub(crate) struct ClockKeys {
 }
 
 impl ClockKeys {
+    /// The way to ask through the session that the samples come by.
+    pub(crate) fn pings_of_feed(&self) -> Option<Arc<Pings>> {
+        let lent = self.lent.as_ref().filter(|lent| lent.is_of_feed)?;
+        Some(Arc::clone(&lent.pings))
+    }
+
     /// From now on it is another outlet's clock.
     pub(crate) fn forget_clock(&mut self) {
         self.watch = None;

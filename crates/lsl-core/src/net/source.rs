@@ -368,19 +368,23 @@ impl Source {
     /// Whether the outlet answers where we know it, and as we know it: one question instead of a search
     /// over all networks, for streams that are silent by nature.
     pub(crate) async fn answers_in_place(&self) -> bool {
-        let (Some(endpoint), _) = self.endpoint() else {
-            return false;
-        };
+        self.asked_in_place().await.is_some()
+    }
+
+    /// The same; if it does, also whether that was from this very machine.
+    pub(crate) async fn asked_in_place(&self) -> Option<bool> {
+        let endpoint = self.endpoint().0?;
         let info = self.info();
         // The watchdogs of all inlets look in the same millisecond, and one socket may have to hear all
         // their questions.
         pace::questions().turn().await;
         let asking = ask_by_udp(endpoint, &info);
         match tokio::time::timeout(IN_PLACE_LIMIT, asking).await {
-            Ok(Ok(found)) => {
-                found.uid_bytes() == info.uid_bytes() && is_described_alike(&found, &info)
+            Ok(Ok((found, is_local))) => {
+                let is_ours = found.uid_bytes() == info.uid_bytes();
+                (is_ours && is_described_alike(&found, &info)).then_some(is_local)
             }
-            Ok(Err(_)) | Err(_) => false,
+            Ok(Err(_)) | Err(_) => None,
         }
     }
 
@@ -411,12 +415,15 @@ impl Source {
     }
 }
 
-/// Asks the service port of an outlet whether it is the one with this uid, until it says so.
-async fn ask_by_udp(endpoint: Endpoint, info: &StreamInfo) -> Result<StreamInfo> {
+/// Asks the service port of an outlet whether it is the one with this uid, until it says so; also whether
+/// it is on this machine.
+async fn ask_by_udp(endpoint: Endpoint, info: &StreamInfo) -> Result<(StreamInfo, bool)> {
     let io = |source| Error::io("cannot ask an outlet", source);
     let socket = endpoint.service_socket()?;
     // From now on nobody else can answer.
     socket.connect(endpoint.service).await.map_err(io)?;
+    // The system takes the other end's address for this one only where both are its own.
+    let is_local = socket.local_addr().map_err(io)?.ip() == endpoint.service.ip();
     let query = [b"uid=", &*quote_bytes(info.uid_bytes())].concat();
     let id = query_id(&query).to_string().into_bytes();
     let question = QueryDatagram {
@@ -431,7 +438,7 @@ async fn ask_by_udp(endpoint: Endpoint, info: &StreamInfo) -> Result<StreamInfo>
         if let Ok(reply) = ReplyDatagram::parse(&buffer[..received])
             && reply.id == id
         {
-            return StreamInfo::from_xml(reply.xml);
+            return Ok((StreamInfo::from_xml(reply.xml)?, is_local));
         }
     }
 }

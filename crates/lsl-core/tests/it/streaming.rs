@@ -5,8 +5,9 @@ use std::io::Read;
 use std::time::Duration;
 
 use lsl_core::{
-    BufferLength, ChannelFormat, DEDUCED_TIMESTAMP, ErrorKind, Inlet, Outlet, ProcessingOptions,
-    PullElement, PushElement, Pushthrough, Stamps, StreamInfo, Timeout, local_clock,
+    BufferLength, ChannelFormat, DEDUCED_TIMESTAMP, Echo, ErrorKind, Inlet, Outlet,
+    ProcessingOptions, PullElement, PushElement, Pushthrough, Stamps, StreamInfo, Timeout,
+    local_clock,
 };
 
 use crate::lab::{self, SOON};
@@ -701,4 +702,16 @@ fn wrong_shapes_are_refused_and_nothing_is_sent() {
     );
     let odd = inlet.try_pull_chunk(&mut [0; 4], None).unwrap_err();
     assert_eq!(odd.kind(), ErrorKind::Argument);
+}
+
+#[test]
+fn an_outlet_answers_when_it_is_asked_and_not_when_it_has_gone() {
+    let context = lab::context();
+    let outlet = lab::outlet(&context, info("asked", 1, 0.0, ChannelFormat::Int32));
+    let inlet = lab::inlet(&context, "asked");
+    let local = Echo::Beside { is_local: true };
+    assert_eq!(inlet.blocking().echo(SOON).unwrap(), local);
+    drop(outlet);
+    let error = inlet.blocking().echo(Duration::from_millis(300));
+    assert_eq!(error.unwrap_err().kind(), ErrorKind::Timeout);
 }

@@ -5,6 +5,8 @@ use std::thread;
 use lsl_core::Outlet;
 use lsl_core::config::Config;
 
+use lsl_xdf::Values;
+
 use super::*;
 use crate::record::writer::Progress;
 
@@ -56,6 +58,7 @@ fn what_no_memory_holds_is_counted_to_the_last_sample() {
         buffer_secs: 1.0,
         stamps: Stamps::Raw,
         halt: halted,
+        end: Arc::default(),
     };
     let live = Arc::new(Live::new(0, &found[0], false));
     let runtime = tokio::runtime::Builder::new_multi_thread()

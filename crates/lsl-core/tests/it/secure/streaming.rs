@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use lsl_core::secure::Policy;
 use lsl_core::{
-    BufferLength, ChannelFormat, Context, Inlet, Outlet, PullElement, PushElement, StreamInfo,
+    BufferLength, ChannelFormat, Context, Echo, Inlet, Outlet, PullElement, PushElement, StreamInfo,
 };
 
 use super::people::{Place, info};
@@ -217,4 +217,18 @@ fn closing_and_opening_again_is_clean() {
     assert!(rec.audited("session_closed").iter().all(is_clean));
     let closed = amp.audited("session_closed");
     assert!(closed.iter().all(is_clean), "{closed:?}");
+}
+
+/// What was pushed before an answer through the session lies in the inlet when that answer is there.
+#[test]
+fn an_answer_through_the_session_comes_behind_the_samples() {
+    let place = Place::new();
+    let (amp, rec) = place.pair(Policy::Required, Policy::Required);
+    let outlet = lab::outlet(&amp.context, shaped("asked", 1, ChannelFormat::Int32));
+    let inlet = lab::inlet(&rec.context, "asked");
+    for number in 0..20_usize {
+        outlet.push(&[1_i32]).unwrap();
+        assert_eq!(inlet.blocking().echo(SOON).unwrap(), Echo::InBand);
+        lab::until("samples", || inlet.samples_available() == number + 1);
+    }
 }
