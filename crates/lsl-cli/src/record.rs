@@ -24,6 +24,7 @@ mod screen;
 mod session;
 mod signing;
 mod space;
+mod strangers;
 mod stream;
 mod template;
 mod token;

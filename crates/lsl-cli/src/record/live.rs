@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use lsl_core::{ChannelFormat, StreamInfo};
+use lsl_core::{ChannelFormat, StreamInfo, local_clock};
 
 use super::writer::Slot;
 
@@ -107,6 +107,8 @@ pub(super) struct Reading {
     /// Samples that are known to be missing.
     pub(super) missing: u64,
     pub(super) reconnects: u64,
+    /// Connections that did not come about, one after another.
+    pub(super) failures: u64,
     /// With whom it is encrypted.
     pub(super) encryption: Option<String>,
     /// Whether the outlet neither sends nor answers, though nobody said that it has gone.
@@ -121,17 +123,25 @@ pub(super) struct Live {
     pub(super) slot: Slot,
     pub(super) identity: Identity,
     pub(super) required: bool,
+    /// When it was taken in, by our clock.
+    pub(super) since: f64,
+    /// Whether that is to be said once it flows.
+    pub(super) is_late: bool,
     reading: Mutex<Reading>,
     /// Whether its outlet is to be given up for another one.
     is_replaced: AtomicBool,
+    /// The outlets by which it may go on, for its task.
+    offer: Mutex<Vec<StreamInfo>>,
 }
 
 impl Live {
-    pub(super) fn new(slot: Slot, info: &StreamInfo, required: bool) -> Self {
+    pub(super) fn new(slot: Slot, info: &StreamInfo, required: bool, is_late: bool) -> Self {
         Self {
             slot,
             identity: Identity::of(info),
             required,
+            since: local_clock(),
+            is_late,
             reading: Mutex::new(Reading {
                 state: State::Connecting,
                 info: info.clone(),
@@ -150,11 +160,13 @@ impl Live {
                 gaps: 0,
                 missing: 0,
                 reconnects: 0,
+                failures: 0,
                 encryption: None,
                 is_away: false,
                 ended_at: None,
             }),
             is_replaced: AtomicBool::new(false),
+            offer: Mutex::default(),
         }
     }
 
@@ -166,6 +178,21 @@ impl Live {
     /// Whether that was said; once.
     pub(super) fn is_replaced(&self) -> bool {
         self.is_replaced.swap(false, Ordering::Relaxed)
+    }
+
+    /// Names the outlets by which it may go on.
+    pub(super) fn offer(&self, found: Vec<StreamInfo>) {
+        *self.offer.lock().unwrap_or_else(PoisonError::into_inner) = found;
+    }
+
+    /// What was named, once.
+    pub(super) fn take_offer(&self) -> Vec<StreamInfo> {
+        std::mem::take(&mut *self.offer.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Whether nobody but an advert says that it exists: it never was connected.
+    pub(super) fn is_unproven(&self) -> bool {
+        !self.lock().has_header
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Reading> {

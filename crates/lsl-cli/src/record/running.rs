@@ -107,6 +107,7 @@ impl Running {
             header: file_header(),
         };
         let writer = writer::start(settings, receiver, queue.progress())?;
+        session.note_recording();
         let started = local_clock();
         if let Some(duration) = plan.duration_secs {
             session.end_at(started + duration);

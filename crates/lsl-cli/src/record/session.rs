@@ -8,12 +8,14 @@ use lsl_core::{
     ChannelFormat, Context, ContinuousResolver, ResolverEvent, Selector, StreamInfo, Timeout,
     local_clock,
 };
+use lsl_xdf::decode::MAX_SAMPLE_BYTES;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::live::{Identity, Live, Stamps, State};
 use super::remark::say;
+use super::strangers::{MOST_TRIED, TURN_SECS, Turns};
 use super::stream::{self, Claims, Common, Halt, OtherKeys};
 use super::writer::{Job, Queue, Slot};
 use crate::failure::{Failure, Outcome};
@@ -174,6 +176,18 @@ impl Search {
         all
     }
 
+    /// The same without an order, and without copying anything.
+    fn all(&self) -> impl Iterator<Item = (&StreamInfo, bool)> {
+        self.wishes.iter().enumerate().flat_map(move |(at, wish)| {
+            let is_new = move |uid: &Vec<u8>| {
+                let mut before = self.wishes.iter().take(at);
+                !before.any(|wish| wish.found.contains_key(uid))
+            };
+            let found = wish.found.iter().filter(move |(uid, _)| is_new(uid));
+            found.map(|(_, info)| (info, wish.is_required))
+        })
+    }
+
     fn answers(&self, uid: &[u8]) -> bool {
         self.wishes.iter().any(|wish| wish.found.contains_key(uid))
     }
@@ -200,12 +214,18 @@ pub(super) struct Session {
     halt: watch::Sender<Halt>,
     runtime: Runtime,
     streams: Vec<Arc<Live>>,
-    tasks: Vec<JoinHandle<()>>,
+    tasks: HashMap<Slot, JoinHandle<()>>,
+    next_slot: Slot,
+    turns: Turns,
+    /// Whether adverts wait for their turn.
+    is_crowded: bool,
     /// Outlets that look like a stream which has another one, and since when.
     doubtful: HashMap<Vec<u8>, f64>,
     /// Outlets of which it was said that they cannot be recorded.
     unfit: HashSet<Vec<u8>>,
     has_begun: bool,
+    /// Whether there is a file.
+    is_recording: bool,
 }
 
 impl Session {
@@ -229,6 +249,7 @@ impl Session {
             context: context.clone(),
             queue: queue.clone(),
             claims: Arc::new(Claims::default()),
+            voice: Arc::default(),
             buffer_secs,
             stamps,
             other_keys,
@@ -241,13 +262,24 @@ impl Session {
             halt,
             runtime,
             streams: Vec::new(),
-            tasks: Vec::new(),
+            tasks: HashMap::new(),
+            next_slot: 0,
+            turns: Turns::default(),
+            is_crowded: false,
             doubtful: HashMap::new(),
             unfit: HashSet::new(),
             has_begun: false,
+            is_recording: false,
         };
-        for (info, is_required) in session.search.found() {
-            session.add(&info, is_required);
+        let mut found = session.search.found();
+        // Those take the first turns.
+        found.sort_by_key(|(_, is_required)| !is_required);
+        for (info, is_required) in found {
+            if session.has_room() {
+                session.add(&info, is_required);
+            } else {
+                session.is_crowded = true;
+            }
         }
         session.has_begun = true;
         Ok(session)
@@ -267,50 +299,139 @@ impl Session {
     pub(super) fn look(&mut self) {
         self.search.look();
         self.look_after_silent_ones();
-        if !std::mem::take(&mut self.search.has_changed) && self.doubtful.is_empty() {
+        self.offer_outlets();
+        self.forget_strangers();
+        let is_new = std::mem::take(&mut self.search.has_changed);
+        if !is_new && !self.is_crowded && self.doubtful.is_empty() {
             return;
         }
         let now = local_clock();
+        let (search, claims) = (&self.search, &self.common.claims);
         self.doubtful
-            .retain(|uid, _| self.search.answers(uid) && !self.common.claims.is_claimed(uid));
-        for (info, is_required) in self.search.found() {
+            .retain(|uid, _| search.answers(uid) && !claims.is_claimed(uid));
+        self.unfit.retain(|uid| search.answers(uid));
+        self.turns.retain(|uid| search.answers(uid));
+        let mut waiting = Vec::new();
+        let mut twice = Vec::new();
+        for (info, is_required) in search.all() {
             let uid = info.uid_bytes();
-            if self.common.claims.is_claimed(uid) || self.unfit.contains(uid) {
+            if claims.is_claimed(uid) || self.unfit.contains(uid) {
                 continue;
             }
-            let identity = Identity::of(&info);
-            let twins: Vec<&Arc<Live>> = self
-                .streams
-                .iter()
-                .filter(|live| live.identity == identity)
-                .collect();
-            if twins.is_empty() {
-                if !self.search.only_now {
-                    self.add(&info, is_required);
+            let identity = Identity::of(info);
+            // One that never was connected is no reason to doubt another one.
+            let mut twins = (self.streams.iter())
+                .filter(|live| live.identity == identity && !live.is_unproven())
+                .peekable();
+            if twins.peek().is_none() {
+                if !self.search.only_now || !self.is_recording {
+                    waiting.push((!is_required, self.turns.key(info), info));
                 }
                 continue;
             }
             // One that is away takes it by itself. One that flows may not know yet that its outlet has
             // gone; if that still answers later, there are two.
+            if self.doubtful.len() >= MOST_DOUBTFUL && !self.doubtful.contains_key(uid) {
+                continue;
+            }
             let since = *self.doubtful.entry(uid.to_vec()).or_insert(now);
+            let twins: Vec<&Arc<Live>> = twins.collect();
             if let Some(twin) = twins.iter().find(|twin| twin.lock().is_away) {
-                // Its task looks for it, and finds this one.
+                // Its task gives up the silent one, and is offered this one.
                 twin.replace();
                 continue;
             }
             let is_free = twins.iter().all(|twin| {
                 let reading = twin.lock();
-                reading.state == State::Recording && self.search.answers(reading.info.uid_bytes())
+                reading.state == State::Recording && search.answers(reading.info.uid_bytes())
             });
-            if is_free && now - since > DOUBT_SECS && !self.search.only_now {
-                say(format_args!(
-                    "lsl record: '{}' is there twice with the same source id; both are recorded.",
-                    printable(&info.name())
-                ));
-                self.doubtful.remove(uid);
-                self.add(&info, is_required);
+            if is_free && now - since > DOUBT_SECS && !search.only_now {
+                twice.push((info.clone(), is_required));
             }
         }
+        waiting.sort_by(|(a, b, info), (c, d, other)| {
+            (a, b, info.uid_bytes()).cmp(&(c, d, other.uid_bytes()))
+        });
+        let room = MOST_TRIED.saturating_sub(self.unproven().count());
+        self.is_crowded = waiting.len() > room;
+        let chosen: Vec<(StreamInfo, bool)> = (waiting.into_iter().take(room))
+            .map(|(is_other, _, info)| (info.clone(), !is_other))
+            .collect();
+        for (info, is_required) in chosen {
+            self.add(&info, is_required);
+        }
+        for (info, is_required) in twice {
+            if !self.has_room() {
+                break;
+            }
+            self.common.voice.say(format_args!(
+                "lsl record: '{}' is there twice with the same source id; both are recorded.",
+                printable(&info.name())
+            ));
+            self.doubtful.remove(info.uid_bytes());
+            self.add(&info, is_required);
+        }
+    }
+
+    /// Streams that nobody but an advert says to exist.
+    fn unproven(&self) -> impl Iterator<Item = &Arc<Live>> {
+        self.streams.iter().filter(|live| live.is_unproven())
+    }
+
+    fn has_room(&self) -> bool {
+        self.unproven().count() < MOST_TRIED
+    }
+
+    /// Names an outlet to each stream that was lost, if there is one: its own, or its successor.
+    fn offer_outlets(&self) {
+        for live in &self.streams {
+            let (is_lost, uid) = {
+                let reading = live.lock();
+                let is_lost =
+                    reading.has_header && matches!(reading.state, State::Lost | State::Refused(_));
+                (is_lost, reading.info.uid_bytes().to_vec())
+            };
+            if !is_lost {
+                continue;
+            }
+            let own_or_successor = |info: &StreamInfo| {
+                info.uid_bytes() == uid
+                    || Identity::of(info) == live.identity
+                        && !self.common.claims.is_claimed(info.uid_bytes())
+            };
+            let found = self.search.all().map(|(info, _)| info);
+            live.offer(found.filter(|info| own_or_successor(info)).cloned().collect());
+        }
+    }
+
+    /// Gives up streams that never were connected: those whose advert is gone, and while others wait those
+    /// that had their turn. What is required stays until it is known whether there is a recording.
+    fn forget_strangers(&mut self) {
+        let now = local_clock();
+        let mut gone = Vec::new();
+        for live in self.unproven() {
+            let reading = live.lock();
+            let is_advertised = self.search.answers(reading.info.uid_bytes());
+            let had_turn = reading.failures > 0 || now - live.since > TURN_SECS;
+            let is_kept = live.required && !self.is_recording;
+            if !is_kept && (!is_advertised || (self.is_crowded && had_turn)) {
+                gone.push((live.slot, reading.info.clone()));
+            }
+        }
+        for (slot, info) in gone {
+            self.turns.note_failure(&info);
+            if let Some(task) = self.tasks.remove(&slot) {
+                task.abort();
+            }
+            self.common.claims.release(info.uid_bytes());
+            self.streams.retain(|live| live.slot != slot);
+            self.search.has_changed = true;
+        }
+    }
+
+    /// From now on there is a file.
+    pub(super) fn note_recording(&mut self) {
+        self.is_recording = true;
     }
 
     /// A cable that is pulled ends no connection: for long nobody says that the outlet has gone.
@@ -333,26 +454,25 @@ impl Session {
 
     fn add(&mut self, info: &StreamInfo, is_required: bool) {
         let name = printable(&info.name());
-        if info.channel_count() == 0 || info.channel_format() == ChannelFormat::Undefined {
+        let most = MAX_SAMPLE_BYTES / info.channel_format().value_size().max(1);
+        if !(1..=most).contains(&(info.channel_count() as usize))
+            || info.channel_format() == ChannelFormat::Undefined
+        {
             self.unfit.insert(info.uid_bytes().to_vec());
-            say(format_args!(
-                "lsl record: '{name}' has no values; it is not recorded."
+            self.common.voice.say(format_args!(
+                "lsl record: '{name}' has no values, or too many; it is not recorded."
             ));
             return;
         }
-        let slot: Slot = self.streams.len();
+        let slot = self.next_slot;
         if !self.common.claims.claim(info.uid_bytes(), slot) {
             return;
         }
-        if self.has_begun {
-            say(format_args!(
-                "lsl record: '{name}' has appeared; it is recorded from now on."
-            ));
-        }
-        let live = Arc::new(Live::new(slot, info, is_required));
+        self.next_slot += 1;
+        let live = Arc::new(Live::new(slot, info, is_required, self.has_begun));
         self.streams.push(Arc::clone(&live));
         let task = stream::record(self.common.clone(), live, info.clone());
-        self.tasks.push(self.runtime.spawn(task));
+        self.tasks.insert(slot, self.runtime.spawn(task));
     }
 
     /// Says when the recording ends, by our clock: nothing that is stamped later is recorded. The first
@@ -372,12 +492,12 @@ impl Session {
 
     /// Whether every stream has handed over what it had.
     pub(super) fn is_over(&self) -> bool {
-        self.tasks.iter().all(JoinHandle::is_finished)
+        self.tasks.values().all(JoinHandle::is_finished)
     }
 
     /// Ends what is left, and tells the writer that this was all.
     pub(super) fn end(self) -> Vec<Arc<Live>> {
-        for task in &self.tasks {
+        for task in self.tasks.values() {
             task.abort();
         }
         for live in &self.streams {
@@ -435,4 +555,6 @@ const NAP: f64 = 0.02;
 const DOUBT_SECS: f64 = 6.0;
 /// Longer than a busy sender pauses.
 const SILENT_SECS: f64 = 5.0;
+/// Outlets that may look like a stream which has another one.
+const MOST_DOUBTFUL: usize = 256;
 const WORKERS: usize = 2;

@@ -9,20 +9,20 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use lsl_core::query::quote_bytes;
 use lsl_core::{
     BufferLength, ChannelFormat, Context, Error, Inlet, KeyChange, PeerHistory, ProcessingOptions,
-    Selector, StreamInfo, TimeCorrection, local_clock,
+    StreamInfo, TimeCorrection, local_clock,
 };
 use lsl_xdf::{Gap, StreamHeader};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::drain::Drain;
-use super::live::{Identity, Live, Stamps, State};
+use super::live::{Live, Stamps, State};
 use super::pending::{Pending, Recorded};
 use super::race::{first, unless_changed, unless_halted};
 use super::remark::say;
+use super::strangers::Voice;
 use super::writer::{Job, Queue, Refused, Slot};
 use crate::encryption::Proved;
 use crate::table::printable;
@@ -49,6 +49,12 @@ impl Claims {
         *claims.entry(uid.to_vec()).or_insert(slot) == slot
     }
 
+    /// Nobody has it any more.
+    pub(super) fn release(&self, uid: &[u8]) {
+        let mut claims = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        claims.remove(uid);
+    }
+
     /// Whether somebody has it.
     pub(super) fn is_claimed(&self, uid: &[u8]) -> bool {
         let claims = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -71,6 +77,7 @@ pub(super) struct Common {
     pub(super) context: Context,
     pub(super) queue: Queue,
     pub(super) claims: Arc<Claims>,
+    pub(super) voice: Arc<Voice>,
     /// Seconds of samples that may wait in each inlet.
     pub(super) buffer_secs: f64,
     /// What becomes of timestamps.
@@ -107,11 +114,13 @@ pub(super) async fn record(common: Common, live: Arc<Live>, info: StreamInfo) {
     recorder.run().await;
     let mut reading = recorder.live.lock();
     reading.ended_at = Some(local_clock());
-    reading.is_lost = reading.is_away
-        || matches!(
-            reading.state,
-            State::Lost | State::Refused(_) | State::Connecting
-        );
+    // What was never there is not lost: anybody can advertise streams.
+    reading.is_lost = (reading.has_header || recorder.live.required)
+        && (reading.is_away
+            || matches!(
+                reading.state,
+                State::Lost | State::Refused(_) | State::Connecting
+            ));
     if reading.state == State::Recording {
         reading.state = State::Done;
     }
@@ -191,6 +200,7 @@ impl StreamTask {
         }
         let mut reading = self.live.lock();
         reading.encryption = None;
+        reading.failures += 1;
         let before = reading.state.clone();
         reading.state = match refused {
             Some(reason) => State::Refused(reason),
@@ -200,7 +210,7 @@ impl StreamTask {
         if reading.state != before {
             let name = printable(&reading.info.name());
             match &reading.state {
-                State::Refused(reason) => say(format_args!(
+                State::Refused(reason) => self.common.voice.say(format_args!(
                     "lsl record: '{name}' cannot be read: {}",
                     printable(reason)
                 )),
@@ -214,7 +224,7 @@ impl StreamTask {
                         "lsl record: '{name}' is lost: {reason}. It goes on when it is back."
                     ));
                 }
-                _ => say(format_args!(
+                _ => self.common.voice.say(format_args!(
                     "lsl record: '{name}' does not connect: {error}"
                 )),
             }
@@ -225,29 +235,30 @@ impl StreamTask {
         }
     }
 
-    /// Looks for the stream until it is there; `None` if that is not wanted any more.
+    /// Waits until the session has found the stream again; `None` if that is not wanted any more. One
+    /// search for all of them: as many as are lost would ask the network as often.
     async fn find_again(&mut self) -> Option<StreamInfo> {
-        let selector = selector_of(&self.info);
         let mut halt = self.common.halt.clone();
         loop {
             // Whoever answers and does not let us in is not to be asked in a hurry.
             unless_halted(&mut halt, sleep(RETRY)).await?;
-            let search = self.common.context.resolve(&selector, 1, SEARCH);
-            let found = unless_halted(&mut halt, search).await?;
-            let found = found.unwrap_or_default();
-            // Whoever was refused comes last, so that it does not keep the others out.
-            let mut found: Vec<_> = found
-                .into_iter()
-                .map(|info| (self.reluctance(&info), info))
-                .collect();
-            found.sort_by_key(|(reluctance, _)| *reluctance);
-            let wanted = found.into_iter().find(|(_, info)| {
-                info.uid_bytes() == self.info.uid_bytes()
-                    || Identity::of(info) == self.live.identity
-                        && self.common.claims.claim(info.uid_bytes(), self.live.slot)
+            // Whoever was refused comes last, so that it does not keep the others out; then an outlet that
+            // is advertised and did not connect, as those that have gone are for a while.
+            let failures = self.live.lock().failures;
+            let mut found = self.live.take_offer();
+            let is_own = |info: &StreamInfo| info.uid_bytes() == self.info.uid_bytes();
+            found.sort_by_key(|info| (self.reluctance(info), is_own(info) == (failures > 1)));
+            let wanted = found.into_iter().find(|info| {
+                is_own(info) || self.common.claims.claim(info.uid_bytes(), self.live.slot)
             });
-            if let Some((_, info)) = wanted {
+            if let Some(info) = wanted {
                 return Some(info);
+            }
+            if !self.has_header {
+                // Taken away when nobody advertises it any more.
+                let tries = u32::try_from(self.live.lock().failures).unwrap_or(u32::MAX);
+                unless_halted(&mut halt, sleep(RETRY * tries.min(10))).await?;
+                return Some(self.info.clone());
             }
         }
     }
@@ -331,18 +342,26 @@ impl StreamTask {
             }
             let slot = self.live.slot;
             let header = Box::new(header);
+            // From here on it is in the file, and nobody takes it for a made-up one.
+            self.live.lock().has_header = true;
             if !self.common.queue.push(Job::Stream { slot, header }).await {
                 return Ok(());
             }
             self.has_header = true;
+            if self.live.is_late {
+                say(format_args!(
+                    "lsl record: '{}' has appeared; it is recorded from now on.",
+                    printable(&self.info.name())
+                ));
+            }
         }
         self.refused.clear();
         self.note_key_changes().await;
         {
             let mut reading = self.live.lock();
             let was_gone = matches!(reading.state, State::Lost | State::Refused(_));
-            let is_back = reading.has_header && was_gone;
-            reading.has_header = true;
+            let is_back = reading.samples > 0 && was_gone;
+            reading.failures = 0;
             reading.encryption = inlet.encryption().map(|it| Proved::from(it).peer_name);
             if is_back {
                 reading.reconnects += 1;
@@ -675,33 +694,6 @@ fn buffer<T: Recorded>(info: &StreamInfo, secs: f64) -> BufferLength {
     BufferLength::Samples(most.max(seconds.to_samples(info.nominal_srate())))
 }
 
-/// Finds outlets of the same stream, as narrowly as a query can.
-fn selector_of(info: &StreamInfo) -> Selector {
-    let mut query = format!(
-        "channel_count='{}' and channel_format='{}'",
-        info.channel_count(),
-        info.channel_format()
-    )
-    .into_bytes();
-    let instance = if info.source_id_bytes().is_empty() {
-        info.uid_bytes()
-    } else {
-        b""
-    };
-    let texts = [
-        ("name", info.name_bytes()),
-        ("type", info.stream_type_bytes()),
-        ("source_id", info.source_id_bytes()),
-        ("hostname", info.hostname_bytes()),
-        ("uid", instance),
-    ];
-    for (key, value) in texts.into_iter().filter(|(_, value)| !value.is_empty()) {
-        query.extend_from_slice(format!(" and {key}=").as_bytes());
-        query.extend_from_slice(&quote_bytes(value));
-    }
-    Selector::predicate(query).unwrap_or_else(|_| Selector::all())
-}
-
 /// All tasks wake in the same moment: an idle recorder of a hundred streams wakes as often as that of
 /// one.
 fn until_next(period_secs: f64) -> Duration {
@@ -720,7 +712,6 @@ const OFFSET_SECS: f64 = 5.0;
 const FIRST_OFFSET: Duration = Duration::from_secs(3);
 const OPEN_LIMIT: Duration = Duration::from_secs(10);
 const RETRY: Duration = Duration::from_millis(300);
-const SEARCH: Duration = Duration::from_secs(2);
 /// Outlets that are known to have been refused; others may be asked again sooner.
 const MAX_REFUSED: usize = 16;
 /// Stamps that far from now are not of LSL's clock, or of no clock.

@@ -9,6 +9,8 @@
 )]
 
 mod at_rest;
+#[cfg(target_os = "linux")]
+mod attack_advert_flood;
 mod attack_remote_control;
 mod attack_symlinks;
 mod audit;

@@ -2,8 +2,8 @@ use std::net::UdpSocket;
 use std::sync::mpsc::Receiver;
 use std::thread;
 
-use lsl_core::Outlet;
 use lsl_core::config::Config;
+use lsl_core::{Outlet, Selector};
 
 use lsl_xdf::Values;
 
@@ -55,12 +55,13 @@ fn what_no_memory_holds_is_counted_to_the_last_sample() {
         context,
         queue: queue.clone(),
         claims: Arc::default(),
+        voice: Arc::default(),
         buffer_secs: 1.0,
         stamps: Stamps::Raw,
         halt: halted,
         end: Arc::default(),
     };
-    let live = Arc::new(Live::new(0, &found[0], false));
+    let live = Arc::new(Live::new(0, &found[0], false, false));
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_time()
