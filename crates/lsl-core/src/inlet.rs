@@ -55,6 +55,9 @@ pub struct InletBuilder {
     peer_history: crate::PeerHistory,
 }
 
+/// The place of an answer that is awaited.
+type Answer = Monitor<Option<Echo>>;
+
 impl Inlet {
     /// An inlet with default settings in the process-wide context.
     ///
@@ -363,7 +366,7 @@ impl Inlet {
         Ok(timeout.into().deadline(local_clock()))
     }
 
-    fn begin_echo(&self) -> Result<(Arc<Monitor<Option<Echo>>>, AbortOnDrop<()>)> {
+    fn begin_echo(&self) -> Result<(Arc<Answer>, AbortOnDrop<()>)> {
         let answer = Arc::new(Monitor::new(None));
         let (shared, place) = (Arc::clone(&self.shared), Arc::clone(&answer));
         let asking = runtime::spawn(async move {

@@ -127,6 +127,8 @@ pub(super) struct Live {
     pub(super) since: f64,
     /// Whether that is to be said once it flows.
     pub(super) is_late: bool,
+    /// Which wishes for more than everything it fulfilled when it was taken in.
+    pub(super) named: Vec<usize>,
     reading: Mutex<Reading>,
     /// Whether its outlet is to be given up for another one.
     is_replaced: AtomicBool,
@@ -142,6 +144,7 @@ impl Live {
             required,
             since: local_clock(),
             is_late,
+            named: Vec::new(),
             reading: Mutex::new(Reading {
                 state: State::Connecting,
                 info: info.clone(),

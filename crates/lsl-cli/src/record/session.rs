@@ -188,6 +188,15 @@ impl Search {
         })
     }
 
+    /// Which wishes for more than everything it fulfils.
+    fn named(&self, uid: &[u8]) -> Vec<usize> {
+        let wishes = self.wishes.iter().enumerate();
+        wishes
+            .filter(|(_, wish)| wish.text != EVERYTHING && wish.found.contains_key(uid))
+            .map(|(at, _)| at)
+            .collect()
+    }
+
     fn answers(&self, uid: &[u8]) -> bool {
         self.wishes.iter().any(|wish| wish.found.contains_key(uid))
     }
@@ -389,7 +398,8 @@ impl Session {
                 let reading = live.lock();
                 let is_lost =
                     reading.has_header && matches!(reading.state, State::Lost | State::Refused(_));
-                (is_lost, reading.info.uid_bytes().to_vec())
+                let uid = reading.info.uid_bytes().to_vec();
+                (is_lost, uid)
             };
             if !is_lost {
                 continue;
@@ -397,10 +407,18 @@ impl Session {
             let own_or_successor = |info: &StreamInfo| {
                 info.uid_bytes() == uid
                     || Identity::of(info) == live.identity
-                        && !self.common.claims.is_claimed(info.uid_bytes())
+                        && !self
+                            .common
+                            .claims
+                            .is_of_another(info.uid_bytes(), live.slot)
             };
             let found = self.search.all().map(|(info, _)| info);
-            live.offer(found.filter(|info| own_or_successor(info)).cloned().collect());
+            live.offer(
+                found
+                    .filter(|info| own_or_successor(info))
+                    .cloned()
+                    .collect(),
+            );
         }
     }
 
@@ -469,7 +487,10 @@ impl Session {
             return;
         }
         self.next_slot += 1;
-        let live = Arc::new(Live::new(slot, info, is_required, self.has_begun));
+        let named = self.search.named(info.uid_bytes());
+        let mut live = Live::new(slot, info, is_required, self.has_begun);
+        live.named = named;
+        let live = Arc::new(live);
         self.streams.push(Arc::clone(&live));
         let task = stream::record(self.common.clone(), live, info.clone());
         self.tasks.insert(slot, self.runtime.spawn(task));
@@ -503,6 +524,13 @@ impl Session {
         for live in &self.streams {
             let reading = live.reading();
             if !reading.has_header {
+                // Anybody can advertise streams: one that never was there is only missed if it was asked
+                // for, and nothing else that was connected is what was meant.
+                let is_met = |wish: &usize| {
+                    let mut proven = self.streams.iter().filter(|live| !live.is_unproven());
+                    proven.any(|live| live.named.contains(wish))
+                };
+                live.lock().is_lost = !live.named.iter().all(is_met);
                 continue;
             }
             let slot = live.slot;

@@ -55,6 +55,12 @@ impl Claims {
         claims.remove(uid);
     }
 
+    /// Whether a stream other than this one has it.
+    pub(super) fn is_of_another(&self, uid: &[u8], slot: Slot) -> bool {
+        let claims = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        claims.get(uid).is_some_and(|owner| *owner != slot)
+    }
+
     /// Whether somebody has it.
     pub(super) fn is_claimed(&self, uid: &[u8]) -> bool {
         let claims = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -114,8 +120,8 @@ pub(super) async fn record(common: Common, live: Arc<Live>, info: StreamInfo) {
     recorder.run().await;
     let mut reading = recorder.live.lock();
     reading.ended_at = Some(local_clock());
-    // What was never there is not lost: anybody can advertise streams.
-    reading.is_lost = (reading.has_header || recorder.live.required)
+    // The session judges those that never were there.
+    reading.is_lost = reading.has_header
         && (reading.is_away
             || matches!(
                 reading.state,
@@ -247,7 +253,8 @@ impl StreamTask {
             let failures = self.live.lock().failures;
             let mut found = self.live.take_offer();
             let is_own = |info: &StreamInfo| info.uid_bytes() == self.info.uid_bytes();
-            found.sort_by_key(|info| (self.reluctance(info), is_own(info) == (failures > 1)));
+            found
+                .sort_by_key(|info| (self.reluctance(info).max(1), is_own(info) == (failures > 1)));
             let wanted = found.into_iter().find(|info| {
                 is_own(info) || self.common.claims.claim(info.uid_bytes(), self.live.slot)
             });
@@ -324,6 +331,7 @@ impl StreamTask {
             None => return Ok(()),
             Some(opened) => opened?,
         }
+        let was_known = self.has_header;
         if !self.has_header {
             let full = match unless_halted(&mut halt, inlet.full_info(OPEN_LIMIT)).await {
                 None => return Ok(()),
@@ -360,7 +368,7 @@ impl StreamTask {
         {
             let mut reading = self.live.lock();
             let was_gone = matches!(reading.state, State::Lost | State::Refused(_));
-            let is_back = reading.samples > 0 && was_gone;
+            let is_back = was_known && was_gone;
             reading.failures = 0;
             reading.encryption = inlet.encryption().map(|it| Proved::from(it).peer_name);
             if is_back {
