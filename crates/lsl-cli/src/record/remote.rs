@@ -146,7 +146,9 @@ impl Remote {
             };
             for line in lines {
                 let command = Command::parse(&line);
-                if !is_known {
+                if is_known {
+                    client.note_obeyed();
+                } else {
                     let given = line.trim().strip_prefix("auth ");
                     if given.is_some_and(|given| self.gate.opens_for(given.trim())) {
                         is_known = true;
@@ -160,8 +162,6 @@ impl Remote {
                     if command != Command::Status || !is_here {
                         return self.refuse(stream);
                     }
-                } else {
-                    client.note_obeyed();
                 }
                 if !self.obey(stream, command)? {
                     return Ok(());

@@ -91,8 +91,10 @@ fn make_folders(folder: &Path) -> Outcome {
 fn make(file: &Path) -> Outcome {
     let mut bytes = [0; 16];
     OsRandom.fill(&mut bytes)?;
-    let token: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    match files::create(file, format!("{token}\n").as_bytes()) {
+    match files::create(
+        file,
+        format!("{:032x}\n", u128::from_ne_bytes(bytes)).as_bytes(),
+    ) {
         // Another recorder was as quick; it is read below.
         Err(_) if fs::symlink_metadata(file).is_ok() => Ok(()),
         made => Ok(made?),

@@ -75,7 +75,7 @@ fn forge(socket: &UdpSocket, session: &str, silent: u16, over: &AtomicBool, said
         for _ in 0..FORGED {
             let number = said.fetch_add(1, Ordering::Relaxed);
             // Half of them at a port that nobody listens on.
-            let data = if number % 2 == 0 { silent } else { 1 };
+            let data = if number.is_multiple_of(2) { silent } else { 1 };
             let number = number % FORGED;
             let answer = format!(
                 "{id}\r\n<?xml version=\"1.0\"?>\n<info><name>Forged{number}</name><type>EEG</type>\
@@ -89,7 +89,7 @@ fn forge(socket: &UdpSocket, session: &str, silent: u16, over: &AtomicBool, said
                  <v6service_port>0</v6service_port><desc /></info>"
             );
             let _ = socket.send_to(answer.as_bytes(), (from.ip(), port));
-            if number % 16 == 0 {
+            if number.is_multiple_of(16) {
                 thread::sleep(Duration::from_micros(500));
             }
         }
