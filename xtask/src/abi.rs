@@ -111,21 +111,21 @@ pub(crate) fn library_problems(sh: &Shell, library: &Path) -> Result<Vec<String>
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Profile {
     Dev,
-    Release,
+    Dist,
 }
 
 /// Build the library; where its shared form lies.
 pub(crate) fn build(sh: &Shell, profile: Profile) -> Result<PathBuf> {
-    let (options, folder): (&[&str], _) = match profile {
-        Profile::Dev => (&[], "debug"),
-        Profile::Release => (&["--release"], "release"),
-    };
-    cmd!(sh, "cargo build --locked -p lsl-ffi {options...}").run()?;
-    Ok(sh
-        .current_dir()
-        .join("target")
-        .join(folder)
-        .join("liblsl.so"))
+    if profile == Profile::Dev {
+        return Ok(crate::programs(sh)?.join("liblsl.so"));
+    }
+    // Cargo's own folder for this profile is where the packages lie.
+    cmd!(
+        sh,
+        "cargo build --locked --profile dist --target-dir target/cross -p lsl-ffi"
+    )
+    .run()?;
+    Ok(sh.current_dir().join("target/cross/dist/liblsl.so"))
 }
 
 /// Build the library and lay it out below `prefix` as packages and build systems expect it.

@@ -15,7 +15,7 @@ pub(crate) fn run(sh: &Shell, filter: Option<&str>) -> Result {
     }
     let mut command = cmd!(
         sh,
-        "cargo test --locked -p lsl-xdf --test stock_age -- {filter...}"
+        "cargo test --workspace --locked --test stock_age -- {filter...}"
     );
     for (variable, program) in [("LSL_STOCK_AGE", age), ("LSL_STOCK_RAGE", find(sh, "rage"))] {
         match program {

@@ -20,12 +20,12 @@ type Entrance = (&'static str, Vec<String>);
 /// Make the stages as far as this machine allows, type the commands, build the book.
 pub(crate) fn run(sh: &Shell, update: bool) -> Result {
     if update {
-        let run = cmd!(sh, "cargo test --locked -p lsl-cli --test docs generated");
+        let run = cmd!(sh, "cargo test --workspace --locked --test docs generated");
         return Ok(run.env("LSL_DOCS_UPDATE", "1").run()?);
     }
     // The first command of the README, as it stands there.
     quick_release(cmd!(sh, "cargo run --release -p lsl-cli -- demo")).run()?;
-    cmd!(sh, "cargo test --locked -p lsl-cli --test docs --no-run").run()?;
+    cmd!(sh, "cargo test --workspace --locked --test docs --no-run").run()?;
 
     let mut gaps = Vec::new();
     let mut entrances = Vec::new();
@@ -67,7 +67,7 @@ const STAGES: &[(&str, Make)] = &[
 /// Run the test in the private network.
 fn type_commands(sh: &Shell, namespace: &[String], entrances: &[Entrance]) -> Result {
     let mut words = namespace.to_vec();
-    let test = "cargo test --offline --locked -p lsl-cli --test docs";
+    let test = "cargo test --offline --workspace --locked --test docs";
     words.extend(test.split(' ').map(str::to_owned));
     let (program, arguments) = words.split_first().ok_or("no command")?;
     let mut run = cmd!(sh, "{program} {arguments...}").env("LSL_DOCS_PREPARED", "1");
@@ -218,10 +218,11 @@ fn homes() -> Result<Vec<String>> {
 
 /// The release profile without its optimisation, which takes minutes and changes nothing that these
 /// commands show. `cargo xtask dist` builds with it.
-const QUICK: [(&str, &str); 3] = [
-    ("CARGO_PROFILE_RELEASE_LTO", "off"),
+const QUICK: [(&str, &str); 4] = [
     ("CARGO_PROFILE_RELEASE_OPT_LEVEL", "0"),
-    ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "256"),
+    ("CARGO_PROFILE_DIST_LTO", "off"),
+    ("CARGO_PROFILE_DIST_OPT_LEVEL", "0"),
+    ("CARGO_PROFILE_DIST_CODEGEN_UNITS", "256"),
 ];
 
 fn quick_release(command: xshell::Cmd<'_>) -> xshell::Cmd<'_> {

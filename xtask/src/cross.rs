@@ -84,8 +84,7 @@ pub(crate) fn build(sh: &Shell, target: Target) -> Result<Build> {
         .map(|(path, name)| format!("--remap-path-prefix={}={name}", path.display()));
     cmd!(
         sh,
-        "cargo zigbuild --release --locked --target {triple}.{GLIBC} --target-dir {TARGET_DIR}
-            --config profile.release.strip=true --config profile.release.debug=false
+        "cargo zigbuild --profile dist --locked --target {triple}.{GLIBC} --target-dir {TARGET_DIR}
             -p lsl-cli -p lsl-ffi"
     )
     .env("PATH", zig::search_path(sh)?)
@@ -93,7 +92,7 @@ pub(crate) fn build(sh: &Shell, target: Target) -> Result<Build> {
     .env("CARGO_ENCODED_RUSTFLAGS", flags.join("\u{1f}"))
     .run()?;
 
-    let folder = root.join(TARGET_DIR).join(triple).join("release");
+    let folder = root.join(TARGET_DIR).join(triple).join("dist");
     let build = Build {
         target,
         command: folder.join("lsl"),

@@ -78,7 +78,7 @@ fn is_root(sh: &Shell) -> Result<bool> {
 fn executable(sh: &Shell) -> Result<String> {
     let built = cmd!(
         sh,
-        "cargo test --locked -p lsl-cli --test deploy --no-run --message-format=json"
+        "cargo test --workspace --locked --test deploy --no-run --message-format=json"
     )
     .read()?;
     let name = "\"executable\":\"";

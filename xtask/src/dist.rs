@@ -60,7 +60,6 @@ pub(crate) fn run(sh: &Shell, prove: bool) -> Result {
 /// The search path with cargo-deb and cargo-cyclonedx. Of these versions: what they write is promised to
 /// be the same again.
 fn tools(sh: &Shell) -> Result<std::ffi::OsString> {
-    crate::wait_for_tools(sh)?;
     let mut path = sh.current_dir().join("target/tools/bin").into_os_string();
     path.push(":");
     path.push(sh.var_os("PATH").unwrap_or_default());

@@ -38,7 +38,7 @@ struct Stage {
 impl Stage {
     fn of(sh: &Shell) -> Self {
         let target = sh.current_dir().join("target");
-        let cross = target.join("cross").join(TRIPLE).join("release");
+        let cross = target.join("cross").join(TRIPLE).join("dist");
         let own = target.join("emulate").join(TRIPLE).join("debug");
         let is_cross = cross.join("lsl").is_file() && cross.join("liblsl.so").is_file();
         Self {
@@ -50,7 +50,7 @@ impl Stage {
 
     /// Whether `cargo xtask cross` made what is examined.
     fn is_released(&self) -> bool {
-        self.build.ends_with("release")
+        self.build.ends_with("dist")
     }
 }
 
@@ -78,7 +78,7 @@ pub(crate) fn run(sh: &Shell) -> Result {
         )
         .run()?;
     }
-    cmd!(sh, "cargo build --locked -p lsl-cli").run()?;
+    crate::programs(sh)?;
     machine::mask(sh)?;
     library::build(sh, &stage)?;
 

@@ -27,6 +27,24 @@ pub(crate) fn run(sh: &Shell, seconds: u32, only: Option<&str>) -> Result {
             "rustup toolchain install nightly; cargo install --locked cargo-fuzz",
         );
     }
+    let targets = targets(sh, only)?;
+    for (dir, target) in &targets {
+        let limit = format!("-max_total_time={seconds}");
+        cmd!(
+            sh,
+            "cargo +nightly fuzz run --fuzz-dir {dir} {target} -- {limit}"
+        )
+        .run()?;
+    }
+    println!(
+        "fuzz: {} targets, {seconds} s each, no finding",
+        targets.len()
+    );
+    Ok(())
+}
+
+/// All targets, or the one called `only`, each with its directory.
+pub(crate) fn targets(sh: &Shell, only: Option<&str>) -> Result<Vec<(&'static str, String)>> {
     let mut targets = Vec::new();
     for dir in FUZZ_DIRS {
         for path in sh
@@ -48,17 +66,5 @@ pub(crate) fn run(sh: &Shell, seconds: u32, only: Option<&str>) -> Result {
     if targets.is_empty() {
         return Err(format!("no fuzz target in {}", FUZZ_DIRS.join(", ")).into());
     }
-    for (dir, target) in &targets {
-        let limit = format!("-max_total_time={seconds}");
-        cmd!(
-            sh,
-            "cargo +nightly fuzz run --fuzz-dir {dir} {target} -- {limit}"
-        )
-        .run()?;
-    }
-    println!(
-        "fuzz: {} targets, {seconds} s each, no finding",
-        targets.len()
-    );
-    Ok(())
+    Ok(targets)
 }

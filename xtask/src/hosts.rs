@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use xshell::{Shell, cmd};
 
 use crate::abi::{self, Profile};
-use crate::{Result, instructions, interop};
+use crate::{Result, Scope, instructions, interop};
 
 /// The installed layout that hosts are built against.
 const PREFIX: &str = "target/hosts/prefix";
@@ -31,9 +31,9 @@ pub(crate) const SOAK: Effort = Effort {
 };
 
 /// Make the stage as far as this machine allows and run the hosts whose name contains `filter`.
-pub(crate) fn run(sh: &Shell, filter: Option<&str>, effort: &Effort) -> Result {
+pub(crate) fn run(sh: &Shell, filter: Option<&str>, effort: &Effort, scope: Scope) -> Result {
     // Built here, because inside the namespace there is no network to fetch anything from.
-    cmd!(sh, "cargo test --locked -p lsl-ffi --test hosts --no-run").run()?;
+    cmd!(sh, "cargo test --workspace --locked --test hosts --no-run").run()?;
     abi::install(sh, PREFIX.as_ref(), Profile::Dev)?;
     let mut variables = vec![("LSL_HOSTS_PREFIX", sh.current_dir().join(PREFIX))];
     let mut gaps = Vec::new();
@@ -45,8 +45,10 @@ pub(crate) fn run(sh: &Shell, filter: Option<&str>, effort: &Effort) -> Result {
         Ok(library) => variables.push(("LSL_HOSTS_LIBLSL", library)),
         Err(error) => gaps.push(format!("no liblsl: {error}")),
     }
-    // The gate compares with the newest only.
-    if !crate::is_gate() {
+    let mut tools = vec!["cc", "c++", "cmake", "pkg-config"];
+    if scope == Scope::All {
+        tools.push("valgrind");
+        variables.push(("LSL_HOSTS_VALGRIND", "1".into()));
         match interop::older_liblsl(sh) {
             Ok(library) => variables.push(("LSL_HOSTS_LIBLSL_1_17_7", library)),
             Err(error) => gaps.push(format!("no liblsl 1.17.7: {error}")),
@@ -59,7 +61,7 @@ pub(crate) fn run(sh: &Shell, filter: Option<&str>, effort: &Effort) -> Result {
         sh.copy_file(instructions::library(sh)?, named)?;
         variables.push(("LSL_HOSTS_OPTIMISED", folder));
     }
-    for tool in ["cc", "c++", "cmake", "pkg-config", "valgrind"] {
+    for tool in tools {
         if cmd!(sh, "{tool} --version")
             .quiet()
             .ignore_stderr()
@@ -91,8 +93,7 @@ pub(crate) fn run(sh: &Shell, filter: Option<&str>, effort: &Effort) -> Result {
         "test",
         "--offline",
         "--locked",
-        "-p",
-        "lsl-ffi",
+        "--workspace",
         "--test",
         "hosts",
         "--",

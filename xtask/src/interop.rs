@@ -8,8 +8,7 @@ use std::path::{Path, PathBuf};
 
 use xshell::{Shell, cmd};
 
-use crate::Result;
-use crate::abi::{self, Profile};
+use crate::{Result, Scope};
 
 /// A wheel that carries a liblsl.
 struct Wheel {
@@ -54,26 +53,25 @@ const PEERS: &str = "target/peers";
 const INTEROP: &str = "crates/lsl-interop";
 
 /// Make the stage as far as this machine allows and run the cells whose name contains `filter`.
-pub(crate) fn run(sh: &Shell, filter: Option<&str>) -> Result {
+pub(crate) fn run(sh: &Shell, filter: Option<&str>, scope: Scope) -> Result {
     // Built here, because inside the namespace there is no network to fetch anything from.
     cmd!(
         sh,
-        "cargo test --locked -p lsl-interop --test interop --no-run"
+        "cargo test --workspace --locked --test interop --no-run"
     )
     .run()?;
+    let built = crate::programs(sh)?;
+    let mut variables = vec![
+        ("LSL_INTEROP_COMMAND", built.join("lsl")),
+        ("LSL_INTEROP_LIB_LSL_FFI", built.join("liblsl.so")),
+    ];
 
     let mut gaps = Vec::new();
-    let mut variables = Vec::new();
-    if sh.path_exists("crates/lsl-cli") {
-        cmd!(sh, "cargo build --locked -p lsl-cli").run()?;
-        variables.push((
-            "LSL_INTEROP_COMMAND",
-            sh.current_dir().join("target/debug/lsl"),
-        ));
-    }
-    let library = abi::build(sh, Profile::Dev)?;
-    variables.push(("LSL_INTEROP_LIB_LSL_FFI", library));
-    for wheel in WHEELS {
+    let wheels = match scope {
+        Scope::Gate => &WHEELS[..1],
+        Scope::All => WHEELS,
+    };
+    for wheel in wheels {
         match install(sh, wheel) {
             Ok((python, library)) => {
                 variables.push((wheel.python_variable, python.clone()));
@@ -104,8 +102,7 @@ pub(crate) fn run(sh: &Shell, filter: Option<&str>) -> Result {
             "test",
             "--offline",
             "--locked",
-            "-p",
-            "lsl-interop",
+            "--workspace",
             "--test",
             "interop",
             "--",
@@ -117,6 +114,9 @@ pub(crate) fn run(sh: &Shell, filter: Option<&str>) -> Result {
     let mut run = cmd!(sh, "{program} {arguments...}").env("LSL_INTEROP_STAGE", "1");
     for (name, path) in &variables {
         run = run.env(name, path);
+    }
+    if scope == Scope::Gate {
+        gaps.push("other peers are for `cargo xtask interop --all`".to_owned());
     }
     if !gaps.is_empty() {
         run = run.env("LSL_INTEROP_SKIP", gaps.join("; "));

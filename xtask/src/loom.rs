@@ -28,7 +28,7 @@ pub(crate) fn run(sh: &Shell) -> Result {
 }
 
 /// How many tests libtest says have passed.
-fn passed(output: &str) -> usize {
+pub(crate) fn passed(output: &str) -> usize {
     let results = output.lines().filter_map(|line| {
         let (_, counts) = line.split_once("test result: ok. ")?;
         counts.split_whitespace().next()?.parse::<usize>().ok()

@@ -10,10 +10,10 @@
 #![forbid(unsafe_code)]
 
 mod abi;
-mod ahead;
 mod artefact;
 mod at_rest;
 mod book;
+mod campaign;
 mod captures;
 mod ci;
 mod cross;
@@ -36,8 +36,9 @@ mod zig;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use lexopt::Arg;
+use lexopt::{Arg, ValueExt as _};
 use xshell::{Shell, cmd};
 
 /// What every task answers with; the text is for the person who runs it.
@@ -46,23 +47,26 @@ type Result<T = (), E = Box<dyn std::error::Error>> = std::result::Result<T, E>;
 const HELP: &str = "\
 Usage: cargo xtask TASK
 
-  ci                     the gate, which stops at a failure: everything below but soak,
-                         emulate, book, captures and fuzz
-  ahead                  build what later steps of the gate want; it starts this by itself
-  test                   what the README says: cargo test --workspace --locked
-  lint                   rustfmt and clippy, warnings denied
-  doc                    documentation, warnings denied
-  interop [FILTER]       against real liblsl 1.18.0 and 1.17.7 and pylsl in a private namespace
-  at-rest [FILTER]       encrypted recordings against stock age, and rage if there
+  ci                     the gate, which stops at a failure: what every submission has to pass
+                         within 25 minutes, the tasks marked * below
+  fmt *                  rustfmt changes nothing
+  campaign [PART…] [--minutes N]  what takes hours: the parts that docs/campaign.md lists, and that page
+                         (fuzz for N minutes in all, 60 if not said)
+  test *                 what the README says: cargo test --workspace --locked
+  lint *                 clippy, warnings denied
+  doc *                  documentation, warnings denied
+  interop * [FILTER]     against real liblsl 1.18.0 and pylsl in a private namespace (--all: 1.17.7,
+                         mne-lsl and pylsl's plotting example, too)
+  at-rest * [FILTER]     encrypted recordings against stock age, and rage if there
   emulate                aarch64 under qemu: tests, hosts, sessions with x86-64, real liblsl
   roots                  the packages of target/dist on Debian for arm64 and amd64
-  xdf                    recordings: pyxdf reads ours, we read such as LabRecorder writes
-  recorder [PART] [--parquet] [--files DIR]  `lsl record`, play and xdf: killed 200 times, out of disk,
-                         encrypted, played again, as tables; pyxdf judges (and Parquet tables, too;
-                         and reads the recordings in DIR)
-  abi                    the C library's exports, names and headers against crates/lsl-ffi/abi
+  xdf *                  recordings: pyxdf reads ours, we read such as LabRecorder writes
+  recorder * [PART] [--parquet] [--files DIR]  `lsl record`, play and xdf: killed 20 times, out of
+                         disk, encrypted, played again, as tables; pyxdf judges (and Parquet tables,
+                         too; and reads the recordings in DIR; --all: killed 200 times)
+  abi *                  the C library's exports, names and headers against crates/lsl-ffi/abi
   headers [--check]      make the C headers from that table (or see whether they are up to date)
-  hosts [FILTER]         C and C++ programs on the library, plain, under ASan and under valgrind
+  hosts * [FILTER]       C and C++ programs on the library, plain and under ASan (--all: valgrind, too)
   soak [FILTER]          the same for minutes: 10,000 cycles, two minutes of stress
   deploy [FILTER]        `lsl deploy` to a real sshd and systemd in namespaces (needs root)
   install --prefix DIR   build the C library and lay out lib, include, pkg-config and CMake files
@@ -70,13 +74,15 @@ Usage: cargo xtask TASK
                          glibc 2.28 and newer, checked; below target/cross
   dist [--prove]         archives, Debian packages and Python wheels of these, with checksums and a
                          bill of materials, below target/dist (and pack twice, try the wheel)
-  tidy                   purity, file sizes, licences, machine paths and other house rules
-  instructions [--update]  count the hot paths under valgrind against benches/instructions
+  tidy *                 purity, file sizes, licences, machine paths and other house rules
+  instructions * [--update]  count the hot paths under valgrind against benches/instructions
                          (or make that baseline for this compiler)
-  loom                   every interleaving of the threads that share a reader or a feed
+  loom *                 every interleaving of the threads that share a reader or a feed
+  timing                 whether the time of checking a MAC or opening a record tells of secrets
   models                 symbolic proofs of the encryption protocol: Verifpal, and ProVerif if there
-  deny                   licences, bans and sources of the dependencies
-  msrv                   check the shipped crates with the oldest supported compiler
+  deny                   licences, bans and sources of the dependencies, by cargo-deny; `tidy` reads
+                         the same list
+  msrv *                 check the shipped crates with the oldest supported compiler
   systems                type-check everything for Windows and macOS, where it never ran
   fuzz [SECONDS] [TARGET]  every fuzz target (or one) for SECONDS (default 30) each
   book [--update]        run every command that the README and docs show, and build the book
@@ -88,7 +94,7 @@ With CI=true in the environment a missing tool is a failure; otherwise the task 
 ";
 
 /// The oldest compiler that builds the shipped crates, as the README promises.
-const MSRV: &str = "1.88.0";
+const MSRV: &str = "1.91.0";
 
 fn main() -> ExitCode {
     match run() {
@@ -108,6 +114,8 @@ fn run() -> Result {
     let mut check = false;
     let mut prove = false;
     let mut parquet = false;
+    let mut scope = Scope::Gate;
+    let mut minutes = 60;
     let mut files = None;
     let mut prefix = None;
     while let Some(arg) = parser.next()? {
@@ -121,6 +129,8 @@ fn run() -> Result {
             Arg::Long("check") => check = true,
             Arg::Long("prove") => prove = true,
             Arg::Long("parquet") => parquet = true,
+            Arg::Long("all") => scope = Scope::All,
+            Arg::Long("minutes") => minutes = parser.value()?.parse()?,
             Arg::Long("files") => files = Some(PathBuf::from(parser.value()?)),
             Arg::Long("prefix") => prefix = Some(PathBuf::from(parser.value()?)),
             Arg::Value(word) => words.push(word.to_string_lossy().into_owned()),
@@ -136,20 +146,18 @@ fn run() -> Result {
     sh.change_dir(root);
     match words.as_slice() {
         ["ci"] => ci::run(&sh),
-        ["ahead"] => {
-            ahead::run(&sh);
-            Ok(())
-        }
+        ["campaign", parts @ ..] => campaign::run(&sh, parts, &campaign::Wishes { minutes }),
+        ["fmt"] => fmt(&sh),
         ["test"] => test(&sh),
         ["lint"] => lint(&sh),
         ["doc"] => doc(&sh),
-        ["interop"] => interop::run(&sh, None),
-        ["interop", filter] => interop::run(&sh, Some(filter)),
-        ["hosts"] => hosts::run(&sh, None, &hosts::SHORT),
-        ["hosts", filter] => hosts::run(&sh, Some(filter), &hosts::SHORT),
-        ["soak"] => hosts::run(&sh, None, &hosts::SOAK),
-        ["soak", filter] => hosts::run(&sh, Some(filter), &hosts::SOAK),
-        ["xdf"] => xdf::run(&sh),
+        ["interop"] => interop::run(&sh, None, scope),
+        ["interop", filter] => interop::run(&sh, Some(filter), scope),
+        ["hosts"] => hosts::run(&sh, None, &hosts::SHORT, scope),
+        ["hosts", filter] => hosts::run(&sh, Some(filter), &hosts::SHORT, scope),
+        ["soak"] => hosts::run(&sh, None, &hosts::SOAK, scope),
+        ["soak", filter] => hosts::run(&sh, Some(filter), &hosts::SOAK, scope),
+        ["xdf"] => xdf::run(&sh, scope),
         ["at-rest"] => at_rest::run(&sh, None),
         ["at-rest", filter] => at_rest::run(&sh, Some(filter)),
         ["recorder", part @ ..] if part.len() < 2 => recorder::run(
@@ -158,6 +166,7 @@ fn run() -> Result {
                 part: part.first().copied(),
                 parquet,
                 files: files.as_deref(),
+                scope,
             },
         ),
         ["emulate"] => emulate::run(&sh),
@@ -169,7 +178,7 @@ fn run() -> Result {
         ["abi"] => abi::check(&sh),
         ["install"] => {
             let prefix = prefix.ok_or("install where? --prefix DIR")?;
-            abi::install(&sh, &prefix, abi::Profile::Release)
+            abi::install(&sh, &prefix, abi::Profile::Dist)
         }
         ["cross"] => cross::run(&sh, None),
         ["cross", triple] => cross::run(&sh, Some(triple)),
@@ -177,7 +186,8 @@ fn run() -> Result {
         ["tidy"] => tidy::run(&sh),
         ["instructions"] => instructions::run(&sh, update),
         ["loom"] => loom::run(&sh),
-        ["models"] => models::run(&sh),
+        ["models"] => models::run(&sh).map(drop),
+        ["timing"] => timing(&sh).map(drop),
         ["deny"] => deny(&sh),
         ["msrv"] => msrv(&sh),
         ["systems"] => systems::run(&sh),
@@ -193,13 +203,46 @@ fn run() -> Result {
     }
 }
 
+/// How much of a task is run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// What every submission has to pass.
+    Gate,
+    /// All of it, as in the campaign.
+    All,
+}
+
+impl Scope {
+    /// How often recorders are killed.
+    pub(crate) fn kills(self) -> &'static str {
+        match self {
+            Self::Gate => "20",
+            Self::All => "200",
+        }
+    }
+}
+
+/// Build every program for development; the folder they lie in. Always the whole workspace, with the
+/// features that its tests have: a selection of packages would be compiled again with fewer.
+pub(crate) fn programs(sh: &Shell) -> Result<PathBuf> {
+    cmd!(
+        sh,
+        "cargo build --workspace --locked --lib --bins --examples"
+    )
+    .run()?;
+    Ok(sh.current_dir().join("target/debug"))
+}
+
 /// The README's test command and nothing else, so that what the gate proves is what a user runs.
 fn test(sh: &Shell) -> Result {
     Ok(cmd!(sh, "cargo test --workspace --locked").run()?)
 }
 
+fn fmt(sh: &Shell) -> Result {
+    Ok(cmd!(sh, "cargo fmt --all --check").run()?)
+}
+
 fn lint(sh: &Shell) -> Result {
-    cmd!(sh, "cargo fmt --all --check").run()?;
     let deny = ["-D", "warnings"];
     cmd!(
         sh,
@@ -225,8 +268,18 @@ fn doc(sh: &Shell) -> Result {
     Ok(())
 }
 
+/// What the driver in `benches` says of its measurements.
+fn timing(sh: &Shell) -> Result<String> {
+    let said = cmd!(
+        sh,
+        "cargo run --locked --profile counts -p lsl-benches --bin hot -- --timing"
+    )
+    .read()?;
+    println!("{said}");
+    Ok(said.lines().last().unwrap_or_default().to_owned())
+}
+
 fn deny(sh: &Shell) -> Result {
-    wait_for_tools(sh)?;
     if cmd!(sh, "cargo deny --version")
         .quiet()
         .ignore_stderr()
@@ -271,16 +324,15 @@ fn missing(what: &str, install: &str) -> Result {
     Ok(())
 }
 
-/// `.ci/run` installs tools of later steps while the tests run, and holds this lock until they are there.
-fn wait_for_tools(sh: &Shell) -> Result {
-    const LOCK: &str = "target/tools/install.lock";
-    if is_gate() && sh.path_exists(LOCK) {
-        cmd!(sh, "flock {LOCK} true").quiet().run()?;
-    }
-    Ok(())
+/// Whether a missing tool is a failure.
+static STRICT: AtomicBool = AtomicBool::new(false);
+
+/// A missing tool is a failure from here on.
+fn leave_nothing_out() {
+    STRICT.store(true, Ordering::Relaxed);
 }
 
-/// Whether this run decides about a submission.
+/// Whether this run decides about a submission, or is the campaign.
 fn is_gate() -> bool {
-    std::env::var("CI").is_ok_and(|value| value == "true")
+    STRICT.load(Ordering::Relaxed) || std::env::var("CI").is_ok_and(|value| value == "true")
 }

@@ -7,9 +7,7 @@ use std::path::Path;
 
 use xshell::{Shell, cmd};
 
-use crate::Result;
-use crate::abi::{self, Profile};
-use crate::{interop, xdf};
+use crate::{Result, Scope, interop, xdf};
 
 const SCRIPTS: &str = "xtask/src/recorder";
 
@@ -30,15 +28,19 @@ pub(crate) struct Wishes<'a> {
     pub(crate) parquet: bool,
     /// A folder with recordings to read instead of those that lie here.
     pub(crate) files: Option<&'a Path>,
+    pub(crate) scope: Scope,
 }
 
 impl Wishes<'_> {
-    /// What the gate runs.
-    pub(crate) const USUAL: Self = Self {
-        part: None,
-        parquet: false,
-        files: None,
-    };
+    /// Every part, as often as this scope asks for.
+    pub(crate) fn of(scope: Scope) -> Self {
+        Self {
+            part: None,
+            parquet: scope == Scope::All,
+            files: None,
+            scope,
+        }
+    }
 }
 
 pub(crate) fn run(sh: &Shell, wishes: &Wishes<'_>) -> Result {
@@ -56,9 +58,14 @@ pub(crate) fn run(sh: &Shell, wishes: &Wishes<'_>) -> Result {
             return Ok(());
         }
     };
-    let features = wishes.parquet.then_some("--features=lsl-cli/parquet");
-    cmd!(sh, "cargo build --locked -p lsl-cli {features...}").run()?;
-    let library = abi::build(sh, Profile::Dev)?;
+    let built = crate::programs(sh)?;
+    if wishes.parquet {
+        cmd!(
+            sh,
+            "cargo build --workspace --locked --bin lsl --examples --features lsl-cli/parquet"
+        )
+        .run()?;
+    }
     sh.remove_path(FOLDER)?;
     sh.create_dir(FOLDER)?;
 
@@ -71,8 +78,9 @@ pub(crate) fn run(sh: &Shell, wishes: &Wishes<'_>) -> Result {
         sh,
         "{program} {words...} {pyxdf} -B {script} {folder} {files} {part...}"
     )
-    .env("LSL_STAGE_COMMAND", root.join("target/debug/lsl"))
-    .env("LSL_STAGE_LIBRARY", library)
+    .env("LSL_STAGE_COMMAND", built.join("lsl"))
+    .env("LSL_STAGE_LIBRARY", built.join("liblsl.so"))
+    .env("LSL_STAGE_KILLS", wishes.scope.kills())
     .env("LSL_STAGE_PYLSL", pylsl);
     if let Some(pyarrow) = pyarrow {
         command = command.env("LSL_STAGE_PYARROW", root.join(pyarrow));

@@ -1,11 +1,11 @@
 //! The stage for `crates/lsl-xdf`: pyxdf judges our files, ours reads such as LabRecorder writes;
 //! recorders are killed and run out of disk.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use xshell::{Shell, cmd};
 
-use crate::Result;
+use crate::{Result, Scope};
 
 const PYTHON: &str = "crates/lsl-xdf/python";
 
@@ -15,10 +15,7 @@ const VENV: &str = "target/peers/pyxdf-1.17.5";
 /// What is written for the other side.
 const FILES: &str = "target/xdf";
 
-/// How often a recorder is killed.
-const KILLS: &str = "200";
-
-pub(crate) fn run(sh: &Shell) -> Result {
+pub(crate) fn run(sh: &Shell, scope: Scope) -> Result {
     let python = match install(sh) {
         Ok(python) => python,
         Err(error) if crate::is_gate() => return Err(error),
@@ -33,25 +30,23 @@ pub(crate) fn run(sh: &Shell) -> Result {
         sh.remove_path(folder)?;
         sh.create_dir(folder)?;
     }
-    cmd!(sh, "cargo build --locked -p lsl-xdf --example pyxdf_peer").run()?;
-    let peer = sh.current_dir().join("target/debug/examples/pyxdf_peer");
+    let examples = crate::programs(sh)?.join("examples");
+    let peer = examples.join("pyxdf_peer");
     cmd!(sh, "{peer} write {ours}").run()?;
     cmd!(sh, "{python} {script} compare {ours}").run()?;
     cmd!(sh, "{python} {script} record {theirs}").run()?;
     // The oracle must find in them what it says is there, or equality with ours proves nothing.
     cmd!(sh, "{python} {script} compare {theirs}").run()?;
     cmd!(sh, "{peer} read {theirs}").run()?;
-    survive(sh)
+    survive(sh, &examples.join("survive"), scope.kills())
 }
 
 /// Recorders that are killed, and one whose disk is full.
-fn survive(sh: &Shell) -> Result {
-    cmd!(sh, "cargo build --locked -p lsl-xdf --example survive").run()?;
-    let survive = sh.current_dir().join("target/debug/examples/survive");
+fn survive(sh: &Shell, survive: &Path, kills: &str) -> Result {
     let killed = format!("{FILES}/killed");
     sh.remove_path(&killed)?;
     sh.create_dir(&killed)?;
-    cmd!(sh, "{survive} kill {killed} {KILLS}").run()?;
+    cmd!(sh, "{survive} kill {killed} {kills}").run()?;
     // A mount of its own, seen by nobody else and gone with the process.
     let small = format!("{FILES}/small");
     sh.create_dir(&small)?;

@@ -3,6 +3,7 @@
 //! ```text
 //! hot --list           names, one per line
 //! hot CASE TIMES       does the work of CASE that often
+//! hot --timing         whether refusing forgeries takes a time that tells of them
 //! ```
 //!
 //! What a path costs is the difference of two runs that differ in `TIMES` alone, so that starting the
@@ -28,6 +29,7 @@ use lsl_core::{ByteOrder, ChannelFormat, ProcessingOptions, Pushthrough, StreamI
 use sealing::Ends;
 
 mod sealing;
+mod timing;
 
 type Result<T = (), E = Box<dyn Error>> = std::result::Result<T, E>;
 
@@ -81,8 +83,9 @@ fn main() -> ExitCode {
             }
             Ok(())
         }
+        ["--timing"] => timing::run(),
         [case, times] => run(case, times),
-        _ => Err("hot --list, or hot CASE TIMES".into()),
+        _ => Err("hot --list, hot --timing, or hot CASE TIMES".into()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

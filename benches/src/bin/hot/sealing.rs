@@ -3,7 +3,7 @@
 use std::hint::black_box;
 use std::sync::Arc;
 
-use lsl_core::secure::handshake::{Claim, Initiator, PREAMBLE, Responder};
+use lsl_core::secure::handshake::{Claim, Initiator, PREAMBLE, Responder, Unconfirmed, WaitM3};
 use lsl_core::secure::{self, Cause, Descriptor, Error, Local, Random, SecretKey, Session, Suites};
 
 use crate::{Result, check};
@@ -39,17 +39,23 @@ pub(crate) fn records(times: usize, suites: Suites, ends: Ends) -> Result {
 }
 
 /// The inlet's and the outlet's end of a new session.
-fn established(suites: Suites) -> secure::Result<(Session, Session)> {
-    let (initiator, flight) = Initiator::start(local(3, suites), &mut Fixed(1))?;
-    let responder = Responder::new(local(4, suites));
-    let (wait, second) = responder.receive_m1(&flight[PREAMBLE.len()..], &mut Fixed(2))?;
-    let (unconfirmed, third) = initiator.receive_m2(&second)?.accept()?;
+pub(crate) fn established(suites: Suites) -> secure::Result<(Session, Session)> {
+    let (wait, unconfirmed, third) = claimed(suites)?;
     let Claim::Verified(verified) = wait.receive_m3(&third)? else {
         return Err(Error::session(Cause::Internal, "a refusal"));
     };
     let (outlet, mut record) = verified.accept(&descriptor())?;
     let (inlet, _) = unconfirmed.receive_descriptor(&mut record)?;
     Ok((inlet, outlet))
+}
+
+/// A handshake up to its third message, which is the last.
+pub(crate) fn claimed(suites: Suites) -> secure::Result<(WaitM3, Unconfirmed, Vec<u8>)> {
+    let (initiator, flight) = Initiator::start(local(3, suites), &mut Fixed(1))?;
+    let responder = Responder::new(local(4, suites));
+    let (wait, second) = responder.receive_m1(&flight[PREAMBLE.len()..], &mut Fixed(2))?;
+    let (unconfirmed, third) = initiator.receive_m2(&second)?.accept()?;
+    Ok((wait, unconfirmed, third))
 }
 
 /// The same handshake each time, because checking a signature takes more or less work.
@@ -87,6 +93,6 @@ fn descriptor() -> Descriptor {
 }
 
 /// 64 float32 with a time stamp, on the wire.
-const FRAME_BYTES: usize = 265;
+pub(crate) const FRAME_BYTES: usize = 265;
 
-const NOW: f64 = 1000.0;
+pub(crate) const NOW: f64 = 1000.0;

@@ -224,7 +224,11 @@ impl Way {
     fn needs(self) -> Vec<Need> {
         match self {
             Self::Plain | Self::Asan => vec![Need::Tool("cc")],
-            Self::Valgrind => vec![Need::Tool("cc"), Need::Tool("valgrind")],
+            Self::Valgrind => vec![
+                Need::Tool("cc"),
+                Need::Tool("valgrind"),
+                Need::Variable("LSL_HOSTS_VALGRIND"),
+            ],
         }
     }
 }

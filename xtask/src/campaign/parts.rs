@@ -1,0 +1,290 @@
+//! The parts, each with what it proves and which files that is about.
+
+use std::ffi::OsString;
+
+use xshell::{Shell, cmd};
+
+use super::Wishes;
+use crate::{Result, Scope, fuzz, hosts, recorder};
+
+/// A proof that takes long.
+pub(super) struct Part {
+    pub(super) name: &'static str,
+    pub(super) proves: &'static str,
+    /// Commits that touch these make it older.
+    pub(super) paths: &'static [&'static str],
+    /// Answers with what it found.
+    pub(super) run: fn(&Shell, &Wishes) -> Result<String>,
+}
+
+/// What streams, sessions and the C library are made of.
+const LIBRARY: &[&str] = &[
+    "crates/lsl-core/src",
+    "crates/lsl-ffi/src",
+    "crates/lsl-platform/src",
+    "crates/lsl-secure/src",
+];
+
+/// In the order in which they run: what others build on first, what takes longest last.
+pub(super) const PARTS: &[Part] = &[
+    Part {
+        name: "deny",
+        proves: "licences, bans and sources by cargo-deny",
+        paths: &["Cargo.lock", ".cargo/deny.toml"],
+        run: |sh, _| {
+            tool(sh, "cargo-deny", "0.20.2", "0")?;
+            quiet(crate::deny(sh))
+        },
+    },
+    Part {
+        name: "hosts",
+        proves: "C programs under valgrind",
+        paths: LIBRARY,
+        run: |sh, _| quiet(hosts::run(sh, Some("/valgrind"), &hosts::SHORT, Scope::All)),
+    },
+    Part {
+        name: "interop",
+        proves: "all cells, liblsl 1.17.7 and mne-lsl among them",
+        paths: LIBRARY,
+        run: |sh, _| quiet(crate::interop::run(sh, None, Scope::All)),
+    },
+    Part {
+        name: "recorder",
+        proves: "recorders killed 200 times, Parquet tables",
+        paths: &["crates/lsl-xdf/src", "crates/lsl-cli/src/record"],
+        run: |sh, _| {
+            crate::xdf::run(sh, Scope::All)?;
+            quiet(recorder::run(sh, &recorder::Wishes::of(Scope::All)))
+        },
+    },
+    Part {
+        name: "systems",
+        proves: "all code type-checks for Windows and macOS",
+        paths: &["crates", "examples", "Cargo.lock"],
+        run: |sh, _| {
+            cmd!(
+                sh,
+                "rustup target add x86_64-pc-windows-gnu aarch64-apple-darwin"
+            )
+            .run()?;
+            quiet(crate::systems::run(sh))
+        },
+    },
+    Part {
+        name: "dist",
+        proves: "packages for x86-64 and aarch64, the same bytes twice; the wheel",
+        paths: &[
+            "Cargo.toml",
+            "Cargo.lock",
+            "crates/lsl-ffi/python",
+            "crates/lsl-ffi/pkg",
+            "xtask/src/dist",
+        ],
+        run: |sh, _| {
+            cmd!(
+                sh,
+                "rustup target add aarch64-unknown-linux-gnu x86_64-unknown-linux-gnu"
+            )
+            .run()?;
+            tool(sh, "cargo-deb", "3.8.0", "0")?;
+            tool(sh, "cargo-cyclonedx", "0.5.9", "0")?;
+            quiet(crate::dist::run(sh, true))
+        },
+    },
+    Part {
+        name: "roots",
+        proves: "those packages on Debian 12 for both, from installation to removal",
+        paths: &[
+            "Cargo.toml",
+            "Cargo.lock",
+            "crates/lsl-ffi/python",
+            "crates/lsl-ffi/pkg",
+            "xtask/src/roots",
+        ],
+        run: |sh, _| quiet(crate::roots::run(sh)),
+    },
+    Part {
+        name: "emulate",
+        proves: "aarch64 under qemu: tests, C programs, sessions with x86-64",
+        paths: LIBRARY,
+        run: |sh, _| quiet(crate::emulate::run(sh)),
+    },
+    Part {
+        name: "deploy",
+        proves: "lsl deploy to a real sshd and systemd",
+        paths: &[
+            "crates/lsl-cli/src/deploy",
+            "crates/lsl-cli/systemd",
+            "crates/lsl-cli/tests/deploy",
+        ],
+        run: |sh, _| quiet(crate::deploy::run(sh, None)),
+    },
+    Part {
+        name: "book",
+        proves: "every command of the README and the book, typed",
+        paths: &["README.md", "docs", "crates/lsl-cli/src"],
+        run: |sh, _| quiet(crate::book::run(sh, false)),
+    },
+    Part {
+        name: "models",
+        proves: "LSS/1 in Verifpal and ProVerif",
+        paths: &["crates/lsl-secure/models", "docs/spec/secure-session.md"],
+        run: |sh, _| {
+            // Unoptimised it does not finish.
+            tool(sh, "verifpal", crate::models::VERIFPAL, "2")?;
+            crate::models::run(sh)
+        },
+    },
+    Part {
+        name: "timing",
+        proves: "checking a MAC and opening a record take a time that tells nothing",
+        paths: &["crates/lsl-secure/src", "Cargo.lock"],
+        run: |sh, _| crate::timing(sh),
+    },
+    Part {
+        name: "miri",
+        proves: "no undefined behaviour in what touches no socket",
+        paths: LIBRARY,
+        run: |sh, _| miri(sh),
+    },
+    Part {
+        name: "soak",
+        proves: "10,000 cycles and minutes of stress of the C library",
+        paths: LIBRARY,
+        run: |sh, _| quiet(hosts::run(sh, Some("/plain"), &hosts::SOAK, Scope::All)),
+    },
+    Part {
+        name: "fuzz",
+        proves: "no input makes a parser panic or a session leave its rules",
+        paths: &[
+            "crates/lsl-core/src",
+            "crates/lsl-secure/src",
+            "crates/lsl-xdf/src",
+        ],
+        run: |sh, wishes| {
+            tool(sh, "cargo-fuzz", "0.13.2", "0")?;
+            let targets = u32::try_from(fuzz::targets(sh, None)?.len())?;
+            let seconds = (60 * wishes.minutes / targets).max(1);
+            fuzz::run(sh, seconds, None)?;
+            Ok(format!("nothing in {targets} targets, {seconds} s each"))
+        },
+    },
+    Part {
+        name: "mutants",
+        proves: "tests notice what is changed in handshake and record",
+        paths: &[
+            "crates/lsl-secure/src/handshake",
+            "crates/lsl-secure/src/record",
+        ],
+        run: |sh, _| mutants(sh),
+    },
+];
+
+/// What a task says that has nothing to tell but whether it went well.
+fn quiet(result: Result) -> Result<String> {
+    result.map(|()| "nothing".to_owned())
+}
+
+/// Where cargo's tools are installed.
+const TOOLS: &str = "target/tools";
+
+/// The search path on which they are.
+pub(super) fn search_path(sh: &Shell) -> OsString {
+    let mut path: OsString = sh.current_dir().join(TOOLS).join("bin").into();
+    path.push(":");
+    path.push(sh.var_os("PATH").unwrap_or_default());
+    path
+}
+
+/// Build a tool unless this version of it is there; most are fast enough without optimisation.
+fn tool(sh: &Shell, name: &str, version: &str, opt_level: &str) -> Result {
+    let installed = cmd!(sh, "cargo install --root {TOOLS} --list")
+        .quiet()
+        .read()?;
+    if installed
+        .lines()
+        .any(|line| line == format!("{name} v{version}:"))
+    {
+        return Ok(());
+    }
+    // Verifpal declares a compiler newer than it needs.
+    cmd!(
+        sh,
+        "cargo install --locked --quiet --ignore-rust-version --root {TOOLS} {name}@{version}"
+    )
+    .env("CARGO_PROFILE_RELEASE_OPT_LEVEL", opt_level)
+    .env("CARGO_PROFILE_RELEASE_LTO", "off")
+    .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16")
+    .env("CARGO_TARGET_DIR", "target/tools/build")
+    .run()?;
+    Ok(())
+}
+
+/// Unit tests under miri by package: its options, and which tests.
+const MIRI: &[(&str, &str)] = &[
+    (
+        "-p lsl-core --no-default-features --lib",
+        "wire:: buffer:: value:: session::",
+    ),
+    (
+        "-p lsl-secure --no-default-features --features rustcrypto --lib",
+        "record:: kdf:: suite::",
+    ),
+    ("-p lsl-ffi --lib", "handle:: memory:: strings::"),
+];
+
+fn miri(sh: &Shell) -> Result<String> {
+    cmd!(sh, "rustup component add miri rust-src --toolchain nightly").run()?;
+    let mut passed = 0;
+    for (selection, filters) in MIRI {
+        let (selection, filters) = (selection.split(' '), filters.split(' '));
+        let said = cmd!(
+            sh,
+            "cargo +nightly miri test --locked --target-dir target/miri {selection...} -- {filters...}"
+        )
+        // Files and clocks of this machine; few cases, since each takes a thousand times longer.
+        .env("MIRIFLAGS", "-Zmiri-disable-isolation")
+        .env("PROPTEST_CASES", "2")
+        .read()?;
+        println!("{said}");
+        passed += crate::loom::passed(&said);
+    }
+    if passed == 0 {
+        return Err("no test was run".into());
+    }
+    Ok(format!("nothing in {passed} tests"))
+}
+
+fn mutants(sh: &Shell) -> Result<String> {
+    tool(sh, "cargo-mutants", "27.1.0", "0")?;
+    let output = "target/mutants";
+    sh.create_dir(output)?;
+    // What it tells by its status (2: some were missed) is in its files, too.
+    cmd!(
+        sh,
+        "cargo mutants --package lsl-secure --file crates/lsl-secure/src/handshake/*.rs
+            --file crates/lsl-secure/src/record/*.rs --output {output} --no-shuffle --colors never
+            -- --locked --lib --test it"
+    )
+    .ignore_status()
+    .run()?;
+    let lines = |name: &str| -> Result<Vec<String>> {
+        let text = sh.read_file(format!("{output}/mutants.out/{name}.txt"))?;
+        Ok(text.lines().map(str::to_owned).collect())
+    };
+    let (caught, missed, timeout) = (lines("caught")?, lines("missed")?, lines("timeout")?);
+    if caught.is_empty() {
+        return Err("no mutant was caught: did the tests run?".into());
+    }
+    let mut found = format!(
+        "{} mutants noticed, {} by time; not noticed: {}",
+        caught.len() + timeout.len(),
+        timeout.len(),
+        missed.len()
+    );
+    for mutant in missed {
+        found.push_str("; ");
+        found.push_str(mutant.trim_start_matches("crates/lsl-secure/src/"));
+    }
+    Ok(found)
+}
