@@ -521,16 +521,17 @@ impl Session {
         for task in self.tasks.values() {
             task.abort();
         }
+        let none_connected = self.streams.iter().all(|live| live.is_unproven());
         for live in &self.streams {
             let reading = live.reading();
             if !reading.has_header {
                 // Anybody can advertise streams: one that never was there is only missed if it was asked
-                // for, and nothing else that was connected is what was meant.
+                // for, and nothing else that was connected is what was meant; or if nothing was connected.
                 let is_met = |wish: &usize| {
                     let mut proven = self.streams.iter().filter(|live| !live.is_unproven());
                     proven.any(|live| live.named.contains(wish))
                 };
-                live.lock().is_lost = !live.named.iter().all(is_met);
+                live.lock().is_lost = none_connected || !live.named.iter().all(is_met);
                 continue;
             }
             let slot = live.slot;

@@ -181,7 +181,7 @@ fn a_useless_home_counts_as_unset_and_a_closed_one_as_absent() {
     assert_eq!(note.severity, Note);
     assert!(note.text.contains("may not enter"), "{note}");
     // In a home that may be entered the file is somebody's mistake.
-    files.closed = Some("/root/lsl_api");
+    files.closed = Some("/closed/lsl_api");
     let loaded = load(&files, &Overrides::default());
     assert_eq!(loaded.diagnostics[0].severity, Error);
 }
@@ -220,7 +220,7 @@ fn with_raised_rights_only_the_program_and_the_system_count() {
 /// B5: whoever can put a file beside the data must not choose where this program writes.
 #[test]
 fn log_file_is_ignored_in_the_working_directory() {
-    let text = "[log]\nfile = /tmp/log\nlevel = 1\n[lab]\nSessionID = x\n";
+    let text = "[log]\nfile = /var/log/lsl\nlevel = 1\n[lab]\nSessionID = x\n";
     let files = Fake::new(
         &[("/cwd/lsl_api.cfg", text), ("/h/lsl_api/lsl_api.cfg", text)],
         &[("HOME", "/h")],
@@ -241,7 +241,7 @@ fn log_file_is_ignored_in_the_working_directory() {
             files.files.insert("/cwd/lsl_api.cfg".into(), text.into());
         }
         let loaded = load(&files, &Overrides::default());
-        assert_eq!(loaded.config.log().file, "/tmp/log", "{variables:?}");
+        assert_eq!(loaded.config.log().file, "/var/log/lsl", "{variables:?}");
         assert_eq!(loaded.diagnostics, []);
     }
 }
