@@ -295,5 +295,6 @@ fn a_signature_says_who_recorded_and_what_was_changed() {
     let both = lab
         .run(&["verify", "--signer", &public, "-i", &identity, &locked])
         .ok();
-    assert_eq!(both.stdout.lines().count(), 2, "{both:?}");
+    // The file, the signature, and when it was recorded.
+    assert_eq!(both.stdout.lines().count(), 3, "{both:?}");
 }
