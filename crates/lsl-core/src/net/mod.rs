@@ -11,8 +11,8 @@ pub(crate) mod custody;
 #[cfg(feature = "secure")]
 pub(crate) mod describe;
 pub(crate) mod dial;
-#[cfg(feature = "secure")]
 pub(crate) mod echo;
+#[cfg(feature = "secure")]
 pub(crate) mod entrance;
 pub(crate) mod feed;
 pub(crate) mod full_info;
