@@ -362,7 +362,10 @@ impl OutletShared {
         }
         let most = self.context.config().tuning().max_consumers;
         if fan.tasks.len() >= most as usize {
-            if !std::mem::replace(&mut fan.is_full, true) {
+            let is_news = !std::mem::replace(&mut fan.is_full, true);
+            drop(fan);
+            drop(turn);
+            if is_news {
                 tracing::warn!(
                     name = %self.info.name(), peer = %link.peer(),
                     "reader refused: the outlet has {most}, as many as tuning.MaxConsumers allows"
