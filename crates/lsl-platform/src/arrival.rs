@@ -39,12 +39,16 @@ mod linux {
         let stamp = last_stamp(&socket).ok()?;
         // Between two readings of the one clock there is one of the other. A thread that was put to
         // sleep among them reads once more.
-        let (mut now, mut wall) = readings();
+        let mut closest = readings();
         for _ in 0..RETRIES {
-            if now.1 - now.0 <= PROMPT_NANOS {
+            if closest.0.1 - closest.0.0 <= PROMPT_NANOS {
                 break;
             }
-            (now, wall) = readings();
+            closest = std::cmp::min_by_key(closest, readings(), |(now, _)| now.1 - now.0);
+        }
+        let (now, wall) = closest;
+        if now.1 - now.0 > WORST_NANOS {
+            return None;
         }
         let waited = wall - stamp;
         // Later than now, or long ago: somebody set the wall clock.
@@ -86,6 +90,8 @@ mod linux {
 
     const RETRIES: u32 = 3;
     const PROMPT_NANOS: i128 = 5_000;
+    /// Farther apart, the readings say less than the time of receiving.
+    const WORST_NANOS: i128 = 50_000;
     const LONGEST_NANOS: i128 = 1_000_000_000;
 }
 
@@ -127,8 +133,8 @@ mod tests {
             std::thread::sleep(Duration::from_millis(5));
             socket.recv(&mut buffer).unwrap();
             let arrived = arrived_at(&socket).unwrap();
-            assert!(arrived >= before - 1e-6, "{arrived} is before {before}");
-            arrived <= after + 1e-6
+            assert!(arrived >= before - 1e-4, "{arrived} is before {before}");
+            arrived <= after + 1e-4
         });
         assert!(arrived, "all stamps were late");
     }

@@ -36,9 +36,9 @@ fn a_busy_thread_does_not_shift_the_time_of_a_clock_probe() {
         let mut buffer = [0; 256];
         let length = probe.recv(&mut buffer).unwrap();
         let reply = TimeReply::parse(&buffer[..length]).unwrap();
-        assert!(reply.t1 >= t0 - 1e-6, "{} is before {t0}", reply.t1);
+        assert!(reply.t1 >= t0 - 1e-4, "{} is before {t0}", reply.t1);
         assert!(reply.t2 >= reply.t1 && reply.t2 <= local_clock());
-        reply.t1 <= sent + 1e-6
+        reply.t1 <= sent + 1e-4
     };
     // The kernel may need a moment to begin with stamps.
     assert!((0..50).any(ask), "the wait for the thread counts");

@@ -51,10 +51,11 @@ fn assert_answers(context: &Context, outlet: &Outlet) {
         let length = probe.recv(&mut buffer).expect("a reply");
         let reply = TimeReply::parse(&buffer[..length]).expect("a clock reply");
         assert_eq!(reply.wave_id, wave_id);
-        // Over loopback a datagram has arrived when it was sent. The system's first stamps may be missing.
+        // Over loopback a datagram has arrived when it was sent; two clocks are read to say when that was.
+        // The system's first stamps may be missing.
         if cfg!(target_os = "linux") && wave_id >= 10 {
             let shift = reply.t1 - sent;
-            assert!(reply.t1 >= t0 - 1e-6 && shift <= 1e-6, "{shift} s");
+            assert!(reply.t1 >= t0 - 1e-4 && shift <= 1e-4, "{shift} s");
         }
     }
     lab::find(context, "flood-0");
