@@ -171,8 +171,8 @@ fn a_useless_home_counts_as_unset_and_a_closed_one_as_absent() {
     }
     let system = session("system");
     let files = [("/etc/lsl_api/lsl_api.cfg", &*system)];
-    let mut files = Fake::new(&files, &[("HOME", "/root")]);
-    files.closed = Some("/root");
+    let mut files = Fake::new(&files, &[("HOME", "/h")]);
+    files.closed = Some("/h");
     let loaded = load(&files, &Overrides::default());
     assert_eq!(loaded.config.lab().session_id, "system");
     let [note] = &loaded.diagnostics[..] else {
@@ -181,7 +181,7 @@ fn a_useless_home_counts_as_unset_and_a_closed_one_as_absent() {
     assert_eq!(note.severity, Note);
     assert!(note.text.contains("may not enter"), "{note}");
     // In a home that may be entered the file is somebody's mistake.
-    files.closed = Some("/closed/lsl_api");
+    files.closed = Some("/h/lsl_api");
     let loaded = load(&files, &Overrides::default());
     assert_eq!(loaded.diagnostics[0].severity, Error);
 }

@@ -207,7 +207,7 @@ mod tests {
     fn on_runtime<R: Send + 'static>(task: impl Future<Output = R> + Send + 'static) -> R {
         let (sender, receiver) = std::sync::mpsc::channel();
         runtime::spawn(async move { sender.send(task.await).unwrap() }).unwrap();
-        receiver.recv_timeout(Duration::from_secs(60)).unwrap()
+        receiver.recv_timeout(Duration::from_mins(1)).unwrap()
     }
 
     #[test]

@@ -198,7 +198,7 @@ mod tests {
             LAST.set(Some(AtTheEnd(sender)));
             drop(handle().unwrap().enter());
         });
-        let registered = receiver.recv_timeout(Duration::from_secs(60));
+        let registered = receiver.recv_timeout(Duration::from_mins(1));
         assert_eq!(registered, Ok(true));
         ending.join().unwrap();
     }

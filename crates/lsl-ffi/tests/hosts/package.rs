@@ -157,4 +157,4 @@ fn contains(said: &str, wanted: &str) -> Outcome {
     }
 }
 
-const LIMIT: Duration = Duration::from_secs(120);
+const LIMIT: Duration = Duration::from_mins(2);

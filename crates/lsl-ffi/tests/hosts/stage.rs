@@ -187,7 +187,7 @@ pub(crate) fn libraries_from(command: &mut Command, folder: impl AsRef<OsStr>) {
     command.env("LD_LIBRARY_PATH", folder);
 }
 
-const COMPILE_LIMIT: Duration = Duration::from_secs(120);
+const COMPILE_LIMIT: Duration = Duration::from_mins(2);
 
 /// Far more than any host needs, even under valgrind on a loaded machine.
 pub(crate) const RUN_LIMIT: Duration = Duration::from_secs(400);

@@ -201,4 +201,4 @@ fn ends(mut command: Command) -> Outcome<End> {
 }
 
 /// Far more than any check needs on a loaded machine.
-const LIMIT: Duration = Duration::from_secs(120);
+const LIMIT: Duration = Duration::from_mins(2);

@@ -121,7 +121,7 @@ impl Log {
     }
 }
 
-const LONGEST_WRITE: Duration = Duration::from_secs(60);
+const LONGEST_WRITE: Duration = Duration::from_mins(1);
 
 #[cfg(test)]
 mod tests {

@@ -181,7 +181,7 @@ fn an_address_that_does_not_answer_over_tcp_gives_way_to_the_other() {
         let (sender, receiver) = std::sync::mpsc::channel();
         let dialling = async move {
             let from = source.endpoint().0.unwrap();
-            let limit = Duration::from_secs(60);
+            let limit = Duration::from_mins(1);
             let dialled = source.dial(&info, from.data, b"LSL:fullinfo\r\n", limit);
             let dialled = dialled.await.map(drop);
             let family = source.endpoint().0.map(|endpoint| endpoint.family);

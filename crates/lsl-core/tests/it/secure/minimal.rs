@@ -174,7 +174,7 @@ fn forged_adverts_do_not_turn_a_resolver_into_a_scanner() {
     let _responder = announce(port, claim.xml());
     let selector = Selector::property("name", "wanted").unwrap();
     let resolver =
-        ContinuousResolver::in_context(&rec.context, &selector, Duration::from_secs(60)).unwrap();
+        ContinuousResolver::in_context(&rec.context, &selector, Duration::from_mins(1)).unwrap();
     lab::until("somebody knocks", || outlet.connections() > 0);
     rec.await_audit("policy_refused", |event| event["code"] == 8);
     let several_waves = Duration::from_secs(4);
@@ -209,7 +209,7 @@ fn forged_uids_do_not_flood_an_honest_outlet() {
         .collect();
     let selector = Selector::property("name", "wanted").unwrap();
     let resolver =
-        ContinuousResolver::in_context(&rec.context, &selector, Duration::from_secs(60)).unwrap();
+        ContinuousResolver::in_context(&rec.context, &selector, Duration::from_mins(1)).unwrap();
     lab::until("it knocks", || outlet.connections() >= 8);
     assert!(resolver.next_event_blocking(A_WAVE).is_none());
     drop(resolver);
