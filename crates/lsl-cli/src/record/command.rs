@@ -15,7 +15,7 @@ pub(super) enum Command {
     Streams,
     Mark(String),
     Quit,
-    /// Nothing we know; LabRecorder says OK to it.
+    /// Nothing we know, by its first word: others may be secret. LabRecorder says OK to it.
     Unknown(String),
 }
 
@@ -36,7 +36,7 @@ impl Command {
             ("streams", "") => Self::Streams,
             ("mark", text) => Self::Mark(text.to_owned()),
             ("quit", "") => Self::Quit,
-            _ => Self::Unknown(line.to_owned()),
+            _ => Self::Unknown(word.to_owned()),
         }
     }
 
@@ -47,6 +47,13 @@ impl Command {
             Self::Select(_) | Self::Status | Self::Streams | Self::Mark(_) | Self::Quit
         )
     }
+}
+
+/// The token that a line names, if it does so.
+pub(super) fn named_token(line: &str) -> Option<&str> {
+    let line = line.trim();
+    let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+    word.eq_ignore_ascii_case("auth").then(|| rest.trim())
 }
 
 /// `{key:value} {key:value}`; a value may have colons and backslashes.
@@ -167,7 +174,10 @@ mod tests {
         check("stop", Command::Stop);
         check("update", Command::Update);
         check("mark Eyes  closed", Command::Mark("Eyes  closed".into()));
-        check("hello", Command::Unknown("hello".into()));
+        check("hello you", Command::Unknown("hello".into()));
+        assert_eq!(named_token(" AUTH  abc \r\n"), Some("abc"));
+        assert_eq!(named_token("auth"), Some(""));
+        assert_eq!(named_token("authority abc"), None);
         let line = "filename {root:C:\\Data\\} {template:exp%n\\%p_block_%b.xdf}{Run:2} \
                     {participant:P003} {task:Memory Guided}";
         let pairs = [

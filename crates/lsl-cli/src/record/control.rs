@@ -117,8 +117,8 @@ impl Control<'_> {
             }
             // There is nothing to bring up to date.
             Command::Update => {}
-            Command::Unknown(line) => {
-                return Err(Failure::Usage(format!("unknown command '{line}'")));
+            Command::Unknown(word) => {
+                return Err(Failure::Usage(format!("unknown command '{word}'")));
             }
         }
         Ok(String::new())

@@ -21,7 +21,7 @@ use std::time::Duration;
 use lsl_core::local_clock;
 use serde_json::json;
 
-use super::command::{Command, Lines, NoCommand};
+use super::command::{Command, Lines, NoCommand, named_token};
 use super::remark::say;
 use super::token::Gate;
 use crate::failure::{Failure, Outcome};
@@ -145,18 +145,21 @@ impl Remote {
                 }
             };
             for line in lines {
+                // Whether or not it is needed: no state may show it as a command that nobody knows.
+                if let Some(given) = named_token(&line) {
+                    if !self.gate.opens_for(given) {
+                        return self.refuse(stream);
+                    }
+                    is_known = true;
+                    stream.set_read_timeout(None)?;
+                    client.note_obeyed();
+                    stream.write_all(b"OK")?;
+                    continue;
+                }
                 let command = Command::parse(&line);
                 if is_known {
                     client.note_obeyed();
                 } else {
-                    let given = line.trim().strip_prefix("auth ");
-                    if given.is_some_and(|given| self.gate.opens_for(given.trim())) {
-                        is_known = true;
-                        stream.set_read_timeout(None)?;
-                        client.note_obeyed();
-                        stream.write_all(b"OK")?;
-                        continue;
-                    }
                     // The state is for whoever is on this machine.
                     let is_here = stream.peer_addr()?.ip().to_canonical().is_loopback();
                     if command != Command::Status || !is_here {

@@ -151,6 +151,24 @@ fn remote_control_obeys_nobody_without_the_token() {
         0
     );
     assert!(!Path::new(&root).exists());
+    // Naming the token once more is nothing that others could read of.
+    remote.ok(format!("auth {}\n", token(&lab)).as_bytes());
+    let answer = said_to(address, b"status\nquit\n");
+    assert!(!answer.contains(&token(&lab)), "{answer}");
+    // Nor are the words behind a slip.
+    remote.ok(format!("auht {}\n", token(&lab)).as_bytes());
+    let answer = said_to(address, b"status\nquit\n");
+    assert!(answer.contains("unknown command 'auht'"), "{answer}");
+    assert!(!answer.contains(&token(&lab)), "{answer}");
+    let answer = said_to(
+        address,
+        format!("auth {}\nauth wrong\nselect all\n", token(&lab)).as_bytes(),
+    );
+    assert_eq!(answer, "OK{\"error\":\"auth TOKEN comes first\"}\n");
+    assert_eq!(
+        remote.ask("status")["selected"].as_array().unwrap().len(),
+        0
+    );
     remote.recorder.interrupt();
     let ended = remote.recorder.wait().with(0, &[&file, "--rcs-open"]);
     // Whoever connects again and again fills no terminal.
@@ -195,6 +213,8 @@ fn remote_control_closes_what_does_not_speak_its_language() {
     ] {
         assert_eq!(said_to(address, bytes), "", "{bytes:?}");
     }
+    // Clients name a token whether or not it is needed.
+    remote.ok(b"auth 0123456789abcdef\n");
     let status = remote.ask("status");
     assert_eq!(status["selected"].as_array().unwrap().len(), 0);
     assert!(status["last_error"].is_null(), "{status}");
