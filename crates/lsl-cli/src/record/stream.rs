@@ -471,10 +471,11 @@ impl StreamTask {
             match wish {
                 Halt::Go => {}
                 Halt::Drain(until, limit)
-                    if !self.is_past(until) && !drain.is_over(now) && now < limit =>
+                    if !self.is_past(until).unwrap_or_else(|| drain.is_over(now))
+                        && now < limit =>
                 {
                     let nap = sleep(DRAIN_PERIOD);
-                    if drain.is_answered() {
+                    if drain.is_answered() || self.is_past(until).is_some() {
                         unless_changed(&mut halt, nap).await;
                         continue;
                     }
@@ -496,14 +497,13 @@ impl StreamTask {
         Ok(())
     }
 
-    /// Whether everything up to this time of our clock has come.
-    fn is_past(&self, until: f64) -> bool {
-        let offset = match self.stamps {
-            Stamps::Raw => self.offset.map_or(0.0, |offset| offset.offset_secs),
-            Stamps::Synced => 0.0,
-        };
-        // Only samples at even intervals tell that there is none in between; `Drain` ends the others.
-        self.info.nominal_srate() > 0.0 && self.newest.is_some_and(|stamp| stamp + offset >= until)
+    /// Whether the stamps say that everything up to this time of our clock has come. Only samples at even
+    /// intervals tell that there is none in between: `None` for others, which `Drain` ends.
+    fn is_past(&self, until: f64) -> Option<bool> {
+        let to_ours = self
+            .to_ours()
+            .filter(|_| self.info.nominal_srate() > 0.0)?;
+        Some(self.newest.is_some_and(|stamp| stamp + to_ours >= until))
     }
 
     /// What has to be added to timestamps to get our time; `None` if that is not known, or they are of

@@ -292,6 +292,25 @@ fn what_is_stamped_after_the_end_is_not_written() {
     }
 }
 
+/// Devices that send blocks lost the last one: nothing comes for as long as a block takes.
+#[test]
+fn the_last_block_of_a_device_is_waited_for() {
+    let lab = Lab::new();
+    let path = lab.path("blocks.xdf");
+    let block = ["--rate", "250", "--chunk", "250", "--format", "int32"];
+    let _device = lab.start(&[&["gen", "--name", "Device"], &block[..]].concat());
+    let _amp = lab.start(&generate("Amp", &[]));
+    start(&lab, &["-o", &path, "--duration", "1.5"]).wait().ok();
+    let loaded = read(&path);
+    let last = |name: &str| {
+        let stream = stream(&loaded, name);
+        *stream.stamps.last().unwrap() + stream.offsets[0].1
+    };
+    let end = last("Amp");
+    let early = end - last("Device");
+    assert!(early < 0.02, "{early} s before the end");
+}
+
 #[test]
 fn what_a_sender_sent_last_is_in_the_file() {
     let lab = Lab::new();
