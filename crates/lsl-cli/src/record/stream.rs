@@ -500,9 +500,7 @@ impl StreamTask {
     /// Whether the stamps say that everything up to this time of our clock has come. Only samples at even
     /// intervals tell that there is none in between: `None` for others, which `Drain` ends.
     fn is_past(&self, until: f64) -> Option<bool> {
-        let to_ours = self
-            .to_ours()
-            .filter(|_| self.info.nominal_srate() > 0.0)?;
+        let to_ours = self.to_ours().filter(|_| self.info.nominal_srate() > 0.0)?;
         Some(self.newest.is_some_and(|stamp| stamp + to_ours >= until))
     }
 
@@ -510,8 +508,8 @@ impl StreamTask {
     /// another clock altogether.
     fn to_ours(&self) -> Option<f64> {
         match self.stamps {
+            _ if self.alien_reported => None,
             Stamps::Synced => Some(0.0),
-            Stamps::Raw if self.alien_reported => None,
             Stamps::Raw => self.offset.map(|offset| offset.offset_secs),
         }
     }
@@ -545,12 +543,12 @@ impl StreamTask {
             let wanted = (waiting + 1).min(room);
             let pulled = pending.pull(inlet, wanted);
             let came = pending.stamps.len() - before;
-            self.newest = pending
-                .stamps
-                .get(before..)
-                .and_then(<[f64]>::last)
-                .copied()
-                .or(self.newest);
+            let newest = pending.stamps.get(before..).and_then(<[f64]>::last);
+            if let Some(&newest) = newest {
+                self.newest = Some(newest);
+                // Before the cut, which would take stamps of another clock for later ones.
+                self.judge_clock(newest);
+            }
             self.cut(pending, before);
             let stamps = pending.stamps.get(before..).unwrap_or_default();
             if let Some(&first) = stamps.first() {
@@ -580,13 +578,19 @@ impl StreamTask {
         let samples = reading.samples;
         reading.began.get_or_insert((now, samples));
         reading.idle_secs = inlet.stats().idle_secs;
-        if let (Some(lag), false) = (reading.lag(now), self.alien_reported)
-            && lag.abs() > ALIEN_SECS
-        {
+    }
+
+    /// Says so if the stamp of a sample that has just come is of no clock of LSL.
+    fn judge_clock(&mut self, stamp: f64) {
+        let Some(to_ours) = self.to_ours() else {
+            return;
+        };
+        let lag = local_clock() - (stamp + to_ours);
+        if lag.abs() > ALIEN_SECS {
             self.alien_reported = true;
             say(format_args!(
                 "lsl record: '{}' stamps its samples {:.0} s {}: its clock is not that of LSL.",
-                printable(&reading.info.name()),
+                printable(&self.info.name()),
                 lag.abs(),
                 if lag > 0.0 {
                     "in the past"

@@ -3,13 +3,11 @@
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
-use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use lsl_core::config::{Bind, Config};
-use lsl_core::secure::Security;
-use lsl_core::{ChannelFormat, Context, Outlet, StreamInfo, local_clock};
+use lsl_core::config::Config;
+use lsl_core::{ChannelFormat, Outlet, StreamInfo, local_clock};
 
 use crate::lab::{Ended, Lab, Running};
 use crate::machine::Machine;
@@ -20,13 +18,7 @@ const HOSTILE: &str =
 
 /// An outlet of that name, in the lab.
 fn outlet(lab: &Lab, source_id: &str) -> Outlet {
-    let text = std::fs::read_to_string(lab.path("lsl_api.cfg")).unwrap();
-    let mut config = Config::from_text(&text).unwrap();
-    config.set_bind(Bind::Loopback);
-    let off = Arc::new(Security::off(Vec::new()).unwrap());
-    let info = StreamInfo::new(HOSTILE, HOSTILE, 1, 0.0, ChannelFormat::String, source_id).unwrap();
-    let context = Context::with_security(config, off);
-    Outlet::builder(info).context(&context).open().unwrap()
+    lab.outlet(StreamInfo::new(HOSTILE, HOSTILE, 1, 0.0, ChannelFormat::String, source_id).unwrap())
 }
 
 /// Fails unless every line is one that we wrote: the name's second line never begins one.

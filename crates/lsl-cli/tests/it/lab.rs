@@ -5,11 +5,14 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use lsl_core::local_clock;
+use lsl_core::config::{Bind, Config};
+use lsl_core::secure::Security;
+use lsl_core::{Context, Outlet, StreamInfo, local_clock};
 use serde_json::Value;
 
 /// Runs commands that see each other and nobody else.
@@ -54,6 +57,16 @@ impl Lab {
             ),
         );
         lab
+    }
+
+    /// An outlet of this process, in plaintext.
+    pub(crate) fn outlet(&self, info: StreamInfo) -> Outlet {
+        let text = std::fs::read_to_string(self.path("lsl_api.cfg")).unwrap();
+        let mut config = Config::from_text(&text).unwrap();
+        config.set_bind(Bind::Loopback);
+        let off = Arc::new(Security::off(Vec::new()).unwrap());
+        let context = Context::with_security(config, off);
+        Outlet::builder(info).context(&context).open().unwrap()
     }
 
     pub(crate) fn path(&self, name: &str) -> String {

@@ -3,10 +3,11 @@
 
 use std::collections::HashMap;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use lsl_core::local_clock;
+use lsl_core::{ChannelFormat, StreamInfo, local_clock};
 use lsl_xdf::{Loaded, LoadedStream, Values, load};
 
 use crate::lab::{Ended, Lab, Running};
@@ -309,6 +310,51 @@ fn the_last_block_of_a_device_is_waited_for() {
     let end = last("Amp");
     let early = end - last("Device");
     assert!(early < 0.02, "{early} s before the end");
+}
+
+/// Programs that stamp with the clock of the day.
+#[test]
+fn a_duration_keeps_streams_of_another_clock() {
+    let lab = Lab::new();
+    let outlets = [("Markers", 0.0), ("Signal", 100.0)].map(|(name, rate)| {
+        let info = StreamInfo::new(name, "", 1, rate, ChannelFormat::Int32, name).unwrap();
+        lab.outlet(info)
+    });
+    let over = AtomicBool::new(false);
+    for (at, more) in [
+        &["--duration", "1"][..],
+        &["--duration", "1", "--online-sync"],
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        over.store(false, Ordering::Relaxed);
+        let path = lab.path(&format!("epoch{at}.xdf"));
+        let ended = thread::scope(|scope| {
+            scope.spawn(|| {
+                let limit = local_clock() + 60.0;
+                while !over.load(Ordering::Relaxed) && local_clock() < limit {
+                    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+                    for outlet in &outlets {
+                        outlet.push_at(&[1], now.as_secs_f64()).unwrap();
+                    }
+                    thread::sleep(Duration::from_millis(10));
+                }
+            });
+            let ended = start(&lab, &[&["-o", &path][..], more].concat()).wait();
+            over.store(true, Ordering::Relaxed);
+            ended
+        });
+        let ended = ended.with(0, &["'Markers' stamps", "'Signal' stamps"]);
+        let told = ended
+            .stderr
+            .matches("in the future: its clock is not that of LSL");
+        assert_eq!(told.count(), 2, "{ended:?}");
+        let loaded = read(&path);
+        for name in ["Markers", "Signal"] {
+            assert!(stream(&loaded, name).stamps.len() > 10, "{name}");
+        }
+    }
 }
 
 #[test]
