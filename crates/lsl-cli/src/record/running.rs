@@ -199,12 +199,12 @@ impl Running {
         }
         let free = self.free;
         let progress = Arc::clone(self.queue.progress());
-        let streams = self.session.end();
+        let (streams, gone) = self.session.end();
         let ended = self.writer.join().unwrap_or_else(|_| Ended {
             trouble: vec!["the writer ended unexpectedly".into()],
             ..Ended::default()
         });
-        let verdict = verdict(&streams, &ended, progress.unwritten());
+        let verdict = verdict(&streams, &gone, &ended, progress.unwritten());
         let status = verdict.as_ref().err().map_or(0, Failure::status);
         let mut snapshot = Snapshot::of(&streams, &progress);
         snapshot.free_bytes = free;
@@ -419,7 +419,7 @@ fn file_header() -> FileHeader {
 }
 
 /// What the exit status says.
-fn verdict(streams: &[Arc<Live>], ended: &Ended, unwritten: u64) -> Outcome {
+fn verdict(streams: &[Arc<Live>], gone: &[String], ended: &Ended, unwritten: u64) -> Outcome {
     let missing: u64 = streams.iter().map(|live| live.lock().missing).sum();
     if !ended.trouble.is_empty() || unwritten + missing > 0 {
         let mut text = ended.trouble.join("; ");
@@ -459,7 +459,8 @@ fn verdict(streams: &[Arc<Live>], ended: &Ended, unwritten: u64) -> Outcome {
             ),
         ));
     }
-    let lost = named(&|_| true);
+    let mut lost = named(&|_| true);
+    lost.extend(gone.iter().map(|text| printable(text)));
     if !lost.is_empty() {
         return Err(Failure::Recording(
             STREAM_LOST,

@@ -51,8 +51,10 @@ struct Wish {
     is_expected: bool,
     resolver: ContinuousResolver,
     found: HashMap<Vec<u8>, StreamInfo>,
-    /// Streams that ever fulfilled it.
+    /// Whether it was ever fulfilled, if only by an advert.
     met: bool,
+    /// Whether a stream fulfilled it that was connected.
+    proven: bool,
 }
 
 /// The search for streams; goes on as long as it exists.
@@ -79,6 +81,7 @@ impl Search {
                 resolver: ContinuousResolver::in_context(context, &selector, FORGET_AFTER)?,
                 found: HashMap::new(),
                 met: false,
+                proven: false,
             });
             Ok(())
         };
@@ -101,6 +104,7 @@ impl Search {
                 resolver: ContinuousResolver::in_context(context, &selector, FORGET_AFTER)?,
                 found: HashMap::new(),
                 met: false,
+                proven: false,
             });
         }
         Ok(Self {
@@ -208,6 +212,28 @@ impl Search {
         missing.map(|wish| wish.text.as_str()).collect()
     }
 
+    /// Takes note of what was connected.
+    fn note_proven(&mut self, streams: &[Arc<Live>]) {
+        if self.wishes.iter().all(|wish| wish.proven) {
+            return;
+        }
+        for live in streams.iter().filter(|live| !live.is_unproven()) {
+            let uid = live.lock().info.uid_bytes().to_vec();
+            for (at, wish) in self.wishes.iter_mut().enumerate() {
+                wish.proven |= live.named.contains(&at) || wish.found.contains_key(&uid);
+            }
+        }
+    }
+
+    /// What was expected and advertised, and never connected; but for everything, as anybody can
+    /// advertise streams.
+    fn unproven(&self) -> impl Iterator<Item = (usize, &Wish)> {
+        let wishes = self.wishes.iter().enumerate();
+        wishes.filter(|(_, wish)| {
+            wish.text != EVERYTHING && wish.is_expected && wish.met && !wish.proven
+        })
+    }
+
     /// What was asked for, is not required, and is not there yet.
     pub(super) fn awaited(&self) -> Vec<&str> {
         let unmet = |wish: &&Wish| !wish.is_required && !wish.met && wish.text != EVERYTHING;
@@ -307,6 +333,7 @@ impl Session {
     /// Takes in what has appeared. Call it a few times a second.
     pub(super) fn look(&mut self) {
         self.search.look();
+        self.search.note_proven(&self.streams);
         self.look_after_silent_ones();
         self.offer_outlets();
         self.forget_strangers();
@@ -516,21 +543,21 @@ impl Session {
         self.tasks.values().all(JoinHandle::is_finished)
     }
 
-    /// Ends what is left, and tells the writer that this was all.
-    pub(super) fn end(self) -> Vec<Arc<Live>> {
+    /// Ends what is left, and tells the writer that this was all. Names what was asked for and has no
+    /// stream any more that would tell so.
+    pub(super) fn end(mut self) -> (Vec<Arc<Live>>, Vec<String>) {
         for task in self.tasks.values() {
             task.abort();
         }
+        self.search.note_proven(&self.streams);
         let none_connected = self.streams.iter().all(|live| live.is_unproven());
         for live in &self.streams {
             let reading = live.reading();
             if !reading.has_header {
                 // Anybody can advertise streams: one that never was there is only missed if it was asked
                 // for, and nothing else that was connected is what was meant; or if nothing was connected.
-                let is_met = |wish: &usize| {
-                    let mut proven = self.streams.iter().filter(|live| !live.is_unproven());
-                    proven.any(|live| live.named.contains(wish))
-                };
+                let is_met =
+                    |wish: &usize| (self.search.wishes.get(*wish)).is_none_or(|it| it.proven);
                 live.lock().is_lost = none_connected || !live.named.iter().all(is_met);
                 continue;
             }
@@ -543,7 +570,10 @@ impl Session {
         }
         self.common.queue.push_blocking(Job::Finish);
         self.runtime.shutdown_background();
-        self.streams
+        let has_stream = |wish: usize| (self.streams.iter()).any(|live| live.named.contains(&wish));
+        let lost = self.search.unproven().filter(|(at, _)| !has_stream(*at));
+        let lost = lost.map(|(_, wish)| wish.text.clone()).collect();
+        (self.streams, lost)
     }
 }
 

@@ -8,7 +8,9 @@ use std::thread;
 use std::time::Duration;
 
 use crate::lab::Lab;
-use crate::record::{generate, nothing_is_missing, read, start, stream, until, until_recording};
+use crate::record::{
+    Verdict, generate, nothing_is_missing, read, start, stream, until, until_recording,
+};
 
 /// Adverts that are made up.
 const FORGED: usize = 3000;
@@ -22,7 +24,8 @@ struct Forger {
 }
 
 impl Forger {
-    fn new(lab: &Lab) -> Self {
+    /// One with so many streams.
+    fn new(lab: &Lab, streams: usize) -> Self {
         let configuration = std::fs::read_to_string(lab.path("lsl_api.cfg")).unwrap();
         let value = |key: &str| {
             let line = configuration.lines().find(|line| line.starts_with(key));
@@ -40,7 +43,7 @@ impl Forger {
         let port = silent.local_addr().unwrap().port();
         let (ends, said) = (Arc::new(AtomicBool::new(false)), Arc::default());
         let (over, count) = (Arc::clone(&ends), Arc::clone(&said));
-        thread::spawn(move || forge(&socket, &session, port, &over, &count));
+        thread::spawn(move || forge(&socket, &session, port, streams, &over, &count));
         Self {
             ends,
             said,
@@ -55,7 +58,14 @@ impl Drop for Forger {
     }
 }
 
-fn forge(socket: &UdpSocket, session: &str, silent: u16, over: &AtomicBool, said: &AtomicUsize) {
+fn forge(
+    socket: &UdpSocket,
+    session: &str,
+    silent: u16,
+    streams: usize,
+    over: &AtomicBool,
+    said: &AtomicUsize,
+) {
     let mut buffer = [0; 4096];
     while !over.load(Ordering::Relaxed) {
         let Ok((len, from)) = socket.recv_from(&mut buffer) else {
@@ -72,11 +82,10 @@ fn forge(socket: &UdpSocket, session: &str, silent: u16, over: &AtomicBool, said
             continue;
         };
         // In bursts that a socket has room for.
-        for _ in 0..FORGED {
-            let number = said.fetch_add(1, Ordering::Relaxed);
+        for _ in 0..streams {
+            let number = said.fetch_add(1, Ordering::Relaxed) % streams;
             // Half of them at a port that nobody listens on.
             let data = if number.is_multiple_of(2) { silent } else { 1 };
-            let number = number % FORGED;
             let answer = format!(
                 "{id}\r\n<?xml version=\"1.0\"?>\n<info><name>Forged{number}</name><type>EEG</type>\
                  <channel_count>8</channel_count><channel_format>float32</channel_format>\
@@ -112,7 +121,7 @@ fn an_advert_flood_costs_little_and_hides_no_stream() {
     let _first = lab.start(&generate("First", &[]));
     let recorder = start(&lab, &["-o", &path]);
     until_recording(&path, 5_000);
-    let forger = Forger::new(&lab);
+    let forger = Forger::new(&lab, FORGED);
     let (mut most_bytes, mut most_descriptors) = (0, 0);
     let mut look = || {
         let (bytes, descriptors) = holdings(recorder.id()).unwrap();
@@ -148,4 +157,31 @@ fn an_advert_flood_costs_little_and_hides_no_stream() {
         "{}",
         ended.stderr.lines().count()
     );
+}
+
+/// The stream was not in the verdict any more once its advert had gone.
+#[test]
+fn a_named_stream_that_never_connected_is_told_when_its_advert_has_gone() {
+    let lab = Lab::new();
+    let path = lab.path("gone.xdf");
+    let _first = lab.start(&generate("First", &[]));
+    let forger = Forger::new(&lab, 1);
+    let words = ["First", "Forged0", "-o", &path, "--timeout", "2"];
+    let watched = [
+        "--watch",
+        "Forged0",
+        "First",
+        "-o",
+        &lab.path("watched.xdf"),
+    ];
+    let more = ["--duration", "9"];
+    let recorder = start(&lab, &[&words[..], &more].concat());
+    let watcher = start(&lab, &[&watched[..], &more].concat());
+    until_recording(&path, 5_000);
+    drop(forger);
+    recorder
+        .wait()
+        .with(3, &["does not connect", "lost and not back: Forged0"]);
+    watcher.wait().with(0, &["Forged0"]);
+    nothing_is_missing(stream(&read(&path), "First"));
 }
