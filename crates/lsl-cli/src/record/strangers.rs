@@ -49,6 +49,56 @@ impl Turns {
     }
 }
 
+/// Whose turn it is of the outlets that say to be a stream which was lost: a queue. Whoever was tried, and
+/// whoever is new, goes to its end, so that each has its turn however many are made up.
+#[derive(Debug, Default)]
+pub(super) struct Candidates {
+    /// By uid; least is first.
+    places: HashMap<Vec<u8>, u64>,
+    end: u64,
+}
+
+impl Candidates {
+    /// The outlet of a stream that flows is the first to be tried when that is lost.
+    pub(super) fn after(uid: &[u8]) -> Self {
+        Self {
+            places: HashMap::from([(uid.to_vec(), 0)]),
+            end: 1,
+        }
+    }
+
+    /// Puts what is on offer into the order in which to try it, and forgets all others.
+    pub(super) fn sort(&mut self, offered: &mut [StreamInfo]) {
+        if offered.is_empty() {
+            return;
+        }
+        let mut before = std::mem::take(&mut self.places);
+        for info in &*offered {
+            let place = before.remove(info.uid_bytes());
+            let place = place.unwrap_or_else(|| self.take_end());
+            self.places.insert(info.uid_bytes().to_vec(), place);
+        }
+        offered.sort_by_key(|info| self.places.get(info.uid_bytes()).copied());
+    }
+
+    /// It has its turn now.
+    pub(super) fn note_tried(&mut self, uid: &[u8]) {
+        let place = self.take_end();
+        self.places.insert(uid.to_vec(), place);
+    }
+
+    /// It had its turn, and encryption kept us out: its next one comes after those of many others.
+    pub(super) fn note_refused(&mut self, uid: &[u8]) {
+        let place = self.take_end() + REFUSED_TURNS;
+        self.places.insert(uid.to_vec(), place);
+    }
+
+    fn take_end(&mut self) -> u64 {
+        self.end += 1;
+        self.end
+    }
+}
+
 /// What is said of strangers: a bounded number of lines, as they decide how many there are.
 #[derive(Debug, Default)]
 pub(super) struct Voice(AtomicU32);
@@ -72,6 +122,8 @@ pub(super) const MOST_TRIED: usize = 64;
 /// How long one may take while others wait.
 pub(super) const TURN_SECS: f64 = 3.0;
 const MOST_PLACES: usize = 4096;
+/// Turns that an outlet misses which was refused.
+const REFUSED_TURNS: u64 = 64;
 const MOST_LINES: u32 = 20;
 
 #[cfg(test)]
@@ -102,5 +154,60 @@ mod tests {
         assert!(turns.key(&new_there) < turns.key(&forged[0]));
         turns.retain(|uid| uid == b"f1");
         assert_eq!(turns.tried.len(), 1);
+    }
+
+    /// The uid of the one that is tried first.
+    fn choose(candidates: &mut Candidates, offered: &[StreamInfo]) -> String {
+        let mut offered = offered.to_vec();
+        candidates.sort(&mut offered);
+        candidates.note_tried(offered[0].uid_bytes());
+        offered[0].uid().into_owned()
+    }
+
+    #[test]
+    fn silent_forged_adverts_do_not_keep_a_lost_stream_from_its_successor() {
+        let mut candidates = Candidates::after(b"own");
+        let mut offered = vec![advert("own", 1)];
+        offered.extend((0..19).map(|n| advert(&format!("f{n}"), 7)));
+        offered.push(advert("real", 8));
+        // As an order without one has it: the worst.
+        let mut reversed = offered.clone();
+        reversed.reverse();
+        assert_eq!(choose(&mut candidates, &offered), "own");
+        for turn in 2.. {
+            let of_turn = [&offered, &reversed][turn % 2];
+            if choose(&mut candidates, of_turn) == "real" {
+                break;
+            }
+            assert!(turn < 21, "not chosen");
+        }
+        // Nor do new ones with each look, though it was tried before.
+        for turn in 0.. {
+            let mut offered = vec![advert("real", 8)];
+            offered.extend((0..3).map(|n| advert(&format!("new{n}-{turn}"), 7)));
+            offered.extend((0..3).map(|n| advert(&format!("new{n}-{}", turn + 1), 7)));
+            if choose(&mut candidates, &offered) == "real" {
+                break;
+            }
+            assert!(turn < 21, "not chosen again");
+        }
+        assert!(candidates.places.len() <= 21);
+    }
+
+    #[test]
+    fn whoever_was_refused_is_tried_after_others_and_does_not_stay_away() {
+        let mut candidates = Candidates::after(b"own");
+        let refused = [advert("refused", 7)];
+        for _ in 0..3 {
+            assert_eq!(choose(&mut candidates, &refused), "refused");
+            candidates.note_refused(b"refused");
+        }
+        let [other] = [advert("other", 8)];
+        let both = [refused[0].clone(), other];
+        for _ in 0..5 {
+            assert_eq!(choose(&mut candidates, &both), "other");
+        }
+        let mut turns = (0..100).map(|_| choose(&mut candidates, &both));
+        assert!(turns.any(|uid| uid == "refused"));
     }
 }

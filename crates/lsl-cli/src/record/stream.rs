@@ -22,7 +22,7 @@ use super::live::{Live, Stamps, State};
 use super::pending::{Pending, Recorded};
 use super::race::{first, unless_changed, unless_halted};
 use super::remark::say;
-use super::strangers::Voice;
+use super::strangers::{Candidates, Voice};
 use super::writer::{Job, Queue, Refused, Slot};
 use crate::encryption::Proved;
 use crate::table::printable;
@@ -104,7 +104,7 @@ pub(super) async fn record(common: Common, live: Arc<Live>, info: StreamInfo) {
         common,
         history,
         key_changes: 0,
-        refused: Vec::new(),
+        candidates: Candidates::default(),
         live,
         info,
         last_stamp: None,
@@ -138,8 +138,8 @@ struct StreamTask {
     history: PeerHistory,
     /// How many changes of its key stand in the footer.
     key_changes: usize,
-    /// Outlets that were refused since it flowed last, by uid, the latest last.
-    refused: Vec<Vec<u8>>,
+    /// Outlets by which it may go on.
+    candidates: Candidates,
     live: Arc<Live>,
     /// The outlet in use, or the last one.
     info: StreamInfo,
@@ -198,11 +198,7 @@ impl StreamTask {
     /// Takes note of a loss.
     fn leave(&mut self, error: &Error, refused: Option<String>) {
         if refused.is_some() {
-            let uid = self.info.uid_bytes().to_vec();
-            self.refused.retain(|known| *known != uid);
-            self.refused.push(uid);
-            self.refused
-                .drain(..self.refused.len().saturating_sub(MAX_REFUSED));
+            self.candidates.note_refused(self.info.uid_bytes());
         }
         let mut reading = self.live.lock();
         reading.encryption = None;
@@ -248,17 +244,14 @@ impl StreamTask {
         loop {
             // Whoever answers and does not let us in is not to be asked in a hurry.
             unless_halted(&mut halt, sleep(RETRY)).await?;
-            // Whoever was refused comes last, so that it does not keep the others out; then an outlet that
-            // is advertised and did not connect, as those that have gone are for a while.
-            let failures = self.live.lock().failures;
             let mut found = self.live.take_offer();
+            self.candidates.sort(&mut found);
             let is_own = |info: &StreamInfo| info.uid_bytes() == self.info.uid_bytes();
-            found
-                .sort_by_key(|info| (self.reluctance(info).max(1), is_own(info) == (failures > 1)));
             let wanted = found.into_iter().find(|info| {
                 is_own(info) || self.common.claims.claim(info.uid_bytes(), self.live.slot)
             });
             if let Some(info) = wanted {
+                self.candidates.note_tried(info.uid_bytes());
                 return Some(info);
             }
             if !self.has_header {
@@ -267,16 +260,6 @@ impl StreamTask {
                 unless_halted(&mut halt, sleep(RETRY * tries.min(10))).await?;
                 return Some(self.info.clone());
             }
-        }
-    }
-
-    /// Orders outlets that could be the stream: first the one in use, then others, then those that were
-    /// refused, the latest last.
-    fn reluctance(&self, info: &StreamInfo) -> usize {
-        let uid = info.uid_bytes();
-        match self.refused.iter().position(|refused| refused == uid) {
-            Some(place) => 2 + place,
-            None => usize::from(uid != self.info.uid_bytes()),
         }
     }
 
@@ -363,7 +346,7 @@ impl StreamTask {
                 ));
             }
         }
-        self.refused.clear();
+        self.candidates = Candidates::after(self.info.uid_bytes());
         self.note_key_changes().await;
         {
             let mut reading = self.live.lock();
@@ -724,8 +707,6 @@ const OFFSET_SECS: f64 = 5.0;
 const FIRST_OFFSET: Duration = Duration::from_secs(3);
 const OPEN_LIMIT: Duration = Duration::from_secs(10);
 const RETRY: Duration = Duration::from_millis(300);
-/// Outlets that are known to have been refused; others may be asked again sooner.
-const MAX_REFUSED: usize = 16;
 /// Stamps that far from now are not of LSL's clock, or of no clock.
 const ALIEN_SECS: f64 = 60.0;
 
