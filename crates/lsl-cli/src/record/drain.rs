@@ -13,27 +13,27 @@
 //!   machine nothing is lost, and the answer is as good as the first one.
 //! * Without any answer a stream gets all the time there is.
 //!
-//! As long as anything comes that belongs to the recording, the wait begins anew: there may be a backlog.
+//! Whatever comes that belongs to the recording makes the question void, asked or answered: there may be a
+//! backlog, and an answer beside the samples says nothing of how much of it is left.
 
 use lsl_core::Echo;
 
 /// What is known of a stream since the end.
 #[derive(Debug, Default)]
 pub(super) struct Drain {
-    answer: Option<Echo>,
-    quiet_since: f64,
+    /// The answer, and when it came.
+    answer: Option<(Echo, f64)>,
 }
 
 impl Drain {
     /// The outlet answered a question that was asked after the end.
     pub(super) fn answered(&mut self, echo: Echo, now: f64) {
-        self.answer = Some(echo);
-        self.quiet_since = self.quiet_since.max(now);
+        self.answer = Some((echo, now));
     }
 
-    /// Something came that belongs to the recording.
-    pub(super) fn came(&mut self, now: f64) {
-        self.quiet_since = self.quiet_since.max(now);
+    /// Something came that belongs to the recording: the question has to be asked again.
+    pub(super) fn came(&mut self) {
+        self.answer = None;
     }
 
     /// Whether the question was answered.
@@ -43,12 +43,14 @@ impl Drain {
 
     /// Whether nothing can come any more.
     pub(super) fn is_over(&self, now: f64) -> bool {
-        let quiet_secs = match self.answer {
-            None => return false,
-            Some(Echo::InBand | Echo::Beside { is_local: true }) => HANDS_SECS,
-            Some(Echo::Beside { is_local: false }) => RETRANSMISSION_SECS,
+        let Some((echo, since)) = self.answer else {
+            return false;
         };
-        now - self.quiet_since >= quiet_secs
+        let quiet_secs = match echo {
+            Echo::InBand | Echo::Beside { is_local: true } => HANDS_SECS,
+            Echo::Beside { is_local: false } => RETRANSMISSION_SECS,
+        };
+        now - since >= quiet_secs
     }
 }
 
@@ -83,9 +85,12 @@ mod tests {
     fn what_still_comes_makes_it_wait() {
         let mut drain = Drain::default();
         drain.answered(Echo::InBand, 10.0);
-        drain.came(10.04);
-        assert!(!drain.is_over(10.06));
-        assert!(drain.is_over(10.1));
         assert!(drain.is_answered());
+        drain.came();
+        assert!(!drain.is_answered(), "asked before");
+        assert!(!drain.is_over(1000.0));
+        drain.answered(Echo::InBand, 10.1);
+        assert!(!drain.is_over(10.14));
+        assert!(drain.is_over(10.16));
     }
 }

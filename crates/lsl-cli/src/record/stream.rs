@@ -431,7 +431,8 @@ impl StreamTask {
             let now = local_clock();
             // Without a clock to compare it with nobody can say what belongs to the recording.
             if self.to_ours().is_some() && self.live.lock().samples > before {
-                drain.came(now);
+                drain.came();
+                asking = None;
             }
             if taken.is_err() || wish != Halt::Go || pending.is_due(now) {
                 let is_last = taken.is_err() || wish != Halt::Go;
