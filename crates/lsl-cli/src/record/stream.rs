@@ -463,14 +463,17 @@ impl StreamTask {
                         unless_changed(&mut halt, nap).await;
                         continue;
                     }
-                    let asking = asking.get_or_insert_with(|| {
+                    let question = asking.get_or_insert_with(|| {
                         let limit = Duration::from_secs_f64((limit - now).max(0.0));
                         Box::pin(inlet.echo(limit))
                     });
-                    match unless_changed(&mut halt, first(asking.as_mut(), nap)).await {
+                    match unless_changed(&mut halt, first(question.as_mut(), nap)).await {
                         Some(Some(Ok(echo))) => drain.answered(echo, local_clock()),
-                        // It has failed, and must not be polled again.
-                        Some(Some(Err(_))) => *asking = Box::pin(inlet.echo(OPEN_LIMIT)),
+                        // It has failed, and must not be polled again; nor does it fail in a hurry.
+                        Some(Some(Err(_))) => {
+                            asking = None;
+                            unless_changed(&mut halt, sleep(DRAIN_PERIOD)).await;
+                        }
                         _ => {}
                     }
                 }
