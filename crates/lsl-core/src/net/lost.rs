@@ -4,6 +4,7 @@
 //! sockets and a few hundred bytes for each stream. Spec: lsl-protocol §10.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -28,7 +29,9 @@ pub(crate) struct Lost {
 
 #[derive(Debug, Default)]
 struct Shared {
-    waiting: Vec<Waiting>,
+    /// By the key of their recovery queries.
+    waiting: HashMap<u64, Vec<Waiting>>,
+    hasher: RandomState,
     is_running: bool,
 }
 
@@ -68,19 +71,7 @@ impl Lost {
             let search = resolve_query(context, query, 1, minimum_secs, Timeout::Forever);
             return Box::pin(search).await;
         }
-        let (answers, found) = oneshot::channel();
-        let since = local_clock();
-        let waiting = Waiting {
-            lost: lost.clone(),
-            since,
-            not_before: since + minimum_secs,
-            answers,
-        };
-        let is_first = {
-            let mut shared = lock_ignoring_poison(&self.shared);
-            shared.waiting.push(waiting);
-            !std::mem::replace(&mut shared.is_running, true)
-        };
+        let (found, is_first) = self.wait_for(lost, minimum_secs, local_clock());
         if is_first {
             let searching = search_for_all(context.clone());
             if let Err(error) = runtime::spawn(searching) {
@@ -92,14 +83,36 @@ impl Lost {
         found.await.map_err(ended)
     }
 
+    /// Where the answers for this stream come to, and whether a search is still to be started.
+    fn wait_for(
+        &self,
+        lost: &StreamInfo,
+        minimum_secs: f64,
+        now: f64,
+    ) -> (oneshot::Receiver<Vec<StreamInfo>>, bool) {
+        let (answers, found) = oneshot::channel();
+        let waiting = Waiting {
+            lost: lost.clone(),
+            since: now,
+            not_before: now + minimum_secs,
+            answers,
+        };
+        let mut shared = lock_ignoring_poison(&self.shared);
+        let key = key(&shared.hasher, lost, texts(lost));
+        shared.waiting.entry(key).or_default().push(waiting);
+        let is_first = !std::mem::replace(&mut shared.is_running, true);
+        (found, is_first)
+    }
+
     /// Hands out what the shared search knows. False if nobody waits any more.
     fn look(&self, search: Option<&Search>, now: f64) -> bool {
         let mut shared = lock_ignoring_poison(&self.shared);
-        shared
-            .waiting
-            .retain(|waiting| !waiting.answers.is_closed());
+        shared.waiting.retain(|_, waiting| {
+            waiting.retain(|waiting| !waiting.answers.is_closed());
+            !waiting.is_empty()
+        });
         if let Some(search) = search {
-            hand_out(&mut shared.waiting, search, now);
+            shared.hand_out(search, now);
         }
         shared.is_running = !shared.waiting.is_empty();
         shared.is_running
@@ -108,7 +121,8 @@ impl Lost {
     /// The number of streams that share a search.
     #[cfg(test)]
     pub(crate) fn sharing(&self) -> usize {
-        lock_ignoring_poison(&self.shared).waiting.len()
+        let shared = lock_ignoring_poison(&self.shared);
+        shared.waiting.values().map(Vec::len).sum()
     }
 }
 
@@ -143,67 +157,87 @@ async fn search_for_all(context: Context) {
     }
 }
 
-/// Answers those for whom somebody answered since they wait. Costs each a few comparisons, whatever
-/// strangers announce.
-fn hand_out(waiting: &mut Vec<Waiting>, search: &Search, now: f64) {
-    if waiting.iter().all(|waiting| now < waiting.not_before) {
-        return;
-    }
-    let mut by_source: HashMap<&[u8], Vec<(&StreamInfo, f64)>> = HashMap::new();
-    for (info, last_seen) in search.answers() {
-        let alike = by_source.entry(info.source_id_bytes()).or_default();
-        if alike.len() < MAX_CANDIDATES {
-            alike.push((info, last_seen));
+impl Shared {
+    /// Answers those for whom somebody answered since they wait. Costs each answer a few look-ups,
+    /// whatever strangers announce.
+    fn hand_out(&mut self, search: &Search, now: f64) {
+        let mut answers: HashMap<u64, Vec<(&StreamInfo, f64)>> = HashMap::new();
+        for (info, last_seen) in search.answers() {
+            for key in keys(&self.hasher, info) {
+                if self.waiting.contains_key(&key) {
+                    answers.entry(key).or_default().push((info, last_seen));
+                }
+            }
         }
-    }
-    let done: Vec<Waiting> = waiting
-        .extract_if(.., |waiting| {
-            now >= waiting.not_before && !candidates(waiting, search, &by_source).is_empty()
-        })
-        .collect();
-    for waiting in done {
-        let found = candidates(&waiting, search, &by_source);
-        let found = found.into_iter().cloned().collect();
-        // Whoever does not wait any more needs no answer.
-        let _ = waiting.answers.send(found);
+        for (key, alike) in answers {
+            let Some(waiting) = self.waiting.get_mut(&key) else {
+                continue;
+            };
+            let ready = waiting.extract_if(.., |waiting| {
+                now >= waiting.not_before && !waiting.candidates(&alike).is_empty()
+            });
+            for waiting in ready {
+                let found = waiting.candidates(&alike).into_iter().cloned();
+                // Whoever does not wait any more needs no answer.
+                let _ = waiting.answers.send(found.collect());
+            }
+        }
+        self.waiting.retain(|_, waiting| !waiting.is_empty());
     }
 }
 
-fn candidates<'a>(
-    waiting: &Waiting,
-    search: &'a Search,
-    by_source: &HashMap<&[u8], Vec<(&'a StreamInfo, f64)>>,
-) -> Vec<&'a StreamInfo> {
-    let lost = &waiting.lost;
-    let answers = |&(info, last_seen): &(&StreamInfo, f64)| {
-        last_seen >= waiting.since && is_same_stream(lost, info)
-    };
-    if let Some(known) = search.answer_of(lost.uid_bytes()).filter(&answers) {
-        return vec![known.0];
+impl Waiting {
+    /// Who could be the lost stream: the outlet itself, or some that look like it.
+    fn candidates<'a>(&self, alike: &[(&'a StreamInfo, f64)]) -> Vec<&'a StreamInfo> {
+        let mut found = Vec::new();
+        for &(info, last_seen) in alike {
+            if last_seen < self.since || !is_same_stream(&self.lost, info) {
+                continue;
+            }
+            if info.uid_bytes() == self.lost.uid_bytes() {
+                return vec![info];
+            }
+            if found.len() < MAX_CANDIDATES {
+                found.push(info);
+            }
+        }
+        found
     }
-    let found = if lost.source_id_bytes().is_empty() {
-        // Made by the program itself, so that there are few.
-        search
-            .answers()
-            .filter(answers)
-            .take(MAX_CANDIDATES)
-            .collect()
-    } else {
-        let alike = by_source.get(lost.source_id_bytes());
-        alike
-            .into_iter()
-            .flatten()
-            .copied()
-            .filter(answers)
-            .collect::<Vec<_>>()
-    };
-    found.into_iter().map(|(info, _)| info).collect()
+}
+
+/// Stands for all that a recovery query says which names these of the texts.
+fn key(hasher: &RandomState, info: &StreamInfo, texts: [&[u8]; 3]) -> u64 {
+    hasher.hash_one((texts, info.channel_count(), info.channel_format()))
+}
+
+fn texts(info: &StreamInfo) -> [&[u8]; 3] {
+    [
+        info.source_id_bytes(),
+        info.name_bytes(),
+        info.stream_type_bytes(),
+    ]
+}
+
+/// The key of each recovery query that could select this answer: a lost stream may lack any text.
+fn keys(hasher: &RandomState, info: &StreamInfo) -> impl Iterator<Item = u64> {
+    let all = texts(info);
+    let named = (0..8_u8).map(move |named| {
+        let mut some: [&[u8]; 3] = [b""; 3];
+        for (index, text) in all.into_iter().enumerate() {
+            if named & (1 << index) != 0 {
+                // Left out and empty are the same.
+                some[index] = Some(text).filter(|text| !text.is_empty())?;
+            }
+        }
+        Some(some)
+    });
+    named.flatten().map(|some| key(hasher, info, some))
 }
 
 /// So many streams lost at once, a laboratory's devices, are looked for one by one.
 pub(crate) const MAX_OWN_SEARCHES: usize = 16;
 
-/// Answers of one source id that are looked at.
+/// Outlets of one stream that are handed out.
 const MAX_CANDIDATES: usize = 16;
 
 /// How often answers are handed out, while somebody waits.
@@ -214,3 +248,6 @@ pub(crate) const LONGEST_ROUND_SECS: f64 = 5.0;
 
 /// Pause after a search that could not be started: out of descriptors, most likely.
 const START_RETRY: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests;
