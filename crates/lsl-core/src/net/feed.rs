@@ -359,10 +359,11 @@ async fn connection(
     let info = shape_of(&shared.info, shared.source.info());
     let mut session = FeedSession::new(&info, shared.terms);
     let turn = shared.source.turn_to_dial().await;
-    let mut dialled = shared
-        .source
-        .dial(&info, address, session.request(), CONNECT_LIMIT)
-        .await?;
+    let dialling = (shared.source).dial(&info, address, session.request(), CONNECT_LIMIT);
+    let dialled = dialling.await;
+    #[cfg(feature = "secure")]
+    let dialled = dialled.inspect_err(|error| shared.source.note_refusal(info.uid_bytes(), error));
+    let mut dialled = dialled?;
     #[cfg(feature = "secure")]
     let _session = secure_clock::lend_of_feed(&shared.clock_keys, &mut dialled);
     #[cfg(feature = "secure")]

@@ -25,7 +25,7 @@ use crate::net::per_process::PerProcess;
 use crate::net::race::race;
 use crate::net::sockets::{self, Family};
 use crate::query::quote_bytes;
-use crate::session::recover::{Verdict, judge};
+use crate::session::recover::{Refused, Verdict, judge};
 use crate::wire::discovery::{QueryDatagram, ReplyDatagram, SHORTINFO_COMMAND, query_id};
 use crate::{Error, Result, config::Ipv6Mode};
 
@@ -54,6 +54,14 @@ struct Present {
     generation: u64,
     /// Tries in a row to connect the feed that came to nothing.
     failures: u32,
+    /// Whether the outlet took the place of another.
+    #[cfg(feature = "secure")]
+    is_adopted: bool,
+    /// Of those that did since there was a feed.
+    refused: Refused,
+    /// What counted when the last of them was refused.
+    #[cfg(feature = "secure")]
+    refused_under: Option<std::sync::Arc<lsl_secure::trust::TrustList>>,
 }
 
 impl Present {
@@ -116,6 +124,11 @@ impl Source {
             family: None,
             generation: 0,
             failures: 0,
+            #[cfg(feature = "secure")]
+            is_adopted: false,
+            refused: Refused::default(),
+            #[cfg(feature = "secure")]
+            refused_under: None,
         });
         Self {
             context,
@@ -276,10 +289,45 @@ impl Source {
             present.failures = if has_failed {
                 present.failures.saturating_add(1)
             } else {
+                present.refused = Refused::default();
                 0
             };
         };
         self.present.update(count);
+    }
+
+    /// Remembers that a feed from this outlet was refused, by either end, if it is a successor.
+    #[cfg(feature = "secure")]
+    pub(crate) fn note_refusal(&self, uid: &[u8], error: &Error) {
+        let Ok(security) = self.context.security() else {
+            return;
+        };
+        if !matches!(error, Error::Security(_)) || self.peers.is_busy() {
+            return;
+        }
+        let mut present = self.present.lock();
+        if present.is_adopted && present.info.uid_bytes() == uid {
+            present.refused.note(uid);
+            present.refused_under = Some(security.trust());
+        }
+    }
+
+    /// Forgets which successors were refused, if others are trusted now.
+    #[cfg(feature = "secure")]
+    async fn reconsider_refusals(&self) {
+        let Ok(security) = self.context.security() else {
+            return;
+        };
+        if self.present.lock().refused.is_empty() {
+            return;
+        }
+        handshake::refresh(security).await;
+        let trust = security.trust();
+        let mut present = self.present.lock();
+        let under = present.refused_under.as_ref();
+        if !under.is_some_and(|under| std::sync::Arc::ptr_eq(under, &trust)) {
+            present.refused = Refused::default();
+        }
     }
 
     /// Waits until the feed seems to be hopeless, or with `false` until it does not.
@@ -324,8 +372,15 @@ impl Source {
         let info = self.info();
         let mut minimum_secs = FIRST_ROUND_SECS;
         loop {
-            let search = (self.context.lost()).find(&self.context, &info, minimum_secs);
-            let answers = match search.await {
+            #[cfg(feature = "secure")]
+            self.reconsider_refusals().await;
+            let mut sought = info.clone();
+            if self.present.lock().refused.contains(info.uid_bytes()) {
+                // Its answer alone would not do.
+                sought.reset_uid("");
+            }
+            let search = (self.context.lost()).find(&self.context, &sought, minimum_secs);
+            let mut answers = match search.await {
                 Ok(answers) => answers,
                 Err(error) => {
                     tracing::warn!(%error, "cannot look for a lost stream; trying again");
@@ -333,6 +388,7 @@ impl Source {
                     continue;
                 }
             };
+            self.present.lock().refused.leave_out(&info, &mut answers);
             match judge(&info, answers) {
                 Verdict::Same(found) => {
                     // Somebody may have hidden from us that it encrypts, or make that up now.
@@ -348,8 +404,13 @@ impl Source {
                 }
                 Verdict::Adopt(found) => {
                     tracing::info!(name = ?found.name(), uid = ?found.uid(), "stream is back at another outlet");
-                    self.present
-                        .update(|present| drop(present_with(present, *found)));
+                    self.present.update(|present| {
+                        #[cfg(feature = "secure")]
+                        {
+                            present.is_adopted = true;
+                        }
+                        drop(present_with(present, *found));
+                    });
                     return Recovered::Moved;
                 }
                 Verdict::AskAgain { candidates } => {

@@ -1,6 +1,8 @@
 //! What an inlet does when its outlet is gone: which query finds a successor, and what the answers
 //! mean. Spec: lsl-protocol §3.5 (recovery row), §10.
 
+use std::collections::VecDeque;
+
 use crate::StreamInfo;
 use crate::query::quote_bytes;
 
@@ -59,6 +61,46 @@ pub fn is_same_stream(lost: &StreamInfo, answer: &StreamInfo) -> bool {
         && same_text(lost.source_id_bytes(), answer.source_id_bytes())
 }
 
+/// Successors that were adopted and then could not be read, for a reason of security: the newest 16.
+/// As the present outlet they would else keep an inlet from the one that it lost.
+#[derive(Debug, Default)]
+pub struct Refused {
+    uids: VecDeque<Vec<u8>>,
+}
+
+impl Refused {
+    /// Remembers a successor.
+    pub fn note(&mut self, uid: &[u8]) {
+        if !self.contains(uid) {
+            self.uids.truncate(MAX_REFUSED - 1);
+            self.uids.push_front(uid.to_vec());
+        }
+    }
+
+    /// Whether this one is remembered.
+    pub fn contains(&self, uid: &[u8]) -> bool {
+        self.uids.iter().any(|refused| refused == uid)
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.uids.is_empty()
+    }
+
+    /// Removes them from the answers for the outlet that `lost` describes, if others answered too. If
+    /// only they did, all but the present one may be tried again, after a pause.
+    pub fn leave_out(&mut self, lost: &StreamInfo, answers: &mut Vec<StreamInfo>) {
+        let is_other = |answer: &StreamInfo| !self.contains(answer.uid_bytes());
+        if (answers.iter()).any(|answer| is_same_stream(lost, answer) && is_other(answer)) {
+            answers.retain(is_other);
+        } else if !answers.is_empty() {
+            self.uids.retain(|uid| uid == lost.uid_bytes());
+        }
+    }
+}
+
+const MAX_REFUSED: usize = 16;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -103,5 +145,32 @@ mod tests {
         check(&[("n", 3, "new")], "ask again 0");
         check(&[("m", 2, "old")], "ask again 0");
         check(&[("m", 2, "liar"), ("n", 2, "new")], "adopt new");
+    }
+
+    #[test]
+    fn a_successor_that_was_refused_gives_way_to_any_other() {
+        let mut refused = Refused::default();
+        refused.note(b"b");
+        let present = info("n", 2, "b");
+        let left = |refused: &mut Refused, answers: &[(&str, &str)]| {
+            let answers = answers.iter().map(|&(name, uid)| info(name, 2, uid));
+            let mut answers = answers.collect();
+            refused.leave_out(&present, &mut answers);
+            let uids = answers.iter().map(|answer| answer.uid().into_owned());
+            uids.collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(left(&mut refused, &[]), "");
+        assert_eq!(left(&mut refused, &[("n", "b")]), "b");
+        assert_eq!(left(&mut refused, &[("n", "b"), ("other", "c")]), "b c");
+        assert_eq!(left(&mut refused, &[("n", "b"), ("n", "a")]), "a");
+        // All have been in vain: the others come next, and this one after them.
+        refused.note(b"a");
+        assert_eq!(left(&mut refused, &[("n", "b"), ("n", "a")]), "b a");
+        assert_eq!(left(&mut refused, &[("n", "b"), ("n", "a")]), "a");
+        for number in 0..100 {
+            refused.note(format!("forged-{number}").as_bytes());
+        }
+        assert_eq!(refused.uids.len(), MAX_REFUSED);
+        assert!(refused.contains(b"forged-99") && !refused.contains(b"b"));
     }
 }

@@ -231,15 +231,71 @@ fn an_outlet_that_answers_where_it_was_is_not_looked_for() {
 /// Under `required`, with the key of both ends.
 #[cfg(feature = "secure")]
 fn encrypted(name: &str) -> Context {
-    use lsl_secure::{Policy, SecretKey, Security, config::Settings, trust::TrustList};
+    encrypted_as(name, 5, &[])
+}
+
+/// The same with a key of its own, trusting those of others.
+#[cfg(feature = "secure")]
+fn encrypted_as(name: &str, seed: u8, trusts: &[u8]) -> Context {
+    use lsl_secure::trust::{Peer, TrustList, TrustedRole};
+    use lsl_secure::{Policy, SecretKey, Security, config::Settings};
 
     let mut config = crate::config::Config::loopback();
     config.set_ports(48_530, 20);
     config.set_session_id(name).unwrap();
-    let key = SecretKey::from_seed(&[5; 32]);
+    let peers = trusts.iter().map(|seed| Peer {
+        name: format!("key-{seed}"),
+        key: SecretKey::from_seed(&[*seed; 32]).public(),
+        role: TrustedRole::Both,
+        not_after: None,
+        from: Vec::new(),
+        streams: Vec::new(),
+    });
+    let trust = TrustList::from_peers(peers.collect()).unwrap();
+    let key = SecretKey::from_seed(&[seed; 32]);
     let settings = Settings::new(Policy::Required);
-    let security = Security::from_parts(settings, key, TrustList::default()).unwrap();
+    let security = Security::from_parts(settings, key, trust).unwrap();
     Context::with_security(config, std::sync::Arc::new(security))
+}
+
+#[cfg(feature = "secure")]
+#[test]
+fn an_inlet_leaves_a_successor_that_it_must_refuse_when_the_outlet_returns() {
+    const NAME: &str = "source-refused-successor";
+    let [reader, spare] = [(5, 6), (6, 5)].map(|(own, other)| encrypted_as(NAME, own, &[other]));
+    let open = |context: &Context| {
+        let info = StreamInfo::new("n", "t", 1, 1.0, ChannelFormat::Int8, NAME).unwrap();
+        let outlet = crate::Outlet::builder(info).context(context);
+        outlet.open().unwrap()
+    };
+    let until = |what: &str, mut holds: Box<dyn FnMut() -> bool + '_>| {
+        let deadline = lsl_platform::clock::local_clock() + 40.0;
+        while !holds() {
+            assert!(lsl_platform::clock::local_clock() < deadline, "{what}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    let first = open(&reader);
+    let mut found = describe_as_found(&first);
+    found.fill_v4_address("127.0.0.1");
+    let history = crate::PeerHistory::pinned();
+    let inlet = crate::Inlet::builder(&found).context(&reader);
+    let inlet = inlet.peer_history(&history).create().unwrap();
+    inlet.blocking().open(Duration::from_secs(20)).unwrap();
+    assert!(history.fingerprint().is_some());
+    drop(first);
+    let successor = open(&spare);
+    let uid = successor.info().uid().into_owned();
+    let is_refused = || inlet.present_info().uid() == uid && !history.key_changes().is_empty();
+    until("the successor is refused", Box::new(is_refused));
+
+    let back = open(&reader);
+    let reads = || {
+        back.push(&[7_i8]).unwrap();
+        inlet.try_pull(&mut [0_i8]).unwrap().is_some()
+    };
+    until("the outlet that returned is read", Box::new(reads));
+    assert_eq!(inlet.present_info().uid(), back.info().uid());
 }
 
 #[cfg(feature = "secure")]
