@@ -41,6 +41,8 @@ struct Waiting {
     lost: StreamInfo,
     since: f64,
     not_before: f64,
+    /// When somebody first answered.
+    answered: Option<f64>,
     answers: oneshot::Sender<Vec<StreamInfo>>,
 }
 
@@ -95,6 +97,7 @@ impl Lost {
             lost: lost.clone(),
             since: now,
             not_before: now + minimum_secs,
+            answered: None,
             answers,
         };
         let mut shared = lock_ignoring_poison(&self.shared);
@@ -173,9 +176,7 @@ impl Shared {
             let Some(waiting) = self.waiting.get_mut(&key) else {
                 continue;
             };
-            let ready = waiting.extract_if(.., |waiting| {
-                now >= waiting.not_before && !waiting.candidates(&alike).is_empty()
-            });
+            let ready = waiting.extract_if(.., |waiting| waiting.is_ready(&alike, now));
             for waiting in ready {
                 let found = waiting.candidates(&alike).into_iter().cloned();
                 // Whoever does not wait any more needs no answer.
@@ -187,6 +188,17 @@ impl Shared {
 }
 
 impl Waiting {
+    /// Whether the outlet itself answered, or others that look like it had time to answer too.
+    fn is_ready(&mut self, alike: &[(&StreamInfo, f64)], now: f64) -> bool {
+        let found = self.candidates(alike);
+        let Some(first) = found.first() else {
+            return false;
+        };
+        let is_known = first.uid_bytes() == self.lost.uid_bytes();
+        let answered = *self.answered.get_or_insert(now);
+        now >= self.not_before && (is_known || now >= answered + GATHER_SECS)
+    }
+
     /// Who could be the lost stream: the outlet itself, or some that look like it.
     fn candidates<'a>(&self, alike: &[(&'a StreamInfo, f64)]) -> Vec<&'a StreamInfo> {
         let mut found = Vec::new();
@@ -237,8 +249,11 @@ fn keys(hasher: &RandomState, info: &StreamInfo) -> impl Iterator<Item = u64> {
 /// So many streams lost at once, a laboratory's devices, are looked for one by one.
 pub(crate) const MAX_OWN_SEARCHES: usize = 16;
 
-/// Outlets of one stream that are handed out.
-const MAX_CANDIDATES: usize = 16;
+/// Outlets of one stream that are handed out: twice as many as an inlet remembers as refused.
+const MAX_CANDIDATES: usize = 32;
+
+/// From the first answer for a stream until it is handed out, so that a second candidate is noticed.
+const GATHER_SECS: f64 = 0.5;
 
 /// How often answers are handed out, while somebody waits.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);

@@ -84,3 +84,29 @@ fn adverts_with_the_source_id_of_a_lost_stream_do_not_hide_it() {
     look_from(&lost, &search, 1.1);
     assert_eq!(uids(&mut found), ["back"]);
 }
+
+#[test]
+fn candidates_that_answer_one_after_the_other_are_seen_together() {
+    let (lost, mut search) = (Lost::default(), search());
+    let gone = stream("amplifier", "serial", "gone");
+    // Long after it was lost.
+    let (mut found, _) = lost.wait_for(&gone, 0.5, 1.0);
+    let first = stream("amplifier", "serial", "first");
+    answer(&mut search, &first, 9.0);
+    lost.look(Some(&search), 9.0);
+    let second = stream("amplifier", "serial", "second");
+    answer(&mut search, &second, 9.1);
+    look_from(&lost, &search, 9.1);
+    assert_eq!(uids(&mut found), ["first", "second"]);
+
+    // Whom we know needs no comparison.
+    let (mut found, _) = lost.wait_for(&first, 0.5, 10.0);
+    answer(&mut search, &first, 10.1);
+    answer(&mut search, &second, 10.1);
+    lost.look(Some(&search), 10.4);
+    assert_eq!(uids(&mut found), [""; 0]);
+    let (mut found, _) = lost.wait_for(&first, 0.5, 11.0);
+    answer(&mut search, &first, 11.4);
+    lost.look(Some(&search), 11.5);
+    assert_eq!(uids(&mut found), ["first"]);
+}
