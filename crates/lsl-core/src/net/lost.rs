@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lsl_platform::clock::local_clock;
@@ -17,7 +17,7 @@ use crate::net::resolver::RunningSearch;
 use crate::net::runtime;
 use crate::resolver::resolve_query;
 use crate::session::recover::{is_same_stream, recovery_query};
-use crate::session::resolve::{Goal, Search};
+use crate::session::resolve::{Goal, Search, Veto};
 use crate::{Error, Result, StreamInfo, Timeout};
 
 /// The lost streams of a context, in one process.
@@ -121,6 +121,11 @@ impl Lost {
         shared.is_running
     }
 
+    fn is_awaited(&self, info: &StreamInfo) -> bool {
+        let shared = lock_ignoring_poison(&self.shared);
+        keys(&shared.hasher, info).any(|key| shared.waiting.contains_key(&key))
+    }
+
     /// The number of streams that share a search.
     #[cfg(test)]
     pub(crate) fn sharing(&self) -> usize {
@@ -144,12 +149,8 @@ async fn search_for_all(context: Context) {
             return;
         }
         if running.is_none() {
-            let times = context.wave_times();
-            let goal = Goal::Continuous {
-                forget_after_secs: times.patience_secs() + LONGEST_ROUND_SECS,
-            };
-            let search = Search::new(b"", times, goal, local_clock());
-            match RunningSearch::start(&context, search.without_events()) {
+            let search = search_for_awaited(&context, local_clock());
+            match RunningSearch::start(&context, search) {
                 Ok(started) => running = Some(started),
                 Err(error) => {
                     tracing::warn!(%error, "cannot look for lost streams; trying again");
@@ -160,9 +161,21 @@ async fn search_for_all(context: Context) {
     }
 }
 
+/// A search for every stream that keeps only those for which somebody waits, whatever others announce.
+fn search_for_awaited(context: &Context, now: f64) -> Search {
+    let times = context.wave_times();
+    let goal = Goal::Continuous {
+        forget_after_secs: times.patience_secs() + LONGEST_ROUND_SECS,
+    };
+    let context = context.clone();
+    let is_unwanted = move |info: &StreamInfo| !context.lost().is_awaited(info);
+    Search::new(b"", times, goal, now)
+        .without_events()
+        .with_veto(Veto(Arc::new(is_unwanted)))
+}
+
 impl Shared {
-    /// Answers those for whom somebody answered since they wait. Costs each answer a few look-ups,
-    /// whatever strangers announce.
+    /// Answers those for whom somebody answered since they wait. Costs each answer a few look-ups.
     fn hand_out(&mut self, search: &Search, now: f64) {
         let mut answers: HashMap<u64, Vec<(&StreamInfo, f64)>> = HashMap::new();
         for (info, last_seen) in search.answers() {

@@ -130,10 +130,10 @@ pub struct Search {
     events: VecDeque<ResolverEvent>,
     keeps_events: bool,
     invalid: u64,
-    veto: Option<Veto>,
+    vetoes: Vec<Veto>,
 }
 
-/// Whether an answer is not to be believed, by what it says of itself.
+/// Whether an answer is not to be believed or not wanted, by what it says of itself.
 #[derive(Clone)]
 pub struct Veto(pub std::sync::Arc<dyn Fn(&StreamInfo) -> bool + Send + Sync>);
 
@@ -173,14 +173,14 @@ impl Search {
             events: VecDeque::new(),
             keeps_events: matches!(goal, Goal::Continuous { .. }),
             invalid: 0,
-            veto: None,
+            vetoes: Vec::new(),
         }
     }
 
-    /// Leaves out answers that somebody has reason not to believe.
+    /// Also leaves out answers that somebody has reason not to believe, or does not want.
     #[must_use]
     pub fn with_veto(mut self, veto: Veto) -> Self {
-        self.veto = Some(veto);
+        self.vetoes.push(veto);
         self
     }
 
@@ -412,7 +412,7 @@ impl Search {
                 return Received::Invalid;
             }
         };
-        if self.veto.as_ref().is_some_and(|Veto(veto)| veto(&info)) {
+        if self.vetoes.iter().any(|Veto(veto)| veto(&info)) {
             self.invalid += 1;
             return Received::Invalid;
         }

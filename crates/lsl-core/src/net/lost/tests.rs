@@ -110,3 +110,33 @@ fn candidates_that_answer_one_after_the_other_are_seen_together() {
     lost.look(Some(&search), 11.5);
     assert_eq!(uids(&mut found), ["first"]);
 }
+
+#[test]
+fn only_streams_that_somebody_waits_for_are_kept() {
+    let context = Context::new(crate::config::Config::loopback());
+    let lost = context.lost();
+    let mut search = search_for_awaited(&context, 0.0);
+    let gone = stream("amplifier", "serial", "gone");
+    let (mut found, _) = lost.wait_for(&gone, 0.5, 1.0);
+    for number in 0..1000 {
+        let (name, uid) = (format!("stranger {number}"), format!("a-{number}"));
+        answer(&mut search, &stream(&name, "serial", &uid), 1.1);
+    }
+    assert_eq!(search.len(), 0);
+    answer(&mut search, &stream("amplifier", "serial", "back"), 1.1);
+    assert_eq!(search.len(), 1);
+    look_from(lost, &search, 1.1);
+    assert_eq!(uids(&mut found), ["back"]);
+    // Another becomes wanted while the search runs, and every veto counts.
+    let _waiting = lost.wait_for(&stream("stranger 7", "", "gone-7"), 0.5, 3.0);
+    answer(&mut search, &stream("stranger 7", "serial", "b-7"), 3.1);
+    assert_eq!(search.len(), 2);
+    let mut search = search.with_veto(Veto(Arc::new(|info| info.uid() == "b-8")));
+    for (number, expected) in [(7, 2), (8, 2), (9, 3)] {
+        let uid = format!("b-{number}");
+        answer(&mut search, &stream("stranger 7", "serial", &uid), 3.2);
+        assert_eq!(search.len(), expected);
+    }
+    answer(&mut search, &stream("stranger 8", "serial", "c"), 3.2);
+    assert_eq!(search.len(), 3);
+}
