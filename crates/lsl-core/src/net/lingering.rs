@@ -38,16 +38,7 @@ impl Lingering {
         let mut queries = lock_ignoring_poison(&self.queries);
         queries.retain(|asked| now < asked.last_call + KEPT_SECS);
         let Some(asked) = queries.iter_mut().find(|asked| asked.query == query) else {
-            if queries.len() >= MAX_QUERIES {
-                // The first is the one that was asked for longest ago.
-                queries.sort_by(|a, b| a.last_call.total_cmp(&b.last_call));
-                queries.remove(0);
-            }
-            queries.push(Asked {
-                query,
-                last_call: now,
-                search: None,
-            });
+            remember(&mut queries, query, now);
             return Ok(Vec::new());
         };
         asked.last_call = now;
@@ -90,6 +81,23 @@ impl Lingering {
     }
 }
 
+/// Makes a query known, if there is room or one that nobody asked for lately. Those of a program that asks
+/// for too many in turn would else all give way before they are asked for again.
+fn remember(queries: &mut Vec<Asked>, query: Vec<u8>, now: f64) {
+    if queries.len() >= MAX_QUERIES {
+        queries.sort_by(|a, b| a.last_call.total_cmp(&b.last_call));
+        if now < queries[0].last_call + IN_USE_SECS {
+            return;
+        }
+        queries.remove(0);
+    }
+    queries.push(Asked {
+        query,
+        last_call: now,
+        search: None,
+    });
+}
+
 async fn end_unused(context: Context) {
     while context.lingering().end_unused(local_clock()) {
         tokio::time::sleep(Duration::from_secs_f64(KEPT_SECS)).await;
@@ -99,5 +107,43 @@ async fn end_unused(context: Context) {
 /// How long after a call the next one finds its search.
 const KEPT_SECS: f64 = 5.0;
 
+/// How long after a call its query gives way to no other.
+const IN_USE_SECS: f64 = 1.0;
+
 /// Queries remembered at a time.
-const MAX_QUERIES: usize = 16;
+const MAX_QUERIES: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_queries_than_fit_do_not_evict_each_other() {
+        let mut queries = Vec::new();
+        let mut ask = |number: usize, now: f64| {
+            let query = number.to_string().into_bytes();
+            let known = queries
+                .iter_mut()
+                .find(|asked: &&mut Asked| asked.query == query);
+            let is_known = known.is_some();
+            match known {
+                Some(asked) => asked.last_call = now,
+                None => remember(&mut queries, query, now),
+            }
+            is_known
+        };
+        // A program asks for all of them in each frame.
+        for frame in 0..4_u32 {
+            let now = 0.02 * f64::from(frame);
+            let known = (0..=MAX_QUERIES).filter(|&number| ask(number, now)).count();
+            assert_eq!(known, if frame == 0 { 0 } else { MAX_QUERIES });
+        }
+        // One that is not asked for any more makes room.
+        for number in 1..MAX_QUERIES {
+            ask(number, 1.5);
+        }
+        ask(MAX_QUERIES, 1.5);
+        assert!(ask(MAX_QUERIES, 1.6));
+        assert!(!ask(0, 1.6));
+    }
+}
