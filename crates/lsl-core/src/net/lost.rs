@@ -77,7 +77,7 @@ impl Lost {
         if is_first {
             let searching = search_for_all(context.clone());
             if let Err(error) = runtime::spawn(searching) {
-                lock_ignoring_poison(&self.shared).is_running = false;
+                self.give_up();
                 return Err(error);
             }
         }
@@ -119,6 +119,13 @@ impl Lost {
         }
         shared.is_running = !shared.waiting.is_empty();
         shared.is_running
+    }
+
+    /// Tells all who wait that nobody looks for their streams, so that they ask again.
+    fn give_up(&self) {
+        let mut shared = lock_ignoring_poison(&self.shared);
+        shared.waiting.clear();
+        shared.is_running = false;
     }
 
     fn is_awaited(&self, info: &StreamInfo) -> bool {

@@ -140,3 +140,20 @@ fn only_streams_that_somebody_waits_for_are_kept() {
     answer(&mut search, &stream("stranger 8", "serial", "c"), 3.2);
     assert_eq!(search.len(), 3);
 }
+
+#[test]
+fn nobody_waits_for_a_search_that_did_not_start() {
+    let lost = Lost::default();
+    let gone = stream("amplifier", "serial", "gone");
+    let (mut first, starts) = lost.wait_for(&gone, 0.5, 1.0);
+    assert!(starts);
+    // Came while the first tried to start it.
+    let (mut second, starts) = lost.wait_for(&gone, 0.5, 1.0);
+    assert!(!starts);
+    lost.give_up();
+    for found in [&mut first, &mut second] {
+        let error = found.try_recv().unwrap_err();
+        assert_eq!(error, oneshot::error::TryRecvError::Closed);
+    }
+    assert!(lost.wait_for(&gone, 0.5, 1.0).1);
+}
