@@ -45,7 +45,7 @@ pub fn interruptible<R>(part: impl FnOnce() -> R) -> R {
 
 /// Keeps the program's signal handlers off this thread, which is the library's own: a handler that called
 /// the library there would wait for locks that the thread holds. Not those that a thread raises itself
-/// by what it does, nor that of profilers.
+/// by what it does, nor those of profilers and of garbage collectors, which suspend threads by signals.
 #[cfg(unix)]
 #[expect(unsafe_code, reason = "std has no signal masks")]
 pub fn block_signals() {
@@ -54,7 +54,7 @@ pub fn block_signals() {
     if unsafe { libc::sigfillset(signals.as_mut_ptr()) } != 0 {
         return;
     }
-    for own in [
+    let needed = [
         libc::SIGSEGV,
         libc::SIGBUS,
         libc::SIGFPE,
@@ -63,7 +63,14 @@ pub fn block_signals() {
         libc::SIGTRAP,
         libc::SIGSYS,
         libc::SIGPROF,
-    ] {
+        libc::SIGXCPU,
+    ];
+    // Mono and the collector of Boehm suspend threads by SIGPWR, or by a real-time signal.
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    let needed = (needed.into_iter())
+        .chain([libc::SIGPWR])
+        .chain(libc::SIGRTMIN()..=libc::SIGRTMAX());
+    for own in needed {
         // SAFETY: the set was filled above. An unknown signal is an error and changes nothing.
         unsafe { libc::sigdelset(signals.as_mut_ptr(), own) };
     }

@@ -162,6 +162,28 @@ mod tests {
         assert_eq!(receiver.recv().unwrap().as_deref(), Some("lsl-io"));
     }
 
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn garbage_collectors_can_suspend_the_library_s_thread() {
+        // `man 7 signal`, as on all architectures but MIPS, SPARC and Alpha.
+        let [term, usr2, segv, xcpu, pwr] = [15, 12, 11, 24, 30];
+        let (sender, receiver) = mpsc::channel();
+        spawn(async move {
+            let status = std::fs::read_to_string("/proc/thread-self/status");
+            sender.send(status.unwrap()).unwrap();
+        })
+        .unwrap();
+        let status = receiver.recv().unwrap();
+        let blocked = status.lines().find_map(|line| line.strip_prefix("SigBlk:"));
+        let blocked = u64::from_str_radix(blocked.unwrap().trim(), 16).unwrap();
+        let is_blocked = |signal: u32| blocked & (1 << (signal - 1)) != 0;
+        assert!([term, usr2].into_iter().all(is_blocked), "{blocked:x}");
+        let let_through = [segv, xcpu, pwr].into_iter().chain(34..=64);
+        for signal in let_through {
+            assert!(!is_blocked(signal), "{signal}");
+        }
+    }
+
     #[test]
     fn what_has_one_period_wakes_together() {
         let period = Duration::from_secs(1000);
