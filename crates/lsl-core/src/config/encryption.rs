@@ -4,6 +4,7 @@
 
 use std::fmt;
 use std::io::ErrorKind;
+use std::path::Path;
 
 use super::load::{Files, Source, home};
 
@@ -62,8 +63,24 @@ pub fn without_encryption_request(text: &str) -> String {
 
 /// The request of `~/.lsl_api/lsl_api.cfg`, where Secure LSL looks for its configuration. It is there for
 /// nothing else, so that it counts unless it says that encryption is off.
+///
+/// Where the environment names no home, an `lsl-secure.toml` is found in that of the account, and so is this.
 pub fn encryption_request_in_home(files: &dyn Files) -> Option<EncryptionRequest> {
-    let home = home(files).filter(|home| files.may_enter(home))?;
+    if files.has_raised_rights() {
+        return None;
+    }
+    let named = home(files);
+    let account = files
+        .account_home()
+        .filter(|home| Some(home) != named.as_ref());
+    let mut homes = named.into_iter().chain(account);
+    homes.find_map(|home| request_below(files, &home))
+}
+
+fn request_below(files: &dyn Files, home: &Path) -> Option<EncryptionRequest> {
+    if !files.may_enter(home) {
+        return None;
+    }
     let file = home.join(".lsl_api").join("lsl_api.cfg");
     let text = match files.read(&file) {
         Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),

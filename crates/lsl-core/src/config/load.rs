@@ -20,6 +20,9 @@ pub trait Files {
     /// An environment variable.
     fn variable(&self, name: &str) -> Option<String>;
 
+    /// The home directory of this process's user, also where the environment does not name it.
+    fn account_home(&self) -> Option<PathBuf>;
+
     /// The working directory, if it is known.
     fn current_dir(&self) -> Option<PathBuf>;
 
@@ -47,6 +50,14 @@ impl Files for SystemFiles {
 
     fn variable(&self, name: &str) -> Option<String> {
         std::env::var(name).ok()
+    }
+
+    fn account_home(&self) -> Option<PathBuf> {
+        #[cfg(feature = "net")]
+        let home = lsl_platform::directories::home();
+        #[cfg(not(feature = "net"))]
+        let home = None;
+        home
     }
 
     fn current_dir(&self) -> Option<PathBuf> {

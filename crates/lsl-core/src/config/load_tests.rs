@@ -10,6 +10,7 @@ use super::*;
 struct Fake {
     files: HashMap<PathBuf, Vec<u8>>,
     variables: HashMap<&'static str, &'static str>,
+    account_home: Option<&'static str>,
     /// A directory that may not be entered.
     closed: Option<&'static str>,
     raised: bool,
@@ -50,6 +51,10 @@ impl Files for Fake {
 
     fn variable(&self, name: &str) -> Option<String> {
         self.variables.get(name).map(|&value| value.to_owned())
+    }
+
+    fn account_home(&self) -> Option<PathBuf> {
+        self.account_home.map(PathBuf::from)
     }
 
     fn current_dir(&self) -> Option<PathBuf> {
@@ -292,6 +297,39 @@ fn requests_for_encryption_are_found_where_secure_lsl_has_them() {
         "{text}"
     );
     assert!(text.contains("lsl config migrate"), "{text}");
+}
+
+/// Without a usable `HOME` the `lsl-secure.toml` of the account's home counts, and so does this request.
+#[test]
+fn requests_in_the_home_of_the_account_count_whatever_home_says() {
+    let on = "[security]\nenabled = true";
+    let theirs = [("/account/.lsl_api/lsl_api.cfg", on)];
+    let source = |files: &Fake| {
+        let request = encryption_request_in_home(files)?;
+        Some(request.source.path()?.to_owned())
+    };
+    for variables in [
+        &[][..],
+        &[("HOME", "")],
+        &[("HOME", "data")],
+        &[("USERPROFILE", "/u")],
+    ] {
+        let mut files = Fake::new(&theirs, variables);
+        assert_eq!(source(&files), None, "{variables:?}");
+        files.account_home = Some("/account");
+        let found = Some("/account/.lsl_api/lsl_api.cfg".into());
+        assert_eq!(source(&files), found, "{variables:?}");
+        // Settings are looked for where liblsl looks for them, and there alone.
+        let settings = "/account/lsl_api/lsl_api.cfg".into();
+        files.files.insert(settings, session("account").into());
+        let loaded = load(&files, &Overrides::default());
+        assert_eq!(loaded.source, Source::Defaults, "{variables:?}");
+        files.raised = true;
+        assert_eq!(source(&files), None, "{variables:?}");
+    }
+    let mut files = Fake::new(&theirs, &[("HOME", "/h")]);
+    files.account_home = Some("/h");
+    assert_eq!(source(&files), None);
 }
 
 /// `text` draws exactly one remark: this severity, this line, words that contain `part`.
