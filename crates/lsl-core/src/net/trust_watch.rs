@@ -20,27 +20,43 @@ pub(crate) fn watch(security: &Arc<Security>) {
     }
     let watching = {
         let security = Arc::clone(security);
-        runtime::spawn(async move {
-            loop {
-                tokio::time::sleep(PERIOD).await;
-                let looking = Arc::clone(&security);
-                // A trust file may lie on a network share that hangs.
-                let looked = tokio::task::spawn_blocking(move || looking.refresh_if_idle()).await;
-                if let Err(error) = looked {
-                    tracing::warn!(%error, "cannot look at the trust file");
-                }
-                // Under the lock: who enrols after this look finds the place free.
-                let mut watched = lock_ignoring_poison(watched());
-                if !security.has_live_sessions() {
-                    watched.remove(&key);
-                    return;
-                }
+        let looking = Arc::clone(&security);
+        let look = move || {
+            looking.refresh_if_idle();
+        };
+        let goes_on = move || {
+            // Under the lock: who enrols after this look finds the place free.
+            let mut watched = lock_ignoring_poison(watched());
+            let goes_on = security.has_live_sessions();
+            if !goes_on {
+                watched.remove(&key);
             }
-        })
+            goes_on
+        };
+        runtime::spawn(look_every(PERIOD, look, goes_on))
     };
     if let Err(error) = watching {
         tracing::warn!(%error, "nobody watches the trust file");
         lock_ignoring_poison(watched()).remove(&key);
+    }
+}
+
+/// Looks after each `period` for as long as it `goes_on`. A look at a network share that hangs may take for
+/// ever, and whatever else a look does is due all the same.
+async fn look_every(
+    period: Duration,
+    look: impl Fn() + Clone + Send + 'static,
+    goes_on: impl Fn() -> bool,
+) {
+    loop {
+        tokio::time::sleep(period).await;
+        let looked = tokio::task::spawn_blocking(look.clone());
+        if let Ok(Err(error)) = tokio::time::timeout(period, looked).await {
+            tracing::warn!(%error, "cannot look at the trust file");
+        }
+        if !goes_on() {
+            return;
+        }
     }
 }
 
@@ -58,3 +74,44 @@ fn watched() -> &'static Mutex<HashSet<Key>> {
 }
 
 const PERIOD: Duration = Duration::from_secs(2);
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::sync::mpsc;
+
+    use super::*;
+
+    /// Each look also ends a migration whose time is over.
+    #[test]
+    fn looks_again_while_a_look_hangs() {
+        const MILLISECOND: Duration = Duration::from_millis(1);
+        const PATIENCE: Duration = Duration::from_secs(60);
+        let (release, hangs) = mpsc::channel::<()>();
+        let hangs = Arc::new(Mutex::new(hangs));
+        let looks = Arc::new(AtomicU32::new(0));
+        let look = {
+            let looks = Arc::clone(&looks);
+            move || {
+                if looks.fetch_add(1, Ordering::Relaxed) == 0 {
+                    let _ = hangs.lock().unwrap().recv_timeout(PATIENCE);
+                }
+            }
+        };
+        let goes_on = {
+            let looks = Arc::clone(&looks);
+            move || looks.load(Ordering::Relaxed) < 3
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .unwrap();
+        let looking = async {
+            tokio::time::timeout(PATIENCE / 2, look_every(MILLISECOND, look, goes_on)).await
+        };
+        let ended = runtime.block_on(looking);
+        // The runtime waits for its blocking threads.
+        drop(release);
+        assert!(ended.is_ok(), "{} looks", looks.load(Ordering::Relaxed));
+    }
+}
