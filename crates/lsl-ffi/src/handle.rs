@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, MutexGuard, Once, PoisonError, RwLock, RwLockWriteGuard};
 
 use lsl_platform::fork::at_fork;
+use lsl_platform::reentry::Call;
 
 use crate::guard::set_last_error;
 use crate::inlet::InletObject;
@@ -216,13 +217,16 @@ pub(crate) fn fork_generation() -> u32 {
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
 /// What the library locks for all of its objects, as the forking thread holds it. Were it in the hands
-/// of another thread, it would stay locked in the child for ever.
+/// of another thread, it would stay locked in the child for ever. A fork counts as a call until all of it is
+/// free again: a signal handler that pushes meanwhile would wait for its own thread.
 static HELD: Held = Held(UnsafeCell::new(None));
 
 type Locks = (
     RwLockWriteGuard<'static, Table>,
     MutexGuard<'static, Option<log::Callback>>,
     MutexGuard<'static, Kept>,
+    // Begun first, and the last to be dropped.
+    Call,
 );
 
 struct Held(UnsafeCell<Option<Locks>>);
@@ -231,8 +235,9 @@ struct Held(UnsafeCell<Option<Locks>>);
 unsafe impl Sync for Held {}
 
 extern "C" fn before_fork() {
+    let call = Call::begin();
     let table = TABLE.write().unwrap_or_else(PoisonError::into_inner);
-    let locks = (table, log::hold(), kept::lock());
+    let locks = (table, log::hold(), kept::lock(), call);
     // SAFETY: this thread holds the table's lock.
     unsafe { *HELD.0.get() = Some(locks) };
 }
@@ -270,6 +275,25 @@ mod tests {
     use lsl_core::StreamInfo;
 
     use super::*;
+
+    /// What a signal handler asks before it takes any lock.
+    fn is_call_interrupting() -> bool {
+        let _call = Call::begin();
+        lsl_platform::reentry::is_interrupting()
+    }
+
+    #[test]
+    fn a_fork_is_a_call_until_its_locks_are_free() {
+        assert!(!is_call_interrupting());
+        before_fork();
+        let meanwhile = is_call_interrupting();
+        in_parent();
+        assert!(
+            meanwhile,
+            "a push from a signal handler would wait for ever"
+        );
+        assert!(!is_call_interrupting());
+    }
 
     fn info_object() -> Object {
         Object::Info(Arc::new(InfoObject::new(StreamInfo::invalid("test"))))

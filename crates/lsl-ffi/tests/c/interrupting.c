@@ -21,6 +21,23 @@ static void push_now(int signal)
     errno = before;
 }
 
+/* A child starts outside of any call, and its parent's outlet says whose it is. */
+static void fork_once(void)
+{
+    float sample[2] = {1, 2};
+    int status = -1;
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        CHECK(lsl_push_sample_f(outlet, sample) == lsl_internal_error);
+        CHECK(strstr(lsl_last_error(), "parent process") != NULL);
+        _exit(0);
+    }
+    while (waitpid(child, &status, 0) != child)
+        CHECK(errno == EINTR);
+    CHECK(status == 0);
+}
+
 static void every(long microseconds)
 {
     struct itimerval timer = {{0, microseconds}, {0, microseconds}};
@@ -71,6 +88,12 @@ int main(void)
         lsl_samples_available(describes);
         lsl_inlet_flush(describes);
     }
+    CHECK(sent > 0 && others == 0);
+
+    /* Forks, for which the library holds its locks. */
+    sent = refused = 0;
+    for (end = now() + 2.0; now() < end;)
+        fork_once();
     CHECK(sent > 0 && others == 0);
 
     /* Calls that wait. */
