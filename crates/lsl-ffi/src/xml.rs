@@ -296,13 +296,16 @@ fn extract(source: Handle) -> Option<(Document, NodeId)> {
 /// removed work on for a while. Spec: c-abi §5.6, §6.
 #[unsafe(no_mangle)]
 pub extern "C" fn lsl_remove_child(e: Handle, child: Handle) {
-    on(e, (), |state, info, id| {
+    guard((), || {
+        // What is said of a handle that has ended goes to foreign code, which may need the info's lock.
         let Some((owner, child)) = find(child) else {
             return;
         };
-        if Arc::ptr_eq(&owner, info) && state.info.document().parent(child) == Some(id) {
-            state.remove_node(child);
-        }
+        on(e, (), |state, info, id| {
+            if Arc::ptr_eq(&owner, info) && state.info.document().parent(child) == Some(id) {
+                state.remove_node(child);
+            }
+        });
     });
 }
 

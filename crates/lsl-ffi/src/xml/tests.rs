@@ -1,4 +1,6 @@
 use std::ffi::CStr;
+use std::sync::mpsc;
+use std::time::Duration;
 
 use super::*;
 use crate::common::{lsl_destroy_string, shown};
@@ -464,4 +466,29 @@ fn cdata_is_text() {
     assert_eq!(child_value(info.desc(), c"c"), "<raw>");
     assert_eq!(set_child_value(info.desc(), c"c", c"x"), 1);
     assert_eq!(shown(lsl_child_value(c)), "x");
+}
+
+/// What is said of a handle that has ended goes to the host's callback, which may use the info.
+#[test]
+fn a_child_to_remove_is_looked_up_before_its_info_is_locked() {
+    const PATIENCE: Duration = Duration::from_secs(30);
+    let info = Info::new();
+    let desc = info.desc().addr();
+    let gone = Info::new();
+    let ended = gone.0.addr();
+    drop(gone);
+    let object = handle::info(info.0).unwrap();
+    let locked = object.lock();
+    let (tell, returned) = mpsc::channel();
+    let removing = std::thread::spawn(move || {
+        lsl_remove_child(
+            ptr::without_provenance_mut(desc),
+            ptr::without_provenance_mut(ended),
+        );
+        let _ = tell.send(());
+    });
+    let has_returned = returned.recv_timeout(PATIENCE).is_ok();
+    drop(locked);
+    removing.join().unwrap();
+    assert!(has_returned, "it waits for the info");
 }
