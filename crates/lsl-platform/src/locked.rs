@@ -320,8 +320,9 @@ mod tests {
             let flags = flags(locked.place.as_ptr().addr());
             assert!(flags.contains(" dd"), "dumped: {flags}");
             assert_eq!(flags.contains(" wf"), is_wiped, "{flags}");
-            let (mapped, locked_bytes) = amounts();
-            if locked_bytes == mapped {
+            // Wherever there is room for them, whatever the library says that it locked.
+            let room = rustix::process::getrlimit(rustix::process::Resource::Memlock).current;
+            if room.is_none_or(|bytes| bytes >= 1 << 20) {
                 assert!(flags.contains(" lo"), "not locked: {flags}");
             }
         }
