@@ -118,12 +118,16 @@ impl Migrate {
         if !matches!(search()?, Found::Nothing { .. }) {
             return Ok(None);
         }
-        if let Some(file) = self.from.as_deref().or_else(|| globals.config_file()) {
+        // A file of Secure LSL is there for encryption alone, unlike the settings of --config.
+        if let Some(file) = &self.from {
             let file = std::path::absolute(file)?;
-            return Ok(EncryptionRequest::of_secure_lsl(
-                &read(&file)?,
-                &Source::Api(file),
-            ));
+            let text = read(&file)?;
+            return Ok(EncryptionRequest::of_secure_lsl(&text, &Source::Api(file)));
+        }
+        if let Some(file) = globals.config_file() {
+            let file = std::path::absolute(file)?;
+            let text = read(&file)?;
+            return Ok(EncryptionRequest::of_settings(&text, &Source::Api(file)));
         }
         let config = load(&SystemFiles, &Overrides::default()).config;
         let in_force = config.encryption_request().cloned();

@@ -222,6 +222,26 @@ fn migrate_refuses_what_it_cannot_do_whole() {
     assert!(!half.file("lsl_api.cfg").exists());
 }
 
+/// Only a file of Secure LSL asks for encryption by being there; `--config` names settings.
+#[test]
+fn settings_without_a_request_leave_nothing_to_migrate() {
+    let lab = Lab::new();
+    let machine = machine(&lab, "amp1", "x", "");
+    let plain = lab.write("plain.cfg", "[lab]\nSessionID = lab3\n");
+    let migrate = |options: &[&str]| run(&machine, &[options, &["config", "migrate"]].concat());
+    let nothing = migrate(&["--config", &plain]).ok();
+    assert_eq!(nothing.stdout, "nothing to migrate\n");
+    assert!(!machine.file("").exists(), "{nothing:?}");
+    let asking = lab.write("asking.cfg", ON);
+    let done = migrate(&["--config", &asking]).ok();
+    assert!(done.stdout.contains("enabled, private_key"), "{done:?}");
+    assert!(machine.file("lsl-secure.toml").exists());
+    let other = Machine::new(&lab, "amp2");
+    std::fs::create_dir_all(lab.path("amp2")).unwrap();
+    run(&other, &["config", "migrate", "--from", &plain]).ok();
+    assert!(other.file("lsl-secure.toml").exists());
+}
+
 /// B8: a key is not made where others could replace it.
 #[test]
 fn a_directory_that_others_may_write_to_is_refused_before_anything_is_made() {
