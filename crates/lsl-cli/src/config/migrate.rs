@@ -287,5 +287,6 @@ fn is_same(one: &Path, other: &Path) -> bool {
     real(one).is_some_and(|one| Some(one) == real(other))
 }
 
-/// For `sed`: deletes from the header of the section to the line before the next one.
-const WITHOUT_SECURITY: &str = r"/^\[security\]/,/^\[/{/^\[security\]/d;/^\[/!d}";
+/// For `sed`: deletes keys that name the section themselves, and from the header of the section to the line
+/// before the next one.
+const WITHOUT_SECURITY: &str = r"/^ *security\./d;/^\[security\]/,/^\[/{/^\[security\]/d;/^\[/!d}";

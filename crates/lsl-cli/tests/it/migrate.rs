@@ -189,7 +189,7 @@ fn migrate_never_overwrites_settings() {
 #[test]
 fn migrate_in_place_leaves_the_file_and_says_how_to_clean_it() {
     let lab = Lab::new();
-    let text = "[security]\nenabled = true\n[lab]\nSessionID = lab3\n";
+    let text = "security.key = x\n[security]\nenabled = true\n[lab]\nSessionID = lab3\n";
     let machine = machine(&lab, "amp1", "lsl_api/lsl_api.cfg", text);
     let done = run(&machine, &["config", "migrate", "--json"]).ok().json();
     assert_eq!(done["settings"], "in_place");

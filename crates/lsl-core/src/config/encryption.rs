@@ -53,10 +53,10 @@ impl EncryptionRequest {
 
 /// The text of a file without its `[security]`: what of it can be used here.
 pub fn without_encryption_request(text: &str) -> String {
-    let mut inside = false;
+    let mut inside = None;
     let outside = text.split_inclusive('\n').filter(|line| {
-        inside = is_header(line).unwrap_or(inside);
-        !inside
+        inside = is_header(line).or(inside);
+        inside != Some(true) && assignment(line, inside).is_none()
     });
     outside.collect()
 }
@@ -105,21 +105,15 @@ struct Section {
 impl Section {
     fn of(text: &str) -> Self {
         let mut section = Self::default();
-        let (mut inside, mut said_on) = (false, false);
+        let (mut inside, mut said_on) = (None, false);
         for (index, line) in text.lines().enumerate() {
-            let line = line.trim();
             if let Some(is_security) = is_header(line) {
-                inside = is_security;
+                inside = Some(is_security);
                 continue;
             }
-            let Some((key, value)) = line.split_once('=') else {
+            let Some((key, value)) = assignment(line, inside) else {
                 continue;
             };
-            // People write comments with '#', though it is none for this file's readers.
-            if !inside || line.starts_with([';', '#']) {
-                continue;
-            }
-            let key = key.trim();
             section.line.get_or_insert(index + 1);
             section.keys.push(key.to_owned());
             if key.eq_ignore_ascii_case("enabled") {
@@ -132,6 +126,26 @@ impl Section {
         }
         section.is_off &= !said_on;
         section
+    }
+}
+
+/// Key and value that a line sets in `[security]`. `inside` is what [`is_header`] said of the last header;
+/// above the first one, `security.key` means the same to the reader of settings.
+fn assignment(line: &str, inside: Option<bool>) -> Option<(&str, &str)> {
+    let line = line.trim_start_matches('\u{feff}').trim();
+    // People write comments with '#', though it is none for this file's readers.
+    if line.starts_with([';', '#']) {
+        return None;
+    }
+    let (key, value) = line.split_once('=')?;
+    let key = key.trim();
+    match inside {
+        Some(is_security) => is_security.then_some((key, value)),
+        None => {
+            let (section, key) = key.split_once('.')?;
+            let is_security = section.trim().eq_ignore_ascii_case("security");
+            is_security.then_some((key.trim(), value))
+        }
     }
 }
 
@@ -194,6 +208,23 @@ mod tests {
         );
     }
 
+    /// The reader of settings makes the same keys of both spellings.
+    #[test]
+    fn keys_before_the_first_header_may_name_the_section_themselves() {
+        check("security.enabled = true", Some((1, &["enabled"])));
+        check(
+            "; a\nSecurity.private_key = x\n[security]\nenabled = 1",
+            Some((2, &["private_key", "enabled"])),
+        );
+        check("security.enabled = off\nsecurity.key = x", None);
+        check(
+            "security.enabled = off\n[security]\nenabled = 1",
+            Some((1, &["enabled", "enabled"])),
+        );
+        check("# security.enabled = true", None);
+        check("enabled = true\n[lab]\nsecurity.enabled = true", None);
+    }
+
     #[test]
     fn the_rest_of_a_file_is_kept_as_it_is() {
         let check = |text: &str, expected: &str| {
@@ -204,6 +235,10 @@ mod tests {
         check(
             "a = 1\n[security]\nkey = secret\n; b\n[lab]\nx = 1\n",
             "a = 1\n[lab]\nx = 1\n",
+        );
+        check(
+            "security.enabled = 1\na = 1\n; security.x = 1\n Security.k=s\n[lab]\nsecurity.x = 1\n",
+            "a = 1\n; security.x = 1\n[lab]\nsecurity.x = 1\n",
         );
         check("[ Security]\nk = s\n[lab]\n[security]\nk = s", "[lab]\n");
     }
