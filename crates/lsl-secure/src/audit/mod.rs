@@ -292,6 +292,7 @@ impl Shared {
 
     /// The thread `lsl-audit`: writes what is queued until the end.
     fn serve(&self, mut writer: Writer) {
+        lsl_platform::reentry::block_signals();
         let mut complained_at = None;
         let mut complain = |error: &io::Error| {
             let now = local_clock();

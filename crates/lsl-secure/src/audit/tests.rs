@@ -654,3 +654,29 @@ fn programs_hear_events_through_tracing() {
     ];
     assert_eq!(*seen, expected);
 }
+
+/// A signal handler of the program that called the library on this thread would wait for its locks.
+#[test]
+#[cfg(target_os = "linux")]
+fn signal_handlers_do_not_run_on_the_writing_thread() {
+    let scratch = Scratch::new();
+    let audit = Audit::open(&scratch.file(), 0).unwrap();
+    audit.record(Event::new(EventKind::TrustReloaded));
+    assert!(audit.flush(SOON));
+    let tasks = fs::read_dir("/proc/self/task").unwrap();
+    let masks: Vec<_> = tasks
+        .filter_map(|task| {
+            // Threads of other tests may end meanwhile.
+            let status = fs::read_to_string(task.ok()?.path().join("status")).ok()?;
+            let field = |name| status.lines().find_map(|line| line.strip_prefix(name));
+            let mask = field("SigBlk:")?.trim();
+            (field("Name:")?.trim() == "lsl-audit").then(|| u64::from_str_radix(mask, 16).unwrap())
+        })
+        .collect();
+    // SIGUSR1, SIGALRM, SIGTERM, counted from 1.
+    let handled = 1 << 9 | 1 << 13 | 1 << 14;
+    assert!(
+        masks.iter().any(|mask| mask & handled == handled),
+        "{masks:x?}"
+    );
+}
