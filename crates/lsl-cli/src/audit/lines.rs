@@ -46,7 +46,11 @@ pub(super) struct Entry {
 impl Lines {
     pub(super) fn open(path: &Path) -> Outcome<Self> {
         let name = path.display().to_string();
-        let file = File::open(path).map_err(|error| Failure::from(error).context(&name))?;
+        let failed = |error: io::Error| match error.kind() {
+            io::ErrorKind::NotFound => Failure::NotFound(error.to_string()),
+            _ => error.into(),
+        };
+        let file = File::open(path).map_err(|error| failed(error).context(&name))?;
         Ok(Self {
             reader: BufReader::new(file),
             name,

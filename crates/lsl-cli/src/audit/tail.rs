@@ -101,7 +101,8 @@ impl Tail {
             if !is_current {
                 current = match Lines::open(path) {
                     Ok(lines) => Some(lines),
-                    Err(_) if !path.exists() => None,
+                    // Between two files of a rotation there is none.
+                    Err(Failure::NotFound(_)) => None,
                     Err(failure) => return Err(failure),
                 };
                 if current.is_some() {
