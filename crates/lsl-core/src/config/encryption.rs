@@ -139,14 +139,12 @@ fn assignment(line: &str, inside: Option<bool>) -> Option<(&str, &str)> {
     }
     let (key, value) = line.split_once('=')?;
     let key = key.trim();
-    match inside {
-        Some(is_security) => is_security.then_some((key, value)),
-        None => {
-            let (section, key) = key.split_once('.')?;
-            let is_security = section.trim().eq_ignore_ascii_case("security");
-            is_security.then_some((key.trim(), value))
-        }
+    if let Some(is_security) = inside {
+        return is_security.then_some((key, value));
     }
+    let (section, key) = key.split_once('.')?;
+    let is_security = section.trim().eq_ignore_ascii_case("security");
+    is_security.then_some((key.trim(), value))
 }
 
 /// Whether a line begins the section `[security]` or, if it begins one at all, another.
