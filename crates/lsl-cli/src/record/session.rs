@@ -51,10 +51,31 @@ struct Wish {
     is_expected: bool,
     resolver: ContinuousResolver,
     found: HashMap<Vec<u8>, StreamInfo>,
-    /// Whether it was ever fulfilled, if only by an advert.
-    met: bool,
-    /// Whether a stream fulfilled it that was connected.
-    proven: bool,
+    fulfilled: Fulfilled,
+}
+
+/// How far a wish was ever fulfilled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Fulfilled {
+    Never,
+    /// By an advert, which anybody can make.
+    ByAdvert,
+    /// By a stream that was connected.
+    ByStream,
+}
+
+impl Wish {
+    fn is_met(&self) -> bool {
+        self.fulfilled >= Fulfilled::ByAdvert
+    }
+
+    fn is_proven(&self) -> bool {
+        self.fulfilled == Fulfilled::ByStream
+    }
+
+    fn fulfil(&mut self, fulfilled: Fulfilled) {
+        self.fulfilled = self.fulfilled.max(fulfilled);
+    }
 }
 
 /// The search for streams; goes on as long as it exists.
@@ -80,8 +101,7 @@ impl Search {
                 is_expected,
                 resolver: ContinuousResolver::in_context(context, &selector, FORGET_AFTER)?,
                 found: HashMap::new(),
-                met: false,
-                proven: false,
+                fulfilled: Fulfilled::Never,
             });
             Ok(())
         };
@@ -103,8 +123,7 @@ impl Search {
                 is_expected: true,
                 resolver: ContinuousResolver::in_context(context, &selector, FORGET_AFTER)?,
                 found: HashMap::new(),
-                met: false,
-                proven: false,
+                fulfilled: Fulfilled::Never,
             });
         }
         Ok(Self {
@@ -122,7 +141,10 @@ impl Search {
         loop {
             self.look();
             let now = local_clock();
-            let is_complete = self.wishes.iter().all(|wish| wish.met || !wish.is_expected);
+            let is_complete = self
+                .wishes
+                .iter()
+                .all(|wish| wish.is_met() || !wish.is_expected);
             if is_complete {
                 complete_at.get_or_insert(now);
             }
@@ -142,7 +164,7 @@ impl Search {
                 self.has_changed = true;
                 match event {
                     ResolverEvent::Appeared(info) | ResolverEvent::Changed(info) => {
-                        wish.met = true;
+                        wish.fulfil(Fulfilled::ByAdvert);
                         wish.found.insert(info.uid_bytes().to_vec(), info);
                     }
                     ResolverEvent::Lost(info) => {
@@ -207,20 +229,22 @@ impl Search {
 
     /// What is required and never was there.
     pub(super) fn missing(&self) -> Vec<&str> {
-        let unmet = |wish: &&Wish| wish.is_required && !wish.met;
+        let unmet = |wish: &&Wish| wish.is_required && !wish.is_met();
         let missing = self.wishes.iter().filter(unmet);
         missing.map(|wish| wish.text.as_str()).collect()
     }
 
     /// Takes note of what was connected.
     fn note_proven(&mut self, streams: &[Arc<Live>]) {
-        if self.wishes.iter().all(|wish| wish.proven) {
+        if self.wishes.iter().all(Wish::is_proven) {
             return;
         }
         for live in streams.iter().filter(|live| !live.is_unproven()) {
             let uid = live.lock().info.uid_bytes().to_vec();
             for (at, wish) in self.wishes.iter_mut().enumerate() {
-                wish.proven |= live.named.contains(&at) || wish.found.contains_key(&uid);
+                if live.named.contains(&at) || wish.found.contains_key(&uid) {
+                    wish.fulfil(Fulfilled::ByStream);
+                }
             }
         }
     }
@@ -230,13 +254,13 @@ impl Search {
     fn unproven(&self) -> impl Iterator<Item = (usize, &Wish)> {
         let wishes = self.wishes.iter().enumerate();
         wishes.filter(|(_, wish)| {
-            wish.text != EVERYTHING && wish.is_expected && wish.met && !wish.proven
+            wish.text != EVERYTHING && wish.is_expected && wish.is_met() && !wish.is_proven()
         })
     }
 
     /// What was asked for, is not required, and is not there yet.
     pub(super) fn awaited(&self) -> Vec<&str> {
-        let unmet = |wish: &&Wish| !wish.is_required && !wish.met && wish.text != EVERYTHING;
+        let unmet = |wish: &&Wish| !wish.is_required && !wish.is_met() && wish.text != EVERYTHING;
         let awaited = self.wishes.iter().filter(unmet);
         awaited.map(|wish| wish.text.as_str()).collect()
     }
@@ -557,7 +581,7 @@ impl Session {
                 // Anybody can advertise streams: one that never was there is only missed if it was asked
                 // for, and nothing else that was connected is what was meant; or if nothing was connected.
                 let is_met =
-                    |wish: &usize| (self.search.wishes.get(*wish)).is_none_or(|it| it.proven);
+                    |wish: &usize| (self.search.wishes.get(*wish)).is_none_or(Wish::is_proven);
                 live.lock().is_lost = none_connected || !live.named.iter().all(is_met);
                 continue;
             }

@@ -334,6 +334,7 @@ fn a_duration_keeps_streams_of_another_clock() {
             scope.spawn(|| {
                 let limit = local_clock() + 60.0;
                 while !over.load(Ordering::Relaxed) && local_clock() < limit {
+                    #[expect(clippy::disallowed_methods, reason = "the wrong clock is the point")]
                     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
                     for outlet in &outlets {
                         outlet.push_at(&[1], now.as_secs_f64()).unwrap();
