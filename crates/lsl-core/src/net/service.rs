@@ -311,5 +311,5 @@ async fn send_time(
 const MAX_OWN_SOCKETS: usize = 1000;
 const ERROR_PAUSE: Duration = Duration::from_millis(20);
 
-#[cfg(test)]
+#[cfg(all(test, target_os = "linux"))]
 mod tests;

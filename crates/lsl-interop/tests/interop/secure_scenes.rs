@@ -355,7 +355,7 @@ fn refusal(lab: &Lab, setup: Setup, info: &StreamInfo) -> Outcome<Refusal> {
 
 /// The outlet still serves those it did before.
 fn unharmed(lab: &Lab, id: &str, outlet: &mut dyn OutletEnd) -> Outcome {
-    let reader = Side::Foreign(Library::V1_17_7);
+    let reader = Side::Foreign(Library::V1_18_0);
     let mut inlet = reader.inlet(lab, legacy(Protocol::V110), id)?;
     outlet.wait_for_consumers()?;
     let sample = counter(Format::Int16, CHANNELS, 7, 1);

@@ -6,7 +6,6 @@ use crate::wire::timedata::{TimeReply, TimeRequest};
 
 /// The thread of the sockets is busy when a clock probe comes: the reply is late, the times in it are
 /// right. Spec: lsl-protocol §5.
-#[cfg(target_os = "linux")]
 #[test]
 fn a_busy_thread_does_not_shift_the_time_of_a_clock_probe() {
     let reach = Arc::new(Reach::new(&crate::config::Config::loopback()));
