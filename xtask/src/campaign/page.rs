@@ -157,13 +157,9 @@ pub(crate) fn check(sh: &Shell) -> Result<Vec<String>> {
 
 /// How many commits between `commit` and here touch one of `paths`.
 fn age(sh: &Shell, commit: &str, paths: &[&str]) -> Result<u32> {
-    let object = format!("{commit}^{{commit}}");
-    if cmd!(sh, "git cat-file -e {object}")
-        .quiet()
-        .ignore_stderr()
-        .run()
-        .is_err()
-    {
+    // Not merely known: a commit that was rewritten may lie around for weeks.
+    let is_past = cmd!(sh, "git merge-base --is-ancestor {commit} HEAD");
+    if is_past.quiet().ignore_stderr().run().is_err() {
         let is_shallow = cmd!(sh, "git rev-parse --is-shallow-repository")
             .quiet()
             .read()?;

@@ -503,18 +503,19 @@ mod tests {
     #[test]
     fn an_outlet_gets_udp_at_its_tcp_port_and_leaves_some_to_others() {
         let local: IpAddr = Ipv4Addr::LOCALHOST.into();
+        // Below the ports that systems choose, or other tests' connections have them.
         let range = PortSearch {
-            base: 48_460,
+            base: 21_460,
             count: 8,
             allow_random: true,
         };
         let port = |socket: &TcpListener| socket.local_addr().unwrap().port();
         let shared = udp_service(local, range).unwrap();
-        assert_eq!(shared.local_addr().unwrap().port(), 48_460);
-        let foreign = UdpSocket::bind((local, 48_462)).unwrap();
+        assert_eq!(shared.local_addr().unwrap().port(), 21_460);
+        let foreign = UdpSocket::bind((local, 21_462)).unwrap();
         let mut held = Vec::new();
         let mut next = |expected: u16, own: bool| {
-            let (tcp, udp) = outlet_ports(local, range, 48_460).unwrap();
+            let (tcp, udp) = outlet_ports(local, range, 21_460).unwrap();
             let udp_port = udp.as_ref().map(|udp| udp.local_addr().unwrap().port());
             assert_eq!(udp_port, own.then(|| port(&tcp)));
             if expected != 0 {
@@ -523,11 +524,11 @@ mod tests {
             held.push((tcp, udp));
         };
         // The shared socket is there already; then pairs; then what is left for TCP alone.
-        next(48_460, false);
-        for pair in [48_461, 48_463, 48_464, 48_465] {
+        next(21_460, false);
+        for pair in [21_461, 21_463, 21_464, 21_465] {
             next(pair, true);
         }
-        for single in [48_462, 48_466, 48_467] {
+        for single in [21_462, 21_466, 21_467] {
             next(single, false);
         }
         // Beyond the range, at a port of the system's choice.
@@ -536,7 +537,7 @@ mod tests {
             allow_random: false,
             ..range
         };
-        let full = outlet_ports(local, strict, 48_460).unwrap_err();
+        let full = outlet_ports(local, strict, 21_460).unwrap_err();
         assert_eq!(full.kind(), io::ErrorKind::AddrInUse);
         drop(foreign);
     }
