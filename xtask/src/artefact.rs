@@ -19,10 +19,10 @@ const NEEDED: &[&str] = &[
     "ld-linux-x86-64.so.2",
 ];
 
-/// Check both files of a build.
+/// Check the files of a build.
 pub(crate) fn check(sh: &Shell, build: &Build) -> Result {
     let mut problems = Vec::new();
-    for file in [&build.command, &build.library] {
+    for file in [&build.command, &build.benchmarks, &build.library] {
         for problem in file_problems(sh, file, build.target.machine)? {
             problems.push(format!("{}: {problem}", file.display()));
         }

@@ -19,6 +19,8 @@ type Entrance = (&'static str, Vec<String>);
 
 /// Make the stages as far as this machine allows, type the commands, build the book.
 pub(crate) fn run(sh: &Shell, update: bool) -> Result {
+    // Pages show what `lsl bench` says too.
+    cmd!(sh, "cargo build --workspace --locked --bin lsl-bench").run()?;
     if update {
         let run = cmd!(sh, "cargo test --workspace --locked --test docs generated");
         return Ok(run.env("LSL_DOCS_UPDATE", "1").run()?);

@@ -1,5 +1,5 @@
-//! Release builds that run on other machines: the `lsl` command and `liblsl.so` for each target, for
-//! glibc 2.28 (2018: Debian 10, Ubuntu 18.10, RHEL 8) or newer. Any x86-64 Linux can make both.
+//! Release builds that run on other machines: `lsl`, `lsl-bench` and `liblsl.so` for each target, for
+//! glibc 2.28 (2018: Debian 10, Ubuntu 18.10, RHEL 8) or newer. Any x86-64 Linux can make them.
 
 use std::path::PathBuf;
 
@@ -44,6 +44,7 @@ const TARGET_DIR: &str = "target/cross";
 pub(crate) struct Build {
     pub(crate) target: Target,
     pub(crate) command: PathBuf,
+    pub(crate) benchmarks: PathBuf,
     pub(crate) library: PathBuf,
 }
 
@@ -85,7 +86,7 @@ pub(crate) fn build(sh: &Shell, target: Target) -> Result<Build> {
     cmd!(
         sh,
         "cargo zigbuild --profile dist --locked --target {triple}.{GLIBC} --target-dir {TARGET_DIR}
-            -p lsl-cli -p lsl-ffi"
+            -p lsl-cli -p lsl-bench -p lsl-ffi"
     )
     .env("PATH", zig::search_path(sh)?)
     // Separated by a byte that no path has, as cargo wants it.
@@ -96,10 +97,11 @@ pub(crate) fn build(sh: &Shell, target: Target) -> Result<Build> {
     let build = Build {
         target,
         command: folder.join("lsl"),
+        benchmarks: folder.join("lsl-bench"),
         library: folder.join("liblsl.so"),
     };
     artefact::check(sh, &build)?;
-    for file in [&build.command, &build.library] {
+    for file in [&build.command, &build.benchmarks, &build.library] {
         println!(
             "cross: {} bytes  {}",
             file.metadata()?.len(),

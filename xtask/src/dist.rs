@@ -110,7 +110,7 @@ fn pack(sh: &Shell, release: &Release, builds: &[Build]) -> Result<String> {
         .iter()
         .find(|build| build.target.machine == std::env::consts::ARCH)
         .ok_or("none of the targets runs on this machine; pages come from the command itself")?;
-    let pages = pages(sh, &made_here.command, release)?;
+    let pages = pages(sh, &made_here.benchmarks, release)?;
     for build in builds {
         let bill = bill_of_materials(sh, release, build.target)?;
         let name = format!("{NAME}-{}-{}", release.version, build.target.triple);
@@ -144,6 +144,7 @@ fn lay_out(
 ) -> Result {
     sh.create_dir(prefix.join("bin"))?;
     sh.copy_file(&build.command, prefix.join("bin/lsl"))?;
+    sh.copy_file(&build.benchmarks, prefix.join("bin/lsl-bench"))?;
     abi::lay_out(sh, &build.library, prefix, libdir)?;
     let share = prefix.join("share");
     sh.create_dir(&share)?;
@@ -164,12 +165,12 @@ fn lay_out(
     Ok(())
 }
 
-/// Manual pages and completions, from the command that can tell.
-fn pages(sh: &Shell, lsl: &Path, release: &Release) -> Result<PathBuf> {
+/// Manual pages and completions of `lsl`, from the program that knows its benchmarks too.
+fn pages(sh: &Shell, lsl_bench: &Path, release: &Release) -> Result<PathBuf> {
     let share = Path::new(STAGE).join("pages");
     let manual = share.join("man/man1");
     sh.create_dir(&manual)?;
-    cmd!(sh, "{lsl} man {manual}")
+    cmd!(sh, "{lsl_bench} man {manual}")
         .env("SOURCE_DATE_EPOCH", &release.epoch)
         .quiet()
         .ignore_stderr()
@@ -179,14 +180,14 @@ fn pages(sh: &Shell, lsl: &Path, release: &Release) -> Result<PathBuf> {
         ("zsh", "zsh/site-functions/_lsl"),
         ("fish", "fish/vendor_completions.d/lsl.fish"),
     ] {
-        let text = cmd!(sh, "{lsl} completions {shell}").quiet().read()?;
+        let text = cmd!(sh, "{lsl_bench} completions {shell}").quiet().read()?;
         sh.write_file(share.join(file), text + "\n")?;
     }
     Ok(share)
 }
 
 /// What is inside, by name, version, licence and checksum, for those who have to know (CycloneDX). The
-/// command and the library are built from the same crates; the command has all of them.
+/// programs and the library are built from the same crates; the benchmarks have all of them.
 fn bill_of_materials(sh: &Shell, release: &Release, target: Target) -> Result<PathBuf> {
     let triple = target.triple;
     let name = "lsl-rs-bill-of-materials";
@@ -203,12 +204,12 @@ fn bill_of_materials(sh: &Shell, release: &Release, target: Target) -> Result<Pa
     let mut text = None;
     for member in members(sh)? {
         let file = member.join(format!("{name}.json"));
-        if member.ends_with("lsl-cli") {
+        if member.ends_with("lsl-bench") {
             text = Some(sh.read_file(&file)?);
         }
         sh.remove_path(file)?;
     }
-    let text = text.ok_or("cargo-cyclonedx wrote nothing for lsl-cli")?;
+    let text = text.ok_or("cargo-cyclonedx wrote nothing for lsl-bench")?;
     let here = format!("path+file://{}/", sh.current_dir().display());
     let bill = format!("{NAME}-{}-{triple}.cdx.json", release.version);
     let bill = Path::new(DIST).join(bill);

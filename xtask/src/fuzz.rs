@@ -9,7 +9,7 @@ use crate::Result;
 pub(crate) const DEFAULT_SECONDS: u32 = 30;
 
 const FUZZ_DIRS: [&str; 3] = [
-    "crates/lsl-core/fuzz",
+    "crates/lsl-proto/fuzz",
     "crates/lsl-secure/fuzz",
     "crates/lsl-xdf/fuzz",
 ];

@@ -1,4 +1,4 @@
-//! The loom models of `lsl-core`: every interleaving of the threads that share a reader or a feed, up to
+//! The loom models of `lsl-proto`: every interleaving of the threads that share a reader or a feed, up to
 //! loom's bounds. The cfg is ours, because `--cfg loom` makes tokio drop its `net` module.
 
 use xshell::{Shell, cmd};
@@ -10,7 +10,7 @@ pub(crate) fn run(sh: &Shell) -> Result {
     // A target directory of its own: other flags would make cargo rebuild everything each time.
     let output = cmd!(
         sh,
-        "cargo test --locked -p lsl-core --no-default-features --lib --profile loom --target-dir target/loom -- loom"
+        "cargo test --locked -p lsl-proto --lib --profile loom --target-dir target/loom -- loom"
     )
     .env("RUSTFLAGS", "--cfg lsl_loom")
     .ignore_status()

@@ -10,24 +10,17 @@ use xshell::{Shell, cmd};
 
 use crate::Result;
 
-/// Crates that reach sockets, threads or the operating system: the sans-IO half has none of them.
-const IMPURE: &[&str] = &[
-    "tokio",
-    "socket2",
-    "rustix",
-    "mio",
-    "libc",
-    "nix",
-    "getifaddrs",
-    "polling",
-    "async-io",
+/// All that `lsl-proto` may depend on: none of it reaches sockets, threads or clocks.
+const MAY_PROTO_USE: &[&str] = &["lsl-secure", "sha2", "thiserror", "tracing"];
+
+/// Modules of `lsl-proto`: each may import those before it. Codecs come first, machines last.
+const PROTO_MODULES: &[&str] = &[
+    "error", "text", "types", "xml", "query", "info", "config", "value", "wire", "buffer", "time",
+    "session", "describe",
 ];
 
-/// Distinct crates that `lsl-core` with its default features may bring to a user.
-const DEPENDENCY_BUDGET: usize = 25;
-
-/// The same with encryption.
-const SECURE_DEPENDENCY_BUDGET: usize = 80;
+/// Distinct crates that `lsl-core` may bring to a user.
+const DEPENDENCY_BUDGET: usize = 80;
 
 /// Beyond this a file holds more than one concept.
 const MAX_LINES: usize = 800;
@@ -74,7 +67,8 @@ enum Check {
 }
 
 const RULES: &[(&str, Check)] = &[
-    ("purity of lsl-core", Check::Shell(purity)),
+    ("purity of lsl-proto", Check::Shell(purity)),
+    ("imports of lsl-proto", Check::Files(imports)),
     ("dependency budget", Check::Shell(dependency_budget)),
     ("licences of dependencies", Check::Shell(licences::check)),
     ("file length", Check::Files(file_length)),
@@ -166,50 +160,69 @@ fn tracked(sh: &Shell) -> Result<Vec<Source>> {
     Ok(sources)
 }
 
-/// The sans-IO half cannot do I/O even by accident; that it builds alone is seen by `lint`.
+/// The protocol cannot do I/O even by accident; what of std it may not use says its `.clippy.toml`.
 fn purity(sh: &Shell) -> Result<Vec<String>> {
-    let crates = dependencies(sh, &["--no-default-features"])?;
-    Ok(IMPURE
+    let crates = dependencies(sh, &["-p", "lsl-proto", "--depth", "1"])?;
+    let is_allowed = |name: &String| name == "lsl-proto" || MAY_PROTO_USE.contains(&name.as_str());
+    Ok(crates
         .iter()
-        .filter(|name| crates.contains(**name))
-        .map(|name| format!("lsl-core --no-default-features depends on {name}"))
+        .filter(|name| !is_allowed(name))
+        .map(|name| format!("lsl-proto depends on {name}"))
         .collect())
 }
 
-fn dependency_budget(sh: &Shell) -> Result<Vec<String>> {
-    let budgets: [(&[&str], usize); 2] = [
-        (&[], DEPENDENCY_BUDGET),
-        (&["--features", "secure"], SECURE_DEPENDENCY_BUDGET),
-    ];
+/// No circle between the modules of the protocol, and no codec that knows a machine.
+fn imports(sources: &[Source]) -> Vec<String> {
+    let place = |module: &str| PROTO_MODULES.iter().position(|known| *known == module);
     let mut problems = Vec::new();
-    for (options, budget) in budgets {
-        let crates = dependencies(sh, options)?;
-        let (count, with) = (crates.len(), options.join(" "));
-        println!("tidy: lsl-core {with} brings {count} of at most {budget} crates");
-        if count > budget {
-            let names: Vec<_> = crates.into_iter().collect();
-            let names = names.join(" ");
-            problems.push(format!("{with}: {count} crates, {budget} allowed: {names}"));
+    for source in sources {
+        let Some(file) = source.path.strip_prefix("crates/lsl-proto/src/") else {
+            continue;
+        };
+        let module = file.split(['/', '.']).next().unwrap_or(file);
+        if module == "lib" {
+            continue;
+        }
+        let Some(own) = place(module) else {
+            problems.push(format!("{}: which modules may it import?", source.path));
+            continue;
+        };
+        for (number, line) in source.lines() {
+            let named = line.split("crate::").skip(1);
+            let named = named.filter_map(|path| path.split(|c: char| !c.is_alphanumeric()).next());
+            for other in named.filter(|other| place(other).is_some_and(|other| other > own)) {
+                problems.push(format!("{}:{number}: {module} knows {other}", source.path));
+            }
         }
     }
-    Ok(problems)
+    problems
 }
 
-/// Names of the crates that come with `lsl-core`, ours not counted.
+fn dependency_budget(sh: &Shell) -> Result<Vec<String>> {
+    let mut crates = dependencies(sh, &["-p", "lsl-core", "--all-features"])?;
+    crates.retain(|name| !name.starts_with("lsl-"));
+    let count = crates.len();
+    println!("tidy: lsl-core brings {count} of at most {DEPENDENCY_BUDGET} crates");
+    if count <= DEPENDENCY_BUDGET {
+        return Ok(Vec::new());
+    }
+    let names: Vec<_> = crates.into_iter().collect();
+    let names = names.join(" ");
+    Ok(vec![format!("{count} crates: {names}")])
+}
+
+/// Names of a crate and of those that come with it, as `cargo tree` says.
 fn dependencies(sh: &Shell, options: &[&str]) -> Result<BTreeSet<String>> {
     let tree = cmd!(
         sh,
-        "cargo tree --locked -p lsl-core -e normal --prefix none {options...}"
+        "cargo tree --locked -e normal --prefix none {options...}"
     )
     .quiet()
     .read()?;
     let names = tree
         .lines()
         .filter_map(|line| line.split_whitespace().next());
-    Ok(names
-        .filter(|name| !name.starts_with("lsl-"))
-        .map(str::to_owned)
-        .collect())
+    Ok(names.map(str::to_owned).collect())
 }
 
 fn file_length(sources: &[Source]) -> Vec<String> {

@@ -20,7 +20,7 @@ struct Folder {
 
 const FOLDERS: [Folder; 3] = [
     Folder {
-        vectors: "crates/lsl-core/tests/vectors",
+        vectors: "crates/lsl-proto/tests/vectors",
         originals: "../shared/vectors",
     },
     Folder {

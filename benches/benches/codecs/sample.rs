@@ -4,10 +4,11 @@ use std::hint::black_box;
 
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, BenchmarkId, Criterion, Throughput};
-use lsl_core::value::{append_raw, read_raw};
-use lsl_core::wire::archive100::{Decoder100, Encoder100};
-use lsl_core::wire::sample110::{Decoder110, Encoder110};
-use lsl_core::{ByteOrder, ChannelFormat, PullElement, PushElement, Result};
+use lsl_core::{ChannelFormat, PullElement, PushElement, Result};
+use lsl_proto::ByteOrder;
+use lsl_proto::value::{append_raw, read_raw};
+use lsl_proto::wire::archive100::{Decoder100, Encoder100};
+use lsl_proto::wire::sample110::{Decoder110, Encoder110};
 
 const CHANNELS: [u32; 4] = [1, 8, 64, 256];
 

@@ -3,9 +3,10 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput};
-use lsl_core::query::{Query, QueryCache};
-use lsl_core::wire::request::{FeedRequest, RequestParser};
-use lsl_core::{ByteOrder, ChannelFormat, Error, Result, StreamInfo};
+use lsl_core::{ChannelFormat, Error, Result, StreamInfo};
+use lsl_proto::ByteOrder;
+use lsl_proto::query::{Query, QueryCache};
+use lsl_proto::wire::request::{FeedRequest, RequestParser};
 
 const QUERY: &str = "session_id='default' and name='BioSemi' and count(desc/channels/channel)=64";
 

@@ -13,7 +13,7 @@ use crate::passphrase;
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Who can open what is written")]
 pub(crate) struct RecipientArgs {
-    /// Lock for this key: age1... or a line of an SSH public key file; may be repeated
+    /// Lock for this key: age1... or a line of an SSH public key file (ssh-ed25519); may be repeated
     #[arg(long = "recipient", short = 'r', value_name = "KEY")]
     recipients: Vec<String>,
 
@@ -65,8 +65,8 @@ impl RecipientArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Opening encrypted recordings")]
 pub(crate) struct IdentityArgs {
-    /// File with the secret key that opens the recording: of age, or an SSH private key; may be
-    /// repeated. A recording locked with a passphrase asks for it
+    /// File with the secret key that opens the recording: of age, or an SSH private key (Ed25519);
+    /// may be repeated. A recording locked with a passphrase asks for it
     #[arg(long, short = 'i', value_name = "FILE")]
     identity: Vec<PathBuf>,
 }

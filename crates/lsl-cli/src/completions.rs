@@ -2,16 +2,15 @@
 
 use std::io::{self, Write};
 
-use clap::{Args, CommandFactory, ValueEnum};
+use clap::{Args, Command, ValueEnum};
 use clap_complete::{Shell, generate};
 
-use crate::Cli;
 use crate::failure::Outcome;
 
 /// `lsl completions`
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct Completions {
+pub struct Completions {
     /// The shell that is to complete
     #[arg(value_enum, value_name = "SHELL")]
     shell: Known,
@@ -33,11 +32,12 @@ Examples:
 
 The directory must exist (mkdir -p), and shells that run already do not look: open a new one. bash
 needs the package bash-completion. zsh looks into ~/.zfunc if ~/.zshrc has, before compinit,
-fpath=(~/.zfunc $fpath). The Debian package has installed all three.";
+fpath=(~/.zfunc $fpath). The Debian package has installed all three.
+`lsl bench completions SHELL` completes the benchmarks as well.";
 
 impl Completions {
-    /// Runs the command.
-    pub(crate) fn run(&self) -> Outcome {
+    /// Prints what completes `command`.
+    pub fn run(&self, mut command: Command) -> Outcome {
         let shell = match self.shell {
             Known::Bash => Shell::Bash,
             Known::Zsh => Shell::Zsh,
@@ -45,7 +45,7 @@ impl Completions {
         };
         // Into memory first: the generator panics where it cannot write.
         let mut script = Vec::new();
-        generate(shell, &mut Cli::command(), "lsl", &mut script);
+        generate(shell, &mut command, "lsl", &mut script);
         let mut out = io::stdout().lock();
         out.write_all(&script)?;
         Ok(out.flush()?)

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use lsl_core::config::{
-    Diagnostic, EncryptionRequest, Entry, Overrides, Severity, Source, SystemFiles, load,
-    load_text, sample_file,
+    Diagnostic, Entry, Overrides, Severity, Source, SystemFiles, load, load_text,
 };
 use lsl_core::secure::config::{Found, search};
+use lsl_proto::config::{EncryptionRequest, sample_file};
 use serde::Serialize;
 
 use crate::failure::{Failure, Outcome};

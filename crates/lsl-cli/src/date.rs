@@ -1,7 +1,7 @@
 //! Dates as text, without a calendar library.
 
 /// Seconds since 1970 as RFC 3339, UTC.
-pub(crate) fn rfc3339(secs: u64) -> String {
+pub fn rfc3339(secs: u64) -> String {
     let (days, rest) = (secs / 86_400, secs % 86_400);
     let (hours, minutes, seconds) = (rest / 3600, rest / 60 % 60, rest % 60);
     let (mut year, mut day) = (1970, days);

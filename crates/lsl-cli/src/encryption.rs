@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
-use lsl_core::info::SecurityAdvert;
 use lsl_core::secure::audit::printable;
 use lsl_core::secure::{Policy, Role};
 use lsl_core::{Context, Encryption, StreamInfo};
+use lsl_proto::info::SecurityAdvert;
 use serde::Serialize;
 
 use crate::note::note;

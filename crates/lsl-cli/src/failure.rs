@@ -9,7 +9,7 @@ use lsl_core::{Error, ErrorKind};
 
 /// Why a command stopped. The text is for people and says what to do next.
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub enum Failure {
     /// Sockets, files, a peer that broke the protocol, a configuration with problems.
     Runtime(String),
     /// The command line asks for something that cannot be done.
@@ -25,11 +25,11 @@ pub(crate) enum Failure {
 }
 
 /// Result of every command.
-pub(crate) type Outcome<T = ()> = Result<T, Failure>;
+pub type Outcome<T = ()> = Result<T, Failure>;
 
 impl Failure {
     /// The exit status of the process.
-    pub(crate) fn status(&self) -> u8 {
+    pub fn status(&self) -> u8 {
         match self {
             Self::ReaderLeft => 0,
             Self::Runtime(_) => 1,
@@ -42,7 +42,7 @@ impl Failure {
 
     /// Puts what was being attempted in front of the text.
     #[must_use]
-    pub(crate) fn context(self, attempt: &str) -> Self {
+    pub fn context(self, attempt: &str) -> Self {
         let add = |text: String| format!("{attempt}: {text}");
         match self {
             Self::Runtime(text) => Self::Runtime(add(text)),

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use clap::{ArgAction, Args};
 use lsl_core::Context;
 use lsl_core::config::{
-    Bind, Config, EncryptionRequest, Loaded, Overrides, Severity, Source, SystemFiles,
-    encryption_request_in_home, load, load_text,
+    Bind, Config, Loaded, Overrides, Severity, Source, SystemFiles, load, load_text,
 };
 use lsl_core::secure::config::{Found, search};
+use lsl_proto::config::{EncryptionRequest, encryption_request_in_home};
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
@@ -22,7 +22,7 @@ use crate::place;
 /// Global options.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Global options")]
-pub(crate) struct Globals {
+pub struct Globals {
     /// Configuration file to use instead of LSLAPICFG and the usual places
     #[arg(long, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -47,7 +47,7 @@ pub(crate) struct Globals {
 impl Globals {
     /// Starts the log. Call it once. Unless the user asks for more, security events are left out for
     /// commands that report them in their own words.
-    pub(crate) fn start_log(&self, events: Events) {
+    pub fn start_log(&self, events: Events) {
         let level = match self.verbose {
             0 => LevelFilter::WARN,
             1 => LevelFilter::INFO,
@@ -70,7 +70,7 @@ impl Globals {
     }
 
     /// The configuration: file, then what the command line changes.
-    pub(crate) fn load(&self) -> Outcome<Loaded> {
+    pub fn load(&self) -> Outcome<Loaded> {
         let mut loaded = match &self.config {
             // Unlike a file named by a program, one named by the user wins over the environment.
             Some(path) => read(path)?,
@@ -82,12 +82,12 @@ impl Globals {
 
     /// The context of this configuration. Says on stderr what is wrong with it. Asks for the passphrase
     /// of the device key where it must.
-    pub(crate) fn context(&self) -> Outcome<Context> {
+    pub fn context(&self) -> Outcome<Context> {
         self.context_in(None)
     }
 
     /// [`context`](Self::context), with the encryption set up in `directory`.
-    pub(crate) fn context_in(&self, directory: Option<&Path>) -> Outcome<Context> {
+    pub fn context_in(&self, directory: Option<&Path>) -> Outcome<Context> {
         let security = place::unlock(directory)?;
         let config = self.usable()?;
         Ok(match security {
@@ -97,13 +97,13 @@ impl Globals {
     }
 
     /// A context that need not be able to read or offer anything: never asks.
-    pub(crate) fn context_for_looking(&self) -> Outcome<Context> {
+    pub fn context_for_looking(&self) -> Outcome<Context> {
         Ok(Context::new(self.usable()?))
     }
 
     /// A context that looks for what a service on the host `address` offers, whose options are
     /// `service`: in its session, and by asking it directly.
-    pub(crate) fn to_reach(&self, service: &Self, address: &str) -> Outcome<Context> {
+    pub fn to_reach(&self, service: &Self, address: &str) -> Outcome<Context> {
         let mut globals = self.clone();
         globals.session = service.session.clone().or(globals.session);
         let peer = if address.contains(':') && !address.starts_with('[') {
@@ -116,7 +116,7 @@ impl Globals {
     }
 
     /// These options as words of a command line, without those that only say more.
-    pub(crate) fn words(&self) -> Vec<String> {
+    pub fn words(&self) -> Vec<String> {
         let mut words = Vec::new();
         if let Some(file) = &self.config {
             words.extend(["--config".into(), file.to_string_lossy().into_owned()]);
@@ -134,12 +134,17 @@ impl Globals {
     }
 
     /// Whether nothing leaves the machine.
-    pub(crate) fn is_loopback(&self) -> bool {
+    pub fn is_loopback(&self) -> bool {
         self.loopback
     }
 
+    /// How often the user asked to see more.
+    pub fn verbosity(&self) -> u8 {
+        self.verbose
+    }
+
     /// Whether the user wants to see more.
-    pub(crate) fn is_verbose(&self) -> bool {
+    pub fn is_verbose(&self) -> bool {
         self.verbose > 0
     }
 
@@ -154,7 +159,7 @@ impl Globals {
     }
 
     /// Where encryption is asked for in a way that stops all streams (E7), if it is.
-    pub(crate) fn encryption_request(&self) -> Option<EncryptionRequest> {
+    pub fn encryption_request(&self) -> Option<EncryptionRequest> {
         if !matches!(search(), Ok(Found::Nothing { .. })) {
             return None;
         }
@@ -164,14 +169,14 @@ impl Globals {
     }
 
     /// Says that no stream can be read or offered, for commands that need none.
-    pub(crate) fn warn_of_encryption_request(&self) {
+    pub fn warn_of_encryption_request(&self) {
         if let Some(request) = self.encryption_request() {
             note(format_args!("lsl: warning: {request}"));
         }
     }
 
     /// The file named on the command line.
-    pub(crate) fn config_file(&self) -> Option<&Path> {
+    pub fn config_file(&self) -> Option<&Path> {
         self.config.as_deref()
     }
 
@@ -206,7 +211,7 @@ impl Globals {
 
 /// What becomes of security events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Events {
+pub enum Events {
     /// The command tells the user what matters.
     Told,
     /// They are logged.

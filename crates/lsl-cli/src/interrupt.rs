@@ -15,7 +15,7 @@ use crate::failure::{Failure, Outcome};
 
 /// Set once the user wants the command to end.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Stop(Arc<Wishes>);
+pub struct Stop(Arc<Wishes>);
 
 #[derive(Debug, Default)]
 struct Wishes {
@@ -25,13 +25,13 @@ struct Wishes {
 
 impl Stop {
     /// Starts to catch Ctrl-C and termination. Call it once.
-    pub(crate) fn install() -> Outcome<Self> {
+    pub fn install() -> Outcome<Self> {
         Self::install_patient(1)
     }
 
     /// The same with as many wishes before the one that ends the process at once: commands that take
     /// their time to end look whether they are in a [`hurry`](Self::hurried).
-    pub(crate) fn install_patient(patience: u32) -> Outcome<Self> {
+    pub fn install_patient(patience: u32) -> Outcome<Self> {
         let stop = Self::default();
         let flag = stop.clone();
         let mut last = None;
@@ -61,22 +61,22 @@ impl Stop {
     }
 
     /// Whether to end.
-    pub(crate) fn requested(&self) -> bool {
+    pub fn requested(&self) -> bool {
         self.0.first.load(Ordering::Relaxed)
     }
 
     /// Whether the user has said so twice.
-    pub(crate) fn hurried(&self) -> bool {
+    pub fn hurried(&self) -> bool {
         self.0.second.load(Ordering::Relaxed)
     }
 
     /// Ends every loop that looks at this flag.
-    pub(crate) fn request(&self) {
+    pub fn request(&self) {
         self.0.first.store(true, Ordering::Relaxed);
     }
 
     /// Sleeps until `local_clock` reaches `deadline`; false as soon as the user wants to end.
-    pub(crate) fn sleep_until(&self, deadline: f64) -> bool {
+    pub fn sleep_until(&self, deadline: f64) -> bool {
         while !self.requested() {
             let left = deadline - local_clock();
             if left <= 0.0 {
@@ -89,7 +89,7 @@ impl Stop {
 }
 
 /// How long a blocking call may take before the flag is looked at again.
-pub(crate) const LONGEST_NAP: Duration = Duration::from_millis(50);
+pub const LONGEST_NAP: Duration = Duration::from_millis(50);
 const SAME_WISH_SECS: f64 = 0.5;
 /// What shells report for a process that Ctrl-C ended.
 const INTERRUPTED: i32 = 130;

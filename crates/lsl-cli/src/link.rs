@@ -8,17 +8,17 @@ use crate::interrupt::LONGEST_NAP;
 use crate::table::printable;
 
 /// Waits until samples flow.
-pub(crate) fn open(inlet: &Inlet, timeout: Timeout) -> Outcome {
+pub fn open(inlet: &Inlet, timeout: Timeout) -> Outcome {
     patiently(inlet, timeout, |nap| inlet.blocking().open(nap)).map_err(Stuck::into)
 }
 
 /// Waits for the full description.
-pub(crate) fn full_info(inlet: &Inlet, timeout: Timeout) -> Outcome<StreamInfo> {
+pub fn full_info(inlet: &Inlet, timeout: Timeout) -> Outcome<StreamInfo> {
     patiently(inlet, timeout, |nap| inlet.blocking().full_info(nap)).map_err(Stuck::into)
 }
 
 /// Waits for a measurement of the sender's clock.
-pub(crate) fn time_correction(inlet: &Inlet, timeout: Timeout) -> Outcome<TimeCorrection> {
+pub fn time_correction(inlet: &Inlet, timeout: Timeout) -> Outcome<TimeCorrection> {
     let attempt = |nap| inlet.blocking().time_correction(nap);
     patiently(inlet, timeout, attempt).map_err(|stuck| match stuck {
         Stuck::Error(error) => {

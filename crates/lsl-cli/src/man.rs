@@ -5,11 +5,10 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use clap::{Args, Command, CommandFactory};
+use clap::{Args, Command};
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, roman};
 
-use crate::Cli;
 use crate::date::rfc3339;
 use crate::failure::{Failure, Outcome};
 use crate::note::note;
@@ -17,7 +16,7 @@ use crate::note::note;
 /// `lsl man`
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct Manual {
+pub struct Manual {
     /// Where to write lsl.1, lsl-gen.1 and so on; made if it does not exist
     #[arg(value_name = "DIR")]
     dir: PathBuf,
@@ -33,13 +32,13 @@ since 1970), so that packages can be built twice and compared. The Debian packag
 them.";
 
 impl Manual {
-    /// Runs the command.
-    pub(crate) fn run(&self) -> Outcome {
+    /// Writes the pages of `command`.
+    pub fn run(&self, command: Command) -> Outcome {
         let date = match std::env::var("SOURCE_DATE_EPOCH") {
             Ok(text) => day(&text)?,
             Err(_) => String::new(),
         };
-        let written = write(&self.dir, &date)
+        let written = write(&self.dir, command, &date)
             .map_err(|error| Failure::Runtime(format!("{}: {error}", self.dir.display())))?;
         note(format_args!(
             "{written} pages written to {}",
@@ -60,9 +59,8 @@ fn day(epoch: &str) -> Outcome<String> {
 }
 
 /// Writes the pages of the command and of all its subcommands; says how many.
-fn write(dir: &Path, date: &str) -> io::Result<usize> {
+fn write(dir: &Path, mut command: Command, date: &str) -> io::Result<usize> {
     fs::create_dir_all(dir)?;
-    let mut command = Cli::command();
     command.build();
     let mut pending = vec![command];
     let mut written = 0;

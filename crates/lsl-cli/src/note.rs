@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use lsl_platform::terminal::printable;
 
 /// Writes a text to stderr. Its own line breaks stay: callers escape those of foreign text.
-pub(crate) fn note(text: impl Display) {
+pub fn note(text: impl Display) {
     let lines = text.to_string();
     let lines: Vec<String> = lines.split('\n').map(escaped).collect();
     let _ = writeln!(io::stderr().lock(), "{}", lines.join("\n"));
@@ -15,7 +15,7 @@ pub(crate) fn note(text: impl Display) {
 
 /// Where the log goes. It is written in whole events, and each of them is one line.
 #[derive(Debug)]
-pub(crate) struct LogLine;
+pub struct LogLine;
 
 impl Write for LogLine {
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {

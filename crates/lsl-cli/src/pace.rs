@@ -8,7 +8,7 @@
 
 /// The schedule of one stream. Times are seconds of `local_clock`.
 #[derive(Debug, Clone)]
-pub(crate) struct Pace {
+pub struct Pace {
     start: f64,
     period_secs: f64,
     done: u64,
@@ -16,7 +16,7 @@ pub(crate) struct Pace {
 
 impl Pace {
     /// Samples every `period_secs`, the first one at `start`.
-    pub(crate) fn new(start: f64, period_secs: f64) -> Self {
+    pub fn new(start: f64, period_secs: f64) -> Self {
         Self {
             start,
             period_secs,
@@ -25,22 +25,22 @@ impl Pace {
     }
 
     /// Samples handed out so far: the number of the next one.
-    pub(crate) fn done(&self) -> u64 {
+    pub fn done(&self) -> u64 {
         self.done
     }
 
     /// When sample `number` is due.
-    pub(crate) fn time_of(&self, number: u64) -> f64 {
+    pub fn time_of(&self, number: u64) -> f64 {
         self.start + number as f64 * self.period_secs
     }
 
     /// When the next `count` samples are all due.
-    pub(crate) fn next_time(&self, count: u64) -> f64 {
+    pub fn next_time(&self, count: u64) -> f64 {
         self.time_of(self.done + count.max(1) - 1)
     }
 
     /// How many samples are due and not handed out.
-    pub(crate) fn due(&self, now: f64) -> u64 {
+    pub fn due(&self, now: f64) -> u64 {
         if now < self.start {
             return 0;
         }
@@ -55,7 +55,7 @@ impl Pace {
     }
 
     /// Hands out `count` samples.
-    pub(crate) fn advance(&mut self, count: u64) {
+    pub fn advance(&mut self, count: u64) {
         self.done += count;
     }
 }

@@ -9,7 +9,7 @@
 use std::f64::consts::TAU;
 
 use clap::ValueEnum;
-use lsl_core::value::PushElement;
+use lsl_core::PushElement;
 
 /// What `lsl gen` sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -11,7 +11,8 @@ use lsl_core::secure::handshake::{Initiator, MAX_M2_M3_LEN, VerifiedResponder};
 use lsl_core::secure::{
     Cause, Descriptor, Error, Local, OsRandom, PublicKey, Result, Role, Security, Suite,
 };
-use lsl_core::{StreamInfo, descriptor, local_clock};
+use lsl_core::{StreamInfo, local_clock};
+use lsl_proto::describe::descriptor;
 
 use crate::describe::Described;
 

@@ -4,8 +4,8 @@ use std::io;
 use std::time::Duration;
 
 use clap::Args;
-use lsl_core::query::Query;
 use lsl_core::{Context, ContinuousResolver, Selector, StreamInfo, Timeout};
+use lsl_proto::query::Query;
 
 use crate::absence;
 use crate::describe::Described;

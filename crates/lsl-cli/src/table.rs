@@ -7,7 +7,7 @@ use lsl_platform::terminal;
 
 /// On which side of its column a cell stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Align {
+pub enum Align {
     /// Text.
     Left,
     /// Numbers.
@@ -16,14 +16,14 @@ pub(crate) enum Align {
 
 /// Rows of cells under a header.
 #[derive(Debug)]
-pub(crate) struct Table {
+pub struct Table {
     columns: Vec<(&'static str, Align)>,
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
     /// An empty table.
-    pub(crate) fn new(columns: &[(&'static str, Align)]) -> Self {
+    pub fn new(columns: &[(&'static str, Align)]) -> Self {
         Self {
             columns: columns.to_vec(),
             rows: Vec::new(),
@@ -31,7 +31,7 @@ impl Table {
     }
 
     /// Adds a row. Missing cells are empty, surplus ones are not shown.
-    pub(crate) fn push(&mut self, cells: impl IntoIterator<Item = impl AsRef<str>>) {
+    pub fn push(&mut self, cells: impl IntoIterator<Item = impl AsRef<str>>) {
         self.rows.push(
             cells
                 .into_iter()
@@ -41,7 +41,7 @@ impl Table {
     }
 
     /// Writes header and rows, each line after `indent`; no blanks at line ends.
-    pub(crate) fn write(&self, out: &mut impl Write, indent: &str) -> io::Result<()> {
+    pub fn write(&self, out: &mut impl Write, indent: &str) -> io::Result<()> {
         let header: Vec<String> = self
             .columns
             .iter()
@@ -74,12 +74,12 @@ impl Table {
 
 /// Foreign text of any length as one harmless line: a stream may be called anything, escape sequences
 /// included.
-pub(crate) fn printable(text: &str) -> String {
+pub fn printable(text: &str) -> String {
     terminal::printable(text.as_bytes(), usize::MAX)
 }
 
 /// Seconds as people say them: `4 s`, `12 min`, `3.5 h`, `2.1 d`.
-pub(crate) fn age(secs: f64) -> String {
+pub fn age(secs: f64) -> String {
     let units = [(86_400.0, "d"), (3600.0, "h")];
     match units.iter().find(|(unit, _)| secs >= *unit) {
         Some((unit, name)) => format!("{:.1} {name}", secs / unit),
@@ -89,7 +89,7 @@ pub(crate) fn age(secs: f64) -> String {
 }
 
 /// A nominal rate: `500 Hz`, `0.5 Hz`, `irregular`.
-pub(crate) fn rate(hertz: f64) -> String {
+pub fn rate(hertz: f64) -> String {
     if hertz == lsl_core::IRREGULAR_RATE {
         "irregular".into()
     } else {
@@ -98,7 +98,7 @@ pub(crate) fn rate(hertz: f64) -> String {
 }
 
 /// How many: `1 stream`, `2 streams`.
-pub(crate) fn count(number: usize, noun: &str) -> String {
+pub fn count(number: usize, noun: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{number} {noun}{plural}")
 }

@@ -78,7 +78,7 @@ impl<'a> TrustFile<'a> {
     fn read(path: &'a Path) -> Outcome<Self> {
         let text = files::read_text(path, Content::Shared)?;
         let list = TrustList::parse(&text, path)?;
-        list.check_streams(path, &lsl_core::stream_queries())?;
+        list.check_streams(path, &lsl_proto::describe::stream_queries())?;
         Ok(Self {
             path,
             text: text.to_string(),

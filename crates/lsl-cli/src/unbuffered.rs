@@ -5,13 +5,13 @@ use std::io::{self, Read, Write};
 
 /// Standard input.
 #[cfg(unix)]
-pub(crate) fn input() -> io::Result<impl Read> {
+pub fn input() -> io::Result<impl Read> {
     duplicate(io::stdin())
 }
 
 /// Standard output.
 #[cfg(unix)]
-pub(crate) fn output() -> io::Result<impl Write> {
+pub fn output() -> io::Result<impl Write> {
     duplicate(io::stdout())
 }
 
@@ -22,14 +22,12 @@ fn duplicate(stream: impl std::os::fd::AsFd) -> io::Result<std::fs::File> {
 
 /// Standard input.
 #[cfg(not(unix))]
-#[expect(clippy::unnecessary_wraps, reason = "the same signature everywhere")]
-pub(crate) fn input() -> io::Result<impl Read> {
+pub fn input() -> io::Result<impl Read> {
     Ok(io::stdin())
 }
 
 /// Standard output.
 #[cfg(not(unix))]
-#[expect(clippy::unnecessary_wraps, reason = "the same signature everywhere")]
-pub(crate) fn output() -> io::Result<impl Write> {
+pub fn output() -> io::Result<impl Write> {
     Ok(io::stdout())
 }

@@ -3,7 +3,7 @@
 
 use std::io::{self, Write};
 
-use lsl_core::value::PullElement;
+use lsl_core::PullElement;
 
 use lsl_platform::terminal::printable;
 

@@ -5,8 +5,10 @@ use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock};
 
 #[cfg(feature = "secure")]
-use crate::config::Bind;
-use crate::config::{self, Config, Overrides, ResolveScope, Severity, SystemFiles};
+use lsl_proto::config::Bind;
+use lsl_proto::config::{self, Config, Overrides, ResolveScope, Severity};
+
+use crate::config_files::SystemFiles;
 use crate::net::lingering::Lingering;
 use crate::net::lost::Lost;
 use crate::net::monitor::lock_ignoring_poison;
@@ -144,7 +146,7 @@ impl Context {
         // Fail closed: who may serve what cannot be told then.
         #[cfg(feature = "secure")]
         let security = security.and_then(|security| {
-            let queries = crate::net::describe::stream_queries();
+            let queries = lsl_proto::describe::stream_queries();
             let checked = security.set_stream_queries(queries);
             checked.map_err(|error| error.to_string())?;
             Ok(security)

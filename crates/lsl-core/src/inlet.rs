@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use lsl_platform::clock::local_clock;
+use lsl_proto::time::TimeCorrection;
+use lsl_proto::value::{PullElement, read_raw};
 
 use crate::context::Context;
 use crate::net::echo::{self, Echo};
@@ -11,8 +13,6 @@ use crate::net::monitor::{Monitor, lock_ignoring_poison};
 use crate::net::runtime::{self, AbortOnDrop};
 use crate::net::time_probe::Clock;
 use crate::stats::InletStats;
-use crate::time::TimeCorrection;
-use crate::value::{PullElement, read_raw};
 use crate::{BufferLength, ChannelFormat, Error, ProcessingOptions, Result, StreamInfo, Timeout};
 
 /// A stream read from the network.

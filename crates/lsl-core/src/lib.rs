@@ -23,71 +23,51 @@
 //! [`Context`] holds the configuration they share. Calls that wait have an async and a blocking form;
 //! both work on any thread and inside any executor.
 //!
-//! The protocol lives in modules that take bytes and `now` and return bytes and events (`xml`,
-//! `query`, `info`, `config`, `wire`, `buffer`, `time`, `session`). The feature `net` adds the shell
-//! that owns sockets, threads and the public handles.
+//! The protocol lives in `lsl-proto`, which takes bytes and `now` and returns bytes and events. Here
+//! are sockets, threads and the handles.
 #![forbid(unsafe_code)]
 
-mod error;
-mod text;
-mod types;
-
-pub mod buffer;
-pub mod config;
-pub mod info;
-pub mod query;
-pub mod session;
-pub mod time;
-pub mod value;
-pub mod wire;
-pub mod xml;
-
-#[cfg(feature = "net")]
+mod config_files;
 mod context;
-#[cfg(feature = "net")]
 mod inlet;
-#[cfg(feature = "net")]
 mod net;
-#[cfg(feature = "net")]
 mod outlet;
-#[cfg(feature = "net")]
 mod resolver;
-#[cfg(feature = "net")]
 mod stats;
 
-pub use error::{Error, ErrorKind, Result};
-pub use info::StreamInfo;
-pub use types::{
-    BufferLength, ByteOrder, ChannelFormat, DEDUCED_TIMESTAMP, FOREVER_SECS, IRREGULAR_RATE,
-    ProcessingOptions, Timeout,
+pub use lsl_platform::clock::local_clock;
+pub use lsl_proto::session::fanout::Pushthrough;
+pub use lsl_proto::session::resolve::ResolverEvent;
+pub use lsl_proto::time::TimeCorrection;
+pub use lsl_proto::value::{PullElement, PushElement};
+pub use lsl_proto::{
+    BufferLength, ChannelFormat, DEDUCED_TIMESTAMP, Error, ErrorKind, FOREVER_SECS, IRREGULAR_RATE,
+    ProcessingOptions, Result, StreamInfo, Timeout,
 };
-
-#[cfg(feature = "net")]
-pub use context::Context;
-#[cfg(feature = "net")]
-pub use inlet::{BlockingInlet, Inlet, InletBuilder};
-#[cfg(feature = "net")]
-pub use net::echo::Echo;
-#[cfg(feature = "net")]
-pub use net::uid::random as random_uid;
-#[cfg(feature = "net")]
-pub use outlet::{BlockingOutlet, Outlet, OutletBuilder, Stamps};
-#[cfg(feature = "net")]
-pub use resolver::{ContinuousResolver, Selector, resolve, resolve_blocking};
-#[cfg(feature = "net")]
-pub use stats::{ConsumerStats, Encryption, InletStats, OutletStats};
-
-pub use session::fanout::Pushthrough;
-pub use session::resolve::ResolverEvent;
-pub use time::TimeCorrection;
-pub use value::{PullElement, PushElement};
-
 #[cfg(feature = "secure")]
 pub use lsl_secure as secure;
-#[cfg(feature = "secure")]
-pub use net::describe::{descriptor, stream_queries};
+
+pub use context::Context;
+pub use inlet::{BlockingInlet, Inlet, InletBuilder};
+pub use net::echo::Echo;
 #[cfg(feature = "secure")]
 pub use net::peers::{KeyChange, PeerHistory};
+pub use net::uid::random as random_uid;
+pub use outlet::{BlockingOutlet, Outlet, OutletBuilder, Stamps};
+pub use resolver::{ContinuousResolver, Resolving, Selector, resolve, resolve_blocking};
+pub use stats::{ConsumerStats, Encryption, InletStats, OutletStats};
 
-#[cfg(feature = "net")]
-pub use lsl_platform::clock::local_clock;
+/// The configuration: what `lsl_api.cfg` and programs can say, and where it comes from.
+pub mod config {
+    pub use lsl_proto::config::{
+        Bind, Config, Diagnostic, Entry, Ipv6Mode, Loaded, Log, Origin, Overrides, ResolveScope,
+        Severity, Source, load, load_text,
+    };
+
+    pub use crate::config_files::SystemFiles;
+}
+
+/// The XML document that describes a stream.
+pub mod xml {
+    pub use lsl_proto::xml::{Attribute, Document, ElementRef, NodeId, NodeKind};
+}

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use lsl_platform::clock::local_clock;
+use lsl_proto::session::fanout::Pushthrough;
+use lsl_proto::value::PushElement;
 
 use crate::context::Context;
 use crate::net::acceptor::Acceptors;
 use crate::net::consumer::{Audience, OutletShared, OutletTerms};
-use crate::session::fanout::Pushthrough;
 use crate::stats::{ConsumerStats, OutletStats};
-use crate::value::PushElement;
 use crate::{BufferLength, ChannelFormat, Error, Result, StreamInfo, Timeout};
 
 /// Timestamps of a pushed chunk, in seconds of [`local_clock`](crate::local_clock) unless the

@@ -1,14 +1,15 @@
 //! Finding streams: [`resolve`] once, or keep looking with a [`ContinuousResolver`].
 //! Spec: lsl-protocol §3.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use lsl_platform::clock::local_clock;
+use lsl_proto::query::{Query, quote_bytes};
+use lsl_proto::session::resolve::{Goal, ResolverEvent, Search, WaveTimes};
 
 use crate::context::Context;
 use crate::net::resolver::{RunningSearch, SearchState};
-use crate::query::{Query, quote_bytes};
-use crate::session::resolve::{Goal, ResolverEvent, Search, WaveTimes};
 use crate::{Result, StreamInfo, Timeout};
 
 /// Which streams to look for. The session is added from the configuration.
@@ -136,17 +137,29 @@ impl Context {
         minimum: usize,
         timeout: impl Into<Timeout>,
     ) -> Result<Vec<StreamInfo>> {
-        let query = selector.to_query(&self.config().lab().session_id)?;
         let timeout = timeout.into();
         if timeout == Timeout::NOW {
+            let query = selector.to_query(&self.config().lab().session_id)?;
             return self.lingering().results(self, query);
         }
-        let running = start_once(self, query, minimum, 0.0, timeout)?;
-        Ok(running
-            .search
-            .monitor
-            .wait_blocking(running.give_up, results_when_done)
+        let resolving = self.begin_resolving(selector, minimum, timeout)?;
+        Ok(resolving
+            .wait_blocking(Timeout::Forever)
             .unwrap_or_default())
+    }
+
+    /// Begins what [`resolve`] does, for callers that wait for it bit by bit.
+    ///
+    /// # Errors
+    /// As [`resolve`].
+    pub fn begin_resolving(
+        &self,
+        selector: &Selector,
+        minimum: usize,
+        timeout: impl Into<Timeout>,
+    ) -> Result<Resolving> {
+        let query = selector.to_query(&self.config().lab().session_id)?;
+        start_once(self, query, minimum, 0.0, timeout.into())
     }
 
     pub(crate) fn wave_times(&self) -> WaveTimes {
@@ -186,7 +199,7 @@ fn start_once(
     minimum: usize,
     minimum_time_secs: f64,
     timeout: Timeout,
-) -> Result<OneShot> {
+) -> Result<Resolving> {
     Query::parse(&query)?;
     let now = local_clock();
     let deadline = timeout.deadline(now);
@@ -196,17 +209,32 @@ fn start_once(
         deadline,
     };
     let search = Search::new(query, context.wave_times(), goal, now);
-    Ok(OneShot {
+    Ok(Resolving {
         search: RunningSearch::start(context, search)?,
         give_up: deadline + SPARE_SECS,
     })
 }
 
-struct OneShot {
+/// A search that ends with its result, see [`Context::begin_resolving`]. Dropping it ends it at once.
+#[derive(Debug)]
+pub struct Resolving {
     search: RunningSearch,
     /// The search ends itself at its deadline; whoever waits has this to fall back on, in case the
     /// runtime stayed behind in the parent of a forked process.
     give_up: f64,
+}
+
+impl Resolving {
+    /// Waits for the end of the search: what was found, or `None` if it still goes on after `timeout`.
+    pub fn wait_blocking(&self, timeout: impl Into<Timeout>) -> Option<Vec<StreamInfo>> {
+        let now = local_clock();
+        let deadline = timeout.into().deadline(now).min(self.give_up);
+        let found = self
+            .search
+            .monitor
+            .wait_blocking(deadline, results_when_done);
+        found.or_else(|| (deadline >= self.give_up).then(Vec::new))
+    }
 }
 
 const SPARE_SECS: f64 = 1.0;
@@ -269,6 +297,12 @@ impl ContinuousResolver {
     /// The streams that answered within the last `forget_after`, ordered by uid. Never blocks.
     pub fn results(&self) -> Vec<StreamInfo> {
         self.running.monitor.lock().search.results(local_clock())
+    }
+
+    /// Which host told first of the stream with this uid, if that is known and not forgotten. Unlike the
+    /// addresses in the info, which anybody can make up, this one could be answered. Never blocks.
+    pub fn sender_of(&self, uid: &[u8]) -> Option<IpAddr> {
+        self.running.monitor.lock().search.sender_of(uid)
     }
 
     /// Waits for the next change. Each event goes to one caller. Dropping the future loses nothing.

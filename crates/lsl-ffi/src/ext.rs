@@ -7,9 +7,10 @@ use std::sync::Arc;
 use lsl_core::Timeout;
 use lsl_platform::signal::Signal;
 
-use crate::guard::code;
+use crate::guard::{code, guard};
 use crate::handle::Handle;
 use crate::memory::{Outcome, refuse, status};
+use crate::turns::{Progress, in_turns};
 use crate::{inlet, kept, outlet};
 
 /// What an inlet has done so far; `lslx_inlet_stats_t`. Fields are only ever added at the end.
@@ -215,11 +216,20 @@ pub unsafe extern "C" fn lslx_outlet_consumers(
 /// (1) or `timeout` seconds passed (0). Negative: an error. For programs that end right after their
 /// last push.
 #[unsafe(no_mangle)]
-pub extern "C" fn lslx_outlet_flush(out: Handle, timeout: f64) -> i32 {
-    counted(|| {
-        let object = outlet::find(out)?;
-        let sent = object.outlet.blocking().flush(Timeout::from_secs(timeout));
-        Ok(i32::from(sent))
+pub extern "C-unwind" fn lslx_outlet_flush(out: Handle, timeout: f64) -> i32 {
+    in_turns(timeout, |turn| {
+        guard(Progress::Break(code::INTERNAL), || {
+            let object = match outlet::find(out) {
+                Ok(object) => object,
+                Err(code) if turn.is_first => return Progress::Break(code),
+                // Destroyed meanwhile.
+                Err(_) => return Progress::Break(0),
+            };
+            if object.outlet.blocking().flush(turn.timeout()) {
+                return Progress::Break(1);
+            }
+            turn.nothing(0)
+        })
     })
 }
 
@@ -227,12 +237,12 @@ pub extern "C" fn lslx_outlet_flush(out: Handle, timeout: f64) -> i32 {
 /// 0 in a program that keeps its infos long enough. Spec: c-abi §5.6.
 #[unsafe(no_mangle)]
 pub extern "C" fn lslx_dropped_reads() -> i32 {
-    crate::guard::guard(0, kept::dropped_reads)
+    guard(0, kept::dropped_reads)
 }
 
 /// Runs a call that returns a number that is not negative, or an error code.
 pub(crate) fn counted(body: impl FnOnce() -> Outcome<i32>) -> i32 {
-    match crate::guard::guard(Err(code::INTERNAL), body) {
+    match guard(Err(code::INTERNAL), body) {
         Ok(number) | Err(number) => number,
     }
 }

@@ -6,6 +6,7 @@ use std::ffi::c_char;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use lsl_core::{Error, ErrorKind};
+use lsl_platform::cancel::Uncancellable;
 use lsl_platform::reentry::Call;
 use lsl_platform::terminal::printable;
 
@@ -26,8 +27,10 @@ thread_local! {
     static TEXT: UnsafeCell<[u8; TEXT_BYTES]> = const { UnsafeCell::new([0; TEXT_BYTES]) };
 }
 
-/// Runs a call's body. A panic gives `fallback`, and its text to `lsl_last_error`.
+/// Runs a call's body. A panic gives `fallback`, and its text to `lsl_last_error`. A thread that is
+/// cancelled meanwhile ends later: unwound here it would take the process with it.
 pub(crate) fn guard<R>(fallback: R, body: impl FnOnce() -> R) -> R {
+    let _whole = Uncancellable::begin();
     let _call = Call::begin();
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(result) => result,

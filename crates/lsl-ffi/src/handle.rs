@@ -55,14 +55,27 @@ static TABLE: RwLock<Table> = RwLock::new(Table::new(MAX_SLOTS));
 
 /// Gives an object a handle; NULL, with a text in `lsl_last_error`, if all numbers are in use.
 pub(crate) fn insert(object: Object) -> Handle {
-    let mut table = TABLE.write().unwrap_or_else(PoisonError::into_inner);
-    let inserted = table.insert(object);
-    drop(table);
-    inserted.unwrap_or_else(|object| {
-        drop(object);
-        set_last_error("no more handles: destroy what is not used any more");
-        std::ptr::null_mut()
-    })
+    insert_into(&TABLE, object, kept::drop_oldest)
+}
+
+/// Where handles are few (32 bits), what is kept must not use up those of what is alive: `make_room` is called
+/// until there is one or it has nothing left.
+fn insert_into(table: &RwLock<Table>, mut object: Object, make_room: impl Fn() -> bool) -> Handle {
+    loop {
+        let inserted = table
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(object);
+        match inserted {
+            Ok(handle) => return handle,
+            Err(refused) if make_room() => object = refused,
+            Err(refused) => {
+                drop(refused);
+                set_last_error("no more handles: destroy what is not used any more");
+                return std::ptr::null_mut();
+            }
+        }
+    }
 }
 
 /// The object behind a handle; `None` for anything that is not one, or no longer.
@@ -331,6 +344,23 @@ mod tests {
         assert!(table.insert(info_object()).is_err(), "there is no third");
         assert!(table.remove(next).is_some());
         assert!(table.insert(info_object()).is_ok());
+    }
+
+    #[test]
+    fn what_is_kept_gives_way_where_there_are_no_more_handles() {
+        let table = RwLock::new(Table::new(2));
+        let put = |make_room: &dyn Fn() -> bool| insert_into(&table, info_object(), make_room);
+        let kept = [put(&|| panic!("too early")), put(&|| panic!("too early"))];
+        let left = std::cell::Cell::new(0);
+        let make_room = || {
+            let oldest = kept.get(left.replace(left.get() + 1));
+            oldest.is_some_and(|&handle| table.write().unwrap().remove(handle).is_some())
+        };
+        for _ in kept {
+            assert!(!put(&make_room).is_null());
+        }
+        assert!(put(&make_room).is_null(), "nothing is kept any more");
+        assert_eq!(left.get(), 3);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! here it is kept, by age and amount.
 
 use std::collections::VecDeque;
+use std::ptr;
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -25,11 +26,20 @@ pub(crate) fn keep(object: &Arc<InfoObject>, handle: Option<Handle>) {
     drop(dropped);
 }
 
-/// Counts what a kept document grew by; nothing for any other.
-pub(crate) fn resize(object: &InfoObject, size: impl FnOnce() -> usize) {
-    if object.kept.is_in() {
-        lock().resize(object, size());
+/// Counts what a kept document grew by, nothing for any other; those that it is too much for. The caller
+/// drops them without a lock.
+#[must_use]
+pub(crate) fn resize(object: &InfoObject, size: impl FnOnce() -> usize) -> Vec<Entry> {
+    if !object.kept.is_in() {
+        return Vec::new();
     }
+    lock().resize(object, size(), local_clock())
+}
+
+/// Drops the oldest, be it one of the last, for want of handles; false if nothing is kept.
+pub(crate) fn drop_oldest() -> bool {
+    let oldest = lock().pop();
+    oldest.is_some()
 }
 
 /// Notes that a call found nothing behind a handle: whether that was dropped is counted and told.
@@ -72,7 +82,7 @@ pub(crate) struct Kept {
 }
 
 /// A kept document. Its handle ends when this is dropped.
-struct Entry {
+pub(crate) struct Entry {
     object: Arc<InfoObject>,
     /// The handle of the info as a number, 0 for a removed node.
     handle: usize,
@@ -126,6 +136,11 @@ impl Kept {
             handle: handle.map_or(0, Handle::addr),
             since: now,
         });
+        self.make_room(now)
+    }
+
+    /// Gives those that are too much.
+    fn make_room(&mut self, now: f64) -> Vec<Entry> {
         let mut dropped = Vec::new();
         while let Some(entry) = self.next_to_go(now, dropped.len()) {
             dropped.push(entry);
@@ -141,17 +156,35 @@ impl Kept {
         if self.entries.len() <= NEWEST || !(is_above(&MOST) || is_aged && is_above(&AMPLE)) {
             return None;
         }
+        self.pop()
+    }
+
+    fn pop(&mut self) -> Option<Entry> {
         let entry = self.entries.pop_front()?;
         self.bytes -= entry.object.kept.leave();
         Some(entry)
     }
 
-    fn resize(&mut self, object: &InfoObject, bytes: usize) {
+    /// Counts a document with its size of today and gives those that go for it.
+    fn resize(&mut self, object: &InfoObject, bytes: usize, now: f64) -> Vec<Entry> {
         // It may have been dropped meanwhile.
-        if object.kept.is_in() {
-            self.bytes -= object.kept.leave();
-            self.bytes += object.kept.enter(bytes);
+        if !object.kept.is_in() {
+            return Vec::new();
         }
+        let before = object.kept.leave();
+        self.bytes -= before;
+        self.bytes += object.kept.enter(bytes);
+        if bytes <= before || self.bytes <= AMPLE.bytes {
+            return Vec::new();
+        }
+        // What grows is in use: the call that did it may return a pointer into it. The newest stay.
+        let is_it = |entry: &Entry| ptr::eq(Arc::as_ptr(&entry.object), object);
+        let place = self.entries.iter().rposition(is_it);
+        if let Some(mut entry) = place.and_then(|place| self.entries.remove(place)) {
+            entry.since = now;
+            self.entries.push_back(entry);
+        }
+        self.make_room(now)
     }
 }
 
@@ -188,7 +221,7 @@ impl Share {
 
 impl Drop for Entry {
     fn drop(&mut self) {
-        handle::remove(std::ptr::without_provenance_mut(self.handle));
+        handle::remove(ptr::without_provenance_mut(self.handle));
     }
 }
 

@@ -31,4 +31,5 @@ mod streaminfo;
 mod strings;
 #[cfg(test)]
 mod testing;
+mod turns;
 mod xml;

@@ -129,6 +129,15 @@ pub(crate) unsafe fn with_optional_slots<T: Copy, R>(
     unsafe { with_slots(data, count, |slots| body(Some(slots))) }
 }
 
+/// The rest of the caller's array behind its first `count` values; NULL for NULL.
+pub(crate) fn behind<T>(data: *mut T, count: usize) -> *mut T {
+    if data.is_null() {
+        data
+    } else {
+        data.wrapping_add(count)
+    }
+}
+
 /// A count of the C ABI as a length.
 pub(crate) fn length(count: c_ulong) -> Outcome<usize> {
     usize::try_from(count).map_err(|_| refuse(code::INTERNAL, "the count is too large"))

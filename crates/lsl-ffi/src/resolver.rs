@@ -1,19 +1,23 @@
 //! `lsl/resolver.h`: finding streams. Spec: c-abi §10.
 
+use std::cell::Cell;
 use std::ffi::c_char;
 use std::mem::{self, MaybeUninit};
 use std::ptr;
 use std::slice;
 use std::sync::Arc;
 
-use lsl_core::query::Query;
-use lsl_core::{Context, ContinuousResolver, Error, Result, Selector, StreamInfo, Timeout};
+use lsl_core::{
+    Context, ContinuousResolver, Error, Resolving, Result, Selector, StreamInfo, Timeout,
+};
+use lsl_proto::query::Query;
 
 use crate::context::context;
 use crate::guard::{code, fail, guard};
 use crate::handle::{self, Handle, Object};
 use crate::streaminfo::hand_out;
 use crate::strings;
+use crate::turns::{Progress, Turn, in_turns};
 
 /// Looks for all streams of the session for `wait_time` seconds, always that long. Gives at most
 /// `buffer_elements` infos, which the caller destroys, and returns their number; other slots of the
@@ -25,15 +29,13 @@ use crate::strings;
 /// # Safety
 /// `buffer` has room for as many infos as are found, or for `buffer_elements` if that is less.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn lsl_resolve_all(
+pub unsafe extern "C-unwind" fn lsl_resolve_all(
     buffer: *mut Handle,
     buffer_elements: u32,
     wait_time: f64,
 ) -> i32 {
-    guard(code::INTERNAL, || {
-        // SAFETY: the caller vouches for it.
-        unsafe { resolve(buffer, buffer_elements, None, 0, wait_time) }
-    })
+    // SAFETY: the caller vouches for it.
+    unsafe { resolve(buffer, buffer_elements, || None, 0, wait_time) }
 }
 
 /// Looks for streams whose element `prop` has the text `value`, until `minimum` are found or for
@@ -46,7 +48,7 @@ pub unsafe extern "C" fn lsl_resolve_all(
 /// # Safety
 /// As [`lsl_resolve_all`]; `prop` and `value` are NULL or NUL-terminated texts.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn lsl_resolve_byprop(
+pub unsafe extern "C-unwind" fn lsl_resolve_byprop(
     buffer: *mut Handle,
     buffer_elements: u32,
     prop: *const c_char,
@@ -54,15 +56,15 @@ pub unsafe extern "C" fn lsl_resolve_byprop(
     minimum: i32,
     timeout: f64,
 ) -> i32 {
-    guard(code::INTERNAL, || {
+    let predicate = || {
         // SAFETY: the caller vouches for it.
         let prop = unsafe { strings::bytes(prop) };
         // SAFETY: the caller vouches for it.
         let value = unsafe { strings::bytes(value) };
-        let predicate = property(prop, value);
-        // SAFETY: the caller vouches for it.
-        unsafe { resolve(buffer, buffer_elements, predicate, minimum, timeout) }
-    })
+        property(prop, value)
+    };
+    // SAFETY: the caller vouches for it.
+    unsafe { resolve(buffer, buffer_elements, predicate, minimum, timeout) }
 }
 
 /// Looks for streams for which an XPath 1.0 predicate holds, as [`lsl_resolve_byprop`]; NULL asks for
@@ -72,19 +74,17 @@ pub unsafe extern "C" fn lsl_resolve_byprop(
 /// # Safety
 /// As [`lsl_resolve_all`]; `predicate` is NULL or a NUL-terminated text.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn lsl_resolve_bypred(
+pub unsafe extern "C-unwind" fn lsl_resolve_bypred(
     buffer: *mut Handle,
     buffer_elements: u32,
     predicate: *const c_char,
     minimum: i32,
     timeout: f64,
 ) -> i32 {
-    guard(code::INTERNAL, || {
-        // SAFETY: the caller vouches for it.
-        let predicate = unsafe { strings::bytes(predicate) }.map(<[u8]>::to_vec);
-        // SAFETY: the caller vouches for it.
-        unsafe { resolve(buffer, buffer_elements, predicate, minimum, timeout) }
-    })
+    // SAFETY: the caller vouches for it.
+    let predicate = || unsafe { strings::bytes(predicate) }.map(<[u8]>::to_vec);
+    // SAFETY: the caller vouches for it.
+    unsafe { resolve(buffer, buffer_elements, predicate, minimum, timeout) }
 }
 
 /// Keeps looking for all streams of the session, in the background. A stream that did not answer for
@@ -227,21 +227,62 @@ fn keep_resolving(predicate: Option<Vec<u8>>, forget_after: f64) -> Handle {
 unsafe fn resolve(
     buffer: *mut Handle,
     buffer_elements: u32,
-    predicate: Option<Vec<u8>>,
+    predicate: impl Fn() -> Option<Vec<u8>> + Copy,
     minimum: i32,
     timeout: f64,
 ) -> i32 {
-    let context = context();
-    let found = selector(&context, predicate).and_then(|selector| {
+    let find = |turn: Turn| {
+        if !turn.is_first {
+            return Ok(go_on(SEARCH.take(), turn));
+        }
+        let context = context();
+        let selector = selector(&context, predicate())?;
         check_buffer(buffer, buffer_elements)?;
         let minimum = usize::try_from(minimum).unwrap_or(0);
-        context.resolve_blocking(&selector, minimum, Timeout::from_secs(timeout))
-    });
-    match found {
-        // SAFETY: the buffer was checked, and the caller vouches for the room.
-        Ok(found) => unsafe { fill(buffer, buffer_elements, found) },
-        Err(error) => fail(&error),
-    }
+        if turn.is_last {
+            let found = context.resolve_blocking(&selector, minimum, turn.timeout())?;
+            return Ok(Progress::Break(found));
+        }
+        let timeout = Timeout::from_secs(timeout);
+        let search = context.begin_resolving(&selector, minimum, timeout)?;
+        Ok(go_on(Some(search), turn))
+    };
+    in_turns(timeout, |turn| {
+        guard(Progress::Break(code::INTERNAL), || match find(turn) {
+            Ok(progress) => progress.map_break(|found| {
+                // SAFETY: the buffer was checked, and the caller vouches for the room.
+                unsafe { fill(buffer, buffer_elements, found) }
+            }),
+            Err(error) => Progress::Break(fail(&error)),
+        })
+    })
+}
+
+thread_local! {
+    /// The search of a call between two turns. It ends with the thread if that is cancelled there.
+    static SEARCH: Cell<Option<Resolving>> = const { Cell::new(None) };
+}
+
+/// Waits for a search as long as this turn may.
+fn go_on(search: Option<Resolving>, turn: Turn) -> Progress<Vec<StreamInfo>> {
+    // In the last turn for its end, which is due.
+    let limit = if turn.is_last {
+        Timeout::Forever
+    } else {
+        turn.timeout()
+    };
+    let found = match &search {
+        Some(search) => search.wait_blocking(limit),
+        // A call of a signal handler has taken its place.
+        None => Some(Vec::new()),
+    };
+    found.map_or_else(
+        || {
+            SEARCH.set(search);
+            turn.nothing(Vec::new())
+        },
+        Progress::Break,
+    )
 }
 
 fn check_buffer(buffer: *mut Handle, buffer_elements: u32) -> Result<()> {

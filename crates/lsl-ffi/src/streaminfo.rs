@@ -10,9 +10,9 @@ use std::fmt;
 use std::ptr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use lsl_core::query::Query;
 use lsl_core::xml::{Document, NodeId};
 use lsl_core::{ChannelFormat, Error, Result, StreamInfo, random_uid};
+use lsl_proto::query::Query;
 
 use crate::context::context;
 use crate::guard::{fail, guard};
@@ -322,7 +322,9 @@ impl InfoObject {
     pub(crate) fn with<R>(&self, body: impl FnOnce(&mut State) -> R) -> R {
         let mut state = self.lock();
         let result = body(&mut state);
-        kept::resize(self, || state.size());
+        let dropped = kept::resize(self, || state.size());
+        drop(state);
+        drop(dropped);
         result
     }
 

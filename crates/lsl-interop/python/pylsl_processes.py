@@ -181,6 +181,8 @@ def exit_with_streams():
 
 def interrupt_pull():
     """Ctrl-C arrives when a pull ends, and the inlet goes on."""
+    # What runs in the background of a shell inherits that it is ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     outlet, source_id = announce("interrupted")
     inlet = pylsl.StreamInlet(find(source_id))
     inlet.open_stream(PATIENCE)

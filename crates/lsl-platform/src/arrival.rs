@@ -16,6 +16,7 @@ use crate::socket::AsSocket;
 mod linux {
     use std::io;
     use std::os::fd::AsFd;
+    use std::sync::atomic::{AtomicI64, Ordering};
     use std::time::Duration;
 
     use rustix::ioctl::{Getter, Opcode, ioctl};
@@ -29,7 +30,12 @@ mod linux {
         match last_stamp(&socket) {
             // Nothing has arrived yet.
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
+            _ => {
+                if let Some(readings) = readings() {
+                    WALL.observe(&readings);
+                }
+                Ok(())
+            }
         }
     }
 
@@ -37,35 +43,90 @@ mod linux {
     /// knows. For the one thread that receives.
     pub fn arrived_at(socket: impl AsFd) -> Option<f64> {
         let stamp = last_stamp(&socket).ok()?;
-        // Between two readings of the one clock there is one of the other. A thread that was put to
-        // sleep among them reads once more.
-        let mut closest = readings();
-        for _ in 0..RETRIES {
-            if closest.0.1 - closest.0.0 <= PROMPT_NANOS {
-                break;
-            }
-            closest = std::cmp::min_by_key(closest, readings(), |(now, _)| now.1 - now.0);
-        }
-        let (now, wall) = closest;
-        if now.1 - now.0 > WORST_NANOS {
-            return None;
-        }
-        let waited = wall - stamp;
-        // Later than now, or long ago: somebody set the wall clock.
-        if !(0..=LONGEST_NANOS).contains(&waited) {
-            return None;
-        }
-        let arrived = u64::try_from(i128::midpoint(now.0, now.1) - waited).ok()?;
+        let readings = readings()?;
+        let arrived = u64::try_from(WALL.arrival(&readings, stamp)?).ok()?;
         let arrived = Duration::from_nanos(arrived);
         #[expect(clippy::cast_precision_loss, reason = "seconds since boot fit 52 bits")]
         let secs = arrived.as_secs() as f64;
         Some(secs + f64::from(arrived.subsec_nanos()) / 1e9)
     }
 
-    fn readings() -> ((i128, i128), i128) {
-        let before = nanos(clock_gettime(ClockId::Monotonic));
-        let wall = nanos(clock_gettime(ClockId::Realtime));
-        ((before, nanos(clock_gettime(ClockId::Monotonic))), wall)
+    /// The wall clock between two readings of `local_clock`, in nanoseconds.
+    pub(super) struct Readings {
+        pub(super) before: i128,
+        pub(super) wall: i128,
+        pub(super) after: i128,
+    }
+
+    impl Readings {
+        fn width(&self) -> i128 {
+            self.after - self.before
+        }
+
+        fn now(&self) -> i128 {
+            i128::midpoint(self.before, self.after)
+        }
+    }
+
+    /// `None` if the thread was always put to sleep among them.
+    fn readings() -> Option<Readings> {
+        let read = || Readings {
+            before: nanos(clock_gettime(ClockId::Monotonic)),
+            wall: nanos(clock_gettime(ClockId::Realtime)),
+            after: nanos(clock_gettime(ClockId::Monotonic)),
+        };
+        let mut closest = read();
+        for _ in 0..RETRIES {
+            if closest.width() <= PROMPT_NANOS {
+                break;
+            }
+            closest = std::cmp::min_by_key(closest, read(), Readings::width);
+        }
+        (closest.width() <= WORST_NANOS).then_some(closest)
+    }
+
+    /// What is known of the wall clock. Both are slewed alike: how far it is ahead changes by steps alone.
+    pub(super) struct Wall {
+        /// By so much it is ahead of `local_clock`; [`UNKNOWN`] at first.
+        ahead: AtomicI64,
+        /// Until then a stamp may be from before a step.
+        unsure_until: AtomicI64,
+    }
+
+    static WALL: Wall = Wall::new();
+
+    impl Wall {
+        pub(super) const fn new() -> Self {
+            Self {
+                ahead: AtomicI64::new(UNKNOWN),
+                unsure_until: AtomicI64::new(i64::MIN),
+            }
+        }
+
+        /// Notes whether somebody set the wall clock since the last look.
+        fn observe(&self, readings: &Readings) {
+            let now = readings.now();
+            let ahead = readings.wall - now;
+            let known = self.ahead.load(Ordering::Acquire);
+            if (ahead - i128::from(known)).abs() <= WORST_NANOS {
+                return;
+            }
+            let saturated = |nanos: i128| i64::try_from(nanos).unwrap_or(i64::MAX);
+            if known != UNKNOWN {
+                let until = saturated(now + LONGEST_NANOS);
+                self.unsure_until.store(until, Ordering::Relaxed);
+            }
+            self.ahead.store(saturated(ahead), Ordering::Release);
+        }
+
+        /// When a datagram with this stamp arrived; `None` if the wall clock was set since, perhaps.
+        pub(super) fn arrival(&self, readings: &Readings, stamp: i128) -> Option<i128> {
+            self.observe(readings);
+            let now = readings.now();
+            let waited = readings.wall - stamp;
+            let is_sure = now > i128::from(self.unsure_until.load(Ordering::Relaxed));
+            (is_sure && (0..=LONGEST_NANOS).contains(&waited)).then_some(now - waited)
+        }
     }
 
     fn nanos(time: Timespec) -> i128 {
@@ -92,7 +153,9 @@ mod linux {
     const PROMPT_NANOS: i128 = 5_000;
     /// Farther apart, the readings say less than the time of receiving.
     const WORST_NANOS: i128 = 50_000;
+    /// A datagram that waited longer has no stamp that counts.
     const LONGEST_NANOS: i128 = 1_000_000_000;
+    const UNKNOWN: i64 = i64::MIN;
 }
 
 /// There are no stamps.
@@ -116,8 +179,34 @@ mod tests {
     use std::net::{Ipv4Addr, UdpSocket};
     use std::time::Duration;
 
+    use super::linux::{Readings, Wall};
     use super::*;
     use crate::clock::local_clock;
+
+    #[test]
+    fn a_step_of_the_wall_clock_moves_no_arrival() {
+        const MS: i128 = 1_000_000;
+        let wall = Wall::new();
+        // All in milliseconds of `local_clock`; the wall clock is so far ahead.
+        let arrival = |arrived: i128, ahead: i128, now: i128, ahead_now: i128| {
+            let readings = Readings {
+                before: now * MS,
+                wall: (now + ahead_now) * MS,
+                after: now * MS,
+            };
+            let arrival = wall.arrival(&readings, (arrived + ahead) * MS);
+            arrival.map(|arrival| arrival / MS)
+        };
+        assert_eq!(arrival(90, 7000, 100, 7000), Some(90));
+        // Forward by 300 ms, backward by 5, both while a datagram waited.
+        for (start, before, after) in [(1000, 7000, 7300), (5000, 7300, 7295)] {
+            assert_eq!(arrival(start, before, start + 20, after), None);
+            // So did one at another socket.
+            assert_eq!(arrival(start + 5, before, start + 30, after), None);
+            let later = start + 2000;
+            assert_eq!(arrival(later, after, later + 10, after), Some(later));
+        }
+    }
 
     #[test]
     fn tells_when_a_datagram_arrived_not_when_it_was_read() {

@@ -3,6 +3,7 @@
 
 use std::fs::{DirBuilder, File, Metadata, OpenOptions, Permissions};
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::unix::fs::{
     DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown, lchown,
 };
@@ -73,6 +74,41 @@ impl Version {
 pub fn is_same(one: &Metadata, other: &Metadata) -> io::Result<bool> {
     Ok((one.dev(), one.ino()) == (other.dev(), other.ino()))
 }
+
+/// Whether the group of a file is its owner's alone: on many systems each user has one, of the user's number.
+#[expect(unsafe_code, reason = "neither std nor rustix looks groups up")]
+pub fn is_group_private(metadata: &Metadata) -> bool {
+    if metadata.gid() != metadata.uid() {
+        return false;
+    }
+    let mut texts = vec![0_u8; LONGEST_ENTRY_BYTES];
+    let mut entry = MaybeUninit::<libc::group>::uninit();
+    let mut found = std::ptr::null_mut();
+    // SAFETY: all four are valid for writing, and the length is that of the buffer.
+    let status = unsafe {
+        libc::getgrgid_r(
+            metadata.gid(),
+            entry.as_mut_ptr(),
+            texts.as_mut_ptr().cast(),
+            texts.len(),
+            &raw mut found,
+        )
+    };
+    if status != 0 {
+        return false;
+    }
+    // A group that nobody knows has no members.
+    if found.is_null() {
+        return true;
+    }
+    // SAFETY: an entry was found, so that it is filled in.
+    let members = unsafe { entry.assume_init() }.gr_mem;
+    // SAFETY: a list that ends with NULL, inside `texts`, which still lives.
+    members.is_null() || unsafe { *members }.is_null()
+}
+
+/// No group with fewer than thousands of members has a longer entry.
+const LONGEST_ENTRY_BYTES: usize = 64 << 10;
 
 /// Makes a new file for writing, which never replaces another one. Others may do with it what `mode` and
 /// the process's umask allow them.
@@ -151,5 +187,21 @@ mod tests {
         assert!(is_same(&of(&one), &file.metadata().unwrap()).unwrap());
         assert!(!is_same(&of(&one), &of(&other)).unwrap());
         fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[test]
+    fn a_group_is_private_only_if_it_has_the_number_of_the_owner() {
+        let file = std::env::temp_dir().join(format!("lsl-group-{}", std::process::id()));
+        drop(File::create(&file).unwrap());
+        let owner = Access::of(&fs::metadata(&file).unwrap()).unwrap().owner;
+        // Root alone gives files to groups that it is not in.
+        if std::os::unix::fs::chown(&file, None, Some(owner ^ 0x4000_0000)).is_ok() {
+            assert!(!is_group_private(&fs::metadata(&file).unwrap()));
+            // A group that no database knows has no members.
+            let stranger = Some(0x3fff_fff0);
+            std::os::unix::fs::chown(&file, stranger, stranger).unwrap();
+            assert!(is_group_private(&fs::metadata(&file).unwrap()));
+        }
+        fs::remove_file(&file).unwrap();
     }
 }

@@ -7,17 +7,19 @@
 //! systems" in ARCHITECTURE.md says what is missing where.
 //!
 //! Unsafe code only in `fork`, for the one page that the kernel must clear and for hooks, in `locked`, for
-//! the pages of keys, in `directories`, for the password database, in `usage`, `arrival`, `exit` and `hangup`; and where another system than Linux gives
+//! the pages of keys, in `directories` and `files`, for the databases of users and groups, in `cancel`, `usage`, `arrival`, `exit` and `hangup`; and where another system than Linux gives
 //! its clock, its name or its privileges to nobody else.
 #![deny(unsafe_code)]
 
 #[cfg_attr(windows, path = "windows/append.rs")]
 pub mod append;
 pub mod arrival;
+pub mod cancel;
 pub mod clock;
 #[cfg_attr(windows, path = "windows/descriptors.rs")]
 pub mod descriptors;
 pub mod directories;
+pub mod event_count;
 pub mod exit;
 #[cfg_attr(windows, path = "windows/files.rs")]
 pub mod files;

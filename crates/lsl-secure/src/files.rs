@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-use lsl_platform::files::{Access, Version, create_new, make_alike};
+use lsl_platform::files::{Access, Version, create_new, is_group_private, make_alike};
 use zeroize::Zeroizing;
 
 use crate::{Error, Result};
@@ -74,7 +74,7 @@ pub(crate) fn read_stamped(
     check_kind(&metadata).map_err(|reason| Error::file(path, reason))?;
     let Access { owner, mode, user } = Access::of(&metadata).map_err(failed)?;
     check_access(path, content, mode, owner, user).map_err(|reason| Error::file(path, reason))?;
-    check_directory(parent(path))?;
+    check_directories(path)?;
     let stamp = Stamp(Version::of(&metadata).map_err(failed)?);
     // Room for all of it, so that growing leaves no copies of secrets behind.
     let room = usize::try_from(metadata.len().min(max)).map_or(0, |len| len + 1);
@@ -259,20 +259,78 @@ fn check_access(
 /// # Errors
 /// [`Error::File`] with the remedy.
 pub fn check_directory(directory: &Path) -> Result<()> {
-    let failed = |error: io::Error| unreadable(directory, Content::Shared, &error);
-    let metadata = match fs::metadata(directory) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        looked => looked.map_err(failed)?,
-    };
-    let mode = Access::of(&metadata).map_err(failed)?.mode;
-    if mode & 0o022 == 0 || mode & STICKY != 0 {
+    let looked = writable_by_others(directory);
+    let Some((mode, _)) = looked.map_err(|error| unreadable(directory, Content::Shared, &error))?
+    else {
         return Ok(());
-    }
+    };
     let name = quote(&directory.display().to_string());
     Err(Error::file(
         directory,
         format!("mode {mode:04o} lets other users replace the files in it; run: chmod go-w {name}"),
     ))
+}
+
+/// Refuses a directory that lacks a file because other users may have removed it. Unlike where there is a
+/// file, the group of a single user is fine: many systems let it write to whatever its user makes, and most
+/// users of LSL never encrypt.
+pub(crate) fn check_absence(path: &Path) -> Result<()> {
+    let directory = parent(path);
+    let (mode, metadata) = match writable_by_others(directory) {
+        Ok(Some(found)) => found,
+        Ok(None) => return Ok(()),
+        // Where nobody can tell, nothing encrypts anyway.
+        Err(error) if error.kind() == io::ErrorKind::Unsupported => return Ok(()),
+        Err(error) => return Err(unreadable(directory, Content::Shared, &error)),
+    };
+    if mode & 0o002 == 0 && is_group_private(&metadata) {
+        return Ok(());
+    }
+    let name = quote(&directory.display().to_string());
+    let file = path.file_name().unwrap_or_default().display();
+    Err(Error::file(
+        directory,
+        format!(
+            "mode {mode:04o} lets other users remove {file}, so that nobody knows whether to encrypt; run: \
+             chmod go-w {name} (a lsl_api.cfg that others may write can be elsewhere: LSLAPICFG names it)"
+        ),
+    ))
+}
+
+/// The mode of a directory in which other users can replace or remove files.
+fn writable_by_others(directory: &Path) -> io::Result<Option<(u32, fs::Metadata)>> {
+    let metadata = match fs::metadata(directory) {
+        Err(error) if is_gone(&error) => return Ok(None),
+        looked => looked?,
+    };
+    let mode = Access::of(&metadata)?.mode;
+    Ok((mode & 0o022 != 0 && mode & STICKY == 0).then_some((mode, metadata)))
+}
+
+/// Refuses a file that other users can replace, be it at the other end of a symbolic link.
+fn check_directories(path: &Path) -> Result<()> {
+    let mut place = path.to_owned();
+    for _ in 0..MOST_LINKS {
+        let directory = parent(&place);
+        check_directory(directory)?;
+        match fs::read_link(&place) {
+            Ok(target) => place = directory.join(target),
+            // No link.
+            Err(_) => return Ok(()),
+        }
+    }
+    Err(Error::file(
+        path,
+        "a link to a link without end; put the file there",
+    ))
+}
+
+/// Whether there is no such file, nor can be.
+pub(crate) fn is_gone(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+    )
 }
 
 fn parent(path: &Path) -> &Path {
@@ -315,6 +373,9 @@ fn sync_parent(path: &Path) {
 }
 
 const MOST_TRIES: u32 = 1000;
+
+/// So many does Linux follow.
+const MOST_LINKS: u32 = 40;
 
 /// Files in such a directory belong to whoever made them.
 const STICKY: u32 = 0o1000;

@@ -16,7 +16,7 @@ use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
 
-use lsl_core::{ChannelFormat, StreamInfo};
+use lsl_proto::{ChannelFormat, StreamInfo};
 use lsl_xdf::chunk::{INTEGRITY_TAG, PADDING_TAG};
 use lsl_xdf::salvage::Salvage;
 use lsl_xdf::{

@@ -16,7 +16,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
-use lsl_core::ChannelFormat;
+use lsl_proto::ChannelFormat;
 use lsl_xdf::repair::{check, repair_in_place};
 use lsl_xdf::{
     ErrorKind, FileHeader, FileSink, Loaded, Recording, StreamHeader, Strings, Values, load,

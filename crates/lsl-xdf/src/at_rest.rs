@@ -34,9 +34,11 @@ mod error;
 mod files;
 mod header;
 mod keys;
+mod openssh;
 mod payload;
 mod pipe;
 mod replace;
+mod stanzas;
 
 pub use decrypting::{Decrypting, End, Ending};
 pub use encrypting::Encrypting;

@@ -1,6 +1,6 @@
 //! Chunks, as they are appended to a file. Nothing here knows a file. Spec: recorder §1.
 
-use lsl_core::ChannelFormat;
+use lsl_proto::ChannelFormat;
 
 use crate::chunk::{BOUNDARY_UUID, FIRST_PRIVATE_TAG, Tag, append_chunk, append_varlen};
 use crate::stream::{FileHeader, StreamFooter, StreamHeader};

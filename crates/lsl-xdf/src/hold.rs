@@ -11,10 +11,15 @@ use std::io;
 use std::path::Path;
 
 /// How a file is opened that is to be held: on Windows, others may read, rename and remove, but not
-/// write, nor may anybody have it open for writing.
+/// write, nor may anybody have it open for writing. On Unix a pipe that took its name is not waited for.
 fn options() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.read(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::custom_flags(
+        &mut options,
+        rustix::fs::OFlags::NONBLOCK.bits().cast_signed(),
+    );
     #[cfg(windows)]
     {
         const FILE_SHARE_READ: u32 = 1;

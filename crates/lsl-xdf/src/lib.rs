@@ -4,6 +4,7 @@
 //! Nothing here opens a network connection, and nothing here asks a clock: callers say what time it is.
 //!
 //! ```
+//! # use lsl_proto as lsl_core;
 //! use lsl_core::ChannelFormat;
 //! use lsl_xdf::{FileHeader, PipeSink, Recording, StreamHeader, load};
 //!

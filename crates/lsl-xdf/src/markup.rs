@@ -5,7 +5,7 @@
 use std::collections::HashSet;
 use std::fmt::Write as _;
 
-use lsl_core::xml::{Document, Limits, NodeId, NodeKind, Parsed, parse_with};
+use lsl_proto::xml::{Document, Limits, NodeId, NodeKind, Parsed, parse_with};
 
 /// The longest XML that is read or written, in bytes.
 pub const MAX_XML_BYTES: usize = 16 << 20;

@@ -96,9 +96,10 @@ pub(crate) fn sync_folder_of(path: &Path) -> io::Result<()> {
 
 /// Renames what has this name to the first `_oldN` that is free.
 fn make_way(path: &Path) -> Result<PathBuf> {
+    let found = fs::symlink_metadata(path).ok();
     // A folder or a device is nothing that was recorded before.
-    let is_other = |it: fs::Metadata| !it.is_file() && !it.is_symlink();
-    if fs::symlink_metadata(path).is_ok_and(is_other) {
+    let is_other = |it: &fs::Metadata| !it.is_file() && !it.is_symlink();
+    if found.as_ref().is_some_and(is_other) {
         let text = format!(
             "{} is a folder or a device; name a file in it",
             path.display()
@@ -106,12 +107,14 @@ fn make_way(path: &Path) -> Result<PathBuf> {
         return Err(Error::Argument(text));
     }
     // Its recorder would go on under a name that is another file's. Held until it is renamed; who may not
-    // even open it may still rename it.
-    let _held = match hold::open_to_read(path, true) {
-        Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
+    // even open it may still rename it. Nobody records under the name of a link, and to open what it leads
+    // to may take for ever.
+    let is_link = found.is_some_and(|it| it.is_symlink());
+    let _held = match (!is_link).then(|| hold::open_to_read(path, true)) {
+        Some(Err(error)) if error.kind() == io::ErrorKind::ResourceBusy => {
             return Err(Error::Argument(format!("{}: {error}", path.display())));
         }
-        held => held.ok(),
+        held => held.and_then(io::Result::ok),
     };
     for n in 1..=u32::MAX {
         let old = old_name(path, n);
@@ -216,6 +219,41 @@ mod tests {
             assert_eq!(old_name(Path::new(name), 3), Path::new(expected));
         }
     }
+
+    #[test]
+    #[cfg(unix)]
+    fn links_to_pipes_make_way_without_being_opened() {
+        use std::process::Command;
+        use std::sync::mpsc;
+        use std::time::Duration;
+
+        let folder = std::env::temp_dir().join(format!("lsl-place-pipe-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let (pipe, path) = (folder.join("pipe"), folder.join("sub.xdf"));
+        assert!(
+            Command::new("mkfifo")
+                .arg(&pipe)
+                .status()
+                .unwrap()
+                .success()
+        );
+        std::os::unix::fs::symlink(&pipe, &path).unwrap();
+        let (sender, claimed) = mpsc::channel();
+        let (of_claim, of_question) = (path.clone(), pipe.clone());
+        std::thread::spawn(move || {
+            let is_busy = is_being_written(&of_question).unwrap();
+            sender.send((is_busy, claim(&of_claim).unwrap().moved))
+        });
+        let (is_busy, moved) = claimed
+            .recv_timeout(Duration::from_mins(1))
+            .expect("nobody writes into the pipe");
+        assert!(!is_busy);
+        let moved = moved.unwrap();
+        assert_eq!(moved, folder.join("sub_old1.xdf"));
+        assert!(moved.is_symlink() && path.is_file());
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
     #[test]
     fn folders_are_no_recordings_to_rename() {
         let folder = std::env::temp_dir().join(format!("lsl-place-{}", std::process::id()));

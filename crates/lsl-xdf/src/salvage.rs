@@ -120,7 +120,7 @@ struct Pass<'a, W> {
 
 struct Place {
     id: u32,
-    format: lsl_core::ChannelFormat,
+    format: lsl_proto::ChannelFormat,
     channels: usize,
 }
 

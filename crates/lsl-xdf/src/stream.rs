@@ -3,8 +3,8 @@
 
 use std::borrow::Cow;
 
-use lsl_core::xml::{Document, ElementRef, NodeId, NodeKind};
-use lsl_core::{ChannelFormat, StreamInfo};
+use lsl_proto::xml::{Document, ElementRef, NodeId, NodeKind};
+use lsl_proto::{ChannelFormat, StreamInfo};
 
 use crate::decode::MAX_SAMPLE_BYTES;
 use crate::markup;

@@ -1,6 +1,6 @@
 //! The values of many samples, sample after sample, channel after channel.
 
-use lsl_core::ChannelFormat;
+use lsl_proto::ChannelFormat;
 
 /// Values of one format. For samples × channels they lie sample by sample: the value of channel `c`
 /// in sample `s` is at `s * channels + c`.

@@ -31,6 +31,7 @@ const CHUNK_BYTES: usize = 128 << 10;
 /// A file, or another [`Sink`], that is being recorded into.
 ///
 /// ```
+/// # use lsl_proto as lsl_core;
 /// use lsl_core::ChannelFormat;
 /// use lsl_xdf::{FileHeader, PipeSink, Recording, StreamHeader};
 ///

@@ -141,26 +141,29 @@ fn is_opened_by_us(stage: &Stage) -> Outcome {
 
 fn ssh_keys(stage: &Stage) -> Outcome {
     let plain = bytes(1000);
-    for name in ["ssh_ed25519", "ssh_rsa"] {
-        let public = key_file(&format!("{name}.pub"));
-        let mut recipients = Recipients::new();
-        recipients.add_file(&public)?;
-        // OpenSSH's rules for permissions are not git's.
-        let private = stage.file(name, &fs::read(key_file(name))?)?;
-        expect(
-            &stage.decrypt(&private, &encrypt(&plain, &recipients)?)?,
-            &plain,
-        )?;
-
+    let lock = |public: &Path| {
         let arguments = ["-e".as_ref(), "-R".as_ref(), public.as_ref()];
-        let theirs = stage.run(&arguments, &plain)?;
-        let mut identities = Identities::new();
-        identities.add_file(&private, &mut |_| None)?;
-        if decrypt(&theirs.stdout, &identities)? != (plain.clone(), End::Whole) {
-            return Err(format!("{name}: theirs came back changed").into());
-        }
+        stage.run(&arguments, &plain)
+    };
+    let public = key_file("ssh_ed25519.pub");
+    let mut recipients = Recipients::new();
+    recipients.add_file(&public)?;
+    // OpenSSH's rules for permissions are not git's.
+    let private = stage.file("ssh_ed25519", &fs::read(key_file("ssh_ed25519"))?)?;
+    let ours = encrypt(&plain, &recipients)?;
+    expect(&stage.decrypt(&private, &ours)?, &plain)?;
+
+    let mut identities = Identities::new();
+    identities.add_file(&private, &mut |_| None)?;
+    if decrypt(&lock(&public)?.stdout, &identities)? != (plain.clone(), End::Whole) {
+        return Err("theirs came back changed".into());
     }
-    Ok(())
+
+    let theirs = lock(&key_file("ssh_rsa.pub"))?.stdout;
+    match Decrypting::new(&theirs[..], &identities, Ending::Strict) {
+        Err(error) if error.to_string().contains("1 ssh-rsa key") => Ok(()),
+        other => Err(format!("a file locked to an RSA key: {other:?}").into()),
+    }
 }
 
 fn opens_rotated(stage: &Stage) -> Outcome {

@@ -35,12 +35,19 @@ pub(super) fn in_rust(functions: &[Function]) -> Result<String> {
             returns => format!(" -> {}", rust_type(returns)?),
         };
         let (name, parameters) = (&function.name, parameters.join(", "));
+        let abi = if waits(function) { "C-unwind" } else { "C" };
         writeln!(
             text,
-            "const _: unsafe extern \"C\" fn({parameters}){result} = {name};"
+            "const _: unsafe extern \"{abi}\" fn({parameters}){result} = {name};"
         )?;
     }
     Ok(text)
+}
+
+/// Whether a thread may be cancelled in a call, which glibc does by unwinding (`lsl-ffi/src/turns.rs`).
+fn waits(function: &Function) -> bool {
+    let is_limit = |name: &str| matches!(name, "double timeout" | "double wait_time");
+    function.parameters.iter().any(|name| is_limit(name))
 }
 
 /// The type of a parameter: what stands before its name.

@@ -8,8 +8,8 @@ use super::{CARGO_TARGET, FOLDER};
 use crate::Result;
 
 /// What is built, in cargo's words: unit and vector tests, and streams over loopback.
-const SELECTION: &str = "-p lsl-core -p lsl-secure -p lsl-platform -p lsl-ffi \
-                         --lib --test it";
+const SELECTION: &str = "-p lsl-core -p lsl-proto -p lsl-secure -p lsl-platform \
+                         -p lsl-ffi --lib --test it";
 
 /// The executables by package, as found at the build.
 const LIST: &str = "target/emulate/suites.txt";

@@ -64,7 +64,7 @@ says $work/said "Nothing was lost"
 ok "lsl demo: nothing was lost"
 
 dpkg -L lsl-rs >$work/contents
-for file in /usr/bin/lsl "$libraries/liblsl.so" "$libraries/pkgconfig/lsl.pc" /usr/include/lsl_c.h \
+for file in /usr/bin/lsl /usr/bin/lsl-bench "$libraries/liblsl.so" "$libraries/pkgconfig/lsl.pc" /usr/include/lsl_c.h \
     /usr/share/man/man1/lsl.1.gz /usr/share/bash-completion/completions/lsl \
     /usr/share/zsh/vendor-completions/_lsl /usr/share/fish/vendor_completions.d/lsl.fish \
     /usr/lib/systemd/user/lsl@.service /usr/share/doc/lsl-rs/copyright; do

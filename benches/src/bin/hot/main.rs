@@ -17,14 +17,15 @@ use std::hint::black_box;
 use std::io;
 use std::process::ExitCode;
 
-use lsl_core::buffer::SampleRing;
-use lsl_core::query::{Query, QueryCache};
 use lsl_core::secure::Suites;
-use lsl_core::session::fanout::{ConsumerId, Drain, Lane, SendBy, Terms, Wire};
-use lsl_core::time::{ClockOffset, PostProcessor};
-use lsl_core::value::{append_raw, read_raw};
-use lsl_core::wire::sample110::{Decoder110, Encoder110};
-use lsl_core::{ByteOrder, ChannelFormat, ProcessingOptions, Pushthrough, StreamInfo};
+use lsl_core::{ChannelFormat, ProcessingOptions, Pushthrough, StreamInfo};
+use lsl_proto::ByteOrder;
+use lsl_proto::buffer::SampleRing;
+use lsl_proto::query::{Query, QueryCache};
+use lsl_proto::session::fanout::{ConsumerId, Drain, Lane, SendBy, Terms, Wire};
+use lsl_proto::time::{ClockOffset, PostProcessor};
+use lsl_proto::value::{append_raw, read_raw};
+use lsl_proto::wire::sample110::{Decoder110, Encoder110};
 
 use sealing::Ends;
 

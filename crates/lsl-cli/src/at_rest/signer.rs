@@ -7,8 +7,9 @@ use std::io::{self, Read};
 
 use lsl_core::secure::trust::{Date, TrustList, TrustedRole};
 use lsl_core::secure::{Descriptor, PublicKey, Role};
-use lsl_core::stream_queries;
-use lsl_xdf::{Decoder, Event, StreamHeader};
+use lsl_proto::describe::stream_queries;
+use lsl_xdf::chunk::Tag;
+use lsl_xdf::{Decoder, Event, Problem, ProblemKind, StreamHeader};
 
 use crate::place::Place;
 use crate::table::printable;
@@ -105,6 +106,8 @@ pub(super) struct Content {
     /// When it began, as its file header says.
     pub(super) date: Option<String>,
     streams: BTreeMap<u32, Descriptor>,
+    /// Why other readers may find other streams in it.
+    pub(super) doubt: Option<String>,
 }
 
 impl Content {
@@ -126,11 +129,31 @@ impl Content {
                 self.date = header.get("datetime").map(Cow::into_owned);
             }
             Event::StreamHeader { stream, header } => {
-                self.streams.insert(stream, descriptor(&header));
+                let described = descriptor(&header);
+                let before = self.streams.insert(stream, described.clone());
+                if before.is_some_and(|before| before != described) {
+                    self.doubt
+                        .get_or_insert_with(|| format!("stream {stream} is described as two"));
+                }
+            }
+            Event::Problem(problem) if hides_streams(&problem) => {
+                self.doubt
+                    .get_or_insert_with(|| format!("its streams cannot all be read: {problem}"));
             }
             _ => {}
         }
     }
+}
+
+/// Whether a stream may be described where nothing could be read.
+fn hides_streams(problem: &Problem) -> bool {
+    use ProblemKind::{Cut, CutHead, Framing, TooLong, TooManyStreams, Unreadable};
+    problem.resumed
+        || match &problem.kind {
+            Unreadable { tag, .. } | TooLong { tag, .. } => *tag == Tag::StreamHeader,
+            Framing(_) | CutHead | Cut { .. } | TooManyStreams => true,
+            _ => false,
+        }
 }
 
 /// The stream of a header, as its outlet described it.
@@ -174,18 +197,19 @@ impl<R: Read> Gathering<R> {
         }
     }
 
-    /// The input, and what was in it.
-    pub(super) fn end(self) -> (R, Content) {
+    /// The input, and what was in it, once everything was read.
+    pub(super) fn end(mut self) -> (R, Content) {
+        self.look(&[], true);
         (self.input, self.content)
     }
 
-    fn look(&mut self, bytes: &[u8]) {
+    fn look(&mut self, bytes: &[u8], ended: bool) {
         self.window.extend_from_slice(bytes);
         let mut used = 0;
         while self.is_xdf {
             match self
                 .decoder
-                .step(self.window.get(used..).unwrap_or_default(), false)
+                .step(self.window.get(used..).unwrap_or_default(), ended)
             {
                 Ok(lsl_xdf::Step::Used(bytes, found)) => {
                     used += bytes;
@@ -209,7 +233,7 @@ impl<R: Read> Read for Gathering<R> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         let len = self.input.read(out)?;
         if self.is_xdf {
-            self.look(out.get(..len).unwrap_or_default());
+            self.look(out.get(..len).unwrap_or_default(), false);
         }
         Ok(len)
     }
@@ -219,8 +243,54 @@ impl<R: Read> Read for Gathering<R> {
 mod tests {
     use lsl_core::secure::SecretKey;
     use lsl_core::secure::trust::Peer;
+    use lsl_xdf::chunk::{BOUNDARY_UUID, MAGIC, PADDING_TAG, append_chunk};
 
     use super::*;
+
+    /// Each could hide a stream for which nobody trusts the signer.
+    #[test]
+    fn streams_that_cannot_be_read_are_doubted() {
+        let xml = |name: &str, channels: &str| {
+            format!(
+                "<?xml version=\"1.0\"?><info><name>{name}</name><channel_count>{channels}</channel_count>\
+                 <channel_format>int8</channel_format></info>"
+            )
+        };
+        let (one, other) = (xml("A", "1"), xml("B", "1"));
+        let (vague, huge) = (xml("A", "many"), vec![b' '; lsl_xdf::MAX_XML_BYTES + 1]);
+        let header = |id: u8, text: &[u8]| (Tag::StreamHeader, [&[id, 0, 0, 0], text].concat());
+        let boundary = (Tag::Boundary, BOUNDARY_UUID.to_vec());
+        let over = (Tag::Other(PADDING_TAG), BOUNDARY_UUID.to_vec());
+        let check = |chunks: &[(Tag, Vec<u8>)], end: &[u8], doubt: Option<&str>| {
+            let mut bytes = MAGIC.to_vec();
+            for (tag, content) in chunks {
+                append_chunk(&mut bytes, *tag, &[content]);
+            }
+            bytes.extend_from_slice(end);
+            let mut gathering = Gathering::new(bytes.as_slice());
+            io::copy(&mut gathering, &mut io::sink()).unwrap();
+            let found = gathering.end().1.doubt;
+            let fits = match (&found, doubt) {
+                (None, None) => true,
+                (Some(found), Some(part)) => found.contains(part),
+                _ => false,
+            };
+            assert!(fits, "{found:?}, not {doubt:?}");
+        };
+        let first = header(1, one.as_bytes());
+        let second = header(2, other.as_bytes());
+        check(&[first.clone(), boundary, first.clone(), second], &[], None);
+        let renamed = header(1, other.as_bytes());
+        check(&[first.clone(), renamed], &[], Some("as two"));
+        let vague = header(2, vague.as_bytes());
+        check(&[first.clone(), vague], &[], Some("\"many\""));
+        check(&[first.clone(), header(2, &huge)], &[], Some("too long"));
+        let short = (Tag::StreamHeader, vec![2, 0]);
+        check(&[first.clone(), short], &[], Some("too short"));
+        check(&[first.clone(), over], &[], Some("over a boundary"));
+        // Nothing follows by which reading could go on.
+        check(&[first], &[0; 3], Some("no chunk begins here"));
+    }
 
     #[test]
     fn the_entry_of_the_signer_decides() {

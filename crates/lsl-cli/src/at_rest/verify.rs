@@ -55,7 +55,8 @@ and that nothing was changed by anybody who could not have made the whole file a
 is locked to could have. A signed recording proves more: what comes from the holder of a device key,
 in this order, and, if it was closed, that nothing is missing. Known keys are this device's and those
 of `lsl trust list` whose entries let them record: role inlet or both, not past their last day, and
-for these streams. Exit status 1 when a file is cut off, changed, or not what was wanted.";
+for these streams. Exit status 1 when a file is cut off, changed, or not what was wanted, or when
+streams in a signed recording cannot be read.";
 
 /// One object of `--json` about signatures.
 #[derive(Debug, Serialize)]
@@ -155,7 +156,8 @@ impl Verify {
         let key = proof.key.and_then(|key| PublicKey::from_bytes(key).ok());
         let judged = key.as_ref().map(|key| keys.judge(key, &content));
         let (name, of_key) = judged.map_or((None, None), |it| (it.name, it.trouble));
-        let error = trouble(&proof, key.is_some()).or(of_key);
+        let doubt = content.doubt.as_deref().map(printable);
+        let error = trouble(&proof, key.is_some()).or(of_key).or(doubt);
         let mut out = io::stdout().lock();
         if self.json {
             let line = Signed {

@@ -6,11 +6,11 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use lsl_core::config::{
-    Config, EncryptionRequest, Overrides, Source, SystemFiles, encryption_request_in_home, load,
-    load_text, without_encryption_request,
-};
+use lsl_core::config::{Config, Overrides, Source, SystemFiles, load, load_text};
 use lsl_core::secure::config::{Found, search};
+use lsl_proto::config::{
+    EncryptionRequest, encryption_request_in_home, without_encryption_request,
+};
 use serde::Serialize;
 
 use crate::failure::{Failure, Outcome};

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use lsl_core::time::TimeCorrection;
+use lsl_core::TimeCorrection;
 use lsl_core::{StreamInfo, local_clock};
 use serde::Serialize;
 

@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use sha2::{Digest, Sha256};
+
 use super::elf::{self, Machine, Program};
 use super::machine::Remote;
 use crate::failure::{Failure, Outcome};
@@ -128,8 +130,8 @@ fn advice(wanted: Machine) -> String {
 
 /// SHA-256 as `sha256sum` prints it.
 pub(super) fn checksum(bytes: &[u8]) -> String {
-    let digest = ring::digest::digest(&ring::digest::SHA256, bytes);
-    let digits = digest.as_ref().iter().map(|byte| format!("{byte:02x}"));
+    let digest = Sha256::digest(bytes);
+    let digits = digest.iter().map(|byte| format!("{byte:02x}"));
     digits.collect()
 }
 

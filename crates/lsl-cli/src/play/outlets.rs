@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;
 
-use lsl_core::value::PushElement;
+use lsl_core::PushElement;
 use lsl_core::{Context, Outlet, Pushthrough, Stamps, StreamInfo};
 use lsl_xdf::{StreamHeader, Values};
 

@@ -117,8 +117,12 @@ impl Control<'_> {
             }
             // There is nothing to bring up to date.
             Command::Update => {}
-            Command::Unknown(word) => {
-                return Err(Failure::Usage(format!("unknown command '{word}'")));
+            Command::Unknown => {
+                return Err(Failure::Usage(
+                    "unknown command; there are auth, select, start, stop, update, filename, status, \
+                     streams, mark, quit"
+                        .into(),
+                ));
             }
         }
         Ok(String::new())

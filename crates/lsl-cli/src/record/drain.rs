@@ -1,5 +1,9 @@
 //! When a stream whose recording ends has handed over what belongs to it. Knows no socket.
 //!
+//! Timestamps that cannot be mapped to our clock, because that of the sender was never measured or is not
+//! the one of LSL, do not tell what was made before the end: what has come by then is recorded, and
+//! nothing else ([`Arrived`]).
+//!
 //! A stream at even intervals tells by itself: a sample behind the end means that none before it is
 //! missing. Of others one may be on its way however long nothing came, so the outlet is asked, after the
 //! end, for a sign of life:
@@ -54,6 +58,29 @@ impl Drain {
     }
 }
 
+/// What had come at the end, of a stream whose timestamps tell nothing.
+#[derive(Debug, Default)]
+pub(super) struct Arrived {
+    /// How much of it was not taken yet; `None` before the first look.
+    left: Option<usize>,
+}
+
+impl Arrived {
+    /// How many samples may be taken after the end, `waiting` of which are here now.
+    pub(super) fn of(&mut self, waiting: usize) -> usize {
+        *self.left.get_or_insert(waiting)
+    }
+
+    pub(super) fn took(&mut self, count: usize) {
+        self.left = self.left.map(|left| left.saturating_sub(count));
+    }
+
+    /// Whether nothing of it is left.
+    pub(super) fn is_taken(&self) -> bool {
+        self.left == Some(0)
+    }
+}
+
 /// From a timestamp until the sample is given to the system: what programs and their threads take.
 const HANDS_SECS: f64 = 0.05;
 /// Longer than a sender waits before it repeats a lost segment, and that one takes.
@@ -79,6 +106,18 @@ mod tests {
         assert!(secs(Echo::Beside { is_local: true }) < 0.1);
         let repeated = secs(Echo::Beside { is_local: false });
         assert!((0.3..0.6).contains(&repeated), "no proof of TCP by itself");
+    }
+
+    #[test]
+    fn what_comes_after_the_end_is_not_taken_where_timestamps_tell_nothing() {
+        let mut arrived = Arrived::default();
+        arrived.took(100);
+        assert!(!arrived.is_taken(), "the end was not there yet");
+        assert_eq!(arrived.of(5), 5);
+        arrived.took(3);
+        assert_eq!((arrived.of(40), arrived.is_taken()), (2, false));
+        arrived.took(2);
+        assert_eq!((arrived.of(40), arrived.is_taken()), (0, true));
     }
 
     #[test]

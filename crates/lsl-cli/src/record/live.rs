@@ -2,9 +2,12 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use lsl_core::{ChannelFormat, StreamInfo, local_clock};
+use tokio::time::sleep;
 
+use super::strangers::{Candidates, TURN_SECS};
 use super::writer::Slot;
 
 /// What makes a stream the same one when it comes back: everything that does not change when its
@@ -38,6 +41,20 @@ impl Identity {
             format: info.channel_format(),
             srate: info.nominal_srate(),
         }
+    }
+
+    /// Whether an outlet says to be this one. Copies nothing: thousands may do so.
+    pub(super) fn is_of(&self, info: &StreamInfo) -> bool {
+        let [name, kind, source_id, hostname, session_id, instance] = &self.texts;
+        self.channels == info.channel_count()
+            && self.format == info.channel_format()
+            && self.srate.to_bits() == info.nominal_srate().to_bits()
+            && name == info.name_bytes()
+            && kind == info.stream_type_bytes()
+            && source_id == info.source_id_bytes()
+            && hostname == info.hostname_bytes()
+            && session_id == info.session_id_bytes()
+            && (!source_id.is_empty() || instance == info.uid_bytes())
     }
 }
 
@@ -132,8 +149,10 @@ pub(super) struct Live {
     reading: Mutex<Reading>,
     /// Whether its outlet is to be given up for another one.
     is_replaced: AtomicBool,
+    /// Whether the session gave it up before it had a header; changes under the lock of `reading`.
+    is_given_up: AtomicBool,
     /// The outlets by which it may go on, for its task.
-    offer: Mutex<Vec<StreamInfo>>,
+    candidates: Mutex<Candidates>,
 }
 
 impl Live {
@@ -169,7 +188,8 @@ impl Live {
                 ended_at: None,
             }),
             is_replaced: AtomicBool::new(false),
-            offer: Mutex::default(),
+            is_given_up: AtomicBool::new(false),
+            candidates: Mutex::default(),
         }
     }
 
@@ -183,14 +203,37 @@ impl Live {
         self.is_replaced.swap(false, Ordering::Relaxed)
     }
 
-    /// Names the outlets by which it may go on.
-    pub(super) fn offer(&self, found: Vec<StreamInfo>) {
-        *self.offer.lock().unwrap_or_else(PoisonError::into_inner) = found;
+    /// The outlets by which it may go on.
+    pub(super) fn candidates(&self) -> MutexGuard<'_, Candidates> {
+        let candidates = self.candidates.lock();
+        candidates.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What was named, once.
-    pub(super) fn take_offer(&self) -> Vec<StreamInfo> {
-        std::mem::take(&mut *self.offer.lock().unwrap_or_else(PoisonError::into_inner))
+    /// Ends once this outlet had its time to answer, and there is another one by which to go on.
+    pub(super) async fn overtaken(&self, uid: &[u8]) {
+        let mut pause = TURN_SECS;
+        loop {
+            sleep(Duration::from_secs_f64(pause)).await;
+            if self.candidates().has_other(uid) {
+                return;
+            }
+            pause = LOOK_SECS;
+        }
+    }
+
+    /// Gives it a place in the file; false if the session was faster and has given it up.
+    pub(super) fn prove(&self) -> bool {
+        let mut reading = self.lock();
+        reading.has_header = !self.is_given_up.load(Ordering::Relaxed);
+        reading.has_header
+    }
+
+    /// Gives it up; false if its task was faster and it has a place in the file.
+    pub(super) fn give_up(&self) -> bool {
+        let reading = self.lock();
+        self.is_given_up
+            .store(!reading.has_header, Ordering::Relaxed);
+        !reading.has_header
     }
 
     /// Whether nobody but an advert says that it exists: it never was connected.
@@ -234,5 +277,69 @@ impl Reading {
     /// Seconds from when the last sample was taken until now, on our clock.
     pub(super) fn lag(&self, now: f64) -> Option<f64> {
         Some(self.ended_at.unwrap_or(now) - (self.last_stamp? + self.to_ours()?))
+    }
+}
+
+/// How often the session looks for other outlets, about.
+const LOOK_SECS: f64 = 0.3;
+
+#[cfg(test)]
+mod tests {
+    use lsl_core::StreamInfo;
+    use tokio::time::timeout;
+
+    use super::super::strangers::Advert;
+    use super::*;
+
+    fn advert(uid: &str, source_id: &str) -> Advert {
+        let format = ChannelFormat::Int8;
+        let mut info = StreamInfo::new("Amp", "EEG", 2, 100.0, format, source_id).unwrap();
+        info.reset_uid(uid);
+        Advert { info, sender: None }
+    }
+
+    #[test]
+    fn a_stream_that_has_just_connected_is_not_given_up() {
+        let live = || Live::new(0, &advert("a", "").info, false, false);
+        let connected = live();
+        assert!(connected.prove());
+        assert!(!connected.give_up());
+        assert!(!connected.is_unproven());
+        let forgotten = live();
+        assert!(forgotten.give_up());
+        assert!(!forgotten.prove(), "and nothing of it gets into the file");
+        assert!(forgotten.is_unproven());
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "a test waits for its task")]
+    fn a_silent_outlet_is_left_for_another_one_and_only_for_that() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build()
+            .unwrap();
+        let live = Live::new(0, &advert("a", "s").info, false, false);
+        let is_overtaken_by = |uids: &[&str]| {
+            let adverts: Vec<_> = uids.iter().map(|uid| advert(uid, "s")).collect();
+            let offered = adverts.iter().map(|advert| (advert, false)).collect();
+            live.candidates().offer(offered);
+            let limit = Duration::from_secs_f64(TURN_SECS + 2.0 * LOOK_SECS);
+            let overtaken = async { timeout(limit, live.overtaken(b"a")).await };
+            runtime.block_on(overtaken).is_ok()
+        };
+        assert!(!is_overtaken_by(&[]));
+        assert!(!is_overtaken_by(&["a"]));
+        assert!(is_overtaken_by(&["a", "b"]));
+    }
+
+    #[test]
+    fn an_outlet_without_a_source_id_has_no_successor() {
+        for (source_id, expected) in [("s", true), ("", false)] {
+            let identity = Identity::of(&advert("a", source_id).info);
+            assert!(identity.is_of(&advert("a", source_id).info));
+            assert_eq!(identity.is_of(&advert("b", source_id).info), expected);
+            assert!(!identity.is_of(&advert("a", "other").info));
+        }
     }
 }

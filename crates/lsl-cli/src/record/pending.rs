@@ -1,6 +1,6 @@
 //! Samples between an inlet and the writer, and the types of values that are recorded.
 
-use lsl_core::value::PullElement;
+use lsl_core::PullElement;
 use lsl_core::{Error, Inlet, local_clock};
 use lsl_xdf::{Strings, Values};
 

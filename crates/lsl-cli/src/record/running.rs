@@ -16,6 +16,7 @@ use super::output::Maker;
 use super::remark::say;
 use super::resume::Resume;
 use super::session::{Search, Session, Wishes};
+use super::strangers::TURN_SECS;
 use super::stream::{Halt, OtherKeys};
 use super::writer::{self, DISK, Ended, Queue, Settings};
 use super::{REFUSED, STREAM_LOST, STREAM_MISSING, place, space};
@@ -89,7 +90,7 @@ impl Running {
         if stop.requested() {
             return Ok(None);
         }
-        judge_connections(session.streams())?;
+        judge_connections(&mut session)?;
         announce(context, &session, &path);
         if let Some(device) = &plan.maker.device {
             say(format_args!(
@@ -258,7 +259,7 @@ fn refuse_if_missing(context: &Context, plan: &Plan, wishes: &Wishes, search: &S
             ),
         ));
     }
-    if search.found().is_empty() && wishes.watched.is_empty() {
+    if search.is_empty() && wishes.watched.is_empty() {
         return Err(Failure::Recording(
             STREAM_MISSING,
             format!(
@@ -277,62 +278,64 @@ fn refuse_if_missing(context: &Context, plan: &Plan, wishes: &Wishes, search: &S
     Ok(())
 }
 
-/// Waits until every stream flows or is known not to.
+/// Waits until every stream flows or is known not to. Silent ones that are not required keep those that flow
+/// waiting for the time of a turn: anybody can make them up.
 fn connect(session: &mut Session, limit_secs: f64, stop: &Stop) {
-    let limit = local_clock() + limit_secs.max(SHORTEST_CONNECT);
+    let start = local_clock();
+    let limit = start + limit_secs.max(SHORTEST_CONNECT);
     loop {
         session.look();
-        let is_clear = |live: &Arc<Live>| {
-            let reading = live.lock();
-            reading.has_header || matches!(reading.state, State::Refused(_))
-        };
         let now = local_clock();
-        if session.streams().iter().all(is_clear) || now >= limit || !stop.sleep_until(now + NAP) {
+        let suffices = || {
+            let mut streams = session.streams().iter();
+            now >= start + TURN_SECS && streams.any(|live| !live.is_unproven())
+        };
+        let is_over = session.is_clear() || (suffices() && session.unmet().is_empty());
+        if is_over || now >= limit || !stop.sleep_until(now + NAP) {
             return;
         }
     }
 }
 
 /// Whether to begin with what is connected.
-fn judge_connections(streams: &[Arc<Live>]) -> Outcome {
+fn judge_connections(session: &mut Session) -> Outcome {
+    let unmet = session.unmet();
     let mut refused = Vec::new();
     let mut silent = Vec::new();
-    for live in streams {
+    for live in session.streams() {
         let name = printable(&live.name());
         match live.state() {
             State::Refused(reason) => {
                 refused.push((live.required, format!("'{name}': {}", printable(&reason))));
             }
-            State::Connecting => silent.push((live.required, name)),
+            State::Connecting => silent.push(name),
             _ => {}
         }
     }
-    let all = |list: &[(bool, String)]| {
-        let lines: Vec<&str> = list.iter().map(|(_, line)| line.as_str()).collect();
-        lines.join("\n")
-    };
-    let none_is_left = !refused.is_empty() && refused.len() == streams.len();
-    if none_is_left || refused.iter().any(|(required, _)| *required) {
+    let none_is_left = !refused.is_empty() && refused.len() == session.streams().len();
+    if none_is_left || !unmet.is_empty() && refused.iter().any(|(required, _)| *required) {
+        let lines: Vec<&str> = refused.iter().map(|(_, line)| line.as_str()).collect();
         return Err(Failure::Recording(
             REFUSED,
             format!(
                 "encryption does not allow to record; nothing was recorded.\n{}\n\
                  `lsl trust check` says what to do about it.",
-                all(&refused)
+                lines.join("\n")
             ),
         ));
     }
-    if silent.iter().any(|(required, _)| *required) {
+    if !unmet.is_empty() {
+        let unmet: Vec<String> = unmet.iter().map(|text| printable(text)).collect();
         return Err(Failure::Recording(
             STREAM_MISSING,
             format!(
                 "required and found, but no connection is possible (firewall?): {}. Nothing was \
                  recorded.",
-                all(&silent)
+                unmet.join(", ")
             ),
         ));
     }
-    for (_, name) in silent {
+    for name in silent {
         say(format_args!(
             "lsl record: '{name}' was found but does not connect (firewall?); still trying."
         ));

@@ -5,17 +5,16 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use lsl_core::{
-    ChannelFormat, Context, ContinuousResolver, ResolverEvent, Selector, StreamInfo, Timeout,
-    local_clock,
+    ChannelFormat, Context, ContinuousResolver, ResolverEvent, Selector, Timeout, local_clock,
 };
 use lsl_xdf::decode::MAX_SAMPLE_BYTES;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use super::live::{Identity, Live, Stamps, State};
+use super::live::{Live, Stamps, State};
 use super::remark::say;
-use super::strangers::{MOST_TRIED, TURN_SECS, Turns};
+use super::strangers::{Advert, MOST_TRIED, TURN_SECS, Turns, Waiting};
 use super::stream::{self, Claims, Common, Halt, OtherKeys};
 use super::writer::{Job, Queue, Slot};
 use crate::failure::{Failure, Outcome};
@@ -50,7 +49,7 @@ struct Wish {
     /// Whether it makes sense to wait for it at the start.
     is_expected: bool,
     resolver: ContinuousResolver,
-    found: HashMap<Vec<u8>, StreamInfo>,
+    found: HashMap<Vec<u8>, Advert>,
     fulfilled: Fulfilled,
 }
 
@@ -165,7 +164,9 @@ impl Search {
                 match event {
                     ResolverEvent::Appeared(info) | ResolverEvent::Changed(info) => {
                         wish.fulfil(Fulfilled::ByAdvert);
-                        wish.found.insert(info.uid_bytes().to_vec(), info);
+                        let uid = info.uid_bytes().to_vec();
+                        let sender = wish.resolver.sender_of(&uid);
+                        wish.found.insert(uid, Advert { info, sender });
                     }
                     ResolverEvent::Lost(info) => {
                         wish.found.remove(info.uid_bytes());
@@ -176,41 +177,20 @@ impl Search {
         }
     }
 
-    /// The streams that are there, each once, and whether they are required.
-    pub(super) fn found(&self) -> Vec<(StreamInfo, bool)> {
-        let mut seen = HashSet::new();
-        let mut all = Vec::new();
-        // Required ones come first.
-        for wish in &self.wishes {
-            for (uid, info) in &wish.found {
-                if seen.insert(uid.clone()) {
-                    all.push((info.clone(), wish.is_required));
-                }
-            }
-        }
-        // The order of the network means nothing to people.
-        all.sort_by(|(a, _), (b, _)| {
-            let key = |info: &StreamInfo| {
-                (
-                    info.name().into_owned(),
-                    info.hostname().into_owned(),
-                    info.uid().into_owned(),
-                )
-            };
-            key(a).cmp(&key(b))
-        });
-        all
+    /// Whether nothing is there.
+    pub(super) fn is_empty(&self) -> bool {
+        self.wishes.iter().all(|wish| wish.found.is_empty())
     }
 
-    /// The same without an order, and without copying anything.
-    fn all(&self) -> impl Iterator<Item = (&StreamInfo, bool)> {
+    /// The streams that are there, each once, and whether they are required.
+    fn all(&self) -> impl Iterator<Item = Waiting<'_>> {
         self.wishes.iter().enumerate().flat_map(move |(at, wish)| {
             let is_new = move |uid: &Vec<u8>| {
                 let mut before = self.wishes.iter().take(at);
                 !before.any(|wish| wish.found.contains_key(uid))
             };
             let found = wish.found.iter().filter(move |(uid, _)| is_new(uid));
-            found.map(|(_, info)| (info, wish.is_required))
+            found.map(|(_, advert)| (advert, wish.is_required))
         })
     }
 
@@ -282,7 +262,6 @@ pub(super) struct Session {
     doubtful: HashMap<Vec<u8>, f64>,
     /// Outlets of which it was said that they cannot be recorded.
     unfit: HashSet<Vec<u8>>,
-    has_begun: bool,
     /// Whether there is a file.
     is_recording: bool,
 }
@@ -327,20 +306,10 @@ impl Session {
             is_crowded: false,
             doubtful: HashMap::new(),
             unfit: HashSet::new(),
-            has_begun: false,
             is_recording: false,
         };
-        let mut found = session.search.found();
-        // Those take the first turns.
-        found.sort_by_key(|(_, is_required)| !is_required);
-        for (info, is_required) in found {
-            if session.has_room() {
-                session.add(&info, is_required);
-            } else {
-                session.is_crowded = true;
-            }
-        }
-        session.has_begun = true;
+        session.search.has_changed = true;
+        session.look();
         Ok(session)
     }
 
@@ -370,66 +339,59 @@ impl Session {
         self.doubtful
             .retain(|uid, _| search.answers(uid) && !claims.is_claimed(uid));
         self.unfit.retain(|uid| search.answers(uid));
-        self.turns.retain(|uid| search.answers(uid));
+        // One that never was connected is no reason to doubt another one.
+        let proven = |live: &&Arc<Live>| !live.is_unproven();
+        let proven: Vec<&Arc<Live>> = self.streams.iter().filter(proven).collect();
         let mut waiting = Vec::new();
-        let mut twice = Vec::new();
-        for (info, is_required) in search.all() {
-            let uid = info.uid_bytes();
+        for (advert, is_required) in search.all() {
+            let uid = advert.uid();
             if claims.is_claimed(uid) || self.unfit.contains(uid) {
                 continue;
             }
-            let identity = Identity::of(info);
-            // One that never was connected is no reason to doubt another one.
-            let mut twins = (self.streams.iter())
-                .filter(|live| live.identity == identity && !live.is_unproven())
-                .peekable();
-            if twins.peek().is_none() {
-                if !self.search.only_now || !self.is_recording {
-                    waiting.push((!is_required, self.turns.key(info), info));
+            let is_twin = |live: &&&Arc<Live>| live.identity.is_of(&advert.info);
+            let twins: Vec<&&Arc<Live>> = proven.iter().filter(is_twin).collect();
+            if !twins.is_empty() {
+                // One that is away takes it by itself. One that flows may not know yet that its outlet has
+                // gone; if that still answers later, there are two.
+                let since = *self.doubtful.entry(uid.to_vec()).or_insert(now);
+                if let Some(twin) = twins.iter().find(|twin| twin.lock().is_away) {
+                    // Its task gives up the silent one, and is offered this one.
+                    twin.replace();
+                    continue;
                 }
-                continue;
+                let is_free = twins.iter().all(|twin| {
+                    let reading = twin.lock();
+                    reading.state == State::Recording && search.answers(reading.info.uid_bytes())
+                });
+                if !is_free || now - since <= DOUBT_SECS {
+                    continue;
+                }
             }
-            // One that is away takes it by itself. One that flows may not know yet that its outlet has
-            // gone; if that still answers later, there are two.
-            if self.doubtful.len() >= MOST_DOUBTFUL && !self.doubtful.contains_key(uid) {
-                continue;
-            }
-            let since = *self.doubtful.entry(uid.to_vec()).or_insert(now);
-            let twins: Vec<&Arc<Live>> = twins.collect();
-            if let Some(twin) = twins.iter().find(|twin| twin.lock().is_away) {
-                // Its task gives up the silent one, and is offered this one.
-                twin.replace();
-                continue;
-            }
-            let is_free = twins.iter().all(|twin| {
-                let reading = twin.lock();
-                reading.state == State::Recording && search.answers(reading.info.uid_bytes())
-            });
-            if is_free && now - since > DOUBT_SECS && !search.only_now {
-                twice.push((info.clone(), is_required));
+            if !search.only_now || (twins.is_empty() && !self.is_recording) {
+                waiting.push((advert, is_required));
             }
         }
-        waiting.sort_by(|(a, b, info), (c, d, other)| {
-            (a, b, info.uid_bytes()).cmp(&(c, d, other.uid_bytes()))
-        });
         let room = MOST_TRIED.saturating_sub(self.unproven().count());
         self.is_crowded = waiting.len() > room;
-        let chosen: Vec<(StreamInfo, bool)> = (waiting.into_iter().take(room))
-            .map(|(is_other, _, info)| (info.clone(), !is_other))
-            .collect();
-        for (info, is_required) in chosen {
-            self.add(&info, is_required);
-        }
-        for (info, is_required) in twice {
-            if !self.has_room() {
-                break;
+        let mut chosen = self.turns.sort(waiting);
+        chosen.truncate(room);
+        // The order of the network means nothing to people.
+        chosen.sort_by_cached_key(|(advert, is_required)| {
+            let info = &advert.info;
+            let texts = [info.name_bytes(), info.hostname_bytes(), info.uid_bytes()];
+            (!is_required, texts.map(<[u8]>::to_vec))
+        });
+        let copied = |(advert, is_required): Waiting<'_>| (advert.clone(), is_required);
+        let chosen: Vec<(Advert, bool)> = chosen.into_iter().map(copied).collect();
+        for (advert, is_required) in chosen {
+            if self.doubtful.remove(advert.uid()).is_some() {
+                self.common.voice.say(format_args!(
+                    "lsl record: '{}' is there twice with the same source id; both are recorded.",
+                    printable(&advert.info.name())
+                ));
             }
-            self.common.voice.say(format_args!(
-                "lsl record: '{}' is there twice with the same source id; both are recorded.",
-                printable(&info.name())
-            ));
-            self.doubtful.remove(info.uid_bytes());
-            self.add(&info, is_required);
+            self.turns.note_tried(&advert);
+            self.add(advert, is_required);
         }
     }
 
@@ -438,11 +400,24 @@ impl Session {
         self.streams.iter().filter(|live| live.is_unproven())
     }
 
-    fn has_room(&self) -> bool {
-        self.unproven().count() < MOST_TRIED
+    /// Whether it is known of everything that is there whether it can be connected.
+    pub(super) fn is_clear(&self) -> bool {
+        let is_clear = |live: &Arc<Live>| {
+            let reading = live.lock();
+            reading.has_header || matches!(reading.state, State::Refused(_))
+        };
+        !self.is_crowded && self.streams.iter().all(is_clear)
     }
 
-    /// Names an outlet to each stream that was lost, if there is one: its own, or its successor.
+    /// What is required and has no stream that was ever connected.
+    pub(super) fn unmet(&mut self) -> Vec<String> {
+        self.search.note_proven(&self.streams);
+        let wishes = self.search.wishes.iter();
+        let unmet = wishes.filter(|wish| wish.is_required && !wish.is_proven());
+        unmet.map(|wish| wish.text.clone()).collect()
+    }
+
+    /// Names outlets to each stream that was lost, if there are any: its own, or successors.
     fn offer_outlets(&self) {
         for live in &self.streams {
             let (is_lost, uid) = {
@@ -455,45 +430,38 @@ impl Session {
             if !is_lost {
                 continue;
             }
-            let own_or_successor = |info: &StreamInfo| {
-                info.uid_bytes() == uid
-                    || Identity::of(info) == live.identity
-                        && !self
-                            .common
-                            .claims
-                            .is_of_another(info.uid_bytes(), live.slot)
+            let claims = &self.common.claims;
+            let own_or_successor = |(advert, _): &Waiting<'_>| {
+                advert.uid() == uid
+                    || live.identity.is_of(&advert.info)
+                        && !claims.is_of_another(advert.uid(), live.slot)
             };
-            let found = self.search.all().map(|(info, _)| info);
-            live.offer(
-                found
-                    .filter(|info| own_or_successor(info))
-                    .cloned()
-                    .collect(),
-            );
+            let found = self.search.all().filter(own_or_successor).collect();
+            live.candidates().offer(found);
         }
     }
 
     /// Gives up streams that never were connected: those whose advert is gone, and while others wait those
-    /// that had their turn. What is required stays until it is known whether there is a recording.
+    /// that had their turn.
     fn forget_strangers(&mut self) {
         let now = local_clock();
-        let mut gone = Vec::new();
-        for live in self.unproven() {
+        let (search, is_crowded) = (&self.search, self.is_crowded);
+        let is_over = |live: &Arc<Live>| {
             let reading = live.lock();
-            let is_advertised = self.search.answers(reading.info.uid_bytes());
+            let is_advertised = search.answers(reading.info.uid_bytes());
             let had_turn = reading.failures > 0 || now - live.since > TURN_SECS;
-            let is_kept = live.required && !self.is_recording;
-            if !is_kept && (!is_advertised || (self.is_crowded && had_turn)) {
-                gone.push((live.slot, reading.info.clone()));
-            }
-        }
-        for (slot, info) in gone {
-            self.turns.note_failure(&info);
-            if let Some(task) = self.tasks.remove(&slot) {
+            !is_advertised || (is_crowded && had_turn)
+        };
+        // One may have been connected just now.
+        let gone = self.unproven().filter(|it| is_over(it) && it.give_up());
+        let gone: Vec<Arc<Live>> = gone.cloned().collect();
+        for live in gone {
+            if let Some(task) = self.tasks.remove(&live.slot) {
                 task.abort();
             }
-            self.common.claims.release(info.uid_bytes());
-            self.streams.retain(|live| live.slot != slot);
+            let uid = live.lock().info.uid_bytes().to_vec();
+            self.common.claims.release(&uid, live.slot);
+            self.streams.retain(|other| other.slot != live.slot);
             self.search.has_changed = true;
         }
     }
@@ -521,7 +489,8 @@ impl Session {
         }
     }
 
-    fn add(&mut self, info: &StreamInfo, is_required: bool) {
+    fn add(&mut self, advert: Advert, is_required: bool) {
+        let info = &advert.info;
         let name = printable(&info.name());
         let most = MAX_SAMPLE_BYTES / info.channel_format().value_size().max(1);
         if !(1..=most).contains(&(info.channel_count() as usize))
@@ -539,11 +508,11 @@ impl Session {
         }
         self.next_slot += 1;
         let named = self.search.named(info.uid_bytes());
-        let mut live = Live::new(slot, info, is_required, self.has_begun);
+        let mut live = Live::new(slot, info, is_required, self.is_recording);
         live.named = named;
         let live = Arc::new(live);
         self.streams.push(Arc::clone(&live));
-        let task = stream::record(self.common.clone(), live, info.clone());
+        let task = stream::record(self.common.clone(), live, advert);
         self.tasks.insert(slot, self.runtime.spawn(task));
     }
 
@@ -638,6 +607,4 @@ const NAP: f64 = 0.02;
 const DOUBT_SECS: f64 = 6.0;
 /// Longer than a busy sender pauses.
 const SILENT_SECS: f64 = 5.0;
-/// Outlets that may look like a stream which has another one.
-const MOST_DOUBTFUL: usize = 256;
 const WORKERS: usize = 2;

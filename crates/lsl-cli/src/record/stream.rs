@@ -6,6 +6,7 @@
 //! has to drop: a gap in the footer.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -17,12 +18,12 @@ use lsl_xdf::{Gap, StreamHeader};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use super::drain::Drain;
+use super::drain::{Arrived, Drain};
 use super::live::{Live, Stamps, State};
 use super::pending::{Pending, Recorded};
 use super::race::{first, unless_changed, unless_halted};
 use super::remark::say;
-use super::strangers::{Candidates, Voice};
+use super::strangers::{Advert, Candidates, Voice};
 use super::writer::{Job, Queue, Refused, Slot};
 use crate::encryption::Proved;
 use crate::table::printable;
@@ -49,10 +50,12 @@ impl Claims {
         *claims.entry(uid.to_vec()).or_insert(slot) == slot
     }
 
-    /// Nobody has it any more.
-    pub(super) fn release(&self, uid: &[u8]) {
+    /// It is not that of this stream any more.
+    pub(super) fn release(&self, uid: &[u8], slot: Slot) {
         let mut claims = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        claims.remove(uid);
+        if claims.get(uid) == Some(&slot) {
+            claims.remove(uid);
+        }
     }
 
     /// Whether a stream other than this one has it.
@@ -95,7 +98,7 @@ pub(super) struct Common {
 }
 
 /// Records a stream until it is told to stop.
-pub(super) async fn record(common: Common, live: Arc<Live>, info: StreamInfo) {
+pub(super) async fn record(common: Common, live: Arc<Live>, advert: Advert) {
     let history = match common.other_keys {
         OtherKeys::Refuse => PeerHistory::pinned(),
         OtherKeys::Allow => PeerHistory::new(),
@@ -104,9 +107,9 @@ pub(super) async fn record(common: Common, live: Arc<Live>, info: StreamInfo) {
         common,
         history,
         key_changes: 0,
-        candidates: Candidates::default(),
         live,
-        info,
+        info: advert.info,
+        sender: advert.sender,
         last_stamp: None,
         newest: None,
         stamp_at_look: None,
@@ -116,6 +119,7 @@ pub(super) async fn record(common: Common, live: Arc<Live>, info: StreamInfo) {
         stamps: Stamps::Raw,
         has_header: false,
         alien_reported: false,
+        arrived: Arrived::default(),
     };
     recorder.run().await;
     let mut reading = recorder.live.lock();
@@ -138,11 +142,11 @@ struct StreamTask {
     history: PeerHistory,
     /// How many changes of its key stand in the footer.
     key_changes: usize,
-    /// Outlets by which it may go on.
-    candidates: Candidates,
     live: Arc<Live>,
-    /// The outlet in use, or the last one.
+    /// The outlet in use, or the last one that was tried.
     info: StreamInfo,
+    /// Who told of it.
+    sender: Option<IpAddr>,
     last_stamp: Option<f64>,
     /// That of the last sample that came, whether it is recorded or too late for that.
     newest: Option<f64>,
@@ -158,6 +162,8 @@ struct StreamTask {
     stamps: Stamps,
     has_header: bool,
     alien_reported: bool,
+    /// What may still be taken after the end if timestamps do not tell what belongs to the recording.
+    arrived: Arrived,
 }
 
 /// Why a connection is over.
@@ -186,10 +192,7 @@ impl StreamTask {
             self.note_key_changes().await;
             self.leave(&error, refused);
             match self.find_again().await {
-                Some(info) => {
-                    self.live.lock().info = info.clone();
-                    self.info = info;
-                }
+                Some(advert) => (self.info, self.sender) = (advert.info, advert.sender),
                 None => return,
             }
         }
@@ -197,10 +200,13 @@ impl StreamTask {
 
     /// Takes note of a loss.
     fn leave(&mut self, error: &Error, refused: Option<String>) {
-        if refused.is_some() {
-            self.candidates.note_refused(self.info.uid_bytes());
-        }
         let mut reading = self.live.lock();
+        let uid = self.info.uid_bytes();
+        if refused.is_none() && reading.info.uid_bytes() != uid {
+            // It was none by which to go on, and may be another stream. Whoever was refused is no other
+            // one: with a second key it would stand beside the first under the same name.
+            self.common.claims.release(uid, self.live.slot);
+        }
         reading.encryption = None;
         reading.failures += 1;
         let before = reading.state.clone();
@@ -216,6 +222,8 @@ impl StreamTask {
                     "lsl record: '{name}' cannot be read: {}",
                     printable(reason)
                 )),
+                // An outlet was tried that does not go on with it.
+                State::Lost if before != State::Recording => {}
                 State::Lost => {
                     // The library's text tells programmers what to do; this program does it.
                     let reason = match error {
@@ -239,27 +247,31 @@ impl StreamTask {
 
     /// Waits until the session has found the stream again; `None` if that is not wanted any more. One
     /// search for all of them: as many as are lost would ask the network as often.
-    async fn find_again(&mut self) -> Option<StreamInfo> {
+    async fn find_again(&self) -> Option<Advert> {
         let mut halt = self.common.halt.clone();
         loop {
             // Whoever answers and does not let us in is not to be asked in a hurry.
             unless_halted(&mut halt, sleep(RETRY)).await?;
-            let mut found = self.live.take_offer();
-            self.candidates.sort(&mut found);
-            let is_own = |info: &StreamInfo| info.uid_bytes() == self.info.uid_bytes();
-            let wanted = found.into_iter().find(|info| {
-                is_own(info) || self.common.claims.claim(info.uid_bytes(), self.live.slot)
-            });
-            if let Some(info) = wanted {
-                self.candidates.note_tried(info.uid_bytes());
-                return Some(info);
+            let (claims, slot) = (&self.common.claims, self.live.slot);
+            let claim = |advert: &Advert| claims.claim(advert.uid(), slot);
+            let wanted = self.live.candidates().take(claim);
+            if wanted.is_some() {
+                return wanted;
             }
             if !self.has_header {
                 // Taken away when nobody advertises it any more.
                 let tries = u32::try_from(self.live.lock().failures).unwrap_or(u32::MAX);
                 unless_halted(&mut halt, sleep(RETRY * tries.min(10))).await?;
-                return Some(self.info.clone());
+                return Some(self.advert());
             }
+        }
+    }
+
+    /// The outlet in use, or the last one that was tried.
+    fn advert(&self) -> Advert {
+        Advert {
+            info: self.info.clone(),
+            sender: self.sender,
         }
     }
 
@@ -310,9 +322,14 @@ impl StreamTask {
 
     async fn follow<T: Recorded>(&mut self, inlet: &Inlet) -> Result<(), Error> {
         let mut halt = self.common.halt.clone();
-        match unless_halted(&mut halt, inlet.open(OPEN_LIMIT)).await {
+        let overtaken = self.live.overtaken(self.info.uid_bytes());
+        let opening = first(inlet.open(OPEN_LIMIT), overtaken);
+        match unless_halted(&mut halt, opening).await {
             None => return Ok(()),
-            Some(opened) => opened?,
+            Some(opened) => opened.unwrap_or_else(|| {
+                let reason = "its outlet does not answer, and there is another one".to_owned();
+                Err(Error::Lost { reason })
+            })?,
         }
         let was_known = self.has_header;
         if !self.has_header {
@@ -334,7 +351,9 @@ impl StreamTask {
             let slot = self.live.slot;
             let header = Box::new(header);
             // From here on it is in the file, and nobody takes it for a made-up one.
-            self.live.lock().has_header = true;
+            if !self.live.prove() {
+                return Ok(());
+            }
             if !self.common.queue.push(Job::Stream { slot, header }).await {
                 return Ok(());
             }
@@ -346,10 +365,11 @@ impl StreamTask {
                 ));
             }
         }
-        self.candidates = Candidates::after(self.info.uid_bytes());
+        *self.live.candidates() = Candidates::after(&self.advert());
         self.note_key_changes().await;
         {
             let mut reading = self.live.lock();
+            reading.info = self.info.clone();
             let was_gone = matches!(reading.state, State::Lost | State::Refused(_));
             let is_back = was_known && was_gone;
             reading.failures = 0;
@@ -423,14 +443,13 @@ impl StreamTask {
         loop {
             let wish = *halt.borrow_and_update();
             if wish == Halt::Go {
-                unless_changed(&mut halt, sleep(until_next(PERIOD))).await;
+                unless_changed(&mut halt, sleep(self.until_look())).await;
             }
             let wish = *halt.borrow();
             let before = self.live.lock().samples;
             let taken = self.take(inlet, &mut pending).await;
             let now = local_clock();
-            // Without a clock to compare it with nobody can say what belongs to the recording.
-            if self.to_ours().is_some() && self.live.lock().samples > before {
+            if self.live.lock().samples > before {
                 drain.came();
                 asking = None;
             }
@@ -484,11 +503,30 @@ impl StreamTask {
         Ok(())
     }
 
-    /// Whether the stamps say that everything up to this time of our clock has come. Only samples at even
-    /// intervals tell that there is none in between: `None` for others, which `Drain` ends.
+    /// Until samples are taken again: ten times a second, and at the end.
+    fn until_look(&self) -> Duration {
+        let next = until_next(PERIOD);
+        let left = self.end().map(|end| end - local_clock());
+        let left = left.and_then(|left| Duration::try_from_secs_f64(left).ok());
+        next.min(left.unwrap_or(next))
+    }
+
+    /// When the recording ends, by our clock; the user may end it before the time that was planned.
+    fn end(&self) -> Option<f64> {
+        match *self.common.halt.borrow() {
+            Halt::Drain(until, _) => Some(until),
+            Halt::Go | Halt::Now => self.common.end.get().copied(),
+        }
+    }
+
+    /// Whether everything up to this time of our clock has come. Only samples at even intervals tell that
+    /// there is none in between: `None` for others, which `Drain` ends.
     fn is_past(&self, until: f64) -> Option<bool> {
-        let to_ours = self.to_ours().filter(|_| self.info.nominal_srate() > 0.0)?;
-        Some(self.newest.is_some_and(|stamp| stamp + to_ours >= until))
+        let Some(to_ours) = self.to_ours() else {
+            return Some(self.arrived.is_taken());
+        };
+        let is_past = |stamp| stamp + to_ours >= until;
+        (self.info.nominal_srate() > 0.0).then(|| self.newest.is_some_and(is_past))
     }
 
     /// What has to be added to timestamps to get our time; `None` if that is not known, or they are of
@@ -504,7 +542,7 @@ impl StreamTask {
     /// Forgets the samples from this one on that are stamped after the end of the recording, whenever
     /// they came.
     fn cut<T: Recorded>(&self, pending: &mut Pending<T>, from: usize) {
-        if let (Some(&end), Some(to_ours)) = (self.common.end.get(), self.to_ours()) {
+        if let (Some(end), Some(to_ours)) = (self.end(), self.to_ours()) {
             pending.retain_from(from, |stamp| stamp + to_ours <= end || stamp.is_nan());
         }
     }
@@ -527,9 +565,16 @@ impl StreamTask {
                 return Ok(());
             }
             // One more than there is: a loss is only reported to somebody who asks.
-            let wanted = (waiting + 1).min(room);
+            let mut wanted = (waiting + 1).min(room);
+            if self.to_ours().is_none() && self.end().is_some_and(|end| local_clock() >= end) {
+                wanted = wanted.min(self.arrived.of(waiting));
+            }
+            if wanted == 0 {
+                return Ok(());
+            }
             let pulled = pending.pull(inlet, wanted);
             let came = pending.stamps.len() - before;
+            self.arrived.took(came);
             let newest = pending.stamps.get(before..).and_then(<[f64]>::last);
             if let Some(&newest) = newest {
                 self.newest = Some(newest);

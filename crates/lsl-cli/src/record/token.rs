@@ -52,6 +52,10 @@ impl Gate {
                     .into(),
             )
         })?;
+        Self::in_home(&home)
+    }
+
+    fn in_home(home: &Path) -> Outcome<Self> {
         let folder = home.join(FOLDER);
         let file = folder.join(NAME);
         if fs::symlink_metadata(&file).is_err() {
@@ -88,13 +92,21 @@ fn make_folders(folder: &Path) -> Outcome {
     Ok(())
 }
 
+/// Makes the file, unless another recorder is as quick. It appears with its token in it: nobody reads an
+/// empty one.
 fn make(file: &Path) -> Outcome {
-    let mut bytes = [0; 16];
-    OsRandom.fill(&mut bytes)?;
-    match files::create(
-        file,
-        format!("{:032x}\n", u128::from_ne_bytes(bytes)).as_bytes(),
-    ) {
+    let random = || -> Outcome<u128> {
+        let mut bytes = [0; 16];
+        OsRandom.fill(&mut bytes)?;
+        Ok(u128::from_ne_bytes(bytes))
+    };
+    let text = format!("{:032x}\n", random()?);
+    let draft = file.with_file_name(format!(".{NAME}.{:032x}", random()?));
+    files::create(&draft, text.as_bytes())?;
+    // Never onto another one. Not every file system can.
+    let linked = fs::hard_link(&draft, file);
+    let _ = fs::remove_file(&draft);
+    match linked.or_else(|_| files::create(file, text.as_bytes())) {
         // Another recorder was as quick; it is read below.
         Err(_) if fs::symlink_metadata(file).is_ok() => Ok(()),
         made => Ok(made?),
@@ -134,6 +146,39 @@ const SHORTEST: usize = 16;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    #[cfg(unix)]
+    fn recorders_that_start_at_once_have_the_same_token() {
+        let homes = std::env::temp_dir().join(format!("lsl-token-{}", std::process::id()));
+        for round in 0..50 {
+            let home = homes.join(round.to_string());
+            fs::create_dir_all(&home).unwrap();
+            let file = home.join(FOLDER).join(NAME);
+            let start = std::sync::Barrier::new(3);
+            let begin = || {
+                start.wait();
+                match Gate::in_home(&home).unwrap() {
+                    Gate::Token { token, .. } => token,
+                    Gate::Open => unreachable!(),
+                }
+            };
+            // Sees the file as soon as it is there.
+            let watch = || {
+                start.wait();
+                while !file.exists() {}
+                read(&file).unwrap()
+            };
+            let tokens = std::thread::scope(|scope| {
+                let threads = [scope.spawn(begin), scope.spawn(begin), scope.spawn(watch)];
+                threads.map(|thread| thread.join().unwrap())
+            });
+            assert!(tokens.iter().all(|token| *token == tokens[0]), "{tokens:?}");
+            let left = fs::read_dir(home.join(FOLDER)).unwrap();
+            assert_eq!(left.count(), 1, "drafts");
+        }
+        fs::remove_dir_all(homes).unwrap();
+    }
 
     #[test]
     fn tokens_are_compared_whole() {

@@ -12,7 +12,7 @@ use lsl_core::secure::trust::{Date, Network, Peer, TrustList, TrustedRole};
 use lsl_core::secure::{
     Cause, Error, Local, OsRandom, PublicKey, SecretKey, Suites, files, keyfile,
 };
-use lsl_core::stream_queries;
+use lsl_proto::describe::stream_queries;
 use zeroize::Zeroizing;
 
 use super::{TrustFile, edit};

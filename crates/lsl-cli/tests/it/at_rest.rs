@@ -8,7 +8,7 @@ use std::process::Stdio;
 use lsl_core::secure::SecretKey;
 
 use crate::lab::{Lab, Running};
-use crate::recordings::{SECRET, find, folder_contains, signed, whole};
+use crate::recordings::{SECRET, find, folder_contains, signed, signed_unreadable, whole};
 
 fn key(lab: &Lab, name: &str) -> (String, String) {
     let path = lab.path(name);
@@ -286,6 +286,8 @@ fn a_signature_says_who_recorded_and_what_was_changed() {
     check(&bytes[..bytes.len() - 100], "was not closed");
     check(&whole(), "nobody signed it");
     check(&[&bytes[..], &bytes[200..300]].concat(), "added at its end");
+    let unreadable = signed_unreadable(SecretKey::from_seed(&[7; 32]));
+    check(&unreadable, "streams cannot all be read");
 
     // The same inside of an encrypted file.
     fs::write(&path, &bytes).unwrap();

@@ -1,11 +1,13 @@
 //! Thousands of made-up adverts: a recorder of everything neither runs out of memory or descriptors, nor
 //! does it miss a real stream, nor say in the end that anything was lost.
 
-use std::net::{TcpListener, UdpSocket};
+use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
+
+use lsl_core::{ChannelFormat, Outlet, StreamInfo};
 
 use crate::lab::Lab;
 use crate::record::{
@@ -23,9 +25,29 @@ struct Forger {
     _silent: TcpListener,
 }
 
+/// What is made up.
+struct Forgery {
+    /// Where it comes from.
+    host: [u8; 4],
+    streams: usize,
+    /// What the streams say to be; `{}` stands for a number.
+    identity: String,
+}
+
+/// So many streams of this host.
+fn forged(streams: usize) -> Forgery {
+    Forgery {
+        host: [127, 0, 0, 1],
+        streams,
+        identity: "<name>Forged{}</name><type>EEG</type><channel_count>8</channel_count>\
+                   <channel_format>float32</channel_format><source_id>forged-{}</source_id>\
+                   <nominal_srate>100</nominal_srate><hostname>here</hostname>"
+            .to_owned(),
+    }
+}
+
 impl Forger {
-    /// One with so many streams.
-    fn new(lab: &Lab, streams: usize) -> Self {
+    fn new(lab: &Lab, forgery: Forgery) -> Self {
         let configuration = std::fs::read_to_string(lab.path("lsl_api.cfg")).unwrap();
         let value = |key: &str| {
             let line = configuration.lines().find(|line| line.starts_with(key));
@@ -36,6 +58,7 @@ impl Forger {
         let session = value("SessionID");
         // At the end of the range, so that outlets find a port of their own.
         let socket = UdpSocket::bind(("127.0.0.1", base + 22)).unwrap();
+        let from = UdpSocket::bind((Ipv4Addr::from(forgery.host), 0)).unwrap();
         socket
             .set_read_timeout(Some(Duration::from_millis(50)))
             .unwrap();
@@ -43,7 +66,8 @@ impl Forger {
         let port = silent.local_addr().unwrap().port();
         let (ends, said) = (Arc::new(AtomicBool::new(false)), Arc::default());
         let (over, count) = (Arc::clone(&ends), Arc::clone(&said));
-        thread::spawn(move || forge(&socket, &session, port, streams, &over, &count));
+        let sockets = [socket, from];
+        thread::spawn(move || forge(&sockets, &session, port, &forgery, &over, &count));
         Self {
             ends,
             said,
@@ -59,16 +83,16 @@ impl Drop for Forger {
 }
 
 fn forge(
-    socket: &UdpSocket,
+    [socket, from]: &[UdpSocket; 2],
     session: &str,
     silent: u16,
-    streams: usize,
+    forgery: &Forgery,
     over: &AtomicBool,
     said: &AtomicUsize,
 ) {
     let mut buffer = [0; 4096];
     while !over.load(Ordering::Relaxed) {
-        let Ok((len, from)) = socket.recv_from(&mut buffer) else {
+        let Ok((len, peer)) = socket.recv_from(&mut buffer) else {
             continue;
         };
         let query = String::from_utf8_lossy(&buffer[..len]);
@@ -82,22 +106,21 @@ fn forge(
             continue;
         };
         // In bursts that a socket has room for.
-        for _ in 0..streams {
-            let number = said.fetch_add(1, Ordering::Relaxed) % streams;
+        for _ in 0..forgery.streams {
+            let number = said.fetch_add(1, Ordering::Relaxed) % forgery.streams;
+            let identity = forgery.identity.replace("{}", &number.to_string());
             // Half of them at a port that nobody listens on.
             let data = if number.is_multiple_of(2) { silent } else { 1 };
             let answer = format!(
-                "{id}\r\n<?xml version=\"1.0\"?>\n<info><name>Forged{number}</name><type>EEG</type>\
-                 <channel_count>8</channel_count><channel_format>float32</channel_format>\
-                 <source_id>forged-{number}</source_id><nominal_srate>100</nominal_srate>\
+                "{id}\r\n<?xml version=\"1.0\"?>\n<info>{identity}\
                  <version>1.100000000000000</version><created_at>1.0</created_at>\
                  <uid>00000000-0000-4000-8000-{number:012}</uid><session_id>{session}</session_id>\
-                 <hostname>here</hostname><v4address>127.0.0.1</v4address>\
+                 <v4address>127.0.0.1</v4address>\
                  <v4data_port>{data}</v4data_port><v4service_port>{data}</v4service_port>\
                  <v6address></v6address><v6data_port>0</v6data_port>\
                  <v6service_port>0</v6service_port><desc /></info>"
             );
-            let _ = socket.send_to(answer.as_bytes(), (from.ip(), port));
+            let _ = from.send_to(answer.as_bytes(), (peer.ip(), port));
             if number.is_multiple_of(16) {
                 thread::sleep(Duration::from_micros(500));
             }
@@ -121,7 +144,7 @@ fn an_advert_flood_costs_little_and_hides_no_stream() {
     let _first = lab.start(&generate("First", &[]));
     let recorder = start(&lab, &["-o", &path]);
     until_recording(&path, 5_000);
-    let forger = Forger::new(&lab, FORGED);
+    let forger = Forger::new(&lab, forged(FORGED));
     let (mut most_bytes, mut most_descriptors) = (0, 0);
     let mut look = || {
         let (bytes, descriptors) = holdings(recorder.id()).unwrap();
@@ -159,13 +182,73 @@ fn an_advert_flood_costs_little_and_hides_no_stream() {
     );
 }
 
+/// Each of the silent ones took ten seconds, and the real one came last.
+#[test]
+fn a_stream_returns_though_another_host_makes_up_silent_ones_that_look_like_it() {
+    let lab = Lab::new();
+    let path = lab.path("returns.xdf");
+    let info = StreamInfo::new("Amp", "EEG", 1, 0.0, ChannelFormat::Int32, "amp").unwrap();
+    let outlet = lab.outlet(info.clone());
+    let hostname = outlet.info().hostname().into_owned();
+    let recorder = start(&lab, &["-o", &path]);
+    let push_until = |outlet: &Outlet, bytes: u64| {
+        until("samples", || {
+            outlet.push(&[1]).unwrap();
+            std::fs::metadata(&path).is_ok_and(|file| file.len() > bytes)
+        });
+        std::fs::metadata(&path).unwrap().len()
+    };
+    let before = push_until(&outlet, 2_000);
+    let identity = format!(
+        "<name>Amp</name><type>EEG</type><channel_count>1</channel_count>\
+         <channel_format>int32</channel_format><source_id>amp</source_id>\
+         <nominal_srate>0</nominal_srate><hostname>{hostname}</hostname>"
+    );
+    let forger = Forger::new(
+        &lab,
+        Forgery {
+            host: [127, 0, 0, 66],
+            streams: 40,
+            identity,
+        },
+    );
+    until("adverts", || forger.said.load(Ordering::Relaxed) > 40);
+    drop(outlet);
+    let outlet = lab.outlet(info);
+    push_until(&outlet, before + 500);
+    recorder.interrupt();
+    recorder.wait().with(0, &["'Amp' is back"]);
+    assert_eq!(read(&path).streams.len(), 1);
+}
+
+/// The recorder waited for it as long as for the stream, and then did not begin.
+#[test]
+fn a_silent_advert_of_a_required_name_does_not_keep_a_recording_from_its_beginning() {
+    let lab = Lab::new();
+    let path = lab.path("required.xdf");
+    let identity = forged(1).identity.replace("Forged{}", "First");
+    let _forger = Forger::new(
+        &lab,
+        Forgery {
+            identity,
+            ..forged(1)
+        },
+    );
+    let _first = lab.start(&generate("First", &[]));
+    let words = ["--require", "First", "-o", &path, "--timeout", "20"];
+    start(&lab, &[&words[..], &["--duration", "1"]].concat())
+        .wait()
+        .with(0, &["does not connect"]);
+    nothing_is_missing(stream(&read(&path), "First"));
+}
+
 /// The stream was not in the verdict any more once its advert had gone.
 #[test]
 fn a_named_stream_that_never_connected_is_told_when_its_advert_has_gone() {
     let lab = Lab::new();
     let path = lab.path("gone.xdf");
     let _first = lab.start(&generate("First", &[]));
-    let forger = Forger::new(&lab, 1);
+    let forger = Forger::new(&lab, forged(1));
     let words = ["First", "Forged0", "-o", &path, "--timeout", "2"];
     let watched = [
         "--watch",

@@ -87,8 +87,10 @@ impl Lab {
     pub(crate) fn command_on(&self, machine: &str, arguments: &[&str]) -> Command {
         let home = self.directory.join(machine);
         std::fs::create_dir_all(&home).unwrap();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_lsl"));
+        let (program, first) = crate::COMMAND.split_first().unwrap();
+        let mut command = Command::new(program);
         command
+            .args(first)
             .arg("--loopback")
             .args(arguments)
             .current_dir(&home)

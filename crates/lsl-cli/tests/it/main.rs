@@ -14,8 +14,7 @@ mod attack_advert_flood;
 mod attack_remote_control;
 mod attack_symlinks;
 mod audit;
-mod bench;
-mod bench_others;
+mod benchmarks;
 mod commands;
 mod configuration;
 mod encrypted;
@@ -39,3 +38,7 @@ mod recordings;
 mod streams;
 mod usage;
 mod xdf;
+
+/// What every command of a lab begins with.
+pub(crate) const COMMAND: &[&str] = &[PROGRAM];
+pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_lsl");

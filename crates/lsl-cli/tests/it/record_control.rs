@@ -164,10 +164,10 @@ fn nothing_selected_is_nothing_recorded() {
     drop(remote.stream);
     assert!(!Path::new(&root).exists());
     remote.recorder.interrupt();
-    remote
-        .recorder
-        .wait()
-        .with(0, &["nothing is selected", "unknown command 'dance'"]);
+    remote.recorder.wait().with(
+        0,
+        &["nothing is selected", "unknown command; there are auth"],
+    );
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use lsl_core::secure::SecretKey;
 use lsl_core::{ChannelFormat, StreamInfo};
+use lsl_xdf::chunk::{BOUNDARY_UUID, PADDING_TAG};
 use lsl_xdf::integrity::Signer;
 use lsl_xdf::{FileHeader, PipeSink, Recording, StreamHeader, Strings};
 
@@ -31,6 +32,15 @@ pub(crate) fn whole() -> Vec<u8> {
 /// The same, signed by a device.
 pub(crate) fn signed(key: SecretKey) -> Vec<u8> {
     make(Some(Box::new(Device(key))))
+}
+
+/// Signed and without streams, as far as we can read it: the length of a chunk leads over a boundary.
+pub(crate) fn signed_unreadable(key: SecretKey) -> Vec<u8> {
+    let mut recording = Recording::new(PipeSink(Vec::new()), &FileHeader::new("now"), 0.0).unwrap();
+    recording.sign_with(Box::new(Device(key)), 0.0).unwrap();
+    recording.private(PADDING_TAG, &BOUNDARY_UUID, 0.0).unwrap();
+    recording.finish(1.0).unwrap();
+    recording.into_sink().0
 }
 
 struct Device(SecretKey);

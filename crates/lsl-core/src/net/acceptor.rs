@@ -8,6 +8,13 @@ use std::time::Duration;
 
 use lsl_platform::clock::local_clock;
 use lsl_platform::descriptors;
+use lsl_proto::ByteOrder;
+use lsl_proto::session::fanout::Terms;
+use lsl_proto::wire::archive100::Encoder100;
+use lsl_proto::wire::negotiate::{Negotiated, OutletSide, Writing, negotiate, negotiate_100};
+use lsl_proto::wire::request::{Request, RequestParser};
+use lsl_proto::wire::response::{DataProtocol, Refusal};
+use lsl_proto::wire::sample110::Encoder110;
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::task::{AbortHandle, JoinSet};
 
@@ -23,13 +30,7 @@ use crate::net::ports::PortSearch;
 use crate::net::service::Announcement;
 use crate::net::sockets::{self, Family};
 use crate::net::{runtime, uid};
-use crate::session::fanout::Terms;
-use crate::wire::archive100::Encoder100;
-use crate::wire::negotiate::{Negotiated, OutletSide, Writing, negotiate, negotiate_100};
-use crate::wire::request::{Request, RequestParser};
-use crate::wire::response::{DataProtocol, Refusal};
-use crate::wire::sample110::Encoder110;
-use crate::{ByteOrder, Error, Result, StreamInfo};
+use crate::{Error, Result, StreamInfo};
 
 /// The listeners of an outlet and its place in the context's registry. Dropping or stopping it makes
 /// the outlet undiscoverable and refuses new connections at once.

@@ -3,13 +3,13 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use lsl_proto::xml::{self, Attribute, Document};
 use lsl_secure::policy::Discovery;
 use lsl_secure::{Policy, Security};
 use sha2::{Digest, Sha256};
 
 use crate::StreamInfo;
 use crate::net::registry::{Advertised, Shown};
-use crate::xml::{self, Attribute, Document};
 
 /// Writes our advert into the document that `LSL:fullinfo` sends. An info that was received brings the
 /// advert of somebody else: it goes, whether or not we have one.

@@ -5,36 +5,43 @@
 //! outlet's courier, or by the task of a reader whose socket is full. Lock order: `turn` or
 //! `caught_up`, then `fan`, then `audience`.
 
+mod places;
 mod stamper;
 
 use std::convert::Infallible;
+use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lsl_platform::clock::local_clock;
+use lsl_proto::ByteOrder;
+#[cfg(feature = "secure")]
+use lsl_proto::describe;
+use lsl_proto::session::fanout::{
+    Allowance, ConsumerId, Drain, Lane, Pushthrough, Round, SendBy, Terms, Wire,
+};
+use lsl_proto::value::PushElement;
+use lsl_proto::wire::archive100::Encoder100;
+use lsl_proto::wire::response::Refusal;
+use lsl_proto::wire::sample110::Encoder110;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
+use self::places::has_place;
 use self::stamper::Stamper;
 use crate::context::Context;
+#[cfg(feature = "secure")]
+use crate::net::advert;
+use crate::net::costly::Source as Host;
 use crate::net::link::Link;
 use crate::net::monitor::{Monitor, lock_ignoring_poison};
 use crate::net::race::race;
 use crate::net::registry::Advertised;
-#[cfg(feature = "secure")]
-use crate::net::{advert, describe};
 use crate::outlet::Stamps;
-use crate::session::fanout::{
-    Allowance, ConsumerId, Drain, Lane, Pushthrough, Round, SendBy, Terms, Wire,
-};
 use crate::stats::{ConsumerStats, Counter, OutletStats};
-use crate::value::PushElement;
-use crate::wire::archive100::Encoder100;
-use crate::wire::response::Refusal;
-use crate::wire::sample110::Encoder110;
-use crate::{ByteOrder, ChannelFormat, Error, Result, StreamInfo};
+use crate::{ChannelFormat, Error, Result, StreamInfo};
 
 /// How an outlet treats its readers.
 #[derive(Debug, Clone, Copy)]
@@ -132,7 +139,7 @@ pub(crate) struct OutletShared {
 struct Fan {
     lanes: [Lane<Arc<Link>>; LANES],
     synchronous: Vec<Arc<SyncReader>>,
-    tasks: Vec<(ConsumerId, AbortHandle)>,
+    tasks: Vec<(ConsumerId, Host, AbortHandle)>,
     next_id: u64,
     has_courier: bool,
     /// Whether somebody was refused for want of room since there was some.
@@ -262,9 +269,11 @@ impl OutletShared {
             &mut room,
             local_clock,
         );
-        if self.terms.synchronous {
-            self.push_blocking(&mut turn, values, samples, stamper)?;
-        }
+        let lost = if self.terms.synchronous {
+            self.push_blocking(&mut turn, values, samples, stamper)?
+        } else {
+            Vec::new()
+        };
         for lane in (0..LANES).filter(|lane| read & (1 << lane) != 0) {
             let mut at = 0;
             while at < samples {
@@ -274,6 +283,11 @@ impl OutletShared {
         }
         turn.stamps = room;
         turn.trim();
+        // Whoever is told may push.
+        drop(turn);
+        for (peer, error) in lost {
+            tracing::warn!(%peer, %error, "dropping a reader of a synchronous outlet");
+        }
         Ok(())
     }
 
@@ -301,13 +315,15 @@ impl OutletShared {
         }
     }
 
+    /// Sends to every reader; those that were dropped, and why.
     fn push_blocking<T: PushElement>(
         &self,
         turn: &mut Turn,
         values: &[T],
         samples: usize,
         stamps: Stamper<'_>,
-    ) -> Result<()> {
+    ) -> Result<Vec<(SocketAddr, std::io::Error)>> {
+        let mut lost = Vec::new();
         let scratch = &mut turn.scratch;
         let readers = lock_ignoring_poison(&self.fan).synchronous.clone();
         let limit_secs = self.context.config().tuning().sync_send_timeout_secs;
@@ -332,14 +348,14 @@ impl OutletShared {
                 }
                 Err(error) => {
                     // The feed may be cut inside a sample: it cannot be continued.
-                    tracing::warn!(peer = %reader.link.peer(), %error, "dropping a reader of a synchronous outlet");
                     reader.link.shut_down();
                     self.remove(reader.id);
                     self.refused.add(1);
+                    lost.push((reader.link.peer(), error));
                 }
             }
         }
-        Ok(())
+        Ok(lost)
     }
 
     /// Adds a reader and serves it until it leaves or the outlet closes. `preamble` is everything it
@@ -361,14 +377,16 @@ impl OutletShared {
             return Ok(());
         }
         let most = self.context.config().tuning().max_consumers;
-        if fan.tasks.len() >= most as usize {
+        let host = Host::from(link.peer().ip());
+        let present = fan.tasks.iter().map(|(_, host, _)| *host);
+        if !has_place(present, host, most as usize) {
             let is_news = !std::mem::replace(&mut fan.is_full, true);
             drop(fan);
             drop(turn);
             if is_news {
                 tracing::warn!(
                     name = %self.info.name(), peer = %link.peer(),
-                    "reader refused: the outlet has {most}, as many as tuning.MaxConsumers allows"
+                    "reader refused: the outlet has no place left for this host (tuning.MaxConsumers is {most})"
                 );
             }
             return Err(match variant {
@@ -399,7 +417,7 @@ impl OutletShared {
             tokio::spawn(Arc::clone(self).serve(id, lane, link))
         };
         drop(turn);
-        fan.tasks.push((id, task.abort_handle()));
+        fan.tasks.push((id, host, task.abort_handle()));
         self.consumers_seen.add(1);
         // Still under `fan`, or a reader that leaves at once would be subtracted before it was added.
         self.audience.update(|audience| audience.consumers += 1);
@@ -511,7 +529,7 @@ impl OutletShared {
 
     fn remove(&self, id: ConsumerId) {
         let mut fan = lock_ignoring_poison(&self.fan);
-        fan.tasks.retain(|(task, _)| *task != id);
+        fan.tasks.retain(|(task, ..)| *task != id);
         let was_synchronous = fan.synchronous.len();
         fan.synchronous.retain(|reader| reader.id != id);
         let mut removed = was_synchronous != fan.synchronous.len();
@@ -578,7 +596,7 @@ impl OutletShared {
         }
         let limit = async move {
             tokio::time::sleep(LINGER).await;
-            for (_, task) in tasks {
+            for (.., task) in tasks {
                 task.abort();
             }
         };

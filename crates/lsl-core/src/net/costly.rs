@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crate::query::{CHEAP_WORK, CHEAP_WORK_PER_STREAM};
+use lsl_proto::query::{CHEAP_WORK, CHEAP_WORK_PER_STREAM};
 
 /// Who pays for a query: an IPv4 address, or the /64 of which an IPv6 host may use every address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -13,14 +13,14 @@ use std::time::Duration;
 use lsl_platform::clock::local_clock;
 use lsl_platform::interrupt::Interrupt;
 use lsl_platform::poll::{Woken, wait_readable_or};
+use lsl_proto::buffer::SampleRing;
+use lsl_proto::session::custody::{Connection, Lead};
+use lsl_proto::session::inlet::FeedSession;
 
-use crate::buffer::SampleRing;
 use crate::net::dial::{Broken, Dialled, Progress};
 use crate::net::feed::{Flow, InletShared};
 use crate::net::monitor::has_passed;
 use crate::net::watched::Socket;
-use crate::session::custody::{Connection, Lead};
-use crate::session::inlet::FeedSession;
 use crate::{Error, Result};
 
 /// A data connection whose stream flows.

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lsl_platform::clock::local_clock;
+use lsl_proto::wire::request::{FIRST_VERSION_WITH_HEADERS, Request};
 use lsl_secure::admission::{Arrival, Ticket, Turn};
 use lsl_secure::audit::{Event, EventKind};
 use lsl_secure::handshake::PREAMBLE;
@@ -25,7 +26,6 @@ use crate::net::per_process::PerProcess;
 use crate::net::race::{Winner, race};
 use crate::net::tunnel::{Facts, Tunnel};
 use crate::net::{refusal, trust_watch};
-use crate::wire::request::{FIRST_VERSION_WITH_HEADERS, Request};
 use crate::{Error, Result};
 
 /// Serves a fresh connection up to its answer; feeds go on in tasks of their own.

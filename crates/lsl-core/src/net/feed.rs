@@ -12,10 +12,13 @@ use std::time::Duration;
 use lsl_platform::clock::local_clock;
 use lsl_platform::fork::Generation;
 use lsl_platform::interrupt::Interrupt;
+use lsl_proto::buffer::SampleRing;
+use lsl_proto::session::custody::Custody;
+use lsl_proto::session::inlet::{FeedSession, FeedState, FeedTerms};
+use lsl_proto::time::PostProcessor;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
-use crate::buffer::SampleRing;
 use crate::context::Context;
 use crate::net::custody::{Feed, Tenure};
 use crate::net::dial::{self, Batch, Dialled};
@@ -25,9 +28,6 @@ use crate::net::race::{Winner, race};
 use crate::net::secure_clock;
 use crate::net::source::{Recovered, Source};
 use crate::net::{full_info, runtime, time_probe};
-use crate::session::custody::Custody;
-use crate::session::inlet::{FeedSession, FeedState, FeedTerms};
-use crate::time::PostProcessor;
 use crate::{Error, Result, StreamInfo};
 
 /// The part of an inlet that its handle and its tasks hold together.
@@ -356,18 +356,27 @@ async fn connection(
     epoch: u64,
     connected_before: &mut bool,
 ) -> Result<std::convert::Infallible> {
+    // Boxed, because every inlet's task would else hold room for it.
+    let opening = Box::pin(establish(shared, address, epoch, connected_before));
+    let (tenure, _kept) = shared.source.in_turn(address, opening).await?;
+    Err(tenure.attend().await)
+}
+
+/// Connects and reads until the stream flows. Comes with what lasts as long as the connection.
+async fn establish<'a>(
+    shared: &'a InletShared,
+    address: SocketAddr,
+    epoch: u64,
+    connected_before: &mut bool,
+) -> Result<(Tenure<'a>, Kept<'a>)> {
     let info = shape_of(&shared.info, shared.source.info());
     let mut session = FeedSession::new(&info, shared.terms);
-    let turn = shared.source.turn_to_dial().await;
     let dialling = (shared.source).dial(&info, address, session.request(), CONNECT_LIMIT);
     let dialled = dialling.await;
     #[cfg(feature = "secure")]
     let dialled = dialled.inspect_err(|error| shared.source.note_refusal(info.uid_bytes(), error));
     let mut dialled = dialled?;
-    #[cfg(feature = "secure")]
-    let _session = secure_clock::lend_of_feed(&shared.clock_keys, &mut dialled);
-    #[cfg(feature = "secure")]
-    let _encryption = Shown::new(shared, &mut dialled);
+    let kept = Kept::new(shared, &mut dialled);
     let handshake_end = tokio::time::Instant::now() + HANDSHAKE_LIMIT;
     let mut state = FeedState::Opening;
     while state == FeedState::Opening {
@@ -387,33 +396,50 @@ async fn connection(
         }
     }
     shared.source.note(false);
-    drop(turn);
     // With the end of the handshake there may have come samples.
     let came = session.samples() > 0;
     let tenure = Tenure::begin(shared, epoch, Feed::new(dialled, session))?;
     if came {
         shared.notify();
     }
-    Err(tenure.attend().await)
+    Ok((tenure, kept))
 }
 
-/// Shows how the data connection is encrypted, for as long as it lives.
-#[cfg(feature = "secure")]
-struct Shown<'a>(&'a crate::net::peers::Peers);
+/// As long as a data connection lives, its keys are lent to the clock and its encryption is shown.
+struct Kept<'a> {
+    #[cfg_attr(
+        not(feature = "secure"),
+        expect(dead_code, reason = "plaintext has no keys")
+    )]
+    shared: &'a InletShared,
+    #[cfg(feature = "secure")]
+    _keys: Option<secure_clock::Lease<'a>>,
+}
 
-#[cfg(feature = "secure")]
-impl<'a> Shown<'a> {
+impl<'a> Kept<'a> {
+    #[cfg_attr(
+        not(feature = "secure"),
+        expect(unused_variables, reason = "plaintext has no keys")
+    )]
     fn new(shared: &'a InletShared, dialled: &mut Dialled) -> Self {
-        let peers = shared.source.peers();
-        peers.set_encryption(dialled.tunnel().map(|tunnel| tunnel.encryption()));
-        Self(peers)
+        #[cfg(feature = "secure")]
+        let keys = {
+            let encryption = dialled.tunnel().map(|tunnel| tunnel.encryption());
+            shared.source.peers().set_encryption(encryption);
+            secure_clock::lend_of_feed(&shared.clock_keys, dialled)
+        };
+        Self {
+            shared,
+            #[cfg(feature = "secure")]
+            _keys: keys,
+        }
     }
 }
 
 #[cfg(feature = "secure")]
-impl Drop for Shown<'_> {
+impl Drop for Kept<'_> {
     fn drop(&mut self) {
-        self.0.set_encryption(None);
+        self.shared.source.peers().set_encryption(None);
     }
 }
 

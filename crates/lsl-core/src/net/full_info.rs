@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use lsl_proto::wire::request::FULLINFO_REQUEST;
+
 use crate::net::feed::InletShared;
 use crate::net::source::Endpoint;
-use crate::wire::request::FULLINFO_REQUEST;
 use crate::{Error, Result, StreamInfo};
 
 /// Tries until the info of the present outlet is known or the stream lost.
@@ -75,7 +76,7 @@ fn check_content(
     info: &StreamInfo,
     address: std::net::SocketAddr,
 ) -> Result<()> {
-    use crate::net::describe::descriptor;
+    use lsl_proto::describe::descriptor;
 
     if shared.source.peers().key().is_none() {
         return Ok(());

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use lsl_platform::clock::local_clock;
+use lsl_proto::describe::descriptor;
 use lsl_secure::audit::{Event, EventKind};
 use lsl_secure::policy::{self, Advert, Way};
 use lsl_secure::{Cause, Descriptor, Live, Policy, PublicKey, Role, Security, Session};
@@ -15,7 +16,6 @@ use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::context::Context;
-use crate::net::describe::descriptor;
 use crate::net::dial::Dialled;
 use crate::net::inlet_tunnel::{About, Ending, Tunnel};
 use crate::net::monitor::lock_ignoring_poison;

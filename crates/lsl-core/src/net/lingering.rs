@@ -6,12 +6,12 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use lsl_platform::clock::local_clock;
+use lsl_proto::session::resolve::{Goal, Search};
 
 use crate::context::Context;
 use crate::net::monitor::lock_ignoring_poison;
 use crate::net::resolver::RunningSearch;
 use crate::net::runtime;
-use crate::session::resolve::{Goal, Search};
 use crate::{Result, StreamInfo};
 
 /// What was looked for lately without waiting. A query that comes again within [`KEPT_SECS`] gets a
@@ -50,7 +50,7 @@ impl Lingering {
             forget_after_secs: times.patience_secs(),
         };
         let search = Search::new(query, times, goal, now);
-        asked.search = Some(RunningSearch::start(context, search.without_events())?);
+        asked.search = Some(RunningSearch::start(context, search.repeated())?);
         if queries
             .iter()
             .filter(|asked| asked.search.is_some())

@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use lsl_platform::poll::wait_writable;
 use lsl_platform::socket::send_nonblocking;
+use lsl_proto::session::fanout::Wire;
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
 #[cfg(feature = "secure")]
 use crate::net::tunnel::{Heard, Tunnel};
-use crate::session::fanout::Wire;
 use crate::stats::Encryption;
 
 /// A connection and the means to wake the task that serves it.
@@ -306,7 +306,7 @@ impl Link {
     }
 }
 
-impl Wire for std::sync::Arc<Link> {
+impl Wire for Link {
     fn try_send(&self, bytes: &[u8]) -> io::Result<usize> {
         self.send_now(bytes)
     }

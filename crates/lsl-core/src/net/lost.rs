@@ -9,6 +9,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lsl_platform::clock::local_clock;
+use lsl_proto::session::recover::{is_same_stream, recovery_query};
+use lsl_proto::session::resolve::{Goal, Search, Veto};
 use tokio::sync::{Semaphore, oneshot};
 
 use crate::context::Context;
@@ -16,8 +18,6 @@ use crate::net::monitor::lock_ignoring_poison;
 use crate::net::resolver::RunningSearch;
 use crate::net::runtime;
 use crate::resolver::resolve_query;
-use crate::session::recover::{is_same_stream, recovery_query};
-use crate::session::resolve::{Goal, Search, Veto};
 use crate::{Error, Result, StreamInfo, Timeout};
 
 /// The lost streams of a context, in one process.
@@ -177,7 +177,7 @@ fn search_for_awaited(context: &Context, now: f64) -> Search {
     let context = context.clone();
     let is_unwanted = move |info: &StreamInfo| !context.lost().is_awaited(info);
     Search::new(b"", times, goal, now)
-        .without_events()
+        .repeated()
         .with_veto(Veto(Arc::new(is_unwanted)))
 }
 

@@ -8,8 +8,6 @@ pub(crate) mod answers;
 pub(crate) mod consumer;
 pub(crate) mod costly;
 pub(crate) mod custody;
-#[cfg(feature = "secure")]
-pub(crate) mod describe;
 pub(crate) mod dial;
 pub(crate) mod echo;
 #[cfg(feature = "secure")]
@@ -50,6 +48,7 @@ pub(crate) mod time_probe;
 pub(crate) mod trust_watch;
 #[cfg(feature = "secure")]
 pub(crate) mod tunnel;
+pub(crate) mod turns;
 pub(crate) mod uid;
 #[cfg(feature = "secure")]
 pub(crate) mod unveil;

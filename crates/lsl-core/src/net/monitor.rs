@@ -7,12 +7,12 @@
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
 use lsl_platform::clock::local_clock;
-use lsl_platform::reentry::interruptible;
+use lsl_platform::event_count::EventCount;
 use tokio::sync::Notify;
 use tokio::time::Sleep;
 
@@ -28,7 +28,7 @@ pub(crate) fn lock_ignoring_poison<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[derive(Debug, Default)]
 pub(crate) struct Monitor<T> {
     value: Mutex<T>,
-    threads: Condvar,
+    changes: EventCount,
     tasks: Notify,
     // Counted apart, because waking the one kind does not wake the other. Both change before the
     // waiter takes the lock, so whoever changes the value under that lock sees them.
@@ -41,7 +41,7 @@ impl<T> Monitor<T> {
     pub(crate) fn new(value: T) -> Self {
         Self {
             value: Mutex::new(value),
-            threads: Condvar::new(),
+            changes: EventCount::default(),
             tasks: Notify::new(),
             waiting_threads: AtomicUsize::new(0),
             waiting_tasks: AtomicUsize::new(0),
@@ -63,7 +63,7 @@ impl<T> Monitor<T> {
     /// Wakes every waiter to look again; call it after changing the value through [`Self::lock`].
     pub(crate) fn wake(&self) {
         if self.waiting_threads.load(Ordering::Acquire) > 0 {
-            self.threads.notify_all();
+            self.changes.notify_all();
         }
         if self.waiting_tasks.load(Ordering::Acquire) > 0 {
             self.tasks.notify_waiters();
@@ -100,10 +100,12 @@ impl<T> Monitor<T> {
                 return None;
             }
             let hop = Duration::from_secs_f64(remaining_secs.min(LONGEST_HOP_SECS));
-            // Signal handlers may push meanwhile: pushes take none of the locks that are waited with.
-            value = interruptible(|| self.threads.wait_timeout(value, hop))
-                .unwrap_or_else(PoisonError::into_inner)
-                .0;
+            let seen = self.changes.current();
+            // Signal handlers may push while it waits: an outlet's lock must be free then, to them and to
+            // whoever waits for it with a lock that they need.
+            drop(value);
+            self.changes.wait(seen, hop);
+            value = self.lock();
         }
     }
 

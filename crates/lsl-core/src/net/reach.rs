@@ -5,8 +5,8 @@ use std::io;
 use std::net::IpAddr;
 
 use lsl_platform::interfaces::{Interface, interfaces};
+use lsl_proto::config::{Bind, Config};
 
-use crate::config::{Bind, Config};
 use crate::net::ports::PortSearch;
 use crate::net::sockets::Family;
 

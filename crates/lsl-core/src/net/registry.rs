@@ -11,7 +11,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use lsl_platform::interfaces::Interface;
-
+use lsl_proto::query::{EvalError, MAX_QUERY_BYTES, Query, QueryCache, costly_work, parse_work};
+use lsl_proto::wire::discovery::{ReplyDatagram, Request, parse_datagram};
+use lsl_proto::wire::timedata::TimeRequest;
+use lsl_proto::xml::Document;
 #[cfg(feature = "secure")]
 use lsl_secure::{Policy, Security};
 
@@ -20,10 +23,6 @@ use crate::net::costly::{Account, CostlyWork, Source};
 use crate::net::monitor::lock_ignoring_poison;
 #[cfg(feature = "secure")]
 use crate::net::sealed_time::SealedClocks;
-use crate::query::{EvalError, MAX_QUERY_BYTES, Query, QueryCache, costly_work, parse_work};
-use crate::wire::discovery::{ReplyDatagram, Request, parse_datagram};
-use crate::wire::timedata::TimeRequest;
-use crate::xml::Document;
 
 /// One stream that is announced.
 #[derive(Debug)]
@@ -113,7 +112,7 @@ pub(crate) struct Counters {
     pub overflow: AtomicU64,
     /// Queries dropped because they were costly, and their source had no more work to spend.
     pub costly: AtomicU64,
-    /// Work that queries took, in the units of [`MAX_WORK`](crate::query::MAX_WORK).
+    /// Work that queries took, in the units of [`MAX_WORK`](lsl_proto::query::MAX_WORK).
     pub query_work: AtomicU64,
     /// Clock probes without session, not authentic, replayed, or in plaintext where that is forbidden.
     #[cfg(feature = "secure")]

@@ -10,6 +10,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lsl_platform::clock::local_clock;
+use lsl_proto::session::resolve::{Received, Search, Step};
+#[cfg(feature = "secure")]
+use lsl_proto::wire::discovery::ReplyDatagram;
 use tokio::net::UdpSocket;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -23,9 +26,6 @@ use crate::net::runtime::{self, AbortOnDrop};
 use crate::net::sockets::{self, Family};
 #[cfg(feature = "secure")]
 use crate::net::unveil::{self, Discretion, Unveiler};
-use crate::session::resolve::{Received, Search, Step};
-#[cfg(feature = "secure")]
-use crate::wire::discovery::ReplyDatagram;
 use crate::{Error, Result};
 
 /// A search that runs on the process runtime until dropped.

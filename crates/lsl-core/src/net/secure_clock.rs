@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use lsl_platform::arrival::arrived_at;
 use lsl_platform::clock::local_clock;
+use lsl_proto::time::{Action, PingAction, TimeAlarm, TimeCorrection, TimeWatch};
 use lsl_secure::audit::EventKind;
 use lsl_secure::{Cause, TimeProber};
 use tokio::net::UdpSocket;
@@ -20,7 +21,6 @@ use crate::net::pings::Pings;
 use crate::net::race::{Winner, race};
 use crate::net::source::Endpoint;
 use crate::net::time_probe::UNREACHABLE_PAUSE;
-use crate::time::{Action, PingAction, TimeAlarm, TimeCorrection, TimeWatch};
 use crate::{Error, Result};
 
 /// The keys for the clock of the present outlet, lent by whichever session lives.

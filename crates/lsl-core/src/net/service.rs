@@ -295,7 +295,7 @@ async fn listen(
 
 async fn send_time(
     socket: &UdpSocket,
-    request: crate::wire::timedata::TimeRequest,
+    request: lsl_proto::wire::timedata::TimeRequest,
     received_at: f64,
     to: SocketAddr,
 ) {

@@ -6,13 +6,15 @@
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::time::Duration;
 
+#[cfg(feature = "secure")]
+use lsl_proto::describe::descriptor;
+use lsl_proto::query::quote_bytes;
+use lsl_proto::session::recover::{Refused, Verdict, judge};
+use lsl_proto::wire::discovery::{QueryDatagram, ReplyDatagram, SHORTINFO_COMMAND, query_id};
 use tokio::net::UdpSocket;
-use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::StreamInfo;
 use crate::context::Context;
-#[cfg(feature = "secure")]
-use crate::net::describe::descriptor;
 use crate::net::dial::Dialled;
 #[cfg(feature = "secure")]
 use crate::net::handshake::{self, Callee, Expected};
@@ -24,9 +26,7 @@ use crate::net::peers::Peers;
 use crate::net::per_process::PerProcess;
 use crate::net::race::race;
 use crate::net::sockets::{self, Family};
-use crate::query::quote_bytes;
-use crate::session::recover::{Refused, Verdict, judge};
-use crate::wire::discovery::{QueryDatagram, ReplyDatagram, SHORTINFO_COMMAND, query_id};
+use crate::net::turns::Turns;
 use crate::{Error, Result, config::Ipv6Mode};
 
 /// Where an inlet's outlet is at present.
@@ -70,17 +70,7 @@ impl Present {
     }
 }
 
-/// Turns of those who connect in vain.
-#[derive(Debug)]
-struct Hopeless(Semaphore);
-
-impl Default for Hopeless {
-    fn default() -> Self {
-        Self(Semaphore::new(MAX_HOPELESS_DIALS))
-    }
-}
-
-static HOPELESS: PerProcess<Hopeless> = PerProcess::new();
+static HOPELESS: PerProcess<Turns> = PerProcess::new();
 
 /// The addresses of one outlet in one family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -222,9 +212,12 @@ impl Source {
         max_bytes: usize,
         limit: Duration,
     ) -> Result<Vec<u8>> {
-        let _turn = self.turn_to_dial().await;
-        let dialled = self.dial(info, peer, request, limit).await?;
-        dialled.read_all(max_bytes, limit).await
+        // Boxed, because every inlet's tasks would else hold room for it.
+        let exchanging = Box::pin(async {
+            let dialled = self.dial(info, peer, request, limit).await?;
+            dialled.read_all(max_bytes, limit).await
+        });
+        self.in_turn(peer, exchanging).await
     }
 
     /// Goes on with what earlier inlets of the stream learnt.
@@ -336,13 +329,21 @@ impl Source {
         self.present.wait(f64::INFINITY, is).await;
     }
 
-    /// Room for one more connection. A feed that never came about, as for a stream that was made up,
-    /// takes turns with others of its kind, or thousands of them would use up the descriptors.
-    pub(crate) async fn turn_to_dial(&self) -> Option<SemaphorePermit<'static>> {
-        if !self.present.lock().is_hopeless() {
-            return None;
+    /// Tries to connect with `peer`: at once, or in turn with others whose feed never came about.
+    ///
+    /// # Errors
+    /// As `trying`; [`Error::Timeout`] if that took long and others wait.
+    pub(crate) async fn in_turn<T>(
+        &self,
+        peer: SocketAddr,
+        trying: impl Future<Output = Result<T>> + Unpin,
+    ) -> Result<T> {
+        let is_hopeless = self.present.lock().is_hopeless();
+        if is_hopeless {
+            HOPELESS.get().take(peer.ip(), trying).await
+        } else {
+            trying.await
         }
-        HOPELESS.get().0.acquire().await.ok()
     }
 
     /// Waits ever longer, the more often the feed failed.
@@ -636,9 +637,6 @@ const FIRST_WAY_LIMIT: Duration = Duration::from_millis(1500);
 
 /// From so many tries in a row on a feed waits for its turn, and its clock for the feed.
 const HOPELESS_FAILURES: u32 = 2;
-
-/// So many of them connect at the same time.
-const MAX_HOPELESS_DIALS: usize = 256;
 
 /// Of the pause between their tries, up to 8 s.
 const MAX_DOUBLINGS: u32 = 4;

@@ -6,19 +6,19 @@ use std::time::Duration;
 
 use lsl_platform::arrival::arrived_at;
 use lsl_platform::clock::local_clock;
+use lsl_proto::config::Tuning;
+use lsl_proto::time::{Action, ClockOffset, OffsetEstimator, TimeCorrection};
+#[cfg(feature = "secure")]
+use lsl_proto::time::{PingAction, PingWaves};
+use lsl_proto::wire::timedata::{TimeReply, TimeRequest};
 use tokio::net::UdpSocket;
 
-use crate::config::Tuning;
 use crate::net::feed::InletShared;
 use crate::net::race::{Winner, race};
 #[cfg(feature = "secure")]
 use crate::net::secure_clock;
 use crate::net::source::Endpoint;
 use crate::net::uid;
-use crate::time::{Action, ClockOffset, OffsetEstimator, TimeCorrection};
-#[cfg(feature = "secure")]
-use crate::time::{PingAction, PingWaves};
-use crate::wire::timedata::{TimeReply, TimeRequest};
 use crate::{Error, Result};
 
 /// What an inlet knows of its outlet's clock.

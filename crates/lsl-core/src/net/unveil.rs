@@ -10,6 +10,10 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use lsl_platform::clock::local_clock;
+use lsl_proto::describe::descriptor;
+use lsl_proto::session::resolve::Veto;
+use lsl_proto::wire::discovery::SHORTINFO_COMMAND;
+use lsl_proto::xml::Limits;
 use lsl_secure::policy::Discovery;
 use lsl_secure::trust::TrustList;
 use lsl_secure::{Cause, Policy};
@@ -17,15 +21,11 @@ use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 
 use crate::context::Context;
-use crate::net::describe::descriptor;
 use crate::net::handshake::{self, Callee, Expected};
 use crate::net::monitor::{Monitor, lock_ignoring_poison};
 use crate::net::peers::Peers;
 use crate::net::resolver::{SearchState, take_in};
 use crate::net::sockets::Family;
-use crate::session::resolve::Veto;
-use crate::wire::discovery::SHORTINFO_COMMAND;
-use crate::xml::Limits;
 use crate::{Error, Result, StreamInfo};
 
 /// What one search knows of outlets that hide. Dropping it ends its probes.

@@ -3,13 +3,14 @@
 use std::net::{Ipv4Addr, UdpSocket};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use lsl_proto::config::Config;
+use lsl_proto::wire::timedata::{TimeReply, TimeRequest};
+
 use super::*;
 use crate::ChannelFormat;
-use crate::config::Config;
 use crate::net::registry::Advertised;
 use crate::net::runtime;
 use crate::net::service::Announcement;
-use crate::wire::timedata::{TimeReply, TimeRequest};
 
 const PLENTY: Duration = Duration::from_secs(20);
 
@@ -193,7 +194,7 @@ fn a_continuous_resolver_reports_coming_and_going() {
                 break;
             }
             ResolverEvent::Appeared(info) => panic!("{} appeared again", info.uid()),
-            ResolverEvent::Changed(_) => {}
+            _ => {}
         }
     }
     assert_eq!(resolver.results().len(), 1);

@@ -10,10 +10,10 @@
 )]
 
 mod anywhere;
-mod corpus;
 mod discovery;
 mod hostile;
 mod lab;
+mod public_api;
 mod pulling;
 #[cfg(feature = "secure")]
 mod secure;

@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 use std::io::Read;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use lsl_core::{
@@ -531,6 +532,59 @@ fn a_stalled_reader_of_a_synchronous_outlet_is_dropped() {
         !outlet.have_consumers()
     });
     assert_eq!(outlet.stats().refused, 1);
+    drop(stalled);
+}
+
+/// A log in the hands of the program, which pushes whenever it is told something.
+struct PushingLog(Arc<Outlet>);
+
+impl tracing::Subscriber for PushingLog {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        *metadata.level() == tracing::Level::WARN
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+    fn event(&self, _: &tracing::Event<'_>) {
+        self.0.push(&vec![0.5; 4096]).unwrap();
+    }
+
+    fn enter(&self, _: &tracing::span::Id) {}
+
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+#[test]
+fn whoever_is_told_that_a_reader_was_dropped_may_push() {
+    let context = lab::context_with(&[("tuning.SyncSendTimeout", "0.2")]);
+    let outlet = Outlet::builder(info("told", 4096, 100.0, ChannelFormat::Double64))
+        .context(&context)
+        .synchronous(true)
+        .open()
+        .map(Arc::new)
+        .unwrap();
+    let stalled = raw_feed(outlet.info().v4_data_port());
+    lab::until("the reader is there", || outlet.have_consumers());
+    let (done, is_done) = mpsc::channel();
+    let pushing = Arc::clone(&outlet);
+    std::thread::spawn(move || {
+        tracing::subscriber::with_default(PushingLog(Arc::clone(&pushing)), || {
+            lab::until("the reader is dropped", || {
+                pushing.push(&vec![0.5; 4096]).unwrap();
+                pushing.stats().refused == 1
+            });
+        });
+        done.send(()).unwrap();
+    });
+    is_done
+        .recv_timeout(2 * SOON)
+        .expect("the push waits for itself");
     drop(stalled);
 }
 

@@ -188,7 +188,7 @@ fn expected(pulled: &Value) -> Option<Pulled> {
 
 #[test]
 fn all_measured_conversions_through_the_c_functions() {
-    let file = include_str!("../../../lsl-core/tests/vectors/conversions.json");
+    let file = include_str!("../../../lsl-proto/tests/vectors/conversions.json");
     let vectors: Value = serde_json::from_str(file).unwrap();
     let streams: HashMap<&str, Stream> = ChannelFormat::STREAMABLE
         .into_iter()

@@ -11,15 +11,16 @@ mod tests;
 use std::ptr;
 use std::sync::{Arc, OnceLock};
 
-use lsl_core::{ChannelFormat, Error, Inlet, ProcessingOptions, TimeCorrection, Timeout};
+use lsl_core::{ChannelFormat, Error, ErrorKind, Inlet, ProcessingOptions, Result};
 use lsl_platform::signal::Signal;
 
 use crate::context::context;
 use crate::guard::{code, fail, guard, set_last_error};
 use crate::handle::{self, Handle, Object};
-use crate::memory::{Outcome, refuse, status, store, with_code};
+use crate::memory::{Outcome, refuse, status, store};
 use crate::outlet::{buffer_length, info_of};
-use crate::streaminfo::InfoObject;
+use crate::streaminfo::hand_out;
+use crate::turns::{Progress, Turn, with_code_in_turns};
 
 /// An inlet that C holds.
 #[derive(Debug)]
@@ -46,6 +47,17 @@ impl InletObject {
             }
         }
         code
+    }
+
+    /// What a call waits for; `Continue` as long as it may go on waiting.
+    fn outcome<T>(&self, turn: Turn, result: Result<T>) -> Outcome<Progress<T>> {
+        match result {
+            Ok(value) => Ok(Progress::Break(value)),
+            Err(error) if error.kind() == ErrorKind::Timeout && !turn.is_last => {
+                Ok(Progress::Continue(turn.done))
+            }
+            Err(error) => Err(self.fail(&error)),
+        }
     }
 
     /// Nothing came: no error in liblsl, but if security is the reason, `lsl_last_error` says so.
@@ -78,6 +90,15 @@ pub(crate) fn find(handle: Handle) -> Outcome<Arc<InletObject>> {
     };
     // Another thread of this process may have been faster, or have destroyed it.
     handle::replace_inherited(handle, &object, anew);
+    find(handle)
+}
+
+/// As [`find`], for a call that waits: an inlet that is destroyed between two turns is lost as within one.
+fn find_for(handle: Handle, turn: Turn) -> Outcome<Arc<InletObject>> {
+    if !turn.is_first && handle::inlet(handle).is_none() {
+        let reason = "the inlet was destroyed".into();
+        return Err(fail(&Error::Lost { reason }));
+    }
     find(handle)
 }
 
@@ -139,17 +160,13 @@ pub extern "C" fn lsl_destroy_inlet(inlet: Handle) {
 /// # Safety
 /// `ec` is NULL or may be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn lsl_open_stream(inlet: Handle, timeout: f64, ec: *mut i32) {
-    let body = || {
-        let opening = find(inlet)?;
-        opening
-            .inlet
-            .blocking()
-            .open(Timeout::from_secs(timeout))
-            .map_err(|error| opening.fail(&error))
+pub unsafe extern "C-unwind" fn lsl_open_stream(inlet: Handle, timeout: f64, ec: *mut i32) {
+    let body = |turn: Turn| {
+        let object = find_for(inlet, turn)?;
+        object.outcome(turn, object.inlet.blocking().open(turn.timeout()))
     };
     // SAFETY: the caller vouches for `ec`.
-    unsafe { with_code(ec, (), body) };
+    unsafe { with_code_in_turns(ec, (), timeout, body) };
 }
 
 /// `lsl_close_stream`: disconnects and forgets queued samples. The next pull or open connects again.
@@ -169,10 +186,14 @@ pub extern "C" fn lsl_close_stream(inlet: Handle) {
 /// # Safety
 /// `ec` is NULL or may be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn lsl_time_correction(inlet: Handle, timeout: f64, ec: *mut i32) -> f64 {
-    let body = || correction(inlet, timeout).map(|found| found.offset_secs);
+pub unsafe extern "C-unwind" fn lsl_time_correction(
+    inlet: Handle,
+    timeout: f64,
+    ec: *mut i32,
+) -> f64 {
+    let unwanted = ptr::null_mut();
     // SAFETY: the caller vouches for `ec`.
-    unsafe { with_code(ec, 0.0, body) }
+    unsafe { correction(inlet, unwanted, unwanted, timeout, ec) }
 }
 
 /// `lsl_time_correction_ex`: as [`lsl_time_correction`]; also gives the sender's clock at the
@@ -182,23 +203,15 @@ pub unsafe extern "C" fn lsl_time_correction(inlet: Handle, timeout: f64, ec: *m
 /// # Safety
 /// Each pointer is NULL or may be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn lsl_time_correction_ex(
+pub unsafe extern "C-unwind" fn lsl_time_correction_ex(
     inlet: Handle,
     remote_time: *mut f64,
     uncertainty: *mut f64,
     timeout: f64,
     ec: *mut i32,
 ) -> f64 {
-    let body = || {
-        let found = correction(inlet, timeout)?;
-        // SAFETY: the caller vouches for it.
-        unsafe { store(remote_time, found.remote_time) };
-        // SAFETY: as above.
-        unsafe { store(uncertainty, found.uncertainty_secs) };
-        Ok(found.offset_secs)
-    };
-    // SAFETY: the caller vouches for `ec`.
-    unsafe { with_code(ec, 0.0, body) }
+    // SAFETY: the caller of this function vouches for it.
+    unsafe { correction(inlet, remote_time, uncertainty, timeout, ec) }
 }
 
 /// `lsl_was_clock_reset`: 1 once after the stream was recovered from another outlet while an estimate
@@ -256,19 +269,18 @@ pub extern "C" fn lsl_inlet_flush(inlet: Handle) -> u32 {
 /// # Safety
 /// `ec` is NULL or may be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn lsl_get_fullinfo(inlet: Handle, timeout: f64, ec: *mut i32) -> Handle {
-    let body = || {
-        let object = find(inlet)?;
-        let fetching = object.inlet.blocking();
-        let info = fetching
-            .full_info(Timeout::from_secs(timeout))
-            .map_err(|error| object.fail(&error))?;
-        Ok(handle::insert(Object::Info(Arc::new(InfoObject::new(
-            info,
-        )))))
+pub unsafe extern "C-unwind" fn lsl_get_fullinfo(
+    inlet: Handle,
+    timeout: f64,
+    ec: *mut i32,
+) -> Handle {
+    let body = |turn: Turn| {
+        let object = find_for(inlet, turn)?;
+        let fetched = object.inlet.blocking().full_info(turn.timeout());
+        Ok(object.outcome(turn, fetched)?.map_break(hand_out))
     };
     // SAFETY: the caller vouches for `ec`.
-    unsafe { with_code(ec, ptr::null_mut(), body) }
+    unsafe { with_code_in_turns(ec, ptr::null_mut(), timeout, body) }
 }
 
 fn create(
@@ -300,12 +312,28 @@ fn create(
     Ok(handle::insert(Object::Inlet(Arc::new(object))))
 }
 
-fn correction(inlet: Handle, timeout: f64) -> Outcome<TimeCorrection> {
-    let object = find(inlet)?;
-    let measuring = object.inlet.blocking();
-    measuring
-        .time_correction(Timeout::from_secs(timeout))
-        .map_err(|error| object.fail(&error))
+/// # Safety
+/// Each pointer is NULL or may be written.
+unsafe fn correction(
+    inlet: Handle,
+    remote_time: *mut f64,
+    uncertainty: *mut f64,
+    timeout: f64,
+    ec: *mut i32,
+) -> f64 {
+    let body = |turn: Turn| {
+        let object = find_for(inlet, turn)?;
+        let measured = object.inlet.blocking().time_correction(turn.timeout());
+        Ok(object.outcome(turn, measured)?.map_break(|found| {
+            // SAFETY: the caller vouches for it.
+            unsafe { store(remote_time, found.remote_time) };
+            // SAFETY: as above.
+            unsafe { store(uncertainty, found.uncertainty_secs) };
+            found.offset_secs
+        }))
+    };
+    // SAFETY: the caller vouches for `ec`.
+    unsafe { with_code_in_turns(ec, 0.0, timeout, body) }
 }
 
 fn count(samples: usize) -> u32 {

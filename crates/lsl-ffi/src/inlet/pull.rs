@@ -2,42 +2,44 @@
 
 use std::ffi::{c_char, c_ulong, c_void};
 
-use lsl_core::{ChannelFormat, PullElement, Timeout};
+use lsl_core::{ChannelFormat, PullElement};
 
-use super::{InletObject, find};
+use super::{InletObject, find_for};
 use crate::guard::code;
 use crate::handle::Handle;
-use crate::memory::{Outcome, length, refuse, with_code, with_optional_slots, with_slots};
+use crate::memory::{Outcome, behind, length, refuse, with_optional_slots, with_slots};
+use crate::turns::{Progress, Turn, with_code_in_turns};
 
 impl InletObject {
     /// Pulls one sample into exactly one slot per channel; `None` if none came in time.
     pub(super) fn try_one<T: PullElement>(
         &self,
         slots: &mut [T],
-        timeout: f64,
+        turn: Turn,
     ) -> Outcome<Option<f64>> {
         let pulling = self.inlet.blocking();
         let pulled = pulling
-            .pull(slots, Timeout::from_secs(timeout))
+            .pull(slots, turn.timeout())
             .map_err(|error| self.fail(&error))?;
-        if pulled.is_none() {
+        if pulled.is_none() && turn.is_last {
             self.nothing_came();
         }
         Ok(pulled)
     }
 
     /// The same with 0.0 for none, as C has it: a sample stamped 0.0 looks the same.
-    fn pull_one<T: PullElement>(&self, slots: &mut [T], timeout: f64) -> Outcome<f64> {
-        Ok(self.try_one(slots, timeout)?.unwrap_or(0.0))
+    fn pull_one<T: PullElement>(&self, slots: &mut [T], turn: Turn) -> Outcome<Progress<f64>> {
+        let pulled = self.try_one(slots, turn)?;
+        Ok(pulled.map_or_else(|| turn.nothing(0.0), Progress::Break))
     }
 
     /// What a pull into a buffer of the wrong size does: waits as always, and if a sample comes, takes
     /// it and fails with -3. Without a sample it is no error.
-    pub(super) fn pull_mismatch(&self, wanted: &str, timeout: f64) -> Outcome<f64> {
+    pub(super) fn pull_mismatch(&self, wanted: &str, turn: Turn) -> Outcome<Progress<f64>> {
         // The smallest type: the values go nowhere.
         let mut nowhere = vec![0_i8; self.channels];
-        match self.try_one(&mut nowhere, timeout)? {
-            None => Ok(0.0),
+        match self.try_one(&mut nowhere, turn)? {
+            None => Ok(turn.nothing(0.0)),
             Some(_) => Err(refuse(code::ARGUMENT, wanted)),
         }
     }
@@ -65,22 +67,30 @@ impl InletObject {
         }
     }
 
-    /// Pulls a chunk into buffers of checked sizes; the number of channel values.
+    /// Goes on with a chunk, in what is left of buffers of checked sizes; the number of channel values.
     pub(super) fn pull_many<T: PullElement>(
         &self,
         slots: &mut [T],
         timestamps: Option<&mut [f64]>,
-        timeout: f64,
-    ) -> Outcome<usize> {
-        let samples = self
-            .inlet
-            .blocking()
-            .pull_chunk(slots, timestamps, Timeout::from_secs(timeout))
-            .map_err(|error| self.fail(&error))?;
-        if samples == 0 {
+        turn: Turn,
+    ) -> Outcome<Progress<usize>> {
+        let pulling = self.inlet.blocking();
+        let samples = match pulling.pull_chunk(slots, timestamps, turn.timeout()) {
+            Ok(samples) => samples,
+            // First what there is: the next call has the same error.
+            Err(_) if turn.done > 0 => return Ok(Progress::Break(turn.done)),
+            Err(error) => return Err(self.fail(&error)),
+        };
+        let done = turn.done + samples * self.channels;
+        if done == 0 && turn.is_last {
             self.nothing_came();
         }
-        Ok(samples * self.channels)
+        let is_over = turn.is_last || samples * self.channels == slots.len();
+        Ok(if is_over {
+            Progress::Break(done)
+        } else {
+            Progress::Continue(done)
+        })
     }
 }
 
@@ -94,22 +104,22 @@ unsafe fn pull_sample<T: PullElement + Copy>(
     timeout: f64,
     ec: *mut i32,
 ) -> f64 {
-    let body = || {
-        let object = find(inlet)?;
+    let body = |turn: Turn| {
+        let object = find_for(inlet, turn)?;
         if usize::try_from(count) != Ok(object.channels) {
             let wanted = format!(
                 "The number of buffer elements ({count}) does not match the stream's channel count \
                  ({}).",
                 object.channels
             );
-            return object.pull_mismatch(&wanted, timeout);
+            return object.pull_mismatch(&wanted, turn);
         }
-        let pull = |slots: &mut [T]| object.pull_one(slots, timeout);
+        let pull = |slots: &mut [T]| object.pull_one(slots, turn);
         // SAFETY: the caller vouches for it, the count is that of the caller.
         unsafe { with_slots(buffer, object.channels, pull) }
     };
     // SAFETY: the caller vouches for `ec`.
-    unsafe { with_code(ec, 0.0, body) }
+    unsafe { with_code_in_turns(ec, 0.0, timeout, body) }
 }
 
 /// # Safety
@@ -123,26 +133,28 @@ unsafe fn pull_chunk<T: PullElement + Copy>(
     timeout: f64,
     ec: *mut i32,
 ) -> c_ulong {
-    let body = || {
-        let object = find(inlet)?;
+    let body = |turn: Turn| {
+        let object = find_for(inlet, turn)?;
         if count == 0 {
-            return Ok(0);
+            return Ok(Progress::Break(0));
         }
         let count = length(count)?;
         let stamps = (!timestamps.is_null())
             .then(|| length(stamps))
             .transpose()?;
         let samples = object.samples_for(count, stamps)?;
+        let timestamps = behind(timestamps, turn.done / object.channels);
+        let samples = samples - turn.done / object.channels;
         let pull = |slots: &mut [T]| {
-            let pull = |stamps: Option<&mut [f64]>| object.pull_many(slots, stamps, timeout);
+            let pull = |stamps: Option<&mut [f64]>| object.pull_many(slots, stamps, turn);
             // SAFETY: the caller vouches for it, the count is that of the caller.
             unsafe { with_optional_slots(timestamps, samples, pull) }
         };
         // SAFETY: as above.
-        unsafe { with_slots(data, count, pull) }
+        unsafe { with_slots(behind(data, turn.done), count - turn.done, pull) }
     };
     // SAFETY: the caller vouches for `ec`.
-    let values = unsafe { with_code(ec, 0, body) };
+    let values = unsafe { with_code_in_turns(ec, 0, timeout, body) };
     // No more than was asked for.
     c_ulong::try_from(values).unwrap_or(c_ulong::MAX)
 }
@@ -158,7 +170,7 @@ macro_rules! numeric_pull {
             "`buffer` is NULL or has room for `buffer_elements` values; `ec` is NULL or may be written."
         )]
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $sample(
+        pub unsafe extern "C-unwind" fn $sample(
             inlet: Handle,
             buffer: *mut $c,
             buffer_elements: i32,
@@ -179,7 +191,7 @@ macro_rules! numeric_pull {
             "room for `timestamp_buffer_elements`; `ec` is NULL or may be written."
         )]
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $chunk(
+        pub unsafe extern "C-unwind" fn $chunk(
             inlet: Handle,
             data_buffer: *mut $c,
             timestamp_buffer: *mut f64,
@@ -210,15 +222,15 @@ numeric_pull!(c_char as i8: lsl_pull_sample_c lsl_pull_chunk_c);
 /// # Safety
 /// `buffer` is NULL or has room for `buffer_bytes` bytes; `ec` is NULL or may be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn lsl_pull_sample_v(
+pub unsafe extern "C-unwind" fn lsl_pull_sample_v(
     inlet: Handle,
     buffer: *mut c_void,
     buffer_bytes: i32,
     timeout: f64,
     ec: *mut i32,
 ) -> f64 {
-    let body = || {
-        let object = find(inlet)?;
+    let body = |turn: Turn| {
+        let object = find_for(inlet, turn)?;
         if object.format == ChannelFormat::String {
             let text = "Cannot retrieve untyped data from a string-formatted sample.";
             return Err(refuse(code::ARGUMENT, text));
@@ -226,31 +238,35 @@ pub unsafe extern "C" fn lsl_pull_sample_v(
         let bytes = object.channels.checked_mul(object.format.value_size());
         if usize::try_from(buffer_bytes).ok() != bytes {
             let wanted = "The size of the buffer does not match the size of a sample.";
-            return object.pull_mismatch(wanted, timeout);
+            return object.pull_mismatch(wanted, turn);
         }
         // SAFETY: the caller vouches for room of that many bytes, just compared.
-        unsafe { pull_raw(&object, buffer, timeout) }
+        unsafe { pull_raw(&object, buffer, turn) }
     };
     // SAFETY: the caller vouches for `ec`.
-    unsafe { with_code(ec, 0.0, body) }
+    unsafe { with_code_in_turns(ec, 0.0, timeout, body) }
 }
 
 /// # Safety
 /// `buffer` is NULL or has room for one sample in the stream's own type.
-unsafe fn pull_raw(object: &InletObject, buffer: *mut c_void, timeout: f64) -> Outcome<f64> {
+unsafe fn pull_raw(
+    object: &InletObject,
+    buffer: *mut c_void,
+    turn: Turn,
+) -> Outcome<Progress<f64>> {
     match object.format {
         // SAFETY: the caller vouches for all of these: it is the type of the stream.
-        ChannelFormat::Float32 => unsafe { pull_raw_as::<f32>(object, buffer, timeout) },
+        ChannelFormat::Float32 => unsafe { pull_raw_as::<f32>(object, buffer, turn) },
         // SAFETY: as above.
-        ChannelFormat::Double64 => unsafe { pull_raw_as::<f64>(object, buffer, timeout) },
+        ChannelFormat::Double64 => unsafe { pull_raw_as::<f64>(object, buffer, turn) },
         // SAFETY: as above.
-        ChannelFormat::Int64 => unsafe { pull_raw_as::<i64>(object, buffer, timeout) },
+        ChannelFormat::Int64 => unsafe { pull_raw_as::<i64>(object, buffer, turn) },
         // SAFETY: as above.
-        ChannelFormat::Int32 => unsafe { pull_raw_as::<i32>(object, buffer, timeout) },
+        ChannelFormat::Int32 => unsafe { pull_raw_as::<i32>(object, buffer, turn) },
         // SAFETY: as above.
-        ChannelFormat::Int16 => unsafe { pull_raw_as::<i16>(object, buffer, timeout) },
+        ChannelFormat::Int16 => unsafe { pull_raw_as::<i16>(object, buffer, turn) },
         // SAFETY: as above.
-        ChannelFormat::Int8 => unsafe { pull_raw_as::<i8>(object, buffer, timeout) },
+        ChannelFormat::Int8 => unsafe { pull_raw_as::<i8>(object, buffer, turn) },
         ChannelFormat::Undefined | ChannelFormat::String => {
             Err(refuse(code::ARGUMENT, "this stream has no raw samples"))
         }
@@ -262,9 +278,9 @@ unsafe fn pull_raw(object: &InletObject, buffer: *mut c_void, timeout: f64) -> O
 unsafe fn pull_raw_as<T: PullElement + Copy>(
     object: &InletObject,
     buffer: *mut c_void,
-    timeout: f64,
-) -> Outcome<f64> {
-    let pull = |slots: &mut [T]| object.pull_one(slots, timeout);
+    turn: Turn,
+) -> Outcome<Progress<f64>> {
+    let pull = |slots: &mut [T]| object.pull_one(slots, turn);
     // SAFETY: the caller vouches for it.
     unsafe { with_slots(buffer.cast::<T>(), object.channels, pull) }
 }

@@ -4,11 +4,12 @@
 use std::ffi::{c_char, c_ulong};
 use std::ptr;
 
-use super::find;
+use super::find_for;
 use crate::guard::code;
 use crate::handle::Handle;
-use crate::memory::{Outcome, length, refuse, with_code, with_optional_slots, with_slots};
+use crate::memory::{Outcome, behind, length, refuse, with_optional_slots, with_slots};
 use crate::strings;
+use crate::turns::{Progress, Turn, with_code_in_turns};
 
 /// Where texts go.
 #[derive(Clone, Copy)]
@@ -33,6 +34,15 @@ impl Slots {
             texts,
             lengths,
             sized: true,
+        }
+    }
+
+    /// What is behind the first `count` slots.
+    fn behind(self, count: usize) -> Self {
+        Self {
+            texts: behind(self.texts, count),
+            lengths: behind(self.lengths, count),
+            ..self
         }
     }
 
@@ -89,8 +99,8 @@ fn room(count: usize) -> Outcome<Vec<Vec<u8>>> {
 /// The arrays of `slots` are NULL or have room for `count` entries that nobody else uses during the
 /// call; `ec` is NULL or may be written.
 unsafe fn pull_sample(inlet: Handle, slots: Slots, count: i32, timeout: f64, ec: *mut i32) -> f64 {
-    let body = || {
-        let object = find(inlet)?;
+    let body = |turn: Turn| {
+        let object = find_for(inlet, turn)?;
         // Slots beyond the channels stay untouched.
         if usize::try_from(count).map_or(true, |count| count < object.channels) {
             let wanted = format!(
@@ -98,19 +108,19 @@ unsafe fn pull_sample(inlet: Handle, slots: Slots, count: i32, timeout: f64, ec:
                  ({}).",
                 object.channels
             );
-            return object.pull_mismatch(&wanted, timeout);
+            return object.pull_mismatch(&wanted, turn);
         }
         slots.check()?;
         let mut texts = room(object.channels)?;
-        let Some(timestamp) = object.try_one(&mut texts, timeout)? else {
-            return Ok(0.0);
+        let Some(timestamp) = object.try_one(&mut texts, turn)? else {
+            return Ok(turn.nothing(0.0));
         };
         // SAFETY: the caller vouches for at least that many.
         unsafe { slots.fill(object.channels, &texts) }?;
-        Ok(timestamp)
+        Ok(Progress::Break(timestamp))
     };
     // SAFETY: the caller vouches for `ec`.
-    unsafe { with_code(ec, 0.0, body) }
+    unsafe { with_code_in_turns(ec, 0.0, timeout, body) }
 }
 
 /// # Safety
@@ -124,10 +134,10 @@ unsafe fn pull_chunk(
     timeout: f64,
     ec: *mut i32,
 ) -> c_ulong {
-    let body = || {
-        let object = find(inlet)?;
+    let body = |turn: Turn| {
+        let object = find_for(inlet, turn)?;
         if count == 0 {
-            return Ok(0);
+            return Ok(Progress::Break(0));
         }
         let count = length(count)?;
         let stamps = (!timestamps.is_null())
@@ -135,17 +145,24 @@ unsafe fn pull_chunk(
             .transpose()?;
         let samples = object.samples_for(count, stamps)?;
         slots.check()?;
-        let mut texts = room(count)?;
-        let pull = |stamps: Option<&mut [f64]>| object.pull_many(&mut texts, stamps, timeout);
+        let mut texts = room(count - turn.done)?;
+        let timestamps = behind(timestamps, turn.done / object.channels);
+        let samples = samples - turn.done / object.channels;
+        let pull = |stamps: Option<&mut [f64]>| object.pull_many(&mut texts, stamps, turn);
         // SAFETY: the caller vouches for it, the count is that of the caller.
-        let values = unsafe { with_optional_slots(timestamps, samples, pull) }?;
-        // Callers release whatever is in the array: every slot is written, on success only.
+        let progress = unsafe { with_optional_slots(timestamps, samples, pull) }?;
+        // Callers release whatever is in the array: in the end every slot is written, on success only.
+        let (values, written) = match progress {
+            Progress::Break(values) => (values, count),
+            Progress::Continue(values) => (values, values),
+        };
+        let slots = slots.behind(turn.done);
         // SAFETY: as above.
-        unsafe { slots.fill(count, &texts[..values]) }?;
-        Ok(values)
+        unsafe { slots.fill(written - turn.done, &texts[..values - turn.done]) }?;
+        Ok(progress)
     };
     // SAFETY: the caller vouches for `ec`.
-    let values = unsafe { with_code(ec, 0, body) };
+    let values = unsafe { with_code_in_turns(ec, 0, timeout, body) };
     // No more than was asked for.
     c_ulong::try_from(values).unwrap_or(c_ulong::MAX)
 }
@@ -158,7 +175,7 @@ unsafe fn pull_chunk(
 /// # Safety
 /// `buffer` is NULL or has room for `buffer_elements` pointers; `ec` is NULL or may be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn lsl_pull_sample_str(
+pub unsafe extern "C-unwind" fn lsl_pull_sample_str(
     inlet: Handle,
     buffer: *mut *mut c_char,
     buffer_elements: i32,
@@ -183,7 +200,7 @@ pub unsafe extern "C" fn lsl_pull_sample_str(
 /// # Safety
 /// As [`lsl_pull_sample_str`], and `buffer_lengths` is NULL (-4) or has room for as many lengths.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn lsl_pull_sample_buf(
+pub unsafe extern "C-unwind" fn lsl_pull_sample_buf(
     inlet: Handle,
     buffer: *mut *mut c_char,
     buffer_lengths: *mut u32,
@@ -205,7 +222,7 @@ pub unsafe extern "C" fn lsl_pull_sample_buf(
 /// `data_buffer` is NULL (-4) or has room for `data_buffer_elements` pointers, `timestamp_buffer` is
 /// NULL or has room for `timestamp_buffer_elements`; `ec` is NULL or may be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn lsl_pull_chunk_str(
+pub unsafe extern "C-unwind" fn lsl_pull_chunk_str(
     inlet: Handle,
     data_buffer: *mut *mut c_char,
     timestamp_buffer: *mut f64,
@@ -226,7 +243,7 @@ pub unsafe extern "C" fn lsl_pull_chunk_str(
 /// # Safety
 /// As [`lsl_pull_chunk_str`], and `lengths_buffer` is NULL (-4) or has room for as many lengths.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn lsl_pull_chunk_buf(
+pub unsafe extern "C-unwind" fn lsl_pull_chunk_buf(
     inlet: Handle,
     data_buffer: *mut *mut c_char,
     lengths_buffer: *mut u32,

@@ -106,8 +106,51 @@ fn a_document_is_kept_once_and_with_its_size_of_today() {
     kept.push(Arc::clone(&one), None, 100, 0.0);
     kept.push(Arc::clone(&one), None, 100, 0.0);
     assert_eq!((kept.entries.len(), kept.bytes), (1, 100));
-    kept.resize(&one, 5_000);
+    assert!(kept.resize(&one, 5_000, 0.0).is_empty());
     assert_eq!(kept.bytes, 5_000);
-    kept.resize(&object(), 7);
+    assert!(kept.resize(&object(), 7, 0.0).is_empty());
     assert_eq!(kept.bytes, 5_000, "only what is kept counts");
+}
+
+#[test]
+fn edits_make_old_documents_go_and_never_the_edited_one() {
+    let mut kept = empty();
+    let edited = object();
+    kept.push(Arc::clone(&edited), None, MIB, 0.0);
+    for _ in 0..100 {
+        kept.push(object(), None, MIB, 0.0);
+    }
+    let mut gone = 0;
+    for size in 2..=200 {
+        let dropped = kept.resize(&edited, size * MIB, 1.0);
+        assert!(
+            !dropped
+                .iter()
+                .any(|entry| Arc::ptr_eq(&entry.object, &edited))
+        );
+        gone += dropped.len();
+        let is_least = kept.entries.len() == NEWEST;
+        assert!(kept.bytes <= MOST.bytes || is_least, "{} bytes", kept.bytes);
+    }
+    assert_eq!((gone, kept.entries.len()), (101 - NEWEST, NEWEST));
+    assert!(edited.kept.is_in());
+    // What is small again stays where it is.
+    assert!(kept.resize(&edited, 1, 1e9).is_empty());
+}
+
+/// Churn of edits: each document grows a little after it was destroyed.
+#[test]
+fn documents_that_grow_in_turns_stay_within_the_most() {
+    let mut kept = empty();
+    let all: Vec<_> = (0..1_000).map(|_| object()).collect();
+    for object in &all {
+        kept.push(Arc::clone(object), None, 1, 0.0);
+    }
+    for size in 1..=100_usize {
+        for object in &all {
+            kept.resize(object, size * MIB / 100, 1.0);
+            assert!(kept.bytes <= MOST.bytes, "{} bytes", kept.bytes);
+        }
+    }
+    assert!(kept.entries.len() < all.len());
 }

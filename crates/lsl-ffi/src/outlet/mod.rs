@@ -9,7 +9,7 @@ mod tests;
 use std::ptr;
 use std::sync::Arc;
 
-use lsl_core::{BufferLength, ChannelFormat, Outlet, Pushthrough, Timeout};
+use lsl_core::{BufferLength, ChannelFormat, Outlet, Pushthrough};
 
 use lsl_platform::reentry::is_interrupting;
 
@@ -18,6 +18,7 @@ use crate::guard::{code, fail, guard};
 use crate::handle::{self, Handle, Object};
 use crate::memory::{Outcome, refuse};
 use crate::streaminfo::InfoObject;
+use crate::turns::{Progress, in_turns};
 
 /// An outlet that C holds.
 #[derive(Debug)]
@@ -113,13 +114,18 @@ pub extern "C" fn lsl_have_consumers(out: Handle) -> i32 {
 /// `lsl_wait_for_consumers`: blocks until an inlet reads the stream (1), or `timeout` seconds passed
 /// or the outlet was destroyed (0). Spec: c-abi §7.1.
 #[unsafe(no_mangle)]
-pub extern "C" fn lsl_wait_for_consumers(out: Handle, timeout: f64) -> i32 {
-    guard(0, || {
-        let Ok(object) = find(out) else {
-            return 0;
-        };
-        let waiting = object.outlet.blocking();
-        i32::from(waiting.wait_for_consumers(Timeout::from_secs(timeout)))
+pub extern "C-unwind" fn lsl_wait_for_consumers(out: Handle, timeout: f64) -> i32 {
+    in_turns(timeout, |turn| {
+        guard(Progress::Break(0), || {
+            let Ok(object) = find(out) else {
+                return Progress::Break(0);
+            };
+            let waiting = object.outlet.blocking();
+            if waiting.wait_for_consumers(turn.timeout()) {
+                return Progress::Break(1);
+            }
+            turn.nothing(0)
+        })
     })
 }
 

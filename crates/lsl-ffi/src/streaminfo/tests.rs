@@ -37,7 +37,7 @@ fn matches(info: Handle, query: &CStr) -> i32 {
 }
 
 fn vector() -> Value {
-    let text = include_str!("../../../lsl-core/tests/vectors/streaminfo-from-xml.json");
+    let text = include_str!("../../../lsl-proto/tests/vectors/streaminfo-from-xml.json");
     serde_json::from_str(text).unwrap()
 }
 

@@ -54,6 +54,49 @@ static void *drain(void *inlet)
     return NULL;
 }
 
+static volatile int stop;
+
+/* Readers that come and go, in a thread that the signals do not meet. */
+static void *come_and_go(void *info)
+{
+    int32_t ec;
+    while (!stop) {
+        lsl_inlet inlet = lsl_create_inlet(info, 60, 0, 0);
+        lsl_open_stream(inlet, PATIENCE, &ec);
+        lsl_destroy_inlet(inlet);
+    }
+    return NULL;
+}
+
+/* The interrupted call waits for the very outlet, whose pushes wait for readers that go. */
+static void wait_for_a_synchronous_outlet(const sigset_t *alarms)
+{
+    lsl_outlet other = outlet;
+    char id[64];
+    double end;
+    pthread_t readers;
+    snprintf(id, sizeof id, "synchronous-%ld", (long)getpid());
+    lsl_streaminfo info = lsl_create_streaminfo("synchronous", "host", 2, 0.0, cft_float32, id), known;
+    outlet = lsl_create_outlet_ex(info, 0, 60, transp_sync_blocking);
+    CHECK(outlet != NULL);
+    known = find(id);
+    CHECK(pthread_sigmask(SIG_BLOCK, alarms, NULL) == 0);
+    readers = start(come_and_go, known);
+    CHECK(pthread_sigmask(SIG_UNBLOCK, alarms, NULL) == 0);
+    every(100);
+    sent = refused = 0;
+    for (end = now() + 3.0; now() < end;)
+        lsl_wait_for_consumers(outlet, 0.0005);
+    CHECK(sent > 0 && others == 0);
+    every(10000);
+    stop = 1;
+    pthread_join(readers, NULL);
+    every(0);
+    lsl_destroy_streaminfo(known);
+    lsl_destroy_streaminfo(info);
+    outlet = other;
+}
+
 int main(void)
 {
     char source_id[64], other_id[64];
@@ -112,5 +155,6 @@ int main(void)
     }
     CHECK(sent > refused && others == 0);
     every(0);
+    wait_for_a_synchronous_outlet(&alarms);
     _exit(0);
 }

@@ -88,6 +88,12 @@ const HOSTS: &[Host] = &[
         keys: BOTH,
     },
     Host {
+        source: "cancel",
+        ways: &[Way::Plain, Way::Asan],
+        argument: Argument::None,
+        keys: BOTH,
+    },
+    Host {
         source: "temporaries",
         ways: ALL,
         argument: Argument::None,

@@ -54,6 +54,11 @@ pub fn is_same(_one: &Metadata, _other: &Metadata) -> io::Result<bool> {
     Err(unchecked())
 }
 
+/// Never, as far as anybody knows.
+pub fn is_group_private(_metadata: &Metadata) -> bool {
+    false
+}
+
 /// Makes a new file for writing, which never replaces another one.
 ///
 /// # Errors

@@ -52,13 +52,13 @@ impl Places {
             if let Some(file) = self.user_file() {
                 if self.home_is_closed {
                     self.without_home(&file)?;
-                } else if exists(&file)? {
+                } else if is_there(&file)? {
                     return self.found(file);
                 }
                 searched.push(file);
             }
         }
-        if exists(&self.system)? {
+        if is_there(&self.system)? {
             return self.found(self.system.clone());
         }
         searched.push(self.system.clone());
@@ -122,7 +122,7 @@ impl Places {
 
     /// What the system's file says, if there is one.
     fn floor(&self) -> Result<Option<Settings>> {
-        if !exists(&self.system)? {
+        if !is_there(&self.system)? {
             return Ok(None);
         }
         let text = files::read_text(&self.system, Content::Shared)?;
@@ -186,21 +186,24 @@ impl Places {
     }
 }
 
+/// Whether there is a configuration. No file where others can remove it is an error.
+fn is_there(file: &Path) -> Result<bool> {
+    let exists = exists(file)?;
+    if !exists {
+        files::check_absence(file)?;
+    }
+    Ok(exists)
+}
+
 /// Whether something is there, be it only a dangling link. Not being allowed to know is an error.
 fn exists(file: &Path) -> Result<bool> {
-    let gone = |error: &io::Error| {
-        matches!(
-            error.kind(),
-            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
-        )
-    };
     let failed = |path: &Path, error: io::Error| {
         let remedy = "allow this user to read it, or remove it";
         Error::file(path, format!("cannot be looked up: {error}; {remedy}"))
     };
     match fs::symlink_metadata(file) {
         Ok(_) => return Ok(true),
-        Err(error) if gone(&error) => {}
+        Err(error) if files::is_gone(&error) => {}
         Err(error) => return Err(failed(file, error)),
     }
     // A directory that is a link to a disk which is not there holds a configuration that is not there.

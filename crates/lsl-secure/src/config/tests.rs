@@ -1,8 +1,9 @@
 //! What a configuration says, and every place and mistake of §11 (verification 35).
 
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{MetadataExt, chown, symlink};
 
+use lsl_platform::files::is_group_private;
 use proptest::prelude::*;
 
 use super::*;
@@ -375,6 +376,44 @@ fn a_place_that_exists_and_cannot_be_used_is_an_error() {
     let machine = Machine::new();
     machine.scratch.write("home", "", 0o600);
     assert_eq!(machine.found(), None);
+}
+
+/// Or removing the file would be the way to plaintext.
+#[test]
+fn no_file_where_others_may_have_removed_it_is_an_error() {
+    for (place, file) in [
+        ("home/lsl_api", "home/lsl_api/lsl_api.cfg"),
+        ("etc/lsl_api", "etc/lsl_api/lsl_api.cfg"),
+    ] {
+        let machine = Machine::new();
+        machine.scratch.write(file, "", 0o644);
+        for mode in [0o777, 0o772, 0o702] {
+            machine.scratch.chmod(place, mode);
+            machine.refused(&[place, "remove lsl-secure.toml", "chmod go-w", "LSLAPICFG"]);
+        }
+        for mode in [0o755, 0o700, 0o1777] {
+            machine.scratch.chmod(place, mode);
+            assert_eq!(machine.found(), None, "{mode:o}");
+        }
+        // A group of many is nobody's alone; that of one user is what most systems give to everybody.
+        machine.scratch.chmod(place, 0o775);
+        let metadata = fs::metadata(machine.scratch.path(place)).unwrap();
+        if is_group_private(&metadata) {
+            assert_eq!(machine.found(), None);
+        } else {
+            machine.refused(&[place, "chmod go-w"]);
+        }
+        let others = Some(metadata.uid() ^ 0x4000_0000);
+        if chown(machine.scratch.path(place), None, others).is_ok() {
+            machine.scratch.chmod(place, 0o775);
+            machine.refused(&[place, "chmod go-w"]);
+        }
+    }
+    // The floor may have been removed under a user's file, too.
+    let machine = Machine::new().user(OFF);
+    machine.scratch.write("etc/lsl_api/x", "", 0o644);
+    machine.scratch.chmod("etc/lsl_api", 0o777);
+    machine.refused(&["etc/lsl_api", "remove lsl-secure.toml"]);
 }
 
 #[test]

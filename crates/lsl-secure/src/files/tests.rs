@@ -121,6 +121,28 @@ fn a_directory_that_others_may_write_to_is_refused() {
     check_directory(&scratch.path("none")).unwrap();
 }
 
+/// Whoever may write to a directory anywhere in a chain of links chooses the file.
+#[test]
+fn a_directory_behind_a_link_that_others_may_write_to_is_refused() {
+    let scratch = Scratch::new();
+    scratch.write("shared/file", "text", 0o600);
+    scratch.write("between/x", "", 0o600);
+    scratch.write("own/x", "", 0o600);
+    symlink("../shared/file", scratch.path("between/link")).unwrap();
+    symlink(scratch.path("between/link"), scratch.path("own/link")).unwrap();
+    let link = scratch.path("own/link");
+    for directory in ["shared", "between", "own"] {
+        for each in ["shared", "between", "own"] {
+            scratch.chmod(each, 0o755);
+        }
+        assert_eq!(*read_text(&link, Content::Secret).unwrap(), "text");
+        scratch.chmod(directory, 0o775);
+        let error = read_text(&link, Content::Secret).unwrap_err().to_string();
+        assert!(error.contains("0775 lets other users"), "{error}");
+        assert!(error.contains(directory), "{error}");
+    }
+}
+
 #[test]
 fn a_pipe_does_not_stop_the_reader() {
     let scratch = Scratch::new();

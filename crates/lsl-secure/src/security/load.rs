@@ -197,6 +197,8 @@ fn open_audit(settings: &Settings) -> Result<Audit> {
     }
 }
 
+static UNLOCKED_TOLD: AtomicBool = AtomicBool::new(false);
+
 /// Says once per process what holds, and at each start what is dangerous.
 fn announce(security: &Security) {
     static TOLD: AtomicBool = AtomicBool::new(false);
@@ -234,6 +236,13 @@ fn announce(security: &Security) {
                 .file()
                 .unwrap_or_else(|| Path::new("the program"))
                 .display()
+        );
+    }
+    let (memory, locked) = lsl_platform::locked::amounts();
+    if locked < memory && !UNLOCKED_TOLD.swap(true, Ordering::Relaxed) {
+        tracing::warn!(
+            "keys may be swapped out to the disk: this process may lock no more memory (RLIMIT_MEMLOCK); raise \
+             the limit (ulimit -l, in units LimitMEMLOCK), or encrypt the swap space"
         );
     }
     if settings.policy != Policy::Off && settings.allow_shared_key {

@@ -2,7 +2,6 @@
 
 use std::io::{self, BufReader, Read};
 
-use age_core::secrecy::ExposeSecret;
 use zeroize::Zeroizing;
 
 use super::error::{Error, Result};
@@ -169,7 +168,7 @@ pub(super) fn open<R: Read>(
             io::ErrorKind::UnexpectedEof => Error::CutOff { plain_bytes: 0 },
             _ => Error::Io(error),
         })?;
-    Ok((PayloadKey::derive(file_key.expose_secret(), &nonce), input))
+    Ok((PayloadKey::derive(&file_key, &nonce), input))
 }
 
 /// The plaintext in a chunk, and whether the file ends with it.

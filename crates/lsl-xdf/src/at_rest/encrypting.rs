@@ -2,14 +2,13 @@
 
 use std::io::{self, Write};
 
-use age_core::format::FileKey;
-use age_core::secrecy::ExposeSecret;
 use zeroize::Zeroizing;
 
 use super::error::Result;
 use super::header::encode;
 use super::keys::Recipients;
-use super::payload::{CHUNK_LEN, NONCE_LEN, PayloadKey, Place, SEALED_LEN};
+use super::payload::{CHUNK_LEN, PayloadKey, Place, SEALED_LEN};
+use super::stanzas::random;
 
 /// A writer that encrypts what it is given into `W`, an age v1 file, in one pass and with one chunk of
 /// 64 KiB in memory.
@@ -221,14 +220,8 @@ impl<W: Write> std::fmt::Debug for Encrypting<W> {
 
 /// A new file key, and everything that stands before the first chunk.
 pub(super) fn start(recipients: &Recipients) -> Result<(PayloadKey, Vec<u8>)> {
-    let file_key = FileKey::try_init_with_mut(|key| getrandom::fill(key).map_err(no_randomness))?;
-    let mut nonce = [0; NONCE_LEN];
-    getrandom::fill(&mut nonce).map_err(no_randomness)?;
+    let (file_key, nonce) = (random()?, random()?);
     let mut head = encode(&file_key, &recipients.wrap(&file_key)?);
-    head.extend_from_slice(&nonce);
-    Ok((PayloadKey::derive(file_key.expose_secret(), &nonce), head))
-}
-
-fn no_randomness(error: getrandom::Error) -> io::Error {
-    io::Error::other(format!("no randomness from the operating system: {error}"))
+    head.extend_from_slice(&nonce[..]);
+    Ok((PayloadKey::derive(&file_key, &nonce), head))
 }

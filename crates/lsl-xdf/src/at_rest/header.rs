@@ -1,23 +1,28 @@
 //! The header of age v1: read within bounds, written, and authenticated.
 //!
-//! Read with our own parser instead of the `age` crate's, which offers none: exchanging the recipients of a
-//! file (`rotate`) needs the file key and the length of the header, and a hostile header must not be read
-//! without end. What a stanza means is left to `age`.
+//! A hostile header is not read without end. What a stanza means is left to `stanzas`.
 
 use std::io::{BufRead, Read};
 
-use age_core::format::{FileKey, Stanza};
-use age_core::secrecy::ExposeSecret;
 use base64ct::{Base64Unpadded, Encoding};
 use ring::hmac;
 
 use super::error::{Error, Result};
-use super::payload::derive;
+use super::payload::{FileKey, derive};
 
 /// The first line, without its end.
 pub(super) const VERSION_LINE: &[u8] = b"age-encryption.org/v1";
 /// The stanza of a passphrase, which must stand alone.
 pub(super) const SCRYPT: &str = "scrypt";
+
+/// What one recipient needs to recover the file key.
+#[derive(Debug)]
+pub(super) struct Stanza {
+    /// The kind of recipient.
+    pub(super) tag: String,
+    pub(super) args: Vec<String>,
+    pub(super) body: Vec<u8>,
+}
 
 /// A header as read, not yet authentic: that takes the file key.
 #[derive(Debug)]
@@ -141,7 +146,7 @@ pub(super) fn encode(file_key: &FileKey, stanzas: &[Stanza]) -> Vec<u8> {
 }
 
 fn mac_key(file_key: &FileKey) -> hmac::Key {
-    let key = derive(&[], file_key.expose_secret(), b"header");
+    let key = derive(&[], &file_key[..], b"header");
     hmac::Key::new(hmac::HMAC_SHA256, key.as_slice())
 }
 
@@ -210,5 +215,5 @@ fn decode(text: &[u8]) -> Result<Vec<u8>> {
 /// Columns of a full line of a stanza's body.
 const BODY_LINE_LEN: usize = 64;
 
-/// Room for some ten thousand recipients, or a thousand of ssh-rsa; what a hostile file can make us keep.
+/// Room for some ten thousand recipients, or a thousand of stock age's ssh-rsa; what a hostile file can make us keep.
 const MAX_LEN: usize = 1024 * 1024;

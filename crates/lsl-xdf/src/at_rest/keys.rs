@@ -1,22 +1,25 @@
 //! Who may open a file: recipients, to whom it is locked, and identities, which open it.
 //!
-//! The keys and what they do to a file key come from the `age` crate. Secret texts are erased when they are
-//! no longer needed, and never appear in an error.
+//! What keys do to a file key is in `stanzas`. Secret texts are erased when they are no longer needed, and
+//! never appear in an error.
 
-use std::collections::HashSet;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use age::secrecy::{ExposeSecret, SecretString};
-use age::{DecryptError, EncryptError};
-use age_core::format::{FileKey, Stanza};
+use bech32::primitives::decode::CheckedHrpstring;
+use bech32::{Bech32, Hrp};
 use zeroize::Zeroizing;
 
 use super::decrypting::{Decrypting, Ending};
 use super::error::{Error, Result};
-use super::header::{Header, SCRYPT};
+use super::header::{Header, SCRYPT, Stanza};
+use super::openssh;
+use super::payload::FileKey;
+use super::stanzas::{
+    PublicKey, SSH_ED25519, SecretKey, X25519, random, unwrap_with_passphrase, wrap_with_passphrase,
+};
 
 /// A passphrase in memory, erased when dropped.
 pub type Passphrase = Zeroizing<String>;
@@ -25,8 +28,9 @@ pub type Passphrase = Zeroizing<String>;
 ///
 /// The holder of a `Recipients` made of keys can lock and never open: a recorder needs no secret.
 pub struct Recipients {
-    keys: Vec<Box<dyn age::Recipient + Send + Sync>>,
-    passphrase: Option<age::scrypt::Recipient>,
+    keys: Vec<PublicKey>,
+    /// With the work that guessing takes, as its binary logarithm.
+    passphrase: Option<(Passphrase, u8)>,
 }
 
 impl Recipients {
@@ -46,18 +50,16 @@ impl Recipients {
         Self::with_passphrase_and_work(passphrase, PASSPHRASE_WORK)
     }
 
-    /// With the work that guessing takes, as its binary logarithm. Tests have no second to spend.
+    /// With another amount of work: tests have no second to spend.
     pub(super) fn with_passphrase_and_work(passphrase: &Passphrase, log_n: u8) -> Self {
-        let mut recipient = age::scrypt::Recipient::new(secret(passphrase));
-        recipient.set_work_factor(log_n);
         Self {
             keys: Vec::new(),
-            passphrase: Some(recipient),
+            passphrase: Some((passphrase.clone(), log_n)),
         }
     }
 
-    /// Adds a public key: `age1…`, or a line of an OpenSSH public key file, `ssh-ed25519 …` or
-    /// `ssh-rsa …` (2048 bits and more). `origin` names it in errors.
+    /// Adds a public key: `age1…`, or a line of an OpenSSH public key file, `ssh-ed25519 …`.
+    /// `origin` names it in errors.
     ///
     /// # Errors
     /// [`Error::BadRecipient`], with what to use instead.
@@ -68,20 +70,22 @@ impl Recipients {
         };
         let text = text.trim();
         if text.starts_with("ssh-") || text.starts_with("ecdsa-") || text.starts_with("sk-") {
-            let key: age::ssh::Recipient = text.parse().map_err(|error| bad(ssh_reason(&error)))?;
-            self.keys.push(Box::new(key));
+            self.keys.push(openssh::public_key(text).map_err(bad)?);
         } else if text.starts_with("age1") {
-            let key: age::x25519::Recipient = text.parse().map_err(|_| {
-                bad("not an age1… key: a character is wrong or missing, or it is a plugin's")
-            })?;
-            self.keys.push(Box::new(key));
+            let key = bech32_key(RECIPIENT, text).and_then(|point| PublicKey::of_age(*point));
+            self.keys.push(key.ok_or_else(|| {
+                bad(
+                    "not an age1… key: a character is wrong or missing, or it is of a kind that is \
+                     not supported (a plugin's, post-quantum)",
+                )
+            })?);
         } else if is_secret(text) {
             return Err(bad(
                 "this is a SECRET key; files are locked to the public one that belongs to it",
             ));
         } else {
             return Err(bad(
-                "neither an age public key (age1…) nor an OpenSSH one (ssh-ed25519 …, ssh-rsa …)",
+                "neither an age public key (age1…) nor an OpenSSH one (ssh-ed25519 …)",
             ));
         }
         Ok(())
@@ -123,29 +127,15 @@ impl Recipients {
 
     /// The stanzas by which these recover `file_key`.
     pub(super) fn wrap(&self, file_key: &FileKey) -> Result<Vec<Stanza>> {
-        if let Some(passphrase) = &self.passphrase {
-            if !self.keys.is_empty() {
-                return Err(Error::MixedRecipients);
+        match &self.passphrase {
+            Some(_) if !self.keys.is_empty() => Err(Error::MixedRecipients),
+            Some((passphrase, log_n)) => {
+                let _turn = SCRYPT_TURN.lock().unwrap_or_else(PoisonError::into_inner);
+                Ok(vec![wrap_with_passphrase(passphrase, *log_n, file_key)?])
             }
-            let _turn = SCRYPT_TURN.lock().unwrap_or_else(PoisonError::into_inner);
-            let (stanzas, _) =
-                age::Recipient::wrap_file_key(passphrase, file_key).map_err(|e| wrap_error(&e))?;
-            return Ok(stanzas);
+            None if self.keys.is_empty() => Err(Error::NoRecipients),
+            None => self.keys.iter().map(|key| key.wrap(file_key)).collect(),
         }
-        let mut stanzas = Vec::with_capacity(self.keys.len());
-        let mut common: Option<HashSet<String>> = None;
-        for key in &self.keys {
-            let (mut more, labels) = key.wrap_file_key(file_key).map_err(|e| wrap_error(&e))?;
-            // Kinds of keys say by labels with which others they may stand in one header.
-            if *common.get_or_insert_with(|| labels.clone()) != labels {
-                return Err(Error::MixedRecipients);
-            }
-            stanzas.append(&mut more);
-        }
-        if stanzas.is_empty() {
-            return Err(Error::NoRecipients);
-        }
-        Ok(stanzas)
     }
 }
 
@@ -166,8 +156,8 @@ impl std::fmt::Debug for Recipients {
 
 /// What opens files: secret keys and passphrases, tried in the order added.
 pub struct Identities {
-    keys: Vec<Box<dyn age::Identity + Send + Sync>>,
-    passphrases: Vec<age::scrypt::Identity>,
+    keys: Vec<SecretKey>,
+    passphrases: Vec<Passphrase>,
     work_limit: u8,
 }
 
@@ -187,17 +177,11 @@ impl Identities {
     /// memory. Without this call the limit is 20: 1 GiB and some seconds. Stock age writes 18.
     pub fn set_work_limit(&mut self, log_n: u8) {
         self.work_limit = log_n;
-        for passphrase in &mut self.passphrases {
-            passphrase.set_max_work_factor(log_n);
-        }
     }
 
     /// Adds a passphrase, for files that were locked with one.
     pub fn add_passphrase(&mut self, passphrase: &Passphrase) {
-        let mut identity = age::scrypt::Identity::new(secret(passphrase));
-        // The crate's own limit comes from timing this machine: under load it would refuse good files.
-        identity.set_max_work_factor(self.work_limit);
-        self.passphrases.push(identity);
+        self.passphrases.push(passphrase.clone());
     }
 
     /// Adds a secret key of age, `AGE-SECRET-KEY-1…`. `origin` names it in errors.
@@ -206,7 +190,7 @@ impl Identities {
     /// [`Error::BadIdentity`], without the text.
     pub fn add(&mut self, origin: &str, text: &str) -> Result<()> {
         let text = text.trim();
-        let key: age::x25519::Identity = text.parse().map_err(|_| Error::BadIdentity {
+        let key = bech32_key(IDENTITY, text).ok_or_else(|| Error::BadIdentity {
             origin: origin.to_owned(),
             reason: if text.starts_with("AGE-PLUGIN-") {
                 "it belongs to a plugin of age, which is not supported"
@@ -217,12 +201,12 @@ impl Identities {
             }
             .to_owned(),
         })?;
-        self.keys.push(Box::new(key));
+        self.keys.push(SecretKey::of_age(&key));
         Ok(())
     }
 
     /// Adds what is in a file: an identity file of age (one key a line), the same locked with a
-    /// passphrase, or an OpenSSH private key (Ed25519 or RSA), with or without passphrase.
+    /// passphrase, or an OpenSSH private key (Ed25519), with or without passphrase.
     ///
     /// `ask` is called with the file's name where a passphrase is needed; `None` gives up.
     ///
@@ -252,62 +236,34 @@ impl Identities {
             origin: origin.to_owned(),
             reason: reason.to_owned(),
         };
-        if content.starts_with(b"age-encryption.org/")
-            || content.starts_with(b"-----BEGIN AGE ENCRYPTED FILE")
-        {
+        let text = content.trim_ascii_start();
+        let unarmored;
+        let locked = if text.starts_with(b"-----BEGIN AGE ENCRYPTED FILE") {
+            unarmored = openssh::pem(text, "AGE ENCRYPTED FILE")
+                .ok_or_else(|| bad("the text form of an age file, and damaged"))?;
+            Some(&unarmored[..])
+        } else {
+            content
+                .starts_with(b"age-encryption.org/")
+                .then_some(content)
+        };
+        if let Some(locked) = locked {
             let passphrase = ask(origin).ok_or(Error::PassphraseNeeded)?;
             let mut opener = Self::new();
             opener.set_work_limit(self.work_limit);
             opener.add_passphrase(&passphrase);
-            let content = decrypt_keys(content, &opener)?;
-            return self.add_lines(origin, &content);
+            let mut plain = Zeroizing::new(Vec::new());
+            Decrypting::new(locked, &opener, Ending::Strict)?
+                .read_to_end(&mut plain)
+                .map_err(Error::from_io)?;
+            return self.add_lines(origin, &plain);
         }
-        if content.trim_ascii_start().starts_with(b"-----BEGIN ") {
-            let key = age::ssh::Identity::from_buffer(content.trim_ascii_start(), None)
-                .map_err(|_| bad("not a private key that OpenSSH writes (Ed25519 or RSA)"))?;
-            return self.add_ssh(origin, key, ask);
+        if text.starts_with(b"-----BEGIN ") {
+            // Decrypted here, once, and not for every file that it opens.
+            self.keys.push(openssh::private_key(origin, text, ask)?);
+            return Ok(());
         }
         self.add_lines(origin, content)
-    }
-
-    fn add_ssh(
-        &mut self,
-        origin: &str,
-        key: age::ssh::Identity,
-        ask: &mut dyn FnMut(&str) -> Option<Passphrase>,
-    ) -> Result<()> {
-        let key = match key {
-            age::ssh::Identity::Unencrypted(key) => key,
-            // Decrypted here, once, and not for every file that it opens.
-            age::ssh::Identity::Encrypted(key) => {
-                let passphrase = ask(origin).ok_or(Error::PassphraseNeeded)?;
-                key.decrypt(secret(&passphrase))
-                    .map_err(|_| Error::WrongPassphrase)?
-            }
-            age::ssh::Identity::Unsupported(why) => {
-                use age::ssh::UnsupportedKey;
-                let reason = match why {
-                    UnsupportedKey::EncryptedPem => {
-                        "its old form of encryption is not supported; rewrite it with `ssh-keygen -p -f FILE`"
-                    }
-                    UnsupportedKey::EncryptedSsh(_) => {
-                        "its cipher is not supported; rewrite it with `ssh-keygen -p -f FILE`"
-                    }
-                    UnsupportedKey::Hardware(_) => {
-                        "it is on a hardware token, which signs and cannot decrypt"
-                    }
-                    UnsupportedKey::Type(_) => {
-                        "only Ed25519 and RSA keys can decrypt; make one with `ssh-keygen -t ed25519`"
-                    }
-                };
-                return Err(Error::BadIdentity {
-                    origin: origin.to_owned(),
-                    reason: reason.to_owned(),
-                });
-            }
-        };
-        self.keys.push(Box::new(age::ssh::Identity::from(key)));
-        Ok(())
     }
 
     fn add_lines(&mut self, origin: &str, content: &[u8]) -> Result<()> {
@@ -341,17 +297,12 @@ impl Identities {
         let mut failure = Error::PassphraseNeeded;
         let _turn = SCRYPT_TURN.lock().unwrap_or_else(PoisonError::into_inner);
         for passphrase in &self.passphrases {
-            match age::Identity::unwrap_stanzas(passphrase, header.stanzas()) {
-                Some(Ok(file_key)) => return Ok(file_key),
-                Some(Err(DecryptError::DecryptionFailed)) => failure = Error::WrongPassphrase,
-                Some(Err(DecryptError::ExcessiveWork { required, .. })) => {
-                    return Err(Error::ExcessiveWork {
-                        required,
-                        limit: self.work_limit,
-                    });
+            // A header with a passphrase has one stanza.
+            for stanza in header.stanzas() {
+                match unwrap_with_passphrase(passphrase, self.work_limit, stanza)? {
+                    Some(file_key) => return Ok(file_key),
+                    None => failure = Error::WrongPassphrase,
                 }
-                Some(Err(_)) => return Err(BAD_STANZA),
-                None => {}
             }
         }
         Err(failure)
@@ -359,11 +310,10 @@ impl Identities {
 
     fn unwrap_with_key(&self, header: &Header) -> Result<FileKey> {
         for key in &self.keys {
-            match key.unwrap_stanzas(header.stanzas()) {
-                Some(Ok(file_key)) => return Ok(file_key),
-                Some(Err(DecryptError::InvalidHeader)) => return Err(BAD_STANZA),
-                // A stanza that looked like this key's and is not: 32 bits of an SSH key stand in it.
-                Some(Err(_)) | None => {}
+            for stanza in header.stanzas() {
+                if let Some(file_key) = key.unwrap(stanza)? {
+                    return Ok(file_key);
+                }
             }
         }
         Err(Error::NoMatchingIdentity {
@@ -397,11 +347,20 @@ pub struct KeyPair {
 
 impl KeyPair {
     /// A new one, from the randomness of the operating system.
+    ///
+    /// # Panics
+    /// Where the operating system has none.
     pub fn generate() -> Self {
-        let key = age::x25519::Identity::generate();
+        let secret = random().expect("the operating system has randomness");
         Self {
-            identity: Zeroizing::new(key.to_string().expose_secret().to_owned()),
-            recipient: key.to_public().to_string(),
+            identity: Zeroizing::new(
+                bech32::encode_upper::<Bech32>(IDENTITY, &secret[..]).expect(BECH32_FITS),
+            ),
+            recipient: bech32::encode_lower::<Bech32>(
+                RECIPIENT,
+                SecretKey::of_age(&secret).public().point(),
+            )
+            .expect(BECH32_FITS),
         }
     }
 }
@@ -423,9 +382,9 @@ fn locked_to(stanzas: &[Stanza]) -> String {
             continue;
         }
         let kind = match stanza.tag.as_str() {
-            "X25519" => "age key (age1…)".to_owned(),
-            "ssh-ed25519" => "ssh-ed25519 key".to_owned(),
-            "ssh-rsa" => "ssh-rsa key".to_owned(),
+            X25519 => "age key (age1…)".to_owned(),
+            SSH_ED25519 => "ssh-ed25519 key".to_owned(),
+            "ssh-rsa" => "ssh-rsa key (with that, stock age or rage opens it)".to_owned(),
             SCRYPT => "passphrase".to_owned(),
             // The text comes from the file: visible ASCII by the grammar, of any length.
             other => format!("unsupported \"{}\"", other.get(..32).unwrap_or(other)),
@@ -446,24 +405,17 @@ fn locked_to(stanzas: &[Stanza]) -> String {
     texts.join(", ")
 }
 
-fn wrap_error(error: &EncryptError) -> Error {
-    match error {
-        EncryptError::MissingRecipients => Error::NoRecipients,
-        // The kinds of keys that are accepted fail in no other way.
-        _ => Error::MixedRecipients,
+/// The 32 bytes of a key of age, whose text begins with `kind`.
+fn bech32_key(kind: Hrp, text: &str) -> Option<Zeroizing<[u8; 32]>> {
+    let decoded = CheckedHrpstring::new::<Bech32>(text).ok()?;
+    // Padding as in segwit: fewer than 5 bits, and zeros.
+    let good = decoded.hrp() == kind && decoded.validate_segwit_padding().is_ok();
+    let mut bytes = decoded.byte_iter();
+    let mut key = Zeroizing::new([0; 32]);
+    for byte in key.iter_mut() {
+        *byte = bytes.next()?;
     }
-}
-
-fn ssh_reason(error: &age::ssh::ParseRecipientKeyError) -> &'static str {
-    use age::ssh::ParseRecipientKeyError as Parse;
-    match error {
-        Parse::RsaModulusTooSmall => "an RSA key of less than 2048 bits is too weak",
-        Parse::RsaModulusTooLarge => "an RSA key of more than 4096 bits is not supported",
-        Parse::Unsupported(_) => {
-            "only ssh-ed25519 and ssh-rsa keys can encrypt; make one with `ssh-keygen -t ed25519`"
-        }
-        _ => "not a line of an OpenSSH public key file",
-    }
+    (good && bytes.next().is_none()).then_some(key)
 }
 
 fn is_secret(text: &str) -> bool {
@@ -486,18 +438,11 @@ fn read_keys(path: &Path) -> Result<Zeroizing<Vec<u8>>> {
     Ok(content)
 }
 
-/// An identity file that is itself an age file, binary or text.
-fn decrypt_keys(content: &[u8], opener: &Identities) -> Result<Zeroizing<Vec<u8>>> {
-    let mut plain = Zeroizing::new(Vec::new());
-    let content = age::armor::ArmoredReader::new(content);
-    let mut reader = Decrypting::new(content, opener, Ending::Strict)?;
-    reader.read_to_end(&mut plain).map_err(Error::from_io)?;
-    Ok(plain)
-}
+/// What keys of age begin with, in upper case where they are secret.
+const RECIPIENT: Hrp = Hrp::parse_unchecked("age");
+const IDENTITY: Hrp = Hrp::parse_unchecked("age-secret-key-");
 
-fn secret(passphrase: &Passphrase) -> SecretString {
-    SecretString::from(passphrase.as_str())
-}
+const BECH32_FITS: &str = "a key is far below the 1023 characters of Bech32";
 
 /// As stock age: 256 MiB and about a second.
 const PASSPHRASE_WORK: u8 = 18;
@@ -507,8 +452,6 @@ const DEFAULT_WORK_LIMIT: u8 = 20;
 
 /// Files are worked on in parallel, but not their passphrases: each takes hundreds of MiB.
 static SCRYPT_TURN: Mutex<()> = Mutex::new(());
-
-const BAD_STANZA: Error = Error::BadHeader("a stanza is not as its kind wants it");
 
 const MAX_KINDS_SHOWN: usize = 4;
 

@@ -1,8 +1,7 @@
 //! The payload of age v1: chunks of 64 KiB, each sealed with ChaCha20-Poly1305 under its number and a mark
 //! for the last one (STREAM). Pure: bytes in place, no file.
 //!
-//! On ring rather than the `age` crate's own, because chunks must be sealed on several threads, and opened
-//! where the file is cut.
+//! Chunks can be sealed on several threads, and opened where the file is cut.
 
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, Tag, UnboundKey};
 use ring::hkdf::{HKDF_SHA256, Salt};
@@ -16,6 +15,7 @@ pub(super) const SEALED_LEN: usize = CHUNK_LEN + TAG_LEN;
 /// Random bytes between header and first chunk, which make the payload key.
 pub(super) const NONCE_LEN: usize = 16;
 /// The secret that recipients can recover.
+pub(super) type FileKey = Zeroizing<[u8; FILE_KEY_LEN]>;
 pub(super) const FILE_KEY_LEN: usize = 16;
 
 /// Where a chunk stands in its file.
@@ -42,18 +42,22 @@ pub(super) enum Opened {
     Damaged,
 }
 
-/// The key of one payload. Independent of the recipients, which is why they can be exchanged.
+/// The key of one payload, independent of the recipients, which is why they can be exchanged; or of one
+/// stanza, where it seals once.
 pub(super) struct PayloadKey {
     // Boxed, so that the key lies in one place and can be written over.
     slot: Box<LessSafeKey>,
 }
 
 impl PayloadKey {
-    pub(super) fn derive(file_key: &[u8; FILE_KEY_LEN], nonce: &[u8; NONCE_LEN]) -> Self {
-        let key = derive(nonce, file_key, b"payload");
+    pub(super) fn new(key: &[u8; 32]) -> Self {
         Self {
-            slot: Box::new(chunk_key(&key)),
+            slot: Box::new(chunk_key(key)),
         }
+    }
+
+    pub(super) fn derive(file_key: &FileKey, nonce: &[u8; NONCE_LEN]) -> Self {
+        Self::new(&derive(nonce, &file_key[..], b"payload"))
     }
 
     /// Encrypts `text` in place; returns the tag that belongs behind it.
@@ -69,7 +73,7 @@ impl PayloadKey {
 
     /// Decrypts a chunk with its tag in place, if it is authentic; what `sealed` holds otherwise is
     /// not plaintext.
-    fn open(&self, number: u64, place: Place, sealed: &mut [u8]) -> Option<usize> {
+    pub(super) fn open(&self, number: u64, place: Place, sealed: &mut [u8]) -> Option<usize> {
         let len = sealed.len().checked_sub(TAG_LEN)?;
         let (text, tag) = sealed.split_at_mut_checked(len)?;
         let tag: [u8; TAG_LEN] = (&*tag).try_into().ok()?;
@@ -128,7 +132,7 @@ impl std::fmt::Debug for PayloadKey {
     }
 }
 
-/// HKDF-SHA-256 to 32 bytes, as the format uses it for payload and header.
+/// HKDF-SHA-256 to 32 bytes, as the format uses it everywhere.
 pub(super) fn derive(salt: &[u8], secret: &[u8], info: &[u8]) -> Zeroizing<[u8; 32]> {
     let mut key = Zeroizing::new([0; 32]);
     Salt::new(HKDF_SHA256, salt)

@@ -1,6 +1,6 @@
 //! The inside of a samples chunk.
 
-use lsl_core::ChannelFormat;
+use lsl_proto::ChannelFormat;
 
 use super::Batch;
 use crate::chunk::{Parsed, read_varlen};

@@ -2,7 +2,7 @@ use super::*;
 use crate::chunk::{append_chunk, append_varlen};
 use crate::reader::{Loaded, load};
 use crate::values::Strings;
-use lsl_core::ChannelFormat;
+use lsl_proto::ChannelFormat;
 
 fn header_xml(format: &str, channels: usize, srate: &str) -> Vec<u8> {
     format!(

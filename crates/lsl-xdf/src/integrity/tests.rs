@@ -1,5 +1,5 @@
 use ed25519_dalek::{Signature, Signer as _, SigningKey, VerifyingKey};
-use lsl_core::ChannelFormat;
+use lsl_proto::ChannelFormat;
 
 use super::*;
 use crate::{FileHeader, PipeSink, Recording, StreamHeader};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use lsl_core::ChannelFormat;
+use lsl_proto::ChannelFormat;
 
 use super::Segment;
 use super::doubt::Doubts;

@@ -1,7 +1,7 @@
 //! What the samples of a stream without header may be. The shape of a chunk tells how many bytes the
 //! values of a sample have; what these mean is a guess, and the header says so.
 
-use lsl_core::ChannelFormat;
+use lsl_proto::ChannelFormat;
 
 use crate::chunk::{Parsed, read_varlen};
 use crate::stream::StreamHeader;

@@ -1,7 +1,7 @@
 //! Files that were cut, overwritten or robbed of their headers: what is repaired loads, and what is
 //! lost is known by the numbers of the samples.
 
-use lsl_core::ChannelFormat;
+use lsl_proto::ChannelFormat;
 use lsl_xdf::chunk::{Tag, append_chunk};
 use lsl_xdf::repair::{Finding, Survey, survey};
 use lsl_xdf::salvage::Salvage;

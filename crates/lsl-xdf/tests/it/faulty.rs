@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::io;
 use std::rc::Rc;
 
-use lsl_core::ChannelFormat;
+use lsl_proto::ChannelFormat;
 use lsl_xdf::{
     Error, ErrorKind, FileHeader, Gap, Loaded, PipeSink, Recording, Sink, SyncJob, Values, load,
 };
@@ -400,6 +400,6 @@ fn gaps_on_a_full_disk_cost_no_footer() {
     assert_eq!(footer.gaps(), [gap(0)]);
     let document = footer.document();
     let top = document.child(document.root(), "info").unwrap();
-    let top = lsl_core::xml::ElementRef::new(document, top).unwrap();
+    let top = lsl_proto::xml::ElementRef::new(document, top).unwrap();
     assert_eq!(top.get("gap_count").unwrap(), "1000");
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use lsl_core::ChannelFormat;
+use lsl_proto::ChannelFormat;
 use lsl_xdf::chunk::{BOUNDARY_UUID, MAGIC};
 use lsl_xdf::encode::{self, SampleEncoder};
 use lsl_xdf::repair::{self, Finding};

@@ -1,6 +1,6 @@
 //! Streams and values that tests record.
 
-use lsl_core::ChannelFormat;
+use lsl_proto::ChannelFormat;
 use lsl_xdf::{StreamHeader, Strings, Values};
 
 /// A header of a stream that is called by its format.

@@ -2,8 +2,8 @@
 
 use std::io::{self, Read};
 
-use lsl_core::ChannelFormat;
-use lsl_core::StreamInfo;
+use lsl_proto::ChannelFormat;
+use lsl_proto::StreamInfo;
 use lsl_xdf::encode::{self, SampleEncoder};
 use lsl_xdf::{FileHeader, StreamFooter, StreamHeader, Strings, Tally, Values, load};
 use proptest::prelude::*;

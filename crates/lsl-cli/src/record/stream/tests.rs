@@ -1,4 +1,4 @@
-use std::net::UdpSocket;
+use std::net::{TcpListener, UdpSocket};
 use std::sync::mpsc::Receiver;
 use std::thread;
 
@@ -6,8 +6,11 @@ use lsl_core::config::Config;
 use lsl_core::{Outlet, Selector};
 
 use lsl_xdf::Values;
+use tokio::runtime::Runtime;
+use tokio::task::JoinHandle;
 
 use super::*;
+use crate::record::live::Identity;
 use crate::record::writer::Progress;
 
 fn context(name: &str) -> Context {
@@ -18,6 +21,45 @@ fn context(name: &str) -> Context {
     let session = format!("record-{name}-{}", std::process::id());
     config.set_session_id(&session).unwrap();
     Context::new(config)
+}
+
+fn advert(info: &StreamInfo, host: u8) -> Advert {
+    Advert {
+        info: info.clone(),
+        sender: Some([127, 0, 0, host].into()),
+    }
+}
+
+/// Says to be a stream, and to take connections at this port.
+fn forge(info: &StreamInfo, uid: &str, port: u16) -> Advert {
+    let xml = format!(
+        "<?xml version=\"1.0\"?><info><name>{}</name><type>{}</type><channel_count>{}</channel_count>\
+         <channel_format>int32</channel_format><source_id>{}</source_id><nominal_srate>{}</nominal_srate>\
+         <version>1.1</version><created_at>1.0</created_at><uid>{uid}</uid><session_id>{}</session_id>\
+         <hostname>{}</hostname><v4address>127.0.0.1</v4address><v4data_port>{port}</v4data_port>\
+         <v4service_port>{port}</v4service_port><v6address></v6address><v6data_port>0</v6data_port>\
+         <v6service_port>0</v6service_port><desc /></info>",
+        info.name(),
+        info.stream_type(),
+        info.channel_count(),
+        info.source_id(),
+        info.nominal_srate(),
+        info.session_id(),
+        info.hostname(),
+    );
+    let forged = StreamInfo::from_xml(xml.as_bytes()).unwrap();
+    assert_eq!(Identity::of(&forged), Identity::of(info));
+    advert(&forged, 66)
+}
+
+/// Waits for something.
+#[track_caller]
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = local_clock() + 60.0;
+    while !holds() {
+        assert!(local_clock() < deadline, "no {what} within 60 s");
+        thread::sleep(Duration::from_millis(5));
+    }
 }
 
 /// Numbers that arrived at the writer, and how many are said to be missing.
@@ -38,37 +80,94 @@ fn collect(receiver: &Receiver<Job>, progress: &Progress) -> (Vec<i32>, u64) {
     panic!("the recording did not end");
 }
 
+/// An outlet, and what is found of it.
+fn outlet(context: &Context, name: &str, rate: f64) -> (Outlet, StreamInfo) {
+    let info = StreamInfo::new(name, "EEG", 1, rate, ChannelFormat::Int32, "").unwrap();
+    let outlet = Outlet::builder(info).context(context).open().unwrap();
+    let selector = Selector::property("name", name).unwrap();
+    let found = context.resolve_blocking(&selector, 1, LIMIT).unwrap();
+    (outlet, found[0].clone())
+}
+
+/// A stream that is recorded into no file.
+struct Recorder {
+    live: Arc<Live>,
+    halt: watch::Sender<Halt>,
+    end: Arc<OnceLock<f64>>,
+    claims: Arc<Claims>,
+    queue: Queue,
+    jobs: Receiver<Job>,
+    task: JoinHandle<()>,
+    _runtime: Runtime,
+}
+
+impl Recorder {
+    /// With room for so many bytes on the way to the file.
+    fn start(context: Context, info: &StreamInfo, room: usize) -> Self {
+        let (queue, jobs) = Queue::with_room(room);
+        let (halt, halted) = watch::channel(Halt::Go);
+        let end = Arc::default();
+        let claims = Arc::new(Claims::default());
+        assert!(claims.claim(info.uid_bytes(), 0));
+        let common = Common {
+            other_keys: OtherKeys::Refuse,
+            context,
+            queue: queue.clone(),
+            claims: Arc::clone(&claims),
+            voice: Arc::default(),
+            buffer_secs: 1.0,
+            stamps: Stamps::Raw,
+            halt: halted,
+            end: Arc::clone(&end),
+        };
+        let live = Arc::new(Live::new(0, info, false, false));
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_time()
+            .build()
+            .unwrap();
+        let task = runtime.spawn(record(common, Arc::clone(&live), advert(info, 1)));
+        Self {
+            live,
+            halt,
+            end,
+            claims,
+            queue,
+            jobs,
+            task,
+            _runtime: runtime,
+        }
+    }
+
+    fn wait(&self, is_so: impl Fn(&Self) -> bool) {
+        while !is_so(self) {
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// What [`collect`] finds once the task is over.
+    fn end(self) -> (Vec<i32>, u64) {
+        let progress = Arc::clone(self.queue.progress());
+        let jobs = self.jobs;
+        let collecting = thread::spawn(move || collect(&jobs, &progress));
+        while !self.task.is_finished() {
+            thread::sleep(Duration::from_millis(5));
+        }
+        assert!(self.queue.push_blocking(Job::Finish));
+        collecting.join().unwrap()
+    }
+}
+
+const LIMIT: Duration = Duration::from_secs(10);
+
 #[test]
 fn what_no_memory_holds_is_counted_to_the_last_sample() {
     const COUNT: i32 = 5000;
     let context = context("slow");
-    let info = StreamInfo::new("slow", "EEG", 1, 100.0, ChannelFormat::Int32, "").unwrap();
-    let outlet = Outlet::builder(info).context(&context).open().unwrap();
-    let selector = Selector::property("name", "slow").unwrap();
-    let limit = Duration::from_secs(10);
-    let found = context.resolve_blocking(&selector, 1, limit).unwrap();
+    let (outlet, info) = outlet(&context, "slow", 100.0);
     // Room for a single job, and nobody takes it.
-    let (queue, receiver) = Queue::with_room(1);
-    let (halt, halted) = watch::channel(Halt::Go);
-    let common = Common {
-        other_keys: OtherKeys::Refuse,
-        context,
-        queue: queue.clone(),
-        claims: Arc::default(),
-        voice: Arc::default(),
-        buffer_secs: 1.0,
-        stamps: Stamps::Raw,
-        halt: halted,
-        end: Arc::default(),
-    };
-    let live = Arc::new(Live::new(0, &found[0], false, false));
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .enable_time()
-        .build()
-        .unwrap();
-    let task = runtime.spawn(record(common, Arc::clone(&live), found[0].clone()));
-    assert!(outlet.blocking().wait_for_consumers(limit));
+    let recorder = Recorder::start(context, &info, 1);
+    assert!(outlet.blocking().wait_for_consumers(LIMIT));
     // Far more than a second of them, in portions that the outlet's own buffer for this reader holds.
     for number in 0..COUNT {
         outlet.push(&[number]).unwrap();
@@ -76,20 +175,14 @@ fn what_no_memory_holds_is_counted_to_the_last_sample() {
             thread::sleep(Duration::from_millis(15));
         }
     }
-    halt.send(Halt::Drain(local_clock(), local_clock() + 1.0))
-        .unwrap();
-    let progress = Arc::clone(queue.progress());
-    let waiting = progress.waiting_bytes();
+    let end = local_clock();
+    recorder.halt.send(Halt::Drain(end, end + 1.0)).unwrap();
     assert!(
-        waiting > 0 && !task.is_finished(),
+        recorder.queue.progress().waiting_bytes() > 0 && !recorder.task.is_finished(),
         "the queue was never full"
     );
-    let collecting = thread::spawn(move || collect(&receiver, &progress));
-    while !task.is_finished() {
-        thread::sleep(Duration::from_millis(5));
-    }
-    assert!(queue.push_blocking(Job::Finish));
-    let (numbers, missing) = collecting.join().unwrap();
+    let live = Arc::clone(&recorder.live);
+    let (numbers, missing) = recorder.end();
     assert!(numbers.windows(2).all(|pair| pair[0] < pair[1]), "disorder");
     assert_eq!(*numbers.last().unwrap(), COUNT - 1);
     assert!(missing > 0, "nothing was dropped, so nothing was tested");
@@ -99,6 +192,104 @@ fn what_no_memory_holds_is_counted_to_the_last_sample() {
         u64::from(COUNT.unsigned_abs())
     );
     assert_eq!(live.reading().missing, missing);
+}
+
+/// Everything that came within two seconds was written.
+#[test]
+fn a_stream_whose_clock_was_never_measured_ends_at_the_end() {
+    let context = context("unmeasured");
+    let (outlet, info) = outlet(&context, "unmeasured", 0.0);
+    // Nobody answers there, as where UDP is blocked.
+    let deaf = UdpSocket::bind(("127.0.0.1", 0)).unwrap();
+    let port = |port: u16| format!("<v4service_port>{port}</v4service_port>");
+    let deaf_port = port(deaf.local_addr().unwrap().port());
+    let text = String::from_utf8(info.to_xml()).unwrap();
+    let text = text
+        .replace(&port(info.v4_service_port()), &deaf_port)
+        .replace("<v4address />", "<v4address>127.0.0.1</v4address>");
+    let info = StreamInfo::from_xml(text.as_bytes()).unwrap();
+    let recorder = Recorder::start(context, &info, 1 << 20);
+    recorder.wait(|it| it.live.lock().has_header);
+    let end = local_clock();
+    recorder.halt.send(Halt::Drain(end, end + 30.0)).unwrap();
+    while !recorder.task.is_finished() {
+        outlet.push(&[1]).unwrap();
+        thread::sleep(Duration::from_millis(5));
+    }
+    assert!(local_clock() < end + 20.0, "it was recorded on");
+    assert!(recorder.live.lock().offset_secs.is_none(), "not tested");
+}
+
+#[test]
+fn an_end_before_the_planned_one_cuts_the_stream() {
+    let context = context("early");
+    let (outlet, info) = outlet(&context, "early", 100.0);
+    let recorder = Recorder::start(context, &info, 1 << 20);
+    recorder.wait(|it| it.live.lock().offset_secs.is_some());
+    let end = local_clock();
+    recorder.end.set(end + 1000.0).unwrap();
+    recorder.halt.send(Halt::Drain(end, end + 30.0)).unwrap();
+    // It waits for the last one, which shows that nothing before the end is missing.
+    for (number, late) in [(1, -0.2), (2, -0.1), (3, 0.1), (4, 0.2)] {
+        outlet.push_at(&[number], end + late).unwrap();
+    }
+    assert_eq!(recorder.end().0, [1, 2]);
+}
+
+#[test]
+fn a_lost_stream_lets_go_of_forged_adverts_and_returns_among_silent_ones() {
+    let context = context("forged");
+    let info = StreamInfo::new("Amp", "EEG", 1, 100.0, ChannelFormat::Int32, "amp").unwrap();
+    let selector = Selector::property("name", "Amp").unwrap();
+    let open = |info: &StreamInfo| {
+        let outlet = Outlet::builder(info.clone()).context(&context).open();
+        let uid = outlet.as_ref().unwrap().info().uid().into_owned();
+        let mut own = None;
+        until("advert", || {
+            let limit = Duration::from_secs(1);
+            let found = context.resolve_blocking(&selector, 1, limit).unwrap();
+            own = found.into_iter().find(|info| info.uid() == uid);
+            own.is_some()
+        });
+        (outlet.unwrap(), own.unwrap())
+    };
+    let (outlet, own) = open(&info);
+    let recorder = Recorder::start(context.clone(), &own, 1 << 20);
+    let (live, claims) = (&recorder.live, &recorder.claims);
+    until("stream", || live.state() == State::Recording);
+    drop(outlet);
+    until("loss", || live.state() == State::Lost);
+    let offer = |adverts: &[Advert]| {
+        let adverts = adverts.iter().map(|advert| (advert, false)).collect();
+        live.candidates().offer(adverts);
+    };
+    // Nobody is there.
+    let closed = forge(&own, "closed", 1);
+    until("try", || {
+        offer(std::slice::from_ref(&closed));
+        live.lock().failures > 2
+    });
+    until("release", || !claims.is_claimed(b"closed"));
+    assert!(claims.is_claimed(own.uid_bytes()));
+    assert_eq!(
+        live.reading().info.uid(),
+        own.uid(),
+        "what was connected last"
+    );
+    // Whoever is there takes connections and says nothing, under twenty names.
+    let silent = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let port = silent.local_addr().unwrap().port();
+    let named = |n| forge(&own, &format!("silent{n}"), port);
+    let mut offered: Vec<_> = (0..20).map(named).collect();
+    let (_outlet, successor) = open(&info);
+    offered.push(advert(&successor, 1));
+    until("return", || {
+        offer(&offered);
+        live.state() == State::Recording
+    });
+    assert_eq!(live.reading().info.uid(), successor.uid());
+    let held = offered.iter().filter(|it| claims.is_claimed(it.uid()));
+    assert_eq!(held.count(), 1);
 }
 
 #[test]

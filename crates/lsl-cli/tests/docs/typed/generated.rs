@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use libtest_mimic::Trial;
-use lsl_core::config::KEYS;
 use lsl_core::secure::config::sample;
+use lsl_proto::config::KEYS;
 
 use super::shown::{help, subcommands};
 use super::{Outcome, repository, trial};

@@ -1,3 +1,5 @@
+use lsl_proto::session::resolve::Step;
+
 use super::*;
 use crate::ChannelFormat;
 
@@ -14,7 +16,7 @@ fn search() -> Search {
     };
     Search::new(
         b"",
-        crate::session::resolve::WaveTimes::default(),
+        lsl_proto::session::resolve::WaveTimes::default(),
         goal,
         0.0,
     )
@@ -113,7 +115,7 @@ fn candidates_that_answer_one_after_the_other_are_seen_together() {
 
 #[test]
 fn only_streams_that_somebody_waits_for_are_kept() {
-    let context = Context::new(crate::config::Config::loopback());
+    let context = Context::new(lsl_proto::config::Config::loopback());
     let lost = context.lost();
     let mut search = search_for_awaited(&context, 0.0);
     let gone = stream("amplifier", "serial", "gone");
@@ -139,6 +141,23 @@ fn only_streams_that_somebody_waits_for_are_kept() {
     }
     answer(&mut search, &stream("stranger 8", "serial", "c"), 3.2);
     assert_eq!(search.len(), 3);
+}
+
+#[test]
+fn a_stream_whose_host_moved_is_found_where_it_is_now() {
+    let context = Context::new(lsl_proto::config::Config::loopback());
+    let lost = context.lost();
+    let mut search = search_for_awaited(&context, 0.0);
+    let gone = stream("amplifier", "serial", "gone");
+    for (wave, host) in [(1.0, 2), (5.0, 3)] {
+        let (mut found, _) = lost.wait_for(&gone, 0.5, wave);
+        while !matches!(search.poll(wave), Step::WaitUntil(_)) {}
+        let from = ([127, 0, 0, host], 16_572).into();
+        search.on_tcp_reply(wave + 0.1, from, &gone.to_shortinfo_xml());
+        look_from(lost, &search, wave + 0.1);
+        let infos = found.try_recv().unwrap();
+        assert_eq!(infos[0].v4_address(), format!("127.0.0.{host}"));
+    }
 }
 
 #[test]

@@ -1,10 +1,10 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use lsl_proto::wire::discovery::QueryDatagram;
+use lsl_proto::wire::timedata::TimeReply;
 use serde_json::Value;
 
 use super::*;
-use crate::wire::discovery::QueryDatagram;
-use crate::wire::timedata::TimeReply;
 use crate::{Selector, StreamInfo};
 
 const RETURN_PORT: u16 = 40_000;
@@ -71,7 +71,7 @@ fn hex(text: &Value) -> Vec<u8> {
 
 #[test]
 fn golden_vectors() {
-    let vectors = include_str!("../../../tests/vectors/udp-outlet-cases.json");
+    let vectors = include_str!("../../../../lsl-proto/tests/vectors/udp-outlet-cases.json");
     let vectors: Value = serde_json::from_str(vectors).unwrap();
     let announced = announced(&[hex(&vectors["vars"]["shortinfo_hex"])]);
     for (number, case) in (0_u16..).zip(vectors["cases"].as_array().unwrap()) {
@@ -329,7 +329,7 @@ fn costly_queries_over_tcp_are_limited_too() {
         assert!(ask(&text, "127.0.0.1").is_err());
     }
     assert!(
-        work() < 500 * 2 * crate::query::CHEAP_WORK + 2_200_000,
+        work() < 500 * 2 * lsl_proto::query::CHEAP_WORK + 2_200_000,
         "{}",
         work()
     );

@@ -1,4 +1,5 @@
 use std::io::{Read, Write};
+use std::net::Ipv4Addr;
 
 use super::*;
 use crate::ChannelFormat;
@@ -15,7 +16,7 @@ fn info(v4: &str, v6: &str) -> StreamInfo {
 
 #[test]
 fn an_outlet_that_answers_by_another_way_too_has_not_moved() {
-    let mut config = crate::config::Config::loopback();
+    let mut config = lsl_proto::config::Config::loopback();
     config.set_ports(48_500, 20);
     config.set_session_id("source-two-ways").unwrap();
     let context = Context::new(config);
@@ -59,7 +60,7 @@ fn streams_that_are_lost_together_share_one_search() {
     const FIRST_PORT: u16 = 48_590;
     const STREAMS: usize = 400;
     let somebody = std::net::UdpSocket::bind(("127.0.0.1", FIRST_PORT)).unwrap();
-    let mut config = crate::config::Config::loopback();
+    let mut config = lsl_proto::config::Config::loopback();
     config.set_ports(FIRST_PORT, 2);
     config.set_session_id("source-many-lost").unwrap();
     let context = Context::new(config);
@@ -106,7 +107,7 @@ fn streams_that_are_lost_together_share_one_search() {
 #[test]
 fn all_streams_of_a_program_that_restarts_come_back() {
     const STREAMS: usize = 60;
-    let mut config = crate::config::Config::loopback();
+    let mut config = lsl_proto::config::Config::loopback();
     config.set_ports(48_440, 20);
     config.set_session_id("source-restart").unwrap();
     let context = Context::new(config);
@@ -141,7 +142,7 @@ fn a_feed_that_never_comes_about_is_tried_ever_more_rarely() {
     let pauses = [0, 2, 3, 4, 6, 7, 8, u32::MAX].map(pause_after);
     let millis = pauses.map(|pause| pause.map_or(0, |pause| pause.as_millis()));
     assert_eq!(millis, [0, 0, 500, 1000, 4000, 8000, 8000, 8000]);
-    let source = lost(&Context::new(crate::config::Config::loopback()), 0);
+    let source = lost(&Context::new(lsl_proto::config::Config::loopback()), 0);
     source.note(true);
     source.note(true);
     assert!(source.present.lock().is_hopeless());
@@ -150,8 +151,38 @@ fn a_feed_that_never_comes_about_is_tried_ever_more_rarely() {
 }
 
 #[test]
+fn hundreds_of_streams_of_a_silent_host_keep_no_other_from_its_turn() {
+    const LIMIT: Duration = Duration::from_mins(10);
+    let mut config = lsl_proto::config::Config::loopback();
+    config.set_ports(48_510, 8);
+    config.set_session_id("source-silent-host").unwrap();
+    let context = Context::new(config);
+    let silent = std::net::TcpListener::bind("127.0.0.2:0").unwrap();
+    let silent = silent.local_addr().unwrap();
+    let outlet = crate::Outlet::builder(lost(&context, 0).info()).context(&context);
+    let outlet = outlet.open().unwrap();
+    let answers = (Ipv4Addr::LOCALHOST, outlet.info().v4_data_port()).into();
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let ask = |number: usize, peer: SocketAddr| {
+        let (source, sender) = (lost(&context, number), sender.clone());
+        source.note(true);
+        source.note(true);
+        let asking = async move {
+            let info = source.info();
+            let request = b"LSL:fullinfo\r\n";
+            let answer = source.exchange(&info, peer, request, 1 << 20, LIMIT).await;
+            sender.send(answer.is_ok()).unwrap();
+        };
+        runtime::AbortOnDrop(runtime::spawn(asking).unwrap())
+    };
+    let _silent: Vec<_> = (1..300).map(|number| ask(number, silent)).collect();
+    let _answers = ask(0, answers);
+    assert_eq!(receiver.recv_timeout(Duration::from_mins(1)), Ok(true));
+}
+
+#[test]
 fn an_address_that_does_not_answer_over_tcp_gives_way_to_the_other() {
-    let mut config = crate::config::Config::loopback();
+    let mut config = lsl_proto::config::Config::loopback();
     config.set_ports(48_420, 8);
     config.set_session_id("source-falls-over").unwrap();
     let context = Context::new(config);
@@ -202,7 +233,7 @@ fn an_address_that_does_not_answer_over_tcp_gives_way_to_the_other() {
 
 #[test]
 fn an_outlet_that_answers_where_it_was_is_not_looked_for() {
-    let mut config = crate::config::Config::loopback();
+    let mut config = lsl_proto::config::Config::loopback();
     config.set_ports(48_560, 20);
     config.set_session_id("source-in-place").unwrap();
     let context = Context::new(config);
@@ -240,7 +271,7 @@ fn encrypted_as(name: &str, seed: u8, trusts: &[u8]) -> Context {
     use lsl_secure::trust::{Peer, TrustList, TrustedRole};
     use lsl_secure::{Policy, SecretKey, Security, config::Settings};
 
-    let mut config = crate::config::Config::loopback();
+    let mut config = lsl_proto::config::Config::loopback();
     config.set_ports(48_530, 20);
     config.set_session_id(name).unwrap();
     let peers = trusts.iter().map(|seed| Peer {

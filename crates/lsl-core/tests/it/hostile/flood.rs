@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use lsl_core::wire::timedata::{TimeReply, TimeRequest};
 use lsl_core::{Context, Outlet, local_clock};
+use lsl_proto::wire::timedata::{TimeReply, TimeRequest};
 
 use super::peer::Peer;
 use super::{assert_serves, info};

@@ -4,9 +4,10 @@ use std::io;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::time::Duration;
 
-use lsl_core::wire::response::DataProtocol;
-use lsl_core::wire::sample110::Encoder110;
-use lsl_core::{ByteOrder, ChannelFormat, Context, ErrorKind, Inlet, ProcessingOptions, Selector};
+use lsl_core::{ChannelFormat, Context, ErrorKind, Inlet, ProcessingOptions, Selector};
+use lsl_proto::ByteOrder;
+use lsl_proto::wire::response::DataProtocol;
+use lsl_proto::wire::sample110::Encoder110;
 
 use super::responder::{Claim, EvilOutlet, EvilResponder, Victim};
 use super::{assert_delivers, info};

@@ -6,8 +6,8 @@
 use std::process::Command;
 use std::time::Duration;
 
-use lsl_core::wire::response::DataProtocol;
 use lsl_core::{BufferLength, ChannelFormat, ContinuousResolver, Inlet, Outlet, Selector};
+use lsl_proto::wire::response::DataProtocol;
 
 use super::peer::{Peer, Stranger};
 use super::responder::{Claim, EvilOutlet, EvilResponder};

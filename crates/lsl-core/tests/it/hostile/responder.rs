@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use lsl_core::wire::response::{DataProtocol, FeedResponse};
-use lsl_core::wire::sample110::Encoder110;
-use lsl_core::{ByteOrder, ChannelFormat, StreamInfo};
+use lsl_core::{ChannelFormat, StreamInfo};
+use lsl_proto::ByteOrder;
+use lsl_proto::wire::response::{DataProtocol, FeedResponse};
+use lsl_proto::wire::sample110::Encoder110;
 
 pub(super) const UID: &str = "22222222-2222-4222-8222-222222222222";
 
@@ -243,7 +244,7 @@ impl EvilResponder {
                 let Ok((length, from)) = socket.recv_from(&mut buffer) else {
                     continue;
                 };
-                let Ok(query) = lsl_core::wire::discovery::QueryDatagram::parse(&buffer[..length])
+                let Ok(query) = lsl_proto::wire::discovery::QueryDatagram::parse(&buffer[..length])
                 else {
                     continue;
                 };

@@ -9,9 +9,10 @@ use lsl_core::secure::stream::{Gate, accept};
 use lsl_core::secure::{
     Cause, Descriptor, Local, Opener, PublicKey, Record, Sealer, Suites, TimeKeys,
 };
-use lsl_core::wire::response::{DataProtocol, FeedResponse};
-use lsl_core::wire::sample110::Encoder110;
-use lsl_core::{ByteOrder, ChannelFormat, StreamInfo, local_clock};
+use lsl_core::{ChannelFormat, StreamInfo, local_clock};
+use lsl_proto::ByteOrder;
+use lsl_proto::wire::response::{DataProtocol, FeedResponse};
+use lsl_proto::wire::sample110::Encoder110;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;

@@ -7,8 +7,8 @@ use std::time::Duration;
 use lsl_core::secure::Policy;
 use lsl_core::secure::policy::Discovery;
 use lsl_core::secure::trust::{Peer, TrustedRole};
-use lsl_core::wire::discovery::QueryDatagram;
 use lsl_core::{ContinuousResolver, Inlet, ResolverEvent, Selector};
+use lsl_proto::wire::discovery::QueryDatagram;
 
 use super::fake::{Claim, Fake};
 use super::people::{Place, Side, info, trusted};

@@ -263,7 +263,7 @@ impl Reader {
 /// Asks this outlet for a feed with room for so many samples.
 pub fn feed_request(outlet: &Outlet, samples: usize) -> Vec<u8> {
     let uid = outlet.info().uid().into_owned();
-    let order = lsl_core::ByteOrder::NATIVE.code();
+    let order = lsl_proto::ByteOrder::NATIVE.code();
     format!(
         "LSL:streamfeed/110 {uid}\r\nNative-Byte-Order: {order}\r\nHas-IEEE754-Floats: 1\r\n\
          Supports-Subnormals: 1\r\nValue-Size: 4\r\nData-Protocol-Version: 110\r\n\

@@ -1,0 +1,531 @@
+//! Runs a grid of measurements: all subjects in each round, in rotating order, so that whatever else
+//! the machine does meets all of them alike. An action makes the cells; everything else is here.
+
+use std::collections::BTreeMap;
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+
+use clap::Args;
+use lsl_cli::failure::{Failure, Outcome};
+use lsl_cli::interrupt::Stop;
+use lsl_cli::note::note;
+use lsl_cli::table::age;
+use lsl_core::local_clock;
+use serde_json::Value;
+
+use super::child::{Child, interrupted};
+use super::job::{Event, Extent, Job, Order, Ready, Report, Speed, Task};
+use super::report;
+use super::result::{Cell, Machine, Measurement, Results, Round, SCHEMA};
+use super::subject::{self, Corner, ENDPOINT, Secure, Subject};
+use super::summary::{self, Table};
+use super::trouble::{Trouble, must_encrypt};
+
+/// Options of every comparison.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Comparison")]
+pub(super) struct Comparison {
+    /// What to measure: the path of a liblsl (any library with its functions), core (our Rust
+    /// library), raw:tcp or raw:tcp-aesgcm (sockets without LSL); may be repeated [default: our
+    /// liblsl if it is beside this program, else core; and the first other liblsl there is]
+    #[arg(long = "lib", value_name = "LIB")]
+    libraries: Vec<String>,
+
+    /// Name of the one that ratios are taken to, as in the table [default: the first other liblsl
+    /// that was found, or the first --lib]
+    #[arg(long, value_name = "NAME")]
+    baseline: Option<String>,
+
+    /// Without encryption, with it, or both (with a comma); those that cannot encrypt take part in
+    /// plaintext
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "off,on")]
+    secure: Vec<Secure>,
+
+    /// How often each is measured, in turns [default: 7, with --quick 3]
+    #[arg(long, value_name = "N")]
+    rounds: Option<usize>,
+
+    /// Busy processes to run beside everything
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    hogs: usize,
+
+    /// Folder for the results [default: lsl-bench/BENCHMARK-TIME]
+    #[arg(long, short, value_name = "DIR")]
+    output: Option<PathBuf>,
+
+    /// A look of about 20 seconds: fewer cells, shorter, fewer rounds
+    #[arg(long)]
+    pub(super) quick: bool,
+}
+
+/// One point of the grid.
+#[derive(Debug, Clone)]
+pub(super) struct Point {
+    /// Names and values of what varies.
+    pub(super) parameters: Vec<(&'static str, Value)>,
+    /// The job of every subject; the driver fills in carrier, stream and addresses.
+    pub(super) job: Job,
+    /// Why this subject cannot do it, for those that cannot.
+    pub(super) cannot: fn(&Subject) -> Option<&'static str>,
+}
+
+/// A benchmark made of measurements by two processes.
+pub(super) struct Benchmark {
+    pub(super) name: &'static str,
+    pub(super) points: Vec<Point>,
+    /// Makes metrics of its own from what both sides report.
+    pub(super) finish: fn(&Job, &Sides, &mut BTreeMap<String, f64>),
+    pub(super) table: Table,
+}
+
+/// What the two processes report.
+#[derive(Debug)]
+pub(super) struct Sides {
+    pub(super) outlet: Report,
+    pub(super) inlet: Report,
+    /// Samples pushed and counted.
+    pub(super) samples: u64,
+}
+
+/// Everything a measurement needs.
+pub(super) struct Driver {
+    pub(super) subjects: Vec<Subject>,
+    pub(super) corner: Corner,
+    pub(super) stop: Stop,
+    baseline: usize,
+    rounds: usize,
+    hogs: usize,
+    run: usize,
+}
+
+impl Comparison {
+    /// Finds the subjects, and says on stderr what they are.
+    pub(super) fn driver(&self) -> Outcome<Driver> {
+        let stop = Stop::install()?;
+        let corner = Corner::make(PORTS)?;
+        let subjects = subject::find(&self.libraries, &self.secure, &corner, &stop)?;
+        let name_of = |subject: &Subject| subject.shown.name.clone();
+        let baseline = match &self.baseline {
+            None => subject::baseline(&subjects, &self.libraries),
+            Some(name) => subjects
+                .iter()
+                .position(|subject| subject.shown.name == *name)
+                .ok_or_else(|| {
+                    let names: Vec<String> = subjects.iter().map(name_of).collect();
+                    let names = names.join("', '");
+                    Failure::Usage(format!("--baseline {name}: there are '{names}'"))
+                })?,
+        };
+        for (index, subject) in subjects.iter().enumerate() {
+            let mark = if index == baseline && subjects.len() > 1 {
+                ", the baseline"
+            } else {
+                ""
+            };
+            note(format_args!(
+                "{}: {}{mark}",
+                subject.shown.name, subject.shown.detail
+            ));
+        }
+        Ok(Driver {
+            subjects,
+            corner,
+            stop,
+            baseline,
+            rounds: self.rounds(),
+            hogs: self.hogs,
+            run: 0,
+        })
+    }
+
+    pub(super) fn rounds(&self) -> usize {
+        let default = if self.quick { 3 } else { 7 };
+        self.rounds.unwrap_or(default).max(1)
+    }
+
+    fn folder(&self, results: &Results) -> PathBuf {
+        let started = results.machine.started.replace([':', '-'], "");
+        let name = format!("{}-{started}", results.benchmark);
+        let default = || PathBuf::from("lsl-bench").join(name);
+        self.output.clone().unwrap_or_else(default)
+    }
+
+    /// Measures the grid of a benchmark.
+    pub(super) fn run(&self, benchmark: &Benchmark) -> Outcome {
+        self.record(benchmark.name, &benchmark.table, |driver, results, save| {
+            driver.run_all(benchmark, results, save)
+        })
+    }
+
+    /// Lets `work` fill in the cells, beside busy processes if wanted, then writes the results, shows
+    /// a table and makes the report: also of what there is when the user interrupts. `work` may save
+    /// what it has, against everything that may happen.
+    pub(super) fn record(
+        &self,
+        benchmark: &str,
+        table: &Table,
+        work: impl FnOnce(&mut Driver, &mut Results, Save<'_>) -> Outcome,
+    ) -> Outcome {
+        let mut driver = self.driver()?;
+        let mut results = driver.results(benchmark);
+        let folder = self.folder(&results);
+        let hogs = driver.hogs(self.hogs)?;
+        let done = work(&mut driver, &mut results, &|results| results.write(&folder));
+        drop(hogs);
+        results.cells.retain(|cell| !cell.rounds.is_empty());
+        if !results.cells.is_empty() {
+            results.write(&folder)?;
+            summary::show(&results, table, &mut std::io::stdout().lock())?;
+            finish(&results, &folder)?;
+        }
+        match done {
+            // As every command that Ctrl-C ends.
+            Err(_) if driver.stop.requested() => {
+                note("interrupted: the rounds before that count");
+                summary::verdict(&results)
+            }
+            Err(failure) => Err(failure),
+            Ok(()) => summary::verdict(&results),
+        }
+    }
+}
+
+/// Writes what there is so far.
+pub(super) type Save<'a> = &'a dyn Fn(&Results) -> Outcome;
+
+/// What becomes of results once they are written: the one place where a report is made of them.
+pub(super) fn finish(results: &Results, folder: &std::path::Path) -> Outcome {
+    report::render(results, folder)?;
+    note(format_args!(
+        "results: {}",
+        folder.join("results.json").display()
+    ));
+    Ok(())
+}
+
+impl Driver {
+    /// Results of these subjects on this machine, still without cells.
+    pub(super) fn results(&self, benchmark: &str) -> Results {
+        Results {
+            schema: SCHEMA.into(),
+            benchmark: benchmark.into(),
+            machine: Machine::here(),
+            args: std::env::args().collect(),
+            subjects: self
+                .subjects
+                .iter()
+                .map(|subject| subject.shown.clone())
+                .collect(),
+            baseline: self.baseline,
+            cells: Vec::new(),
+        }
+    }
+
+    /// Starts busy processes, which end when they are dropped.
+    pub(super) fn hogs(&self, number: usize) -> Outcome<Vec<Child>> {
+        let start = |_| {
+            let mut hog = Child::spawn(ENDPOINT, &self.corner.environment(false))?;
+            hog.say(&Task::Hog)?;
+            Ok(hog)
+        };
+        (0..number).map(start).collect()
+    }
+
+    fn run_all(&mut self, benchmark: &Benchmark, results: &mut Results, save: Save<'_>) -> Outcome {
+        let mut progress = Progress::new(benchmark.points.len() * self.rounds);
+        for (number, point) in benchmark.points.iter().enumerate() {
+            let parameters = point.parameters.iter();
+            let mut parameters: BTreeMap<String, Value> = parameters
+                .map(|(name, value)| ((*name).into(), value.clone()))
+                .collect();
+            if self.hogs > 0 {
+                // Runs with and without are not the same, and reports put together what is.
+                parameters.insert("hogs".into(), self.hogs.into());
+            }
+            results.cells.push(Cell {
+                parameters,
+                rounds: Vec::new(),
+            });
+            let title = title(&point.parameters);
+            for round in 0..self.rounds {
+                progress.show(format_args!(
+                    "cell {} of {} ({title}), round {} of {}",
+                    number + 1,
+                    benchmark.points.len(),
+                    round + 1,
+                    self.rounds,
+                ));
+                let round = self.round(benchmark, point, round + number)?;
+                if let Some(cell) = results.cells.last_mut() {
+                    cell.rounds.push(round);
+                }
+                progress.step();
+            }
+            save(results)?;
+        }
+        progress.end();
+        Ok(())
+    }
+
+    /// One turn of every subject.
+    fn round(&mut self, benchmark: &Benchmark, point: &Point, turn: usize) -> Outcome<Round> {
+        let count = self.subjects.len();
+        let mut measurements = vec![Measurement::default(); count];
+        for step in 0..count {
+            let index = (turn + step) % count;
+            let (Some(subject), Some(slot)) = (
+                self.subjects.get(index).cloned(),
+                measurements.get_mut(index),
+            ) else {
+                continue;
+            };
+            *slot = self.measure(benchmark, point, &subject)?;
+            if let Some(failure) = &slot.failure {
+                note(format_args!("\n{}: {failure}", subject.shown.name));
+            }
+        }
+        Ok(Round { measurements })
+    }
+
+    /// One measurement. Only an interruption and what makes the whole run wrong are errors: other
+    /// failures are results too.
+    fn measure(
+        &mut self,
+        benchmark: &Benchmark,
+        point: &Point,
+        subject: &Subject,
+    ) -> Outcome<Measurement> {
+        if let Some(reason) = (point.cannot)(subject) {
+            return Ok(Measurement {
+                failure: Some(reason.into()),
+                ..Measurement::default()
+            });
+        }
+        self.run += 1;
+        let job = Job {
+            carrier: subject.carrier.clone(),
+            secure: subject.secure(),
+            stream: format!("bench-{}-{}", std::process::id(), self.run),
+            ..point.job.clone()
+        };
+        let done = self.exchange(&job, subject);
+        if self.stop.requested() {
+            return Err(interrupted());
+        }
+        match done {
+            Ok(sides) => Ok(measurement(benchmark, &job, sides)),
+            Err(Trouble::OfTurn(failure)) => Ok(Measurement {
+                failure: Some(failure.to_string()),
+                ..Measurement::default()
+            }),
+            Err(Trouble::OfRun(failure)) => Err(failure),
+        }
+    }
+
+    /// Runs the two processes.
+    fn exchange(&self, job: &Job, subject: &Subject) -> Result<Sides, Trouble> {
+        let environment = self.corner.environment(job.secure);
+        let stop = &self.stop;
+        let ready = |child: &mut Child| match child.hear(stop, CONNECT_SECS)? {
+            Event::Ready(ready) => Ok::<Ready, Failure>(ready),
+            other => Err(unexpected(other)),
+        };
+        let mut outlet = Child::spawn(ENDPOINT, &environment)?;
+        outlet.say(&Task::Outlet(job.clone()))?;
+        let found = ready(&mut outlet).map_err(|failure| failure.context("outlet"))?;
+        let mut inlet = Child::spawn(ENDPOINT, &environment)?;
+        inlet.say(&Task::Inlet(Job {
+            address: found.address,
+            control: found.control,
+            ..job.clone()
+        }))?;
+        let opened = ready(&mut inlet).map_err(|failure| failure.context("inlet"))?;
+        must_encrypt(subject, opened.encrypted.into(), job.readers.into())?;
+        outlet.say(&Order::Go)?;
+        let limit = PUSH_SECS + 20.0 * expected_secs(job);
+        let pushed = match outlet.hear(stop, limit)? {
+            Event::Pushed(pushed) => pushed,
+            // It may have stopped for something that happened to the inlets.
+            other => {
+                let failure = match inlet.hear(stop, 1.0) {
+                    Ok(Event::Failed(text)) => Failure::Runtime(text).context("inlet"),
+                    _ => unexpected(other).context("outlet"),
+                };
+                return Err(failure.into());
+            }
+        };
+        inlet.say(&Order::Pushed(pushed))?;
+        let report = |child: &mut Child, limit| match child.hear(stop, limit)? {
+            Event::Report(report) => Ok::<Report, Failure>(report),
+            other => Err(unexpected(other)),
+        };
+        let received = report(&mut inlet, limit).map_err(|failure| failure.context("inlet"))?;
+        outlet.say(&Order::Finish)?;
+        let sent =
+            report(&mut outlet, CONNECT_SECS).map_err(|failure| failure.context("outlet"))?;
+        Ok(Sides {
+            outlet: sent,
+            inlet: received,
+            samples: pushed - job.warm_up,
+        })
+    }
+}
+
+fn unexpected(event: Event) -> Failure {
+    match event {
+        Event::Failed(text) => Failure::Runtime(text),
+        _ => Failure::Runtime("the processes of the benchmark do not agree".into()),
+    }
+}
+
+/// How long pushing should take.
+fn expected_secs(job: &Job) -> f64 {
+    match (job.extent, job.speed) {
+        (Extent::Seconds(secs), _) => secs,
+        (Extent::Samples(samples), Speed::Paced(rate)) => samples as f64 / rate,
+        (Extent::Samples(samples), Speed::Free) => samples as f64 / SLOWEST_RATE,
+    }
+}
+
+/// Puts both sides together.
+fn measurement(benchmark: &Benchmark, job: &Job, sides: Sides) -> Measurement {
+    let mut values = sides.outlet.values.clone();
+    values.extend(sides.inlet.values.clone());
+    let samples = sides.samples as f64;
+    let bytes_per_sample = f64::from(job.channels) * bytes_of(&job.format);
+    let gigabytes = samples * bytes_per_sample / 1e9;
+    let mut cpu = Some(0.0);
+    for (name, side) in [("outlet", &sides.outlet), ("inlet", &sides.inlet)] {
+        cpu = cpu.zip(side.cpu_secs).map(|(sum, secs)| sum + secs);
+        if let Some(secs) = side.cpu_secs {
+            values.insert(format!("{name}_cpu_us_per_sample"), 1e6 * secs / samples);
+            values.insert(format!("{name}_cpu_s_per_gb"), secs / gigabytes);
+        }
+        if let Some(switches) = side.switches {
+            values.insert(
+                format!("{name}_switches_per_sample"),
+                switches as f64 / samples,
+            );
+        }
+    }
+    if let Some(cpu) = cpu {
+        values.insert("cpu_us_per_sample".into(), 1e6 * cpu / samples);
+    }
+    let took = sides.inlet.end - sides.outlet.begin;
+    if took > 0.0 && !job.read_last {
+        let rate = sides.inlet.received as f64 / f64::from(job.readers) / took;
+        values.insert("samples_per_s".into(), rate);
+        values.insert("mib_per_s".into(), rate * bytes_per_sample / MIB);
+    }
+    (benchmark.finish)(job, &sides, &mut values);
+    values.retain(|_, value| value.is_finite());
+    let disorder = sides.inlet.disorder;
+    Measurement {
+        values,
+        expected: sides.samples * u64::from(job.readers),
+        received: sides.inlet.received,
+        gaps: sides.inlet.gaps,
+        histogram: sides.inlet.histogram,
+        failure: wrong_order(disorder),
+    }
+}
+
+/// What is wrong with this many samples, if there are any.
+pub(super) fn wrong_order(disorder: u64) -> Option<String> {
+    (disorder > 0).then(|| format!("{disorder} samples came out of order or twice"))
+}
+
+/// Bytes of a value.
+pub(super) fn bytes_of(format: &str) -> f64 {
+    let format = format.parse::<lsl_core::ChannelFormat>();
+    format.map_or(0.0, |format| format.value_size() as f64)
+}
+
+/// `channels 64, rate 1000`
+pub(super) fn title(parameters: &[(&'static str, Value)]) -> String {
+    let shown: Vec<String> = parameters
+        .iter()
+        .map(|(name, value)| format!("{name} {}", plain(value)))
+        .collect();
+    shown.join(", ")
+}
+
+/// A rate or a time as JSON: whole numbers without a point.
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "whole numbers below 2^53 are exact"
+)]
+pub(super) fn number(value: f64) -> Value {
+    if value.fract() == 0.0 && value.abs() < 1e15 {
+        Value::from(value as i64)
+    } else {
+        Value::from(value)
+    }
+}
+
+/// A value without quotes.
+pub(super) fn plain(value: &Value) -> String {
+    value
+        .as_str()
+        .map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// How far a run is, on stderr: one line that is overwritten on a terminal.
+pub(super) struct Progress {
+    begun: f64,
+    done: usize,
+    total: usize,
+    is_terminal: bool,
+}
+
+impl Progress {
+    /// Of so many steps that take about the same time.
+    pub(super) fn new(total: usize) -> Self {
+        Self {
+            begun: local_clock(),
+            done: 0,
+            total,
+            is_terminal: std::io::stderr().is_terminal(),
+        }
+    }
+
+    pub(super) fn show(&self, what: std::fmt::Arguments<'_>) {
+        let spent = local_clock() - self.begun;
+        let left = if self.done == 0 {
+            String::new()
+        } else {
+            let left = spent / self.done as f64 * (self.total - self.done) as f64;
+            format!(", about {} left", age(left))
+        };
+        if self.is_terminal {
+            // Clears what was there.
+            let _ = write!(std::io::stderr().lock(), "\r\x1b[K{what}{left}");
+        } else {
+            note(format_args!("{what}{left}"));
+        }
+    }
+
+    pub(super) fn step(&mut self) {
+        self.done += 1;
+    }
+
+    pub(super) fn end(&self) {
+        if self.is_terminal {
+            let _ = write!(std::io::stderr().lock(), "\r\x1b[K");
+        }
+    }
+}
+
+pub(super) const MIB: f64 = 1024.0 * 1024.0;
+
+/// One outlet at a time, of which liblsl's takes two.
+const PORTS: u16 = 16;
+
+/// Searching, connecting, and a machine that does other things.
+const CONNECT_SECS: f64 = 60.0;
+
+/// Added to twenty times what pushing should take.
+const PUSH_SECS: f64 = 60.0;
+
+/// Samples per second that even the slowest pushes.
+const SLOWEST_RATE: f64 = 5000.0;

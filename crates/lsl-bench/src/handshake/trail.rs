@@ -1,0 +1,159 @@
+//! The security logs of a benchmark: one for each turn, its lines counted afterwards.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use lsl_cli::failure::{Failure, Outcome};
+use lsl_core::secure::Audit;
+use lsl_core::secure::audit::rotated;
+use lsl_platform::files::create_directory;
+
+use super::Audited;
+use super::sides::{EVENTS, Shaken, Sides};
+
+/// A directory of its own, gone with this.
+#[derive(Debug)]
+pub(super) struct Trail(PathBuf);
+
+/// The log of one turn.
+#[derive(Debug)]
+pub(super) struct Log {
+    audit: Audit,
+    audited: Audited,
+    /// Where lines go, if they do.
+    path: Option<PathBuf>,
+    recorded: AtomicU64,
+}
+
+impl Trail {
+    /// In `parent`, or where temporary files go.
+    pub(super) fn new(parent: Option<&Path>) -> Outcome<Self> {
+        let parent = parent.map_or_else(std::env::temp_dir, Path::to_owned);
+        let own = parent.join(format!("lsl-bench-{}", std::process::id()));
+        // Nobody else may have a hand in it: others can write to the parent.
+        create_directory(&own, 0o700)
+            .map_err(|error| Failure::Runtime(format!("cannot make {}: {error}", own.display())))?;
+        Ok(Self(own))
+    }
+
+    /// A new log.
+    pub(super) fn open(&self, audited: Audited) -> Outcome<Log> {
+        let path = match audited {
+            Audited::None | Audited::Off => None,
+            Audited::On | Audited::OnSync => Some(self.0.join("audit.jsonl")),
+        };
+        let audit = match &path {
+            Some(path) => Audit::open(path, 0)?,
+            None => Audit::default(),
+        };
+        Ok(Log {
+            audit,
+            audited,
+            path,
+            recorded: AtomicU64::new(0),
+        })
+    }
+}
+
+impl Drop for Trail {
+    fn drop(&mut self) {
+        // What cannot be removed now is removed by whoever cleans temporary files.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+impl Log {
+    /// Records a handshake on behalf of both sides.
+    pub(super) fn record(&self, sides: &Sides, shaken: &Shaken) {
+        if self.audited == Audited::None {
+            return;
+        }
+        for event in sides.events(shaken) {
+            self.audit.record(event);
+        }
+        self.recorded.fetch_add(EVENTS as u64, Ordering::Relaxed);
+        if self.audited == Audited::OnSync {
+            self.audit.flush(LONGEST_WRITE);
+        }
+    }
+
+    /// Waits until everything is written.
+    pub(super) fn finish(&self) -> Outcome {
+        if self.audit.flush(LONGEST_WRITE) {
+            Ok(())
+        } else {
+            Err(Failure::Runtime(
+                "the security log was not written in a minute".into(),
+            ))
+        }
+    }
+
+    /// How many events were written and how many dropped; removes the files. Fails if any is neither.
+    pub(super) fn check(self) -> Outcome<(u64, u64)> {
+        let dropped = self.audit.dropped();
+        let recorded = self.recorded.load(Ordering::Relaxed);
+        drop(self.audit);
+        let Some(path) = self.path else {
+            return Ok((0, 0));
+        };
+        let mut files = rotated(&path)?;
+        files.push(path);
+        let mut written = 0;
+        for file in files {
+            let lines = BufReader::new(File::open(&file)?).lines();
+            for line in lines {
+                let line: serde_json::Value = serde_json::from_str(&line?)?;
+                written += u64::from(line["event"] == "handshake_ok");
+            }
+            fs::remove_file(&file)?;
+        }
+        if written + dropped == recorded {
+            Ok((written, dropped))
+        } else {
+            Err(Failure::Lost(format!(
+                "of {recorded} security events {written} were written and {dropped} counted as dropped: the \
+                 others are lost without a word"
+            )))
+        }
+    }
+}
+
+const LONGEST_WRITE: Duration = Duration::from_mins(1);
+
+#[cfg(test)]
+mod tests {
+    use lsl_core::secure::Suite;
+
+    use super::*;
+
+    #[test]
+    fn events_are_written_and_counted_as_asked_for() {
+        let parent = std::env::temp_dir().join(format!("lsl-trail-{}", std::process::id()));
+        fs::create_dir(&parent).unwrap();
+        let trail = Trail::new(Some(&parent)).unwrap();
+        let sides = Sides::new(Suite::ChaCha20Poly1305).unwrap();
+        let shaken = sides.shake().unwrap();
+        for (audited, expected) in [
+            (Audited::None, 0),
+            (Audited::Off, 0),
+            (Audited::On, 6),
+            (Audited::OnSync, 6),
+        ] {
+            let log = trail.open(audited).unwrap();
+            (0..3).for_each(|_| log.record(&sides, &shaken));
+            log.finish().unwrap();
+            assert_eq!(log.check().unwrap(), (expected, 0), "{audited:?}");
+        }
+        // A line that somebody took away is missed.
+        let log = trail.open(Audited::On).unwrap();
+        log.record(&sides, &shaken);
+        log.finish().unwrap();
+        fs::write(log.path.as_ref().unwrap(), "").unwrap();
+        assert!(matches!(log.check(), Err(Failure::Lost(_))));
+        drop(trail);
+        fs::remove_dir(&parent).unwrap();
+    }
+}

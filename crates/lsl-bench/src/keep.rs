@@ -1,0 +1,81 @@
+//! Where results go, for actions that do not run the grid of `driver`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use lsl_cli::failure::Outcome;
+use lsl_cli::interrupt::Stop;
+use lsl_cli::note::note;
+
+use super::driver::finish;
+use super::result::{Cell, Machine, Results, SCHEMA, Subject};
+use super::summary;
+
+/// Options for results.
+#[derive(Debug, Clone, Args)]
+pub(super) struct Keep {
+    /// Folder for the results [default: lsl-bench/BENCHMARK-TIME]
+    #[arg(long, short, value_name = "DIR")]
+    output: Option<PathBuf>,
+}
+
+/// Everything that was measured.
+pub(super) struct Measured {
+    pub(super) benchmark: &'static str,
+    pub(super) subjects: Vec<Subject>,
+    /// What ratios are taken to.
+    pub(super) baseline: usize,
+    pub(super) cells: Vec<Cell>,
+}
+
+impl Keep {
+    /// Where and when it runs; before anything is measured.
+    pub(super) fn begin() -> Machine {
+        Machine::here()
+    }
+
+    /// As [`write`](Self::write), after work that ended like this: rounds that were finished before the
+    /// user's Ctrl-C, or before what ended the run, count.
+    pub(super) fn end(
+        &self,
+        machine: Machine,
+        measured: Measured,
+        done: Outcome,
+        stop: &Stop,
+    ) -> Outcome {
+        let written = if measured.cells.is_empty() {
+            Ok(())
+        } else {
+            self.write(machine, measured)
+        };
+        match done {
+            // As every command that Ctrl-C ends.
+            Err(_) if stop.requested() => {
+                note("interrupted: the rounds before that count");
+                written
+            }
+            Err(failure) => Err(failure),
+            Ok(()) => written,
+        }
+    }
+
+    /// Writes it. Ends as every comparison does: with an error if samples are missing.
+    pub(super) fn write(&self, machine: Machine, measured: Measured) -> Outcome {
+        let started = machine.started.replace([':', '-'], "");
+        let results = Results {
+            schema: SCHEMA.into(),
+            benchmark: measured.benchmark.into(),
+            machine,
+            args: std::env::args().collect(),
+            subjects: measured.subjects,
+            baseline: measured.baseline,
+            cells: measured.cells,
+        };
+        let default =
+            || PathBuf::from("lsl-bench").join(format!("{}-{started}", results.benchmark));
+        let folder = self.output.clone().unwrap_or_else(default);
+        results.write(&folder)?;
+        finish(&results, &folder)?;
+        summary::verdict(&results)
+    }
+}

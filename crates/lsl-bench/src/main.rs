@@ -1,0 +1,163 @@
+//! `lsl-bench`, the program that `lsl bench` runs: how fast this machine, this library and any other liblsl
+//! are. Each action is one file. What they measure goes through `result`, the JSON form, which `report` reads.
+#![forbid(unsafe_code)]
+#![expect(
+    clippy::cast_precision_loss,
+    reason = "sample counts stay far below 2^53"
+)]
+
+mod aead;
+mod atrest;
+mod bulk;
+mod carrier;
+mod child;
+mod contest;
+mod discovery;
+mod driver;
+mod endpoint;
+mod fanout;
+mod handshake;
+mod herd;
+mod job;
+mod keep;
+mod latency;
+mod machine;
+mod max;
+mod net;
+mod number;
+mod raw;
+mod record;
+mod report;
+mod result;
+mod room;
+mod scale;
+mod size;
+mod stats;
+mod subject;
+mod summary;
+mod tally;
+mod trouble;
+mod turns;
+mod usage;
+mod watch;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser, Subcommand};
+use lsl_cli::completions::Completions;
+use lsl_cli::failure::Outcome;
+use lsl_cli::globals::{Events, Globals};
+use lsl_cli::man::Manual;
+
+/// Measure latency and throughput, of this and of any other liblsl
+#[derive(Debug, Parser)]
+#[command(
+    name = "lsl-bench",
+    bin_name = "lsl bench",
+    version,
+    disable_help_subcommand = true
+)]
+#[command(max_term_width = 100)]
+struct Cli {
+    #[command(flatten)]
+    globals: Globals,
+
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// One-way latency by channels, rate and inlets
+    Latency(latency::Latency),
+    /// Latency of the slowest of many readers
+    Fanout(fanout::Fanout),
+    /// Fast streams in batches of all sizes
+    Bulk(bulk::Bulk),
+    /// As many samples as go through, and writing first and reading then
+    Max(max::Max),
+    /// How many secure sessions can be set up
+    Handshake(handshake::Handshake),
+    /// The ciphers alone, by message size
+    Aead(aead::Aead),
+    /// Encrypting files and pipes, and the memory it takes
+    Atrest(atrest::Atrest),
+    /// Recording many fast streams without a gap
+    Record(record::Record),
+    /// How soon all of many streams are found
+    Discovery(discovery::Discovery),
+    /// Threads, memory and descriptors of many streams
+    Scale(scale::Scale),
+    /// Between two machines
+    Net(net::Net),
+    /// Statistics, charts and tables from results
+    Report(report::Report),
+    /// Print what makes a shell complete `lsl`, benchmarks included
+    #[command(hide = true)]
+    Completions(Completions),
+    /// Write the manual pages of `lsl`, benchmarks included
+    #[command(hide = true)]
+    Man(Manual),
+    /// The ends of a pipe
+    #[command(hide = true)]
+    AtrestEnd(atrest::AtrestEnd),
+    /// The processes with many streams
+    #[command(hide = true)]
+    Herd(herd::Herd),
+    /// The processes of a measurement
+    #[command(hide = true)]
+    Endpoint(endpoint::Endpoint),
+}
+
+fn main() -> ExitCode {
+    // `lsl` itself, where that is measured: of this very build, and wherever this program lies alone.
+    if std::env::args_os().nth(1).is_some_and(|word| word == "lsl") {
+        return lsl_cli::run(std::env::args_os().skip(1));
+    }
+    let cli = Cli::parse();
+    cli.globals.start_log(Events::Told);
+    lsl_cli::end(cli.run())
+}
+
+impl Cli {
+    fn run(&self) -> Outcome {
+        match &self.action {
+            Action::Latency(action) => action.run(),
+            Action::Fanout(action) => action.run(),
+            Action::Bulk(action) => action.run(),
+            Action::Max(action) => action.run(),
+            Action::Handshake(action) => action.run(),
+            Action::Aead(action) => action.run(),
+            Action::Atrest(action) => action.run(),
+            Action::Record(action) => action.run(),
+            Action::Discovery(action) => action.run(),
+            Action::Scale(action) => action.run(),
+            Action::Net(action) => action.run(&self.globals),
+            Action::Report(action) => action.run(),
+            Action::Completions(action) => action.run(whole()),
+            Action::Man(action) => action.run(whole()),
+            Action::AtrestEnd(action) => action.run(),
+            Action::Herd(action) => action.run(),
+            Action::Endpoint(action) => action.run(),
+        }
+    }
+}
+
+/// The definition of `lsl` with all of `lsl bench`.
+fn whole() -> clap::Command {
+    lsl_cli::command().mut_subcommands(|command| match command.get_name() {
+        "bench" => Cli::command().name("bench"),
+        _ => command,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_are_consistent() {
+        Cli::command().debug_assert();
+        whole().debug_assert();
+    }
+}

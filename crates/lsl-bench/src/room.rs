@@ -1,0 +1,102 @@
+//! A place for large files that are gone afterwards, and processes that are gone afterwards.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, ExitStatus};
+
+use lsl_cli::failure::{Failure, Outcome};
+use lsl_platform::files::{create_directory, create_new};
+
+use super::size;
+
+/// Refuses to fill a disk.
+pub(super) fn require(place: &Path, bytes: u64) -> Outcome {
+    let needed = bytes.saturating_add(RESERVE);
+    match free(place) {
+        Some(free) if free < needed => Err(Failure::Usage(format!(
+            "{} has {} free, and {} are needed there; choose another folder or less to measure",
+            place.display(),
+            size::shown(free),
+            size::shown(needed)
+        ))),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(unix)]
+fn free(place: &Path) -> Option<u64> {
+    let found = rustix::fs::statvfs(place).ok()?;
+    Some(found.f_bavail.saturating_mul(found.f_frsize))
+}
+
+#[cfg(not(unix))]
+fn free(_place: &Path) -> Option<u64> {
+    None
+}
+
+/// A folder of this run; removed with everything in it when dropped.
+#[derive(Debug)]
+pub(super) struct Folder(PathBuf);
+
+impl Folder {
+    /// Makes it in `place`.
+    pub(super) fn make(place: &Path, what: &str) -> Outcome<Self> {
+        let folder = place.join(format!("lsl-bench-{what}-{}", std::process::id()));
+        create_directory(&folder, 0o700)
+            .map_err(|error| Failure::from(error).context(&folder.display().to_string()))?;
+        Ok(Self(folder))
+    }
+
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What cannot be removed is left; its name says whose it is.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Writes a file that nobody else may read.
+pub(super) fn write_private(path: &Path, content: &[u8]) -> Outcome {
+    Ok(create_new(path, 0o600)?.write_all(content)?)
+}
+
+/// A process that is killed when dropped. Ctrl-C at the terminal does not reach it.
+#[derive(Debug)]
+pub(super) struct Doomed(Child);
+
+impl Doomed {
+    pub(super) fn spawn(command: &mut Command) -> Outcome<Self> {
+        #[cfg(unix)]
+        std::os::unix::process::CommandExt::process_group(command, 0);
+        Ok(Self(command.spawn()?))
+    }
+
+    pub(super) fn id(&self) -> u32 {
+        self.0.id()
+    }
+
+    pub(super) fn take_output(&mut self) -> Option<ChildStdout> {
+        self.0.stdout.take()
+    }
+
+    /// How it ended, if it has.
+    pub(super) fn ended(&mut self) -> Outcome<Option<ExitStatus>> {
+        Ok(self.0.try_wait()?)
+    }
+}
+
+impl Drop for Doomed {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// What stays free for others.
+const RESERVE: u64 = 1 << 30;

@@ -1,0 +1,77 @@
+//! Why a turn has no values, and which of these reasons end the run. A library that fails is a result
+//! like others; a comparison of plain with encrypted in which they are not is none at all.
+
+use lsl_cli::failure::Failure;
+
+use super::subject::Subject;
+
+/// What went wrong.
+#[derive(Debug)]
+pub(super) enum Trouble {
+    /// In this turn: the others go on.
+    OfTurn(Failure),
+    /// What the run says would be wrong: it ends, and what came before counts.
+    OfRun(Failure),
+}
+
+impl From<Failure> for Trouble {
+    fn from(failure: Failure) -> Self {
+        Self::OfTurn(failure)
+    }
+}
+
+/// Whether of so many connections all were encrypted, or none, as the subject must.
+pub(super) fn must_encrypt(subject: &Subject, encrypted: u64, of: u64) -> Result<(), Trouble> {
+    let name = &subject.shown.name;
+    let text = if subject.secure() && encrypted < of {
+        format!(
+            "{name}: {} of {of} connections are in plaintext though the run made a key and a \
+             configuration for it with policy \"required\" (LSL_SECURE_CONFIG). Its library does not \
+             go by them: give --lib the path of a current build of ours, or measure it with --secure off",
+            of - encrypted
+        )
+    } else if !subject.secure() && encrypted > 0 {
+        format!(
+            "{name}: {encrypted} of {of} connections are encrypted though it is to be measured in \
+             plaintext. A configuration of the whole machine asks for that (`lsl security` names it, \
+             /etc/lsl_api/lsl-secure.toml): move it away for the run, or measure with --secure on"
+        )
+    } else {
+        return Ok(());
+    };
+    Err(Trouble::OfRun(Failure::Runtime(text)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::job::Carrier;
+    use super::super::result;
+    use super::*;
+
+    #[test]
+    fn all_connections_or_none_are_encrypted() {
+        let says = |secure, encrypted| {
+            let subject = Subject {
+                shown: result::Subject {
+                    name: "ours".into(),
+                    detail: String::new(),
+                    secure,
+                },
+                carrier: Carrier::Core,
+                is_foreign: false,
+            };
+            match must_encrypt(&subject, encrypted, 3) {
+                Ok(()) => String::new(),
+                Err(Trouble::OfRun(failure)) => failure.to_string(),
+                Err(Trouble::OfTurn(failure)) => panic!("{failure}"),
+            }
+        };
+        assert_eq!(says(true, 3), "");
+        assert_eq!(says(false, 0), "");
+        assert!(says(true, 0).starts_with("ours: 3 of 3 connections are in plaintext"));
+        assert!(says(true, 2).starts_with("ours: 1 of 3"));
+        assert!(says(true, 2).contains("--secure off"));
+        assert!(says(false, 3).starts_with("ours: 3 of 3 connections are encrypted"));
+        assert!(says(false, 1).contains("--secure on"));
+    }
+}

@@ -1,0 +1,67 @@
+//! `lsl bench`: runs the program `lsl-bench`, which is built and packed for itself.
+
+use std::env;
+use std::ffi::OsString;
+use std::io;
+use std::process::Command;
+
+use clap::Args;
+
+use crate::failure::{Failure, Outcome};
+use crate::globals::Globals;
+
+/// `lsl bench`
+#[derive(Debug, Args)]
+#[command(disable_help_flag = true)]
+pub(crate) struct Bench {
+    /// What to measure, and how: `lsl bench --help` says it
+    #[arg(
+        value_name = "ARGUMENTS",
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
+    arguments: Vec<OsString>,
+}
+
+impl Bench {
+    /// Becomes the program. Returns only if there is none.
+    pub(crate) fn run(&self, globals: &Globals) -> Outcome {
+        let beside = env::current_exe()?.with_file_name(PROGRAM);
+        let mut command = if beside.is_file() {
+            Command::new(beside)
+        } else {
+            Command::new(PROGRAM)
+        };
+        command.args(globals.words());
+        command.args((0..globals.verbosity()).map(|_| "-v"));
+        let error = replaced_by(command.args(&self.arguments));
+        Err(if error.kind() == io::ErrorKind::NotFound {
+            Failure::NotFound(MISSING.into())
+        } else {
+            Failure::Runtime(format!("{PROGRAM}: {error}"))
+        })
+    }
+}
+
+/// Runs `command` in place of this process. Returns why that was not possible.
+#[cfg(unix)]
+fn replaced_by(command: &mut Command) -> io::Error {
+    std::os::unix::process::CommandExt::exec(command)
+}
+
+#[cfg(not(unix))]
+fn replaced_by(command: &mut Command) -> io::Error {
+    match command.status() {
+        Ok(status) => std::process::exit(status.code().unwrap_or(1)),
+        Err(error) => error,
+    }
+}
+
+const PROGRAM: &str = if cfg!(windows) {
+    "lsl-bench.exe"
+} else {
+    "lsl-bench"
+};
+
+const MISSING: &str = "`lsl bench` runs the program lsl-bench, which is neither beside `lsl` nor on PATH. The \
+    package lsl-rs has it; in a clone of the sources: cargo build --release -p lsl-bench";

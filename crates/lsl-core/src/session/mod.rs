@@ -1,8 +1,0 @@
-//! State machines of the two roles. They take bytes, wire results and `now`; the shell in `net`
-//! owns the sockets and the timers.
-
-pub mod custody;
-pub mod fanout;
-pub mod inlet;
-pub mod recover;
-pub mod resolve;

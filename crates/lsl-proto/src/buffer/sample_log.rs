@@ -1,0 +1,344 @@
+//! Encoded samples of one wire variant that at least one consumer has not been sent yet.
+//!
+//! One log serves all consumers of a variant: each keeps only the sequence number of the next sample
+//! it needs, so a sample is encoded and stored once however many readers lag. A log that everybody
+//! has caught up with is empty; its sequence numbers keep counting.
+//!
+//! Samples lie in blocks, so that nothing is ever moved to make room, memory goes back as a backlog
+//! shrinks, and a whole block comes in and goes out without a copy: it changes places with the
+//! caller's buffer.
+
+use std::collections::VecDeque;
+
+/// FIFO of encoded samples, addressed by sequence number.
+#[derive(Debug, Default)]
+pub struct SampleLog {
+    /// In order, none of them empty.
+    blocks: VecDeque<Block>,
+    /// Sequence number of the first sample that is needed.
+    first: u64,
+    /// Sequence number of the next sample.
+    end: u64,
+    /// Kept for reuse. What is in their buffers is nobody's: filling them with zeros again would cost
+    /// as much as what comes next.
+    spare: Vec<Block>,
+}
+
+#[derive(Debug, Default)]
+struct Block {
+    bytes: Vec<u8>,
+    /// End of each sample in `bytes`.
+    ends: Vec<usize>,
+    /// Sequence number of the first sample in `bytes`, needed or not.
+    first: u64,
+}
+
+impl SampleLog {
+    /// An empty log that starts at sequence number 0.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sequence number that the next appended sample will get.
+    pub fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// Bytes stored and needed.
+    pub fn len_bytes(&self) -> usize {
+        let stored: usize = self.blocks.iter().map(|block| block.bytes.len()).sum();
+        let front = self.blocks.front();
+        stored - front.map_or(0, |block| block.offset_of(self.first))
+    }
+
+    /// Stores encoded samples; `ends` are their end positions within `encoded`. What is in the
+    /// buffers afterwards is nobody's.
+    pub fn append(&mut self, encoded: &mut Vec<u8>, ends: &mut Vec<usize>) {
+        let first = self.end;
+        self.end += ends.len() as u64;
+        if let Some(last) = self.blocks.back_mut()
+            && last.bytes.len() + encoded.len() <= BLOCK_BYTES
+        {
+            let start = last.bytes.len();
+            last.bytes.extend_from_slice(encoded);
+            last.ends.extend(ends.iter().map(|end| start + end));
+            return;
+        }
+        let mut block = self.spare.pop().unwrap_or_default();
+        block.first = first;
+        if encoded.len() >= SWAPPED_BYTES {
+            std::mem::swap(&mut block.bytes, encoded);
+            std::mem::swap(&mut block.ends, ends);
+            // It becomes a block in its turn, which shall not grow piece by piece.
+            encoded.reserve(BLOCK_BYTES.saturating_sub(encoded.len()));
+        } else {
+            block.bytes.clear();
+            block.bytes.extend_from_slice(encoded);
+            block.ends.clear();
+            block.ends.extend_from_slice(ends);
+        }
+        self.blocks.push_back(block);
+    }
+
+    /// Counts samples that nobody needs stored. Only valid for an empty log.
+    #[inline]
+    pub fn skip(&mut self, samples: usize) {
+        debug_assert!(
+            self.blocks.is_empty(),
+            "skipping would reorder stored samples"
+        );
+        self.end += samples as u64;
+        self.first = self.end;
+    }
+
+    /// Forgets every sample before `sequence`.
+    #[inline]
+    pub fn trim(&mut self, sequence: u64) {
+        self.first = self.first.max(sequence.min(self.end));
+        while let Some(block) = self.blocks.front()
+            && block.end() <= self.first
+        {
+            if let Some(block) = self.blocks.pop_front() {
+                self.keep(block);
+            }
+        }
+    }
+
+    /// How far one [`take`](Self::take) from `from` gets: to whole samples before `to`, as many as
+    /// fit in `max_bytes` and at least one. `from` must be stored.
+    pub fn reach(&self, from: u64, to: u64, max_bytes: usize) -> u64 {
+        let Some(block) = self.block_of(from) else {
+            return from;
+        };
+        let limit = block.offset_of(from).saturating_add(max_bytes);
+        let fitting = block.ends.partition_point(|&end| end <= limit);
+        let next = block.first + fitting as u64;
+        next.clamp(from + 1, to.max(from + 1))
+    }
+
+    /// Bytes from one stored sample to a later one that is within [`reach`](Self::reach).
+    pub fn distance(&self, from: u64, to: u64) -> usize {
+        let block = self.block_of(from);
+        block.map_or(0, |block| block.offset_of(to) - block.offset_of(from))
+    }
+
+    /// Puts the samples from `from` to `to` (as [`reach`](Self::reach) said) in place of what is in
+    /// `out`, and forgets every sample before `needed`.
+    pub fn take(&mut self, from: u64, to: u64, needed: u64, out: &mut Vec<u8>) {
+        let index = self.index_of(from);
+        let Some(block) = self.blocks.get_mut(index) else {
+            out.clear();
+            return;
+        };
+        if index == 0 && from == block.first && to == block.end() && needed >= to {
+            std::mem::swap(&mut block.bytes, out);
+        } else {
+            out.clear();
+            out.extend_from_slice(&block.bytes[block.offset_of(from)..block.offset_of(to)]);
+        }
+        self.trim(needed);
+    }
+
+    /// Appends all samples from `from` to `to` to `out`.
+    pub fn copy(&self, mut from: u64, to: u64, out: &mut Vec<u8>) {
+        while from < to
+            && let Some(block) = self.block_of(from)
+        {
+            let until = to.min(block.end());
+            out.extend_from_slice(&block.bytes[block.offset_of(from)..block.offset_of(until)]);
+            from = until;
+        }
+    }
+
+    fn block_of(&self, sequence: u64) -> Option<&Block> {
+        self.blocks.get(self.index_of(sequence))
+    }
+
+    fn index_of(&self, sequence: u64) -> usize {
+        self.blocks.partition_point(|block| block.end() <= sequence)
+    }
+
+    fn keep(&mut self, block: Block) {
+        // While others still wait, more are needed soon.
+        let spare_blocks = if self.blocks.is_empty() {
+            SPARE_BLOCKS
+        } else {
+            SPARE_BLOCKS_IN_USE
+        };
+        self.spare.truncate(spare_blocks - 1);
+        let ends_bytes = block.ends.capacity() * size_of::<usize>();
+        if block.bytes.capacity().max(ends_bytes) <= 2 * BLOCK_BYTES {
+            self.spare.push(block);
+        }
+    }
+}
+
+impl Block {
+    fn end(&self) -> u64 {
+        self.first + self.ends.len() as u64
+    }
+
+    /// Offset of the first byte of a stored sample (or of the end of the block).
+    fn offset_of(&self, sequence: u64) -> usize {
+        match stored(sequence.saturating_sub(self.first)) {
+            0 => 0,
+            index => self.ends[index - 1],
+        }
+    }
+}
+
+/// A difference of sequence numbers as a length.
+fn stored(difference: u64) -> usize {
+    usize::try_from(difference).expect("what is stored fits into memory")
+}
+
+/// Samples are gathered into blocks of this size; only a sample that is larger makes a larger one.
+const BLOCK_BYTES: usize = 64 * 1024;
+
+/// From this size on, swapping buffers is worth the room it leaves unused in the block before.
+const SWAPPED_BYTES: usize = 8 * 1024;
+
+/// Blocks kept for the next samples: a reader that lags now and then should cost no allocations,
+const SPARE_BLOCKS: usize = 2;
+
+/// and one that always does, by turns more and less, should not either.
+const SPARE_BLOCKS_IN_USE: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn log(samples: &[&[u8]]) -> SampleLog {
+        let mut log = SampleLog::new();
+        for sample in samples {
+            append(&mut log, sample);
+        }
+        log
+    }
+
+    fn append(log: &mut SampleLog, sample: &[u8]) {
+        log.append(&mut sample.to_vec(), &mut vec![sample.len()]);
+    }
+
+    /// What a lane does to read for a consumer, the only one.
+    fn read(log: &mut SampleLog, from: u64, to: u64, max_bytes: usize) -> (u64, Vec<u8>) {
+        let mut out = Vec::new();
+        let next = log.reach(from, to, max_bytes);
+        let length = log.distance(from, next);
+        log.take(from, next, next, &mut out);
+        assert_eq!(out.len(), length);
+        (next, out)
+    }
+
+    #[test]
+    fn reads_whole_samples_within_the_limit_and_at_least_one() {
+        let mut log = log(&[b"abc", b"de", b"f"]);
+        assert_eq!(log.reach(0, 3, 5), 2);
+        assert_eq!(log.reach(0, 3, 1), 1);
+        assert_eq!(log.reach(0, 1, 100), 1);
+        assert_eq!(read(&mut log, 0, 3, 5), (2, b"abcde".to_vec()));
+        assert_eq!(read(&mut log, 2, 3, 100), (3, b"f".to_vec()));
+        assert_eq!(log.len_bytes(), 0);
+    }
+
+    #[test]
+    fn what_others_need_stays() {
+        let mut log = log(&[b"abc", b"de"]);
+        let mut out = Vec::new();
+        log.take(0, 2, 0, &mut out);
+        assert_eq!((out.as_slice(), log.len_bytes()), (b"abcde".as_slice(), 5));
+        out.clear();
+        log.copy(1, 2, &mut out);
+        assert_eq!(out, b"de");
+        assert_eq!(read(&mut log, 0, 2, 100), (2, b"abcde".to_vec()));
+    }
+
+    #[test]
+    fn trimming_keeps_sequence_numbers() {
+        let mut log = log(&[b"abc", b"de"]);
+        log.trim(1);
+        assert_eq!((log.end(), log.len_bytes()), (2, 2));
+        assert_eq!(read(&mut log, 1, 2, 100), (2, b"de".to_vec()));
+        assert_eq!((log.end(), log.len_bytes()), (2, 0));
+        log.skip(5);
+        log.append(&mut b"xy".to_vec(), &mut vec![1, 2]);
+        assert_eq!(log.end(), 9);
+        assert_eq!(read(&mut log, 8, 9, 100), (9, b"y".to_vec()));
+    }
+
+    #[test]
+    fn memory_of_a_backlog_goes_back() {
+        let mut log = SampleLog::new();
+        for _ in 0..1000 {
+            append(&mut log, &[7; 10_000]);
+        }
+        assert_eq!(log.len_bytes(), 10_000_000);
+        log.trim(1000);
+        let kept: usize = log.spare.iter().map(|block| block.bytes.capacity()).sum();
+        assert!(log.blocks.is_empty() && kept <= 4 * BLOCK_BYTES, "{kept}");
+    }
+
+    #[test]
+    fn what_is_kept_while_others_wait_is_bounded_whatever_the_samples() {
+        let many = if cfg!(miri) { 200_000 } else { 9_000_000 };
+        for (size, count) in [(1, many), (2_000, 10_000), (40_000, 400)] {
+            let mut log = SampleLog::new();
+            let per_push = (BLOCK_BYTES / size).max(1);
+            let mut left = count;
+            while left > 0 {
+                let samples = per_push.min(left);
+                let mut ends: Vec<usize> = (1..=samples).map(|n| n * size).collect();
+                log.append(&mut vec![7; samples * size], &mut ends);
+                left -= samples;
+            }
+            log.trim(count as u64 - 1);
+            assert!(!log.blocks.is_empty() && log.spare.len() <= SPARE_BLOCKS_IN_USE);
+            for block in &log.spare {
+                let ends_bytes = block.ends.capacity() * size_of::<usize>();
+                assert!(
+                    block.bytes.capacity().max(ends_bytes) <= 2 * BLOCK_BYTES,
+                    "{size}"
+                );
+            }
+        }
+    }
+
+    proptest! {
+        /// Whatever the order of appends, trims and reads, a reader sees every sample once, whole
+        /// and in order.
+        #[test]
+        fn a_reader_sees_every_sample(
+            sizes in proptest::collection::vec(prop_oneof![1usize..40, 1000usize..30_000], 1..60),
+            limits in proptest::collection::vec(1usize..40_000, 1..60),
+        ) {
+            let mut log = SampleLog::new();
+            let (mut written, mut seen) = (Vec::new(), Vec::new());
+            let mut cursor = 0;
+            for (n, &size) in sizes.iter().enumerate() {
+                let sample = vec![u8::try_from(n).unwrap(); size];
+                written.extend_from_slice(&sample);
+                append(&mut log, &sample);
+                if n % 3 == 0 {
+                    let (next, bytes) =
+                        read(&mut log, cursor, n as u64 + 1, limits[n % limits.len()]);
+                    cursor = next;
+                    seen.extend(bytes);
+                }
+                prop_assert_eq!(log.len_bytes() + seen.len(), written.len());
+            }
+            let mut rest = Vec::new();
+            log.copy(cursor, log.end(), &mut rest);
+            while cursor < log.end() {
+                let end = log.end();
+                let (next, bytes) = read(&mut log, cursor, end, 7);
+                cursor = next;
+                prop_assert_eq!(&rest.drain(..bytes.len()).collect::<Vec<u8>>(), &bytes);
+                seen.extend(bytes);
+            }
+            prop_assert!(written == seen && rest.is_empty());
+            prop_assert_eq!(log.len_bytes(), 0);
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! Decoded samples waiting for the caller of an inlet, as raw channel bytes in host order (the
+//! layout of `value`), converted only when they are pulled. Grows on demand up to its capacity in
+//! samples, then drops the oldest and counts it. Spec: lsl-protocol §9.4.
+
+use std::collections::VecDeque;
+
+use super::byte_queue::ByteQueue;
+
+/// FIFO of samples with their timestamps.
+#[derive(Debug)]
+pub struct SampleRing {
+    raw: ByteQueue,
+    /// Of each sample, in seconds.
+    timestamps: VecDeque<f64>,
+    /// Bytes of each sample; empty while all that wait are of length `stride`, as numbers always are.
+    lens: VecDeque<usize>,
+    stride: usize,
+    capacity_samples: usize,
+    capacity_bytes: usize,
+    dropped: u64,
+}
+
+impl SampleRing {
+    /// An empty ring for at most `capacity_samples` (at least 1) and, so that a peer's endless
+    /// strings cannot fill the memory, at most `capacity_bytes` unless a single sample is larger.
+    pub fn new(capacity_samples: usize, capacity_bytes: usize) -> Self {
+        Self {
+            raw: ByteQueue::default(),
+            timestamps: VecDeque::new(),
+            lens: VecDeque::new(),
+            stride: 0,
+            capacity_samples: capacity_samples.max(1),
+            capacity_bytes,
+            dropped: 0,
+        }
+    }
+
+    /// Samples waiting.
+    pub fn len(&self) -> usize {
+        self.timestamps.len()
+    }
+
+    /// Whether no sample waits.
+    pub fn is_empty(&self) -> bool {
+        self.timestamps.is_empty()
+    }
+
+    /// Bytes of channel data waiting.
+    pub fn len_bytes(&self) -> usize {
+        self.raw.len()
+    }
+
+    /// Samples the ring can hold before it drops.
+    pub fn capacity_samples(&self) -> usize {
+        self.capacity_samples
+    }
+
+    /// Samples dropped so far because nobody pulled them in time.
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    /// Adds a sample; the oldest ones make room if the ring is full.
+    #[inline]
+    pub fn push(&mut self, timestamp: f64, raw: &[u8]) {
+        while self.timestamps.len() >= self.capacity_samples
+            || (!self.timestamps.is_empty()
+                && self.raw.len().saturating_add(raw.len()) > self.capacity_bytes)
+        {
+            self.pop_many(1);
+            self.dropped += 1;
+        }
+        if raw.len() != self.stride || !self.lens.is_empty() {
+            self.note_length(raw.len());
+        }
+        self.raw.extend(raw);
+        self.timestamps.push_back(timestamp);
+    }
+
+    #[cold]
+    fn note_length(&mut self, len: usize) {
+        if self.timestamps.is_empty() {
+            self.stride = len;
+            return;
+        }
+        if self.lens.is_empty() {
+            self.lens.resize(self.timestamps.len(), self.stride);
+        }
+        self.lens.push_back(len);
+    }
+
+    /// The oldest sample: timestamp and raw bytes.
+    #[inline]
+    pub fn front(&self) -> Option<(f64, &[u8])> {
+        let &timestamp = self.timestamps.front()?;
+        let len = self.lens.front().copied().unwrap_or(self.stride);
+        Some((timestamp, &self.raw.as_slice()[..len]))
+    }
+
+    /// The oldest samples, as many of at most `max_samples` as lie together: their timestamps and their
+    /// raw bytes back to back. Empty only if the ring is or nothing is asked for.
+    #[inline]
+    pub fn front_run(&self, max_samples: usize) -> (&[f64], &[u8]) {
+        let stamps = self.timestamps.as_slices().0;
+        let stamps = &stamps[..stamps.len().min(max_samples)];
+        let bytes = self.len_of(stamps.len());
+        (stamps, &self.raw.as_slice()[..bytes])
+    }
+
+    /// Removes the oldest samples, at most all.
+    #[inline]
+    pub fn pop_many(&mut self, samples: usize) {
+        let samples = samples.min(self.timestamps.len());
+        let bytes = self.len_of(samples);
+        self.raw.consume(bytes);
+        if samples == 1 {
+            self.timestamps.pop_front();
+        } else {
+            self.timestamps.drain(..samples);
+        }
+        self.lens.drain(..samples.min(self.lens.len()));
+    }
+
+    /// Removes everything and says how many samples that were. They do not count as dropped: the
+    /// caller asked for it.
+    pub fn clear(&mut self) -> usize {
+        let count = self.timestamps.len();
+        self.raw.consume(usize::MAX);
+        self.timestamps = VecDeque::new();
+        self.lens = VecDeque::new();
+        count
+    }
+
+    /// Bytes of the oldest samples.
+    #[inline]
+    fn len_of(&self, samples: usize) -> usize {
+        if self.lens.is_empty() {
+            samples * self.stride
+        } else {
+            self.lens.iter().take(samples).sum()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn contents(ring: &mut SampleRing) -> Vec<(f64, Vec<u8>)> {
+        let mut all = Vec::new();
+        while let Some((timestamp, raw)) = ring.front() {
+            all.push((timestamp, raw.to_vec()));
+            ring.pop_many(1);
+        }
+        all
+    }
+
+    #[test]
+    fn the_oldest_make_room_and_are_counted() {
+        let mut ring = SampleRing::new(3, usize::MAX);
+        for n in 0..10u8 {
+            ring.push(f64::from(n), &vec![n; usize::from(n)]);
+        }
+        assert_eq!((ring.len(), ring.dropped()), (3, 7));
+        let expected: Vec<_> = (7..10u8)
+            .map(|n| (f64::from(n), vec![n; usize::from(n)]))
+            .collect();
+        assert_eq!(contents(&mut ring), expected);
+    }
+
+    #[test]
+    fn a_capacity_of_one_keeps_the_newest() {
+        let mut ring = SampleRing::new(0, usize::MAX);
+        ring.push(1.0, b"a");
+        ring.push(2.0, b"b");
+        assert_eq!(contents(&mut ring), vec![(2.0, b"b".to_vec())]);
+        assert_eq!(ring.dropped(), 1);
+    }
+
+    #[test]
+    fn bytes_are_bounded_too() {
+        let mut ring = SampleRing::new(100, 10);
+        ring.push(1.0, &[1; 6]);
+        ring.push(2.0, &[2; 4]);
+        ring.push(3.0, &[3; 5]);
+        assert_eq!((ring.len(), ring.len_bytes(), ring.dropped()), (2, 9, 1));
+        ring.push(4.0, &[4; 50]);
+        assert_eq!(contents(&mut ring), vec![(4.0, vec![4; 50])]);
+        assert_eq!(ring.dropped(), 3);
+    }
+
+    proptest! {
+        /// Whatever the lengths, however many are looked at and taken at a time.
+        #[test]
+        fn behaves_like_a_deque(
+            capacity in 1usize..12,
+            steps in proptest::collection::vec((0usize..4, 0usize..3, 0usize..9, any::<bool>()), 1..60),
+        ) {
+            let mut ring = SampleRing::new(capacity, usize::MAX);
+            let mut model: VecDeque<(f64, Vec<u8>)> = VecDeque::new();
+            let (mut next, mut dropped) = (0_u8, 0);
+            for (add, length, take, same) in steps {
+                for _ in 0..add {
+                    next = next.wrapping_add(1);
+                    let raw = vec![next; if same { 2 } else { length }];
+                    ring.push(f64::from(next), &raw);
+                    model.push_back((f64::from(next), raw));
+                    if model.len() > capacity {
+                        model.pop_front();
+                        dropped += 1;
+                    }
+                }
+                prop_assert_eq!(ring.front(), model.front().map(|(stamp, raw)| (*stamp, &raw[..])));
+                let (stamps, raw) = ring.front_run(take);
+                let expected: Vec<_> = model.iter().take(stamps.len()).cloned().collect();
+                prop_assert!(stamps.len() <= take && (stamps.is_empty() == (take == 0 || model.is_empty())));
+                prop_assert_eq!(stamps, expected.iter().map(|it| it.0).collect::<Vec<_>>());
+                prop_assert_eq!(raw, expected.iter().flat_map(|it| it.1.clone()).collect::<Vec<_>>());
+                ring.pop_many(take);
+                model.drain(..take.min(model.len()));
+                prop_assert_eq!((ring.len(), ring.dropped()), (model.len(), dropped));
+                let bytes: usize = model.iter().map(|it| it.1.len()).sum();
+                prop_assert_eq!(ring.len_bytes(), bytes);
+            }
+        }
+    }
+
+    #[test]
+    fn clearing_is_not_dropping() {
+        let mut ring = SampleRing::new(5, usize::MAX);
+        ring.push(1.0, b"a");
+        ring.push(2.0, b"");
+        assert_eq!(ring.clear(), 2);
+        assert_eq!((ring.len(), ring.len_bytes(), ring.dropped()), (0, 0, 0));
+        ring.push(3.0, b"c");
+        assert_eq!(contents(&mut ring), vec![(3.0, b"c".to_vec())]);
+    }
+}

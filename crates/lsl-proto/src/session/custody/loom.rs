@@ -1,0 +1,350 @@
+//! The hand-over under every interleaving: `RUSTFLAGS="--cfg lsl_loom" cargo test -p lsl-proto
+//! --lib loom --release --target-dir target/loom`.
+//!
+//! `Custody` is the real one. Around it is what `net::custody` and `net::monitor` do, step by step, on
+//! loom's locks; the kernel is one more lock. Time stands still: no deadline and no tick saves a
+//! thread, so a lost wake-up is a deadlock, which loom reports.
+
+use loom::sync::atomic::{AtomicUsize, Ordering};
+use loom::sync::{Arc, Condvar, Mutex};
+use loom::thread;
+
+use super::{Connection, Custody, Lead, Ticket};
+
+#[derive(Debug, Default)]
+struct Fake {
+    is_watched: bool,
+}
+
+impl Connection for Fake {
+    fn is_watched(&self) -> bool {
+        self.is_watched
+    }
+
+    fn unwatch(&mut self) {
+        self.is_watched = false;
+    }
+
+    fn is_broken(&self) -> bool {
+        false
+    }
+}
+
+/// What lies behind the flow's lock.
+struct Flow {
+    custody: Custody<Fake, ()>,
+    number: u64,
+    ring: usize,
+    lost: bool,
+}
+
+/// What the system keeps: bytes in the socket, the leader's flag, the data task's wake-up.
+#[derive(Default)]
+struct Kernel {
+    socket: usize,
+    raised: bool,
+    task_woken: bool,
+    ended: bool,
+}
+
+struct World {
+    flow: Mutex<Flow>,
+    threads: Condvar,
+    waiting: AtomicUsize,
+    kernel: Mutex<Kernel>,
+    changed: Condvar,
+}
+
+/// All that happens does so at this time, at which the stream flows.
+const NOW: f64 = 10.0;
+
+impl World {
+    fn new() -> Arc<Self> {
+        let mut custody = Custody::default();
+        let number = custody.begin(Fake { is_watched: true });
+        custody.arrived(NOW - 0.01);
+        custody.arrived(NOW);
+        Arc::new(Self {
+            flow: Mutex::new(Flow {
+                custody,
+                number,
+                ring: 0,
+                lost: false,
+            }),
+            threads: Condvar::new(),
+            waiting: AtomicUsize::new(0),
+            kernel: Mutex::new(Kernel::default()),
+            changed: Condvar::new(),
+        })
+    }
+
+    fn kernel(&self, change: impl FnOnce(&mut Kernel)) {
+        change(&mut self.kernel.lock().unwrap());
+        self.changed.notify_all();
+    }
+
+    /// The outlet.
+    fn send(&self) {
+        self.kernel(|kernel| kernel.socket += 1);
+    }
+
+    /// `Monitor::wake`.
+    fn wake(&self) {
+        if self.waiting.load(Ordering::Acquire) > 0 {
+            self.threads.notify_all();
+        }
+    }
+
+    /// `Flow::receive`, under the lock; whether samples came.
+    fn receive(&self, flow: &mut Flow, by_leader: bool) -> bool {
+        if flow.custody.connection().is_none() {
+            return false;
+        }
+        let taken = std::mem::take(&mut self.kernel.lock().unwrap().socket);
+        flow.ring += taken;
+        if taken > 0 && !by_leader && flow.custody.leader().is_some() {
+            self.kernel(|kernel| kernel.raised = true);
+        }
+        taken > 0
+    }
+
+    /// `Inlet::step`.
+    fn step(flow: &mut Flow) -> Option<bool> {
+        if flow.lost {
+            return Some(false);
+        }
+        (flow.ring > 0).then(|| {
+            flow.ring -= 1;
+            true
+        })
+    }
+
+    /// `InletShared::pull_blocking` without a deadline; false if the stream is lost.
+    fn pull(&self) -> bool {
+        if let Some(found) = Self::step(&mut self.flow.lock().unwrap()) {
+            return found;
+        }
+        loop {
+            match self.wait_or_lead(true) {
+                Ok(found) => return found,
+                Err(lead) => {
+                    if lead.was_watched {
+                        self.kernel(|kernel| kernel.task_woken = true);
+                    }
+                    if let Some(found) = self.lead(lead.ticket) {
+                        return found;
+                    }
+                }
+            }
+        }
+    }
+
+    /// What an `.await`ed pull does, with a thread in the place of its task.
+    fn pull_async(&self) -> bool {
+        self.wait_or_lead(false).unwrap_or(false)
+    }
+
+    /// `Monitor::wait_blocking`.
+    fn wait_or_lead(&self, may_lead: bool) -> Result<bool, Lead> {
+        self.waiting.fetch_add(1, Ordering::AcqRel);
+        let mut flow = self.flow.lock().unwrap();
+        let outcome = loop {
+            if let Some(found) = Self::step(&mut flow) {
+                break Ok(found);
+            }
+            if may_lead && let Some(lead) = flow.custody.lead(NOW, &()) {
+                break Err(lead);
+            }
+            if flow.custody.ask(NOW) {
+                self.kernel(|kernel| kernel.task_woken = true);
+            }
+            flow = self.threads.wait(flow).unwrap();
+        };
+        drop(flow);
+        self.waiting.fetch_sub(1, Ordering::AcqRel);
+        outcome
+    }
+
+    /// `InletShared::lead`.
+    fn lead(&self, ticket: Ticket) -> Option<bool> {
+        loop {
+            let mut kernel = self.kernel.lock().unwrap();
+            while kernel.socket == 0 && !kernel.raised {
+                kernel = self.changed.wait(kernel).unwrap();
+            }
+            let readable = kernel.socket > 0;
+            if !readable {
+                kernel.raised = false;
+            }
+            drop(kernel);
+            let mut flow = self.flow.lock().unwrap();
+            let is_leader = flow.custody.is_led_by(ticket);
+            if readable && is_leader {
+                self.receive(&mut flow, true);
+            }
+            let found = Self::step(&mut flow);
+            if is_leader && found.is_none() {
+                continue;
+            }
+            flow.custody.leave(ticket);
+            drop(flow);
+            self.wake();
+            return found;
+        }
+    }
+
+    /// `InletShared::look_at_all`: samples that are there.
+    fn available(&self) -> usize {
+        let mut flow = self.flow.lock().unwrap();
+        let arrived = self.receive(&mut flow, false);
+        let is_prompt = self.waiting.load(Ordering::Acquire) > 0;
+        if flow.custody.pulled(NOW, arrived, is_prompt) {
+            self.kernel(|kernel| kernel.task_woken = true);
+        }
+        let available = flow.ring;
+        drop(flow);
+        if arrived {
+            self.wake();
+        }
+        available
+    }
+
+    /// `Tenure::attend`, without its ticks.
+    fn attend(&self) {
+        loop {
+            let mut flow = self.flow.lock().unwrap();
+            if flow.custody.any_connection().is_none() {
+                return;
+            }
+            let mut is_watched = false;
+            let mut arrived = false;
+            if flow.custody.leader().is_none() {
+                let is_prompt = self.waiting.load(Ordering::Acquire) > 0;
+                if flow.custody.shall_watch(NOW, is_prompt)
+                    && let Some(connection) = flow.custody.connection()
+                {
+                    connection.is_watched = true;
+                }
+                is_watched = flow.custody.connection().is_some_and(|it| it.is_watched);
+                if is_watched {
+                    arrived = self.receive(&mut flow, false);
+                }
+            }
+            drop(flow);
+            if arrived {
+                self.wake();
+            }
+            let mut kernel = self.kernel.lock().unwrap();
+            // Registered with the reactor under the lock; somebody may have ended that since, and then
+            // it wakes this task once in vain.
+            while !kernel.task_woken && !kernel.ended && !(is_watched && kernel.socket > 0) {
+                kernel = self.changed.wait(kernel).unwrap();
+            }
+            kernel.task_woken = false;
+            if kernel.ended {
+                return;
+            }
+        }
+    }
+
+    /// `Inlet::shut_down` and the end of the data task.
+    fn shut_down(&self) {
+        let mut flow = self.flow.lock().unwrap();
+        flow.lost = true;
+        drop(flow);
+        self.wake();
+        let mut flow = self.flow.lock().unwrap();
+        let number = flow.number;
+        let (_, leader) = flow.custody.end(number);
+        drop(flow);
+        if leader.is_some() {
+            self.kernel(|kernel| kernel.raised = true);
+        }
+        self.wake();
+        self.kernel(|kernel| kernel.ended = true);
+    }
+}
+
+/// Explores a model with at most so many preemptions per execution.
+fn check(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.check(model);
+}
+
+#[test]
+fn two_pullers_and_the_task_share_two_samples() {
+    check(2, || {
+        let world = World::new();
+        let pullers: Vec<_> = (0..2)
+            .map(|_| {
+                let world = Arc::clone(&world);
+                thread::spawn(move || assert!(world.pull()))
+            })
+            .collect();
+        let task = {
+            let world = Arc::clone(&world);
+            thread::spawn(move || world.attend())
+        };
+        world.send();
+        world.send();
+        for puller in pullers {
+            puller.join().unwrap();
+        }
+        world.shut_down();
+        task.join().unwrap();
+    });
+}
+
+#[test]
+fn a_leader_is_told_of_samples_that_somebody_else_read() {
+    check(3, || {
+        let world = World::new();
+        let puller = {
+            let world = Arc::clone(&world);
+            thread::spawn(move || assert!(world.pull()))
+        };
+        world.send();
+        world.available();
+        puller.join().unwrap();
+        assert_eq!(world.available(), 0);
+    });
+}
+
+#[test]
+fn an_async_pull_beside_a_blocking_one_gets_its_sample() {
+    check(2, || {
+        let world = World::new();
+        let blocking = {
+            let world = Arc::clone(&world);
+            thread::spawn(move || assert!(world.pull()))
+        };
+        let task = {
+            let world = Arc::clone(&world);
+            thread::spawn(move || world.attend())
+        };
+        world.send();
+        world.send();
+        assert!(world.pull_async());
+        blocking.join().unwrap();
+        world.shut_down();
+        task.join().unwrap();
+    });
+}
+
+#[test]
+fn an_end_reaches_every_puller_whether_it_leads_or_follows() {
+    check(3, || {
+        let world = World::new();
+        let pullers: Vec<_> = (0..2)
+            .map(|_| {
+                let world = Arc::clone(&world);
+                thread::spawn(move || assert!(!world.pull()))
+            })
+            .collect();
+        world.shut_down();
+        for puller in pullers {
+            puller.join().unwrap();
+        }
+    });
+}

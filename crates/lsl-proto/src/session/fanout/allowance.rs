@@ -1,0 +1,127 @@
+//! How many pushes the pushing thread may send itself.
+
+use super::SendBy;
+
+/// Sending on the pushing thread costs it one system call per consumer: worth it for a few consumers,
+/// and for large pieces or moderate rates, because nobody has to be woken. Otherwise the courier
+/// sends, and joins what piled up meanwhile. The rate is that of a bucket that fills while nobody
+/// pushes: a program that was held up, or that takes several samples from its device at a time, has
+/// its burst sent at once, also on a machine so busy that a courier would wait for its turn.
+#[derive(Debug)]
+pub struct Allowance {
+    /// Small pushes that may be sent.
+    credit: f64,
+    /// Time of the last push in seconds of `local_clock`, and who sent it.
+    last: (f64, SendBy),
+}
+
+impl Default for Allowance {
+    fn default() -> Self {
+        Self {
+            credit: BURST,
+            last: (f64::NEG_INFINITY, SendBy::Pusher),
+        }
+    }
+}
+
+impl Allowance {
+    /// Who sends `bytes` pushed at `now` to each of `consumers`. Pieces of one push, and its other wire
+    /// variants, have the same `now` and all go the way of the first.
+    #[inline]
+    pub fn who_sends(&mut self, bytes: usize, consumers: usize, now: f64) -> SendBy {
+        if consumers > INLINE_CONSUMERS {
+            return SendBy::Courier;
+        }
+        let (before, by) = self.last;
+        if now.to_bits() == before.to_bits() {
+            return by;
+        }
+        self.credit = (self.credit + (now - before) * SMALL_PUSHES_PER_SEC).clamp(0.0, BURST);
+        let by = if bytes >= INLINE_BYTES {
+            SendBy::Pusher
+        } else if self.credit < 1.0 {
+            SendBy::Courier
+        } else {
+            self.credit -= 1.0;
+            SendBy::Pusher
+        };
+        self.last = (now, by);
+        by
+    }
+}
+
+/// Consumers that a pushing thread serves itself: about 40 µs of system calls.
+const INLINE_CONSUMERS: usize = 4;
+
+/// Sending so many bytes costs little more than waking the courier.
+const INLINE_BYTES: usize = 8 * 1024;
+
+/// Faster pushes for long are better sent together by the courier.
+const SMALL_PUSHES_PER_SEC: f64 = 10_000.0;
+
+/// What a thread at 1 kHz has to catch up with after a scheduler gave its turns to others.
+const BURST: f64 = 16.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many of `count` pushes, `interval` seconds apart, are sent by their thread.
+    fn sent_inline(allowance: &mut Allowance, start: f64, count: u32, interval: f64) -> usize {
+        (0..count)
+            .map(|n| allowance.who_sends(300, 1, start + f64::from(n) * interval))
+            .filter(|by| *by == SendBy::Pusher)
+            .count()
+    }
+
+    #[test]
+    fn moderate_rates_are_sent_at_once() {
+        assert_eq!(
+            sent_inline(&mut Allowance::default(), 0.0, 5000, 200e-6),
+            5000
+        );
+    }
+
+    #[test]
+    fn a_burst_is_sent_at_once_and_a_flood_is_not() {
+        let mut allowance = Allowance::default();
+        assert_eq!(sent_inline(&mut allowance, 5.0, 10, 1e-6), 10);
+        // Full again.
+        assert_eq!(sent_inline(&mut allowance, 6.0, 10, 1e-6), 10);
+        let flood = sent_inline(&mut allowance, 7.0, 100_000, 1e-6);
+        // The burst, and what a tenth of a second of the moderate rate allows.
+        assert!((1000..1020).contains(&flood), "{flood}");
+    }
+
+    #[test]
+    fn pieces_of_one_push_go_the_same_way() {
+        let mut allowance = Allowance::default();
+        sent_inline(&mut allowance, 0.0, 100, 1e-9);
+        assert_eq!(allowance.who_sends(60_000, 1, 1e-6), SendBy::Pusher);
+        assert_eq!(allowance.who_sends(300, 1, 1e-6), SendBy::Pusher);
+        assert_eq!(allowance.who_sends(300, 1, 2e-6), SendBy::Courier);
+        let by: Vec<_> = (0..100).map(|_| allowance.who_sends(300, 1, 5.0)).collect();
+        assert_eq!(by, [SendBy::Pusher; 100]);
+        sent_inline(&mut allowance, 5.1, 100, 1e-9);
+        assert_eq!(allowance.who_sends(300, 1, 5.1001), SendBy::Pusher);
+        assert_eq!(allowance.who_sends(300, 1, 5.10011), SendBy::Courier);
+        assert_eq!(allowance.who_sends(300, 1, 5.10011), SendBy::Courier);
+    }
+
+    #[test]
+    fn many_consumers_are_the_couriers_and_large_pieces_are_not() {
+        let mut allowance = Allowance::default();
+        sent_inline(&mut allowance, 0.0, 100, 1e-9);
+        assert_eq!(allowance.who_sends(100_000, 4, 1e-6), SendBy::Pusher);
+        assert_eq!(allowance.who_sends(100_000, 5, 1e-6), SendBy::Courier);
+        assert_eq!(allowance.who_sends(10, 5, 9.0), SendBy::Courier);
+    }
+
+    #[test]
+    fn a_clock_that_stands_or_goes_back_is_survived() {
+        let mut allowance = Allowance::default();
+        assert_eq!(allowance.who_sends(10, 1, 5.0), SendBy::Pusher);
+        assert_eq!(allowance.who_sends(10, 1, 4.0), SendBy::Courier);
+        assert_eq!(allowance.who_sends(10, 1, 5.0), SendBy::Pusher);
+    }
+}

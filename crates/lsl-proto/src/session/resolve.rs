@@ -1,0 +1,656 @@
+//! A search for streams: when to ask whom, what an answer is worth, when it is enough.
+//! Spec: lsl-protocol §2.4, §3.2, §3.4.
+//!
+//! The driver asks [`Search::poll`] what to do and hands in what it receives; several drivers behave
+//! alike whatever their sockets look like.
+
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::hash::{BuildHasher, RandomState};
+use std::net::{IpAddr, SocketAddr};
+
+use crate::StreamInfo;
+use crate::query::Query;
+use crate::wire::discovery::{QueryDatagram, ReplyDatagram, query_id};
+use crate::xml::Limits;
+
+/// Periods of the query waves, in seconds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct WaveTimes {
+    /// From a multicast query to the unicast queries after it (`MulticastMinRTT`).
+    pub multicast_min_rtt_secs: f64,
+    /// From the unicast queries to the next wave (`UnicastMinRTT`).
+    pub unicast_min_rtt_secs: f64,
+    /// Extra pause between the waves of a continuous search (`ContinuousResolveInterval`).
+    pub continuous_interval_secs: f64,
+}
+
+impl WaveTimes {
+    /// How long a stream may be silent in a continuous search that may miss one of its answers.
+    pub fn patience_secs(&self) -> f64 {
+        let period =
+            self.multicast_min_rtt_secs + self.unicast_min_rtt_secs + self.continuous_interval_secs;
+        2.0 * period + 0.5
+    }
+}
+
+impl Default for WaveTimes {
+    fn default() -> Self {
+        Self {
+            multicast_min_rtt_secs: 0.5,
+            unicast_min_rtt_secs: 0.75,
+            continuous_interval_secs: 0.5,
+        }
+    }
+}
+
+/// When a search ends.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Goal {
+    /// Ends at `deadline`, or before it once there are `minimum` results and it is `not_before`.
+    /// A `minimum` of 0 always lasts until the deadline.
+    Once {
+        /// Enough results.
+        minimum: usize,
+        /// Earliest end, in seconds of `local_clock`.
+        not_before: f64,
+        /// Latest end, in seconds of `local_clock`; may be infinite.
+        deadline: f64,
+    },
+    /// Never ends. A stream that did not answer for `forget_after_secs` counts as lost.
+    Continuous {
+        /// Seconds; infinite keeps everything.
+        forget_after_secs: f64,
+    },
+}
+
+/// What the driver has to do now.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Step {
+    /// Send the query to the groups and broadcast addresses; with `lab.ResolveOverTCP`, also probe
+    /// over TCP.
+    SendMulticast,
+    /// Send the query to the ports of this host and of the known peers.
+    SendUnicast,
+    /// Nothing before this time, unless a reply arrives.
+    WaitUntil(f64),
+    /// The search is over.
+    Done,
+}
+
+/// What became of a stream during a continuous search.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum ResolverEvent {
+    /// A stream answered for the first time.
+    Appeared(StreamInfo),
+    /// A known stream can be reached in one more way.
+    Changed(StreamInfo),
+    /// A stream did not answer for too long; this is what was last known of it.
+    Lost(StreamInfo),
+}
+
+/// What became of a received datagram.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Received {
+    /// A stream that was not known.
+    New,
+    /// Something new about a known stream.
+    Changed,
+    /// A known stream lives.
+    Refreshed,
+    /// No answer to this search.
+    Foreign,
+    /// An outlet that hides what it is; only after [`Search::with_open_query`].
+    Redacted,
+    /// An answer that describes no stream, or one too many.
+    Invalid,
+}
+
+/// A running search. See the module's documentation.
+#[derive(Debug)]
+pub struct Search {
+    query: Vec<u8>,
+    id: Vec<u8>,
+    /// Of the empty query, if outlets that hide what they are shall answer too.
+    open_id: Option<Vec<u8>>,
+    /// `None` if it does not parse.
+    parsed: Option<Query>,
+    times: WaveTimes,
+    goal: Goal,
+    next_multicast: f64,
+    next_unicast: f64,
+    /// By uid, so that results come out in the order of liblsl.
+    found: BTreeMap<Vec<u8>, Found>,
+    /// What `found` holds of all senders, and of each.
+    held: Held,
+    held_of: HashMap<IpAddr, Held>,
+    /// The uid in a text that was read before, by hash: most replies are repetitions, and reading
+    /// one again costs far more than recognising it.
+    known_texts: HashMap<u64, Vec<u8>>,
+    hasher: RandomState,
+    events: VecDeque<ResolverEvent>,
+    is_repeated: bool,
+    /// Of a repeated search: how many waves there were.
+    wave: u64,
+    invalid: u64,
+    vetoes: Vec<Veto>,
+}
+
+/// Whether an answer is not to be believed or not wanted, by what it says of itself.
+#[derive(Clone)]
+pub struct Veto(pub std::sync::Arc<dyn Fn(&StreamInfo) -> bool + Send + Sync>);
+
+impl std::fmt::Debug for Veto {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Veto")
+    }
+}
+
+#[derive(Debug)]
+struct Found {
+    info: StreamInfo,
+    /// Whoever told of it first.
+    sender: IpAddr,
+    last_seen: f64,
+    /// The wave that `info` answers.
+    wave: u64,
+    /// Length of the reply, to bound what all results take.
+    text_bytes: usize,
+}
+
+/// What results take.
+#[derive(Debug, Clone, Copy, Default)]
+struct Held {
+    streams: usize,
+    /// Of the text they were made of.
+    bytes: usize,
+}
+
+impl Held {
+    fn add(&mut self, bytes: usize) {
+        self.streams += 1;
+        self.bytes += bytes;
+    }
+
+    fn remove(&mut self, bytes: usize) {
+        self.streams -= 1;
+        self.bytes -= bytes;
+    }
+}
+
+impl Search {
+    /// A search that starts `now` (seconds of `local_clock`) for what matches `query`.
+    pub fn new(query: impl Into<Vec<u8>>, times: WaveTimes, goal: Goal, now: f64) -> Self {
+        let query = query.into();
+        Self {
+            id: query_id(&query).to_string().into_bytes(),
+            parsed: Query::parse(&query).ok(),
+            query,
+            open_id: None,
+            times,
+            goal,
+            next_multicast: now,
+            // liblsl waits before it asks by unicast. Asking at once as well finds the streams of a
+            // host without multicast within a millisecond, not after half a second.
+            next_unicast: now,
+            found: BTreeMap::new(),
+            held: Held::default(),
+            held_of: HashMap::new(),
+            known_texts: HashMap::new(),
+            hasher: RandomState::new(),
+            events: VecDeque::new(),
+            is_repeated: false,
+            wave: 0,
+            invalid: 0,
+            vetoes: Vec::new(),
+        }
+    }
+
+    /// Also leaves out answers that somebody has reason not to believe, or does not want.
+    #[must_use]
+    pub fn with_veto(mut self, veto: Veto) -> Self {
+        self.vetoes.push(veto);
+        self
+    }
+
+    /// Uses another query id than liblsl's, which follows from the query. A random one keeps late
+    /// replies to an earlier search on the same port, and forged ones, out of the results.
+    #[must_use]
+    pub fn with_id(mut self, id: u64) -> Self {
+        self.id = id.to_string().into_bytes();
+        self
+    }
+
+    /// Stands for a search that begins anew with each wave: the first answer to a wave counts, whatever
+    /// earlier ones said, because the host of a stream may have moved. Keeps no events.
+    #[must_use]
+    pub fn repeated(mut self) -> Self {
+        self.is_repeated = true;
+        self
+    }
+
+    /// Also asks every outlet for what it shows to strangers, under a query id of its own: one that
+    /// hides what it is cannot say whether it matches. Spec: LSS/1 §7.3.
+    #[must_use]
+    pub fn with_open_query(mut self, id: u64) -> Self {
+        if self.query.trim_ascii().is_empty() {
+            // Once is enough.
+            self.id = Vec::new();
+        }
+        self.open_id = Some(id.to_string().into_bytes());
+        self
+    }
+
+    /// Asks with the empty query alone and sorts the answers itself: what is looked for is as telling
+    /// as what hides, and a recovery names the stream that was lost. Finds what the query would have
+    /// found, but for what only a full info says. A query that does not parse finds nothing.
+    #[must_use]
+    pub fn with_open_query_alone(mut self, id: u64) -> Self {
+        self = self.with_open_query(id);
+        self.id = Vec::new();
+        self
+    }
+
+    /// Whether the query goes over the network, see
+    /// [`with_open_query_alone`](Self::with_open_query_alone).
+    pub fn is_query_sent(&self) -> bool {
+        !self.id.is_empty()
+    }
+
+    /// The second datagram to send after [`with_open_query`](Self::with_open_query).
+    pub fn open_datagram(&self, return_port: u16) -> Option<Vec<u8>> {
+        let id = self.open_id.as_deref()?;
+        let datagram = QueryDatagram {
+            query: b"",
+            return_port,
+            id,
+        };
+        Some(datagram.to_bytes())
+    }
+
+    /// The datagram to send when replies shall come to `return_port`; `None` after
+    /// [`with_open_query_alone`](Self::with_open_query_alone).
+    pub fn datagram(&self, return_port: u16) -> Option<Vec<u8>> {
+        let datagram = QueryDatagram {
+            query: &self.query,
+            return_port,
+            id: &self.id,
+        };
+        self.is_query_sent().then(|| datagram.to_bytes())
+    }
+
+    /// The text that is searched for.
+    pub fn query(&self) -> &[u8] {
+        &self.query
+    }
+
+    /// What to do at `now`. Ask again after doing it, and after the time of [`Step::WaitUntil`].
+    pub fn poll(&mut self, now: f64) -> Step {
+        if self.is_done(now) {
+            return Step::Done;
+        }
+        self.forget_silent(now);
+        if now >= self.next_multicast {
+            self.next_multicast = after(self.next_multicast, self.period_secs(), now);
+            self.wave += u64::from(self.is_repeated);
+            return Step::SendMulticast;
+        }
+        if now >= self.next_unicast {
+            let wave = self.next_multicast - self.period_secs();
+            let regular = wave + self.times.multicast_min_rtt_secs;
+            // The unicast queries that went at once are repeated at the usual time.
+            self.next_unicast = if now < regular {
+                regular
+            } else {
+                regular + self.period_secs()
+            };
+            return Step::SendUnicast;
+        }
+        let mut wake = self.next_multicast.min(self.next_unicast);
+        match self.goal {
+            Goal::Once {
+                not_before,
+                deadline,
+                ..
+            } => {
+                wake = wake.min(deadline);
+                if not_before > now {
+                    wake = wake.min(not_before);
+                }
+            }
+            Goal::Continuous { forget_after_secs } => {
+                for found in self.found.values() {
+                    wake = wake.min(found.last_seen + forget_after_secs);
+                }
+            }
+        }
+        Step::WaitUntil(wake)
+    }
+
+    /// Whether a search with an end has reached it.
+    pub fn is_done(&self, now: f64) -> bool {
+        match self.goal {
+            Goal::Once {
+                minimum,
+                not_before,
+                deadline,
+            } => {
+                let enough = minimum > 0 && self.found.len() >= minimum && now >= not_before;
+                enough || now >= deadline
+            }
+            Goal::Continuous { .. } => false,
+        }
+    }
+
+    /// Takes in a datagram that came to the return port. Replies to other queries are ignored.
+    pub fn on_reply(&mut self, now: f64, from: SocketAddr, datagram: &[u8]) -> Received {
+        let Ok(reply) = ReplyDatagram::parse(datagram) else {
+            return Received::Foreign;
+        };
+        let is_open = self.open_id.as_deref() == Some(reply.id);
+        let is_answer = self.is_query_sent() && reply.id == self.id;
+        if !is_answer && !is_open {
+            return Received::Foreign;
+        }
+        if is_answer && !(self.open_id.is_some() && is_redacted(reply.xml)) {
+            return self.on_info(now, from, reply.xml);
+        }
+        self.on_open_reply(now, from, reply.xml)
+    }
+
+    /// Takes in a short info that answers the empty query.
+    pub fn on_open_reply(&mut self, now: f64, from: SocketAddr, xml: &[u8]) -> Received {
+        if is_redacted(xml) {
+            return Received::Redacted;
+        }
+        // Where the query was sent, what matches it answers that one too.
+        let query = self.parsed.as_ref().filter(|_| !self.is_query_sent());
+        let is_sought = query.is_some_and(|query| {
+            let info = StreamInfo::from_xml_with(xml, &REPLY_LIMITS);
+            // A query too costly to evaluate counts as "no match", as with outlets.
+            info.is_ok_and(|info| info.matches(query).unwrap_or(false))
+        });
+        if is_sought {
+            self.on_info(now, from, xml)
+        } else {
+            Received::Foreign
+        }
+    }
+
+    /// Takes in a short info that came over TCP, where it has no query id (§3.6).
+    pub fn on_tcp_reply(&mut self, now: f64, from: SocketAddr, xml: &[u8]) -> Received {
+        self.on_info(now, from, xml)
+    }
+
+    /// The streams found and not forgotten, ordered by uid.
+    pub fn results(&mut self, now: f64) -> Vec<StreamInfo> {
+        self.forget_silent(now);
+        self.found
+            .values()
+            .map(|found| found.info.clone())
+            .collect()
+    }
+
+    /// The streams found and not forgotten as of the last call, with the time of the last answer.
+    pub fn answers(&self) -> impl Iterator<Item = (&StreamInfo, f64)> {
+        self.found
+            .values()
+            .map(|found| (&found.info, found.last_seen))
+    }
+
+    /// The one of [`answers`](Self::answers) with this uid.
+    pub fn answer_of(&self, uid: &[u8]) -> Option<(&StreamInfo, f64)> {
+        let found = self.found.get(uid)?;
+        Some((&found.info, found.last_seen))
+    }
+
+    /// Which host told first of the stream with this uid, as of the last call. It need not be the one that
+    /// the answer names, which anybody can make up.
+    pub fn sender_of(&self, uid: &[u8]) -> Option<IpAddr> {
+        self.found.get(uid).map(|found| found.sender)
+    }
+
+    /// Number of streams found and not forgotten as of the last call.
+    pub fn len(&self) -> usize {
+        self.found.len()
+    }
+
+    /// Whether nothing is found.
+    pub fn is_empty(&self) -> bool {
+        self.found.is_empty()
+    }
+
+    /// The next event of a continuous search that nobody took yet. Of events that nobody takes only
+    /// the newest 65,536 are kept.
+    pub fn take_event(&mut self, now: f64) -> Option<ResolverEvent> {
+        // Once for all that wait, as every stream is looked at.
+        if self.events.is_empty() {
+            self.forget_silent(now);
+        }
+        self.events.pop_front()
+    }
+
+    /// Number of answers that described no stream.
+    pub fn invalid(&self) -> u64 {
+        self.invalid
+    }
+
+    fn on_info(&mut self, now: f64, from: SocketAddr, xml: &[u8]) -> Received {
+        let text = self.hasher.hash_one(xml);
+        if let Some(found) = self
+            .known_texts
+            .get(&text)
+            .and_then(|uid| self.found.get_mut(uid))
+            .filter(|found| found.wave == self.wave)
+        {
+            found.last_seen = found.last_seen.max(now);
+            return self.add_address(text, from);
+        }
+        let mut info = match StreamInfo::from_xml_with(xml, &REPLY_LIMITS) {
+            Ok(info) if !info.uid_bytes().is_empty() => info,
+            Ok(_) | Err(_) => {
+                self.invalid += 1;
+                return Received::Invalid;
+            }
+        };
+        if self.vetoes.iter().any(|Veto(veto)| veto(&info)) {
+            self.invalid += 1;
+            return Received::Invalid;
+        }
+        if contradicts(self.parsed.as_ref(), &info, xml) {
+            return Received::Foreign;
+        }
+        let uid = info.uid_bytes().to_vec();
+        if self.known_texts.len() >= MAX_RESULTS {
+            self.known_texts.clear();
+        }
+        self.known_texts.insert(text, uid.clone());
+        if let Some(found) = self.found.get_mut(&uid)
+            && found.wave == self.wave
+        {
+            // Another text of the same outlet: the first one stays (§2.4).
+            found.last_seen = found.last_seen.max(now);
+            return self.add_address(text, from);
+        }
+        let is_news = self.remove(&uid).is_none();
+        let sender = from.ip().to_canonical();
+        let of_sender = self.held_of.get(&sender).copied().unwrap_or_default();
+        // A sender has at most a third of what is left: whoever makes up streams hides no real one.
+        if 3 * of_sender.streams + self.held.streams >= MAX_RESULTS
+            || 3 * of_sender.bytes + self.held.bytes + xml.len() > MAX_RESULT_BYTES
+        {
+            self.invalid += 1;
+            return Received::Invalid;
+        }
+        self.held.add(xml.len());
+        self.held_of.entry(sender).or_default().add(xml.len());
+        fill_address(&mut info, from);
+        self.push_event(ResolverEvent::Appeared(info.clone()));
+        self.found.insert(
+            uid,
+            Found {
+                info,
+                sender,
+                last_seen: now,
+                wave: self.wave,
+                text_bytes: xml.len(),
+            },
+        );
+        if is_news {
+            Received::New
+        } else {
+            Received::Refreshed
+        }
+    }
+
+    fn remove(&mut self, uid: &[u8]) -> Option<Found> {
+        let found = self.found.remove(uid)?;
+        self.held.remove(found.text_bytes);
+        if let Entry::Occupied(mut of_sender) = self.held_of.entry(found.sender) {
+            of_sender.get_mut().remove(found.text_bytes);
+            if of_sender.get().streams == 0 {
+                of_sender.remove();
+            }
+        }
+        Some(found)
+    }
+
+    fn add_address(&mut self, text: u64, from: SocketAddr) -> Received {
+        let known = self
+            .known_texts
+            .get(&text)
+            .and_then(|uid| self.found.get_mut(uid));
+        let Some(found) = known else {
+            return Received::Refreshed;
+        };
+        if !fill_address(&mut found.info, from) {
+            return Received::Refreshed;
+        }
+        let info = found.info.clone();
+        self.push_event(ResolverEvent::Changed(info));
+        Received::Changed
+    }
+
+    fn push_event(&mut self, event: ResolverEvent) {
+        if matches!(self.goal, Goal::Continuous { .. }) && !self.is_repeated {
+            if self.events.len() >= MAX_RESULTS {
+                self.events.pop_front();
+            }
+            self.events.push_back(event);
+        }
+    }
+
+    fn forget_silent(&mut self, now: f64) {
+        let Goal::Continuous { forget_after_secs } = self.goal else {
+            return;
+        };
+        let silent = |found: &Found| now > found.last_seen + forget_after_secs;
+        if self.found.values().any(silent) {
+            let lost: Vec<Vec<u8>> = self
+                .found
+                .iter()
+                .filter(|(_, found)| silent(found))
+                .map(|(uid, _)| uid.clone())
+                .collect();
+            for uid in lost {
+                if let Some(found) = self.remove(&uid) {
+                    self.push_event(ResolverEvent::Lost(found.info));
+                }
+            }
+        }
+    }
+
+    fn period_secs(&self) -> f64 {
+        let extra = match self.goal {
+            Goal::Once { .. } => 0.0,
+            Goal::Continuous { .. } => self.times.continuous_interval_secs,
+        };
+        let period = self.times.multicast_min_rtt_secs + self.times.unicast_min_rtt_secs + extra;
+        period.max(SHORTEST_PERIOD_SECS)
+    }
+}
+
+/// The first time after `now` on the grid that `last` lies on; a suspended host does not catch up.
+fn after(last: f64, period: f64, now: f64) -> f64 {
+    let next = last + period;
+    if next > now { next } else { now + period }
+}
+
+/// The outlet cannot know how it is reached; the way the reply took tells.
+/// Returns whether that was news.
+fn fill_address(info: &mut StreamInfo, from: SocketAddr) -> bool {
+    match from {
+        SocketAddr::V4(from) => info.fill_v4_address(from.ip().to_string()),
+        SocketAddr::V6(from) => match from.ip().to_canonical() {
+            IpAddr::V4(mapped) => info.fill_v4_address(mapped.to_string()),
+            IpAddr::V6(address) if from.scope_id() != 0 => {
+                info.fill_v6_address(format!("{address}%{}", from.scope_id()))
+            }
+            IpAddr::V6(address) => info.fill_v6_address(address.to_string()),
+        },
+    }
+}
+
+/// Whether a short info is none that the query selects, without a doubt. The outlet asked its full info,
+/// and itself: what the query looks at must be in the text, and as it was before it was written.
+/// Spec: lsl-protocol §2.3, §3.2, §15.
+fn contradicts(query: Option<&Query>, info: &StreamInfo, xml: &[u8]) -> bool {
+    let Some(query) = query else {
+        return false;
+    };
+    let Some(names) = query.named_children() else {
+        return false;
+    };
+    if info.matches(query).unwrap_or(true) || xml.contains(&b'\r') {
+        return false;
+    }
+    let document = info.document();
+    let Some(element) = document.child(document.root(), "info") else {
+        return false;
+    };
+    names.into_iter().all(|name| {
+        // Who passes answers on may fill these in.
+        let is_stable = name != b"v4address" && name != b"v6address";
+        // Blanks are dropped when a text is read.
+        let is_whole = |child| {
+            !document.child_text(child).is_empty() || {
+                let empty = [b"<", name, b"></"].concat();
+                let none = [b"<", name, b" />"].concat();
+                let has = |part: &[u8]| xml.windows(part.len()).any(|bytes| bytes == part);
+                has(&empty) || has(&none)
+            }
+        };
+        is_stable && document.child(element, name).is_some_and(is_whole)
+    })
+}
+
+/// Whether a short info is not the real one. Read as a document only if it may be.
+fn is_redacted(xml: &[u8]) -> bool {
+    const MARK: &[u8] = b"lsl_secure";
+    xml.windows(MARK.len()).any(|bytes| bytes == MARK)
+        && StreamInfo::from_xml_with(xml, &REPLY_LIMITS)
+            .ok()
+            .and_then(|info| info.security_advert())
+            .is_some_and(|advert| advert.minimal)
+}
+
+/// A short info has 18 elements and no description; one of another make may have a small one. A
+/// reply full of empty elements would cost sixty times its size for as long as it is known.
+const REPLY_LIMITS: Limits = Limits {
+    bytes: 65_536,
+    depth: 32,
+    nodes: 512,
+};
+
+/// Replies kept, in bytes of their text; what is made of them takes a few times as much.
+const MAX_RESULT_BYTES: usize = 64 << 20;
+
+/// More streams than any network has; fewer than it takes to exhaust memory by lying.
+const MAX_RESULTS: usize = 65_536;
+
+/// Keeps a misconfigured resolver from flooding the network.
+const SHORTEST_PERIOD_SECS: f64 = 0.01;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,531 @@
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV6};
+
+use serde_json::Value;
+
+use super::*;
+use crate::ChannelFormat;
+
+fn hex(text: &Value) -> Vec<u8> {
+    let digits = text.as_str().unwrap();
+    (0..digits.len())
+        .step_by(2)
+        .map(|at| u8::from_str_radix(&digits[at..at + 2], 16).unwrap())
+        .collect()
+}
+
+fn peer() -> SocketAddr {
+    (Ipv4Addr::new(192, 168, 1, 9), 16572).into()
+}
+
+fn peer_v6(scope_id: u32) -> SocketAddr {
+    SocketAddrV6::new(
+        Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 9),
+        16572,
+        0,
+        scope_id,
+    )
+    .into()
+}
+
+fn once(minimum: usize, not_before: f64, deadline: f64) -> Goal {
+    Goal::Once {
+        minimum,
+        not_before,
+        deadline,
+    }
+}
+
+fn search(goal: Goal) -> Search {
+    Search::new("name='x'", WaveTimes::default(), goal, 100.0)
+}
+
+fn continuous(forget_after_secs: f64) -> Search {
+    search(Goal::Continuous { forget_after_secs })
+}
+
+fn xml(uid: &str) -> Vec<u8> {
+    let mut info = StreamInfo::new("x", "EEG", 1, 100.0, ChannelFormat::Int8, "s").unwrap();
+    info.reset_uid(uid);
+    info.to_shortinfo_xml()
+}
+
+fn reply(uid: &str) -> Vec<u8> {
+    let id = query_id(b"name='x'").to_string();
+    [id.as_bytes(), b"\r\n", &xml(uid)].concat()
+}
+
+/// Runs the machine with a clock that jumps from deadline to deadline; times relative to the start.
+fn schedule(mut search: Search, until: f64) -> Vec<(&'static str, f64)> {
+    let mut now = 100.0;
+    let mut steps = Vec::new();
+    while now < until {
+        let name = match search.poll(now) {
+            Step::SendMulticast => "multicast",
+            Step::SendUnicast => "unicast",
+            Step::WaitUntil(time) => {
+                assert!(time > now, "does not advance at {now}");
+                now = time;
+                continue;
+            }
+            Step::Done => "done",
+        };
+        steps.push((name, ((now - 100.0) * 1000.0).round() / 1000.0));
+        if name == "done" {
+            break;
+        }
+    }
+    steps
+}
+
+#[test]
+fn waves_of_a_one_shot_search() {
+    let steps = schedule(search(once(0, 100.0, 103.0)), 200.0);
+    let expected = [
+        ("multicast", 0.0),
+        ("unicast", 0.0),
+        ("unicast", 0.5),
+        ("multicast", 1.25),
+        ("unicast", 1.75),
+        ("multicast", 2.5),
+        ("unicast", 3.0),
+    ];
+    // The last burst coincides with the deadline, which goes first.
+    assert_eq!(steps[..6], expected[..6]);
+    assert_eq!(steps[6..], [("done", 3.0)]);
+}
+
+#[test]
+fn waves_of_a_continuous_search() {
+    let steps = schedule(continuous(5.0), 104.5);
+    let expected = [
+        ("multicast", 0.0),
+        ("unicast", 0.0),
+        ("unicast", 0.5),
+        ("multicast", 1.75),
+        ("unicast", 2.25),
+        ("multicast", 3.5),
+        ("unicast", 4.0),
+    ];
+    assert_eq!(steps, expected);
+}
+
+#[test]
+fn a_suspended_host_does_not_catch_up() {
+    let mut search = continuous(5.0);
+    let mut sends = 0;
+    for now in [100.0, 100.0, 100.0, 5000.0, 5000.0, 5000.0, 5000.0] {
+        sends += usize::from(!matches!(search.poll(now), Step::WaitUntil(_)));
+    }
+    assert_eq!(sends, 4);
+}
+
+proptest::proptest! {
+    #[test]
+    fn polling_at_any_times_sends_no_more_than_the_schedule(
+        gaps in proptest::collection::vec(0.0..0.7_f64, 1..200),
+    ) {
+        let mut search = continuous(5.0);
+        let mut now = 100.0;
+        let (mut multicasts, mut unicasts) = (0.0, 0.0);
+        for gap in gaps {
+            loop {
+                match search.poll(now) {
+                    Step::SendMulticast => multicasts += 1.0,
+                    Step::SendUnicast => unicasts += 1.0,
+                    Step::WaitUntil(time) => {
+                        proptest::prop_assert!(time > now);
+                        break;
+                    }
+                    Step::Done => unreachable!("a continuous search has no end"),
+                }
+            }
+            let waves = ((now - 100.0) / 1.75_f64 + 1e-9).floor() + 1.0;
+            proptest::prop_assert!(multicasts <= waves && unicasts <= waves + 1.0);
+            now += gap;
+        }
+    }
+
+    #[test]
+    fn any_reply_is_survived(datagram: Vec<u8>, xml: Vec<u8>) {
+        let mut search = continuous(5.0);
+        search.on_reply(100.0, peer(), &datagram);
+        search.on_tcp_reply(100.0, peer(), &xml);
+    }
+}
+
+#[test]
+fn ends_when_there_is_enough_but_not_too_early() {
+    let mut search = search(once(2, 101.0, 110.0));
+    for uid in ["b", "b", "a"] {
+        assert!(!search.is_done(100.5));
+        search.on_reply(100.5, peer(), &reply(uid));
+    }
+    assert!(!search.is_done(100.9), "before the minimum time");
+    assert!(search.is_done(101.0));
+    assert_eq!(search.poll(101.0), Step::Done);
+    let uids: Vec<String> = search
+        .results(101.0)
+        .iter()
+        .map(|info| info.uid().into_owned())
+        .collect();
+    assert_eq!(uids, ["a", "b"]);
+}
+
+#[test]
+fn a_minimum_of_zero_takes_all_the_time() {
+    let mut search = search(once(0, 100.0, 110.0));
+    search.on_reply(100.0, peer(), &reply("a"));
+    assert!(!search.is_done(109.9));
+    assert!(search.is_done(110.0));
+}
+
+#[test]
+fn wakes_for_the_minimum_time() {
+    let mut search = search(once(1, 100.3, 110.0));
+    search.on_reply(100.0, peer(), &reply("a"));
+    while !matches!(search.poll(100.1), Step::WaitUntil(_)) {}
+    assert_eq!(search.poll(100.1), Step::WaitUntil(100.3));
+}
+
+#[test]
+fn a_sender_of_made_up_streams_leaves_room_for_those_of_others() {
+    let mut search = continuous(5.0);
+    let long = |uid: &str| {
+        let padding = " ".repeat(60_000);
+        [&reply(uid)[..], padding.as_bytes()].concat()
+    };
+    let mut made_up = (0..400).map(|n| search.on_reply(100.0, peer(), &long(&format!("f{n}"))));
+    let taken = made_up.position(|received| received != Received::New);
+    assert!(taken.is_some_and(|taken| taken > 100), "{taken:?}");
+    let other = (Ipv4Addr::new(192, 168, 1, 10), 16572).into();
+    assert_eq!(search.on_reply(100.0, other, &reply("a")), Received::New);
+    assert_eq!(
+        search.on_reply(100.0, peer(), &long("b")),
+        Received::Invalid
+    );
+    // What is forgotten makes room.
+    assert_eq!(search.results(200.0).len(), 0);
+    assert_eq!(search.on_reply(200.0, peer(), &long("b")), Received::New);
+}
+
+#[test]
+fn the_first_answer_per_family_gives_the_address() {
+    let mut search = continuous(5.0);
+    assert_eq!(search.on_reply(100.0, peer(), &reply("a")), Received::New);
+    let other = (Ipv4Addr::LOCALHOST, 16572).into();
+    assert_eq!(
+        search.on_reply(100.1, other, &reply("a")),
+        Received::Refreshed
+    );
+    assert_eq!(
+        search.on_reply(100.2, peer_v6(3), &reply("a")),
+        Received::Changed
+    );
+    assert_eq!(
+        search.on_reply(100.3, peer_v6(4), &reply("a")),
+        Received::Refreshed
+    );
+    let found = &search.results(100.4)[0];
+    assert_eq!(found.v4_address(), "192.168.1.9");
+    assert_eq!(found.v6_address(), "fe80::9%3");
+    assert_eq!(search.sender_of(b"a"), Some(peer().ip()));
+    assert_eq!(search.sender_of(b"b"), None);
+    let events = [
+        search.take_event(100.4),
+        search.take_event(100.4),
+        search.take_event(100.4),
+    ];
+    assert!(matches!(
+        events,
+        [
+            Some(ResolverEvent::Appeared(_)),
+            Some(ResolverEvent::Changed(_)),
+            None
+        ]
+    ));
+}
+
+#[test]
+fn a_repeated_search_believes_the_first_answer_to_each_wave() {
+    let mut search = continuous(5.0).repeated();
+    let moved: SocketAddr = (Ipv4Addr::new(10, 0, 0, 9), 16572).into();
+    let wave = |search: &mut Search, now| {
+        while !matches!(search.poll(now), Step::WaitUntil(_)) {}
+    };
+    let address = |search: &mut Search, now, from: SocketAddr| {
+        search.on_reply(now, from, &reply("a"));
+        let found = &search.results(now)[0];
+        (
+            found.v4_address().into_owned(),
+            found.v6_address().into_owned(),
+        )
+    };
+    let at = |v4: &str, v6: &str| (v4.to_owned(), v6.to_owned());
+    wave(&mut search, 100.0);
+    assert_eq!(address(&mut search, 100.1, peer()), at("192.168.1.9", ""));
+    // Later in the wave: a slower way, or somebody else.
+    assert_eq!(address(&mut search, 100.2, moved), at("192.168.1.9", ""));
+    assert_eq!(
+        address(&mut search, 100.3, peer_v6(3)),
+        at("192.168.1.9", "fe80::9%3")
+    );
+    wave(&mut search, 101.75);
+    assert_eq!(address(&mut search, 101.8, moved), at("10.0.0.9", ""));
+    assert_eq!(address(&mut search, 101.9, peer()), at("10.0.0.9", ""));
+    assert_eq!(search.len(), 1);
+    assert_eq!(search.held.bytes, xml("a").len());
+}
+
+#[test]
+fn the_silent_are_forgotten_and_may_come_back() {
+    let mut search = continuous(5.0);
+    search.on_reply(100.0, peer(), &reply("a"));
+    search.on_reply(103.0, peer(), &reply("b"));
+    assert_eq!(search.results(105.0).len(), 2);
+    assert_eq!(search.results(105.1).len(), 1);
+    search.on_reply(106.0, peer(), &reply("a"));
+    let mut seen = Vec::new();
+    while let Some(event) = search.take_event(106.0) {
+        seen.push(match event {
+            ResolverEvent::Appeared(info) => format!("+{}", info.uid()),
+            ResolverEvent::Changed(info) => format!("~{}", info.uid()),
+            ResolverEvent::Lost(info) => format!("-{}", info.uid()),
+        });
+    }
+    assert_eq!(seen, ["+a", "+b", "-a", "+a"]);
+    assert!(continuous(f64::INFINITY).is_empty());
+}
+
+#[test]
+fn golden_replies() {
+    let vectors = include_str!("../../../tests/vectors/udp-resolver-replies.json");
+    let vectors: Value = serde_json::from_str(vectors).unwrap();
+    let query = vectors["query"].as_str().unwrap();
+    for case in vectors["cases"].as_array().unwrap() {
+        let name = case["case"].as_str().unwrap();
+        let mut search = Search::new(query, WaveTimes::default(), once(0, 0.0, 1e9), 0.0);
+        if name == "two replies same uid: first wins" {
+            // The file has only the second of the two; the first was the one of case "normal".
+            search.on_reply(0.5, peer(), &hex(&vectors["cases"][0]["reply_hex"]));
+        }
+        let received = search.on_reply(1.0, peer(), &hex(&case["reply_hex"]));
+        if name == "reply not matching the query is still accepted" {
+            // By liblsl; we drop what is not asked for (§15).
+            assert_eq!(received, Received::Foreign);
+            assert!(search.is_empty());
+            continue;
+        }
+        let results = search.results(1.0);
+        // liblsl returns invalid infos under an explanatory name; we drop and count them (§15).
+        let expected: Vec<&Value> = case["resolved"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|info| !info["uid"].as_str().unwrap().is_empty())
+            .collect();
+        let invalid = case["resolved"].as_array().unwrap().len() - expected.len();
+        assert_eq!(results.len(), expected.len(), "{name}");
+        assert_eq!(search.invalid(), invalid as u64, "{name}");
+        for (info, expected) in results.iter().zip(expected) {
+            assert_eq!(info.uid(), expected["uid"].as_str().unwrap(), "{name}");
+            assert_eq!(info.name(), expected["name"].as_str().unwrap(), "{name}");
+            assert_eq!(
+                u64::from(info.version()),
+                expected["version"].as_u64().unwrap(),
+                "{name}"
+            );
+            assert_eq!(
+                u64::from(info.channel_count()),
+                expected["cc"].as_u64().unwrap(),
+                "{name}"
+            );
+            let xml = String::from_utf8(info.to_xml()).unwrap();
+            assert_eq!(xml, expected["xml"].as_str().unwrap(), "{name}");
+        }
+    }
+}
+
+#[test]
+fn golden_queries() {
+    let vectors = include_str!("../../../tests/vectors/udp-resolver-queries.json");
+    let vectors: Value = serde_json::from_str(vectors).unwrap();
+    for case in vectors["cases"].as_array().unwrap() {
+        let query = case["query"].as_str().unwrap();
+        let search = Search::new(query, WaveTimes::default(), once(0, 0.0, 1.0), 0.0);
+        let port = u16::try_from(case["return_port"].as_u64().unwrap()).unwrap();
+        assert_eq!(
+            search.datagram(port),
+            Some(hex(&case["datagram_hex"])),
+            "{query}"
+        );
+    }
+}
+
+#[test]
+fn golden_recovery_queries() {
+    let vectors = include_str!("../../../tests/vectors/inlet-recovery-queries.json");
+    let vectors: Value = serde_json::from_str(vectors).unwrap();
+    let mut checked = 0;
+    for case in vectors["cases"].as_array().unwrap() {
+        let name = case["case"].as_str().unwrap();
+        // The unresolved case has no info from the wire; its query has the same form.
+        let Some(xml) = case["stream_xml"].as_str() else {
+            continue;
+        };
+        let info = StreamInfo::from_xml(xml.as_bytes()).unwrap();
+        let query = crate::session::recover::recovery_query(&info);
+        let search = Search::new(query, WaveTimes::default(), once(1, 0.0, 1.0), 0.0);
+        assert_eq!(
+            search.datagram(16573),
+            Some(hex(&case["datagram_hex"])),
+            "{name}"
+        );
+        checked += 1;
+    }
+    assert!(checked >= 3);
+}
+
+#[test]
+fn outlets_that_hide_are_told_from_those_that_match() {
+    let hide = |xml: Vec<u8>, mode: &str| {
+        let text = String::from_utf8(xml).unwrap();
+        let advert = format!("<lsl_secure v=\"1\" mode=\"{mode}\"/></info>");
+        text.replace("</info>", &advert).into_bytes()
+    };
+    let mut search = search(once(1, 0.0, f64::INFINITY)).with_open_query(7);
+    let open = search.open_datagram(5).unwrap();
+    assert_eq!(open, b"LSL:shortinfo\r\n\r\n5 7\r\n");
+    let own = query_id(b"name='x'").to_string();
+    let mut check = |id: &str, xml: Vec<u8>, expected| {
+        let datagram = [id.as_bytes(), b"\r\n", &xml].concat();
+        let received = search.on_reply(101.0, peer(), &datagram);
+        assert_eq!(received, expected, "{id}");
+    };
+    check("7", hide(xml("hidden"), "minimal"), Received::Redacted);
+    // One that shows itself answers the real query if it matches.
+    check("7", xml("other"), Received::Foreign);
+    check("7", hide(xml("other"), "open"), Received::Foreign);
+    check("8", hide(xml("hidden"), "minimal"), Received::Foreign);
+    // What it shows may match by chance, and is still not what it is.
+    check(&own, hide(xml("hidden"), "minimal"), Received::Redacted);
+    check(&own, hide(xml("shown"), "open"), Received::New);
+    check(&own, xml("plain"), Received::New);
+    assert_eq!(search.len(), 2);
+}
+
+#[test]
+fn a_discreet_search_tells_nobody_what_it_looks_for_and_finds_it() {
+    let mut search = search(once(1, 0.0, f64::INFINITY)).with_open_query_alone(7);
+    assert_eq!(search.datagram(5), None);
+    let open = search.open_datagram(5).unwrap();
+    assert_eq!(open, b"LSL:shortinfo\r\n\r\n5 7\r\n");
+    let named = |uid: &str, name: &str| {
+        let text = String::from_utf8(xml(uid)).unwrap();
+        let (before, rest) = text.split_once("<name>").unwrap();
+        let (_, after) = rest.split_once("</name>").unwrap();
+        format!("{before}<name>{name}</name>{after}").into_bytes()
+    };
+    let mut check = |id: &str, xml: Vec<u8>, expected| {
+        let datagram = [id.as_bytes(), b"\r\n", &xml].concat();
+        let received = search.on_reply(101.0, peer(), &datagram);
+        assert_eq!(received, expected, "{id}");
+    };
+    check("7", named("sought", "x"), Received::New);
+    check("7", named("sought", "x"), Received::Refreshed);
+    check("7", named("other", "y"), Received::Foreign);
+    check("7", b"no document".to_vec(), Received::Foreign);
+    // Nobody was asked under another id, the empty one included.
+    check("", named("forged", "x"), Received::Foreign);
+    check(
+        &query_id(b"name='x'").to_string(),
+        named("forged", "x"),
+        Received::Foreign,
+    );
+    assert_eq!(search.len(), 1);
+}
+
+#[test]
+fn who_does_not_look_for_the_hidden_takes_them_as_they_are() {
+    let mut search = search(once(1, 0.0, f64::INFINITY));
+    assert_eq!(search.open_datagram(5), None);
+    let text = String::from_utf8(reply("hidden")).unwrap();
+    let text = text.replace("</info>", "<lsl_secure mode=\"minimal\"/></info>");
+    let received = search.on_reply(101.0, peer(), text.as_bytes());
+    assert_eq!(received, Received::New);
+}
+
+#[test]
+fn an_answer_that_the_query_does_not_select_is_dropped() {
+    let other = |change: &dyn Fn(&mut StreamInfo)| {
+        let mut info = StreamInfo::new("y", "EEG", 1, 100.0, ChannelFormat::Int8, "s").unwrap();
+        info.reset_uid("u");
+        change(&mut info);
+        info.to_shortinfo_xml()
+    };
+    let ask = |query: &str, xml: &[u8]| {
+        let mut search = Search::new(query, WaveTimes::default(), once(1, 0.0, 200.0), 100.0);
+        let id = query_id(query.as_bytes()).to_string();
+        let datagram = [id.as_bytes(), b"\r\n", xml].concat();
+        let received = [
+            search.on_reply(100.1, peer(), &datagram),
+            search.on_tcp_reply(100.1, peer(), xml),
+        ];
+        assert_eq!(search.len(), usize::from(received[0] == Received::New));
+        received[0]
+    };
+    let y = other(&|_| {});
+    assert_eq!(ask("name='x'", &y), Received::Foreign);
+    assert_eq!(ask("session_id='mine' and name='y'", &y), Received::Foreign);
+    assert_eq!(ask("channel_count>4", &y), Received::Foreign);
+    assert_eq!(ask("name='y'", &y), Received::New);
+    // The outlet alone knows its description, and where it was asked.
+    assert_eq!(ask("desc/manufacturer='Acme'", &y), Received::New);
+    assert_eq!(ask("name='x' or count(//channel)=1", &y), Received::New);
+    assert_eq!(ask("v4address='192.168.1.9'", &y), Received::New);
+    // What is not in the text, or lost its blanks on the way, proves nothing.
+    let without: String = String::from_utf8(y).unwrap().replace("<name>y</name>", "");
+    assert_eq!(
+        ask(
+            "hostname='h'",
+            without.replace("hostname", "host").as_bytes()
+        ),
+        Received::Invalid
+    );
+    assert_eq!(ask("nosuch='h'", other(&|_| {}).as_slice()), Received::New);
+    let blank = String::from_utf8(other(&|_| {})).unwrap();
+    let blank = blank.replace("<type>EEG</type>", "<type>  </type>");
+    assert_eq!(ask("not(type='')", blank.as_bytes()), Received::New);
+    let line_end = blank.replace("<type>  </type>", "<type>a\rb</type>");
+    assert_eq!(
+        ask(
+            "contains(type,translate('x','x','\t'))",
+            line_end.as_bytes()
+        ),
+        Received::New
+    );
+}
+
+#[test]
+fn golden_matches_are_never_dropped() {
+    let vectors = include_str!("../../../tests/vectors/query-match.json");
+    let vectors: Value = serde_json::from_str(vectors).unwrap();
+    let (mut selected, mut dropped) = (0, 0);
+    for name in ["A", "B"] {
+        let xml = vectors["documents"][name]["xml_utf8"].as_str().unwrap();
+        let info = StreamInfo::from_xml(xml.as_bytes()).unwrap();
+        let short = info.to_shortinfo_xml();
+        for case in vectors["cases"].as_array().unwrap() {
+            let query = case["query"].as_str().unwrap();
+            let mut search = Search::new(query, WaveTimes::default(), once(1, 0.0, 200.0), 100.0);
+            let received = search.on_tcp_reply(100.1, peer(), &short);
+            if case[name].as_bool().unwrap() {
+                assert_eq!(received, Received::New, "{query}");
+                selected += 1;
+            } else if received == Received::Foreign {
+                dropped += 1;
+            }
+        }
+    }
+    assert!(selected >= 100, "{selected}");
+    assert!(dropped >= 50, "{dropped}");
+}

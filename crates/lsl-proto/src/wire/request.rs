@@ -1,0 +1,480 @@
+//! Requests on the data port: what an outlet reads and what an inlet writes.
+//! Spec: lsl-protocol §6, §7.1, §7.2, §8.
+//!
+//! A connection carries exactly one request. The parser takes bytes in whatever pieces they come and
+//! keeps at most [`MAX_REQUEST_BYTES`]; how long to wait for them is the caller's decision.
+
+use std::ops::Range;
+
+use crate::wire::discovery::{MAX_QUERY_BYTES, SHORTINFO_COMMAND, split_blank, split_line};
+use crate::{ByteOrder, ChannelFormat, Error};
+
+/// Longest request that is kept. liblsl has no limit and answers a request with a 17000-byte header
+/// line (vector `tcp-request-cases`), so this stays above that; real requests have 400 bytes.
+pub const MAX_REQUEST_BYTES: usize = 32 * 1024;
+
+/// Protocol version of this implementation, `major * 100 + minor`.
+pub const PROTOCOL_VERSION: u32 = 110;
+
+/// First version that has status lines and headers.
+pub const FIRST_VERSION_WITH_HEADERS: u32 = 110;
+
+/// What our inlets announce as `Endian-Performance`. liblsl measures it for 10 ms per connection. An
+/// outlet serves the foreign byte order if its own figure is larger, so 0 makes every outlet serve ours
+/// and our decoder is always the native one. Between hosts of equal order it has no effect.
+/// Spec: lsl-protocol §7.3.
+const ENDIAN_PERFORMANCE: u32 = 0;
+
+/// Longest header line; a longer one ends the headers. Spec: lsl-protocol §7.2.
+const MAX_LINE_BYTES: usize = 16_383;
+
+const FULLINFO_COMMAND: &[u8] = b"LSL:fullinfo";
+const FEED_COMMAND: &[u8] = b"LSL:streamfeed";
+const FEED_COMMAND_WITH_VERSION: &[u8] = b"LSL:streamfeed/";
+
+/// Why a connection is closed without a reply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RequestError {
+    /// No complete request within [`MAX_REQUEST_BYTES`].
+    #[error("the request is too long")]
+    TooLong,
+    /// The query of a short info request is longer than [`MAX_QUERY_BYTES`].
+    #[error("the query is too long")]
+    QueryTooLong,
+    /// The version after `LSL:streamfeed/` is no number. liblsl 1.17 closes, 1.18 idles.
+    #[error("the protocol version is not a number")]
+    Version,
+    /// A header that must be a number is none.
+    #[error("the header {0} is not a number")]
+    Header(&'static str),
+    /// A comment starts before the colon of a header line.
+    #[error("a comment hides a header")]
+    Comment,
+}
+
+impl From<RequestError> for Error {
+    fn from(error: RequestError) -> Self {
+        Self::Protocol(format!("request refused: {error}"))
+    }
+}
+
+/// What somebody wants from an outlet.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Request {
+    /// The short info, if it matches the query.
+    ShortInfo {
+        /// Predicate text without surrounding blanks; at most [`MAX_QUERY_BYTES`].
+        query: Vec<u8>,
+    },
+    /// The full info.
+    FullInfo,
+    /// A feed in protocol 1.00, asked for without version or uid.
+    StreamFeed100 {
+        /// Queue length in samples; 0 or less asks for the test patterns alone.
+        max_buffer: i32,
+        /// Samples per chunk; 0 or less leaves it to the outlet.
+        max_chunk: i32,
+    },
+    /// A feed of a stated version.
+    StreamFeed {
+        /// Version the inlet speaks, `major * 100 + minor`. Below 110 only the two lengths of `headers`
+        /// were sent.
+        version: u32,
+        /// Uid of the outlet the inlet expects; empty accepts any.
+        uid: Vec<u8>,
+        /// What the inlet says about itself.
+        headers: FeedParams,
+    },
+    /// Another command; the connection is closed.
+    Unknown,
+}
+
+/// Headers of a feed request, with liblsl's defaults for absent ones. Spec: lsl-protocol §7.2.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct FeedParams {
+    /// Byte order code of the inlet; may be any number, see [`ByteOrder::from_code`].
+    pub native_byte_order: i32,
+    /// How fast the inlet swaps bytes, in a unit that only comparison gives a meaning.
+    pub endian_performance: f64,
+    /// Whether the inlet has IEEE 754 floats.
+    pub has_ieee754_floats: bool,
+    /// Whether the inlet copes with subnormal floats.
+    pub supports_subnormals: bool,
+    /// Bytes per value, as the inlet has them; none means as the stream has them.
+    pub value_size: Option<i32>,
+    /// Queue length in samples; 0 or less asks for the test patterns alone.
+    pub max_buffer_length: i32,
+    /// Samples per chunk; 0 or less leaves it to the outlet.
+    pub max_chunk_length: i32,
+    /// Highest data protocol the inlet wants; none means the version of the request.
+    pub protocol_version: Option<i32>,
+}
+
+impl Default for FeedParams {
+    fn default() -> Self {
+        Self {
+            native_byte_order: ByteOrder::Little.code(),
+            endian_performance: 0.0,
+            has_ieee754_floats: true,
+            supports_subnormals: true,
+            value_size: None,
+            max_buffer_length: 0,
+            max_chunk_length: 0,
+            protocol_version: None,
+        }
+    }
+}
+
+/// Reads one request from a connection.
+#[derive(Debug, Default)]
+pub struct RequestParser {
+    buffer: Vec<u8>,
+    /// Where the text that `stage` waits for begins.
+    start: usize,
+    /// The terminator does not begin before this offset.
+    scanned: usize,
+    stage: Stage,
+}
+
+#[derive(Debug, Default)]
+enum Stage {
+    #[default]
+    Command,
+    Query,
+    Lengths,
+    Headers {
+        version: u32,
+        uid: Vec<u8>,
+    },
+}
+
+impl RequestParser {
+    /// A parser at the beginning of a connection.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes bytes in the order they arrived. `None` means that the request is not complete; once it
+    /// is, everything further is ignored, as a connection serves one request.
+    ///
+    /// Only CR LF ends a request: a peer that writes bare LF waits for ever, as with liblsl.
+    ///
+    /// # Errors
+    /// [`RequestError`]: the connection is to be closed without a reply.
+    pub fn feed(&mut self, bytes: &[u8]) -> Result<Option<Request>, RequestError> {
+        let room = MAX_REQUEST_BYTES.saturating_sub(self.buffer.len());
+        self.buffer
+            .extend_from_slice(bytes.get(..room).unwrap_or(bytes));
+        loop {
+            let end: &[u8] = match self.stage {
+                Stage::Headers { .. } => b"\r\n\r\n",
+                _ => b"\r\n",
+            };
+            let Some(at) = self.find(end) else {
+                let full = self.buffer.len() >= MAX_REQUEST_BYTES;
+                return if full {
+                    Err(RequestError::TooLong)
+                } else {
+                    Ok(None)
+                };
+            };
+            let text = self
+                .buffer
+                .get(self.start..at + end.len())
+                .unwrap_or_default();
+            let request = match &self.stage {
+                Stage::Command => {
+                    // The command ends at the first LF, even if the CR LF comes later.
+                    let (command, _) = split_line(text);
+                    let next = self.start + command.len() + 1;
+                    match parse_command(command.trim_ascii())? {
+                        Command::Complete(request) => request,
+                        Command::Continue(stage) => {
+                            self.stage = stage;
+                            self.start = next;
+                            self.scanned = next;
+                            continue;
+                        }
+                    }
+                }
+                Stage::Query => {
+                    let query = split_line(text).0.trim_ascii();
+                    if query.len() > MAX_QUERY_BYTES {
+                        return Err(RequestError::QueryTooLong);
+                    }
+                    Request::ShortInfo {
+                        query: query.to_vec(),
+                    }
+                }
+                Stage::Lengths => {
+                    let (max_buffer, max_chunk) = parse_lengths(text);
+                    Request::StreamFeed100 {
+                        max_buffer,
+                        max_chunk,
+                    }
+                }
+                Stage::Headers { version, uid } => {
+                    let headers = if *version < FIRST_VERSION_WITH_HEADERS {
+                        let (max_buffer_length, max_chunk_length) = parse_lengths(text);
+                        FeedParams {
+                            max_buffer_length,
+                            max_chunk_length,
+                            ..FeedParams::default()
+                        }
+                    } else {
+                        parse_headers(text)?
+                    };
+                    Request::StreamFeed {
+                        version: *version,
+                        uid: uid.clone(),
+                        headers,
+                    }
+                }
+            };
+            return Ok(Some(request));
+        }
+    }
+
+    /// Offset of the first `end` in the text of this stage. Remembers how far it looked, so a peer that
+    /// sends single bytes costs no more than one that does not.
+    fn find(&mut self, end: &[u8]) -> Option<usize> {
+        let from = self.scanned.max(self.start);
+        let unseen = self.buffer.get(from..).unwrap_or_default();
+        let at = unseen.windows(end.len()).position(|window| window == end);
+        if at.is_none() {
+            self.scanned = from.max((self.buffer.len() + 1).saturating_sub(end.len()));
+        }
+        at.map(|at| from + at)
+    }
+}
+
+enum Command {
+    Complete(Request),
+    Continue(Stage),
+}
+
+fn parse_command(command: &[u8]) -> Result<Command, RequestError> {
+    if let Some(rest) = command.strip_prefix(FEED_COMMAND_WITH_VERSION) {
+        // A blank right after the slash leaves no version.
+        let end = rest
+            .iter()
+            .position(u8::is_ascii_whitespace)
+            .unwrap_or(rest.len());
+        let (version, rest) = rest.split_at_checked(end).unwrap_or_default();
+        let version = leading_int(version).and_then(|version| u32::try_from(version).ok());
+        let version = version.ok_or(RequestError::Version)?;
+        let uid = split_blank(rest).0.to_vec();
+        return Ok(Command::Continue(Stage::Headers { version, uid }));
+    }
+    Ok(match command {
+        SHORTINFO_COMMAND => Command::Continue(Stage::Query),
+        FULLINFO_COMMAND => Command::Complete(Request::FullInfo),
+        FEED_COMMAND => Command::Continue(Stage::Lengths),
+        _ => Command::Complete(Request::Unknown),
+    })
+}
+
+/// The two numbers of a 1.00 request; what cannot be read is 0.
+fn parse_lengths(text: &[u8]) -> (i32, i32) {
+    let (first, rest) = split_blank(text);
+    match leading_int(first) {
+        Some(max_buffer) => (max_buffer, leading_int(split_blank(rest).0).unwrap_or(0)),
+        // Reading stops at what cannot be read.
+        None => (0, 0),
+    }
+}
+
+fn parse_headers(block: &[u8]) -> Result<FeedParams, RequestError> {
+    let mut params = FeedParams::default();
+    for line in block.split(|&byte| byte == b'\n') {
+        if line.len() > MAX_LINE_BYTES || line.starts_with(b"\r") {
+            break;
+        }
+        let Some(header) = Header::parse(line).map_err(|HiddenColon| RequestError::Comment)? else {
+            continue;
+        };
+        let int = |name| leading_int(&header.value).ok_or(RequestError::Header(name));
+        match header.key.as_slice() {
+            b"native-byte-order" => params.native_byte_order = int("native-byte-order")?,
+            b"endian-performance" => {
+                params.endian_performance = leading_double(&header.value)
+                    .ok_or(RequestError::Header("endian-performance"))?;
+            }
+            b"has-ieee754-floats" => params.has_ieee754_floats = header.value == b"1",
+            b"supports-subnormals" => params.supports_subnormals = header.value == b"1",
+            b"value-size" => params.value_size = Some(int("value-size")?),
+            b"max-buffer-length" => params.max_buffer_length = int("max-buffer-length")?,
+            b"max-chunk-length" => params.max_chunk_length = int("max-chunk-length")?,
+            // Inlets write `Data-Protocol-Version`, outlets read this one. Spec: lsl-protocol §14 Q2.
+            b"protocol-version" => params.protocol_version = Some(int("protocol-version")?),
+            _ => {}
+        }
+    }
+    Ok(params)
+}
+
+/// One header, lower-cased and without blanks around its parts. Spec: lsl-protocol §7.2.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Header {
+    pub(crate) key: Vec<u8>,
+    pub(crate) value: Vec<u8>,
+}
+
+/// A comment starts before the first colon of a line.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct HiddenColon;
+
+impl Header {
+    /// Reads a line without its LF; none if it has no colon.
+    pub(crate) fn parse(line: &[u8]) -> Result<Option<Self>, HiddenColon> {
+        let Some(colon) = line.iter().position(|&byte| byte == b':') else {
+            return Ok(None);
+        };
+        let comment = line
+            .iter()
+            .position(|&byte| byte == b';')
+            .unwrap_or(line.len());
+        if comment < colon {
+            return Err(HiddenColon);
+        }
+        let part = |range: Range<usize>| {
+            line.get(range)
+                .unwrap_or_default()
+                .trim_ascii()
+                .to_ascii_lowercase()
+        };
+        Ok(Some(Self {
+            key: part(0..colon),
+            value: part(colon + 1..comment),
+        }))
+    }
+}
+
+/// The integer a text begins with, as C's `stoi` reads it: none if there is none or it does not fit.
+pub(crate) fn leading_int(text: &[u8]) -> Option<i32> {
+    let text = text.trim_ascii_start();
+    let (sign, digits) = match text.split_first() {
+        Some((b'-', digits)) => (-1, digits),
+        Some((b'+', digits)) => (1, digits),
+        _ => (1, text),
+    };
+    let count = digits
+        .iter()
+        .take_while(|byte| byte.is_ascii_digit())
+        .count();
+    let (digits, _) = digits.split_at_checked(count).filter(|_| count > 0)?;
+    digits.iter().try_fold(0i32, |value, digit| {
+        value
+            .checked_mul(10)?
+            .checked_add(sign * i32::from(digit - b'0'))
+    })
+}
+
+/// The decimal number a lower-cased text begins with, as C's `stod` reads it: none if there is none
+/// or it overflows.
+fn leading_double(text: &[u8]) -> Option<f64> {
+    let text = text.trim_ascii_start();
+    // The longest prefix that is a number; Rust accepts what C does, except hexadecimal.
+    let limit = text.len().min(64);
+    let value = (1..=limit).rev().find_map(|end| {
+        let prefix = std::str::from_utf8(text.get(..end)?).ok()?;
+        prefix
+            .parse::<f64>()
+            .ok()
+            .map(|value| (value, prefix.contains(|c: char| c.is_ascii_digit())))
+    });
+    value
+        .filter(|(value, has_digits)| !has_digits || value.is_finite())
+        .map(|(value, _)| value)
+}
+
+/// The feed request of an inlet. Spec: lsl-protocol §7.1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FeedRequest<'a> {
+    /// The lower of our protocol version and the one of the stream info.
+    pub version: u32,
+    /// Uid of the outlet.
+    pub uid: &'a [u8],
+    /// Our byte order.
+    pub byte_order: ByteOrder,
+    /// Format of the stream.
+    pub format: ChannelFormat,
+    /// Queue length in samples. 0 ends the feed after the test patterns; old outlets lose data with 1.
+    pub max_buffer_samples: u32,
+    /// Preferred samples per chunk; 0 leaves it to the outlet.
+    pub max_chunk_samples: u32,
+    /// Host name of the stream.
+    pub hostname: &'a [u8],
+    /// Source id of the stream.
+    pub source_id: &'a [u8],
+    /// Session id of the stream.
+    pub session_id: &'a [u8],
+}
+
+impl FeedRequest<'_> {
+    /// Whether the outlet answers with a status line and headers. Older ones start with the archive.
+    pub const fn expects_response(&self) -> bool {
+        self.version >= FIRST_VERSION_WITH_HEADERS
+    }
+
+    /// The request, byte for byte as liblsl sends it except for `Endian-Performance`; the 1.00 form
+    /// for versions below 1.10. Header values lose what would end them: CR, LF and `;`.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        // Outlets read lengths as `int` and close the connection when one does not fit.
+        let max_buffer = self.max_buffer_samples.min(i32::MAX.unsigned_abs());
+        let max_chunk = self.max_chunk_samples.min(i32::MAX.unsigned_abs());
+        if !self.expects_response() {
+            return format!("LSL:streamfeed\r\n{max_buffer} {max_chunk}\r\n").into_bytes();
+        }
+        let mut out = format!("LSL:streamfeed/{} ", self.version).into_bytes();
+        push_value(&mut out, self.uid);
+        let numbers = format!(
+            "\r\nNative-Byte-Order: {}\r\nEndian-Performance: {ENDIAN_PERFORMANCE}\r\n\
+             Has-IEEE754-Floats: 1\r\nSupports-Subnormals: {}\r\nValue-Size: {}\r\n\
+             Data-Protocol-Version: {}\r\nMax-Buffer-Length: {max_buffer}\r\n\
+             Max-Chunk-Length: {max_chunk}",
+            self.byte_order.code(),
+            u8::from(self.format.is_float()),
+            self.format.value_size(),
+            self.version,
+        );
+        out.extend_from_slice(numbers.as_bytes());
+        let texts: [(&[u8], &[u8]); 3] = [
+            (b"Hostname", self.hostname),
+            (b"Source-Id", self.source_id),
+            (b"Session-Id", self.session_id),
+        ];
+        for (key, value) in texts {
+            out.extend_from_slice(b"\r\n");
+            out.extend_from_slice(key);
+            out.extend_from_slice(b": ");
+            push_value(&mut out, value);
+        }
+        out.extend_from_slice(b"\r\n\r\n");
+        out
+    }
+}
+
+/// The request for the short info, if it matches `query`; line ends in it become blanks.
+/// Spec: lsl-protocol §3.6.
+pub fn shortinfo_request(query: &[u8]) -> Vec<u8> {
+    let mut out = [SHORTINFO_COMMAND, b"\r\n"].concat();
+    crate::wire::discovery::push_one_line(&mut out, query);
+    out.extend_from_slice(b"\r\n");
+    out
+}
+
+/// The request for the full info. Spec: lsl-protocol §6.
+pub const FULLINFO_REQUEST: &[u8] = b"LSL:fullinfo\r\n";
+
+fn push_value(out: &mut Vec<u8>, value: &[u8]) {
+    out.extend(
+        value
+            .iter()
+            .filter(|byte| !matches!(byte, b'\r' | b'\n' | b';')),
+    );
+}
+
+#[cfg(test)]
+pub(crate) mod tests;
