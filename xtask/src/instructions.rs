@@ -36,11 +36,14 @@ const FOLDER: &str = "target/counts";
 const TIMES: [u64; 2] = [20, 120];
 
 /// Pushes of a stream in the first and in the second run.
-const PUSHES: [u64; 2] = [100, 400];
+const PUSHES: [u64; 2] = [100, 900];
 
-/// A stream that looks worse than it may is counted again: what else the machine does can make the
-/// library send or wake otherwise, and that only costs more.
-const ATTEMPTS: usize = 3;
+/// Both runs of a stream are made at least so often. Each keeps its least count: a query answered or a
+/// thread woken more than once only adds, to the first run too, where it would make a sample look cheap.
+const MIN_ATTEMPTS: usize = 2;
+
+/// How often they are made at most, while a stream looks worse than it may.
+const MAX_ATTEMPTS: usize = 6;
 
 /// Count everything; compare with the baseline, or make it from what was counted.
 pub(crate) fn run(sh: &Shell, update: bool) -> Result {
@@ -64,21 +67,19 @@ pub(crate) fn run(sh: &Shell, update: bool) -> Result {
     let mut counts = programs.hot_paths()?;
     for (role, batch) in [("outlet", 1), ("inlet", 1), ("outlet", 64), ("inlet", 64)] {
         let case = format!("stream/{role}/{batch}");
-        let mut tries = Vec::new();
-        for _ in 0..ATTEMPTS {
-            let instructions = programs.stream(&network, role, batch)?;
-            tries.push(instructions);
-            if !update && !baseline.is_exceeded_by(&case, instructions) {
+        let mut least = [u64::MAX; 2];
+        let mut instructions = 0;
+        for attempt in 1..=MAX_ATTEMPTS {
+            for (least, pushes) in least.iter_mut().zip(PUSHES) {
+                *least = programs.stream(&network, role, batch, pushes)?.min(*least);
+            }
+            let [few, many] = PUSHES;
+            instructions = per_unit(least, (many - few) * batch);
+            let is_enough = !update && !baseline.is_exceeded_by(&case, instructions);
+            if is_enough && attempt >= MIN_ATTEMPTS {
                 break;
             }
         }
-        tries.sort_unstable();
-        // Accepted is what is usual; held against it, the best that could be had.
-        let instructions = if update {
-            tries[tries.len() / 2]
-        } else {
-            tries[0]
-        };
         counts.push(Count { case, instructions });
     }
     if update {
@@ -164,16 +165,12 @@ impl Programs {
         Ok(counts)
     }
 
-    /// Instructions per sample of one side of a stream.
-    fn stream(&self, network: &[String], role: &str, batch: u64) -> Result<u64> {
-        let count = |pushes: u64| {
-            let mut command = self.valgrind(network);
-            command.arg(&self.stream).arg(&self.library).arg(role);
-            command.args([batch.to_string(), (pushes * batch).to_string()]);
-            instructions(command).map_err(|error| format!("stream {role} {batch}: {error}"))
-        };
-        let [few, many] = PUSHES;
-        Ok(per_unit([count(few)?, count(many)?], (many - few) * batch))
+    /// Instructions of one side of a stream, from its start to its end.
+    fn stream(&self, network: &[String], role: &str, batch: u64, pushes: u64) -> Result<u64> {
+        let mut command = self.valgrind(network);
+        command.arg(&self.stream).arg(&self.library).arg(role);
+        command.args([batch.to_string(), (pushes * batch).to_string()]);
+        instructions(command).map_err(|error| format!("stream {role} {batch}: {error}").into())
     }
 
     /// Callgrind, to be given a program; behind `words`, if there are any.
