@@ -63,11 +63,7 @@ pub(super) const PARTS: &[Part] = &[
         proves: "all code type-checks for Windows and macOS",
         paths: &["crates", "examples", "Cargo.lock"],
         run: |sh, _| {
-            cmd!(
-                sh,
-                "rustup target add x86_64-pc-windows-gnu aarch64-apple-darwin"
-            )
-            .run()?;
+            std_for(sh, &["x86_64-pc-windows-gnu", "aarch64-apple-darwin"])?;
             quiet(crate::systems::run(sh))
         },
     },
@@ -82,11 +78,10 @@ pub(super) const PARTS: &[Part] = &[
             "xtask/src/dist",
         ],
         run: |sh, _| {
-            cmd!(
+            std_for(
                 sh,
-                "rustup target add aarch64-unknown-linux-gnu x86_64-unknown-linux-gnu"
-            )
-            .run()?;
+                &["aarch64-unknown-linux-gnu", "x86_64-unknown-linux-gnu"],
+            )?;
             tool(sh, "cargo-deb", "3.8.0", "0")?;
             tool(sh, "cargo-cyclonedx", "0.5.9", "0")?;
             quiet(crate::dist::run(sh, true))
@@ -108,7 +103,10 @@ pub(super) const PARTS: &[Part] = &[
         name: "emulate",
         proves: "aarch64 under qemu: tests, C programs, sessions with x86-64",
         paths: LIBRARY,
-        run: |sh, _| quiet(crate::emulate::run(sh)),
+        run: |sh, _| {
+            std_for(sh, &["aarch64-unknown-linux-gnu"])?;
+            quiet(crate::emulate::run(sh))
+        },
     },
     Part {
         name: "deploy",
@@ -227,6 +225,11 @@ fn tool(sh: &Shell, name: &str, version: &str, opt_level: &str) -> Result {
     .env("CARGO_TARGET_DIR", "target/tools/build")
     .run()?;
     Ok(())
+}
+
+/// Fetches the standard library for `targets`, unless it is there.
+fn std_for(sh: &Shell, targets: &[&str]) -> Result {
+    Ok(cmd!(sh, "rustup target add {targets...}").run()?)
 }
 
 /// Unit tests under miri by package: its options, and which tests. Miri runs no C or assembly, hence not ring.
