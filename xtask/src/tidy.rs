@@ -69,6 +69,7 @@ enum Check {
 const RULES: &[(&str, Check)] = &[
     ("purity of lsl-proto", Check::Shell(purity)),
     ("imports of lsl-proto", Check::Files(imports)),
+    ("one build", Check::Files(one_build)),
     ("dependency budget", Check::Shell(dependency_budget)),
     ("licences of dependencies", Check::Shell(licences::check)),
     ("file length", Check::Files(file_length)),
@@ -198,8 +199,23 @@ fn imports(sources: &[Source]) -> Vec<String> {
     problems
 }
 
+/// One build of protocol and driver: a feature would double what is linted, tested and reviewed.
+fn one_build(sources: &[Source]) -> Vec<String> {
+    let dirs = ["crates/lsl-core/src/", "crates/lsl-proto/src/"];
+    let is_bound = |source: &&Source| dirs.iter().any(|dir| source.path.starts_with(dir));
+    let mut problems = Vec::new();
+    for source in sources.iter().filter(is_bound) {
+        for (number, line) in source.lines() {
+            if line.contains("feature =") {
+                problems.push(format!("{}:{number}: {}", source.path, line.trim()));
+            }
+        }
+    }
+    problems
+}
+
 fn dependency_budget(sh: &Shell) -> Result<Vec<String>> {
-    let mut crates = dependencies(sh, &["-p", "lsl-core", "--all-features"])?;
+    let mut crates = dependencies(sh, &["-p", "lsl-core"])?;
     crates.retain(|name| !name.starts_with("lsl-"));
     let count = crates.len();
     println!("tidy: lsl-core brings {count} of at most {DEPENDENCY_BUDGET} crates");

@@ -4,9 +4,8 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock};
 
-#[cfg(feature = "secure")]
-use lsl_proto::config::Bind;
-use lsl_proto::config::{self, Config, Overrides, ResolveScope, Severity};
+use lsl_proto::config::{self, Bind, Config, Overrides, ResolveScope, Severity};
+use lsl_secure::Security;
 
 use crate::config_files::SystemFiles;
 use crate::net::lingering::Lingering;
@@ -16,7 +15,6 @@ use crate::net::per_process::PerProcess;
 use crate::net::reach::Reach;
 use crate::net::registry::SourcePolicy;
 use crate::net::service::Registry;
-#[cfg(feature = "secure")]
 use crate::net::unveil::Pauses;
 
 /// A configuration and the sockets that go with it: one multicast responder and one UDP service for
@@ -42,10 +40,8 @@ struct Shared {
     lingering: PerProcess<Lingering>,
     lost: PerProcess<Lost>,
     /// Why nothing may stream, if the security configuration cannot be used.
-    #[cfg(feature = "secure")]
     security: LoadedSecurity,
     /// Outlets that hide what they are and did not show themselves.
-    #[cfg(feature = "secure")]
     pauses: Pauses,
 }
 
@@ -68,7 +64,6 @@ impl Context {
                 }
                 let context = Self::new(loaded.config);
                 // Programs that only look for streams would never hear of it.
-                #[cfg(feature = "secure")]
                 if let Err(reason) = &context.shared.security {
                     tracing::warn!("{reason}");
                 }
@@ -86,18 +81,12 @@ impl Context {
     /// A context of its own, with the security configuration of the process (read on first use; Spec:
     /// LSS/1 §11). Opens no socket yet.
     pub fn new(config: Config) -> Self {
-        #[cfg(feature = "secure")]
         let security = unless_asked_to_encrypt(&config, process_security());
-        Self::assemble(
-            config,
-            #[cfg(feature = "secure")]
-            security,
-        )
+        Self::assemble(config, security)
     }
 
     /// A context with a security configuration of its own instead of that of the process.
-    #[cfg(feature = "secure")]
-    pub fn with_security(config: Config, security: Arc<lsl_secure::Security>) -> Self {
+    pub fn with_security(config: Config, security: Arc<Security>) -> Self {
         Self::assemble(config, Ok(security))
     }
 
@@ -106,8 +95,7 @@ impl Context {
     ///
     /// # Errors
     /// As [`security`](Self::security).
-    #[cfg(feature = "secure")]
-    pub fn security_of_process() -> crate::Result<Arc<lsl_secure::Security>> {
+    pub fn security_of_process() -> crate::Result<Arc<Security>> {
         // No `lsl_api.cfg` is read for this, since one may still be named.
         unless_asked_to_encrypt(&Config::default(), process_security())
             .map_err(crate::Error::Security)
@@ -118,11 +106,8 @@ impl Context {
     /// be in the hands of threads that only the parent has. Spec: LSS/1 §8.6.
     #[must_use]
     pub fn for_forked_child(&self) -> Self {
-        Self::assemble(
-            self.config().clone(),
-            #[cfg(feature = "secure")]
-            unless_asked_to_encrypt(self.config(), read_security()),
-        )
+        let security = unless_asked_to_encrypt(self.config(), read_security());
+        Self::assemble(self.config().clone(), security)
     }
 
     /// Who this side is, whom it trusts and what it lets through.
@@ -130,21 +115,18 @@ impl Context {
     /// # Errors
     /// [`Error::Security`](crate::Error::Security) if the security configuration exists but cannot be
     /// used: then nothing may stream, least of all in plaintext.
-    #[cfg(feature = "secure")]
-    pub fn security(&self) -> crate::Result<&Arc<lsl_secure::Security>> {
+    pub fn security(&self) -> crate::Result<&Arc<Security>> {
         let security = self.shared.security.as_ref();
         security.map_err(|reason| crate::Error::Security(reason.clone()))
     }
 
     /// Whom searches leave alone for a while.
-    #[cfg(feature = "secure")]
     pub(crate) fn pauses(&self) -> &Pauses {
         &self.shared.pauses
     }
 
-    fn assemble(config: Config, #[cfg(feature = "secure")] security: LoadedSecurity) -> Self {
+    fn assemble(config: Config, security: LoadedSecurity) -> Self {
         // Fail closed: who may serve what cannot be told then.
-        #[cfg(feature = "secure")]
         let security = security.and_then(|security| {
             let queries = lsl_proto::describe::stream_queries();
             let checked = security.set_stream_queries(queries);
@@ -161,13 +143,8 @@ impl Context {
                 .collect(),
         };
         let queries = config.tuning().max_cached_queries as usize;
-        let registry = Registry::new(
-            Arc::clone(&reach),
-            queries,
-            policy,
-            #[cfg(feature = "secure")]
-            security.as_ref().ok().cloned(),
-        );
+        let enforced = security.as_ref().ok().cloned();
+        let registry = Registry::new(Arc::clone(&reach), queries, policy, enforced);
         Self {
             shared: Arc::new(Shared {
                 config,
@@ -175,9 +152,7 @@ impl Context {
                 registry,
                 lingering: PerProcess::new(),
                 lost: PerProcess::new(),
-                #[cfg(feature = "secure")]
                 security,
-                #[cfg(feature = "secure")]
                 pauses: Pauses::default(),
             }),
         }
@@ -218,8 +193,7 @@ impl fmt::Debug for Context {
 }
 
 /// A security configuration, or why it cannot be used.
-#[cfg(feature = "secure")]
-type LoadedSecurity = Result<Arc<lsl_secure::Security>, String>;
+type LoadedSecurity = Result<Arc<Security>, String>;
 
 /// What [`Context::configure_global`] was told.
 static OVERRIDES: Mutex<Overrides> = Mutex::new(Overrides {
@@ -229,19 +203,17 @@ static OVERRIDES: Mutex<Overrides> = Mutex::new(Overrides {
 
 /// The security configuration that every context shares unless it is given one. Read once per process:
 /// a forked child reads it anew, because its parent's sessions, locks and audit chain are not its own.
-#[cfg(feature = "secure")]
 fn process_security() -> LoadedSecurity {
     static SECURITY: PerProcess<OnceLock<LoadedSecurity>> = PerProcess::new();
     SECURITY.get().get_or_init(read_security).clone()
 }
 
-#[cfg(feature = "secure")]
 fn read_security() -> LoadedSecurity {
     let security = if cfg!(test) {
         // What lies in the home of whoever runs the tests must not change them.
-        lsl_secure::Security::off(Vec::new())
+        Security::off(Vec::new())
     } else {
-        lsl_secure::Security::search()
+        Security::search()
     };
     security.map(Arc::new).map_err(|error| error.to_string())
 }
@@ -249,7 +221,6 @@ fn read_security() -> LoadedSecurity {
 /// Refuses to stream where encryption is configured in a way that only another library understands: what is
 /// meant to be encrypted must not leave in plaintext. A `lsl-secure.toml` decides by itself, and nothing
 /// leaves a loopback context. Spec: audit §5.
-#[cfg(feature = "secure")]
 fn unless_asked_to_encrypt(config: &Config, security: LoadedSecurity) -> LoadedSecurity {
     let security = security?;
     if security.file().is_some() || config.bind() == Bind::Loopback {

@@ -51,7 +51,6 @@ pub struct InletBuilder {
     recover: bool,
     samples_first: bool,
     processing: ProcessingOptions,
-    #[cfg(feature = "secure")]
     peer_history: crate::PeerHistory,
 }
 
@@ -77,7 +76,6 @@ impl Inlet {
             recover: true,
             samples_first: false,
             processing: ProcessingOptions::NONE,
-            #[cfg(feature = "secure")]
             peer_history: crate::PeerHistory::default(),
         }
     }
@@ -295,7 +293,6 @@ impl Inlet {
 
     /// With whom and how the data connection is encrypted; `None` while there is none, and in
     /// plaintext. Spec: LSS/1 §3.1.
-    #[cfg(feature = "secure")]
     pub fn encryption(&self) -> Option<crate::Encryption> {
         self.shared.source.peers().encryption()
     }
@@ -303,7 +300,6 @@ impl Inlet {
     /// Why encryption, or its absence, keeps this inlet from its stream: who refuses whom, and what to
     /// do about it. `None` once it is connected. An inlet that can recover keeps trying meanwhile, so
     /// its calls only time out. Spec: LSS/1 §4.4.
-    #[cfg(feature = "secure")]
     pub fn last_security_error(&self) -> Option<String> {
         self.shared.source.peers().last_error()
     }
@@ -348,7 +344,6 @@ impl Inlet {
     /// # Errors
     /// [`Error::Security`] if the security configuration cannot be used.
     pub fn in_forked_child(&self, context: &Context) -> Result<Option<Self>> {
-        #[cfg(feature = "secure")]
         context.security()?;
         let shared = self.shared.in_forked_child(context.clone());
         Ok(shared.map(|shared| Self {
@@ -662,7 +657,6 @@ impl InletBuilder {
 
     /// Goes on with what earlier inlets learnt of the same stream's outlets, and adds to it. Default: an
     /// inlet begins anew. Spec: LSS/1 §5.7, §11 (`pin_peer`).
-    #[cfg(feature = "secure")]
     #[must_use]
     pub fn peer_history(mut self, history: &crate::PeerHistory) -> Self {
         self.peer_history = history.clone();
@@ -680,7 +674,6 @@ impl InletBuilder {
     pub fn create(self) -> Result<Inlet> {
         let context = self.context.unwrap_or_else(Context::global);
         // Fail closed: a configuration that cannot be read must not mean plaintext.
-        #[cfg(feature = "secure")]
         context.security()?;
         let info = self.info;
         if info.version() / 100 > context.config().tuning().protocol_version / 100 {
@@ -718,7 +711,6 @@ impl InletBuilder {
             recoverable,
         );
         shared.samples_first = self.samples_first;
-        #[cfg(feature = "secure")]
         shared.source.set_peer_history(self.peer_history);
         let inlet = Inlet {
             shared: Arc::new(shared),

@@ -44,13 +44,11 @@ pub use lsl_proto::{
     BufferLength, ChannelFormat, DEDUCED_TIMESTAMP, Error, ErrorKind, FOREVER_SECS, IRREGULAR_RATE,
     ProcessingOptions, Result, StreamInfo, Timeout,
 };
-#[cfg(feature = "secure")]
 pub use lsl_secure as secure;
 
 pub use context::Context;
 pub use inlet::{BlockingInlet, Inlet, InletBuilder};
 pub use net::echo::Echo;
-#[cfg(feature = "secure")]
 pub use net::peers::{KeyChange, PeerHistory};
 pub use net::uid::random as random_uid;
 pub use outlet::{BlockingOutlet, Outlet, OutletBuilder, Stamps};

@@ -293,7 +293,6 @@ impl OutletBuilder {
             ));
         }
         let context = self.context.unwrap_or_else(Context::global);
-        #[cfg(feature = "secure")]
         context.security()?;
         let capacity_samples = self.buffer.to_samples(self.info.nominal_srate());
         let terms = OutletTerms {

@@ -19,17 +19,13 @@ use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::task::{AbortHandle, JoinSet};
 
 use crate::context::Context;
-#[cfg(feature = "secure")]
-use crate::net::advert;
 use crate::net::consumer::{OutletShared, OutletTerms, Variant};
-#[cfg(feature = "secure")]
-use crate::net::entrance;
 use crate::net::link::Link;
 use crate::net::monitor::lock_ignoring_poison;
 use crate::net::ports::PortSearch;
 use crate::net::service::Announcement;
 use crate::net::sockets::{self, Family};
-use crate::net::{runtime, uid};
+use crate::net::{advert, entrance, runtime, uid};
 use crate::{Error, Result, StreamInfo};
 
 /// The listeners of an outlet and its place in the context's registry. Dropping or stopping it makes
@@ -98,7 +94,6 @@ impl Acceptors {
         info.set_version(config.tuning().protocol_version);
         info.set_v4_ports(v4_port, service.v4);
         info.set_v6_ports(v6_port, service.v6);
-        #[cfg(feature = "secure")]
         advert::mark(&mut info, context.security()?);
         let shared = Arc::new(OutletShared::new(context.clone(), info, terms)?);
         let mut tasks = Vec::new();
@@ -158,11 +153,7 @@ async fn accept(listener: TcpListener, shared: Arc<OutletShared>) {
             Ok((stream, peer)) => {
                 while handshakes.try_join_next().is_some() {}
                 newest_last.retain(|handshake| !handshake.is_finished());
-                #[cfg(feature = "secure")]
-                let limited = entrance::counted(&shared).is_none();
-                #[cfg(not(feature = "secure"))]
-                let limited = true;
-                if limited
+                if entrance::counted(&shared).is_none()
                     && newest_last.len() >= MAX_HANDSHAKES
                     && let Some(oldest) = newest_last.pop_front()
                 {
@@ -195,16 +186,7 @@ async fn serve(stream: TcpStream, peer: SocketAddr, shared: Arc<OutletShared>) {
     ) {
         tracing::debug!(%peer, %error, "cannot set socket options");
     }
-    #[cfg(feature = "secure")]
-    let served = entrance::serve(stream, peer, &shared).await;
-    #[cfg(not(feature = "secure"))]
-    let served = {
-        let link = Arc::new(Link::new(stream, peer));
-        let answering = tokio::time::timeout(HANDSHAKE_LIMIT, answer(&link, &shared, &[]));
-        let late = || Err(Error::Protocol("no complete request in time".into()));
-        answering.await.unwrap_or_else(|_| late())
-    };
-    if let Err(error) = served {
+    if let Err(error) = entrance::serve(stream, peer, &shared).await {
         shared.refused.add(1);
         tracing::debug!(%peer, %error, "connection ended");
     }
@@ -219,11 +201,9 @@ pub(crate) async fn answer(
     let io = |source| Error::io("connection", source);
     let mut parser = RequestParser::new();
     let mut buffer = [0; 2048];
-    #[cfg(feature = "secure")]
     let mut head = Head::default();
     let mut received = first;
     let request = loop {
-        #[cfg(feature = "secure")]
         head.take(received);
         if let Some(request) = parser.feed(received)? {
             break request;
@@ -237,7 +217,6 @@ pub(crate) async fn answer(
             length => &buffer[..length],
         };
     };
-    #[cfg(feature = "secure")]
     match link.tunnel() {
         Some(_) if request == Request::Unknown && head.asks_for_keys() => {
             shared.lend_keys(Arc::clone(link));
@@ -289,7 +268,6 @@ pub(crate) async fn answer(
 async fn finish(link: &Link, reply: &[u8]) -> Result<()> {
     let io = |source| Error::io("connection", source);
     link.send(reply).await.map_err(io)?;
-    #[cfg(feature = "secure")]
     if link.is_sealed() {
         link.flush().await.map_err(io)?;
         link.close_session().await;
@@ -342,14 +320,12 @@ async fn start_feed(
 }
 
 /// The first bytes of a request, in which the parser of LSL's own methods sees an unknown one.
-#[cfg(feature = "secure")]
 #[derive(Debug, Default)]
 struct Head {
     bytes: [u8; TIME_KEYS_REQUEST.len()],
     length: usize,
 }
 
-#[cfg(feature = "secure")]
 impl Head {
     fn take(&mut self, received: &[u8]) {
         let room = &mut self.bytes[self.length..];
@@ -364,7 +340,6 @@ impl Head {
 }
 
 /// Asks for nothing but a session, whose keys authenticate clock probes. Spec: LSS/1 §9.2.
-#[cfg(feature = "secure")]
 const TIME_KEYS_REQUEST: &[u8; 16] = b"LSL:timekeys/1\r\n";
 
 fn outlet_side(shared: &OutletShared) -> OutletSide<'_> {

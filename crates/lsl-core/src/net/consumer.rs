@@ -17,7 +17,6 @@ use std::time::Duration;
 
 use lsl_platform::clock::local_clock;
 use lsl_proto::ByteOrder;
-#[cfg(feature = "secure")]
 use lsl_proto::describe;
 use lsl_proto::session::fanout::{
     Allowance, ConsumerId, Drain, Lane, Pushthrough, Round, SendBy, Terms, Wire,
@@ -32,7 +31,6 @@ use tokio::task::AbortHandle;
 use self::places::has_place;
 use self::stamper::Stamper;
 use crate::context::Context;
-#[cfg(feature = "secure")]
 use crate::net::advert;
 use crate::net::costly::Source as Host;
 use crate::net::link::Link;
@@ -109,10 +107,8 @@ pub(crate) struct OutletShared {
     /// What everybody may see.
     pub(crate) advertised: Arc<Advertised>,
     /// Who we are and whom we let in.
-    #[cfg(feature = "secure")]
     pub(crate) security: Arc<lsl_secure::Security>,
     /// What the DESCRIPTOR of every session says.
-    #[cfg(feature = "secure")]
     pub(crate) descriptor: lsl_secure::Descriptor,
     /// How long small records wait for more; zero in plaintext.
     coalesce: Duration,
@@ -179,34 +175,17 @@ struct SyncReader {
 impl OutletShared {
     /// # Errors
     /// [`Error::Security`] if the security configuration cannot be used.
-    #[cfg_attr(
-        not(feature = "secure"),
-        expect(clippy::unnecessary_wraps, reason = "fails with encryption only")
-    )]
     pub(crate) fn new(context: Context, info: StreamInfo, terms: OutletTerms) -> Result<Self> {
-        #[cfg(feature = "secure")]
         let security = Arc::clone(context.security()?);
-        #[cfg(feature = "secure")]
-        let (shortinfo, advertised) = (
-            advert::shortinfo(&info, &security),
-            advert::advertised(&info, &security),
-        );
-        #[cfg(not(feature = "secure"))]
-        let (shortinfo, advertised) = (info.to_shortinfo_xml(), Advertised::plain(&info));
         Ok(Self {
             context,
             channels: info.channel_count() as usize,
-            shortinfo,
-            advertised: Arc::new(advertised),
-            #[cfg(feature = "secure")]
+            shortinfo: advert::shortinfo(&info, &security),
+            advertised: Arc::new(advert::advertised(&info, &security)),
             coalesce: (security.settings()).map_or(Duration::ZERO, |settings| {
                 Duration::from_micros(settings.coalesce_us.into())
             }),
-            #[cfg(not(feature = "secure"))]
-            coalesce: Duration::ZERO,
-            #[cfg(feature = "secure")]
             security,
-            #[cfg(feature = "secure")]
             descriptor: describe::descriptor(&describe::as_received(&info)),
             turn: Mutex::new(Turn {
                 encoders: VARIANTS.map(|variant| Encoder::new(variant, &info)),
@@ -455,7 +434,6 @@ impl OutletShared {
         tracing::debug!(peer = %link.peer(), ?ended, "reader gone");
         link.finish_sending();
         self.remove(id);
-        #[cfg(feature = "secure")]
         link.close_session().await;
     }
 
@@ -503,7 +481,6 @@ impl OutletShared {
     async fn serve_sync(self: Arc<Self>, reader: Arc<SyncReader>) {
         let ended = race(reader.send_own(), reader.link.closed_by_peer()).await;
         tracing::debug!(peer = %reader.link.peer(), ?ended, "reader gone");
-        #[cfg(feature = "secure")]
         if reader.link.is_sealed() {
             self.remove(reader.id);
             reader.link.close_session().await;
@@ -514,7 +491,6 @@ impl OutletShared {
     }
 
     /// Keeps a session that only lends its keys, until it or the outlet ends. It is no consumer.
-    #[cfg(feature = "secure")]
     pub(crate) fn lend_keys(self: &Arc<Self>, link: Arc<Link>) {
         let shared = Arc::clone(self);
         tokio::spawn(async move {
@@ -770,7 +746,6 @@ const KEEP_SCRATCH_BYTES: usize = 1 << 20;
 const LINGER: Duration = Duration::from_secs(1);
 
 /// How long a session without feed is kept without a record. Spec: LSS/1 §9.2.
-#[cfg(feature = "secure")]
 const KEYS_LIMIT: Duration = Duration::from_secs(100);
 
 /// Pause before the rest of a preamble is tried again (it is a few hundred bytes: rare).

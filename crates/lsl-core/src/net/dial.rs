@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-#[cfg(feature = "secure")]
 use crate::net::inlet_tunnel::Tunnel;
 use crate::net::link::send_all;
 use crate::net::sockets::{self, READ_BYTES, with_read_buffer};
@@ -22,14 +21,12 @@ pub(crate) struct Dialled {
     peer: SocketAddr,
     way: Way,
     /// Keeps a plaintext connection enrolled that must end with the migration.
-    #[cfg(feature = "secure")]
     enrolled: Option<lsl_secure::Enrolled>,
 }
 
 #[derive(Debug)]
 enum Way {
     Plain(Watched),
-    #[cfg(feature = "secure")]
     Secure(Box<Tunnel>),
 }
 
@@ -58,7 +55,6 @@ pub(crate) enum Broken {
     Closed,
     Failed(Error),
     /// The outlet, and whoever keeps the records, have to be told.
-    #[cfg(feature = "secure")]
     Session(lsl_secure::Error),
 }
 
@@ -77,19 +73,16 @@ impl Dialled {
         Ok(Self {
             peer,
             way,
-            #[cfg(feature = "secure")]
             enrolled: None,
         })
     }
 
     /// Goes on in plaintext for as long as this allows it.
-    #[cfg(feature = "secure")]
     pub(crate) fn keep(&mut self, enrolled: lsl_secure::Enrolled) {
         self.enrolled = Some(enrolled);
     }
 
     /// A connection whose handshake is done and whose request was sent with it.
-    #[cfg(feature = "secure")]
     pub(crate) fn secure(peer: SocketAddr, tunnel: Tunnel) -> Self {
         Self {
             peer,
@@ -99,7 +92,6 @@ impl Dialled {
     }
 
     /// The session, if this connection is encrypted.
-    #[cfg(feature = "secure")]
     pub(crate) fn tunnel(&mut self) -> Option<&mut Tunnel> {
         match &mut self.way {
             Way::Plain(_) => None,
@@ -139,45 +131,25 @@ impl Dialled {
 
     /// Does what others want of this connection, and has `context` woken for the next time: ends it, or
     /// asks for the outlet's clock.
-    #[cfg_attr(
-        not(feature = "secure"),
-        expect(
-            clippy::unused_self,
-            clippy::unnecessary_wraps,
-            reason = "plaintext has no signals"
-        )
-    )]
     pub(crate) fn poll_signals(
         &mut self,
         context: &mut Context<'_>,
     ) -> std::result::Result<(), Broken> {
-        #[cfg(feature = "secure")]
-        if let Way::Secure(tunnel) = &mut self.way {
-            return tunnel.poll_signals(context).map_err(Broken::Session);
+        match &mut self.way {
+            Way::Plain(_) => Ok(()),
+            Way::Secure(tunnel) => tunnel.poll_signals(context).map_err(Broken::Session),
         }
-        let _ = context;
-        Ok(())
     }
 
     /// Looks after an outlet that has sent nothing; `context` is woken for the next time.
-    #[cfg_attr(
-        not(feature = "secure"),
-        expect(
-            clippy::unused_self,
-            clippy::unnecessary_wraps,
-            reason = "plaintext has no alarm"
-        )
-    )]
     pub(crate) fn poll_alarm(
         &mut self,
         context: &mut Context<'_>,
     ) -> std::result::Result<(), Broken> {
-        #[cfg(feature = "secure")]
-        if let Way::Secure(tunnel) = &mut self.way {
-            return tunnel.poll_alarm(context).map_err(Broken::Session);
+        match &mut self.way {
+            Way::Plain(_) => Ok(()),
+            Way::Secure(tunnel) => tunnel.poll_alarm(context).map_err(Broken::Session),
         }
-        let _ = context;
-        Ok(())
     }
 
     /// One read, without blocking, see [`Watched::poll_receive`] for `context`; hands on what came as
@@ -198,21 +170,15 @@ impl Dialled {
                     Err(source) => Err(Broken::Failed(failed(peer, source))),
                 })
             }
-            #[cfg(feature = "secure")]
             Way::Secure(tunnel) => tunnel.poll_receive(context, take),
         }
     }
 
     /// Tells whom it concerns why this connection ends; `None` if the outlet just closed it.
-    #[cfg_attr(
-        not(feature = "secure"),
-        expect(clippy::unused_self, reason = "plaintext has nobody to tell")
-    )]
     pub(crate) fn conclude(&mut self, broken: Broken) -> Option<Error> {
         match broken {
             Broken::Closed => None,
             Broken::Failed(error) => Some(error),
-            #[cfg(feature = "secure")]
             Broken::Session(error) => match &mut self.way {
                 Way::Secure(tunnel) => Some(tunnel.fail(&error)),
                 Way::Plain(_) => Some(Error::Security(error.to_string())),
@@ -221,16 +187,11 @@ impl Dialled {
     }
 
     /// Whether something is under way that would be of no use if it were read late.
-    #[cfg_attr(
-        not(feature = "secure"),
-        expect(clippy::unused_self, reason = "plaintext has no clock")
-    )]
     pub(crate) fn is_urgent(&self) -> bool {
-        #[cfg(feature = "secure")]
-        if let Way::Secure(tunnel) = &self.way {
-            return tunnel.is_urgent();
+        match &self.way {
+            Way::Plain(_) => false,
+            Way::Secure(tunnel) => tunnel.is_urgent(),
         }
-        false
     }
 
     /// To wait for the socket, never to read.
@@ -245,19 +206,13 @@ impl Dialled {
     pub(crate) fn unwatch(&mut self) {
         match &mut self.way {
             Way::Plain(socket) => socket.unwatch(),
-            #[cfg(feature = "secure")]
             Way::Secure(tunnel) => tunnel.unwatch(),
         }
     }
 
-    #[cfg_attr(
-        not(feature = "secure"),
-        expect(clippy::unnecessary_wraps, reason = "a session may have ended")
-    )]
     fn socket(&self) -> Option<&Watched> {
         match &self.way {
             Way::Plain(socket) => Some(socket),
-            #[cfg(feature = "secure")]
             Way::Secure(tunnel) => tunnel.socket(),
         }
     }

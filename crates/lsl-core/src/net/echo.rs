@@ -4,6 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use lsl_platform::clock::local_clock;
+
 use crate::net::feed::InletShared;
 
 /// How an outlet answered.
@@ -23,17 +25,14 @@ pub enum Echo {
 /// Asks until there is an answer.
 pub(crate) async fn ask(shared: Arc<InletShared>) -> Echo {
     loop {
-        #[cfg(feature = "secure")]
-        {
-            let pings = shared.clock_keys.lock().pings_of_feed();
-            if let Some(pings) = pings {
-                pings.ask_echo(lsl_platform::clock::local_clock());
-                // An outlet keeps one question; that of the clock may have taken its place.
-                if tokio::time::timeout(ASK_AGAIN, pings.echo()).await.is_ok() {
-                    return Echo::InBand;
-                }
-                continue;
+        let pings = shared.clock_keys.lock().pings_of_feed();
+        if let Some(pings) = pings {
+            pings.ask_echo(local_clock());
+            // An outlet keeps one question; that of the clock may have taken its place.
+            if tokio::time::timeout(ASK_AGAIN, pings.echo()).await.is_ok() {
+                return Echo::InBand;
             }
+            continue;
         }
         if let Some(is_local) = shared.source.asked_in_place().await {
             return Echo::Beside { is_local };

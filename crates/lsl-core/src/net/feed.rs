@@ -24,10 +24,8 @@ use crate::net::custody::{Feed, Tenure};
 use crate::net::dial::{self, Batch, Dialled};
 use crate::net::monitor::{Monitor, lock_ignoring_poison};
 use crate::net::race::{Winner, race};
-#[cfg(feature = "secure")]
-use crate::net::secure_clock;
 use crate::net::source::{Recovered, Source};
-use crate::net::{full_info, runtime, time_probe};
+use crate::net::{full_info, runtime, secure_clock, time_probe};
 use crate::{Error, Result, StreamInfo};
 
 /// The part of an inlet that its handle and its tasks hold together.
@@ -55,7 +53,6 @@ pub(crate) struct InletShared {
     /// Told after each batch of samples and when the stream is lost.
     pub(crate) notifier: OnceLock<Notifier>,
     /// To probe the clock of an outlet that encrypts.
-    #[cfg(feature = "secure")]
     pub(crate) clock_keys: Monitor<secure_clock::ClockKeys>,
     terms: FeedTerms,
     tasks: Mutex<Tasks>,
@@ -152,7 +149,6 @@ impl InletShared {
             clock: Monitor::new(clock),
             full_info: Monitor::default(),
             notifier: OnceLock::new(),
-            #[cfg(feature = "secure")]
             clock_keys: Monitor::default(),
             terms,
             tasks: Mutex::default(),
@@ -247,14 +243,12 @@ impl InletShared {
     }
 
     /// Whether there is a data connection, or will be.
-    #[cfg(feature = "secure")]
     pub(crate) fn is_receiving(&self) -> bool {
         lock_ignoring_poison(&self.tasks).data.is_some()
     }
 
     /// Longest round trip of an authentic clock probe that counts, and the error above which a clock
     /// is found too uncertain; in seconds.
-    #[cfg(feature = "secure")]
     pub(crate) fn time_limits(&self) -> (f64, f64) {
         let settings = self.context.security().ok().and_then(|it| it.settings());
         let secs = |milliseconds: u32| f64::from(milliseconds) / 1000.0;
@@ -292,7 +286,6 @@ impl InletShared {
     /// The outlet of `generation` failed with `error`: finds it or a successor, or gives up.
     /// False means that the stream is lost.
     pub(crate) async fn recover(&self, generation: u64, error: &Error) -> bool {
-        #[cfg(feature = "secure")]
         if self.source.wait_if_busy(error).await {
             return true;
         }
@@ -372,10 +365,8 @@ async fn establish<'a>(
     let info = shape_of(&shared.info, shared.source.info());
     let mut session = FeedSession::new(&info, shared.terms);
     let dialling = (shared.source).dial(&info, address, session.request(), CONNECT_LIMIT);
-    let dialled = dialling.await;
-    #[cfg(feature = "secure")]
-    let dialled = dialled.inspect_err(|error| shared.source.note_refusal(info.uid_bytes(), error));
-    let mut dialled = dialled?;
+    let mut dialled = (dialling.await)
+        .inspect_err(|error| shared.source.note_refusal(info.uid_bytes(), error))?;
     let kept = Kept::new(shared, &mut dialled);
     let handshake_end = tokio::time::Instant::now() + HANDSHAKE_LIMIT;
     let mut state = FeedState::Opening;
@@ -407,36 +398,21 @@ async fn establish<'a>(
 
 /// As long as a data connection lives, its keys are lent to the clock and its encryption is shown.
 struct Kept<'a> {
-    #[cfg_attr(
-        not(feature = "secure"),
-        expect(dead_code, reason = "plaintext has no keys")
-    )]
     shared: &'a InletShared,
-    #[cfg(feature = "secure")]
     _keys: Option<secure_clock::Lease<'a>>,
 }
 
 impl<'a> Kept<'a> {
-    #[cfg_attr(
-        not(feature = "secure"),
-        expect(unused_variables, reason = "plaintext has no keys")
-    )]
     fn new(shared: &'a InletShared, dialled: &mut Dialled) -> Self {
-        #[cfg(feature = "secure")]
-        let keys = {
-            let encryption = dialled.tunnel().map(|tunnel| tunnel.encryption());
-            shared.source.peers().set_encryption(encryption);
-            secure_clock::lend_of_feed(&shared.clock_keys, dialled)
-        };
+        let encryption = dialled.tunnel().map(|tunnel| tunnel.encryption());
+        shared.source.peers().set_encryption(encryption);
         Self {
             shared,
-            #[cfg(feature = "secure")]
-            _keys: keys,
+            _keys: secure_clock::lend_of_feed(&shared.clock_keys, dialled),
         }
     }
 }
 
-#[cfg(feature = "secure")]
 impl Drop for Kept<'_> {
     fn drop(&mut self) {
         self.shared.source.peers().set_encryption(None);

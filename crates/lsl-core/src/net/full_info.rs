@@ -1,8 +1,10 @@
 //! Fetching the full stream info, with its metadata, over TCP. Spec: lsl-protocol §6 (fullinfo).
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use lsl_proto::describe::descriptor;
 use lsl_proto::wire::request::FULLINFO_REQUEST;
 
 use crate::net::feed::InletShared;
@@ -62,22 +64,18 @@ async fn ask(shared: &InletShared, present: &StreamInfo, endpoint: Endpoint) -> 
     if info.uid_bytes() != present.uid_bytes() {
         return Err(Error::Protocol("another outlet is at this address".into()));
     }
-    #[cfg(feature = "secure")]
     check_content(shared, present, &info, endpoint.data)?;
     Ok(info)
 }
 
 /// What came through a session must say what its DESCRIPTOR said, which was compared with `present`.
 /// Without encryption anybody may say anything. Spec: LSS/1 §7.4.
-#[cfg(feature = "secure")]
 fn check_content(
     shared: &InletShared,
     present: &StreamInfo,
     info: &StreamInfo,
-    address: std::net::SocketAddr,
+    address: SocketAddr,
 ) -> Result<()> {
-    use lsl_proto::describe::descriptor;
-
     if shared.source.peers().key().is_none() {
         return Ok(());
     }

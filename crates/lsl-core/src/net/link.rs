@@ -3,7 +3,6 @@
 
 use std::io;
 use std::net::SocketAddr;
-#[cfg(feature = "secure")]
 use std::time::Duration;
 
 use lsl_platform::poll::wait_writable;
@@ -12,7 +11,6 @@ use lsl_proto::session::fanout::Wire;
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
-#[cfg(feature = "secure")]
 use crate::net::tunnel::{Heard, Tunnel};
 use crate::stats::Encryption;
 
@@ -23,10 +21,8 @@ pub(crate) struct Link {
     peer: SocketAddr,
     work: Notify,
     /// The session, without which everything is plaintext.
-    #[cfg(feature = "secure")]
     tunnel: Option<Box<Tunnel>>,
     /// Keeps a plaintext connection enrolled that must end with the migration.
-    #[cfg(feature = "secure")]
     enrolled: std::sync::OnceLock<lsl_secure::Enrolled>,
 }
 
@@ -36,22 +32,18 @@ impl Link {
             stream,
             peer,
             work: Notify::new(),
-            #[cfg(feature = "secure")]
             tunnel: None,
-            #[cfg(feature = "secure")]
             enrolled: std::sync::OnceLock::new(),
         }
     }
 
     /// Goes on in plaintext for as long as this allows it.
-    #[cfg(feature = "secure")]
     pub(crate) fn keep(&self, enrolled: lsl_secure::Enrolled) {
         // A connection asks for one feed.
         let _ = self.enrolled.set(enrolled);
     }
 
     /// A connection with a session.
-    #[cfg(feature = "secure")]
     pub(crate) fn sealed(stream: TcpStream, peer: SocketAddr, tunnel: Tunnel) -> Self {
         Self {
             tunnel: Some(Box::new(tunnel)),
@@ -60,35 +52,18 @@ impl Link {
     }
 
     /// The session, if there is one.
-    #[cfg(feature = "secure")]
     pub(crate) fn tunnel(&self) -> Option<&Tunnel> {
         self.tunnel.as_deref()
     }
 
     /// Whether bytes go through a session.
-    #[cfg_attr(
-        not(feature = "secure"),
-        expect(clippy::unused_self, reason = "plaintext has no state")
-    )]
     pub(crate) fn is_sealed(&self) -> bool {
-        #[cfg(feature = "secure")]
-        let sealed = self.tunnel.is_some();
-        #[cfg(not(feature = "secure"))]
-        let sealed = false;
-        sealed
+        self.tunnel.is_some()
     }
 
     /// With whom and how the connection is encrypted.
-    #[cfg_attr(
-        not(feature = "secure"),
-        expect(clippy::unused_self, reason = "plaintext has no state")
-    )]
     pub(crate) fn encryption(&self) -> Option<Encryption> {
-        #[cfg(feature = "secure")]
-        let encryption = self.tunnel().map(Tunnel::encryption);
-        #[cfg(not(feature = "secure"))]
-        let encryption = None;
-        encryption
+        self.tunnel().map(Tunnel::encryption)
     }
 
     pub(crate) fn peer(&self) -> SocketAddr {
@@ -97,7 +72,6 @@ impl Link {
 
     /// Sends all of `bytes`, waiting in the runtime.
     pub(crate) async fn send(&self, bytes: &[u8]) -> io::Result<()> {
-        #[cfg(feature = "secure")]
         if let Some(tunnel) = self.tunnel() {
             return tunnel.send(&self.stream, bytes).await;
         }
@@ -106,29 +80,16 @@ impl Link {
 
     /// Waits until the socket has taken everything that was sent so far: a session may hold some of
     /// it back, sealed.
-    #[cfg_attr(
-        not(feature = "secure"),
-        expect(clippy::unused_async, reason = "waits with encryption only")
-    )]
     pub(crate) async fn flush(&self) -> io::Result<()> {
-        #[cfg(feature = "secure")]
-        if let Some(tunnel) = self.tunnel() {
-            return tunnel.flush(&self.stream).await;
+        match self.tunnel() {
+            Some(tunnel) => tunnel.flush(&self.stream).await,
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// Whether something sent is held back, see [`flush`](Self::flush).
-    #[cfg_attr(
-        not(feature = "secure"),
-        expect(clippy::unused_self, reason = "plaintext has no state")
-    )]
     pub(crate) fn has_unsent(&self) -> bool {
-        #[cfg(feature = "secure")]
-        if let Some(tunnel) = self.tunnel() {
-            return tunnel.has_unsent();
-        }
-        false
+        self.tunnel().is_some_and(Tunnel::has_unsent)
     }
 
     /// Sends all of `bytes` on the calling thread, waiting for room until `deadline`
@@ -143,7 +104,6 @@ impl Link {
                 Err(error) => return Err(error),
             }
         }
-        #[cfg(feature = "secure")]
         if let Some(tunnel) = self.tunnel() {
             while !tunnel.try_flush(&self.stream)? {
                 self.wait_writable(deadline)?;
@@ -161,7 +121,6 @@ impl Link {
     }
 
     fn send_now(&self, bytes: &[u8]) -> io::Result<usize> {
-        #[cfg(feature = "secure")]
         if let Some(tunnel) = self.tunnel() {
             let sent = tunnel.try_send(&self.stream, bytes)?;
             if !sent.all {
@@ -175,7 +134,6 @@ impl Link {
 
     /// Reads at least one byte; 0 at the end of the stream.
     pub(crate) async fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        #[cfg(feature = "secure")]
         if let Some(tunnel) = self.tunnel() {
             loop {
                 let taken = tunnel.take_inbox(buffer);
@@ -196,7 +154,6 @@ impl Link {
     /// Waits until the peer has closed its side. What it sends before is discarded, up to a limit:
     /// no peer has anything to say after its request.
     pub(crate) async fn closed_by_peer(&self) -> io::Result<()> {
-        #[cfg(feature = "secure")]
         if let Some(tunnel) = self.tunnel() {
             return self.session_closed_by_peer(tunnel).await;
         }
@@ -212,7 +169,6 @@ impl Link {
     }
 
     /// The same in a session, where PINGs and key updates are no chatter.
-    #[cfg(feature = "secure")]
     async fn session_closed_by_peer(&self, tunnel: &Tunnel) -> io::Result<()> {
         let mut total = tunnel.discard_inbox();
         while total < MAX_CHATTER_BYTES {
@@ -226,7 +182,6 @@ impl Link {
 
     /// Serves a session that only lends its keys, until its peer closes it or sends no record for
     /// that long. Spec: LSS/1 §9.2.
-    #[cfg(feature = "secure")]
     pub(crate) async fn lend_keys(&self, tunnel: &Tunnel, limit: Duration) -> io::Result<()> {
         let mut total = 0;
         while total < MAX_CHATTER_BYTES {
@@ -250,7 +205,6 @@ impl Link {
 
     /// Ends the session of this connection, if it has one, in bounded time and in the way that its
     /// end arrives.
-    #[cfg(feature = "secure")]
     pub(crate) async fn close_session(&self) {
         if let Some(tunnel) = self.tunnel() {
             tunnel.close(&self.stream).await;
@@ -258,7 +212,6 @@ impl Link {
     }
 
     /// Ends the session because of what this side knows; its task closes the connection.
-    #[cfg(feature = "secure")]
     pub(crate) fn end_session(&self, cause: lsl_secure::Cause) {
         if let Some(tunnel) = self.tunnel() {
             tunnel.end(&self.stream, cause);
@@ -266,7 +219,6 @@ impl Link {
     }
 
     /// The raw stream, for a connection that is held open after its last word.
-    #[cfg(feature = "secure")]
     pub(crate) fn stream(&self) -> &TcpStream {
         &self.stream
     }
@@ -278,7 +230,6 @@ impl Link {
 
     /// Ends both directions at once; a task or thread that waits on the socket returns.
     pub(crate) fn shut_down(&self) {
-        #[cfg(feature = "secure")]
         if let Some(tunnel) = self.tunnel() {
             if !tunnel.is_ours() {
                 // The connection is the parent's.
@@ -292,7 +243,6 @@ impl Link {
 
     /// Says that nothing more will be sent, after what was.
     pub(crate) fn finish_sending(&self) {
-        #[cfg(feature = "secure")]
         if let Some(tunnel) = self.tunnel()
             && !tunnel.say_goodbye(&self.stream)
         {
@@ -315,7 +265,6 @@ impl Wire for Link {
         self.work.notify_one();
     }
 
-    #[cfg(feature = "secure")]
     fn say_goodbye(&self) {
         if let Some(tunnel) = self.tunnel() {
             tunnel.say_goodbye(&self.stream);

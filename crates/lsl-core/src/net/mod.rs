@@ -2,7 +2,6 @@
 //! a byte means, and nothing outside `sockets` sets a socket option.
 
 pub(crate) mod acceptor;
-#[cfg(feature = "secure")]
 pub(crate) mod advert;
 pub(crate) mod answers;
 pub(crate) mod consumer;
@@ -10,47 +9,36 @@ pub(crate) mod costly;
 pub(crate) mod custody;
 pub(crate) mod dial;
 pub(crate) mod echo;
-#[cfg(feature = "secure")]
 pub(crate) mod entrance;
 pub(crate) mod feed;
 pub(crate) mod full_info;
-#[cfg(feature = "secure")]
 pub(crate) mod handshake;
-#[cfg(feature = "secure")]
 pub(crate) mod inlet_tunnel;
 pub(crate) mod lingering;
 pub(crate) mod link;
 pub(crate) mod lost;
 pub(crate) mod monitor;
 pub(crate) mod pace;
-#[cfg(feature = "secure")]
 pub(crate) mod peers;
-#[cfg(feature = "secure")]
 pub(crate) mod pings;
 pub(crate) mod ports;
 pub(crate) mod race;
 pub(crate) mod reach;
-#[cfg(feature = "secure")]
 pub(crate) mod refusal;
 pub(crate) mod registry;
 pub(crate) mod resolver;
 pub(crate) mod responder;
 pub(crate) mod runtime;
-#[cfg(feature = "secure")]
 pub(crate) mod sealed_time;
-#[cfg(feature = "secure")]
 pub(crate) mod secure_clock;
 pub(crate) mod service;
 pub(crate) mod sockets;
 pub(crate) mod source;
 pub(crate) mod time_probe;
-#[cfg(feature = "secure")]
 pub(crate) mod trust_watch;
-#[cfg(feature = "secure")]
 pub(crate) mod tunnel;
 pub(crate) mod turns;
 pub(crate) mod uid;
-#[cfg(feature = "secure")]
 pub(crate) mod unveil;
 #[cfg_attr(windows, path = "watched_windows.rs")]
 pub(crate) mod watched;

@@ -15,13 +15,11 @@ use lsl_proto::query::{EvalError, MAX_QUERY_BYTES, Query, QueryCache, costly_wor
 use lsl_proto::wire::discovery::{ReplyDatagram, Request, parse_datagram};
 use lsl_proto::wire::timedata::TimeRequest;
 use lsl_proto::xml::Document;
-#[cfg(feature = "secure")]
 use lsl_secure::{Policy, Security};
 
 use crate::Result;
 use crate::net::costly::{Account, CostlyWork, Source};
 use crate::net::monitor::lock_ignoring_poison;
-#[cfg(feature = "secure")]
 use crate::net::sealed_time::SealedClocks;
 
 /// One stream that is announced.
@@ -29,7 +27,6 @@ use crate::net::sealed_time::SealedClocks;
 pub(crate) struct Advertised {
     shown: Shown,
     /// What is shown as soon as the policy is `required`.
-    #[cfg(feature = "secure")]
     later: Option<(Arc<Security>, Shown)>,
 }
 
@@ -44,27 +41,24 @@ pub(crate) struct Shown {
 
 impl Advertised {
     /// A stream of which everything may be asked, `desc` included.
-    #[cfg(any(test, not(feature = "secure")))]
+    #[cfg(test)]
     pub(crate) fn plain(info: &crate::StreamInfo) -> Self {
         Self {
             shown: Shown {
                 document: info.document().clone(),
                 shortinfo: info.to_shortinfo_xml(),
             },
-            #[cfg(feature = "secure")]
             later: None,
         }
     }
 
     /// A stream that is shown so, and in the other way once this security requires encryption.
-    #[cfg(feature = "secure")]
     pub(crate) fn new(shown: Shown, later: Option<(Arc<Security>, Shown)>) -> Self {
         Self { shown, later }
     }
 
     /// What is shown now.
     pub(crate) fn shown(&self) -> &Shown {
-        #[cfg(feature = "secure")]
         if let Some((security, later)) = &self.later
             && security.policy() == Policy::Required
         {
@@ -91,7 +85,6 @@ pub(crate) enum Answer {
     /// Send the time to where the probe came from, at once.
     Time(TimeRequest),
     /// Send this, the time under the keys of a session, to where the probe came from, at once.
-    #[cfg(feature = "secure")]
     SealedTime([u8; lsl_secure::TIME_PACKET_LEN]),
     /// Send the matching streams, in [`Matches`].
     Streams(Matches),
@@ -115,7 +108,6 @@ pub(crate) struct Counters {
     /// Work that queries took, in the units of [`MAX_WORK`](lsl_proto::query::MAX_WORK).
     pub query_work: AtomicU64,
     /// Clock probes without session, not authentic, replayed, or in plaintext where that is forbidden.
-    #[cfg(feature = "secure")]
     pub time_dropped: AtomicU64,
 }
 
@@ -139,10 +131,8 @@ pub(crate) struct Announced {
     costly: Mutex<CostlyWork>,
     next_key: AtomicU64,
     /// Forbids answers in plaintext.
-    #[cfg(feature = "secure")]
     security: Option<Arc<Security>>,
     /// Clock probes of sessions.
-    #[cfg(feature = "secure")]
     pub clocks: Arc<SealedClocks>,
     /// What happened so far.
     pub counters: Counters,
@@ -160,16 +150,13 @@ impl Announced {
             strangers: Mutex::default(),
             costly: Mutex::default(),
             next_key: AtomicU64::new(1),
-            #[cfg(feature = "secure")]
             security: None,
-            #[cfg(feature = "secure")]
             clocks: Arc::default(),
             counters: Counters::default(),
         }
     }
 
     /// The same under a policy; without one nothing in plaintext is forbidden.
-    #[cfg(feature = "secure")]
     pub(crate) fn under(mut self, security: Option<Arc<Security>>) -> Self {
         self.security = security;
         self
@@ -183,7 +170,6 @@ impl Announced {
     }
 
     /// The answer to a clock probe under the keys of a session. Spec: LSS/1 §9.3.
-    #[cfg(feature = "secure")]
     fn sealed_time(&self, arrival: Arrival, datagram: &[u8], now: f64) -> Answer {
         let answer = match arrival {
             Arrival::Service => self.clocks.answer(datagram, now),
@@ -199,7 +185,6 @@ impl Announced {
     }
 
     /// Whether clock probes in plaintext get no answer: anybody could give one.
-    #[cfg(feature = "secure")]
     fn forbids_plain_time(&self) -> bool {
         (self.security.as_ref()).is_some_and(|security| security.policy() == Policy::Required)
     }
@@ -222,12 +207,10 @@ impl Announced {
         from: SocketAddr,
         now: f64,
     ) -> Answer {
-        #[cfg(feature = "secure")]
         if SealedClocks::concerns(datagram) {
             return self.sealed_time(arrival, datagram, now);
         }
         let query = match parse_datagram(datagram) {
-            #[cfg(feature = "secure")]
             Ok(Request::TimeData(_)) if self.forbids_plain_time() => {
                 count(&self.counters.time_dropped);
                 return Answer::Ignore;

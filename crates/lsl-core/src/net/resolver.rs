@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use lsl_platform::clock::local_clock;
 use lsl_proto::session::resolve::{Received, Search, Step};
-#[cfg(feature = "secure")]
 use lsl_proto::wire::discovery::ReplyDatagram;
 use tokio::net::UdpSocket;
 use tokio::sync::Semaphore;
@@ -24,7 +23,6 @@ use crate::net::per_process::PerProcess;
 use crate::net::reach::{Reach, present_interfaces};
 use crate::net::runtime::{self, AbortOnDrop};
 use crate::net::sockets::{self, Family};
-#[cfg(feature = "secure")]
 use crate::net::unveil::{self, Discretion, Unveiler};
 use crate::{Error, Result};
 
@@ -53,13 +51,11 @@ impl RunningSearch {
     pub(crate) fn start(context: &Context, search: Search) -> Result<Self> {
         // As good as random: the standard library seeds its hashers from the system.
         let search = search.with_id(random());
-        #[cfg(feature = "secure")]
         let search = match unveil::discretion(context) {
             Discretion::None => search,
             Discretion::Outlets => search.with_open_query(random()),
             Discretion::Everybody => search.with_open_query_alone(random()),
         };
-        #[cfg(feature = "secure")]
         let search = search.with_veto(unveil::veto(context));
         let reach = Arc::clone(context.reach());
         let mut links = Vec::new();
@@ -84,7 +80,6 @@ impl RunningSearch {
         let inbox = Inbox {
             monitor: Arc::clone(&monitor),
             received: Arc::default(),
-            #[cfg(feature = "secure")]
             unveiler: Unveiler::new(context, &monitor),
         };
         for link in &links {
@@ -126,7 +121,6 @@ struct Inbox {
     /// Datagrams that came, whatever they were.
     received: Arc<AtomicUsize>,
     /// For outlets that hide what they are, if this context looks for them.
-    #[cfg(feature = "secure")]
     unveiler: Option<Arc<Unveiler>>,
 }
 
@@ -136,18 +130,14 @@ impl Inbox {
         let received = take_in(&self.monitor, |search, now| {
             search.on_reply(now, from, datagram)
         });
-        #[cfg(feature = "secure")]
         if let (Received::Redacted, Some(unveiler)) = (received, &self.unveiler)
             && let Ok(reply) = ReplyDatagram::parse(datagram)
         {
             unveiler.on_redacted(from, reply.xml);
         }
-        #[cfg(not(feature = "secure"))]
-        let _ = received;
     }
 
     fn take_over_tcp(&self, from: SocketAddr, xml: &[u8]) {
-        #[cfg(feature = "secure")]
         if let Some(unveiler) = &self.unveiler
             && unveiler.on_redacted(from, xml)
         {
@@ -159,7 +149,6 @@ impl Inbox {
     }
 
     /// Asks over TCP for whatever is at a data port, if it may hide what it is, or we what we look for.
-    #[cfg(feature = "secure")]
     async fn look_for_hidden(&self, target: SocketAddr) {
         let Some(unveiler) = &self.unveiler else {
             return;
@@ -344,7 +333,6 @@ impl Driver {
                         inbox.take_over_tcp(target, &xml);
                     }
                 }
-                #[cfg(feature = "secure")]
                 inbox.look_for_hidden(target).await;
                 drop((taken, port));
             });
@@ -542,7 +530,6 @@ static LOOKUPS: PerProcess<Lookups> = PerProcess::new();
 const MAX_LOOKUPS: usize = 2;
 
 /// Matches every outlet, also one that shows little. Spec: LSS/1 §7.3.
-#[cfg(feature = "secure")]
 const OPEN_REQUEST: &[u8] = b"LSL:shortinfo\r\n\r\n";
 
 const MAX_DATAGRAM_BYTES: usize = 65_536;

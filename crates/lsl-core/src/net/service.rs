@@ -40,15 +40,12 @@ impl Registry {
         reach: Arc<Reach>,
         max_cached_queries: usize,
         policy: SourcePolicy,
-        #[cfg(feature = "secure")] security: Option<Arc<lsl_secure::Security>>,
+        security: Option<Arc<lsl_secure::Security>>,
     ) -> Self {
-        let announced = Announced::new(max_cached_queries, policy);
-        #[cfg(feature = "secure")]
-        let announced = announced.under(security);
-        let announced = Arc::new(announced);
+        let announced = Announced::new(max_cached_queries, policy).under(security);
         Self {
             reach,
-            announced,
+            announced: Arc::new(announced),
             running: Mutex::default(),
         }
     }
@@ -83,7 +80,6 @@ impl Registry {
     }
 
     /// Where sessions say that their clock probes are to be answered.
-    #[cfg(feature = "secure")]
     pub(crate) fn clocks(&self) -> &Arc<crate::net::sealed_time::SealedClocks> {
         &self.announced.clocks
     }
@@ -265,7 +261,6 @@ async fn listen(
         match answer {
             Answer::Ignore => {}
             Answer::Time(request) => send_time(&socket, request, received_at, from).await,
-            #[cfg(feature = "secure")]
             Answer::SealedTime(reply) => {
                 if let Err(error) = socket.send_to(&reply, from).await {
                     tracing::debug!(%error, to = %from, "cannot answer a clock probe");

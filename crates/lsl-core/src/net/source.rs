@@ -6,7 +6,6 @@
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::time::Duration;
 
-#[cfg(feature = "secure")]
 use lsl_proto::describe::descriptor;
 use lsl_proto::query::quote_bytes;
 use lsl_proto::session::recover::{Refused, Verdict, judge};
@@ -16,12 +15,10 @@ use tokio::net::UdpSocket;
 use crate::StreamInfo;
 use crate::context::Context;
 use crate::net::dial::Dialled;
-#[cfg(feature = "secure")]
 use crate::net::handshake::{self, Callee, Expected};
 use crate::net::lost::LONGEST_ROUND_SECS;
 use crate::net::monitor::Monitor;
 use crate::net::pace;
-#[cfg(feature = "secure")]
 use crate::net::peers::Peers;
 use crate::net::per_process::PerProcess;
 use crate::net::race::race;
@@ -37,12 +34,9 @@ pub(crate) struct Source {
     /// One recovery at a time, whichever task noticed.
     turn: tokio::sync::Mutex<()>,
     /// The stream as the user chose it.
-    #[cfg(feature = "secure")]
     original: lsl_secure::Descriptor,
     /// Whether it was found, and not described by the program itself.
-    #[cfg(feature = "secure")]
     was_found: bool,
-    #[cfg(feature = "secure")]
     peers: std::sync::Arc<Peers>,
 }
 
@@ -55,12 +49,10 @@ struct Present {
     /// Tries in a row to connect the feed that came to nothing.
     failures: u32,
     /// Whether the outlet took the place of another.
-    #[cfg(feature = "secure")]
     is_adopted: bool,
     /// Of those that did since there was a feed.
     refused: Refused,
     /// What counted when the last of them was refused.
-    #[cfg(feature = "secure")]
     refused_under: Option<std::sync::Arc<lsl_secure::trust::TrustList>>,
 }
 
@@ -104,31 +96,24 @@ pub(crate) enum Recovered {
 
 impl Source {
     pub(crate) fn new(context: Context, info: StreamInfo) -> Self {
-        #[cfg(feature = "secure")]
         let original = descriptor(&info);
         // Whoever answers a search gets an address, if not the ports: those are for liars to leave out.
-        #[cfg(feature = "secure")]
         let was_found = !info.v4_address_bytes().is_empty() || !info.v6_address_bytes().is_empty();
         let present = Monitor::new(Present {
             info,
             family: None,
             generation: 0,
             failures: 0,
-            #[cfg(feature = "secure")]
             is_adopted: false,
             refused: Refused::default(),
-            #[cfg(feature = "secure")]
             refused_under: None,
         });
         Self {
             context,
             present,
             turn: tokio::sync::Mutex::new(()),
-            #[cfg(feature = "secure")]
             original,
-            #[cfg(feature = "secure")]
             was_found,
-            #[cfg(feature = "secure")]
             peers: std::sync::Arc::default(),
         }
     }
@@ -179,24 +164,16 @@ impl Source {
         request: &[u8],
         limit: Duration,
     ) -> Result<Dialled> {
-        #[cfg(feature = "secure")]
-        {
-            let callee = Callee {
-                info,
-                expected: Expected::Stream {
-                    original: &self.original,
-                    was_found: self.was_found,
-                },
-                peers: &self.peers,
-            };
-            // Boxed, because every inlet's tasks would else hold room for a handshake.
-            Box::pin(handshake::dial(&self.context, callee, peer, request, limit)).await
-        }
-        #[cfg(not(feature = "secure"))]
-        {
-            let _ = info;
-            Dialled::plain(peer, request, limit).await
-        }
+        let callee = Callee {
+            info,
+            expected: Expected::Stream {
+                original: &self.original,
+                was_found: self.was_found,
+            },
+            peers: &self.peers,
+        };
+        // Boxed, because every inlet's tasks would else hold room for a handshake.
+        Box::pin(handshake::dial(&self.context, callee, peer, request, limit)).await
     }
 
     /// One short connection: sends `request` and returns all that comes back until the outlet ends it.
@@ -221,20 +198,17 @@ impl Source {
     }
 
     /// Goes on with what earlier inlets of the stream learnt.
-    #[cfg(feature = "secure")]
     pub(crate) fn set_peer_history(&mut self, history: crate::PeerHistory) {
         self.peers = std::sync::Arc::new(Peers::with_history(history));
     }
 
     /// What is remembered of the outlets met so far.
-    #[cfg(feature = "secure")]
     pub(crate) fn peers(&self) -> &std::sync::Arc<Peers> {
         &self.peers
     }
 
     /// Waits before the next try after `error`, if the outlet only has no place just now.
     /// False if that is not what is wrong.
-    #[cfg(feature = "secure")]
     pub(crate) async fn wait_if_busy(&self, error: &Error) -> bool {
         let is_busy = matches!(error, Error::Security(_)) && self.peers.is_busy();
         if is_busy {
@@ -245,11 +219,9 @@ impl Source {
 
     /// Waits before connecting again to an outlet that answers queries but not us.
     pub(crate) async fn pause(&self, error: &Error) {
-        #[cfg(feature = "secure")]
         if let (Error::Security(_), Ok(security)) = (error, self.context.security()) {
             return self.peers.pause(security).await;
         }
-        let _ = error;
         tokio::time::sleep(RETRY).await;
     }
 
@@ -290,7 +262,6 @@ impl Source {
     }
 
     /// Remembers that a feed from this outlet was refused, by either end, if it is a successor.
-    #[cfg(feature = "secure")]
     pub(crate) fn note_refusal(&self, uid: &[u8], error: &Error) {
         let Ok(security) = self.context.security() else {
             return;
@@ -306,7 +277,6 @@ impl Source {
     }
 
     /// Forgets which successors were refused, if others are trusted now.
-    #[cfg(feature = "secure")]
     async fn reconsider_refusals(&self) {
         let Ok(security) = self.context.security() else {
             return;
@@ -373,7 +343,6 @@ impl Source {
         let info = self.info();
         let mut minimum_secs = FIRST_ROUND_SECS;
         loop {
-            #[cfg(feature = "secure")]
             self.reconsider_refusals().await;
             let mut sought = info.clone();
             if self.present.lock().refused.contains(info.uid_bytes()) {
@@ -406,10 +375,7 @@ impl Source {
                 Verdict::Adopt(found) => {
                     tracing::info!(name = ?found.name(), uid = ?found.uid(), "stream is back at another outlet");
                     self.present.update(|present| {
-                        #[cfg(feature = "secure")]
-                        {
-                            present.is_adopted = true;
-                        }
+                        present.is_adopted = true;
                         drop(present_with(present, *found));
                     });
                     return Recovered::Moved;
@@ -507,12 +473,9 @@ async fn ask_by_udp(endpoint: Endpoint, info: &StreamInfo) -> Result<(StreamInfo
 
 /// Whether discovery says the same of an outlet as before. If not, one of the two may be a lie.
 fn is_described_alike(found: &StreamInfo, present: &StreamInfo) -> bool {
-    #[cfg(feature = "secure")]
     let same_content = descriptor(found)
         .differs_from(&descriptor(present))
         .is_none();
-    #[cfg(not(feature = "secure"))]
-    let same_content = true;
     same_content && found.security_advert() == present.security_advert()
 }
 

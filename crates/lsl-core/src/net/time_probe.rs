@@ -7,25 +7,23 @@ use std::time::Duration;
 use lsl_platform::arrival::arrived_at;
 use lsl_platform::clock::local_clock;
 use lsl_proto::config::Tuning;
-use lsl_proto::time::{Action, ClockOffset, OffsetEstimator, TimeCorrection};
-#[cfg(feature = "secure")]
-use lsl_proto::time::{PingAction, PingWaves};
+use lsl_proto::time::{
+    Action, ClockOffset, OffsetEstimator, PingAction, PingWaves, TimeCorrection,
+};
 use lsl_proto::wire::timedata::{TimeReply, TimeRequest};
+use lsl_secure::policy::Way;
 use tokio::net::UdpSocket;
 
 use crate::net::feed::InletShared;
 use crate::net::race::{Winner, race};
-#[cfg(feature = "secure")]
-use crate::net::secure_clock;
 use crate::net::source::Endpoint;
-use crate::net::uid;
+use crate::net::{handshake, secure_clock, uid};
 use crate::{Error, Result};
 
 /// What an inlet knows of its outlet's clock.
 #[derive(Debug)]
 pub(crate) struct Clock {
     estimator: OffsetEstimator,
-    #[cfg(feature = "secure")]
     pings: PingWaves,
     /// Why nothing will ever be known again.
     pub(crate) lost: Option<String>,
@@ -35,7 +33,6 @@ impl Clock {
     pub(crate) fn new(tuning: &Tuning) -> Self {
         Self {
             estimator: OffsetEstimator::new(tuning.into(), uid::random_number()),
-            #[cfg(feature = "secure")]
             pings: PingWaves::new(tuning.into()),
             lost: None,
         }
@@ -47,7 +44,6 @@ impl Clock {
     }
 
     /// The latest estimate that the wave it is from does not change any more.
-    #[cfg(feature = "secure")]
     pub(crate) fn settled_correction(&self) -> Option<TimeCorrection> {
         self.estimator.settled_estimate()
     }
@@ -58,20 +54,17 @@ impl Clock {
     }
 
     /// What to do at `now`.
-    #[cfg(feature = "secure")]
     pub(crate) fn poll(&mut self, now: f64) -> Action {
         self.estimator.poll(now)
     }
 
     /// Takes an answer; false if it does not count.
-    #[cfg(feature = "secure")]
     pub(crate) fn on_reply(&mut self, now: f64, wave_id: i32, t0: f64, t1: f64, t2: f64) -> bool {
         self.estimator.on_reply(now, wave_id, t0, t1, t2).is_ok()
     }
 
     /// What to do about PINGs through the session, which are for when nobody answers over UDP. What
     /// was measured counts already.
-    #[cfg(feature = "secure")]
     pub(crate) fn poll_pings(&mut self, now: f64) -> PingAction {
         let action = self.pings.poll(now, self.estimator.unanswered_from());
         if let PingAction::Measured(correction) = action {
@@ -81,7 +74,6 @@ impl Clock {
     }
 
     /// Takes the answer to a PING; false if it does not count.
-    #[cfg(feature = "secure")]
     pub(crate) fn on_pong(&mut self, now: f64, times: [f64; 3], max_rtt_secs: f64) -> bool {
         self.pings.on_pong(now, times, max_rtt_secs)
     }
@@ -89,7 +81,6 @@ impl Clock {
     /// Another outlet has another clock, until proven otherwise.
     fn invalidate(&mut self) {
         self.estimator.invalidate();
-        #[cfg(feature = "secure")]
         self.pings.reset();
     }
 
@@ -125,7 +116,6 @@ pub(crate) async fn probe(shared: Arc<InletShared>) {
         }
         if shared.source.generation() != generation {
             shared.clock.update(Clock::invalidate);
-            #[cfg(feature = "secure")]
             shared.clock_keys.lock().forget_clock();
         }
     }
@@ -133,14 +123,11 @@ pub(crate) async fn probe(shared: Arc<InletShared>) {
 
 /// Probes one outlet, with or without encryption as its feed. Returns why it cannot go on.
 async fn ask(shared: &InletShared, endpoint: Endpoint) -> Error {
-    #[cfg(feature = "secure")]
     match shared.context.security() {
         Ok(security) => {
-            use lsl_secure::policy::Way;
-
             let info = shared.source.info();
             let peers = shared.source.peers();
-            match crate::net::handshake::way(security, peers, &info, endpoint.data).await {
+            match handshake::way(security, peers, &info, endpoint.data).await {
                 // Boxed, because every inlet's task would else hold room for it.
                 Way::Secure => {
                     return Box::pin(secure_clock::exchange(shared, endpoint)).await;

@@ -7,9 +7,7 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use lsl_platform::socket::receive_nonblocking;
-#[cfg(feature = "secure")]
-use lsl_platform::socket::send_nonblocking;
+use lsl_platform::socket::{receive_nonblocking, send_nonblocking};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
@@ -77,14 +75,12 @@ impl Watched {
     }
 
     /// Sends what fits now.
-    #[cfg(feature = "secure")]
     pub(crate) fn try_send(&self, bytes: &[u8]) -> io::Result<usize> {
         send_nonblocking(&self.stream, bytes)
     }
 
     /// Sends what fits now. If nothing does the task is woken when there is room, as long as the socket
     /// is watched.
-    #[cfg(feature = "secure")]
     pub(crate) fn poll_send(
         &self,
         context: &mut Context<'_>,
@@ -103,7 +99,6 @@ impl Watched {
     }
 
     /// The socket for somebody else; `None` if the system has no descriptor for a second one.
-    #[cfg(feature = "secure")]
     pub(crate) fn into_std(self) -> Option<TcpStream> {
         drop(self.watch);
         match Arc::try_unwrap(self.stream) {

@@ -9,9 +9,7 @@ use std::net;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use lsl_platform::socket::receive_nonblocking;
-#[cfg(feature = "secure")]
-use lsl_platform::socket::send_nonblocking;
+use lsl_platform::socket::{receive_nonblocking, send_nonblocking};
 use tokio::net::TcpStream;
 
 /// What a thread would wait for, if it could be interrupted (`lsl_platform::interrupt`).
@@ -67,13 +65,11 @@ impl Watched {
     }
 
     /// Sends what fits now.
-    #[cfg(feature = "secure")]
     pub(crate) fn try_send(&self, bytes: &[u8]) -> io::Result<usize> {
         send_nonblocking(&*self.stream, bytes)
     }
 
     /// As on Unix.
-    #[cfg(feature = "secure")]
     pub(crate) fn poll_send(
         &self,
         context: &mut Context<'_>,
@@ -92,7 +88,6 @@ impl Watched {
     }
 
     /// The socket for somebody else; `None` if it cannot be had.
-    #[cfg(feature = "secure")]
     pub(crate) fn into_std(self) -> Option<net::TcpStream> {
         Arc::try_unwrap(self.stream).ok()?.into_std().ok()
     }

@@ -1,9 +1,11 @@
 //! A laboratory for one test: a context of its own on loopback, with its own ports and session.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 use lsl_core::config::Config;
+use lsl_core::secure::Security;
 use lsl_core::{Context, Inlet, Outlet, Selector, StreamInfo};
 
 /// Far more than anything here takes; only a hang reaches it.
@@ -37,14 +39,8 @@ pub fn config_with(settings: &[(&str, &str)]) -> Config {
 
 /// A context without encryption, whatever the home of whoever runs the tests says.
 pub fn plaintext(config: Config) -> Context {
-    #[cfg(feature = "secure")]
-    let context = {
-        let off = lsl_core::secure::Security::off(Vec::new()).expect("no policy of the system");
-        Context::with_security(config, std::sync::Arc::new(off))
-    };
-    #[cfg(not(feature = "secure"))]
-    let context = Context::new(config);
-    context
+    let off = Security::off(Vec::new()).expect("no policy of the system");
+    Context::with_security(config, Arc::new(off))
 }
 
 /// An outlet with default settings.

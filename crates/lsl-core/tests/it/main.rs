@@ -15,7 +15,6 @@ mod hostile;
 mod lab;
 mod public_api;
 mod pulling;
-#[cfg(feature = "secure")]
 mod secure;
 mod stamping;
 mod streaming;

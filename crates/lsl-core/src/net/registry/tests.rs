@@ -44,7 +44,6 @@ fn replies(
 ) -> Vec<(SocketAddr, Vec<u8>)> {
     match announced.answer(arrival, datagram, from, now) {
         Answer::Ignore => vec![],
-        #[cfg(feature = "secure")]
         Answer::SealedTime(packet) => vec![(from, packet.to_vec())],
         Answer::Time(request) => vec![(from, request.reply(now, now + 1.0).to_bytes())],
         Answer::Streams(mut matches) => {

@@ -10,13 +10,7 @@ use crate::net::reach::Reach;
 #[test]
 fn a_busy_thread_does_not_shift_the_time_of_a_clock_probe() {
     let reach = Arc::new(Reach::new(&lsl_proto::config::Config::loopback()));
-    let registry = Registry::new(
-        reach,
-        10,
-        SourcePolicy::default(),
-        #[cfg(feature = "secure")]
-        None,
-    );
+    let registry = Registry::new(reach, 10, SourcePolicy::default(), None);
     let announcement = registry.open().unwrap();
     let probe = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let port = announcement.service_ports().v4;

@@ -260,13 +260,11 @@ fn an_outlet_that_answers_where_it_was_is_not_looked_for() {
 }
 
 /// Under `required`, with the key of both ends.
-#[cfg(feature = "secure")]
 fn encrypted(name: &str) -> Context {
     encrypted_as(name, 5, &[])
 }
 
 /// The same with a key of its own, trusting those of others.
-#[cfg(feature = "secure")]
 fn encrypted_as(name: &str, seed: u8, trusts: &[u8]) -> Context {
     use lsl_secure::trust::{Peer, TrustList, TrustedRole};
     use lsl_secure::{Policy, SecretKey, Security, config::Settings};
@@ -289,7 +287,6 @@ fn encrypted_as(name: &str, seed: u8, trusts: &[u8]) -> Context {
     Context::with_security(config, std::sync::Arc::new(security))
 }
 
-#[cfg(feature = "secure")]
 #[test]
 fn an_inlet_leaves_a_successor_that_it_must_refuse_when_the_outlet_returns() {
     const NAME: &str = "source-refused-successor";
@@ -329,7 +326,6 @@ fn an_inlet_leaves_a_successor_that_it_must_refuse_when_the_outlet_returns() {
     assert_eq!(inlet.present_info().uid(), back.info().uid());
 }
 
-#[cfg(feature = "secure")]
 #[test]
 fn a_lie_that_was_believed_once_is_not_believed_for_ever() {
     let context = encrypted("source-one-lie");
@@ -358,7 +354,6 @@ fn a_lie_that_was_believed_once_is_not_believed_for_ever() {
     assert_eq!(recover(), Recovered::Same);
 }
 
-#[cfg(feature = "secure")]
 fn describe_as_found(outlet: &crate::Outlet) -> StreamInfo {
     StreamInfo::from_xml(&outlet.info().to_shortinfo_xml()).unwrap()
 }
