@@ -2,16 +2,16 @@
 //!
 //! Most calls of the C library are points at which a cancelled thread ends, which glibc does by unwinding
 //! its stack. Rust permits that through frames alone that have nothing to drop, and anything else ends the
-//! process. Windows and Android cancel no threads.
+//! process. Windows, Android and Miri cancel no threads.
 
 /// Keeps the calling thread from being cancelled for as long as it exists; what comes meanwhile waits.
 #[derive(Debug)]
 pub struct Uncancellable {
-    #[cfg(all(unix, not(target_os = "android")))]
+    #[cfg(all(unix, not(any(target_os = "android", miri))))]
     before: std::ffi::c_int,
 }
 
-#[cfg(all(unix, not(target_os = "android")))]
+#[cfg(all(unix, not(any(target_os = "android", miri))))]
 mod system {
     use std::ffi::c_int;
 
@@ -65,7 +65,7 @@ mod system {
     }
 }
 
-#[cfg(not(all(unix, not(target_os = "android"))))]
+#[cfg(not(all(unix, not(any(target_os = "android", miri)))))]
 mod system {
     use super::Uncancellable;
 

@@ -114,7 +114,6 @@ fn pull_shown(kind: Kind, raw: &[u8], format: ChannelFormat) -> (String, bool) {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "reads megabytes of JSON, and no memory by itself")]
 fn the_conversion_matrix_is_that_of_liblsl() {
     let file = include_str!("../../tests/vectors/conversions.json");
     let vectors: Value = serde_json::from_str(file).unwrap();
