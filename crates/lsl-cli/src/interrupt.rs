@@ -3,24 +3,20 @@
 //! they search or connect, Ctrl-C keeps its usual meaning.
 
 use std::process;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use lsl_core::local_clock;
 use lsl_platform::hangup::kept_ignored;
+use lsl_xdf::at_rest::Cancel;
 
 use crate::failure::{Failure, Outcome};
 
 /// Set once the user wants the command to end.
 #[derive(Debug, Clone, Default)]
-pub struct Stop(Arc<Wishes>);
-
-#[derive(Debug, Default)]
-struct Wishes {
-    first: AtomicBool,
-    second: AtomicBool,
+pub struct Stop {
+    first: Cancel,
+    second: Cancel,
 }
 
 impl Stop {
@@ -30,7 +26,7 @@ impl Stop {
     }
 
     /// The same with as many wishes before the one that ends the process at once: commands that take
-    /// their time to end look whether they are in a [`hurry`](Self::hurried).
+    /// their time to end look at the [`second`](Self::second) one.
     pub fn install_patient(patience: u32) -> Outcome<Self> {
         let stop = Self::default();
         let flag = stop.clone();
@@ -50,7 +46,7 @@ impl Stop {
                 process::exit(INTERRUPTED);
             }
             if flag.requested() {
-                flag.0.second.store(true, Ordering::Relaxed);
+                flag.second.cancel();
             }
             flag.request();
         };
@@ -62,17 +58,22 @@ impl Stop {
 
     /// Whether to end.
     pub fn requested(&self) -> bool {
-        self.0.first.load(Ordering::Relaxed)
+        self.first.is_cancelled()
     }
 
-    /// Whether the user has said so twice.
-    pub fn hurried(&self) -> bool {
-        self.0.second.load(Ordering::Relaxed)
+    /// The first wish, as libraries understand it.
+    pub fn first(&self) -> &Cancel {
+        &self.first
+    }
+
+    /// The second wish: to hurry.
+    pub fn second(&self) -> &Cancel {
+        &self.second
     }
 
     /// Ends every loop that looks at this flag.
     pub fn request(&self) {
-        self.0.first.store(true, Ordering::Relaxed);
+        self.first.cancel();
     }
 
     /// Sleeps until `local_clock` reaches `deadline`; false as soon as the user wants to end.

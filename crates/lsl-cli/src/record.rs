@@ -1,34 +1,18 @@
 //! `lsl record`: streams into a file that survives.
 //!
-//! One task for each stream takes samples and measures the clock (`stream`), a bounded queue leads to
-//! the one writer (`writer`), which keeps the file whole; `session` decides which streams those are,
-//! `running` is one recording with its beginning and its end. Spec: recorder §3.
+//! Recording is `lsl_record`'s. Here are the options (`plan`), what is said (`events`, `remark`) and shown
+//! (`display`, `screen`) meanwhile, and the verdict (`running`); `control` is a recorder that others start
+//! and stop. Spec: recorder §3.
 
-mod command;
 mod control;
 mod display;
-mod drain;
-mod live;
-mod locked;
-mod marks;
+mod events;
 mod naming;
-mod output;
-mod pending;
-mod place;
-mod race;
+mod plan;
 mod remark;
-mod remote;
 mod resume;
 mod running;
 mod screen;
-mod session;
-mod signing;
-mod space;
-mod strangers;
-mod stream;
-mod template;
-mod token;
-mod writer;
 
 use std::path::{Path, PathBuf};
 use std::process;
@@ -36,19 +20,16 @@ use std::sync::Arc;
 
 use clap::Args;
 use lsl_core::{Context, local_clock};
+use lsl_record::rcs::{self, Gate, ListenError, TokenError};
+use lsl_record::template::{self, BIDS, Fields, TemplateError};
+use lsl_record::{Events, OtherKeys, PADDING_SECS, Stamps};
 
 use self::control::Control;
-use self::live::Stamps;
-use self::locked::PADDING_SECS;
+use self::events::Reporter;
 use self::naming::Naming;
-use self::output::Maker;
+use self::plan::{Plan, Wishes, selector, signer};
 use self::resume::Resume;
-use self::running::{Plan, Running};
-use self::session::Wishes;
-use self::signing::Device;
-use self::stream::OtherKeys;
-use self::template::{BIDS, Fields};
-use self::token::Gate;
+use self::running::Running;
 use crate::at_rest_keys::RecipientArgs;
 use crate::failure::{Failure, Outcome};
 use crate::interrupt::Stop;
@@ -213,7 +194,7 @@ struct SafetyArgs {
     allow_key_change: bool,
 
     /// Warn when less than this is free
-    #[arg(long, value_name = "BYTES", default_value = "500M", value_parser = space::bytes)]
+    #[arg(long, value_name = "BYTES", default_value = "500M", value_parser = display::parse_size)]
     min_free: u64,
 }
 
@@ -264,10 +245,15 @@ impl Record {
         if let Some(address) = &self.remote.rcs {
             return self.obey(context, plan, wishes, address);
         }
-        let path = plan.maker.name(self.path()?);
+        let path = plan.name(self.path()?);
         resume::look_at(&path, plan.resume)?;
         let stop = Stop::install_patient(2)?;
-        let Some(mut running) = Running::begin(context, &plan, &wishes, path, &stop)? else {
+        let reporter = Reporter {
+            context,
+            plan: &plan,
+            events: &Events::default(),
+        };
+        let Some(mut running) = Running::begin(reporter, &wishes, path, &stop)? else {
             return Err(Failure::Recording(
                 STOPPED,
                 "stopped before it began; nothing was recorded".into(),
@@ -281,8 +267,8 @@ impl Record {
     fn obey(&self, context: &Context, mut plan: Plan, wishes: Wishes, address: &str) -> Outcome {
         let gate = match &self.remote.rcs_token_file {
             _ if self.remote.rcs_open => Gate::Open,
-            Some(file) => Gate::chosen(file)?,
-            None => Gate::own()?,
+            Some(file) => Gate::chosen(file).map_err(no_token)?,
+            None => Gate::own().map_err(no_token)?,
         };
         let how = match &gate {
             Gate::Open => "obeys WHOEVER is on this machine (--rcs-open)".to_owned(),
@@ -303,15 +289,20 @@ impl Record {
             // Whoever sends commands cannot be asked.
             plan.resume = Resume::Repair;
         }
-        let (address, requests) = remote::listen(address, gate)?;
+        let events = Events::default();
+        let listening = rcs::listen(address, gate, &events).map_err(|error| not_listening(&error));
+        let (address, requests) = listening?;
         let stop = Stop::install_patient(2)?;
         note(format_args!(
             "Waiting for commands at {address}; {how}; recordings go into {}. Ctrl-C ends.",
             self.root.display()
         ));
         let control = Control {
-            context,
-            plan,
+            reporter: Reporter {
+                context,
+                plan: &plan,
+                events: &events,
+            },
             naming,
             selected: wishes,
             start_selects_all: self.remote.rcs_start_selects_all,
@@ -332,7 +323,7 @@ impl Record {
         let all = [&wishes.wanted, &wishes.required, &wishes.watched];
         all.into_iter()
             .flatten()
-            .try_for_each(|text| session::check(text))?;
+            .try_for_each(|text| selector(text).map(drop))?;
         Ok(wishes)
     }
 
@@ -353,7 +344,10 @@ impl Record {
         match self.output.as_deref() {
             Some("") => Err(Failure::Usage("--output is empty; name a file".into())),
             Some(name) if !template::is_template(name) => Ok(plain(&self.root, name)),
-            name => template::expand(name.unwrap_or(BIDS), &self.fields(), &self.root),
+            name => {
+                let template = name.unwrap_or(BIDS);
+                Ok(template::expand(template, &self.fields(), &self.root)?)
+            }
         }
     }
 
@@ -362,7 +356,7 @@ impl Record {
             timeout_secs: self.timeout,
             duration_secs: self.duration,
             sync_secs: self.safety.sync,
-            buffer_secs: self.safety.buffer.max(1.0),
+            buffer_secs: self.safety.buffer,
             min_free: self.safety.min_free,
             spill: self.safety.spill_dir.clone(),
             json: self.json,
@@ -381,11 +375,9 @@ impl Record {
             } else {
                 Stamps::Raw
             },
-            maker: Maker {
-                recipients: self.lock.recipients()?.map(Arc::new),
-                device: self.proof.sign.then(Device::find).transpose()?,
-                padding_secs: (!self.proof.no_private_chunks).then_some(PADDING_SECS),
-            },
+            recipients: self.lock.recipients()?.map(Arc::new),
+            signer: self.proof.sign.then(signer).transpose()?,
+            padding_secs: (!self.proof.no_private_chunks).then_some(PADDING_SECS),
         })
     }
 }
@@ -399,12 +391,37 @@ fn plain(root: &Path, name: &str) -> PathBuf {
     }
 }
 
-/// A stream that was required is not there.
-const STREAM_MISSING: u8 = 2;
-/// A stream went away and did not come back.
-const STREAM_LOST: u8 = 3;
-/// Encryption does not allow it.
-const REFUSED: u8 = 5;
+fn no_token(error: TokenError) -> Failure {
+    match error {
+        TokenError::NoHome => Failure::Usage(
+            "--rcs: there is no home directory for the file of its token; name one with \
+             --rcs-token-file FILE, or let everybody on this machine in with --rcs-open"
+                .into(),
+        ),
+        TokenError::TooShort(_) => Failure::Usage(error.to_string()),
+        TokenError::Folder { .. } | TokenError::NotMade(_) => {
+            Failure::Runtime(error.to_string()).context("the token of --rcs")
+        }
+        TokenError::NotRead(error) => error.into(),
+    }
+}
+
+fn not_listening(error: &ListenError) -> Failure {
+    match error {
+        ListenError::Bind { .. } => Failure::Runtime(format!("--rcs {error}")),
+        ListenError::OpenToOthers(_) => Failure::Usage(format!(
+            "--rcs {error}; set --rcs-token-file, or stay on 127.0.0.1 and use `ssh -L`"
+        )),
+        ListenError::Threads(_) => Failure::Runtime(error.to_string()),
+    }
+}
+
+impl From<TemplateError> for Failure {
+    fn from(error: TemplateError) -> Self {
+        Self::Usage(error.to_string())
+    }
+}
+
 /// What shells report for a process that Ctrl-C ended.
 const STOPPED: u8 = 130;
 const STEP_SECS: f64 = 0.1;

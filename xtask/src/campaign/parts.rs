@@ -52,7 +52,11 @@ pub(super) const PARTS: &[Part] = &[
     Part {
         name: "recorder",
         proves: "recorders killed 200 times, Parquet tables",
-        paths: &["crates/lsl-xdf/src", "crates/lsl-cli/src/record"],
+        paths: &[
+            "crates/lsl-xdf/src",
+            "crates/lsl-record/src",
+            "crates/lsl-cli/src/record",
+        ],
         run: |sh, _| {
             crate::xdf::run(sh, Scope::All)?;
             quiet(recorder::run(sh, &recorder::Wishes::of(Scope::All)))
@@ -128,6 +132,7 @@ pub(super) const PARTS: &[Part] = &[
             ":(exclude)docs/spec",
             ":(exclude)docs/campaign.md",
             "crates/lsl-cli/src",
+            "crates/lsl-record/src",
             "crates/lsl-bench/src",
         ],
         run: |sh, _| quiet(crate::book::run(sh, false)),

@@ -3,8 +3,6 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
-use std::thread;
-use std::time::Duration;
 
 use indicatif::ProgressBar;
 use lsl_core::secure::audit::{Audit, Event, EventKind};
@@ -13,7 +11,7 @@ use lsl_xdf::at_rest::{self, Cancel, End, ErrorKind, Identities, Outcome as Each
 use serde::Serialize;
 
 use crate::failure::{Failure, Outcome};
-use crate::interrupt::{LONGEST_NAP, Stop};
+use crate::interrupt::Stop;
 use crate::note::note;
 use crate::passphrase;
 use crate::progress;
@@ -227,22 +225,7 @@ fn end_name(end: End) -> &'static str {
 
 /// Ctrl-C as the request that the library understands. Passphrases are asked for before.
 pub(super) fn cancel_on_interrupt() -> Outcome<Cancel> {
-    cancel_on(Stop::install()?)
-}
-
-/// The same wish as the library understands it.
-pub(super) fn cancel_on(stop: Stop) -> Outcome<Cancel> {
-    let cancel = Cancel::default();
-    let other = cancel.clone();
-    thread::Builder::new()
-        .name("lsl-stop".into())
-        .spawn(move || {
-            while !stop.requested() {
-                thread::sleep(LONGEST_NAP.max(Duration::from_millis(1)));
-            }
-            other.cancel();
-        })?;
-    Ok(cancel)
+    Ok(Stop::install()?.first().clone())
 }
 
 /// Whether standard input and output are meant.

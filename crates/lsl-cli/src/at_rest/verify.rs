@@ -10,7 +10,7 @@ use lsl_xdf::at_rest::{self, Options, is_locked};
 use lsl_xdf::integrity::{self, Proof};
 use serde::Serialize;
 
-use super::report::{Deed, Report, add_passphrase, cancel_on, is_pipe};
+use super::report::{Deed, Report, add_passphrase, is_pipe};
 use super::signer::{Gathering, Keys};
 use crate::at_rest_keys::IdentityArgs;
 use crate::failure::{Failure, Outcome};
@@ -97,7 +97,7 @@ impl Verify {
         }
         add_passphrase(&mut identities, &encrypted)?;
         let stop = Stop::install()?;
-        let cancel = cancel_on(stop.clone())?;
+        let cancel = stop.first().clone();
         let mut bad = None;
         if !encrypted.is_empty() {
             let report = Report::new(self.json, Deed::Verify, &encrypted);

@@ -4,30 +4,28 @@
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-use lsl_core::Context;
+use lsl_record::rcs::{Command, Request};
 use serde_json::json;
 
-use super::command::Command;
+use super::events::Reporter;
 use super::naming::{Naming, check_displaced};
+use super::plan::{EVERYTHING, Wishes, selector};
 use super::remark::say;
-use super::remote::{Request, complain};
-use super::running::{Plan, Running};
-use super::session::{EVERYTHING, Wishes, check};
-use super::writer::DISK;
-use super::{REFUSED, STREAM_LOST, resume};
+use super::resume;
+use super::running::{DISK, REFUSED, Running, STREAM_LOST};
 use crate::failure::{Failure, Outcome};
 use crate::interrupt::Stop;
+use crate::table::printable;
 
 /// The recorder behind the remote control.
 pub(super) struct Control<'a> {
-    pub(super) context: &'a Context,
-    pub(super) plan: Plan,
+    pub(super) reporter: Reporter<'a>,
     pub(super) naming: Naming,
     /// What the next recording takes, if anything is selected.
     pub(super) selected: Wishes,
     /// Whether `start` selects everything if nothing is.
     pub(super) start_selects_all: bool,
-    pub(super) running: Option<Running>,
+    pub(super) running: Option<Running<'a>>,
     /// What went wrong last.
     pub(super) last_error: Option<String>,
     /// How the recording ended that was least of a success.
@@ -55,6 +53,7 @@ impl Control<'_> {
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
+            self.reporter.catch_up();
             if let Some(running) = &mut self.running
                 && !running.step()
             {
@@ -72,7 +71,11 @@ impl Control<'_> {
         match done {
             Ok(answer) => answer,
             Err(failure) => {
-                complain(&failure);
+                // A command may be answered with OK all the same.
+                say(format_args!(
+                    "lsl record: remote control: {}",
+                    printable(&failure.to_string())
+                ));
                 let told = failure.to_string();
                 // What a client asks for wrongly is no recording that failed.
                 if begins && !matches!(failure, Failure::Usage(_)) {
@@ -90,7 +93,7 @@ impl Control<'_> {
             Command::SelectAll => self.selected.wanted = vec![EVERYTHING.to_owned()],
             Command::SelectNone => self.selected = Wishes::default(),
             Command::Select(text) => {
-                check(&text)?;
+                selector(&text)?;
                 if !self.selected.wanted.contains(&text) {
                     self.selected.wanted.push(text);
                 }
@@ -105,7 +108,7 @@ impl Control<'_> {
                 return Ok(streams.unwrap_or_else(|| "[]".to_owned()));
             }
             Command::Mark(text) => {
-                let Some(running) = &mut self.running else {
+                let Some(running) = &self.running else {
                     return Err(Failure::Usage("mark: nothing is recorded".into()));
                 };
                 running.mark(&text)?;
@@ -156,10 +159,11 @@ impl Control<'_> {
             }
             wishes.wanted = vec![EVERYTHING.to_owned()];
         }
-        let path = self.plan.maker.name(self.naming.file()?);
+        let plan = self.reporter.plan;
+        let path = plan.name(self.naming.file()?);
         check_displaced(&path)?;
-        resume::look_at(&path, self.plan.resume)?;
-        self.running = Running::begin(self.context, &self.plan, &wishes, path, stop)?;
+        resume::look_at(&path, plan.resume)?;
+        self.running = Running::begin(self.reporter, &wishes, path, stop)?;
         self.last_error = None;
         Ok(())
     }

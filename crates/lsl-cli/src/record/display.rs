@@ -3,48 +3,21 @@
 use std::io::{self, IsTerminal};
 
 use lsl_core::local_clock;
+use lsl_record::{Alarm, Status, StreamState, StreamStatus};
 use serde::Serialize;
 
-use super::live::{Live, Reading, State};
 use super::remark;
 use super::screen::{Piece, Screen};
-use super::writer::Progress;
-use crate::table::{Align, Table, age, count};
+use crate::table::{Align, Table, age, count, printable};
 
 /// The display.
 #[derive(Debug)]
 pub(super) struct Display {
     is_live: bool,
-    start: f64,
     screen: Screen,
     /// Whether the bell has rung for the trouble of now.
     has_rung: bool,
     next: f64,
-    /// Bytes at a time, to tell how fast the file grows.
-    growth: Option<(f64, u64)>,
-    bytes_per_sec: f64,
-}
-
-/// Everything at a time.
-pub(super) struct Snapshot<'a> {
-    pub(super) streams: Vec<Reading>,
-    pub(super) progress: &'a Progress,
-    pub(super) free_bytes: Option<u64>,
-    pub(super) alarm: Option<String>,
-    /// What was asked for and is not there.
-    pub(super) awaited: Vec<String>,
-}
-
-impl<'a> Snapshot<'a> {
-    pub(super) fn of(streams: &[std::sync::Arc<Live>], progress: &'a Progress) -> Self {
-        Self {
-            streams: streams.iter().map(|live| live.reading()).collect(),
-            progress,
-            free_bytes: None,
-            alarm: None,
-            awaited: Vec::new(),
-        }
-    }
 }
 
 /// A line of JSON.
@@ -97,51 +70,47 @@ pub(super) struct Row {
 }
 
 impl Row {
-    pub(super) fn of(reading: &Reading, now: f64) -> Self {
-        let info = &reading.info;
+    pub(super) fn of(stream: &StreamStatus, now: f64) -> Self {
+        let info = &stream.info;
         Self {
             name: info.name().into_owned(),
             stream_type: info.stream_type().into_owned(),
             hostname: info.hostname().into_owned(),
             source_id: info.source_id().into_owned(),
             uid: info.uid().into_owned(),
-            state: reading.state.name(),
-            refused: match &reading.state {
-                State::Refused(reason) => Some(reason.clone()),
+            state: stream.state.name(),
+            refused: match &stream.state {
+                StreamState::Refused(reason) => Some(reason.clone()),
                 _ => None,
             },
-            samples: reading.samples,
+            samples: stream.samples,
             nominal_srate: info.nominal_srate(),
-            rate: reading.rate(now),
-            idle_secs: reading.idle_secs,
-            lag_secs: reading.lag(now),
-            offset_secs: reading.offset_secs,
-            uncertainty_secs: reading.uncertainty_secs,
-            offsets: reading.offsets,
-            failed_offsets: reading.failed_offsets,
-            gaps: reading.gaps,
-            missing_samples: reading.missing,
-            reconnects: reading.reconnects,
-            encrypted_with: reading.encryption.clone(),
+            rate: stream.rate(now),
+            idle_secs: stream.idle_secs,
+            lag_secs: stream.lag(now),
+            offset_secs: stream.offset_secs,
+            uncertainty_secs: stream.uncertainty_secs,
+            offsets: stream.offsets,
+            failed_offsets: stream.failed_offsets,
+            gaps: stream.gaps,
+            missing_samples: stream.missing,
+            reconnects: stream.reconnects,
+            encrypted_with: stream.encryption.clone(),
         }
     }
 }
 
 impl Display {
     pub(super) fn new(json: bool) -> Self {
-        let now = local_clock();
         let is_live = !json && io::stdout().is_terminal();
         if is_live {
             remark::hold();
         }
         Self {
             is_live,
-            start: now,
             screen: Screen::start(io::stdout()),
             has_rung: false,
-            next: now,
-            growth: None,
-            bytes_per_sec: 0.0,
+            next: local_clock(),
         }
     }
 
@@ -151,119 +120,110 @@ impl Display {
     }
 
     /// Shows what there is.
-    pub(super) fn update(&mut self, snapshot: Snapshot<'_>) {
+    pub(super) fn update(&mut self, status: &Status) {
         let now = local_clock();
         self.next = now + if self.is_live { LIVE_SECS } else { LINE_SECS };
-        self.measure(now, snapshot.progress.bytes());
         let piece = if self.is_live {
-            let rings = self.rings(&snapshot);
-            let picture = self.picture(&snapshot, now, rows());
-            Piece::Picture(format!("{}{picture}", if rings { "\x07" } else { "" }))
+            let bell = if self.rings(status) { "\x07" } else { "" };
+            Piece::Picture(format!("{bell}{}", picture(status, now, rows())))
         } else {
-            Piece::Line(text(&self.line("status", snapshot, now, None)))
+            Piece::Line(text(&Line::of("status", status, None)))
         };
         self.screen.show(piece);
     }
 
     /// The end.
-    pub(super) fn finish(&mut self, snapshot: Snapshot<'_>, status: u8) {
-        let now = local_clock();
-        self.measure(now, snapshot.progress.bytes());
+    pub(super) fn finish(&mut self, status: &Status, exit_status: u8) {
         let piece = if self.is_live {
-            Piece::Last(self.picture(&snapshot, now, usize::MAX))
+            Piece::Last(picture(status, local_clock(), usize::MAX))
         } else {
-            Piece::Line(text(&self.line("done", snapshot, now, Some(status))))
+            Piece::Line(text(&Line::of("done", status, Some(exit_status))))
         };
         self.screen.end(piece);
     }
 
     /// Whether to ring the bell: once for each trouble.
-    fn rings(&mut self, snapshot: &Snapshot<'_>) -> bool {
-        let is_bad = trouble(snapshot).is_some();
+    fn rings(&mut self, status: &Status) -> bool {
+        let is_bad = trouble(status).is_some();
         let has_rung = std::mem::replace(&mut self.has_rung, is_bad);
         is_bad && !has_rung
     }
+}
 
+impl Line {
     /// The line that `status` of the remote control answers with.
-    pub(super) fn line(
-        &self,
-        event: &'static str,
-        snapshot: Snapshot<'_>,
-        now: f64,
-        status: Option<u8>,
-    ) -> Line {
-        let progress = snapshot.progress;
-        Line {
+    pub(super) fn of(event: &'static str, status: &Status, exit_status: Option<u8>) -> Self {
+        let now = local_clock();
+        Self {
             event,
-            secs: now - self.start,
-            files: (progress.files().iter())
+            secs: status.secs,
+            files: (status.files.iter())
                 .map(|file| file.to_string_lossy().into_owned())
                 .collect(),
-            bytes: progress.bytes(),
-            synced_bytes: progress.synced_bytes(),
-            bytes_per_sec: self.bytes_per_sec,
-            waiting_bytes: progress.waiting_bytes(),
-            free_bytes: snapshot.free_bytes,
-            left_secs: self.left_secs(snapshot.free_bytes),
-            unwritten_samples: progress.unwritten(),
-            trouble: progress.trouble().or(snapshot.alarm),
-            awaited: snapshot.awaited,
-            streams: (snapshot.streams.iter())
-                .map(|reading| Row::of(reading, now))
+            bytes: status.bytes,
+            synced_bytes: status.synced_bytes,
+            bytes_per_sec: status.bytes_per_sec,
+            waiting_bytes: status.waiting_bytes,
+            free_bytes: status.free_bytes,
+            left_secs: status.left_secs(),
+            unwritten_samples: status.unwritten,
+            trouble: trouble(status),
+            awaited: status.awaited.clone(),
+            streams: (status.streams.iter())
+                .map(|stream| Row::of(stream, now))
                 .collect(),
-            status,
+            status: exit_status,
         }
-    }
-
-    /// How many seconds the disk will do at the rate of late.
-    pub(super) fn left_secs(&self, free_bytes: Option<u64>) -> Option<f64> {
-        let free = free_bytes? as f64;
-        (self.bytes_per_sec > 0.0).then(|| free / self.bytes_per_sec)
-    }
-
-    fn measure(&mut self, now: f64, bytes: u64) {
-        let (since, before) = *self.growth.get_or_insert((now, bytes));
-        if now - since >= GROWTH_SECS {
-            self.bytes_per_sec = bytes.saturating_sub(before) as f64 / (now - since);
-            self.growth = Some((now, bytes));
-        }
-    }
-
-    /// Everything, in so many lines at the most: of more than a screen has, some could not be erased.
-    fn picture(&self, snapshot: &Snapshot<'_>, now: f64, rows: usize) -> String {
-        let mut top = Vec::new();
-        // Nothing fails in memory.
-        let _ = table(&snapshot.streams, now).write(&mut top, "");
-        let mut top = String::from_utf8_lossy(&top).into_owned();
-        for wish in &snapshot.awaited {
-            let wish = crate::table::printable(wish);
-            top.extend(["○ ", &wish, " is not there yet\n"]);
-        }
-        let progress = snapshot.progress;
-        let files = progress.files();
-        let file = files.last().map(|file| file.display().to_string());
-        let mut bottom = format!(
-            "\n{}  {}  {}  {}/s{}\n",
-            file.unwrap_or_default(),
-            clock(now - self.start),
-            size(progress.bytes()),
-            size(to_bytes(self.bytes_per_sec)),
-            match (snapshot.free_bytes, self.left_secs(snapshot.free_bytes)) {
-                (Some(free), Some(left)) => format!("  {} free, {} left", size(free), age(left)),
-                (Some(free), None) => format!("  {} free", size(free)),
-                _ => String::new(),
-            }
-        );
-        if let Some(trouble) = trouble(snapshot) {
-            bottom.extend(["!! ", &trouble, "\n"]);
-        }
-        fitting(&top, &bottom, rows)
     }
 }
 
+/// Everything, in so many lines at the most: of more than a screen has, some could not be erased.
+fn picture(status: &Status, now: f64, rows: usize) -> String {
+    let mut top = Vec::new();
+    // Nothing fails in memory.
+    let _ = table(&status.streams, now).write(&mut top, "");
+    let mut top = String::from_utf8_lossy(&top).into_owned();
+    for wish in &status.awaited {
+        top.extend(["○ ", &printable(wish), " is not there yet\n"]);
+    }
+    let file = status.files.last().map(|file| file.display().to_string());
+    let mut bottom = format!(
+        "\n{}  {}  {}  {}/s{}\n",
+        file.unwrap_or_default(),
+        clock(status.secs),
+        size(status.bytes),
+        size(to_bytes(status.bytes_per_sec)),
+        match (status.free_bytes, status.left_secs()) {
+            (Some(free), Some(left)) => format!("  {} free, {} left", size(free), age(left)),
+            (Some(free), None) => format!("  {} free", size(free)),
+            _ => String::new(),
+        }
+    );
+    if let Some(trouble) = trouble(status) {
+        bottom.extend(["!! ", &trouble, "\n"]);
+    }
+    fitting(&top, &bottom, rows)
+}
+
 /// What is wrong at present.
-fn trouble(snapshot: &Snapshot<'_>) -> Option<String> {
-    (snapshot.progress.trouble()).or_else(|| snapshot.alarm.clone())
+fn trouble(status: &Status) -> Option<String> {
+    (status.trouble.clone()).or_else(|| status.alarm.as_ref().map(warning))
+}
+
+/// What to say about the room on the disk.
+pub(super) fn warning(alarm: &Alarm) -> String {
+    match *alarm {
+        Alarm::BelowMinimum { free, min_free } => format!(
+            "only {} free, less than the {} of --min-free",
+            size(free),
+            size(min_free)
+        ),
+        Alarm::FullSoon { free, left_secs } => format!(
+            "the disk will be full in {:.0} min ({} free)",
+            (left_secs / 60.0).floor(),
+            size(free)
+        ),
+    }
 }
 
 /// Two parts of a picture in so many lines; the first one gives way.
@@ -306,7 +266,7 @@ fn text(line: &Line) -> String {
     text
 }
 
-fn table(streams: &[Reading], now: f64) -> Table {
+fn table(streams: &[StreamStatus], now: f64) -> Table {
     let (left, right) = (Align::Left, Align::Right);
     let mut table = Table::new(&[
         ("", left),
@@ -319,46 +279,46 @@ fn table(streams: &[Reading], now: f64) -> Table {
         ("GAPS", right),
         ("", left),
     ]);
-    for reading in streams {
-        let info = &reading.info;
-        let mark = match reading.state {
-            State::Recording => "●",
-            State::Done => "■",
-            State::Connecting => "○",
-            State::Lost | State::Refused(_) => "✗",
+    for stream in streams {
+        let info = &stream.info;
+        let mark = match stream.state {
+            StreamState::Recording => "●",
+            StreamState::Done => "■",
+            StreamState::Connecting => "○",
+            StreamState::Lost | StreamState::Refused(_) => "✗",
         };
         let dash = || "-".to_owned();
-        let rate = reading
+        let rate = stream
             .rate(now)
             .map_or_else(dash, |rate| format!("{rate:.1}"));
         let nominal = match info.nominal_srate() {
             0.0 => "irreg".to_owned(),
             rate => rate.to_string(),
         };
-        let offset = match (reading.offset_secs, reading.uncertainty_secs) {
+        let offset = match (stream.offset_secs, stream.uncertainty_secs) {
             (Some(offset), Some(error)) => {
                 format!("{:.3}±{:.3}", offset * 1e3, error * 0.5e3)
             }
             _ => dash(),
         };
-        let gaps = match (reading.gaps, reading.missing) {
+        let gaps = match (stream.gaps, stream.missing) {
             (gaps, 0) => gaps.to_string(),
             (gaps, missing) => format!("{gaps} ({missing} lost)"),
         };
-        let remark = match (&reading.state, &reading.encryption) {
-            (State::Recording | State::Done, Some(_)) => "locked",
-            (State::Recording | State::Done, None) => "",
+        let remark = match (&stream.state, &stream.encryption) {
+            (StreamState::Recording | StreamState::Done, Some(_)) => "locked",
+            (StreamState::Recording | StreamState::Done, None) => "",
             (state, _) => state.name(),
         };
         table.push([
             mark.to_owned(),
             format!("{}@{}", info.name(), info.hostname()),
-            reading.samples.to_string(),
+            stream.samples.to_string(),
             format!("{rate}/{nominal}"),
-            reading
+            stream
                 .idle_secs
                 .map_or_else(dash, |secs| format!("{secs:.1} s")),
-            reading
+            stream
                 .lag(now)
                 .map_or_else(dash, |lag| format!("{:.0}", lag * 1e3)),
             offset,
@@ -379,6 +339,25 @@ pub(super) fn size(bytes: u64) -> String {
     }
 }
 
+/// Reads a number of bytes: `500M`, `2G`.
+pub(super) fn parse_size(text: &str) -> Result<u64, String> {
+    let text = text.trim();
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = match text[digits.len()..].to_ascii_uppercase().as_str() {
+        "" | "B" => 1,
+        "K" | "KB" => 1_000,
+        "M" | "MB" => 1_000_000,
+        "G" | "GB" => 1_000_000_000,
+        "T" | "TB" => 1_000_000_000_000,
+        _ => return Err("K, M, G or T may follow the number".into()),
+    };
+    let number: u64 = digits
+        .trim()
+        .parse()
+        .map_err(|_| "not a number of bytes".to_owned())?;
+    Ok(number.saturating_mul(unit))
+}
+
 /// Seconds as a clock shows them.
 fn clock(secs: f64) -> String {
     let secs = to_bytes(secs);
@@ -390,14 +369,12 @@ fn clock(secs: f64) -> String {
     clippy::cast_sign_loss,
     reason = "saturates: neither sizes nor times are negative"
 )]
-fn to_bytes(number: f64) -> u64 {
+pub(super) fn to_bytes(number: f64) -> u64 {
     number as u64
 }
 
 const LIVE_SECS: f64 = 0.25;
 const LINE_SECS: f64 = 1.0;
-/// Over how long the growth of the file is measured.
-const GROWTH_SECS: f64 = 2.0;
 
 #[cfg(test)]
 mod tests {
@@ -432,29 +409,45 @@ mod tests {
 
     #[test]
     fn the_bell_rings_once_for_each_trouble() {
-        let progress = Progress::default();
         let mut display = Display {
             is_live: false,
-            start: 0.0,
             screen: Screen::start(io::sink()),
             has_rung: false,
             next: 0.0,
-            growth: None,
-            bytes_per_sec: 0.0,
         };
-        let mut rings = |alarm: Option<&str>| {
-            let mut snapshot = Snapshot::of(&[], &progress);
-            snapshot.alarm = alarm.map(str::to_owned);
-            display.rings(&snapshot)
+        let mut rings = |free: Option<u64>| {
+            let alarm = |free| Alarm::BelowMinimum { free, min_free: 9 };
+            let alarm = free.map(alarm);
+            display.rings(&Status {
+                alarm,
+                ..Status::default()
+            })
         };
-        let alarms = [
-            None,
-            Some("2 GB left"),
-            Some("1 GB left"),
-            None,
-            Some("none left"),
-        ];
+        let alarms = [None, Some(2), Some(1), None, Some(0)];
         assert_eq!(alarms.map(&mut rings), [false, true, false, false, true]);
+    }
+
+    #[test]
+    fn alarms_in_words() {
+        let below = Alarm::BelowMinimum {
+            free: 5,
+            min_free: 6,
+        };
+        assert!(warning(&below).contains("--min-free"));
+        let soon = Alarm::FullSoon {
+            free: 1_000_000,
+            left_secs: 599.0,
+        };
+        assert!(warning(&soon).contains("9 min"));
+    }
+
+    #[test]
+    fn numbers_of_bytes() {
+        assert_eq!(parse_size("500M"), Ok(500_000_000));
+        assert_eq!(parse_size("12"), Ok(12));
+        assert_eq!(parse_size("2 GB"), Ok(2_000_000_000));
+        assert!(parse_size("2X").is_err());
+        assert!(parse_size("G").is_err());
     }
 
     #[cfg(unix)]
@@ -462,11 +455,12 @@ mod tests {
     fn names_that_are_not_unicode_are_shown_as_well_as_can_be() {
         use std::os::unix::ffi::OsStrExt as _;
 
-        let progress = Progress::default();
         let name = std::ffi::OsStr::from_bytes(b"dat\xe9.xdf");
-        progress.note_file(name.into());
-        let display = Display::new(true);
-        let line = display.line("status", Snapshot::of(&[], &progress), 1.0, None);
+        let status = Status {
+            files: vec![name.into()],
+            ..Status::default()
+        };
+        let line = Line::of("status", &status, None);
         assert!(text(&line).contains("dat\u{fffd}.xdf"), "{line:?}");
     }
 }

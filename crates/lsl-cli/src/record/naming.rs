@@ -5,10 +5,10 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Component, Path, PathBuf};
 
+use lsl_record::template::{self, Fields};
 use lsl_xdf::at_rest::is_locked;
 use lsl_xdf::chunk::MAGIC;
 
-use super::template::{self, Fields};
 use crate::failure::{Failure, Outcome};
 use crate::table::printable;
 

@@ -2,10 +2,10 @@
 //! one that a crash left unfinished is repaired if that is wished. Either way the new one begins anew;
 //! the journal beside the old one tells that it has no end. Spec: recorder §3.4.
 
-use std::fs;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use lsl_record::unfinished_beside;
 use lsl_xdf::at_rest::is_locked;
 use lsl_xdf::repair::repair_in_place;
 use lsl_xdf::{is_being_written, journal_path};
@@ -44,27 +44,6 @@ pub(super) fn look_at(path: &Path, resume: Resume) -> Outcome {
         }
     }
     look_at_one(path, resume)
-}
-
-/// Recordings in the same folder, but for this one, that nobody records into and that have no end.
-fn unfinished_beside(path: &Path) -> Vec<PathBuf> {
-    let folder = path.parent().filter(|it| !it.as_os_str().is_empty());
-    let Ok(entries) = fs::read_dir(folder.unwrap_or_else(|| Path::new("."))) else {
-        return Vec::new();
-    };
-    let mut found: Vec<PathBuf> = entries
-        .filter_map(|entry| {
-            let name = entry.ok()?.file_name();
-            let name = name.to_str()?.strip_suffix(".lslj")?;
-            let file = path.with_file_name(name);
-            // Nobody named it, so that a link is not followed.
-            let is_file = fs::symlink_metadata(&file).is_ok_and(|it| it.is_file());
-            let is_left = file != path && is_file && !is_being_written(&file).unwrap_or(true);
-            is_left.then_some(file)
-        })
-        .collect();
-    found.sort();
-    found
 }
 
 fn look_at_one(path: &Path, resume: Resume) -> Outcome {

@@ -5,15 +5,15 @@ use lsl_core::{Error, Inlet, local_clock};
 use lsl_xdf::{Strings, Values};
 
 /// Samples on their way from the inlet to the writer.
-pub(super) struct Pending<T> {
+pub(crate) struct Pending<T> {
     channels: usize,
-    pub(super) stamps: Vec<f64>,
+    pub(crate) stamps: Vec<f64>,
     values: Vec<T>,
     since: f64,
 }
 
 impl<T: Recorded> Pending<T> {
-    pub(super) fn new(channels: usize) -> Self {
+    pub(crate) fn new(channels: usize) -> Self {
         Self {
             channels,
             stamps: Vec::new(),
@@ -23,19 +23,19 @@ impl<T: Recorded> Pending<T> {
     }
 
     /// Samples that fit in.
-    pub(super) fn room(&self) -> usize {
+    pub(crate) fn room(&self) -> usize {
         let bytes = self.channels * T::BYTES + size_of::<f64>();
         (CHUNK_BYTES / bytes)
             .max(1)
             .saturating_sub(self.stamps.len())
     }
 
-    pub(super) fn is_due(&self, now: f64) -> bool {
+    pub(crate) fn is_due(&self, now: f64) -> bool {
         !self.stamps.is_empty() && now - self.since >= CHUNK_SECS
     }
 
     /// Pulls at most so many samples; what came stays whatever is reported.
-    pub(super) fn pull(&mut self, inlet: &Inlet, count: usize) -> Result<(), Error> {
+    pub(crate) fn pull(&mut self, inlet: &Inlet, count: usize) -> Result<(), Error> {
         let before = self.stamps.len();
         if before == 0 {
             self.since = local_clock();
@@ -53,7 +53,7 @@ impl<T: Recorded> Pending<T> {
     }
 
     /// Keeps of the samples from this one on those with such a timestamp.
-    pub(super) fn retain_from(&mut self, from: usize, is_wanted: impl Fn(f64) -> bool) {
+    pub(crate) fn retain_from(&mut self, from: usize, is_wanted: impl Fn(f64) -> bool) {
         let mut kept = from;
         for at in from..self.stamps.len() {
             if !is_wanted(self.stamps[at]) {
@@ -72,7 +72,7 @@ impl<T: Recorded> Pending<T> {
         self.values.truncate(kept * self.channels);
     }
 
-    pub(super) fn empty(&mut self) -> Option<(Vec<f64>, Vec<T>)> {
+    pub(crate) fn empty(&mut self) -> Option<(Vec<f64>, Vec<T>)> {
         if self.stamps.is_empty() {
             return None;
         }
@@ -80,7 +80,7 @@ impl<T: Recorded> Pending<T> {
         Some((stamps, std::mem::take(&mut self.values)))
     }
 
-    pub(super) fn put_back(&mut self, stamps: Vec<f64>, values: Values) {
+    pub(crate) fn put_back(&mut self, stamps: Vec<f64>, values: Values) {
         if let Some(values) = T::unpack(values) {
             self.stamps = stamps;
             self.values = values;
@@ -89,7 +89,7 @@ impl<T: Recorded> Pending<T> {
 }
 
 /// A type of values that is recorded.
-pub(super) trait Recorded: PullElement + Clone + Default + Send + 'static {
+pub(crate) trait Recorded: PullElement + Clone + Default + Send + 'static {
     /// What a value takes in memory, about.
     const BYTES: usize;
 

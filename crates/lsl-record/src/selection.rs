@@ -2,49 +2,70 @@
 //! stream that returns goes on under its number; two that look alike are recorded both.
 
 use std::collections::{HashMap, HashSet};
+use std::io;
 use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
 use lsl_core::{
     ChannelFormat, Context, ContinuousResolver, ResolverEvent, Selector, Timeout, local_clock,
 };
+use lsl_xdf::at_rest::Cancel;
 use lsl_xdf::decode::MAX_SAMPLE_BYTES;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use super::live::{Live, Stamps, State};
-use super::remark::say;
-use super::strangers::{Advert, MOST_TRIED, TURN_SECS, Turns, Waiting};
-use super::stream::{self, Claims, Common, Halt, OtherKeys};
-use super::writer::{Job, Queue, Slot};
-use crate::failure::{Failure, Outcome};
-use crate::interrupt::Stop;
-use crate::select::Wanted;
-use crate::table::printable;
+use crate::event::{Event, Events};
+use crate::halt::Halt;
+use crate::live::{Live, Stamps, StreamState, StreamStatus};
+use crate::queue::{Job, Queue, Slot};
+use crate::strangers::{Advert, MOST_TRIED, StrangerEvents, TURN_SECS, Turns, Waiting};
+use crate::stream::{self, Claims, Common, OtherKeys};
 
 /// Streams that are asked for.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Wishes {
+pub(crate) struct Wishes {
     /// Those to record; without any wish at all everything.
-    pub(super) wanted: Vec<String>,
+    pub(crate) wanted: Vec<Wanted>,
     /// Those that must be there at the start.
-    pub(super) required: Vec<String>,
+    pub(crate) required: Vec<Wanted>,
     /// Those that need not be there at the start.
-    pub(super) watched: Vec<String>,
+    pub(crate) watched: Vec<Wanted>,
     /// Whether streams that appear later are left out.
-    pub(super) only_now: bool,
+    pub(crate) only_now: bool,
+}
+
+/// What is asked for, and what the caller calls it.
+#[derive(Debug, Clone)]
+pub(crate) struct Wanted {
+    pub(crate) label: String,
+    pub(crate) selector: Selector,
 }
 
 impl Wishes {
     /// Whether nothing is asked for.
-    pub(super) fn is_empty(&self) -> bool {
+    fn is_empty(&self) -> bool {
         self.wanted.is_empty() && self.required.is_empty() && self.watched.is_empty()
+    }
+}
+
+impl Wanted {
+    pub(crate) fn new(label: impl Into<String>, selector: Selector) -> Self {
+        let label = label.into();
+        Self { label, selector }
+    }
+
+    /// Every stream of the session.
+    fn everything() -> Self {
+        Self::new("*", Selector::all())
     }
 }
 
 /// One wish, and what fulfils it.
 struct Wish {
-    text: String,
+    label: String,
+    is_everything: bool,
     is_required: bool,
     /// Whether it makes sense to wait for it at the start.
     is_expected: bool,
@@ -78,7 +99,7 @@ impl Wish {
 }
 
 /// The search for streams; goes on as long as it exists.
-pub(super) struct Search {
+pub(crate) struct Search {
     wishes: Vec<Wish>,
     only_now: bool,
     /// Whether anything came or went since somebody asked.
@@ -87,43 +108,33 @@ pub(super) struct Search {
 
 impl Search {
     /// Starts to look.
-    pub(super) fn start(context: &Context, wishes: &Wishes) -> Outcome<Self> {
+    pub(crate) fn start(context: &Context, wishes: &Wishes) -> lsl_core::Result<Self> {
         let mut all = Vec::new();
-        let mut add = |text: &str, is_required, is_expected| -> Outcome {
-            let selector = match text {
-                EVERYTHING => Selector::all(),
-                _ => Wanted::parse(text)?.selector()?,
-            };
+        let mut add = |wanted: &Wanted, is_required, is_expected| -> lsl_core::Result<()> {
+            let Wanted { label, selector } = wanted;
             all.push(Wish {
-                text: text.to_owned(),
+                label: label.clone(),
+                is_everything: *selector == Selector::all(),
                 is_required,
                 is_expected,
-                resolver: ContinuousResolver::in_context(context, &selector, FORGET_AFTER)?,
+                resolver: ContinuousResolver::in_context(context, selector, FORGET_AFTER)?,
                 found: HashMap::new(),
                 fulfilled: Fulfilled::Never,
             });
             Ok(())
         };
-        for text in &wishes.required {
-            add(text, true, true)?;
+        for wanted in &wishes.required {
+            add(wanted, true, true)?;
         }
-        for text in &wishes.wanted {
-            add(text, false, true)?;
+        for wanted in &wishes.wanted {
+            add(wanted, false, true)?;
         }
-        for text in &wishes.watched {
-            add(text, false, false)?;
+        for wanted in &wishes.watched {
+            add(wanted, false, false)?;
         }
-        if all.is_empty() {
-            let selector = Selector::all();
-            all.push(Wish {
-                text: EVERYTHING.to_owned(),
-                is_required: false,
-                // Nothing at all is nothing to begin with.
-                is_expected: true,
-                resolver: ContinuousResolver::in_context(context, &selector, FORGET_AFTER)?,
-                found: HashMap::new(),
-                fulfilled: Fulfilled::Never,
-            });
+        if wishes.is_empty() {
+            // Nothing at all is nothing to begin with.
+            add(&Wanted::everything(), false, true)?;
         }
         Ok(Self {
             wishes: all,
@@ -134,7 +145,7 @@ impl Search {
 
     /// Waits for what is expected, at the longest for `limit_secs`, but long enough that all that is
     /// there has answered.
-    pub(super) fn settle(&mut self, limit_secs: f64, stop: &Stop) {
+    pub(crate) fn settle(&mut self, limit_secs: f64, cancel: &Cancel) {
         let start = local_clock();
         let mut complete_at = None;
         loop {
@@ -150,14 +161,15 @@ impl Search {
             // A predicate may have several answers, and only time tells whether these are all.
             let settled =
                 complete_at.is_some_and(|at| now >= (at + SETTLE).max(start + FIRST_LOOK));
-            if settled || now >= start + limit_secs || !stop.sleep_until(now + NAP) {
+            if settled || now >= start + limit_secs || cancel.is_cancelled() {
                 return;
             }
+            thread::sleep(NAP);
         }
     }
 
     /// Takes note of what came and went.
-    pub(super) fn look(&mut self) {
+    pub(crate) fn look(&mut self) {
         for wish in &mut self.wishes {
             while let Some(event) = wish.resolver.next_event_blocking(Timeout::NOW) {
                 self.has_changed = true;
@@ -178,7 +190,7 @@ impl Search {
     }
 
     /// Whether nothing is there.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.wishes.iter().all(|wish| wish.found.is_empty())
     }
 
@@ -198,7 +210,7 @@ impl Search {
     fn named(&self, uid: &[u8]) -> Vec<usize> {
         let wishes = self.wishes.iter().enumerate();
         wishes
-            .filter(|(_, wish)| wish.text != EVERYTHING && wish.found.contains_key(uid))
+            .filter(|(_, wish)| !wish.is_everything && wish.found.contains_key(uid))
             .map(|(at, _)| at)
             .collect()
     }
@@ -208,10 +220,10 @@ impl Search {
     }
 
     /// What is required and never was there.
-    pub(super) fn missing(&self) -> Vec<&str> {
+    pub(crate) fn missing(&self) -> Vec<&str> {
         let unmet = |wish: &&Wish| wish.is_required && !wish.is_met();
         let missing = self.wishes.iter().filter(unmet);
-        missing.map(|wish| wish.text.as_str()).collect()
+        missing.map(|wish| wish.label.as_str()).collect()
     }
 
     /// Takes note of what was connected.
@@ -234,20 +246,20 @@ impl Search {
     fn unproven(&self) -> impl Iterator<Item = (usize, &Wish)> {
         let wishes = self.wishes.iter().enumerate();
         wishes.filter(|(_, wish)| {
-            wish.text != EVERYTHING && wish.is_expected && wish.is_met() && !wish.is_proven()
+            !wish.is_everything && wish.is_expected && wish.is_met() && !wish.is_proven()
         })
     }
 
     /// What was asked for, is not required, and is not there yet.
-    pub(super) fn awaited(&self) -> Vec<&str> {
-        let unmet = |wish: &&Wish| !wish.is_required && !wish.is_met() && wish.text != EVERYTHING;
+    pub(crate) fn awaited(&self) -> Vec<&str> {
+        let unmet = |wish: &&Wish| !wish.is_required && !wish.is_met() && !wish.is_everything;
         let awaited = self.wishes.iter().filter(unmet);
-        awaited.map(|wish| wish.text.as_str()).collect()
+        awaited.map(|wish| wish.label.as_str()).collect()
     }
 }
 
 /// The streams of one recording.
-pub(super) struct Session {
+pub(crate) struct Session {
     search: Search,
     common: Common,
     halt: watch::Sender<Halt>,
@@ -268,26 +280,27 @@ pub(super) struct Session {
 
 impl Session {
     /// Records what the search has found, and finds.
-    pub(super) fn begin(
+    pub(crate) fn begin(
         context: &Context,
         search: Search,
         queue: &Queue,
+        events: &Events,
         buffer_secs: f64,
         stamps: Stamps,
         other_keys: OtherKeys,
-    ) -> Outcome<Self> {
+    ) -> io::Result<Self> {
         let (halt, halted) = watch::channel(Halt::Go);
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(WORKERS)
             .thread_name("lsl-record")
             .enable_time()
-            .build()
-            .map_err(|error| Failure::Runtime(format!("cannot start threads: {error}")))?;
+            .build()?;
         let common = Common {
             context: context.clone(),
             queue: queue.clone(),
             claims: Arc::new(Claims::default()),
-            voice: Arc::default(),
+            events: events.clone(),
+            stranger_events: Arc::new(StrangerEvents::new(events)),
             buffer_secs,
             stamps,
             other_keys,
@@ -314,17 +327,17 @@ impl Session {
     }
 
     /// Everything recorded, in the order in which it began.
-    pub(super) fn streams(&self) -> &[Arc<Live>] {
+    pub(crate) fn streams(&self) -> &[Arc<Live>] {
         &self.streams
     }
 
     /// The search.
-    pub(super) fn search(&self) -> &Search {
+    pub(crate) fn search(&self) -> &Search {
         &self.search
     }
 
     /// Takes in what has appeared. Call it a few times a second.
-    pub(super) fn look(&mut self) {
+    pub(crate) fn look(&mut self) {
         self.search.look();
         self.search.note_proven(&self.streams);
         self.look_after_silent_ones();
@@ -360,8 +373,9 @@ impl Session {
                     continue;
                 }
                 let is_free = twins.iter().all(|twin| {
-                    let reading = twin.lock();
-                    reading.state == State::Recording && search.answers(reading.info.uid_bytes())
+                    let status = twin.lock();
+                    status.state == StreamState::Recording
+                        && search.answers(status.info.uid_bytes())
                 });
                 if !is_free || now - since <= DOUBT_SECS {
                     continue;
@@ -385,10 +399,8 @@ impl Session {
         let chosen: Vec<(Advert, bool)> = chosen.into_iter().map(copied).collect();
         for (advert, is_required) in chosen {
             if self.doubtful.remove(advert.uid()).is_some() {
-                self.common.voice.say(format_args!(
-                    "lsl record: '{}' is there twice with the same source id; both are recorded.",
-                    printable(&advert.info.name())
-                ));
+                let name = advert.info.name().into_owned();
+                self.common.stranger_events.push(Event::Twin(name));
             }
             self.turns.note_tried(&advert);
             self.add(advert, is_required);
@@ -401,30 +413,30 @@ impl Session {
     }
 
     /// Whether it is known of everything that is there whether it can be connected.
-    pub(super) fn is_clear(&self) -> bool {
+    pub(crate) fn is_clear(&self) -> bool {
         let is_clear = |live: &Arc<Live>| {
-            let reading = live.lock();
-            reading.has_header || matches!(reading.state, State::Refused(_))
+            let status = live.lock();
+            status.has_header || matches!(status.state, StreamState::Refused(_))
         };
         !self.is_crowded && self.streams.iter().all(is_clear)
     }
 
     /// What is required and has no stream that was ever connected.
-    pub(super) fn unmet(&mut self) -> Vec<String> {
+    pub(crate) fn unmet(&mut self) -> Vec<String> {
         self.search.note_proven(&self.streams);
         let wishes = self.search.wishes.iter();
         let unmet = wishes.filter(|wish| wish.is_required && !wish.is_proven());
-        unmet.map(|wish| wish.text.clone()).collect()
+        unmet.map(|wish| wish.label.clone()).collect()
     }
 
     /// Names outlets to each stream that was lost, if there are any: its own, or successors.
     fn offer_outlets(&self) {
         for live in &self.streams {
             let (is_lost, uid) = {
-                let reading = live.lock();
-                let is_lost =
-                    reading.has_header && matches!(reading.state, State::Lost | State::Refused(_));
-                let uid = reading.info.uid_bytes().to_vec();
+                let status = live.lock();
+                let is_lost = status.has_header
+                    && matches!(status.state, StreamState::Lost | StreamState::Refused(_));
+                let uid = status.info.uid_bytes().to_vec();
                 (is_lost, uid)
             };
             if !is_lost {
@@ -447,9 +459,9 @@ impl Session {
         let now = local_clock();
         let (search, is_crowded) = (&self.search, self.is_crowded);
         let is_over = |live: &Arc<Live>| {
-            let reading = live.lock();
-            let is_advertised = search.answers(reading.info.uid_bytes());
-            let had_turn = reading.failures > 0 || now - live.since > TURN_SECS;
+            let status = live.lock();
+            let is_advertised = search.answers(status.info.uid_bytes());
+            let had_turn = status.failures > 0 || now - live.since > TURN_SECS;
             !is_advertised || (is_crowded && had_turn)
         };
         // One may have been connected just now.
@@ -467,39 +479,35 @@ impl Session {
     }
 
     /// From now on there is a file.
-    pub(super) fn note_recording(&mut self) {
+    pub(crate) fn note_recording(&mut self) {
         self.is_recording = true;
     }
 
     /// A cable that is pulled ends no connection: for long nobody says that the outlet has gone.
     fn look_after_silent_ones(&self) {
         for live in &self.streams {
-            let mut reading = live.lock();
-            let is_silent = reading.state == State::Recording
-                && reading.idle_secs.is_none_or(|secs| secs > SILENT_SECS)
-                && reading.has_header
-                && !self.search.answers(reading.info.uid_bytes());
-            if is_silent && !reading.is_away {
-                let name = printable(&reading.info.name());
-                say(format_args!(
-                    "lsl record: '{name}' sends nothing and does not answer; is it cut off?"
-                ));
+            let mut status = live.lock();
+            let is_silent = status.state == StreamState::Recording
+                && status.idle_secs.is_none_or(|secs| secs > SILENT_SECS)
+                && status.has_header
+                && !self.search.answers(status.info.uid_bytes());
+            if is_silent && !status.is_away {
+                let name = status.info.name().into_owned();
+                self.common.events.push(Event::Silent(name));
             }
-            reading.is_away = is_silent;
+            status.is_away = is_silent;
         }
     }
 
     fn add(&mut self, advert: Advert, is_required: bool) {
         let info = &advert.info;
-        let name = printable(&info.name());
         let most = MAX_SAMPLE_BYTES / info.channel_format().value_size().max(1);
         if !(1..=most).contains(&(info.channel_count() as usize))
             || info.channel_format() == ChannelFormat::Undefined
         {
             self.unfit.insert(info.uid_bytes().to_vec());
-            self.common.voice.say(format_args!(
-                "lsl record: '{name}' has no values, or too many; it is not recorded."
-            ));
+            let name = info.name().into_owned();
+            self.common.stranger_events.push(Event::Unfit(name));
             return;
         }
         let slot = self.next_slot;
@@ -518,12 +526,12 @@ impl Session {
 
     /// Says when the recording ends, by our clock: nothing that is stamped later is recorded. The first
     /// word counts.
-    pub(super) fn end_at(&self, end: f64) {
+    pub(crate) fn end_at(&self, end: f64) {
         let _ = self.common.end.set(end);
     }
 
     /// Ends: streams hand over what came up to `until`.
-    pub(super) fn halt(&self, halt: Halt) {
+    pub(crate) fn halt(&self, halt: Halt) {
         if let Halt::Drain(until, _) = halt {
             self.end_at(until);
         }
@@ -532,21 +540,21 @@ impl Session {
     }
 
     /// Whether every stream has handed over what it had.
-    pub(super) fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.tasks.values().all(JoinHandle::is_finished)
     }
 
     /// Ends what is left, and tells the writer that this was all. Names what was asked for and has no
     /// stream any more that would tell so.
-    pub(super) fn end(mut self) -> (Vec<Arc<Live>>, Vec<String>) {
+    pub(crate) fn end(mut self) -> (Vec<Arc<Live>>, Vec<String>) {
         for task in self.tasks.values() {
             task.abort();
         }
         self.search.note_proven(&self.streams);
         let none_connected = self.streams.iter().all(|live| live.is_unproven());
         for live in &self.streams {
-            let reading = live.reading();
-            if !reading.has_header {
+            let status = live.status();
+            if !status.has_header {
                 // Anybody can advertise streams: one that never was there is only missed if it was asked
                 // for, and nothing else that was connected is what was meant; or if nothing was connected.
                 let is_met =
@@ -555,7 +563,7 @@ impl Session {
                 continue;
             }
             let slot = live.slot;
-            for (name, text) in notes(&reading) {
+            for (name, text) in notes(&status) {
                 self.common
                     .queue
                     .push_blocking(Job::Note { slot, name, text });
@@ -565,44 +573,33 @@ impl Session {
         self.runtime.shutdown_background();
         let has_stream = |wish: usize| (self.streams.iter()).any(|live| live.named.contains(&wish));
         let lost = self.search.unproven().filter(|(at, _)| !has_stream(*at));
-        let lost = lost.map(|(_, wish)| wish.text.clone()).collect();
+        let lost = lost.map(|(_, wish)| wish.label.clone()).collect();
         (self.streams, lost)
     }
 }
 
 /// What a footer says besides numbers.
-fn notes(reading: &super::live::Reading) -> Vec<(&'static str, String)> {
+fn notes(status: &StreamStatus) -> Vec<(&'static str, String)> {
     let mut notes = vec![(
         "writer",
         concat!("lsl-rs ", env!("CARGO_PKG_VERSION")).to_owned(),
     )];
-    if let Some(offset) = reading.to_ours() {
+    if let Some(offset) = status.to_ours() {
         // What has to be added to this stream's timestamps to get seconds since 1970, UTC.
         let utc = lsl_platform::clock::utc_now().as_secs_f64() - local_clock() + offset;
         notes.push(("utc", format!("{utc:.6}")));
     }
-    if reading.failed_offsets > 0 {
-        notes.push(("failed_offsets", reading.failed_offsets.to_string()));
+    if status.failed_offsets > 0 {
+        notes.push(("failed_offsets", status.failed_offsets.to_string()));
     }
     notes
 }
 
-/// Whether a text can be asked for.
-pub(super) fn check(text: &str) -> Outcome {
-    if text == EVERYTHING {
-        return Ok(());
-    }
-    let _: Selector = Wanted::parse(text)?.selector()?;
-    Ok(())
-}
-
-/// Asks for every stream of the session.
-pub(super) const EVERYTHING: &str = "*";
-const FORGET_AFTER: Timeout = Timeout::After(std::time::Duration::from_secs(5));
+const FORGET_AFTER: Timeout = Timeout::After(Duration::from_secs(5));
 /// Whoever is there answers within this time.
 const FIRST_LOOK: f64 = 1.5;
 const SETTLE: f64 = 0.3;
-const NAP: f64 = 0.02;
+const NAP: Duration = Duration::from_millis(20);
 /// Longer than an outlet that has gone is remembered.
 const DOUBT_SECS: f64 = 6.0;
 /// Longer than a busy sender pauses.

@@ -7,13 +7,13 @@ use std::time::Duration;
 use lsl_core::{ChannelFormat, StreamInfo, local_clock};
 use tokio::time::sleep;
 
-use super::strangers::{Candidates, TURN_SECS};
-use super::writer::Slot;
+use crate::queue::Slot;
+use crate::strangers::{Candidates, TURN_SECS};
 
 /// What makes a stream the same one when it comes back: everything that does not change when its
 /// program is started again. Without a source id, that is this very outlet.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Identity {
+pub(crate) struct Identity {
     texts: [Vec<u8>; 6],
     channels: u32,
     format: ChannelFormat,
@@ -21,7 +21,7 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    pub(super) fn of(info: &StreamInfo) -> Self {
+    pub(crate) fn of(info: &StreamInfo) -> Self {
         let instance = if info.source_id_bytes().is_empty() {
             info.uid_bytes()
         } else {
@@ -44,7 +44,7 @@ impl Identity {
     }
 
     /// Whether an outlet says to be this one. Copies nothing: thousands may do so.
-    pub(super) fn is_of(&self, info: &StreamInfo) -> bool {
+    pub(crate) fn is_of(&self, info: &StreamInfo) -> bool {
         let [name, kind, source_id, hostname, session_id, instance] = &self.texts;
         self.channels == info.channel_count()
             && self.format == info.channel_format()
@@ -60,7 +60,7 @@ impl Identity {
 
 /// How a stream is doing.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum State {
+pub enum StreamState {
     /// Not connected yet.
     Connecting,
     /// Encryption, or its absence, keeps us out.
@@ -73,9 +73,9 @@ pub(super) enum State {
     Done,
 }
 
-impl State {
-    /// In a word.
-    pub(super) fn name(&self) -> &'static str {
+impl StreamState {
+    /// Returns it in a word.
+    pub fn name(&self) -> &'static str {
         match self {
             Self::Connecting => "connecting",
             Self::Refused(_) => "refused",
@@ -88,7 +88,7 @@ impl State {
 
 /// What becomes of timestamps on their way into the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stamps {
+pub enum Stamps {
     /// They stay as they came, with the clock offsets beside them: whoever reads the file aligns them,
     /// with all offsets at hand.
     Raw,
@@ -97,66 +97,73 @@ pub(super) enum Stamps {
     Synced,
 }
 
-/// Numbers of a stream.
+/// What is known of a stream.
 #[derive(Debug, Clone)]
-pub(super) struct Reading {
-    pub(super) state: State,
+pub struct StreamStatus {
+    /// How it is doing.
+    pub state: StreamState,
     /// The outlet in use, or the last one.
-    pub(super) info: StreamInfo,
-    /// Whether it is known well enough to stand in the file.
-    pub(super) has_header: bool,
-    /// What the header says of timestamps.
-    pub(super) stamps: Stamps,
-    /// Whether it flowed when the recording ended, or is not supposed to any more.
-    pub(super) is_lost: bool,
-    pub(super) samples: u64,
-    pub(super) first_stamp: Option<f64>,
-    pub(super) last_stamp: Option<f64>,
+    pub info: StreamInfo,
+    /// Samples that were taken.
+    pub samples: u64,
     /// Seconds since something came, at the last look.
-    pub(super) idle_secs: Option<f64>,
-    /// When samples were first taken, by our clock, and how many were there by then.
-    pub(super) began: Option<(f64, u64)>,
-    pub(super) offset_secs: Option<f64>,
-    pub(super) uncertainty_secs: Option<f64>,
-    pub(super) offsets: u64,
-    pub(super) failed_offsets: u64,
-    pub(super) gaps: u64,
+    pub idle_secs: Option<f64>,
+    /// What has to be added to its timestamps to get our time.
+    pub offset_secs: Option<f64>,
+    /// Uncertainty of `offset_secs`, from the lowest to the highest value that it may have.
+    pub uncertainty_secs: Option<f64>,
+    /// Clock offsets that were recorded.
+    pub offsets: u64,
+    /// Clock offsets that were due and could not be measured.
+    pub failed_offsets: u64,
+    /// Interruptions.
+    pub gaps: u64,
     /// Samples that are known to be missing.
-    pub(super) missing: u64,
-    pub(super) reconnects: u64,
+    pub missing: u64,
+    /// How often it came back.
+    pub reconnects: u64,
+    /// Name of the device with which it is encrypted.
+    pub encryption: Option<String>,
+    /// Whether it is known well enough to stand in the file.
+    pub(crate) has_header: bool,
+    /// What the header says of timestamps.
+    pub(crate) stamps: Stamps,
+    /// Whether it flowed when the recording ended, or is not supposed to any more.
+    pub(crate) is_lost: bool,
+    pub(crate) last_stamp: Option<f64>,
+    /// When samples were first taken, by our clock, and how many were there by then.
+    pub(crate) began: Option<(f64, u64)>,
     /// Connections that did not come about, one after another.
-    pub(super) failures: u64,
-    /// With whom it is encrypted.
-    pub(super) encryption: Option<String>,
+    pub(crate) failures: u64,
     /// Whether the outlet neither sends nor answers, though nobody said that it has gone.
-    pub(super) is_away: bool,
+    pub(crate) is_away: bool,
     /// When its recording ended.
-    pub(super) ended_at: Option<f64>,
+    pub(crate) ended_at: Option<f64>,
 }
 
 /// A stream of the recording.
 #[derive(Debug)]
-pub(super) struct Live {
-    pub(super) slot: Slot,
-    pub(super) identity: Identity,
-    pub(super) required: bool,
+pub(crate) struct Live {
+    pub(crate) slot: Slot,
+    pub(crate) identity: Identity,
+    pub(crate) required: bool,
     /// When it was taken in, by our clock.
-    pub(super) since: f64,
+    pub(crate) since: f64,
     /// Whether that is to be said once it flows.
-    pub(super) is_late: bool,
+    pub(crate) is_late: bool,
     /// Which wishes for more than everything it fulfilled when it was taken in.
-    pub(super) named: Vec<usize>,
-    reading: Mutex<Reading>,
+    pub(crate) named: Vec<usize>,
+    status: Mutex<StreamStatus>,
     /// Whether its outlet is to be given up for another one.
     is_replaced: AtomicBool,
-    /// Whether the session gave it up before it had a header; changes under the lock of `reading`.
+    /// Whether the session gave it up before it had a header; changes under the lock of `status`.
     is_given_up: AtomicBool,
     /// The outlets by which it may go on, for its task.
     candidates: Mutex<Candidates>,
 }
 
 impl Live {
-    pub(super) fn new(slot: Slot, info: &StreamInfo, required: bool, is_late: bool) -> Self {
+    pub(crate) fn new(slot: Slot, info: &StreamInfo, required: bool, is_late: bool) -> Self {
         Self {
             slot,
             identity: Identity::of(info),
@@ -164,14 +171,13 @@ impl Live {
             since: local_clock(),
             is_late,
             named: Vec::new(),
-            reading: Mutex::new(Reading {
-                state: State::Connecting,
+            status: Mutex::new(StreamStatus {
+                state: StreamState::Connecting,
                 info: info.clone(),
                 has_header: false,
                 stamps: Stamps::Raw,
                 is_lost: false,
                 samples: 0,
-                first_stamp: None,
                 last_stamp: None,
                 idle_secs: None,
                 began: None,
@@ -194,23 +200,23 @@ impl Live {
     }
 
     /// Tells its task to give up the outlet in use.
-    pub(super) fn replace(&self) {
+    pub(crate) fn replace(&self) {
         self.is_replaced.store(true, Ordering::Relaxed);
     }
 
     /// Whether that was said; once.
-    pub(super) fn is_replaced(&self) -> bool {
+    pub(crate) fn is_replaced(&self) -> bool {
         self.is_replaced.swap(false, Ordering::Relaxed)
     }
 
     /// The outlets by which it may go on.
-    pub(super) fn candidates(&self) -> MutexGuard<'_, Candidates> {
+    pub(crate) fn candidates(&self) -> MutexGuard<'_, Candidates> {
         let candidates = self.candidates.lock();
         candidates.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Ends once this outlet had its time to answer, and there is another one by which to go on.
-    pub(super) async fn overtaken(&self, uid: &[u8]) {
+    pub(crate) async fn overtaken(&self, uid: &[u8]) {
         let mut pause = TURN_SECS;
         loop {
             sleep(Duration::from_secs_f64(pause)).await;
@@ -222,60 +228,61 @@ impl Live {
     }
 
     /// Gives it a place in the file; false if the session was faster and has given it up.
-    pub(super) fn prove(&self) -> bool {
-        let mut reading = self.lock();
-        reading.has_header = !self.is_given_up.load(Ordering::Relaxed);
-        reading.has_header
+    pub(crate) fn prove(&self) -> bool {
+        let mut status = self.lock();
+        status.has_header = !self.is_given_up.load(Ordering::Relaxed);
+        status.has_header
     }
 
     /// Gives it up; false if its task was faster and it has a place in the file.
-    pub(super) fn give_up(&self) -> bool {
-        let reading = self.lock();
+    pub(crate) fn give_up(&self) -> bool {
+        let status = self.lock();
         self.is_given_up
-            .store(!reading.has_header, Ordering::Relaxed);
-        !reading.has_header
+            .store(!status.has_header, Ordering::Relaxed);
+        !status.has_header
     }
 
     /// Whether nobody but an advert says that it exists: it never was connected.
-    pub(super) fn is_unproven(&self) -> bool {
+    pub(crate) fn is_unproven(&self) -> bool {
         !self.lock().has_header
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, Reading> {
-        self.reading.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn lock(&self) -> MutexGuard<'_, StreamStatus> {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn reading(&self) -> Reading {
+    pub(crate) fn status(&self) -> StreamStatus {
         self.lock().clone()
     }
 
-    pub(super) fn state(&self) -> State {
+    pub(crate) fn state(&self) -> StreamState {
         self.lock().state.clone()
     }
 
-    pub(super) fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         self.lock().info.name().into_owned()
     }
 }
 
-impl Reading {
-    /// Samples a second since then; what had gathered before says nothing about the stream.
-    pub(super) fn rate(&self, now: f64) -> Option<f64> {
+impl StreamStatus {
+    /// Returns the samples a second since the first were taken, if that was a second ago. What had gathered
+    /// before says nothing about the stream.
+    pub fn rate(&self, now: f64) -> Option<f64> {
         let (at, before) = self.began?;
         let secs = self.ended_at.unwrap_or(now) - at;
         (secs >= 1.0).then(|| (self.samples - before) as f64 / secs)
     }
 
     /// What has to be added to timestamps to get our time, once that is known.
-    pub(super) fn to_ours(&self) -> Option<f64> {
+    pub(crate) fn to_ours(&self) -> Option<f64> {
         match self.stamps {
             Stamps::Raw => self.offset_secs,
             Stamps::Synced => Some(0.0),
         }
     }
 
-    /// Seconds from when the last sample was taken until now, on our clock.
-    pub(super) fn lag(&self, now: f64) -> Option<f64> {
+    /// Returns the seconds from when the last sample was stamped until now, on our clock.
+    pub fn lag(&self, now: f64) -> Option<f64> {
         Some(self.ended_at.unwrap_or(now) - (self.last_stamp? + self.to_ours()?))
     }
 }
@@ -288,8 +295,8 @@ mod tests {
     use lsl_core::StreamInfo;
     use tokio::time::timeout;
 
-    use super::super::strangers::Advert;
     use super::*;
+    use crate::strangers::Advert;
 
     fn advert(uid: &str, source_id: &str) -> Advert {
         let format = ChannelFormat::Int8;

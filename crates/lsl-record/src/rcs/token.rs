@@ -5,33 +5,63 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use lsl_core::secure::files::{self, Content};
-use lsl_core::secure::{OsRandom, Random};
+use lsl_core::secure::{self, OsRandom, Random};
 use lsl_platform::directories;
 use lsl_platform::files::create_directory;
 
-use crate::failure::{Failure, Outcome};
-
 /// Who may give commands.
 #[derive(Debug, Clone)]
-pub(super) enum Gate {
+pub enum Gate {
     /// Whoever is on this machine, as with LabRecorder.
     Open,
     /// Whoever knows the token of a file.
     Token {
+        /// The token.
         token: String,
+        /// The file.
         file: PathBuf,
         /// Whether the file was named for this.
         is_chosen: bool,
     },
 }
 
+/// Reason why there is no token.
+#[derive(Debug, thiserror::Error)]
+pub enum TokenError {
+    /// There is no home directory for its file.
+    #[error("there is no home directory for the file of the token")]
+    NoHome,
+    /// The token in a file can be guessed.
+    #[error(
+        "{}: its first line is the token, and must have at least {SHORTEST} letters; `openssl rand -hex 16` \
+         makes one",
+        .0.display()
+    )]
+    TooShort(PathBuf),
+    /// A folder for the file cannot be made.
+    #[error("{}: {source}", folder.display())]
+    Folder {
+        /// The folder.
+        folder: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The file of this user cannot be made.
+    #[error(transparent)]
+    NotMade(secure::Error),
+    /// The file cannot be read, or others may read it.
+    #[error(transparent)]
+    NotRead(secure::Error),
+}
+
+type Result<T = (), E = TokenError> = std::result::Result<T, E>;
+
 impl Gate {
-    /// The gate of a file that the user named.
+    /// Returns the gate of a file that the user named.
     ///
     /// # Errors
-    /// [`Failure::Runtime`] for a file that others may read, [`Failure::Usage`] for a token that can be
-    /// guessed.
-    pub(super) fn chosen(file: &Path) -> Outcome<Self> {
+    /// For a file that others may read, or a token that can be guessed.
+    pub fn chosen(file: &Path) -> Result<Self> {
         Ok(Self::Token {
             token: read(file)?,
             file: file.to_owned(),
@@ -39,29 +69,21 @@ impl Gate {
         })
     }
 
-    /// The gate of this user's own file, which is made the first time.
+    /// Returns the gate of this user's own file, which is made the first time.
     ///
     /// # Errors
     /// Where a file cannot be kept from others, or there is no home directory.
-    pub(super) fn own() -> Outcome<Self> {
+    pub fn own() -> Result<Self> {
         let home = directories::home().filter(|home| home.is_absolute());
-        let home = home.ok_or_else(|| {
-            Failure::Usage(
-                "--rcs: there is no home directory for the file of its token; name one with \
-                 --rcs-token-file FILE, or let everybody on this machine in with --rcs-open"
-                    .into(),
-            )
-        })?;
-        Self::in_home(&home)
+        Self::in_home(&home.ok_or(TokenError::NoHome)?)
     }
 
-    fn in_home(home: &Path) -> Outcome<Self> {
+    fn in_home(home: &Path) -> Result<Self> {
         let folder = home.join(FOLDER);
         let file = folder.join(NAME);
         if fs::symlink_metadata(&file).is_err() {
-            make_folders(&folder)
-                .and_then(|()| make(&file))
-                .map_err(|failure| failure.context("the token of --rcs"))?;
+            make_folders(&folder)?;
+            make(&file).map_err(TokenError::NotMade)?;
         }
         Ok(Self::Token {
             token: read(&file)?,
@@ -71,7 +93,7 @@ impl Gate {
     }
 
     /// Whether a text is the token. Takes as long for a wrong one as for the right one.
-    pub(super) fn opens_for(&self, given: &str) -> bool {
+    pub(crate) fn opens_for(&self, given: &str) -> bool {
         match self {
             Self::Open => true,
             Self::Token { token, .. } => is_equal(given, token),
@@ -79,12 +101,13 @@ impl Gate {
     }
 }
 
-fn make_folders(folder: &Path) -> Outcome {
+fn make_folders(folder: &Path) -> Result {
     let parents = folder.ancestors().skip(1).take(1);
     for folder in parents.chain([folder]) {
         match create_directory(folder, 0o700) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                return Err(Failure::from(error).context(&folder.display().to_string()));
+            Err(source) if source.kind() != io::ErrorKind::AlreadyExists => {
+                let folder = folder.to_owned();
+                return Err(TokenError::Folder { folder, source });
             }
             _ => {}
         }
@@ -94,8 +117,8 @@ fn make_folders(folder: &Path) -> Outcome {
 
 /// Makes the file, unless another recorder is as quick. It appears with its token in it: nobody reads an
 /// empty one.
-fn make(file: &Path) -> Outcome {
-    let random = || -> Outcome<u128> {
+fn make(file: &Path) -> secure::Result<()> {
+    let random = || -> secure::Result<u128> {
         let mut bytes = [0; 16];
         OsRandom.fill(&mut bytes)?;
         Ok(u128::from_ne_bytes(bytes))
@@ -109,20 +132,16 @@ fn make(file: &Path) -> Outcome {
     match linked.or_else(|_| files::create(file, text.as_bytes())) {
         // Another recorder was as quick; it is read below.
         Err(_) if fs::symlink_metadata(file).is_ok() => Ok(()),
-        made => Ok(made?),
+        made => made,
     }
 }
 
 /// The token of a file: its first line. The file is looked at as every other secret.
-fn read(file: &Path) -> Outcome<String> {
-    let text = files::read_text(file, Content::Secret)?;
+fn read(file: &Path) -> Result<String> {
+    let text = files::read_text(file, Content::Secret).map_err(TokenError::NotRead)?;
     let token = text.lines().next().unwrap_or_default().trim().to_owned();
     if token.len() < SHORTEST {
-        return Err(Failure::Usage(format!(
-            "{}: its first line is the token, and must have at least {SHORTEST} letters; `openssl rand \
-             -hex 16` makes one",
-            file.display()
-        )));
+        return Err(TokenError::TooShort(file.to_owned()));
     }
     Ok(token)
 }

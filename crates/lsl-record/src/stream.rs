@@ -14,44 +14,32 @@ use lsl_core::{
     BufferLength, ChannelFormat, Context, Error, Inlet, KeyChange, PeerHistory, ProcessingOptions,
     StreamInfo, TimeCorrection, local_clock,
 };
+use lsl_platform::terminal::printable;
 use lsl_xdf::{Gap, StreamHeader};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use super::drain::{Arrived, Drain};
-use super::live::{Live, Stamps, State};
-use super::pending::{Pending, Recorded};
-use super::race::{first, unless_changed, unless_halted};
-use super::remark::say;
-use super::strangers::{Advert, Candidates, Voice};
-use super::writer::{Job, Queue, Refused, Slot};
-use crate::encryption::Proved;
-use crate::table::printable;
-
-/// How and when to stop.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Halt {
-    /// Not yet.
-    Go,
-    /// With everything up to this time of our clock, and no later than the second one.
-    Drain(f64, f64),
-    /// With what is here.
-    Now,
-}
+use crate::drain::{Arrived, Drain};
+use crate::event::{Event, Events};
+use crate::halt::{Halt, first, unless_changed, unless_halted};
+use crate::live::{Live, Stamps, StreamState};
+use crate::pending::{Pending, Recorded};
+use crate::queue::{Job, Queue, Refused, Slot};
+use crate::strangers::{Advert, Candidates, StrangerEvents};
 
 /// Which outlet is recorded as which stream, so that none is recorded twice.
 #[derive(Debug, Default)]
-pub(super) struct Claims(Mutex<HashMap<Vec<u8>, Slot>>);
+pub(crate) struct Claims(Mutex<HashMap<Vec<u8>, Slot>>);
 
 impl Claims {
     /// Whether the outlet is, or now became, that of this stream.
-    pub(super) fn claim(&self, uid: &[u8], slot: Slot) -> bool {
+    pub(crate) fn claim(&self, uid: &[u8], slot: Slot) -> bool {
         let mut claims = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         *claims.entry(uid.to_vec()).or_insert(slot) == slot
     }
 
     /// It is not that of this stream any more.
-    pub(super) fn release(&self, uid: &[u8], slot: Slot) {
+    pub(crate) fn release(&self, uid: &[u8], slot: Slot) {
         let mut claims = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if claims.get(uid) == Some(&slot) {
             claims.remove(uid);
@@ -59,13 +47,13 @@ impl Claims {
     }
 
     /// Whether a stream other than this one has it.
-    pub(super) fn is_of_another(&self, uid: &[u8], slot: Slot) -> bool {
+    pub(crate) fn is_of_another(&self, uid: &[u8], slot: Slot) -> bool {
         let claims = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         claims.get(uid).is_some_and(|owner| *owner != slot)
     }
 
     /// Whether somebody has it.
-    pub(super) fn is_claimed(&self, uid: &[u8]) -> bool {
+    pub(crate) fn is_claimed(&self, uid: &[u8]) -> bool {
         let claims = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         claims.contains_key(uid)
     }
@@ -73,7 +61,7 @@ impl Claims {
 
 /// What becomes of a stream that comes back with another trusted key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum OtherKeys {
+pub enum OtherKeys {
     /// It is refused until the first key is back.
     Refuse,
     /// It goes on, unless the configuration pins keys.
@@ -82,23 +70,24 @@ pub(super) enum OtherKeys {
 
 /// What all streams of a recording share.
 #[derive(Debug, Clone)]
-pub(super) struct Common {
-    pub(super) context: Context,
-    pub(super) queue: Queue,
-    pub(super) claims: Arc<Claims>,
-    pub(super) voice: Arc<Voice>,
+pub(crate) struct Common {
+    pub(crate) context: Context,
+    pub(crate) queue: Queue,
+    pub(crate) claims: Arc<Claims>,
+    pub(crate) events: Events,
+    pub(crate) stranger_events: Arc<StrangerEvents>,
     /// Seconds of samples that may wait in each inlet.
-    pub(super) buffer_secs: f64,
+    pub(crate) buffer_secs: f64,
     /// What becomes of timestamps.
-    pub(super) stamps: Stamps,
-    pub(super) other_keys: OtherKeys,
-    pub(super) halt: watch::Receiver<Halt>,
+    pub(crate) stamps: Stamps,
+    pub(crate) other_keys: OtherKeys,
+    pub(crate) halt: watch::Receiver<Halt>,
     /// When the recording ends, by our clock, once that is known.
-    pub(super) end: Arc<OnceLock<f64>>,
+    pub(crate) end: Arc<OnceLock<f64>>,
 }
 
 /// Records a stream until it is told to stop.
-pub(super) async fn record(common: Common, live: Arc<Live>, advert: Advert) {
+pub(crate) async fn record(common: Common, live: Arc<Live>, advert: Advert) {
     let history = match common.other_keys {
         OtherKeys::Refuse => PeerHistory::pinned(),
         OtherKeys::Allow => PeerHistory::new(),
@@ -122,17 +111,17 @@ pub(super) async fn record(common: Common, live: Arc<Live>, advert: Advert) {
         arrived: Arrived::default(),
     };
     recorder.run().await;
-    let mut reading = recorder.live.lock();
-    reading.ended_at = Some(local_clock());
+    let mut status = recorder.live.lock();
+    status.ended_at = Some(local_clock());
     // The session judges those that never were there.
-    reading.is_lost = reading.has_header
-        && (reading.is_away
+    status.is_lost = status.has_header
+        && (status.is_away
             || matches!(
-                reading.state,
-                State::Lost | State::Refused(_) | State::Connecting
+                status.state,
+                StreamState::Lost | StreamState::Refused(_) | StreamState::Connecting
             ));
-    if reading.state == State::Recording {
-        reading.state = State::Done;
+    if status.state == StreamState::Recording {
+        status.state = StreamState::Done;
     }
 }
 
@@ -200,43 +189,43 @@ impl StreamTask {
 
     /// Takes note of a loss.
     fn leave(&mut self, error: &Error, refused: Option<String>) {
-        let mut reading = self.live.lock();
+        let mut status = self.live.lock();
         let uid = self.info.uid_bytes();
-        if refused.is_none() && reading.info.uid_bytes() != uid {
+        if refused.is_none() && status.info.uid_bytes() != uid {
             // It was none by which to go on, and may be another stream. Whoever was refused is no other
             // one: with a second key it would stand beside the first under the same name.
             self.common.claims.release(uid, self.live.slot);
         }
-        reading.encryption = None;
-        reading.failures += 1;
-        let before = reading.state.clone();
-        reading.state = match refused {
-            Some(reason) => State::Refused(reason),
-            None if self.has_header => State::Lost,
-            None => State::Connecting,
+        status.encryption = None;
+        status.failures += 1;
+        let before = status.state.clone();
+        status.state = match refused {
+            Some(reason) => StreamState::Refused(reason),
+            None if self.has_header => StreamState::Lost,
+            None => StreamState::Connecting,
         };
-        if reading.state != before {
-            let name = printable(&reading.info.name());
-            match &reading.state {
-                State::Refused(reason) => self.common.voice.say(format_args!(
-                    "lsl record: '{name}' cannot be read: {}",
-                    printable(reason)
-                )),
+        if status.state != before {
+            let name = status.info.name().into_owned();
+            let (events, strangers) = (&self.common.events, &self.common.stranger_events);
+            match &status.state {
+                StreamState::Refused(reason) => {
+                    let reason = reason.clone();
+                    strangers.push(Event::Refused { name, reason });
+                }
                 // An outlet was tried that does not go on with it.
-                State::Lost if before != State::Recording => {}
-                State::Lost => {
-                    // The library's text tells programmers what to do; this program does it.
+                StreamState::Lost if before != StreamState::Recording => {}
+                StreamState::Lost => {
+                    // The library's text tells programmers what to do; the recorder does it.
                     let reason = match error {
-                        Error::Lost { reason } => printable(reason),
+                        Error::Lost { reason } => reason.clone(),
                         error => error.to_string(),
                     };
-                    say(format_args!(
-                        "lsl record: '{name}' is lost: {reason}. It goes on when it is back."
-                    ));
+                    events.push(Event::Lost { name, reason });
                 }
-                _ => self.common.voice.say(format_args!(
-                    "lsl record: '{name}' does not connect: {error}"
-                )),
+                _ => {
+                    let error = error.to_string();
+                    strangers.push(Event::Unreachable { name, error });
+                }
             }
         }
         if let Some(stamp) = self.last_stamp {
@@ -284,7 +273,7 @@ impl StreamTask {
         self.key_changes = changes.len();
         let change = |it: &KeyChange| {
             let verdict = if it.is_refused { "refused" } else { "accepted" };
-            let name = printable(&it.peer_name);
+            let name = printable(it.peer_name.as_bytes(), usize::MAX);
             format!(
                 "{verdict} {name} {} in place of {} at {:.3}",
                 it.after, it.before, it.time
@@ -359,27 +348,25 @@ impl StreamTask {
             }
             self.has_header = true;
             if self.live.is_late {
-                say(format_args!(
-                    "lsl record: '{}' has appeared; it is recorded from now on.",
-                    printable(&self.info.name())
-                ));
+                let name = self.info.name().into_owned();
+                self.common.events.push(Event::Found(name));
             }
         }
         *self.live.candidates() = Candidates::after(&self.advert());
         self.note_key_changes().await;
         {
-            let mut reading = self.live.lock();
-            reading.info = self.info.clone();
-            let was_gone = matches!(reading.state, State::Lost | State::Refused(_));
+            let mut status = self.live.lock();
+            status.info = self.info.clone();
+            let was_gone = matches!(status.state, StreamState::Lost | StreamState::Refused(_));
             let is_back = was_known && was_gone;
-            reading.failures = 0;
-            reading.encryption = inlet.encryption().map(|it| Proved::from(it).peer_name);
+            status.failures = 0;
+            status.encryption = inlet.encryption().map(|it| it.peer_name);
             if is_back {
-                reading.reconnects += 1;
-                let name = printable(&reading.info.name());
-                say(format_args!("lsl record: '{name}' is back."));
+                status.reconnects += 1;
+                let name = status.info.name().into_owned();
+                self.common.events.push(Event::Returned(name));
             }
-            reading.state = State::Recording;
+            status.state = StreamState::Recording;
         }
         // Readers need an offset to begin with, so samples wait for it; not for ever, since UDP may be
         // blocked.
@@ -421,11 +408,8 @@ impl StreamTask {
     async fn can_sync(&self, inlet: &Inlet, halt: &mut watch::Receiver<Halt>) -> bool {
         let measured = unless_halted(halt, inlet.time_correction(FIRST_OFFSET)).await;
         if matches!(measured, Some(Err(_))) {
-            say(format_args!(
-                "lsl record: the clock of '{}' cannot be measured (is UDP blocked?): its timestamps are \
-                 recorded as they come.",
-                printable(&self.info.name())
-            ));
+            let name = self.info.name().into_owned();
+            self.common.events.push(Event::NotSynced(name));
         }
         matches!(measured, Some(Ok(_)))
     }
@@ -598,18 +582,17 @@ impl StreamTask {
     }
 
     fn count(&mut self, inlet: &Inlet, stamps: &[f64]) {
-        let (Some(&first), Some(&last)) = (stamps.first(), stamps.last()) else {
+        let Some(&last) = stamps.last() else {
             return;
         };
         self.last_stamp = Some(last);
         let now = local_clock();
-        let mut reading = self.live.lock();
-        reading.first_stamp.get_or_insert(first);
-        reading.last_stamp = Some(last);
-        reading.samples += stamps.len() as u64;
-        let samples = reading.samples;
-        reading.began.get_or_insert((now, samples));
-        reading.idle_secs = inlet.stats().idle_secs;
+        let mut status = self.live.lock();
+        status.last_stamp = Some(last);
+        status.samples += stamps.len() as u64;
+        let samples = status.samples;
+        status.began.get_or_insert((now, samples));
+        status.idle_secs = inlet.stats().idle_secs;
     }
 
     /// Says so if the stamp of a sample that has just come is of no clock of LSL.
@@ -617,19 +600,13 @@ impl StreamTask {
         let Some(to_ours) = self.to_ours() else {
             return;
         };
-        let lag = local_clock() - (stamp + to_ours);
-        if lag.abs() > ALIEN_SECS {
+        let lag_secs = local_clock() - (stamp + to_ours);
+        if lag_secs.abs() > ALIEN_SECS {
             self.alien_reported = true;
-            say(format_args!(
-                "lsl record: '{}' stamps its samples {:.0} s {}: its clock is not that of LSL.",
-                printable(&self.info.name()),
-                lag.abs(),
-                if lag > 0.0 {
-                    "in the past"
-                } else {
-                    "in the future"
-                }
-            ));
+            let name = self.info.name().into_owned();
+            self.common
+                .events
+                .push(Event::AlienClock { name, lag_secs });
         }
     }
 
@@ -657,9 +634,9 @@ impl StreamTask {
         }
         for gap in gaps {
             {
-                let mut reading = self.live.lock();
-                reading.gaps += 1;
-                reading.missing += gap.samples.unwrap_or(0);
+                let mut status = self.live.lock();
+                status.gaps += 1;
+                status.missing += gap.samples.unwrap_or(0);
             }
             let slot = self.live.slot;
             self.common.queue.push(Job::Gap { slot, gap }).await;
@@ -698,9 +675,9 @@ impl StreamTask {
             self.common.queue.push(job).await;
             self.live.lock().offsets += 1;
         }
-        let mut reading = self.live.lock();
-        reading.offset_secs = Some(found.offset_secs);
-        reading.uncertainty_secs = Some(found.uncertainty_secs);
+        let mut status = self.live.lock();
+        status.offset_secs = Some(found.offset_secs);
+        status.uncertainty_secs = Some(found.uncertainty_secs);
     }
 
     /// Gives the writer what is pending; if it must not wait, false says that there is no room.

@@ -15,7 +15,7 @@ use lsl_xdf::{FileSink, Sink, SyncJob};
 
 /// A file to which bytes go encrypted.
 #[derive(Debug)]
-pub(super) struct LockedSink {
+pub(crate) struct LockedSink {
     output: Encrypting<Arc<File>>,
     /// The same file, for everything but its content.
     file: FileSink,
@@ -28,7 +28,7 @@ pub(super) struct LockedSink {
 impl LockedSink {
     /// Writes into an empty file that these recipients can open. Data may wait so long for its block;
     /// `None` for as long as it takes.
-    pub(super) fn new(
+    pub(crate) fn new(
         file: File,
         recipients: &Recipients,
         padding_secs: Option<f64>,
@@ -44,7 +44,7 @@ impl LockedSink {
 
     /// How many bytes are missing until everything is sealed, if that has waited for long. Whoever asks
     /// writes them.
-    pub(super) fn take_due_bytes(&self, now: f64) -> usize {
+    pub(crate) fn take_due_bytes(&self, now: f64) -> usize {
         match self.waiting_since.get().zip(self.padding_secs) {
             Some((since, secs)) if now - since >= secs => {
                 self.waiting_since.set(None);
@@ -93,5 +93,5 @@ const BLOCK: u64 = 64 << 10;
 const TAG: u64 = 16;
 /// More than the header of any reasonable number of recipients takes.
 const HEADER: u64 = 16 << 10;
-/// How long data may wait for its block, unless something else is wanted.
-pub(super) const PADDING_SECS: f64 = 10.0;
+/// How long data should wait for its block, unless something else is wanted.
+pub const PADDING_SECS: f64 = 10.0;

@@ -3,12 +3,27 @@
 use lsl_core::ChannelFormat;
 use lsl_xdf::{StreamHeader, Strings};
 
-use super::writer::{Job, Queue, Refused, Slot};
-use crate::failure::{Failure, Outcome};
+use crate::queue::{Job, Queue, Refused, Slot};
+
+/// Reason why a text event is missing in the file. It is counted.
+#[derive(Debug, thiserror::Error)]
+pub enum MarkError {
+    /// Too much waits for the disk; the next one may be taken.
+    #[error("the disk does not keep up")]
+    Full,
+    /// Nothing is written any more.
+    #[error("the recording has ended")]
+    Closed,
+    /// The stream of text events has no valid header.
+    #[error(transparent)]
+    Header(#[from] lsl_xdf::Error),
+}
+
+type Result<T = (), E = MarkError> = std::result::Result<T, E>;
 
 /// Text events, as a stream of the recording from the first one on.
 #[derive(Debug, Default)]
-pub(super) struct Marks {
+pub(crate) struct Marks {
     /// Whether the stream is in the file.
     has_begun: bool,
 }
@@ -18,7 +33,7 @@ impl Marks {
     ///
     /// # Errors
     /// Nobody takes it. It is counted as missing then.
-    pub(super) fn add(&mut self, queue: &Queue, now: f64, text: &str) -> Outcome {
+    pub(crate) fn add(&mut self, queue: &Queue, now: f64, text: &str) -> Result {
         let added = self.try_to_add(queue, now, text);
         if added.is_err() {
             queue.progress().note_unwritten(1);
@@ -26,10 +41,9 @@ impl Marks {
         added
     }
 
-    fn try_to_add(&mut self, queue: &Queue, now: f64, text: &str) -> Outcome {
+    fn try_to_add(&mut self, queue: &Queue, now: f64, text: &str) -> Result {
         if !self.has_begun {
-            let header = StreamHeader::new(MARKS, "Markers", 1, 0.0, ChannelFormat::String);
-            let mut header = header.map_err(|error| Failure::Runtime(error.to_string()))?;
+            let mut header = StreamHeader::new(MARKS, "Markers", 1, 0.0, ChannelFormat::String)?;
             header.set(
                 "hostname",
                 &String::from_utf8_lossy(&lsl_platform::process::hostname()),
@@ -62,15 +76,11 @@ impl Marks {
     }
 }
 
-fn push(queue: &Queue, job: Job) -> Outcome {
-    let told = |refused| {
-        let reason = match refused {
-            Refused::Full(_) => "the disk does not keep up",
-            Refused::Closed => "the recording has ended",
-        };
-        Failure::Runtime(format!("mark: not recorded, {reason}"))
-    };
-    queue.try_push(job).map_err(told)
+fn push(queue: &Queue, job: Job) -> Result {
+    queue.try_push(job).map_err(|refused| match refused {
+        Refused::Full(_) => MarkError::Full,
+        Refused::Closed => MarkError::Closed,
+    })
 }
 
 const MARKS: &str = "lsl-record";

@@ -1,4 +1,4 @@
-//! Waiting for one of two things.
+//! How and when to stop, and waiting unless it is time to.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -6,10 +6,19 @@ use std::task::Poll;
 
 use tokio::sync::watch;
 
-use super::stream::Halt;
+/// How and when to stop.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Halt {
+    /// Not yet.
+    Go,
+    /// With everything up to this time of our clock, and no later than the second one.
+    Drain(f64, f64),
+    /// With what is here.
+    Now,
+}
 
 /// What a future yields, unless it is time to stop first.
-pub(super) async fn unless_halted<T>(
+pub(crate) async fn unless_halted<T>(
     halt: &mut watch::Receiver<Halt>,
     future: impl Future<Output = T>,
 ) -> Option<T> {
@@ -21,7 +30,7 @@ pub(super) async fn unless_halted<T>(
 }
 
 /// The same, unless another wish is uttered, to stop or to stop at once.
-pub(super) async fn unless_changed<T>(
+pub(crate) async fn unless_changed<T>(
     halt: &mut watch::Receiver<Halt>,
     future: impl Future<Output = T>,
 ) -> Option<T> {
@@ -34,7 +43,7 @@ pub(super) async fn unless_changed<T>(
 }
 
 /// What the first of two yields, unless the other one is there before.
-pub(super) async fn first<T>(
+pub(crate) async fn first<T>(
     wanted: impl Future<Output = T>,
     other: impl Future<Output = ()>,
 ) -> Option<T> {

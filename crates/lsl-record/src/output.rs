@@ -4,18 +4,18 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use lsl_xdf::at_rest::{Recipients, locked_name};
+use lsl_xdf::at_rest::Recipients;
 use lsl_xdf::chunk::PADDING_TAG;
 use lsl_xdf::{
     Error, FileHeader, FileSink, Gap, PendingSync, Recording, Result, Sink, StreamHeader, Synced,
     Values, claim,
 };
 
-use super::locked::LockedSink;
-use super::signing::Device;
+use crate::locked::{LockedSink, PADDING_SECS};
+use crate::signing::DeviceSigner;
 
 /// A recording, whatever it is written into. The methods are those of [`Recording`].
-pub(super) trait Tape: Send {
+pub(crate) trait Tape: Send {
     fn add_stream(&mut self, header: &StreamHeader, now: f64) -> Result<u32>;
     fn samples(&mut self, id: u32, stamps: &[f64], values: &Values, now: f64) -> Result<()>;
     fn clock_offset(&mut self, id: u32, time: f64, value: f64, now: f64) -> Result<()>;
@@ -34,7 +34,7 @@ pub(super) trait Tape: Send {
 }
 
 /// A sink that may hold back what does not fill a block.
-pub(super) trait Blocks: Sink + Send {
+pub(crate) trait Blocks: Sink + Send {
     /// How many bytes have to be written now to bring out what was held back.
     fn due_bytes(&self, now: f64) -> usize;
 }
@@ -107,43 +107,51 @@ impl<S: Blocks> Tape for Recording<S> {
 }
 
 /// How files are made.
-#[derive(Clone, Default)]
-pub(super) struct Maker {
-    /// Who can open them; in plaintext if this is not said.
-    pub(super) recipients: Option<Arc<Recipients>>,
-    /// Who signs them, if anybody does.
-    pub(super) device: Option<Device>,
-    /// How long what is encrypted may wait for its block to become full; `None` for as long as it takes.
-    pub(super) padding_secs: Option<f64>,
+#[derive(Clone)]
+pub struct Output {
+    /// File to write; one that is there already is renamed, never overwritten.
+    pub path: PathBuf,
+    /// Makes what the file says about itself, when the recording begins.
+    pub header: fn() -> FileHeader,
+    /// Those who can open the file; `None`: it is not encrypted.
+    pub recipients: Option<Arc<Recipients>>,
+    /// Longest time that encrypted data waits for its block to become full; `None`: as long as it takes.
+    pub padding_secs: Option<f64>,
 }
 
-impl std::fmt::Debug for Maker {
+impl std::fmt::Debug for Output {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Maker").finish_non_exhaustive()
+        let mut debug = f.debug_struct("Output");
+        debug.field("path", &self.path).finish_non_exhaustive()
     }
 }
 
 /// A file that was just made.
-pub(super) struct Made {
-    pub(super) tape: Box<dyn Tape>,
+pub(crate) struct Made {
+    pub(crate) tape: Box<dyn Tape>,
     /// Where a file went that had this name before.
-    pub(super) moved: Option<PathBuf>,
+    pub(crate) moved: Option<PathBuf>,
 }
 
-impl Maker {
-    /// What a file is called: encrypted ones end in `.age`.
-    pub(super) fn name(&self, path: PathBuf) -> PathBuf {
-        let is_named = path
-            .extension()
-            .is_some_and(|it| it.eq_ignore_ascii_case("age"));
-        if self.recipients.is_none() || is_named {
-            return path;
+impl Output {
+    /// Returns an unencrypted output.
+    pub fn new(path: impl Into<PathBuf>, header: fn() -> FileHeader) -> Self {
+        Self {
+            path: path.into(),
+            header,
+            recipients: None,
+            padding_secs: Some(PADDING_SECS),
         }
-        locked_name(&path)
     }
 
     /// Begins a file; never overwrites one.
-    pub(super) fn make(&self, path: &Path, header: &FileHeader, now: f64) -> Result<Made> {
+    pub(crate) fn make(
+        &self,
+        path: &Path,
+        header: &FileHeader,
+        signer: Option<&DeviceSigner>,
+        now: f64,
+    ) -> Result<Made> {
         if let Some(recipients) = &self.recipients {
             let claimed = claim(path)?;
             let sink = LockedSink::new(claimed.file, recipients, self.padding_secs);
@@ -154,24 +162,24 @@ impl Maker {
             })?;
             let mut recording = Recording::new(sink, header, now)?;
             recording.mark_unfinished(path);
-            let tape = self.signed(recording, now)?;
+            let tape = signed(recording, signer, now)?;
             let moved = claimed.moved;
             return Ok(Made { tape, moved });
         }
         let recording: Recording<FileSink> = Recording::create(path, header, now)?;
         let moved = recording.moved().map(Path::to_owned);
-        let tape = self.signed(recording, now)?;
+        let tape = signed(recording, signer, now)?;
         Ok(Made { tape, moved })
     }
+}
 
-    fn signed<S: Blocks + 'static>(
-        &self,
-        mut recording: Recording<S>,
-        now: f64,
-    ) -> Result<Box<dyn Tape>> {
-        if let Some(device) = &self.device {
-            recording.sign_with(Box::new(device.clone()), now)?;
-        }
-        Ok(Box::new(recording))
+fn signed<S: Blocks + 'static>(
+    mut recording: Recording<S>,
+    signer: Option<&DeviceSigner>,
+    now: f64,
+) -> Result<Box<dyn Tape>> {
+    if let Some(signer) = signer {
+        recording.sign_with(Box::new(signer.clone()), now)?;
     }
+    Ok(Box::new(recording))
 }

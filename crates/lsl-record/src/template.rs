@@ -6,21 +6,38 @@ use std::path::{Component, Path, PathBuf};
 
 use lsl_xdf::at_rest::locked_name;
 
-use crate::failure::{Failure, Outcome};
-
-/// What stands for a folder layout of BIDS.
-pub(super) const BIDS: &str = "sub-%p/ses-%s/%m/sub-%p_ses-%s_task-%b[_acq-%a]_run-%r_%m.xdf";
+/// A folder layout of BIDS.
+pub const BIDS: &str = "sub-%p/ses-%s/%m/sub-%p_ses-%s_task-%b[_acq-%a]_run-%r_%m.xdf";
 
 /// The values of the placeholders.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Fields {
-    pub(super) participant: String,
-    pub(super) session: String,
-    pub(super) task: String,
-    pub(super) acquisition: String,
-    pub(super) modality: String,
-    /// `None`: the first that is free.
-    pub(super) run: Option<u32>,
+pub struct Fields {
+    /// `%p`
+    pub participant: String,
+    /// `%s`
+    pub session: String,
+    /// `%b`
+    pub task: String,
+    /// `%a`
+    pub acquisition: String,
+    /// `%m`
+    pub modality: String,
+    /// `%r` and `%n`; `None`: the first that is free.
+    pub run: Option<u32>,
+}
+
+/// Mistake in a template.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TemplateError {
+    /// A placeholder that stands for nothing.
+    #[error("%{0} stands for nothing; known are %p %s %b %a %m %r %n")]
+    Placeholder(char),
+    /// It names no file, or one elsewhere.
+    #[error("'{0}' does not name a file below the folder for recordings")]
+    Outside(String),
+    /// Every run number is taken.
+    #[error("{0}: there are {LAST_RUN} runs already")]
+    NoRunLeft(String),
 }
 
 impl Default for Fields {
@@ -55,8 +72,8 @@ impl Fields {
 /// given. The template cannot lead out of `root`, nor can any value.
 ///
 /// # Errors
-/// [`Failure::Usage`] for a template that names no file, leads elsewhere, or has unknown placeholders.
-pub(super) fn expand(template: &str, fields: &Fields, root: &Path) -> Outcome<PathBuf> {
+/// For a template that names no file, leads elsewhere, or has unknown placeholders.
+pub fn expand(template: &str, fields: &Fields, root: &Path) -> Result<PathBuf, TemplateError> {
     let counts = template.contains("%r") || template.contains("%n");
     let runs = match fields.run {
         Some(run) => run..=run,
@@ -71,17 +88,15 @@ pub(super) fn expand(template: &str, fields: &Fields, root: &Path) -> Outcome<Pa
             return Ok(path);
         }
     }
-    Err(Failure::Usage(format!(
-        "{template}: there are {LAST_RUN} runs already"
-    )))
+    Err(TemplateError::NoRunLeft(template.to_owned()))
 }
 
 /// Whether a path has placeholders.
-pub(super) fn is_template(path: &str) -> bool {
+pub fn is_template(path: &str) -> bool {
     path.contains('%')
 }
 
-fn fill(template: &str, fields: &Fields, run: u32) -> Outcome<PathBuf> {
+fn fill(template: &str, fields: &Fields, run: u32) -> Result<PathBuf, TemplateError> {
     let mut text = String::new();
     let mut rest = template;
     while let Some(start) = rest.find('[') {
@@ -101,15 +116,13 @@ fn fill(template: &str, fields: &Fields, run: u32) -> Outcome<PathBuf> {
     let path = Path::new(text.trim());
     let is_inside = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::CurDir);
     if path.file_name().is_none() || !path.components().all(is_inside) {
-        return Err(Failure::Usage(format!(
-            "'{template}' does not name a file below the folder for recordings"
-        )));
+        return Err(TemplateError::Outside(template.to_owned()));
     }
     Ok(path.to_owned())
 }
 
 /// Appends a text with its placeholders replaced; false if one of them has no value.
-fn replace(text: &str, fields: &Fields, run: u32, out: &mut String) -> Outcome<bool> {
+fn replace(text: &str, fields: &Fields, run: u32, out: &mut String) -> Result<bool, TemplateError> {
     let mut complete = true;
     let mut letters = text.chars();
     while let Some(letter) = letters.next() {
@@ -120,9 +133,7 @@ fn replace(text: &str, fields: &Fields, run: u32, out: &mut String) -> Outcome<b
         let letter = letters.next().unwrap_or(' ');
         // LabRecorder makes everything lower case first.
         let Some(value) = fields.value(letter.to_ascii_lowercase(), run) else {
-            return Err(Failure::Usage(format!(
-                "%{letter} stands for nothing; known are %p %s %b %a %m %r %n"
-            )));
+            return Err(TemplateError::Placeholder(letter));
         };
         complete &= !value.is_empty();
         out.push_str(&value);

@@ -2,25 +2,35 @@
 
 /// What somebody wants.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Command {
+pub enum Command {
+    /// Select every stream of the session.
     SelectAll,
+    /// Select nothing.
     SelectNone,
+    /// Select these streams, too.
     Select(String),
+    /// Begin to record what is selected.
     Start,
+    /// End the recording.
     Stop,
+    /// Look for streams.
     Update,
-    /// Keys and values, as they came.
+    /// Name the next file: keys and values, as they came.
     Filename(Vec<(String, String)>),
+    /// Ask how it is going.
     Status,
+    /// Ask for the streams of the recording.
     Streams,
+    /// Record a text event.
     Mark(String),
+    /// End the recorder.
     Quit,
     /// Nothing we know, and not kept: it may be a token that came without `auth`. LabRecorder says OK to it.
     Unknown,
 }
 
 impl Command {
-    pub(super) fn parse(line: &str) -> Self {
+    pub(crate) fn parse(line: &str) -> Self {
         let line = line.trim();
         let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
         let rest = rest.trim();
@@ -41,7 +51,7 @@ impl Command {
     }
 
     /// Whether it is one of ours, which answers with JSON.
-    pub(super) fn is_ours(&self) -> bool {
+    pub(crate) fn is_ours(&self) -> bool {
         matches!(
             self,
             Self::Select(_) | Self::Status | Self::Streams | Self::Mark(_) | Self::Quit
@@ -50,7 +60,7 @@ impl Command {
 }
 
 /// The token that a line names, if it does so.
-pub(super) fn named_token(line: &str) -> Option<&str> {
+pub(crate) fn named_token(line: &str) -> Option<&str> {
     let line = line.trim();
     let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
     word.eq_ignore_ascii_case("auth").then(|| rest.trim())
@@ -75,7 +85,7 @@ fn pairs(text: &str) -> Vec<(String, String)> {
 /// Takes bytes as they come and gives lines. What no recorder is told ends the connection: whoever sends
 /// it takes us for something else, or wants to draw on the terminal of the operator.
 #[derive(Debug, Default)]
-pub(super) struct Lines {
+pub(crate) struct Lines {
     rest: Vec<u8>,
     /// Whether the first line is there.
     has_begun: bool,
@@ -83,7 +93,7 @@ pub(super) struct Lines {
 
 /// Why a connection ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum NoCommand {
+pub(crate) enum NoCommand {
     /// A web page has a browser send it.
     Web,
     /// Control characters, TLS for one, bytes that are no UTF-8, or no end of a line in sight.
@@ -95,7 +105,7 @@ impl Lines {
     ///
     /// # Errors
     /// [`NoCommand`], for good. What came before in the same bytes is not obeyed either.
-    pub(super) fn take(&mut self, bytes: &[u8]) -> Result<Vec<String>, NoCommand> {
+    pub(crate) fn take(&mut self, bytes: &[u8]) -> Result<Vec<String>, NoCommand> {
         let mut lines = Vec::new();
         for &byte in bytes {
             match byte {

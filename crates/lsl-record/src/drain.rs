@@ -24,29 +24,29 @@ use lsl_core::Echo;
 
 /// What is known of a stream since the end.
 #[derive(Debug, Default)]
-pub(super) struct Drain {
+pub(crate) struct Drain {
     /// The answer, and when it came.
     answer: Option<(Echo, f64)>,
 }
 
 impl Drain {
     /// The outlet answered a question that was asked after the end.
-    pub(super) fn answered(&mut self, echo: Echo, now: f64) {
+    pub(crate) fn answered(&mut self, echo: Echo, now: f64) {
         self.answer = Some((echo, now));
     }
 
     /// Something came that belongs to the recording: the question has to be asked again.
-    pub(super) fn came(&mut self) {
+    pub(crate) fn came(&mut self) {
         self.answer = None;
     }
 
     /// Whether the question was answered.
-    pub(super) fn is_answered(&self) -> bool {
+    pub(crate) fn is_answered(&self) -> bool {
         self.answer.is_some()
     }
 
     /// Whether nothing can come any more.
-    pub(super) fn is_over(&self, now: f64) -> bool {
+    pub(crate) fn is_over(&self, now: f64) -> bool {
         let Some((echo, since)) = self.answer else {
             return false;
         };
@@ -60,23 +60,23 @@ impl Drain {
 
 /// What had come at the end, of a stream whose timestamps tell nothing.
 #[derive(Debug, Default)]
-pub(super) struct Arrived {
+pub(crate) struct Arrived {
     /// How much of it was not taken yet; `None` before the first look.
     left: Option<usize>,
 }
 
 impl Arrived {
     /// How many samples may be taken after the end, `waiting` of which are here now.
-    pub(super) fn of(&mut self, waiting: usize) -> usize {
+    pub(crate) fn of(&mut self, waiting: usize) -> usize {
         *self.left.get_or_insert(waiting)
     }
 
-    pub(super) fn took(&mut self, count: usize) {
+    pub(crate) fn took(&mut self, count: usize) {
         self.left = self.left.map(|left| left.saturating_sub(count));
     }
 
     /// Whether nothing of it is left.
-    pub(super) fn is_taken(&self) -> bool {
+    pub(crate) fn is_taken(&self) -> bool {
         self.left == Some(0)
     }
 }

@@ -5,21 +5,16 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::remark::say;
-use super::writer::DISK;
-use crate::failure::{Failure, Outcome};
+use crate::error::StartError;
+use crate::event::{Event, Events};
 
 /// Looks where the file goes, and where it goes on when the disk is full.
 ///
 /// # Errors
-/// [`Failure::Usage`] for what is no place for a recording, [`Failure::Recording`] for one that cannot be
-/// written.
-pub(super) fn check(path: &Path, spill: Option<&Path>) -> Outcome {
+/// For what is no place for a recording, or cannot be written.
+pub(crate) fn check(path: &Path, spill: Option<&Path>, events: &Events) -> Result<(), StartError> {
     if fs::symlink_metadata(path).is_ok_and(|it| !it.is_file() && !it.is_symlink()) {
-        return Err(Failure::Usage(format!(
-            "{} is a folder or a device; name a file in it",
-            path.display()
-        )));
+        return Err(StartError::NotAFile(path.to_owned()));
     }
     let folder = first_folder(path);
     try_to_write(&folder)?;
@@ -27,24 +22,15 @@ pub(super) fn check(path: &Path, spill: Option<&Path>) -> Outcome {
         return Ok(());
     };
     if !spill.is_dir() {
-        return Err(Failure::Usage(format!(
-            "--spill-dir {}: there is no such folder (is its disk mounted?)",
-            spill.display()
-        )));
+        return Err(StartError::NoSpillFolder(spill.to_owned()));
     }
     try_to_write(spill)?;
     let real = |folder: &Path| fs::canonicalize(folder).ok();
     if path.parent().is_some_and(Path::exists) && real(&folder) == real(spill) {
-        return Err(Failure::Usage(format!(
-            "--spill-dir {}: that is the folder of the recording itself; name one on another disk",
-            spill.display()
-        )));
+        return Err(StartError::SpillsIntoItself(spill.to_owned()));
     }
     if is_one_disk(&folder, spill) {
-        say(format_args!(
-            "lsl record: --spill-dir {} is on the disk of the recording: both are full at once.",
-            spill.display()
-        ));
+        events.push(Event::SpillOnSameDisk(spill.to_owned()));
     }
     Ok(())
 }
@@ -61,10 +47,10 @@ fn first_folder(path: &Path) -> PathBuf {
 }
 
 /// Only a file that was made tells: permissions say nothing of file systems without files.
-fn try_to_write(folder: &Path) -> Outcome {
-    let refused = |error: io::Error| {
-        let text = format!("cannot record into {}: {error}", folder.display());
-        Failure::Recording(DISK, text)
+fn try_to_write(folder: &Path) -> Result<(), StartError> {
+    let refused = |source: io::Error| StartError::Folder {
+        folder: folder.to_owned(),
+        source,
     };
     let trial = folder.join(format!(".lsl-record-{}", std::process::id()));
     match File::create_new(&trial) {

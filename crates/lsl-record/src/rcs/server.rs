@@ -1,7 +1,7 @@
 //! Remote control over TCP, as LabRecorder's: a line is a command, and the answer to each is the two
 //! bytes `OK`, whatever came of it. Our own commands answer with a line of JSON.
 //!
-//! `select` takes what the command line takes: a name, KEY=VALUE or an XPath predicate, which has
+//! `select` takes what the caller reads; `lsl record` takes what its command line takes: a name, KEY=VALUE or an XPath predicate, which has
 //! `contains()` and `starts-with()`. No regular expressions: only whoever records could evaluate them,
 //! so every stream of the network would have to answer and be looked at, while a predicate is answered
 //! by the outlets that fit, now and when they appear; and the command would carry a crate for this
@@ -10,7 +10,7 @@
 //! Other users of a machine, web pages and programs in containers reach its loopback address: whoever
 //! asks for more than the state names a token first (`token`), unless the user wants LabRecorder's ways.
 
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
@@ -19,38 +19,61 @@ use std::thread;
 use std::time::Duration;
 
 use lsl_core::local_clock;
-use serde_json::json;
 
-use super::command::{Command, Lines, NoCommand, named_token};
-use super::remark::say;
+use super::protocol::{Command, Lines, NoCommand, named_token};
 use super::token::Gate;
-use crate::failure::{Failure, Outcome};
-use crate::table::printable;
+use crate::event::{Complaint, Event, Events};
 
 /// A command, and where its answer goes.
 #[derive(Debug)]
-pub(super) struct Request {
-    pub(super) command: Command,
+pub struct Request {
+    /// The command.
+    pub command: Command,
     /// A line of JSON; LabRecorder's own commands want none.
-    pub(super) answer: Option<Sender<String>>,
+    pub answer: Option<Sender<String>>,
     /// Closes once the answer is on its way.
-    pub(super) answered: Receiver<()>,
+    pub answered: Receiver<()>,
 }
 
-/// Starts to listen; commands arrive at the other end of the channel.
+/// Reason why nobody is listened to.
+#[derive(Debug, thiserror::Error)]
+pub enum ListenError {
+    /// The address cannot be had.
+    #[error("{address}: {source}")]
+    Bind {
+        /// The address, with its port.
+        address: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Others can reach this address, and there is no token for them.
+    #[error("{0}: others can reach this address, and nothing of it is encrypted")]
+    OpenToOthers(String),
+    /// The system gives no more threads.
+    #[error("cannot start a thread: {0}")]
+    Threads(#[source] io::Error),
+}
+
+/// Starts to listen; commands arrive at the other end of the channel. Who is turned away is an
+/// [`Event::Client`].
 ///
 /// # Errors
-/// [`Failure::Usage`] for an address that others can reach without a token for them, [`Failure::Runtime`]
-/// if the port is taken.
-pub(super) fn listen(address: &str, gate: Gate) -> Outcome<(SocketAddr, Receiver<Request>)> {
+/// For an address that cannot be had, or that others can reach without a token for them.
+pub fn listen(
+    address: &str,
+    gate: Gate,
+    events: &Events,
+) -> Result<(SocketAddr, Receiver<Request>), ListenError> {
     let address = if address.contains(':') {
         address.to_owned()
     } else {
         format!("{address}:{PORT}")
     };
-    let listener = TcpListener::bind(&address)
-        .map_err(|error| Failure::Runtime(format!("--rcs {address}: {error}")))?;
-    let local = listener.local_addr()?;
+    let bound = TcpListener::bind(&address).and_then(|it| Ok((it.local_addr()?, it)));
+    let (local, listener) = match bound {
+        Ok(bound) => bound,
+        Err(source) => return Err(ListenError::Bind { address, source }),
+    };
     let is_for_others = matches!(
         &gate,
         Gate::Token {
@@ -59,22 +82,19 @@ pub(super) fn listen(address: &str, gate: Gate) -> Outcome<(SocketAddr, Receiver
         }
     );
     if !local.ip().is_loopback() && !is_for_others {
-        return Err(Failure::Usage(format!(
-            "--rcs {address}: others can reach this address, and nothing of it is encrypted; set \
-             --rcs-token-file, or stay on 127.0.0.1 and use `ssh -L`"
-        )));
+        return Err(ListenError::OpenToOthers(address));
     }
     let (sender, receiver) = mpsc::sync_channel(MAX_REQUESTS);
     let remote = Arc::new(Remote {
         gate,
         sender,
         clients: Clients::default(),
-        complaints: Complaints::default(),
+        complaints: Complaints::new(events),
     });
     thread::Builder::new()
         .name("lsl-remote".into())
         .spawn(move || accept(&listener, &remote))
-        .map_err(|error| Failure::Runtime(format!("cannot start a thread: {error}")))?;
+        .map_err(ListenError::Threads)?;
     Ok((local, receiver))
 }
 
@@ -95,9 +115,7 @@ fn accept(listener: &TcpListener, remote: &Arc<Remote>) {
             continue;
         };
         let Some(client) = remote.clients.admit(&stream) else {
-            remote
-                .complaints
-                .say("too many connections; a new one is refused.");
+            remote.complaints.push(Complaint::TooMany);
             continue;
         };
         let of_client = Arc::clone(remote);
@@ -116,7 +134,7 @@ fn accept(listener: &TcpListener, remote: &Arc<Remote>) {
 }
 
 impl Remote {
-    fn serve(&self, client: &Client) -> std::io::Result<()> {
+    fn serve(&self, client: &Client) -> io::Result<()> {
         let mut stream = &*client.stream;
         stream.set_nodelay(true)?;
         let mut is_known = matches!(self.gate, Gate::Open);
@@ -134,13 +152,11 @@ impl Remote {
             let lines = match lines.take(buffer.get(..len).unwrap_or_default()) {
                 Ok(lines) => lines,
                 Err(NoCommand::Web) => {
-                    self.complaints
-                        .say("a web page tried to send commands; refused.");
+                    self.complaints.push(Complaint::WebPage);
                     return Ok(());
                 }
                 Err(NoCommand::Garbage) => {
-                    self.complaints
-                        .say("somebody sent bytes that are no command; refused.");
+                    self.complaints.push(Complaint::Garbage);
                     return Ok(());
                 }
             };
@@ -174,20 +190,15 @@ impl Remote {
     }
 
     /// Tells a client, and the operator, what is missing.
-    fn refuse(&self, mut stream: &TcpStream) -> std::io::Result<()> {
+    fn refuse(&self, mut stream: &TcpStream) -> io::Result<()> {
         if let Gate::Token { file, .. } = &self.gate {
-            self.complaints.say(&format!(
-                "a command without the token was refused. A client sends `auth TOKEN` first, the first \
-                 line of {}; --rcs-open lets everybody on this machine in, as LabRecorder does.",
-                file.display()
-            ));
+            self.complaints.push(Complaint::NoToken(file.clone()));
         }
-        let answer = json!({ "error": "auth TOKEN comes first" });
-        stream.write_all(format!("{answer}\n").as_bytes())
+        stream.write_all(b"{\"error\":\"auth TOKEN comes first\"}\n")
     }
 
     /// Has a command done and answers it; false if nobody does it any more.
-    fn obey(&self, mut stream: &TcpStream, command: Command) -> std::io::Result<bool> {
+    fn obey(&self, mut stream: &TcpStream, command: Command) -> io::Result<bool> {
         let (answer, words) = if command.is_ours() {
             let (answer, words) = mpsc::channel();
             (Some(answer), Some(words))
@@ -214,16 +225,26 @@ impl Remote {
 }
 
 /// Tells the operator what strangers do, seldom: they decide how often it happens.
-#[derive(Debug, Default)]
-struct Complaints(Mutex<Option<f64>>);
+#[derive(Debug)]
+struct Complaints {
+    events: Events,
+    last: Mutex<Option<f64>>,
+}
 
 impl Complaints {
-    fn say(&self, text: &str) {
+    fn new(events: &Events) -> Self {
+        Self {
+            events: events.clone(),
+            last: Mutex::new(None),
+        }
+    }
+
+    fn push(&self, complaint: Complaint) {
         let now = local_clock();
-        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if last.is_none_or(|last| now - last >= COMPLAINT_SECS) {
             *last = Some(now);
-            say(format_args!("lsl record: remote control: {text}"));
+            self.events.push(Event::Client(complaint));
         }
     }
 }
@@ -289,12 +310,6 @@ impl Clients {
     fn leave(&self, number: u64) {
         self.lock().retain(|client| client.number != number);
     }
-}
-
-/// Says what came of a command that is answered with OK all the same.
-pub(super) fn complain(failure: &Failure) {
-    let failure = printable(&failure.to_string());
-    say(format_args!("lsl record: remote control: {failure}"));
 }
 
 /// LabRecorder's.

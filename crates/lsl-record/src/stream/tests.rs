@@ -10,8 +10,8 @@ use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 
 use super::*;
-use crate::record::live::Identity;
-use crate::record::writer::Progress;
+use crate::live::Identity;
+use crate::queue::Progress;
 
 fn context(name: &str) -> Context {
     let mut config = Config::loopback();
@@ -114,7 +114,8 @@ impl Recorder {
             context,
             queue: queue.clone(),
             claims: Arc::clone(&claims),
-            voice: Arc::default(),
+            events: Events::default(),
+            stranger_events: Arc::new(StrangerEvents::new(&Events::default())),
             buffer_secs: 1.0,
             stamps: Stamps::Raw,
             halt: halted,
@@ -191,7 +192,7 @@ fn what_no_memory_holds_is_counted_to_the_last_sample() {
         numbers.len() as u64 + missing + dropped_there,
         u64::from(COUNT.unsigned_abs())
     );
-    assert_eq!(live.reading().missing, missing);
+    assert_eq!(live.status().missing, missing);
 }
 
 /// Everything that came within two seconds was written.
@@ -256,9 +257,9 @@ fn a_lost_stream_lets_go_of_forged_adverts_and_returns_among_silent_ones() {
     let (outlet, own) = open(&info);
     let recorder = Recorder::start(context.clone(), &own, 1 << 20);
     let (live, claims) = (&recorder.live, &recorder.claims);
-    until("stream", || live.state() == State::Recording);
+    until("stream", || live.state() == StreamState::Recording);
     drop(outlet);
-    until("loss", || live.state() == State::Lost);
+    until("loss", || live.state() == StreamState::Lost);
     let offer = |adverts: &[Advert]| {
         let adverts = adverts.iter().map(|advert| (advert, false)).collect();
         live.candidates().offer(adverts);
@@ -272,7 +273,7 @@ fn a_lost_stream_lets_go_of_forged_adverts_and_returns_among_silent_ones() {
     until("release", || !claims.is_claimed(b"closed"));
     assert!(claims.is_claimed(own.uid_bytes()));
     assert_eq!(
-        live.reading().info.uid(),
+        live.status().info.uid(),
         own.uid(),
         "what was connected last"
     );
@@ -285,9 +286,9 @@ fn a_lost_stream_lets_go_of_forged_adverts_and_returns_among_silent_ones() {
     offered.push(advert(&successor, 1));
     until("return", || {
         offer(&offered);
-        live.state() == State::Recording
+        live.state() == StreamState::Recording
     });
-    assert_eq!(live.reading().info.uid(), successor.uid());
+    assert_eq!(live.status().info.uid(), successor.uid());
     let held = offered.iter().filter(|it| claims.is_claimed(it.uid()));
     assert_eq!(held.count(), 1);
 }

@@ -3,281 +3,80 @@
 //! makes it wait or go on elsewhere. Another thread waits for the disk.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TrySendError};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use lsl_core::local_clock;
-use lsl_xdf::{Error, ErrorKind, FileHeader, Gap, PendingSync, StreamHeader, Synced, Values};
+use lsl_xdf::{Error, ErrorKind, FileHeader, Gap, PendingSync, StreamHeader, Synced};
 
-use super::display::size;
-use super::output::{Maker, Tape};
-use super::remark::say;
-use super::{resume, space};
-use crate::failure::{Failure, Outcome};
-
-/// Which stream of the session, whatever number it has in the file.
-pub(super) type Slot = usize;
-
-/// Something to be written.
-#[derive(Debug)]
-pub(super) enum Job {
-    /// A stream begins.
-    Stream {
-        slot: Slot,
-        header: Box<StreamHeader>,
-    },
-    Samples {
-        slot: Slot,
-        stamps: Vec<f64>,
-        values: Values,
-        /// What it takes in memory, about.
-        bytes: usize,
-    },
-    Offset {
-        slot: Slot,
-        time: f64,
-        value: f64,
-    },
-    Gap {
-        slot: Slot,
-        gap: Gap,
-    },
-    /// An element of a footer.
-    Note {
-        slot: Slot,
-        name: &'static str,
-        text: String,
-    },
-    /// Nothing comes after this.
-    Finish,
-}
-
-impl Job {
-    fn bytes(&self) -> usize {
-        match self {
-            Self::Samples { bytes, .. } => *bytes,
-            _ => 0,
-        }
-    }
-}
-
-/// How writing goes, for whoever wants to know.
-#[derive(Debug, Default)]
-pub(super) struct Progress {
-    waiting_bytes: AtomicUsize,
-    bytes: AtomicU64,
-    synced_bytes: AtomicU64,
-    /// Samples that could not be written.
-    unwritten: AtomicU64,
-    has_failed: AtomicBool,
-    /// A full disk is not waited for any more.
-    is_ending: AtomicBool,
-    files: Mutex<Vec<PathBuf>>,
-    trouble: Mutex<Option<String>>,
-}
-
-impl Progress {
-    /// Bytes in whole chunks, of all files.
-    pub(super) fn bytes(&self) -> u64 {
-        self.bytes.load(Ordering::Relaxed)
-    }
-
-    /// Of these, how many would survive a loss of power.
-    pub(super) fn synced_bytes(&self) -> u64 {
-        self.synced_bytes.load(Ordering::Relaxed)
-    }
-
-    /// Bytes that wait for the writer.
-    pub(super) fn waiting_bytes(&self) -> usize {
-        self.waiting_bytes.load(Ordering::Relaxed)
-    }
-
-    /// Samples that could not be written.
-    pub(super) fn unwritten(&self) -> u64 {
-        self.unwritten.load(Ordering::Relaxed)
-    }
-
-    /// Whether nothing can be written any more.
-    pub(super) fn has_failed(&self) -> bool {
-        self.has_failed.load(Ordering::Relaxed)
-    }
-
-    /// The file being written, and those before it.
-    pub(super) fn files(&self) -> Vec<PathBuf> {
-        lock(&self.files).clone()
-    }
-
-    /// What is wrong at present.
-    pub(super) fn trouble(&self) -> Option<String> {
-        lock(&self.trouble).clone()
-    }
-
-    /// From now on a full disk is not waited for.
-    pub(super) fn end(&self) {
-        self.is_ending.store(true, Ordering::Relaxed);
-    }
-
-    /// A job does not wait any more.
-    pub(super) fn note_taken(&self, job: &Job) {
-        self.waiting_bytes.fetch_sub(job.bytes(), Ordering::Relaxed);
-    }
-
-    /// A file is being written.
-    pub(super) fn note_file(&self, path: PathBuf) {
-        lock(&self.files).push(path);
-    }
-
-    /// So many samples could not be written.
-    pub(super) fn note_unwritten(&self, count: u64) {
-        self.unwritten.fetch_add(count, Ordering::Relaxed);
-    }
-
-    fn set_trouble(&self, trouble: Option<&str>) {
-        *lock(&self.trouble) = trouble.map(str::to_owned);
-    }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Where jobs are handed over. Holds a bounded number of jobs and of bytes.
-#[derive(Debug, Clone)]
-pub(super) struct Queue {
-    sender: SyncSender<Job>,
-    progress: Arc<Progress>,
-    max_bytes: usize,
-}
-
-/// What became of a job.
-#[derive(Debug)]
-pub(super) enum Refused {
-    /// There is no room now.
-    Full(Job),
-    /// There is nobody to take it.
-    Closed,
-}
-
-impl Queue {
-    /// A queue and its other end.
-    pub(super) fn new() -> (Self, Receiver<Job>) {
-        Self::with_room(MAX_BYTES)
-    }
-
-    /// One that holds so many bytes of samples, or one job.
-    pub(super) fn with_room(max_bytes: usize) -> (Self, Receiver<Job>) {
-        let (sender, receiver) = mpsc::sync_channel(MAX_JOBS);
-        let queue = Self {
-            sender,
-            progress: Arc::default(),
-            max_bytes,
-        };
-        (queue, receiver)
-    }
-
-    pub(super) fn progress(&self) -> &Arc<Progress> {
-        &self.progress
-    }
-
-    /// Hands a job over unless there is no room; never waits.
-    pub(super) fn try_push(&self, job: Job) -> Result<(), Refused> {
-        let bytes = job.bytes();
-        let waiting = &self.progress.waiting_bytes;
-        // A single job may be larger than the limit.
-        let before = waiting.fetch_add(bytes, Ordering::Relaxed);
-        let refused = if bytes > 0 && before > 0 && before + bytes > self.max_bytes {
-            Refused::Full(job)
-        } else {
-            match self.sender.try_send(job) {
-                Ok(()) => return Ok(()),
-                Err(TrySendError::Full(job)) => Refused::Full(job),
-                Err(TrySendError::Disconnected(_)) => Refused::Closed,
-            }
-        };
-        waiting.fetch_sub(bytes, Ordering::Relaxed);
-        Err(refused)
-    }
-
-    /// Hands a job over when there is room; false if there is nobody to take it.
-    pub(super) async fn push(&self, mut job: Job) -> bool {
-        loop {
-            job = match self.try_push(job) {
-                Ok(()) => return true,
-                Err(Refused::Closed) => return false,
-                Err(Refused::Full(job)) => job,
-            };
-            tokio::time::sleep(ROOM_NAP).await;
-        }
-    }
-
-    /// The same, blocking the calling thread.
-    pub(super) fn push_blocking(&self, job: Job) -> bool {
-        self.sender.send(job).is_ok()
-    }
-}
+use crate::error::StartError;
+use crate::event::{Event, Events};
+use crate::output::{Made, Output, Tape};
+use crate::queue::{Job, Progress, Slot};
+use crate::signing::DeviceSigner;
+use crate::space;
 
 /// How to write.
 #[derive(Debug, Clone)]
-pub(super) struct Settings {
-    pub(super) path: PathBuf,
-    pub(super) maker: Maker,
+pub(crate) struct Settings {
+    pub(crate) output: Output,
+    /// What the files say about themselves.
+    pub(crate) header: FileHeader,
+    pub(crate) signer: Option<DeviceSigner>,
     /// How often data is brought to the disk, in seconds.
-    pub(super) sync_secs: f64,
+    pub(crate) sync_secs: f64,
     /// Where to go on when the disk is full, or nearly so.
-    pub(super) spill: Option<PathBuf>,
+    pub(crate) spill: Option<PathBuf>,
     /// With less room than this it is.
-    pub(super) min_free: u64,
-    /// What the file says about itself.
-    pub(super) header: FileHeader,
+    pub(crate) min_free: u64,
+}
+
+impl Settings {
+    fn make(&self, path: &Path, now: f64) -> lsl_xdf::Result<Made> {
+        self.output
+            .make(path, &self.header, self.signer.as_ref(), now)
+    }
 }
 
 /// What the writer leaves behind.
 #[derive(Debug, Default)]
-pub(super) struct Ended {
+pub(crate) struct Ended {
     /// Why not everything is in the files, or not as it should.
-    pub(super) trouble: Vec<String>,
+    pub(crate) trouble: Vec<String>,
     /// Samples in the files.
-    pub(super) samples: BTreeMap<Slot, u64>,
+    pub(crate) samples: BTreeMap<Slot, u64>,
     /// Whether the last file has its footers.
-    pub(super) is_finished: bool,
+    pub(crate) is_finished: bool,
 }
 
 /// Makes the file, then writes into it on a thread of its own until [`Job::Finish`].
-///
-/// # Errors
-/// Those of making the file.
-pub(super) fn start(
+pub(crate) fn start(
     settings: Settings,
     receiver: Receiver<Job>,
     progress: &Arc<Progress>,
-) -> Outcome<JoinHandle<Ended>> {
-    let (syncs, results) = start_syncing()?;
-    let path = settings.path.clone();
-    let made = settings.maker.make(&path, &settings.header, local_clock());
-    let made = made.map_err(|error| match error.kind() {
-        ErrorKind::Argument => Failure::Usage(error.to_string()),
-        _ => Failure::Recording(DISK, error.to_string()),
-    })?;
-    if let Some(moved) = &made.moved {
-        say(format_args!(
-            "{} was there already and is now {}.",
-            path.display(),
-            moved.display()
-        ));
-        resume::tell(moved);
+    events: &Events,
+) -> Result<JoinHandle<Ended>, StartError> {
+    let (syncs, results) = start_syncing().map_err(StartError::Threads)?;
+    let path = settings.output.path.clone();
+    let made = settings.make(&path, local_clock());
+    let made = made.map_err(StartError::Output)?;
+    if let Some(moved) = made.moved {
+        let path = path.clone();
+        events.push(Event::Displaced { path, moved });
     }
     progress.note_file(path);
-    progress.bytes.store(made.tape.len(), Ordering::Relaxed);
+    progress.note_bytes(made.tape.len());
     let writer = Writer {
         settings,
         tape: made.tape,
         before: 0,
         streams: BTreeMap::new(),
         progress: Arc::clone(progress),
+        events: events.clone(),
         syncs,
         results,
         file: 0,
@@ -290,7 +89,7 @@ pub(super) fn start(
     thread::Builder::new()
         .name("lsl-writer".into())
         .spawn(move || writer.run(&receiver))
-        .map_err(|error| Failure::Runtime(format!("cannot start a thread: {error}")))
+        .map_err(StartError::Threads)
 }
 
 /// Starts the thread that waits for the disk.
@@ -298,7 +97,7 @@ pub(super) fn start(
     clippy::type_complexity,
     reason = "two ends of two channels, named where they are taken"
 )]
-fn start_syncing() -> Outcome<(
+fn start_syncing() -> io::Result<(
     SyncSender<(usize, u64, PendingSync)>,
     Receiver<(usize, u64, Synced)>,
 )> {
@@ -311,8 +110,7 @@ fn start_syncing() -> Outcome<(
                 // Nobody listens any more once the writer has ended.
                 let _ = done.send((file, len, pending.run()));
             }
-        })
-        .map_err(|error| Failure::Runtime(format!("cannot start a thread: {error}")))?;
+        })?;
     Ok((syncs, results))
 }
 
@@ -323,6 +121,7 @@ struct Writer {
     before: u64,
     streams: BTreeMap<Slot, Stream>,
     progress: Arc<Progress>,
+    events: Events,
     syncs: SyncSender<(usize, u64, PendingSync)>,
     results: Receiver<(usize, u64, Synced)>,
     /// How many files there were before this one.
@@ -368,7 +167,7 @@ impl Writer {
             let error = match self.write(job) {
                 Ok(()) => {
                     if said > 0.0 {
-                        say("lsl record: there is room again, writing goes on.");
+                        self.events.push(Event::RoomAgain);
                     }
                     self.note_bytes();
                     self.progress.set_trouble(None);
@@ -389,16 +188,14 @@ impl Writer {
                 break;
             }
             self.progress.set_trouble(Some(&error.to_string()));
-            if self.progress.is_ending.load(Ordering::Relaxed) {
+            if self.progress.is_ending() {
                 self.complain(&error.to_string());
                 break;
             }
             let now = local_clock();
             if now - said > REMINDER_SECS {
                 said = now;
-                say(format_args!(
-                    "lsl record: DISK FULL: {error}. Samples wait in memory; free some space now."
-                ));
+                self.events.push(Event::DiskFull(error.to_string()));
             }
             thread::sleep(FULL_NAP);
         }
@@ -474,7 +271,7 @@ impl Writer {
             return;
         };
         let count = stamps.len() as u64;
-        self.progress.unwritten.fetch_add(count, Ordering::Relaxed);
+        self.progress.note_unwritten(count);
         let (Ok(id), Some(&first), Some(&last)) = (self.id(*slot), stamps.first(), stamps.last())
         else {
             return;
@@ -529,18 +326,18 @@ impl Writer {
             return;
         }
         match self.tape.end_sync(synced) {
-            Ok(()) => self.progress.synced_bytes.store(len, Ordering::Relaxed),
+            Ok(()) => self.progress.note_synced(len),
             Err(error) => self.survive(&error),
         }
         if let (Some(trouble), false) = (self.tape.journal_trouble(), self.journal_reported) {
-            say(format_args!("lsl record: no journal: {trouble}"));
+            self.events.push(Event::NoJournal(trouble.to_owned()));
             self.journal_reported = true;
         }
     }
 
     fn note_bytes(&self) {
         let bytes = self.before + self.tape.len();
-        self.progress.bytes.store(bytes, Ordering::Relaxed);
+        self.progress.note_bytes(bytes);
     }
 
     fn survive(&mut self, error: &Error) {
@@ -561,30 +358,27 @@ impl Writer {
         let least = self.settings.min_free;
         // The other disk may take its time to answer: it is asked only if it is needed. A folder on this
         // same disk has no room either.
-        let is_low = space::free(&self.settings.path).is_some_and(|free| free < least);
+        let is_low = space::free(&self.settings.output.path).is_some_and(|free| free < least);
         if !is_low || space::free(&path).is_none_or(|free| free < least) {
             return;
         }
-        say(format_args!(
-            "lsl record: LOW SPACE: less than the {} of --min-free. The recording goes on in {}.",
-            size(least),
-            path.display()
-        ));
+        self.events.push(Event::LeavingDisk {
+            min_free: least,
+            path: path.clone(),
+        });
         match self.begin_anew(&path) {
             Ok(()) => self.settings.spill = None,
             Err(error) => {
                 // It is tried again when nothing else is left.
                 self.space_at = f64::INFINITY;
-                say(format_args!(
-                    "lsl record: it does not, since {error}; it goes on where it was."
-                ));
+                self.events.push(Event::NotLeft(error.to_string()));
             }
         }
     }
 
     /// The file in the other folder, if there is one.
     fn spill_path(&self) -> Option<PathBuf> {
-        let name = self.settings.path.file_name().unwrap_or_default();
+        let name = self.settings.output.path.file_name().unwrap_or_default();
         let folder = self.settings.spill.as_ref()?;
         Some(folder.join(name))
     }
@@ -595,10 +389,10 @@ impl Writer {
             return false;
         };
         self.settings.spill = None;
-        say(format_args!(
-            "lsl record: {error}. The recording goes on in {}.",
-            path.display()
-        ));
+        self.events.push(Event::Spilled {
+            reason: error.to_string(),
+            path: path.clone(),
+        });
         self.ended.trouble.push(error.to_string());
         match self.begin_anew(&path) {
             Ok(()) => true,
@@ -612,7 +406,7 @@ impl Writer {
     /// Leaves this file for a new one. After an error this one is as it was.
     fn begin_anew(&mut self, path: &Path) -> lsl_xdf::Result<()> {
         let now = local_clock();
-        let made = (self.settings.maker).make(path, &self.settings.header, now)?;
+        let made = self.settings.make(path, now)?;
         let mut tape = made.tape;
         let mut ids = Vec::new();
         for stream in self.streams.values() {
@@ -644,12 +438,12 @@ impl Writer {
     /// Nothing can be written any more.
     fn fail(&mut self, error: &Error) {
         self.progress.set_trouble(Some(&error.to_string()));
-        self.progress.has_failed.store(true, Ordering::Relaxed);
+        self.progress.note_failed();
         self.complain(&error.to_string());
     }
 
     fn complain(&mut self, trouble: &str) {
-        say(format_args!("lsl record: {trouble}"));
+        self.events.push(Event::Trouble(trouble.to_owned()));
         if self.ended.trouble.last().is_none_or(|last| last != trouble) {
             self.ended.trouble.push(trouble.to_owned());
         }
@@ -669,22 +463,14 @@ impl Writer {
                 self.ended.is_finished = true;
                 self.note_bytes();
                 let synced = self.progress.bytes();
-                self.progress.synced_bytes.store(synced, Ordering::Relaxed);
+                self.progress.note_synced(synced);
             }
             Err(error) => self.fail(&error),
         }
     }
 }
 
-/// The exit status for everything the disk does to us.
-pub(super) const DISK: u8 = 4;
-
-/// Jobs that may wait. They are small or counted in bytes, too.
-const MAX_JOBS: usize = 4096;
-/// Bytes of samples that may wait for the writer.
-const MAX_BYTES: usize = 64 << 20;
 const NAP: Duration = Duration::from_millis(50);
-const ROOM_NAP: Duration = Duration::from_millis(10);
 const FULL_NAP: Duration = Duration::from_millis(200);
 const REMINDER_SECS: f64 = 10.0;
 const SPACE_SECS: f64 = 1.0;

@@ -7,18 +7,18 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use lsl_core::StreamInfo;
 
-use super::remark::say;
+use crate::event::{Event, Events};
 
 /// What is said to be there.
 #[derive(Debug, Clone)]
-pub(super) struct Advert {
-    pub(super) info: StreamInfo,
+pub(crate) struct Advert {
+    pub(crate) info: StreamInfo,
     /// Who said so first. Everything else in an advert can be made up.
-    pub(super) sender: Option<IpAddr>,
+    pub(crate) sender: Option<IpAddr>,
 }
 
 impl Advert {
-    pub(super) fn uid(&self) -> &[u8] {
+    pub(crate) fn uid(&self) -> &[u8] {
         self.info.uid_bytes()
     }
 
@@ -35,12 +35,12 @@ impl Advert {
 type Place = (Option<IpAddr>, u16);
 
 /// An advert, and whether the stream is required.
-pub(super) type Waiting<'a> = (&'a Advert, bool);
+pub(crate) type Waiting<'a> = (&'a Advert, bool);
 
 /// Whose turn it is to be connected. Hosts take turns, so that one which makes up thousands of streams keeps
 /// no other waiting. Of one host the port comes first where least was tried, then whoever waits longest.
 #[derive(Debug, Default)]
-pub(super) struct Turns {
+pub(crate) struct Turns {
     /// Places in the queue by uid. Whoever is new and whoever had a turn goes to its end.
     queue: HashMap<Vec<u8>, u64>,
     end: u64,
@@ -61,7 +61,7 @@ impl Turns {
     }
 
     /// Puts adverts into the order in which to try them, and forgets all others.
-    pub(super) fn sort<'a>(&mut self, mut adverts: Vec<Waiting<'a>>) -> Vec<Waiting<'a>> {
+    pub(crate) fn sort<'a>(&mut self, mut adverts: Vec<Waiting<'a>>) -> Vec<Waiting<'a>> {
         let mut before = std::mem::take(&mut self.queue);
         for (advert, _) in &adverts {
             let known = before.remove_entry(advert.uid());
@@ -90,7 +90,7 @@ impl Turns {
     }
 
     /// It has its turn now.
-    pub(super) fn note_tried(&mut self, advert: &Advert) {
+    pub(crate) fn note_tried(&mut self, advert: &Advert) {
         let end = self.take_end();
         self.queue.insert(advert.uid().to_vec(), end);
         let next = (self.rounds).entry(advert.sender).or_insert(self.round + 1);
@@ -110,7 +110,7 @@ impl Turns {
 
 /// The outlets that say to be a stream which was lost.
 #[derive(Debug, Default)]
-pub(super) struct Candidates {
+pub(crate) struct Candidates {
     turns: Turns,
     /// Those whose turn comes next.
     offered: Vec<Advert>,
@@ -118,7 +118,7 @@ pub(super) struct Candidates {
 
 impl Candidates {
     /// The outlet of a stream that flows is the first to be tried when that is lost.
-    pub(super) fn after(advert: &Advert) -> Self {
+    pub(crate) fn after(advert: &Advert) -> Self {
         Self {
             turns: Turns::after(advert),
             offered: Vec::new(),
@@ -126,50 +126,57 @@ impl Candidates {
     }
 
     /// Names those that are there now.
-    pub(super) fn offer(&mut self, found: Vec<Waiting<'_>>) {
+    pub(crate) fn offer(&mut self, found: Vec<Waiting<'_>>) {
         let sorted = self.turns.sort(found).into_iter();
         self.offered = sorted.take(MOST_OFFERED).map(|it| it.0.clone()).collect();
     }
 
     /// The first that may be taken; it has its turn now.
-    pub(super) fn take(&mut self, is_free: impl Fn(&Advert) -> bool) -> Option<Advert> {
+    pub(crate) fn take(&mut self, is_free: impl Fn(&Advert) -> bool) -> Option<Advert> {
         let advert = self.offered.drain(..).find(is_free)?;
         self.turns.note_tried(&advert);
         Some(advert)
     }
 
     /// Whether any other one waits.
-    pub(super) fn has_other(&self, uid: &[u8]) -> bool {
+    pub(crate) fn has_other(&self, uid: &[u8]) -> bool {
         self.offered.iter().any(|advert| advert.uid() != uid)
     }
 }
 
-/// What is said of strangers: a bounded number of lines, as they decide how many there are.
-#[derive(Debug, Default)]
-pub(super) struct Voice(AtomicU32);
+/// Events of strangers: a bounded number, as they decide how many there are.
+#[derive(Debug)]
+pub(crate) struct StrangerEvents {
+    events: Events,
+    count: AtomicU32,
+}
 
-impl Voice {
-    pub(super) fn say(&self, text: impl std::fmt::Display) {
-        match self.0.fetch_add(1, Ordering::Relaxed) {
-            ..MOST_LINES => say(text),
-            MOST_LINES => say(
-                "lsl record: more streams are advertised that cannot be connected; nothing more is said \
-                 of them.",
-            ),
-            // Does not come round to the first line.
-            _ => self.0.store(MOST_LINES + 1, Ordering::Relaxed),
+impl StrangerEvents {
+    pub(crate) fn new(events: &Events) -> Self {
+        Self {
+            events: events.clone(),
+            count: AtomicU32::new(0),
+        }
+    }
+
+    pub(crate) fn push(&self, event: Event) {
+        match self.count.fetch_add(1, Ordering::Relaxed) {
+            ..MAX_EVENTS => self.events.push(event),
+            MAX_EVENTS => self.events.push(Event::TooManyStrangers),
+            // Does not come round to the first event.
+            _ => self.count.store(MAX_EVENTS + 1, Ordering::Relaxed),
         }
     }
 }
 
 /// Streams that may be tried at a time. Each takes a few descriptors and some 100 KB.
-pub(super) const MOST_TRIED: usize = 64;
+pub(crate) const MOST_TRIED: usize = 64;
 /// How long one may take while others wait.
-pub(super) const TURN_SECS: f64 = 3.0;
+pub(crate) const TURN_SECS: f64 = 3.0;
 const MOST_PLACES: usize = 4096;
 /// Outlets of which one may be the next of a stream; others that were lost may be faster with the first.
 const MOST_OFFERED: usize = 8;
-const MOST_LINES: u32 = 20;
+const MAX_EVENTS: u32 = 20;
 
 #[cfg(test)]
 mod tests {
