@@ -17,7 +17,7 @@ const MAY_PROTO_USE: &[&str] = &["lsl-secure", "sha2", "thiserror", "tracing"];
 const MODULES: &[(&str, &str)] = &[
     (
         "crates/lsl-proto/src/",
-        "error text types xml query info config value wire buffer time session describe",
+        "error text types limits xml query info config value wire buffer time session describe",
     ),
     (
         "crates/lsl-record/src/",

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use lsl_cli::date::rfc3339;
+use lsl_platform::calendar::rfc3339;
 use lsl_platform::clock::utc_now;
 use lsl_platform::process::hostname;
 
@@ -20,7 +20,7 @@ impl Machine {
             *slot = text.parse().unwrap_or(0.0);
         }
         Self {
-            started: rfc3339(utc_now().as_secs()),
+            started: rfc3339(utc_now()),
             host: String::from_utf8_lossy(&hostname()).into_owned(),
             cpu: cpu_name(&cpus).unwrap_or(std::env::consts::ARCH).into(),
             cores: std::thread::available_parallelism().map_or(1, usize::from),

@@ -1,10 +1,10 @@
-//! Why nothing was found, and what to check. The most frequent trouble of all LSL users deserves
+//! Advice for a search that found nothing: the most frequent trouble of all LSL users deserves
 //! better than an empty list.
 
 use lsl_core::Context;
 use lsl_core::config::{Bind, Config, Ipv6Mode, ResolveScope};
 
-/// What the configuration in use says about the silence, most likely cause first.
+/// Explains the silence by the configuration in use, most likely cause first.
 pub(crate) fn explain(context: &Context) -> String {
     let mut text = String::from("What to check:\n");
     for hint in hints(context.config()) {

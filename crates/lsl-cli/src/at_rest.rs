@@ -1,5 +1,5 @@
-//! `lsl lock`, `unlock`, `rotate` and `verify`: recordings, and any other files, encrypted at rest in
-//! the age v1 format. Encrypting is `lsl_xdf::at_rest`'s; here is what people ask for and are told.
+//! `lsl lock`, `unlock`, `rotate` and `verify`: recordings, and any other files, encrypted at rest
+//! in the age v1 format. `lsl_xdf::at_rest` encrypts; here are the arguments and the reports.
 
 mod lock;
 mod report;

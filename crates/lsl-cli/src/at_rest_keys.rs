@@ -1,5 +1,5 @@
-//! Who may open recordings: the options that name recipients and identities, and what they amount to.
-//! Reading the keys is `lsl_xdf::at_rest`'s.
+//! Keys that may open recordings: the options that name recipients and identities.
+//! `lsl_xdf::at_rest` reads the keys.
 
 use std::path::PathBuf;
 
@@ -27,7 +27,7 @@ pub(crate) struct RecipientArgs {
 }
 
 impl RecipientArgs {
-    /// Those who can open the files; nobody if none is named.
+    /// Returns the keys that can open the files; `None` if none is named. May ask for a passphrase.
     pub(crate) fn recipients(&self) -> Outcome<Option<Recipients>> {
         if self.passphrase {
             let passphrase = passphrase::ask_new("the recording")?;
@@ -44,12 +44,12 @@ impl RecipientArgs {
         Ok((!recipients.is_empty()).then_some(recipients))
     }
 
-    /// Whether somebody will be asked for a passphrase.
+    /// Returns whether a passphrase will be asked for.
     pub(crate) fn asks(&self) -> bool {
         self.passphrase
     }
 
-    /// [`recipients`](Self::recipients), where somebody has to be named.
+    /// Returns the [`recipients`](Self::recipients), or an error if none is named.
     pub(crate) fn required(&self) -> Outcome<Recipients> {
         self.recipients()?.ok_or_else(|| {
             Failure::Usage(
@@ -72,7 +72,7 @@ pub(crate) struct IdentityArgs {
 }
 
 impl IdentityArgs {
-    /// The keys in the files; asks for the passphrases of those that have one.
+    /// Reads the keys in the files; asks for the passphrases of those that have one.
     pub(crate) fn identities(&self) -> Outcome<Identities> {
         let mut identities = Identities::new();
         let mut trouble = None;
@@ -94,7 +94,7 @@ impl IdentityArgs {
     }
 }
 
-/// An error about a file of keys with the name of the file, where it does not stand in it already.
+/// Adds the name of a key file to its error, unless it is named already.
 fn named(error: at_rest::Error, name: &str) -> Failure {
     let has_name = error.to_string().contains(name);
     let failure = Failure::from(error);

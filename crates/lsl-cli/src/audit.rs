@@ -66,17 +66,16 @@ Every program that writes has a chain of its own in the file: each line holds th
 before it. Lines cut off at the very end of a chain leave no trace; a copy elsewhere shows them.
 Exit status 1 when a chain is broken.";
 
-/// A log as found on disk.
+/// Log as found on disk.
 #[derive(Debug)]
 struct Log {
-    /// Rotated ones first, as they were written.
+    /// Rotated files first, in the order of writing.
     files: Vec<PathBuf>,
     /// Whether old files are deleted.
     expires: bool,
 }
 
 impl Audit {
-    /// Runs the command.
     pub(crate) fn run(&self) -> Outcome {
         match &self.action {
             Action::Tail(tail) => tail.run(),
@@ -154,7 +153,7 @@ impl Verify {
 }
 
 impl Log {
-    /// The log at `path` with its rotated files.
+    /// Finds the log at `path` with its rotated files.
     fn find(path: &Path, expires: bool) -> Outcome<Self> {
         let named = |error: io::Error| Failure::from(error).context(&path.display().to_string());
         let mut files = rotated(path).map_err(named)?;
@@ -170,7 +169,7 @@ impl Log {
         Ok(Self { files, expires })
     }
 
-    /// The log a command was given, or that of the configuration.
+    /// Finds the log a command was given, or that of the configuration.
     fn of(file: Option<&Path>) -> Outcome<Self> {
         if let Some(path) = file {
             return Self::find(path, false);
@@ -180,7 +179,7 @@ impl Log {
     }
 }
 
-/// The audit file of the configuration in use, and whether its old lines are deleted.
+/// Returns the audit file of the configuration in use, and whether its old lines are deleted.
 fn configured() -> Outcome<(PathBuf, bool)> {
     let found = search().map_err(|error| Failure::Runtime(error.to_string()))?;
     let Found::Settings { settings, file } = found else {
@@ -197,11 +196,11 @@ fn configured() -> Outcome<(PathBuf, bool)> {
     }
 }
 
-/// `1 line`, `2 lines`.
+/// Formats a number with its noun: `1 line`, `2 lines`.
 fn count(number: u64, noun: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{number} {noun}{plural}")
 }
 
-/// Breaks beyond this say nothing new.
+/// Most breaks shown; further ones say nothing new.
 const MAX_SHOWN: u64 = 20;

@@ -43,7 +43,7 @@ impl Bench {
     }
 }
 
-/// Runs `command` in place of this process. Returns why that was not possible.
+/// Runs `command` in place of this process. Returns only if that fails, with the error.
 #[cfg(unix)]
 fn replaced_by(command: &mut Command) -> io::Error {
     std::os::unix::process::CommandExt::exec(command)

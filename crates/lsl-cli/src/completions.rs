@@ -1,4 +1,4 @@
-//! `lsl completions`: what makes a shell complete subcommands, options and their values.
+//! `lsl completions`: scripts by which a shell completes subcommands, options and their values.
 
 use std::io::{self, Write};
 
@@ -36,7 +36,7 @@ fpath=(~/.zfunc $fpath). The Debian package has installed all three.
 `lsl bench completions SHELL` completes the benchmarks as well.";
 
 impl Completions {
-    /// Prints what completes `command`.
+    /// Prints the script that completes `command`.
     pub fn run(&self, mut command: Command) -> Outcome {
         let shell = match self.shell {
             Known::Bash => Shell::Bash,

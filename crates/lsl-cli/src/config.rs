@@ -1,4 +1,4 @@
-//! `lsl config`: which settings are in force, where they come from, and what is wrong with them.
+//! `lsl config`: shows the settings in force and where they come from, and checks them.
 
 mod migrate;
 
@@ -91,7 +91,6 @@ struct Row<'a> {
 }
 
 impl Config {
-    /// Runs the command.
     pub(crate) fn run(&self, globals: &Globals) -> Outcome {
         match &self.action {
             Action::Show(show) => show.run(globals),
@@ -193,7 +192,7 @@ impl Check {
     }
 }
 
-/// What is wrong with a file, and whether it stops streams.
+/// Checks a file. Returns its diagnostics, and the request that stops streams.
 fn check_file(path: &Path) -> Outcome<(Vec<Diagnostic>, Option<EncryptionRequest>)> {
     let bytes = std::fs::read(path)
         .map_err(|error| Failure::Runtime(format!("{}: {error}", path.display())))?;

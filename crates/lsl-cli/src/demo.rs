@@ -25,6 +25,7 @@ use crate::interrupt::{LONGEST_NAP, Stop};
 use crate::pace::Pace;
 use crate::pattern::Eeg;
 use crate::select::seconds;
+use crate::table::printable;
 
 /// `lsl demo`
 #[derive(Debug, Args)]
@@ -50,16 +51,15 @@ Latency is one way, from the push to the pull, on the same clock. Lost samples a
 sample numbers that the last EEG channel and the markers carry.
 Exit status 4 when a sample was lost.";
 
-/// A stream of the demo, with what came of it.
+/// Stream of the demo, with its counts.
 struct Line {
     inlet: Inlet,
     meter: Meter,
-    /// Samples sent, once all are.
+    /// Samples sent, or [`UNKNOWN`] until all are.
     sent: AtomicU64,
 }
 
 impl Demo {
-    /// Runs the command.
     pub(crate) fn run(&self) -> Outcome {
         let context = Context::new(private_config()?);
         let eeg = Outlet::builder(eeg_info()?).context(&context).open()?;
@@ -80,7 +80,7 @@ impl Demo {
         let result = thread::scope(|scope| {
             let sender = scope.spawn(|| {
                 let result = send(&eeg, &markers, start, self.duration, &stop, &lines);
-                // Receivers wait for what was announced; without this they would wait for ever.
+                // Without a number of samples sent, the receivers would wait for ever.
                 for line in &lines {
                     let _ = line.sent.compare_exchange(
                         UNKNOWN,
@@ -133,7 +133,7 @@ impl Line {
             .reading(self.inlet.info(), (sent != UNKNOWN).then_some(sent), clock)
     }
 
-    /// Whether there is anything left to wait for.
+    /// Returns whether all samples are there, or the wait for the last ones is over.
     fn is_complete(&self, since_end: &mut Option<f64>) -> bool {
         let sent = self.sent.load(Ordering::Relaxed);
         if sent == UNKNOWN {
@@ -144,8 +144,8 @@ impl Line {
     }
 }
 
-/// Loopback only, in a session and on ports of our own: a demo neither disturbs the streams of this
-/// machine nor is disturbed by them.
+/// Configures loopback only, in a session and on ports of our own: a demo neither disturbs the
+/// streams of this machine nor is disturbed by them.
 fn private_config() -> Outcome<Config> {
     let mut config = Config::loopback();
     let free = UdpSocket::bind(("127.0.0.1", 0))?.local_addr()?.port();
@@ -204,7 +204,7 @@ fn open_line(context: &Context, found: &[StreamInfo], outlet: &Outlet) -> Outcom
     })
 }
 
-/// Sends both streams on time until the end, and says how many samples there were.
+/// Sends both streams on time until the end. Stores the numbers of samples sent in the lines.
 #[expect(
     clippy::cast_possible_truncation,
     reason = "microvolts need no 53 bits"
@@ -286,7 +286,7 @@ fn receive_markers(line: &Line) -> Outcome {
             let number = text.parse().map_err(|_| {
                 Failure::Lost(format!(
                     "a marker was changed on the way: '{}'",
-                    text.escape_debug()
+                    printable(text)
                 ))
             })?;
             line.meter.add(number, u64::MAX, latency_secs, None);
@@ -307,12 +307,12 @@ fn join(thread: thread::ScopedJoinHandle<'_, Outcome>) -> Outcome {
 const CHANNELS: u32 = 64;
 const RATE: f64 = 500.0;
 const MARKER_PERIOD_SECS: f64 = 0.5;
-/// The numbers that float32 counts exactly.
+/// Modulus of sample numbers: float32 counts exactly up to here.
 const COUNTER_MODULUS: u64 = 1 << 24;
-/// Fz: its curve is drawn.
+/// Channel whose curve is drawn: Fz.
 const SHOWN_CHANNEL: usize = 4;
 const PORT_RANGE: u16 = 16;
 const SEARCH_LIMIT: Duration = Duration::from_secs(5);
-/// How long to wait for samples that were sent.
+/// Longest wait for samples that were sent, in seconds.
 const LAST_SAMPLES_SECS: f64 = 1.0;
 const UNKNOWN: u64 = u64::MAX;

@@ -1,6 +1,6 @@
 //! `lsl deploy`: puts this command on another machine and keeps it running there as a service. Each
-//! part is one file of `deploy/`: the way there (`ssh`), what it is (`machine`), which program fits
-//! (`elf`, `build`), what to do (`unit`, `plan`) and whether it worked (`check`).
+//! part is one file of `deploy/`: the connection (`ssh`), the questions (`machine`), the fitting
+//! program (`elf`, `build`), the steps (`unit`, `plan`) and the check afterwards (`check`).
 
 mod build;
 mod check;
@@ -88,10 +88,9 @@ On the machine: systemctl --user status lsl@NAME; journalctl --user-unit lsl@NAM
 your own, which the next deploy leaves alone, systemctl --user edit lsl@NAME.";
 
 impl Deploy {
-    /// Runs the command.
     pub(crate) fn run(&self, globals: &Globals) -> Outcome {
         if !self.command.is_empty() {
-            // Mistakes are told before anybody types a password.
+            // Mistakes are reported before a password is asked for.
             Expected::read(&self.command, "")?;
         }
         let ssh = Ssh::connect(&self.host, self.ssh_options())
@@ -181,7 +180,7 @@ impl Deploy {
         Ok(())
     }
 
-    /// Asks the machine what it is; changes nothing.
+    /// Asks the machine about itself; changes nothing.
     fn look(&self, ssh: &Ssh, instance: Option<&str>) -> Outcome<Remote> {
         let answers = ssh
             .run(&machine::questions(instance))
@@ -189,7 +188,7 @@ impl Deploy {
         Remote::read(&answers).map_err(|failure| failure.context(&self.host))
     }
 
-    /// Does the steps, or shows them.
+    /// Carries out the steps with `--yes`, else shows them.
     fn carry_out(
         &self,
         ssh: &Ssh,
@@ -253,7 +252,7 @@ fn perform(ssh: &Ssh, action: &Action) -> Outcome {
     }
 }
 
-/// Says what the machine is, in a line.
+/// Prints the properties of the machine, in a line.
 fn describe(host: &str, remote: &Remote) -> io::Result<()> {
     let mut out = io::stdout().lock();
     let library = remote

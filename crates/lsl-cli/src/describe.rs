@@ -1,4 +1,4 @@
-//! A stream as rows and as JSON: what `list` and `info` show of a stream info.
+//! A stream as rows and as JSON, for `list` and `info`.
 
 use lsl_core::StreamInfo;
 use lsl_core::xml::ElementRef;
@@ -29,7 +29,7 @@ pub(crate) struct Described {
     pub(crate) v6_address: String,
     pub(crate) v6_data_port: u16,
     pub(crate) v6_service_port: u16,
-    /// What the outlet announces; null if it offers no encryption.
+    /// Announcement of the outlet; null if it offers no encryption.
     pub(crate) encryption: Option<Claimed>,
 }
 
@@ -59,7 +59,7 @@ impl From<&StreamInfo> for Described {
 }
 
 impl Described {
-    /// Where samples come from, `address:port`, the preferred way first.
+    /// Returns where samples come from, `address:port`, the preferred way first.
     pub(crate) fn addresses(&self) -> Vec<String> {
         let v4 = (!self.v4_address.is_empty() && self.v4_data_port != 0)
             .then(|| format!("{}:{}", self.v4_address, self.v4_data_port));
@@ -80,8 +80,8 @@ pub(crate) fn duplicates(streams: &[Described]) -> Vec<bool> {
         .collect()
 }
 
-/// An element as JSON: text as a string, children as members, repeated names as arrays, attributes
-/// as members `@name`, text beside children as `#text`.
+/// Converts an element to JSON: text as a string, children as members, repeated names as arrays,
+/// attributes as members `@name`, text beside children as `#text`.
 pub(crate) fn element_json(element: ElementRef<'_>) -> Value {
     let mut members = Map::new();
     for attribute in element.attributes() {

@@ -1,5 +1,5 @@
-//! What people see of a stream's encryption: what an outlet announces, which nobody vouches for, and
-//! what a session has proved. Spec: LSS/1 §7.1.
+//! A stream's encryption in words: the announcement of an outlet, which is not authenticated, and
+//! the proof by a session. Spec: LSS/1 §7.1.
 
 use std::sync::Arc;
 
@@ -13,22 +13,22 @@ use crate::note::note;
 use crate::place::Place;
 use crate::trust;
 
-/// What an outlet announces of its encryption. Anybody can forge it.
+/// Announcement of an outlet about its encryption. Anybody can forge it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Claimed {
-    /// `required`, `migrate`, or whatever it says.
+    /// `required`, `migrate`, or another text of the outlet.
     pub(crate) policy: String,
     pub(crate) fingerprint: Option<String>,
     pub(crate) next_fingerprint: Option<String>,
     /// Whether discovery shows only the shape and the ports of the stream.
     pub(crate) minimal: bool,
-    /// What our trust file calls the owner of that fingerprint.
+    /// Name of that fingerprint's owner in our trust file.
     #[serde(rename = "claimed_name")]
     pub(crate) name: Option<String>,
 }
 
 impl Claimed {
-    /// Of a stream, without a name.
+    /// Returns the announcement of a stream, without a name.
     pub(crate) fn of(info: &StreamInfo) -> Option<Self> {
         info.security_advert().map(Self::from)
     }
@@ -47,7 +47,7 @@ impl From<SecurityAdvert> for Claimed {
     }
 }
 
-/// In a column: `-`, `required`, `required (amp1, claimed)`.
+/// Formats a table cell: `-`, `required`, `required (amp1, claimed)`.
 pub(crate) fn cell(claimed: Option<&Claimed>) -> String {
     let Some(claimed) = claimed else {
         return "-".into();
@@ -63,8 +63,8 @@ pub(crate) fn cell(claimed: Option<&Claimed>) -> String {
 pub(crate) struct Names(Vec<(String, String)>);
 
 impl Names {
-    /// Of a context. Says so if nothing can be read or offered in it, unless that is for want of a
-    /// passphrase: looking needs none.
+    /// Collects the names of a context. Reports if it can read or offer nothing, unless that is for
+    /// want of a passphrase: looking needs none.
     pub(crate) fn of(context: &Context) -> Self {
         let (own, trust) = match context.security() {
             Ok(security) => {
@@ -91,7 +91,7 @@ impl Names {
         Self(own.into_iter().chain(peers).collect())
     }
 
-    /// Finds out whom an outlet claims to be.
+    /// Fills in the name of the claimed fingerprint.
     pub(crate) fn complete(&self, claimed: Option<&mut Claimed>) {
         if let Some(claimed) = claimed {
             let fingerprint = claimed.fingerprint.as_ref();
@@ -101,7 +101,7 @@ impl Names {
     }
 }
 
-/// A session, for `--json`: authenticated.
+/// Peer and cipher of an authenticated session, for `--json`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Proved {
     pub(crate) peer_name: String,
@@ -119,7 +119,7 @@ impl From<Encryption> for Proved {
     }
 }
 
-/// In a sentence: with whom and how a connection is encrypted.
+/// Formats a sentence with the peer and the cipher of an encrypted connection.
 pub(crate) fn sentence(proved: &Proved) -> String {
     let Proved {
         peer_name,
@@ -130,7 +130,7 @@ pub(crate) fn sentence(proved: &Proved) -> String {
     format!("{cipher} with {name} ({fingerprint}), authenticated")
 }
 
-/// Who may read what this machine offers, if it encrypts at all.
+/// Describes the machines that may read our streams, if this one encrypts at all.
 pub(crate) fn readers(context: &Context) -> Option<String> {
     let security = context.security().ok()?;
     let trust = security.trust();
@@ -156,7 +156,7 @@ pub(crate) fn readers(context: &Context) -> Option<String> {
     }
 }
 
-/// What to say of a connection in plaintext, if that is worth a line.
+/// Returns the warning for a connection in plaintext, if it is worth a line.
 pub(crate) fn plaintext_warning(context: &Context) -> Option<&'static str> {
     let policy = context.security().ok()?.policy();
     (policy != Policy::Off).then_some(
@@ -165,7 +165,7 @@ pub(crate) fn plaintext_warning(context: &Context) -> Option<&'static str> {
     )
 }
 
-/// More names do not fit into a line.
+/// Most names listed: more do not fit into a line.
 const SHORT_LIST: usize = 5;
 /// The name of our own key; no entry of the trust file.
 const THIS_DEVICE: &str = "this device";

@@ -1,5 +1,5 @@
-//! How a command ends other than well, and the exit status that says so. The numbers are part of
-//! the interface: scripts test them, `lsl --help` lists them.
+//! Failures of a command, and the exit status of each. The numbers are part of the interface:
+//! scripts test them, `lsl --help` lists them.
 
 use std::fmt;
 use std::io;
@@ -7,28 +7,28 @@ use std::process::ExitCode;
 
 use lsl_core::{Error, ErrorKind};
 
-/// Why a command stopped. The text is for people and says what to do next.
+/// Reason why a command stopped. The text is for people and contains advice.
 #[derive(Debug)]
 pub enum Failure {
     /// Sockets, files, a peer that broke the protocol, a configuration with problems.
     Runtime(String),
     /// The command line asks for something that cannot be done.
     Usage(String),
-    /// What was asked for did not show up in time.
+    /// A stream, answer or file was not found, or not in time.
     NotFound(String),
     /// A stream, or some of its samples, went away.
     Lost(String),
-    /// A recording that is not what was asked for, with the status that says in which way.
+    /// A recording is not as wanted; the exit status says in which way.
     Recording(u8, String),
     /// The program that reads our output has seen enough. Not an error: `lsl recv … | head`.
     ReaderLeft,
 }
 
-/// Result of every command.
+/// Result of every command and of its parts.
 pub type Outcome<T = ()> = Result<T, Failure>;
 
 impl Failure {
-    /// The exit status of the process.
+    /// Returns the exit status of the process.
     pub fn status(&self) -> u8 {
         match self {
             Self::ReaderLeft => 0,
@@ -40,7 +40,7 @@ impl Failure {
         }
     }
 
-    /// Puts what was being attempted in front of the text.
+    /// Puts the attempted action in front of the text.
     #[must_use]
     pub fn context(self, attempt: &str) -> Self {
         let add = |text: String| format!("{attempt}: {text}");
@@ -86,7 +86,7 @@ impl From<Error> for Failure {
     }
 }
 
-/// Errors of keys, trust files and security configurations; all of them say what to do.
+/// Errors of keys, trust files and security configurations; all of them contain advice.
 impl From<lsl_core::secure::Error> for Failure {
     fn from(error: lsl_core::secure::Error) -> Self {
         Self::Runtime(error.to_string())

@@ -100,7 +100,6 @@ streams are the times at which samples were due, start + n / rate; irregular one
 they are sent. Receivers that come and go are reported on stderr.";
 
 impl Generate {
-    /// Runs the command.
     pub(crate) fn run(&self, context: &Context) -> Outcome {
         match self.format {
             ChannelFormat::Float32 => self.stream::<f32>(context),
@@ -189,7 +188,7 @@ impl Generate {
         Ok(())
     }
 
-    /// The values of `count` samples from number `first` on.
+    /// Fills in the values of `count` samples from number `first` on.
     fn fill<T: Synthetic>(&self, values: &mut Vec<T>, first: u64, count: u64, eeg: &mut Eeg) {
         values.clear();
         for number in first..first + count {
@@ -202,7 +201,7 @@ impl Generate {
         }
     }
 
-    /// Stream `number`, from 1.
+    /// Describes stream `number`, counted from 1.
     fn info(&self, number: u32) -> Outcome<StreamInfo> {
         let mut info = StreamInfo::new(
             self.name_of(number),
@@ -246,7 +245,7 @@ impl Generate {
         self.numbered(self.name.clone(), number)
     }
 
-    /// A text of stream `number`: with the number, where there are several streams.
+    /// Appends the number of a stream to a text, where there are several streams.
     fn numbered(&self, text: String, number: u32) -> String {
         if self.streams > 1 {
             format!("{text}-{number}")
@@ -265,7 +264,7 @@ impl Generate {
         self.source_id.clone().unwrap_or_else(usual)
     }
 
-    /// Name and source id of the first stream, were it offered by a machine called `host`.
+    /// Returns name and source id of the first stream, were it offered by a machine called `host`.
     pub(crate) fn stream_on(&self, host: &str) -> [String; 2] {
         let source_id = self.numbered(self.source_id_on(host), 1);
         [self.name_of(1), source_id]
@@ -279,20 +278,20 @@ impl Generate {
         }
     }
 
-    /// How many samples to send in all.
+    /// Returns the number of samples to send in all.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         reason = "saturates: more than all is all"
     )]
     fn total(&self) -> u64 {
-        // What is left of a period counts as a sample, noise in the division does not.
+        // The rest of a period counts as a sample, noise in the division does not.
         let by_time = |secs: f64| (secs / self.period_secs() - 1e-6).ceil() as u64;
         let by_time = self.duration.map_or(u64::MAX, by_time);
         by_time.min(self.count.unwrap_or(u64::MAX))
     }
 
-    /// Bounds the memory of one push.
+    /// Returns the most samples of one push, which bounds its memory.
     fn largest_push(&self) -> u64 {
         (LARGEST_PUSH_VALUES / u64::from(self.channels)).max(1)
     }

@@ -69,7 +69,7 @@ impl Globals {
         let _ = subscriber.try_init();
     }
 
-    /// The configuration: file, then what the command line changes.
+    /// Loads the configuration: file, then the changes by the command line.
     pub fn load(&self) -> Outcome<Loaded> {
         let mut loaded = match &self.config {
             // Unlike a file named by a program, one named by the user wins over the environment.
@@ -80,13 +80,13 @@ impl Globals {
         Ok(loaded)
     }
 
-    /// The context of this configuration. Says on stderr what is wrong with it. Asks for the passphrase
-    /// of the device key where it must.
+    /// Makes the context of this configuration. Reports mistakes in it on stderr. Asks for the
+    /// passphrase of the device key where it must.
     pub fn context(&self) -> Outcome<Context> {
         self.context_in(None)
     }
 
-    /// [`context`](Self::context), with the encryption set up in `directory`.
+    /// Makes a context as [`context`](Self::context) does, with the encryption set up in `directory`.
     pub fn context_in(&self, directory: Option<&Path>) -> Outcome<Context> {
         let security = place::unlock(directory)?;
         let config = self.usable()?;
@@ -96,12 +96,12 @@ impl Globals {
         })
     }
 
-    /// A context that need not be able to read or offer anything: never asks.
+    /// Makes a context that need not be able to read or offer anything: never asks for a passphrase.
     pub fn context_for_looking(&self) -> Outcome<Context> {
         Ok(Context::new(self.usable()?))
     }
 
-    /// A context that looks for what a service on the host `address` offers, whose options are
+    /// Makes a context that finds the streams of a service on the host `address`, whose options are
     /// `service`: in its session, and by asking it directly.
     pub fn to_reach(&self, service: &Self, address: &str) -> Outcome<Context> {
         let mut globals = self.clone();
@@ -115,7 +115,7 @@ impl Globals {
         globals.context_for_looking()
     }
 
-    /// These options as words of a command line, without those that only say more.
+    /// Returns these options as words of a command line, without those that only say more.
     pub fn words(&self) -> Vec<String> {
         let mut words = Vec::new();
         if let Some(file) = &self.config {
@@ -133,17 +133,17 @@ impl Globals {
         words
     }
 
-    /// Whether nothing leaves the machine.
+    /// Returns whether nothing leaves the machine.
     pub fn is_loopback(&self) -> bool {
         self.loopback
     }
 
-    /// How often the user asked to see more.
+    /// Returns how often the user asked to see more.
     pub fn verbosity(&self) -> u8 {
         self.verbose
     }
 
-    /// Whether the user wants to see more.
+    /// Returns whether the user wants to see more.
     pub fn is_verbose(&self) -> bool {
         self.verbose > 0
     }
@@ -158,7 +158,7 @@ impl Globals {
         Ok(loaded.config)
     }
 
-    /// Where encryption is asked for in a way that stops all streams (E7), if it is.
+    /// Returns the request for encryption that stops all streams (E7), if there is one.
     pub fn encryption_request(&self) -> Option<EncryptionRequest> {
         if !matches!(search(), Ok(Found::Nothing { .. })) {
             return None;
@@ -168,14 +168,14 @@ impl Globals {
         in_force.or_else(|| encryption_request_in_home(&SystemFiles))
     }
 
-    /// Says that no stream can be read or offered, for commands that need none.
+    /// Reports that no stream can be read or offered, for commands that need none.
     pub fn warn_of_encryption_request(&self) {
         if let Some(request) = self.encryption_request() {
             note(format_args!("lsl: warning: {request}"));
         }
     }
 
-    /// The file named on the command line.
+    /// Returns the file named on the command line.
     pub fn config_file(&self) -> Option<&Path> {
         self.config.as_deref()
     }
@@ -209,16 +209,16 @@ impl Globals {
     }
 }
 
-/// What becomes of security events.
+/// Treatment of security events in the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Events {
-    /// The command tells the user what matters.
+    /// Left out: the command reports them itself.
     Told,
-    /// They are logged.
+    /// Logged like all other events.
     Logged,
 }
 
-/// Who reports security events that a command tells in its own words.
+/// Log targets of security events that a command reports in its own words.
 const EVENT_TARGETS: [&str; 2] = ["lsl_secure::audit", "lsl_core::net::peers"];
 
 /// Reads a configuration file by name.

@@ -39,18 +39,17 @@ Examples:
   lsl info uid=2f0e... --xml     exactly this outlet, as XML
   lsl info BioSemi --json | jq '.desc.channels.channel[].label'";
 
-/// The object of `--json`.
+/// Full description: the object of `--json`.
 #[derive(Debug, Serialize)]
 struct Document {
     #[serde(flatten)]
     stream: Described,
-    /// With whom the connection was encrypted, proved by a handshake; null in plaintext.
+    /// Peer of the encrypted connection, proved by a handshake; null in plaintext.
     session: Option<Proved>,
     desc: Value,
 }
 
 impl Info {
-    /// Runs the command.
     pub(crate) fn run(&self, context: &Context) -> Outcome {
         let found = self.stream.find(context)?;
         let inlet = Inlet::builder(&found).context(context).create()?;
@@ -96,8 +95,8 @@ impl Info {
     }
 }
 
-/// With whom sessions of this stream are encrypted, by opening one. Not by reading the stream: some
-/// senders wait for their first reader, and that is nobody who asks for information.
+/// Proves the peer of this stream's encrypted sessions, by opening one. Does not read the stream:
+/// some senders wait for their first reader, which must not be this command.
 fn proved(context: &Context, found: &StreamInfo) -> Option<Proved> {
     found.security_advert()?;
     let security = context.security().ok()?;
@@ -176,7 +175,7 @@ fn write_fields(
     Ok(())
 }
 
-/// One line an element; elements that only hold texts, such as a channel, take one line together.
+/// Writes one line an element; elements that only hold texts, such as a channel, take one together.
 fn write_tree(element: ElementRef<'_>, depth: usize, out: &mut impl Write) -> io::Result<()> {
     let indent = "  ".repeat(depth.min(DEEPEST_INDENT));
     let name = printable(&element.name());

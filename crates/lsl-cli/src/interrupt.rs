@@ -56,7 +56,7 @@ impl Stop {
         Ok(stop)
     }
 
-    /// Whether to end.
+    /// Returns whether the command shall end.
     pub fn requested(&self) -> bool {
         self.first.is_cancelled()
     }
@@ -76,7 +76,7 @@ impl Stop {
         self.first.cancel();
     }
 
-    /// Sleeps until `local_clock` reaches `deadline`; false as soon as the user wants to end.
+    /// Sleeps until `local_clock` reaches `deadline`. Returns false as soon as the user wants to end.
     pub fn sleep_until(&self, deadline: f64) -> bool {
         while !self.requested() {
             let left = deadline - local_clock();
@@ -89,10 +89,10 @@ impl Stop {
     }
 }
 
-/// How long a blocking call may take before the flag is looked at again.
+/// Longest wait of a blocking call before the flag is looked at again.
 pub const LONGEST_NAP: Duration = Duration::from_millis(50);
 const SAME_WISH_SECS: f64 = 0.5;
-/// What shells report for a process that Ctrl-C ended.
+/// Exit status that shells report for a process that Ctrl-C ended.
 const INTERRUPTED: i32 = 130;
 
 #[cfg(test)]

@@ -44,7 +44,6 @@ A key makes the policy of this machine 'required': it sends and reads encrypted 
 only with machines that `lsl trust add` named. `lsl security status` shows how things stand.";
 
 impl Key {
-    /// Runs the command.
     pub(crate) fn run(&self) -> Outcome {
         match &self.action {
             Action::Init(init) => init.run(),

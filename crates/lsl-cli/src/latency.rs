@@ -6,7 +6,7 @@
     reason = "conversions saturate, and the last bucket takes the rest"
 )]
 
-/// Counts of durations.
+/// Histogram of latencies, in seconds.
 #[derive(Debug, Clone)]
 pub(crate) struct Latency {
     buckets: Vec<u64>,
@@ -23,7 +23,7 @@ impl Latency {
         }
     }
 
-    /// Counts one duration. What is shorter than a nanosecond, negative or no number counts as that.
+    /// Counts one duration. NaN, negative ones and those below a nanosecond count as one nanosecond.
     pub(crate) fn add(&mut self, secs: f64) {
         if let Some(bucket) = self.buckets.get_mut(bucket_of(secs)) {
             *bucket += 1;
@@ -32,7 +32,7 @@ impl Latency {
         }
     }
 
-    /// The duration below which `share` (0 to 1) of all stayed; `None` before the first.
+    /// Returns the duration below which `share` (0 to 1) of all stayed; `None` before the first.
     pub(crate) fn quantile_secs(&self, share: f64) -> Option<f64> {
         if self.count == 0 {
             return None;
@@ -47,7 +47,7 @@ impl Latency {
         found.map(|bucket| value_of(bucket).min(self.largest_secs))
     }
 
-    /// The longest so far.
+    /// Returns the longest duration so far, in seconds.
     pub(crate) fn largest_secs(&self) -> Option<f64> {
         (self.count > 0).then_some(self.largest_secs)
     }
@@ -66,7 +66,7 @@ fn value_of(bucket: usize) -> f64 {
 
 const SMALLEST_SECS: f64 = 1e-9;
 const PER_OCTAVE: f64 = 24.0;
-/// Up to 2^40 ns, a quarter of an hour.
+/// Buckets up to 2^40 ns, a quarter of an hour.
 const BUCKETS: usize = 40 * 24;
 
 #[cfg(test)]

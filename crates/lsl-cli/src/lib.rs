@@ -1,10 +1,10 @@
 //! The `lsl` command: find, describe, generate, receive, time and protect Lab Streaming Layer streams.
 //!
-//! One file per subcommand; each has an arguments struct with a `run` method. What was asked for goes
-//! to stdout, remarks and summaries to stderr (`note`), and every way to fail has its exit status
-//! (`failure`). Nothing here knows the protocol.
+//! One file per subcommand; each has an arguments struct with a `run` method. Results go to stdout,
+//! remarks and summaries to stderr (`note`), and every way to fail has its exit status (`failure`).
+//! Nothing here knows the protocol.
 //!
-//! What is public is for `lsl` and `lsl-bench`, and may change with any version.
+//! Public items are for `lsl` and `lsl-bench`, and may change with any version.
 #![forbid(unsafe_code)]
 #![expect(
     clippy::cast_precision_loss,
@@ -22,7 +22,6 @@ mod audit;
 mod benchmarks;
 pub mod completions;
 mod config;
-pub mod date;
 mod demo;
 mod deploy;
 mod describe;
@@ -172,7 +171,7 @@ pub fn command() -> clap::Command {
 }
 
 impl Command {
-    /// Who offers streams sees in the log who is refused; who reads them is told why.
+    /// Returns how refusals are told: logged by commands that offer streams, reported by others.
     fn events(&self) -> Events {
         match self {
             Self::Gen(_) | Self::Demo(_) | Self::Play(_) => Events::Logged,
@@ -180,7 +179,7 @@ impl Command {
         }
     }
 
-    /// Whether it never streams, so that nothing else tells why streams would be refused.
+    /// Returns whether it never streams, so that nothing else tells why streams would be refused.
     fn works_on_files(&self) -> bool {
         matches!(
             self,

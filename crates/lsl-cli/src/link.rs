@@ -7,12 +7,12 @@ use crate::failure::{Failure, Outcome};
 use crate::interrupt::LONGEST_NAP;
 use crate::table::printable;
 
-/// Waits until samples flow.
+/// Waits until samples flow, within `timeout`.
 pub fn open(inlet: &Inlet, timeout: Timeout) -> Outcome {
     patiently(inlet, timeout, |nap| inlet.blocking().open(nap)).map_err(Stuck::into)
 }
 
-/// Waits for the full description.
+/// Waits for the full description, within `timeout`.
 pub fn full_info(inlet: &Inlet, timeout: Timeout) -> Outcome<StreamInfo> {
     patiently(inlet, timeout, |nap| inlet.blocking().full_info(nap)).map_err(Stuck::into)
 }
@@ -28,26 +28,26 @@ pub fn time_correction(inlet: &Inlet, timeout: Timeout) -> Outcome<TimeCorrectio
     })
 }
 
-/// Why there is nothing.
+/// Reason why an inlet has no result.
 #[derive(Debug)]
 enum Stuck {
-    /// For a reason of encryption.
+    /// Encryption refuses; the text is the reason.
     Refused(String),
-    /// For any other.
+    /// Any other error of the inlet.
     Error(Error),
 }
 
 impl From<Stuck> for Failure {
     fn from(stuck: Stuck) -> Self {
         match stuck {
-            // It may quote what the other side says.
+            // It may quote the other side.
             Stuck::Refused(reason) => Self::Runtime(advised(&printable(&reason))),
             Stuck::Error(error) => error.into(),
         }
     }
 }
 
-/// A reason with what to do about it.
+/// Adds advice to a reason that has none.
 fn advised(reason: &str) -> String {
     if reason.contains("run: ") {
         reason.to_owned()

@@ -1,4 +1,4 @@
-//! `lsl list`: which streams there are, once or continuously.
+//! `lsl list`: lists streams, once or continuously.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -51,7 +51,7 @@ anything, names of our trust file included, so they are marked 'claimed'. Only a
 it is: `lsl info`, `lsl trust check`.
 Exit status 3 when no stream was found.";
 
-/// One stream of `--json`.
+/// Stream as an element of `--json`.
 #[derive(Debug, Serialize)]
 struct Row<'a> {
     #[serde(flatten)]
@@ -61,7 +61,7 @@ struct Row<'a> {
     duplicate: bool,
 }
 
-/// One line of `--watch --json`.
+/// Change of a stream: one line of `--watch --json`.
 #[derive(Debug, Serialize)]
 struct Change<'a> {
     event: &'static str,
@@ -71,7 +71,6 @@ struct Change<'a> {
 }
 
 impl List {
-    /// Runs the command.
     pub(crate) fn run(&self, context: &Context) -> Outcome {
         let selector = match &self.predicate {
             Some(text) => predicate(text)?,
@@ -176,7 +175,7 @@ impl List {
     }
 }
 
-/// Everything that tells a stream from others, in one line.
+/// Formats everything that tells a stream from others, in one line.
 pub(crate) fn one_line(stream: &Described) -> String {
     let Described {
         name,
@@ -238,8 +237,8 @@ fn write_table(streams: &[Described], out: &mut impl Write) -> io::Result<()> {
     table.write(out, "")
 }
 
-/// Seconds since the outlet was made, if it was made on this host: other hosts' clocks started at
-/// another time.
+/// Returns the seconds since the outlet was made, if it was made on this host: other hosts' clocks
+/// started at another time.
 fn age_secs(stream: &Described) -> Option<f64> {
     let here = stream.hostname.as_bytes() == lsl_platform::process::hostname();
     (here && stream.created_at > 0.0).then(|| (local_clock() - stream.created_at).max(0.0))

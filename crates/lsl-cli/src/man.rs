@@ -1,15 +1,16 @@
-//! `lsl man`: the help texts as manual pages, for whoever packages the command. The same command
+//! `lsl man`: the help texts as manual pages, for packagers of the command. The same command
 //! writes the same bytes: a date comes from `SOURCE_DATE_EPOCH` alone.
 
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::{Args, Command};
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, roman};
+use lsl_platform::calendar::Date;
 
-use crate::date::rfc3339;
 use crate::failure::{Failure, Outcome};
 use crate::note::note;
 
@@ -48,17 +49,17 @@ impl Manual {
     }
 }
 
-/// The day of a moment in seconds since 1970.
+/// Returns the day of a moment in seconds since 1970.
 fn day(epoch: &str) -> Outcome<String> {
     let secs: u64 = epoch.trim().parse().ok().filter(|secs| *secs < YEAR_10000).ok_or_else(|| {
         Failure::Usage(format!(
             "SOURCE_DATE_EPOCH is '{epoch}', which is no number of seconds since 1970; correct or unset it"
         ))
     })?;
-    Ok(rfc3339(secs).chars().take(10).collect())
+    Ok(Date::from_unix_time(Duration::from_secs(secs)).to_string())
 }
 
-/// Writes the pages of the command and of all its subcommands; says how many.
+/// Writes the pages of the command and of all its subcommands; returns their number.
 fn write(dir: &Path, mut command: Command, date: &str) -> io::Result<usize> {
     fs::create_dir_all(dir)?;
     command.build();
@@ -84,7 +85,7 @@ fn page(command: Command, name: &str, date: &str) -> io::Result<String> {
     let has_subcommands = command.get_subcommands().any(|below| !below.is_hide_set());
     let man = Man::new(command);
     let mut out = Vec::new();
-    // clap_mangen leaves an empty date out, and what follows would become the date.
+    // clap_mangen leaves an empty date out, and the next field would become the date.
     writeln!(
         out,
         ".TH {} 1 \"{date}\" \"lsl {}\" \"Lab Streaming Layer\"",
@@ -112,7 +113,7 @@ fn page(command: Command, name: &str, date: &str) -> io::Result<String> {
     Ok(ascii(&String::from_utf8_lossy(&out)))
 }
 
-/// Names other characters, which not every formatter reads as UTF-8.
+/// Replaces other characters by their names, since not every formatter reads UTF-8.
 fn ascii(page: &str) -> String {
     let named = |character: char| {
         if character.is_ascii() {
@@ -124,7 +125,7 @@ fn ascii(page: &str) -> String {
     page.chars().map(named).collect()
 }
 
-/// What stands below the options: examples keep their lines, the rest is prose.
+/// Renders the text below the options: examples keep their lines, the rest is prose.
 fn render_extra(text: &str, out: &mut Vec<u8>) -> io::Result<()> {
     let mut roff = Roff::new();
     let mut in_notes = false;

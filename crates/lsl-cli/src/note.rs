@@ -1,4 +1,4 @@
-//! Remarks for people and the log, on stderr: stdout is for what was asked for. A closed stderr is no reason
+//! Remarks for people and the log, on stderr: stdout is for results. A closed stderr is no reason
 //! to stop (`eprintln!` would panic), and foreign text in it steers no terminal.
 
 use std::fmt::Display;
@@ -9,11 +9,12 @@ use lsl_platform::terminal::printable;
 /// Writes a text to stderr. Its own line breaks stay: callers escape those of foreign text.
 pub fn note(text: impl Display) {
     let lines = text.to_string();
+    let escaped = |line: &str| printable(line.as_bytes(), usize::MAX);
     let lines: Vec<String> = lines.split('\n').map(escaped).collect();
     let _ = writeln!(io::stderr().lock(), "{}", lines.join("\n"));
 }
 
-/// Where the log goes. It is written in whole events, and each of them is one line.
+/// Destination of the log. It is written in whole events, and each of them is one line.
 #[derive(Debug)]
 pub struct LogLine;
 
@@ -28,8 +29,4 @@ impl Write for LogLine {
     fn flush(&mut self) -> io::Result<()> {
         io::stderr().lock().flush()
     }
-}
-
-fn escaped(line: &str) -> String {
-    printable(line.as_bytes(), usize::MAX)
 }

@@ -1,4 +1,4 @@
-//! When the next samples are due. Sample n is due at start + n / rate, whatever happened before:
+//! Schedule of samples. Sample n is due at start + n / rate, whatever happened before:
 //! delays do not add up, a late wake-up catches up.
 #![expect(
     clippy::cast_possible_truncation,
@@ -15,7 +15,7 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Samples every `period_secs`, the first one at `start`.
+    /// Creates a schedule of samples every `period_secs`, the first one at `start`.
     pub fn new(start: f64, period_secs: f64) -> Self {
         Self {
             start,
@@ -24,22 +24,22 @@ impl Pace {
         }
     }
 
-    /// Samples handed out so far: the number of the next one.
+    /// Returns the number of samples handed out so far, which is that of the next one.
     pub fn done(&self) -> u64 {
         self.done
     }
 
-    /// When sample `number` is due.
+    /// Returns the time at which sample `number` is due.
     pub fn time_of(&self, number: u64) -> f64 {
         self.start + number as f64 * self.period_secs
     }
 
-    /// When the next `count` samples are all due.
+    /// Returns the time at which the next `count` samples are all due.
     pub fn next_time(&self, count: u64) -> f64 {
         self.time_of(self.done + count.max(1) - 1)
     }
 
-    /// How many samples are due and not handed out.
+    /// Returns the number of samples that are due and not handed out.
     pub fn due(&self, now: f64) -> u64 {
         if now < self.start {
             return 0;
@@ -54,7 +54,7 @@ impl Pace {
         total.saturating_sub(self.done)
     }
 
-    /// Hands out `count` samples.
+    /// Counts `count` more samples as handed out.
     pub fn advance(&mut self, count: u64) {
         self.done += count;
     }

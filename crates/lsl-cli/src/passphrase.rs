@@ -10,10 +10,10 @@ use zeroize::Zeroizing;
 use crate::failure::{Failure, Outcome};
 use crate::note::note;
 
-/// A passphrase in memory.
+/// Passphrase in memory, erased when dropped.
 pub(crate) type Passphrase = Zeroizing<String>;
 
-/// Whether there is somebody to ask.
+/// Returns whether a terminal is there to ask on.
 pub(crate) fn can_ask() -> bool {
     io::stdin().is_terminal()
 }
@@ -47,7 +47,7 @@ pub(crate) fn ask_new(what: &str) -> Outcome<Passphrase> {
 
 fn hidden(input: &mut File, question: &str) -> Outcome<Zeroizing<Vec<u8>>> {
     let mut stderr = io::stderr().lock();
-    // What cannot be asked cannot be answered either: the terminal is there, so this works.
+    // An error is ignored: there is a terminal, so the question appears.
     let _ = write!(stderr, "{question}").and_then(|()| stderr.flush());
     drop(stderr);
     let typed = read_hidden(input);
@@ -58,7 +58,7 @@ fn hidden(input: &mut File, question: &str) -> Outcome<Zeroizing<Vec<u8>>> {
     }
 }
 
-/// Byte by byte: what stands behind the line is for somebody else.
+/// Reads a line byte by byte: the bytes behind it are for other readers.
 fn next_line(input: &mut impl Read) -> Outcome<Zeroizing<Vec<u8>>> {
     let mut line = Zeroizing::new(Vec::with_capacity(MAX_LINE));
     let mut byte = [0];

@@ -1,4 +1,4 @@
-//! What generated samples contain: a counter that proves order and completeness, or something that
+//! Contents of generated samples: a counter that proves order and completeness, or something that
 //! looks like an EEG.
 #![expect(
     clippy::cast_possible_truncation,
@@ -23,9 +23,9 @@ pub(crate) enum Pattern {
 
 /// A type that can carry generated values.
 pub(crate) trait Synthetic: PushElement + Sized {
-    /// The number of a sample.
+    /// Converts the number of a sample.
     fn counter(number: u64) -> Self;
-    /// A measured value.
+    /// Converts a measured value; integers saturate.
     fn analog(value: f64) -> Self;
 }
 
@@ -57,7 +57,7 @@ impl Synthetic for String {
     }
 }
 
-/// Something like an EEG. The same for every run, so that recordings can be compared.
+/// Generator of something like an EEG. The same for every run, so that recordings can be compared.
 #[derive(Debug)]
 pub(crate) struct Eeg {
     rate: f64,
@@ -65,7 +65,7 @@ pub(crate) struct Eeg {
 }
 
 impl Eeg {
-    /// For a stream of this rate; an irregular one counts as 250 Hz.
+    /// Creates a generator for a stream of this rate in Hz; an irregular one counts as 250 Hz.
     pub(crate) fn new(rate: f64) -> Self {
         let rate = if rate > 0.0 { rate } else { 250.0 };
         Self {
@@ -74,7 +74,7 @@ impl Eeg {
         }
     }
 
-    /// The next value of `channel` at sample `number`, in microvolts, within ±100.
+    /// Returns the next value of `channel` at sample `number`, in microvolts, within ±100.
     pub(crate) fn value(&mut self, number: u64, channel: usize) -> f64 {
         let time = number as f64 / self.rate;
         let phase = channel as f64 * 0.37;
@@ -84,7 +84,7 @@ impl Eeg {
         alpha + drift + 10.0 * self.next_noise()
     }
 
-    /// Uniform within ±1 (xorshift64).
+    /// Returns noise, uniform within ±1 (xorshift64).
     fn next_noise(&mut self) -> f64 {
         self.noise ^= self.noise << 13;
         self.noise ^= self.noise >> 7;
@@ -97,7 +97,7 @@ fn wave(hertz: f64, time: f64, phase: f64) -> f64 {
     (TAU * hertz * time + phase).sin()
 }
 
-/// Labels of the international 10-10 system as far as they go, numbers after that.
+/// Returns a label of the international 10-10 system as far as they go, a number after that.
 pub(crate) fn label(channel: usize) -> String {
     LABELS
         .get(channel)

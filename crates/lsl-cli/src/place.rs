@@ -1,5 +1,5 @@
-//! Where the encryption of this machine, or of a directory the user names, is configured, and what
-//! the commands that change it need from there. Reading and checking is `lsl_secure`'s.
+//! Configuration of the encryption of this machine, or of a directory the user names, for the
+//! commands that change it. `lsl_secure` reads and checks it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ impl PlaceArgs {
     }
 }
 
-/// A configuration that is valid.
+/// Valid configuration of encryption, with its file.
 #[derive(Debug)]
 pub(crate) struct Place {
     pub(crate) file: PathBuf,
@@ -38,7 +38,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// The configuration in `directory`, else the one that LSL programs use.
+    /// Finds the configuration in `directory`, else the one that LSL programs use.
     pub(crate) fn find(directory: Option<&Path>) -> Outcome<Self> {
         if let Some(directory) = directory {
             let file = std::path::absolute(directory)?.join(CONFIG_NAME);
@@ -73,7 +73,7 @@ impl Place {
         })
     }
 
-    /// The device key. Asks for its passphrase if there is one and no file has it.
+    /// Reads the device key. Asks for its passphrase if there is one and no file has it.
     pub(crate) fn key(&self) -> Outcome<SecretKey> {
         let path = self.key_file()?;
         let passphrase = self.passphrase()?;
@@ -81,7 +81,7 @@ impl Place {
         keyfile::read_key(path, passphrase).map_err(|error| self.wrong(&error))
     }
 
-    /// The passphrase of the device key: from its file, else asked for; `None` if it needs none.
+    /// Returns the passphrase of the device key: from its file, else asked for; `None` if it needs none.
     pub(crate) fn passphrase(&self) -> Outcome<Option<Passphrase>> {
         let path = self.key_file()?;
         if !keyfile::is_encrypted(path)? {
@@ -93,7 +93,7 @@ impl Place {
         passphrase::ask(&format!("Passphrase for {}: ", path.display())).map(Some)
     }
 
-    /// What the library says of a passphrase, as far as somebody typed it.
+    /// Adapts the library's error to a passphrase that was typed.
     fn wrong(&self, error: &Error) -> Failure {
         let text = error.to_string();
         Failure::Runtime(if self.settings.passphrase_file.is_none() {
@@ -103,14 +103,14 @@ impl Place {
         })
     }
 
-    /// Whether the key has a passphrase that is in no file.
+    /// Returns whether the key has a passphrase that is in no file.
     pub(crate) fn needs_asking(&self) -> bool {
         let encrypted = |path: &PathBuf| keyfile::is_encrypted(path).unwrap_or(false);
         self.settings.passphrase_file.is_none()
             && self.settings.key_file.as_ref().is_some_and(encrypted)
     }
 
-    /// The public key, if it can be had without asking anybody.
+    /// Returns the public key, if it can be had without a question.
     pub(crate) fn public_key_if_open(&self) -> Option<PublicKey> {
         let path = self.settings.key_file.as_deref()?;
         let passphrase = match &self.settings.passphrase_file {
@@ -124,8 +124,8 @@ impl Place {
     }
 }
 
-/// The security of a program that names a directory, or that can ask for the passphrase of its key;
-/// `None` if the usual way will do.
+/// Loads the security of a program that names a directory, or that can ask for the passphrase of
+/// its key; `None` if the usual way will do.
 pub(crate) fn unlock(directory: Option<&Path>) -> Outcome<Option<Security>> {
     let place = match Place::find(directory) {
         Ok(place) => place,
@@ -145,7 +145,7 @@ pub(crate) fn unlock(directory: Option<&Path>) -> Outcome<Option<Security>> {
         .transpose()?)
 }
 
-/// Where a user's files belong.
+/// Returns the directory for a user's files.
 pub(crate) fn user_directory() -> Outcome<PathBuf> {
     config::user_directory().ok_or_else(|| {
         Failure::Runtime(
@@ -155,7 +155,7 @@ pub(crate) fn user_directory() -> Outcome<PathBuf> {
     })
 }
 
-/// Why nothing can be done where nothing is set up.
+/// Builds the error for a machine on which encryption is not set up.
 pub(crate) fn nothing(searched: &[PathBuf]) -> Failure {
     Failure::Runtime(format!(
         "encryption is not set up here: there is no {}.\nRun: lsl key init --name NAME",
@@ -163,7 +163,7 @@ pub(crate) fn nothing(searched: &[PathBuf]) -> Failure {
     ))
 }
 
-/// Paths in a sentence.
+/// Joins paths for use in a sentence.
 pub(crate) fn places(paths: &[PathBuf]) -> String {
     let texts: Vec<String> = paths
         .iter()
@@ -176,7 +176,7 @@ pub(crate) fn places(paths: &[PathBuf]) -> String {
     }
 }
 
-/// Who must own files made beside `file`: root writes for others without taking their files away.
+/// Returns the owner that files made beside `file` need: root writes for others without taking theirs.
 pub(crate) fn owner_to_keep(file: &Path) -> Outcome<Option<u32>> {
     let access = fs::metadata(file).and_then(|metadata| Access::of(&metadata));
     let access =
@@ -192,5 +192,5 @@ pub(crate) const TRUST_NAME: &str = "trusted_peers.toml";
 /// The settings of everything but encryption, beside it.
 pub(crate) const SETTINGS_NAME: &str = "lsl_api.cfg";
 pub(crate) const PSK_NAME: &str = "lab.psk";
-/// Names a configuration file, ahead of the usual places.
+/// Environment variable that names a configuration file, ahead of the usual places.
 pub(crate) const VARIABLE: &str = "LSL_SECURE_CONFIG";

@@ -1,8 +1,8 @@
 //! `lsl play`: a recording as live streams, with its own timing.
 //!
-//! A first look finds the clock offsets, by which all streams get one time line (`timeline`), and how far
-//! samples lie from their place in time in the file; then the file is read along with the playing, just
-//! far enough ahead that nothing comes too late (`feed`).
+//! A first look finds the clock offsets, by which all streams get one time line (`timeline`). It
+//! also finds how far samples lie from their place in time in the file. Then the file is read along
+//! with the playing, just far enough ahead that nothing comes too late (`feed`).
 
 mod feed;
 mod outlets;
@@ -73,7 +73,6 @@ time line, the recorder's clock by the measured offsets. Timestamps are those of
 to now: distances stay as they were, divided by --speed. Delays do not add up.";
 
 impl Play {
-    /// Runs the command.
     pub(crate) fn run(&self, context: &Context) -> Outcome {
         let named = |failure: Failure| failure.context(&self.file.display().to_string());
         let stop = Stop::install()?;
@@ -128,7 +127,7 @@ impl Play {
             let mut feed = Feed::new(source, timeline.clone(), begin);
             let ended = play_once(&mut feed, &outlets, &clock, &stop, &mut played);
             match ended {
-                // Reading ends that way, too.
+                // Stopping ends the reading with an error, too.
                 Err(_) if stop.requested() => break,
                 Err(failure) => return Err(named(failure)),
                 Ok(()) => {}
@@ -147,7 +146,7 @@ impl Play {
         Ok(())
     }
 
-    /// The numbers of the streams to play.
+    /// Returns the numbers of the streams to play.
     fn chosen(&self, summary: &Summary) -> Outcome<Vec<u32>> {
         if self.streams.is_empty() {
             return Ok(summary.streams.keys().copied().collect());
@@ -173,10 +172,10 @@ impl Play {
     }
 }
 
-/// From the time of the recording to ours.
+/// Mapping from the time of the recording to ours.
 #[derive(Debug, Clone)]
 struct Clock {
-    /// When the begin plays.
+    /// Time at which `begin` plays, on `local_clock`.
     start: f64,
     begin: f64,
     speed: f64,
@@ -223,7 +222,7 @@ fn factor(text: &str) -> Result<f64, String> {
 }
 
 const SHORTEST_NAP_SECS: f64 = 0.001;
-/// Before the first sample, so that it is not late.
+/// Delay before the first sample, in seconds, so that it is not late.
 const LEAD_SECS: f64 = 0.05;
 
 #[cfg(test)]

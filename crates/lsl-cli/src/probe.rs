@@ -1,5 +1,5 @@
-//! A handshake with one outlet, for people who want to know its key or why it does not work. Does on
-//! a blocking socket what inlets do in the runtime, and says more about each step. Spec: LSS/1 §4.2, §5.
+//! A handshake with one outlet, to learn its key or the reason of trouble. Does on a blocking
+//! socket the work of inlets in the runtime, and reports more of each step. Spec: LSS/1 §4.2, §5.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
@@ -16,7 +16,7 @@ use lsl_proto::describe::descriptor;
 
 use crate::describe::Described;
 
-/// What a session with an outlet came to.
+/// Result of a session with an outlet.
 #[derive(Debug)]
 pub(crate) struct Checked {
     /// The outlet's key, if it got so far as to prove it.
@@ -24,14 +24,14 @@ pub(crate) struct Checked {
     pub(crate) finding: Finding,
 }
 
-/// Who refuses whom.
+/// Outcome of a handshake, by the side that refuses.
 #[derive(Debug)]
 pub(crate) enum Finding {
-    /// Nobody.
+    /// Neither side: the session was opened.
     Accepted { peer_name: String, suite: Suite },
     /// We refuse the outlet's key.
     Here(Cause),
-    /// The outlet refuses ours.
+    /// The outlet refuses our key.
     There(Cause),
     /// No agreement, no answer, or an attack.
     Failed(Error),
@@ -44,7 +44,7 @@ pub(crate) fn check(security: &Security, local: &Arc<Local>, info: &StreamInfo) 
         .encryption
         .as_ref()
         .is_some_and(|claimed| claimed.minimal);
-    // What a minimal outlet shows is not what it is.
+    // Discovery does not show the true fields of a minimal outlet.
     let expected = (!is_minimal).then(|| descriptor(info));
     let mut checked = Checked {
         peer: None,
@@ -143,12 +143,12 @@ impl Knock {
         Ok(Self { stream, responder })
     }
 
-    /// The outlet's key.
+    /// Returns the key that the outlet proved.
     pub(crate) fn peer(&self) -> PublicKey {
         self.responder.peer()
     }
 
-    /// The two ends of the connection: the outlet's and ours.
+    /// Returns the two ends of the connection: the outlet's and ours.
     fn addresses(&self) -> Result<(SocketAddr, SocketAddr)> {
         let ends = self.stream.peer_addr().and_then(|remote| {
             let local = self.stream.local_addr()?;
@@ -157,7 +157,7 @@ impl Knock {
         ends.map_err(|error| Error::io("addresses of the connection", error))
     }
 
-    /// Ends it without telling who we are.
+    /// Ends the handshake without revealing our identity.
     pub(crate) fn refuse(self, cause: Cause) {
         let Self {
             mut stream,
@@ -205,7 +205,7 @@ fn greet(stream: &TcpStream, responder: VerifiedResponder) -> Result<Greeting> {
     })
 }
 
-/// A socket with a deadline for all that is read.
+/// Socket with a deadline for all that is read.
 struct Line<'a> {
     stream: &'a TcpStream,
     deadline: f64,
@@ -228,7 +228,7 @@ impl<'a> Line<'a> {
             .map_err(|error| Error::io("sending to the outlet", error))
     }
 
-    /// Fills `buffer`. `early` is what an end before it means.
+    /// Fills `buffer`; an end before that is an error with the cause `early`.
     fn fill(&mut self, buffer: &mut [u8], early: Cause) -> Result<()> {
         let mut filled = 0;
         while filled < buffer.len() {
@@ -262,13 +262,13 @@ impl<'a> Line<'a> {
             {
                 Err(timeout())
             }
-            // It closed over what it did not want to read: no less a close.
+            // The outlet closed without reading everything: no less a close.
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => Ok(0),
             Err(error) => Err(Error::io("reading from the outlet", error)),
         }
     }
 
-    /// The rest of a line of text that came in place of an answer.
+    /// Reads the rest of a line of text that came in place of an answer.
     fn refusal(&mut self) -> Error {
         let mut text = b"LS".to_vec();
         let mut byte = [0];
@@ -291,7 +291,7 @@ impl<'a> Line<'a> {
     }
 }
 
-/// What was sent last shall arrive: no reset over unread input.
+/// Closes without a reset over unread input, so that the last bytes sent arrive.
 fn close(stream: &mut TcpStream) {
     let _ = stream.shutdown(Shutdown::Write);
     let deadline = local_clock() + CLOSING_SECS;
@@ -309,7 +309,7 @@ fn close(stream: &mut TcpStream) {
     }
 }
 
-/// Costs the outlet nothing and makes it no reader.
+/// Request of the session, which costs the outlet nothing and makes it no reader.
 const REQUEST: &[u8] = b"LSL:shortinfo\r\n\r\n";
 const CONNECT: Duration = Duration::from_secs(5);
 const ANSWER_SECS: f64 = 10.0;
@@ -327,7 +327,7 @@ mod tests {
 
     use super::*;
 
-    /// What becomes of a handshake with something that answers this and hangs up.
+    /// Handshakes with a peer that sends this answer and hangs up.
     fn knock_at(answer: &[u8]) -> Error {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let address = listener.local_addr().unwrap();

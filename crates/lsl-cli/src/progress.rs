@@ -1,8 +1,8 @@
-//! How far long work is, drawn on stderr where that is a terminal and nowhere else.
+//! Progress of long work, drawn on stderr where that is a terminal and nowhere else.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// A bar of `total` bytes; not drawn for work that is done in a moment.
+/// Creates a bar of `total` bytes; not drawn for work that is done in a moment.
 pub(crate) fn bytes(total: u64, doing: &str) -> ProgressBar {
     // `stderr` draws nothing unless it is a terminal.
     let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr_with_hz(10));

@@ -68,7 +68,6 @@ with a source id is found again when its sender restarts. What was lost is repor
 Exit status 4 when the stream is lost for good.";
 
 impl Recv {
-    /// Runs the command.
     pub(crate) fn run(&self, context: &Context) -> Outcome {
         let info = self.stream.find(context)?;
         if info.channel_count() == 0 {
@@ -188,7 +187,7 @@ impl Recv {
     }
 }
 
-/// Waits for a sample, then takes what is there with it.
+/// Waits for a sample, then takes those that are there with it. Returns their number.
 fn take<T: Shown>(
     inlet: &Inlet,
     values: &mut [T],
@@ -215,7 +214,7 @@ fn take<T: Shown>(
     }
 }
 
-/// Where samples are written.
+/// Destination of samples: standard output, buffered.
 struct Sink<'a> {
     out: BufWriter<StdoutLock<'a>>,
     output: Output,
@@ -273,7 +272,7 @@ fn write_sample<T: Shown>(
     out.write_all(b"\n")
 }
 
-/// The labels of the channels; numbers where the stream gives none.
+/// Returns the labels of the channels; numbers where the stream gives none.
 fn labels(inlet: &Inlet, timeout: Timeout) -> Vec<String> {
     let full = inlet.blocking().full_info(timeout);
     let full = full.as_ref().unwrap_or_else(|_| inlet.info());
@@ -291,13 +290,13 @@ fn labels(inlet: &Inlet, timeout: Timeout) -> Vec<String> {
         .collect()
 }
 
-/// Says what goes wrong while it goes on.
+/// Reports trouble of a stream while it goes on.
 #[derive(Debug, Default)]
 struct Watch {
     dropped: u64,
     reconnects: u64,
     clock_reported: bool,
-    /// Why encryption keeps us from the stream, as said last.
+    /// Reason why encryption keeps us from the stream, as reported last.
     refused: Option<String>,
 }
 
@@ -331,7 +330,7 @@ impl Watch {
     }
 }
 
-/// The last line on stderr.
+/// Totals for the last line on stderr.
 struct Summary {
     received: u64,
     secs: f64,
@@ -356,7 +355,7 @@ impl Summary {
     }
 }
 
-/// Values that are pulled at once at most.
+/// Most values that are pulled at once.
 const BATCH_VALUES: usize = 1 << 14;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! `lsl security`: whether this machine encrypts, with whom, and what the network around it offers.
+//! `lsl security`: reports this machine's encryption, its trusted devices and the streams around it.
 //! Says as much as it can also when the configuration is broken.
 
 use std::io::{self, Write};
@@ -67,13 +67,13 @@ The first of these that exists is used: the file named by LSL_SECURE_CONFIG,
 ~/lsl_api/lsl-secure.toml, /etc/lsl_api/lsl-secure.toml. Without any, nothing is encrypted. A file that
 exists and has a mistake stops every stream: exit status 1.";
 
-/// What there is to say; the object of `--json`.
+/// State of the encryption: the object of `--json`.
 #[derive(Debug, Default, Serialize)]
 struct Report {
-    /// What holds today: `required`, `migrate`, `off`; null if nothing may stream.
+    /// Policy in force today: `required`, `migrate`, `off`; null if nothing may stream.
     policy: Option<&'static str>,
     file: Option<PathBuf>,
-    /// The places that were looked at, if there is none.
+    /// Places that were searched, if there is no file.
     searched: Vec<PathBuf>,
     name: Option<String>,
     fingerprint: Option<String>,
@@ -87,32 +87,31 @@ struct Report {
     audit_file: Option<PathBuf>,
     warnings: Vec<String>,
     errors: Vec<String>,
-    /// What answered; null if nobody was asked.
+    /// Streams that answered; null if nobody was asked.
     network: Option<Network>,
 }
 
-/// Who is in the trust file.
+/// Numbers of devices in the trust file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 struct Trusted {
     devices: usize,
-    /// Those whose streams we may read.
+    /// Devices whose streams we may read.
     outlets: usize,
-    /// Those who may read ours.
+    /// Devices that may read our streams.
     inlets: usize,
 }
 
-/// The streams around us, by what they announce.
+/// Numbers of streams around us, by their announcements.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 struct Network {
     required: usize,
     migrate: usize,
-    /// Announcing something else.
+    /// Streams that announce something else.
     other: usize,
     plaintext: usize,
 }
 
 impl Security {
-    /// Runs the command.
     pub(crate) fn run(&self, globals: &Globals) -> Outcome {
         match &self.action {
             Action::Status(status) => status.run(globals),
@@ -127,7 +126,7 @@ impl Status {
             Ok(()) => {}
             Err(error) => report.errors.push(error.to_string()),
         }
-        // Loads everything as any program does, so it finds what they would.
+        // Loads everything as any program does, so that it finds the same mistakes.
         let context = globals.context_in(self.place.directory());
         match context.as_ref().map(Context::security) {
             Ok(Ok(security)) => report.describe(security),
@@ -159,7 +158,7 @@ impl Status {
         }
     }
 
-    /// What the files say, as far as they can be read.
+    /// Reports the files, as far as they can be read.
     fn configuration(&self, report: &mut Report) -> Outcome {
         let (settings, file) = match self.place.directory() {
             Some(_) => {
@@ -229,7 +228,7 @@ impl Report {
         }
     }
 
-    /// What is in force.
+    /// Reports the encryption in force.
     fn describe(&mut self, security: &Library) {
         self.policy = Some(security.policy().name());
         if let Some(local) = security.local() {
@@ -303,14 +302,14 @@ impl Report {
         self.key_file.as_ref().is_some_and(|path| path.exists())
     }
 
-    /// Loading fails with what reading the files failed with already.
+    /// Adds an error, unless reading the files failed with it already.
     fn add_error(&mut self, text: &str) {
         if !self.errors.iter().any(|known| known == text) {
             self.errors.push(text.to_owned());
         }
     }
 
-    /// What only the network shows.
+    /// Adds the warnings that only the network gives.
     fn warn(&mut self) {
         let Some(network) = self.network else { return };
         let encrypted = network.required + network.other;

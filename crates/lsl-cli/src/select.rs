@@ -1,4 +1,4 @@
-//! STREAM on the command line: how it is read, and how the one stream it means is found.
+//! STREAM on the command line: how it is read, and the search for the one stream it means.
 
 use std::io;
 use std::time::Duration;
@@ -30,12 +30,12 @@ pub(crate) struct StreamArgs {
 }
 
 impl StreamArgs {
-    /// How long to wait for each answer.
+    /// Returns the longest wait for each answer.
     pub(crate) fn timeout(&self) -> Timeout {
         Timeout::from_secs(self.timeout)
     }
 
-    /// Finds the stream.
+    /// Finds the one stream that STREAM means. Blocks until the timeout.
     pub(crate) fn find(&self, context: &Context) -> Outcome<StreamInfo> {
         let wanted = Wanted::parse(&self.stream)?;
         let resolver =
@@ -66,7 +66,7 @@ impl StreamArgs {
     }
 }
 
-/// What STREAM says.
+/// Meaning of STREAM on the command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Wanted {
     /// The stream of this name.
@@ -78,10 +78,10 @@ pub(crate) enum Wanted {
 }
 
 impl Wanted {
-    /// Reads STREAM. `KEY=VALUE` with a known key is a property: the value is taken literally, it may
-    /// contain blanks, quotes and brackets. What else has an operator, a quote or brackets is a
-    /// predicate, and the rest is a name. Brackets alone may belong to a name: `Cap (left)` is one
-    /// since it is no valid predicate.
+    /// Reads STREAM. `KEY=VALUE` with a known key is a property: the value is taken literally, it
+    /// may contain blanks, quotes and brackets. Any other text with an operator, a quote or
+    /// brackets is a predicate, and the rest is a name. Brackets alone may belong to a name: `Cap
+    /// (left)` is one since it is no valid predicate.
     pub(crate) fn parse(text: &str) -> Outcome<Self> {
         if text.trim().is_empty() {
             return Err(Failure::Usage(
@@ -120,7 +120,7 @@ impl Wanted {
         Ok(Self::Name(text.into()))
     }
 
-    /// What to ask the network.
+    /// Returns the selector to search the network with.
     pub(crate) fn selector(&self) -> Outcome<Selector> {
         Ok(match self {
             Self::Name(name) => Selector::property("name", name)?,
@@ -147,8 +147,8 @@ impl std::fmt::Display for Wanted {
     }
 }
 
-/// A predicate as the user wrote it, in parentheses: the session is a term of its own, whatever
-/// operators the predicate has.
+/// Parses a predicate as the user wrote it, and puts it in parentheses: the session is a term of
+/// its own, whatever operators the predicate has.
 pub(crate) fn predicate(text: &str) -> Outcome<Selector> {
     Selector::predicate(text)?;
     Ok(Selector::predicate(format!("({text})"))?)
@@ -163,7 +163,7 @@ pub(crate) fn seconds(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Whether what stands behind `KEY=` is a value, not the rest of a predicate.
+/// Returns whether the text behind `KEY=` is a value, not the rest of a predicate.
 fn is_literal(value: &str) -> bool {
     !value.is_empty()
         && !value.starts_with(['\'', '"', ' ', '='])

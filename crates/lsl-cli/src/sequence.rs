@@ -1,6 +1,6 @@
-//! Proof that nothing was lost: the sender numbers its samples, this counts what is missing.
+//! Proof that nothing was lost: the sender numbers its samples, this counts the missing ones.
 
-/// The numbers that came, against those that should have come.
+/// Counts of sample numbers: received, missing, repeated.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Sequence {
     next: u64,
@@ -10,7 +10,7 @@ pub(crate) struct Sequence {
 }
 
 impl Sequence {
-    /// Sample number `number` came. Numbers start at 0.
+    /// Counts sample number `number`. Numbers start at 0.
     pub(crate) fn add(&mut self, number: u64) {
         self.received += 1;
         if number >= self.next {
@@ -39,22 +39,22 @@ impl Sequence {
         }
     }
 
-    /// Samples that came.
+    /// Returns the number of samples received.
     pub(crate) fn received(self) -> u64 {
         self.received
     }
 
-    /// The number expected next.
+    /// Returns the number expected next.
     pub(crate) fn next(self) -> u64 {
         self.next
     }
 
-    /// Samples out of order or more than once.
+    /// Returns the number of samples out of order or received more than once.
     pub(crate) fn repeated(self) -> u64 {
         self.repeated
     }
 
-    /// Samples missing among the `sent` first ones and before the last one that came.
+    /// Returns the samples missing among the `sent` first ones and before the last one received.
     pub(crate) fn lost_of(self, sent: u64) -> u64 {
         self.missing + sent.saturating_sub(self.next)
     }

@@ -1,6 +1,6 @@
 //! Words of command lines that users copy.
 
-/// `text` as one word of a shell.
+/// Quotes `text` as one word of a shell.
 pub fn word(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@+,%".contains(c);
     if !text.is_empty() && text.chars().all(is_plain) {

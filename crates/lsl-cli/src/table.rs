@@ -5,12 +5,12 @@ use std::io::{self, Write};
 
 use lsl_platform::terminal;
 
-/// On which side of its column a cell stands.
+/// Side of its column on which a cell stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Align {
-    /// Text.
+    /// On the left, for text.
     Left,
-    /// Numbers.
+    /// On the right, for numbers.
     Right,
 }
 
@@ -22,7 +22,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// An empty table.
+    /// Creates a table without rows, from headings and their alignment.
     pub fn new(columns: &[(&'static str, Align)]) -> Self {
         Self {
             columns: columns.to_vec(),
@@ -72,13 +72,13 @@ impl Table {
     }
 }
 
-/// Foreign text of any length as one harmless line: a stream may be called anything, escape sequences
-/// included.
+/// Returns foreign text of any length as one harmless line: a stream may be called anything, escape
+/// sequences included.
 pub fn printable(text: &str) -> String {
     terminal::printable(text.as_bytes(), usize::MAX)
 }
 
-/// Seconds as people say them: `4 s`, `12 min`, `3.5 h`, `2.1 d`.
+/// Formats seconds as people say them: `4 s`, `12 min`, `3.5 h`, `2.1 d`.
 pub fn age(secs: f64) -> String {
     let units = [(86_400.0, "d"), (3600.0, "h")];
     match units.iter().find(|(unit, _)| secs >= *unit) {
@@ -88,7 +88,7 @@ pub fn age(secs: f64) -> String {
     }
 }
 
-/// A nominal rate: `500 Hz`, `0.5 Hz`, `irregular`.
+/// Formats a nominal rate: `500 Hz`, `0.5 Hz`, `irregular`.
 pub fn rate(hertz: f64) -> String {
     if hertz == lsl_core::IRREGULAR_RATE {
         "irregular".into()
@@ -97,7 +97,7 @@ pub fn rate(hertz: f64) -> String {
     }
 }
 
-/// How many: `1 stream`, `2 streams`.
+/// Formats a number with its noun: `1 stream`, `2 streams`.
 pub fn count(number: usize, noun: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{number} {noun}{plural}")

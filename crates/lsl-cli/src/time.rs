@@ -1,4 +1,4 @@
-//! `lsl time`: how far a stream's clock is from ours.
+//! `lsl time`: measures how far a stream's clock is from ours.
 
 use std::fmt::{self, Display, Formatter};
 use std::io::{self, Write};
@@ -43,7 +43,7 @@ normal between hosts, and near zero on one host.
 An encrypted stream whose clock service (UDP) does not answer is measured over its data connection. That
 is less exact within the same bounds, and said behind each measurement.";
 
-/// One measurement.
+/// Measurement of a stream's clock, in seconds.
 #[derive(Debug, Serialize)]
 struct Measurement {
     offset_secs: f64,
@@ -56,7 +56,6 @@ struct Measurement {
 }
 
 impl Time {
-    /// Runs the command.
     pub(crate) fn run(&self, context: &Context) -> Outcome {
         let info = self.stream.find(context)?;
         let inlet = Inlet::builder(&info).context(context).create()?;
@@ -125,7 +124,7 @@ impl Display for Measurement {
     }
 }
 
-/// Measurements come every two seconds: a shorter patience would end before the next one.
+/// Extends a deadline: measurements come every two seconds, and the next one shall not be missed.
 fn patience(deadline: f64) -> f64 {
     deadline.max(local_clock() + 6.0)
 }

@@ -54,7 +54,6 @@ Trust goes one way: both machines must name each other. `lsl key show` prints wh
 Entries are kept in trusted_peers.toml beside lsl-secure.toml.";
 
 impl Trust {
-    /// Runs the command.
     pub(crate) fn run(&self, globals: &Globals) -> Outcome {
         match &self.action {
             Action::Add(add) => add.run(),
@@ -66,7 +65,7 @@ impl Trust {
     }
 }
 
-/// A trust file as it is now.
+/// Trust file as read: its text and its entries.
 #[derive(Debug)]
 struct TrustFile<'a> {
     path: &'a Path,
@@ -127,12 +126,12 @@ impl<'a> TrustFile<'a> {
     }
 }
 
-/// The list in a trust file.
+/// Reads the list in a trust file.
 pub(crate) fn read(path: &Path) -> Outcome<TrustList> {
     TrustFile::read(path).map(|file| file.list)
 }
 
-/// The day by which the dates in a trust file are judged.
+/// Returns the day by which the dates in a trust file are judged.
 pub(crate) fn today_for(file: Option<&Path>) -> Date {
     let modified = file
         .and_then(|path| fs::metadata(path).ok()?.modified().ok())

@@ -3,13 +3,13 @@
 
 use std::io::{self, Read, Write};
 
-/// Standard input.
+/// Opens standard input without a buffer.
 #[cfg(unix)]
 pub fn input() -> io::Result<impl Read> {
     duplicate(io::stdin())
 }
 
-/// Standard output.
+/// Opens standard output without a buffer.
 #[cfg(unix)]
 pub fn output() -> io::Result<impl Write> {
     duplicate(io::stdout())
@@ -20,13 +20,13 @@ fn duplicate(stream: impl std::os::fd::AsFd) -> io::Result<std::fs::File> {
     Ok(stream.as_fd().try_clone_to_owned()?.into())
 }
 
-/// Standard input.
+/// Opens standard input with its buffer.
 #[cfg(not(unix))]
 pub fn input() -> io::Result<impl Read> {
     Ok(io::stdin())
 }
 
-/// Standard output.
+/// Opens standard output with its buffer.
 #[cfg(not(unix))]
 pub fn output() -> io::Result<impl Write> {
     Ok(io::stdout())

@@ -1,4 +1,4 @@
-//! How channel values are written: for people, as CSV cells and as JSON. Floats are written with the
+//! Writers of channel values: for people, as CSV cells and as JSON. Floats are written with the
 //! fewest digits that read back as the same number.
 
 use std::io::{self, Write};
@@ -9,11 +9,11 @@ use lsl_platform::terminal::printable;
 
 /// A type that samples are pulled as and that can be written.
 pub(crate) trait Shown: PullElement + Clone + Default {
-    /// As a JSON value. JSON has no infinities: these are the strings `"inf"`, `"-inf"`, `"nan"`.
+    /// Writes a JSON value. JSON has no infinities: these are the strings `"inf"`, `"-inf"`, `"nan"`.
     fn write_json(&self, out: &mut impl Write) -> io::Result<()>;
-    /// As a cell of a comma separated file (RFC 4180).
+    /// Writes a cell of a comma separated file (RFC 4180).
     fn write_csv(&self, out: &mut impl Write) -> io::Result<()>;
-    /// For people.
+    /// Writes text for people to read.
     fn write_text(&self, out: &mut impl Write) -> io::Result<()> {
         self.write_csv(out)
     }
@@ -60,7 +60,7 @@ macro_rules! floats {
 integers!(i8, i16, i32, i64);
 floats!(f32, f64);
 
-/// Strings: any bytes; what is no UTF-8 is shown as U+FFFD.
+/// Strings of any bytes; invalid UTF-8 shows as U+FFFD.
 impl Shown for Vec<u8> {
     fn write_json(&self, out: &mut impl Write) -> io::Result<()> {
         serde_json::to_writer(out, &String::from_utf8_lossy(self)).map_err(Into::into)
@@ -75,7 +75,7 @@ impl Shown for Vec<u8> {
     }
 }
 
-/// Text as a cell of a comma separated file: quoted if need be.
+/// Writes text as a cell of a comma separated file, quoted if need be.
 pub(crate) fn write_csv_text(text: &str, out: &mut impl Write) -> io::Result<()> {
     if text.contains([',', '"', '\r', '\n']) {
         write!(out, "\"{}\"", text.replace('"', "\"\""))

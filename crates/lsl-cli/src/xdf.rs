@@ -1,5 +1,5 @@
-//! `lsl xdf`: looks into recordings, checks, repairs, salvages and converts them. Each action is one
-//! file of `xdf/`. What XDF is knows `lsl_xdf`.
+//! `lsl xdf`: looks into recordings, checks, repairs, salvages and converts them. Each action is
+//! one file of `xdf/`; `lsl_xdf` knows the format.
 
 mod check;
 mod convert;
@@ -51,7 +51,6 @@ FILE may be an XDF file, one compressed with gzip (.xdfz), or one encrypted by `
 `lsl lock` (.xdf.age) given --identity. Files of LabRecorder and other programs are read as well.";
 
 impl Xdf {
-    /// Runs the command.
     pub(crate) fn run(&self) -> Outcome {
         match &self.action {
             Action::Info(info) => info.run(),

@@ -4,6 +4,7 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock};
 
+use lsl_platform::fork::PerProcess;
 use lsl_proto::config::{self, Bind, Config, Overrides, ResolveScope, Severity};
 use lsl_secure::Security;
 
@@ -11,7 +12,6 @@ use crate::config_files::SystemFiles;
 use crate::net::lingering::Lingering;
 use crate::net::lost::Lost;
 use crate::net::monitor::lock_ignoring_poison;
-use crate::net::per_process::PerProcess;
 use crate::net::reach::Reach;
 use crate::net::registry::SourcePolicy;
 use crate::net::service::Registry;

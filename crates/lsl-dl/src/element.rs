@@ -1,33 +1,33 @@
-//! The types of values that streams carry, and their functions in the library.
+//! Types of the values in streams, and their functions in the library.
 
 use crate::symbols::{Symbols, Typed};
 
-/// A number that a stream carries. All but strings.
+/// Numeric type of a stream's values: every type of LSL except strings.
 pub trait Element: Copy + Default + Send + Sync + sealed::Sealed + 'static {
-    /// The format in the words of LSL, such as `float32`.
+    /// Format of streams that carry this type.
     const FORMAT: Format;
 }
 
-/// What one value of a stream is; the codes of the ABI.
+/// Format of a stream's values, with the codes of the ABI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(i32)]
 pub enum Format {
-    /// 32-bit float.
+    /// `cft_float32`: float of 32 bits.
     Float32 = 1,
-    /// 64-bit float.
+    /// `cft_double64`: float of 64 bits.
     Double64 = 2,
-    /// 32-bit signed.
+    /// `cft_int32`: signed integer of 32 bits.
     Int32 = 4,
-    /// 16-bit signed.
+    /// `cft_int16`: signed integer of 16 bits.
     Int16 = 5,
-    /// 8-bit signed.
+    /// `cft_int8`: signed integer of 8 bits.
     Int8 = 6,
-    /// 64-bit signed.
+    /// `cft_int64`: signed integer of 64 bits.
     Int64 = 7,
 }
 
 impl Format {
-    /// The format of a code of the ABI; none for strings and what is no format.
+    /// Returns the format of an ABI code; `None` for strings and unknown codes.
     pub fn from_code(code: i32) -> Option<Self> {
         let all = [
             Self::Float32,
@@ -44,10 +44,10 @@ impl Format {
 pub(crate) mod sealed {
     use super::{Symbols, Typed};
 
-    /// Keeps [`Element`](super::Element) to the types for which the library has functions.
+    /// Restricts [`Element`](super::Element) to the types for which the library has functions.
     #[expect(unnameable_types, reason = "that is the point of sealing")]
     pub trait Sealed: Sized {
-        /// Its functions.
+        /// Returns the library's functions for this type.
         #[expect(private_interfaces, reason = "callers outside cannot name this trait")]
         fn typed(symbols: &Symbols) -> &Typed<Self>;
     }

@@ -1,4 +1,4 @@
-//! Descriptions of streams, and finding them.
+//! Descriptions of streams, and searches for them.
 
 use std::ffi::{CStr, CString};
 
@@ -6,7 +6,7 @@ use crate::element::Format;
 use crate::symbols::Handle;
 use crate::{Error, Lsl, Object, check};
 
-/// Description of a stream.
+/// Description of a stream, owned by the caller.
 #[derive(Debug)]
 pub struct Info {
     pub(crate) object: Object,
@@ -15,10 +15,10 @@ pub struct Info {
 }
 
 impl Lsl {
-    /// Describes a stream; `source_id` may be empty.
+    /// Creates the description of a stream; `source_id` may be empty.
     ///
     /// # Errors
-    /// [`Error::Nul`], and [`Error::Refused`] when the library does not accept the description.
+    /// [`Error::Nul`], and [`Error::Refused`] if the library rejects the description.
     #[expect(unsafe_code, reason = "a C function")]
     pub fn stream_info(
         &self,
@@ -46,11 +46,11 @@ impl Lsl {
         self.info(handle, "lsl_create_streaminfo")
     }
 
-    /// A description from the XML of another one, such as [`Info::xml`] in another process: an inlet
-    /// made of it needs no search.
+    /// Creates a description from XML, such as [`Info::xml`] of another process. An inlet made of it needs
+    /// no search.
     ///
     /// # Errors
-    /// [`Error::Nul`], and [`Error::Refused`] when the library does not understand it.
+    /// [`Error::Nul`], and [`Error::Refused`] if the library rejects the XML.
     #[expect(unsafe_code, reason = "a C function")]
     pub fn info_from_xml(&self, xml: &str) -> Result<Info, Error> {
         let xml = CString::new(xml)?;
@@ -59,10 +59,10 @@ impl Lsl {
         self.info(handle, "lsl_streaminfo_from_xml")
     }
 
-    /// Finds one stream with this value of a property, waiting at most `timeout_secs`.
+    /// Searches for one stream by the value of a property. Waits at most `timeout_secs`.
     ///
     /// # Errors
-    /// [`Error::Code`] when the library refuses the query.
+    /// [`Error::Nul`], and [`Error::Code`] if the library rejects the query.
     pub fn resolve_one(
         &self,
         property: &str,
@@ -73,11 +73,11 @@ impl Lsl {
         Ok(found.into_iter().next())
     }
 
-    /// Finds streams with this value of a property: returns as soon as there are `minimum` of them,
-    /// at the latest after `timeout_secs`, with at most `most`.
+    /// Searches for streams by the value of a property. Returns at most `most` of them, as soon as there
+    /// are `minimum`, at the latest after `timeout_secs`.
     ///
     /// # Errors
-    /// [`Error::Code`] when the library refuses the query.
+    /// [`Error::Nul`], and [`Error::Code`] if the library rejects the query.
     #[expect(unsafe_code, reason = "a C function")]
     pub fn resolve_by(
         &self,
@@ -105,10 +105,10 @@ impl Lsl {
         self.infos("lsl_resolve_byprop", &handles, found)
     }
 
-    /// Finds whatever answers within `wait_secs`, at most `most`.
+    /// Searches for all streams during `wait_secs`. Returns at most `most`.
     ///
     /// # Errors
-    /// [`Error::Code`].
+    /// [`Error::Code`] if the library reports one.
     #[expect(unsafe_code, reason = "a C function")]
     pub fn resolve_all(&self, most: u32, wait_secs: f64) -> Result<Vec<Info>, Error> {
         let mut handles = slots(most);
@@ -130,7 +130,7 @@ impl Lsl {
         infos.map(|handle| self.info(*handle, function)).collect()
     }
 
-    /// Takes over what `made_by` returned.
+    /// Takes ownership of the handle that `made_by` returned.
     #[expect(unsafe_code, reason = "C functions")]
     pub(crate) fn info(&self, handle: Handle, made_by: &'static str) -> Result<Info, Error> {
         let destroy = self.symbols.lsl_destroy_streaminfo;
@@ -152,7 +152,7 @@ fn slots(number: u32) -> Vec<Handle> {
 }
 
 impl Info {
-    /// Its name.
+    /// Returns the name of the stream.
     #[expect(unsafe_code, reason = "a C function")]
     pub fn name(&self) -> String {
         // SAFETY: the info is alive.
@@ -165,7 +165,7 @@ impl Info {
         text.to_string_lossy().into_owned()
     }
 
-    /// The number of the stream that no other has.
+    /// Returns the identifier that no other stream has.
     #[expect(unsafe_code, reason = "a C function")]
     pub fn uid(&self) -> String {
         // SAFETY: the info is alive.
@@ -178,17 +178,17 @@ impl Info {
         text.to_string_lossy().into_owned()
     }
 
-    /// Values per sample.
+    /// Returns the number of values per sample.
     pub fn channels(&self) -> u32 {
         self.channels
     }
 
-    /// What a value is; none for strings.
+    /// Returns the format of the values; `None` for strings.
     pub fn format(&self) -> Option<Format> {
         self.format
     }
 
-    /// All of it as XML.
+    /// Returns the whole description as XML.
     #[expect(unsafe_code, reason = "a C function")]
     pub fn xml(&self) -> String {
         let lsl = &self.object.lsl;

@@ -1,9 +1,9 @@
-//! Receiving.
+//! Inlets, which receive streams.
 
 use crate::element::Element;
 use crate::{Error, Info, Object, TIMEOUT, c_count, check, check_sample, whole_samples};
 
-/// Receives a stream.
+/// Inlet that receives one stream.
 #[derive(Debug)]
 pub struct Inlet {
     object: Object,
@@ -11,10 +11,10 @@ pub struct Inlet {
 }
 
 impl Inlet {
-    /// An inlet for the stream, not yet connected, that does not recover from losses.
+    /// Creates an inlet for the stream, not yet connected, that does not recover from losses.
     ///
     /// # Errors
-    /// [`Error::Refused`] when the library does not accept the description.
+    /// [`Error::Refused`] if the library rejects the description.
     #[expect(unsafe_code, reason = "a C function")]
     pub fn new(info: &Info, max_buffered_secs: i32) -> Result<Self, Error> {
         let lsl = &info.object.lsl;
@@ -28,10 +28,10 @@ impl Inlet {
         })
     }
 
-    /// Connects.
+    /// Connects to the outlet; waits at most `timeout_secs`.
     ///
     /// # Errors
-    /// [`Error::Code`], also when the time is up.
+    /// [`Error::Code`], also after a timeout.
     #[expect(unsafe_code, reason = "a C function")]
     pub fn open_stream(&self, timeout_secs: f64) -> Result<(), Error> {
         let mut code = 0;
@@ -41,10 +41,10 @@ impl Inlet {
         check("lsl_open_stream", code)
     }
 
-    /// Receives one sample into `values` and gives its timestamp; `None` when the time is up.
+    /// Receives one sample into `values`. Returns its timestamp, or `None` after `timeout_secs`.
     ///
     /// # Errors
-    /// [`Error::Length`], and [`Error::Code`] when the stream is lost.
+    /// [`Error::Length`], and [`Error::Code`] if the stream is lost.
     #[expect(unsafe_code, reason = "a C function")]
     pub fn pull<T: Element>(
         &self,
@@ -73,12 +73,12 @@ impl Inlet {
         Ok(Some(timestamp).filter(|timestamp| *timestamp != 0.0))
     }
 
-    /// Receives samples into `values` until it is full or the time is up, with the timestamp of each
-    /// in `timestamps`; gives how many.
+    /// Receives samples into `values` and their times into `timestamps`, until both are full or
+    /// `timeout_secs` have passed. Returns the number of samples.
     ///
     /// # Errors
-    /// [`Error::Length`] unless there is a timestamp for each sample that fits, and [`Error::Code`]
-    /// when the stream is lost.
+    /// [`Error::Length`] unless there is a timestamp for each sample that fits, and [`Error::Code`] if the
+    /// stream is lost.
     #[expect(unsafe_code, reason = "a C function")]
     pub fn pull_chunk<T: Element>(
         &self,
@@ -115,17 +115,17 @@ impl Inlet {
         Ok(written / (self.channels.max(1) as usize))
     }
 
-    /// Samples that can be pulled at once.
+    /// Returns the number of samples that can be pulled without waiting.
     #[expect(unsafe_code, reason = "a C function")]
     pub fn samples_available(&self) -> u32 {
         // SAFETY: the inlet is alive.
         unsafe { (self.object.lsl.symbols.lsl_samples_available)(self.object.handle) }
     }
 
-    /// Seconds to add to the stream's timestamps to have them on the own clock.
+    /// Returns the seconds to add to timestamps of the stream to convert them to the local clock.
     ///
     /// # Errors
-    /// [`Error::Code`], also when the time is up.
+    /// [`Error::Code`], also after a timeout.
     #[expect(unsafe_code, reason = "a C function")]
     pub fn time_correction(&self, timeout_secs: f64) -> Result<f64, Error> {
         let mut code = 0;
@@ -136,10 +136,10 @@ impl Inlet {
         Ok(offset)
     }
 
-    /// The complete description, from the outlet.
+    /// Requests the complete description from the outlet.
     ///
     /// # Errors
-    /// [`Error::Code`], also when the time is up.
+    /// [`Error::Code`], also after a timeout.
     #[expect(unsafe_code, reason = "a C function")]
     pub fn full_info(&self, timeout_secs: f64) -> Result<Info, Error> {
         let mut code = 0;
@@ -151,7 +151,7 @@ impl Inlet {
         lsl.info(handle, "lsl_get_fullinfo")
     }
 
-    /// Whether the connection is encrypted; `None` if the library cannot encrypt.
+    /// Returns whether the connection is encrypted; `None` if the library cannot encrypt.
     #[expect(unsafe_code, reason = "a C function")]
     pub fn is_encrypted(&self) -> Option<bool> {
         let ask = self.object.lsl.symbols.lslx_is_encrypted?;
@@ -159,7 +159,7 @@ impl Inlet {
         Some(unsafe { ask(self.object.handle) } == 1)
     }
 
-    /// The cipher of an encrypted connection.
+    /// Returns the cipher of an encrypted connection.
     #[expect(unsafe_code, reason = "a C function")]
     pub fn cipher(&self) -> Option<String> {
         let lsl = &self.object.lsl;
@@ -169,7 +169,7 @@ impl Inlet {
         Some(lsl.take_text(text)).filter(|text| !text.is_empty())
     }
 
-    /// Why security keeps the inlet from its stream, if it does and the library tells.
+    /// Returns the reason why security refuses the stream, if there is one and the library tells it.
     #[expect(unsafe_code, reason = "a C function")]
     pub fn last_security_error(&self) -> Option<String> {
         let lsl = &self.object.lsl;

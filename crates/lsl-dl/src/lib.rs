@@ -1,9 +1,9 @@
-//! Safe calls into a shared library with liblsl's C ABI, loaded at run time: what a comparison of
-//! two implementations needs, for streams of numbers. Knows nothing of our own implementation, except
-//! that it may say whether a connection is encrypted.
+//! Safe wrapper of a shared library with liblsl's C ABI, loaded at run time. Has the calls that a
+//! comparison of two implementations needs, for streams of numbers. Knows nothing of our own
+//! implementation, except that it may say whether a connection is encrypted.
 //!
-//! Every object keeps the library alive; the library is never unloaded. Objects may move between
-//! threads, and calls on one object from several threads are left to the library, as its ABI says.
+//! Every object keeps the library alive; the library is never unloaded. Objects may move between threads.
+//! The library itself synchronises calls on one object from several threads, as its ABI says.
 
 mod element;
 mod info;
@@ -23,17 +23,17 @@ pub use info::Info;
 pub use inlet::Inlet;
 pub use outlet::Outlet;
 
-/// Code of a call that waited in vain.
+/// Error code of the ABI for a timeout.
 pub(crate) const TIMEOUT: i32 = -1;
 
-/// Why a call did not do what it should.
+/// Error of a call into the library.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// There is no such library, or it is no liblsl.
+    /// The library cannot be loaded, or is no liblsl.
     #[error("cannot load liblsl: {0}")]
     Load(#[from] libloading::Error),
-    /// A text holds a NUL, which C cannot take.
+    /// A text contains a NUL, which C cannot represent.
     #[error("text with a NUL: {0}")]
     Nul(#[from] NulError),
     /// The library returned no object.
@@ -42,22 +42,22 @@ pub enum Error {
     /// The library returned this error code.
     #[error("{function} failed with code {code}{}", meaning(*code))]
     Code {
-        /// The function that was called, without the letter of the type.
+        /// Name of the function, without the letter of the type.
         function: &'static str,
-        /// Its answer.
+        /// Negative code that it returned.
         code: i32,
     },
     /// The number of values or timestamps does not fit the stream or each other.
     #[error("{given} where {wanted} or a multiple are needed")]
     Length {
-        /// How many were given.
+        /// Number of values or timestamps given.
         given: usize,
-        /// How many there should be.
+        /// Required number, or a divisor of it.
         wanted: usize,
     },
 }
 
-/// What the codes of the ABI stand for.
+/// Returns the meaning of an ABI error code; empty for unknown codes.
 fn meaning(code: i32) -> &'static str {
     match code {
         TIMEOUT => " (timed out)",
@@ -75,11 +75,11 @@ pub struct Lsl {
 }
 
 impl Lsl {
-    /// Loads the library at `path`, which must be liblsl or have its ABI: what stands behind the
-    /// names is taken on trust. It is never unloaded, because its threads may outlive its objects.
+    /// Loads the library at `path`. That it has the ABI of liblsl is taken on trust. It is never unloaded,
+    /// because its threads may outlive its objects.
     ///
     /// # Errors
-    /// [`Error::Load`] when it cannot be loaded or lacks a function.
+    /// [`Error::Load`] if it cannot be loaded or lacks a function.
     #[expect(unsafe_code, reason = "loading runs the initialisers of the library")]
     pub fn load(path: &Path) -> Result<Self, Error> {
         // SAFETY: the initialisers of liblsl may run at any time and on any thread; that the file
@@ -90,21 +90,21 @@ impl Lsl {
         })
     }
 
-    /// Version of the library, `major * 100 + minor`.
+    /// Returns the version of the library, `major * 100 + minor`.
     #[expect(unsafe_code, reason = "a C function")]
     pub fn library_version(&self) -> i32 {
         // SAFETY: no arguments, no preconditions.
         unsafe { (self.symbols.lsl_library_version)() }
     }
 
-    /// Newest version of the protocol it speaks, `major * 100 + minor`.
+    /// Returns the newest protocol version it speaks, `major * 100 + minor`.
     #[expect(unsafe_code, reason = "a C function")]
     pub fn protocol_version(&self) -> i32 {
         // SAFETY: no arguments, no preconditions.
         unsafe { (self.symbols.lsl_protocol_version)() }
     }
 
-    /// What the library says it was built from; empty if it does not say.
+    /// Returns the library's build information; empty if it has none.
     #[expect(unsafe_code, reason = "a C function")]
     pub fn library_info(&self) -> String {
         let Some(ask) = self.symbols.lsl_library_info else {
@@ -120,19 +120,19 @@ impl Lsl {
         text.to_string_lossy().into_owned()
     }
 
-    /// Whether the library knows encrypted sessions, which is to say that it is ours.
+    /// Returns whether the library has encrypted sessions, as ours alone does.
     pub fn can_encrypt(&self) -> bool {
         self.symbols.lslx_is_encrypted.is_some()
     }
 
-    /// Seconds of the clock all of LSL shares on a host.
+    /// Returns the time of LSL's clock on this host, in seconds.
     #[expect(unsafe_code, reason = "a C function")]
     pub fn local_clock(&self) -> f64 {
         // SAFETY: no arguments, no preconditions.
         unsafe { (self.symbols.lsl_local_clock)() }
     }
 
-    /// What this thread's last failed call said, where the library keeps it; may be empty.
+    /// Returns the message of this thread's last failed call; empty if the library keeps none.
     #[expect(unsafe_code, reason = "a C function")]
     pub fn last_error(&self) -> String {
         let Some(ask) = self.symbols.lsl_last_error else {
@@ -148,7 +148,7 @@ impl Lsl {
         text.to_string_lossy().into_owned()
     }
 
-    /// Copies a text that is the caller's to give back, and gives it back.
+    /// Copies a text that the caller owns, and frees the original.
     #[expect(unsafe_code, reason = "C functions")]
     pub(crate) fn take_text(&self, text: *mut c_char) -> String {
         if text.is_null() {
@@ -164,7 +164,7 @@ impl Lsl {
     }
 }
 
-/// A handle and how to give it back.
+/// Owned handle, freed by its `destroy` function when dropped.
 #[derive(Debug)]
 pub(crate) struct Object {
     pub(crate) lsl: Lsl,
@@ -216,7 +216,7 @@ pub(crate) fn check(function: &'static str, code: i32) -> Result<(), Error> {
     }
 }
 
-/// That there are exactly so many.
+/// Checks that `given` equals `wanted`.
 pub(crate) fn check_sample(given: usize, wanted: u32) -> Result<(), Error> {
     let wanted = wanted as usize;
     if given == wanted {
@@ -226,7 +226,7 @@ pub(crate) fn check_sample(given: usize, wanted: u32) -> Result<(), Error> {
     }
 }
 
-/// How many samples these values are.
+/// Returns the number of samples that `given` values make. Fails unless they are whole.
 pub(crate) fn whole_samples(given: usize, channels: u32) -> Result<u32, Error> {
     let wanted = channels as usize;
     match given.checked_div(wanted) {
@@ -237,7 +237,7 @@ pub(crate) fn whole_samples(given: usize, channels: u32) -> Result<u32, Error> {
     }
 }
 
-/// A length as C counts here: on Windows `long` has 32 bits.
+/// Converts a length to C's `unsigned long`, which has 32 bits on Windows.
 pub(crate) fn c_count(given: usize) -> Result<c_ulong, Error> {
     c_ulong::try_from(given).map_err(|_| Error::Length {
         given,
@@ -249,7 +249,7 @@ pub(crate) fn c_count(given: usize) -> Result<c_ulong, Error> {
 mod tests {
     use super::*;
 
-    /// Nothing here has a liblsl; that calls work is shown by `lsl bench`.
+    /// Only failures are tested without a liblsl; `lsl bench` shows that calls work.
     #[test]
     fn what_is_no_liblsl_is_refused() {
         let refused = |path: &Path| matches!(Lsl::load(path), Err(Error::Load(_)));

@@ -1,9 +1,9 @@
-//! Sending.
+//! Outlets, which send streams.
 
 use crate::element::Element;
 use crate::{Error, Info, Object, c_count, check, check_sample, whole_samples};
 
-/// Sends a stream.
+/// Outlet that sends one stream.
 #[derive(Debug)]
 pub struct Outlet {
     object: Object,
@@ -11,10 +11,10 @@ pub struct Outlet {
 }
 
 impl Outlet {
-    /// Announces the stream and serves it; keeps `max_buffered_secs` for slow readers.
+    /// Announces the stream and serves it. Buffers `max_buffered_secs` for slow readers.
     ///
     /// # Errors
-    /// [`Error::Refused`] when the library cannot serve it.
+    /// [`Error::Refused`] if the library cannot serve it.
     #[expect(unsafe_code, reason = "a C function")]
     pub fn open(info: &Info, max_buffered_secs: i32) -> Result<Self, Error> {
         let lsl = &info.object.lsl;
@@ -28,14 +28,14 @@ impl Outlet {
         })
     }
 
-    /// Whether anybody reads the stream.
+    /// Returns whether the stream has readers.
     #[expect(unsafe_code, reason = "a C function")]
     pub fn have_consumers(&self) -> bool {
         // SAFETY: the outlet is alive.
         unsafe { (self.object.lsl.symbols.lsl_have_consumers)(self.object.handle) != 0 }
     }
 
-    /// Waits until somebody reads the stream; false when the time is up.
+    /// Waits until the stream has a reader. Returns false after `timeout_secs`.
     #[expect(unsafe_code, reason = "a C function")]
     pub fn wait_for_consumers(&self, timeout_secs: f64) -> bool {
         let wait = self.object.lsl.symbols.lsl_wait_for_consumers;
@@ -46,7 +46,7 @@ impl Outlet {
     /// Sends one sample at once; `timestamp` in seconds of the local clock.
     ///
     /// # Errors
-    /// [`Error::Length`], and [`Error::Code`] when the library reports one.
+    /// [`Error::Length`], and [`Error::Code`] if the library reports one.
     #[expect(unsafe_code, reason = "a C function")]
     pub fn push<T: Element>(&self, values: &[T], timestamp: f64) -> Result<(), Error> {
         check_sample(values.len(), self.channels)?;
@@ -57,11 +57,11 @@ impl Outlet {
         check("lsl_push_sample", code)
     }
 
-    /// Sends samples (one after the other, all values of one together) at once, the last of which
-    /// was taken at `timestamp`.
+    /// Sends samples at once. The values of one sample are contiguous; `timestamp` belongs to the last
+    /// sample.
     ///
     /// # Errors
-    /// [`Error::Length`], and [`Error::Code`] when the library reports one.
+    /// [`Error::Length`], and [`Error::Code`] if the library reports one.
     #[expect(unsafe_code, reason = "a C function")]
     pub fn push_chunk<T: Element>(&self, values: &[T], timestamp: f64) -> Result<(), Error> {
         whole_samples(values.len(), self.channels)?;
@@ -72,10 +72,10 @@ impl Outlet {
         check("lsl_push_chunk", code)
     }
 
-    /// As [`push_chunk`](Self::push_chunk) with a timestamp for each sample.
+    /// Sends samples as [`push_chunk`](Self::push_chunk) does, with a timestamp for each.
     ///
     /// # Errors
-    /// [`Error::Length`], and [`Error::Code`] when the library reports one.
+    /// [`Error::Length`], and [`Error::Code`] if the library reports one.
     #[expect(unsafe_code, reason = "a C function")]
     pub fn push_chunk_stamped<T: Element>(
         &self,

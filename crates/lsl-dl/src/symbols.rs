@@ -1,14 +1,14 @@
-//! The functions of the C ABI that are used, with the types of liblsl's headers. Knows nothing of
-//! what they are used for. Spec: c-abi-symbols.
+//! Functions of the C ABI that are used, with the types of liblsl's headers. Knows nothing of their use.
+//! Spec: c-abi-symbols.
 
 use std::ffi::{c_char, c_ulong, c_void};
 
 use libloading::Library;
 
-/// `lsl_streaminfo`, `lsl_outlet` and `lsl_inlet` alike.
+/// Object of the library: a `lsl_streaminfo`, `lsl_outlet` or `lsl_inlet`.
 pub(crate) type Handle = *mut c_void;
 
-/// A function of the library, or why there is none.
+/// Looks up a function of the library by its name, which ends with NUL.
 #[expect(unsafe_code, reason = "a symbol has no type; the ABI is the promise")]
 fn find<T: Copy>(library: &Library, name: &str) -> Result<T, libloading::Error> {
     // SAFETY: a library that exports this name exports liblsl's function, whose type is the one
@@ -22,11 +22,11 @@ macro_rules! symbols {
         optional { $($extra:ident: fn($($extra_argument:ty),*) -> $extra_result:ty;)+ }
         typed { $($field:ident: $value:ty, $letter:literal;)+ }
     ) => {
-        /// Addresses of the functions; valid as long as `library` is loaded.
+        /// Addresses of the library's functions, valid while it is loaded.
         #[derive(Debug)]
         pub(crate) struct Symbols {
             $(pub(crate) $name: unsafe extern "C" fn($($argument),*) $(-> $result)?,)+
-            // Not in every version, or ours alone.
+            // Missing in some versions of liblsl; `lslx_` functions are in our library alone.
             $(pub(crate) $extra: Option<unsafe extern "C" fn($($extra_argument),*) -> $extra_result>,)+
             $(pub(crate) $field: Typed<$value>,)+
             /// Never unloaded: its threads outlive every object (see `Lsl::load`).
@@ -34,7 +34,7 @@ macro_rules! symbols {
         }
 
         impl Symbols {
-            /// Looks all of them up.
+            /// Looks up all functions. Only the optional ones may be missing.
             pub(crate) fn find(library: Library) -> Result<Self, libloading::Error> {
                 Ok(Self {
                     $($name: find(&library, concat!(stringify!($name), "\0"))?,)+
@@ -54,7 +54,7 @@ macro_rules! symbols {
     };
 }
 
-/// The functions that exist once for each type of value.
+/// Functions that exist once for each type of value.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Typed<T> {
     pub(crate) push_sample: unsafe extern "C" fn(Handle, *const T, f64, i32) -> i32,

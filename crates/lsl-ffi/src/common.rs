@@ -13,20 +13,20 @@ use crate::context::context;
 use crate::guard::{self, guard};
 use crate::{security, strings};
 
-/// The liblsl whose functions and behaviour this library has: 1.18.
+/// Version of the liblsl whose functions and behaviour this library has, times 100.
 const LIBRARY_VERSION: i32 = 118;
 
-/// The newest protocol spoken.
+/// Newest protocol version spoken, times 100.
 const PROTOCOL_VERSION: i32 = 110;
 
-/// Names this library, not the one it stands in for, and the secure sessions that it knows.
+/// Start of [`lsl_library_info`]: name, version and secure sessions of this library. The policy follows.
 const LIBRARY: &str = concat!(
     "lsl-rs ",
     env!("CARGO_PKG_VERSION"),
     " (liblsl 1.18 ABI in Rust)/lsl-secure:LSS1;policy:"
 );
 
-/// Version of the protocol, times 100: 110, or less if `tuning.UseProtocolVersion` says so. Reads the
+/// Returns the protocol version times 100: 110, or less if `tuning.UseProtocolVersion` says so. Reads the
 /// configuration. Spec: c-abi §4.
 #[unsafe(no_mangle)]
 pub extern "C" fn lsl_protocol_version() -> i32 {
@@ -36,16 +36,16 @@ pub extern "C" fn lsl_protocol_version() -> i32 {
     })
 }
 
-/// Version of liblsl that this library stands in for, times 100. Spec: c-abi §4.
+/// Returns the version of liblsl that this library replaces, times 100. Spec: c-abi §4.
 #[unsafe(no_mangle)]
 pub extern "C" fn lsl_library_version() -> i32 {
     guard(LIBRARY_VERSION, || LIBRARY_VERSION)
 }
 
-/// Name and version of this library and which connections it allows, as in `…/lsl-secure:LSS1;policy:required`
-/// (`off`, `migrate`, `required`, or `unusable` if the security configuration is broken); static, never
-/// NULL. Reads the security configuration, but not `lsl_api.cfg`, which may still be named. Spec: c-abi
-/// §4, LSS/1 §11.
+/// Returns the name and version of this library and its policy, as in `…/lsl-secure:LSS1;policy:required`.
+/// The policy is `off`, `migrate`, `required`, or `unusable` if the security configuration is broken.
+/// Static text, never NULL. Reads the security configuration, but not `lsl_api.cfg`, which may still be
+/// named. Spec: c-abi §4, LSS/1 §11.
 #[unsafe(no_mangle)]
 pub extern "C" fn lsl_library_info() -> *const c_char {
     static INFO: OnceLock<CString> = OnceLock::new();
@@ -58,21 +58,20 @@ pub extern "C" fn lsl_library_info() -> *const c_char {
     })
 }
 
-/// Seconds of the clock that all LSL programs on this host share. Spec: c-abi §4.
+/// Returns the seconds of the clock that all LSL programs on this host share. Spec: c-abi §4.
 #[unsafe(no_mangle)]
 pub extern "C" fn lsl_local_clock() -> f64 {
     guard(0.0, lsl_core::local_clock)
 }
 
-/// Text of the thread's last recorded error, at most 511 bytes; never NULL, the same address for the
-/// life of the thread. Success does not clear it. Spec: c-abi §3.3.
+/// Returns the text of the thread's last recorded error, at most 511 bytes. Never NULL, and the same
+/// address for the life of the thread. Success does not clear it. Spec: c-abi §3.3.
 #[unsafe(no_mangle)]
 pub extern "C" fn lsl_last_error() -> *const c_char {
     guard(c"".as_ptr(), guard::last_error)
 }
 
-/// Releases a text that the library gave to the caller, as `free` does. NULL is nothing.
-/// Spec: c-abi §4, §11.
+/// Releases a text that the library gave to the caller, as `free` does. NULL is ignored. Spec: c-abi §4, §11.
 ///
 /// # Safety
 /// `text` is NULL or was given by the library and not released yet.
@@ -82,8 +81,8 @@ pub unsafe extern "C" fn lsl_destroy_string(text: *mut c_char) {
     guard((), || unsafe { strings::release(text) });
 }
 
-/// Releases the texts in `texts[0..count]`, passing over NULLs. Neither frees nor changes the array
-/// itself; a NULL array is nothing. Spec: c-abi §4.
+/// Releases the texts in `texts[0..count]`; NULL entries are skipped. Neither frees nor changes the array
+/// itself; a NULL array is ignored. Spec: c-abi §4.
 ///
 /// # Safety
 /// `texts` is NULL or has `count` entries, each of them good for [`lsl_destroy_string`].
@@ -103,8 +102,8 @@ pub unsafe extern "C" fn lsl_destroy_string_array(texts: *mut *mut c_char, count
     });
 }
 
-/// Names a configuration file, ahead of the usual places but after `LSLAPICFG`. Works before the
-/// configuration is first needed, changes nothing later; NULL is ignored. Spec: c-abi §4.
+/// Names a configuration file, ahead of the usual places but after `LSLAPICFG`. Has no effect once the
+/// configuration was needed; NULL is ignored. Spec: c-abi §4.
 ///
 /// # Safety
 /// `path` is NULL or a NUL-terminated text.
@@ -118,8 +117,8 @@ pub unsafe extern "C" fn lsl_set_config_filename(path: *const c_char) {
     });
 }
 
-/// Supplies the configuration as text, ahead of every file. Works before the configuration is first
-/// needed, changes nothing later; NULL is ignored. Spec: c-abi §4.
+/// Supplies the configuration as text, ahead of every file. Has no effect once the configuration was
+/// needed; NULL is ignored. Spec: c-abi §4.
 ///
 /// # Safety
 /// `content` is NULL or a NUL-terminated text.
@@ -134,7 +133,8 @@ pub unsafe extern "C" fn lsl_set_config_content(content: *const c_char) {
     });
 }
 
-/// File and content are set by different calls, and one does not undo the other.
+/// Changes the overrides of the configuration. File and content are set by different calls, and one does
+/// not undo the other.
 fn configure(change: impl FnOnce(&mut Overrides)) {
     static CHOSEN: Mutex<Overrides> = Mutex::new(Overrides {
         content: None,
@@ -158,7 +158,7 @@ fn file_name(bytes: &[u8]) -> PathBuf {
     String::from_utf8_lossy(bytes).into_owned().into()
 }
 
-/// In tests: a text that the library gave, as a C program prints it.
+/// Copies a text that the library gave, as a C program prints it. For tests.
 #[cfg(test)]
 pub(crate) fn shown(text: *const c_char) -> String {
     assert!(!text.is_null());

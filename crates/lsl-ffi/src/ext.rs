@@ -13,21 +13,20 @@ use crate::memory::{Outcome, refuse, status};
 use crate::turns::{Progress, in_turns};
 use crate::{inlet, kept, outlet};
 
-/// What an inlet has done so far; `lslx_inlet_stats_t`. Fields are only ever added at the end.
+/// Counters of an inlet; `lslx_inlet_stats_t`. Fields are only ever added at the end.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 pub struct InletStats {
-    /// Set by the caller to the size of its structure; set by the library to how much of it is filled.
+    /// Bytes of the structure. The caller sets its size, the library the number of bytes filled.
     pub size: u32,
-    /// 0.
     pub reserved: u32,
-    /// Samples received.
+    /// Number of samples received so far.
     pub samples: u64,
     /// Bytes received on the data connection.
     pub bytes: u64,
-    /// Samples dropped because nobody pulled them in time.
+    /// Samples dropped because they were not pulled in time.
     pub dropped: u64,
-    /// Times the data connection was made again after a loss.
+    /// Number of reconnections of the data connection after a loss.
     pub reconnects: u64,
     /// Samples waiting to be pulled.
     pub available: u64,
@@ -37,23 +36,23 @@ pub struct InletStats {
     pub idle_seconds: f64,
 }
 
-/// What an outlet has done so far; `lslx_outlet_stats_t`. Fields are only ever added at the end.
+/// Counters of an outlet; `lslx_outlet_stats_t`. Fields are only ever added at the end.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 pub struct OutletStats {
-    /// Set by the caller to the size of its structure; set by the library to how much of it is filled.
+    /// Bytes of the structure. The caller sets its size, the library the number of bytes filled.
     pub size: u32,
-    /// 0.
     pub reserved: u32,
-    /// Samples pushed, whether or not anybody read them.
+    /// Samples pushed, with or without readers.
     pub samples: u64,
     /// Bytes handed to the readers' sockets.
     pub bytes: u64,
     /// Samples dropped because a reader was too slow.
     pub dropped: u64,
-    /// Readers that ever connected.
+    /// Number of readers that ever connected.
     pub consumers_seen: u64,
-    /// Connections ended because the peer broke the protocol, stalled or asked for what is not there.
+    /// Connections ended because the peer broke the protocol, stalled or requested something that is not
+    /// there.
     pub refused: u64,
     /// Bytes of encoded samples waiting for slow readers.
     pub backlog_bytes: u64,
@@ -63,26 +62,25 @@ pub struct OutletStats {
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct Consumer {
-    /// Where it connects from, `address:port`, NUL-terminated.
+    /// Remote address of its connection, `address:port`, NUL-terminated.
     pub address: [c_char; ADDRESS_BYTES],
     /// Samples handed to its socket.
     pub sent: u64,
     /// Samples dropped because it was too slow.
     pub dropped: u64,
-    /// Samples waiting for it.
+    /// Number of samples waiting for it.
     pub behind: u64,
     /// 1 if its connection is encrypted, else 0.
     pub encrypted: u32,
-    /// 0.
     pub reserved: [u32; 5],
 }
 
-/// A file descriptor that is readable while samples wait in the inlet or the stream is lost, for
-/// `poll` and event loops; the same on every call. Starts to connect, as a pull does.
+/// Returns a file descriptor for `poll` and event loops, readable while samples wait in the inlet or the
+/// stream is lost. The same on every call. Starts to connect, as a pull does.
 ///
 /// When it is readable: pull until nothing is left, then call [`lslx_inlet_fd_clear`]. It may become
-/// readable for samples that were pulled in that very moment. It must not be read, written or closed; it ends with the inlet. -2 lost, -3 no inlet, -4 no descriptor to be had or
-/// no such thing on this system.
+/// readable for samples pulled at that very moment. It must not be read, written or closed; it ends with
+/// the inlet. Errors: -2 lost, -3 not an inlet, -4 out of descriptors or unsupported by the system.
 #[unsafe(no_mangle)]
 pub extern "C" fn lslx_inlet_fd(inlet: Handle) -> i32 {
     counted(|| {
@@ -91,14 +89,14 @@ pub extern "C" fn lslx_inlet_fd(inlet: Handle) -> i32 {
             let signal = Arc::new(Signal::new().ok()?);
             let raise = Arc::clone(&signal);
             object.inlet.set_notifier(move || raise.raise());
-            // What came before there was a notifier.
+            // For samples that came before there was a notifier.
             if object.inlet.is_ready() {
                 signal.raise();
             }
             Some(signal)
         });
-        // Not open yet is what is to be expected of a call that does not wait, and a lost stream
-        // makes the descriptor readable.
+        // A timeout is expected, since this call does not wait, and a lost stream makes the descriptor
+        // readable.
         drop(object.inlet.blocking().open(Timeout::NOW));
         match signal {
             Some(signal) => Ok(signal.descriptor()),
@@ -107,8 +105,8 @@ pub extern "C" fn lslx_inlet_fd(inlet: Handle) -> i32 {
     })
 }
 
-/// Makes the descriptor of [`lslx_inlet_fd`] unreadable until there is news: 0. If samples wait (some
-/// were not pulled, or came in between) or the stream is lost it stays readable: 1. Negative: an error.
+/// Makes the descriptor of [`lslx_inlet_fd`] unreadable until there is news, and returns 0. It stays
+/// readable, with 1, if samples wait (left over or just arrived) or the stream is lost. Negative: an error.
 #[unsafe(no_mangle)]
 pub extern "C" fn lslx_inlet_fd_clear(inlet: Handle) -> i32 {
     counted(|| {
@@ -116,7 +114,7 @@ pub extern "C" fn lslx_inlet_fd_clear(inlet: Handle) -> i32 {
         let Some(Some(signal)) = object.signal.get() else {
             return Err(refuse(code::ARGUMENT, "the inlet has no descriptor yet"));
         };
-        // Clear first: what comes after the look at the inlet raises it again by itself.
+        // Clear first: an event after the look at the inlet raises it again by itself.
         signal.clear();
         let ready = object.inlet.is_ready();
         if ready {
@@ -126,7 +124,7 @@ pub extern "C" fn lslx_inlet_fd_clear(inlet: Handle) -> i32 {
     })
 }
 
-/// Fills `stats`, whose `size` the caller has set, with what the inlet has done so far. 0, or an error
+/// Fills `stats`, whose `size` the caller has set, with the counters of the inlet. Returns 0, or an error
 /// code (-3 for a size below 8).
 ///
 /// # Safety
@@ -150,7 +148,7 @@ pub unsafe extern "C" fn lslx_inlet_stats(inlet: Handle, stats: *mut InletStats)
     })
 }
 
-/// Fills `stats`, whose `size` the caller has set, with what the outlet has done so far. 0, or an error
+/// Fills `stats`, whose `size` the caller has set, with the counters of the outlet. Returns 0, or an error
 /// code (-3 for a size below 8).
 ///
 /// # Safety
@@ -173,8 +171,8 @@ pub unsafe extern "C" fn lslx_outlet_stats(out: Handle, stats: *mut OutletStats)
     })
 }
 
-/// Who reads the outlet now: fills at most `capacity` entries of `buffer` and returns how many readers
-/// there are, which may be more. Negative: an error.
+/// Lists the current readers of the outlet in at most `capacity` entries of `buffer`. Returns the number of
+/// readers, which may be larger. Negative: an error.
 ///
 /// # Safety
 /// `buffer` is NULL (which is legal with a capacity of 0, else -4) or has room for `capacity` entries.
@@ -212,9 +210,8 @@ pub unsafe extern "C" fn lslx_outlet_consumers(
     })
 }
 
-/// Sends everything pushed so far, held or not, and waits until it was handed to every reader's socket
-/// (1) or `timeout` seconds passed (0). Negative: an error. For programs that end right after their
-/// last push.
+/// Sends everything pushed so far, held or not. Waits until every reader's socket has it (1) or `timeout`
+/// seconds passed (0). Negative: an error. For programs that end right after their last push.
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn lslx_outlet_flush(out: Handle, timeout: f64) -> i32 {
     in_turns(timeout, |turn| {
@@ -222,7 +219,7 @@ pub extern "C-unwind" fn lslx_outlet_flush(out: Handle, timeout: f64) -> i32 {
             let object = match outlet::find(out) {
                 Ok(object) => object,
                 Err(code) if turn.is_first => return Progress::Break(code),
-                // Destroyed meanwhile.
+                // The outlet was destroyed during the wait.
                 Err(_) => return Progress::Break(0),
             };
             if object.outlet.blocking().flush(turn.timeout()) {
@@ -233,14 +230,14 @@ pub extern "C-unwind" fn lslx_outlet_flush(out: Handle, timeout: f64) -> i32 {
     })
 }
 
-/// How often a node or a text of a destroyed info was asked for when the library had dropped it already:
-/// 0 in a program that keeps its infos long enough. Spec: c-abi §5.6.
+/// Returns the number of calls on nodes or texts of destroyed infos that the library had dropped already.
+/// It is 0 in a program that keeps its infos long enough. Spec: c-abi §5.6.
 #[unsafe(no_mangle)]
 pub extern "C" fn lslx_dropped_reads() -> i32 {
     guard(0, kept::dropped_reads)
 }
 
-/// Runs a call that returns a number that is not negative, or an error code.
+/// Runs a call that returns a number of at least 0, or an error code.
 pub(crate) fn counted(body: impl FnOnce() -> Outcome<i32>) -> i32 {
     match guard(Err(code::INTERNAL), body) {
         Ok(number) | Err(number) => number,
@@ -264,7 +261,7 @@ impl Sized32 for OutletStats {
     }
 }
 
-/// Copies as much of a structure as both sides know.
+/// Copies the part of a structure that both sides know.
 ///
 /// # Safety
 /// `place` is NULL or points to a structure whose first four bytes are its size, which it has.
@@ -288,7 +285,7 @@ unsafe fn give<T: Sized32>(filled: T, place: *mut T) -> Outcome<()> {
     Ok(())
 }
 
-/// Enough for any IPv6 address with scope and port.
+/// Bytes of any IPv6 address with scope, port and NUL.
 const ADDRESS_BYTES: usize = 64;
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! The boundary every call crosses: a panic becomes an error code, an error becomes a code and a
-//! text that `lsl_last_error` gives back. Spec: c-abi §3.
+//! The boundary that every call crosses: a panic becomes an error code, an error becomes a code and the
+//! text of `lsl_last_error`. Spec: c-abi §3.
 
 use std::cell::UnsafeCell;
 use std::ffi::c_char;
@@ -10,7 +10,7 @@ use lsl_platform::cancel::Uncancellable;
 use lsl_platform::reentry::Call;
 use lsl_platform::terminal::printable;
 
-/// `lsl_error_code_t`.
+/// Codes of `lsl_error_code_t`, zero and negative.
 pub(crate) mod code {
     pub(crate) const NONE: i32 = 0;
     pub(crate) const TIMEOUT: i32 = -1;
@@ -23,12 +23,12 @@ pub(crate) mod code {
 const TEXT_BYTES: usize = 512;
 
 thread_local! {
-    /// Lives as long as the thread at one address: callers keep the pointer.
+    /// Stays at one address as long as the thread lives: callers keep the pointer.
     static TEXT: UnsafeCell<[u8; TEXT_BYTES]> = const { UnsafeCell::new([0; TEXT_BYTES]) };
 }
 
-/// Runs a call's body. A panic gives `fallback`, and its text to `lsl_last_error`. A thread that is
-/// cancelled meanwhile ends later: unwound here it would take the process with it.
+/// Runs a call's body. After a panic it returns `fallback`, and the panic's text becomes the last error.
+/// Cancellation of the thread is delayed: unwinding here would end the process.
 pub(crate) fn guard<R>(fallback: R, body: impl FnOnce() -> R) -> R {
     let _whole = Uncancellable::begin();
     let _call = Call::begin();
@@ -45,7 +45,7 @@ pub(crate) fn guard<R>(fallback: R, body: impl FnOnce() -> R) -> R {
     }
 }
 
-/// The code of an error; its text becomes the thread's last error.
+/// Returns the code of an error and records its text as the thread's last error.
 pub(crate) fn fail(error: &Error) -> i32 {
     set_last_error(&error.to_string());
     match error.kind() {
@@ -56,7 +56,7 @@ pub(crate) fn fail(error: &Error) -> i32 {
     }
 }
 
-/// Keeps a text for `lsl_last_error`, cut at 511 bytes; what a peer said in it is escaped (LSS/1 §10).
+/// Records a text for `lsl_last_error`, cut at 511 bytes. Words of a peer in it are escaped (LSS/1 §10).
 pub(crate) fn set_last_error(text: &str) {
     // The text ends where C would end it.
     let text = text
@@ -75,7 +75,7 @@ pub(crate) fn set_last_error(text: &str) {
     });
 }
 
-/// The thread's last error, NUL-terminated; the same address for the life of the thread.
+/// Returns the thread's last error, NUL-terminated; the same address for the life of the thread.
 pub(crate) fn last_error() -> *const c_char {
     TEXT.try_with(|buffer| buffer.get().cast::<c_char>().cast_const())
         .unwrap_or_else(|_| c"".as_ptr())

@@ -1,17 +1,16 @@
-//! Handles given to C. A handle is a number made of a slot and a generation, never an address:
-//! whatever a caller passes is looked up, so stale, doubly destroyed, foreign and made-up handles are
-//! told apart from good ones without touching memory. A call holds its object through an `Arc`, so an
-//! object destroyed by another thread lives until the last call on it returns.
+//! Handles given to C. A handle is a number made of a slot and a generation, never an address. Each one is
+//! looked up, so that stale, doubly destroyed, foreign and made-up handles are refused without touching
+//! memory. A call holds its object through an `Arc`: an object destroyed by another thread lives until the
+//! last call on it returns.
 //!
-//! (The style guide proposed addresses of slots that are never unmapped; numbers give the same
-//! guarantees without a dereference, for one uncontended read lock per call.)
+//! (The style guide proposed addresses of slots that are never unmapped; numbers give the same guarantees
+//! without a dereference. A call pays one uncontended read lock.)
 
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, MutexGuard, Once, PoisonError, RwLock, RwLockWriteGuard};
 
-use lsl_platform::fork::at_fork;
+use lsl_platform::fork::{Generation, at_fork};
 use lsl_platform::reentry::Call;
 
 use crate::guard::set_last_error;
@@ -23,7 +22,7 @@ use crate::resolver::ResolverObject;
 use crate::streaminfo::InfoObject;
 use crate::xml::NodeObject;
 
-/// What C sees: an opaque pointer.
+/// Handle as C sees it: an opaque pointer.
 pub(crate) type Handle = *mut c_void;
 
 /// An object that has a handle.
@@ -53,13 +52,13 @@ struct Table {
 
 static TABLE: RwLock<Table> = RwLock::new(Table::new(MAX_SLOTS));
 
-/// Gives an object a handle; NULL, with a text in `lsl_last_error`, if all numbers are in use.
+/// Assigns a handle to an object. Returns NULL, with a text in `lsl_last_error`, if all numbers are in use.
 pub(crate) fn insert(object: Object) -> Handle {
     insert_into(&TABLE, object, kept::drop_oldest)
 }
 
-/// Where handles are few (32 bits), what is kept must not use up those of what is alive: `make_room` is called
-/// until there is one or it has nothing left.
+/// Inserts an object, and calls `make_room` as long as no number is free and it returns true. Where handles
+/// are few (32 bits), kept objects must not use up those of live ones.
 fn insert_into(table: &RwLock<Table>, mut object: Object, make_room: impl Fn() -> bool) -> Handle {
     loop {
         let inserted = table
@@ -78,7 +77,7 @@ fn insert_into(table: &RwLock<Table>, mut object: Object, make_room: impl Fn() -
     }
 }
 
-/// The object behind a handle; `None` for anything that is not one, or no longer.
+/// Returns the object behind a handle; `None` for anything but a live handle.
 pub(crate) fn get(handle: Handle) -> Option<Object> {
     TABLE
         .read()
@@ -86,8 +85,8 @@ pub(crate) fn get(handle: Handle) -> Option<Object> {
         .get(handle)
 }
 
-/// Ends a handle and gives its object back; `None` if it was none. The caller drops the object after
-/// the table's lock is released.
+/// Ends a handle and returns its object; `None` if it was no handle. The caller drops the object after the
+/// table's lock is released.
 pub(crate) fn remove(handle: Handle) -> Option<Object> {
     TABLE
         .write()
@@ -95,8 +94,8 @@ pub(crate) fn remove(handle: Handle) -> Option<Object> {
         .remove(handle)
 }
 
-/// Puts `anew` in the place of an inlet that a forked child inherited, unless that is not there any
-/// more. The inherited one is never dropped: what it refers to belongs to the parent.
+/// Replaces an inlet that a forked child inherited by `anew`, if it is still there. The inherited one is
+/// never dropped: its references belong to the parent.
 pub(crate) fn replace_inherited(handle: Handle, inherited: &Arc<InletObject>, anew: InletObject) {
     let anew = Object::Inlet(Arc::new(anew));
     let mut table = TABLE.write().unwrap_or_else(PoisonError::into_inner);
@@ -119,14 +118,14 @@ impl Table {
         }
     }
 
-    /// The object's handle, or the object if there is none for it.
+    /// Returns the object's handle, or the object if no number is free.
     fn insert(&mut self, object: Object) -> Result<Handle, Object> {
         let index = match self.free.pop() {
             Some(index) => index,
             None if self.slots.len() == self.max_slots => return Err(object),
             None => {
                 self.slots.push(Slot {
-                    // 0 is no generation, so that NULL and small integers are no handles.
+                    // Generation 0 does not exist, so that NULL and small integers are no handles.
                     generation: 1,
                     object: None,
                 });
@@ -151,7 +150,7 @@ impl Table {
             return None;
         }
         let object = slot.object.take()?;
-        // A slot whose generations are used up is never used again: handles are not given out twice.
+        // A slot that used up its generations is retired: no handle is given out twice.
         if slot.generation < MAX_GENERATION {
             slot.generation += 1;
             self.free.push(index);
@@ -160,7 +159,7 @@ impl Table {
     }
 }
 
-/// Makes a handle mean another object; nothing if it has ended.
+/// Assigns another object to a handle, unless the handle has ended.
 pub(crate) fn rebind(handle: Handle, object: Object) {
     let (index, generation) = decode(handle);
     let mut table = TABLE.write().unwrap_or_else(PoisonError::into_inner);
@@ -171,7 +170,7 @@ pub(crate) fn rebind(handle: Handle, object: Object) {
     }
 }
 
-/// Makes the handle of an info that of a past one; `None` for anything else.
+/// Turns the handle of an info into that of a destroyed one. Returns the info; `None` for other handles.
 pub(crate) fn retire(handle: Handle) -> Option<Arc<InfoObject>> {
     let (index, generation) = decode(handle);
     let mut table = TABLE.write().unwrap_or_else(PoisonError::into_inner);
@@ -188,7 +187,7 @@ pub(crate) fn retire(handle: Handle) -> Option<Arc<InfoObject>> {
     }
 }
 
-/// Whether this once was a handle of something.
+/// Returns whether this once was a handle of an object.
 pub(crate) fn has_ended(handle: Handle) -> bool {
     let (index, generation) = decode(handle);
     let table = TABLE.read().unwrap_or_else(PoisonError::into_inner);
@@ -198,7 +197,7 @@ pub(crate) fn has_ended(handle: Handle) -> bool {
 
 macro_rules! typed {
     ($name:ident, $variant:ident, $type:ty) => {
-        /// The object of this kind behind a handle.
+        /// Returns the object of this kind behind a handle.
         pub(crate) fn $name(handle: Handle) -> Option<Arc<$type>> {
             match get(handle)? {
                 Object::$variant(object) => Some(object),
@@ -215,19 +214,16 @@ typed!(outlet, Outlet, OutletObject);
 typed!(inlet, Inlet, InletObject);
 typed!(resolver, Resolver, ResolverObject);
 
-/// Number of forks between the first process that used the library and this one. Objects remember
-/// the value they were made under: in a forked child their threads do not exist.
-pub(crate) fn fork_generation() -> u32 {
+/// The running process, as the owner of an object: its threads do not exist in a forked child. Asked
+/// before there is anything to inherit, so that from then on a fork takes the locks along.
+pub(crate) fn owner() -> Generation {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
-        // They take and release locks and add to an atomic. Without memory for them a child finds out
-        // when it forks, not before.
-        let _ = at_fork(before_fork, in_parent, in_child);
+        // They take and release locks. Without memory for them a child finds out when it forks, not before.
+        let _ = at_fork(before_fork, release, release);
     });
-    FORKS.load(Ordering::Relaxed)
+    Generation::current()
 }
-
-static FORKS: AtomicU32 = AtomicU32::new(0);
 
 /// What the library locks for all of its objects, as the forking thread holds it. Were it in the hands
 /// of another thread, it would stay locked in the child for ever. A fork counts as a call until all of it is
@@ -255,15 +251,11 @@ extern "C" fn before_fork() {
     unsafe { *HELD.0.get() = Some(locks) };
 }
 
-extern "C" fn in_parent() {
+/// In the parent and in the child.
+extern "C" fn release() {
     // SAFETY: the thread that forked still holds the table's lock.
     let locks = unsafe { (*HELD.0.get()).take() };
     drop(locks);
-}
-
-extern "C" fn in_child() {
-    FORKS.fetch_add(1, Ordering::Relaxed);
-    in_parent();
 }
 
 /// Bits of a handle that name the slot; the rest is the generation.
@@ -271,7 +263,7 @@ const INDEX_BITS: u32 = usize::BITS / 2;
 
 const MAX_SLOTS: usize = 1 << INDEX_BITS;
 
-/// The highest bit stays clear.
+/// The highest bit of a handle stays clear.
 const MAX_GENERATION: usize = usize::MAX >> INDEX_BITS >> 1;
 
 fn encode(index: usize, generation: usize) -> Handle {
@@ -289,7 +281,7 @@ mod tests {
 
     use super::*;
 
-    /// What a signal handler asks before it takes any lock.
+    /// Asks for an interrupted call, as a signal handler does before it takes any lock.
     fn is_call_interrupting() -> bool {
         let _call = Call::begin();
         lsl_platform::reentry::is_interrupting()
@@ -300,7 +292,7 @@ mod tests {
         assert!(!is_call_interrupting());
         before_fork();
         let meanwhile = is_call_interrupting();
-        in_parent();
+        release();
         assert!(
             meanwhile,
             "a push from a signal handler would wait for ever"

@@ -14,20 +14,20 @@ use lsl_core::local_clock;
 use crate::handle::{self, Handle};
 use crate::streaminfo::InfoObject;
 
-/// Keeps a document that C has destroyed, and drops those that it is too much for. `handle` ends with
-/// it. Nothing if it is kept already.
+/// Keeps a document that C has destroyed, and drops documents beyond the limits. `handle` ends with it.
+/// Does nothing if it is kept already.
 pub(crate) fn keep(object: &Arc<InfoObject>, handle: Option<Handle>) {
     let dropped = {
         // Held while the size is entered, so that no edit between goes uncounted.
         let state = object.lock();
         lock().push(Arc::clone(object), handle, state.size(), local_clock())
     };
-    // Without the locks: this may take a while.
+    // Without the locks, since dropping may take a while.
     drop(dropped);
 }
 
-/// Counts what a kept document grew by, nothing for any other; those that it is too much for. The caller
-/// drops them without a lock.
+/// Updates the size of a kept document, and ignores any other. Returns the entries beyond the limits, which
+/// the caller drops without a lock.
 #[must_use]
 pub(crate) fn resize(object: &InfoObject, size: impl FnOnce() -> usize) -> Vec<Entry> {
     if !object.kept.is_in() {
@@ -36,13 +36,13 @@ pub(crate) fn resize(object: &InfoObject, size: impl FnOnce() -> usize) -> Vec<E
     lock().resize(object, size(), local_clock())
 }
 
-/// Drops the oldest, be it one of the last, for want of handles; false if nothing is kept.
+/// Drops the oldest document, even one of the newest, for want of handles. Returns false if none is kept.
 pub(crate) fn drop_oldest() -> bool {
     let oldest = lock().pop();
     oldest.is_some()
 }
 
-/// Notes that a call found nothing behind a handle: whether that was dropped is counted and told.
+/// Records a call on a handle that has ended: counts it, and logs the first.
 pub(crate) fn found_nothing(handle: Handle) {
     if !handle::has_ended(handle) {
         return;
@@ -58,12 +58,12 @@ pub(crate) fn found_nothing(handle: Handle) {
     }
 }
 
-/// How often something was asked for that is dropped.
+/// Returns the number of calls on dropped documents.
 pub(crate) fn dropped_reads() -> i32 {
     DROPPED_READS.load(Ordering::Relaxed)
 }
 
-/// Keeps other threads from the list while a thread forks: the child could never open the lock.
+/// Locks the list. A forking thread holds it, because the child could never open a lock of another thread.
 pub(crate) fn lock() -> MutexGuard<'static, Kept> {
     KEPT.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -75,7 +75,7 @@ static KEPT: Mutex<Kept> = Mutex::new(Kept {
 
 static DROPPED_READS: AtomicI32 = AtomicI32::new(0);
 
-/// What is kept, the oldest first. Its lock is the last of all: nothing else is locked under it.
+/// Kept documents, the oldest first. Their lock is the last of all: no other is taken under it.
 pub(crate) struct Kept {
     entries: VecDeque<Entry>,
     bytes: usize,
@@ -84,33 +84,33 @@ pub(crate) struct Kept {
 /// A kept document. Its handle ends when this is dropped.
 pub(crate) struct Entry {
     object: Arc<InfoObject>,
-    /// The handle of the info as a number, 0 for a removed node.
+    /// Handle of the info as a number; 0 for a removed node.
     handle: usize,
     since: f64,
 }
 
-/// The bytes that a document is counted with while it is kept.
+/// Bytes that a document is counted with while it is kept; 0 otherwise.
 #[derive(Debug, Default)]
 pub(crate) struct Share(AtomicUsize);
 
-/// So much is kept whatever its age. What is older than [`AGE_SECS`] goes beyond it.
+/// Limits within which documents are kept whatever their age. Beyond them those older than [`AGE_SECS`] go.
 const AMPLE: Limits = Limits {
     documents: 4_096,
     bytes: 64 << 20,
 };
 
-/// More is not kept, however young.
+/// Limits beyond which documents go, however young.
 const MOST: Limits = Limits {
     documents: 8_192,
     bytes: 128 << 20,
 };
 
-/// So many of the last are kept, however large.
+/// Number of the newest documents, which are kept however large.
 const NEWEST: usize = 16;
 
 const AGE_SECS: f64 = 60.0;
 
-/// How many of the aged ones go at a time, so that no call takes long.
+/// Number of aged documents dropped at a time, so that no call takes long.
 const AT_ONCE: usize = 8;
 
 struct Limits {
@@ -119,7 +119,7 @@ struct Limits {
 }
 
 impl Kept {
-    /// Adds a document and gives those that go for it.
+    /// Adds a document and returns the entries beyond the limits.
     fn push(
         &mut self,
         object: Arc<InfoObject>,
@@ -139,7 +139,7 @@ impl Kept {
         self.make_room(now)
     }
 
-    /// Gives those that are too much.
+    /// Removes and returns the entries beyond the limits.
     fn make_room(&mut self, now: f64) -> Vec<Entry> {
         let mut dropped = Vec::new();
         while let Some(entry) = self.next_to_go(now, dropped.len()) {
@@ -165,7 +165,7 @@ impl Kept {
         Some(entry)
     }
 
-    /// Counts a document with its size of today and gives those that go for it.
+    /// Updates the size of a document and returns the entries beyond the limits.
     fn resize(&mut self, object: &InfoObject, bytes: usize, now: f64) -> Vec<Entry> {
         // It may have been dropped meanwhile.
         if !object.kept.is_in() {
@@ -177,7 +177,8 @@ impl Kept {
         if bytes <= before || self.bytes <= AMPLE.bytes {
             return Vec::new();
         }
-        // What grows is in use: the call that did it may return a pointer into it. The newest stay.
+        // A growing document is in use: its call may return a pointer into it. It becomes the newest, which
+        // stays.
         let is_it = |entry: &Entry| ptr::eq(Arc::as_ptr(&entry.object), object);
         let place = self.entries.iter().rposition(is_it);
         if let Some(mut entry) = place.and_then(|place| self.entries.remove(place)) {
@@ -188,7 +189,7 @@ impl Kept {
     }
 }
 
-/// In tests, which share the list: drops a destroyed info, as age and amount would.
+/// Drops a destroyed info, as age and amount would. For tests, which share the list.
 #[cfg(test)]
 pub(crate) fn forget(handle: Handle) {
     let mut kept = lock();

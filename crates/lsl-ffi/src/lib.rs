@@ -1,9 +1,9 @@
 //! liblsl's C ABI over `lsl-core`: argument checks, one call into the core, result mapping. There is
 //! no protocol logic here.
 //!
-//! Every entry runs inside [`guard`], takes handles through [`handle`] (a handle is a number, never
-//! an address, so a stale or made-up one is detected, not dereferenced) and hands out strings through
-//! [`strings`]. One file per liblsl header.
+//! Every entry runs inside [`guard`], takes handles through [`handle`] and hands out strings through
+//! [`strings`]. A handle is a number, never an address: a stale or made-up one is detected, not
+//! dereferenced. One file per liblsl header.
 #![expect(
     unsafe_code,
     reason = "a C ABI is made of exported functions and of the callers' pointers"

@@ -1,9 +1,9 @@
-//! What the library has to say, on the standard error output or in `log.file`, or to a callback of the
-//! host. Starts when the configuration is first read, and then only if the host (a Rust program that
-//! links this crate's code) has no `tracing` subscriber of its own.
+//! The log, on the standard error output, in `log.file`, or to a callback of the host. Starts when the
+//! configuration is first read. A host with a `tracing` subscriber of its own (a Rust program that links
+//! this crate's code) gets the messages instead.
 //!
-//! `log.level` and the levels given to the callback are liblsl's: -2 errors, -1 warnings, 0
-//! information, 1 debugging, 2 and above everything; -3 silences the log.
+//! `log.level` and the levels given to the callback are liblsl's: -2 errors, -1 warnings, 0 information, 1
+//! debugging, 2 and above everything. -3 silences the log.
 
 use std::ffi::{CString, c_char, c_void};
 use std::fmt::{self, Write as _};
@@ -25,19 +25,19 @@ use tracing::{Event, Level, Metadata, Subscriber, dispatcher};
 
 use crate::guard::guard;
 
-/// What a host gives to be told messages: level, text, and the pointer it gave with itself.
+/// The host's callback for messages: level, text, and the pointer that the host registered with it.
 pub(crate) type LogCallback =
     unsafe extern "C" fn(level: i32, message: *const c_char, user: *mut c_void);
 
-/// Not in liblsl. Gives every message to `callback` instead of writing it; NULL writes again. Set
-/// before the first other call, it gets the messages about the configuration too. Which messages there
-/// are is up to `log.level`. The text is good during the call only.
+/// Gives every message to `callback` instead of writing it; NULL writes again. Not in liblsl. Set before the
+/// first other call, it gets the messages about the configuration too. `log.level` selects the messages. The
+/// text is valid during the call only.
 ///
-/// Any thread of the library calls it, several at once; a call that has begun elsewhere may end after
-/// this function returned. It may call the library, but not unwind or jump out.
+/// Any thread of the library calls it, several at once. A call that has begun elsewhere may end after this
+/// function returned. It may call the library, but not unwind or jump out.
 ///
 /// # Safety
-/// `callback` is NULL or a function that may be called with `user` from any thread, from now on until
+/// `callback` is NULL or a function that may be called with `user` from any thread. That holds until
 /// another one is set and calls under way have returned.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lslx_set_log_callback(callback: Option<LogCallback>, user: *mut c_void) {
@@ -47,18 +47,19 @@ pub unsafe extern "C" fn lslx_set_log_callback(callback: Option<LogCallback>, us
     });
 }
 
-/// An `AtomicPtr` because plain pointers do not travel between threads.
+/// Holds an `AtomicPtr` because plain pointers are not `Send`.
 static CALLBACK: Mutex<Option<Callback>> = Mutex::new(None);
 
 pub(crate) type Callback = (LogCallback, AtomicPtr<c_void>);
 
-/// Keeps other threads from the callback while a thread forks: the child could never open the lock.
+/// Locks the callback. A forking thread holds it, because the child could never open a lock of another
+/// thread.
 pub(crate) fn hold() -> MutexGuard<'static, Option<Callback>> {
     CALLBACK.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs `read`, which reads the configuration, and keeps what it says until [`install`] knows where
-/// to. `None` if the host listens itself.
+/// Runs `read`, which reads the configuration, and returns its messages for [`install`]; `None` if the host
+/// has a subscriber.
 pub(crate) fn observe<R>(read: impl FnOnce() -> R) -> (R, Option<Vec<Message>>) {
     if dispatcher::get_default(|current| !current.is::<NoSubscriber>()) {
         return (read(), None);
@@ -71,7 +72,7 @@ pub(crate) fn observe<R>(read: impl FnOnce() -> R) -> (R, Option<Vec<Message>>) 
     (result, Some(keeper.take_kept()))
 }
 
-/// Starts the log, beginning with these messages.
+/// Starts the log and writes these messages first.
 #[cfg_attr(
     test,
     expect(dead_code, reason = "tests share one process and listen themselves")
@@ -80,7 +81,7 @@ pub(crate) fn install(config: &Log, messages: Vec<Message>) {
     let (output, failure) = Output::open(&config.file);
     let logger = Arc::new(Logger::new(filter(config.level), output));
     if set_global_default(Arc::clone(&logger)).is_err() {
-        // The host came between, and it decides.
+        // The host set a subscriber meanwhile, and it takes precedence.
         return;
     }
     for message in messages.into_iter().chain(failure) {
@@ -90,7 +91,7 @@ pub(crate) fn install(config: &Log, messages: Vec<Message>) {
     }
 }
 
-/// What is shown at a `log.level`.
+/// Returns the filter of a `log.level`.
 fn filter(level: i32) -> LevelFilter {
     match level {
         ..=-3 => LevelFilter::OFF,
@@ -102,8 +103,8 @@ fn filter(level: i32) -> LevelFilter {
     }
 }
 
-/// At which level something is told. What the audit log says of sessions that come and go is no news
-/// for everybody's terminal; what went wrong is.
+/// Returns the level at which an event is logged. Audit events about sessions that come and go are
+/// debugging messages; failures keep their level.
 fn level_of(metadata: &Metadata<'_>) -> Level {
     match *metadata.level() {
         Level::INFO if metadata.target() == AUDIT => Level::DEBUG,
@@ -111,10 +112,10 @@ fn level_of(metadata: &Metadata<'_>) -> Level {
     }
 }
 
-/// Who tells of every encrypted session. Spec: LSS/1 §10.
+/// Target of the events about encrypted sessions. Spec: LSS/1 §10.
 const AUDIT: &str = "lsl_secure::audit";
 
-/// The number of a message's level in liblsl.
+/// Returns liblsl's number of a level.
 fn number(level: Level) -> i32 {
     match level {
         Level::ERROR => -2,
@@ -125,7 +126,7 @@ fn number(level: Level) -> i32 {
     }
 }
 
-/// One line of the log.
+/// Message of the log, written as one line.
 #[derive(Debug)]
 pub(crate) struct Message {
     level: Level,
@@ -139,7 +140,7 @@ enum Output {
 }
 
 impl Output {
-    /// The standard error output for an empty name and, with a message, for a useless one.
+    /// Opens the output. It is standard error for an empty name and, with a message, for an unusable one.
     fn open(name: &str) -> (Self, Option<Message>) {
         if name.is_empty() {
             return (Self::Stderr, None);
@@ -157,7 +158,7 @@ impl Output {
     }
 }
 
-/// The subscriber. It has no use for spans.
+/// Subscriber that writes events and ignores spans.
 struct Logger {
     filter: LevelFilter,
     output: Output,
@@ -201,7 +202,7 @@ impl Logger {
             message.level,
             message.text
         );
-        // There is nobody left to tell about a log that cannot be written.
+        // A log that cannot be written has no place to report that.
         let _ = match &self.output {
             Output::File(file) => { file }.write_all(line.as_bytes()),
             _ => StandardError.write_all(line.as_bytes()),
@@ -209,10 +210,10 @@ impl Logger {
     }
 }
 
-/// No message of ours is longer.
+/// Upper limit for the text of a message.
 const LONGEST_TEXT_BYTES: usize = 8 << 10;
 
-/// False if there is no callback.
+/// Passes a message to the callback. Returns false if there is none.
 fn call_back(message: &Message) -> bool {
     // The lock is released before foreign code runs.
     let callback = CALLBACK
@@ -223,7 +224,7 @@ fn call_back(message: &Message) -> bool {
     let Some((function, user)) = callback else {
         return false;
     };
-    // Escaped: nothing is left that `new` could refuse.
+    // Escaped text contains no NUL, which `new` would refuse.
     let text = CString::new(message.text.as_str()).unwrap_or_default();
     // SAFETY: the host promised that its function may be called so.
     interruptible(|| unsafe { function(number(message.level), text.as_ptr(), user) });
@@ -261,7 +262,7 @@ impl Subscriber for Logger {
     fn exit(&self, _: &span::Id) {}
 }
 
-/// `message key=value key=value`.
+/// Text of an event: `message key=value key=value`.
 #[derive(Default)]
 struct Line {
     message: String,

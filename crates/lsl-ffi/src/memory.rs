@@ -1,8 +1,8 @@
-//! The caller's memory: arrays read and filled in place, results stored through pointers, and the
-//! two shapes every call has, a status code or a result with an error code beside it.
+//! Memory of the caller: arrays read and filled in place, and results stored through pointers. Also the two
+//! shapes of calls: a status code, or a result with an error code beside it.
 //!
-//! C programs on x86-64 may pass packed, hence misaligned, arrays and get away with it: those are
-//! copied, all others are used where they are. Spec: c-abi §3.
+//! C programs on x86-64 may pass packed, hence misaligned, arrays: those are copied, all others are used in
+//! place. Spec: c-abi §3.
 
 use std::borrow::Cow;
 use std::ffi::c_ulong;
@@ -10,10 +10,10 @@ use std::ptr;
 
 use crate::guard::{code, guard, set_last_error};
 
-/// Outcome of a call's body; the error is what C gets, its text was already kept.
+/// Result of a call's body. The error is the code for C, whose text was recorded already.
 pub(crate) type Outcome<T> = Result<T, i32>;
 
-/// Keeps the text of a refusal for `lsl_last_error` and gives its code.
+/// Records the text of a refusal for `lsl_last_error` and returns its code.
 pub(crate) fn refuse(code: i32, text: &str) -> i32 {
     set_last_error(text);
     code
@@ -27,9 +27,8 @@ pub(crate) fn status(body: impl FnOnce() -> Outcome<()>) -> i32 {
     }
 }
 
-/// Runs a call that returns a value, or `fallback` with an error code in `*ec`. `*ec` is stored in
-/// any case, before anything else happens: some callers pass an uninitialised variable and test it.
-/// Spec: c-abi §3.1.
+/// Runs a call that returns a value, or `fallback` with an error code in `*ec`. `*ec` is always stored
+/// first: some callers pass an uninitialised variable and test it. Spec: c-abi §3.1.
 ///
 /// # Safety
 /// `ec` is NULL or may be written.
@@ -50,7 +49,7 @@ pub(crate) unsafe fn with_code<R>(
     }
 }
 
-/// Stores a result unless the caller does not want it.
+/// Stores a result unless `place` is NULL.
 ///
 /// # Safety
 /// `place` is NULL or may be written.
@@ -61,7 +60,7 @@ pub(crate) unsafe fn store<T>(place: *mut T, value: T) {
     }
 }
 
-/// The caller's array of `count` values; -4 if it is NULL.
+/// Reads the caller's array of `count` values; -4 if it is NULL.
 ///
 /// # Safety
 /// `data` is NULL or points to `count` initialised values that stay unchanged while the result is
@@ -84,8 +83,8 @@ pub(crate) unsafe fn elements<'a, T: Copy>(data: *const T, count: usize) -> Outc
 /// Lets `body` fill the caller's array of `count` values; -4 if it is NULL.
 ///
 /// # Safety
-/// `data` is NULL or points to room for `count` values that nobody else uses during the call. Every
-/// bit pattern is a value of `T`, so that what is there may be uninitialised for C.
+/// `data` is NULL or points to room for `count` values that the call alone uses. Every bit pattern is a
+/// value of `T`, so that the room may be uninitialised for C.
 pub(crate) unsafe fn with_slots<T: Copy, R>(
     data: *mut T,
     count: usize,
@@ -113,7 +112,7 @@ pub(crate) unsafe fn with_slots<T: Copy, R>(
     result
 }
 
-/// As [`with_slots`], for an array that may be left out.
+/// Lets `body` fill an array as [`with_slots`] does; a NULL array is allowed.
 ///
 /// # Safety
 /// As [`with_slots`].
@@ -129,7 +128,7 @@ pub(crate) unsafe fn with_optional_slots<T: Copy, R>(
     unsafe { with_slots(data, count, |slots| body(Some(slots))) }
 }
 
-/// The rest of the caller's array behind its first `count` values; NULL for NULL.
+/// Returns the caller's array behind its first `count` values; NULL for NULL.
 pub(crate) fn behind<T>(data: *mut T, count: usize) -> *mut T {
     if data.is_null() {
         data
@@ -138,7 +137,7 @@ pub(crate) fn behind<T>(data: *mut T, count: usize) -> *mut T {
     }
 }
 
-/// A count of the C ABI as a length.
+/// Converts a count of the C ABI to a length; -4 if it is too large.
 pub(crate) fn length(count: c_ulong) -> Outcome<usize> {
     usize::try_from(count).map_err(|_| refuse(code::INTERNAL, "the count is too large"))
 }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use lsl_core::{
     Context, ContinuousResolver, Error, Resolving, Result, Selector, StreamInfo, Timeout,
 };
+use lsl_platform::fork::Generation;
 use lsl_proto::query::Query;
 
 use crate::context::context;
@@ -19,12 +20,12 @@ use crate::streaminfo::hand_out;
 use crate::strings;
 use crate::turns::{Progress, Turn, in_turns};
 
-/// Looks for all streams of the session for `wait_time` seconds, always that long. Gives at most
-/// `buffer_elements` infos, which the caller destroys, and returns their number; other slots of the
-/// buffer are not written. Spec: c-abi §10.
+/// Searches for all streams of the session for `wait_time` seconds, always that long. Writes at most
+/// `buffer_elements` infos, which the caller destroys, and returns their number. Other slots of the buffer
+/// are not written. Spec: c-abi §10.
 ///
-/// Negative and NaN mean 0 seconds; `LSL_FOREVER` never returns. -3 for a NULL buffer with room, -4 if
-/// there is no network; with `lsl_last_error`.
+/// Negative and NaN mean 0 seconds; `LSL_FOREVER` never returns. -3 for a NULL buffer with room, -4 without
+/// a network; both with `lsl_last_error`.
 ///
 /// # Safety
 /// `buffer` has room for as many infos as are found, or for `buffer_elements` if that is less.
@@ -38,10 +39,10 @@ pub unsafe extern "C-unwind" fn lsl_resolve_all(
     unsafe { resolve(buffer, buffer_elements, || None, 0, wait_time) }
 }
 
-/// Looks for streams whose element `prop` has the text `value`, until `minimum` are found or for
-/// `timeout` seconds; always that long if `minimum` is not positive. A NULL `value` asks for any
-/// stream with such an element, a NULL `prop` for any stream. Both become part of a query as they
-/// are, so a value with an apostrophe makes none. Spec: c-abi §10.
+/// Searches for streams whose element `prop` has the text `value`, until `minimum` are found or for
+/// `timeout` seconds. Without a positive `minimum` it always takes that long. A NULL `value` asks for any
+/// stream with such an element, a NULL `prop` for any stream. Both become part of a query unchanged, so a
+/// value with an apostrophe makes it invalid. Spec: c-abi §10.
 ///
 /// As [`lsl_resolve_all`] otherwise; -3 also for an invalid query.
 ///
@@ -67,9 +68,9 @@ pub unsafe extern "C-unwind" fn lsl_resolve_byprop(
     unsafe { resolve(buffer, buffer_elements, predicate, minimum, timeout) }
 }
 
-/// Looks for streams for which an XPath 1.0 predicate holds, as [`lsl_resolve_byprop`]; NULL asks for
-/// any stream. The predicate follows `session_id='…' and ` as it is: one with `or` escapes from the
-/// session unless it has parentheses. Spec: c-abi §10.
+/// Searches for streams by an XPath 1.0 predicate, as [`lsl_resolve_byprop`]; NULL asks for any stream. The
+/// predicate follows `session_id='…' and ` unchanged: one with `or` escapes from the session unless it has
+/// parentheses. Spec: c-abi §10.
 ///
 /// # Safety
 /// As [`lsl_resolve_all`]; `predicate` is NULL or a NUL-terminated text.
@@ -87,16 +88,16 @@ pub unsafe extern "C-unwind" fn lsl_resolve_bypred(
     unsafe { resolve(buffer, buffer_elements, predicate, minimum, timeout) }
 }
 
-/// Keeps looking for all streams of the session, in the background. A stream that did not answer for
-/// `forget_after` seconds is gone; below about 2 live streams come and go. The caller destroys the
-/// resolver; NULL, with `lsl_last_error`, if there is no network. Spec: c-abi §10.
+/// Starts a search for all streams of the session, in the background. Streams without an answer for
+/// `forget_after` seconds are removed; below about 2 live streams come and go. The caller destroys the
+/// resolver; NULL, with `lsl_last_error`, without a network. Spec: c-abi §10.
 #[unsafe(no_mangle)]
 pub extern "C" fn lsl_create_continuous_resolver(forget_after: f64) -> Handle {
     guard(ptr::null_mut(), || keep_resolving(None, forget_after))
 }
 
-/// Keeps looking for the streams of [`lsl_resolve_byprop`], as [`lsl_create_continuous_resolver`];
-/// NULL also for an invalid query. Spec: c-abi §10.
+/// Starts a search for the streams of [`lsl_resolve_byprop`], as [`lsl_create_continuous_resolver`]; NULL
+/// also for an invalid query. Spec: c-abi §10.
 ///
 /// # Safety
 /// `prop` and `value` are NULL or NUL-terminated texts.
@@ -115,8 +116,8 @@ pub unsafe extern "C" fn lsl_create_continuous_resolver_byprop(
     })
 }
 
-/// Keeps looking for the streams of [`lsl_resolve_bypred`], as [`lsl_create_continuous_resolver`];
-/// NULL also for an invalid query. Spec: c-abi §10.
+/// Starts a search for the streams of [`lsl_resolve_bypred`], as [`lsl_create_continuous_resolver`]; NULL
+/// also for an invalid query. Spec: c-abi §10.
 ///
 /// # Safety
 /// `predicate` is NULL or a NUL-terminated text.
@@ -132,10 +133,10 @@ pub unsafe extern "C" fn lsl_create_continuous_resolver_bypred(
     })
 }
 
-/// The streams that are known now: at most `buffer_elements` new infos, which the caller destroys and
-/// which outlive the resolver. Returns their number; other slots of the buffer are not written. Never
-/// blocks. 0 in a process that inherited the resolver by `fork`; -3, with `lsl_last_error`, if it is
-/// none, or for a NULL buffer with room. Spec: c-abi §10.
+/// Writes infos of the streams known now, at most `buffer_elements`. The caller destroys them, and they
+/// outlive the resolver. Returns their number; other slots of the buffer are not written. Never blocks.
+/// Returns 0 in a process that inherited the resolver by `fork`. Returns -3, with `lsl_last_error`, for
+/// anything but a resolver, or for a NULL buffer with room. Spec: c-abi §10.
 ///
 /// # Safety
 /// As [`lsl_resolve_all`].
@@ -159,7 +160,7 @@ pub unsafe extern "C" fn lsl_resolver_results(
     })
 }
 
-/// Stops looking. NULL, and what is no continuous resolver, is nothing. Spec: c-abi §10.
+/// Ends a continuous resolver. NULL and other handles are ignored. Spec: c-abi §10.
 #[unsafe(no_mangle)]
 pub extern "C" fn lsl_destroy_continuous_resolver(resolver: Handle) {
     guard((), || {
@@ -169,24 +170,24 @@ pub extern "C" fn lsl_destroy_continuous_resolver(resolver: Handle) {
     });
 }
 
-/// A continuous resolver that C holds.
+/// Continuous resolver for which C has a handle.
 #[derive(Debug)]
 pub(crate) struct ResolverObject {
-    /// Missing only while it is dropped.
+    /// `None` only while it is dropped.
     resolver: Option<ContinuousResolver>,
-    forks: u32,
+    owner: Generation,
 }
 
 impl ResolverObject {
     fn new(resolver: ContinuousResolver) -> Self {
         Self {
             resolver: Some(resolver),
-            forks: handle::fork_generation(),
+            owner: handle::owner(),
         }
     }
 
     fn is_inherited(&self) -> bool {
-        self.forks != handle::fork_generation()
+        !self.owner.is_current()
     }
 
     fn results(&self) -> Vec<StreamInfo> {
@@ -200,7 +201,7 @@ impl ResolverObject {
 impl Drop for ResolverObject {
     fn drop(&mut self) {
         if self.is_inherited() {
-            // Its tasks run in the parent; ending them is not for us.
+            // Its tasks run in the parent, and this process must not end them.
             mem::forget(self.resolver.take());
         }
     }
@@ -208,8 +209,6 @@ impl Drop for ResolverObject {
 
 fn keep_resolving(predicate: Option<Vec<u8>>, forget_after: f64) -> Handle {
     let context = context();
-    // Before there is anything to inherit, so that the fork is counted.
-    handle::fork_generation();
     let resolver = selector(&context, predicate).and_then(|selector| {
         ContinuousResolver::in_context(&context, &selector, Timeout::from_secs(forget_after))
     });
@@ -222,6 +221,8 @@ fn keep_resolving(predicate: Option<Vec<u8>>, forget_after: f64) -> Handle {
     }
 }
 
+/// Searches for streams in turns and fills the buffer. Returns the number written, or an error code.
+///
 /// # Safety
 /// As [`lsl_resolve_all`].
 unsafe fn resolve(
@@ -259,13 +260,13 @@ unsafe fn resolve(
 }
 
 thread_local! {
-    /// The search of a call between two turns. It ends with the thread if that is cancelled there.
+    /// Search of a call between two turns. It ends with the thread if that is cancelled there.
     static SEARCH: Cell<Option<Resolving>> = const { Cell::new(None) };
 }
 
-/// Waits for a search as long as this turn may.
+/// Waits for a search for the time of this turn.
 fn go_on(search: Option<Resolving>, turn: Turn) -> Progress<Vec<StreamInfo>> {
-    // In the last turn for its end, which is due.
+    // In the last turn the search is about to end, so wait for that.
     let limit = if turn.is_last {
         Timeout::Forever
     } else {
@@ -273,7 +274,7 @@ fn go_on(search: Option<Resolving>, turn: Turn) -> Progress<Vec<StreamInfo>> {
     };
     let found = match &search {
         Some(search) => search.wait_blocking(limit),
-        // A call of a signal handler has taken its place.
+        // A call in a signal handler has replaced it.
         None => Some(Vec::new()),
     };
     found.map_or_else(
@@ -293,8 +294,8 @@ fn check_buffer(buffer: *mut Handle, buffer_elements: u32) -> Result<()> {
     Ok(())
 }
 
-/// Writes as many infos as there is room for and returns their number. Touches no other slot: callers
-/// may say more than they have.
+/// Writes as many infos as there is room for and returns their number. Leaves other slots alone: callers
+/// may claim more room than they have.
 ///
 /// # Safety
 /// `buffer` has room for as many infos as there are, or for `room` if that is less.
@@ -313,7 +314,7 @@ unsafe fn fill(buffer: *mut Handle, room: u32, found: Vec<StreamInfo>) -> i32 {
     count
 }
 
-/// Text of a property's query, not quoted in any way.
+/// Builds the predicate of a property, without any quoting.
 fn property(prop: Option<&[u8]>, value: Option<&[u8]>) -> Option<Vec<u8>> {
     Some(match value {
         Some(value) => [prop?, b"='", value, b"'"].concat(),
@@ -321,7 +322,8 @@ fn property(prop: Option<&[u8]>, value: Option<&[u8]>) -> Option<Vec<u8>> {
     })
 }
 
-/// Checks the whole query before anything is sent; errors show all of it.
+/// Builds the selector of a predicate. Checks the whole query before anything is sent, and errors show all
+/// of it.
 fn selector(context: &Context, predicate: Option<Vec<u8>>) -> Result<Selector> {
     let Some(predicate) = predicate else {
         return Ok(Selector::all());

@@ -1,6 +1,6 @@
-//! Encryption as C programs see it: what this process allows, what a stream announces, with whom an
-//! inlet or a reader of an outlet speaks, and why not. All named `lslx_`; liblsl has none of it.
-//! Nothing here decides anything. Spec: LSS/1 §3, §4.4, §7.1, §11.
+//! Encryption as C programs see it: the policy of this process, announcements of streams, identities of
+//! peers, and reasons of refusals. All functions are named `lslx_`; liblsl has none of them. Makes no
+//! decision. Spec: LSS/1 §3, §4.4, §7.1, §11.
 
 use std::ffi::c_char;
 use std::ptr;
@@ -18,10 +18,9 @@ use crate::memory::{Outcome, refuse};
 use crate::outlet::info_of;
 use crate::{inlet, outlet, strings};
 
-/// Which connections this process makes and accepts: 0 plaintext only (`off`), 1 both (`migrate`), 2
-/// encrypted only (`required`). -4 if the security configuration exists but cannot be used: nothing
-/// streams then, and `lsl_last_error` names file, line and remedy. Reads the configuration.
-/// Spec: LSS/1 §4.3, §11.
+/// Returns the policy of this process for all connections: 0 plaintext only (`off`), 1 both (`migrate`), 2
+/// encrypted only (`required`). -4 if the security configuration exists but cannot be used: nothing streams
+/// then, and `lsl_last_error` names file, line and remedy. Reads the configuration. Spec: LSS/1 §4.3, §11.
 #[unsafe(no_mangle)]
 pub extern "C" fn lslx_security_policy() -> i32 {
     counted(|| {
@@ -31,9 +30,9 @@ pub extern "C" fn lslx_security_policy() -> i32 {
     })
 }
 
-/// The security of this process for people, such as `policy required, configuration
-/// ~/lsl_api/lsl-secure.toml, name amp1, fingerprint SHA256:…`, or what is wrong with its
-/// configuration. For the caller to release; NULL if memory is out. Spec: LSS/1 §11.
+/// Describes the security of this process for people, or the error in its configuration. An example:
+/// `policy required, configuration ~/lsl_api/lsl-secure.toml, name amp1, fingerprint SHA256:…`. For the
+/// caller to release; NULL without memory. Spec: LSS/1 §11.
 #[unsafe(no_mangle)]
 pub extern "C" fn lslx_security_text() -> *mut c_char {
     guard(ptr::null_mut(), || {
@@ -45,21 +44,21 @@ pub extern "C" fn lslx_security_text() -> *mut c_char {
     })
 }
 
-/// Whether a stream announces encryption: 0 not at all, 1 it accepts both, 2 it accepts nothing else.
-/// A hint that anybody can forge. -3 for anything but an info. Spec: LSS/1 §7.1.
+/// Returns the encryption that a stream announces: 0 none, 1 it accepts both, 2 it accepts nothing else. A
+/// hint, which peers can forge. -3 for anything but an info. Spec: LSS/1 §7.1.
 #[unsafe(no_mangle)]
 pub extern "C" fn lslx_info_encryption(info: Handle) -> i32 {
     counted(|| {
         let advert = info_of(info)?.security_advert();
         Ok(advert.map_or(0, |advert| match advert.policy.as_str() {
             "migrate" => number(Policy::Migrate),
-            // What later versions may say is no invitation to plaintext.
+            // Values of later versions are no invitation to plaintext.
             _ => number(Policy::Required),
         }))
     })
 }
 
-/// The fingerprint that a stream announces, an empty text if none. Claimed, not proven: see
+/// Returns the fingerprint that a stream announces, or an empty text. Claimed, not proven: see
 /// [`lslx_peer_fingerprint`]. For the caller to release; NULL for anything but an info. Spec: LSS/1 §7.1.
 #[unsafe(no_mangle)]
 pub extern "C" fn lslx_info_fingerprint(info: Handle) -> *mut c_char {
@@ -71,36 +70,36 @@ pub extern "C" fn lslx_info_fingerprint(info: Handle) -> *mut c_char {
     })
 }
 
-/// Whether the inlet's data connection is encrypted: 1, or 0 in plaintext and without a connection.
-/// Negative: an error code.
+/// Returns 1 if the inlet's data connection is encrypted, 0 in plaintext or without a connection. Negative:
+/// an error code.
 #[unsafe(no_mangle)]
 pub extern "C" fn lslx_is_encrypted(inlet: Handle) -> i32 {
     counted(|| Ok(i32::from(of_inlet(inlet)?.is_some())))
 }
 
-/// The fingerprint of the key with which the outlet has proven who it is, as `SHA256:…`. For the caller
-/// to release: an empty text without an encrypted connection, NULL for anything but an inlet.
+/// Returns the fingerprint of the key with which the outlet proved its identity, as `SHA256:…`. For the
+/// caller to release: an empty text without an encrypted connection, NULL for anything but an inlet.
 /// Spec: LSS/1 §3.1.
 #[unsafe(no_mangle)]
 pub extern "C" fn lslx_peer_fingerprint(inlet: Handle) -> *mut c_char {
     text(|| Ok(of_inlet(inlet)?.map_or_else(String::new, |found| found.fingerprint)))
 }
 
-/// What the trust file of this process calls that key's owner. As [`lslx_peer_fingerprint`].
+/// Returns the name of that key's owner in the trust file of this process. As [`lslx_peer_fingerprint`].
 #[unsafe(no_mangle)]
 pub extern "C" fn lslx_peer_name(inlet: Handle) -> *mut c_char {
     text(|| Ok(of_inlet(inlet)?.map_or_else(String::new, |found| found.peer_name)))
 }
 
-/// The cipher in use, such as `AES-256-GCM`. As [`lslx_peer_fingerprint`]. Spec: LSS/1 §5.4.
+/// Returns the cipher in use, such as `AES-256-GCM`. As [`lslx_peer_fingerprint`]. Spec: LSS/1 §5.4.
 #[unsafe(no_mangle)]
 pub extern "C" fn lslx_cipher(inlet: Handle) -> *mut c_char {
     text(|| Ok(of_inlet(inlet)?.map_or("", |found| found.suite).to_owned()))
 }
 
-/// Why the inlet has no connection, if security is the reason: what happened and what to do. For the
-/// caller to release: an empty text if all is well, NULL for anything but an inlet. Unlike
-/// `lsl_last_error` the same from every thread. Spec: LSS/1 §4.4.
+/// Returns the cause and remedy if security keeps the inlet from connecting. For the caller to release: an
+/// empty text if all is well, NULL for anything but an inlet. Unlike `lsl_last_error` the same from every
+/// thread. Spec: LSS/1 §4.4.
 #[unsafe(no_mangle)]
 pub extern "C" fn lslx_last_security_error(inlet: Handle) -> *mut c_char {
     text(|| {
@@ -111,8 +110,8 @@ pub extern "C" fn lslx_last_security_error(inlet: Handle) -> *mut c_char {
     })
 }
 
-/// The fingerprint of the reader that connects from `address` (as `lslx_outlet_consumers` gives it). For
-/// the caller to release: an empty text for a reader in plaintext, NULL if there is no such reader.
+/// Returns the fingerprint of the reader at `address` (as `lslx_outlet_consumers` gives it). For the caller
+/// to release: an empty text for a reader in plaintext, NULL if there is no such reader.
 ///
 /// # Safety
 /// `address` is NULL or a NUL-terminated text.
@@ -128,7 +127,7 @@ pub unsafe extern "C" fn lslx_consumer_fingerprint(
     })
 }
 
-/// What the trust file of this process calls that reader. As [`lslx_consumer_fingerprint`].
+/// Returns the name of that reader in the trust file of this process. As [`lslx_consumer_fingerprint`].
 ///
 /// # Safety
 /// `address` is NULL or a NUL-terminated text.
@@ -141,20 +140,21 @@ pub unsafe extern "C" fn lslx_consumer_name(out: Handle, address: *const c_char)
     })
 }
 
-/// The policy of the process without a look at `lsl_api.cfg`; `None` if the configuration is broken.
+/// Returns the policy of the process without reading `lsl_api.cfg`; `None` if the security configuration is
+/// broken.
 #[cfg(not(test))]
 pub(crate) fn policy_of_process() -> Option<Policy> {
     let security = Context::security_of_process().ok()?;
     Some(security.policy())
 }
 
-/// In tests: whatever the user of this machine has.
+/// Returns the policy of the context of tests, independent of this machine's configuration.
 #[cfg(test)]
 pub(crate) fn policy_of_process() -> Option<Policy> {
     Some(context().security().ok()?.policy())
 }
 
-/// As the configuration file calls it.
+/// Returns the name of a policy in the configuration file.
 pub(crate) fn policy_name(policy: Policy) -> &'static str {
     match policy {
         Policy::Off => "off",
@@ -204,7 +204,7 @@ unsafe fn of_consumer(out: Handle, address: *const c_char) -> Outcome<Option<Enc
     }
 }
 
-/// Runs a call that gives a text away.
+/// Runs a call that returns a text for the caller to release.
 fn text(body: impl FnOnce() -> Outcome<String>) -> *mut c_char {
     guard(ptr::null_mut(), || match body() {
         Ok(text) => strings::allocate(text.as_bytes()),

@@ -1,8 +1,7 @@
 //! `lsl/streaminfo.h`: descriptions of streams. Spec: c-abi §5.
 //!
-//! An info that C holds is a [`StreamInfo`] under a lock, beside what C was given pointers to: texts
-//! and handles of nodes. Both stay as they are until the info is destroyed, and as long as [`kept`]
-//! keeps it after that.
+//! An info is a [`StreamInfo`] under a lock, with the texts and node handles that C has pointers to. They
+//! stay as they are until the info is destroyed, and afterwards as long as [`kept`] keeps it.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{CString, c_char};
@@ -21,8 +20,8 @@ use crate::kept::{self, Share};
 use crate::strings;
 use crate::xml::NodeObject;
 
-/// Describes a stream. `channel_format` is a number from 0 (none) to 7; no channels are legal. Any
-/// bytes are accepted in the texts, which are copied. Reads the configuration if nothing did before.
+/// Creates the description of a stream. `channel_format` is a number from 0 (none) to 7; zero channels are
+/// legal. The texts may hold any bytes and are copied. Reads the configuration if nothing did before.
 ///
 /// NULL, with the reason in `lsl_last_error`, for a NULL text, an empty name, a negative count or rate
 /// or an unknown format. The caller destroys the info. Spec: c-abi §5.1.
@@ -66,7 +65,7 @@ fn create(
         let text = "The name, type and source_id of a stream must not be NULL.";
         return Err(Error::Argument(text.to_owned()));
     };
-    // What is negative is too much, too.
+    // A negative count fails like one that is too large.
     let count = u32::try_from(channel_count).unwrap_or(u32::MAX);
     let format = format(channel_format);
     let known = format.unwrap_or(ChannelFormat::Undefined);
@@ -86,7 +85,7 @@ fn format(number: i32) -> Option<ChannelFormat> {
     formats.find(|&format| format as i32 == number)
 }
 
-/// A deep copy, which the caller destroys; NULL, with `lsl_last_error`, if `info` is none.
+/// Returns a deep copy, which the caller destroys; NULL, with `lsl_last_error`, if `info` is none.
 /// Spec: c-abi §5.1.
 #[unsafe(no_mangle)]
 pub extern "C" fn lsl_copy_streaminfo(info: Handle) -> Handle {
@@ -96,9 +95,8 @@ pub extern "C" fn lsl_copy_streaminfo(info: Handle) -> Handle {
     })
 }
 
-/// Ends an info. The texts and nodes got from it, and the getters of fields, work on for a while, because
-/// bindings use what they got from temporaries. NULL, and what is no info, is nothing.
-/// Spec: c-abi §3.4, §5.6.
+/// Destroys an info. Its texts, nodes and getters work on for a while, because bindings use results of
+/// temporaries. NULL and anything but an info are ignored. Spec: c-abi §3.4, §5.6.
 #[unsafe(no_mangle)]
 pub extern "C" fn lsl_destroy_streaminfo(info: Handle) {
     guard((), || {
@@ -108,9 +106,9 @@ pub extern "C" fn lsl_destroy_streaminfo(info: Handle) {
     });
 }
 
-/// Reads an info from XML, as peers and recordings have it; the caller destroys it. NULL for NULL
-/// only: what describes no stream gives a blank info named `(invalid: REASON)`, `lsl_last_error` stays
-/// as it was. Spec: c-abi §5.4.
+/// Reads an info from XML, as peers and recordings have it; the caller destroys it. NULL only for NULL. XML
+/// that describes no stream gives a blank info named `(invalid: REASON)` and leaves `lsl_last_error` as it
+/// was. Spec: c-abi §5.4.
 ///
 /// # Safety
 /// `xml` is NULL or a NUL-terminated text.
@@ -130,8 +128,8 @@ pub unsafe extern "C" fn lsl_streaminfo_from_xml(xml: *const c_char) -> Handle {
     })
 }
 
-/// The whole document as text, which the caller releases with `free` or `lsl_destroy_string`; empty
-/// if `info` is none, NULL if memory is out. Spec: c-abi §5.3.
+/// Returns the whole document as text, which the caller releases with `free` or `lsl_destroy_string`. Empty
+/// if `info` is none, NULL without memory. Spec: c-abi §5.3.
 #[unsafe(no_mangle)]
 pub extern "C" fn lsl_get_xml(info: Handle) -> *mut c_char {
     guard(ptr::null_mut(), || {
@@ -141,8 +139,8 @@ pub extern "C" fn lsl_get_xml(info: Handle) -> *mut c_char {
     })
 }
 
-/// The `<desc>` element, which belongs to the info; the same handle each time. NULL if it was removed,
-/// or `info` is none. Spec: c-abi §5.2.
+/// Returns the `<desc>` element, which belongs to the info; the same handle each time. NULL if it was
+/// removed, or `info` is none. Spec: c-abi §5.2.
 #[unsafe(no_mangle)]
 pub extern "C" fn lsl_get_desc(info: Handle) -> Handle {
     read(info, ptr::null_mut(), |state, object| {
@@ -151,8 +149,8 @@ pub extern "C" fn lsl_get_desc(info: Handle) -> Handle {
     })
 }
 
-/// 1 if an XPath 1.0 predicate holds for the info, evaluated at its `<info>` element, or is empty; 0
-/// otherwise, also for a NULL or a text that is no query. Spec: c-abi §5.5.
+/// Returns 1 if an XPath 1.0 predicate is empty or holds at the `<info>` element of the info. Returns 0
+/// otherwise, also for NULL or an invalid query. Spec: c-abi §5.5.
 ///
 /// # Safety
 /// `query` is NULL or a NUL-terminated text.
@@ -171,8 +169,8 @@ pub unsafe extern "C" fn lsl_stream_info_matches_query(info: Handle, query: *con
     })
 }
 
-/// Gives the info a new random uid and returns it, as [`lsl_get_uid`] does. Empty if `info` is none,
-/// or, with `lsl_last_error`, if there are no random numbers. Spec: c-abi §5.1.
+/// Assigns a new random uid to the info and returns it, as [`lsl_get_uid`] does. Empty if `info` is none,
+/// or, with `lsl_last_error`, without random numbers. Spec: c-abi §5.1.
 #[unsafe(no_mangle)]
 pub extern "C" fn lsl_reset_uid(info: Handle) -> *const c_char {
     read(
@@ -205,17 +203,17 @@ macro_rules! text_getters {
 }
 
 text_getters! {
-    /// Name of the stream.
+    /// Returns the name of the stream.
     lsl_get_name = name_bytes;
-    /// Content type.
+    /// Returns the content type of the stream.
     lsl_get_type = stream_type_bytes;
-    /// Name of the source that outlives restarts.
+    /// Returns the identifier of the source, which survives restarts.
     lsl_get_source_id = source_id_bytes;
-    /// Identity of the outlet; empty before there is one.
+    /// Returns the identity of the outlet; empty before there is one.
     lsl_get_uid = uid_bytes;
-    /// Session of the serving host.
+    /// Returns the session of the serving host.
     lsl_get_session_id = session_id_bytes;
-    /// Name of the serving host.
+    /// Returns the name of the serving host.
     lsl_get_hostname = hostname_bytes;
 }
 
@@ -232,21 +230,21 @@ macro_rules! number_getters {
 }
 
 number_getters! {
-    /// Values per sample.
+    /// Returns the number of values per sample.
     lsl_get_channel_count -> i32 = |info: &StreamInfo| to_int(info.channel_count());
-    /// Samples per second; 0 if they come at no fixed interval.
+    /// Returns the samples per second; 0 if they come at no fixed interval.
     lsl_get_nominal_srate -> f64 = StreamInfo::nominal_srate;
-    /// Number of the channel format, 0 to 7.
+    /// Returns the number of the channel format, 0 to 7.
     lsl_get_channel_format -> i32 = |info: &StreamInfo| info.channel_format() as i32;
-    /// Protocol version times 100.
+    /// Returns the protocol version times 100.
     lsl_get_version -> i32 = |info: &StreamInfo| to_int(info.version());
-    /// When the outlet was made, in seconds of its host's clock.
+    /// Returns the time when the outlet was made, in seconds of its host's clock.
     lsl_get_created_at -> f64 = StreamInfo::created_at;
-    /// Bytes of a value; 0 for strings and `cft_undefined`.
+    /// Returns the bytes of a value; 0 for strings and `cft_undefined`.
     lsl_get_channel_bytes -> i32 = |info: &StreamInfo| {
         to_int(info.channel_format().value_size())
     };
-    /// Bytes of a sample; 0 for strings and `cft_undefined`. At most 2^31 - 1.
+    /// Returns the bytes of a sample; 0 for strings and `cft_undefined`. At most 2^31 - 1.
     lsl_get_sample_bytes -> i32 = |info: &StreamInfo| {
         let channels = i32::try_from(info.channel_count()).unwrap_or(i32::MAX);
         to_int(info.channel_format().value_size()).saturating_mul(channels)
@@ -257,7 +255,7 @@ fn to_int(number: impl TryInto<i32>) -> i32 {
     number.try_into().unwrap_or(i32::MAX)
 }
 
-/// A call on an info: `none` if the handle is not one.
+/// Runs a call on an info. Returns `none` if the handle is not one.
 fn read<R: Copy>(info: Handle, none: R, body: impl FnOnce(&mut State, &Arc<InfoObject>) -> R) -> R {
     guard(none, || match handle::info(info) {
         Some(info) => body(&mut info.lock(), &info),
@@ -265,7 +263,7 @@ fn read<R: Copy>(info: Handle, none: R, body: impl FnOnce(&mut State, &Arc<InfoO
     })
 }
 
-/// As [`read`], but a destroyed info answers as long as it is kept.
+/// Runs a call as [`read`] does, also on a destroyed info as long as it is kept.
 fn get<R: Copy>(info: Handle, none: R, body: impl FnOnce(&mut State) -> R) -> R {
     guard(none, || {
         let found = handle::info(info).or_else(|| handle::past_info(info));
@@ -277,7 +275,7 @@ fn get<R: Copy>(info: Handle, none: R, body: impl FnOnce(&mut State) -> R) -> R 
     })
 }
 
-/// The handle of a new info; for an error NULL, its text becomes the last error.
+/// Returns the handle of a new info. For an error it is NULL, and the error's text becomes the last error.
 pub(crate) fn handed_out(info: Result<StreamInfo>) -> Handle {
     match info {
         Ok(info) => hand_out(info),
@@ -288,20 +286,20 @@ pub(crate) fn handed_out(info: Result<StreamInfo>) -> Handle {
     }
 }
 
-/// A stream info that C holds.
+/// Stream info for which C has a handle.
 pub(crate) struct InfoObject {
     state: Mutex<State>,
     pub(crate) kept: Share,
 }
 
-/// What the lock of an info protects. Order of locks: an info's, that of a node removed from it, then
-/// the table of handles or the list of kept documents.
+/// Data under the lock of an info. Order of locks: an info's, that of a node removed from it, then the
+/// table of handles or the list of kept documents.
 pub(crate) struct State {
     pub(crate) info: StreamInfo,
     pub(crate) texts: Texts,
     /// Handles of the nodes that C has seen, as numbers.
     nodes: HashMap<NodeId, usize>,
-    /// There is no stream: the document is a removed node, which has no parent.
+    /// Whether the document is a removed node, which has no parent and describes no stream.
     is_removed_node: bool,
 }
 
@@ -318,7 +316,7 @@ impl InfoObject {
         }
     }
 
-    /// Runs a body on the state and counts what a kept document grows by.
+    /// Runs `body` on the state and updates the size of a kept document.
     pub(crate) fn with<R>(&self, body: impl FnOnce(&mut State) -> R) -> R {
         let mut state = self.lock();
         let result = body(&mut state);
@@ -328,7 +326,7 @@ impl InfoObject {
         result
     }
 
-    /// A copy as the info is now, its document included.
+    /// Returns a copy of the current info, its document included.
     pub(crate) fn snapshot(&self) -> StreamInfo {
         self.lock().info.clone()
     }
@@ -338,13 +336,13 @@ impl InfoObject {
     }
 }
 
-/// Gives an info to C: a new handle, which C destroys.
+/// Gives an info to C under a new handle, which C destroys.
 pub(crate) fn hand_out(info: StreamInfo) -> Handle {
     handle::insert(Object::Info(Arc::new(InfoObject::new(info))))
 }
 
 impl State {
-    /// The handle of a node, the same each time; NULL for none.
+    /// Returns the handle of a node, the same each time; NULL for `None`.
     pub(crate) fn node_handle(&mut self, owner: &Arc<InfoObject>, id: Option<NodeId>) -> Handle {
         let document = self.info.document();
         let is_seen = |&id: &NodeId| {
@@ -360,7 +358,7 @@ impl State {
         ptr::without_provenance_mut(*bits)
     }
 
-    /// Removes a node with everything below it. If C has handles there they name a copy, which is kept.
+    /// Removes a node with everything below it. Handles of C in there move to a copy, which is kept.
     pub(crate) fn remove_node(&mut self, id: NodeId) {
         let removed = subtree(self.info.document(), id);
         if removed.iter().any(|id| self.nodes.contains_key(id)) {
@@ -398,14 +396,14 @@ impl State {
         kept::keep(&owner, None);
     }
 
-    /// Bytes of memory that the info takes, roughly.
+    /// Returns the memory of the info in bytes, roughly.
     pub(crate) fn size(&self) -> usize {
         let handles = self.nodes.len() * NODE_HANDLE_BYTES;
         INFO_BYTES + self.info.document().size() + self.texts.bytes + handles
     }
 }
 
-/// A node and everything below it; of two equal trees in the same order.
+/// Lists a node and everything below it, in the same order for equal trees.
 fn subtree(document: &Document, top: NodeId) -> Vec<NodeId> {
     let mut nodes = vec![top];
     let mut next = 0;
@@ -416,7 +414,7 @@ fn subtree(document: &Document, top: NodeId) -> Vec<NodeId> {
     nodes
 }
 
-/// Every text that C has a pointer to. Grows with the different texts that were asked for.
+/// Texts that C has pointers to. Grows with each different text requested.
 #[derive(Default)]
 pub(crate) struct Texts {
     texts: HashSet<CString>,
@@ -424,10 +422,10 @@ pub(crate) struct Texts {
 }
 
 impl Texts {
-    /// A text for C that lives as long as the info, or as it is kept. It ends at its first NUL.
+    /// Stores a text for C, up to its first NUL. It lives as long as the info, or as it is kept.
     pub(crate) fn intern(&mut self, text: &[u8]) -> *const c_char {
         let text = text.split(|&byte| byte == 0).next().unwrap_or_default();
-        // Nothing is left that `new` could refuse.
+        // No NUL is left, which `new` would refuse.
         let text = CString::new(text).unwrap_or_default();
         if !self.texts.contains(&text) {
             self.bytes += text.count_bytes() + TEXT_BYTES;
@@ -453,13 +451,13 @@ impl fmt::Debug for InfoObject {
     }
 }
 
-/// What an info takes beside its document: the object and its fields.
+/// Bytes of an info without its document: the object and its fields.
 const INFO_BYTES: usize = 1024;
 
-/// What the handle of a node takes in the table, the map and the heap.
+/// Bytes of a node's handle in the table, the map and the heap.
 const NODE_HANDLE_BYTES: usize = 160;
 
-/// What a text takes beside its bytes.
+/// Bytes of a text beyond its content.
 const TEXT_BYTES: usize = 48;
 
 #[cfg(test)]

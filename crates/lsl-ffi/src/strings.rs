@@ -4,7 +4,7 @@
 use std::ffi::{CStr, c_char};
 use std::ptr;
 
-/// The caller's text without its NUL; `None` for NULL.
+/// Reads the caller's text without its NUL; `None` for NULL.
 ///
 /// # Safety
 /// `text` is NULL or a NUL-terminated text that stays unchanged while the result is used.
@@ -16,8 +16,8 @@ pub(crate) unsafe fn bytes<'a>(text: *const c_char) -> Option<&'a [u8]> {
     Some(unsafe { CStr::from_ptr(text) }.to_bytes())
 }
 
-/// A NUL-terminated `malloc`ed copy that the caller of the library owns; NULL if memory is out. Also
-/// for texts with NULs inside, whose length then travels apart.
+/// Copies a text, NUL-terminated, into `malloc`ed memory for the caller of the library; NULL without
+/// memory. A text may contain NULs: its length is passed apart then.
 pub(crate) fn allocate(text: &[u8]) -> *mut c_char {
     // SAFETY: `malloc` may be called with any size.
     let copy = unsafe { libc::malloc(text.len() + 1) }.cast::<u8>();
@@ -33,7 +33,7 @@ pub(crate) fn allocate(text: &[u8]) -> *mut c_char {
     copy.cast()
 }
 
-/// Releases what [`allocate`] gave; NULL is nothing.
+/// Releases a text of [`allocate`]; NULL is ignored.
 ///
 /// # Safety
 /// `text` is NULL or came from `malloc` and was not released yet.

@@ -1,4 +1,4 @@
-//! What tests of streams share: a C program's outlets and inlets on loopback.
+//! Shared parts of stream tests: a C program's outlets and inlets on loopback.
 
 use std::ffi::{CStr, c_char};
 use std::sync::Arc;
@@ -14,24 +14,24 @@ use crate::inlet::{lsl_create_inlet, lsl_destroy_inlet, lsl_open_stream};
 use crate::outlet::{lsl_create_outlet, lsl_destroy_outlet};
 use crate::streaminfo::{InfoObject, lsl_destroy_streaminfo};
 
-/// Far more than anything here takes; only a hang reaches it.
+/// Longest wait in seconds; only a hang reaches it.
 pub(crate) const SOON: f64 = 20.0;
 
-/// An error code that nobody gives, to see that it is overwritten.
+/// Error code that no call returns, to see that it is overwritten.
 pub(crate) const UNSET: i32 = 99;
 
-/// A number that no handle has.
+/// Returns a number that is no handle.
 pub(crate) fn no_handle() -> Handle {
     std::ptr::without_provenance_mut(0x1234)
 }
 
-/// A stream info; the source id is the name.
+/// Creates a stream info whose source id is its name.
 pub(crate) fn info(name: &str, channels: u32, rate: f64, format: ChannelFormat) -> Handle {
     let info = StreamInfo::new(name, "Test", channels, rate, format, name).unwrap();
     handle::insert(Object::Info(Arc::new(InfoObject::new(info))))
 }
 
-/// An outlet with default settings.
+/// Creates an outlet with default settings.
 pub(crate) fn outlet(name: &str, channels: u32, rate: f64, format: ChannelFormat) -> Handle {
     let info = info(name, channels, rate, format);
     let outlet = lsl_create_outlet(info, 0, 360);
@@ -40,7 +40,7 @@ pub(crate) fn outlet(name: &str, channels: u32, rate: f64, format: ChannelFormat
     outlet
 }
 
-/// The info of the stream of this name, with its addresses.
+/// Resolves the stream of this name. Returns its info, with its addresses.
 pub(crate) fn resolved(name: &str) -> Handle {
     let selector = Selector::property("name", name).unwrap();
     let limit = std::time::Duration::from_secs_f64(SOON);
@@ -49,7 +49,7 @@ pub(crate) fn resolved(name: &str) -> Handle {
     handle::insert(Object::Info(Arc::new(InfoObject::new(info))))
 }
 
-/// An inlet on the stream of this name that is not opened yet.
+/// Creates an inlet on the stream of this name, not opened yet.
 pub(crate) fn inlet(name: &str, recover: bool) -> Handle {
     let info = resolved(name);
     let inlet = lsl_create_inlet(info, 360, 0, i32::from(recover));
@@ -58,7 +58,7 @@ pub(crate) fn inlet(name: &str, recover: bool) -> Handle {
     inlet
 }
 
-/// Opens an inlet.
+/// Opens an inlet and waits for its stream.
 pub(crate) fn open(inlet: Handle) {
     let mut ec = UNSET;
     // SAFETY: `ec` may be written.
@@ -88,14 +88,14 @@ impl Drop for Stream {
     }
 }
 
-/// The thread's last error.
+/// Returns the last error of the thread.
 pub(crate) fn last_error() -> String {
     // SAFETY: always a NUL-terminated text.
     let text = unsafe { CStr::from_ptr(guard::last_error()) };
     text.to_string_lossy().into_owned()
 }
 
-/// A text that was pulled, up to its NUL; releases it.
+/// Copies a text that was pulled, up to its NUL, and releases it.
 pub(crate) fn take_text(text: *mut c_char) -> Vec<u8> {
     assert!(!text.is_null());
     // SAFETY: pulled texts are NUL-terminated.
@@ -114,20 +114,20 @@ pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// Handles may go to other threads, as any number may.
+/// Handle that may go to other threads, as any number may.
 struct Sent(Handle);
 
 // SAFETY: a handle is a number that every thread may use.
 unsafe impl Send for Sent {}
 
-/// Makes a call on another thread.
+/// Runs a call on another thread.
 pub(crate) fn on_thread<R: Send + 'static>(
     handle: Handle,
     call: impl FnOnce(Handle) -> R + Send + 'static,
 ) -> JoinHandle<R> {
     let sent = Sent(handle);
     std::thread::spawn(move || {
-        // The whole of it, not the pointer inside.
+        // Capture the whole wrapper, not the pointer inside.
         let sent = { sent };
         call(sent.0)
     })

@@ -1,9 +1,9 @@
-//! Calls that wait, made in turns of a second, so that a thread in one of them can be cancelled
+//! Calls that wait, in turns of a second, so that a thread in one of them can be cancelled
 //! (`pthread_cancel`).
 //!
-//! Inside a turn it cannot be: glibc ends a thread by unwinding its stack, which Rust permits through
-//! frames alone that have nothing to drop. Between two turns there are no others: all that is on the stack
-//! here is `Copy`, and exported functions that wait are `extern "C-unwind"`.
+//! Cancellation is off inside a turn: glibc ends a thread by unwinding its stack, which Rust permits only
+//! through frames with nothing to drop. Between two turns all frames are such: everything on the stack here
+//! is `Copy`, and exported functions that wait are `extern "C-unwind"`.
 
 use std::ops::ControlFlow;
 
@@ -12,27 +12,27 @@ use lsl_platform::cancel::end_if_cancelled;
 
 use crate::memory::{Outcome, with_code};
 
-/// What a turn came to: the call's result, or how much of it is done.
+/// Result of a turn: that of the call, or the amount done so far.
 pub(crate) type Progress<R> = ControlFlow<R, usize>;
 
 /// One turn of a call that waits.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Turn {
     secs: f64,
-    /// What the turns before came to.
+    /// Amount done by the turns before.
     pub(crate) done: usize,
     pub(crate) is_first: bool,
-    /// Whether the time of the call is up afterwards.
+    /// Whether the time of the call is up after this turn.
     pub(crate) is_last: bool,
 }
 
 impl Turn {
-    /// How long it may wait.
+    /// Returns the time limit of this turn.
     pub(crate) fn timeout(self) -> Timeout {
         Timeout::from_secs(self.secs)
     }
 
-    /// Nothing came: `result`, if the time of the call is up.
+    /// Ends the call with `result` if its time is up, else continues it.
     pub(crate) fn nothing<R>(self, result: R) -> Progress<R> {
         if self.is_last {
             Progress::Break(result)
@@ -42,8 +42,8 @@ impl Turn {
     }
 }
 
-/// Makes a call that may wait for `timeout` seconds. It is a point at which a cancelled thread ends if it
-/// may wait at all. The last turn gives a result.
+/// Runs a call that may wait for `timeout` seconds. If it may wait at all, it is a cancellation point. The
+/// last turn gives a result.
 #[inline]
 pub(crate) fn in_turns<R: Copy>(timeout: f64, call: impl Fn(Turn) -> Progress<R> + Copy) -> R {
     let is_long = timeout > TURN_SECS;
@@ -53,7 +53,7 @@ pub(crate) fn in_turns<R: Copy>(timeout: f64, call: impl Fn(Turn) -> Progress<R>
         is_first: true,
         is_last: !is_long,
     };
-    // Of calls with a second turn: most find in the first one what they wait for, and read no clock here.
+    // For a second turn only: most calls end in the first one and read no clock here.
     let mut end = 0.0;
     loop {
         if timeout > 0.0 {
@@ -75,7 +75,7 @@ pub(crate) fn in_turns<R: Copy>(timeout: f64, call: impl Fn(Turn) -> Progress<R>
     }
 }
 
-/// As [`in_turns`], with the error code of the call in `*ec`.
+/// Runs a call as [`in_turns`] does, with its error code in `*ec`.
 ///
 /// # Safety
 /// `ec` is NULL or may be written.
@@ -92,14 +92,14 @@ pub(crate) unsafe fn with_code_in_turns<R: Copy>(
     })
 }
 
-/// One turn, in a frame of its own. Merged with a caller, what it drops would give that a personality for
+/// Runs one turn in a frame of its own. Merged with a caller, its drops would give that a personality for
 /// unwinding, whose library need not be that of glibc.
 #[inline(never)]
 fn take<R>(turn: Turn, call: impl Fn(Turn) -> Progress<R>) -> Progress<R> {
     call(turn)
 }
 
-/// How long a cancelled thread may still wait. Shorter time-outs are one turn.
+/// Longest further wait of a cancelled thread. Shorter time-outs are one turn.
 const TURN_SECS: f64 = 1.0;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! `lsl/xml.h`: the document of an info. Spec: c-abi §6.
 //!
-//! A node's handle is the same each time it is got. It outlives the info, and the node's removal, as
-//! long as `kept` says. NULL, and any handle that is no node or no longer, is the empty node.
+//! A node's handle is the same each time. It outlives the info, and the node's removal, as long as `kept`
+//! keeps them. NULL, and any handle that is no node or no longer, is the empty node.
 
 use std::ffi::c_char;
 use std::fmt;
@@ -16,7 +16,7 @@ use crate::kept;
 use crate::streaminfo::{InfoObject, State};
 use crate::strings;
 
-/// A node of a document that C holds. It does not keep the document alive.
+/// Node for which C has a handle. It does not keep the document alive.
 pub(crate) struct NodeObject {
     info: Weak<InfoObject>,
     id: NodeId,
@@ -40,7 +40,7 @@ impl fmt::Debug for NodeObject {
 macro_rules! steps {
     ($($(#[$doc:meta])* $name:ident = $step:ident;)*) => {$(
         $(#[$doc])*
-        /// Texts count. NULL if there is none, and for NULL. Spec: c-abi §6.
+        /// Texts count as nodes. NULL if there is none, and for NULL. Spec: c-abi §6.
         #[unsafe(no_mangle)]
         pub extern "C" fn $name(e: Handle) -> Handle {
             step(e, Document::$step)
@@ -49,15 +49,15 @@ macro_rules! steps {
 }
 
 steps! {
-    /// First child.
+    /// Returns the first child of a node.
     lsl_first_child = first_child;
-    /// Last child.
+    /// Returns the last child of a node.
     lsl_last_child = last_child;
-    /// Following sibling.
+    /// Returns the following sibling of a node.
     lsl_next_sibling = next_sibling;
-    /// Preceding sibling.
+    /// Returns the preceding sibling of a node.
     lsl_previous_sibling = previous_sibling;
-    /// Parent; that of `<info>` is a nameless node without parent.
+    /// Returns the parent; that of `<info>` is a nameless node without parent.
     lsl_parent = parent;
 }
 
@@ -78,13 +78,13 @@ macro_rules! named_steps {
 }
 
 named_steps! {
-    /// First child element of this name.
+    /// Returns the first child element of this name.
     lsl_child = |document: &Document, id, name: &[u8]| document.child(id, name);
-    /// Next sibling element of this name.
+    /// Returns the next sibling element of this name.
     lsl_next_sibling_n = |document: &Document, id, name| {
         sibling(document, id, name, Document::next_sibling)
     };
-    /// Closest preceding sibling element of this name.
+    /// Returns the closest preceding sibling element of this name.
     lsl_previous_sibling_n = |document: &Document, id, name| {
         sibling(document, id, name, Document::previous_sibling)
     };
@@ -100,13 +100,13 @@ fn sibling(
     siblings.find(|&at| is_element(document, at) && document.name(at) == name)
 }
 
-/// 1 for the empty node only: an element without children is not empty. Spec: c-abi §6.
+/// Returns 1 for the empty node only: an element without children is not empty. Spec: c-abi §6.
 #[unsafe(no_mangle)]
 pub extern "C" fn lsl_empty(e: Handle) -> i32 {
     on(e, 1, |_, _, _| 0)
 }
 
-/// 0 for elements, 1 for everything else, the empty node included. Spec: c-abi §6.
+/// Returns 0 for elements, 1 for everything else, the empty node included. Spec: c-abi §6.
 #[unsafe(no_mangle)]
 pub extern "C" fn lsl_is_text(e: Handle) -> i32 {
     on(e, 1, |state, _, id| {
@@ -129,15 +129,15 @@ macro_rules! texts {
 }
 
 texts! {
-    /// Name of an element, empty for everything else.
+    /// Returns the name of an element, empty for everything else.
     lsl_name = name;
-    /// Content of a text, empty for everything else.
+    /// Returns the content of a text, empty for everything else.
     lsl_value = text;
-    /// Content of the first text among the children, empty if there is none.
+    /// Returns the content of the first text among the children, empty if there is none.
     lsl_child_value = child_text;
 }
 
-/// [`lsl_child_value`] of the first child element of this name; empty if there is none.
+/// Returns [`lsl_child_value`] of the first child element of this name; empty if there is none.
 ///
 /// Never NULL; lives as long as the info and a while longer. Spec: c-abi §5.6, §6.
 ///
@@ -156,7 +156,7 @@ pub unsafe extern "C" fn lsl_child_value_n(e: Handle, name: *const c_char) -> *c
     })
 }
 
-/// Renames an element: 1, or 0 if it is none. Names are not validated. Spec: c-abi §6.
+/// Renames an element. Returns 1, or 0 if the node is no element. Names are not validated. Spec: c-abi §6.
 ///
 /// # Safety
 /// `name` is NULL or a NUL-terminated text.
@@ -169,7 +169,7 @@ pub unsafe extern "C" fn lsl_set_name(e: Handle, name: *const c_char) -> i32 {
     })
 }
 
-/// Replaces a text: 1, or 0 (and nothing) if the node is none, as elements are. Spec: c-abi §6.
+/// Replaces the content of a text. Returns 1, or 0 without any effect if the node is no text. Spec: c-abi §6.
 ///
 /// # Safety
 /// `value` is NULL or a NUL-terminated text.
@@ -182,8 +182,8 @@ pub unsafe extern "C" fn lsl_set_value(e: Handle, value: *const c_char) -> i32 {
     })
 }
 
-/// Replaces the text that the first child element of this name starts with: 1, or 0 (and nothing) if
-/// there is none; it is not made. Spec: c-abi §6.
+/// Replaces the text at the start of the first child element of this name. Returns 1, or 0 without any
+/// effect if there is no such text. Spec: c-abi §6.
 ///
 /// # Safety
 /// `name` and `value` are NULL or NUL-terminated texts.
@@ -213,7 +213,7 @@ macro_rules! additions {
     ($($place:literal: $child:ident, $child_value:ident = $element:ident;
         $copy:ident = $copy_node:ident;)*) => {$(
         #[doc = concat!("Adds an element as the ", $place, " child and returns it.")]
-        /// NULL, and nothing, if a parameter is NULL or the node no element. Names are not validated.
+        /// NULL without any effect if a parameter is NULL or the node no element. Names are not validated.
         /// Spec: c-abi §6.
         ///
         /// # Safety
@@ -257,7 +257,7 @@ macro_rules! additions {
         }
 
         #[doc = concat!("Adds a deep copy of a node of any info as the ", $place, " child.")]
-        /// Returns the copy; NULL, and nothing, if a parameter is the empty node or `e` no element.
+        /// Returns the copy; NULL without any effect if a parameter is the empty node or `e` no element.
         /// Spec: c-abi §6.
         #[unsafe(no_mangle)]
         pub extern "C" fn $copy(e: Handle, source: Handle) -> Handle {
@@ -283,7 +283,7 @@ additions! {
         lsl_prepend_copy = prepend_copy;
 }
 
-/// The subtree as a document of its own.
+/// Copies the subtree into a document of its own.
 fn extract(source: Handle) -> Option<(Document, NodeId)> {
     let (info, id) = find(source)?;
     let mut copy = Document::new();
@@ -292,12 +292,13 @@ fn extract(source: Handle) -> Option<(Document, NodeId)> {
     Some((copy, top))
 }
 
-/// Removes a child with everything below it; nothing if it is no child of `e`. Handles of what was
-/// removed work on for a while. Spec: c-abi §5.6, §6.
+/// Removes a child with everything below it; anything but a child of `e` is ignored. Handles of removed
+/// nodes work on for a while. Spec: c-abi §5.6, §6.
 #[unsafe(no_mangle)]
 pub extern "C" fn lsl_remove_child(e: Handle, child: Handle) {
     guard((), || {
-        // What is said of a handle that has ended goes to foreign code, which may need the info's lock.
+        // Not under the lock: the log message about an ended handle goes to foreign code, which may need
+        // the info.
         let Some((owner, child)) = find(child) else {
             return;
         };
@@ -309,8 +310,7 @@ pub extern "C" fn lsl_remove_child(e: Handle, child: Handle) {
     });
 }
 
-/// Removes the first child element of this name with everything below it; nothing if there is none.
-/// Spec: c-abi §6.
+/// Removes the first child element of this name, if there is one, with everything below it. Spec: c-abi §6.
 ///
 /// # Safety
 /// `name` is NULL or a NUL-terminated text.
@@ -330,7 +330,7 @@ fn is_element(document: &Document, id: NodeId) -> bool {
     document.kind(id) == Some(NodeKind::Element)
 }
 
-/// The info and the node behind a handle. The node may be gone when the info is locked.
+/// Returns the info and the node behind a handle. The node may be gone when the info is locked.
 fn find(e: Handle) -> Option<(Arc<InfoObject>, NodeId)> {
     let found = handle::node(e).and_then(|node| Some((node.info.upgrade()?, node.id)));
     if found.is_none() {
@@ -339,7 +339,7 @@ fn find(e: Handle) -> Option<(Arc<InfoObject>, NodeId)> {
     found
 }
 
-/// A call on a node: `none` if it is the empty one.
+/// Runs a call on a node. Returns `none` for the empty one.
 fn on<R: Copy>(
     e: Handle,
     none: R,

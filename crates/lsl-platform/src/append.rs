@@ -1,5 +1,4 @@
-//! Files that only grow and belong to one user: opening them without being tricked, and the lock of
-//! those who rotate them. Knows nothing of what is written.
+//! Append-only files of one user: safe opening, and the lock for rotation. Knows nothing of their content.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -9,12 +8,12 @@ use std::path::Path;
 use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
 
-/// Opens a file whose writes always go to its end; a new one is readable and writable by its owner
-/// alone. Never blocks on a pipe, never follows a symbolic link in the last place.
+/// Opens a file for appending; a new one gets mode 0600. Never blocks on a pipe, and follows no symbolic
+/// link in the last place.
 ///
 /// # Errors
-/// Those of the system; [`io::ErrorKind::PermissionDenied`] with a text for a file that is no regular
-/// file, belongs to neither this user nor root, or that group or others may write.
+/// Those of the system. [`io::ErrorKind::PermissionDenied`] with a text for anything but a regular file,
+/// for a file of another user (root excepted), and for one writable by group or others.
 pub fn open(path: &Path) -> io::Result<File> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = OpenOptions::new()
@@ -46,14 +45,14 @@ pub fn open(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Holds the exclusive lock of a file until dropped. Other programs that lock it wait.
+/// Exclusive lock of a file, released when dropped. Other programs that lock the file wait.
 #[derive(Debug)]
 pub struct Locked<'a>(&'a File);
 
-/// Waits for the exclusive lock of `file`.
+/// Waits for the exclusive lock of `file`, without a time limit.
 ///
 /// # Errors
-/// File systems without locks.
+/// Those of file systems without locks.
 pub fn lock(file: &File) -> io::Result<Locked<'_>> {
     loop {
         match flock(file, FlockOperation::LockExclusive) {
@@ -70,7 +69,7 @@ impl Drop for Locked<'_> {
     }
 }
 
-/// Whether `path` still names the open `file`, and how long that is by now.
+/// Returns the length of the open `file` in bytes if `path` still names it.
 ///
 /// # Errors
 /// Those of the system, other than that the path is gone.

@@ -1,7 +1,7 @@
-//! When a datagram arrived, as the kernel knows it: the process may have been busy with other things since.
+//! Arrival times of datagrams as the kernel knows them: the process may have been busy since.
 //!
-//! Linux stamps what arrives at a socket that asks for it, by the wall clock; what has passed since then is
-//! the same by every clock. Other systems have no such stamp that is worth the code: there it is now.
+//! Linux stamps datagrams by the wall clock at sockets that ask for it; the time passed since then is the
+//! same by every clock. On other systems the arrival time is unknown, and callers use the current time.
 
 #[cfg(not(target_os = "linux"))]
 use std::io;
@@ -22,10 +22,10 @@ mod linux {
     use rustix::ioctl::{Getter, Opcode, ioctl};
     use rustix::time::{ClockId, Timespec, clock_gettime};
 
-    /// Asks for a stamp on every datagram from now on.
+    /// Asks the kernel to stamp every datagram from now on.
     ///
     /// # Errors
-    /// What `ioctl(2)` reports, where stamps are not to be had.
+    /// Those of `ioctl(2)`, where stamps are not supported.
     pub fn stamp(socket: impl AsFd) -> io::Result<()> {
         match last_stamp(&socket) {
             // Nothing has arrived yet.
@@ -39,8 +39,8 @@ mod linux {
         }
     }
 
-    /// When the datagram arrived that was received last, in seconds of `local_clock`; `None` if nobody
-    /// knows. For the one thread that receives.
+    /// Returns the arrival time of the datagram received last, in seconds of `local_clock`; `None` if it is
+    /// unknown. For the one thread that receives.
     pub fn arrived_at(socket: impl AsFd) -> Option<f64> {
         let stamp = last_stamp(&socket).ok()?;
         let readings = readings()?;
@@ -68,7 +68,7 @@ mod linux {
         }
     }
 
-    /// `None` if the thread was always put to sleep among them.
+    /// Reads both clocks. Returns `None` if the thread was put to sleep during each attempt.
     fn readings() -> Option<Readings> {
         let read = || Readings {
             before: nanos(clock_gettime(ClockId::Monotonic)),
@@ -85,11 +85,12 @@ mod linux {
         (closest.width() <= WORST_NANOS).then_some(closest)
     }
 
-    /// What is known of the wall clock. Both are slewed alike: how far it is ahead changes by steps alone.
+    /// Relation of the wall clock to `local_clock`. Both are slewed alike: their difference changes by
+    /// steps alone.
     pub(super) struct Wall {
-        /// By so much it is ahead of `local_clock`; [`UNKNOWN`] at first.
+        /// Nanoseconds by which it is ahead of `local_clock`; [`UNKNOWN`] at first.
         ahead: AtomicI64,
-        /// Until then a stamp may be from before a step.
+        /// Time until which a stamp may be from before a step, in nanoseconds of `local_clock`.
         unsure_until: AtomicI64,
     }
 
@@ -103,7 +104,7 @@ mod linux {
             }
         }
 
-        /// Notes whether somebody set the wall clock since the last look.
+        /// Detects that the wall clock was set since the last call.
         fn observe(&self, readings: &Readings) {
             let now = readings.now();
             let ahead = readings.wall - now;
@@ -119,7 +120,8 @@ mod linux {
             self.ahead.store(saturated(ahead), Ordering::Release);
         }
 
-        /// When a datagram with this stamp arrived; `None` if the wall clock was set since, perhaps.
+        /// Returns the arrival time for a stamp, in nanoseconds of `local_clock`. `None` if the wall clock
+        /// may have been set since or the wait was too long.
         pub(super) fn arrival(&self, readings: &Readings, stamp: i128) -> Option<i128> {
             self.observe(readings);
             let now = readings.now();
@@ -142,23 +144,23 @@ mod linux {
         Ok(i128::from(secs) * 1_000_000_000 + i128::from(nanos))
     }
 
-    /// `SIOCGSTAMPNS`, whose structure has 64 bits twice where an address has 64.
+    /// `SIOCGSTAMPNS`, which gives two 64-bit numbers where an address has 64 bits.
     #[cfg(target_pointer_width = "64")]
     const SIOCGSTAMPNS: Opcode = 0x8907;
-    /// `SIOCGSTAMPNS_NEW`: Linux 5.1.
+    /// `SIOCGSTAMPNS_NEW`, which gives two 64-bit numbers since Linux 5.1.
     #[cfg(not(target_pointer_width = "64"))]
     const SIOCGSTAMPNS: Opcode = rustix::ioctl::opcode::read::<[i64; 2]>(0x89, 7);
 
     const RETRIES: u32 = 3;
     const PROMPT_NANOS: i128 = 5_000;
-    /// Farther apart, the readings say less than the time of receiving.
+    /// Largest distance of useful readings: beyond it the time of receiving is more exact.
     const WORST_NANOS: i128 = 50_000;
-    /// A datagram that waited longer has no stamp that counts.
+    /// Longest wait of a datagram with a valid stamp.
     const LONGEST_NANOS: i128 = 1_000_000_000;
     const UNKNOWN: i64 = i64::MIN;
 }
 
-/// There are no stamps.
+/// Fails: stamps are used on Linux alone.
 ///
 /// # Errors
 /// Always `Unsupported`.
@@ -167,7 +169,7 @@ pub fn stamp(_socket: impl AsSocket) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// Nobody knows.
+/// Returns `None`: there are no stamps.
 #[cfg(not(target_os = "linux"))]
 pub fn arrived_at(_socket: impl AsSocket) -> Option<f64> {
     None
@@ -187,7 +189,7 @@ mod tests {
     fn a_step_of_the_wall_clock_moves_no_arrival() {
         const MS: i128 = 1_000_000;
         let wall = Wall::new();
-        // All in milliseconds of `local_clock`; the wall clock is so far ahead.
+        // Times in milliseconds of `local_clock`; `ahead` is the lead of the wall clock.
         let arrival = |arrived: i128, ahead: i128, now: i128, ahead_now: i128| {
             let readings = Readings {
                 before: now * MS,

@@ -1,10 +1,10 @@
-//! `pthread_cancel`: where a thread of the program may end inside a call of ours, and where not.
+//! `pthread_cancel`: points inside the library's calls at which a thread of the program may end.
 //!
 //! Most calls of the C library are points at which a cancelled thread ends, which glibc does by unwinding
 //! its stack. Rust permits that through frames alone that have nothing to drop, and anything else ends the
 //! process. Windows, Android and Miri cancel no threads.
 
-/// Keeps the calling thread from being cancelled for as long as it exists; what comes meanwhile waits.
+/// Guard that keeps the calling thread from being cancelled; requests wait until it is dropped.
 #[derive(Debug)]
 pub struct Uncancellable {
     #[cfg(all(unix, not(any(target_os = "android", miri))))]
@@ -23,11 +23,11 @@ mod system {
         fn pthread_setcancelstate(state: c_int, before: *mut c_int) -> c_int;
     }
 
-    /// `PTHREAD_CANCEL_DISABLE`.
+    /// Value of `PTHREAD_CANCEL_DISABLE` on this system.
     const DISABLED: c_int = if cfg!(target_vendor = "apple") { 0 } else { 1 };
 
     impl Uncancellable {
-        /// Begins such a time.
+        /// Disables cancellation until the guard is dropped.
         #[inline]
         pub fn begin() -> Self {
             Self {
@@ -46,8 +46,8 @@ mod system {
     /// Ends the calling thread if it was cancelled and may end.
     ///
     /// # Safety
-    /// Then no caller goes on: none has anything to drop, up to the C program, and the one that C calls is
-    /// `extern "C-unwind"`.
+    /// The call may unwind all its callers up to the C program. They have nothing to drop, and the function
+    /// that C calls is `extern "C-unwind"`.
     #[inline]
     #[expect(unsafe_code, reason = "std has no cancellation")]
     pub unsafe fn end_if_cancelled() {
@@ -59,7 +59,7 @@ mod system {
     #[expect(unsafe_code, reason = "std has no cancellation")]
     fn set(state: c_int) -> c_int {
         let mut before = DISABLED;
-        // SAFETY: the place is ours. A state that is none is an error and changes nothing.
+        // SAFETY: the place is ours. An invalid state is an error and changes nothing.
         unsafe { pthread_setcancelstate(state, &raw mut before) };
         before
     }
@@ -70,16 +70,16 @@ mod system {
     use super::Uncancellable;
 
     impl Uncancellable {
-        /// Nothing is cancelled here.
+        /// Does nothing: this system cancels no threads.
         pub fn begin() -> Self {
             Self {}
         }
     }
 
-    /// Nothing is cancelled here.
+    /// Does nothing: this system cancels no threads.
     ///
     /// # Safety
-    /// That of the other systems.
+    /// As on the other systems.
     #[expect(unsafe_code, reason = "as on other systems")]
     pub unsafe fn end_if_cancelled() {}
 }

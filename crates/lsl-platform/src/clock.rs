@@ -1,18 +1,18 @@
 //! The clock that every LSL program on a host shares. Spec: lsl-protocol §5.3.
 //!
-//! liblsl asks C++'s `steady_clock`, whose origin must be ours too. That is CLOCK_MONOTONIC in libstdc++;
-//! CLOCK_MONOTONIC_RAW in Apple's libc++, which goes on while the machine sleeps; and the performance
-//! counter, as whole seconds and the rest in nanoseconds, in Microsoft's library.
+//! liblsl asks C++'s `steady_clock`, whose origin must be ours too. That is CLOCK_MONOTONIC in libstdc++
+//! and CLOCK_MONOTONIC_RAW in Apple's libc++, which goes on while the machine sleeps. In Microsoft's
+//! library it is the performance counter, as whole seconds and the rest in nanoseconds.
 
 use std::time::Duration;
 
 #[cfg(unix)]
 use rustix::time::{ClockId, clock_gettime};
 
-/// Seconds since boot, equal to liblsl's `lsl_local_clock` on the same host.
+/// Returns seconds since boot, equal to liblsl's `lsl_local_clock` on the same host.
 ///
-/// The origin belongs to the machine, not to the process, so that timestamps of two programs on one
-/// host compare without any correction. Never blocks; safe from any thread.
+/// The origin belongs to the machine, not to the process: timestamps of two programs on one host compare
+/// without any correction. Never blocks; safe from any thread.
 #[expect(
     clippy::cast_precision_loss,
     reason = "seconds since boot and nanoseconds both fit 52 bits"
@@ -23,8 +23,8 @@ pub fn local_clock() -> f64 {
     now.tv_sec as f64 + now.tv_nsec as f64 / 1e9
 }
 
-/// Wall clock time since 1970-01-01 UTC, for dates in logs and trust files; zero if the clock stands
-/// before that. It jumps when somebody sets it: never use it to measure.
+/// Returns the wall clock time since 1970-01-01 UTC, for dates in logs and trust files; zero for earlier
+/// times. It jumps when the clock is set: never use it to measure durations.
 #[cfg(unix)]
 pub fn utc_now() -> Duration {
     let now = clock_gettime(ClockId::Realtime);
@@ -34,7 +34,7 @@ pub fn utc_now() -> Duration {
     }
 }
 
-/// As on Unix.
+/// Returns the wall clock time since 1970-01-01 UTC, as on Unix.
 #[cfg(windows)]
 #[expect(
     clippy::disallowed_methods,
@@ -76,7 +76,7 @@ mod performance_counter {
         QueryPerformanceCounter, QueryPerformanceFrequency,
     };
 
-    /// Seconds and nanoseconds, named as elsewhere.
+    /// Time in seconds and nanoseconds, with the field names of `timespec`.
     pub(super) struct Time {
         pub(super) tv_sec: i64,
         pub(super) tv_nsec: i64,
@@ -100,7 +100,7 @@ mod performance_counter {
         count
     }
 
-    /// Fixed when the machine starts.
+    /// Returns the ticks per second of the counter, which are fixed at boot.
     #[expect(unsafe_code, reason = "std does not tell it")]
     fn per_second() -> i64 {
         static KNOWN: OnceLock<i64> = OnceLock::new();

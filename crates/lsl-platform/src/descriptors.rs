@@ -1,9 +1,9 @@
-//! How many descriptors this process may have, and more of them before they run out.
+//! The limit of descriptors of this process, raised before it is reached.
 //!
 //! The soft limit (1024 as a rule) protects programs that wait with `select(2)`, which writes beyond its
-//! sets for larger numbers. A library must not take that protection away from a program that never comes
-//! near it: so the limit is raised only when a new descriptor of ours is close to it, when the
-//! alternative is to fail. Programs started from this one inherit the limit.
+//! sets for larger numbers. A library must not remove that protection from programs that never come near
+//! the limit. So it is raised only when a new descriptor is close to it and the alternative is to fail.
+//! Programs started from this one inherit the limit.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Makes sure that there are descriptors beyond this new one, as far as the hard limit allows. Cheap: a
-/// system call only near the limit.
+/// Raises the limit if `newest` is close to it, as far as the hard limit allows. Makes system calls only
+/// near the limit.
 pub fn make_room(newest: impl AsFd) {
     let number = u64::try_from(newest.as_fd().as_raw_fd()).unwrap_or(0);
     if number >= LOOK_FROM.load(Ordering::Relaxed) {
@@ -21,13 +21,13 @@ pub fn make_room(newest: impl AsFd) {
     }
 }
 
-/// Raises the limit if `error` says that it is reached; false if that was not the trouble, or did not
-/// help.
+/// Raises the limit if `error` says that it is reached. Returns false for other errors, or if it could not
+/// be raised.
 pub fn made_room_after(error: &io::Error) -> bool {
     Errno::from_io_error(error) == Some(Errno::MFILE) && raise_beyond(u64::MAX).0
 }
 
-/// The same error, or where descriptors have run out one that names the limit and what to do.
+/// Returns the error. Where descriptors have run out, its text names the limit and the remedy.
 pub fn explained(error: io::Error) -> io::Error {
     match Errno::from_io_error(&error) {
         Some(Errno::MFILE) => {
@@ -53,8 +53,8 @@ pub fn explained(error: io::Error) -> io::Error {
     }
 }
 
-/// Raises the soft limit if it is not far beyond `number`. Says whether it did, and from which number on
-/// it is worth another look.
+/// Raises the soft limit unless it is far beyond `number`. Returns whether it did, and the number from
+/// which the limit is checked again.
 fn raise_beyond(number: u64) -> (bool, u64) {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let Some(soft) = current else {
@@ -78,13 +78,13 @@ fn raise_beyond(number: u64) -> (bool, u64) {
     }
 }
 
-/// From which number on to look at the limit again.
+/// Number of a descriptor from which on the limit is checked.
 static LOOK_FROM: AtomicU64 = AtomicU64::new(0);
 
-/// What is left for the program's own files before we raise the limit.
+/// Descriptors left for the program's own files when the limit is raised.
 const RESERVE: u64 = 64;
 
-/// Enough for thousands of streams at once.
+/// Smallest raised limit: enough for thousands of streams at once.
 const FIRST_STEP: u64 = 16_384;
 
 #[cfg(test)]

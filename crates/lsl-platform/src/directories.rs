@@ -1,4 +1,4 @@
-//! Where configurations belong.
+//! Directories of configuration files.
 
 #[cfg(unix)]
 use std::ffi::{CStr, OsStr, OsString};
@@ -9,9 +9,9 @@ use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// The home directory: `HOME` if that is an absolute path, else that of the password database. An empty or
-/// relative `HOME` counts as unset, because it would lead into the working directory. On Windows
-/// `%USERPROFILE%` or what the system says.
+/// Returns the home directory: `HOME` if it is an absolute path, else the entry of the password database.
+/// An empty or relative `HOME` counts as unset, because it would lead into the working directory. On
+/// Windows `%USERPROFILE%` or the system's answer.
 pub fn home() -> Option<PathBuf> {
     #[cfg(unix)]
     let home = named_home(std::env::var_os("HOME"));
@@ -20,8 +20,8 @@ pub fn home() -> Option<PathBuf> {
     home
 }
 
-/// Whether this process may enter a directory, so that it can tell what is in it. True also if there is no
-/// such directory: then nothing is in it.
+/// Returns whether this process may enter a directory and see its content. True also for a missing
+/// directory, which has none.
 pub fn may_enter(directory: &Path) -> bool {
     let inside = std::fs::symlink_metadata(directory.join("."));
     inside.map_or_else(
@@ -70,18 +70,18 @@ fn home_in_password_database() -> Option<PathBuf> {
     directory.is_absolute().then_some(directory)
 }
 
-/// No user has a longer entry in the password database.
+/// Upper limit for an entry of the password database.
 #[cfg(unix)]
 const LONGEST_ENTRY_BYTES: usize = 64 << 10;
 
-/// The folder of LSL's configuration files for the whole machine: `/etc/lsl_api`, on Windows
+/// Returns the folder of LSL's configuration files for the whole machine: `/etc/lsl_api`, on Windows
 /// `%ProgramData%\lsl_api`. Spec: LSS/1 §11.
 #[cfg(unix)]
 pub fn system() -> &'static Path {
     Path::new("/etc/lsl_api")
 }
 
-/// The folder of LSL's configuration files for the whole machine.
+/// Returns the folder of LSL's configuration files for the whole machine.
 #[cfg(windows)]
 pub fn system() -> &'static Path {
     static FOUND: std::sync::OnceLock<PathBuf> = std::sync::OnceLock::new();
@@ -114,7 +114,7 @@ mod tests {
             assert_eq!(named_home(Some(useless.into())), unset, "{useless}");
         }
         assert_eq!(named_home(Some("/h".into())), Some("/h".into()));
-        // Whoever runs this is in the password database or has no home.
+        // The user of this test is in the password database or has no home.
         assert!(unset.is_none_or(|home| home.is_absolute()));
     }
 

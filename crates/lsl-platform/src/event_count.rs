@@ -1,29 +1,29 @@
-//! Waiting for a change without a lock. A condition variable has one, and its waiting thread holds that for
-//! a moment before and after it sleeps: a signal handler that needs it just then waits for ever.
+//! Waiting for a change without a lock. Threads hold the lock of a condition variable briefly before and
+//! after they sleep. A signal handler that needs it then would wait for ever.
 
 use std::time::Duration;
 
 use crate::reentry::interruptible;
 
-/// How often something changed, for threads that wait until that is more often than they know of. What they
-/// look at has a lock of its own: take the count under it, let go, wait, look again.
+/// Counter of changes that threads can wait for. The data has a lock of its own: take the count under it,
+/// unlock, wait, look again.
 #[derive(Debug, Default)]
 pub struct EventCount(system::Count);
 
 impl EventCount {
-    /// How often by now.
+    /// Returns the number of changes so far.
     #[inline]
     pub fn current(&self) -> u32 {
         self.0.current()
     }
 
-    /// Blocks the calling thread, which holds no lock, until the count is another one than `seen`, at the
-    /// longest for `limit`. May return earlier. Signal handlers may push meanwhile.
+    /// Blocks the calling thread, which holds no lock, until the count differs from `seen` or `limit` has
+    /// passed. May return earlier. Signal handlers may push meanwhile.
     pub fn wait(&self, seen: u32, limit: Duration) {
         interruptible(|| self.0.wait(seen, limit));
     }
 
-    /// Counts, and wakes whoever waits.
+    /// Increments the count and wakes all waiting threads.
     pub fn notify_all(&self) {
         self.0.notify_all();
     }
@@ -47,7 +47,7 @@ mod system {
 
         pub(super) fn wait(&self, seen: u32, limit: Duration) {
             let limit = Timespec::try_from(limit).ok();
-            // Whatever ends it, the caller looks again.
+            // The reason is irrelevant: the caller looks again.
             let _ = futex::wait(&self.0, Flags::PRIVATE, seen, limit.as_ref());
         }
 
@@ -58,7 +58,7 @@ mod system {
     }
 }
 
-/// With a lock after all, where no call of the system waits without one.
+/// Uses a lock where the system has no wait without one.
 #[cfg(not(all(target_os = "linux", not(miri))))]
 mod system {
     use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};

@@ -1,12 +1,11 @@
-//! A last word when the process ends by `exit`, or by returning from `main`. Not when a signal or
-//! `_exit` ends it.
+//! A hook for the end of the process by `exit` or by returning from `main`. A signal or `_exit` skips it.
 
 use std::io;
 
-/// Calls `hook` when the process exits, while its other threads still run, on the thread that exits.
+/// Registers `hook` to run when the process exits, on the thread that exits, while other threads still run.
 /// A child made by `fork` inherits it. Hooks run last registered first, like the destructors of a C++
-/// program's static objects. It must be quick, and wait for nothing without a limit: another thread
-/// may hold any lock and never let go. A panic in it ends the process.
+/// program's static objects. They must be quick and limit every wait: another thread may hold any lock for
+/// ever. A panic in one ends the process.
 ///
 /// # Errors
 /// No memory for one more hook.

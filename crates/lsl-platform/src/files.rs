@@ -1,4 +1,4 @@
-//! Whose files these are and who may read or change them. Decides nothing: what is too much is the caller's
+//! Owners, permissions and versions of files. Makes no decision: which access is too much is the caller's
 //! rule.
 
 use std::fs::{DirBuilder, File, Metadata, OpenOptions, Permissions};
@@ -10,19 +10,19 @@ use std::os::unix::fs::{
 use std::path::Path;
 use std::time::Duration;
 
-/// Who may do what with a file, as far as its owner and its permission bits say.
+/// Owner and permission bits of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Access {
-    /// The number of the user whose file it is. 0 is root.
+    /// User id of the owner; 0 is root.
     pub owner: u32,
-    /// The permission bits with set-user-id, set-group-id and sticky: twelve bits.
+    /// The twelve permission bits, including set-user-id, set-group-id and sticky.
     pub mode: u32,
-    /// The effective user of this process, whose files are our own.
+    /// Effective user id of this process.
     pub user: u32,
 }
 
 impl Access {
-    /// That of a file, seen by this process.
+    /// Reads the owner and permissions from the metadata of a file.
     ///
     /// # Errors
     /// None on Unix; `Unsupported` where files have neither owners nor modes.
@@ -35,20 +35,20 @@ impl Access {
     }
 }
 
-/// Which version of which file it is. Any difference means that something happened to it.
+/// Version of a file. Any difference means that the file was changed or replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Version {
     device: u64,
     inode: u64,
     size: u64,
-    /// When it was written, since 1970; zero for earlier times.
+    /// Time of the last write since 1970; zero for earlier times.
     pub modified: Duration,
-    /// When anything of it changed, its name or permissions included, since 1970. Nobody can set this time.
+    /// Time of the last change, of name and permissions too, since 1970. No program can set it.
     pub changed: Duration,
 }
 
 impl Version {
-    /// That of a file.
+    /// Reads the version from the metadata of a file.
     ///
     /// # Errors
     /// None on Unix; `Unsupported` where the system does not tell.
@@ -67,7 +67,7 @@ impl Version {
     }
 }
 
-/// Whether both are the same file, under whatever name.
+/// Returns whether both are the same file, under whatever name.
 ///
 /// # Errors
 /// None on Unix; `Unsupported` where the system does not tell.
@@ -75,7 +75,8 @@ pub fn is_same(one: &Metadata, other: &Metadata) -> io::Result<bool> {
     Ok((one.dev(), one.ino()) == (other.dev(), other.ino()))
 }
 
-/// Whether the group of a file is its owner's alone: on many systems each user has one, of the user's number.
+/// Returns whether the group of a file is its owner's alone. On many systems each user has such a group,
+/// with the number of the user.
 #[expect(unsafe_code, reason = "neither std nor rustix looks groups up")]
 pub fn is_group_private(metadata: &Metadata) -> bool {
     if metadata.gid() != metadata.uid() {
@@ -97,7 +98,7 @@ pub fn is_group_private(metadata: &Metadata) -> bool {
     if status != 0 {
         return false;
     }
-    // A group that nobody knows has no members.
+    // An unknown group has no members.
     if found.is_null() {
         return true;
     }
@@ -107,15 +108,15 @@ pub fn is_group_private(metadata: &Metadata) -> bool {
     members.is_null() || unsafe { *members }.is_null()
 }
 
-/// No group with fewer than thousands of members has a longer entry.
+/// Upper limit for an entry of the group database: room for thousands of members.
 const LONGEST_ENTRY_BYTES: usize = 64 << 10;
 
-/// Makes a new file for writing, which never replaces another one. Others may do with it what `mode` and
-/// the process's umask allow them.
+/// Creates a new file for writing and never replaces another one. Its permissions are `mode` without the
+/// bits of the umask.
 ///
 /// # Errors
-/// Those of the system, [`io::ErrorKind::AlreadyExists`] for one; `Unsupported` where a file cannot be kept
-/// from others.
+/// Those of the system, such as [`io::ErrorKind::AlreadyExists`]; `Unsupported` where access of others
+/// cannot be limited.
 pub fn create_new(path: &Path, mode: u32) -> io::Result<File> {
     OpenOptions::new()
         .write(true)
@@ -124,7 +125,7 @@ pub fn create_new(path: &Path, mode: u32) -> io::Result<File> {
         .open(path)
 }
 
-/// Makes a new directory. Others may do with it what `mode` and the process's umask allow them.
+/// Creates a new directory. Its permissions are `mode` without the bits of the umask.
 ///
 /// # Errors
 /// As [`create_new`].
@@ -132,7 +133,7 @@ pub fn create_directory(path: &Path, mode: u32) -> io::Result<()> {
     DirBuilder::new().mode(mode).create(path)
 }
 
-/// Gives `file` the owner, the group and the permissions of another one.
+/// Gives `file` the owner, the group and the permissions of `model`.
 ///
 /// # Errors
 /// Those of the system: only root gives files away.
@@ -144,7 +145,7 @@ pub fn make_alike(file: &File, model: &Metadata) -> io::Result<()> {
     file.set_permissions(Permissions::from_mode(model.mode() & 0o7777))
 }
 
-/// Gives a file to another user, if one is named. A symbolic link is given itself, never what it leads to.
+/// Changes the owner of a file if `owner` is given. Of a symbolic link it changes the link, never the target.
 ///
 /// # Errors
 /// Those of the system: only root gives files away.

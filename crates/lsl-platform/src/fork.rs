@@ -4,7 +4,11 @@
 //! The answer lies in one page that the kernel clears in every child (`MADV_WIPEONFORK`), because
 //! `_Fork` and raw `clone` run no fork handler. Spec: LSS/1 §8.6.
 
+mod per_process;
+
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+
+pub use per_process::PerProcess;
 
 /// The life of one process since its last `fork`. Never equal between an object that a child
 /// inherited and one that it made itself.

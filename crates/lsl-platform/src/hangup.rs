@@ -1,7 +1,7 @@
-//! The signal of a terminal that is gone. Whoever starts a program with `nohup` has it ignored, and that
-//! must stay so whatever signals the program catches.
+//! SIGHUP, the signal of a closed terminal. `nohup` starts programs with it ignored, and it must stay
+//! ignored whatever signals the program catches.
 
-/// Does something that may catch the signal; if it was ignored before, it is afterwards.
+/// Runs `action`, which may catch SIGHUP, and restores the signal's ignored state if it had been ignored.
 #[cfg(unix)]
 #[expect(
     unsafe_code,
@@ -24,7 +24,7 @@ pub fn kept_ignored<T>(action: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Does something; there is no such signal here.
+/// Runs `action`: this system has no SIGHUP.
 #[cfg(not(unix))]
 pub fn kept_ignored<T>(action: impl FnOnce() -> T) -> T {
     action()

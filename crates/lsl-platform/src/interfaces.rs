@@ -12,20 +12,20 @@ pub struct Interface {
     pub name: String,
     /// The system's index of the interface, as `IPV6_MULTICAST_IF` and scope ids want it; 0 if unknown.
     pub index: u32,
-    /// The address.
+    /// IPv4 or IPv6 address of the interface.
     pub address: IpAddr,
-    /// The netmask belonging to the address, where the system tells it.
+    /// Netmask of the address; `None` if the system does not tell it.
     pub netmask: Option<IpAddr>,
     /// Whether the interface is switched on.
     pub is_up: bool,
     /// Whether it can carry multicast.
     pub is_multicast: bool,
-    /// Whether it leads nowhere but to this host.
+    /// Whether it reaches this host alone.
     pub is_loopback: bool,
 }
 
 impl Interface {
-    /// Whether `peer` is in the subnet of this address, so that it is reached without a router.
+    /// Returns whether `peer` is in the subnet of this address, so that it is reached without a router.
     pub fn contains(&self, peer: IpAddr) -> bool {
         match (self.address, self.netmask, peer) {
             (IpAddr::V4(own), Some(IpAddr::V4(mask)), IpAddr::V4(peer)) => {
@@ -44,7 +44,7 @@ impl Interface {
 /// Lists every IPv4 and IPv6 address of this host. A few system calls per address; does not block.
 ///
 /// # Errors
-/// What `getifaddrs(3)` reports.
+/// Those of `getifaddrs(3)`.
 pub fn interfaces() -> io::Result<Vec<Interface>> {
     let listed = getifaddrs::getifaddrs()?.filter_map(|entry| {
         let (address, netmask) = match entry.address {

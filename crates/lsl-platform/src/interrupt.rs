@@ -1,8 +1,7 @@
 //! Ending one thread's wait for a socket from another thread, without touching the socket.
 //!
-//! Shutting the socket down would do it too, but it ends the connection for a forked parent as well,
-//! and a wait ends for other reasons than the connection: others took the bytes, somebody else shall
-//! wait instead.
+//! Shutting the socket down would also end the connection of a forked parent. And a wait may end although
+//! the connection lasts: another thread took the bytes, or shall wait instead.
 
 use std::cell::Cell;
 use std::io;
@@ -11,12 +10,12 @@ use std::sync::Arc;
 
 use crate::fork::Generation;
 
-/// A flag that one thread can wait for together with a socket, see
-/// [`wait_readable_or`](crate::poll::wait_readable_or). It stays raised until that thread lowers it,
-/// so it does not matter which comes first.
+/// Flag that one thread can wait for together with a socket, see
+/// [`wait_readable_or`](crate::poll::wait_readable_or). It stays raised until that thread lowers it, so
+/// raising may precede waiting.
 #[derive(Debug)]
 pub struct Interrupt {
-    /// Becomes readable when the flag is raised.
+    /// Readable while the flag is raised.
     read: OwnedFd,
     #[cfg(not(target_os = "linux"))]
     write: OwnedFd,
@@ -24,13 +23,13 @@ pub struct Interrupt {
 }
 
 impl Interrupt {
-    /// That of the calling thread: made once, one descriptor for as long as the thread lives. A forked
-    /// child gets one of its own.
+    /// Returns the flag of the calling thread, created once. It holds one descriptor for as long as the
+    /// thread lives. A forked child gets one of its own.
     ///
     /// # Errors
-    /// The system has no descriptor left.
+    /// No descriptor is left.
     pub fn of_thread() -> io::Result<Arc<Self>> {
-        // A thread that is about to end has no place for it any more: then it is made anew.
+        // The thread-local of an ending thread is gone: then a new flag is made.
         let own = OWN.try_with(Cell::take).ok().flatten();
         let own = match own {
             Some(own) if own.generation.is_current() => own,
@@ -71,15 +70,15 @@ impl Interrupt {
         let write = &self.read;
         #[cfg(not(target_os = "linux"))]
         let write = &self.write;
-        // Full means raised.
+        // A full descriptor is raised already.
         let _ = rustix::io::write(write, &1_u64.to_ne_bytes());
     }
 
-    /// Lowers the flag; for the thread that waits.
+    /// Lowers the flag. Only the waiting thread may do so.
     pub fn lower(&self) {
         let mut count = [0; 64];
-        // An eventfd is empty after one read; of a pipe more than this is never waiting in practice,
-        // and what is left only wakes once more.
+        // One read empties an eventfd. In practice a socket never holds more than this, and a rest only
+        // wakes once more.
         let _ = rustix::io::read(&self.read, &mut count);
     }
 }

@@ -1,19 +1,22 @@
 //! The few facts lsl-core asks of the operating system: the shared clock, waiting on one descriptor,
 //! which process this is and whether it was forked, how many descriptors it may have, which network
-//! interfaces it has, and a line typed without being seen. Nothing here knows LSL's protocol.
+//! interfaces it has, and a line typed without being seen; and two things that every crate needs alike, the
+//! calendar and the escaping of foreign text. Nothing here knows LSL's protocol.
 //!
 //! Modules that have little in common between Unix and Windows have a file of their own for Windows, in
 //! `windows/`, with the same names in it. What a system cannot do is an error there that says so. "Other
 //! systems" in ARCHITECTURE.md says what is missing where.
 //!
-//! Unsafe code only in `fork`, for the one page that the kernel must clear and for hooks, in `locked`, for
-//! the pages of keys, in `directories` and `files`, for the databases of users and groups, in `cancel`, `usage`, `arrival`, `exit` and `hangup`; and where another system than Linux gives
-//! its clock, its name or its privileges to nobody else.
+//! Unsafe code only in `fork`, for the one page that the kernel must clear, for hooks and for values that a
+//! child makes anew, in `locked`, for the pages of keys, in `directories` and `files`, for the databases of
+//! users and groups, in `cancel`, `usage`, `arrival`, `exit` and `hangup`; and where another system than Linux
+//! gives its clock, its name or its privileges to nobody else.
 #![deny(unsafe_code)]
 
 #[cfg_attr(windows, path = "windows/append.rs")]
 pub mod append;
 pub mod arrival;
+pub mod calendar;
 pub mod cancel;
 pub mod clock;
 #[cfg_attr(windows, path = "windows/descriptors.rs")]
@@ -31,7 +34,6 @@ pub mod interrupt;
 #[cfg_attr(windows, path = "windows/limits.rs")]
 pub mod limits;
 pub mod locked;
-pub mod per_process;
 pub mod poll;
 #[cfg_attr(windows, path = "windows/privilege.rs")]
 pub mod privilege;

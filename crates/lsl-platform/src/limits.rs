@@ -1,15 +1,15 @@
-//! What a process may use: processors and open files. For programs that measure.
+//! Processors and open files that a process may use. For programs that measure.
 
 use std::io;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Lets this thread, and those that it starts from now on, run on one processor alone: the last of
-/// those it may use, since the first has most of the machine's interrupts. Returns its number. The
-/// rest of the machine goes on with all of them.
+/// Restricts this thread, and threads that it starts from now on, to one processor. Returns its number: the
+/// last one allowed, since the first serves most of the machine's interrupts. Other threads are not
+/// restricted.
 ///
 /// # Errors
-/// Those of the system, and where it cannot do that.
+/// Those of the system.
 #[cfg(target_os = "linux")]
 pub fn use_one_processor() -> io::Result<usize> {
     use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -23,17 +23,16 @@ pub fn use_one_processor() -> io::Result<usize> {
     Ok(last)
 }
 
-/// Lets this thread run on one processor alone, which this system cannot do.
+/// Fails: this system cannot restrict a thread to one processor.
 ///
 /// # Errors
-/// Always.
+/// Always `Unsupported`.
 #[cfg(not(target_os = "linux"))]
 pub fn use_one_processor() -> io::Result<usize> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// Lets this process have as many files open as its user may, and says how many that is.
-/// `u64::MAX` where there is no limit.
+/// Raises the limit of open files to the hard limit. Returns it, or `u64::MAX` where there is no limit.
 ///
 /// # Errors
 /// Those of the system.

@@ -1,19 +1,19 @@
-//! Memory for keys: not swapped out, not in core dumps and, for what must not outlive a `fork`, cleared
-//! in children. Spec: LSS/1 §8.6.
+//! Memory for keys: not swapped out, not in core dumps and, if it must not outlive a `fork`, cleared in
+//! children. Spec: LSS/1 §8.6.
 //!
-//! Values lie in slots of pages that are asked for once and used again, and slots are cleared when
-//! their value goes. Where the system lets this process lock no more memory (`RLIMIT_MEMLOCK`), the rest
-//! still holds. Elsewhere than on Linux a slot is ordinary memory that is cleared.
+//! Values lie in slots of pages that are mapped once and reused; dropping a value clears its slot. Where
+//! the process may lock no more memory (`RLIMIT_MEMLOCK`), the other protections still hold. Outside Linux
+//! a slot is ordinary memory that is cleared.
 
 use std::fmt;
 use std::ptr::NonNull;
 
 use crate::fork::Generation;
 
-/// What becomes of a value in a child of this process.
+/// Fate of a value in a forked child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InChild {
-    /// It is gone; to use it there is a mistake.
+    /// It is gone: access panics.
     Gone,
     /// The child has a copy.
     Kept,
@@ -35,7 +35,7 @@ unsafe impl<T: Send> Send for Locked<T> {}
 unsafe impl<T: Sync> Sync for Locked<T> {}
 
 impl<T> Locked<T> {
-    /// Moves a value there. Its alignment is at most 64.
+    /// Moves a value into a slot. Its alignment is at most 64, checked at compile time.
     pub fn new(value: T, in_child: InChild) -> Self {
         const { assert!(align_of::<T>() <= SLOT_ALIGN) };
         let owner = Generation::current();
@@ -52,6 +52,8 @@ impl<T> Locked<T> {
         }
     }
 
+    /// Borrows the value.
+    ///
     /// # Panics
     /// In a child that does not have the value.
     #[inline]
@@ -64,6 +66,8 @@ impl<T> Locked<T> {
         }
     }
 
+    /// Borrows the value exclusively.
+    ///
     /// # Panics
     /// In a child that does not have the value.
     #[inline]
@@ -76,7 +80,8 @@ impl<T> Locked<T> {
         }
     }
 
-    /// Whether there is a value: always, but in a child of the process that made it.
+    /// Returns whether the value exists: always, except for [`InChild::Gone`] in a child of the process
+    /// that made it.
     #[inline]
     pub fn has_value(&self) -> bool {
         self.in_child == InChild::Kept || self.owner.is_current()
@@ -91,18 +96,18 @@ impl<T> Locked<T> {
 impl<T> Drop for Locked<T> {
     fn drop(&mut self) {
         if self.has_value() {
-            // SAFETY: the value is there, and nobody uses it after this.
+            // SAFETY: the value exists and is never used after this.
             #[expect(unsafe_code, reason = "the slot lies outside Rust's memory")]
             unsafe {
                 self.place.drop_in_place();
             }
         }
-        // SAFETY: the slot is ours and large enough; nothing in it is a value any more.
+        // SAFETY: the slot is ours and large enough; it holds no value any more.
         #[expect(unsafe_code, reason = "the slot lies outside Rust's memory")]
         unsafe {
             self.place.cast::<u8>().write_bytes(0, size_of::<T>());
         }
-        // Without an observer the compiler may drop writes to memory that nobody reads.
+        // Without an observer the compiler may drop writes to memory that is never read.
         std::hint::black_box(self.place);
         if self.owner.is_current() {
             slots::give_back(self.place.cast(), size_of::<T>(), self.in_child);
@@ -117,12 +122,12 @@ impl<T> fmt::Debug for Locked<T> {
     }
 }
 
-/// How much memory for keys there is in this process, and how much of it could be locked, in bytes.
+/// Returns the bytes of memory for keys in this process, and the number of them that are locked.
 pub fn amounts() -> (usize, usize) {
     slots::amounts()
 }
 
-/// Cache lines: no key shares one with another.
+/// Size of a cache line: no key shares one with another.
 const SLOT_ALIGN: usize = 64;
 
 #[cfg(all(target_os = "linux", not(miri)))]
@@ -134,10 +139,10 @@ mod slots {
     use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mlock, mmap_anonymous};
 
     use super::{InChild, SLOT_ALIGN};
-    use crate::per_process::PerProcess;
+    use crate::fork::PerProcess;
 
-    /// Free slots by size and kind. A child has lists of its own: a thread of the parent may hold this
-    /// lock while another one forks.
+    /// Free slots by size and kind. A child has lists of its own, because a thread of the parent may hold
+    /// this lock during the fork.
     #[derive(Debug, Default)]
     struct Slots {
         free: HashMap<(usize, bool), Vec<usize>>,
@@ -147,7 +152,7 @@ mod slots {
 
     fn slots() -> MutexGuard<'static, Slots> {
         static SLOTS: PerProcess<Mutex<Slots>> = PerProcess::new();
-        // Each change is one step.
+        // A poisoned lock is consistent, since each change is one step.
         SLOTS.get().lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -156,7 +161,7 @@ mod slots {
         (size, in_child == InChild::Gone)
     }
 
-    /// A slot that nobody else has, cleared.
+    /// Returns a cleared slot with a single owner.
     pub(super) fn take(size: usize, in_child: InChild) -> NonNull<u8> {
         let class = class(size, in_child);
         let mut slots = slots();
@@ -176,7 +181,7 @@ mod slots {
         at(chunk)
     }
 
-    /// Takes back a slot of [`take`] of this process, cleared.
+    /// Returns a cleared slot of [`take`] to the free list, in the process that took it.
     pub(super) fn give_back(slot: NonNull<u8>, size: usize, in_child: InChild) {
         let address = slot.as_ptr().expose_provenance();
         let class = class(size, in_child);
@@ -192,7 +197,7 @@ mod slots {
         NonNull::new(ptr::with_exposed_provenance_mut(address)).expect("no mapping lies at zero")
     }
 
-    /// New pages, never unmapped, and whether they are locked.
+    /// Maps new pages, which are never unmapped. Returns their address and whether they are locked.
     #[expect(unsafe_code, reason = "the mapping calls take raw addresses")]
     fn map(len: usize, in_child: InChild) -> Option<(usize, bool)> {
         // SAFETY: no address is asked for, so no existing mapping can be touched.
@@ -206,8 +211,8 @@ mod slots {
         }
         .ok()?;
         if in_child == InChild::Gone {
-            // SAFETY: our own mapping of this length. Old kernels do not know it: then the generation
-            // alone keeps children away, as it does anyway.
+            // SAFETY: our own mapping of this length. Old kernels do not know the advice: then the
+            // generation alone keeps children away, as it does anyway.
             let _ = unsafe { madvise(pages, len, Advice::LinuxWipeOnFork) };
         }
         // SAFETY: as above.
@@ -217,7 +222,7 @@ mod slots {
         Some((pages.expose_provenance(), is_locked))
     }
 
-    /// Asked for at once: a few dozen keys.
+    /// Bytes mapped at once: a few dozen keys.
     const CHUNK_LEN: usize = 16 << 10;
 }
 
@@ -232,7 +237,7 @@ mod slots {
         Layout::from_size_align(size.max(1), SLOT_ALIGN).expect("keys are small")
     }
 
-    /// A slot that nobody else has, cleared.
+    /// Returns a cleared slot with a single owner.
     #[expect(unsafe_code, reason = "a slot is raw memory")]
     pub(super) fn take(size: usize, _in_child: InChild) -> NonNull<u8> {
         let layout = layout(size);
@@ -241,7 +246,7 @@ mod slots {
         NonNull::new(slot).unwrap_or_else(|| handle_alloc_error(layout))
     }
 
-    /// Takes back a slot of [`take`].
+    /// Frees a slot of [`take`].
     #[expect(unsafe_code, reason = "a slot is raw memory")]
     pub(super) fn give_back(slot: NonNull<u8>, size: usize, _in_child: InChild) {
         // SAFETY: it came from `take` with this size.
@@ -291,7 +296,7 @@ mod tests {
         assert!(amounts().0 <= before + (64 << 10));
     }
 
-    /// What the kernel says of the pages that keys lie in.
+    /// Checks the kernel's flags of the pages that keys lie in.
     #[cfg(all(target_os = "linux", not(miri)))]
     #[test]
     fn pages_of_keys_are_locked_wiped_and_not_dumped() {

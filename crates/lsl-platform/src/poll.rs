@@ -13,7 +13,7 @@
 use std::io;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-// Of a socket, on Windows.
+// Sockets implement it on Windows.
 use rustix::fd::AsFd;
 use rustix::io::Errno;
 
@@ -22,28 +22,28 @@ use crate::reentry::interruptible;
 
 /// Waits until reading from `fd` would not block: data, end of stream or a pending error.
 ///
-/// `deadline` is in seconds of [`local_clock`]; infinity waits for ever and a point in the past only
-/// looks. Returns whether the descriptor is ready.
+/// `deadline` is in seconds of [`local_clock`]. Infinity waits without a limit; a time in the past checks
+/// once. Returns whether the descriptor is ready.
 ///
 /// # Errors
-/// What `poll(2)` (on Windows `WSAPoll`) reports; an interrupting signal is not an error, the wait continues.
+/// Those of `poll(2)` (`WSAPoll` on Windows). An interrupting signal is not an error: the wait continues.
 pub fn wait_readable(fd: impl AsFd, deadline: f64) -> io::Result<bool> {
     wait(fd, PollFlags::IN, deadline)
 }
 
-/// What ended a wait for two descriptors.
+/// Reason why a wait for two descriptors ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Woken {
     /// Reading from the first would not block.
     Readable,
     /// Only the second is readable.
     Interrupted,
-    /// The time is up.
+    /// The deadline passed before either was readable.
     Late,
 }
 
-/// As [`wait_readable`], ended also by `interrupt` becoming readable. Signal handlers may push
-/// meanwhile: the caller holds no lock.
+/// Waits as [`wait_readable`] does, until `fd` or `interrupt` is readable. Signal handlers may push
+/// meanwhile, so the caller must hold no lock.
 ///
 /// # Errors
 /// As [`wait_readable`].

@@ -1,27 +1,28 @@
-//! Whose rights this process has, and how many descriptors it may open. Decides nothing: who may read
-//! which file is the caller's rule.
+//! Rights of this process, and the number of descriptors it may open. Decides nothing: which files it
+//! should read is the caller's rule.
 
 use std::fs;
 use std::io;
 
 use rustix::process::{Resource, getegid, geteuid, getgid, getrlimit, getuid};
 
-/// Whether this process got more rights than the user who started it (setuid, setgid, file
-/// capabilities: `AT_SECURE`), so that the environment is that user's to forge. When the kernel does
-/// not tell because the process is protected from inspection, the answer is yes.
+/// Returns whether this process has more rights than the user who started it (setuid, setgid, file
+/// capabilities: `AT_SECURE`). That user controls the environment. True also if the kernel does not tell
+/// because the process is protected from inspection.
 pub fn is_secure_execution() -> bool {
     if getuid() != geteuid() || getgid() != getegid() || is_tainted() {
         return true;
     }
-    // Through a file: asking libc is unsafe code. Only root may open this file of a process with
-    // raised rights, so that being denied is an answer too. No file at all means no /proc.
+    // Through a file, because asking libc is unsafe code. Only root may open this file of a process with
+    // raised rights, so that a denial is an answer too. A missing file means no /proc.
     match fs::read("/proc/self/auxv") {
         Ok(vector) => at_secure(&vector),
         Err(error) => error.kind() == io::ErrorKind::PermissionDenied,
     }
 }
 
-/// What Apple's systems remember of a program that began with raised rights, though it gave them up.
+/// Returns whether the program began with raised rights, even if it gave them up: Apple's systems remember
+/// it.
 #[cfg(target_vendor = "apple")]
 #[expect(unsafe_code, reason = "neither std nor rustix asks for it")]
 fn is_tainted() -> bool {
@@ -31,18 +32,18 @@ fn is_tainted() -> bool {
     issetugid() != 0
 }
 
-/// Elsewhere the auxiliary vector says more.
+/// Returns false: elsewhere the auxiliary vector says more.
 #[cfg(not(target_vendor = "apple"))]
 fn is_tainted() -> bool {
     false
 }
 
-/// How many descriptors this process may have open, at most; `None` without a limit.
+/// Returns the limit of open descriptors of this process; `None` without a limit.
 pub fn open_file_limit() -> Option<u64> {
     getrlimit(Resource::Nofile).current
 }
 
-/// Looks `AT_SECURE` up in an auxiliary vector: pairs of machine words, key and value.
+/// Returns whether `AT_SECURE` is set in an auxiliary vector: pairs of machine words, key and value.
 fn at_secure(vector: &[u8]) -> bool {
     const AT_SECURE: usize = 23;
     const WORD: usize = size_of::<usize>();

@@ -1,36 +1,4 @@
-//! Which process and which host this is.
-
-#[cfg(unix)]
-use rustix::process::getpid;
-
-/// Identity of the running process. After `fork` the child sees another one, which is how objects
-/// that own threads notice that their threads stayed behind in the parent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct ProcessId(u32);
-
-impl ProcessId {
-    /// The process that is running now. One cheap system call.
-    pub fn current() -> Self {
-        Self(id())
-    }
-
-    /// Whether the caller still runs in the process that recorded this value.
-    pub fn is_current(self) -> bool {
-        self == Self::current()
-    }
-}
-
-#[cfg(unix)]
-#[inline]
-fn id() -> u32 {
-    getpid().as_raw_nonzero().get().cast_unsigned()
-}
-
-/// Nothing forks on Windows, so that every process keeps its number.
-#[cfg(windows)]
-fn id() -> u32 {
-    std::process::id()
-}
+//! Which host this is.
 
 /// The host's name as raw bytes, exactly what `gethostname` gives. Spec: lsl-protocol §2.1.
 #[cfg(unix)]
@@ -70,8 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_recognises_itself_and_its_host_has_a_name() {
-        assert!(ProcessId::current().is_current());
+    fn the_host_has_a_name() {
         assert!(!hostname().is_empty());
     }
 }

@@ -1,21 +1,21 @@
-//! Whether a call interrupts another one of the same thread, as in a signal handler. What it interrupts
-//! may hold any lock, which then never opens.
+//! Detection of calls that interrupt another call of the same thread, as in a signal handler. The
+//! interrupted call may hold any lock, which is then never released.
 
 use std::cell::Cell;
 
 thread_local! {
-    /// Calls that the thread is in. Without a destructor, so that there is one at any time.
+    /// Depth of calls on the thread. Has no destructor, so that it can be read at any time.
     static CALLS: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Counts a call of this thread for as long as it exists.
+/// Guard that counts a call of this thread for as long as it exists.
 #[derive(Debug)]
 pub struct Call {
     before: u32,
 }
 
 impl Call {
-    /// Begins a call.
+    /// Increments the thread's depth of calls; dropping the guard restores it.
     pub fn begin() -> Self {
         Self {
             before: CALLS.replace(CALLS.get() + 1),
@@ -29,13 +29,13 @@ impl Drop for Call {
     }
 }
 
-/// Whether the innermost call of this thread interrupts another one.
+/// Returns whether the innermost call of this thread interrupts another one.
 pub fn is_interrupting() -> bool {
     CALLS.get() > 1
 }
 
 /// Runs a part of a call that others may interrupt: foreign code, or a wait without any lock that they
-/// need.
+/// need. The depth is 0 meanwhile.
 pub fn interruptible<R>(part: impl FnOnce() -> R) -> R {
     let _call = Call {
         before: CALLS.replace(0),
@@ -43,9 +43,9 @@ pub fn interruptible<R>(part: impl FnOnce() -> R) -> R {
     part()
 }
 
-/// Keeps the program's signal handlers off this thread, which is the library's own: a handler that called
-/// the library there would wait for locks that the thread holds. Not those that a thread raises itself
-/// by what it does, nor those of profilers and of garbage collectors, which suspend threads by signals.
+/// Blocks the program's signal handlers on this thread, which must be the library's own. A handler that
+/// called the library would wait for locks that the thread holds. Signals of faults, of profilers and of
+/// garbage collectors, which suspend threads by them, stay unblocked.
 #[cfg(unix)]
 #[expect(unsafe_code, reason = "std has no signal masks")]
 pub fn block_signals() {
@@ -78,7 +78,7 @@ pub fn block_signals() {
     unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, signals.as_ptr(), std::ptr::null_mut()) };
 }
 
-/// There are no signal handlers of that kind on Windows.
+/// Does nothing: Windows has no signal handlers of that kind.
 #[cfg(windows)]
 pub fn block_signals() {}
 

@@ -1,4 +1,4 @@
-//! Something a caller's own event loop can wait for: raised by one thread, cleared by another.
+//! A descriptor that a caller's event loop can wait for: raised by one thread, cleared by another.
 
 pub use system::Signal;
 
@@ -10,12 +10,12 @@ mod system {
     use rustix::event::{EventfdFlags, eventfd};
     use rustix::io::{read, write};
 
-    /// A counter in the kernel, readable while it is not 0.
+    /// A counter in the kernel (eventfd), readable while it is not 0.
     #[derive(Debug)]
     pub struct Signal(OwnedFd);
 
     impl Signal {
-        /// A new one, not raised.
+        /// Creates a signal that is not raised.
         ///
         /// # Errors
         /// The system has no descriptor left; `Unsupported` where `poll` takes no such thing.
@@ -26,20 +26,20 @@ mod system {
             )?))
         }
 
-        /// For `poll` and its like: readable while the signal is raised.
+        /// Returns the descriptor for `poll` and its like: readable while the signal is raised.
         #[inline]
         pub fn descriptor(&self) -> i32 {
             self.0.as_raw_fd()
         }
 
-        /// Raises it, from any thread.
+        /// Raises the signal, from any thread.
         #[inline]
         pub fn raise(&self) {
             // An error means that the counter is full, hence readable.
             let _ = write(&self.0, &1_u64.to_ne_bytes());
         }
 
-        /// Clears it.
+        /// Lowers the signal until it is raised again.
         #[inline]
         pub fn clear(&self) {
             // An error means that it is 0 already.
@@ -54,7 +54,7 @@ mod system {
     use std::os::fd::AsRawFd as _;
     use std::os::unix::net::UnixStream;
 
-    /// A pair of sockets: a byte in it makes the one given out readable.
+    /// A pair of sockets: a byte written to `kept` makes `given` readable.
     #[derive(Debug)]
     pub struct Signal {
         given: UnixStream,
@@ -62,7 +62,7 @@ mod system {
     }
 
     impl Signal {
-        /// A new one, not raised.
+        /// Creates a signal that is not raised.
         ///
         /// # Errors
         /// The system has no descriptor left.
@@ -73,18 +73,18 @@ mod system {
             Ok(Self { given, kept })
         }
 
-        /// For `poll` and its like: readable while the signal is raised.
+        /// Returns the descriptor for `poll` and its like: readable while the signal is raised.
         pub fn descriptor(&self) -> i32 {
             self.given.as_raw_fd()
         }
 
-        /// Raises it, from any thread.
+        /// Raises the signal, from any thread.
         pub fn raise(&self) {
             // An error means that it is full, hence readable.
             let _ = (&self.kept).write(&[1]);
         }
 
-        /// Clears it.
+        /// Lowers the signal until it is raised again.
         pub fn clear(&self) {
             let mut bytes = [0; 256];
             while matches!((&self.given).read(&mut bytes), Ok(read) if read > 0) {}
@@ -96,12 +96,12 @@ mod system {
 mod system {
     use std::io;
 
-    /// There is none: a descriptor of the C library cannot be waited for together with sockets.
+    /// Has no value: a descriptor of the C library cannot be waited for together with sockets.
     #[derive(Debug, Clone, Copy)]
     pub enum Signal {}
 
     impl Signal {
-        /// See the Unix version.
+        /// Fails, for the reason given at the type.
         ///
         /// # Errors
         /// Always `Unsupported`.
@@ -112,17 +112,17 @@ mod system {
             ))
         }
 
-        /// See the Unix version.
+        /// Is never called: the type has no value.
         pub fn descriptor(&self) -> i32 {
             match *self {}
         }
 
-        /// See the Unix version.
+        /// Is never called: the type has no value.
         pub fn raise(&self) {
             match *self {}
         }
 
-        /// See the Unix version.
+        /// Is never called: the type has no value.
         pub fn clear(&self) {
             match *self {}
         }

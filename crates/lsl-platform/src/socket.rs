@@ -12,13 +12,13 @@ pub use std::os::windows::io::AsSocket;
 
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
-/// Neither waits nor raises a signal.
+/// Flags of a send that neither waits nor raises a signal.
 #[cfg(all(unix, not(target_vendor = "apple")))]
 const SEND: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
-/// Not to raise a signal is a property of the socket: see [`prepare`].
+/// SIGPIPE is switched off at the socket: see [`prepare`].
 #[cfg(target_vendor = "apple")]
 const SEND: SendFlags = SendFlags::DONTWAIT;
-/// There are no signals, and not to wait is a property of the socket.
+/// There is no SIGPIPE, and non-blocking is a property of the socket.
 #[cfg(windows)]
 const SEND: SendFlags = SendFlags::empty();
 
@@ -27,12 +27,11 @@ const RECEIVE: RecvFlags = RecvFlags::DONTWAIT;
 #[cfg(windows)]
 const RECEIVE: RecvFlags = RecvFlags::empty();
 
-/// Makes a stream socket ready for the functions here, where the flags of a call do not suffice: on Apple's
-/// systems a peer that has gone raises no SIGPIPE any more. On Windows the socket must be non-blocking
-/// already, as those of a runtime are.
+/// Prepares a stream socket for the functions here, where flags of a call do not suffice. On Apple's systems
+/// it switches SIGPIPE off. On Windows the socket must be non-blocking already, as those of a runtime are.
 ///
 /// # Errors
-/// What `setsockopt(2)` reports.
+/// Those of `setsockopt(2)`.
 pub fn prepare(socket: impl AsSocket) -> io::Result<()> {
     #[cfg(target_vendor = "apple")]
     rustix::net::sockopt::set_socket_nosigpipe(&socket, true)?;
@@ -40,11 +39,11 @@ pub fn prepare(socket: impl AsSocket) -> io::Result<()> {
     Ok(())
 }
 
-/// Sends what fits into the socket's buffer now; the number of bytes sent.
+/// Sends the bytes that fit into the socket's buffer now. Returns their number.
 ///
 /// # Errors
-/// `WouldBlock` if nothing fits, else what `send(2)` reports. A closed peer is an error, never a
-/// signal. An interrupting signal is not an error: the call is repeated.
+/// `WouldBlock` if nothing fits, else those of `send(2)`. A closed peer is an error, never a signal. An
+/// interrupting signal is not an error: the call is repeated.
 pub fn send_nonblocking(socket: impl AsSocket, bytes: &[u8]) -> io::Result<usize> {
     rustix::io::retry_on_intr(|| send(&socket, bytes, SEND)).map_err(io::Error::from)
 }
@@ -52,13 +51,13 @@ pub fn send_nonblocking(socket: impl AsSocket, bytes: &[u8]) -> io::Result<usize
 /// Gives the socket a receive buffer of this size, also beyond `net.core.rmem_max`.
 ///
 /// # Errors
-/// `PermissionDenied` without CAP_NET_ADMIN, else what `setsockopt(2)` reports.
+/// `PermissionDenied` without CAP_NET_ADMIN, else those of `setsockopt(2)`.
 #[cfg(target_os = "linux")]
 pub fn force_receive_buffer(socket: impl AsSocket, bytes: usize) -> io::Result<()> {
     rustix::net::sockopt::set_socket_recv_buffer_size_force(socket, bytes).map_err(io::Error::from)
 }
 
-/// There is no way beyond the system's limit.
+/// Fails: no way beyond the system's limit is known here.
 ///
 /// # Errors
 /// Always `Unsupported`.
@@ -67,11 +66,12 @@ pub fn force_receive_buffer(_socket: impl AsSocket, _bytes: usize) -> io::Result
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// Takes what is there, up to the length of `buffer`; 0 is the end of the stream.
+/// Receives the bytes that are there, up to the length of `buffer`. Returns their number; 0 is the end of
+/// the stream.
 ///
 /// # Errors
-/// `WouldBlock` if nothing is there, else what `recv(2)` reports. An interrupting signal is not an
-/// error: the call is repeated.
+/// `WouldBlock` if nothing is there, else those of `recv(2)`. An interrupting signal is not an error: the
+/// call is repeated.
 pub fn receive_nonblocking(socket: impl AsSocket, buffer: &mut [u8]) -> io::Result<usize> {
     let receive = || recv(&socket, &mut *buffer, RECEIVE);
     let (received, _) = rustix::io::retry_on_intr(receive)?;

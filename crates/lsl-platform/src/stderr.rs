@@ -3,7 +3,7 @@
 
 use std::io::{self, Write};
 
-/// One piece of text for standard error. Every write is one call of the system.
+/// Unbuffered writer to standard error: every write is one system call.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct StandardError;
 

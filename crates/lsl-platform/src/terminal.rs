@@ -1,8 +1,8 @@
-//! A line that is typed without being seen: for passphrases. And foreign text made safe to show.
+//! Hidden input of a line, for passphrases. And foreign text made safe to show.
 //!
-//! The terminal's own line editing is switched off together with its echo and its signals, so that
-//! Ctrl-C cannot end the process while the terminal is still mute: it is read like any key, and the
-//! settings are back before anybody acts on it.
+//! Line editing, echo and signals of the terminal are switched off together, so that Ctrl-C cannot end the
+//! process while the echo is off. Ctrl-C is read like any key, and the settings are restored before the
+//! caller acts on it.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -14,10 +14,10 @@ use rustix::termios::{
 
 pub use crate::text::printable;
 
-/// What the user did at a question.
+/// Answer of the user to a prompt.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Typed {
-    /// A line, without its end. The caller erases it.
+    /// A line, without its end. The caller must erase it.
     Line(Vec<u8>),
     /// Ctrl-C, or Ctrl-D on an empty line.
     Aborted,
@@ -39,16 +39,16 @@ pub fn read_hidden(from: &mut (impl Read + AsFd)) -> io::Result<Typed> {
         | LocalModes::IEXTEN;
     hidden.special_codes[SpecialCodeIndex::VMIN] = 1;
     hidden.special_codes[SpecialCodeIndex::VTIME] = 0;
-    // What was typed ahead was echoed already: it is thrown away.
+    // Input typed ahead was echoed already, so it is discarded.
     tcsetattr(from.as_fd(), OptionalActions::Flush, &hidden)?;
     let typed = read_line(from);
     restore(from, &before).and(typed)
 }
 
-/// Standard input without the buffer of [`io::stdin`], in which passphrases would stay.
+/// Opens standard input without the buffer of [`io::stdin`], in which passphrases would stay.
 ///
 /// # Errors
-/// There is none, or no descriptor left for it.
+/// Standard input is missing, or no descriptor is left.
 pub fn standard_input() -> io::Result<File> {
     Ok(File::from(io::stdin().as_fd().try_clone_to_owned()?))
 }
@@ -61,7 +61,7 @@ fn restore(terminal: &impl AsFd, settings: &Termios) -> io::Result<()> {
     )?)
 }
 
-/// One key at a time: nothing behind the line's end is consumed.
+/// Reads one key at a time, so that nothing behind the line's end is consumed.
 fn read_line(from: &mut impl Read) -> io::Result<Typed> {
     // Never grows: no copy of a passphrase is left behind in freed memory.
     let mut line = Vec::with_capacity(MAX_LINE);

@@ -1,14 +1,14 @@
-//! Foreign text made safe to show: the one place that decides which characters are escaped.
+//! Escaping of foreign text for display: the one place that decides which characters are escaped.
 
 use std::fmt::Write;
 
-/// Escapes text from outside, so that it is one line that looks as it reads: control characters, line
-/// separators, everything that reorders or hides what stands around it, and bytes that are no UTF-8. At most
-/// `max_bytes` long; the rest is cut off, never inside a character or an escape. Text that was escaped once
-/// stays as it is. Spec: LSS/1 §10.
+/// Escapes text from outside, so that it is one line that looks as it reads. Escaped are control
+/// characters, line separators, characters that reorder or hide their surroundings, and bytes that are no
+/// UTF-8. The result has at most `max_bytes`; the cut never splits a character or an escape. Escaping twice
+/// changes nothing. Spec: LSS/1 §10.
 pub fn printable(text: &[u8], max_bytes: usize) -> String {
-    // Nothing gets shorter by escaping, so that a megabyte costs no more than this. Four bytes more, or a
-    // character that is cut here would look invalid.
+    // Escaping shortens nothing, so the rest of a long text is not read. Four more bytes keep a character
+    // at the cut valid.
     let text = text.get(..max_bytes.saturating_add(4)).unwrap_or(text);
     let mut safe = String::with_capacity(text.len());
     for chunk in text.utf8_chunks() {
@@ -35,7 +35,7 @@ pub fn printable(text: &[u8], max_bytes: usize) -> String {
     safe
 }
 
-/// Whether a character changes how its surroundings look instead of looking like something.
+/// Returns whether a character changes how its surroundings look.
 fn steers(c: char) -> bool {
     c.is_control()
         || matches!(c,
@@ -50,7 +50,7 @@ fn steers(c: char) -> bool {
             | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// `\xff`
+/// Bytes of an escape such as `\xff`.
 const ESCAPED_BYTE_LEN: usize = 4;
 
 #[cfg(test)]
@@ -73,7 +73,7 @@ mod tests {
             "\u{202e}drawkcab\u{2066}\u{2069}".as_bytes(),
             r"\u{202e}drawkcab\u{2066}\u{2069}",
         );
-        // What two escapers disagreed about before there was one.
+        // Cases in which two former escapers disagreed.
         check(
             "\u{200e}\u{200f}\u{61c}\u{2028}\u{2029}\u{feff}".as_bytes(),
             r"\u{200e}\u{200f}\u{61c}\u{2028}\u{2029}\u{feff}",

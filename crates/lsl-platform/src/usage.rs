@@ -1,20 +1,20 @@
-//! What this process has used of the machine: processor time and how often it was switched.
+//! Processor time and context switches of this process.
 
-/// Since the process began, with all its threads, those that ended included.
+/// Use of the processor since the process began, by all its threads, including those that ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Usage {
     /// Processor time in the program.
     pub user_secs: f64,
     /// Processor time in the kernel on its behalf.
     pub system_secs: f64,
-    /// How often a thread gave up the processor to wait. `None` on Windows, which does not count that.
+    /// Number of times a thread gave up the processor to wait. `None` on Windows, which does not count them.
     pub voluntary_switches: Option<u64>,
-    /// How often a thread had to give it up. `None` on Windows.
+    /// Number of times a thread was preempted. `None` on Windows.
     pub involuntary_switches: Option<u64>,
 }
 
 impl Usage {
-    /// Up to now.
+    /// Measures the use of this process until now.
     #[cfg(unix)]
     #[expect(unsafe_code, reason = "rustix has no getrusage")]
     pub fn now() -> Self {
@@ -35,7 +35,7 @@ impl Usage {
         }
     }
 
-    /// Up to now.
+    /// Measures the use of this process until now.
     #[cfg(windows)]
     #[expect(unsafe_code, reason = "std does not tell the times of a process")]
     pub fn now() -> Self {
@@ -60,7 +60,7 @@ impl Usage {
         }
     }
 
-    /// What was used after `earlier`.
+    /// Returns the use between `earlier` and this measurement.
     #[must_use]
     pub fn since(self, earlier: Self) -> Self {
         let count = |now: Option<u64>, then: Option<u64>| Some(now?.saturating_sub(then?));
@@ -86,7 +86,7 @@ fn secs(time: libc::timeval) -> f64 {
     time.tv_sec as f64 + time.tv_usec as f64 * 1e-6
 }
 
-/// Counted in tenths of microseconds.
+/// Converts a time in units of 100 nanoseconds.
 #[cfg(windows)]
 fn secs(time: windows_sys::Win32::Foundation::FILETIME) -> f64 {
     (f64::from(time.dwHighDateTime) * 4_294_967_296.0 + f64::from(time.dwLowDateTime)) * 1e-7

@@ -1,16 +1,22 @@
-//! What a real `fork` does to a [`Generation`]. A test binary of its own: the child of a threaded
-//! process may do next to nothing, so it only compares and leaves by `_exit`.
+//! What a real `fork` does to a [`Generation`] and a [`PerProcess`]. A test binary of its own: the child of
+//! a threaded process may do next to nothing, so it only compares and leaves by `_exit`.
 #![cfg(unix)]
 #![expect(unsafe_code, reason = "fork, waitpid and _exit have no safe form")]
 
-use lsl_platform::fork::Generation;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, mpsc};
+
+use lsl_platform::fork::{Generation, PerProcess};
 
 /// Runs `child` in a forked process; true if it returned true there.
 fn in_child(child: impl FnOnce() -> bool) -> bool {
-    // SAFETY: the child allocates nothing, takes no lock and leaves by `_exit`.
+    // SAFETY: the child takes no lock of this process but the allocator's, which every C library hands
+    // over, and leaves by `_exit`.
     let pid = unsafe { libc::fork() };
     assert!(pid >= 0, "fork failed");
     if pid == 0 {
+        // SAFETY: the default action of SIGALRM ends a child that waits for ever.
+        unsafe { libc::alarm(20) };
         let status = i32::from(!child());
         // SAFETY: ends this process at once, without running what belongs to the parent.
         unsafe { libc::_exit(status) };
@@ -51,4 +57,63 @@ fn every_ancestor_is_refused() {
         own.is_current() && !first.is_current()
     })));
     assert!(first.is_current());
+}
+
+#[test]
+fn a_child_makes_a_value_of_its_own() {
+    let value = PerProcess::from(Mutex::new(1));
+    // As if another thread were at it while this one forks.
+    let held = value.get().lock();
+    let is_own = |expected| value.get().try_lock().is_ok_and(|value| *value == expected);
+    assert!(in_child(|| {
+        let is_new = is_own(0);
+        *value.get().lock().unwrap() = 2;
+        is_new && in_child(|| is_own(0)) && is_own(2)
+    }));
+    drop(held);
+    assert!(is_own(1));
+}
+
+#[test]
+fn a_child_waits_for_no_thread_that_makes_a_value() {
+    let value = PerProcess::new();
+    let (begun, has_begun) = mpsc::channel();
+    let (go_on, goes_on) = mpsc::channel();
+    std::thread::scope(|scope| {
+        let make = move || {
+            begun.send(()).unwrap();
+            goes_on.recv().unwrap()
+        };
+        let slow = &value;
+        let maker = scope.spawn(move || *slow.get_or_init(make));
+        has_begun.recv().unwrap();
+        assert!(in_child(|| *value.get_or_init(|| 2) == 2));
+        go_on.send(1).unwrap();
+        assert_eq!(maker.join().unwrap(), 1);
+    });
+}
+
+/// Says when it is dropped.
+struct Noted<'a>(&'a AtomicBool);
+
+impl Drop for Noted<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn what_a_child_inherits_is_never_dropped() {
+    let [inherited, own] = [const { AtomicBool::new(false) }; 2];
+    let is_dropped = |noted: &AtomicBool| noted.load(Ordering::Relaxed);
+    let mut value = Some(PerProcess::from(Noted(&inherited)));
+    assert!(in_child(|| {
+        value
+            .as_ref()
+            .map(|value| value.get_or_init(|| Noted(&own)));
+        drop(value.take());
+        is_dropped(&own) && !is_dropped(&inherited)
+    }));
+    drop(value);
+    assert!(is_dropped(&inherited) && !is_dropped(&own));
 }

@@ -1,17 +1,17 @@
-//! What the DESCRIPTOR record says of a stream. Both ends use it: the outlet to fill the record, the
-//! inlet to know what to expect. Spec: LSS/1 §7.4.
+//! Converts stream infos to the DESCRIPTOR record and back. The outlet sends the record, the inlet
+//! compares it with the discovered stream. Spec: LSS/1 §7.4.
 
 use crate::query::Query;
 use crate::{ChannelFormat, StreamInfo};
 use lsl_secure::Descriptor;
 use lsl_secure::trust::StreamQueries;
 
-/// What a receiver of this info knows of the stream: its fields, as read from the shortinfo.
+/// Builds the DESCRIPTOR of a stream from the fields of its shortinfo.
 ///
-/// `info` must have gone over the wire, as a resolver's results have: the text of a double changes its
-/// last bit, and XML drops blank texts, so an outlet's own fields are not what anybody receives.
+/// `info` must come from received XML, as [`as_received`] returns it. Text changes the last bit of
+/// a double and XML drops blank texts, so that an outlet's own fields differ.
 pub fn descriptor(info: &StreamInfo) -> Descriptor {
-    // No outlet of the undefined format can be read, so its 0 never meets a comparison.
+    // An outlet of the undefined format has no readers, so its 0 is never compared.
     let format = u8::try_from(info.channel_format() as i32).unwrap_or(0);
     Descriptor {
         uid: info.uid_bytes().to_vec(),
@@ -28,8 +28,8 @@ pub fn descriptor(info: &StreamInfo) -> Descriptor {
     .canonical()
 }
 
-/// What the predicates of `streams` in a trust file mean: a query over what the DESCRIPTOR says, and
-/// nothing else. Spec: LSS/1 §3.2.
+/// Returns the evaluator of the `streams` predicates in trust files: queries over the fields of the
+/// DESCRIPTOR alone. Spec: LSS/1 §3.2.
 pub fn stream_queries() -> StreamQueries {
     StreamQueries {
         check: |text| match Query::parse(text) {
@@ -39,14 +39,14 @@ pub fn stream_queries() -> StreamQueries {
         matches: |text, stream| {
             let info = described_by(stream);
             let query = Query::parse(text).ok();
-            // What is too costly to evaluate is no match.
+            // A query that is too costly to evaluate matches nothing.
             let matches = info.zip(query).map(|(info, query)| info.matches(&query));
             matches.is_some_and(|matches| matches.unwrap_or(false))
         },
     }
 }
 
-/// The short info that a DESCRIPTOR stands for, without addresses. `None` if no stream is like that.
+/// Builds the short info of a DESCRIPTOR, without addresses. `None` if it fits no stream.
 fn described_by(stream: &Descriptor) -> Option<StreamInfo> {
     let number = i32::from(stream.channel_format);
     let format = ChannelFormat::STREAMABLE
@@ -68,8 +68,8 @@ fn described_by(stream: &Descriptor) -> Option<StreamInfo> {
     Some(info)
 }
 
-/// The info as somebody reads it who receives this outlet's shortinfo. One that nobody can read (its
-/// name is blank, say) stays as it is.
+/// Returns the info as a receiver of this outlet's shortinfo reads it. An info that cannot be read
+/// (its name is blank, say) is returned unchanged.
 pub fn as_received(info: &StreamInfo) -> StreamInfo {
     StreamInfo::from_xml(&info.to_shortinfo_xml()).unwrap_or_else(|_| info.clone())
 }

@@ -1,11 +1,11 @@
-//! The one error type of the crate. Variants are named by what the caller can do about them.
+//! The one error type of the crate. Variants are named by the caller's possible reactions.
 
 use std::io;
 
 /// Result of every fallible call in this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What went wrong, grouped as the C ABI groups it (Spec: c-abi §3).
+/// Class of an error, as the C ABI groups them (Spec: c-abi §3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -34,7 +34,7 @@ pub enum Error {
         "The stream read by this inlet has been lost: {reason}. To recover, re-resolve the source and create a new inlet."
     )]
     Lost {
-        /// What ended it.
+        /// Reason of the loss, in words.
         reason: String,
     },
     /// A value given by the caller is not acceptable; the text says which and why.
@@ -45,7 +45,7 @@ pub enum Error {
     Query {
         /// The full text that was parsed.
         query: String,
-        /// What the parser found.
+        /// Reason given by the parser.
         reason: String,
     },
     /// A stream info (or other XML document) received or given does not describe a stream.
@@ -54,26 +54,26 @@ pub enum Error {
     /// The configuration cannot be used.
     #[error("configuration: {0}")]
     Config(String),
-    /// The security policy forbids it, or the security configuration cannot be used. The text says
-    /// what to do.
+    /// The security policy forbids it, or the security configuration cannot be used. The text names
+    /// the remedy.
     #[error("{0}")]
     Security(String),
     /// A peer sent something the protocol does not allow.
     #[error("protocol error: {0}")]
     Protocol(String),
-    /// The operating system refused something.
+    /// A call of the operating system failed.
     #[error("{context}: {source}")]
     Io {
-        /// What was being done.
+        /// Operation that failed, in words.
         context: String,
-        /// The system's answer.
+        /// Error of the operating system.
         #[source]
         source: io::Error,
     },
 }
 
 impl Error {
-    /// The group this error belongs to.
+    /// Returns the group this error belongs to.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Timeout { .. } => ErrorKind::Timeout,
@@ -85,7 +85,7 @@ impl Error {
         }
     }
 
-    /// Wraps a system error with what was being done.
+    /// Wraps a system error; `context` names the operation that failed.
     pub fn io(context: impl Into<String>, source: io::Error) -> Self {
         Self::Io {
             context: context.into(),

@@ -21,6 +21,7 @@ pub mod buffer;
 pub mod config;
 pub mod describe;
 pub mod info;
+pub mod limits;
 pub mod query;
 pub mod session;
 pub mod time;

@@ -1,5 +1,5 @@
 //! Floating-point text as C's `printf` writes it: the form of every number in LSL's XML, headers and
-//! string conversions. Knows nothing of who writes the number. Spec: c-abi §9.3, lsl-protocol §2.2.
+//! string conversions. Knows nothing of the number's origin. Spec: c-abi §9.3, lsl-protocol §2.2.
 
 use std::io::Write as _;
 
@@ -20,7 +20,7 @@ pub(crate) fn write_general_short(out: &mut Vec<u8>, value: f64, precision: usiz
     write(out, value, precision, Zeros::Strip);
 }
 
-/// `printf("%#.16g")` as text of its own.
+/// Returns `value` as `printf("%#.16g")` writes it.
 pub(crate) fn format_g16(value: f64) -> Vec<u8> {
     let mut out = Vec::with_capacity(24);
     write_general(&mut out, value, DIGITS_F64);

@@ -15,26 +15,26 @@ pub const DEDUCED_TIMESTAMP: f64 = -1.0;
 /// The number of seconds that LSL programs use for "wait for ever".
 pub const FOREVER_SECS: f64 = 32_000_000.0;
 
-/// What one channel value is. The numeric values are part of the C ABI.
+/// Type of one channel value. The numeric values are part of the C ABI.
 /// Spec: lsl-protocol §2.1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(i32)]
 pub enum ChannelFormat {
     /// No format; legal in a stream info, useless in an outlet.
     Undefined = 0,
-    /// 32-bit IEEE float.
+    /// 32-bit IEEE float; `float32` in XML.
     Float32 = 1,
-    /// 64-bit IEEE float.
+    /// 64-bit IEEE float; `double64` in XML.
     Double64 = 2,
     /// Byte string of any length and content.
     String = 3,
-    /// 32-bit signed integer.
+    /// 32-bit signed integer; `int32` in XML.
     Int32 = 4,
-    /// 16-bit signed integer.
+    /// 16-bit signed integer; `int16` in XML.
     Int16 = 5,
-    /// 8-bit signed integer.
+    /// 8-bit signed integer; `int8` in XML.
     Int8 = 6,
-    /// 64-bit signed integer.
+    /// 64-bit signed integer; `int64` in XML.
     Int64 = 7,
 }
 
@@ -50,7 +50,7 @@ impl ChannelFormat {
         Self::Int64,
     ];
 
-    /// Bytes per value; 0 for strings and `Undefined`.
+    /// Returns the bytes per value; 0 for strings and `Undefined`.
     pub const fn value_size(self) -> usize {
         match self {
             Self::Undefined | Self::String => 0,
@@ -61,7 +61,7 @@ impl ChannelFormat {
         }
     }
 
-    /// The name used in XML.
+    /// Returns the name used in XML.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Undefined => "undefined",
@@ -75,7 +75,7 @@ impl ChannelFormat {
         }
     }
 
-    /// Whether values are IEEE floats.
+    /// Returns whether values are IEEE floats.
     pub const fn is_float(self) -> bool {
         matches!(self, Self::Float32 | Self::Double64)
     }
@@ -99,7 +99,7 @@ impl FromStr for ChannelFormat {
     }
 }
 
-/// The order of the bytes of a multi-byte number. Spec: lsl-protocol §7.2.
+/// Byte order of multi-byte numbers. Spec: lsl-protocol §7.2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ByteOrder {
     /// Least significant byte first; `1234` on the wire.
@@ -116,7 +116,7 @@ impl ByteOrder {
         Self::Little
     };
 
-    /// The number that stands for it in headers.
+    /// Returns the number that stands for it in headers.
     pub const fn code(self) -> i32 {
         match self {
             Self::Little => 1234,
@@ -124,7 +124,7 @@ impl ByteOrder {
         }
     }
 
-    /// The order a header number stands for; none for anything but 1234 and 4321.
+    /// Returns the order of a header number; `None` unless it is 1234 or 4321.
     pub const fn from_code(code: i32) -> Option<Self> {
         match code {
             1234 => Some(Self::Little),
@@ -134,19 +134,19 @@ impl ByteOrder {
     }
 }
 
-/// Length of a sample buffer, in the ways LSL lets users say it. Spec: lsl-protocol §9.4.
+/// Length of a sample buffer, in any unit that LSL accepts. Spec: lsl-protocol §9.4.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum BufferLength {
     /// Seconds of data; 100 samples a second are assumed for irregular streams.
     Seconds(f64),
     /// Thousandths of a second of data.
     Milliseconds(u32),
-    /// Samples.
+    /// Number of samples, at any rate.
     Samples(usize),
 }
 
 impl BufferLength {
-    /// Capacity in samples for a stream of this nominal rate; at least 1.
+    /// Returns the capacity in samples for a stream of this nominal rate; at least 1.
     pub fn to_samples(self, nominal_srate: f64) -> usize {
         let rate = if nominal_srate == IRREGULAR_RATE {
             100.0
@@ -172,13 +172,13 @@ impl BufferLength {
 const MAX_BUFFER_SAMPLES: usize = i32::MAX as usize;
 
 impl Default for BufferLength {
-    /// Six minutes, liblsl's default.
+    /// Returns six minutes, liblsl's default.
     fn default() -> Self {
         Self::Seconds(360.0)
     }
 }
 
-/// Which corrections an inlet applies to timestamps when they are pulled.
+/// Corrections that an inlet applies to timestamps when they are pulled.
 /// Spec: lsl-protocol §11.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ProcessingOptions {
@@ -192,26 +192,26 @@ impl ProcessingOptions {
     pub const CLOCKSYNC: Self = Self { bits: 1 };
     /// Smooth jitter of regular streams.
     pub const DEJITTER: Self = Self { bits: 2 };
-    /// Never go backwards.
+    /// Keep timestamps from going backwards.
     pub const MONOTONIZE: Self = Self { bits: 4 };
     /// Accepted for compatibility: our inlets are always safe to share between threads.
     pub const THREADSAFE: Self = Self { bits: 8 };
-    /// All of the above.
+    /// All options above; `proc_ALL` of liblsl.
     pub const ALL: Self = Self { bits: 15 };
 
-    /// From the bit mask of the C ABI; unknown bits are ignored.
+    /// Converts the bit mask of the C ABI; unknown bits are ignored.
     pub const fn from_bits(bits: u32) -> Self {
         Self {
             bits: bits & Self::ALL.bits,
         }
     }
 
-    /// The bit mask of the C ABI.
+    /// Returns the bit mask of the C ABI.
     pub const fn bits(self) -> u32 {
         self.bits
     }
 
-    /// Whether every option of `other` is set.
+    /// Returns whether every option of `other` is set.
     pub const fn contains(self, other: Self) -> bool {
         self.bits & other.bits == other.bits
     }
@@ -227,20 +227,20 @@ impl std::ops::BitOr for ProcessingOptions {
     }
 }
 
-/// How long a call may wait.
+/// Longest time that a call may wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Timeout {
-    /// At most this long; zero only looks.
+    /// At most this long; zero never waits.
     After(Duration),
-    /// Without limit.
+    /// No limit; the deadline is infinite.
     Forever,
 }
 
 impl Timeout {
-    /// Only look, never wait.
+    /// Zero: look once, never wait.
     pub const NOW: Self = Self::After(Duration::ZERO);
 
-    /// Seconds as the C ABI has them: negative and NaN mean now, `FOREVER_SECS` and more for ever.
+    /// Converts seconds of the C ABI: negative and NaN mean now, `FOREVER_SECS` and more for ever.
     #[inline]
     pub fn from_secs(secs: f64) -> Self {
         if secs >= FOREVER_SECS {
@@ -252,7 +252,7 @@ impl Timeout {
         }
     }
 
-    /// The point on `local_clock` at which to give up; infinite for `Forever`.
+    /// Returns the deadline in seconds of `local_clock`; infinite for `Forever`.
     pub fn deadline(self, now: f64) -> f64 {
         match self {
             Self::After(limit) => now + limit.as_secs_f64(),

@@ -1,4 +1,4 @@
-//! Values: what a caller may push or pull, what a stream stores, and the conversions between.
+//! Values: types that a caller may push or pull, formats that a stream stores, conversions between.
 //!
 //! A sample is converted twice: push type to stream format when pushed, stream format to pull type
 //! when pulled. Both are bit-exact to liblsl on x86-64. Spec: c-abi §9, `conversions.json`.
@@ -37,7 +37,7 @@ pub trait PullElement: sealed::Target {}
 
 impl<T: sealed::Target> PullElement for T {}
 
-/// Bytes of one raw sample; `None` for strings, whose samples differ in length.
+/// Returns the bytes of one raw sample; `None` for strings, whose samples differ in length.
 pub const fn raw_sample_len(format: ChannelFormat, channels: usize) -> Option<usize> {
     match format {
         ChannelFormat::String => None,
@@ -95,7 +95,7 @@ pub fn read_raw<T: PullElement>(raw: &[u8], format: ChannelFormat, values: &mut 
     }
 }
 
-/// The strings of a raw sample (or of several) in order.
+/// Iterator over the strings of a raw sample (or of several) in order.
 ///
 /// Ends early where the bytes stop making sense, so that a damaged buffer cannot cause a panic.
 #[derive(Debug, Clone)]
@@ -109,7 +109,7 @@ impl<'a> RawStrings<'a> {
         Self { rest: raw }
     }
 
-    /// What has not been read yet: the next sample's bytes once a sample's channels were taken.
+    /// Returns the unread rest: the next sample's bytes once a sample's channels were taken.
     pub const fn rest(&self) -> &'a [u8] {
         self.rest
     }

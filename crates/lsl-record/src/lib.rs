@@ -9,11 +9,10 @@
 //! use std::time::Duration;
 //! use lsl_core::{Context, Selector, local_clock};
 //! use lsl_record::{Cancel, Output, Recorder, Stop};
-//! use lsl_xdf::FileHeader;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let (context, never) = (Context::global(), Cancel::default());
-//! let output = Output::new("today.xdf", || FileHeader::new("2026-11-22T08:31:56+0100"));
+//! let output = Output::new("today.xdf");
 //! let recorder = Recorder::builder(&context, output)
 //!     .require("EEG", Selector::property("type", "EEG")?)
 //!     .start(5.0, &never)?;

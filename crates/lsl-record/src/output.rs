@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use lsl_xdf::at_rest::Recipients;
 use lsl_xdf::chunk::PADDING_TAG;
+use lsl_platform::calendar::rfc3339;
+use lsl_platform::clock::utc_now;
 use lsl_xdf::{
     Error, FileHeader, FileSink, Gap, PendingSync, Recording, Result, Sink, StreamHeader, Synced,
     Values, claim,
@@ -107,23 +109,21 @@ impl<S: Blocks> Tape for Recording<S> {
 }
 
 /// How files are made.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct Output {
     /// File to write; one that is there already is renamed, never overwritten.
     pub path: PathBuf,
-    /// Makes what the file says about itself, when the recording begins.
-    pub header: fn() -> FileHeader,
     /// Those who can open the file; `None`: it is not encrypted.
     pub recipients: Option<Arc<Recipients>>,
     /// Longest time that encrypted data waits for its block to become full; `None`: as long as it takes.
     pub padding_secs: Option<f64>,
 }
 
-impl std::fmt::Debug for Output {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let mut debug = f.debug_struct("Output");
-        debug.field("path", &self.path).finish_non_exhaustive()
-    }
+/// Returns the file header of a recording that begins now.
+pub(crate) fn file_header() -> FileHeader {
+    let mut header = FileHeader::new(&rfc3339(utc_now()).replace('Z', "+0000"));
+    header.set("writer", concat!("lsl-rs ", env!("CARGO_PKG_VERSION")));
+    header
 }
 
 /// A file that was just made.
@@ -135,10 +135,9 @@ pub(crate) struct Made {
 
 impl Output {
     /// Returns an unencrypted output.
-    pub fn new(path: impl Into<PathBuf>, header: fn() -> FileHeader) -> Self {
+    pub fn new(path: impl Into<PathBuf>) -> Self {
         Self {
             path: path.into(),
-            header,
             recipients: None,
             padding_secs: Some(PADDING_SECS),
         }

@@ -15,7 +15,7 @@ use crate::event::{Event, Events};
 use crate::halt::Halt;
 use crate::live::{Live, Stamps, StreamState, StreamStatus};
 use crate::marks::{MarkError, Marks};
-use crate::output::Output;
+use crate::output::{Output, file_header};
 use crate::place;
 use crate::queue::{Progress, Queue};
 use crate::selection::{Search, Session, Wanted, Wishes};
@@ -160,7 +160,7 @@ impl RecorderBuilder {
         judge_connections(&mut session, events)?;
         self.announce(&session);
         let settings = Settings {
-            header: (self.output.header)(),
+            header: file_header(),
             output: self.output,
             signer: self.signer,
             sync_secs: self.sync_secs,

@@ -11,6 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::Duration;
 
+use lsl_platform::fork::PerProcess;
+
 use crate::admission::Admission;
 use crate::audit::{Audit, Event, EventKind, printable};
 use crate::config::{Found, Places, Settings};
@@ -31,7 +33,7 @@ mod watch;
 pub use live::{Enrolled, Live};
 
 use clock::Clock;
-use running::Running;
+use running::{Origin, Running};
 use watch::{Look, Watch};
 
 /// The security of one process (or of one test). Safe to use from any thread.
@@ -44,7 +46,9 @@ pub struct Security {
     own: Option<Own>,
     /// `known_secure` failed: `migrate` acts as `required` until the process ends.
     known_failed: AtomicBool,
-    running: Running,
+    running: PerProcess<Running>,
+    /// What a forked child begins with.
+    origin: Origin,
     queries: OnceLock<StreamQueries>,
     audit: Audit,
     clock: Clock,
@@ -580,7 +584,8 @@ impl Security {
                 None
             }
         };
-        self.running.current(open, &self.clock)
+        let make = || Running::of_child(&self.origin, open, &self.clock);
+        self.running.get_or_init(make)
     }
 
     /// The day by §3.2.

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use lsl_platform::clock::local_clock;
 #[cfg(not(test))]
-use lsl_platform::per_process::PerProcess;
+use lsl_platform::fork::PerProcess;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout, timeout_at};

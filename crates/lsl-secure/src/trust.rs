@@ -19,7 +19,8 @@ mod network;
 #[cfg(test)]
 mod tests;
 
-pub use date::{BUILD_DATE, Date, NotADate, today};
+pub use date::{BUILD_DATE, today};
+pub use lsl_platform::calendar::{Date, NotADate};
 pub use network::Network;
 
 /// Which roles a peer may play.

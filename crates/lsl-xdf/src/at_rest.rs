@@ -1,11 +1,11 @@
 //! Recordings encrypted at rest, in the [age v1](https://c2sp.org/age) format: stock `age` and `rage` open
-//! what is written here, and the other way round.
+//! files written here, and the other way round.
 //!
 //! * [`Encrypting`] and [`Decrypting`] stand between a writer or reader of XDF and the file. No plaintext
 //!   touches the disk, and a file that a crash cut off gives back every whole chunk of 64 KiB.
 //! * [`lock`], [`unlock`], [`rotate`] and [`verify`] work on many files in parallel; [`lock_stream`] and
 //!   [`unlock_stream`] on pipes.
-//! * [`Recipients`] say to whom a file is locked, [`Identities`] open it.
+//! * [`Recipients`] are the keys that a file is locked to, [`Identities`] open it.
 //!
 //! Everything blocks, and nothing here asks a person, prints or logs. The module knows no XDF.
 //!

@@ -1,16 +1,16 @@
-//! The frame of an XDF file: `XDF:`, then chunks of `[NumLengthBytes] [Length] [Tag] [Content]`.
-//! Knows where a chunk begins and ends, not what is in it. A length that a file claims is a number
-//! here and never an allocation. Spec: recorder §1.
+//! The frame of an XDF file: `XDF:`, then chunks of `[NumLengthBytes] [Length] [Tag] [Content]`. Knows the
+//! begin and end of a chunk, not its content. A length that a file claims is a number here and never an
+//! allocation. Spec: recorder §1.
 
 /// The first four bytes of a file.
 pub const MAGIC: [u8; 4] = *b"XDF:";
 
-/// The content of a boundary chunk, which readers search for when they are lost.
+/// Content of a boundary chunk, which readers search for after damage.
 pub const BOUNDARY_UUID: [u8; 16] = [
     0x43, 0xA5, 0x46, 0xDC, 0xCB, 0xF5, 0x41, 0x0F, 0xB3, 0x0E, 0xD5, 0x46, 0x73, 0x83, 0xCB, 0xE4,
 ];
 
-/// Tags from here on belong to nobody in XDF 1.0; ours lie here and other readers skip them.
+/// First tag that XDF 1.0 leaves unassigned. Ours lie from here on; other readers skip them.
 pub const FIRST_PRIVATE_TAG: u16 = 0x7A00;
 
 /// A private chunk without meaning, which fills a block of an encrypted file.
@@ -19,27 +19,27 @@ pub const PADDING_TAG: u16 = 0x7A00;
 /// A private chunk of the signed hash chain.
 pub const INTEGRITY_TAG: u16 = 0x7A01;
 
-/// What a chunk is.
+/// Kind of a chunk, by its tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Tag {
     /// XML about the file, the first chunk.
     FileHeader,
-    /// XML about a stream.
+    /// XML that describes a stream.
     StreamHeader,
-    /// Samples of a stream.
+    /// Samples of a stream and their timestamps.
     Samples,
     /// One measured offset between the clock of a stream and that of the recorder.
     ClockOffset,
-    /// A place where a reader that is lost finds its way back.
+    /// Place where a reader resumes after damage.
     Boundary,
     /// XML about a stream that has ended.
     StreamFooter,
-    /// Anything else; not ours to judge.
+    /// Any other tag, private or unknown.
     Other(u16),
 }
 
 impl Tag {
-    /// The number in the file.
+    /// Returns the number of the tag in a file.
     pub const fn code(self) -> u16 {
         match self {
             Self::FileHeader => 1,
@@ -52,7 +52,7 @@ impl Tag {
         }
     }
 
-    /// What a number stands for.
+    /// Returns the tag of a number.
     pub const fn from_code(code: u16) -> Self {
         match code {
             1 => Self::FileHeader,
@@ -65,7 +65,7 @@ impl Tag {
         }
     }
 
-    /// Whether the content begins with the number of a stream.
+    /// Returns whether the content begins with the number of a stream.
     pub const fn is_of_stream(self) -> bool {
         matches!(
             self,
@@ -88,27 +88,27 @@ impl std::fmt::Display for Tag {
     }
 }
 
-/// What bytes at the place of a number or of a chunk head are.
+/// Result of parsing a number or a chunk head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Parsed<T> {
-    /// Fewer than these many bytes were given.
+    /// Too few bytes were given: these many are needed.
     Need(usize),
-    /// Nothing that a writer would write.
+    /// No writer writes such bytes; with the reason.
     Bad(&'static str),
-    /// The thing and its length in bytes.
+    /// The value and its length in bytes.
     Done(T, usize),
 }
 
-/// How a chunk begins.
+/// Head of a chunk, tag included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Head {
-    /// What it is.
+    /// Kind of the chunk, by its tag.
     pub tag: Tag,
-    /// Bytes that follow the tag, as claimed.
+    /// Bytes of content that follow the tag, as claimed.
     pub content_len: u64,
 }
 
-/// Reads a number of variable length: one byte says how many (1, 4 or 8) follow.
+/// Reads a number of variable length: one byte gives the number of those that follow (1, 4 or 8).
 pub fn read_varlen(bytes: &[u8]) -> Parsed<u64> {
     let Some((&width, rest)) = bytes.split_first() else {
         return Parsed::Need(1);

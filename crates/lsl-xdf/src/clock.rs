@@ -1,23 +1,23 @@
-//! From the clock of a stream to that of the recorder. A file holds raw timestamps and measured
-//! offsets; readers lay a straight line through the offsets, as clocks drift evenly, and begin a new
-//! one where the clock was set or its machine started anew. Spec: recorder §1, tag 4.
+//! Conversion from the clock of a stream to that of the recorder. A file holds raw timestamps and measured
+//! offsets. Readers lay a straight line through the offsets, as clocks drift evenly. They begin a new one
+//! where the clock was set or its machine restarted. Spec: recorder §1, tag 4.
 
-/// Offsets further apart than this are not of one clock that drifts.
+/// Largest step between offsets of one clock that drifts.
 const STEP_SECS: f64 = 1.0;
 
-/// Nor are those that would need a clock this wrong, in seconds a second.
+/// Largest drift of one clock, in seconds a second.
 const LARGEST_DRIFT: f64 = 1e-3;
 
-/// A clock of which there is one measurement only may be a mistake: it counts for samples that are this
-/// much further from every other one.
+/// Additional distance of a piece with one measurement, which may be a mistake. It counts for samples that
+/// are this much further from every other piece.
 const LONE_SECS: f64 = 30.0;
 
-/// Deviations beyond this count less and less: a packet that was late says little about the clock.
+/// Deviations beyond this count less and less: a late packet says little about the clock.
 const USUAL_DEVIATION_SECS: f64 = 1e-4;
 
 const ROUNDS: usize = 30;
 
-/// What to add to the timestamps of one stream.
+/// Correction that is added to the timestamps of one stream.
 ///
 /// ```
 /// use lsl_xdf::Correction;
@@ -31,10 +31,10 @@ pub struct Correction {
     pieces: Vec<Piece>,
 }
 
-/// One line, `base + slope * (time - origin)`, made from the measurements of `from..=to`.
+/// Line `base + slope * (time - origin)` through the measurements of `from..=to`.
 #[derive(Debug, Clone, PartialEq)]
 struct Piece {
-    /// Which of all measurements was its first.
+    /// Index of its first measurement among all.
     first: usize,
     /// Whether it is a single measurement among others.
     is_lone: bool,
@@ -46,8 +46,8 @@ struct Piece {
 }
 
 impl Correction {
-    /// Fits the measured offsets of a stream, (when, value) in the order of the file. Those that are
-    /// no numbers are left out; without any, timestamps stay as they are.
+    /// Fits the measured offsets of a stream, (time, value) in the order of the file. Those that are not
+    /// finite are left out; without any, timestamps stay as they are.
     pub fn fit(offsets: &[(f64, f64)]) -> Self {
         let offsets: Vec<(usize, (f64, f64))> = offsets
             .iter()
@@ -62,7 +62,7 @@ impl Correction {
             if let Some(&last) = piece.last()
                 && !is_one_clock(last, next)
             {
-                // One measurement that nothing agrees with is a mistake, not a new clock.
+                // One measurement apart from its neighbours is a mistake, not a new clock.
                 let is_alone = offsets
                     .get(index + 1)
                     .is_some_and(|&(_, after)| is_one_clock(last, after));
@@ -78,7 +78,7 @@ impl Correction {
             piece.push(next);
         }
         pieces.extend(Piece::fit(&piece, first));
-        // If all are single ones, there is nothing better.
+        // If all are single ones, they are the best there is.
         if pieces.iter().all(|piece| piece.is_lone) {
             for piece in &mut pieces {
                 piece.is_lone = false;
@@ -87,20 +87,20 @@ impl Correction {
         Self { pieces }
     }
 
-    /// The timestamp on the recorder's clock. Where a clock began anew and came to the same times
-    /// again, only the order of the file tells which one is meant: see [`cursor`](Self::cursor).
+    /// Converts a timestamp to the recorder's clock. Where a restarted clock came to the same times again,
+    /// only the order of the file tells them apart: see [`cursor`](Self::cursor).
     pub fn correct(&self, timestamp: f64) -> f64 {
         timestamp + self.offset_at(timestamp)
     }
 
-    /// What is added to this timestamp.
+    /// Returns the offset that is added to this timestamp.
     pub fn offset_at(&self, timestamp: f64) -> f64 {
         let nearest = self.nearest(timestamp);
         let piece = nearest.and_then(|index| self.pieces.get(index));
         piece.map_or(0.0, |piece| piece.at(timestamp))
     }
 
-    /// Follows a stream through its file, see [`Cursor`].
+    /// Returns a [`Cursor`], which follows a stream through its file.
     pub fn cursor(&self) -> Cursor {
         Cursor {
             pieces: self.pieces.clone(),
@@ -114,12 +114,12 @@ impl Correction {
         nearest(&self.pieces, timestamp)
     }
 
-    /// Whether nothing was measured.
+    /// Returns whether there are no measurements.
     pub fn is_empty(&self) -> bool {
         self.pieces.is_empty()
     }
 
-    /// How often the clock was set or began anew.
+    /// Returns the number of times the clock was set or restarted.
     pub fn steps(&self) -> usize {
         let sure = self.pieces.iter().filter(|piece| !piece.is_lone);
         sure.count().saturating_sub(1)
@@ -134,8 +134,8 @@ fn nearest(pieces: &[Piece], timestamp: f64) -> Option<usize> {
     nearest.map(|(index, _)| index)
 }
 
-/// Corrects the timestamps of one stream in the order of the file. A clock that began anew may come to
-/// times that it had before, so what a timestamp means depends on what stood before it.
+/// Corrects the timestamps of one stream in the order of the file. A restarted clock may repeat times that
+/// it had before, so the place of a timestamp decides about its meaning.
 ///
 /// ```
 /// use lsl_xdf::Correction;
@@ -151,15 +151,16 @@ fn nearest(pieces: &[Piece], timestamp: f64) -> Option<usize> {
 #[derive(Debug, Clone)]
 pub struct Cursor {
     pieces: Vec<Piece>,
-    /// The piece that the last timestamp belonged to.
+    /// Index of the piece that the last timestamp belonged to.
     current: Option<usize>,
     last: f64,
-    /// Measurements that were passed.
+    /// Number of measurements passed so far.
     offsets: usize,
 }
 
 impl Cursor {
-    /// A measured offset stands here in the file: from the first one of a new clock on, that counts.
+    /// Notes a measured offset at this place of the file. The first one of a new clock switches to that
+    /// clock.
     pub fn pass_offset(&mut self) {
         let number = self.offsets;
         self.offsets += 1;
@@ -175,7 +176,7 @@ impl Cursor {
         }
     }
 
-    /// The timestamp on the recorder's clock.
+    /// Converts the next timestamp to the recorder's clock.
     pub fn correct(&mut self, timestamp: f64) -> f64 {
         if self.pieces.is_empty() {
             return timestamp;
@@ -188,7 +189,7 @@ impl Cursor {
         let index = match self.current {
             None => nearest(pieces, timestamp).unwrap_or(0),
             Some(current) => {
-                // A measurement that stands alone may be a mistake: what lies behind it is a neighbour, too.
+                // A single measurement may be a mistake: the piece behind it is a neighbour, too.
                 let is_lone = |index: usize| pieces.get(index).is_some_and(|piece| piece.is_lone);
                 let here = distance(current);
                 let next = match current + 1 {
@@ -207,7 +208,7 @@ impl Cursor {
                 if ahead < here || (went_back && ahead.is_finite() && ahead <= here) {
                     next
                 } else {
-                    // A timestamp that was wrong may have led too far.
+                    // A wrong timestamp may have led too far.
                     before
                         .filter(|&before| here > 0.0 && distance(before) < here)
                         .unwrap_or(current)
@@ -230,7 +231,7 @@ fn is_one_clock((time, value): (f64, f64), (next_time, next_value): (f64, f64)) 
 }
 
 impl Piece {
-    /// How far a timestamp is from what was measured.
+    /// Returns the distance of a timestamp from the measurements, in seconds.
     fn distance(&self, timestamp: f64) -> f64 {
         let outside = (self.from - timestamp).max(timestamp - self.to).max(0.0);
         outside + if self.is_lone { LONE_SECS } else { 0.0 }
@@ -272,7 +273,7 @@ fn median(points: &[(f64, f64)]) -> Option<f64> {
     values.get(values.len() / 2).copied()
 }
 
-/// Weighted least squares: value at `origin`, slope.
+/// Fits a line by weighted least squares. Returns its value at `origin` and its slope.
 fn weighted_line(
     points: &[(f64, f64)],
     origin: f64,
@@ -295,7 +296,7 @@ fn weighted_line(
     }
     // Measurements at one moment say nothing about drift.
     let slope = if spread > 1e-9 { common / spread } else { 0.0 };
-    // Two that are close together may say anything.
+    // Two that are close together may give any slope.
     let slope = slope.clamp(-LARGEST_DRIFT, LARGEST_DRIFT);
     (value_mean - slope * time_mean, slope)
 }

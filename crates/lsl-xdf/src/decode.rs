@@ -1,8 +1,8 @@
-//! From bytes to events. The decoder holds no bytes: it looks at a window that the caller fills, and
-//! says how many bytes it has used, or how many it has to see at once. Damage is never fatal: it is
-//! reported as a [`Problem`], and reading goes on behind the chunk or at the next boundary.
+//! Decoder from bytes to events. It holds no bytes: it looks at a window that the caller fills, and returns
+//! the number of bytes used, or needed at once. Damage is never fatal: it is reported as a [`Problem`], and
+//! reading goes on behind the chunk or at the next boundary.
 //!
-//! A chunk of samples is delivered in batches, so memory does not depend on how long it claims to be.
+//! A chunk of samples is delivered in batches, so memory does not depend on the length that it claims.
 //! Spec: recorder §1, §2.
 #![cfg_attr(
     not(test),
@@ -30,66 +30,66 @@ use crate::{Error, Result};
 pub use problem::{Problem, ProblemKind};
 use samples::{Taken, Track, take};
 
-/// The longest chunk that is looked at as a whole: XML, and private content.
+/// Longest chunk that is read as a whole: XML, and private content.
 pub const MAX_WHOLE_BYTES: usize = MAX_XML_BYTES + 4;
 
-/// The longest sample.
+/// Longest sample in bytes; longer ones are a problem.
 pub const MAX_SAMPLE_BYTES: usize = 64 << 20;
 
-/// The most streams of one file.
+/// Largest number of streams in one file.
 pub const MAX_STREAMS: usize = 65_536;
 
-/// Samples are delivered when that many bytes of them are there.
+/// Bytes of samples that are delivered as one batch.
 const BATCH_BYTES: usize = 256 << 10;
 
-/// Something a file holds.
+/// Content of a file, piece by piece.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Event {
-    /// About the file.
+    /// The header of the file.
     FileHeader(FileHeader),
     /// A stream begins, or is described anew.
     StreamHeader {
         /// Its number in this file.
         stream: u32,
-        /// What it is.
+        /// Description of the stream in its header.
         header: StreamHeader,
     },
     /// Samples of a stream whose header came before.
     Samples(Batch),
-    /// A measured clock offset.
+    /// A measured offset between two clocks.
     ClockOffset {
-        /// The stream.
+        /// Number of the stream in this file.
         stream: u32,
-        /// The stream's clock when it was measured.
+        /// Time of the measurement by the stream's clock, in seconds.
         time: f64,
-        /// What has to be added to the stream's clock to get the recorder's.
+        /// Seconds to add to the stream's clock to get the recorder's.
         value: f64,
     },
-    /// A boundary.
+    /// A boundary, where readers can resume.
     Boundary,
-    /// A stream has ended.
+    /// The footer of a stream that has ended.
     StreamFooter {
         /// Its number in this file.
         stream: u32,
-        /// What was recorded of it.
+        /// Summary of the data that was recorded.
         footer: StreamFooter,
     },
     /// A chunk of a tag that XDF 1.0 does not know.
     Private {
-        /// The tag.
+        /// Number of the tag in the file.
         tag: u16,
-        /// What it holds.
+        /// Bytes that follow the tag.
         content: Vec<u8>,
     },
-    /// The content of a samples chunk of a stream without header; only if asked for.
+    /// The content of a samples chunk of a stream without header; on request only.
     Orphan {
         /// The number of the stream.
         stream: u32,
-        /// What follows that number in the chunk.
+        /// Bytes that follow that number in the chunk.
         content: Vec<u8>,
     },
-    /// Something is wrong here; what can be read is read nevertheless.
+    /// Damage at this place; the rest is read nevertheless.
     Problem(Problem),
 }
 
@@ -98,32 +98,32 @@ pub enum Event {
 pub struct Batch {
     /// The stream's number in this file.
     pub stream: u32,
-    /// The timestamp of each sample, elided ones computed.
+    /// Timestamp of each sample, elided ones computed.
     pub stamps: Vec<f64>,
-    /// The values, sample by sample.
+    /// Values of the samples, one sample after the other.
     pub values: Values,
-    /// How many timestamps stood in the file.
+    /// Number of timestamps that stood in the file.
     pub full_stamps: usize,
 }
 
-/// An event and where in the file its chunk begins.
+/// Event with the position of its chunk in the file.
 #[derive(Debug, Clone)]
 pub struct Located {
-    /// Bytes from the begin of the file.
+    /// Bytes from the beginning of the file.
     pub at: u64,
-    /// What is there.
+    /// Event at this place of the file.
     pub event: Event,
 }
 
-/// What a look at the window gave.
+/// Result of one step of the decoder.
 #[derive(Debug)]
 pub enum Step {
-    /// These many bytes of the window are done with; there may be something to tell.
+    /// These many bytes of the window were used; they may make an event.
     Used(usize, Option<Located>),
-    /// Show at least this many bytes, or say that there are no more. Grows with what was shown, so a
-    /// window of that size never holds more than twice the bytes that really are there.
+    /// The window must have at least this many bytes, unless the file ends. Grows with the window, so one
+    /// of that size never holds more than twice the bytes that exist.
     Need(usize),
-    /// The file is over.
+    /// The end of the file.
     End,
 }
 
@@ -131,7 +131,7 @@ pub enum Step {
 enum State {
     Magic,
     Head,
-    /// A chunk that is looked at as a whole.
+    /// Reading a chunk as a whole.
     Whole(Head),
     /// Inside a samples chunk: bytes and samples left.
     Samples {
@@ -139,31 +139,31 @@ enum State {
         left: u64,
         samples: u64,
     },
-    /// Over what is left of a chunk.
+    /// Skipping the rest of a chunk.
     Skip {
         left: u64,
         lost: Problem,
-        /// Whether the length is in doubt, so that a boundary in there counts.
+        /// Whether the length is in doubt, so that a boundary inside counts.
         doubtful: bool,
     },
-    /// On to the next boundary.
+    /// Searching for the next boundary.
     Scan(Problem),
     End,
 }
 
-/// The state machine of the reader.
+/// State machine that decodes a file window by window.
 #[derive(Debug)]
 pub struct Decoder {
     position: u64,
-    /// Where the chunk at hand begins.
+    /// Position where the current chunk begins.
     chunk_at: u64,
-    /// Where the last chunk ended whose end is known.
+    /// Position where the last chunk with a known end ended.
     complete: u64,
     state: State,
     streams: HashMap<u32, Track>,
     keep_orphans: bool,
     needs_magic: bool,
-    /// To be told before reading goes on.
+    /// Problem to report before reading goes on.
     pending: Option<Problem>,
 }
 
@@ -174,7 +174,7 @@ impl Default for Decoder {
 }
 
 impl Decoder {
-    /// A decoder at the begin of a file.
+    /// Creates a decoder at the beginning of a file.
     pub fn new() -> Self {
         Self {
             position: 0,
@@ -195,30 +195,31 @@ impl Decoder {
         self
     }
 
-    /// Reads a file whose first four bytes may be damaged: that is a problem then, not an error.
+    /// Accepts a file with damage in its first four bytes: that is a problem then, not an error.
     #[must_use]
     pub fn without_magic(mut self) -> Self {
         self.needs_magic = false;
         self
     }
 
-    /// Takes a stream as if its header stood here.
+    /// Registers a stream as if its header stood here.
     pub fn declare(&mut self, stream: u32, header: &StreamHeader) {
         self.streams.insert(stream, Track::new(header));
     }
 
-    /// Where in the file the next byte of the window is.
+    /// Returns the position in the file of the next byte of the window.
     pub fn position(&self) -> u64 {
         self.position
     }
 
-    /// Where the last chunk ended whose end is known, read or skipped: what follows is cut.
+    /// Returns the position where the last chunk with a known end ended, read or skipped. Bytes behind it
+    /// are cut.
     pub fn complete_until(&self) -> u64 {
         self.complete
     }
 
-    /// Reads what an [`Event::Orphan`] holds, once its stream is [declared](Self::declare). Nothing
-    /// if it makes no sense.
+    /// Reads the content of an [`Event::Orphan`], once its stream is [declared](Self::declare). Returns
+    /// `None` if it is invalid.
     pub fn adopt(&mut self, stream: u32, content: &[u8]) -> Option<Batch> {
         let Parsed::Done(samples, at) = read_varlen(content) else {
             return None;
@@ -228,10 +229,11 @@ impl Decoder {
         take(track, stream, content, samples, usize::MAX).batch
     }
 
-    /// Looks at `window`, the bytes from [`position`](Self::position) on. `ended`: nothing follows it.
+    /// Reads a piece of `window`, the bytes from [`position`](Self::position) on. `ended` means that
+    /// nothing follows the window.
     ///
     /// # Errors
-    /// [`Error::NotXdf`] at the very begin only.
+    /// [`Error::NotXdf`] at the very beginning only.
     pub fn step(&mut self, window: &[u8], ended: bool) -> Result<Step> {
         if let Some(problem) = self.pending.take() {
             return Ok(self.tell(0, Event::Problem(problem)));
@@ -260,7 +262,7 @@ impl Decoder {
         Step::Used(bytes, None)
     }
 
-    /// Uses bytes and tells something about the chunk at hand.
+    /// Uses bytes and returns an event about the current chunk.
     fn tell(&mut self, bytes: usize, event: Event) -> Step {
         self.position += bytes as u64;
         let at = match &event {
@@ -335,13 +337,13 @@ impl Decoder {
         }
     }
 
-    /// Goes on at the next boundary.
+    /// Searches for the next boundary, to go on there.
     fn lose(&mut self, lost: Problem) -> Step {
         self.state = State::Scan(lost);
         Step::Used(0, None)
     }
 
-    /// The chunk at hand is over and was complete.
+    /// Ends the current chunk, which was complete.
     fn close(&mut self, end: u64) {
         self.complete = end;
         self.state = State::Head;
@@ -362,10 +364,10 @@ impl Decoder {
                 return self.lose(lost);
             }
             self.state = State::Whole(head);
-            // Never far more than what is really there.
+            // Never far more than the bytes that exist.
             return Step::Need(len.min((window.len() * 2).max(4096)));
         };
-        // A length that is wrong leads over chunks that can be read, and up to a boundary that shows it.
+        // A wrong length leads over readable chunks, up to a boundary that reveals it.
         let leads_over = if head.tag == Tag::Boundary {
             content != BOUNDARY_UUID
         } else {
@@ -381,7 +383,7 @@ impl Decoder {
         self.tell(len, event)
     }
 
-    /// What a complete chunk other than samples says.
+    /// Interprets a complete chunk other than samples.
     fn interpret(&mut self, tag: Tag, content: &[u8]) -> Event {
         let (stream, rest) = match content.split_first_chunk::<4>() {
             Some((id, rest)) if tag.is_of_stream() => (Some(u32::from_le_bytes(*id)), rest),
@@ -449,7 +451,7 @@ impl Decoder {
         }
     }
 
-    /// A problem of the chunk at hand, whose content lies before the end of what is used now.
+    /// Sets the length of a problem in the current chunk, with `content` more bytes about to be used.
     fn sized(&self, mut problem: Problem, content: usize) -> Problem {
         problem.len = self.position - self.chunk_at + content as u64;
         problem
@@ -513,7 +515,7 @@ impl Decoder {
         self.used(len + 4 + count_len)
     }
 
-    /// A whole chunk of samples that nothing is known about.
+    /// Delivers a whole samples chunk of an unknown stream.
     fn orphan(&mut self, head: Head, len: usize, window: &[u8], ended: bool) -> Step {
         let end = len + usize::try_from(head.content_len).unwrap_or(usize::MAX - len);
         let Some(content) = window.get(len..end) else {
@@ -637,7 +639,7 @@ impl Decoder {
             lost.kind = lost.kind.cut(left - have as u64);
             return self.tell(have, Event::Problem(lost));
         }
-        // A boundary may begin in what is kept.
+        // A boundary may begin in the bytes kept.
         let keep = if doubtful { BOUNDARY_UUID.len() - 1 } else { 0 };
         let done = have.saturating_sub(keep);
         self.state = State::Skip {
@@ -667,7 +669,7 @@ impl Decoder {
         self.used(done)
     }
 
-    /// Behind a boundary, `end` bytes from here, chunks begin again.
+    /// Resumes reading behind a boundary, `end` bytes from here.
     fn found(&mut self, mut lost: Problem, end: usize) -> Step {
         for track in self.streams.values_mut() {
             track.broken();
@@ -679,7 +681,7 @@ impl Decoder {
     }
 }
 
-/// Where the first boundary ends.
+/// Returns the end of the first boundary.
 fn find_boundary(bytes: &[u8]) -> Option<usize> {
     let [first, ..] = BOUNDARY_UUID;
     let mut from = 0;

@@ -1,4 +1,4 @@
-//! Chunks, as they are appended to a file. Nothing here knows a file. Spec: recorder §1.
+//! Encoding of chunks, appended to a buffer. Nothing here knows a file. Spec: recorder §1.
 
 use lsl_proto::ChannelFormat;
 
@@ -36,8 +36,8 @@ pub fn stream_footer(out: &mut Vec<u8>, stream: u32, footer: &StreamFooter) -> R
     Ok(())
 }
 
-/// Appends a measured offset: `value` is what is to be added to the stream's clock to get the
-/// recorder's, `time` the stream's clock when it was measured (LabRecorder: recorder's now - offset).
+/// Appends a measured offset. `value` is added to the stream's clock to get the recorder's; `time` is the
+/// stream's clock when it was measured (LabRecorder: recorder's now - offset).
 pub fn clock_offset(out: &mut Vec<u8>, stream: u32, time: f64, value: f64) {
     append_chunk(
         out,
@@ -50,7 +50,7 @@ pub fn clock_offset(out: &mut Vec<u8>, stream: u32, time: f64, value: f64) {
     );
 }
 
-/// Appends a boundary.
+/// Appends a boundary, where readers can resume.
 pub fn boundary(out: &mut Vec<u8>) {
     append_chunk(out, Tag::Boundary, &[&BOUNDARY_UUID]);
 }
@@ -69,10 +69,10 @@ pub fn private(out: &mut Vec<u8>, tag: u16, content: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Makes the samples chunks of one stream.
+/// Encoder for the samples chunks of one stream.
 ///
-/// A timestamp is left out where the arithmetic of readers, previous + 1 / rate, gives the same bits,
-/// but never the first of a chunk: whatever is lost before it, a chunk stands for itself.
+/// A timestamp is left out where the arithmetic of readers, previous + 1 / rate, gives the same bits. The
+/// first of a chunk never is: a chunk stands for itself, whatever is lost before it.
 #[derive(Debug, Clone)]
 pub struct SampleEncoder {
     stream: u32,
@@ -83,7 +83,7 @@ pub struct SampleEncoder {
 }
 
 impl SampleEncoder {
-    /// An encoder for the stream of this number and header.
+    /// Creates an encoder for the stream of this number and header.
     pub fn new(stream: u32, header: &StreamHeader) -> Self {
         Self {
             stream,
@@ -94,10 +94,10 @@ impl SampleEncoder {
         }
     }
 
-    /// Whether these values make these many samples of the stream.
+    /// Checks that the values make one sample of the stream per timestamp.
     ///
     /// # Errors
-    /// [`Error::Argument`] if not.
+    /// [`Error::Argument`] if they do not.
     pub fn check(&self, stamps: &[f64], values: &Values) -> Result<()> {
         if values.format() != self.format {
             let text = format!("{} values for a {} stream", values.format(), self.format);
@@ -115,8 +115,8 @@ impl SampleEncoder {
         Ok(())
     }
 
-    /// Appends one chunk with the samples `from..` whose content has about `limit` bytes, at least
-    /// one sample, and returns how many were taken. 0 only if there is none left.
+    /// Appends one chunk with the samples `from..`, of about `limit` bytes and at least one sample. Returns
+    /// the number of samples taken; 0 only if none is left.
     ///
     /// # Errors
     /// Those of [`check`](Self::check).

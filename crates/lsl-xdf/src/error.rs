@@ -1,9 +1,9 @@
-//! What can go wrong with a recording, by what the caller can do about it.
+//! Errors of recordings, distinguished by the remedy that callers have.
 
 use std::io;
 use std::path::PathBuf;
 
-/// Why something could not be done.
+/// Error of a call on a recording.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -13,24 +13,24 @@ pub enum Error {
     /// The caller asked for something that cannot be written; nothing was.
     #[error("{0}")]
     Argument(String),
-    /// The system refused. What was asked for did not happen; earlier chunks are untouched, and the
-    /// same call may be made again once the cause is gone.
+    /// The system refused. The call had no effect; earlier chunks are untouched, and it may be repeated
+    /// once the cause is gone.
     #[error("cannot {doing}: {source}")]
     Io {
-        /// What was tried, as the end of "cannot".
+        /// Action that failed, as the end of "cannot".
         doing: &'static str,
-        /// What the system said.
+        /// Error of the operating system.
         #[source]
         source: io::Error,
     },
-    /// The system refused to do something with a file by this name.
+    /// The system refused an action on a file of this name.
     #[error("cannot {doing} {}: {source}", path.display())]
     Path {
-        /// What was tried, as the end of "cannot".
+        /// Action that failed, as the end of "cannot".
         doing: &'static str,
-        /// The file or folder.
+        /// Path of the file or folder.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the operating system.
         #[source]
         source: io::Error,
     },
@@ -39,13 +39,13 @@ pub enum Error {
     Ended(String),
 }
 
-/// The kinds of [`Error`].
+/// Kind of an [`Error`], for decisions of callers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The input is something else.
+    /// The input is no XDF file.
     NotXdf,
-    /// The caller's mistake.
+    /// The caller made a mistake.
     Argument,
     /// No space is left; free some, or go on elsewhere.
     Full,
@@ -56,7 +56,7 @@ pub enum ErrorKind {
 }
 
 impl Error {
-    /// What kind of error this is.
+    /// Returns the kind of this error.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::NotXdf(_) => ErrorKind::NotXdf,
@@ -87,5 +87,5 @@ impl Error {
     }
 }
 
-/// The usual result of this crate.
+/// Result of the fallible calls of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -1,17 +1,16 @@
-//! The lock on a file that is recorded into: who replaces, removes or shortens a file takes it first,
-//! so that no recorder goes on writing into a file that is gone. It vanishes with the program that
+//! Lock on a file that is recorded into. Every program that replaces, removes or shortens a file takes it
+//! first, so that no recorder goes on writing into a file that is gone. It vanishes with the program that
 //! holds it, however that ends.
 //!
-//! On Unix it is an advisory one (`flock`), on Windows the file is open in a way that lets nobody else
-//! write. Other systems, and file systems without locks, have none: there everything goes on as if
-//! nobody recorded.
+//! On Unix it is an advisory lock (`flock`); on Windows the file is opened so that others cannot write.
+//! Other systems, and some file systems, have none: there all files count as free.
 
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::Path;
 
-/// How a file is opened that is to be held: on Windows, others may read, rename and remove, but not
-/// write, nor may anybody have it open for writing. On Unix a pipe that took its name is not waited for.
+/// Returns the options to open a file that is to be held. On Windows, others may read, rename and remove,
+/// but not write, nor have it open for writing. On Unix a pipe that took its name is not waited for.
 fn options() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.read(true);
@@ -32,7 +31,7 @@ fn options() -> OpenOptions {
     options
 }
 
-/// The same for writing.
+/// Returns these options, with writing.
 pub(crate) fn options_to_write() -> OpenOptions {
     let mut options = options();
     options.write(true);
@@ -49,7 +48,7 @@ pub(crate) fn open_to_write(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Opens a file for reading and holds it: alone, or with others that only read.
+/// Opens a file for reading and holds it: alone, or together with other readers.
 ///
 /// # Errors
 /// Those of the system; [`io::ErrorKind::ResourceBusy`] if somebody else holds it.
@@ -79,7 +78,7 @@ fn take(file: &File, mut alone: bool) -> io::Result<()> {
         };
         match flock(file, operation) {
             Err(Errno::INTR) => {}
-            // NFS gives nobody alone what is open for reading only; a recorder shows even so.
+            // NFS gives exclusive locks to writers only; a shared one still detects a recorder.
             Err(Errno::BADF) if alone => alone = false,
             Err(Errno::WOULDBLOCK) => return Err(busy()),
             // A file system without locks.
@@ -88,23 +87,23 @@ fn take(file: &File, mut alone: bool) -> io::Result<()> {
     }
 }
 
-/// Opening the file was all there is to do.
+/// Does nothing: opening the file is the lock.
 #[cfg(not(unix))]
 #[expect(clippy::unnecessary_wraps, reason = "the same signature everywhere")]
 fn take(_file: &File, _alone: bool) -> io::Result<()> {
     Ok(())
 }
 
-/// Lets others have a file that stays open.
+/// Releases the lock of a file that stays open.
 pub(crate) fn release(file: &File) {
     #[cfg(unix)]
-    // Where that fails there was no lock.
+    // It fails only if there was no lock.
     let _ = rustix::fs::flock(file, rustix::fs::FlockOperation::Unlock);
     #[cfg(not(unix))]
     let _ = file;
 }
 
-/// Whether the path still leads to the open file; `true` where that cannot be told.
+/// Returns whether the path still leads to the open file; `true` where that cannot be told.
 ///
 /// # Errors
 /// Those of the system.
@@ -121,7 +120,7 @@ pub(crate) fn is_still(_path: &Path, _file: &File) -> io::Result<bool> {
     Ok(true)
 }
 
-/// What Windows says when a file is open elsewhere for writing, in our words.
+/// Replaces Windows' error for a file that is open elsewhere for writing.
 fn denied(error: io::Error) -> io::Error {
     const ERROR_SHARING_VIOLATION: i32 = 32;
     if cfg!(windows) && error.raw_os_error() == Some(ERROR_SHARING_VIOLATION) {
@@ -134,6 +133,6 @@ fn busy() -> io::Error {
     io::Error::new(io::ErrorKind::ResourceBusy, BUSY)
 }
 
-/// What a user is told.
+/// Message for users about a file that is held.
 pub(crate) const BUSY: &str =
     "it is being recorded; stop the recording first, or wait if another lsl works on the file";

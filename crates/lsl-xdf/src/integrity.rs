@@ -1,12 +1,11 @@
-//! A signed chain through a file: private chunks that other readers skip, each of which signs
-//! everything before it. Made while the file is written, so that what a crash leaves is signed up to
-//! the last link.
+//! Signed chain through a file: private chunks that other readers skip, each of which signs everything before
+//! it. It is made while the file is written, so that a crash leaves a file signed up to the last link.
 //!
-//! A link holds how many bytes stand before it, their SHA-256, a public key and a signature of these.
-//! Since the bytes before a link include the links before it, the last good one proves all of them:
-//! nothing of it was changed, left out, added or moved since the holder of the key wrote it. The link
-//! with which a recording was closed says so; without it the end may be missing. Nothing here knows
-//! how keys are kept or made: see [`Signer`]. Spec: recorder §5.
+//! A link holds the number of bytes before it, their SHA-256, a public key and a signature of these. Since
+//! these bytes include the links before it, the last good link proves all of them. Nothing was changed,
+//! left out, added or moved since the holder of the key wrote it. The link with which a recording was
+//! closed says so; without it the end may be missing. Nothing here knows how keys are kept or made: see
+//! [`Signer`]. Spec: recorder §5.
 #![cfg_attr(
     not(test),
     deny(
@@ -25,25 +24,25 @@ use sha2::{Digest, Sha256};
 use crate::chunk::{INTEGRITY_TAG, MAGIC, Parsed, Tag, append_chunk, read_head};
 use crate::{Error, Result};
 
-/// What signs with an Ed25519 key (RFC 8032).
+/// Signer with an Ed25519 key (RFC 8032).
 pub trait Signer: Send {
-    /// The public key.
+    /// Returns the public key of the signer.
     fn public_key(&self) -> [u8; 32];
 
     /// Signs a message, which begins with [`CONTEXT`].
     fn sign(&self, message: &[u8]) -> [u8; 64];
 }
 
-/// What every signed message begins with, so that a signature of a recording is none of anything else.
+/// Prefix of every signed message: a signature of a recording is valid for nothing else.
 pub const CONTEXT: &[u8] = b"lsl-xdf integrity v1\0";
 
 /// A link is due after so many bytes, or so many seconds.
 const LINK_BYTES: u64 = 1 << 20;
 const LINK_SECS: f64 = 10.0;
 
-/// version, kind, bytes before, their digest, public key, signature.
+/// Bytes of version, kind, bytes before, their digest, public key, signature.
 const LINK_LEN: usize = 1 + 1 + 8 + 32 + 32 + 64;
-/// Length of length, length, tag.
+/// Bytes of length of length, length, tag.
 const HEAD_LEN: usize = 4;
 const VERSION: u8 = 1;
 
@@ -64,7 +63,7 @@ pub(crate) struct Chain {
 }
 
 impl Chain {
-    /// The chain of a file that begins with these bytes.
+    /// Creates the chain of a file that begins with these bytes.
     pub(crate) fn new(signer: Box<dyn Signer>, bytes: &[u8], now: f64) -> Self {
         let mut chain = Self {
             signer,
@@ -77,25 +76,25 @@ impl Chain {
         chain
     }
 
-    /// These bytes are in the file.
+    /// Adds bytes that were written to the file.
     pub(crate) fn wrote(&mut self, bytes: &[u8]) {
         self.hash.update(bytes);
         self.len += bytes.len() as u64;
     }
 
-    /// The next chunk of the file, if it is time for a link.
+    /// Returns the next link as a chunk, if it is due.
     pub(crate) fn due_link(&self, now: f64) -> Option<Vec<u8>> {
         let since = self.len - self.linked_len;
         let is_due = since >= LINK_BYTES || now - self.linked_at >= LINK_SECS;
         (since > CHUNK_LEN && is_due).then(|| self.link(Kind::Inner))
     }
 
-    /// The last chunk of the file.
+    /// Returns the link that closes the file, as a chunk.
     pub(crate) fn last_link(&self) -> Vec<u8> {
         self.link(Kind::Last)
     }
 
-    /// A link was written.
+    /// Notes that a link was written, at `now`.
     pub(crate) fn linked(&mut self, now: f64) {
         self.linked_len = self.len;
         self.linked_at = now;
@@ -121,7 +120,7 @@ impl Chain {
     }
 }
 
-/// A link and the head of its chunk.
+/// Bytes of a link and the head of its chunk.
 pub(crate) const CHUNK_LEN: u64 = (HEAD_LEN + LINK_LEN) as u64;
 
 impl fmt::Debug for Chain {
@@ -137,50 +136,50 @@ fn message(kind: Kind, len: u64, digest: &[u8; 32]) -> Vec<u8> {
     [CONTEXT, &[kind as u8], &len.to_le_bytes(), digest].concat()
 }
 
-/// What the chain of a file proves.
+/// Proof that the chain of a file gives.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Proof {
-    /// Whose key signed: that of the first link. `None` if there is no link.
+    /// Key of the first link, which signed; `None` if there is no link.
     pub key: Option<[u8; 32]>,
-    /// Links that are good.
+    /// Number of links that are good.
     pub links: u64,
-    /// From the begin of the file, bytes that the key's holder wrote in this order.
+    /// Bytes from the beginning of the file that the key's holder wrote in this order.
     pub proven_bytes: u64,
-    /// Bytes of the file.
+    /// Length of the file in bytes.
     pub len: u64,
     /// Whether the recording was closed, so that nothing is missing at its end.
     pub is_closed: bool,
-    /// What is wrong with a link; nothing from there on is proven.
+    /// First link that is wrong; nothing from there on is proven.
     pub broken: Option<Broken>,
 }
 
 impl Proof {
-    /// Whether the whole file is as it was written.
+    /// Returns whether the whole file is as it was written.
     pub fn is_complete(&self) -> bool {
         self.is_closed && self.broken.is_none() && self.proven_bytes == self.len
     }
 }
 
-/// Where a chain breaks.
+/// Place and reason of a break in the chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Broken {
-    /// The link that does not fit, in bytes from the begin.
+    /// Position of the wrong link, in bytes from the beginning.
     pub at: u64,
-    /// Why.
+    /// Reason why the link is wrong.
     pub reason: BrokenReason,
 }
 
-/// Why a chain breaks.
+/// Reason why a link is wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BrokenReason {
     /// Bytes before the link were changed, left out, added or moved.
     Content,
-    /// The signature is not one of the key.
+    /// The signature does not belong to the key.
     Signature,
-    /// Another key than that of the links before.
+    /// The key differs from that of the links before.
     Key,
-    /// No link of a kind that this program knows.
+    /// The link has a form that this program does not know.
     Form,
 }
 
@@ -195,11 +194,11 @@ impl fmt::Display for BrokenReason {
     }
 }
 
-/// Follows the chain of a file, in one pass and constant memory. `is_signed(key, message, signature)`
-/// says whether a signature is one of a key; a key that nobody trusts proves nothing.
+/// Verifies the chain of a file, in one pass and constant memory. `is_signed(key, message, signature)`
+/// checks a signature; a key without trust proves nothing.
 ///
-/// Only where chunks begin is read of the others; a file that is damaged in its middle is followed up
-/// to there.
+/// Of other chunks only the frames are interpreted; a file that is damaged in its middle is followed up to
+/// there.
 ///
 /// # Errors
 /// [`Error::NotXdf`], [`Error::Io`] of the input.
@@ -256,7 +255,7 @@ pub fn verify(
             }
         }
     }
-    // What could not be framed is still there.
+    // The rest without frames still counts.
     loop {
         let got = fill(&mut input, &mut piece)?;
         pass.proof.len += got as u64;
@@ -269,11 +268,11 @@ pub fn verify(
 struct Pass {
     hash: Sha256,
     proof: Proof,
-    /// Whether the link at hand is good, and the last.
+    /// Kind of the current link, if it is good; `None` again once it is hashed.
     good: Option<Kind>,
 }
 
-/// How a chunk begins, as it stands in the file.
+/// Head of a chunk, with its bytes in the file.
 struct RawHead {
     tag: Tag,
     bytes: Vec<u8>,
@@ -285,8 +284,8 @@ impl Pass {
         self.proof.len += bytes.len() as u64;
     }
 
-    /// The head of the next chunk, which is not hashed yet, and the length of its content; `None` where
-    /// there is none any more.
+    /// Reads the head of the next chunk, which is not hashed yet, and the length of its content. `None` if
+    /// no chunk follows.
     fn head(&mut self, input: &mut impl Read) -> Result<Option<(RawHead, u64)>> {
         let mut bytes = Vec::new();
         loop {
@@ -313,7 +312,7 @@ impl Pass {
         }
     }
 
-    /// Looks at a link of which neither head nor content is hashed yet.
+    /// Checks a link of which neither head nor content is hashed yet.
     fn link(
         &mut self,
         content: &[u8; LINK_LEN],
@@ -337,7 +336,7 @@ impl Pass {
         self.good = Some(link.kind);
     }
 
-    /// The link at hand is hashed, too: if it is good it is proven with all that it signs.
+    /// Counts the current link, which is hashed now: a good one is proven with all that it signs.
     fn linked(&mut self) {
         if let Some(kind) = self.good.take() {
             self.proof.links += 1;
@@ -396,7 +395,7 @@ fn fill(input: &mut impl Read, space: &mut [u8]) -> Result<usize> {
 }
 
 const PIECE: usize = 64 << 10;
-/// One byte, eight of length, two of tag.
+/// Bytes: one for the width, eight of length, two of tag.
 const MAX_HEAD_LEN: usize = 11;
 
 #[cfg(test)]

@@ -1,9 +1,8 @@
-//! The journal beside a recording that is not finished: how long the file was when it last reached
-//! the disk, and what was in it. Repair works without it; with it one can say whether anything is
-//! missing that had been promised. It holds no samples and no names.
+//! Journal beside a recording that is not finished: the length and content of the file when it last reached
+//! the disk. Repair works without it; with it one can tell whether promised data is missing. It holds no
+//! samples and no names.
 //!
-//! Two slots of 4 KiB are written in turns, each with a checksum: a page is never half old, and one
-//! of the two is always whole.
+//! Two slots of 4 KiB are written in turns, each with a checksum, so that one of the two is always whole.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -17,49 +16,49 @@ const SLOT: usize = 4096;
 
 const MAGIC: [u8; 8] = *b"LSLJRN1\n";
 
-/// Magic, generation, length, streams in all, streams listed.
+/// Bytes of magic, generation, length, streams in all, streams listed.
 const HEAD: usize = 32;
 
-/// Number, samples, first and last timestamp, clock offsets.
+/// Bytes of number, samples, first and last timestamp, clock offsets.
 const ENTRY: usize = 32;
 
-/// Streams that a slot has room for; of more only their number is kept.
+/// Streams that a slot has room for; further ones are only counted.
 const MAX_ENTRIES: usize = (SLOT - HEAD - 4) / ENTRY;
 
-/// What had reached the disk.
+/// Part of a recording that had reached the disk.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct JournalState {
     /// The length of the file, whole chunks only.
     pub len: u64,
-    /// How many streams there were.
+    /// Number of streams in the file.
     pub stream_count: u32,
-    /// What was in the file of each; the first 126 streams.
+    /// Content of the file by stream; the first 126 streams.
     pub streams: Vec<JournalStream>,
 }
 
-/// What had reached the disk of a stream.
+/// Part of a stream that had reached the disk.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct JournalStream {
     /// Its number in the file.
     pub stream: u32,
-    /// Samples.
+    /// Number of samples on the disk.
     pub samples: u64,
     /// Timestamp of the first one; NaN if there is none.
     pub first: f64,
     /// Timestamp of the last one; NaN if there is none.
     pub last: f64,
-    /// Clock offsets.
+    /// Number of clock offsets on the disk.
     pub offsets: u32,
 }
 
 impl JournalState {
-    /// Reads the journal of a file; `None` if there is none, or none that is whole.
+    /// Reads the journal of a file; `None` if it is missing or not whole.
     ///
     /// # Errors
-    /// Those of the system, other than that there is none.
+    /// Those of the system, except that it is missing.
     pub fn read(path: &Path) -> io::Result<Option<Self>> {
         let mut bytes = Vec::new();
-        // What else has this name is none of ours, and opening a pipe would wait for its writer.
+        // Anything but a file is none of ours, and opening a pipe would wait for its writer.
         match fs::symlink_metadata(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             found => {
@@ -130,7 +129,7 @@ fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
     Some(*taken)
 }
 
-/// The checksum of Ethernet and zip, bit by bit: twice 4 KiB a second need no table.
+/// Computes the checksum of Ethernet and zip, bit by bit: twice 4 KiB a second need no table.
 fn crc32(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(u32::MAX, |crc, &byte| {
         (0..8).fold(crc ^ u32::from(byte), |crc, _| {
@@ -139,7 +138,7 @@ fn crc32(bytes: &[u8]) -> u32 {
     })
 }
 
-/// The journal of a recording that goes on.
+/// Journal of a recording in progress.
 #[derive(Debug)]
 pub(crate) struct Journal {
     file: Arc<File>,
@@ -147,7 +146,7 @@ pub(crate) struct Journal {
     generation: u64,
 }
 
-/// A state on its way to the disk.
+/// State on its way to the disk.
 #[derive(Debug)]
 pub(crate) struct Entry {
     file: Arc<File>,
@@ -156,9 +155,9 @@ pub(crate) struct Entry {
 }
 
 impl Journal {
-    /// A new journal beside a recording; both slots are written, so that later ones need no room on the
-    /// disk. What has its name is moved aside: an old journal may still tell of another file, and a
-    /// symbolic link would have us write where it leads.
+    /// Creates a journal beside a recording; both slots are written, so that later ones need no room on the
+    /// disk. A file of that name is moved aside: an old journal may tell of another file, and a symbolic
+    /// link would redirect the writes.
     pub(crate) fn create(recording: &Path) -> io::Result<Self> {
         let path = place::journal_path(recording);
         let mut file = match File::create_new(&path) {
@@ -187,7 +186,7 @@ impl Journal {
         }
     }
 
-    /// The recording is finished and on the disk.
+    /// Deletes the journal of a recording that is finished and on the disk.
     pub(crate) fn delete(self) -> io::Result<()> {
         fs::remove_file(&self.path)
     }

@@ -1,7 +1,7 @@
-//! Recordings of the Lab Streaming Layer: XDF 1.0 files, written so that a crash costs no more than the
-//! last moments, read with tolerance for what other programs write, repaired, and encrypted at rest.
+//! Recordings of the Lab Streaming Layer in XDF 1.0 files. A crash while writing costs no more than the last
+//! moments. Reading tolerates the files of other programs; files can be repaired, and encrypted at rest.
 //!
-//! Nothing here opens a network connection, and nothing here asks a clock: callers say what time it is.
+//! Nothing here opens a network connection or reads a clock: callers pass the time.
 //!
 //! ```
 //! # use lsl_proto as lsl_core;
@@ -31,9 +31,9 @@
 //! # }
 //! ```
 //!
-//! * [`Reader`] gives a file of any size event by event; [`Decoder`] does so for whoever has the bytes.
-//! * [`repair`] and [`salvage`] are for files that came to no end, or to harm.
-//! * [`integrity`] proves who wrote a file, and that it is as it was written.
+//! * [`Reader`] gives a file of any size event by event; [`Decoder`] does so for bytes in memory.
+//! * [`repair`] and [`salvage`] restore files that are unfinished or damaged.
+//! * [`integrity`] proves the author of a file, and that it is as it was written.
 //! * `at_rest` (feature `age`) encrypts files, recordings or not.
 #![forbid(unsafe_code)]
 

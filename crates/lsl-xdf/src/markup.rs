@@ -1,19 +1,19 @@
-//! XML as strict readers want it. What LSL passes around is freer than XML 1.0 (element names with
-//! blanks, control characters, bytes that are no UTF-8), and pyxdf refuses a whole file over one such
-//! header; so what is written is cleaned, and what is read is judged.
+//! XML for strict readers. The XML of LSL is freer than XML 1.0: element names with blanks, control
+//! characters, bytes that are no UTF-8. One such header makes pyxdf refuse the whole file. So XML is
+//! cleaned when written, and judged when read.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
 
 use lsl_proto::xml::{Document, Limits, NodeId, NodeKind, Parsed, parse_with};
 
-/// The longest XML that is read or written, in bytes.
+/// Longest XML that is read or written, in bytes.
 pub const MAX_XML_BYTES: usize = 16 << 20;
 
-/// Elements inside each other; readers walk them by recursion.
+/// Largest depth of elements; readers walk them by recursion.
 pub const MAX_XML_DEPTH: usize = 200;
 
-/// Attributes of one element that are written; headers come from the network.
+/// Most attributes of one element that are written; headers come from the network.
 const MAX_ATTRIBUTES: usize = 1000;
 
 const LIMITS: Limits = Limits {
@@ -27,8 +27,8 @@ pub(crate) fn read(text: &[u8]) -> Result<Parsed, String> {
     parse_with(text, &LIMITS).map_err(|error| error.to_string())
 }
 
-/// What a strict reader would stumble over, if anything. May find fault where there is none (an `&`
-/// in a comment), because then the text is only written anew.
+/// Returns the first fault for which a strict reader refuses the text. May find fault where there is none
+/// (an `&` in a comment), because then the text is only written anew.
 pub(crate) fn flaw(text: &[u8], parsed: &Parsed) -> Option<&'static str> {
     if let Some(fault) = &parsed.fault {
         return Some(fault.reason);
@@ -69,7 +69,7 @@ pub(crate) fn flaw(text: &[u8], parsed: &Parsed) -> Option<&'static str> {
     None
 }
 
-/// Whether XML 1.0 allows this character.
+/// Returns whether XML 1.0 allows this character.
 fn is_allowed(c: char) -> bool {
     matches!(c, '\t' | '\n' | '\r' | ' '..='\u{FFFD}' | '\u{10000}'..)
 }
@@ -92,8 +92,8 @@ fn begins_entity(text: &str) -> bool {
     }
 }
 
-/// Whether every reader lets a name begin like this. XML 1.0 allows nearly all letters since its fifth
-/// edition; pyxdf reads with expat, which knows the fourth. These are the letters of both.
+/// Returns whether every reader accepts this first character of a name. XML 1.0 allows nearly all letters
+/// since its fifth edition; pyxdf reads with expat, which knows the fourth. These are the letters of both.
 fn begins_name(c: char) -> bool {
     matches!(c,
         '_' | 'a'..='z' | 'A'..='Z'
@@ -109,7 +109,7 @@ fn begins_name(c: char) -> bool {
         | '\u{30A1}'..='\u{30FA}' | '\u{4E00}'..='\u{9FA5}' | '\u{AC00}'..='\u{D7A3}')
 }
 
-/// A name that needs no name space and that every reader accepts.
+/// Returns a name without name space that every reader accepts.
 fn clean_name(name: &[u8]) -> String {
     let name = String::from_utf8_lossy(name);
     let mut clean = String::with_capacity(name.len());
@@ -132,9 +132,9 @@ fn clean_name(name: &[u8]) -> String {
     clean
 }
 
-/// Writes a document so that a strict reader takes it: names made valid, control characters and
-/// bytes that are no UTF-8 replaced by U+FFFD, attributes of name spaces left out, what is nested too
-/// deeply left out. `None` if that is longer than [`MAX_XML_BYTES`].
+/// Writes a document for strict readers. Names are made valid; control characters and bytes that are no
+/// UTF-8 become U+FFFD; attributes of name spaces and too deep elements are left out. `None` if that is
+/// longer than [`MAX_XML_BYTES`].
 pub(crate) fn write(document: &Document) -> Option<Vec<u8>> {
     let mut out = String::from("<?xml version=\"1.0\"?>\n");
     let top = document
@@ -148,7 +148,7 @@ pub(crate) fn write(document: &Document) -> Option<Vec<u8>> {
     (out.len() <= MAX_XML_BYTES).then(|| out.into_bytes())
 }
 
-/// The depth is limited, so recursion is.
+/// Writes an element by recursion, whose depth is limited.
 fn write_element(document: &Document, id: NodeId, depth: usize, out: &mut String) -> Option<()> {
     if out.len() > MAX_XML_BYTES {
         return None;
@@ -195,7 +195,7 @@ fn write_text(text: &[u8], out: &mut String) {
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
-            // A reader would make a line feed of it.
+            // A reader would turn it into a line feed.
             '\r' => out.push_str("&#13;"),
             c if is_allowed(c) => out.push(c),
             _ => out.push(char::REPLACEMENT_CHARACTER),

@@ -1,4 +1,4 @@
-//! Where a recording goes: folders are made, and nothing is ever overwritten.
+//! Places of recordings: folders are made, and nothing is ever overwritten.
 
 use std::fs::{self, File};
 use std::io;
@@ -6,19 +6,18 @@ use std::path::{Path, PathBuf};
 
 use crate::{Error, Result, hold};
 
-/// A new file under the name that was asked for.
+/// New file under the name asked for.
 #[derive(Debug)]
 pub struct Claimed {
-    /// The file, empty, for reading and writing. As long as it is open, nobody who asks (`lsl lock`,
+    /// The file, empty, for reading and writing. As long as it is open, no program that asks (`lsl lock`,
     /// `rotate`, `xdf repair`) replaces, removes or shortens it.
     pub file: File,
-    /// Where a file went that had this name before.
+    /// New path of the file that had this name before.
     pub moved: Option<PathBuf>,
 }
 
-/// Makes a file and the folders above it. A file that is there already is renamed as LabRecorder
-/// does it: `sub.xdf` becomes `sub_old1.xdf`, or `sub_old2.xdf` if that is taken; its journal goes
-/// with it.
+/// Creates a file and the folders above it. An existing file is renamed as LabRecorder does it: `sub.xdf`
+/// becomes `sub_old1.xdf`, or `sub_old2.xdf` if that is taken; its journal goes with it.
 ///
 /// # Errors
 /// [`Error::Argument`] for a path without a file name, [`Error::Path`] if the system refuses.
@@ -34,11 +33,11 @@ pub fn claim(path: &Path) -> Result<Claimed> {
         fs::create_dir_all(folder).map_err(Error::path("make the folder", folder))?;
     }
     let mut moved = None;
-    // Somebody else may be as quick: then it is renamed, too.
+    // Another program may be as quick: then its file is renamed, too.
     for _ in 0..100 {
         match hold::options_to_write().create_new(true).open(path) {
             Ok(file) => {
-                // Somebody was quick enough to take hold of it: it may go any moment.
+                // Another program holds it already, and may remove it any moment.
                 if hold::hold(&file).is_err() {
                     continue;
                 }
@@ -55,8 +54,8 @@ pub fn claim(path: &Path) -> Result<Claimed> {
     Err(Error::path("make", path)(error))
 }
 
-/// Whether a program, this one or another, records into a file at this moment: one that was
-/// [`claim`]ed, is open and not finished. Where there are no locks the answer is no.
+/// Returns whether any program records into a file at this moment: it was [`claim`]ed, is open and not
+/// finished. False where there are no locks.
 ///
 /// # Errors
 /// [`Error::Path`] if the file cannot be opened.
@@ -68,13 +67,13 @@ pub fn is_being_written(path: &Path) -> Result<bool> {
     }
 }
 
-/// The folder that a file lies in, if the path names one.
+/// Returns the folder that a file lies in, if the path names one.
 fn folder_of(path: &Path) -> Option<&Path> {
     path.parent()
         .filter(|folder| !folder.as_os_str().is_empty())
 }
 
-/// Makes a new or changed entry of a folder survive a loss of power.
+/// Syncs the folder of a file, so that a new or changed entry survives a loss of power.
 pub(crate) fn sync_folder_of(path: &Path) -> io::Result<()> {
     if cfg!(unix) {
         let folder = folder_of(path).unwrap_or_else(|| Path::new("."));
@@ -94,10 +93,10 @@ pub(crate) fn sync_folder_of(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Renames what has this name to the first `_oldN` that is free.
+/// Renames the file of this name to the first `_oldN` that is free.
 fn make_way(path: &Path) -> Result<PathBuf> {
     let found = fs::symlink_metadata(path).ok();
-    // A folder or a device is nothing that was recorded before.
+    // A folder or a device is no earlier recording.
     let is_other = |it: &fs::Metadata| !it.is_file() && !it.is_symlink();
     if found.as_ref().is_some_and(is_other) {
         let text = format!(
@@ -106,9 +105,9 @@ fn make_way(path: &Path) -> Result<PathBuf> {
         );
         return Err(Error::Argument(text));
     }
-    // Its recorder would go on under a name that is another file's. Held until it is renamed; who may not
-    // even open it may still rename it. Nobody records under the name of a link, and to open what it leads
-    // to may take for ever.
+    // Hold the file until it is renamed: its recorder would go on under another file's name. A file that
+    // may not be opened may still be renamed. Links are not opened: recorders never use their names, and
+    // opening the target may block.
     let is_link = found.is_some_and(|it| it.is_symlink());
     let _held = match (!is_link).then(|| hold::open_to_read(path, true)) {
         Some(Err(error)) if error.kind() == io::ErrorKind::ResourceBusy => {
@@ -132,7 +131,7 @@ fn make_way(path: &Path) -> Result<PathBuf> {
                 return Ok(old);
             }
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            // Somebody else renamed it.
+            // Another program renamed it.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(old),
             Err(error) => return Err(Error::path("rename", path)(error)),
         }
@@ -141,8 +140,8 @@ fn make_way(path: &Path) -> Result<PathBuf> {
     Err(Error::path("rename", path)(error))
 }
 
-/// Renames what has the name of a recording's journal to that of the first `_oldN` of which nothing is
-/// there: it must not tell of another file.
+/// Renames a recording's journal to that of the first `_oldN` without any file: it must not tell of another
+/// file.
 pub(crate) fn move_journal_aside(path: &Path) -> io::Result<()> {
     for n in 1..=u32::MAX {
         let old = old_name(path, n);
@@ -151,7 +150,7 @@ pub(crate) fn move_journal_aside(path: &Path) -> io::Result<()> {
         }
         match rename_new(&journal_path(path), &journal_path(&old)) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            // Somebody else moved it.
+            // Another program moved it.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             done => return done,
         }
@@ -159,12 +158,12 @@ pub(crate) fn move_journal_aside(path: &Path) -> io::Result<()> {
     Err(io::ErrorKind::AlreadyExists.into())
 }
 
-/// Whether anything has this name, a symbolic link that leads nowhere included.
+/// Returns whether anything has this name, a symbolic link that leads nowhere included.
 fn is_taken(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok()
 }
 
-/// `sub.xdf.age` → `sub_old1.xdf.age`.
+/// Returns the name of an old recording, as in `sub.xdf.age` → `sub_old1.xdf.age`.
 fn old_name(path: &Path, n: u32) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let lower = name.to_ascii_lowercase();
@@ -177,14 +176,14 @@ fn old_name(path: &Path, n: u32) -> PathBuf {
     path.with_file_name(format!("{stem}_old{n}{extension}"))
 }
 
-/// The journal of a recording, beside it.
+/// Returns the path of a recording's journal, beside it.
 pub fn journal_path(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".lslj");
     path.with_file_name(name)
 }
 
-/// Renames, but never onto something.
+/// Renames a file, but never onto an existing one.
 fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     {

@@ -1,5 +1,5 @@
-//! Reading a file from anything that gives bytes in order: a file, a pipe, what decrypts one. Memory
-//! does not grow with the file. Knows nothing of what the bytes mean.
+//! Reader for anything that gives bytes in order: a file, a pipe, a decrypting reader. Memory does not grow
+//! with the file. Knows nothing of the meaning of the bytes.
 
 use std::io::{self, Read};
 
@@ -8,10 +8,10 @@ use crate::stream::{FileHeader, StreamFooter, StreamHeader};
 use crate::values::Values;
 use crate::{Error, Result};
 
-/// Bytes that are read at once, and how the window begins.
+/// Bytes that are read at once, and the first size of the window.
 const PIECE: usize = 64 << 10;
 
-/// The events of a file, one after the other.
+/// Reader that yields the events of a file, one after the other.
 ///
 /// ```
 /// use lsl_xdf::{Event, Reader};
@@ -28,7 +28,7 @@ const PIECE: usize = 64 << 10;
 pub struct Reader<R> {
     input: R,
     decoder: Decoder,
-    /// Memory for the window, and what of it is not used yet: `start..end`.
+    /// Memory for the window. Bytes not decoded yet are at `start..end`.
     window: Vec<u8>,
     start: usize,
     end: usize,
@@ -36,12 +36,12 @@ pub struct Reader<R> {
 }
 
 impl<R: Read> Reader<R> {
-    /// Reads from the begin of a file.
+    /// Creates a reader at the beginning of a file.
     pub fn new(input: R) -> Self {
         Self::with_decoder(input, Decoder::new())
     }
 
-    /// Reads with a decoder that was told more.
+    /// Creates a reader with a decoder that was prepared, for instance with headers.
     pub fn with_decoder(input: R, decoder: Decoder) -> Self {
         Self {
             input,
@@ -53,11 +53,11 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// The next event; `None` at the end of the file.
+    /// Returns the next event; `None` at the end of the file.
     ///
     /// # Errors
-    /// [`Error::NotXdf`] at the begin, and [`Error::Io`] of the input. An end of the file where there
-    /// should be none is a [`Problem`], no error.
+    /// [`Error::NotXdf`] at the beginning, and [`Error::Io`] of the input. A premature end of the file is a
+    /// [`Problem`], no error.
     #[expect(
         clippy::should_implement_trait,
         reason = "an iterator of results would have to end or repeat after an error; this does neither"
@@ -78,28 +78,28 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// The decoder, which knows how far it got.
+    /// Borrows the decoder, which knows its position.
     pub fn decoder(&mut self) -> &mut Decoder {
         &mut self.decoder
     }
 
-    /// Bytes of memory that the window takes.
+    /// Returns the bytes of memory that the window takes.
     pub fn window_capacity(&self) -> usize {
         self.window.capacity()
     }
 
-    /// Reads on until `need` bytes are in the window, or the input ends.
+    /// Reads until `need` bytes are in the window, or the input ends.
     fn fill(&mut self, need: usize) -> Result<()> {
         self.window.copy_within(self.start..self.end, 0);
         self.end -= self.start;
         self.start = 0;
-        // A long sample is the exception; what it took is given back.
+        // A long sample is the exception; its memory is given back.
         if need <= 4 * PIECE && self.end <= 4 * PIECE && self.window.len() > 32 * PIECE {
             self.window.truncate(8 * PIECE);
             self.window.shrink_to_fit();
         }
         while self.end < need && !self.ended {
-            // Never more than doubled: what is claimed is believed as it arrives.
+            // At most doubled: a claimed length is believed as its bytes arrive.
             let wanted = need.min(2 * self.end).max(self.end + PIECE);
             if self.window.len() < wanted {
                 self.window.resize(wanted, 0);
@@ -119,42 +119,42 @@ impl<R: Read> Reader<R> {
     }
 }
 
-/// A stream of a file, wholly in memory.
+/// Stream of a file, wholly in memory.
 #[derive(Debug, Clone)]
 pub struct LoadedStream {
     /// Its number in the file.
     pub id: u32,
-    /// What it is; the last header if there are several.
+    /// Description of the stream; the last header if there are several.
     pub header: StreamHeader,
     /// The timestamp of each sample.
     pub stamps: Vec<f64>,
-    /// The values, sample by sample.
+    /// Values of the samples, one sample after the other.
     pub values: Values,
-    /// The clock offsets, (when, value).
+    /// Clock offsets in the order of the file, (time, value).
     pub offsets: Vec<(f64, f64)>,
     /// The footer; the last one if there are several.
     pub footer: Option<StreamFooter>,
-    /// How many timestamps stood in the file, the others were elided.
+    /// Number of timestamps that stood in the file; the others were elided.
     pub full_stamps: usize,
 }
 
 /// A file wholly in memory, for small ones.
 #[derive(Debug, Clone, Default)]
 pub struct Loaded {
-    /// What the file says about itself.
+    /// Header of the file; `None` if it is missing or damaged.
     pub file_header: Option<FileHeader>,
     /// The streams in the order of their headers.
     pub streams: Vec<LoadedStream>,
-    /// How many boundaries.
+    /// Number of boundaries in the file.
     pub boundaries: u64,
-    /// Private chunks.
+    /// Private chunks, tag and content, in order.
     pub private: Vec<(u16, Vec<u8>)>,
-    /// What is wrong; the first 10,000.
+    /// Problems of the file, the first 10,000.
     pub problems: Vec<Problem>,
 }
 
 impl Loaded {
-    /// The stream of this number.
+    /// Returns the stream of this number.
     pub fn stream(&self, id: u32) -> Option<&LoadedStream> {
         self.streams.iter().find(|stream| stream.id == id)
     }
@@ -174,7 +174,7 @@ impl Loaded {
                     Some(known) if known.values.format() == values.format() => {
                         known.header = header;
                     }
-                    // Another stream by the same number: readers forget the first.
+                    // Another stream of the same number: readers forget the first.
                     Some(known) => *known = LoadedStream::new(stream, header, values),
                     None => self.streams.push(LoadedStream::new(stream, header, values)),
                 }

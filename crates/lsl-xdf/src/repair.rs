@@ -1,7 +1,6 @@
-//! Finding out what is wrong with a file, and writing what is right with it: chunks that are whole
-//! stay byte for byte, what is cut or damaged goes, and footers that are missing are made from what
-//! is there. One pass to look, one to copy; memory grows with the damage, not with the file. The
-//! journal is not needed. Spec: recorder §3.4.
+//! Repair of damaged files. Whole chunks stay byte for byte, cut or damaged ones are removed, and missing
+//! footers are made from the data. One pass surveys, one copies; memory grows with the damage, not with the
+//! file. The journal is not needed. Spec: recorder §3.4.
 
 mod doubt;
 mod findings;
@@ -19,20 +18,20 @@ use crate::{Error, Result, hold};
 pub use findings::{Finding, StreamSummary, Survey};
 pub use survey::survey;
 
-/// A stretch of the repaired file.
+/// Segment of the repaired file, in order.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Segment {
-    /// As it is in the damaged one.
+    /// Copied as it is in the damaged file.
     Keep(Range<u64>),
-    /// Written anew.
+    /// Bytes that are written anew.
     Write(Vec<u8>),
 }
 
 impl Survey {
-    /// Writes the repaired file. `input` gives the same bytes that were surveyed, from the begin.
+    /// Writes the repaired file. `input` must give the bytes that were surveyed, from the beginning.
     ///
     /// # Errors
-    /// [`Error::Io`] of either side, and when the input has become shorter.
+    /// [`Error::Io`] of either side, also if the input has become shorter.
     pub fn write_repaired(&self, mut input: impl Read, mut output: impl Write) -> Result<()> {
         let mut at = 0;
         for segment in &self.segments {
@@ -63,7 +62,7 @@ fn copy(input: &mut impl Read, output: &mut impl Write, len: u64) -> Result<()> 
     Ok(())
 }
 
-/// Looks at a file and says what is wrong, also by its journal.
+/// Surveys a file and compares it with its journal.
 ///
 /// # Errors
 /// [`Error::Path`] of the system, [`Error::NotXdf`].
@@ -80,17 +79,17 @@ fn check_open(file: &File, path: &Path) -> Result<Survey> {
     Ok(survey)
 }
 
-/// Repairs a file where it is, which is possible if it was cut off, perhaps with zeros behind the cut: then
-/// the cut chunk goes, what can be read of it is written anew, and what is missing is appended. Being
-/// interrupted is no harm; the next repair goes on. The journal is deleted.
+/// Repairs a file in place, which is possible if it was cut off, perhaps with zeros behind the cut. The cut
+/// chunk is removed, its readable part written anew, and missing footers are appended. An interruption does
+/// no harm; the next repair goes on. The journal is deleted.
 ///
 /// # Errors
-/// [`Error::Argument`] if it is damaged elsewhere: [`repair_into`] another file. [`Error::Path`],
+/// [`Error::Argument`] if it is damaged elsewhere: [`repair_into`] another file. [`Error::Path`], with
 /// [`io::ErrorKind::ResourceBusy`] in it for a file that is being recorded. [`Error::NotXdf`].
 pub fn repair_in_place(path: &Path) -> Result<Survey> {
-    // Held until the repair is done: what a recorder still writes to must not be cut.
+    // Held until the repair is done: a file with an active recorder must not be cut.
     let mut file = match hold::open_to_write(path) {
-        // Nothing has to be written if nothing is wrong.
+        // A whole file needs no write access.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             let survey = check(path)?;
             return if survey.is_whole() {
@@ -120,7 +119,7 @@ pub fn repair_in_place(path: &Path) -> Result<Survey> {
     }
     if !survey.is_whole() {
         let mut write = || -> io::Result<()> {
-            // Somebody who does not ask for the lock.
+            // A writer that does not ask for the lock.
             if file.metadata()?.len() != survey.len {
                 return Err(io::Error::other("it changed while it was read"));
             }
@@ -135,15 +134,14 @@ pub fn repair_in_place(path: &Path) -> Result<Survey> {
     Ok(survey)
 }
 
-/// Repairs a file into a new one; nothing is overwritten, see [`claim`], and the damaged file stays
-/// as it is.
+/// Repairs a file into a new one. Nothing is overwritten, see [`claim`], and the damaged file stays as it is.
 ///
 /// # Errors
 /// [`Error::Path`], [`Error::Io`], [`Error::NotXdf`].
 pub fn repair_into(path: &Path, to: &Path) -> Result<Survey> {
     let survey = check(path)?;
     let claimed = claim(to)?;
-    // A name for two would have renamed the input.
+    // If both have one name, `claim` has renamed the input.
     let from = match &claimed.moved {
         Some(moved) if !path.exists() || same(path, to) => moved.as_path(),
         _ => path,

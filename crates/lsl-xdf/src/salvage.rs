@@ -1,6 +1,6 @@
-//! Writing anew whatever can be read of a file, however damaged: headers that are missing are made
-//! up, every readable sample of a damaged chunk counts, single streams can be taken out. Unlike a
-//! repair it keeps no byte as it was. One pass, memory does not grow with the file.
+//! Salvage of damaged files: everything readable is written anew. Missing headers are made up, every
+//! readable sample of a damaged chunk counts, single streams can be selected. Unlike a repair it keeps no
+//! byte as it was. One pass; memory does not grow with the file.
 
 mod guess;
 
@@ -14,66 +14,66 @@ use crate::stream::{FileHeader, StreamHeader};
 use crate::writer::Recording;
 use crate::{Error, Result};
 
-/// What to salvage, and what is known about it.
+/// Salvage of a file, with the streams to take and headers known from elsewhere.
 #[derive(Debug, Clone, Default)]
 pub struct Salvage {
     headers: BTreeMap<u32, StreamHeader>,
     only: Option<BTreeSet<u32>>,
 }
 
-/// A stream that was salvaged.
+/// Result for one salvaged stream.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Salvaged {
     /// Its number in the damaged file; it has the same one in the new file if that was free.
     pub from: u32,
-    /// Samples.
+    /// Number of samples that were written.
     pub samples: u64,
-    /// Clock offsets.
+    /// Number of clock offsets that were written.
     pub offsets: u64,
     /// Whether its header was made up: then the format is a guess.
     pub is_guessed: bool,
 }
 
-/// What came of it.
+/// Report about a salvaged file.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SalvageReport {
     /// The streams by their number in the new file.
     pub streams: BTreeMap<u32, Salvaged>,
-    /// What could not be read, the first 10,000.
+    /// Problems of the input, the first 10,000.
     pub problems: Vec<Problem>,
     /// Bytes that could not be read.
     pub lost_bytes: u64,
-    /// Chunks of streams that nothing is known about and whose format cannot be guessed.
+    /// Number of chunks of unknown streams whose format cannot be guessed.
     pub unknown_chunks: u64,
 }
 
 impl Salvage {
-    /// Everything.
+    /// Creates a salvage of all streams.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Uses this header for a stream that has none in the file, for instance that of another
-    /// recording of the same device.
+    /// Uses this header for a stream that has none in the file, for instance from another recording of the
+    /// same device.
     #[must_use]
     pub fn with_header(mut self, stream: u32, header: StreamHeader) -> Self {
         self.headers.insert(stream, header);
         self
     }
 
-    /// Takes these streams only.
+    /// Restricts the salvage to these streams; further calls add more.
     #[must_use]
     pub fn only(mut self, streams: impl IntoIterator<Item = u32>) -> Self {
         self.only.get_or_insert_default().extend(streams);
         self
     }
 
-    /// Reads `input` from begin to end and writes a sound file.
+    /// Reads `input` from beginning to end and writes a sound file.
     ///
     /// # Errors
-    /// [`Error::Io`] of either side. Nothing in the input is an error.
+    /// [`Error::Io`] of either side. No damage of the input is an error.
     pub fn run(&self, mut input: impl Read, output: impl Write) -> Result<SalvageReport> {
-        // The four bytes of the magic may be all there is, or less.
+        // The input may end within the four bytes of the magic, or behind them.
         let mut start = Vec::new();
         let took = (&mut input).take(4).read_to_end(&mut start);
         took.map_err(Error::io("read the recording"))?;
@@ -101,19 +101,19 @@ impl Salvage {
     }
 }
 
-/// Time stands still: boundaries come by bytes alone.
+/// The time stands still: boundaries are written by bytes alone.
 const NOW: f64 = 0.0;
 
 struct Pass<'a, W> {
     plan: &'a Salvage,
-    /// Until the file header is written.
+    /// `None` once the file header is written.
     output: Option<W>,
     recording: Option<Recording<PipeSink<W>>>,
-    /// Where each stream of the input goes.
+    /// Place of each input stream in the output.
     places: BTreeMap<u32, Place>,
-    /// Every place that a stream had, by its format and channels.
+    /// Number in the output of every shape of a stream, by its input number, format and channels.
     shapes: BTreeMap<(u32, &'static str, usize), u32>,
-    /// Where to look for a number that is free.
+    /// Number from which to search downwards for a free one.
     free: u32,
     report: SalvageReport,
 }
@@ -125,7 +125,7 @@ struct Place {
 }
 
 impl<W: Write> Pass<'_, W> {
-    /// The recording, begun by the file header if that comes first.
+    /// Returns the recording. The first call begins it, with the file header if that came first.
     fn recording(&mut self, header: Option<&FileHeader>) -> Result<&mut Recording<PipeSink<W>>> {
         let recording = match (self.recording.take(), self.output.take()) {
             (Some(recording), _) => recording,
@@ -133,7 +133,7 @@ impl<W: Write> Pass<'_, W> {
                 let blank = FileHeader::new("");
                 Recording::new(PipeSink(output), header.unwrap_or(&blank), NOW)?
             }
-            // An error before took it away.
+            // An earlier error has consumed it.
             (None, None) => return Err(Error::Ended("it could not be begun".to_owned())),
         };
         Ok(self.recording.insert(recording))
@@ -188,7 +188,7 @@ impl<W: Write> Pass<'_, W> {
                 }
             }
             Event::Private { tag, content } => {
-                // A chain over bytes that are no longer the same proves nothing.
+                // A chain over other bytes proves nothing.
                 let is_kept = self.plan.only.is_none()
                     && tag > crate::chunk::INTEGRITY_TAG
                     && tag >= crate::chunk::FIRST_PRIVATE_TAG;
@@ -207,7 +207,7 @@ impl<W: Write> Pass<'_, W> {
         Ok(())
     }
 
-    /// Finds a place in the new file for a stream, unless it has one that fits.
+    /// Finds a place in the new file for a stream, unless its present one fits.
     fn place(&mut self, stream: u32, header: &StreamHeader, is_guessed: bool) -> Result<()> {
         if self
             .plan
@@ -224,7 +224,7 @@ impl<W: Write> Pass<'_, W> {
         }
         let taken = &self.report.streams;
         let id = if taken.contains_key(&stream) {
-            // One that changes its shape to and fro has a place for each.
+            // A stream that alternates between shapes has a place for each.
             let key = (stream, format.name(), channels);
             if let Some(&id) = self.shapes.get(&key) {
                 let place = Place {
@@ -244,7 +244,7 @@ impl<W: Write> Pass<'_, W> {
             stream
         };
         if taken.len() >= MAX_STREAMS {
-            // Its samples must not go where others are.
+            // Its samples must not go into another stream.
             self.places.remove(&stream);
             return Ok(());
         }

@@ -1,5 +1,5 @@
-//! What a recording is written into: a file, or anything that takes bytes, such as what encrypts
-//! them. Knows nothing of chunks.
+//! Outputs of a recording: a file, or anything that takes bytes, such as an encrypting writer. Knows
+//! nothing of chunks.
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
@@ -7,61 +7,61 @@ use std::sync::Arc;
 
 use crate::hold;
 
-/// The rest of a [`Sink::sync_job`]: may block, on whichever thread.
+/// Rest of a [`Sink::sync_job`]. May block, on any thread.
 pub type SyncJob = Box<dyn FnOnce() -> io::Result<()> + Send>;
 
-/// Takes bytes in order and can, perhaps, take them back.
+/// Output that takes bytes in order and can, perhaps, take them back.
 pub trait Sink {
-    /// Appends some of the bytes and says how many, as [`Write::write`].
+    /// Appends some of the bytes and returns their number, as [`Write::write`].
     ///
     /// # Errors
-    /// Those of the system. Whether anything was written is unknown then.
+    /// Those of the system. Any part of the bytes may be written then.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize>;
 
-    /// Takes back everything behind the first `len` bytes.
+    /// Removes everything behind the first `len` bytes.
     ///
     /// # Errors
     /// [`io::ErrorKind::Unsupported`] where bytes cannot be taken back.
     fn rewind(&mut self, len: u64) -> io::Result<()>;
 
-    /// Makes sure that there is room for `len` bytes in all, if the system can.
+    /// Reserves room for `len` bytes in all, if the system can.
     ///
     /// # Errors
-    /// [`io::ErrorKind::StorageFull`] and alike: there is not. Nothing has changed then, and what was
-    /// made sure of before still holds.
+    /// [`io::ErrorKind::StorageFull`] and alike without that room. Nothing has changed then, and earlier
+    /// reservations hold.
     fn reserve(&mut self, len: u64) -> io::Result<()>;
 
-    /// Begins to make what was written survive a loss of power. It does when the job is done.
+    /// Begins a sync: the bytes written survive a loss of power once the job is done.
     ///
     /// # Errors
     /// Those of the system.
     fn sync_job(&mut self) -> io::Result<SyncJob>;
 
-    /// Nothing more will be written: gives back what was reserved.
+    /// Ends the output at `len` bytes and releases the room reserved behind them.
     ///
     /// # Errors
     /// Those of the system.
     fn close(&mut self, len: u64) -> io::Result<()>;
 }
 
-/// A file. Room is reserved in steps of 64 MiB where the file system can do that, so that a full
-/// disk is noticed before a chunk is written and not in its middle. A lock on the file, as [`claim`]
-/// takes it, ends when the sink is closed.
+/// Sink into a file. Room is reserved in steps of 64 MiB where the file system can: a full disk is noticed
+/// before a chunk, not in its middle. A lock on the file, as [`claim`] takes it, ends when the sink is
+/// closed.
 ///
 /// [`claim`]: crate::claim
 #[derive(Debug)]
 pub struct FileSink {
     file: Arc<File>,
-    /// Up to where room is reserved.
+    /// Length in bytes for which room is reserved.
     reserved: u64,
     can_reserve: bool,
 }
 
-/// How much room is reserved at once.
+/// Bytes of room reserved at once.
 const RESERVE_STEP: u64 = 64 << 20;
 
 impl FileSink {
-    /// Writes into an empty file.
+    /// Creates a sink for an empty file.
     pub fn new(file: File) -> Self {
         Self {
             file: Arc::new(file),
@@ -70,7 +70,7 @@ impl FileSink {
         }
     }
 
-    /// The file.
+    /// Borrows the file of the sink.
     pub fn file(&self) -> &File {
         &self.file
     }
@@ -83,7 +83,7 @@ impl Sink for FileSink {
 
     fn rewind(&mut self, len: u64) -> io::Result<()> {
         self.file.set_len(len)?;
-        // That gave back what was reserved.
+        // This released the reserved room.
         self.reserved = len;
         (&*self.file).seek(SeekFrom::Start(len)).map(drop)
     }
@@ -111,7 +111,7 @@ impl Sink for FileSink {
             {
                 return Err(error);
             }
-            // Not every file system can. Writing tells what else is wrong.
+            // Not every file system can. Writing reports other errors.
             Err(_) => self.can_reserve = false,
         }
         Ok(())
@@ -130,7 +130,7 @@ impl Sink for FileSink {
     }
 }
 
-/// Takes blocks for the bytes `from..to` without making the file longer.
+/// Allocates blocks for the bytes `from..to` without making the file longer.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn allocate(file: &File, from: u64, to: u64) -> io::Result<()> {
     use rustix::fs::{FallocateFlags, fallocate};
@@ -147,7 +147,7 @@ fn allocate(_file: &File, _from: u64, _to: u64) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// Anything that takes bytes, and keeps them: after an error in the middle of a chunk the recording
+/// Sink into any writer. It cannot take bytes back: after an error in the middle of a chunk the recording
 /// has ended. Syncing flushes.
 #[derive(Debug)]
 pub struct PipeSink<W>(pub W);

@@ -1,5 +1,5 @@
-//! What a file says about itself and its streams in XML, as typed values over a document: elements
-//! that nobody here knows are kept. Spec: recorder §1 (tags 1, 2, 6), §3.7.
+//! Headers and footers of files and streams, as typed values over an XML document whose unknown elements
+//! are kept. Spec: recorder §1 (tags 1, 2, 6), §3.7.
 
 use std::borrow::Cow;
 
@@ -10,19 +10,19 @@ use crate::decode::MAX_SAMPLE_BYTES;
 use crate::markup;
 use crate::{Error, Result};
 
-/// The most offsets or gaps that are listed in one footer; more are counted only. Offsets are in
+/// Largest number of offsets or gaps listed in one footer; further ones are counted only. Offsets are in
 /// chunks of their own anyway. Twice as many make a footer that is too long for our own reader.
 pub const MAX_LISTED: usize = 20_000;
 
-/// What the file says about itself.
+/// Header of a file, which describes the recording.
 #[derive(Debug, Clone)]
 pub struct FileHeader {
     document: Document,
 }
 
 impl FileHeader {
-    /// A header of XDF 1.0. `datetime` is the wall clock time when recording began, as ISO 8601 with
-    /// an offset from UTC (`2026-11-22T08:31:56+0100`), which is what other programs write.
+    /// Creates a header of XDF 1.0. `datetime` is the wall clock time when recording began, as ISO 8601
+    /// with an offset from UTC (`2026-11-22T08:31:56+0100`), the form of other programs.
     pub fn new(datetime: &str) -> Self {
         let mut file = Self {
             document: Document::new(),
@@ -39,12 +39,12 @@ impl FileHeader {
         self
     }
 
-    /// The text of an element below `<info>`.
+    /// Returns the text of an element below `<info>`.
     pub fn get(&self, name: &str) -> Option<Cow<'_, str>> {
         info(&self.document)?.get(name)
     }
 
-    /// Everything it says.
+    /// Borrows the whole document of the header.
     pub fn document(&self) -> &Document {
         &self.document
     }
@@ -56,7 +56,7 @@ impl FileHeader {
         Ok((Self { document }, flaw))
     }
 
-    /// As it stands in a file.
+    /// Writes the header as XML for a file.
     pub(crate) fn to_xml(&self) -> Result<Vec<u8>> {
         markup::write(&self.document).ok_or_else(too_long)
     }
@@ -94,8 +94,8 @@ fn append(document: &mut Document, parent: NodeId, name: &str, value: &[u8]) {
     }
 }
 
-/// What a stream is. The typed fields are read from the very text that goes into the file, so that
-/// writer and reader compute with the same numbers.
+/// Header of a stream. The typed fields are read from the very text that goes into the file, so that writer
+/// and reader compute with the same numbers.
 #[derive(Debug, Clone)]
 pub struct StreamHeader {
     document: Document,
@@ -105,8 +105,8 @@ pub struct StreamHeader {
 }
 
 impl StreamHeader {
-    /// The header for a stream info, with all that it says in `<desc>`. If that is too long for a
-    /// header, `<desc>` is left out and says so.
+    /// Creates the header for a stream info, with its `<desc>`. If that is too long for a header, `<desc>`
+    /// is left out and says so.
     ///
     /// # Errors
     /// [`Error::Argument`] for a stream without format.
@@ -116,10 +116,10 @@ impl StreamHeader {
         Ok(header)
     }
 
-    /// A minimal header, for streams that no stream info describes.
+    /// Creates a minimal header, for streams without a stream info.
     ///
     /// # Errors
-    /// [`Error::Argument`] for a format or number that makes no stream.
+    /// [`Error::Argument`] for an invalid format or number.
     pub fn new(
         name: &str,
         stream_type: &str,
@@ -132,7 +132,7 @@ impl StreamHeader {
         Self::from_info(&info)
     }
 
-    /// Reads the XML of a stream header chunk; also says what a strict reader would not accept.
+    /// Parses the XML of a stream header chunk. Also returns the first fault that a strict reader refuses.
     pub(crate) fn parse(text: &[u8]) -> Result<(Self, Option<&'static str>), String> {
         let parsed = markup::read(text)?;
         let flaw = markup::flaw(text, &parsed);
@@ -141,7 +141,7 @@ impl StreamHeader {
         let field = |name: &str| top.get(name).unwrap_or_default().trim().to_owned();
         let format = field("channel_format");
         let format = match format.as_str() {
-            // Written by a few programs instead of the name of LSL.
+            // Written by a few programs instead of LSL's name.
             "float" => ChannelFormat::Float32,
             "double" => ChannelFormat::Double64,
             name => name
@@ -152,7 +152,7 @@ impl StreamHeader {
         let channels: u32 = channels
             .parse()
             .map_err(|_| format!("{:?} is no number of channels", short(&channels)))?;
-        // A value takes at least a byte, so that no sample of such a stream could be read.
+        // A value takes at least a byte, so samples of such a stream would be too long to read.
         let most = MAX_SAMPLE_BYTES / format.value_size().max(1);
         if channels as usize > most {
             return Err(format!(
@@ -160,7 +160,7 @@ impl StreamHeader {
             ));
         }
         let srate = field("nominal_srate");
-        // Missing for streams without one.
+        // It is missing for streams without a rate.
         let srate = if srate.is_empty() {
             0.0
         } else {
@@ -179,27 +179,27 @@ impl StreamHeader {
         ))
     }
 
-    /// As it stands in a file.
+    /// Writes the header as XML for a file, shortened if it is too long.
     pub(crate) fn to_xml(&self) -> Result<Vec<u8>> {
         write_or_shorten(&self.document).ok_or_else(too_long)
     }
 
-    /// What one value is; never [`ChannelFormat::Undefined`].
+    /// Returns the format of the values; never [`ChannelFormat::Undefined`].
     pub fn channel_format(&self) -> ChannelFormat {
         self.format
     }
 
-    /// Values per sample.
+    /// Returns the number of values per sample.
     pub fn channel_count(&self) -> usize {
         self.channels
     }
 
-    /// Samples per second as announced, 0 if they come at no fixed interval.
+    /// Returns the samples per second as announced, 0 if they come at no fixed interval.
     pub fn nominal_srate(&self) -> f64 {
         self.srate
     }
 
-    /// Seconds that an elided timestamp lies after the one before it, in the arithmetic of readers.
+    /// Returns the seconds between an elided timestamp and the one before it, in the arithmetic of readers.
     pub(crate) fn interval(&self) -> f64 {
         if self.srate > 0.0 {
             1.0 / self.srate
@@ -208,7 +208,7 @@ impl StreamHeader {
         }
     }
 
-    /// The text of an element below `<info>`: `name`, `type`, `source_id`, `hostname`, `uid`, ….
+    /// Returns the text of an element below `<info>`: `name`, `type`, `source_id`, `hostname`, `uid`, ….
     pub fn get(&self, name: &str) -> Option<Cow<'_, str>> {
         info(&self.document)?.get(name)
     }
@@ -221,29 +221,29 @@ impl StreamHeader {
         self
     }
 
-    /// Name of the stream; empty if there is none.
+    /// Returns the name of the stream; empty if there is none.
     pub fn name(&self) -> Cow<'_, str> {
         self.get("name").unwrap_or_default()
     }
 
-    /// Content type of the stream; empty if there is none.
+    /// Returns the content type of the stream; empty if there is none.
     pub fn stream_type(&self) -> Cow<'_, str> {
         self.get("type").unwrap_or_default()
     }
 
-    /// Everything it says, `<desc>` included.
+    /// Borrows the whole document of the header, `<desc>` included.
     pub fn document(&self) -> &Document {
         &self.document
     }
 }
 
-/// As much of a file's text as a message about it needs.
+/// Returns as much of a file's text as a message needs.
 fn short(text: &str) -> String {
     text.chars().take(40).collect()
 }
 
-/// Writes a header; if that is too long, without `<desc>`, and if that is too long still, with what
-/// readers cannot do without.
+/// Writes a header. If it is too long, `<desc>` is left out, and if necessary everything that readers can
+/// do without.
 fn write_or_shorten(document: &Document) -> Option<Vec<u8>> {
     if let Some(text) = markup::write(document) {
         return Some(text);
@@ -251,7 +251,7 @@ fn write_or_shorten(document: &Document) -> Option<Vec<u8>> {
     let mut shorter = document.clone();
     let root = shorter.root();
     let top = shorter.child(root, "info")?;
-    // Looked for once: a sender may have put thousands behind thousands of others.
+    // Searched once: a sender may have put thousands behind thousands of others.
     let is_desc =
         |&id: &NodeId| shorter.kind(id) == Some(NodeKind::Element) && shorter.name(id) == b"desc";
     let descs: Vec<NodeId> = shorter.children(top).filter(is_desc).collect();
@@ -280,35 +280,35 @@ fn write_or_shorten(document: &Document) -> Option<Vec<u8>> {
     markup::write(&least)
 }
 
-/// A time without samples, as far as the recorder knows.
+/// Time without samples, as far as the recorder knows.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Gap {
     /// Timestamp of the last sample before it.
     pub from: f64,
     /// Timestamp of the first sample after it.
     pub to: f64,
-    /// How many samples are missing, if known.
+    /// Number of missing samples, if known.
     pub samples: Option<u64>,
-    /// Why, for people.
+    /// Reason of the gap, in words for people.
     pub reason: String,
 }
 
-/// What a footer is made of: what was written of a stream.
+/// Counts of a stream's written data, for its footer.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Tally {
     /// Timestamp of the first sample.
     pub first: Option<f64>,
     /// Timestamp of the last sample in the file.
     pub last: Option<f64>,
-    /// How many samples.
+    /// Number of samples in the file.
     pub samples: u64,
-    /// Clock offsets, (when, value), the first [`MAX_LISTED`].
+    /// Clock offsets, (time, value), the first [`MAX_LISTED`].
     pub offsets: Vec<(f64, f64)>,
-    /// How many clock offsets.
+    /// Number of clock offsets, listed or not.
     pub offset_count: u64,
-    /// Gaps, the first [`MAX_LISTED`].
+    /// Gaps in the order of time, the first [`MAX_LISTED`].
     pub gaps: Vec<Gap>,
-    /// How many gaps.
+    /// Number of gaps, listed or not.
     pub gap_count: u64,
 }
 
@@ -322,7 +322,7 @@ impl Tally {
         }
     }
 
-    /// Counts a clock offset.
+    /// Counts a clock offset, and lists it if there is room.
     pub fn count_offset(&mut self, time: f64, value: f64) {
         self.offset_count += 1;
         if self.offsets.len() < MAX_LISTED {
@@ -330,8 +330,8 @@ impl Tally {
         }
     }
 
-    /// Counts a gap. Where the one before began at the same sample for the same reason, the two are one:
-    /// while a disk stays full the footer must not outgrow the room that was kept for it.
+    /// Counts a gap. It extends the gap before if that began at the same sample for the same reason. While
+    /// a disk stays full, the footer must not outgrow the room that was kept for it.
     pub fn count_gap(&mut self, gap: Gap) {
         let listed = self.gaps.len() as u64;
         if let Some(last) = self.gaps.last_mut()
@@ -350,7 +350,7 @@ impl Tally {
         }
     }
 
-    /// More bytes than its footer chunk will take.
+    /// Returns an upper limit for the bytes of its footer chunk.
     pub(crate) fn footer_len(&self) -> u64 {
         let gaps: u64 = self
             .gaps
@@ -361,14 +361,14 @@ impl Tally {
     }
 }
 
-/// What was recorded of a stream.
+/// Footer of a stream, which sums up its recorded data.
 #[derive(Debug, Clone)]
 pub struct StreamFooter {
     document: Document,
 }
 
 impl StreamFooter {
-    /// The footer of a stream of which that much was written.
+    /// Creates the footer of a stream with these counts.
     pub fn new(tally: &Tally) -> Self {
         let mut document = Document::new();
         let root = document.root();
@@ -376,7 +376,7 @@ impl StreamFooter {
             return Self { document };
         };
         let doc = &mut document;
-        // Readers that know no absence find the numbers that LabRecorder writes for empty streams.
+        // Readers expect numbers; LabRecorder writes these for empty streams.
         let (first, last) = (tally.first.unwrap_or(0.0), tally.last.unwrap_or(0.0));
         append(doc, top, "first_timestamp", number(first).as_bytes());
         append(doc, top, "last_timestamp", number(last).as_bytes());
@@ -433,7 +433,7 @@ impl StreamFooter {
         Ok((Self { document }, flaw))
     }
 
-    /// As it stands in a file.
+    /// Writes the footer as XML for a file.
     pub(crate) fn to_xml(&self) -> Result<Vec<u8>> {
         markup::write(&self.document).ok_or_else(too_long)
     }
@@ -442,27 +442,27 @@ impl StreamFooter {
         info(&self.document)?.get(name)?.trim().parse().ok()
     }
 
-    /// The text of an element below `<info>`, as [`set`](Self::set) makes one.
+    /// Returns the text of an element below `<info>`, as [`set`](Self::set) makes one.
     pub fn get(&self, name: &str) -> Option<Cow<'_, str>> {
         info(&self.document)?.get(name)
     }
 
-    /// Timestamp of the first sample, as the footer says.
+    /// Returns the timestamp of the first sample, as the footer says.
     pub fn first_timestamp(&self) -> Option<f64> {
         self.number("first_timestamp")
     }
 
-    /// Timestamp of the last sample, as the footer says.
+    /// Returns the timestamp of the last sample, as the footer says.
     pub fn last_timestamp(&self) -> Option<f64> {
         self.number("last_timestamp")
     }
 
-    /// How many samples, as the footer says.
+    /// Returns the number of samples, as the footer says.
     pub fn sample_count(&self) -> Option<u64> {
         self.number("sample_count")
     }
 
-    /// The clock offsets that it lists, (when, value).
+    /// Returns the clock offsets that it lists, (time, value).
     pub fn clock_offsets(&self) -> Vec<(f64, f64)> {
         let number = |element: ElementRef<'_>, name: &str| element.get(name)?.trim().parse().ok();
         self.list("clock_offsets", "offset", |offset| {
@@ -470,7 +470,7 @@ impl StreamFooter {
         })
     }
 
-    /// The gaps that it lists.
+    /// Returns the gaps that it lists.
     pub fn gaps(&self) -> Vec<Gap> {
         let number = |element: ElementRef<'_>, name: &str| element.get(name)?.trim().parse().ok();
         self.list("gaps", "gap", |gap| {
@@ -495,13 +495,13 @@ impl StreamFooter {
         list.children_named(entry).filter_map(read).collect()
     }
 
-    /// Everything it says.
+    /// Borrows the whole document of the footer.
     pub fn document(&self) -> &Document {
         &self.document
     }
 }
 
-/// The shortest text that reads back as the same number, with an exponent where that is shorter.
+/// Returns the shortest text that reads back as the same number, with an exponent where that is shorter.
 fn number(value: f64) -> String {
     format!("{value:?}")
 }

@@ -1,4 +1,4 @@
-//! The values of many samples, sample after sample, channel after channel.
+//! Values of many samples, sample after sample, channel after channel.
 
 use lsl_proto::ChannelFormat;
 
@@ -6,23 +6,23 @@ use lsl_proto::ChannelFormat;
 /// in sample `s` is at `s * channels + c`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Values {
-    /// 32-bit floats.
+    /// `float32`: floats of 32 bits.
     Float32(Vec<f32>),
-    /// 64-bit floats.
+    /// `double64`: floats of 64 bits.
     Double64(Vec<f64>),
-    /// Texts, any bytes.
+    /// `string`: texts, which may hold any bytes.
     String(Strings),
-    /// 32-bit integers.
+    /// `int32`: signed integers of 32 bits.
     Int32(Vec<i32>),
-    /// 16-bit integers.
+    /// `int16`: signed integers of 16 bits.
     Int16(Vec<i16>),
-    /// 8-bit integers.
+    /// `int8`: signed integers of 8 bits.
     Int8(Vec<i8>),
-    /// 64-bit integers.
+    /// `int64`: signed integers of 64 bits.
     Int64(Vec<i64>),
 }
 
-/// Does the same with the vector of whichever format.
+/// Evaluates an expression with the vector of whichever format.
 macro_rules! each {
     ($values:expr, $list:ident => $numbers:expr, $strings:expr) => {
         match $values {
@@ -38,7 +38,7 @@ macro_rules! each {
 }
 
 impl Values {
-    /// No values of this format; `None` for [`ChannelFormat::Undefined`].
+    /// Creates an empty list of this format; `None` for [`ChannelFormat::Undefined`].
     pub fn new(format: ChannelFormat) -> Option<Self> {
         Some(match format {
             ChannelFormat::Undefined => return None,
@@ -52,7 +52,7 @@ impl Values {
         })
     }
 
-    /// What each value is.
+    /// Returns the format of the values.
     pub const fn format(&self) -> ChannelFormat {
         match self {
             Self::Float32(_) => ChannelFormat::Float32,
@@ -65,17 +65,17 @@ impl Values {
         }
     }
 
-    /// How many values (not samples).
+    /// Returns the number of values (not samples).
     pub fn len(&self) -> usize {
         each!(self, list => list.len(), list.len())
     }
 
-    /// Whether there is none.
+    /// Returns whether there are no values.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Bytes that they take, roughly.
+    /// Returns the bytes of memory that they take, roughly.
     pub(crate) fn memory(&self) -> usize {
         match self {
             Self::String(texts) => texts.bytes.len() + size_of::<usize>() * texts.len(),
@@ -83,12 +83,12 @@ impl Values {
         }
     }
 
-    /// Forgets all values and keeps the memory.
+    /// Removes all values and keeps the memory.
     pub fn clear(&mut self) {
         each!(self, list => list.clear(), list.clear());
     }
 
-    /// Appends the values of `other`; `false`, and nothing is done, if its format differs.
+    /// Appends the values of `other`. Returns `false` without any effect if its format differs.
     pub fn extend_from(&mut self, other: &Self) -> bool {
         match (self, other) {
             (Self::Float32(to), Self::Float32(from)) => to.extend_from_slice(from),
@@ -103,7 +103,7 @@ impl Values {
         true
     }
 
-    /// Appends values `from..to` as a file has them. Out of range values are left out.
+    /// Appends the values of a range as a file has them. Values out of range are left out.
     pub(crate) fn append_le(&self, range: std::ops::Range<usize>, out: &mut Vec<u8>) {
         each!(self, list => {
             for value in list.get(range).unwrap_or_default() {
@@ -117,10 +117,10 @@ impl Values {
         });
     }
 
-    /// Appends numbers as a file has them; a rest that is no whole value is left out, and so is
-    /// everything if these are strings.
+    /// Appends numbers as a file has them; a rest that is no whole value is left out. Does nothing for
+    /// strings.
     pub(crate) fn extend_from_le(&mut self, bytes: &[u8]) {
-        /// The numbers of a fixed width, decoded.
+        /// Decodes the numbers of a fixed width.
         macro_rules! numbers {
             ($list:ident, $type:ty) => {
                 $list.extend(
@@ -144,7 +144,7 @@ impl Values {
     }
 }
 
-/// Lets vectors be given where values are wanted.
+/// Implements the conversions of vectors into values.
 macro_rules! from_vectors {
     ($($variant:ident: $type:ty,)*) => {$(
         impl From<Vec<$type>> for Values {
@@ -180,32 +180,32 @@ impl From<Strings> for Values {
     }
 }
 
-/// A list of texts in one piece of memory. LSL does not validate text, so these are bytes.
+/// List of texts in one piece of memory. LSL does not validate text, so these are bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Strings {
     bytes: Vec<u8>,
-    /// Where each text ends.
+    /// End of each text in `bytes`.
     ends: Vec<usize>,
 }
 
 impl Strings {
-    /// How many texts.
+    /// Returns the number of texts.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether there are no texts.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// Appends a text.
+    /// Appends a text behind the others.
     pub fn push(&mut self, text: &[u8]) {
         self.bytes.extend_from_slice(text);
         self.ends.push(self.bytes.len());
     }
 
-    /// The text at an index.
+    /// Returns the text at an index.
     pub fn get(&self, index: usize) -> Option<&[u8]> {
         let end = *self.ends.get(index)?;
         let start = match index.checked_sub(1) {
@@ -215,18 +215,18 @@ impl Strings {
         self.bytes.get(start..end)
     }
 
-    /// All texts in order.
+    /// Iterates over the texts in order.
     pub fn iter(&self) -> impl Iterator<Item = &[u8]> + '_ {
         (0..self.len()).filter_map(|index| self.get(index))
     }
 
-    /// Forgets all texts and keeps the memory.
+    /// Removes all texts and keeps the memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.ends.clear();
     }
 
-    /// Forgets all texts from this index on.
+    /// Removes all texts from this index on.
     pub fn truncate(&mut self, len: usize) {
         self.ends.truncate(len);
         self.bytes.truncate(self.ends.last().copied().unwrap_or(0));

@@ -1,9 +1,9 @@
-//! A recording that goes on: chunks are appended whole or not at all, counted, and closed by footers.
-//! Knows neither a clock (the caller says what time it is) nor a thread.
+//! Recording in progress: chunks are appended whole or not at all, counted, and closed by footers. Knows
+//! neither a clock (the caller passes the time) nor a thread.
 //!
-//! What is guaranteed, whatever happens and whenever: the output is a sequence of whole chunks up to
-//! at most one cut one at its very end; what [`Recording::sync`] returned for is on the disk; an
-//! error of an append means that nothing of it counts. Spec: recorder §3.
+//! These hold at any time, whatever happens. The output is a sequence of whole chunks, except that the very
+//! last one may be cut. Everything before a successful [`Recording::sync`] is on the disk. After an error
+//! of an append nothing of it counts. Spec: recorder §3.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -18,17 +18,17 @@ use crate::stream::{FileHeader, Gap, StreamFooter, StreamHeader, Tally};
 use crate::values::Values;
 use crate::{Error, ErrorKind, Result};
 
-/// A boundary stands at least this often.
+/// Longest time between boundaries, in seconds.
 const BOUNDARY_SECS: f64 = 10.0;
 
-/// And one is due after so many bytes, so that with one more chunk there is one at least every
-/// 512 KiB: pyxdf looks for them in steps of 1 MiB that do not overlap, so some it does not see.
+/// Bytes after which a boundary is due: with one more chunk there is one every 512 KiB. The search of pyxdf
+/// misses some, in steps of 1 MiB that do not overlap.
 const BOUNDARY_BYTES: u64 = 384 << 10;
 
-/// Samples in one chunk, in bytes.
+/// Bytes of samples in one chunk.
 const CHUNK_BYTES: usize = 128 << 10;
 
-/// A file, or another [`Sink`], that is being recorded into.
+/// Recording into a file, or another [`Sink`].
 ///
 /// ```
 /// # use lsl_proto as lsl_core;
@@ -50,27 +50,27 @@ const CHUNK_BYTES: usize = 128 << 10;
 #[derive(Debug)]
 pub struct Recording<S> {
     sink: S,
-    /// Bytes of whole chunks.
+    /// Length of the output in bytes, whole chunks only.
     len: u64,
     streams: BTreeMap<u32, Stream>,
-    /// When the last boundary was written, and bytes since.
+    /// Time of the last boundary, and bytes since.
     boundary_at: f64,
     since_boundary: u64,
-    /// Why nothing more can be written.
+    /// Reason why nothing more can be written.
     ended: Option<String>,
     /// Whether the last byte is written.
     is_sealed: bool,
     finished: bool,
     journal: Option<Journal>,
-    /// A journal in which nothing is noted.
+    /// Journal of `mark_unfinished`, which has no entries.
     mark: Option<Journal>,
     journal_trouble: Option<String>,
     path: Option<PathBuf>,
     moved: Option<PathBuf>,
-    /// Room that the footers will need.
+    /// Bytes of room that the footers will need.
     footer_bytes: u64,
     buffer: Vec<u8>,
-    /// What was written so far, until it is known whether it is signed.
+    /// Bytes written so far, until it is known whether they are signed.
     head: Vec<u8>,
     chain: Option<Chain>,
 }
@@ -80,13 +80,13 @@ struct Stream {
     encoder: SampleEncoder,
     tally: Tally,
     extra: Vec<(String, String)>,
-    /// So many gaps have room in the footer for sure.
+    /// Number of gaps with reserved room in the footer.
     safe_gaps: usize,
     is_closed: bool,
 }
 
 impl Recording<FileSink> {
-    /// Begins a new file, with folders and a journal. A file of this name is renamed, see
+    /// Creates a recording in a new file, with folders and a journal. A file of this name is renamed, see
     /// [`moved`](Self::moved). `now` is the time in seconds, by any clock that goes on evenly.
     ///
     /// # Errors
@@ -106,7 +106,7 @@ impl Recording<FileSink> {
 }
 
 impl<S: Sink> Recording<S> {
-    /// Begins to write into a sink that is empty. There is no journal.
+    /// Creates a recording in a sink that is empty. There is no journal.
     ///
     /// # Errors
     /// [`Error::Argument`] for a header that is too long, [`Error::Io`] of the sink.
@@ -137,8 +137,8 @@ impl<S: Sink> Recording<S> {
         Ok(recording)
     }
 
-    /// Has a journal beside the file at `path` until the recording is finished, as a sign that it is
-    /// not. Nothing is noted in it: for sinks that do not tell what of a recording reached the disk.
+    /// Keeps a journal beside the file at `path` until the recording is finished, as a sign that it is not.
+    /// It has no entries: for sinks that cannot tell the part of a recording that reached the disk.
     pub fn mark_unfinished(&mut self, path: &Path) {
         match Journal::create(path) {
             Ok(mark) => self.mark = Some(mark),
@@ -146,9 +146,8 @@ impl<S: Sink> Recording<S> {
         }
     }
 
-    /// Signs the recording from its first byte on, see [`integrity`](crate::integrity): with a link
-    /// every MiB and, as long as something is appended or [`tick`](Self::tick) is called, every ten
-    /// seconds, and one at the end.
+    /// Signs the recording from its first byte on, see [`integrity`](crate::integrity). Links come every MiB,
+    /// at the end and, as long as something is appended or [`tick`](Self::tick) is called, every ten seconds.
     ///
     /// # Errors
     /// [`Error::Argument`] once something was appended.
@@ -163,8 +162,8 @@ impl<S: Sink> Recording<S> {
         Ok(())
     }
 
-    /// Introduces a stream; the number that comes back stands for it from now on. A stream that went
-    /// and returns keeps its number: a second header would make readers forget the first samples.
+    /// Adds a stream and returns its number. A stream that was lost and returns keeps its number: a second
+    /// header would make readers forget the first samples.
     ///
     /// # Errors
     /// [`Error::Io`] and [`Error::Ended`]; the stream is not there then.
@@ -177,7 +176,7 @@ impl<S: Sink> Recording<S> {
         Ok(id)
     }
 
-    /// The same with a number that is chosen, and not in use.
+    /// Adds a stream with a given number that is not in use.
     pub(crate) fn add_stream_as(&mut self, id: u32, header: &StreamHeader, now: f64) -> Result<()> {
         let stream = Stream {
             encoder: SampleEncoder::new(id, header),
@@ -195,7 +194,7 @@ impl<S: Sink> Recording<S> {
         Ok(())
     }
 
-    /// Appends samples, timestamps as the stream gave them; many of them become several chunks.
+    /// Appends samples with the timestamps that the stream gave them; many of them become several chunks.
     ///
     /// # Errors
     /// [`Error::Argument`] if they do not fit the stream, [`Error::Io`] and [`Error::Ended`]. None of
@@ -231,12 +230,12 @@ impl<S: Sink> Recording<S> {
         Ok(())
     }
 
-    /// Appends a clock offset that was measured: `value` is what has to be added to the stream's
-    /// clock to get the recorder's, `time` the stream's clock then.
+    /// Appends a measured clock offset. `value` is added to the stream's clock to get the recorder's;
+    /// `time` is the stream's clock when it was measured.
     ///
     /// # Errors
-    /// [`Error::Argument`] for an unknown stream and for what cannot have been measured (infinite or
-    /// no number), [`Error::Io`] and [`Error::Ended`]. It is not in the file then.
+    /// [`Error::Argument`] for an unknown stream and for numbers that are not finite, [`Error::Io`] and
+    /// [`Error::Ended`]. It is not in the file then.
     pub fn clock_offset(&mut self, id: u32, time: f64, value: f64, now: f64) -> Result<()> {
         if !(time.is_finite() && value.is_finite()) {
             let text = format!("{value} at {time} is no clock offset");
@@ -250,14 +249,14 @@ impl<S: Sink> Recording<S> {
         Ok(())
     }
 
-    /// Notes a gap for the footer; nothing is written yet.
+    /// Adds a gap to the footer; nothing is written yet.
     ///
     /// # Errors
     /// [`Error::Argument`] for an unknown stream.
     pub fn gap(&mut self, id: u32, gap: Gap) -> Result<()> {
         open_stream(&mut self.streams, id)?;
         self.count(id, |tally| tally.count_gap(gap));
-        // Now, not when the disk has become full. If it is already, the footer lists what fits.
+        // Reserve now, before the disk is full. If it is full already, the footer lists the gaps that fit.
         if self.sink.reserve(self.len + self.footer_bytes).is_ok()
             && let Some(stream) = self.streams.get_mut(&id)
         {
@@ -266,7 +265,7 @@ impl<S: Sink> Recording<S> {
         Ok(())
     }
 
-    /// Notes an element of text for the footer (`utc`, `writer`); nothing is written yet.
+    /// Adds an element of text to the footer (`utc`, `writer`); nothing is written yet.
     ///
     /// # Errors
     /// [`Error::Argument`] for an unknown stream.
@@ -310,19 +309,19 @@ impl<S: Sink> Recording<S> {
         self.flush(now)
     }
 
-    /// Makes everything appended so far survive a loss of power, and says so in the journal. Blocks
-    /// as long as the disk does; [`begin_sync`](Self::begin_sync) lets another thread wait.
+    /// Syncs everything appended so far, so that it survives a loss of power, and records that in the
+    /// journal. Blocks as long as the disk does; [`begin_sync`](Self::begin_sync) lets another thread wait.
     ///
     /// # Errors
-    /// [`Error::Io`]: the disk may have lost what was written since the last time, so the recording
-    /// has ended. [`Error::Ended`].
+    /// [`Error::Io`]: the disk may have lost data written since the last time, so the recording has ended.
+    /// [`Error::Ended`].
     pub fn sync(&mut self) -> Result<()> {
         let done = self.begin_sync()?.run();
         self.end_sync(done)
     }
 
-    /// Like [`sync`](Self::sync) with the waiting left to [`PendingSync::run`], on any thread, whose
-    /// result must come back to [`end_sync`](Self::end_sync). One at a time.
+    /// Begins a [`sync`](Self::sync) that [`PendingSync::run`] waits for, on any thread. Its result must be
+    /// passed to [`end_sync`](Self::end_sync). One at a time.
     ///
     /// # Errors
     /// [`Error::Io`] and [`Error::Ended`].
@@ -335,10 +334,10 @@ impl<S: Sink> Recording<S> {
         Ok(PendingSync { data, journal })
     }
 
-    /// Takes note of how a [`PendingSync`] went.
+    /// Records the result of a [`PendingSync`].
     ///
     /// # Errors
-    /// [`Error::Io`] if it went wrong; the recording has ended then.
+    /// [`Error::Io`] if it failed; the recording has ended then.
     pub fn end_sync(&mut self, synced: Synced) -> Result<()> {
         if let Some(trouble) = synced.journal_trouble {
             self.journal_trouble = Some(trouble);
@@ -363,7 +362,7 @@ impl<S: Sink> Recording<S> {
         }
     }
 
-    /// Writes the footer of a stream that will not come back.
+    /// Writes the footer of a stream that will not return.
     ///
     /// # Errors
     /// [`Error::Argument`] if there is no such stream or it has its footer, [`Error::Io`] and
@@ -371,13 +370,13 @@ impl<S: Sink> Recording<S> {
     pub fn close_stream(&mut self, id: u32, now: f64) -> Result<()> {
         let stream = open_stream(&mut self.streams, id)?;
         let safe_gaps = (stream.safe_gaps < stream.tally.gaps.len()).then_some(stream.safe_gaps);
-        // From here on it takes the room that was kept for it.
+        // From here on the footer uses the room that was kept for it.
         let kept = std::mem::take(&mut self.footer_bytes);
         let mut done = self.footer(id, usize::MAX, now);
         if let (Err(error), Some(safe_gaps)) = (&done, safe_gaps)
             && error.kind() == ErrorKind::Full
         {
-            // Better some gaps that are only counted than no footer.
+            // A footer with some gaps left out is better than none.
             done = self.footer(id, safe_gaps, now);
         }
         self.footer_bytes = kept;
@@ -389,7 +388,7 @@ impl<S: Sink> Recording<S> {
         Ok(())
     }
 
-    /// Appends a footer that lists so many gaps at most.
+    /// Appends a footer that lists at most `gaps` gaps.
     fn footer(&mut self, id: u32, gaps: usize, now: f64) -> Result<()> {
         let stream = open_stream(&mut self.streams, id)?;
         let mut footer = if gaps < stream.tally.gaps.len() {
@@ -407,8 +406,8 @@ impl<S: Sink> Recording<S> {
         self.flush(now)
     }
 
-    /// Writes the footers that are missing and a boundary, brings everything to the disk and deletes
-    /// the journal. After an error it may be called again, unless that was [`Error::Ended`].
+    /// Writes the missing footers and a boundary, syncs everything and deletes the journal. After an error
+    /// it may be called again, unless that was [`Error::Ended`].
     ///
     /// # Errors
     /// [`Error::Io`] and [`Error::Ended`]. The file can be repaired then.
@@ -420,7 +419,7 @@ impl<S: Sink> Recording<S> {
         let open: Vec<u32> = open.map(|(&id, _)| id).collect();
         let mut first_error = None;
         for id in open {
-            // One footer that does not fit takes none from the others.
+            // A footer that does not fit must not prevent the others.
             if let Err(error) = self.close_stream(id, now) {
                 first_error.get_or_insert(error);
             }
@@ -437,12 +436,12 @@ impl<S: Sink> Recording<S> {
             if let Some(link) = self.chain.as_ref().map(Chain::last_link) {
                 self.append(&link)?;
             }
-            // What a second try writes would stand behind the last link.
+            // A second try would write behind the last link.
             self.is_sealed = true;
         }
         if let Err(source) = self.sink.close(self.len) {
             let error = Error::io("close the recording")(source);
-            // With room it can be done again; after anything else the disk may have lost something.
+            // After a lack of room it can be repeated; after other errors the disk may have lost data.
             if error.kind() != ErrorKind::Full {
                 self.ended = Some(error.to_string());
             }
@@ -457,47 +456,47 @@ impl<S: Sink> Recording<S> {
         Ok(())
     }
 
-    /// What it was written into, finished or not.
+    /// Returns the sink, finished or not.
     pub fn into_sink(self) -> S {
         self.sink
     }
 
-    /// What it is written into.
+    /// Borrows the sink of the recording.
     pub fn sink(&self) -> &S {
         &self.sink
     }
 
-    /// Bytes in whole chunks so far.
+    /// Returns the bytes in whole chunks so far.
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// Whether nothing is written, which is never so.
+    /// Returns whether nothing is written, which is never so.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// What was written of a stream so far.
+    /// Returns the counts of a stream so far.
     pub fn tally(&self, id: u32) -> Option<&Tally> {
         self.streams.get(&id).map(|stream| &stream.tally)
     }
 
-    /// The file, if this is one.
+    /// Returns the path of the file; `None` for other sinks.
     pub fn path(&self) -> Option<&Path> {
         self.path.as_deref()
     }
 
-    /// Where the file went that had this name before.
+    /// Returns the new path of the file that had this name before.
     pub fn moved(&self) -> Option<&Path> {
         self.moved.as_deref()
     }
 
-    /// What is wrong with the journal, which never hinders the recording.
+    /// Returns the last error of the journal, which never hinders the recording.
     pub fn journal_trouble(&self) -> Option<&str> {
         self.journal_trouble.as_deref()
     }
 
-    /// Why nothing more can be written.
+    /// Returns the reason why nothing more can be written.
     pub fn ended(&self) -> Option<&str> {
         self.ended.as_deref()
     }
@@ -511,12 +510,12 @@ impl<S: Sink> Recording<S> {
         }
     }
 
-    /// Appends the buffer.
+    /// Appends the buffer, and a link if one is due.
     fn flush(&mut self, now: f64) -> Result<()> {
         let buffer = std::mem::take(&mut self.buffer);
         let done = self.append(&buffer);
         if done.is_ok() {
-            // What `begin` put there stands at the front.
+            // A boundary from `begin` stands at the front.
             let mut boundary = Vec::new();
             encode::boundary(&mut boundary);
             if buffer.starts_with(&boundary) {
@@ -554,7 +553,7 @@ impl<S: Sink> Recording<S> {
     fn append(&mut self, bytes: &[u8]) -> Result<()> {
         self.refuse_if_ended()?;
         let end = self.len + bytes.len() as u64;
-        // Room for the footers is kept, so that a full disk does not leave a file without them.
+        // Keeps room for the footers, so that a full disk does not leave a file without them.
         self.sink
             .reserve(end + self.footer_bytes)
             .map_err(Error::io("write the recording"))?;
@@ -578,13 +577,13 @@ impl<S: Sink> Recording<S> {
         self.len = end;
         match &mut self.chain {
             Some(chain) => chain.wrote(bytes),
-            // Too late to begin a chain.
+            // It is too late to begin a chain.
             None => self.head = Vec::new(),
         }
         Ok(())
     }
 
-    /// Appends a link of the chain, if one is due. One that cannot be written is due again next time.
+    /// Appends a link of the chain, if one is due. After a failure it stays due.
     fn link_if_due(&mut self, now: f64) {
         let link = self.chain.as_ref().and_then(|chain| chain.due_link(now));
         if let Some(link) = link
@@ -619,7 +618,7 @@ impl std::fmt::Debug for PendingSync {
 }
 
 impl PendingSync {
-    /// Waits for the disk. The journal is written when the data are there, not before.
+    /// Waits for the disk. The journal is written only after the data.
     pub fn run(self) -> Synced {
         let data = (self.data)();
         let journal = match self.journal {
@@ -633,7 +632,7 @@ impl PendingSync {
     }
 }
 
-/// How a [`PendingSync`] went.
+/// Result of a completed [`PendingSync`].
 #[derive(Debug)]
 #[must_use = "an error ends the recording: give it to `end_sync`"]
 pub struct Synced {

@@ -1,4 +1,4 @@
-//! `lsl lock`: files encrypted.
+//! `lsl lock`: encrypts files.
 
 use std::path::PathBuf;
 
@@ -52,7 +52,6 @@ so that no plaintext ever lies on a disk. Any file can be locked. Files are work
 that cannot be locked leaves nothing behind, and the exit status is 1 (2 for wrong usage).";
 
 impl Lock {
-    /// Runs the command.
     pub(crate) fn run(&self) -> Outcome {
         let is_pipe = is_pipe(&self.files)?;
         if is_pipe && self.recipients.asks() {
@@ -64,7 +63,7 @@ impl Lock {
         }
         let recipients = self.recipients.required()?;
         if is_pipe {
-            // Nothing is left behind by a pipe, so Ctrl-C keeps its usual meaning.
+            // A pipe leaves nothing behind, so Ctrl-C keeps its usual meaning.
             let work = Work::new();
             let (input, output) = (unbuffered::input()?, unbuffered::output()?);
             lock_stream(input, output, &recipients, &work)?;
@@ -99,7 +98,7 @@ pub(super) fn existing(force: bool) -> Existing {
     }
 }
 
-/// Each file with the name of what is made from it.
+/// Pairs each file with the name of its result: `output`, or one made by `name`.
 pub(super) fn tasks(
     files: &[PathBuf],
     output: Option<&PathBuf>,

@@ -1,4 +1,4 @@
-//! What is told while files are locked and unlocked: a bar on a terminal, a line for each file.
+//! Reports while files are locked and unlocked: a bar on a terminal, a line for each file.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use crate::passphrase;
 use crate::progress;
 use crate::table::{count, printable};
 
-/// What is done to files.
+/// Operation on files, as reported to people.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Deed {
     Lock,
@@ -26,17 +26,17 @@ pub(super) enum Deed {
     Verify,
 }
 
-/// Tells about files as they get done. Shared by the threads that work on them.
+/// Reports files as they get done. Shared by the threads that work on them.
 pub(super) struct Report {
     json: bool,
-    /// What was done to a file, as in "locked".
+    /// Past participle of the operation, as in "locked".
     done: &'static str,
-    /// The same for the security log.
+    /// Event of the operation in the security log.
     event: EventKind,
     bar: ProgressBar,
-    /// The security log, where one is kept.
+    /// Security log, where one is kept.
     audit: Option<Audit>,
-    /// How far each file is, and why lines could not be written.
+    /// Progress of each file, and the error that stopped the output.
     state: Mutex<State>,
 }
 
@@ -47,14 +47,14 @@ struct State {
     trouble: Option<Failure>,
 }
 
-/// One object of `--json`.
+/// Report of one file: an object of `--json`.
 #[derive(Debug, Serialize)]
 struct Line<'a> {
     file: &'a Path,
     output: Option<&'a Path>,
     result: &'static str,
     plain_bytes: Option<u64>,
-    /// How the encrypted file ended, where it was looked at.
+    /// End of the encrypted file, where it was looked at.
     end: Option<&'static str>,
     source_removed: bool,
     error: Option<String>,
@@ -83,7 +83,7 @@ impl Report {
         }
     }
 
-    /// Says how it went in all.
+    /// Clears the bar and sums up: an error if any file failed.
     pub(super) fn end(self, outcomes: &[Each], cancel: &Cancel) -> Outcome {
         self.bar.finish_and_clear();
         let state = self
@@ -122,7 +122,7 @@ impl Report {
         })
     }
 
-    /// A line of the security log: who did what to which file is what auditors ask.
+    /// Logs the outcome of a file in the security log, for auditors.
     fn log(&self, outcome: &Each) {
         let Some(audit) = &self.audit else {
             return;
@@ -203,8 +203,7 @@ impl Watch for Report {
     }
 }
 
-/// The audit file of the configuration. One that cannot be written stops nobody from unlocking a file,
-/// but is told.
+/// Opens the audit file of the configuration. A failure is reported and does not stop the command.
 fn security_log() -> Option<Audit> {
     let Ok(Found::Settings { settings, .. }) = search() else {
         return None;
@@ -223,12 +222,12 @@ fn end_name(end: End) -> &'static str {
     }
 }
 
-/// Ctrl-C as the request that the library understands. Passphrases are asked for before.
+/// Makes Ctrl-C cancel the library's work. Passphrases are asked for before.
 pub(super) fn cancel_on_interrupt() -> Outcome<Cancel> {
     Ok(Stop::install()?.first().clone())
 }
 
-/// Whether standard input and output are meant.
+/// Returns whether standard input and output are meant.
 pub(super) fn is_pipe(files: &[PathBuf]) -> Outcome<bool> {
     let is_dash = |file: &PathBuf| file.as_os_str() == "-";
     match files {

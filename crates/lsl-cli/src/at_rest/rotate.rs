@@ -1,4 +1,4 @@
-//! `lsl rotate`: encrypted files for other people.
+//! `lsl rotate`: changes the recipients of encrypted files.
 
 use std::path::PathBuf;
 
@@ -43,7 +43,6 @@ at the speed of copying: whoever could open it before and kept its file key, or 
 file is replaced in one step, when the new one is on the disk.";
 
 impl Rotate {
-    /// Runs the command.
     pub(crate) fn run(&self) -> Outcome {
         if is_pipe(&self.files)? {
             return Err(Failure::Usage("rotate works on files in place".into()));

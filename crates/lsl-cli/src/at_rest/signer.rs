@@ -1,5 +1,5 @@
-//! Who signed a recording, and whether that counts: what the trust file says of the key, and what the
-//! recording says of itself. Spec: LSS/1 §3.1, §3.2.
+//! Judges the signer of a recording: by the trust file's entry for the key, and by the recording's
+//! own description. Spec: LSS/1 §3.1, §3.2.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ use crate::place::Place;
 use crate::table::printable;
 use crate::trust;
 
-/// Keys that we know.
+/// Keys known here: wanted, own and trusted ones.
 pub(super) struct Keys {
     wanted: Option<PublicKey>,
     own: Option<PublicKey>,
@@ -23,18 +23,18 @@ pub(super) struct Keys {
     today: Date,
 }
 
-/// What a key is worth.
+/// Judgement of a signing key.
 #[derive(Debug, PartialEq)]
 pub(super) struct Judged {
-    /// What we call its owner.
+    /// Our name for its owner.
     pub(super) name: Option<String>,
-    /// Why its signature does not count.
+    /// Reason why its signature does not count.
     pub(super) trouble: Option<String>,
 }
 
 impl Keys {
-    /// What encryption is set up with here, if it is. A trust file that cannot be used is said and
-    /// trusts nobody.
+    /// Collects the keys of the encryption set up here, if it is. A trust file that cannot be used
+    /// is reported and trusts nobody.
     pub(super) fn find(wanted: Option<PublicKey>) -> Self {
         let place = Place::find(None).ok();
         let file = place.as_ref().and_then(|place| place.trust_file().ok());
@@ -100,18 +100,18 @@ impl Keys {
     }
 }
 
-/// What a recording says of itself, gathered while something else reads it.
+/// Contents of a recording by its own description, gathered while something else reads it.
 #[derive(Debug, Default)]
 pub(super) struct Content {
-    /// When it began, as its file header says.
+    /// Begin of the recording, by its file header.
     pub(super) date: Option<String>,
     streams: BTreeMap<u32, Descriptor>,
-    /// Why other readers may find other streams in it.
+    /// Reason why other readers may find other streams in it.
     pub(super) doubt: Option<String>,
 }
 
 impl Content {
-    /// The sessions of its streams, each once.
+    /// Returns the sessions of its streams, each once.
     pub(super) fn sessions(&self) -> Vec<String> {
         let sessions = self.streams.values().map(|stream| &stream.session_id);
         let mut sessions: Vec<_> = sessions
@@ -145,7 +145,7 @@ impl Content {
     }
 }
 
-/// Whether a stream may be described where nothing could be read.
+/// Returns whether a stream may be described where nothing could be read.
 fn hides_streams(problem: &Problem) -> bool {
     use ProblemKind::{Cut, CutHead, Framing, TooLong, TooManyStreams, Unreadable};
     problem.resumed
@@ -156,7 +156,7 @@ fn hides_streams(problem: &Problem) -> bool {
         }
 }
 
-/// The stream of a header, as its outlet described it.
+/// Returns the stream of a header, as its outlet described it.
 fn descriptor(header: &StreamHeader) -> Descriptor {
     let text = |name| header.get(name).unwrap_or_default().as_bytes().to_vec();
     Descriptor {
@@ -177,7 +177,7 @@ fn descriptor(header: &StreamHeader) -> Descriptor {
     .canonical()
 }
 
-/// Passes a file on and gathers its content in the same pass, so that what is judged is what is proved.
+/// Reader that passes a file on and gathers its content in the same pass: the proved bytes are judged.
 pub(super) struct Gathering<R> {
     input: R,
     decoder: Decoder,
@@ -197,7 +197,7 @@ impl<R: Read> Gathering<R> {
         }
     }
 
-    /// The input, and what was in it, once everything was read.
+    /// Returns the input and its content, once everything was read.
     pub(super) fn end(mut self) -> (R, Content) {
         self.look(&[], true);
         (self.input, self.content)

@@ -1,4 +1,4 @@
-//! `lsl unlock`: files decrypted.
+//! `lsl unlock`: decrypts files.
 
 use std::path::PathBuf;
 
@@ -61,7 +61,6 @@ and `lsl play` take --identity, too. In a pipe, what was authentic before a cut 
 the exit status 1 tells of it.";
 
 impl Unlock {
-    /// Runs the command.
     pub(crate) fn run(&self) -> Outcome {
         let mut identities = self.identity.identities()?;
         let ending = if self.tolerant {
@@ -70,7 +69,7 @@ impl Unlock {
             Ending::Strict
         };
         if is_pipe(&self.files)? {
-            // Nothing is left behind by a pipe, so Ctrl-C keeps its usual meaning.
+            // A pipe leaves nothing behind, so Ctrl-C keeps its usual meaning.
             let work = Work::new();
             let (input, output) = (unbuffered::input()?, unbuffered::output()?);
             let passed = unlock_stream(input, output, &identities, ending, &work)?;

@@ -1,5 +1,5 @@
-//! `lsl verify`: whether encrypted files can be opened and are whole, and what the signatures in
-//! recordings prove.
+//! `lsl verify`: checks that encrypted files can be opened and are whole, and the signatures in
+//! recordings.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -64,21 +64,20 @@ struct Signed<'a> {
     file: &'a Path,
     result: &'static str,
     bytes: u64,
-    /// From the begin of the XDF file.
+    /// Bytes from the begin of the XDF file.
     proven_bytes: u64,
     /// Whether the recording was closed.
     closed: bool,
     signer: Option<String>,
     fingerprint: Option<String>,
     public_key: Option<String>,
-    /// When the recording began, and the sessions of its streams, as it says itself.
+    /// Begin of the recording, and the sessions of its streams, as it says itself.
     date: Option<String>,
     sessions: Vec<String>,
     error: Option<String>,
 }
 
 impl Verify {
-    /// Runs the command.
     pub(crate) fn run(&self) -> Outcome {
         if is_pipe(&self.files)? {
             return Err(Failure::Usage("verify works on files".into()));
@@ -133,7 +132,7 @@ impl Verify {
         }
     }
 
-    /// Tells what the signatures in a file prove; whether that is what was wanted.
+    /// Reports the proof by the signatures in a file. Returns whether it is the wanted one.
     fn signature(&self, file: &Path, keys: &Keys, opener: &mut Opener) -> Outcome<bool> {
         let mut source = Gathering::new(opener.open(file, "Verifying")?);
         let proof = integrity::verify(&mut source, |key, message, signature| {
@@ -215,7 +214,7 @@ impl Verify {
     }
 }
 
-/// Why a file is not proven to be as it was recorded.
+/// Returns the reason why a file is not proven to be as it was recorded.
 fn trouble(proof: &Proof, has_key: bool) -> Option<String> {
     if proof.key.is_none() {
         return Some("nobody signed it".into());

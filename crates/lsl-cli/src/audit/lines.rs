@@ -1,5 +1,5 @@
 //! Lines of a log one by one, whatever the file holds: no line takes more than a fixed amount of
-//! memory, and what is not JSON is handed on as it is.
+//! memory, and lines that are no JSON are passed on as they are.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use crate::failure::{Failure, Outcome};
 
-/// A file read line by line.
+/// Log file that is read line by line.
 #[derive(Debug)]
 pub(super) struct Lines {
     reader: BufReader<File>,
@@ -21,7 +21,7 @@ pub(super) struct Lines {
     is_done: bool,
 }
 
-/// What the commands use of a line; fields that an event does not have stay empty.
+/// Fields of a line that the commands use; absent ones stay empty.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Entry {
@@ -61,7 +61,7 @@ impl Lines {
         })
     }
 
-    /// The next line without its line feed, also a last one that has none; `None` at the end.
+    /// Returns the next line without its line feed, also a last one that has none; `None` at the end.
     pub(super) fn next(&mut self) -> Outcome<Option<&[u8]>> {
         if !self.read()? && (self.is_done || self.line.is_empty()) {
             return Ok(None);
@@ -69,7 +69,7 @@ impl Lines {
         Ok(Some(self.finish()))
     }
 
-    /// As [`next`](Self::next), but a line without a line feed is not over: `None` until it is.
+    /// Returns the next line as [`next`](Self::next) does, but `None` until it has its line feed.
     pub(super) fn next_complete(&mut self) -> Outcome<Option<&[u8]>> {
         Ok(if self.read()? {
             Some(self.finish())
@@ -78,17 +78,17 @@ impl Lines {
         })
     }
 
-    /// Number of the line that was handed out last, from 1.
+    /// Returns the number of the line that was returned last, from 1.
     pub(super) fn number(&self) -> u64 {
         self.number
     }
 
-    /// How many bytes were read.
+    /// Returns the number of bytes read.
     pub(super) fn position(&self) -> u64 {
         self.position
     }
 
-    /// The file that is being read.
+    /// Returns the file that is being read.
     pub(super) fn file(&self) -> &File {
         self.reader.get_ref()
     }
@@ -102,7 +102,7 @@ impl Lines {
         &self.line
     }
 
-    /// Reads on until the line is complete; whether it is.
+    /// Reads on until the line is complete; returns whether it is.
     fn read(&mut self) -> Outcome<bool> {
         if self.is_done {
             self.line.clear();
@@ -131,13 +131,13 @@ impl Lines {
     }
 }
 
-/// The fields of a line; `None` if it is none of an audit log.
+/// Parses the fields of a line; `None` if it is none of an audit log.
 pub(super) fn parse(line: &[u8]) -> Option<Entry> {
     let entry: Entry = serde_json::from_slice(line).ok()?;
     (!entry.event.is_empty()).then_some(entry)
 }
 
-/// Of a line; ours are at most 4096 bytes long, and longer ones are not ours.
+/// Longest line kept, in bytes; ours are at most 4096 bytes long, and longer ones are not ours.
 const MAX_LINE: usize = 64 << 10;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! `lsl audit summary`: how often what happened, with whom, and why it failed.
+//! `lsl audit summary`: counts events, peers and causes of failure.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -32,15 +32,15 @@ Examples:
 Counts include events that were only counted because there were more than ten of a kind a second.
 A peer in (parentheses) is who somebody claimed to be without proof.";
 
-/// Everything the command says.
+/// Totals of a log: the object of `--json`.
 #[derive(Debug, Default, Serialize)]
 struct Totals {
     first: Option<String>,
     last: Option<String>,
     lines: u64,
-    /// That the writers say they lost.
+    /// Lines that the writers report as lost.
     dropped: u64,
-    /// Not of an audit log.
+    /// Lines that are not of an audit log.
     unreadable: u64,
     events: BTreeMap<String, u64>,
     failures: BTreeMap<String, u64>,
@@ -56,7 +56,7 @@ struct Peer {
 }
 
 impl Entry {
-    /// Whom it is about, as people know him best: by name, else key, else address.
+    /// Returns the peer of an event, as people know him best: by name, else key, else address.
     pub(super) fn peer(&self) -> String {
         let key = self.peer_name.as_ref().or(self.peer_fp.as_ref());
         match key {
@@ -66,7 +66,7 @@ impl Entry {
         }
     }
 
-    /// As [`peer`](Self::peer); of an address without the port, which says nothing.
+    /// Returns the [`peer`](Self::peer), of an address without the port, which says nothing.
     fn counted_peer(&self) -> String {
         let peer = self.peer();
         match peer.parse::<std::net::SocketAddr>() {
@@ -137,7 +137,7 @@ impl Totals {
         }
         let peer = entry.counted_peer();
         if !peer.is_empty() {
-            // What was suppressed may have been others.
+            // Suppressed events may have been of others.
             let peer = self.peers.entry(peer).or_default();
             add(&mut peer.events, 1);
             add(&mut peer.failures, entry.is_failure().into());
@@ -202,7 +202,7 @@ impl Totals {
     }
 }
 
-/// `2026-11-21 19:30:00` of `2026-11-21T19:30:00.123456789Z`.
+/// Formats a time in seconds: `2026-11-21 19:30:00` of `2026-11-21T19:30:00.123456789Z`.
 fn seconds(ts: &str) -> String {
     let text = ts.get(..19).unwrap_or(ts).replacen('T', " ", 1);
     crate::table::printable(&text)

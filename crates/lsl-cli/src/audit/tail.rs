@@ -60,7 +60,7 @@ impl Tail {
         let mut rest = None;
         for file in &log.files {
             let mut lines = Lines::open(file)?;
-            // The current file may be growing: what comes later is for `follow`.
+            // The current file may be growing: `follow` shows later lines.
             while let Some(line) = lines.next_complete()? {
                 if !line.is_empty() && self.number > 0 {
                     if last.len() == self.number {
@@ -81,14 +81,14 @@ impl Tail {
         }
     }
 
-    /// Shows what is added to the file that `path` names, whichever that is at the time.
+    /// Shows lines added to the file that `path` names, whichever that is at the time.
     fn follow(&self, path: &Path, mut current: Option<Lines>) -> Outcome {
         let stop = Stop::install()?;
         if !self.json {
             note("Watching for events; Ctrl-C ends.");
         }
         loop {
-            // Asked before reading: what was written before a rotation is read before moving on.
+            // Asked before reading, so that the rest of a rotated file is read before moving on.
             let is_current = match &current {
                 Some(lines) => still_names(path, lines)?,
                 None => false,
@@ -133,7 +133,7 @@ impl Tail {
     }
 }
 
-/// Whether `path` still is the file that is being read, and no shorter than before.
+/// Returns whether `path` still is the file that is being read, and no shorter than before.
 fn still_names(path: &Path, lines: &Lines) -> Outcome<bool> {
     let open = lines.file().metadata()?;
     match std::fs::metadata(path) {
@@ -142,7 +142,7 @@ fn still_names(path: &Path, lines: &Lines) -> Outcome<bool> {
     }
 }
 
-/// An event for people.
+/// Formats an event for people, in one line.
 fn one_line(entry: &Entry) -> String {
     let mut text = format!("{}  {}", time(&entry.ts), entry.event);
     let mut add = |before: &str, part: &str| {
@@ -184,12 +184,12 @@ fn one_line(entry: &Entry) -> String {
     printable(&text)
 }
 
-/// `2026-11-21 19:30:00.123` of `2026-11-21T19:30:00.123456789Z`, UTC like the log.
+/// Formats a time: `2026-11-21 19:30:00.123` of `2026-11-21T19:30:00.123456789Z`, UTC like the log.
 fn time(ts: &str) -> String {
     ts.get(..23).unwrap_or(ts).replacen('T', " ", 1)
 }
 
-/// How often the file is looked at.
+/// Interval between two looks at the file.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 #[cfg(test)]

@@ -51,7 +51,7 @@ Copies all settings but [security] to ~/lsl_api/lsl_api.cfg, unless there is suc
 key for this device, as `lsl key init` does (policy 'required'). No key is taken over, and the old file
 stays. The two kinds of encryption do not talk to each other: move all devices in one go.";
 
-/// What was found and done; the object of `--json`.
+/// Report of the migration: the object of `--json`.
 #[derive(Debug, Default, Serialize)]
 struct Report {
     /// The file that asks for encryption; null if there is nothing to migrate.
@@ -65,20 +65,20 @@ struct Report {
     name: Option<String>,
     directory: Option<PathBuf>,
     fingerprint: Option<String>,
-    /// What to run on the other machines.
+    /// Command to run on the other machines.
     trust_add: Option<String>,
-    /// What removes the old request, once all devices are moved.
+    /// Command that removes the old request, once all devices are moved.
     remove: Option<String>,
 }
 
-/// What becomes of the other sections.
+/// Fate of the other sections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Settings {
-    /// There are none.
+    /// There are no other sections.
     None,
     Copied,
-    /// They stand where they are looked for.
+    /// They are in the right file already.
     InPlace,
     /// There is such a file already; it says the same.
     Equal,
@@ -113,7 +113,7 @@ impl Migrate {
         Ok(out.flush()?)
     }
 
-    /// What stops streams, or what the named file asks for. Nothing once encryption is set up.
+    /// Returns the request that stops streams, or that of the named file; none once encryption is set up.
     fn request(&self, globals: &Globals) -> Outcome<Option<EncryptionRequest>> {
         if !matches!(search()?, Found::Nothing { .. }) {
             return Ok(None);
@@ -260,7 +260,7 @@ fn read(file: &Path) -> Outcome<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// What a text sets. One with a mistake is not copied to where it would be used for nothing.
+/// Parses the settings of a text. One with a mistake is not copied: its copy would be unusable.
 fn settings_of(text: &str, file: &Path) -> Outcome<Config> {
     match load_text(text, &Source::Api(file.to_owned())) {
         Ok((config, _)) => Ok(config),
@@ -287,6 +287,6 @@ fn is_same(one: &Path, other: &Path) -> bool {
     real(one).is_some_and(|one| Some(one) == real(other))
 }
 
-/// For `sed`: deletes keys that name the section themselves, and from the header of the section to the line
-/// before the next one.
+/// Script for `sed`: deletes keys that name the section themselves, and from the header of the
+/// section to the line before the next one.
 const WITHOUT_SECURITY: &str = r"/^ *security\./d;/^\[security\]/,/^\[/{/^\[security\]/d;/^\[/!d}";

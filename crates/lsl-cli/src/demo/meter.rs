@@ -1,5 +1,4 @@
-//! What one received stream of the demo amounts to: counted by the receiving thread, read by the
-//! view.
+//! Counts of one received stream of the demo: written by the receiving thread, read by the view.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -21,7 +20,7 @@ struct Counts {
     latency: Latency,
     first_arrival: Option<f64>,
     last_arrival: f64,
-    /// Since the last look.
+    /// Samples since `recent_since`, for the rate.
     recent: u64,
     recent_since: f64,
     recent_rate: Option<f64>,
@@ -29,7 +28,7 @@ struct Counts {
     curve: VecDeque<f32>,
 }
 
-/// What a meter shows at one moment.
+/// Counts of a meter at one moment.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Reading {
     pub(super) name: String,
@@ -43,7 +42,7 @@ pub(super) struct Reading {
     pub(super) lost: u64,
     pub(super) repeated: u64,
     pub(super) latency_ms: Option<Quantiles>,
-    /// What to add to the sender's timestamps; the clocks are the same, so it should be near 0.
+    /// Offset to add to the sender's timestamps; the clocks are the same, so it should be near 0.
     pub(super) clock_offset_ms: Option<f64>,
     pub(super) round_trip_ms: Option<f64>,
     /// Samples a second since the last look.
@@ -76,7 +75,7 @@ impl Meter {
         }))
     }
 
-    /// A sample arrived now. Its number is known up to multiples of `modulus`.
+    /// Counts a sample that arrived now. Its number is known up to multiples of `modulus`.
     pub(super) fn add(&self, number: u64, modulus: u64, latency_secs: f64, value: Option<&f32>) {
         let now = local_clock();
         let mut counts = self.lock();
@@ -95,17 +94,17 @@ impl Meter {
         }
     }
 
-    /// Samples that came so far.
+    /// Returns the number of samples received so far.
     pub(super) fn received(&self) -> u64 {
         self.lock().sequence.received()
     }
 
-    /// The number of the sample that comes next.
+    /// Returns the number of the sample that comes next.
     pub(super) fn expects(&self) -> u64 {
         self.lock().sequence.next()
     }
 
-    /// Everything there is to show. `sent` samples were sent in all, if that is known.
+    /// Returns the counts to show. `sent` samples were sent in all, if that is known.
     pub(super) fn reading(
         &self,
         info: &StreamInfo,
@@ -163,7 +162,7 @@ impl Meter {
     }
 }
 
-/// Milliseconds with the three digits that mean something.
+/// Converts to milliseconds with the three digits that mean something.
 fn to_millis(secs: f64) -> f64 {
     (secs * 1e6).round() / 1e3
 }

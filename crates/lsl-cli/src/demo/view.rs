@@ -1,5 +1,5 @@
-//! How the demo looks: a table redrawn in place on a terminal, a line a second elsewhere, nothing but
-//! one JSON object with `--json`.
+//! Display of the demo: a table redrawn in place on a terminal, a line a second elsewhere, nothing
+//! but one JSON object with `--json`.
 #![expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -15,7 +15,7 @@ use serde::Serialize;
 use super::meter::Reading;
 use crate::table::{Align, Table};
 
-/// The display.
+/// Display of the demo on stdout.
 #[derive(Debug)]
 pub(super) struct View {
     mode: Mode,
@@ -24,7 +24,7 @@ pub(super) struct View {
     search_secs: f64,
     /// Lines on the terminal that the next picture replaces.
     drawn: usize,
-    /// When the next line of a log is due.
+    /// Time at which the next line is due.
     next_line: f64,
 }
 
@@ -35,7 +35,7 @@ enum Mode {
     Json,
 }
 
-/// The object of `--json`.
+/// Summary at the end: the object of `--json`.
 #[derive(Debug, Serialize)]
 struct Summary<'a> {
     duration_secs: f64,
@@ -61,7 +61,7 @@ impl View {
         }
     }
 
-    /// Time between updates.
+    /// Returns the time between two updates.
     pub(super) fn period(&self) -> Duration {
         match self.mode {
             Mode::Live => Duration::from_millis(100),
@@ -69,7 +69,7 @@ impl View {
         }
     }
 
-    /// What happens here.
+    /// Introduces the demo; prints nothing with `--json`.
     pub(super) fn begin(&self) -> io::Result<()> {
         if self.mode == Mode::Json {
             return Ok(());
@@ -84,7 +84,7 @@ impl View {
         out.flush()
     }
 
-    /// Shows what there is, if it is time to.
+    /// Shows the readings, if it is time to.
     pub(super) fn update(&mut self, read: impl FnOnce() -> [Reading; 2]) -> io::Result<()> {
         let now = local_clock();
         let mut out = io::stdout().lock();
@@ -105,7 +105,7 @@ impl View {
         out.flush()
     }
 
-    /// The result, and what to try next.
+    /// Prints the result, and the commands to try next.
     pub(super) fn finish(&mut self, readings: &[Reading; 2], secs: f64) -> io::Result<()> {
         let mut out = io::stdout().lock();
         let lost = readings.iter().map(|reading| reading.lost).sum();
@@ -223,7 +223,7 @@ fn write_line(readings: &[Reading; 2], elapsed: f64, out: &mut impl Write) -> io
     writeln!(out)
 }
 
-/// A curve of eighth blocks between its smallest and largest value.
+/// Draws a curve of eighth blocks between its smallest and largest value.
 fn curve(values: &[f32]) -> String {
     let low = values.iter().copied().fold(f32::INFINITY, f32::min);
     let high = values.iter().copied().fold(f32::NEG_INFINITY, f32::max);

@@ -1,4 +1,4 @@
-//! Which program to copy: this one, or one that was built for the other machine.
+//! Chooses the program to copy: this one, or one that was built for the other machine.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,13 +14,13 @@ use crate::shell::word;
 #[derive(Debug, Clone)]
 pub(super) struct Build {
     pub(super) path: PathBuf,
-    /// SHA-256 in hexadecimal digits.
+    /// SHA-256 of `bytes`, in hexadecimal digits.
     pub(super) checksum: String,
     pub(super) bytes: Vec<u8>,
 }
 
 impl Build {
-    /// The program in or at `from`, else this one.
+    /// Reads the program in or at `from`, else this one, and checks that it fits.
     pub(super) fn choose(from: Option<&Path>, remote: &Remote) -> Outcome<Self> {
         let wanted = remote.machine;
         let path = match from {
@@ -50,7 +50,7 @@ impl Build {
     }
 }
 
-/// Where this program runs, if a copy of it could run elsewhere.
+/// Returns the kind of this machine, if a copy of this program could run elsewhere.
 fn here() -> Option<Machine> {
     let is_linux = cfg!(target_os = "linux");
     is_linux
@@ -58,7 +58,7 @@ fn here() -> Option<Machine> {
         .flatten()
 }
 
-/// The build for `wanted` in a directory: one that `cargo xtask cross` or a release archive filled.
+/// Finds the build for `wanted` in a directory that `cargo xtask cross` or a release archive filled.
 fn in_directory(directory: &Path, wanted: Machine) -> Outcome<PathBuf> {
     let triple = wanted.triple();
     let candidates = [
@@ -117,7 +117,7 @@ fn none_for(wanted: Machine) -> Failure {
     ))
 }
 
-/// Where a fitting build comes from.
+/// Explains where a fitting build comes from.
 fn advice(wanted: Machine) -> String {
     let triple = wanted.triple();
     format!(
@@ -128,7 +128,7 @@ fn advice(wanted: Machine) -> String {
     )
 }
 
-/// SHA-256 as `sha256sum` prints it.
+/// Computes SHA-256 as `sha256sum` prints it.
 pub(super) fn checksum(bytes: &[u8]) -> String {
     let digest = Sha256::digest(bytes);
     let digits = digest.iter().map(|byte| format!("{byte:02x}"));

@@ -1,4 +1,4 @@
-//! Whether what was started works: the service runs, its stream is found over there, and from here.
+//! Checks a started service: it runs, its stream is found over there, and from here.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::shell::word;
 use crate::table::printable;
 use crate::{Cli, Command};
 
-/// What the arguments of a service say about it, read by the same rules as there.
+/// Expectations by the arguments of a service, read by the same rules as there.
 #[derive(Debug)]
 pub(super) struct Expected {
     globals: Globals,
@@ -59,7 +59,7 @@ impl Expected {
         })
     }
 
-    /// Waits and looks whether all is well; says what it sees.
+    /// Waits and checks whether all is well; reports each finding.
     pub(super) fn check(
         &self,
         ssh: &Ssh,
@@ -112,7 +112,7 @@ impl Expected {
         )))
     }
 
-    /// The uid of the stream, as the other machine's own `lsl` finds it.
+    /// Returns the uid of the stream, as the other machine's own `lsl` finds it.
     fn found_there(
         &self,
         ssh: &Ssh,
@@ -138,7 +138,7 @@ impl Expected {
         Ok(None)
     }
 
-    /// Whether this machine finds the very same outlet.
+    /// Returns whether this machine finds the very same outlet.
     fn found_here(&self, globals: &Globals, address: &str, uid: &str) -> Outcome<bool> {
         let context = globals.to_reach(&self.globals, address)?;
         let selector = Selector::property("uid", uid)?;
@@ -165,7 +165,7 @@ fn service(ssh: &Ssh, instance: &str) -> Outcome {
     )))
 }
 
-/// What the service wrote last, as far as the journal can be read.
+/// Returns the last words of the service, as far as the journal can be read.
 pub(super) fn last_words(ssh: &Ssh, instance: &str) -> String {
     let unit = name(instance);
     let script = format!(
@@ -182,7 +182,7 @@ pub(super) fn last_words(ssh: &Ssh, instance: &str) -> String {
     lines.join("\n")
 }
 
-/// What systemd says of a service some seconds after its start.
+/// State of a service by systemd, some seconds after its start.
 #[derive(Debug, Default)]
 struct State {
     active: String,
@@ -208,7 +208,7 @@ impl State {
         self.active == "active" && self.restarts == 0
     }
 
-    /// What is wrong and what to do, by systemd's numbers for what went wrong before the program ran.
+    /// Explains the failure with advice, by systemd's numbers for failures before the program ran.
     fn trouble(&self) -> String {
         match self.status {
             0 if self.active == "inactive" => {
@@ -221,7 +221,7 @@ impl State {
     }
 }
 
-/// The uid of the stream among the rows of `lsl list --json`, behind what login scripts say.
+/// Returns the uid of the stream among the rows of `lsl list --json`, behind the words of login scripts.
 fn uid_in(answer: &str, stream: &str, source_id: &str, hostname: &str) -> Option<String> {
     // With its line break: no JSON text has one within a name.
     let (_, rows) = answer.rsplit_once(&format!("{ROWS}\n"))?;
@@ -238,7 +238,7 @@ fn uid_in(answer: &str, stream: &str, source_id: &str, hostname: &str) -> Option
 
 /// The line ahead of the rows.
 const ROWS: &str = "lsl-answer rows";
-/// Longer than a program takes to find that it cannot work, on a small machine too.
+/// Wait after the start, in seconds: longer than a program takes to fail, on a small machine too.
 const SETTLE_SECS: u32 = 2;
 const TRIES: u32 = 4;
 const FROM_HERE: Duration = Duration::from_secs(5);

@@ -1,9 +1,8 @@
-//! What the head of a program says about where it runs: enough to refuse the wrong one before it is
-//! copied.
+//! Reads the head of a program: enough to refuse the wrong one before it is copied.
 
 use crate::failure::{Failure, Outcome};
 
-/// An ELF program.
+/// Properties of an ELF program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Program {
     pub(super) machine: Machine,
@@ -11,7 +10,7 @@ pub(super) struct Program {
     pub(super) glibc: Option<Glibc>,
 }
 
-/// What programs are built for.
+/// Kind of machine that programs are built for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Machine {
     X86_64,
@@ -24,7 +23,7 @@ pub(super) enum Machine {
 pub(super) struct Glibc(pub(super) u32, pub(super) u32);
 
 impl Machine {
-    /// By what `uname -m` calls it.
+    /// Returns the machine of a name of `uname -m`.
     pub(super) fn from_uname(name: &str) -> Option<Self> {
         match name {
             "x86_64" | "amd64" => Some(Self::X86_64),
@@ -33,7 +32,7 @@ impl Machine {
         }
     }
 
-    /// What Rust calls builds for it.
+    /// Returns the target triple of Rust.
     pub(super) fn triple(self) -> &'static str {
         match self {
             Self::X86_64 => "x86_64-unknown-linux-gnu",
@@ -54,7 +53,7 @@ impl std::fmt::Display for Machine {
 }
 
 impl Glibc {
-    /// Reads `2.36`, with whatever follows a third dot.
+    /// Parses `2.36`; further parts are ignored.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let mut numbers = text.split('.').map(str::parse);
         match (numbers.next(), numbers.next()) {
@@ -95,7 +94,7 @@ pub(super) fn read(bytes: &[u8]) -> Outcome<Program> {
     })
 }
 
-/// The newest version among the names that the loader looks up.
+/// Returns the newest version among the names that the loader looks up.
 fn newest_glibc(bytes: &[u8]) -> Option<Glibc> {
     names(bytes)?
         .split(|byte| *byte == 0)
@@ -104,7 +103,7 @@ fn newest_glibc(bytes: &[u8]) -> Option<Glibc> {
         .max()
 }
 
-/// The string table of the dynamic section; `None` in a program that has none.
+/// Returns the string table of the dynamic section; `None` in a program that has none.
 fn names(bytes: &[u8]) -> Option<&[u8]> {
     let segments = usize::try_from(number::<8>(bytes, 32)?).ok()?;
     let count = usize::try_from(number::<2>(bytes, 56)?).ok()?;
@@ -136,7 +135,7 @@ fn part(bytes: &[u8], start: u64, len: u64) -> Option<&[u8]> {
     bytes.get(usize::try_from(start).ok()?..end)
 }
 
-/// A little-endian number of `LEN` bytes.
+/// Reads a little-endian number of `LEN` bytes.
 fn number<const LEN: usize>(bytes: &[u8], at: usize) -> Option<u64> {
     let bytes = bytes.get(at..at.checked_add(LEN)?)?;
     Some(
@@ -152,10 +151,10 @@ const LITTLE_ENDIAN: u8 = 1;
 const EXECUTABLE: u64 = 2;
 const POSITION_INDEPENDENT: u64 = 3;
 const SEGMENT_LEN: usize = 56;
-/// Kinds of segments.
+/// Kind of a segment: loaded into memory.
 const LOADED: u64 = 1;
 const DYNAMIC: u64 = 2;
-/// Kinds of entries of the dynamic section.
+/// Kind of a dynamic entry: address of the string table.
 const STRING_TABLE: u64 = 5;
 const STRING_TABLE_LEN: u64 = 10;
 const GLIBC_PREFIX: &[u8] = b"GLIBC_";
@@ -229,7 +228,7 @@ pub(super) mod tests {
         let mut object = program(62, &[]);
         object[16] = 1;
         check(&object, "object file");
-        // Whatever is cut off or wrong, the answer is an answer.
+        // Cut off or changed anywhere, a program must not make the reader panic.
         let whole = program(62, &["GLIBC_2.34"]);
         for end in 0..whole.len() {
             let _ = read(&whole[..end]);

@@ -1,4 +1,4 @@
-//! The other machine: what is asked of it before anything is planned, read-only, and what it answered.
+//! The other machine: read-only questions asked before anything is planned, and its answers.
 
 use std::collections::BTreeMap;
 
@@ -7,13 +7,13 @@ use crate::failure::{Failure, Outcome};
 use crate::shell::word;
 use crate::table::printable;
 
-/// What the other machine says of itself.
+/// Answers of the other machine about itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Remote {
     pub(super) machine: Machine,
     /// Its C library; `None` if that is not glibc.
     pub(super) glibc: Option<Glibc>,
-    /// What it calls itself, which streams carry.
+    /// Its name for itself, which streams carry.
     pub(super) hostname: String,
     pub(super) user: String,
     /// The version of systemd that manages this user's services.
@@ -21,19 +21,19 @@ pub(super) struct Remote {
     pub(super) linger: bool,
     /// SHA-256 and version of ~/.local/bin/lsl.
     pub(super) program: Option<(String, String)>,
-    /// The version of /usr/bin/lsl.
+    /// Version of the packaged /usr/bin/lsl.
     pub(super) packaged: Option<String>,
     /// SHA-256 of the unit in the home directory.
     pub(super) unit: Option<String>,
     /// Instances that have a file of arguments.
     pub(super) instances: Vec<String>,
-    /// What the file of the instance in question contains, and whether it runs.
+    /// Arguments in the file of the instance in question, and its state by systemd.
     pub(super) arguments: Option<String>,
     pub(super) state: String,
 }
 
-/// The questions about a machine and, if its name is known, an instance. `sh` reads this from its
-/// standard input, so that no login shell sees it.
+/// Returns the script that asks about a machine and, if its name is known, an instance. `sh` reads
+/// it from its standard input, so that no login shell sees it.
 pub(super) fn questions(instance: Option<&str>) -> String {
     let unit = instance.map_or_else(String::new, |name| word(&format!("lsl@{name}.service")));
     let file = instance.map_or_else(String::new, |name| word(&format!("{name}.conf")));
@@ -78,7 +78,7 @@ say end yes
 "#;
 
 impl Remote {
-    /// Reads the answers. What makes a machine unfit is said here, with what to do.
+    /// Parses the answers. An unfit machine is an error that says so, with advice.
     pub(super) fn read(answers: &str) -> Outcome<Self> {
         let mut found: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for line in answers.lines() {
@@ -141,7 +141,7 @@ impl Remote {
     }
 }
 
-/// What builds must be for.
+/// Returns the machine that builds must be for.
 fn machine(os: &str, name: &str, bits: Option<&str>) -> Outcome<Machine> {
     if os != "Linux" {
         return Err(Failure::Runtime(format!(

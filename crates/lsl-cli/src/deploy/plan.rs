@@ -1,4 +1,4 @@
-//! What is to be done on the other machine, step by step. The same texts are shown and run.
+//! Plan of the changes on the other machine, step by step. The same texts are shown and run.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use crate::failure::Outcome;
 use crate::shell::word;
 use crate::table::printable;
 
-/// One thing that is done.
+/// Step of a plan, with its title.
 #[derive(Debug)]
 pub(super) struct Step {
     pub(super) title: String,
@@ -19,7 +19,7 @@ pub(super) struct Step {
     pub(super) starts: bool,
 }
 
-/// How it is done.
+/// Action by which a step is done.
 #[derive(Debug)]
 pub(super) enum Action {
     /// Lines that `sh` reads from its standard input, in the home directory, until one fails.
@@ -34,19 +34,19 @@ pub(super) enum Action {
     },
 }
 
-/// What is to run there.
+/// Service that is to run there.
 #[derive(Debug)]
 pub(super) struct Service {
     pub(super) instance: String,
     pub(super) command: Vec<String>,
 }
 
-/// What all texts for `sh` begin with. A session of ssh may lack the variable by which `systemctl`
+/// Beginning of all texts for `sh`. A session of ssh may lack the variable by which `systemctl`
 /// finds the user's manager.
 pub(super) const PREAMBLE: &str = "export XDG_RUNTIME_DIR=\"${XDG_RUNTIME_DIR:-/run/user/$(id -u)}\"\nexport LC_ALL=C SYSTEMD_PAGER= SYSTEMD_COLORS=0\n";
 
-/// The steps that install `build` and start `service`; nothing that is there already is done again,
-/// but a service is always restarted.
+/// Returns the steps that install `build` and start `service`. Nothing that is there already is
+/// done again, but a service is always restarted.
 pub(super) fn install(
     remote: &Remote,
     build: Build,
@@ -161,8 +161,8 @@ fn arguments(remote: &Remote, service: &Service) -> Outcome<Step> {
     })
 }
 
-/// The steps that take an instance away, and the unit with the last one unless somebody changed it.
-/// All of them can be done again, and with the unit gone already.
+/// Returns the steps that remove an instance, and the unit with the last one unless it was changed
+/// by hand. All of them can be done again, and with the unit gone already.
 pub(super) fn remove(remote: &Remote, instance: &str) -> Vec<Step> {
     let name = name(instance);
     let path = arguments_path(instance);
@@ -192,12 +192,12 @@ pub(super) fn remove(remote: &Remote, instance: &str) -> Vec<Step> {
     steps
 }
 
-/// Whether the unit there is the very one that this program writes.
+/// Returns whether the unit there is the very one that this program writes.
 fn has_our_unit(remote: &Remote) -> bool {
     remote.unit.as_ref() == Some(&checksum(unit::for_home().as_bytes()))
 }
 
-/// What is said of a unit that stays although its last instance goes.
+/// Returns the remark on a unit that stays although its last instance goes.
 pub(super) fn staying_unit(remote: &Remote, instance: &str) -> Option<String> {
     let is_last = remote.instances.iter().all(|other| other == instance);
     (is_last && remote.unit.is_some() && !has_our_unit(remote)).then(|| {
@@ -208,7 +208,7 @@ pub(super) fn staying_unit(remote: &Remote, instance: &str) -> Option<String> {
     })
 }
 
-/// The unit of an instance.
+/// Returns the name of an instance's unit, as a word for `sh`.
 pub(super) fn name(instance: &str) -> String {
     word(&format!("lsl@{instance}.service"))
 }
@@ -218,7 +218,7 @@ fn arguments_path(instance: &str) -> String {
 }
 
 impl Action {
-    /// What `sh` is to read; `None` for an upload.
+    /// Returns the script for `sh`; `None` for an upload.
     pub(super) fn script(&self) -> Option<String> {
         match self {
             Self::Shell(lines) => Some(format!("set -eu\n{PREAMBLE}cd\n{lines}")),
@@ -227,7 +227,7 @@ impl Action {
         }
     }
 
-    /// The commands, those that are the same everywhere left out.
+    /// Returns the commands, those that are the same everywhere left out.
     fn lines(&self, is_whole: bool) -> String {
         match self {
             Self::Shell(lines) => lines.clone(),

@@ -14,7 +14,7 @@ use crate::note::note;
 use crate::shell::word;
 use crate::table::printable;
 
-/// A machine that can be reached.
+/// Connection to a machine by `ssh`.
 #[derive(Debug)]
 pub(super) struct Ssh {
     host: String,
@@ -42,7 +42,7 @@ impl Ssh {
         Ok(ssh)
     }
 
-    /// The command line that reaches the machine, for people.
+    /// Returns the command line that reaches the machine, for people.
     pub(super) fn shown(&self) -> String {
         let ours = self.options.len() - DEFAULTS.len();
         let options = self.options.iter().take(ours).map(|option| word(option));
@@ -51,7 +51,7 @@ impl Ssh {
         words.join(" ")
     }
 
-    /// The name or address behind HOST, which may be an alias in the user's configuration.
+    /// Returns the name or address behind HOST, which may be an alias in the user's configuration.
     pub(super) fn address(&self) -> String {
         let output = self.base().args(["-G", "--", &self.host]).output();
         let text = output.map_or_else(|_| Vec::new(), |output| output.stdout);
@@ -60,7 +60,7 @@ impl Ssh {
         found.unwrap_or(&self.host).to_owned()
     }
 
-    /// Runs `script` by `sh`; its standard output.
+    /// Runs `script` by `sh`; returns its standard output.
     pub(super) fn run(&self, script: &str) -> Outcome<String> {
         let output = self.send("exec sh -s", script.as_bytes())?;
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
@@ -85,7 +85,7 @@ impl Ssh {
             .stderr(Stdio::piped())
             .spawn()
             .map_err(|error| no_ssh(&error))?;
-        // What is sent is more than a pipe holds, but the other side says little until it has it all.
+        // The input is more than a pipe holds, but the other side says little until it has it all.
         // It closes the pipe where it failed; its own words tell why.
         if let Some(mut stdin) = child.stdin.take() {
             let _ = stdin.write_all(input);
@@ -142,7 +142,7 @@ impl Ssh {
             .mode(0o700)
             .create(&folder)
             .map_err(|error| Failure::Runtime(format!("{}: {error}", folder.display())))?;
-        // A command that never ends, rather than none: what it prints says that the way is open.
+        // A command that never ends, rather than none: its output says that the way is open.
         let spawned = self
             .base()
             .args(["-o", "ControlMaster=yes", "-o", "ControlPersist=no", "-S"])
@@ -198,8 +198,8 @@ impl Drop for Shared {
     }
 }
 
-/// The command that keeps what it reads only if it is all there: where the link is lost, input just
-/// ends. For every login shell; there is no single quote within the outer ones.
+/// Returns the command that keeps its input only if it is all there: where the link is lost, input
+/// just ends. For every login shell; there is no single quote within the outer ones.
 fn receive(length: usize, to: &str) -> String {
     format!(
         "exec sh -c 'cd && trap \"rm -f {to}; exit 1\" HUP INT TERM && {{ cat > {to} && test $(wc -c < \
@@ -218,7 +218,7 @@ pub(super) fn host(text: &str) -> Result<String, String> {
     Ok(text.into())
 }
 
-/// What `ssh` says of its own failures, and what to do.
+/// Adds advice to the words of `ssh` about its own failures.
 fn explain(host: &str, said: &str) -> String {
     let shown = word(host);
     let advice = ADVICE
@@ -242,7 +242,7 @@ fn no_ssh(error: &std::io::Error) -> Failure {
     ))
 }
 
-/// By what `ssh` says; the first that fits counts.
+/// Advice by the words of `ssh`; the first that fits counts.
 const ADVICE: &[(&str, &str)] = &[
     (
         "Could not resolve hostname",
@@ -288,8 +288,8 @@ const ADVICE: &[(&str, &str)] = &[
     ),
 ];
 
-/// Ours, behind the user's words, of which ssh takes the first. They come before the user's
-/// configuration file: who wants other values says so by --ssh-option.
+/// Our options, behind the user's, of which ssh takes the first. They come before the user's
+/// configuration file: other values need --ssh-option.
 const DEFAULTS: [&str; 12] = [
     "-o",
     "ConnectTimeout=10",
@@ -360,7 +360,7 @@ mod tests {
         check(changed, "ssh-keygen -R");
     }
 
-    /// A link that is lost ends the input; what came before must not stay.
+    /// A lost link ends the input; a part of the file must not stay.
     #[test]
     #[cfg(unix)]
     fn copies_stay_only_if_they_are_whole() {

@@ -8,26 +8,26 @@ const PACKAGED: &str = include_str!("../../systemd/lsl@.service");
 const PACKAGED_PROGRAM: &str = "ExecStart=/usr/bin/lsl ";
 const HOME_PROGRAM: &str = "ExecStart=%h/.local/bin/lsl ";
 
-/// The unit for the program in a home directory.
+/// Returns the unit for the program in a home directory.
 pub(super) fn for_home() -> String {
     PACKAGED.replace(PACKAGED_PROGRAM, HOME_PROGRAM)
 }
 
-/// The file of one instance: one line, read by systemd as `EnvironmentFile`.
+/// Returns the file of one instance: one line, read by systemd as `EnvironmentFile`.
 pub(super) fn arguments_file(command: &[String]) -> Outcome<String> {
     Ok(format!("{VARIABLE}={}\n", arguments(command)?))
 }
 
-/// The words of a file that [`arguments_file`] or a person wrote, as they stand there.
+/// Returns the words of a file that [`arguments_file`] or a person wrote, as they stand there.
 pub(super) fn arguments_in(file: &str) -> Option<&str> {
     let value = |line: &'_ str| line.trim().starts_with(VARIABLE);
     let line = file.lines().rfind(|line| value(line))?;
     line.split_once('=').map(|(_, words)| words.trim())
 }
 
-/// `command` as systemd splits it again. It reads the text twice: as a value in an environment file,
-/// where a backslash makes the next character plain and a quote counts only at the very start, and as
-/// words, where quotes group and a backslash does the same once more.
+/// Quotes `command` for systemd, which reads the text twice. As a value in an environment file, a
+/// backslash makes the next character plain and a quote counts only at the very start. As words,
+/// quotes group and a backslash does the same once more.
 fn arguments(command: &[String]) -> Outcome<String> {
     let words: Vec<String> = command
         .iter()
@@ -48,7 +48,7 @@ fn arguments(command: &[String]) -> Outcome<String> {
     Ok(text)
 }
 
-/// One word for systemd's splitter.
+/// Quotes one word for systemd's splitter.
 fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "-_./:=@+,%".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {
@@ -91,7 +91,7 @@ mod tests {
         assert!(!unit.contains("/usr/bin"), "{unit}");
     }
 
-    /// What a real systemd makes of these is tested by `cargo xtask deploy`.
+    /// A real systemd is asked about these by `cargo xtask deploy`.
     #[test]
     fn words_are_quoted_for_both_readers() {
         let check = |words: &[&str], expected: &str| {

@@ -1,4 +1,4 @@
-//! Who receives a stream of `lsl gen`, in words.
+//! Receivers of a stream of `lsl gen`, in words.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -8,7 +8,7 @@ use lsl_core::Outlet;
 use crate::note::note;
 use crate::table::printable;
 
-/// Who reads a stream, to tell when that changes.
+/// Receivers of a stream, to report changes.
 #[derive(Debug, Default)]
 pub(super) struct Audience {
     /// A blank and the name of the stream, where there are several.
@@ -20,7 +20,7 @@ pub(super) struct Audience {
 }
 
 impl Audience {
-    /// Nobody yet. `name` is that of the stream, where there are several.
+    /// Creates an empty audience. `name` is that of the stream, where there are several.
     pub(super) fn new(name: Option<&str>) -> Self {
         Self {
             of: name.map_or_else(String::new, |name| format!(" '{}'", printable(name))),

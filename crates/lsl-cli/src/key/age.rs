@@ -5,11 +5,11 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use clap::Args;
+use lsl_platform::calendar::rfc3339;
 use lsl_platform::clock::utc_now;
 use lsl_xdf::at_rest::KeyPair;
 use zeroize::Zeroizing;
 
-use crate::date::rfc3339;
 use crate::failure::{Failure, Outcome};
 use crate::note::note;
 
@@ -36,7 +36,7 @@ impl MakeAge {
         let named =
             |error: io::Error| Failure::from(error).context(&self.file.display().to_string());
         let pair = KeyPair::generate();
-        let created = rfc3339(utc_now().as_secs());
+        let created = rfc3339(utc_now());
         let text = Zeroizing::new(format!(
             "# created: {created}\n# public key: {}\n{}\n",
             pair.recipient,

@@ -72,7 +72,7 @@ impl Init {
         }
         let name = name_or_default(self.name.as_deref())?;
         let directory = self.directory()?;
-        // Everything that can go wrong before the first file does.
+        // All checks come before the first file.
         check_place(&directory)?;
         let owner = self.owner.as_deref().map(user_id).transpose()?;
         let passphrase = self.new_passphrase("the new key")?;
@@ -87,7 +87,7 @@ impl Init {
         self.report(&name, &directory, &device.make()?)
     }
 
-    /// A second key beside the one in use.
+    /// Makes a second key beside the one in use.
     fn run_next(&self) -> Outcome {
         let place = match (&self.dir, self.system) {
             (None, false) => Place::find(None)?,
@@ -221,12 +221,12 @@ impl Init {
     }
 }
 
-/// A new device that encrypts.
+/// Device to be set up for encryption.
 pub(crate) struct Device<'a> {
     pub(crate) name: &'a str,
-    /// Checked with [`check_place`].
+    /// Target directory, checked with [`check_place`].
     pub(crate) directory: &'a Path,
-    /// Of the directory, if it has to be made.
+    /// Mode of the directory, if it has to be made.
     pub(crate) mode: u32,
     pub(crate) passphrase: Option<&'a Passphrase>,
     pub(crate) owner: Option<u32>,
@@ -235,7 +235,7 @@ pub(crate) struct Device<'a> {
 }
 
 impl Device<'_> {
-    /// Makes all its files or none; its public key.
+    /// Makes all its files or none; returns its public key.
     pub(crate) fn make(&self) -> Outcome<PublicKey> {
         let key = SecretKey::generate(&mut OsRandom)?;
         let directory = self.directory;
@@ -256,7 +256,7 @@ impl Device<'_> {
     }
 }
 
-/// What the device is to be called: by default as the host.
+/// Returns the name for the device, checked: by default that of the host.
 pub(crate) fn name_or_default(name: Option<&str>) -> Outcome<String> {
     let host = || String::from_utf8_lossy(&lsl_platform::process::hostname()).into_owned();
     let name = name.map_or_else(host, str::to_owned);
@@ -270,12 +270,12 @@ pub(crate) fn check_place(directory: &Path) -> Outcome {
     refuse_existing(directory, &[CONFIG_NAME, KEY_NAME, TRUST_NAME])
 }
 
-/// What to run on another machine.
+/// Returns the command to run on another machine.
 pub(crate) fn trust_add(name: &str, key: &PublicKey) -> String {
     format!("lsl trust add {} {key}", shell::word(name))
 }
 
-/// A name goes into files, messages and command lines of other machines.
+/// Checks a name, which goes into files, messages and command lines of other machines.
 pub(crate) fn check_name(name: &str) -> Outcome {
     let refuse = |reason: &str| {
         Err(Failure::Usage(format!(
@@ -289,7 +289,7 @@ pub(crate) fn check_name(name: &str) -> Outcome {
         _ if name.len() > MAX_NAME_LEN => refuse("is longer than 100 bytes"),
         _ if name.starts_with('-') => refuse("looks like an option"),
         _ if printable(name) != name => refuse("contains control characters"),
-        // Then nobody could tell whether it is one when it is to be removed.
+        // `lsl trust remove` takes a name or a key, and must tell them apart.
         _ if name.starts_with("lsl-ed25519:") || name.starts_with("SHA256:") => {
             refuse("looks like a key")
         }
@@ -321,7 +321,7 @@ fn refuse_existing(directory: &Path, names: &[&str]) -> Outcome {
     )))
 }
 
-/// The number of a user, from wherever this system keeps its users.
+/// Returns the number of a user, from wherever this system keeps its users.
 fn user_id(user: &str) -> Outcome<u32> {
     let output = Command::new("id").args(["-u", "--", user]).output();
     output
@@ -336,7 +336,7 @@ fn user_id(user: &str) -> Outcome<u32> {
         })
 }
 
-/// What was made so far; removed again unless everything succeeds.
+/// Files made so far; removed again unless everything succeeds.
 #[derive(Debug, Default)]
 struct Made {
     files: Vec<PathBuf>,
@@ -377,8 +377,8 @@ impl Made {
         })
     }
 
-    /// What programs of another user remember while the policy is `migrate`: they may not make files
-    /// in a directory of root.
+    /// Makes the file in which programs of another user remember encrypted outlets under `migrate`:
+    /// they may not make files in a directory of root.
     fn state(&mut self, path: &Path, owner: u32) -> Outcome {
         if path.symlink_metadata().is_ok() {
             return Ok(());
@@ -421,7 +421,7 @@ fn cannot_write(path: &Path, error: &io::Error) -> Failure {
     Failure::Runtime(format!("{}: {error}{advice}", path.display()))
 }
 
-/// What a new trust file says.
+/// Content of a new trust file.
 pub(crate) const EMPTY_TRUST: &str = "\
 # The devices that may exchange LSL streams with this one, one [[peer]] each; see `lsl trust --help`.
 # This file is not secret: one file with all devices may be copied to every machine of the lab.
@@ -430,7 +430,7 @@ pub(crate) const EMPTY_TRUST: &str = "\
 
 const MAX_NAME_LEN: usize = 100;
 
-/// Where outlets are remembered that were encrypted before (LSS/1 §4.3).
+/// File that remembers outlets that were encrypted before (LSS/1 §4.3).
 const KNOWN_NAME: &str = "known_secure";
 
 #[cfg(test)]

@@ -65,7 +65,7 @@ impl MakePsk {
     }
 }
 
-/// What to write where in the configuration file.
+/// Returns the line to write in the configuration file, and its place.
 fn line_to_set(configuration: &str) -> String {
     let setting = format!("psk_file = \"{PSK_NAME}\"");
     let present = configuration.lines().position(|line| {

@@ -1,4 +1,4 @@
-//! `lsl key show`: what others may know of this device's key.
+//! `lsl key show`: the public part of this device's key.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -38,7 +38,7 @@ Examples:
 Nothing of this is secret. Compare fingerprints in full: whoever calls himself amp1 can make keys
 until the first letters agree. A key with a passphrase asks for it.";
 
-/// The object of `--json`.
+/// Key as shown: the object of `--json`.
 #[derive(Debug, Serialize)]
 struct Shown {
     name: String,

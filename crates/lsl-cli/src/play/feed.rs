@@ -1,4 +1,4 @@
-//! The samples of a recording in the order of time, read no further ahead than that takes.
+//! Reads the samples of a recording in the order of time, no further ahead than that takes.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -9,7 +9,7 @@ use super::timeline::{Clock, Timeline};
 use crate::failure::Outcome;
 use crate::recording::Source;
 
-/// A recording that is being read.
+/// Recording that is being read.
 pub(super) struct Feed {
     reader: Reader<Source>,
     clocks: BTreeMap<u32, Clock>,
@@ -17,7 +17,7 @@ pub(super) struct Feed {
     queues: BTreeMap<u32, Queue>,
     /// Samples before this are left out.
     begin: f64,
-    /// The latest sample that was read.
+    /// Time of the latest sample that was read.
     horizon: f64,
     ended: bool,
 }
@@ -25,14 +25,14 @@ pub(super) struct Feed {
 #[derive(Default)]
 struct Queue {
     chunks: VecDeque<Chunk>,
-    /// When the last sample of this stream was due: none is due before it.
+    /// Due time of the last sample of this stream: none is due before it.
     last_due: f64,
 }
 
 struct Chunk {
-    /// The time of each sample.
+    /// Time of each sample, in seconds.
     times: Vec<f64>,
-    /// When it is to be sent; later than its time where timestamps go backwards.
+    /// Time at which each is sent; later than its time where timestamps go backwards.
     due: Vec<f64>,
     values: Values,
     channels: usize,
@@ -41,7 +41,7 @@ struct Chunk {
 
 /// Samples of one stream to be sent now.
 pub(super) struct Piece<'a> {
-    /// The time of each.
+    /// Time of each sample, in seconds.
     pub(super) stamps: &'a [f64],
     /// Values, of which `range` belongs to the samples.
     pub(super) values: &'a Values,
@@ -49,7 +49,7 @@ pub(super) struct Piece<'a> {
 }
 
 impl Feed {
-    /// Reads from `begin` on.
+    /// Creates a reader of the samples from `begin` on.
     pub(super) fn new(source: Source, timeline: Timeline, begin: f64) -> Self {
         Self {
             reader: Reader::new(source),
@@ -62,7 +62,7 @@ impl Feed {
         }
     }
 
-    /// When the next sample of any stream is due; `None` at the end.
+    /// Returns the time at which the next sample of any stream is due; `None` at the end.
     pub(super) fn next_due(&mut self) -> Outcome<Option<f64>> {
         loop {
             let due = self.queues.values().filter_map(Queue::next_due);
@@ -112,7 +112,7 @@ impl Feed {
         Ok(())
     }
 
-    /// Whether no sample before `time` is still to come.
+    /// Returns whether no sample before `time` is still to come.
     fn is_read_until(&self, time: f64) -> bool {
         self.ended || self.horizon - self.timeline.late_secs() > time
     }
@@ -151,7 +151,7 @@ impl Feed {
         };
         for &stamp in &batch.stamps {
             let time = clock.time_of(stamp);
-            // What is no time belongs to the sample before it.
+            // A timestamp that is no time counts as that of the sample before.
             let time = if time.is_finite() {
                 time
             } else {

@@ -39,7 +39,7 @@ impl Outlets {
         self.outlets.len()
     }
 
-    /// Whether every stream has a receiver; waits a while for the first that has none.
+    /// Returns whether every stream has a receiver; waits a while for the first that has none.
     pub(super) fn wait(&self, time: Duration) -> bool {
         self.outlets
             .values()
@@ -78,7 +78,7 @@ fn send<T: PushElement>(outlet: &Outlet, stamps: &[f64], values: Option<&[T]>) -
     Ok(outlet.push_chunk_with(values, Stamps::Each(stamps), Pushthrough::Flush)?)
 }
 
-/// What the recording says of a stream, for an outlet of ours.
+/// Returns the info of a recorded stream, for an outlet of ours.
 fn info(header: &StreamHeader, id: u32, speed: f64) -> Outcome<StreamInfo> {
     let name = header.name();
     let name = if name.is_empty() {

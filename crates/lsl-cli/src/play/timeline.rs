@@ -9,12 +9,12 @@ use crate::failure::{Failure, Outcome};
 use crate::table::{count, printable};
 use crate::xdf::summary::{StreamSummary, Summary};
 
-/// Where the samples of the chosen streams lie in time.
+/// Places of the chosen streams' samples in time.
 #[derive(Debug, Clone)]
 pub(super) struct Timeline {
     tracks: BTreeMap<u32, Track>,
     span: Option<(f64, f64)>,
-    /// How much later in time than a sample others may be that stand before it in the file.
+    /// Most by which a sample lies before the latest one so far in the file, in seconds.
     late_secs: f64,
     remarks: Vec<String>,
 }
@@ -31,7 +31,7 @@ pub(super) struct Track {
 }
 
 impl Track {
-    /// What tells the time of its samples, in the order of the file.
+    /// Returns the clock of its samples, for reading in the order of the file.
     fn clock(&self) -> Clock {
         Clock {
             cursor: self.correction.cursor(),
@@ -40,7 +40,7 @@ impl Track {
         }
     }
 
-    /// The times that are usual in it.
+    /// Returns the span of the times that are usual in it.
     fn usual(&self, stream: &StreamSummary) -> Option<(f64, f64)> {
         let (first, last) = stream.usual?;
         let mut clock = self.clock();
@@ -59,12 +59,12 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    /// An offset was measured here.
+    /// Passes a place of the file at which an offset was measured.
     pub(super) fn pass_offset(&mut self) {
         self.cursor.pass_offset();
     }
 
-    /// The time of a sample; infinite ones stay so, and garbage is not a number.
+    /// Returns the time of a sample; infinite ones stay so, and garbage is not a number.
     pub(super) fn time_of(&mut self, stamp: f64) -> f64 {
         let time = self.cursor.correct(stamp) + self.shift_secs;
         match self.plausible {
@@ -132,7 +132,7 @@ impl Timeline {
         })
     }
 
-    /// Reads the recording to find out where it begins and ends, and how much samples are out of order.
+    /// Reads the recording to find its begin and end, and how much samples are out of order.
     pub(super) fn measure(&mut self, input: impl Read) -> Outcome {
         let mut reader = Reader::new(input);
         let mut clocks = self.clocks();
@@ -165,7 +165,7 @@ impl Timeline {
         Ok(())
     }
 
-    /// The clocks of the chosen streams at the begin of the file.
+    /// Returns the clocks of the chosen streams at the begin of the file.
     pub(super) fn clocks(&self) -> BTreeMap<u32, Clock> {
         let clocks = self.tracks.iter().map(|(&id, track)| (id, track.clock()));
         clocks.collect()
@@ -188,27 +188,27 @@ impl Timeline {
         }
     }
 
-    /// Time of the first and of the last sample.
+    /// Returns the times of the first and of the last sample.
     pub(super) fn span(&self) -> Option<(f64, f64)> {
         self.span
     }
 
-    /// See the field.
+    /// Returns how late samples may come in the file, in seconds.
     pub(super) fn late_secs(&self) -> f64 {
         self.late_secs
     }
 
-    /// The chosen streams.
+    /// Returns the chosen streams by number.
     pub(super) fn tracks(&self) -> &BTreeMap<u32, Track> {
         &self.tracks
     }
 
-    /// What the user should know.
+    /// Returns the remarks for the user.
     pub(super) fn remarks(&self) -> &[String] {
         &self.remarks
     }
 
-    /// Seconds between the samples of the slowest regular stream.
+    /// Returns the seconds between the samples of the slowest regular stream.
     pub(super) fn longest_interval(&self) -> f64 {
         let rates = self
             .tracks
@@ -229,7 +229,7 @@ fn union(a: (f64, f64), b: (f64, f64)) -> (f64, f64) {
     (a.0.min(b.0), a.1.max(b.1))
 }
 
-/// When the recorder measured clocks; if it never did, the time of the longest stream.
+/// Returns the time in which the recorder measured clocks, else that of the longest stream.
 fn common_span(summary: &Summary) -> Option<(f64, f64)> {
     let measured = summary
         .streams

@@ -5,11 +5,9 @@ use std::sync::Arc;
 
 use lsl_core::{Context, Selector};
 use lsl_record::{DeviceSigner, Events, OtherKeys, Output, Recorder, RecorderBuilder, Stamps};
-use lsl_xdf::FileHeader;
 use lsl_xdf::at_rest::{Recipients, locked_name};
 
 use super::resume::Resume;
-use crate::date::rfc3339;
 use crate::failure::{Failure, Outcome};
 use crate::place::Place;
 use crate::select::Wanted;
@@ -55,7 +53,7 @@ impl Plan {
         path: PathBuf,
         events: &Events,
     ) -> Outcome<RecorderBuilder> {
-        let mut output = Output::new(path, file_header);
+        let mut output = Output::new(path);
         output.recipients.clone_from(&self.recipients);
         output.padding_secs = self.padding_secs;
         let mut recorder = Recorder::builder(context, output)
@@ -123,13 +121,6 @@ pub(super) fn signer() -> Outcome<DeviceSigner> {
         Failure::Runtime(format!("--sign needs the key of this device: {text}{hint}"))
     })?;
     Ok(DeviceSigner::new(key))
-}
-
-fn file_header() -> FileHeader {
-    let utc = lsl_platform::clock::utc_now().as_secs();
-    let mut header = FileHeader::new(&rfc3339(utc).replace('Z', "+0000"));
-    header.set("writer", concat!("lsl-rs ", env!("CARGO_PKG_VERSION")));
-    header
 }
 
 /// Asks for every stream of the session.

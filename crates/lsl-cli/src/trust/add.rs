@@ -216,7 +216,7 @@ impl Add {
     }
 }
 
-/// Refuses what is no predicate before it is written down.
+/// Refuses a text that is no predicate before it is written down.
 fn predicate(text: &str) -> Result<String, String> {
     if text.trim().is_empty() {
         return Err(
@@ -227,7 +227,7 @@ fn predicate(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// What KEY|HOST:PORT says.
+/// Meaning of KEY|HOST:PORT on the command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Wanted {
     Key(PublicKey),
@@ -235,7 +235,7 @@ enum Wanted {
 }
 
 impl Wanted {
-    /// Reads it. A text that is neither may be secret and is not repeated.
+    /// Parses KEY|HOST:PORT. A text that is neither may be secret and is not repeated.
     fn parse(text: &str) -> Outcome<Self> {
         let text = text.trim();
         if text.starts_with(KEY_PREFIX) {
@@ -343,14 +343,14 @@ fn fetch(place: &Place, address: &str) -> Outcome<PublicKey> {
 }
 
 const KEY_PREFIX: &str = "lsl-ed25519:";
-/// How base64 of a PKCS#8 Ed25519 key begins: version 1, version 2, encrypted.
+/// First characters of a PKCS#8 Ed25519 key in base64: version 1, version 2, encrypted.
 const PKCS8_STARTS: [&str; 4] = [
     "MC4CAQAwBQYDK2Vw",
     "MFECAQEwBQYDK2Vw",
     "MHICAQEwBQYDK2Vw",
     "MIG",
 ];
-/// Longer than any key file.
+/// Bytes read of a file, more than any key file has.
 const KEY_FILE_LEN: u64 = 4096;
 const PRIVATE: &str = "\
 This is a PRIVATE key. It must never leave its machine, and no command asks for it.

@@ -1,4 +1,4 @@
-//! `lsl trust check`: a session with every outlet that can be seen, and who refuses whom.
+//! `lsl trust check`: opens a session with every visible outlet, and reports refusals.
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -51,7 +51,7 @@ Examples:
 Reads nothing of the streams. Run it where you will record. Exit status 1 if this machine or an outlet
 refuses, or an outlet does not answer; 3 if there are no outlets.";
 
-/// One element of `--json`.
+/// Result for one stream: an element of `--json`.
 #[derive(Debug, Serialize)]
 struct Row {
     name: String,
@@ -61,16 +61,16 @@ struct Row {
     result: Verdict,
     /// The outlet's key, if it got so far as to prove it.
     fingerprint: Option<String>,
-    /// Our name for it.
+    /// Our name for the outlet's device.
     peer_name: Option<String>,
     cipher: Option<&'static str>,
-    /// The name of what went wrong, as in the audit log.
+    /// Name of the cause, as in the audit log.
     cause: Option<&'static str>,
-    /// What is wrong and what to do.
+    /// Explanation of the trouble, with advice.
     text: Option<String>,
 }
 
-/// Who refuses whom.
+/// Verdict on a stream, by the side that refuses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Verdict {
@@ -166,7 +166,7 @@ fn write_row(row: &Row, out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-/// A few at a time: each costs both ends asymmetric work.
+/// Checks a few at a time: each costs both ends asymmetric work.
 fn check_all(
     context: &Context,
     security: &Arc<Security>,
@@ -208,7 +208,7 @@ fn check_all(
         .collect()
 }
 
-/// What a check needs to know of this machine.
+/// Properties of this machine that a check needs.
 struct Checker<'a> {
     security: &'a Arc<Security>,
     local: &'a Arc<Local>,
@@ -257,7 +257,7 @@ impl Checker<'_> {
         row
     }
 
-    /// What to do about it; empty if there is nothing.
+    /// Explains a finding, with advice; empty if there is nothing to do.
     fn explain(&self, row: &Row, peer: Option<&PublicKey>, finding: &Finding) -> String {
         let fingerprint = row.fingerprint.as_deref().unwrap_or("");
         match finding {
@@ -271,7 +271,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Whether its role is not what is wrong.
+    /// Returns whether the peer's role lets it be an outlet.
     fn may_be_outlet(&self, fingerprint: &str) -> bool {
         let mut peers = self.trust.peers().iter();
         let peer = peers.find(|peer| peer.key.fingerprint().to_string() == fingerprint);
@@ -313,8 +313,8 @@ impl Checker<'_> {
     }
 }
 
-/// What to run to trust an outlet. Its host name and address came by discovery: whoever made them up
-/// must not write options or commands into a line that people copy.
+/// Returns the command that trusts an outlet. Its host name and address came by discovery: whoever
+/// made them up must not write options or commands into a line that people copy.
 fn command_to_trust(hostname: &str, address: &str) -> String {
     let name = if check_name(hostname).is_ok() {
         shell::word(hostname)

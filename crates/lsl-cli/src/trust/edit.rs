@@ -1,8 +1,8 @@
-//! Changes to a trust file as text: what the user wrote there, comments and order, stays as it is.
-//! Blocks are found by their header lines; the caller compares what the parser makes of the result
-//! with what it should be, so a file that this simple view gets wrong is left alone.
+//! Changes to a trust file as text: the user's comments and order stay as they are. Blocks are
+//! found by their header lines. The caller compares the parsed result with the expected one, so a
+//! file that this simple view gets wrong is left alone.
 
-/// The file with one more block at its end.
+/// Returns the file with one more block at its end.
 pub(super) fn append(text: &str, block: &str) -> String {
     let gap = match text {
         "" => "",
@@ -13,9 +13,9 @@ pub(super) fn append(text: &str, block: &str) -> String {
     format!("{text}{gap}{block}")
 }
 
-/// The file without its block number `index`; `None` if there is no such block.
+/// Returns the file without its block number `index`; `None` if there is no such block.
 ///
-/// A block is its header, what follows up to its last setting, and comments directly below that.
+/// A block is its header, the lines up to its last setting, and comments directly below that.
 /// Comments above it stay: they may be the file's own.
 pub(super) fn remove(text: &str, index: usize) -> Option<String> {
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
@@ -61,8 +61,8 @@ enum Header {
     Other,
 }
 
-/// What kind of header a line is, if any. Values in a trust file are short: a line that starts with
-/// a bracket inside a list or a long string is possible, and then the caller's comparison fails.
+/// Returns the kind of header that a line is, if any. Values in a trust file are short: a line that
+/// starts with a bracket inside a list or a long string is possible, and then the comparison fails.
 fn header(line: &str) -> Option<Header> {
     let inner = line.trim_start().strip_prefix('[')?;
     let Some(inner) = inner.strip_prefix('[') else {

@@ -29,7 +29,7 @@ Examples:
   lsl trust list
   lsl trust list --json | jq -r '.[] | select(.role != \"outlet\") | .name'   who may read our streams?";
 
-/// One element of `--json`.
+/// Entry as an element of `--json`.
 #[derive(Debug, Serialize)]
 struct Row {
     name: String,
@@ -40,7 +40,7 @@ struct Row {
     /// Whether its last day is over.
     expired: bool,
     from: Vec<String>,
-    /// Predicates; empty: all streams.
+    /// Predicates of its streams; empty: all streams.
     streams: Vec<String>,
     /// Whether it is the key of this machine; null if that is locked by a passphrase.
     this_device: Option<bool>,
@@ -96,7 +96,7 @@ impl List {
     }
 }
 
-/// Says when an entry ends, if that is near or past.
+/// Reports when an entry ends, if that is near or past.
 pub(crate) fn expiry(peer: &Peer, today: Date) -> Option<String> {
     let name = printable(&peer.name);
     let last = peer.not_after?;

@@ -48,7 +48,7 @@ impl Remove {
     }
 }
 
-/// The one entry that `device` names.
+/// Returns the index of the one entry that `device` names.
 fn find(device: &str, peers: &[Peer]) -> Outcome<usize> {
     let is_meant = |peer: &Peer| {
         peer.name == device

@@ -1,4 +1,4 @@
-//! `lsl xdf check`: whether recordings are whole.
+//! `lsl xdf check`: tells whether recordings are whole.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -39,7 +39,7 @@ Whole means: every chunk can be read, every stream was closed and has as many sa
 says, and nothing is missing that had reached the disk. Remarks, such as timestamps that go backwards
 or a stream whose clock was never measured, do not count. Exit status 1 when a file is not whole.";
 
-/// One object of `--json`.
+/// Report of one file: an object of `--json`.
 #[derive(Debug, Serialize)]
 struct Checked<'a> {
     file: &'a PathBuf,
@@ -47,11 +47,11 @@ struct Checked<'a> {
     bytes: u64,
     streams: usize,
     samples: u64,
-    /// What is wrong.
+    /// Findings that make the file not whole.
     errors: Vec<String>,
-    /// What somebody may want to know.
+    /// Findings that do not count, for information.
     remarks: Vec<String>,
-    /// Whether `lsl xdf repair` would do something about it.
+    /// Whether `lsl xdf repair` would change the file.
     repairable: bool,
 }
 
@@ -97,7 +97,7 @@ impl Check {
         }
     }
 
-    /// Whether a file is whole, and whether a repair would change it.
+    /// Checks a file. Returns whether it is whole, and whether a repair would change it.
     fn check(&self, path: &PathBuf, opener: &mut Opener) -> Outcome<(bool, bool)> {
         let name = path.display().to_string();
         let mut source = opener.open(path, "Checking")?;
@@ -162,7 +162,7 @@ fn write_text(checked: &Checked<'_>, name: &str, out: &mut impl Write) -> io::Re
     Ok(())
 }
 
-/// Samples that can be read, of all streams.
+/// Returns the number of samples that can be read, of all streams.
 pub(super) fn samples(survey: &Survey) -> u64 {
     survey
         .streams
@@ -171,7 +171,7 @@ pub(super) fn samples(survey: &Survey) -> u64 {
         .sum()
 }
 
-/// Whether a file with this is not whole.
+/// Returns whether a file with this finding is not whole.
 fn is_error(finding: &Finding) -> bool {
     match finding {
         Finding::Problem(problem) => !matches!(problem.kind, ProblemKind::StampsGuessed),
@@ -182,5 +182,5 @@ fn is_error(finding: &Finding) -> bool {
     }
 }
 
-/// Findings of one file that are shown.
+/// Most findings of one file that are shown.
 const MAX_SHOWN: usize = 20;

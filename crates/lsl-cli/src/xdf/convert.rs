@@ -68,7 +68,7 @@ impl Format {
     }
 }
 
-/// A table of one format.
+/// Writer of a table in one format.
 trait Sheet {
     /// Appends samples: their timestamps, those on the recorder's clock, their values.
     fn write(&mut self, stamps: &[f64], corrected: &[f64], values: &Values) -> Outcome;
@@ -98,7 +98,7 @@ impl Convert {
         Ok(())
     }
 
-    /// `written` are the tables of the files before this one.
+    /// Converts a file; `written` are the tables of the files before this one.
     fn convert(
         &self,
         path: &Path,
@@ -157,7 +157,7 @@ impl Convert {
         Ok(out.flush()?)
     }
 
-    /// What the names of the tables begin with.
+    /// Returns the common beginning of the tables' names. Makes the output folder.
     fn stem(&self, path: &Path) -> Outcome<PathBuf> {
         let name = path
             .file_name()
@@ -177,7 +177,7 @@ impl Convert {
     }
 }
 
-/// The part of a stream's name that may stand in the name of a file.
+/// Replaces the characters of a stream's name that may not stand in the name of a file.
 fn tame(name: &str) -> String {
     let keep = |c: char| {
         if c.is_alphanumeric() || "-+.".contains(c) {
@@ -261,7 +261,7 @@ impl Tables {
         Ok(())
     }
 
-    /// What was written.
+    /// Finishes all tables. Returns a line about each.
     fn finish(mut self) -> Outcome<Vec<String>> {
         for table in self.tables.values_mut() {
             let named = |failure: Failure| failure.context(&table.path.display().to_string());
@@ -306,9 +306,9 @@ fn sheet(file: File, header: &StreamHeader, format: Format) -> Outcome<Box<dyn S
     })
 }
 
-/// What the channels are called.
+/// Names of the channels in tables.
 struct Labels {
-    /// By their labels, if each has one of its own; else by number, which takes no memory.
+    /// Labels of the stream, if each channel has one of its own; else numbers, which take no memory.
     own: Option<Vec<String>>,
     channels: usize,
 }
@@ -353,5 +353,5 @@ impl Labels {
     }
 }
 
-/// What a stream without samples may claim: a table of nothing but labels is as long as it says.
+/// Most channels of a stream without samples: a table of labels alone is as long as it claims.
 const MAX_UNPROVEN_CHANNELS: usize = 65_536;

@@ -1,4 +1,4 @@
-//! `lsl xdf info`: what recordings contain.
+//! `lsl xdf info`: shows the contents of recordings.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -41,7 +41,7 @@ RATE is what the stream announced, REAL what its timestamps say. OFFSETS are mea
 clock, without which it cannot be aligned with others. Every file is read to its end. Exit status 1
 when one cannot be read.";
 
-/// One object of `--json`.
+/// Contents of one file: an object of `--json`.
 #[derive(Debug, Serialize)]
 struct Described<'a> {
     file: &'a PathBuf,
@@ -72,7 +72,7 @@ struct DescribedStream {
     last_timestamp: Option<f64>,
     duration_secs: f64,
     clock_offsets: usize,
-    /// How often its clock was set or began anew.
+    /// Number of times its clock was set or began anew.
     clock_steps: usize,
     gaps: u64,
     has_footer: bool,
@@ -230,7 +230,7 @@ fn write_table(summary: &Summary, out: &mut impl Write) -> io::Result<()> {
     table.write(out, "  ")
 }
 
-/// Bytes as people say them.
+/// Formats bytes as people say them.
 pub(super) fn size(bytes: u64) -> String {
     let units = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
     match units.iter().find(|(unit, _)| bytes >= *unit) {

@@ -57,7 +57,7 @@ fn fill<T>(
     Ok(done)
 }
 
-/// What is read encrypted is not written plain unless somebody says so, and what is called encrypted is.
+/// Refuses to write an encrypted recording, or a file that is called `.age`, without recipients.
 pub(super) fn check_recipients(
     path: &Path,
     output: &Path,

@@ -1,4 +1,4 @@
-//! `lsl xdf repair`: recordings made whole again.
+//! `lsl xdf repair`: makes recordings whole again.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -49,7 +49,7 @@ missing are computed from the samples. No journal is needed. A file that is dama
 compressed and an encrypted one are repaired into another file, --output. Of an encrypted recording
 nothing touches the disk in plain, and who can open the new one has to be said again.";
 
-/// One object of `--json`.
+/// Report of one file: an object of `--json`.
 #[derive(Debug, Serialize)]
 struct Repaired<'a> {
     file: &'a Path,

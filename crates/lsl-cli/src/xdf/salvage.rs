@@ -1,4 +1,4 @@
-//! `lsl xdf salvage`: what can be read of a badly damaged recording, written anew.
+//! `lsl xdf salvage`: writes the readable parts of a badly damaged recording anew.
 
 use std::io::{self, Write};
 use std::path::PathBuf;

@@ -1,5 +1,5 @@
-//! One look at a recording from begin to end: what is in it, as `info` shows it and as `convert` and
-//! `lsl play` need it before they begin. Memory grows with the clock offsets only.
+//! One look at a recording from begin to end: its contents, as `info` shows them and as `convert`
+//! and `lsl play` need them before they begin. Memory grows with the clock offsets only.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -8,30 +8,30 @@ use lsl_xdf::{Correction, Event, FileHeader, Reader, StreamHeader};
 
 use crate::failure::Outcome;
 
-/// What a recording contains.
+/// Contents of a recording, without its samples.
 #[derive(Debug, Default)]
 pub(crate) struct Summary {
     pub(crate) file_header: Option<FileHeader>,
     pub(crate) streams: BTreeMap<u32, StreamSummary>,
-    /// Things that could not be read.
+    /// Number of places that could not be read.
     pub(crate) problems: u64,
     /// Bytes of the XDF file.
     pub(crate) len: u64,
 }
 
-/// What is known of one stream.
+/// Contents of one stream, without its samples.
 #[derive(Debug)]
 pub(crate) struct StreamSummary {
     pub(crate) header: StreamHeader,
     pub(crate) samples: u64,
-    /// Smallest and largest timestamp.
+    /// Smallest and largest timestamp, in seconds.
     pub(crate) span: Option<(f64, f64)>,
-    /// Smallest and largest timestamp that is the middle one of several that stand together: one that is
-    /// garbage, as devices send when they die, is none of these.
+    /// Smallest and largest of the middle timestamps of chunks: garbage, as devices send when they
+    /// die, is none of these.
     pub(crate) usual: Option<(f64, f64)>,
     pub(crate) offsets: Vec<(f64, f64)>,
     pub(crate) gaps: u64,
-    /// Whether it was closed.
+    /// Whether the stream was closed.
     pub(crate) has_footer: bool,
 }
 
@@ -41,7 +41,7 @@ impl Summary {
         Self::read_and(input, |_| ())
     }
 
-    /// The same, showing every event to `look` first.
+    /// Reads a recording to its end, showing every event to `look` first.
     pub(crate) fn read_and(input: impl Read, mut look: impl FnMut(&Event)) -> Outcome<Self> {
         let mut reader = Reader::new(input);
         let mut summary = Self::default();
@@ -118,18 +118,18 @@ impl StreamSummary {
         }
     }
 
-    /// Seconds from the first to the last sample.
+    /// Returns the seconds from the first to the last sample.
     pub(crate) fn duration(&self) -> f64 {
         self.span.map_or(0.0, |(first, last)| last - first)
     }
 
-    /// Samples per second as they came; `None` if there are too few to say.
+    /// Returns the samples per second as they came; `None` if there are too few to say.
     pub(crate) fn effective_rate(&self) -> Option<f64> {
         let duration = self.duration();
         (self.samples > 1 && duration > 0.0).then(|| (self.samples - 1) as f64 / duration)
     }
 
-    /// What to add to its timestamps.
+    /// Fits the correction of its timestamps to the measured offsets.
     pub(crate) fn correction(&self) -> Correction {
         Correction::fit(&self.offsets)
     }

@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use lsl_proto::limits::TokenBucket;
 use lsl_proto::query::{CHEAP_WORK, CHEAP_WORK_PER_STREAM};
 
 /// Who pays for a query: an IPv4 address, or the /64 of which an IPv6 host may use every address.
@@ -56,13 +57,7 @@ impl Account {
 /// bucket may fall below zero; what is below is paid before the next.
 #[derive(Debug, Default)]
 pub(crate) struct CostlyWork {
-    buckets: HashMap<(usize, IpAddr), Bucket>,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Bucket {
-    left: f64,
-    at: f64,
+    buckets: HashMap<(usize, IpAddr), TokenBucket>,
 }
 
 impl CostlyWork {
@@ -70,29 +65,22 @@ impl CostlyWork {
     pub(crate) fn admits(&self, source: Source, now: f64) -> bool {
         LEVELS.iter().enumerate().all(|(level, limit)| {
             let bucket = self.buckets.get(&(level, limit.network(source)));
-            bucket.is_none_or(|bucket| limit.refilled(*bucket, now).left > 0.0)
+            bucket.is_none_or(|bucket| bucket.ready_at(now) <= now)
         })
     }
 
     /// Pays for work that was done.
     pub(crate) fn charge(&mut self, source: Source, work: u64, now: f64) {
         if self.buckets.len() >= MAX_BUCKETS {
-            self.buckets.retain(|(level, _), bucket| {
-                let limit = LEVELS.get(*level);
-                limit.is_some_and(|limit| limit.refilled(*bucket, now).left < limit.capacity)
-            });
+            self.buckets.retain(|_, bucket| !bucket.is_full(now));
         }
         #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
         let work = work as f64;
         for (level, limit) in LEVELS.iter().enumerate() {
-            let full = Bucket {
-                left: limit.capacity,
-                at: now,
-            };
+            let full = || TokenBucket::new(limit.rate, limit.capacity);
             let key = (level, limit.network(source));
-            let bucket = self.buckets.entry(key).or_insert(full);
-            *bucket = limit.refilled(*bucket, now);
-            bucket.left -= work;
+            let bucket = self.buckets.entry(key).or_insert_with(full);
+            bucket.charge(work, now);
         }
     }
 }
@@ -110,14 +98,6 @@ struct Limit {
 impl Limit {
     fn network(&self, source: Source) -> IpAddr {
         network(source.0, self.prefix)
-    }
-
-    fn refilled(&self, bucket: Bucket, now: f64) -> Bucket {
-        let more = (now - bucket.at).max(0.0) * self.rate;
-        Bucket {
-            left: (bucket.left + more).min(self.capacity),
-            at: now,
-        }
     }
 }
 

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lsl_platform::clock::local_clock;
+use lsl_platform::fork::PerProcess;
 use lsl_proto::wire::request::{FIRST_VERSION_WITH_HEADERS, Request};
 use lsl_secure::admission::{Arrival, Ticket, Turn};
 use lsl_secure::audit::{Event, EventKind};
@@ -22,7 +23,6 @@ use crate::net::acceptor::{HANDSHAKE_LIMIT, answer};
 use crate::net::consumer::OutletShared;
 use crate::net::link::Link;
 use crate::net::monitor::lock_ignoring_poison;
-use crate::net::per_process::PerProcess;
 use crate::net::race::{Winner, race};
 use crate::net::tunnel::{Facts, Tunnel};
 use crate::net::{refusal, trust_watch};

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use lsl_platform::clock::local_clock;
+use lsl_platform::fork::PerProcess;
 use lsl_proto::describe::descriptor;
 use lsl_secure::audit::{Event, EventKind};
 use lsl_secure::policy::{self, Advert, Way};
@@ -20,7 +21,6 @@ use crate::net::dial::Dialled;
 use crate::net::inlet_tunnel::{About, Ending, Tunnel};
 use crate::net::monitor::lock_ignoring_poison;
 use crate::net::peers::Peers;
-use crate::net::per_process::PerProcess;
 use crate::net::watched::Watched;
 use crate::net::{runtime, sockets, trust_watch};
 use crate::{Error, Result, StreamInfo};

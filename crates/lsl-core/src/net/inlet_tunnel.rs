@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use lsl_platform::clock::local_clock;
-use lsl_platform::process::ProcessId;
+use lsl_platform::fork::Generation;
 use lsl_secure::audit::{Event, EventKind, Traffic, printable};
 use lsl_secure::{
     Cause, Descriptor, Enrolled, Opener, PublicKey, Record, Role, Sealer, Security, Session,
@@ -48,7 +48,7 @@ pub(crate) struct Tunnel {
     descriptor: Descriptor,
     about: About,
     /// Keys and counters belong to the process that made them.
-    owner: ProcessId,
+    owner: Generation,
 }
 
 /// Who is at the other end, and who wants to know how it goes.
@@ -141,7 +141,7 @@ impl Tunnel {
             prober: Some(session.time.into_prober()),
             descriptor,
             about,
-            owner: ProcessId::current(),
+            owner: Generation::current(),
         }
     }
 

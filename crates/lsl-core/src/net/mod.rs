@@ -42,5 +42,3 @@ pub(crate) mod uid;
 pub(crate) mod unveil;
 #[cfg_attr(windows, path = "watched_windows.rs")]
 pub(crate) mod watched;
-
-pub(crate) use lsl_platform::per_process;

@@ -1,10 +1,12 @@
 //! What an inlet remembers of the outlets it met encrypted, or was refused by: whose key it was, what
 //! went wrong last, and how long to wait before the next try. Spec: LSS/1 §4.2, §7.4.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lsl_platform::clock::local_clock;
+use lsl_proto::limits::TokenBucket;
 use lsl_secure::{Cause, PublicKey, Security};
 
 use crate::net::handshake::refresh;
@@ -123,8 +125,8 @@ struct State {
     /// Since the last success.
     failures: u32,
     busy: bool,
-    /// When each cause was logged.
-    logged: Vec<(Cause, f64)>,
+    /// How often each cause may be logged.
+    logged: HashMap<Cause, TokenBucket>,
 }
 
 impl Peers {
@@ -215,23 +217,13 @@ impl Peers {
     }
 
     fn note(&self, cause: Cause, text: &str, busy: bool) {
-        let now = local_clock();
         let mut state = self.lock();
         state.failures = state.failures.saturating_add(1);
         state.busy = busy;
         state.last_error = Some(text.to_owned());
-        let known = state.logged.iter_mut().find(|(known, _)| *known == cause);
-        let is_due = match known {
-            Some((_, at)) if now - *at < LOG_INTERVAL_SECS => false,
-            Some((_, at)) => {
-                *at = now;
-                true
-            }
-            None => {
-                state.logged.push((cause, now));
-                true
-            }
-        };
+        let once = || TokenBucket::new(1.0 / LOG_INTERVAL_SECS, 1.0);
+        let logged = state.logged.entry(cause).or_insert_with(once);
+        let is_due = logged.take(local_clock());
         drop(state);
         if is_due && !self.is_of_strangers {
             tracing::warn!(cause = cause.name(), "{text}");

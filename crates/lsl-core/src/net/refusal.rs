@@ -7,13 +7,13 @@ use std::net::{IpAddr, Shutdown};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use lsl_platform::fork::PerProcess;
 use lsl_secure::admission::{Held, HeldSockets};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
 use crate::net::link::{Link, send_all};
 use crate::net::monitor::lock_ignoring_poison;
-use crate::net::per_process::PerProcess;
 use crate::net::race::race;
 
 /// Sends a textual refusal to a stranger, if there is one, and ends the connection. A flood of

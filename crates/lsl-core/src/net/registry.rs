@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use lsl_platform::interfaces::Interface;
+use lsl_proto::limits::TokenBucket;
 use lsl_proto::query::{EvalError, MAX_QUERY_BYTES, Query, QueryCache, costly_work, parse_work};
 use lsl_proto::wire::discovery::{ReplyDatagram, Request, parse_datagram};
 use lsl_proto::wire::timedata::TimeRequest;
@@ -127,7 +128,8 @@ pub(crate) struct Announced {
     recent: Mutex<RecentQueries>,
     interfaces: Mutex<Arc<[Interface]>>,
     sources: SourcePolicy,
-    strangers: Mutex<Strangers>,
+    /// A token is a query of a stranger.
+    strangers: Mutex<TokenBucket>,
     costly: Mutex<CostlyWork>,
     next_key: AtomicU64,
     /// Forbids answers in plaintext.
@@ -147,7 +149,7 @@ impl Announced {
             recent: Mutex::default(),
             interfaces: Mutex::new(Arc::new([])),
             sources,
-            strangers: Mutex::default(),
+            strangers: Mutex::new(TokenBucket::new(STRANGERS_PER_SEC, STRANGERS_PER_SEC)),
             costly: Mutex::default(),
             next_key: AtomicU64::new(1),
             security: None,
@@ -229,7 +231,7 @@ impl Announced {
         let interfaces = Arc::clone(&lock_ignoring_poison(&self.interfaces));
         let known = self.sources.knows(from.ip(), &interfaces);
         if query.return_port < FIRST_UNPRIVILEGED_PORT
-            || !(known || lock_ignoring_poison(&self.strangers).admit(now))
+            || !(known || lock_ignoring_poison(&self.strangers).take(now))
         {
             count(&self.counters.refused);
             return Answer::Ignore;
@@ -419,29 +421,8 @@ pub(crate) enum Matched {
 /// Price of making and sending an answer.
 const REPLY_WORK: u64 = 2 << 10;
 
-/// How many queries of strangers were answered in the current second.
-#[derive(Debug, Default)]
-struct Strangers {
-    second: f64,
-    answered: u32,
-}
-
-impl Strangers {
-    fn admit(&mut self, now: f64) -> bool {
-        let second = now.floor();
-        if second.to_bits() != self.second.to_bits() {
-            *self = Self {
-                second,
-                answered: 0,
-            };
-        }
-        self.answered += 1;
-        self.answered <= STRANGERS_PER_SEC
-    }
-}
-
-/// Queries answered to all strangers together, a second: several searches at once.
-const STRANGERS_PER_SEC: u32 = 50;
+/// Queries answered to all strangers together, a second and at once: several searches.
+const STRANGERS_PER_SEC: f64 = 50.0;
 
 /// Whose queries are answered without limit. A query may carry a forged sender, and the answer is ten
 /// times as long; so all strangers from the internet together get few. Not none: a campus may give

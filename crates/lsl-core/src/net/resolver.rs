@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lsl_platform::clock::local_clock;
+use lsl_platform::fork::PerProcess;
 use lsl_proto::session::resolve::{Received, Search, Step};
 use lsl_proto::wire::discovery::ReplyDatagram;
 use tokio::net::UdpSocket;
@@ -19,7 +20,6 @@ use tokio::task::JoinSet;
 use crate::context::Context;
 use crate::net::dial::exchange;
 use crate::net::monitor::{Monitor, lock_ignoring_poison};
-use crate::net::per_process::PerProcess;
 use crate::net::reach::{Reach, present_interfaces};
 use crate::net::runtime::{self, AbortOnDrop};
 use crate::net::sockets::{self, Family};

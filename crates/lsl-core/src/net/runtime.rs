@@ -5,12 +5,12 @@
 //! Nothing here knows LSL.
 
 use std::future::Future;
-use std::sync::{OnceLock, mpsc};
+use std::sync::mpsc;
 use std::thread::available_parallelism;
 use std::time::Duration;
 
 use lsl_platform::clock::local_clock;
-use lsl_platform::process::ProcessId;
+use lsl_platform::fork::PerProcess;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::{AbortHandle, JoinHandle};
 
@@ -22,27 +22,9 @@ use crate::{Error, Result};
 /// # Errors
 /// [`Error::Io`] if the system refuses threads or descriptors.
 pub(crate) fn handle() -> Result<Handle> {
-    let mut generation = &FIRST;
-    loop {
-        match generation.runtime.get() {
-            Some(built) if built.owner.is_current() => return Ok(built.handle.clone()),
-            // That of a process that forked, and whose child this is.
-            Some(_) => generation = generation.next.get_or_init(Box::default),
-            None => {
-                let runtime = build()?;
-                let built = ProcessRuntime {
-                    owner: ProcessId::current(),
-                    handle: runtime.handle().clone(),
-                };
-                if generation.runtime.set(built).is_ok() {
-                    std::mem::forget(runtime);
-                } else {
-                    // Another thread was faster; nobody has seen this one.
-                    runtime.shutdown_background();
-                }
-            }
-        }
-    }
+    static RUNTIME: PerProcess<ProcessRuntime> = PerProcess::new();
+    let built = RUNTIME.get_or_try_init(|| build().map(ProcessRuntime::new))?;
+    Ok(built.handle.clone())
 }
 
 /// Runs `task` on the process runtime.
@@ -109,22 +91,27 @@ impl<T> Drop for AbortOnDrop<T> {
 }
 
 struct ProcessRuntime {
-    owner: ProcessId,
     handle: Handle,
+    runtime: Option<Runtime>,
 }
 
-/// The runtimes of a process and of its children, each in a place of its own: a lock around one place
-/// could be in the hands of another thread when a thread forks, and then never opens in the child.
-#[derive(Default)]
-struct Generation {
-    runtime: OnceLock<ProcessRuntime>,
-    next: OnceLock<Box<Self>>,
+impl ProcessRuntime {
+    fn new(runtime: Runtime) -> Self {
+        Self {
+            handle: runtime.handle().clone(),
+            runtime: Some(runtime),
+        }
+    }
 }
 
-static FIRST: Generation = Generation {
-    runtime: OnceLock::new(),
-    next: OnceLock::new(),
-};
+impl Drop for ProcessRuntime {
+    /// Another thread was faster; nobody has seen this one.
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
 
 fn build() -> Result<Runtime> {
     let cores = available_parallelism().map_or(1, usize::from);

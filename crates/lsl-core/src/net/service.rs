@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use lsl_platform::arrival::arrived_at;
 use lsl_platform::clock::local_clock;
-use lsl_platform::process::ProcessId;
+use lsl_platform::fork::Generation;
 use tokio::net::UdpSocket;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinHandle;
@@ -152,7 +152,7 @@ impl Drop for Announcement {
 /// The open sockets and their tasks.
 #[derive(Debug)]
 struct Running {
-    owner: ProcessId,
+    owner: Generation,
     ports: ServicePorts,
     answers: mpsc::Sender<Queued>,
     /// For sockets of outlets.
@@ -165,7 +165,7 @@ impl Running {
         announced.set_interfaces(present_interfaces().into());
         let (answers, queue) = mpsc::channel(MAX_WAITING);
         let mut running = Self {
-            owner: ProcessId::current(),
+            owner: Generation::current(),
             ports: ServicePorts::default(),
             answers,
             places: Arc::new(Semaphore::new(MAX_OWN_SOCKETS)),

@@ -6,6 +6,7 @@
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::time::Duration;
 
+use lsl_platform::fork::PerProcess;
 use lsl_proto::describe::descriptor;
 use lsl_proto::query::quote_bytes;
 use lsl_proto::session::recover::{Refused, Verdict, judge};
@@ -20,7 +21,6 @@ use crate::net::lost::LONGEST_ROUND_SECS;
 use crate::net::monitor::Monitor;
 use crate::net::pace;
 use crate::net::peers::Peers;
-use crate::net::per_process::PerProcess;
 use crate::net::race::race;
 use crate::net::sockets::{self, Family};
 use crate::net::turns::Turns;

@@ -5,10 +5,10 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use lsl_platform::fork::PerProcess;
 use lsl_secure::Security;
 
 use crate::net::monitor::lock_ignoring_poison;
-use crate::net::per_process::PerProcess;
 use crate::net::runtime;
 
 /// Makes sure that `security` is watched as long as it has live sessions; call it after each

@@ -10,7 +10,7 @@ use crate::outlet::push::{lsl_push_sample_d, lsl_push_sample_dtp};
 use crate::outlet::{lsl_destroy_outlet, lsl_wait_for_consumers};
 use crate::testing::{self, SOON, Stream, no_handle, outlet, until};
 
-/// Whether a descriptor is readable within some milliseconds.
+/// Returns whether a descriptor becomes readable within `limit` milliseconds.
 fn readable(descriptor: i32, limit: i32) -> bool {
     let mut poll = libc::pollfd {
         fd: descriptor,

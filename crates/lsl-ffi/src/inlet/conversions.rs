@@ -93,7 +93,7 @@ fn push(out: Handle, format: ChannelFormat, case: &Value) -> i32 {
     }
 }
 
-/// What a pull gave.
+/// Result of one pull function.
 #[derive(Debug, PartialEq)]
 enum Pulled {
     Bits(u64),
@@ -101,7 +101,7 @@ enum Pulled {
     Refused(i32),
 }
 
-/// Pulls with one function.
+/// Pulls one value with the function of this name.
 fn pull(inlet: Handle, format: ChannelFormat, function: &str) -> Pulled {
     let mut memory = [0_u8; 8];
     let data = memory.as_mut_ptr();
@@ -174,7 +174,7 @@ fn pull(inlet: Handle, format: ChannelFormat, function: &str) -> Pulled {
     }
 }
 
-/// What liblsl gave; `None` where it gives uninitialised memory, for which 0 is right.
+/// Returns liblsl's result; `None` where it gives uninitialised memory, for which 0 is right.
 fn expected(pulled: &Value) -> Option<Pulled> {
     if pulled["indeterminate"] == true {
         return None;
@@ -212,7 +212,7 @@ fn all_measured_conversions_through_the_c_functions() {
             }
             let pulled = pull(stream.inlet, format, function);
             if let Pulled::Refused(_) = pulled {
-                // liblsl took the sample in vain.
+                // liblsl consumed the sample that it refused.
                 until_flushed(stream.inlet);
             }
             match expected(&case["pulls"][function]) {

@@ -1,5 +1,5 @@
-//! `lsl/inlet.h`: making and ending inlets, their connection, time and info. The pull functions are in
-//! `pull` (numbers, raw) and `pull_text`. Spec: c-abi §8.
+//! `lsl/inlet.h`: creating and destroying inlets, their connection, time and info. The pull functions are
+//! in `pull` (numbers, raw) and `pull_text`. Spec: c-abi §8.
 
 #[cfg(test)]
 mod conversions;
@@ -12,6 +12,7 @@ use std::ptr;
 use std::sync::{Arc, OnceLock};
 
 use lsl_core::{ChannelFormat, Error, ErrorKind, Inlet, ProcessingOptions, Result};
+use lsl_platform::fork::Generation;
 use lsl_platform::signal::Signal;
 
 use crate::context::context;
@@ -22,26 +23,26 @@ use crate::outlet::{buffer_length, info_of};
 use crate::streaminfo::hand_out;
 use crate::turns::{Progress, Turn, with_code_in_turns};
 
-/// An inlet that C holds.
+/// Inlet for which C has a handle.
 #[derive(Debug)]
 pub(crate) struct InletObject {
     pub(crate) inlet: Inlet,
-    /// What `lslx_inlet_fd` gave out.
+    /// Signal of `lslx_inlet_fd`; `None` if it could not be created.
     pub(crate) signal: OnceLock<Option<Arc<Signal>>>,
     channels: usize,
     format: ChannelFormat,
-    /// Forks before it was made; in a child of a later fork its threads do not exist.
-    forks: u32,
+    /// In a forked child its threads do not exist.
+    owner: Generation,
 }
 
 impl InletObject {
-    /// The code of a failed call; `lsl_last_error` gets its text and, if security is the reason, what
-    /// that is and what to do. Spec: LSS/1 §4.2.
+    /// Returns the code of a failed call. `lsl_last_error` gets its text and, if security is the reason,
+    /// the cause and remedy. Spec: LSS/1 §4.2.
     fn fail(&self, error: &Error) -> i32 {
         let code = fail(error);
         if let Some(reason) = self.inlet.last_security_error() {
             let text = error.to_string();
-            // A lost stream has told it already.
+            // The text of a lost stream contains it already.
             if !text.contains(&reason) {
                 set_last_error(&format!("{text} {reason}"));
             }
@@ -49,7 +50,7 @@ impl InletObject {
         code
     }
 
-    /// What a call waits for; `Continue` as long as it may go on waiting.
+    /// Converts the result of a turn. A timeout is `Continue` unless the turn is the last.
     fn outcome<T>(&self, turn: Turn, result: Result<T>) -> Outcome<Progress<T>> {
         match result {
             Ok(value) => Ok(Progress::Break(value)),
@@ -60,7 +61,7 @@ impl InletObject {
         }
     }
 
-    /// Nothing came: no error in liblsl, but if security is the reason, `lsl_last_error` says so.
+    /// Records the security reason, if there is one, for a pull without a sample. That is no error in liblsl.
     fn nothing_came(&self) {
         if let Some(reason) = self.inlet.last_security_error() {
             set_last_error(&reason);
@@ -68,12 +69,12 @@ impl InletObject {
     }
 }
 
-/// The inlet behind a handle: -3 for anything else. In a forked child an inlet that its parent had
-/// never used is made anew, as in liblsl, and -2 is given for any other.
+/// Returns the inlet behind a handle, or -3. In a forked child an inlet that its parent never used is made
+/// anew, as in liblsl; any other fails with -2.
 pub(crate) fn find(handle: Handle) -> Outcome<Arc<InletObject>> {
     let object =
         handle::inlet(handle).ok_or_else(|| refuse(code::ARGUMENT, "this is not an inlet"))?;
-    if object.forks == handle::fork_generation() {
+    if object.owner.is_current() {
         return Ok(object);
     }
     let anew = object.inlet.in_forked_child(&context());
@@ -84,16 +85,16 @@ pub(crate) fn find(handle: Handle) -> Outcome<Arc<InletObject>> {
     };
     let anew = InletObject {
         signal: OnceLock::new(),
-        forks: handle::fork_generation(),
+        owner: handle::owner(),
         inlet,
         ..*object
     };
-    // Another thread of this process may have been faster, or have destroyed it.
+    // Another thread of this process may have replaced or destroyed it first.
     handle::replace_inherited(handle, &object, anew);
     find(handle)
 }
 
-/// As [`find`], for a call that waits: an inlet that is destroyed between two turns is lost as within one.
+/// Finds an inlet for a call that waits: one destroyed between two turns is lost, as within a turn.
 fn find_for(handle: Handle, turn: Turn) -> Outcome<Arc<InletObject>> {
     if !turn.is_first && handle::inlet(handle).is_none() {
         let reason = "the inlet was destroyed".into();
@@ -102,7 +103,7 @@ fn find_for(handle: Handle, turn: Turn) -> Outcome<Arc<InletObject>> {
     find(handle)
 }
 
-/// `lsl_create_inlet`: an inlet with the default transport; see [`lsl_create_inlet_ex`].
+/// `lsl_create_inlet`: creates an inlet with the default transport; see [`lsl_create_inlet_ex`].
 /// Spec: c-abi §8.1.
 #[unsafe(no_mangle)]
 pub extern "C" fn lsl_create_inlet(
@@ -116,10 +117,10 @@ pub extern "C" fn lsl_create_inlet(
     })
 }
 
-/// `lsl_create_inlet_ex`: an inlet for the stream that `info` describes (copied). No network traffic
-/// yet. `max_buflen` is how much may wait here, in the unit that `flags` says; `max_chunklen` how many
-/// samples shall be sent together at most (0: as the sender likes). NULL with a text in
-/// `lsl_last_error` on failure. Spec: c-abi §8.1.
+/// `lsl_create_inlet_ex`: creates an inlet for the stream that `info` describes (copied), without network
+/// traffic. `max_buflen` limits the samples that wait here, in the unit that `flags` says. `max_chunklen`
+/// limits the samples sent together (0: the sender decides). NULL with a text in `lsl_last_error` on
+/// failure. Spec: c-abi §8.1.
 #[unsafe(no_mangle)]
 pub extern "C" fn lsl_create_inlet_ex(
     info: Handle,
@@ -144,7 +145,7 @@ pub extern "C" fn lsl_destroy_inlet(inlet: Handle) {
         let Some(Object::Inlet(object)) = handle::remove(inlet) else {
             return;
         };
-        if object.forks == handle::fork_generation() {
+        if object.owner.is_current() {
             object.inlet.shut_down();
         } else {
             // Its threads, and maybe holders of its locks, live in the parent only.
@@ -169,7 +170,7 @@ pub unsafe extern "C-unwind" fn lsl_open_stream(inlet: Handle, timeout: f64, ec:
     unsafe { with_code_in_turns(ec, (), timeout, body) };
 }
 
-/// `lsl_close_stream`: disconnects and forgets queued samples. The next pull or open connects again.
+/// `lsl_close_stream`: disconnects and drops queued samples. The next pull or open connects again.
 /// Spec: c-abi §8.2.
 #[unsafe(no_mangle)]
 pub extern "C" fn lsl_close_stream(inlet: Handle) {
@@ -180,8 +181,8 @@ pub extern "C" fn lsl_close_stream(inlet: Handle) {
     });
 }
 
-/// `lsl_time_correction`: what to add to timestamps of the sender's clock to get this host's. The
-/// first call measures for about 0.6 s. 0.0 with -1 (timeout) or -2 (lost). Spec: c-abi §8.6.
+/// `lsl_time_correction`: returns the seconds to add to timestamps of the sender's clock to get this
+/// host's. The first call measures for about 0.6 s. 0.0 with -1 (timeout) or -2 (lost). Spec: c-abi §8.6.
 ///
 /// # Safety
 /// `ec` is NULL or may be written.
@@ -214,8 +215,8 @@ pub unsafe extern "C-unwind" fn lsl_time_correction_ex(
     unsafe { correction(inlet, remote_time, uncertainty, timeout, ec) }
 }
 
-/// `lsl_was_clock_reset`: 1 once after the stream was recovered from another outlet while an estimate
-/// existed, else 0. Spec: c-abi §8.6.
+/// `lsl_was_clock_reset`: returns 1 once after the stream was recovered from another outlet while an
+/// estimate existed, else 0. Spec: c-abi §8.6.
 #[unsafe(no_mangle)]
 pub extern "C" fn lsl_was_clock_reset(inlet: Handle) -> u32 {
     guard(0, || {
@@ -223,7 +224,7 @@ pub extern "C" fn lsl_was_clock_reset(inlet: Handle) -> u32 {
     })
 }
 
-/// `lsl_set_postprocessing`: which corrections pulls apply to timestamps, the sum of
+/// `lsl_set_postprocessing`: selects the corrections that pulls apply to timestamps, a sum of
 /// `lsl_processing_options_t`; unknown bits are ignored. Spec: c-abi §8.7.
 #[unsafe(no_mangle)]
 pub extern "C" fn lsl_set_postprocessing(inlet: Handle, flags: u32) -> i32 {
@@ -236,8 +237,8 @@ pub extern "C" fn lsl_set_postprocessing(inlet: Handle, flags: u32) -> i32 {
     })
 }
 
-/// `lsl_smoothing_halftime`: half-time of the dejitter filter in seconds, used when it next starts.
-/// Spec: c-abi §8.7.
+/// `lsl_smoothing_halftime`: sets the half-time of the dejitter filter in seconds, used when it next
+/// starts. Spec: c-abi §8.7.
 #[unsafe(no_mangle)]
 pub extern "C" fn lsl_smoothing_halftime(inlet: Handle, value: f32) -> i32 {
     status(|| {
@@ -246,7 +247,7 @@ pub extern "C" fn lsl_smoothing_halftime(inlet: Handle, value: f32) -> i32 {
     })
 }
 
-/// `lsl_samples_available`: how many samples wait to be pulled. Spec: c-abi §8.5.
+/// `lsl_samples_available`: returns the number of samples that wait to be pulled. Spec: c-abi §8.5.
 #[unsafe(no_mangle)]
 pub extern "C" fn lsl_samples_available(inlet: Handle) -> u32 {
     guard(0, || {
@@ -254,8 +255,7 @@ pub extern "C" fn lsl_samples_available(inlet: Handle) -> u32 {
     })
 }
 
-/// `lsl_inlet_flush`: forgets the samples that wait and returns how many those were.
-/// Spec: c-abi §8.5.
+/// `lsl_inlet_flush`: drops the samples that wait and returns their number. Spec: c-abi §8.5.
 #[unsafe(no_mangle)]
 pub extern "C" fn lsl_inlet_flush(inlet: Handle) -> u32 {
     guard(0, || {
@@ -263,8 +263,8 @@ pub extern "C" fn lsl_inlet_flush(inlet: Handle) -> u32 {
     })
 }
 
-/// `lsl_get_fullinfo`: a new info with the stream's metadata, for the caller to destroy. Fetched once
-/// per outlet. NULL with -1 (timeout) or -2 (lost). Spec: c-abi §8.6.
+/// `lsl_get_fullinfo`: returns a new info with the stream's metadata, for the caller to destroy. Fetched
+/// once per outlet. NULL with -1 (timeout) or -2 (lost). Spec: c-abi §8.6.
 ///
 /// # Safety
 /// `ec` is NULL or may be written.
@@ -300,7 +300,7 @@ fn create(
         signal: OnceLock::new(),
         channels: info.channel_count() as usize,
         format: info.channel_format(),
-        forks: handle::fork_generation(),
+        owner: handle::owner(),
         inlet: Inlet::builder(&info)
             .context(&context())
             .buffer(buffer)

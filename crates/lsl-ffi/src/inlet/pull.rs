@@ -11,7 +11,7 @@ use crate::memory::{Outcome, behind, length, refuse, with_optional_slots, with_s
 use crate::turns::{Progress, Turn, with_code_in_turns};
 
 impl InletObject {
-    /// Pulls one sample into exactly one slot per channel; `None` if none came in time.
+    /// Pulls one sample into exactly one slot per channel. Returns `None` if none came in time.
     pub(super) fn try_one<T: PullElement>(
         &self,
         slots: &mut [T],
@@ -27,16 +27,16 @@ impl InletObject {
         Ok(pulled)
     }
 
-    /// The same with 0.0 for none, as C has it: a sample stamped 0.0 looks the same.
+    /// Pulls one sample; 0.0 stands for none, as in C. A sample stamped 0.0 looks the same.
     fn pull_one<T: PullElement>(&self, slots: &mut [T], turn: Turn) -> Outcome<Progress<f64>> {
         let pulled = self.try_one(slots, turn)?;
         Ok(pulled.map_or_else(|| turn.nothing(0.0), Progress::Break))
     }
 
-    /// What a pull into a buffer of the wrong size does: waits as always, and if a sample comes, takes
-    /// it and fails with -3. Without a sample it is no error.
+    /// Pulls with a buffer of the wrong size. Waits as always; a sample that comes is consumed, and the
+    /// call fails with -3. Without a sample it is no error.
     pub(super) fn pull_mismatch(&self, wanted: &str, turn: Turn) -> Outcome<Progress<f64>> {
-        // The smallest type: the values go nowhere.
+        // The smallest type: the values are discarded.
         let mut nowhere = vec![0_i8; self.channels];
         match self.try_one(&mut nowhere, turn)? {
             None => Ok(turn.nothing(0.0)),
@@ -44,7 +44,7 @@ impl InletObject {
         }
     }
 
-    /// Checks the sizes of a chunk's buffers and gives the number of samples that fit; -4 otherwise.
+    /// Returns the number of samples that fit into a chunk's buffers; -4 if the sizes do not match.
     pub(super) fn samples_for(&self, values: usize, timestamps: Option<usize>) -> Outcome<usize> {
         let channels = self.channels;
         if channels == 0 || !values.is_multiple_of(channels) {
@@ -67,7 +67,7 @@ impl InletObject {
         }
     }
 
-    /// Goes on with a chunk, in what is left of buffers of checked sizes; the number of channel values.
+    /// Continues a chunk in the rest of buffers of checked sizes. Returns the number of channel values.
     pub(super) fn pull_many<T: PullElement>(
         &self,
         slots: &mut [T],
@@ -77,7 +77,7 @@ impl InletObject {
         let pulling = self.inlet.blocking();
         let samples = match pulling.pull_chunk(slots, timestamps, turn.timeout()) {
             Ok(samples) => samples,
-            // First what there is: the next call has the same error.
+            // Samples come first: the next call reports the same error.
             Err(_) if turn.done > 0 => return Ok(Progress::Break(turn.done)),
             Err(error) => return Err(self.fail(&error)),
         };
@@ -95,8 +95,8 @@ impl InletObject {
 }
 
 /// # Safety
-/// `buffer` is NULL or points to room for `count` values that nobody else uses during the call; `ec`
-/// is NULL or may be written.
+/// `buffer` is NULL or points to room for `count` values that the call alone uses; `ec` is NULL or may be
+/// written.
 unsafe fn pull_sample<T: PullElement + Copy>(
     inlet: Handle,
     buffer: *mut T,
@@ -124,7 +124,7 @@ unsafe fn pull_sample<T: PullElement + Copy>(
 
 /// # Safety
 /// `data` is NULL or points to room for `count` values, `timestamps` is NULL or points to room for
-/// `stamps`, and nobody else uses them during the call; `ec` is NULL or may be written.
+/// `stamps`. The call alone uses them; `ec` is NULL or may be written.
 unsafe fn pull_chunk<T: PullElement + Copy>(
     inlet: Handle,
     data: *mut T,
@@ -155,11 +155,11 @@ unsafe fn pull_chunk<T: PullElement + Copy>(
     };
     // SAFETY: the caller vouches for `ec`.
     let values = unsafe { with_code_in_turns(ec, 0, timeout, body) };
-    // No more than was asked for.
+    // It is at most the count asked for.
     c_ulong::try_from(values).unwrap_or(c_ulong::MAX)
 }
 
-/// The pull functions of one numeric type. `$c` is what the header says, `$element` what it is.
+/// Defines the pull functions of one numeric type. `$c` is the type in the header, `$element` in Rust.
 macro_rules! numeric_pull {
     ($c:ty as $element:ty: $sample:ident $chunk:ident) => {
         #[doc = concat!(

@@ -11,7 +11,7 @@ use crate::memory::{Outcome, behind, length, refuse, with_optional_slots, with_s
 use crate::strings;
 use crate::turns::{Progress, Turn, with_code_in_turns};
 
-/// Where texts go.
+/// The caller's arrays for texts and their lengths.
 #[derive(Clone, Copy)]
 struct Slots {
     texts: *mut *mut c_char,
@@ -37,7 +37,7 @@ impl Slots {
         }
     }
 
-    /// What is behind the first `count` slots.
+    /// Returns the slots behind the first `count`.
     fn behind(self, count: usize) -> Self {
         Self {
             texts: behind(self.texts, count),
@@ -46,7 +46,7 @@ impl Slots {
         }
     }
 
-    /// -4 if an array is missing, so that no sample is taken in vain.
+    /// Fails with -4 if an array is missing, before a sample is consumed.
     fn check(self) -> Outcome<()> {
         if self.texts.is_null() || (self.sized && self.lengths.is_null()) {
             return Err(refuse(code::INTERNAL, "an array is NULL"));
@@ -57,7 +57,7 @@ impl Slots {
     /// Fills `count` slots: copies of `texts`, then NULLs of length 0.
     ///
     /// # Safety
-    /// Each array is NULL or has room for `count` entries that nobody else uses during the call.
+    /// Each array is NULL or has room for `count` entries that the call alone uses.
     unsafe fn fill(self, count: usize, texts: &[Vec<u8>]) -> Outcome<()> {
         let fill = |slots: &mut [*mut c_char]| {
             let (filled, rest) = slots.split_at_mut(texts.len());
@@ -85,7 +85,7 @@ impl Slots {
     }
 }
 
-/// Room for `count` texts, without a heap block for each.
+/// Allocates room for `count` texts, without a heap block for each.
 fn room(count: usize) -> Outcome<Vec<Vec<u8>>> {
     let mut texts = Vec::new();
     texts
@@ -96,8 +96,8 @@ fn room(count: usize) -> Outcome<Vec<Vec<u8>>> {
 }
 
 /// # Safety
-/// The arrays of `slots` are NULL or have room for `count` entries that nobody else uses during the
-/// call; `ec` is NULL or may be written.
+/// The arrays of `slots` are NULL or have room for `count` entries that the call alone uses; `ec` is NULL
+/// or may be written.
 unsafe fn pull_sample(inlet: Handle, slots: Slots, count: i32, timeout: f64, ec: *mut i32) -> f64 {
     let body = |turn: Turn| {
         let object = find_for(inlet, turn)?;
@@ -124,8 +124,8 @@ unsafe fn pull_sample(inlet: Handle, slots: Slots, count: i32, timeout: f64, ec:
 }
 
 /// # Safety
-/// The arrays of `slots` are NULL or have room for `count` entries, `timestamps` is NULL or has room
-/// for `stamps`, and nobody else uses them during the call; `ec` is NULL or may be written.
+/// The arrays of `slots` are NULL or have room for `count` entries, `timestamps` is NULL or has room for
+/// `stamps`. The call alone uses them; `ec` is NULL or may be written.
 unsafe fn pull_chunk(
     inlet: Handle,
     slots: Slots,
@@ -151,7 +151,7 @@ unsafe fn pull_chunk(
         let pull = |stamps: Option<&mut [f64]>| object.pull_many(&mut texts, stamps, turn);
         // SAFETY: the caller vouches for it, the count is that of the caller.
         let progress = unsafe { with_optional_slots(timestamps, samples, pull) }?;
-        // Callers release whatever is in the array: in the end every slot is written, on success only.
+        // Callers release every entry of the array: on success all slots are written in the end.
         let (values, written) = match progress {
             Progress::Break(values) => (values, count),
             Progress::Continue(values) => (values, values),
@@ -163,7 +163,7 @@ unsafe fn pull_chunk(
     };
     // SAFETY: the caller vouches for `ec`.
     let values = unsafe { with_code_in_turns(ec, 0, timeout, body) };
-    // No more than was asked for.
+    // It is at most the count asked for.
     c_ulong::try_from(values).unwrap_or(c_ulong::MAX)
 }
 
@@ -214,9 +214,9 @@ pub unsafe extern "C-unwind" fn lsl_pull_sample_buf(
 }
 
 /// `lsl_pull_chunk_str`: pulls samples as NUL-terminated texts until the buffer is full or `timeout`
-/// seconds passed; with 0.0 what is there. Returns the number of texts. On success every slot is
-/// written, those without a text with NULL; on error none. -2: the stream is lost; -4: no whole number
-/// of samples, or another number of timestamps. Spec: c-abi §8.4, §9.
+/// seconds passed; with 0.0 it does not wait. Returns the number of texts. On success every slot is
+/// written, those without a text with NULL; on error none. -2: the stream is lost; -4: no whole number of
+/// samples, or another number of timestamps. Spec: c-abi §8.4, §9.
 ///
 /// # Safety
 /// `data_buffer` is NULL (-4) or has room for `data_buffer_elements` pointers, `timestamp_buffer` is

@@ -50,7 +50,7 @@ fn available(inlet: Handle, samples: u32) {
     until("samples arrive", || lsl_samples_available(inlet) == samples);
 }
 
-/// Pulls into a buffer of `N` doubles: timestamp, error code, buffer.
+/// Pulls into a buffer of `N` doubles. Returns timestamp, error code and buffer.
 fn pull<const N: usize>(inlet: Handle, timeout: f64) -> (f64, i32, [f64; N]) {
     let (mut values, mut ec) = ([-7.0; N], UNSET);
     let count = i32::try_from(N).unwrap();
@@ -60,7 +60,7 @@ fn pull<const N: usize>(inlet: Handle, timeout: f64) -> (f64, i32, [f64; N]) {
     (stamp, ec, values)
 }
 
-/// Pulls a chunk into a buffer of `N` doubles: values, error code, buffer, timestamps.
+/// Pulls a chunk into a buffer of `N` doubles. Returns values, error code, buffer and timestamps.
 fn pull_chunk<const N: usize>(
     inlet: Handle,
     stamps: usize,
@@ -75,7 +75,7 @@ fn pull_chunk<const N: usize>(
     (pulled, ec, values, times)
 }
 
-/// Both pull functions of a numeric type, and what they do with buffers of the wrong size.
+/// Checks both pull functions of a numeric type, also with buffers of the wrong size.
 macro_rules! check_numeric {
     ($c:ty: $sample:ident $chunk:ident) => {{
         let name = stringify!($chunk);
@@ -424,7 +424,7 @@ fn creation_is_refused_with_a_text() {
     }
 }
 
-/// The error codes of every call that reports one, with no time to wait.
+/// Returns the error codes of all calls that report one, with no time to wait.
 fn all_codes(inlet: Handle) -> [i32; 6] {
     let mut ec = [UNSET; 6];
     let [a, b, c, d, e, f] = ec.each_mut().map(|place| &raw mut *place);
@@ -447,7 +447,7 @@ fn all_codes(inlet: Handle) -> [i32; 6] {
 
 #[test]
 fn codes_before_during_and_after_a_stream() {
-    // Nobody offers this.
+    // This stream has no outlet.
     let info = testing::info("nobody", 1, 0.0, ChannelFormat::Int8);
     let inlet = lsl_create_inlet(info, 360, 0, 1);
     assert_eq!(all_codes(inlet), [-1, -1, -1, -1, 0, 0]);
@@ -493,7 +493,7 @@ fn codes_before_during_and_after_a_stream() {
         lsl_samples_available(inlet) == 0
     });
     lsl_destroy_outlet(out);
-    // What was already pulled is delivered first; liblsl drops it.
+    // Values pulled before are delivered first; liblsl drops them.
     let (pulled, ec, ..) = blocked.join().unwrap();
     assert_eq!((pulled, ec), (2, 0));
     until("the loss is known", || all_codes(inlet) == [-2; 6]);
@@ -546,7 +546,7 @@ fn destroying_wakes_every_blocked_call() {
             ec
         },
     ];
-    // Nobody offers this: all of them wait for ever.
+    // This stream has no outlet: all calls wait for ever.
     let info = testing::info("blocked-nobody", 1, 0.0, ChannelFormat::Int8);
     for pause in [0, 1, 5, 20] {
         let inlet = lsl_create_inlet(info, 360, 0, 1);
@@ -664,8 +664,7 @@ fn an_outlet_s_own_info_makes_an_inlet() {
     lsl_destroy_inlet(inlet);
 }
 
-/// What a forked child finds of its parent's objects: 0 if all is as it should be, else the number of
-/// the check that failed.
+/// Checks in a forked child the objects of its parent. Returns 0, or the number of the check that failed.
 #[cfg(unix)]
 fn as_child(stream: &Stream) -> i32 {
     let mut value = [0.0];
@@ -698,7 +697,7 @@ fn as_child(stream: &Stream) -> i32 {
 #[test]
 fn a_forked_child_leaves_its_parent_s_objects_alone() {
     let stream = Stream::new("forked", 1, 0.0, ChannelFormat::Double64);
-    // While other threads have the table of handles in their hands.
+    // Fork while other threads use the table of handles.
     let stop = Arc::new(AtomicBool::new(false));
     let busy = [(); 2].map(|()| {
         let stop = Arc::clone(&stop);

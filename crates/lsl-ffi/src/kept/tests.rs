@@ -134,7 +134,7 @@ fn edits_make_old_documents_go_and_never_the_edited_one() {
     }
     assert_eq!((gone, kept.entries.len()), (101 - NEWEST, NEWEST));
     assert!(edited.kept.is_in());
-    // What is small again stays where it is.
+    // A document that shrank keeps its place.
     assert!(kept.resize(&edited, 1, 1e9).is_empty());
 }
 

@@ -1,4 +1,4 @@
-//! `lsl/outlet.h`: making and ending outlets, and their readers. The push functions are in `push`
+//! `lsl/outlet.h`: creating and destroying outlets, and their readers. The push functions are in `push`
 //! (numbers, raw) and `push_text`. Spec: c-abi §7.
 
 pub(crate) mod push;
@@ -10,7 +10,7 @@ use std::ptr;
 use std::sync::Arc;
 
 use lsl_core::{BufferLength, ChannelFormat, Outlet, Pushthrough};
-
+use lsl_platform::fork::Generation;
 use lsl_platform::reentry::is_interrupting;
 
 use crate::context::context;
@@ -20,25 +20,26 @@ use crate::memory::{Outcome, refuse};
 use crate::streaminfo::InfoObject;
 use crate::turns::{Progress, in_turns};
 
-/// An outlet that C holds.
+/// Outlet for which C has a handle.
 #[derive(Debug)]
 pub(crate) struct OutletObject {
     pub(crate) outlet: Outlet,
     channels: usize,
     format: ChannelFormat,
-    /// Forks before it was made; in a child of a later fork its threads do not exist.
-    forks: u32,
+    /// In a forked child its threads do not exist.
+    owner: Generation,
 }
 
-/// The outlet behind a handle: -3 for anything else, -4 for one inherited by a forked child, and -4
-/// without a text in a signal handler that interrupted another call, whose locks it would wait for.
+/// Returns the outlet behind a handle: -3 for anything else, -4 for one inherited by a forked child. In a
+/// signal handler that interrupted another call it fails with -4 and no text, instead of waiting for its
+/// locks.
 pub(crate) fn find(handle: Handle) -> Outcome<Arc<OutletObject>> {
     if is_interrupting() {
         return Err(code::INTERNAL);
     }
     let object =
         handle::outlet(handle).ok_or_else(|| refuse(code::ARGUMENT, "this is not an outlet"))?;
-    if object.forks == handle::fork_generation() {
+    if object.owner.is_current() {
         Ok(object)
     } else {
         let text = "this outlet belongs to the parent process";
@@ -55,9 +56,9 @@ pub extern "C" fn lsl_create_outlet(info: Handle, chunk_size: i32, max_buffered:
     })
 }
 
-/// `lsl_create_outlet_ex`: offers the stream that `info` describes (copied). `chunk_size` is ignored
-/// as in liblsl; `max_buffered` is how much a reader may lag, in the unit that `flags` says. NULL
-/// with a text in `lsl_last_error` on failure. Spec: c-abi §7.1.
+/// `lsl_create_outlet_ex`: offers the stream that `info` describes (copied). `chunk_size` is ignored as in
+/// liblsl; `max_buffered` limits the lag of a reader, in the unit that `flags` says. NULL with a text in
+/// `lsl_last_error` on failure. Spec: c-abi §7.1.
 #[unsafe(no_mangle)]
 pub extern "C" fn lsl_create_outlet_ex(
     info: Handle,
@@ -81,7 +82,7 @@ pub extern "C" fn lsl_destroy_outlet(out: Handle) {
         let Some(Object::Outlet(object)) = handle::remove(out) else {
             return;
         };
-        if object.forks == handle::fork_generation() {
+        if object.owner.is_current() {
             object.outlet.close();
         } else {
             // Its threads, and maybe holders of its locks, live in the parent only.
@@ -90,7 +91,7 @@ pub extern "C" fn lsl_destroy_outlet(out: Handle) {
     });
 }
 
-/// `lsl_get_info`: a new info of the stream as it is announced, for the caller to destroy; NULL for
+/// `lsl_get_info`: returns a new info of the stream as it is announced, for the caller to destroy; NULL for
 /// anything but an outlet. Spec: c-abi §7.1.
 #[unsafe(no_mangle)]
 pub extern "C" fn lsl_get_info(out: Handle) -> Handle {
@@ -103,7 +104,7 @@ pub extern "C" fn lsl_get_info(out: Handle) -> Handle {
     })
 }
 
-/// `lsl_have_consumers`: 1 if an inlet reads the stream now, else 0. Spec: c-abi §7.1.
+/// `lsl_have_consumers`: returns 1 if an inlet reads the stream now, else 0. Spec: c-abi §7.1.
 #[unsafe(no_mangle)]
 pub extern "C" fn lsl_have_consumers(out: Handle) -> i32 {
     guard(0, || {
@@ -129,11 +130,11 @@ pub extern "C-unwind" fn lsl_wait_for_consumers(out: Handle, timeout: f64) -> i3
     })
 }
 
-/// How long a buffer `max_buffered` means with these transport flags. Spec: c-abi §7.1.
+/// Returns the buffer length that `max_buffered` means with these transport flags. Spec: c-abi §7.1.
 pub(crate) fn buffer_length(length: i32, flags: i32) -> Outcome<BufferLength> {
     match (flags & BUFFER_SAMPLES != 0, flags & BUFFER_THOUSANDTHS != 0) {
         (false, false) => Ok(BufferLength::Seconds(f64::from(length))),
-        // What is not positive becomes one sample.
+        // Values below 1 become one sample.
         (true, false) => Ok(BufferLength::Samples(usize::try_from(length).unwrap_or(0))),
         (false, true) => Ok(BufferLength::Milliseconds(
             u32::try_from(length).unwrap_or(0),
@@ -145,7 +146,7 @@ pub(crate) fn buffer_length(length: i32, flags: i32) -> Outcome<BufferLength> {
     }
 }
 
-/// The info behind a handle.
+/// Returns a copy of the info behind a handle; -3 if there is none.
 pub(crate) fn info_of(info: Handle) -> Outcome<lsl_core::StreamInfo> {
     match handle::info(info) {
         Some(object) => Ok(object.snapshot()),
@@ -162,7 +163,7 @@ fn try_create(info: Handle, max_buffered: i32, flags: i32) -> Outcome<Handle> {
     let object = OutletObject {
         channels: info.channel_count() as usize,
         format: info.channel_format(),
-        forks: handle::fork_generation(),
+        owner: handle::owner(),
         outlet: Outlet::builder(info)
             .context(&context())
             .buffer(buffer_length(max_buffered, flags)?)
@@ -173,7 +174,7 @@ fn try_create(info: Handle, max_buffered: i32, flags: i32) -> Outcome<Handle> {
     Ok(handle::insert(Object::Outlet(Arc::new(object))))
 }
 
-/// What any value of a `pushthrough` argument means.
+/// Converts a `pushthrough` argument: 0 holds the sample, any other value sends it.
 fn pushthrough(value: i32) -> Pushthrough {
     if value == 0 {
         Pushthrough::Hold
@@ -182,7 +183,7 @@ fn pushthrough(value: i32) -> Pushthrough {
     }
 }
 
-/// `lsl_transport_options_t`. Spec: c-abi §2.
+/// Flags of `lsl_transport_options_t`. Spec: c-abi §2.
 const BUFFER_SAMPLES: i32 = 1;
 const BUFFER_THOUSANDTHS: i32 = 2;
 const SYNC_BLOCKING: i32 = 4;

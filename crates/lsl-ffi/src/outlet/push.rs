@@ -9,17 +9,17 @@ use crate::guard::{code, fail};
 use crate::handle::Handle;
 use crate::memory::{Outcome, elements, length, refuse, status};
 
-/// Timestamps of a chunk as C gives them.
+/// Timestamps of a chunk as C passes them.
 #[derive(Clone, Copy)]
 pub(super) enum ChunkStamps {
-    /// That of the last sample; 0.0 is now.
+    /// Timestamp of the last sample; 0.0 is now.
     Last(f64),
-    /// One for each sample.
+    /// One timestamp for each sample.
     Each(*const f64),
 }
 
 impl OutletObject {
-    /// How many samples an array of `values` channel values holds; -4 if it is no whole number.
+    /// Returns the number of samples in `values` channel values; -4 if it is not whole.
     pub(super) fn samples_in(&self, values: usize) -> Outcome<usize> {
         if self.channels != 0 && values.is_multiple_of(self.channels) {
             return Ok(values / self.channels);
@@ -32,7 +32,7 @@ impl OutletObject {
         Err(refuse(code::INTERNAL, &text))
     }
 
-    /// Pushes one sample whose length is right.
+    /// Pushes one sample of checked length.
     pub(super) fn push_one<T: PushElement>(
         &self,
         values: &[T],
@@ -135,7 +135,7 @@ unsafe fn push_raw(out: Handle, data: *const c_void, timestamp: f64, through: i3
             },
             // SAFETY: as above.
             ChannelFormat::Int8 => unsafe { push_raw_as::<i8>(&object, data, timestamp, through) },
-            // A stream without a format has samples of no bytes, which nobody can read.
+            // Samples of a stream without a format are empty, and no inlet reads them.
             ChannelFormat::Undefined => Ok(()),
             ChannelFormat::String => Err(refuse(
                 code::ARGUMENT,
@@ -158,8 +158,8 @@ unsafe fn push_raw_as<T: PushElement + Copy>(
     object.push_one(&values, timestamp, through)
 }
 
-/// The push functions of one numeric type: three for samples, five for chunks. `$c` is what the
-/// header says, `$element` what it is.
+/// Defines the push functions of one numeric type: three for samples, five for chunks. `$c` is the type in
+/// the header, `$element` in Rust.
 macro_rules! numeric_push {
     ($c:ty as $element:ty:
      $sample:ident $sample_t:ident $sample_tp:ident

@@ -9,18 +9,17 @@ use crate::handle::Handle;
 use crate::memory::{Outcome, elements, length, refuse, status};
 use crate::strings;
 
-/// Where the caller's texts are.
+/// The caller's arrays of texts.
 #[derive(Clone, Copy)]
 enum Texts {
-    /// Each ends with a NUL.
+    /// Texts that end with a NUL.
     Terminated(*const *const c_char),
-    /// With an array of lengths.
+    /// Texts with an array of lengths.
     Sized(*const *const c_char, *const u32),
 }
 
 impl Texts {
-    /// The caller's `count` texts; -4 for NULL anywhere but for a text without bytes in a sized
-    /// array.
+    /// Reads the caller's `count` texts. -4 for NULL, except for a text without bytes in a sized array.
     ///
     /// # Safety
     /// The arrays are NULL or have `count` entries, each NULL or a text as the variant says, which
@@ -92,7 +91,7 @@ unsafe fn push_chunk(
     status(|| {
         let object = find(out)?;
         let count = length(count)?;
-        // Unlike with numbers, nothing to push is no error whatever the pointers are.
+        // Unlike with numbers, an empty chunk is no error, whatever the pointers are.
         if count == 0 {
             return Ok(());
         }
@@ -104,7 +103,7 @@ unsafe fn push_chunk(
     })
 }
 
-/// The push functions of one kind of text: three for samples, five for chunks. `$texts` makes a
+/// Defines the push functions of one kind of text: three for samples, five for chunks. `$texts` makes a
 /// [`Texts`] of the arguments in the brackets.
 macro_rules! text_push {
     ($kind:literal $texts:path [$($argument:ident: $type:ty),+]

@@ -19,7 +19,7 @@ use crate::inlet::{lsl_destroy_inlet, lsl_samples_available};
 use crate::streaminfo::{lsl_destroy_streaminfo, lsl_get_created_at, lsl_get_uid};
 use crate::testing::{self, SOON, Stream, UNSET, last_error, no_handle, on_thread, outlet, until};
 
-/// Pulls exactly `samples` samples of one channel: values and timestamps.
+/// Pulls exactly `samples` samples of one channel. Returns values and timestamps.
 fn pulled(inlet: Handle, samples: usize) -> (Vec<f64>, Vec<f64>) {
     let (mut values, mut stamps, mut ec) = (vec![0.0; samples], vec![0.0; samples], UNSET);
     let count = samples.try_into().unwrap();
@@ -39,7 +39,7 @@ fn pulled(inlet: Handle, samples: usize) -> (Vec<f64>, Vec<f64>) {
     (values, stamps)
 }
 
-/// All eight push functions of a numeric type.
+/// Checks all eight push functions of a numeric type.
 macro_rules! check_numeric {
     ($format:ident $c:ty:
      $sample:ident $sample_t:ident $sample_tp:ident
@@ -80,7 +80,7 @@ macro_rules! check_numeric {
         let chunks = [6.0, 6.0, 6.0, 6.5, 6.5, 6.5, 7.0, -8.0, 9.0, 7.0, -8.0, 9.0];
         assert_eq!(stamps[6..], chunks, "{name}");
 
-        // What is refused, whatever the type.
+        // Arguments that are refused, whatever the type.
         let codes = [
             // SAFETY: NULL is refused.
             unsafe { $sample(out, null()) },
@@ -134,7 +134,7 @@ fn all_numeric_push_functions() {
         lsl_push_chunk_ctnp);
 }
 
-/// All eight push functions of a kind of text; the brackets hold its arrays.
+/// Checks all eight push functions of a kind of text; the brackets hold its arrays.
 macro_rules! check_text {
     ([$($array:expr),+] [$($null:expr),+] [$($hole:expr),+]
      $sample:ident $sample_t:ident $sample_tp:ident

@@ -7,7 +7,7 @@ use crate::common::{lsl_last_error, shown};
 use crate::streaminfo::{lsl_destroy_streaminfo, lsl_get_desc, lsl_get_name, lsl_get_uid};
 use crate::xml::lsl_first_child;
 
-/// Far more than anything here takes; only a hang reaches it.
+/// Longest wait in seconds; only a hang reaches it.
 const SOON: f64 = 20.0;
 
 fn outlet(name: &str) -> Outlet {
@@ -16,7 +16,7 @@ fn outlet(name: &str) -> Outlet {
     Outlet::builder(info).context(&context()).open().unwrap()
 }
 
-/// The names found, or the error code.
+/// Returns the names found, or the error code.
 fn names(slots: &[Handle], count: i32) -> Result<Vec<String>, i32> {
     let Ok(count) = usize::try_from(count) else {
         return Err(count);
@@ -236,19 +236,4 @@ fn what_is_no_resolver_is_nothing() {
         assert_eq!((count, slots[0]), (-3, UNTOUCHED));
         lsl_destroy_continuous_resolver(none);
     }
-}
-
-#[test]
-fn an_inherited_resolver_finds_nothing() {
-    let _outlet = outlet("inherited");
-    let selector = Selector::property("name", "inherited").unwrap();
-    let resolver = ContinuousResolver::in_context(&context(), &selector, Timeout::Forever).unwrap();
-    let limit = std::time::Duration::from_secs(20);
-    assert_eq!(resolver.wait_blocking(1, limit).len(), 1);
-    let mut object = ResolverObject::new(resolver);
-    assert_eq!(object.results().len(), 1);
-    // As in a child: the fork happened after it was made.
-    object.forks = object.forks.wrapping_sub(1);
-    assert!(object.results().is_empty());
-    drop(object);
 }

@@ -17,7 +17,7 @@ use crate::streaminfo::{
 };
 use crate::testing::{self, Stream, last_error, no_handle, take_text};
 
-/// A security configuration that demands encryption, of a device that trusts itself alone.
+/// Builds a security configuration that demands encryption, of a device that trusts itself alone.
 fn required(seed: u8) -> (Arc<Security>, String) {
     let key = SecretKey::from_seed(&[seed; 32]);
     let fingerprint = key.public().fingerprint().to_string();
@@ -31,7 +31,7 @@ fn told(text: *mut c_char) -> String {
     String::from_utf8(take_text(text)).unwrap()
 }
 
-/// The only reader of an outlet.
+/// Returns the only reader of an outlet.
 fn reader(out: Handle) -> Consumer {
     let mut consumer = std::mem::MaybeUninit::<Consumer>::zeroed();
     // SAFETY: room for one.
@@ -168,8 +168,8 @@ fn nothing_is_told_of_what_is_not_there() {
     }
 }
 
-/// What C programs without these functions notice of a broken configuration is in `tests/hosts`; here
-/// only that objects of one context never become those of another.
+/// Objects of one context never become those of another. How C programs without these functions notice a
+/// broken configuration is tested in `tests/hosts`.
 #[test]
 fn an_info_of_elsewhere_makes_no_plaintext_outlet() {
     let (security, _) = required(3);

@@ -9,7 +9,7 @@ use crate::streaminfo::{
     lsl_streaminfo_from_xml,
 };
 
-/// An info and what a C program does with it; the unsafe calls in one place.
+/// An info with the calls of a C program; the unsafe ones are in one place.
 struct Info(Handle);
 
 impl Info {
@@ -23,7 +23,7 @@ impl Info {
         lsl_get_desc(self.0)
     }
 
-    /// What is inside `<desc>`, without the indentation.
+    /// Returns the content of `<desc>`, without the indentation.
     fn inside(&self) -> String {
         let text = lsl_get_xml(self.0);
         let xml = shown(text);
@@ -255,7 +255,7 @@ fn a_removed_node_stays_readable_and_editable() {
     assert!(lsl_next_sibling(middle).is_null() && lsl_previous_sibling(middle).is_null());
     append_value(middle, c"unit", c"uV");
     assert_eq!(set_child_value(middle, c"label", c"C5"), 1);
-    // Removed once more, inside what was removed.
+    // Removed once more, inside the removed node.
     let inner = lsl_first_child(label);
     lsl_remove_child(middle, label);
     assert_eq!(
@@ -468,7 +468,7 @@ fn cdata_is_text() {
     assert_eq!(shown(lsl_child_value(c)), "x");
 }
 
-/// What is said of a handle that has ended goes to the host's callback, which may use the info.
+/// The log message about an ended handle goes to the host's callback, which may use the info.
 #[test]
 fn a_child_to_remove_is_looked_up_before_its_info_is_locked() {
     const PATIENCE: Duration = Duration::from_secs(30);

@@ -1,6 +1,5 @@
-//! Files that only grow and belong to one user: not on Windows yet, where who may change a file lies in its
-//! access control list, which nothing here reads. So there is no audit file and no list of streams that
-//! were encrypted before.
+//! Append-only files of one user: not on Windows yet. Access is controlled by access control lists there,
+//! which nothing here reads. So there is no audit file and no list of streams that were encrypted before.
 
 use std::convert::Infallible;
 use std::fs::File;
@@ -10,7 +9,7 @@ use std::path::Path;
 
 use crate::files::unchecked;
 
-/// See the Unix version.
+/// Fails; see the Unix version.
 ///
 /// # Errors
 /// Always `Unsupported`.
@@ -18,18 +17,18 @@ pub fn open(_path: &Path) -> io::Result<File> {
     Err(unchecked())
 }
 
-/// The lock of a file. There is none.
+/// Lock of a file. It has no value.
 #[derive(Debug)]
 pub struct Locked<'a>(Infallible, PhantomData<&'a File>);
 
-/// As on Unix: whoever drops one means something by it.
+/// Exists so that callers may drop a lock explicitly, as on Unix.
 impl Drop for Locked<'_> {
     fn drop(&mut self) {
         match self.0 {}
     }
 }
 
-/// See the Unix version.
+/// Fails; see the Unix version.
 ///
 /// # Errors
 /// Always `Unsupported`.
@@ -37,7 +36,7 @@ pub fn lock(_file: &File) -> io::Result<Locked<'_>> {
     Err(unchecked())
 }
 
-/// See the Unix version.
+/// Fails; see the Unix version.
 ///
 /// # Errors
 /// Always `Unsupported`.

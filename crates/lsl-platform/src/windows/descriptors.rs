@@ -1,18 +1,18 @@
-//! How many descriptors this process may have: on Windows as many as there is memory for.
+//! Number of descriptors of this process: on Windows memory alone limits it.
 
 use std::io;
 
 use crate::socket::AsSocket;
 
-/// Nothing to do.
+/// Does nothing: there is no limit to raise.
 pub fn make_room(_newest: impl AsSocket) {}
 
-/// False: no limit can be raised.
+/// Returns false: there is no limit to raise.
 pub fn made_room_after(_error: &io::Error) -> bool {
     false
 }
 
-/// The same error.
+/// Returns the error unchanged: no limit is its cause.
 pub fn explained(error: io::Error) -> io::Error {
     error
 }

@@ -1,27 +1,28 @@
-//! Whose files these are and who may read or change them: not on Windows yet.
+//! Owners, permissions and versions of files: not on Windows yet.
 //!
-//! LSS/1 §3.3 wants access control lists there that allow the owner and SYSTEM alone. As long as nothing
-//! reads and sets such lists, nobody can say who may read a key or change a trust file, so that everything
-//! that needs to know is refused: without encryption there is no harm, with a key that everybody reads
-//! there is.
+//! LSS/1 §3.3 demands access control lists that allow the owner and SYSTEM alone. Nothing here reads or
+//! sets them yet, so everything that depends on them fails. Plaintext does less harm than a key that
+//! everybody can read.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-/// See the Unix version; never made.
+/// Counterpart of the Unix type; never constructed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Access {
-    /// The owner.
+    /// User id of the owner.
     pub owner: u32,
-    /// The permissions.
+    /// Permission bits as on Unix.
     pub mode: u32,
-    /// Who runs this program.
+    /// User id of this process.
     pub user: u32,
 }
 
 impl Access {
+    /// Fails: access control lists are not read yet.
+    ///
     /// # Errors
     /// Always `Unsupported`.
     pub fn of(_metadata: &Metadata) -> io::Result<Self> {
@@ -29,24 +30,26 @@ impl Access {
     }
 }
 
-/// See the Unix version; never made.
+/// Counterpart of the Unix type; never constructed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Version {
-    /// When it was written, since 1970.
+    /// Time of the last write since 1970.
     pub modified: Duration,
-    /// When anything of it changed, since 1970.
+    /// Time of the last change since 1970.
     pub changed: Duration,
 }
 
 impl Version {
+    /// Fails: the metadata that std gives here do not identify a file.
+    ///
     /// # Errors
-    /// Always `Unsupported`: what std tells of a file here does not identify it.
+    /// Always `Unsupported`.
     pub fn of(_metadata: &Metadata) -> io::Result<Self> {
         Err(unchecked())
     }
 }
 
-/// Whether both are the same file.
+/// Fails; on Unix it compares two files.
 ///
 /// # Errors
 /// Always `Unsupported`.
@@ -54,12 +57,12 @@ pub fn is_same(_one: &Metadata, _other: &Metadata) -> io::Result<bool> {
     Err(unchecked())
 }
 
-/// Never, as far as anybody knows.
+/// Returns false, since groups are unknown here.
 pub fn is_group_private(_metadata: &Metadata) -> bool {
     false
 }
 
-/// Makes a new file for writing, which never replaces another one.
+/// Creates a new file for writing and never replaces another one.
 ///
 /// # Errors
 /// `Unsupported` for a file that others must not read; else those of the system.
@@ -70,7 +73,7 @@ pub fn create_new(path: &Path, mode: u32) -> io::Result<File> {
     OpenOptions::new().write(true).create_new(true).open(path)
 }
 
-/// Makes a new directory.
+/// Creates a new directory with inherited access rights.
 ///
 /// # Errors
 /// `Unsupported` for one that others must not enter; else those of the system.
@@ -81,7 +84,7 @@ pub fn create_directory(path: &Path, mode: u32) -> io::Result<()> {
     std::fs::create_dir(path)
 }
 
-/// See the Unix version.
+/// Fails; see the Unix version.
 ///
 /// # Errors
 /// Always `Unsupported`.
@@ -89,10 +92,10 @@ pub fn make_alike(_file: &File, _model: &Metadata) -> io::Result<()> {
     Err(unchecked())
 }
 
-/// See the Unix version.
+/// Does nothing without an `owner`, and fails with one.
 ///
 /// # Errors
-/// `Unsupported`, unless nobody is named.
+/// `Unsupported` if an owner is given.
 pub fn give(_path: &Path, owner: Option<u32>) -> io::Result<()> {
     match owner {
         None => Ok(()),
@@ -100,10 +103,10 @@ pub fn give(_path: &Path, owner: Option<u32>) -> io::Result<()> {
     }
 }
 
-/// The permissions of everybody but the owner.
+/// Permission bits of group and others.
 const OTHERS: u32 = 0o077;
 
-/// What is missing.
+/// Returns the error of all functions that need access control lists.
 pub(crate) fn unchecked() -> io::Error {
     io::Error::new(
         io::ErrorKind::Unsupported,

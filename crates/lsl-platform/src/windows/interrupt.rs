@@ -1,19 +1,19 @@
-//! Ending one thread's wait for a socket from another thread: not on Windows, where only sockets can be
-//! waited for together with a socket.
+//! Ending one thread's wait for a socket from another thread: not on Windows, where a wait for a socket
+//! accepts nothing but sockets.
 //!
-//! Without it no pull waits for a socket itself; the data task reads instead and wakes it. That costs some
-//! microseconds and nothing else.
+//! So no pull waits for a socket itself: the data task reads instead and wakes it, which costs some
+//! microseconds.
 
 use std::io;
 use std::os::windows::io::{AsSocket, BorrowedSocket};
 use std::sync::Arc;
 
-/// See the Unix version: a flag that a thread waits for together with a socket. There is none.
+/// Flag that a thread waits for together with a socket. It has no value on Windows.
 #[derive(Debug)]
 pub enum Interrupt {}
 
 impl Interrupt {
-    /// That of the calling thread.
+    /// Fails; on Unix it returns the flag of the calling thread.
     ///
     /// # Errors
     /// Always `Unsupported`.
@@ -24,12 +24,12 @@ impl Interrupt {
         ))
     }
 
-    /// Raises the flag.
+    /// Is never called: the type has no value.
     pub fn raise(&self) {
         match *self {}
     }
 
-    /// Lowers the flag.
+    /// Is never called: the type has no value.
     pub fn lower(&self) {
         match *self {}
     }

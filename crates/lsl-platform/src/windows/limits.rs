@@ -1,8 +1,8 @@
-//! What a process may use: processors and open files. For programs that measure.
+//! Processors and open files that a process may use. For programs that measure.
 
 use std::io;
 
-/// Lets this thread run on one processor alone, which is not done on Windows yet.
+/// Fails: restricting a thread to one processor is not done on Windows yet.
 ///
 /// # Errors
 /// Always `Unsupported`.
@@ -10,7 +10,7 @@ pub fn use_one_processor() -> io::Result<usize> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// Files and sockets are limited by memory alone: `u64::MAX`.
+/// Returns `u64::MAX`: memory alone limits files and sockets.
 ///
 /// # Errors
 /// None.

@@ -1,12 +1,12 @@
-//! Whose rights this process has, and how many descriptors it may open.
+//! Rights of this process, and the number of descriptors it may open.
 
-/// False: no file makes a process of another user's out of a program that somebody starts. Who starts one
-/// as another user does not lend it an environment of his own either.
+/// Returns false: no file gives a program the rights of another user when it is started. Starting a program
+/// as another user does not pass on a foreign environment either.
 pub fn is_secure_execution() -> bool {
     false
 }
 
-/// No limit.
+/// Returns `None`: there is no limit.
 pub fn open_file_limit() -> Option<u64> {
     None
 }

@@ -1,4 +1,4 @@
-//! A line that is typed without being seen: not on Windows yet.
+//! Hidden input of a line: not on Windows yet.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -6,16 +6,16 @@ use std::os::windows::io::AsHandle;
 
 pub use crate::text::printable;
 
-/// What the user did at a question.
+/// Answer of the user to a prompt.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Typed {
-    /// A line, without its end.
+    /// The line, without its end.
     Line(Vec<u8>),
-    /// The user gave up.
+    /// The user cancelled the input.
     Aborted,
 }
 
-/// See the Unix version. It never reads what would be seen.
+/// Fails instead of reading visible input.
 ///
 /// # Errors
 /// Always `Unsupported`.
@@ -26,10 +26,10 @@ pub fn read_hidden(_from: &mut impl Read) -> io::Result<Typed> {
     ))
 }
 
-/// Standard input without the buffer of [`io::stdin`], in which passphrases would stay.
+/// Opens standard input without the buffer of [`io::stdin`], in which passphrases would stay.
 ///
 /// # Errors
-/// There is none.
+/// Standard input is missing.
 pub fn standard_input() -> io::Result<File> {
     Ok(File::from(io::stdin().as_handle().try_clone_to_owned()?))
 }

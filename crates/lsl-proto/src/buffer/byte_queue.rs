@@ -1,13 +1,13 @@
 //! A FIFO of bytes that is always one contiguous slice.
 
-/// Bytes go in at the end and out at the front. Consumed space is reclaimed by moving the rest down
-/// once it is at most half of what is stored, so a byte is moved at most once on average; a queue
+/// Queue in one vector: bytes go in at the end and out at the front. Before it would grow, the rest
+/// moves down if more than that was consumed, so that a byte moves at most once on average. A queue
 /// that runs empty (the usual case) never moves anything.
 #[derive(Debug, Default)]
 pub(super) struct ByteQueue {
     bytes: Vec<u8>,
     head: usize,
-    /// Decaying maximum of what was stored, to tell a burst from the usual fill.
+    /// Decaying maximum of the length in bytes, to tell a burst from the usual fill.
     peak: usize,
 }
 
@@ -28,7 +28,7 @@ impl ByteQueue {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Drops the first `count` bytes; more than there are means all.
+    /// Drops the first `count` bytes, at most all.
     pub(super) fn consume(&mut self, count: usize) {
         self.peak = self.peak.max(self.len());
         self.head = self.head.saturating_add(count).min(self.bytes.len());
@@ -44,7 +44,7 @@ impl ByteQueue {
     }
 }
 
-/// Capacity that is never given back.
+/// Capacity in bytes that is never given back.
 const KEEP_BYTES: usize = 64 * 1024;
 
 #[cfg(test)]

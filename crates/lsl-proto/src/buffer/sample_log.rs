@@ -1,58 +1,57 @@
-//! Encoded samples of one wire variant that at least one consumer has not been sent yet.
+//! Log of encoded samples of one wire variant, kept until they have been sent to every consumer.
 //!
 //! One log serves all consumers of a variant: each keeps only the sequence number of the next sample
 //! it needs, so a sample is encoded and stored once however many readers lag. A log that everybody
 //! has caught up with is empty; its sequence numbers keep counting.
 //!
-//! Samples lie in blocks, so that nothing is ever moved to make room, memory goes back as a backlog
-//! shrinks, and a whole block comes in and goes out without a copy: it changes places with the
-//! caller's buffer.
+//! Samples lie in blocks: nothing is moved to make room, and memory goes back as a backlog shrinks.
+//! A whole block comes in and goes out without a copy, by a swap with the caller's buffer.
 
 use std::collections::VecDeque;
 
 /// FIFO of encoded samples, addressed by sequence number.
 #[derive(Debug, Default)]
 pub struct SampleLog {
-    /// In order, none of them empty.
+    /// Ordered by sequence number; no block is empty.
     blocks: VecDeque<Block>,
     /// Sequence number of the first sample that is needed.
     first: u64,
     /// Sequence number of the next sample.
     end: u64,
-    /// Kept for reuse. What is in their buffers is nobody's: filling them with zeros again would cost
-    /// as much as what comes next.
+    /// Kept for reuse. Their buffers keep old bytes: filling them with zeros would cost as much as
+    /// writing the next samples.
     spare: Vec<Block>,
 }
 
 #[derive(Debug, Default)]
 struct Block {
     bytes: Vec<u8>,
-    /// End of each sample in `bytes`.
+    /// End offset of each sample in `bytes`.
     ends: Vec<usize>,
     /// Sequence number of the first sample in `bytes`, needed or not.
     first: u64,
 }
 
 impl SampleLog {
-    /// An empty log that starts at sequence number 0.
+    /// Creates an empty log that starts at sequence number 0.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Sequence number that the next appended sample will get.
+    /// Returns the sequence number that the next appended sample will get.
     pub fn end(&self) -> u64 {
         self.end
     }
 
-    /// Bytes stored and needed.
+    /// Returns the bytes of the samples that are still needed.
     pub fn len_bytes(&self) -> usize {
         let stored: usize = self.blocks.iter().map(|block| block.bytes.len()).sum();
         let front = self.blocks.front();
         stored - front.map_or(0, |block| block.offset_of(self.first))
     }
 
-    /// Stores encoded samples; `ends` are their end positions within `encoded`. What is in the
-    /// buffers afterwards is nobody's.
+    /// Appends encoded samples; `ends` are their end offsets within `encoded`. Afterwards both
+    /// buffers may hold old contents.
     pub fn append(&mut self, encoded: &mut Vec<u8>, ends: &mut Vec<usize>) {
         let first = self.end;
         self.end += ends.len() as u64;
@@ -69,7 +68,7 @@ impl SampleLog {
         if encoded.len() >= SWAPPED_BYTES {
             std::mem::swap(&mut block.bytes, encoded);
             std::mem::swap(&mut block.ends, ends);
-            // It becomes a block in its turn, which shall not grow piece by piece.
+            // The caller's buffer becomes a block in its turn, which shall not grow piece by piece.
             encoded.reserve(BLOCK_BYTES.saturating_sub(encoded.len()));
         } else {
             block.bytes.clear();
@@ -80,7 +79,7 @@ impl SampleLog {
         self.blocks.push_back(block);
     }
 
-    /// Counts samples that nobody needs stored. Only valid for an empty log.
+    /// Skips sequence numbers of samples that no consumer needs. Only valid for an empty log.
     #[inline]
     pub fn skip(&mut self, samples: usize) {
         debug_assert!(
@@ -91,7 +90,7 @@ impl SampleLog {
         self.first = self.end;
     }
 
-    /// Forgets every sample before `sequence`.
+    /// Drops every sample before `sequence`.
     #[inline]
     pub fn trim(&mut self, sequence: u64) {
         self.first = self.first.max(sequence.min(self.end));
@@ -104,8 +103,8 @@ impl SampleLog {
         }
     }
 
-    /// How far one [`take`](Self::take) from `from` gets: to whole samples before `to`, as many as
-    /// fit in `max_bytes` and at least one. `from` must be stored.
+    /// Returns the end of the range that one [`take`](Self::take) from `from` can return: whole
+    /// samples before `to`, as many as fit in `max_bytes` and at least one. `from` must be stored.
     pub fn reach(&self, from: u64, to: u64, max_bytes: usize) -> u64 {
         let Some(block) = self.block_of(from) else {
             return from;
@@ -116,14 +115,14 @@ impl SampleLog {
         next.clamp(from + 1, to.max(from + 1))
     }
 
-    /// Bytes from one stored sample to a later one that is within [`reach`](Self::reach).
+    /// Returns the bytes from one stored sample to a later one within [`reach`](Self::reach).
     pub fn distance(&self, from: u64, to: u64) -> usize {
         let block = self.block_of(from);
         block.map_or(0, |block| block.offset_of(to) - block.offset_of(from))
     }
 
-    /// Puts the samples from `from` to `to` (as [`reach`](Self::reach) said) in place of what is in
-    /// `out`, and forgets every sample before `needed`.
+    /// Replaces the contents of `out` by the samples from `from` to `to`, a range within
+    /// [`reach`](Self::reach). Drops every sample before `needed`.
     pub fn take(&mut self, from: u64, to: u64, needed: u64, out: &mut Vec<u8>) {
         let index = self.index_of(from);
         let Some(block) = self.blocks.get_mut(index) else {
@@ -159,7 +158,7 @@ impl SampleLog {
     }
 
     fn keep(&mut self, block: Block) {
-        // While others still wait, more are needed soon.
+        // While other consumers wait, more are needed soon.
         let spare_blocks = if self.blocks.is_empty() {
             SPARE_BLOCKS
         } else {
@@ -178,7 +177,7 @@ impl Block {
         self.first + self.ends.len() as u64
     }
 
-    /// Offset of the first byte of a stored sample (or of the end of the block).
+    /// Returns the offset of the first byte of a stored sample, or of the end of the block.
     fn offset_of(&self, sequence: u64) -> usize {
         match stored(sequence.saturating_sub(self.first)) {
             0 => 0,
@@ -187,7 +186,7 @@ impl Block {
     }
 }
 
-/// A difference of sequence numbers as a length.
+/// Converts a difference of sequence numbers to a length.
 fn stored(difference: u64) -> usize {
     usize::try_from(difference).expect("what is stored fits into memory")
 }
@@ -198,10 +197,10 @@ const BLOCK_BYTES: usize = 64 * 1024;
 /// From this size on, swapping buffers is worth the room it leaves unused in the block before.
 const SWAPPED_BYTES: usize = 8 * 1024;
 
-/// Blocks kept for the next samples: a reader that lags now and then should cost no allocations,
+/// Blocks kept while the log is empty: a reader that lags now and then should cost no allocations.
 const SPARE_BLOCKS: usize = 2;
 
-/// and one that always does, by turns more and less, should not either.
+/// Blocks kept while it is not: neither should one that always lags, by turns more and less.
 const SPARE_BLOCKS_IN_USE: usize = 64;
 
 #[cfg(test)]
@@ -222,7 +221,7 @@ mod tests {
         log.append(&mut sample.to_vec(), &mut vec![sample.len()]);
     }
 
-    /// What a lane does to read for a consumer, the only one.
+    /// Reads for the only consumer, as a lane does.
     fn read(log: &mut SampleLog, from: u64, to: u64, max_bytes: usize) -> (u64, Vec<u8>) {
         let mut out = Vec::new();
         let next = log.reach(from, to, max_bytes);

@@ -10,9 +10,9 @@ use super::byte_queue::ByteQueue;
 #[derive(Debug)]
 pub struct SampleRing {
     raw: ByteQueue,
-    /// Of each sample, in seconds.
+    /// Timestamp of each sample, in seconds.
     timestamps: VecDeque<f64>,
-    /// Bytes of each sample; empty while all that wait are of length `stride`, as numbers always are.
+    /// Bytes of each sample; empty while all samples have length `stride`, as numbers always have.
     lens: VecDeque<usize>,
     stride: usize,
     capacity_samples: usize,
@@ -21,8 +21,8 @@ pub struct SampleRing {
 }
 
 impl SampleRing {
-    /// An empty ring for at most `capacity_samples` (at least 1) and, so that a peer's endless
-    /// strings cannot fill the memory, at most `capacity_bytes` unless a single sample is larger.
+    /// Creates an empty ring of at most `capacity_samples` (at least 1) and `capacity_bytes`, lest
+    /// a peer's endless strings fill the memory. A single larger sample is kept.
     pub fn new(capacity_samples: usize, capacity_bytes: usize) -> Self {
         Self {
             raw: ByteQueue::default(),
@@ -35,27 +35,27 @@ impl SampleRing {
         }
     }
 
-    /// Samples waiting.
+    /// Returns the number of waiting samples.
     pub fn len(&self) -> usize {
         self.timestamps.len()
     }
 
-    /// Whether no sample waits.
+    /// Returns whether no sample waits.
     pub fn is_empty(&self) -> bool {
         self.timestamps.is_empty()
     }
 
-    /// Bytes of channel data waiting.
+    /// Returns the bytes of channel data waiting.
     pub fn len_bytes(&self) -> usize {
         self.raw.len()
     }
 
-    /// Samples the ring can hold before it drops.
+    /// Returns the number of samples the ring can hold before it drops.
     pub fn capacity_samples(&self) -> usize {
         self.capacity_samples
     }
 
-    /// Samples dropped so far because nobody pulled them in time.
+    /// Returns the number of samples dropped so far because they were not pulled in time.
     pub fn dropped(&self) -> u64 {
         self.dropped
     }
@@ -89,7 +89,7 @@ impl SampleRing {
         self.lens.push_back(len);
     }
 
-    /// The oldest sample: timestamp and raw bytes.
+    /// Returns the oldest sample: timestamp in seconds and raw bytes.
     #[inline]
     pub fn front(&self) -> Option<(f64, &[u8])> {
         let &timestamp = self.timestamps.front()?;
@@ -97,8 +97,8 @@ impl SampleRing {
         Some((timestamp, &self.raw.as_slice()[..len]))
     }
 
-    /// The oldest samples, as many of at most `max_samples` as lie together: their timestamps and their
-    /// raw bytes back to back. Empty only if the ring is or nothing is asked for.
+    /// Returns the oldest samples that lie together, at most `max_samples`: their timestamps and
+    /// their raw bytes back to back. Empty only if the ring is empty or `max_samples` is 0.
     #[inline]
     pub fn front_run(&self, max_samples: usize) -> (&[f64], &[u8]) {
         let stamps = self.timestamps.as_slices().0;
@@ -107,7 +107,7 @@ impl SampleRing {
         (stamps, &self.raw.as_slice()[..bytes])
     }
 
-    /// Removes the oldest samples, at most all.
+    /// Removes the oldest samples; all of them if there are fewer.
     #[inline]
     pub fn pop_many(&mut self, samples: usize) {
         let samples = samples.min(self.timestamps.len());
@@ -121,8 +121,8 @@ impl SampleRing {
         self.lens.drain(..samples.min(self.lens.len()));
     }
 
-    /// Removes everything and says how many samples that were. They do not count as dropped: the
-    /// caller asked for it.
+    /// Removes all samples and returns their number. They do not count as dropped: the caller asked
+    /// for it.
     pub fn clear(&mut self) -> usize {
         let count = self.timestamps.len();
         self.raw.consume(usize::MAX);
@@ -131,7 +131,7 @@ impl SampleRing {
         count
     }
 
-    /// Bytes of the oldest samples.
+    /// Returns the bytes of the oldest samples.
     #[inline]
     fn len_of(&self, samples: usize) -> usize {
         if self.lens.is_empty() {

@@ -1,6 +1,6 @@
-//! Requests for encryption that this library does not take from where they stand: `[security]` in a
-//! `lsl_api.cfg`, and `~/.lsl_api/lsl_api.cfg`, as Secure LSL has them. They can only stop streams, never
-//! switch encryption on or off. Spec: audit §5.
+//! Requests for encryption in places where this library does not take them from: `[security]` in a
+//! `lsl_api.cfg`, and `~/.lsl_api/lsl_api.cfg`, both of Secure LSL. They can only stop streams,
+//! never switch encryption on or off. Spec: audit §5.
 
 use std::fmt;
 use std::io::ErrorKind;
@@ -11,11 +11,11 @@ use super::load::{Files, Source, home};
 /// A file that asks for encryption. Its `Display` is the error E7.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EncryptionRequest {
-    /// Where it stands.
+    /// File or text that contains it.
     pub source: Source,
     /// Line of the first key in `[security]`, counted from 1.
     pub line: Option<usize>,
-    /// Names of the keys in `[security]`; their values are nobody's business.
+    /// Names of the keys in `[security]`; values are left out, they may be secret.
     pub keys: Vec<String>,
 }
 
@@ -34,13 +34,13 @@ impl fmt::Display for EncryptionRequest {
 }
 
 impl EncryptionRequest {
-    /// The request of a `lsl_api.cfg`, valid or not: one that has keys in `[security]` and does not switch
-    /// them off.
+    /// Returns the request of a `lsl_api.cfg`, valid or not: one that has keys in `[security]` and
+    /// does not switch them off.
     pub fn of_settings(text: &str, source: &Source) -> Option<Self> {
         Self::of_secure_lsl(text, source).filter(|request| !request.keys.is_empty())
     }
 
-    /// The request of a file that is there for nothing else: it counts unless it says that encryption is off.
+    /// Returns the request of Secure LSL's own file: it counts unless it switches encryption off.
     pub fn of_secure_lsl(text: &str, source: &Source) -> Option<Self> {
         let section = Section::of(text);
         (!section.is_off).then(|| Self {
@@ -51,7 +51,7 @@ impl EncryptionRequest {
     }
 }
 
-/// The text of a file without its `[security]`: what of it can be used here.
+/// Returns the text of a file without its `[security]`.
 pub fn without_encryption_request(text: &str) -> String {
     let mut inside = None;
     let outside = text.split_inclusive('\n').filter(|line| {
@@ -61,10 +61,10 @@ pub fn without_encryption_request(text: &str) -> String {
     outside.collect()
 }
 
-/// The request of `~/.lsl_api/lsl_api.cfg`, where Secure LSL looks for its configuration. It is there for
-/// nothing else, so that it counts unless it says that encryption is off.
+/// Finds the request of `~/.lsl_api/lsl_api.cfg`, Secure LSL's file, which counts unless it
+/// switches encryption off.
 ///
-/// Where the environment names no home, an `lsl-secure.toml` is found in that of the account, and so is this.
+/// Also looks in the account's home: an `lsl-secure.toml` there counts if no variable names a home.
 pub fn encryption_request_in_home(files: &dyn Files) -> Option<EncryptionRequest> {
     if files.has_raised_rights() {
         return None;
@@ -87,16 +87,16 @@ fn request_below(files: &dyn Files, home: &Path) -> Option<EncryptionRequest> {
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
             return None;
         }
-        // What cannot be read cannot say that it is off.
+        // A file that cannot be read cannot switch it off.
         Err(_) => String::new(),
     };
     EncryptionRequest::of_secure_lsl(&text, &Source::SecureLsl(file))
 }
 
-/// What `[security]` says, read so that no mistake elsewhere in the file hides it.
+/// Contents of `[security]`, read so that no mistake elsewhere in the file hides them.
 #[derive(Default)]
 struct Section {
-    /// With the line of the first one.
+    /// In file order; `line` is that of the first.
     keys: Vec<String>,
     line: Option<usize>,
     is_off: bool,
@@ -129,11 +129,11 @@ impl Section {
     }
 }
 
-/// Key and value that a line sets in `[security]`. `inside` is what [`is_header`] said of the last header;
-/// above the first one, `security.key` means the same to the reader of settings.
+/// Returns key and value that a line sets in `[security]`. `inside` is [`is_header`] of the last
+/// header; above the first one, `security.key` means the same to the reader of settings.
 fn assignment(line: &str, inside: Option<bool>) -> Option<(&str, &str)> {
     let line = line.trim_start_matches('\u{feff}').trim();
-    // People write comments with '#', though it is none for this file's readers.
+    // People write comments with '#', though it begins none for the readers of this file.
     if line.starts_with([';', '#']) {
         return None;
     }
@@ -147,7 +147,7 @@ fn assignment(line: &str, inside: Option<bool>) -> Option<(&str, &str)> {
     is_security.then_some((key.trim(), value))
 }
 
-/// Whether a line begins the section `[security]` or, if it begins one at all, another.
+/// Returns whether a header begins the section `[security]`; `None` if the line is no header.
 fn is_header(line: &str) -> Option<bool> {
     let line = line.trim_start_matches('\u{feff}').trim();
     let header = line.strip_prefix('[')?;
@@ -199,7 +199,7 @@ mod tests {
         }
         check("[security]\nprivate_key = x", Some((2, &["private_key"])));
         check("[security]\r\nenabled=true\r\n", Some((2, &["enabled"])));
-        // Who says both is taken at the word that protects.
+        // Of contradicting values, the one that protects counts.
         check(
             "[security]\nenabled = false\n[lab]\n[Security ]\nenabled = 1",
             Some((2, &["enabled", "enabled"])),

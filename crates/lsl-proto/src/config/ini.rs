@@ -1,6 +1,5 @@
-//! The line grammar of `lsl_api.cfg`, exactly as liblsl reads it: what liblsl rejects is rejected
-//! here with the line and the reason, what it tolerates is tolerated. Values stay text; this file
-//! knows no key. Spec: lsl-protocol §12.
+//! Parser of `lsl_api.cfg`, exactly as liblsl reads it: rejects and tolerates the same lines, and
+//! reports line and reason. Values stay text; this file knows no key. Spec: lsl-protocol §12.
 
 /// One `key = value` line.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,17 +12,17 @@ pub struct Assignment {
     pub line: usize,
 }
 
-/// Why a whole file is rejected.
+/// Reason why a whole file is rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {reason}")]
 pub struct SyntaxError {
     /// Line of the file, counted from 1.
     pub line: usize,
-    /// What is wrong with that line.
+    /// Kind of mistake in that line.
     pub reason: Reason,
 }
 
-/// What can be wrong with a line.
+/// Kind of a mistake in one line.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Reason {
@@ -42,10 +41,10 @@ pub enum Reason {
     /// Nothing but blanks after the `=`.
     #[error("no value after the '='; remove the line to get the default")]
     EmptyValue,
-    /// The same key stood above.
+    /// The same key was set above.
     #[error("'{key}' was set before, in line {first}")]
     Duplicate {
-        /// `section.name`.
+        /// Full name of the key, as `section.name`.
         key: String,
         /// Line of the first assignment.
         first: usize,
@@ -106,7 +105,7 @@ pub fn parse(text: &str) -> Result<Vec<Assignment>, SyntaxError> {
     Ok(assignments)
 }
 
-/// Trims what liblsl takes for blanks; other Unicode space belongs to the text.
+/// Trims the characters that liblsl takes for blanks; other Unicode space belongs to the text.
 pub(super) fn trim(text: &str) -> &str {
     text.trim_matches([' ', '\t', '\r', '\n'])
 }

@@ -10,19 +10,19 @@ use super::{InterfaceAddress, Ipv6Mode, KnownPeer, MulticastGroup, ResolveScope,
 /// One key that `lsl_api.cfg` may contain.
 #[derive(Debug)]
 pub struct Key {
-    /// Section, without brackets.
+    /// Section of the file, without brackets.
     pub section: &'static str,
     /// Name inside the section; case matters.
     pub name: &'static str,
     /// Default as it would be written in a file.
     pub default: &'static str,
-    /// What kind of text the value is, in words.
+    /// Description of the accepted text, in words.
     pub kind: &'static str,
     /// Smallest and largest usable number, where the type leaves room for useless ones.
     pub range: Option<(f64, f64)>,
     /// First liblsl version that knows the key, for keys that are not as old as 1.16.
     pub since: Option<&'static str>,
-    /// One sentence for people.
+    /// Explanation for people, in one sentence.
     pub doc: &'static str,
     /// False for keys that are accepted because liblsl has them and that change nothing here.
     pub effective: bool,
@@ -31,7 +31,7 @@ pub struct Key {
 }
 
 impl Key {
-    /// `section.name`.
+    /// Returns the full name, as `section.name`.
     pub fn path(&self) -> String {
         format!("{}.{}", self.section, self.name)
     }
@@ -41,12 +41,12 @@ impl Key {
     }
 }
 
-/// The key called `section.name` and its place in the table.
+/// Finds the key called `section.name`. Returns its index in the table, too.
 pub(super) fn find(path: &str) -> Option<(usize, &'static Key)> {
     KEYS.iter().enumerate().find(|(_, key)| key.has_path(path))
 }
 
-/// What the writer of an unknown key probably meant.
+/// Returns the key that the writer of an unknown key probably meant.
 pub(super) fn suggest(path: &str) -> Option<&'static Key> {
     let name = path.rsplit_once('.').map_or(path, |(_, name)| name);
     if let Some(key) = KEYS.iter().find(|key| key.name.eq_ignore_ascii_case(name)) {
@@ -61,8 +61,8 @@ pub(super) fn suggest(path: &str) -> Option<&'static Key> {
         .map(|(_, key)| key)
 }
 
-/// A complete configuration file in which every key stands with its explanation and default,
-/// commented out. Reading it back changes nothing.
+/// Returns a complete configuration file: every key with its explanation and default, commented
+/// out. Reading it back changes nothing.
 pub fn sample_file() -> String {
     let mut text = String::from(
         "; Configuration of Lab Streaming Layer (lsl_api.cfg).\n\
@@ -89,7 +89,7 @@ pub fn sample_file() -> String {
     text
 }
 
-/// Number of insertions, removals and replacements between two words.
+/// Counts the insertions, removals and replacements between two words.
 fn distance(a: &str, b: &str) -> usize {
     let mut costs: Vec<usize> = (0..=b.chars().count()).collect();
     for (row, from) in a.chars().enumerate() {
@@ -142,7 +142,7 @@ macro_rules! keys {
     (@option $value:expr) => { Some($value) };
 }
 
-/// Waiting for less than a millisecond would spin.
+/// Range of periods in seconds: waiting for less than a millisecond would spin.
 const PERIOD: (f64, f64) = (0.001, 1e9);
 const WAIT: (f64, f64) = (0.0, 1e9);
 

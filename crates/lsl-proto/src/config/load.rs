@@ -1,6 +1,6 @@
-//! Finds the configuration and explains it: search order, and a diagnostic for everything that is
-//! ignored or does not mean what it says. Reading goes through `Files`; nothing else touches the
-//! system. Spec: lsl-protocol §12.
+//! Finds the configuration and explains it: search order, and a diagnostic for every setting that
+//! is ignored or misleading. Reading goes through `Files`; nothing else touches the system.
+//! Spec: lsl-protocol §12.
 
 use std::fmt;
 use std::io;
@@ -9,41 +9,41 @@ use std::path::{Path, PathBuf};
 use super::ini;
 use super::{Bind, Config, EncryptionRequest, Origin, keys};
 
-/// What loading needs to know about the system.
+/// Access to the system, as far as loading needs it.
 pub trait Files {
-    /// The whole content of a file.
+    /// Reads the whole content of a file.
     ///
     /// # Errors
     /// As the system gives them.
     fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
 
-    /// An environment variable.
+    /// Returns an environment variable, if set.
     fn variable(&self, name: &str) -> Option<String>;
 
-    /// The home directory of this process's user, also where the environment does not name it.
+    /// Returns the home directory of this process's user, even if the environment names none.
     fn account_home(&self) -> Option<PathBuf>;
 
-    /// The working directory, if it is known.
+    /// Returns the working directory, if it is known.
     fn current_dir(&self) -> Option<PathBuf>;
 
-    /// Whether this user may enter a directory, so that it can be told what is in it.
+    /// Returns whether this user may enter a directory, and so learn its contents.
     fn may_enter(&self, directory: &Path) -> bool;
 
-    /// Whether the program has more rights than the user who started it, so that the environment, the home
-    /// and the working directory are that user's to forge. Spec: LSS/1 §11.
+    /// Returns whether the program has more rights than the user who started it. That user can
+    /// forge the environment, the home and the working directory. Spec: LSS/1 §11.
     fn has_raised_rights(&self) -> bool;
 }
 
-/// What a program says before the configuration is first used.
+/// Settings that a program makes before the configuration is first used.
 #[derive(Debug, Clone, Default)]
 pub struct Overrides {
     /// Configuration text; preferred to all files (`lsl_set_config_content`).
     pub content: Option<String>,
-    /// A file; comes after the one named by the environment (`lsl_set_config_filename`).
+    /// File name; the file named by the environment comes before it (`lsl_set_config_filename`).
     pub file: Option<PathBuf>,
 }
 
-/// Which of the candidates a configuration or a diagnostic comes from.
+/// Candidate that a configuration or a diagnostic comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Source {
@@ -57,17 +57,17 @@ pub enum Source {
     WorkingDirectory(PathBuf),
     /// `lsl_api/lsl_api.cfg` in the home directory.
     Home(PathBuf),
-    /// `lsl_api.cfg` for all users.
+    /// `/etc/lsl_api/lsl_api.cfg`, for all users.
     System(PathBuf),
-    /// `.lsl_api/lsl_api.cfg` in the home directory, where Secure LSL has its settings. Nothing is taken from
-    /// it. Spec: audit §5.
+    /// `.lsl_api/lsl_api.cfg` in the home directory, the file of Secure LSL. Its settings are not
+    /// used. Spec: audit §5.
     SecureLsl(PathBuf),
-    /// No candidate was usable.
+    /// Built-in values, as no candidate was usable.
     Defaults,
 }
 
 impl Source {
-    /// The file, if it is one.
+    /// Returns the path; `None` unless it is a file.
     pub fn path(&self) -> Option<&Path> {
         match self {
             Self::Content | Self::Defaults => None,
@@ -80,7 +80,7 @@ impl Source {
         }
     }
 
-    /// Whether somebody asked for exactly this file, so that its absence is worth a word.
+    /// Returns whether exactly this file was asked for, so that its absence is worth a word.
     fn is_named(&self) -> bool {
         matches!(self, Self::Environment(_) | Self::Api(_))
     }
@@ -107,27 +107,27 @@ impl fmt::Display for Source {
     }
 }
 
-/// How serious a diagnostic is.
+/// Severity of a diagnostic, in rising order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
     /// Worth knowing; nothing is wrong.
     Note,
-    /// Something does not mean what it says or has no effect.
+    /// A setting has no effect, or another one than it seems.
     Warning,
     /// A whole candidate was not used.
     Error,
 }
 
-/// One remark about a configuration.
+/// Remark about a configuration, for people.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// How serious it is.
+    /// Severity; `Error` means that `source` was not used.
     pub severity: Severity,
-    /// What it is about.
+    /// Candidate that the remark is about.
     pub source: Source,
     /// Counted from 1; `None` for remarks about the whole.
     pub line: Option<usize>,
-    /// One sentence.
+    /// The remark, in one sentence.
     pub text: String,
 }
 
@@ -140,19 +140,19 @@ impl fmt::Display for Diagnostic {
     }
 }
 
-/// The configuration of the process and how it came about.
+/// Result of loading: the configuration of the process and its origin.
 #[derive(Debug, Clone)]
 pub struct Loaded {
     /// The effective configuration; always usable.
     pub config: Config,
-    /// The candidate that won.
+    /// Candidate that the configuration comes from.
     pub source: Source,
-    /// Remarks about it and about the candidates before it, in order.
+    /// Remarks about that candidate and the ones before it, in order.
     pub diagnostics: Vec<Diagnostic>,
 }
 
-/// Takes the first candidate that can be read and parsed, else the defaults. Never fails: what went
-/// wrong stands in the diagnostics.
+/// Loads the first candidate that can be read and parsed, else the defaults. Never fails: mistakes
+/// are reported in the diagnostics.
 pub fn load(files: &dyn Files, overrides: &Overrides) -> Loaded {
     let mut diagnostics = Vec::new();
     let mut rejected_request = None;
@@ -178,7 +178,7 @@ pub fn load(files: &dyn Files, overrides: &Overrides) -> Loaded {
                     };
                 }
                 Err(diagnostic) => {
-                    // A mistake in a file must not make a plaintext stream of what it asks to encrypt.
+                    // A mistake in a file must not turn streams that it asks to encrypt into plaintext.
                     let request = EncryptionRequest::of_settings(&text, &source).map(Box::new);
                     rejected_request = rejected_request.or(request);
                     diagnostic
@@ -224,7 +224,7 @@ pub fn load_text(text: &str, source: &Source) -> Result<(Config, Vec<Diagnostic>
     for ini::Assignment { key, value, line } in assignments {
         let mut problems = Vec::new();
         if key == "log.file" && matches!(source, Source::WorkingDirectory(_)) {
-            // Whoever can put a file beside the data would have this program write where they like.
+            // Whoever can put a file beside the data would choose where this program writes.
             let text = "log.file: ignored in a file of the working directory; set it in \
                         ~/lsl_api/lsl_api.cfg, or name this file in LSLAPICFG";
             remarks.push(remark(Severity::Warning, Some(line), text.to_owned()));
@@ -283,8 +283,8 @@ fn candidates(files: &dyn Files, overrides: &Overrides) -> Vec<Source> {
     .collect()
 }
 
-/// The home directory, as liblsl finds it; an empty or relative `HOME` counts as unset. `None` with raised
-/// rights.
+/// Returns the home directory, as liblsl finds it; an empty or relative `HOME` counts as unset.
+/// `None` with raised rights.
 pub(super) fn home(files: &dyn Files) -> Option<PathBuf> {
     if files.has_raised_rights() {
         return None;
@@ -297,7 +297,7 @@ pub(super) fn home(files: &dyn Files) -> Option<PathBuf> {
         .map(PathBuf::from)
 }
 
-/// `None` for a file that does not exist and that nobody named.
+/// Reads a candidate. `None` if the file does not exist and was not asked for by name.
 fn read(files: &dyn Files, source: Source) -> Result<Option<(Source, String)>, Diagnostic> {
     let Some(path) = source.path() else {
         return Ok(None);
@@ -351,7 +351,7 @@ fn unknown(path: &str) -> String {
     }
 }
 
-/// Combinations that cannot work as their author hopes.
+/// Returns warnings about combinations of settings that cannot work.
 fn advice(config: &Config) -> Vec<&'static str> {
     let (ports, multicast, tuning) = (config.ports(), config.multicast(), config.tuning());
     let last_port = u32::from(ports.base_port) + u32::from(ports.port_range);

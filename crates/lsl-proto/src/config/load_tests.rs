@@ -1,4 +1,4 @@
-//! Search order over an invented file system, and what is said about odd files.
+//! Search order over an invented file system, and diagnostics of odd files.
 
 use std::collections::HashMap;
 
@@ -278,7 +278,7 @@ fn requests_for_encryption_are_found_where_secure_lsl_has_them() {
     );
     assert_eq!(request(&[(working, broken)]), (at(working), None));
     assert_eq!(request(&[(theirs, on)]), (None, at(theirs)));
-    // Theirs counts unless it says no.
+    // Secure LSL's file counts unless it switches encryption off.
     assert_eq!(request(&[(theirs, &plain)]), (None, at(theirs)));
     assert_eq!(request(&[(theirs, "")]), (None, at(theirs)));
     assert_eq!(

@@ -1,7 +1,6 @@
-//! The effective configuration: typed values, where each came from, and what follows from them
-//! (which addresses to query, with which reach). All values go through the table in `keys`; nothing
-//! here reads files or the environment except through `load::Files`.
-//! Spec: lsl-protocol §3.3, §12.
+//! The effective configuration: typed values, their origins, and the targets of queries derived
+//! from them. All values go through the table in `keys`; only `load::Files` reads files or the
+//! environment. Spec: lsl-protocol §3.3, §12.
 
 mod encryption;
 pub mod ini;
@@ -28,7 +27,7 @@ pub use self::sections::{
 pub use self::targets::{Target, TargetKind};
 use crate::{Error, Result};
 
-/// Everything `lsl_api.cfg` can say, complete with defaults.
+/// All settings of `lsl_api.cfg`, complete with defaults.
 ///
 /// ```
 /// # use lsl_proto as lsl_core;
@@ -44,40 +43,40 @@ use crate::{Error, Result};
 pub struct Config {
     values: Values,
     bind: Bind,
-    /// By place in `KEYS`; what is missing is a default.
+    /// By index in `KEYS`; an absent key has its default.
     origins: BTreeMap<usize, Origin>,
     encryption_request: Option<Box<EncryptionRequest>>,
 }
 
-/// Which interfaces sockets may use. Not a key of the file: programs choose it.
+/// Interfaces that sockets may use. Not a key of the file: programs choose it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Bind {
-    /// As the file says.
+    /// The interfaces that the file selects.
     #[default]
     All,
     /// Every socket is bound to a loopback address; nothing is sent or heard outside this host.
     Loopback,
 }
 
-/// Where an effective value came from.
+/// Origin of an effective value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Origin {
-    /// Built in.
+    /// Built in, set by no source.
     Default,
-    /// Read from a file.
+    /// Read from a line of a file.
     File {
-        /// The file.
+        /// Path under which it was read.
         path: PathBuf,
-        /// Counted from 1.
+        /// Line number, counted from 1.
         line: usize,
     },
     /// Read from text that the program supplied instead of a file.
     Content {
-        /// Counted from 1.
+        /// Line number, counted from 1.
         line: usize,
     },
-    /// Set by the program.
+    /// Set by the program through [`Config`].
     Api,
 }
 
@@ -92,23 +91,23 @@ impl fmt::Display for Origin {
     }
 }
 
-/// One row of `lsl config show`.
+/// Key with its effective value: one row of `lsl config show`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Entry {
-    /// `section.name`.
+    /// Full name of the key, as `section.name`.
     pub key: String,
     /// Effective value, as it would be written in a file.
     pub value: String,
-    /// Where it came from.
+    /// Source of the value, if it was set.
     pub origin: Origin,
-    /// One sentence for people.
+    /// Explanation for people, in one sentence.
     pub doc: &'static str,
-    /// Value without any configuration.
+    /// Value that holds without any configuration.
     pub default: &'static str,
 }
 
 impl Config {
-    /// The built-in values with every socket kept on the loopback interface.
+    /// Returns the built-in values with every socket kept on the loopback interface.
     pub fn loopback() -> Self {
         let mut config = Self::default();
         config.set_bind(Bind::Loopback);
@@ -127,38 +126,38 @@ impl Config {
         }
     }
 
-    /// `[ports]`
+    /// Returns the values of section `[ports]`.
     pub const fn ports(&self) -> &Ports {
         &self.values.ports
     }
 
-    /// `[multicast]`
+    /// Returns the values of section `[multicast]`.
     pub const fn multicast(&self) -> &Multicast {
         &self.values.multicast
     }
 
-    /// `[lab]`
+    /// Returns the values of section `[lab]`.
     pub const fn lab(&self) -> &Lab {
         &self.values.lab
     }
 
-    /// `[tuning]`
+    /// Returns the values of section `[tuning]`.
     pub const fn tuning(&self) -> &Tuning {
         &self.values.tuning
     }
 
-    /// `[log]`
+    /// Returns the values of section `[log]`.
     pub const fn log(&self) -> &Log {
         &self.values.log
     }
 
-    /// Where the file asks for encryption in the way of another library, if it does. Without a
+    /// Returns the request for encryption in the way of another library, if there is one. Without a
     /// `lsl-secure.toml` nothing streams then. Spec: audit §5.
     pub fn encryption_request(&self) -> Option<&EncryptionRequest> {
         self.encryption_request.as_deref()
     }
 
-    /// Which interfaces sockets may use.
+    /// Returns the interfaces that sockets may use.
     pub const fn bind(&self) -> Bind {
         self.bind
     }
@@ -168,8 +167,8 @@ impl Config {
         self.bind = bind;
     }
 
-    /// Sets any key as text, as it would be written in a file. Unlike a file, a program gets an
-    /// error for everything that does not mean what it says.
+    /// Sets any key from text, as it would be written in a file. Unlike a file, a program gets an
+    /// error for every oddity that liblsl tolerates.
     ///
     /// # Errors
     /// `Error::Argument` if `key` (`section.name`) is unknown or `value` is not of its kind; then
@@ -197,7 +196,7 @@ impl Config {
         )))
     }
 
-    /// Sets `lab.SessionID`.
+    /// Sets `lab.SessionID`; only streams of this session are visible.
     ///
     /// # Errors
     /// `Error::Argument` if it contains control characters: it is sent in header lines.
@@ -227,13 +226,13 @@ impl Config {
         Ok(())
     }
 
-    /// Sets `multicast.ResolveScope`.
+    /// Sets `multicast.ResolveScope`, the reach of queries.
     pub fn set_resolve_scope(&mut self, scope: ResolveScope) {
         self.values.multicast.resolve_scope = scope;
         self.mark("multicast.ResolveScope");
     }
 
-    /// Sets `ports.BasePort` and `ports.PortRange`.
+    /// Sets `ports.BasePort` and `ports.PortRange`, the ports tried.
     pub fn set_ports(&mut self, base_port: u16, port_range: u16) {
         self.values.ports.base_port = base_port;
         self.values.ports.port_range = port_range;
@@ -241,19 +240,19 @@ impl Config {
         self.mark("ports.PortRange");
     }
 
-    /// Sets `ports.MulticastPort`.
+    /// Sets `ports.MulticastPort`, where outlets hear queries.
     pub fn set_multicast_port(&mut self, port: u16) {
         self.values.ports.multicast_port = port;
         self.mark("ports.MulticastPort");
     }
 
-    /// Sets `ports.IPv6`.
+    /// Sets `ports.IPv6`, the address families in use.
     pub fn set_ipv6(&mut self, mode: Ipv6Mode) {
         self.values.ports.ipv6 = mode;
         self.mark("ports.IPv6");
     }
 
-    /// Every key with its effective value, in the order of the sample file.
+    /// Returns every key with its effective value, in the order of the sample file.
     pub fn entries(&self) -> Vec<Entry> {
         KEYS.iter()
             .enumerate()
@@ -267,7 +266,7 @@ impl Config {
             .collect()
     }
 
-    /// Reads one value; false if there is no such key. An error rejects the whole file.
+    /// Reads one value. Returns false for an unknown key; an error rejects the whole file.
     fn apply(
         &mut self,
         path: &str,
@@ -296,7 +295,7 @@ impl Config {
 }
 
 impl Default for Config {
-    /// The built-in values.
+    /// Returns the built-in value of every key.
     fn default() -> Self {
         let mut values = Values::default();
         for key in KEYS {

@@ -1,12 +1,12 @@
-//! The typed values of each section of `lsl_api.cfg`. What a key means and which text it takes
-//! stands in the table in `keys`. Spec: lsl-protocol §12.
+//! The typed values of each section of `lsl_api.cfg`. The table in `keys` explains each key and its
+//! text. Spec: lsl-protocol §12.
 
 use std::net::{IpAddr, Ipv6Addr};
 
 #[cfg(doc)]
 use super::Config;
 
-/// `[ports]`
+/// Values of section `[ports]`: ports and address families.
 #[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
 pub struct Ports {
@@ -14,31 +14,31 @@ pub struct Ports {
     pub multicast_port: u16,
     /// First port tried; 0 asks the system for a free one.
     pub base_port: u16,
-    /// Number of ports tried.
+    /// Number of ports tried from `base_port` on.
     pub port_range: u16,
     /// Whether to fall back to any free port.
     pub allow_random_ports: bool,
-    /// Which address families are used.
+    /// Address families that sockets use.
     pub ipv6: Ipv6Mode,
 }
 
-/// Which address families are used.
+/// Address families that sockets use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Ipv6Mode {
-    /// IPv4 only.
+    /// IPv4 only; no IPv6 sockets.
     Disable,
-    /// Both.
+    /// Both families, IPv4 and IPv6.
     #[default]
     Allow,
-    /// IPv6 only.
+    /// IPv6 only; no IPv4 sockets.
     Force,
 }
 
-/// `[multicast]`; see [`Config::multicast_targets`] for what follows from it.
+/// Values of section `[multicast]`; see [`Config::multicast_targets`] for the resulting targets.
 #[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
 pub struct Multicast {
-    /// How far queries reach.
+    /// Reach of queries, which selects the lists.
     pub resolve_scope: ResolveScope,
     /// Address to which responders bind instead of the wildcard.
     pub listen_address: Option<IpAddr>,
@@ -52,7 +52,7 @@ pub struct Multicast {
     pub site_addresses: Vec<IpAddr>,
     /// Added from scope organization on.
     pub organization_addresses: Vec<IpAddr>,
-    /// Added in scope global.
+    /// Added in scope global alone.
     pub global_addresses: Vec<IpAddr>,
     /// Replaces the TTL when not negative.
     pub ttl_override: i32,
@@ -62,19 +62,19 @@ pub struct Multicast {
     pub interfaces: Vec<InterfaceAddress>,
 }
 
-/// How far queries reach; each scope includes those before it.
+/// Reach of queries; each scope includes those before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum ResolveScope {
-    /// This host.
+    /// This host, with TTL 0.
     Machine,
-    /// This network segment.
+    /// This network segment, with TTL 1.
     Link,
-    /// This site.
+    /// This site, with TTL 24.
     #[default]
     Site,
-    /// All sites of the organization.
+    /// All sites of the organization, with TTL 32.
     Organization,
-    /// The Internet.
+    /// The Internet, with TTL 255.
     Global,
 }
 
@@ -87,7 +87,7 @@ impl ResolveScope {
         Self::Global,
     ];
 
-    /// The word used in the file.
+    /// Returns the word used in the file.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Machine => "machine",
@@ -104,7 +104,7 @@ impl ResolveScope {
 pub struct MulticastGroup(pub [u16; 7]);
 
 impl MulticastGroup {
-    /// The address under a scope prefix such as `0xff02`.
+    /// Returns the address under a scope prefix such as `0xff02`.
     pub const fn with_prefix(self, prefix: u16) -> Ipv6Addr {
         let [g1, g2, g3, g4, g5, g6, g7] = self.0;
         Ipv6Addr::new(prefix, g1, g2, g3, g4, g5, g6, g7)
@@ -120,13 +120,13 @@ impl Default for MulticastGroup {
 /// An address of a local interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InterfaceAddress {
-    /// The address.
+    /// IPv4 or IPv6 address of the interface.
     pub address: IpAddr,
     /// Interface index for IPv6, 0 if not given.
     pub index: u32,
 }
 
-/// `[lab]`
+/// Values of section `[lab]`: session and known peers.
 #[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
 pub struct Lab {
@@ -147,7 +147,7 @@ pub struct KnownPeer {
     pub port: Option<u16>,
 }
 
-/// `[tuning]`; times are in seconds.
+/// Values of section `[tuning]`; times are in seconds.
 #[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
 #[expect(
@@ -183,7 +183,7 @@ pub struct Tuning {
     pub sync_send_timeout_secs: f64,
 }
 
-/// `[log]`
+/// Values of section `[log]`: level and file.
 #[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
 pub struct Log {

@@ -1,4 +1,4 @@
-//! What the configured scope, lists and families amount to: where queries go and how far.
+//! Targets of queries and their reach, derived from the configured scope, lists and families.
 //! Spec: lsl-protocol §3.3, §3.4.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -8,20 +8,20 @@ use super::{Bind, Config, Ipv6Mode, KnownPeer, ResolveScope};
 /// An address to which queries are sent and on which outlets listen, at `ports.MulticastPort`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Target {
-    /// The address.
+    /// IP address; the port is `ports.MulticastPort`.
     pub addr: IpAddr,
-    /// What a socket needs in order to use it.
+    /// Kind of address, which decides the socket options.
     pub kind: TargetKind,
 }
 
-/// What a socket needs in order to use an address.
+/// Kind of an address, by the socket options that it needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TargetKind {
     /// Group membership to receive, an outgoing interface and a TTL to send.
     Multicast,
-    /// `SO_BROADCAST` to send.
+    /// The option `SO_BROADCAST` to send.
     Broadcast,
-    /// Nothing.
+    /// No options of its own.
     Unicast,
 }
 
@@ -39,18 +39,18 @@ impl From<IpAddr> for Target {
 }
 
 impl Config {
-    /// Whether IPv4 is used.
+    /// Returns whether sockets use IPv4.
     pub fn allows_ipv4(&self) -> bool {
         self.ports().ipv6 != Ipv6Mode::Force
     }
 
-    /// Whether IPv6 is used.
+    /// Returns whether sockets use IPv6.
     pub fn allows_ipv6(&self) -> bool {
         self.ports().ipv6 != Ipv6Mode::Disable
     }
 
-    /// Addresses of the multicast port, in the order of liblsl: one responder for each, one query
-    /// to each per wave. Empty with [`Bind::Loopback`]. Spec: lsl-protocol §3.3.
+    /// Returns the addresses of the multicast port, in the order of liblsl: one responder for each,
+    /// one query to each per wave. Empty with [`Bind::Loopback`]. Spec: lsl-protocol §3.3.
     pub fn multicast_targets(&self) -> Vec<Target> {
         if self.bind() == Bind::Loopback {
             return Vec::new();
@@ -86,7 +86,7 @@ impl Config {
         addresses.into_iter().map(Target::from).collect()
     }
 
-    /// TTL (IPv4) or hop limit (IPv6) of multicast queries. Spec: lsl-protocol §3.3.
+    /// Returns the TTL (IPv4) or hop limit (IPv6) of multicast queries. Spec: lsl-protocol §3.3.
     pub fn multicast_ttl(&self) -> u8 {
         let by_scope = match self.multicast().resolve_scope {
             ResolveScope::Machine => 0,
@@ -98,9 +98,9 @@ impl Config {
         u8::try_from(self.multicast().ttl_override).unwrap_or(by_scope)
     }
 
-    /// Hosts asked directly, without repeats: 127.0.0.1 first, as in liblsl 1.18, then the known
-    /// peers; with [`Bind::Loopback`] loopback addresses alone. Names are not looked up here,
-    /// so a name may still lead to a family that is not used. Spec: lsl-protocol §3.4.
+    /// Returns the hosts asked directly, without repeats: 127.0.0.1 first, as in liblsl 1.18, then
+    /// the known peers; with [`Bind::Loopback`] loopback addresses alone. Names are not looked up
+    /// here, so a name may still lead to a family that is not used. Spec: lsl-protocol §3.4.
     pub fn unicast_peers(&self) -> Vec<KnownPeer> {
         let mut peers: Vec<KnownPeer> = Vec::new();
         let mut add = |peer: KnownPeer| {
@@ -132,8 +132,8 @@ impl Config {
         peers
     }
 
-    /// The ports of the range: tried in this order by outlets and resolvers, and all asked on a
-    /// known peer without a port of its own. Port 0 stands for "any".
+    /// Iterates over the ports of the range. Outlets and resolvers try them in this order; known
+    /// peers without a port of their own are asked on all of them. Port 0 stands for "any".
     pub fn port_range(&self) -> impl Iterator<Item = u16> + use<> {
         let base = self.ports().base_port;
         (0..self.ports().port_range).map_while(move |step| base.checked_add(step))
@@ -148,7 +148,7 @@ impl Config {
     }
 }
 
-/// Whether a host is given as an address of this host's loopback interface.
+/// Returns whether a host is given as an address of this host's loopback interface.
 fn is_loopback(host: &str) -> bool {
     host.parse()
         .is_ok_and(|address: IpAddr| address.is_loopback())

@@ -1,6 +1,5 @@
-//! How the text of one value becomes a typed value, as liblsl reads it, and back. A reader notes
-//! every way in which the text does not mean what it says; it fails only where liblsl rejects the
-//! whole file. Spec: lsl-protocol §12.
+//! Parsers of the text of one value, as liblsl reads it, and the way back. A parser reports every
+//! oddity of the text; it fails only where liblsl rejects the whole file. Spec: lsl-protocol §12.
 
 use std::fmt::{self, Display};
 use std::net::{IpAddr, Ipv6Addr};
@@ -8,18 +7,18 @@ use std::net::{IpAddr, Ipv6Addr};
 use super::ini::trim;
 use super::{InterfaceAddress, Ipv6Mode, KnownPeer, MulticastGroup, ResolveScope};
 
-/// Smallest and largest usable number.
+/// Smallest and largest usable number, if limited.
 pub(super) type Range = Option<(f64, f64)>;
 
-/// A type that a key can have.
+/// Type that a key's value can have.
 pub(super) trait Setting: Sized {
-    /// What to write, in words.
+    /// Description of the accepted text, in words.
     const KIND: &'static str;
 
-    /// Typed value of `text`; what is odd about it is added to `problems`.
+    /// Parses `text` and adds its oddities to `problems`. An error rejects the whole file.
     fn read(text: &str, range: Range, problems: &mut Vec<String>) -> Result<Self, String>;
 
-    /// Text that reads back as this value.
+    /// Writes text that reads back as this value.
     fn show(&self) -> String;
 }
 
@@ -95,7 +94,7 @@ impl Setting for u16 {
     fn read(text: &str, _: Range, problems: &mut Vec<String>) -> Result<Self, String> {
         let (value, length) = integer_prefix(text);
         note_rest(text, length, &value, problems);
-        // liblsl stores it in 16 bits without a look.
+        // liblsl cuts it to 16 bits without a check.
         let wrapped = Self::try_from(value.rem_euclid(1 << 16)).unwrap_or_default();
         if i32::from(wrapped) != value {
             problems.push(format!(
@@ -213,12 +212,12 @@ impl Setting for MulticastGroup {
     }
 }
 
-/// A member of a set.
+/// Type of the members of a set.
 pub(super) trait Item: Sized + Display {
-    /// What one member is, in words.
+    /// Description of the set's text, in words.
     const KIND: &'static str;
 
-    /// Typed value, or why it is none.
+    /// Parses one member; the error is the reason.
     fn read(text: &str) -> Result<Self, String>;
 }
 
@@ -331,7 +330,7 @@ impl Display for KnownPeer {
     }
 }
 
-/// The longest leading decimal integer, saturated to 32 bits, and its length; (0, 0) if none.
+/// Returns the longest leading decimal integer, saturated to 32 bits, and its length, or (0, 0).
 fn integer_prefix(text: &str) -> (i32, usize) {
     let sign = usize::from(text.starts_with(['+', '-']));
     let digits = text
@@ -355,7 +354,7 @@ fn integer_prefix(text: &str) -> (i32, usize) {
     (i32::try_from(value).unwrap_or(limit), length)
 }
 
-/// The longest leading decimal number and its length; (0.0, 0) if none.
+/// Returns the longest leading decimal number and its length; (0.0, 0) if none.
 fn float_prefix(text: &str) -> (f64, usize) {
     let bytes = text.as_bytes();
     let digits_from = |from: usize| {
@@ -409,7 +408,6 @@ fn into_range(value: f64, range: Range, problems: &mut Vec<String>) -> f64 {
         return value;
     };
     let clamped = value.clamp(low, high);
-    // Exactly equal unless it was moved.
     if value < low || value > high {
         problems.push(format!(
             "{value} is outside {low} to {high}: {clamped} is used"

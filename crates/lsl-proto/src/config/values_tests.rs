@@ -1,4 +1,4 @@
-//! What liblsl makes of every kind of text, and that shown values read back.
+//! Values of every kind of text as in liblsl, and that shown values read back.
 
 use std::net::Ipv4Addr;
 

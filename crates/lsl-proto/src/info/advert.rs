@@ -1,10 +1,10 @@
-//! What an outlet announces of its encryption: `<lsl_secure …/>`, the last child of `<info>`. Nobody
-//! vouches for it. Spec: LSS/1 §7.1.
+//! An outlet's announcement of its encryption: `<lsl_secure …/>`, the last child of `<info>`. It is
+//! not authenticated. Spec: LSS/1 §7.1.
 
 use super::StreamInfo;
 use crate::xml::ElementRef;
 
-/// An outlet's announcement that it encrypts. A hint: whoever forges it causes at worst a refusal.
+/// An outlet's announcement that it encrypts. A hint: a forged one causes at worst a refusal.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct SecurityAdvert {
@@ -19,7 +19,7 @@ pub struct SecurityAdvert {
 }
 
 impl StreamInfo {
-    /// What the outlet announces of its encryption, if this info was received from one that does.
+    /// Returns the announcement of encryption, if this info was received with one.
     pub fn security_advert(&self) -> Option<SecurityAdvert> {
         let document = self.document();
         let info = document.child(document.root(), "info")?;
@@ -76,7 +76,7 @@ mod tests {
         assert_eq!(full, Some(expected));
         let open = read(r#"<lsl_secure policy="migrate" mode="open"/>"#).unwrap();
         assert_eq!((open.policy.as_str(), open.minimal), ("migrate", false));
-        // Whatever stands in the description is the user's.
+        // The description belongs to the user, whatever it contains.
         assert_eq!(read("<desc><lsl_secure/></desc>"), None);
         // The outlet's own comes last.
         let two = read(r#"<lsl_secure policy="a"/><lsl_secure policy="b"/>"#).unwrap();

@@ -1,5 +1,5 @@
-//! What an outlet and a receiver fill in. Outlets change field and document alike, so that both say
-//! what is announced; receivers change fields only. Spec: lsl-protocol §2.4.
+//! Setters for outlets and receivers. Outlets change field and document alike, so that both agree
+//! with the announcement; receivers change fields only. Spec: lsl-protocol §2.4.
 
 use super::StreamInfo;
 use super::shortinfo::version_text;
@@ -7,23 +7,23 @@ use crate::text::format_g16;
 use crate::xml::NodeKind;
 
 impl StreamInfo {
-    /// Makes `uid` the identity, in field and document. An outlet replaces it with one of its own.
+    /// Sets the identity, in field and document. An outlet replaces it with one of its own.
     pub fn reset_uid(&mut self, uid: &str) {
         self.fields.uid = uid.as_bytes().to_vec();
         self.mirror("uid", uid.as_bytes().to_vec());
     }
 }
 
-// For the crates of this workspace: what is public here is public in `lsl-core`.
+// For the crates of this workspace; hidden because `lsl-core` exports this type.
 #[doc(hidden)]
 impl StreamInfo {
-    /// `created_at` in seconds of `local_clock`.
+    /// Sets the creation time, in seconds of `local_clock`.
     pub fn set_created_at(&mut self, created_at: f64) {
         self.fields.created_at = created_at;
         self.mirror("created_at", format_g16(created_at));
     }
 
-    /// Protocol version times 100.
+    /// Sets the protocol version, times 100.
     pub fn set_version(&mut self, version: u32) {
         self.fields.version = version;
         self.mirror("version", version_text(version));
@@ -39,7 +39,7 @@ impl StreamInfo {
         self.mirror("hostname", self.fields.hostname.clone());
     }
 
-    /// Ports of the outlet over IPv4; 0 if the family is not served.
+    /// Sets the outlet's ports over IPv4; 0 if the family is not served.
     pub fn set_v4_ports(&mut self, data_port: u16, service_port: u16) {
         self.fields.v4.data_port = data_port;
         self.fields.v4.service_port = service_port;
@@ -47,7 +47,7 @@ impl StreamInfo {
         self.mirror("v4service_port", service_port.to_string().into_bytes());
     }
 
-    /// Ports of the outlet over IPv6; 0 if the family is not served.
+    /// Sets the outlet's ports over IPv6; 0 if the family is not served.
     pub fn set_v6_ports(&mut self, data_port: u16, service_port: u16) {
         self.fields.v6.data_port = data_port;
         self.fields.v6.service_port = service_port;
@@ -55,8 +55,8 @@ impl StreamInfo {
         self.mirror("v6service_port", service_port.to_string().into_bytes());
     }
 
-    /// Fills in where a discovery reply came from. The first answer wins, and so does an address the
-    /// reply itself carried; false if there was one. The document keeps saying what was received.
+    /// Fills in the source address of a discovery reply, in the field alone. False if an address is
+    /// there: the first reply wins, and so does an address that the reply carried.
     pub fn fill_v4_address(&mut self, address: impl Into<Vec<u8>>) -> bool {
         fill(&mut self.fields.v4.address, address.into())
     }
@@ -78,8 +78,8 @@ impl StreamInfo {
 }
 
 impl StreamInfo {
-    /// Writes a field through to the document, if the element still has its text there: what the
-    /// application removed stays removed, and what a parser found empty stays so, as in liblsl.
+    /// Writes a field through to the document, if the element still has its text there. As in
+    /// liblsl, elements that the application removed or a parser found empty stay so.
     fn mirror(&mut self, name: &str, text: Vec<u8>) {
         let document = &mut self.document;
         let text_node = document

@@ -1,10 +1,10 @@
-//! Where a stream can be reached, per address family. Spec: lsl-protocol §2.4.
+//! Addresses and ports of a stream, per address family. Spec: lsl-protocol §2.4.
 
 use std::borrow::Cow;
 
 use super::StreamInfo;
 
-/// One address family as the info has it; any part may be missing.
+/// Address and ports of one family as the info has them; any part may be missing.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Family {
     pub(super) address: Vec<u8>,
@@ -23,7 +23,7 @@ impl Family {
     }
 }
 
-/// A usable way to a stream: address text and both ports.
+/// Usable address of a stream: address text and both ports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Endpoint<'a> {
     /// Address as text, not validated; IPv6 link-local addresses carry their `%scope`.
@@ -35,58 +35,58 @@ pub struct Endpoint<'a> {
 }
 
 impl StreamInfo {
-    /// IPv4 address of the serving host; empty until a receiver filled it in.
+    /// Returns the IPv4 address of the serving host; empty until a receiver filled it in.
     pub fn v4_address(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(&self.fields.v4.address)
     }
 
-    /// IPv4 address, as it was received.
+    /// Returns the IPv4 address, as it was received.
     pub fn v4_address_bytes(&self) -> &[u8] {
         &self.fields.v4.address
     }
 
-    /// TCP port over IPv4; 0 if there is none.
+    /// Returns the TCP port over IPv4; 0 if there is none.
     pub fn v4_data_port(&self) -> u16 {
         self.fields.v4.data_port
     }
 
-    /// UDP port over IPv4; 0 if there is none.
+    /// Returns the UDP port over IPv4; 0 if there is none.
     pub fn v4_service_port(&self) -> u16 {
         self.fields.v4.service_port
     }
 
-    /// IPv6 address of the serving host; empty until a receiver filled it in.
+    /// Returns the IPv6 address of the serving host; empty until a receiver filled it in.
     pub fn v6_address(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(&self.fields.v6.address)
     }
 
-    /// IPv6 address, as it was received.
+    /// Returns the IPv6 address, as it was received.
     pub fn v6_address_bytes(&self) -> &[u8] {
         &self.fields.v6.address
     }
 
-    /// TCP port over IPv6; 0 if there is none.
+    /// Returns the TCP port over IPv6; 0 if there is none.
     pub fn v6_data_port(&self) -> u16 {
         self.fields.v6.data_port
     }
 
-    /// UDP port over IPv6; 0 if there is none.
+    /// Returns the UDP port over IPv6; 0 if there is none.
     pub fn v6_service_port(&self) -> u16 {
         self.fields.v6.service_port
     }
 
-    /// The way over IPv4, if address and both ports are known.
+    /// Returns the IPv4 endpoint, if address and both ports are known.
     pub fn v4_endpoint(&self) -> Option<Endpoint<'_>> {
         self.fields.v4.endpoint()
     }
 
-    /// The way over IPv6, if address and both ports are known.
+    /// Returns the IPv6 endpoint, if address and both ports are known.
     pub fn v6_endpoint(&self) -> Option<Endpoint<'_>> {
         self.fields.v6.endpoint()
     }
 
-    /// Whether the stream can be reached in neither family: an info made by hand or read from a
-    /// file, which an inlet has to resolve by its content first.
+    /// Returns whether neither family has an endpoint: an info made by hand or read from a file,
+    /// which an inlet has to resolve by its content first.
     pub fn is_unresolved(&self) -> bool {
         self.v4_endpoint().is_none() && self.v6_endpoint().is_none()
     }

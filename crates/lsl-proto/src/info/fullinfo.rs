@@ -7,17 +7,17 @@ use crate::xml::{self, ElementRef, Limits};
 use crate::{Error, Result};
 
 impl StreamInfo {
-    /// The whole document, as `LSL:fullinfo` answers carry it.
+    /// Writes the whole document, as `LSL:fullinfo` answers carry it.
     pub fn to_xml(&self) -> Vec<u8> {
         self.document.write()
     }
 
-    /// Reads a short or full info, as a peer or a file has it, under the default limits of
-    /// [`xml::parse`]. Numbers are read as liblsl reads them: the longest prefix that is one.
+    /// Reads a short or full info of a peer or a file, under the default limits of [`xml::parse`].
+    /// As in liblsl, a number is the longest valid prefix of its text.
     ///
     /// # Errors
-    /// [`Error::InvalidInfo`] with liblsl's reason if it does not describe a stream. Broken markup is
-    /// no error by itself: what stands before it counts. The XML of a new info has no uid and is
+    /// [`Error::InvalidInfo`] with liblsl's reason if it does not describe a stream. Broken markup
+    /// is no error by itself: the part before it counts. The XML of a new info has no uid and is
     /// thus refused.
     pub fn from_xml(text: &[u8]) -> Result<Self> {
         Self::from_xml_with(text, &Limits::default())
@@ -38,7 +38,7 @@ impl StreamInfo {
     }
 }
 
-/// Texts of the children of `<info>`; what is missing reads as empty, the first of several counts.
+/// Texts of the children of `<info>`; a missing child reads as empty, the first of several counts.
 struct Texts<'a>(Option<ElementRef<'a>>);
 
 impl<'a> Texts<'a> {
@@ -74,7 +74,7 @@ impl<'a> Texts<'a> {
     }
 }
 
-/// In liblsl's order: the first thing wrong gives the reason.
+/// Reads the fields in liblsl's order: the first mistake gives the reason.
 fn read_fields(texts: &Texts<'_>) -> Result<Fields, String> {
     let name = texts.owned("name");
     if name.is_empty() {

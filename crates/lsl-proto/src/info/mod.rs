@@ -1,6 +1,6 @@
-//! What a stream is: typed fields beside one XML document. The getters read the fields; queries, the
-//! description and the full XML read the document. Editing the document does not change the fields,
-//! as in liblsl. Nothing here resolves, connects or knows a host's addresses.
+//! Description of a stream: typed fields beside one XML document. The getters read the fields;
+//! queries, the description and the full XML read the document. Editing the document does not
+//! change the fields, as in liblsl. Nothing here resolves, connects or knows a host's addresses.
 //! Spec: lsl-protocol §2, c-abi §5.
 #![cfg_attr(
     not(test),
@@ -34,10 +34,10 @@ use crate::{ChannelFormat, Error, Result};
 /// Version of the protocol that a new stream info announces: 1.10.
 const VERSION: u32 = 110;
 
-/// Description of a stream: what the user says about it, and who serves it where.
+/// Description of a stream: the user's metadata, and the identity and addresses of its outlet.
 ///
-/// Text may hold any bytes; the plain getters show what is no UTF-8 as U+FFFD, the `_bytes` getters
-/// give it as it is on the wire. Cloning copies the document too.
+/// Text may hold any bytes; the plain getters show invalid UTF-8 as U+FFFD, the `_bytes` getters
+/// return the bytes of the wire. Cloning copies the document too.
 ///
 /// ```
 /// # use lsl_proto as lsl_core;
@@ -64,7 +64,7 @@ pub struct StreamInfo {
     document: Document,
 }
 
-/// The typed view.
+/// Typed values of the elements of `<info>`.
 #[derive(Debug, Clone)]
 struct Fields {
     name: Vec<u8>,
@@ -148,8 +148,8 @@ impl StreamInfo {
         })
     }
 
-    /// The blank info that the C ABI hands out for XML that describes no stream: its name is
-    /// `(invalid: REASON)`, the name in its document is empty, so is all the rest. Spec: c-abi §5.4.
+    /// Returns the blank info that the C ABI hands out for XML that describes no stream. Its name
+    /// is `(invalid: REASON)`; all else is empty, as is the name in its document. Spec: c-abi §5.4.
     pub fn invalid(reason: &str) -> Self {
         let mut fields = Fields::blank();
         let document = shortinfo::document(&fields);
@@ -157,103 +157,103 @@ impl StreamInfo {
         Self { fields, document }
     }
 
-    /// Name of the stream.
+    /// Returns the name of the stream.
     pub fn name(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(&self.fields.name)
     }
 
-    /// Name of the stream, as on the wire.
+    /// Returns the name of the stream, as on the wire.
     pub fn name_bytes(&self) -> &[u8] {
         &self.fields.name
     }
 
-    /// Content type, such as `EEG` or `Markers`; may be empty.
+    /// Returns the content type, such as `EEG` or `Markers`; may be empty.
     pub fn stream_type(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(&self.fields.stream_type)
     }
 
-    /// Content type, as on the wire.
+    /// Returns the content type, as on the wire.
     pub fn stream_type_bytes(&self) -> &[u8] {
         &self.fields.stream_type
     }
 
-    /// Values per sample.
+    /// Returns the number of values per sample.
     pub fn channel_count(&self) -> u32 {
         self.fields.channel_count
     }
 
-    /// Samples per second; 0 if they come at no fixed interval.
+    /// Returns the samples per second; 0 if they come at no fixed interval.
     pub fn nominal_srate(&self) -> f64 {
         self.fields.nominal_srate
     }
 
-    /// What one value is.
+    /// Returns the type of one value.
     pub fn channel_format(&self) -> ChannelFormat {
         self.fields.channel_format
     }
 
-    /// Name of the source that outlives restarts; may be empty.
+    /// Returns the name of the source that outlives restarts; may be empty.
     pub fn source_id(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(&self.fields.source_id)
     }
 
-    /// Name of the source, as on the wire.
+    /// Returns the name of the source, as on the wire.
     pub fn source_id_bytes(&self) -> &[u8] {
         &self.fields.source_id
     }
 
-    /// Protocol version times 100, such as 110; 0 in an invalid info.
+    /// Returns the protocol version times 100, such as 110; 0 in an invalid info.
     pub fn version(&self) -> u32 {
         self.fields.version
     }
 
-    /// When the outlet was made, in seconds of the serving host's `local_clock`; 0 if none was.
+    /// Returns the creation time of the outlet, in seconds of its host's `local_clock`, or 0.
     pub fn created_at(&self) -> f64 {
         self.fields.created_at
     }
 
-    /// Identity of the outlet: a UUID, new for each; empty before there is one.
+    /// Returns the identity of the outlet: a UUID, new for each; empty before there is one.
     pub fn uid(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(&self.fields.uid)
     }
 
-    /// Identity of the outlet, as on the wire; compared byte for byte.
+    /// Returns the identity of the outlet, as on the wire; compared byte for byte.
     pub fn uid_bytes(&self) -> &[u8] {
         &self.fields.uid
     }
 
-    /// Session of the serving host; only streams of one's own session are found by default.
+    /// Returns the session of the serving host; by default, only streams of one's own are found.
     pub fn session_id(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(&self.fields.session_id)
     }
 
-    /// Session of the serving host, as on the wire.
+    /// Returns the session of the serving host, as on the wire.
     pub fn session_id_bytes(&self) -> &[u8] {
         &self.fields.session_id
     }
 
-    /// Name of the serving host.
+    /// Returns the name of the serving host.
     pub fn hostname(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(&self.fields.hostname)
     }
 
-    /// Name of the serving host, as on the wire.
+    /// Returns the name of the serving host, as on the wire.
     pub fn hostname_bytes(&self) -> &[u8] {
         &self.fields.hostname
     }
 
-    /// The document, in which everything the sender says can be found.
+    /// Returns the document, which contains everything the sender announced.
     pub fn document(&self) -> &Document {
         &self.document
     }
 
-    /// The document, to change. The getters of this type do not follow.
+    /// Returns the document for changes. The getters of this type do not follow.
     pub fn document_mut(&mut self) -> &mut Document {
         &mut self.document
     }
 
-    /// Whether a query selects this stream. It sees the whole document, metadata included, with the
-    /// `<info>` element as its context. Spec: lsl-protocol §4.
+    /// Returns whether a query selects this stream. It sees the whole document, metadata included,
+    /// with the `<info>` element as its context. Spec: lsl-protocol §4.
     ///
     /// # Errors
     /// [`Error::Query`] if evaluating it would take too much work.
@@ -265,19 +265,19 @@ impl StreamInfo {
         Ok(query.matches(document, info)?)
     }
 
-    /// The `<desc>` element; `None` if the document has none.
+    /// Returns the `<desc>` element; `None` if the document has none.
     pub fn desc(&self) -> Option<NodeId> {
         let document = &self.document;
         document.child(document.child(document.root(), "info")?, "desc")
     }
 
-    /// The description, to read; `None` if the document has none.
+    /// Returns the description for reading; `None` if the document has none.
     pub fn desc_ref(&self) -> Option<ElementRef<'_>> {
         ElementRef::new(&self.document, self.desc()?)
     }
 
-    /// The description, to change; made if the document has none. An outlet announces what was there
-    /// when it was opened, nothing that is added later.
+    /// Returns the description for changes; adds one if the document has none. An outlet announces
+    /// the content at the time it was opened, nothing that is added later.
     pub fn desc_mut(&mut self) -> ElementMut<'_> {
         let document = &mut self.document;
         let mut at = document.root();

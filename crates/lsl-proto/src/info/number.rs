@@ -1,7 +1,7 @@
-//! Numbers as liblsl reads them from XML: the longest prefix that is one, junk after it ignored.
-//! Spec: lsl-protocol §2.3; vector streaminfo-from-xml.
+//! Parsers of numbers as liblsl reads them from XML: the longest valid prefix, junk after it
+//! ignored. Spec: lsl-protocol §2.3; vector streaminfo-from-xml.
 
-/// C++ `stoi`: white space, a sign, decimal digits. `None` without digits or beyond an `int`.
+/// Parses as C++ `stoi`: white space, a sign, decimal digits. `None` without digits or beyond an `int`.
 pub(super) fn parse_int(text: &[u8]) -> Option<i32> {
     let mut prefix = Prefix::new(text);
     prefix.sign();
@@ -11,9 +11,9 @@ pub(super) fn parse_int(text: &[u8]) -> Option<i32> {
     prefix.text()?.parse().ok()
 }
 
-/// C++ stream extraction of a `double`: white space, a sign, digits with or without a point, an
-/// exponent. An exponent without digits voids the number; so does overflow; `nan`, `inf` and hex are
-/// no numbers.
+/// Parses as C++ stream extraction of a `double`: white space, a sign, digits with or without a
+/// point, an exponent. An exponent without digits voids the number; so does overflow; `nan`, `inf`
+/// and hex are no numbers.
 pub(super) fn parse_double(text: &[u8]) -> Option<f64> {
     let mut prefix = Prefix::new(text);
     prefix.sign();
@@ -37,7 +37,7 @@ pub(super) fn parse_double(text: &[u8]) -> Option<f64> {
         .filter(|number: &f64| number.is_finite())
 }
 
-/// A cursor that grows over the text.
+/// Cursor over a text, whose prefix grows with the characters accepted.
 struct Prefix<'a> {
     text: &'a [u8],
     len: usize,

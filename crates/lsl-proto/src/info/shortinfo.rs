@@ -1,27 +1,27 @@
-//! The document that the fields alone make: a new info's, and the shortinfo of discovery.
-//! Spec: lsl-protocol §2.2.
+//! Builder of the document from the fields alone: for a new info, and for the shortinfo of
+//! discovery. Spec: lsl-protocol §2.2.
 
 use super::{Fields, StreamInfo};
 use crate::text::format_g16;
 use crate::xml::Document;
 
 impl StreamInfo {
-    /// The short form, as discovery replies carry it: all fields, no description. Made from the
-    /// fields, whatever became of the document.
+    /// Writes the short form that discovery replies carry: all fields, no description. Reads the
+    /// fields alone; changes to the document do not appear.
     pub fn to_shortinfo_xml(&self) -> Vec<u8> {
         document(&self.fields).write()
     }
 }
 
-// As in `assign`.
+// Hidden for the reason given in `assign`.
 #[doc(hidden)]
 impl StreamInfo {
-    /// The short form, to be added to.
+    /// Returns the document of the short form, for additions.
     pub fn shortinfo_document(&self) -> Document {
         document(&self.fields)
     }
 
-    /// The same stream under another name, without what says whose it is. Spec: LSS/1 §7.3.
+    /// Returns the same stream under another name, without the texts that identify it. Spec: LSS/1 §7.3.
     #[must_use]
     pub fn redacted(&self, name: impl Into<Vec<u8>>) -> Self {
         let fields = Fields {
@@ -39,7 +39,7 @@ impl StreamInfo {
     }
 }
 
-/// All 18 elements in their order, an empty `<desc>` last.
+/// Builds the document with all 18 elements in their order, an empty `<desc>` last.
 pub(super) fn document(fields: &Fields) -> Document {
     let decimal = |number: u32| number.to_string().into_bytes();
     let Fields { v4, v6, .. } = fields;

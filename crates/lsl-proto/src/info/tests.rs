@@ -141,7 +141,7 @@ fn new_infos_are_written_as_liblsl_does() {
     }
 }
 
-/// The outlet of the vector, built anew from what its author did.
+/// The outlet of the vector, built anew by the steps of its author.
 fn rich() -> StreamInfo {
     let vector = vector!("fullinfo-rich-desc");
     let inputs = &vector["inputs"];
@@ -224,7 +224,7 @@ fn a_document_cut_anywhere_is_read_or_refused() {
         .unwrap();
     for end in 0..full.len() {
         let result = StreamInfo::from_xml(&full[..end]);
-        // What is missing behind the last digit of the last port does no harm.
+        // Bytes missing behind the last digit of the last port do no harm.
         assert_eq!(result.is_ok(), end > fields_end - 5, "cut at {end}");
         if let Ok(info) = result {
             let again = StreamInfo::from_xml(&info.to_xml()).unwrap();
@@ -387,7 +387,7 @@ fn endpoints_need_address_and_ports() {
     info.set_v4_address("10.0.0.1");
     assert_eq!(info.v6_endpoint(), None);
     assert_eq!(info.v4_endpoint().unwrap().service_port, 16576);
-    // The document keeps saying what was announced.
+    // The document keeps the announced text.
     assert!(!info.to_xml().windows(8).any(|part| part == b"10.0.0.1"));
 }
 

@@ -1,5 +1,5 @@
-//! What a parsed query is made of. Chains are flat lists, so the tree is no deeper than the parser
-//! recursed, and whoever walks it recurses no deeper either.
+//! Syntax tree of a parsed query. Chains are flat lists, so the tree is no deeper than the
+//! recursion of the parser, and walking it recurses no deeper either.
 
 use super::functions::Function;
 
@@ -12,37 +12,37 @@ pub(super) enum Expr {
     And(Vec<Self>),
     /// Operators applied from left to right; precedence was settled by the parser.
     Chain(Box<Self>, Vec<(Operator, Self)>),
-    /// Unary minus.
+    /// Operand of a unary minus.
     Negate(Box<Self>),
     /// Operands of `|`, at least two, all node-sets.
     Union(Vec<Self>),
     /// A node-set narrowed by predicates, and whether they count positions, which is in document order.
     Filter(Box<Self>, Vec<Self>, Positions),
-    /// A location path.
+    /// Location path: start and steps.
     Path(Start, Vec<Step>),
-    /// A string constant.
+    /// String constant, without its quotes.
     Literal(Vec<u8>),
-    /// A number constant.
+    /// Number constant; a sign is `Negate`.
     Number(f64),
     /// A function call whose arity the parser checked.
     Call(Function, Vec<Self>),
 }
 
-/// Whether a predicate depends on where its node stands among its peers.
+/// Whether a predicate depends on the position of its node among its peers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Positions {
     Counted,
     Ignored,
 }
 
-/// Where a location path begins.
+/// Start of a location path.
 #[derive(Debug, Clone)]
 pub(super) enum Start {
-    /// At the context node.
+    /// The context node of the evaluation.
     Context,
-    /// At the root of the document.
+    /// The root of the document.
     Root,
-    /// At every node of a node-set expression.
+    /// Every node of a node-set expression.
     Nodes(Box<Expr>),
 }
 
@@ -74,15 +74,15 @@ pub(super) enum Axis {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum NodeTest {
-    /// `*`
+    /// `*`: every element, or every attribute.
     AnyName,
     /// A full name, prefix included: pugixml resolves no namespaces.
     Name(Vec<u8>),
     /// `prefix:*`, stored with the colon.
     Prefix(Vec<u8>),
-    /// `node()`
+    /// `node()`: every node of any kind.
     Node,
-    /// `text()`
+    /// `text()`: character data, CDATA included.
     Text,
     /// `comment()` and `processing-instruction()`: the XML parser keeps neither.
     Never,
@@ -129,7 +129,7 @@ impl Expr {
         }
     }
 
-    /// Whether this expression, as a predicate, depends on where its node stands among its peers.
+    /// Returns whether this expression, as a predicate, depends on the position of its node.
     pub(super) fn is_positional_predicate(&self) -> bool {
         self.kind() == Kind::Number || self.uses_position()
     }
@@ -154,7 +154,7 @@ impl Expr {
 }
 
 impl Operator {
-    /// Binding strength; higher binds tighter, equal binds to the left.
+    /// Returns the binding strength; higher binds tighter, equal binds to the left.
     pub(super) fn precedence(self) -> u8 {
         match self {
             Self::Or => 1,
@@ -179,7 +179,7 @@ impl Operator {
 }
 
 impl Axis {
-    /// Whether the axis runs against document order; positions count along the axis.
+    /// Returns whether the axis runs against document order; positions count along the axis.
     pub(super) fn is_reverse(self) -> bool {
         matches!(
             self,
@@ -187,7 +187,7 @@ impl Axis {
         )
     }
 
-    /// Whether two different nodes may reach the same node.
+    /// Returns whether two different nodes may reach the same node.
     pub(super) fn can_overlap(self) -> bool {
         !matches!(self, Self::Child | Self::Attribute | Self::Itself)
     }

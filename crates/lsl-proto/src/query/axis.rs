@@ -7,7 +7,7 @@ use super::eval::{Budget, NODE_WORK};
 use super::value::Item;
 use crate::xml::{Document, NodeId, NodeKind};
 
-/// One walk from one node.
+/// Walk along one axis from one node.
 pub(super) struct Walk<'a> {
     pub(super) document: &'a Document,
     pub(super) budget: &'a mut Budget,
@@ -17,7 +17,7 @@ pub(super) struct Walk<'a> {
     pub(super) found: &'a mut Vec<Item>,
 }
 
-/// Whether the walk goes on.
+/// Result of offering a node: continue or stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Progress {
     GoOn,
@@ -65,8 +65,8 @@ impl Walk<'_> {
         }
     }
 
-    /// An attribute has no children and no siblings, and the principal node type of every axis but
-    /// its own is the element: only `node()` selects it.
+    /// Walks from an attribute. It has neither children nor siblings. The principal node type of
+    /// every axis but its own is the element, so only `node()` selects it.
     fn run_from_attribute(&mut self, axis: Axis, attribute: Item) -> Result<(), EvalError> {
         let parent = attribute.node;
         match axis {
@@ -95,7 +95,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Nodes linked one to the next.
+    /// Offers nodes that are linked one to the next.
     fn chain(
         &mut self,
         first: Option<NodeId>,
@@ -111,7 +111,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Document order from `first` on, staying below `top` if there is one.
+    /// Offers nodes in document order from `first` on, staying below `top` if there is one.
     fn preorder(&mut self, first: Option<NodeId>, top: Option<NodeId>) -> Result<(), EvalError> {
         let mut at = first;
         while let Some(node) = at {
@@ -126,7 +126,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// The node that follows `node` and everything below it.
+    /// Returns the node that follows `node` and all its descendants; `None` at the end of `top`.
     fn after(&mut self, node: NodeId, top: Option<NodeId>) -> Result<Option<NodeId>, EvalError> {
         let mut at = node;
         loop {
@@ -144,7 +144,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Everything before `node` in reverse document order, its ancestors left out.
+    /// Offers all nodes before `node` in reverse document order, without its ancestors.
     fn preceding(&mut self, node: NodeId) -> Result<(), EvalError> {
         let mut at = node;
         // The node itself, then the ancestor of it that was climbed to last.
@@ -229,7 +229,7 @@ impl Walk<'_> {
     }
 }
 
-/// `xmlns` and `xmlns:prefix` are attributes in the text but not in XPath's view of it.
+/// Returns whether a name is `xmlns` or `xmlns:prefix`, which XPath does not count as attributes.
 pub(super) fn declares_namespace(name: &[u8]) -> bool {
     name.strip_prefix(b"xmlns")
         .is_some_and(|rest| matches!(rest.first(), None | Some(b':')))

@@ -24,7 +24,7 @@ struct Entry {
 }
 
 impl QueryCache {
-    /// A cache of at most `capacity` queries; with 0 every query is parsed anew.
+    /// Creates a cache of at most `capacity` queries; with 0 every query is parsed anew.
     pub fn new(capacity: usize) -> Self {
         Self {
             capacity,
@@ -33,7 +33,7 @@ impl QueryCache {
         }
     }
 
-    /// The parsed query, from the cache or put into it. A text that does not parse is not remembered.
+    /// Returns the parsed query, from the cache or added to it. A text that does not parse is not cached.
     ///
     /// # Errors
     /// As [`Query::parse`].
@@ -56,7 +56,7 @@ impl QueryCache {
         Ok(query)
     }
 
-    /// The parsed query if it is in the cache.
+    /// Returns the parsed query if it is in the cache.
     pub fn get(&mut self, text: impl AsRef<[u8]>) -> Option<Arc<Query>> {
         self.clock += 1;
         let entry = self.queries.get_mut(text.as_ref())?;
@@ -64,17 +64,17 @@ impl QueryCache {
         Some(Arc::clone(&entry.query))
     }
 
-    /// Number of queries held.
+    /// Returns the number of cached queries.
     pub fn len(&self) -> usize {
         self.queries.len()
     }
 
-    /// Whether no query is held.
+    /// Returns whether no query is cached.
     pub fn is_empty(&self) -> bool {
         self.queries.is_empty()
     }
 
-    /// A scan is dear only when a stranger floods us with new queries, and parsing those costs more.
+    /// Removes the oldest. Scanning is dear only in a flood of new queries, and parsing those costs more.
     fn forget_oldest(&mut self) {
         let oldest = self.queries.iter().min_by_key(|(_, entry)| entry.used);
         if let Some(text) = oldest.map(|(text, _)| Arc::clone(text)) {
@@ -89,5 +89,5 @@ impl Default for QueryCache {
     }
 }
 
-/// Default of `MaxCachedQueries`.
+/// Default of the key `MaxCachedQueries`, in queries.
 const DEFAULT_CAPACITY: usize = 100;

@@ -11,7 +11,7 @@ use super::value::{Item, NodeSet, Order, Value, compare};
 use super::{EvalError, Text, number};
 use crate::xml::{Attribute, Document, NodeId, NodeKind};
 
-/// What is left of the work one evaluation may do.
+/// Work that one evaluation may still do.
 #[derive(Debug)]
 pub(super) struct Budget {
     left: u64,
@@ -38,7 +38,7 @@ impl Budget {
     }
 }
 
-/// Where an expression is evaluated.
+/// Context of an expression: node, position and size.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Frame {
     pub(super) item: Item,
@@ -46,7 +46,7 @@ pub(super) struct Frame {
     pub(super) size: usize,
 }
 
-/// How much of a node-set its user looks at.
+/// Part of a node-set that its user looks at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Want {
     /// Whether there is a node.
@@ -119,7 +119,7 @@ impl<'a> Evaluator<'a> {
         value.into_text(self)
     }
 
-    /// The value for a user who takes no more than the first node of a set.
+    /// Evaluates for a user who takes no more than the first node of a set.
     fn value_of_first(&mut self, expr: &'a Expr, frame: Frame) -> Result<Value<'a>, EvalError> {
         if expr.kind() == Kind::Nodes {
             return Ok(Value::Nodes(self.nodes(expr, frame, Want::First)?));
@@ -168,7 +168,7 @@ impl<'a> Evaluator<'a> {
         Ok(Value::Number(arithmetic(left, right.into_number(self)?)))
     }
 
-    /// The nodes of an expression that the parser found to be a node-set.
+    /// Evaluates an expression that the parser found to be a node-set.
     pub(super) fn nodes(
         &mut self,
         expr: &'a Expr,
@@ -188,7 +188,7 @@ impl<'a> Evaluator<'a> {
                 set.items = self.filter(set.items, predicates, once)?;
                 Ok(set)
             }
-            // What is left is `id()`: without a DTD no attribute is an id.
+            // Only `id()` is left: without a DTD no attribute is an id.
             _ => match self.value(expr, frame)? {
                 Value::Nodes(set) => Ok(set),
                 _ => Ok(NodeSet::empty()),
@@ -314,7 +314,7 @@ impl<'a> Evaluator<'a> {
         self.boolean(predicate, frame)
     }
 
-    /// First node of a set in document order.
+    /// Returns the first node of a set in document order.
     pub(super) fn first(&mut self, set: &NodeSet) -> Result<Option<Item>, EvalError> {
         Ok(match (set.order, set.items.as_slice()) {
             (_, []) => None,
@@ -377,7 +377,7 @@ impl<'a> Evaluator<'a> {
             .get(usize::try_from(item.attribute?).ok()?)
     }
 
-    /// The text of a node and everything below it, or the value of an attribute.
+    /// Returns the text of a node and all its descendants, or the value of an attribute.
     pub(super) fn string_value(&mut self, item: Item) -> Result<Text<'a>, EvalError> {
         let document = self.document;
         if let Some(attribute) = self.attribute(item) {
@@ -416,7 +416,7 @@ impl<'a> Evaluator<'a> {
         }
     }
 
-    /// The number a node's text spells.
+    /// Parses the string value of a node as a number.
     pub(super) fn number_of(&mut self, item: Item) -> Result<f64, EvalError> {
         let text = self.string_value(item)?;
         self.number_of_text(&text)
@@ -429,7 +429,7 @@ impl<'a> Evaluator<'a> {
     }
 }
 
-/// Whether the first node a walk finds settles what its user asked.
+/// Returns whether the first node found is enough for the user of the set.
 fn stops_at_first(want: Want, order: Order) -> bool {
     match want {
         Want::Any => true,
@@ -438,7 +438,7 @@ fn stops_at_first(want: Want, order: Order) -> bool {
     }
 }
 
-/// Attributes come after their element and before its children.
+/// Returns the rank in document order: attributes come after their element and before its children.
 fn rank(ranks: &HashMap<NodeId, u32>, item: Item) -> (u32, u32) {
     let node = ranks.get(&item.node).copied().unwrap_or(u32::MAX);
     (
@@ -450,7 +450,7 @@ fn rank(ranks: &HashMap<NodeId, u32>, item: Item) -> (u32, u32) {
 /// Price of visiting a node or an expression, in units of one byte of text.
 pub(super) const NODE_WORK: u64 = 8;
 
-/// Price of making a list or a text, and of what little is done with it.
+/// Price of making a list or a text, and of the little that is done with it.
 pub(super) const LIST_WORK: u64 = 16;
 
 /// Price per node of hashing or sorting.

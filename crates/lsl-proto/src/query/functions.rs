@@ -1,5 +1,5 @@
-//! The core function library: which functions there are, what they take and what they do. Texts are
-//! bytes as in pugixml, so `string-length('ä')` is 2. Spec: lsl-protocol §4.
+//! The core function library: names, numbers of arguments, evaluation. Texts are bytes as in
+//! pugixml, so `string-length('ä')` is 2. Spec: lsl-protocol §4.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -242,7 +242,7 @@ fn text<'a>(
     }
 }
 
-/// The only argument, or without one the context node.
+/// Returns the text of the only argument, or of the context node without one.
 fn text_or_context<'a>(
     evaluator: &mut Evaluator<'a>,
     arguments: &'a [Expr],
@@ -279,7 +279,7 @@ fn name_part<'a>(
     }
 }
 
-/// Value of the nearest declaration of the prefix. The default namespace is not for attributes.
+/// Returns the value of the nearest declaration of the prefix. Attributes have no default namespace.
 fn namespace_uri<'a>(
     evaluator: &mut Evaluator<'a>,
     item: Item,
@@ -310,7 +310,7 @@ fn namespace_uri<'a>(
     Ok(Cow::Borrowed(b""))
 }
 
-/// Whether the nearest `xml:lang` is the wanted language or a dialect of it.
+/// Returns whether the nearest `xml:lang` is the wanted language or a dialect of it.
 fn lang(evaluator: &mut Evaluator<'_>, item: Item, wanted: &[u8]) -> Result<bool, EvalError> {
     if item.attribute.is_some() {
         return Ok(false);
@@ -335,8 +335,8 @@ fn lang(evaluator: &mut Evaluator<'_>, item: Item, wanted: &[u8]) -> Result<bool
     Ok(false)
 }
 
-/// First place of `part` in `text`. Pays for what is compared, since repetitive texts cost the
-/// product of the lengths.
+/// Returns the offset of the first `part` in `text`. Pays for each byte compared, since repetitive
+/// texts cost the product of the lengths.
 fn find(text: &[u8], part: &[u8], budget: &mut Budget) -> Result<Option<usize>, EvalError> {
     if part.is_empty() {
         return Ok(Some(0));
@@ -356,7 +356,7 @@ fn find(text: &[u8], part: &[u8], budget: &mut Budget) -> Result<Option<usize>, 
     Ok(None)
 }
 
-/// The part of a text, borrowed if the text is.
+/// Returns a part of a text, borrowed if the text is.
 fn slice<'a>(
     text: Text<'a>,
     range: Range<usize>,
@@ -373,7 +373,7 @@ fn slice<'a>(
     })
 }
 
-/// Byte range of `substring()`: both numbers are rounded, the end is their sum, NaN selects nothing.
+/// Returns the range of `substring()`: both numbers round, the end is their sum, NaN selects nothing.
 fn substring(len: usize, first: f64, count: Option<f64>) -> Range<usize> {
     let past_end = number::from_count(len) + 1.0;
     let first = number::round_half_up(first);

@@ -4,7 +4,7 @@
 use super::ParseReason;
 use super::parse::Fault;
 
-/// A token and where it starts.
+/// Token and its byte offset in the query.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Token<'a> {
     pub(super) offset: usize,
@@ -13,7 +13,7 @@ pub(super) struct Token<'a> {
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum TokenKind<'a> {
-    /// `name`, `prefix:name` or `prefix:*`.
+    /// A `name`, `prefix:name` or `prefix:*`.
     Name(&'a [u8]),
     /// Content of a string literal.
     Literal(&'a [u8]),
@@ -58,7 +58,7 @@ pub(super) fn tokens(text: &[u8]) -> Result<Vec<Token<'_>>, Fault> {
     Ok(tokens)
 }
 
-/// The token at the head of `rest` and its length in bytes.
+/// Returns the token at the head of `rest` and its length in bytes.
 fn token(first: u8, rest: &[u8]) -> Result<(TokenKind<'_>, usize), &'static str> {
     let second = rest.get(1).copied();
     Ok(match (first, second) {

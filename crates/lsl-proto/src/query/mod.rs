@@ -70,8 +70,8 @@ impl Query {
         })
     }
 
-    /// Evaluates the query with `context` (the `info` element) as context node, position 1 of 1, and
-    /// converts the result to a boolean. Never blocks; does not depend on anything but its arguments.
+    /// Evaluates the query with `context` (the `info` element) as context node, position 1 of 1,
+    /// and converts the result to a boolean. Never blocks; depends on its arguments alone.
     ///
     /// # Errors
     /// When the evaluation exceeds [`MAX_WORK`] or `context` is no node of `document`. On the wire an
@@ -82,8 +82,8 @@ impl Query {
         self.matches_within(document, context, &mut { MAX_WORK })
     }
 
-    /// As [`Query::matches`], with the work that may be spent, in the units of [`MAX_WORK`], as an
-    /// argument. What was not spent is left there; of an evaluation that was too expensive nothing is.
+    /// Evaluates as [`Query::matches`], spending from `work`, in the units of [`MAX_WORK`]. The
+    /// unspent rest is left there; an evaluation that was too expensive leaves nothing.
     ///
     /// # Errors
     /// As [`Query::matches`].
@@ -105,7 +105,7 @@ impl Query {
         matched
     }
 
-    /// The text as given to [`Query::parse`].
+    /// Returns the text as given to [`Query::parse`].
     pub fn text(&self) -> &[u8] {
         &self.text
     }
@@ -119,7 +119,7 @@ impl fmt::Debug for Query {
     }
 }
 
-/// A text that is not a query, or more of one than is accepted.
+/// Rejection of a query text that is not a query or exceeds the limits.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("Invalid query '{query}': {reason} (at byte {offset})")]
 pub struct ParseError {
@@ -129,18 +129,18 @@ pub struct ParseError {
 }
 
 impl ParseError {
-    /// Byte offset into the text where parsing stopped.
+    /// Returns the byte offset into the text where parsing stopped.
     pub fn offset(&self) -> usize {
         self.offset
     }
 
-    /// What parsing stopped at.
+    /// Returns the reason for which parsing stopped.
     pub fn reason(&self) -> ParseReason {
         self.reason
     }
 }
 
-/// Why a text was refused.
+/// Reason for which a query text is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParseReason {
@@ -168,7 +168,7 @@ impl From<ParseError> for Error {
     }
 }
 
-/// Why a query could not be evaluated.
+/// Reason for which a query cannot be evaluated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EvalError {
@@ -186,7 +186,7 @@ impl From<EvalError> for Error {
     }
 }
 
-/// A refused text may be a whole datagram; an error message shows the head of it.
+/// Returns the head of a refused text for an error message: the text may be a whole datagram.
 fn shown(text: &[u8]) -> String {
     match text.get(..MAX_QUERY_BYTES) {
         Some(head) if text.len() > MAX_QUERY_BYTES => {
@@ -216,21 +216,21 @@ pub const MAX_PARTS: usize = 2048;
 /// query takes longer than 3 ns per unit on a machine of 2024, and most take half of that.
 pub const MAX_WORK: u64 = 8 << 20;
 
-/// Work that a query of anybody may spend at once: on the first stream it is evaluated for, and on
-/// [`CHEAP_WORK_PER_STREAM`] more for each further one. Queries of real programs need a tenth.
+/// Work that any query may spend at once on the first stream; each further stream adds
+/// [`CHEAP_WORK_PER_STREAM`]. Queries of real programs need a tenth.
 pub const CHEAP_WORK: u64 = 8 << 10;
 
-/// See [`CHEAP_WORK`].
+/// Work that each further stream adds to [`CHEAP_WORK`].
 pub const CHEAP_WORK_PER_STREAM: u64 = 1 << 10;
 
-/// Price of parsing a text of so many bytes.
+/// Returns the price of parsing a text of so many bytes.
 pub fn parse_work(bytes: usize) -> u64 {
     u64::try_from(bytes).map_or(u64::MAX, |bytes| bytes.saturating_mul(16))
 }
 
-/// Most that one evaluation may spend on a document of so many nodes for somebody who is not trusted:
-/// hundreds of names to choose from, and a look at each node several times over, but not at each node
-/// for each node.
+/// Returns the most that one evaluation on a document of so many nodes may spend for an untrusted
+/// peer. It allows hundreds of names to choose from and several looks at each node, but no look at
+/// each node for each node.
 pub fn costly_work(nodes: usize) -> u64 {
     let nodes = u64::try_from(nodes).unwrap_or(u64::MAX);
     (16 * CHEAP_WORK)
@@ -238,5 +238,5 @@ pub fn costly_work(nodes: usize) -> u64 {
         .min(MAX_COSTLY_WORK)
 }
 
-/// Less than a millisecond.
+/// Limit of [`costly_work`]: less than a millisecond.
 const MAX_COSTLY_WORK: u64 = 384 << 10;

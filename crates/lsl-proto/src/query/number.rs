@@ -3,7 +3,7 @@
 
 use super::lex::is_space;
 
-/// The number a text spells, NaN if none. White space around it is ignored.
+/// Parses a number; NaN if the text is none. White space around it is ignored.
 pub(super) fn parse(text: &[u8]) -> f64 {
     let text = trim(text);
     let digits = text.strip_prefix(b"-").unwrap_or(text);
@@ -15,7 +15,7 @@ pub(super) fn parse(text: &[u8]) -> f64 {
             _ => return f64::NAN,
         }
     }
-    // What is left that Rust would refuse, "" and "." and two points, is no XPath number either.
+    // Texts that Rust would refuse, "" and "." and two points, are no XPath numbers either.
     if points > 1 {
         return f64::NAN;
     }
@@ -25,7 +25,7 @@ pub(super) fn parse(text: &[u8]) -> f64 {
         .unwrap_or(f64::NAN)
 }
 
-/// The text of a number: what `string(number)` gives.
+/// Writes a number as `string(number)` does.
 pub(super) fn write(value: f64) -> String {
     if value.is_nan() {
         return "NaN".to_owned();
@@ -60,7 +60,7 @@ pub(super) fn write(value: f64) -> String {
     }
 }
 
-/// `round()`: halves go up, and what rounds to zero from below is negative zero.
+/// Rounds as `round()` does: halves go up; a negative value that rounds to zero gives negative zero.
 pub(super) fn round(value: f64) -> f64 {
     if (-0.5..=0.0).contains(&value) {
         value.ceil()
@@ -69,12 +69,12 @@ pub(super) fn round(value: f64) -> f64 {
     }
 }
 
-/// The rounding of `substring()`.
+/// Rounds as `substring()` does: halves go up.
 pub(super) fn round_half_up(value: f64) -> f64 {
     (value + 0.5).floor()
 }
 
-/// A count or position as XPath sees it.
+/// Converts a count or position to an XPath number.
 #[expect(
     clippy::cast_precision_loss,
     reason = "no document has 2^53 nodes or bytes"

@@ -6,7 +6,7 @@ use super::functions::Function;
 use super::lex::{self, Token, TokenKind};
 use super::{MAX_DEPTH, MAX_PARTS, MAX_QUERY_BYTES, ParseReason, number};
 
-/// Where and why parsing stopped.
+/// Byte offset and reason at which parsing stopped.
 #[derive(Debug)]
 pub(super) struct Fault {
     pub(super) offset: usize,
@@ -49,7 +49,7 @@ struct Parser<'a> {
 }
 
 impl<'a> Parser<'a> {
-    /// Operands joined by operators that bind at least as tightly as `limit`.
+    /// Parses operands joined by operators that bind at least as tightly as `limit`.
     fn expression(&mut self, limit: u8) -> Result<Expr, Fault> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
@@ -67,8 +67,8 @@ impl<'a> Parser<'a> {
         Ok(left)
     }
 
-    /// Appends to a chain where there is one: parentheses on the left change nothing, since the left
-    /// side is complete either way.
+    /// Joins two operands, appending to a chain where there is one. Parentheses on the left change
+    /// nothing, since the left side is complete either way.
     fn join(&mut self, left: Expr, operator: Operator, right: Expr) -> Result<Expr, Fault> {
         self.part()?;
         Ok(match (operator, left) {
@@ -90,7 +90,7 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// `and`, `or`, `div`, `mod` and `*` are operators here because an operand came before.
+    /// Reads an operator: after an operand, `and`, `or`, `div`, `mod` and `*` are operators.
     fn operator(&self) -> Option<Operator> {
         Some(match self.peek()? {
             TokenKind::Name(b"or") => Operator::Or,
@@ -120,7 +120,7 @@ impl<'a> Parser<'a> {
             return self.operand();
         }
         let negated = Expr::Negate(Box::new(self.expression(UNION_PRECEDENCE)?));
-        // An even number of signs still makes a number of what follows.
+        // An even number of signs still converts the operand to a number.
         Ok(if signs.is_multiple_of(2) {
             Expr::Negate(Box::new(negated))
         } else {
@@ -141,7 +141,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// A primary expression with predicates, and the path that may start from it.
+    /// Parses a primary expression with predicates, and the path that may start from it.
     fn filter(&mut self) -> Result<Expr, Fault> {
         let mut base = self.primary()?;
         if self.peek() == Some(TokenKind::OpenSquare) {
@@ -225,7 +225,7 @@ impl<'a> Parser<'a> {
         Ok(Expr::Path(start, steps))
     }
 
-    /// Every `/step` and `//step` that follows.
+    /// Parses every `/step` and `//step` that follows.
     fn more_steps(&mut self, steps: &mut Vec<Step>) -> Result<(), Fault> {
         loop {
             let anywhere_below = match self.peek() {
@@ -379,7 +379,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// Settled once here: looking through a predicate costs its length, at each node it is applied to.
+/// Decides once whether positions count: a look through a predicate at each node costs its length.
 fn positions(predicates: &[Expr]) -> Positions {
     if predicates.iter().any(Expr::is_positional_predicate) {
         Positions::Counted
@@ -393,8 +393,8 @@ fn pushed<T>(mut list: Vec<T>, last: T) -> Vec<T> {
     list
 }
 
-/// `//x` is `/descendant-or-self::node()/x`; where no predicate counts positions one walk does it,
-/// without collecting every node of the document first.
+/// Folds `//x`, which is `/descendant-or-self::node()/x`, into one walk that does not collect every node
+/// of the document first. Returns false where the axis or a predicate that counts positions forbids it.
 fn fold_double_slash(step: &mut Step) -> bool {
     let folded = match step.axis {
         Axis::Child | Axis::Descendant => Axis::Descendant,

@@ -1,8 +1,8 @@
-//! Values as string literals. XPath 1.0 knows no escapes in literals, so a value that holds both
-//! kinds of quote must be put together with `concat()`. Spec: lsl-protocol §3.5, §15.
+//! Writer of values as string literals. XPath 1.0 knows no escapes in literals, so a value that
+//! holds both kinds of quote must be put together with `concat()`. Spec: lsl-protocol §3.5, §15.
 
-/// The value as an expression that is exactly this text, whatever quotes it holds. Without quotes in
-/// it the result is `'value'`, as liblsl writes it.
+/// Quotes a value: returns an expression for exactly this text, even if it contains quotes. Without
+/// any the result is `'value'`, as liblsl writes it.
 ///
 /// Quoting cannot help a value with CR or LF through a discovery datagram, whose query is one line,
 /// nor one with NUL through C.
@@ -18,7 +18,7 @@ pub fn quote(value: &str) -> String {
     String::from_utf8_lossy(&quote_bytes(value.as_bytes())).into_owned()
 }
 
-/// [`quote`] for a value off the wire, which need not be UTF-8.
+/// Quotes as [`quote`] does a value off the wire, which need not be UTF-8.
 ///
 /// Spec: lsl-protocol §15.
 pub fn quote_bytes(value: &[u8]) -> Vec<u8> {
@@ -39,7 +39,7 @@ pub fn quote_bytes(value: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Length of the longest head that holds one kind of quote at most.
+/// Returns the length of the longest head that holds one kind of quote at most.
 fn run(value: &[u8]) -> usize {
     let place = |quote: u8| value.iter().position(|&byte| byte == quote);
     match (place(b'\''), place(b'"')) {

@@ -1,4 +1,4 @@
-//! What a query looks at: whether a short info is enough to evaluate it.
+//! Analysis of queries: whether a short info is enough to evaluate one.
 
 use std::collections::BTreeSet;
 
@@ -7,8 +7,8 @@ use super::ast::{Axis, Expr, NodeTest, Start};
 use super::functions::Function;
 
 impl Query {
-    /// The names of the children of the context node, if texts of theirs alone decide about the query;
-    /// `None` if it looks at anything else, or for blanks, which parsers of documents drop.
+    /// Returns the names of the children of the context node whose texts alone decide about the
+    /// query. `None` if it looks at anything else, or for blanks, which parsers of documents drop.
     pub fn named_children(&self) -> Option<BTreeSet<&[u8]>> {
         let mut names = BTreeSet::new();
         if let Some(root) = &self.root {
@@ -18,7 +18,7 @@ impl Query {
     }
 }
 
-/// Recurses as deep as the parser did.
+/// Collects the names; recurses no deeper than the parser did.
 fn collect<'a>(expr: &'a Expr, names: &mut BTreeSet<&'a [u8]>) -> Option<()> {
     match expr {
         Expr::Or(parts) | Expr::And(parts) | Expr::Union(parts) => {
@@ -91,7 +91,7 @@ mod tests {
         check("string()='a'", None);
         check("position()=1", None);
         check("lang('en')", None);
-        // Blanks and line ends are not what they were once a document was read.
+        // Reading a document changes blanks and line ends.
         check("name=' '", None);
         check("name='a\rb'", None);
     }

@@ -1,4 +1,4 @@
-//! Golden vectors, quoting and the cache; what the other test files share.
+//! Golden vectors, quoting and the cache; helpers of the other test files.
 
 mod conformance;
 mod hostile;
@@ -89,7 +89,7 @@ fn unescaped(text: &str) -> String {
         .fold(text.to_owned(), |text, (from, to)| text.replace(from, to))
 }
 
-/// The document element.
+/// Returns the document element of the tree.
 fn top(document: &Document) -> NodeId {
     document.first_child(document.root()).unwrap()
 }
@@ -125,7 +125,7 @@ fn golden_vectors() {
     }
 }
 
-/// What strangers may spend is far above what the queries of real programs need: see the margins.
+/// The work that strangers may spend is far above the needs of real programs: see the margins.
 #[test]
 fn real_queries_need_little_work() {
     let mut document = Document::new();
@@ -178,14 +178,14 @@ fn real_queries_need_little_work() {
     let allowed = costly_work(without_description.len());
     println!("{needs} of {allowed}: 200 names");
     assert!(needs > 0 && needs * 2 < allowed, "200 names need {needs}");
-    // What an attacker sent.
+    // The query of an attack.
     let mut left = costly_work(document.len());
     let attack = Query::parse(ATTACK).unwrap();
     let ended = attack.matches_within(&document, top(&document), &mut left);
     assert_eq!((ended, left), (Err(EvalError::TooExpensive), 0));
 }
 
-/// Queries of programs in the field, and what people type.
+/// Queries that programs in the field send, and that people type.
 const REAL: &[&str] = &[
     "session_id='default'",
     "session_id='default' and name='BioSemi'",

@@ -16,7 +16,7 @@ pub(super) struct Item {
     pub(super) attribute: Option<u32>,
 }
 
-/// Different nodes, in an order that is known or not.
+/// Set of different nodes, and its order if known.
 #[derive(Debug)]
 pub(super) struct NodeSet {
     pub(super) items: Vec<Item>,
@@ -30,7 +30,7 @@ pub(super) enum Order {
     Unknown,
 }
 
-/// Value of an expression.
+/// Value of an evaluated XPath expression.
 #[derive(Debug)]
 pub(super) enum Value<'a> {
     Boolean(bool),
@@ -85,7 +85,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The string value; of a node-set, that of its first node in document order.
+    /// Converts to text; a node-set gives the string value of its first node in document order.
     pub(super) fn into_text(self, evaluator: &mut Evaluator<'a>) -> Result<Text<'a>, EvalError> {
         Ok(match self {
             Self::Boolean(value) => {
@@ -105,7 +105,7 @@ impl<'a> Value<'a> {
         })
     }
 
-    /// Numbers of every node of a set, or the one number of anything else.
+    /// Returns the numbers of all nodes of a set, or the one number of any other value.
     fn into_numbers(self, evaluator: &mut Evaluator<'a>) -> Result<Vec<f64>, EvalError> {
         match self {
             Self::Nodes(set) => set
@@ -117,7 +117,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Texts of every node of a set, or the one text of anything else.
+    /// Returns the texts of all nodes of a set, or the one text of any other value.
     fn into_texts(self, evaluator: &mut Evaluator<'a>) -> Result<Vec<Text<'a>>, EvalError> {
         match self {
             Self::Nodes(set) => set
@@ -130,7 +130,7 @@ impl<'a> Value<'a> {
     }
 }
 
-/// `left operator right` for the six comparisons.
+/// Evaluates `left operator right` for the six comparisons.
 pub(super) fn compare<'a>(
     left: Value<'a>,
     operator: Operator,
@@ -144,7 +144,7 @@ pub(super) fn compare<'a>(
     }
     evaluator.budget.spend(LIST_WORK)?;
     // XPath 1.0 would turn a node-set into a boolean before it is ordered against one; pugixml
-    // compares the number of each node, and its answers are what peers expect.
+    // compares the number of each node, and peers expect its answers.
     if !equality || either(|value| matches!(value, Value::Number(_))) {
         let left = left.into_numbers(evaluator)?;
         let right = right.into_numbers(evaluator)?;

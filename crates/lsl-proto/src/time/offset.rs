@@ -1,18 +1,18 @@
-//! The clock offset of one outlet: sends waves of probes, keeps of each wave the answer with the
-//! shortest round trip. The schedule is liblsl's, but for the first wave, which begins with a quick
-//! burst: as soon as a wave's worth of answers is in there is an estimate, and each answer of that wave
-//! with a shorter round trip refines it. Unlike liblsl it takes only answers to probes that it sent in
-//! the current wave, each once. It knows no socket and no wire text. Spec: lsl-protocol §5.2.
+//! Estimator of the clock offset of one outlet: sends waves of probes, keeps of each wave the
+//! answer with the shortest round trip. The schedule is liblsl's, but the first wave begins with a
+//! quick burst. It has an estimate as soon as a wave's worth of answers is in; further answers with
+//! shorter round trips refine it. Unlike liblsl it takes only answers to probes that it sent in the
+//! current wave, each once. It knows no socket and no wire text. Spec: lsl-protocol §5.2.
 
 use std::cmp::Ordering;
 
 use super::{ClockOffset, TimeCorrection};
 use crate::config::Tuning;
 
-/// When probes are sent and when their answers are counted.
+/// Schedule of probes, and the rule by which their answers count.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ProbeSchedule {
-    /// Probes in a wave.
+    /// Probes in a wave; 0 counts as 1.
     pub probe_count: u32,
     /// From one probe to the next.
     pub probe_interval_secs: f64,
@@ -20,7 +20,7 @@ pub struct ProbeSchedule {
     pub max_rtt_secs: f64,
     /// From the start of a wave to the start of the next.
     pub update_interval_secs: f64,
-    /// Answers without which a wave changes nothing.
+    /// Fewest answers; with fewer, a wave changes nothing.
     pub min_replies: u32,
     /// Probes in a quick burst at the start of the first wave, the first probe of the wave among
     /// them; 1 or less for none.
@@ -44,7 +44,7 @@ impl From<&Tuning> for ProbeSchedule {
 }
 
 impl ProbeSchedule {
-    /// The same as far as it makes sense: never nothing, never without a pause.
+    /// Returns the schedule with usable values: at least one probe, never without a pause.
     pub(super) fn usable(self) -> Self {
         Self {
             probe_count: self.probe_count.max(1),
@@ -58,21 +58,21 @@ impl ProbeSchedule {
     }
 }
 
-/// What the owner of the socket has to do.
+/// Instruction to the owner of the socket.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Action {
     /// Send `LSL:timedata` with these two numbers now and poll again.
     SendProbe {
         /// Same for all probes of a wave; never negative.
         wave_id: i32,
-        /// Time of sending, rounded to what 16 digits can carry.
+        /// Time of sending, rounded to 16 significant digits.
         t0: f64,
     },
     /// Poll again at this time, and after `invalidate`.
     WaitUntil(f64),
 }
 
-/// Why an answer was not counted.
+/// Reason for which an answer was not counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum RejectedReply {
     /// Of an earlier wave, or not meant for us.
@@ -87,19 +87,19 @@ pub enum RejectedReply {
     /// Infinite or not a number.
     #[error("the reply has a time that is not finite")]
     NotFinite,
-    /// The peer claims to have had it for longer than it was away.
+    /// The peer claims to have held it for longer than the whole round trip.
     #[error("the reply has an impossible round-trip time")]
     NegativeRoundTrip,
 }
 
-/// Answers since the start.
+/// Numbers of answers since the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ReplyCounts {
-    /// Counted in their wave.
+    /// Answers that counted in their wave.
     pub accepted: u64,
     /// Too late, repeated or addressed to somebody else; normal on bad networks.
     pub stale: u64,
-    /// Forged or broken.
+    /// Forged or broken, by their contents.
     pub invalid: u64,
 }
 
@@ -111,7 +111,7 @@ pub struct OffsetEstimator {
     wave: Option<Wave>,
     next_wave_at: f64,
     estimate: Option<TimeCorrection>,
-    /// The estimate is the best so far of a wave that is not over.
+    /// The estimate is the best so far of an unfinished wave.
     is_provisional: bool,
     silence: Silence,
     was_reset: bool,
@@ -122,7 +122,7 @@ pub struct OffsetEstimator {
 #[derive(Debug, Clone, Copy, Default)]
 struct Silence {
     waves: u32,
-    /// When the first of them started.
+    /// Start of the first of them, in seconds of `local_clock`.
     since: f64,
 }
 
@@ -133,7 +133,7 @@ struct Wave {
     probes: Vec<Probe>,
     /// Probes to send in all.
     probe_count: u32,
-    /// Of these, how many come quickly one after the other.
+    /// Probes of these that form the opening burst.
     opening_count: u32,
     next_probe_at: f64,
     ends_at: f64,
@@ -154,8 +154,8 @@ impl Wave {
 }
 
 impl OffsetEstimator {
-    /// An estimator whose first poll starts the first wave. `seed` should be random: wave ids
-    /// follow from it, and whoever can guess them can forge answers.
+    /// Creates an estimator whose first poll starts the first wave. `seed` should be random: wave
+    /// ids follow from it, and whoever can guess them can forge answers.
     pub fn new(schedule: ProbeSchedule, seed: u32) -> Self {
         Self {
             schedule: schedule.usable(),
@@ -170,7 +170,7 @@ impl OffsetEstimator {
         }
     }
 
-    /// What to do at `now` (seconds of `local_clock`). Late polls delay probes, they do not bunch.
+    /// Returns the action at `now` (seconds of `local_clock`). Late polls delay probes, without bunching.
     pub fn poll(&mut self, now: f64) -> Action {
         if self.wave.as_ref().is_some_and(|wave| now >= wave.ends_at)
             && let Some(wave) = self.wave.take()
@@ -209,11 +209,11 @@ impl OffsetEstimator {
         }
     }
 
-    /// Takes the answer received at `now`: `t0` as we sent it, `t1` and `t2` the remote times of
-    /// receiving and answering.
+    /// Takes the answer received at `now`: `t0` is the time as sent, `t1` and `t2` the remote times
+    /// of receiving and answering.
     ///
     /// # Errors
-    /// Says why the answer was not counted; there is nothing to be done about it.
+    /// Reason for which the answer was not counted; the caller need not react.
     pub fn on_reply(
         &mut self,
         now: f64,
@@ -235,19 +235,19 @@ impl OffsetEstimator {
         verdict
     }
 
-    /// The result of the last good wave, or the best of the first one so far; `None` before there is
-    /// any and after `invalidate`.
+    /// Returns the result of the last good wave, or the best of the first one so far. `None` before
+    /// there is any and after `invalidate`.
     pub fn estimate(&self) -> Option<TimeCorrection> {
         self.estimate
     }
 
-    /// The result of the last good wave.
+    /// Returns the result of the last good wave.
     pub fn settled_estimate(&self) -> Option<TimeCorrection> {
         self.estimate.filter(|_| !self.is_provisional)
     }
 
-    /// From when on it is worth asking in another way; infinite as long as anybody answers. Two whole
-    /// waves must be without any answer, or one and 1.5 s if there is nothing better yet.
+    /// Returns the time from which measuring in another way is worth it; infinite while answers come. Two
+    /// whole waves must be without any answer, or one and 1.5 s if there is nothing better yet.
     pub fn unanswered_from(&self) -> f64 {
         let has_own = self.estimate.is_some_and(|known| !known.is_low_quality);
         match self.silence.waves {
@@ -258,14 +258,14 @@ impl OffsetEstimator {
         }
     }
 
-    /// Takes what was measured in another way, until there is something better.
+    /// Adopts an estimate that was measured in another way, until there is a better one.
     pub fn adopt(&mut self, measured: TimeCorrection) {
         self.estimate = Some(measured);
         self.is_provisional = false;
     }
 
-    /// What a post-processor asks for: the offset, and once whether the clock was exchanged since
-    /// it last asked. `None` while there is no estimate.
+    /// Returns the offset for a post-processor, and once whether the clock was exchanged since the
+    /// last call. `None` while there is no estimate.
     pub fn clock_offset(&mut self) -> Option<ClockOffset> {
         let offset_secs = self.estimate?.offset_secs;
         Some(ClockOffset {
@@ -285,12 +285,12 @@ impl OffsetEstimator {
         self.silence = Silence::default();
     }
 
-    /// Whether a known offset was invalidated since the last call.
+    /// Returns whether a known offset was invalidated since the last call.
     pub fn take_was_reset(&mut self) -> bool {
         std::mem::take(&mut self.was_reset)
     }
 
-    /// Answers since the start.
+    /// Returns the numbers of answers since the start.
     pub fn counts(&self) -> ReplyCounts {
         self.counts
     }
@@ -299,7 +299,7 @@ impl OffsetEstimator {
         let schedule = &self.schedule;
         let probing = schedule.probe_interval_secs * f64::from(schedule.probe_count);
         let ends_at = now + whole_milliseconds(schedule.max_rtt_secs + probing);
-        // Nobody waits for later waves, and who does not answer is not asked more than by liblsl.
+        // Later waves are not urgent, and a silent peer is not asked more often than by liblsl.
         let is_first = self.estimate.is_none() && self.silence.waves == 0;
         let opening_count = if is_first { schedule.opening_count } else { 1 };
         let probe_count = schedule.probe_count.saturating_add(opening_count - 1);
@@ -356,7 +356,7 @@ impl OffsetEstimator {
         Ok(())
     }
 
-    /// When answers suffice at the end of a wave.
+    /// Adopts the best answer at the end of a wave, if there were enough.
     fn aggregate(&mut self, wave: &Wave) {
         if wave.replies >= self.schedule.min_replies
             && let Some(best) = wave.best
@@ -366,8 +366,8 @@ impl OffsetEstimator {
         }
     }
 
-    /// When answers suffice before the end of a wave, while there is nothing better: with as many as
-    /// a wave of liblsl has probes, so that the value is as good as its own.
+    /// Adopts the best answer before the end of a wave, while there is nothing better. Needs as
+    /// many answers as a wave of liblsl has probes, so that the value is as good as its own.
     fn estimate_early(&mut self) {
         let needed = self.schedule.probe_count.max(self.schedule.min_replies);
         if (self.estimate.is_none() || self.is_provisional)
@@ -379,7 +379,7 @@ impl OffsetEstimator {
         }
     }
 
-    /// A wave that was cut short says nothing: its owner was stopped, or had nobody to ask.
+    /// Counts a wave without answers. One cut short says nothing: it was stopped, or had no peer.
     fn note_silence(&mut self, wave: &Wave) {
         if wave.replies == 0 && wave.sent() >= wave.probe_count {
             if self.silence.waves == 0 {
@@ -389,7 +389,7 @@ impl OffsetEstimator {
         }
     }
 
-    /// A step of a Weyl sequence, mixed (MurmurHash3's finalizer); consecutive ids differ.
+    /// Takes a step of a Weyl sequence, mixed (MurmurHash3's finalizer); consecutive ids differ.
     fn next_wave_id(&mut self) -> i32 {
         self.random = self.random.wrapping_add(0x9e37_79b9);
         let mut mixed = self.random;
@@ -400,24 +400,24 @@ impl OffsetEstimator {
     }
 }
 
-/// Long enough that one slow moment of a scheduler does not spoil the whole burst, short enough that
-/// nobody notices it.
+/// Interval of the opening burst, in seconds. Long enough that one slow moment of a scheduler does
+/// not spoil the whole burst, short enough to go unnoticed.
 const OPENING_INTERVAL_SECS: f64 = 0.004;
 
-/// Silence from the start that is no bad luck.
+/// Silence from the start, in seconds, that is more than bad luck.
 const FIRST_PATIENCE_SECS: f64 = 1.5;
 
-/// Answers pass through 16 decimal digits; a peer with a large clock loses this much by rounding,
-/// with plenty to spare.
+/// Negative round trip that rounding can cause, with plenty to spare: answers pass through 16
+/// decimal digits, which costs precision if a peer's clock is large.
 const ROUND_TRIP_TOLERANCE_SECS: f64 = 0.001;
 
-/// liblsl's timers know whole milliseconds; less than one would spin.
+/// Rounds down to whole milliseconds, as liblsl's timers do; at least one, as less would spin.
 fn whole_milliseconds(secs: f64) -> f64 {
     // The small addition keeps 0.064 from becoming 63 ms where the product falls short.
     ((secs * 1000.0 + 1e-6).floor() / 1000.0).max(0.001)
 }
 
-/// `t0` after a journey as `%.16g`; applying it twice changes nothing.
+/// Returns `t0` after a journey as `%.16g`; applying it twice changes nothing.
 fn as_sent(t0: f64) -> f64 {
     format!("{t0:.15e}").parse().unwrap_or(t0)
 }

@@ -9,7 +9,7 @@ fn estimator() -> OffsetEstimator {
     OffsetEstimator::new(ProbeSchedule::from(Config::default().tuning()), 1)
 }
 
-/// One whose first wave is like all others: liblsl's schedule.
+/// Creates an estimator whose first wave is like all others: liblsl's schedule.
 fn without_opening() -> OffsetEstimator {
     let schedule = ProbeSchedule {
         opening_count: 1,
@@ -108,8 +108,8 @@ fn the_first_wave_begins_with_a_burst_and_ends_after_640_ms_and_the_next_starts_
     assert_eq!(estimator.poll(102.0), Action::WaitUntil(102.064));
 }
 
-/// Answers arrive at once with the given round trips in ms, `None` for a lost one; says after how many
-/// answers of the first wave there was a value first, and what it was worth then and at the end.
+/// Answers at once with the given round trips in ms, `None` for a lost probe. Checks the time and the
+/// round trip of the first value, and the round trip of the last one, in ms.
 #[track_caller]
 fn check_first_value(
     round_trips_ms: &[Option<u32>],
@@ -342,7 +342,7 @@ proptest! {
         run(&mut estimator, 50.0, 51.0, |estimator, id, t0| {
             let (there, back) = *next.next().unwrap();
             answer(estimator, id, t0, ahead, there, back).unwrap();
-            // What is known before the end of the wave is as honest.
+            // An estimate before the end of the wave is as honest.
             if let Some(early) = estimator.estimate() {
                 let error = (early.offset_secs + ahead).abs();
                 assert!(error <= early.max_error_secs() + 1e-8, "{error} {early:?}");
@@ -360,8 +360,8 @@ fn is_silent(estimator: &OffsetEstimator) -> bool {
     estimator.unanswered_from() < f64::INFINITY
 }
 
-/// Which of the 8 probes of each wave are answered, and from when on after the start somebody else
-/// should be asked, seen at the end of the last.
+/// Answers these of the 8 probes of each wave. Checks from when on, after the start, another way of
+/// asking is due at the end.
 #[track_caller]
 fn check_silence(waves: &[&[u32]], expected: Option<f64>) {
     let mut estimator = without_opening();

@@ -1,19 +1,19 @@
-//! Waves of PINGs through a secure session, for outlets whose UDP probes nobody answers. One PING is
+//! Waves of PINGs through a secure session, for outlets that do not answer UDP probes. One PING is
 //! under way at a time, because the outlet answers only the newest. Of each wave the answer with the
 //! shortest round trip counts, as over UDP; the result is marked, because samples and lost packets
 //! hold up one direction more than the other. Sends nothing and reads no clock. Spec: LSS/1 §9.5.
 
 use super::{ProbeSchedule, TimeCorrection};
 
-/// What the owner of the session has to do.
+/// Instruction to the owner of the session.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum PingAction {
     /// Send PING with this time now and poll again.
     Send {
-        /// Time of sending.
+        /// Time of sending, in seconds of `local_clock`.
         t0: f64,
     },
-    /// A wave is over and this came of it. Poll again.
+    /// A wave is over with this result. Poll again.
     Measured(TimeCorrection),
     /// Poll again at this time, or when something changed.
     WaitUntil(f64),
@@ -38,7 +38,7 @@ struct Wave {
 }
 
 impl PingWaves {
-    /// Waves with as many probes, as often, and with as many answers needed, as over UDP.
+    /// Creates waves with as many probes, as often, and with as many answers needed, as over UDP.
     pub fn new(schedule: ProbeSchedule) -> Self {
         Self {
             schedule: schedule.usable(),
@@ -47,8 +47,8 @@ impl PingWaves {
         }
     }
 
-    /// What to do at `now` (seconds of `local_clock`) if PINGs are wanted at `from` and later. A wave
-    /// that is not wanted any more is given up.
+    /// Returns the action at `now` (seconds of `local_clock`) if PINGs are wanted at `from` and
+    /// later. Abandons a wave that is no longer wanted.
     pub fn poll(&mut self, now: f64, from: f64) -> PingAction {
         if now < from {
             self.wave = None;
@@ -95,9 +95,9 @@ impl PingWaves {
         )
     }
 
-    /// Takes the answer that was opened at `now`: `t0` as we sent it, `t1` and `t2` the remote times of
-    /// opening and answering. False if it does not count: not the outstanding one, of impossible times,
-    /// or longer under way than `max_rtt_secs`.
+    /// Takes the answer that was opened at `now`: `t0` is the time as sent, `t1` and `t2` the
+    /// remote times of opening and answering. Returns false if it does not count: not the
+    /// outstanding one, of impossible times, or longer under way than `max_rtt_secs`.
     pub fn on_pong(&mut self, now: f64, [t0, t1, t2]: [f64; 3], max_rtt_secs: f64) -> bool {
         let Some(wave) = &mut self.wave else {
             return false;
@@ -129,7 +129,7 @@ impl PingWaves {
     }
 }
 
-/// How long the next PING waits for an answer to the one before. Longer than any answer that counts:
+/// Longest wait for an answer before the next PING, in seconds. Exceeds any round trip that counts:
 /// a PING that overtakes an answer would cost that answer.
 const PATIENCE_SECS: f64 = 1.0;
 

@@ -1,4 +1,4 @@
-//! The pace of PINGs, what counts as an answer, and what becomes of a wave.
+//! The pace of PINGs, the answers that count, and the result of a wave.
 
 use proptest::prelude::*;
 
@@ -20,7 +20,7 @@ struct Way {
     back: f64,
 }
 
-/// What happened until `until`: when PINGs were sent, and what was measured when.
+/// Runs until `until`. Returns the times of sending, and the corrections with the times of their waves.
 fn run(
     waves: &mut PingWaves,
     mut now: f64,

@@ -1,4 +1,4 @@
-//! What happens to timestamps when they are pulled: clocksync, then dejitter, then monotonize.
+//! Corrections of timestamps when they are pulled: clocksync, then dejitter, then monotonize.
 //! The arithmetic gives liblsl's results bit for bit, so operations must not be reordered. Unlike
 //! liblsl a missing clock offset is reported before anything has changed, so that no sample is
 //! lost. Spec: lsl-protocol §11, vector time-postprocessing.
@@ -40,7 +40,7 @@ struct ClockSync {
 }
 
 impl PostProcessor {
-    /// Without any correction. `nominal_srate` in Hz, `halftime_secs` of the dejitter filter.
+    /// Creates a processor without corrections. `nominal_srate` is in Hz; the half-time is dejitter's.
     pub fn new(nominal_srate: f64, halftime_secs: f32) -> Self {
         Self {
             options: ProcessingOptions::NONE,
@@ -72,7 +72,7 @@ impl PostProcessor {
         self.options = options;
     }
 
-    /// The corrections in use.
+    /// Returns the corrections in use.
     pub const fn options(&self) -> ProcessingOptions {
         self.options
     }
@@ -87,15 +87,15 @@ impl PostProcessor {
         self.nominal_srate = nominal_srate;
     }
 
-    /// Whether the next timestamp will ask for the offset. Lets the caller wait for one before it
-    /// takes a sample out of its queue.
+    /// Returns whether the next timestamp will ask for the offset. Lets the caller wait for one
+    /// before it takes a sample out of its queue.
     pub fn needs_offset(&self, now: f64) -> bool {
         self.options.contains(ProcessingOptions::CLOCKSYNC)
             && self.sync.since_question.wrapping_add(1) > SAMPLES_PER_QUESTION
             && now > self.sync.next_question_at
     }
 
-    /// The corrected timestamp. `offset` is called at most once, and only when `needs_offset`; it
+    /// Corrects a timestamp. `offset` is called at most once, and only when `needs_offset`; it
     /// must not wait. 0.0 means "no timestamp" and infinities mean nothing: both stay as they are.
     ///
     /// # Errors
@@ -138,8 +138,7 @@ impl PostProcessor {
         Ok(timestamp)
     }
 
-    /// Accounts for samples that were dropped without being pulled, so that the regression still
-    /// counts them.
+    /// Counts samples that were dropped without being pulled, so that the regression includes them.
     pub fn flush(&mut self, samples: u64) {
         if let Some(filter) = &mut self.filter {
             filter.samples = filter.samples.saturating_add(samples);
@@ -182,7 +181,7 @@ struct Dejitter {
 }
 
 impl Dejitter {
-    /// `None` where there is nothing to smooth: irregular streams, no memory.
+    /// Creates a filter; `None` where there is nothing to smooth: irregular streams, a half-time of 0.
     fn new(timestamp: f64, nominal_srate: f64, halftime_secs: f32) -> Option<Self> {
         if nominal_srate <= 0.0 {
             return None;

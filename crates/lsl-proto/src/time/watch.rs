@@ -1,26 +1,26 @@
-//! Watches the estimates of one outlet's clock for what an attacker who delays authentic probes can
-//! still do: errors stay below half the round trip, so what matters is whether that grows, and whether
-//! two estimates contradict each other. Spec: LSS/1 §9.4.
+//! Watches the estimates of one outlet's clock for an attacker who delays authentic probes. Errors
+//! stay below half the round trip, so the watch checks whether that grows, and whether two
+//! estimates contradict each other. Spec: LSS/1 §9.4.
 
 use std::collections::VecDeque;
 
 use super::TimeCorrection;
 
-/// Something about a clock that an auditor wants to know. All values in seconds.
+/// Alarm about a clock, for auditors. All values are in seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum TimeAlarm {
     /// The offset changed by more than both errors and the drift of two clocks allow.
     Step {
-        /// By how much.
+        /// Change of the offset between two estimates.
         change_secs: f64,
-        /// How much would have been possible.
+        /// Largest change that errors and drift allow.
         possible_secs: f64,
     },
     /// The shortest round trips became four times as long as they were once.
     RttRise {
-        /// The shortest ever.
+        /// Shortest round trip since the start.
         before_secs: f64,
-        /// The shortest of the last waves.
+        /// Shortest round trip of the last waves.
         now_secs: f64,
     },
     /// The error may be larger than wanted, for several waves in a row.
@@ -30,7 +30,7 @@ pub enum TimeAlarm {
     },
 }
 
-/// What was seen of one outlet's clock. See the module's documentation.
+/// Observations of one outlet's clock. See the module's documentation.
 #[derive(Debug, Clone)]
 pub struct TimeWatch {
     warn_secs: f64,
@@ -42,7 +42,7 @@ pub struct TimeWatch {
 }
 
 impl TimeWatch {
-    /// A watch that finds errors above `warn_secs` too large.
+    /// Creates a watch that reports errors above `warn_secs`.
     pub fn new(warn_secs: f64) -> Self {
         Self {
             warn_secs,
@@ -54,14 +54,14 @@ impl TimeWatch {
         }
     }
 
-    /// Takes note of an estimate of the first wave before that is over, which what follows must not
+    /// Records an estimate of the first wave before it is over, which later ones must not
     /// contradict. Only the very first counts.
     pub fn begin(&mut self, now: f64, estimate: TimeCorrection) {
         self.last.get_or_insert((now, estimate));
     }
 
-    /// Looks at the estimate that was ready at `now` (seconds of `local_clock`). A condition that
-    /// lasts is reported when it begins.
+    /// Checks the estimate that was ready at `now` (seconds of `local_clock`). A lasting condition
+    /// is reported once, when it begins.
     pub fn observe(&mut self, now: f64, estimate: TimeCorrection) -> Vec<TimeAlarm> {
         let mut alarms = Vec::new();
         if let Some((at, before)) = self.last.replace((now, estimate)) {
@@ -101,13 +101,13 @@ impl TimeWatch {
     }
 }
 
-/// Two quartz clocks drift apart by less.
+/// Largest relative drift of two quartz clocks.
 const DRIFT: f64 = 500e-6;
 
-/// So much longer than once is a rise.
+/// Factor by which round trips grow in a rise.
 const RISE: f64 = 4.0;
 
-/// Round trips below this differ by the moods of a scheduler.
+/// Shortest round trip that is compared: shorter ones differ by scheduling alone.
 const SHORTEST_RTT_SECS: f64 = 0.000_5;
 
 /// Waves (of 2 s) that a condition must last.
@@ -117,7 +117,7 @@ const WAVES: usize = 5;
 mod tests {
     use super::*;
 
-    /// Waves of (offset, round trip) in milliseconds, 2 s apart, and in which waves what is reported.
+    /// Observes waves of (offset, round trip) in milliseconds, 2 s apart; `expected` are alarms by wave.
     fn check(waves: &[(f64, f64)], expected: &[(usize, &str)]) {
         let mut watch = TimeWatch::new(0.005);
         let mut seen = Vec::new();

@@ -28,7 +28,7 @@ pub(crate) mod sealed {
         fn i32(&self) -> i32;
         fn i16(&self) -> i16;
         fn i8(&self) -> i8;
-        /// The bytes of its text form, either its own or written to `scratch`.
+        /// Returns the bytes of its text form, either its own or written to `scratch`.
         fn text<'a>(&'a self, scratch: &'a mut Vec<u8>) -> &'a [u8];
         /// Appends the bytes of its text form.
         fn append_text(&self, out: &mut Vec<u8>);
@@ -96,7 +96,7 @@ pub(super) fn read_numbers<T: Target>(raw: &[u8], format: ChannelFormat, values:
     true
 }
 
-/// Fixed-size chunks are what lets the compiler vectorise.
+/// Encodes each value into a chunk of fixed size, which lets the compiler vectorise.
 #[inline]
 fn write_each<T, const N: usize>(values: &[T], out: &mut [u8], encode: impl Fn(&T) -> [u8; N]) {
     for (slot, value) in out.as_chunks_mut::<N>().0.iter_mut().zip(values) {
@@ -114,7 +114,7 @@ fn read_each<T: Target, S: Source, const N: usize>(
     }
 }
 
-/// `cvttsd2si` to 32 bits: truncates; NaN and what does not fit become the smallest integer.
+/// Truncates as `cvttsd2si` to 32 bits; NaN and values out of range become the smallest integer.
 fn truncate_to_i32(value: f64) -> i32 {
     if value > -2_147_483_649.0 && value < 2_147_483_648.0 {
         value as i32
@@ -123,7 +123,7 @@ fn truncate_to_i32(value: f64) -> i32 {
     }
 }
 
-/// `cvttsd2si` to 64 bits.
+/// Truncates as `cvttsd2si` to 64 bits, with the same exceptions.
 fn truncate_to_i64(value: f64) -> i64 {
     const LIMIT: f64 = 9_223_372_036_854_775_808.0;
     if (-LIMIT..LIMIT).contains(&value) {

@@ -1,16 +1,16 @@
-//! Text to number as C++ stream extraction in the classic locale does it: leading white space is
-//! skipped, the longest prefix that looks like a number counts, the rest is ignored, nothing
+//! Parsers of numbers in text, as C++ stream extraction in the classic locale: leading white space
+//! is skipped, the longest prefix that looks like a number counts, the rest is ignored, nothing
 //! usable is 0. Spec: c-abi §9.4.
 
-/// The code of the first non-blank byte: liblsl extracts a *character* here, so `12` is 49.
-/// liblsl leaves the value uninitialised when there is none; we give 0.
+/// Returns the code of the first non-blank byte: liblsl extracts a *character* here, so `12` is 49.
+/// Returns 0 if there is none, where liblsl leaves the value uninitialised.
 pub(super) fn first_character(text: &[u8]) -> i8 {
     skip_space(text)
         .first()
         .map_or(0, |byte| byte.cast_signed())
 }
 
-/// Decimal digits with an optional sign; saturates at the limits of the type.
+/// Parses decimal digits with an optional sign; saturates at the limits of the type.
 pub(super) fn integer<T: Limited>(text: &[u8]) -> T {
     let text = skip_space(text);
     let (negative, digits) = match text.split_first() {
@@ -51,7 +51,7 @@ macro_rules! limited {
 
 limited!(i64 i32 i16);
 
-/// A decimal 32-bit float; overflow gives the largest finite value.
+/// Parses a decimal 32-bit float; overflow gives the largest finite value.
 pub(super) fn f32(text: &[u8]) -> f32 {
     let value = float_prefix(text).parse::<f32>().unwrap_or(0.0);
     if value.is_infinite() {
@@ -61,7 +61,7 @@ pub(super) fn f32(text: &[u8]) -> f32 {
     }
 }
 
-/// A decimal 64-bit float; overflow gives the largest finite value.
+/// Parses a decimal 64-bit float; overflow gives the largest finite value.
 pub(super) fn f64(text: &[u8]) -> f64 {
     let value = float_prefix(text).parse::<f64>().unwrap_or(0.0);
     if value.is_infinite() {
@@ -71,9 +71,9 @@ pub(super) fn f64(text: &[u8]) -> f64 {
     }
 }
 
-/// The prefix that stream extraction collects: sign, digits with a point, exponent. An incomplete
-/// exponent (`1e+`) belongs to it and makes the whole unparsable, which is what liblsl shows.
-/// Words such as `nan` and `inf` and hexadecimal never get into it.
+/// Returns the prefix that stream extraction collects: sign, digits with a point, exponent. An
+/// incomplete exponent (`1e+`) belongs to it and makes the whole unparsable, as in liblsl. Words
+/// such as `nan` and `inf` and hexadecimal never get into it.
 fn float_prefix(text: &[u8]) -> &str {
     let text = skip_space(text);
     let mut end = usize::from(matches!(text.first(), Some(b'+' | b'-')));

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::*;
 
-/// What `conversions.json` calls a type: the letters of the C functions.
+/// Type names of `conversions.json`: the letters of the C functions.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Kind {
     F,

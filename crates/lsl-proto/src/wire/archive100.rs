@@ -16,7 +16,7 @@ pub use decode::Decoder100;
 
 /// First byte of every archive.
 const MAGIC: u8 = 0x7f;
-/// The archive version written.
+/// Version that archives are written in.
 const ARCHIVE_VERSION: u64 = 9;
 /// Readers accept versions up to this one.
 const NEWEST_ARCHIVE_VERSION: u64 = 17;
@@ -27,7 +27,7 @@ const TAG_TRANSMITTED: u8 = 2;
 
 /// Appends samples of one stream as archive items.
 ///
-/// Stateless: what comes once per connection is in [`encode_preamble`](Self::encode_preamble).
+/// Stateless: [`encode_preamble`](Self::encode_preamble) writes the part that comes once per connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Encoder100 {
     format: ChannelFormat,
@@ -35,7 +35,7 @@ pub struct Encoder100 {
 }
 
 impl Encoder100 {
-    /// For a stream of this shape.
+    /// Creates an encoder for a stream of this shape.
     pub const fn new(format: ChannelFormat, channels: u32) -> Self {
         Self {
             format,
@@ -156,12 +156,12 @@ fn append_string(out: &mut Vec<u8>, text: &[u8]) {
     out.extend_from_slice(text);
 }
 
-/// Size byte and the bytes left after stripping zero bytes from the top; zero is one byte.
+/// Appends the size byte and the bytes left after stripping zero bytes from the top; zero is one byte.
 fn append_unsigned(out: &mut Vec<u8>, value: u64) {
     append_item(out, value.leading_zeros() / 8, false, value);
 }
 
-/// The same with the sign in the size byte: negative values lose their top bytes of ones.
+/// Appends the same with the sign in the size byte: negative values lose their top bytes of ones.
 fn append_signed(out: &mut Vec<u8>, value: i64) {
     if value < 0 {
         let stripped = (value.leading_ones() / 8).min(7);
@@ -171,7 +171,7 @@ fn append_signed(out: &mut Vec<u8>, value: i64) {
     }
 }
 
-/// All but the top `stripped` bytes of the eight are written.
+/// Appends all but the top `stripped` bytes of the eight.
 fn append_item(out: &mut Vec<u8>, stripped: u32, negative: bool, value: u64) {
     const SIZES: [u8; 9] = [8, 7, 6, 5, 4, 3, 2, 1, 0];
     let size = SIZES.get(stripped as usize).copied().unwrap_or_default();

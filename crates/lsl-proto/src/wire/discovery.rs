@@ -17,7 +17,7 @@ pub const MAX_QUERY_ID_BYTES: usize = 256;
 /// First line of a query, on UDP and on TCP.
 pub const SHORTINFO_COMMAND: &[u8] = b"LSL:shortinfo";
 
-/// Why a datagram is ignored.
+/// Reason for which a datagram is ignored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DatagramError {
@@ -47,7 +47,7 @@ impl From<DatagramError> for Error {
     }
 }
 
-/// A question that a resolver asks of every outlet in reach. Spec: lsl-protocol §3.1.
+/// Question of a resolver to every outlet in reach. Spec: lsl-protocol §3.1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueryDatagram<'a> {
     /// Predicate text without surrounding blanks; may be empty, which matches everything.
@@ -63,7 +63,7 @@ impl<'a> QueryDatagram<'a> {
     /// of its own or absent, no final line end.
     ///
     /// # Errors
-    /// [`DatagramError`] says what is wrong; such a datagram is not answered.
+    /// [`DatagramError`] names the mistake; such a datagram is not answered.
     pub fn parse(datagram: &'a [u8]) -> Result<Self, DatagramError> {
         let (command, rest) = split_line(datagram);
         if command.trim_ascii() != SHORTINFO_COMMAND {
@@ -91,8 +91,8 @@ impl<'a> QueryDatagram<'a> {
         })
     }
 
-    /// The datagram, byte for byte as liblsl sends it. Line ends inside the query become blanks,
-    /// because the format has no way to carry them.
+    /// Writes the datagram, byte for byte as liblsl sends it. Line ends inside the query become
+    /// blanks, because the format has no way to carry them.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.query.len() + self.id.len() + 32);
         out.extend_from_slice(SHORTINFO_COMMAND);
@@ -107,7 +107,7 @@ impl<'a> QueryDatagram<'a> {
     }
 }
 
-/// What an outlet answers when its stream matches. Spec: lsl-protocol §3.2.
+/// Answer of an outlet whose stream matches. Spec: lsl-protocol §3.2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReplyDatagram<'a> {
     /// The id of the query, without trailing blanks. A resolver ignores replies with a foreign id.
@@ -133,7 +133,7 @@ impl<'a> ReplyDatagram<'a> {
         })
     }
 
-    /// The datagram, byte for byte as liblsl sends it.
+    /// Writes the datagram, byte for byte as liblsl sends it.
     pub fn to_bytes(&self) -> Vec<u8> {
         [self.id, b"\r\n", self.xml].concat()
     }
@@ -142,19 +142,19 @@ impl<'a> ReplyDatagram<'a> {
 /// A datagram that reached an outlet.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Request<'a> {
-    /// Asks who matches; answered on every port.
+    /// Question for matching streams; answered on every port.
     Discovery(QueryDatagram<'a>),
-    /// Asks for the time; answered on the service port alone, never on the multicast port.
+    /// Question for the time; answered on the service port alone, never on the multicast port.
     TimeData(TimeRequest),
-    /// Something else, which is ignored silently.
+    /// Any other datagram, which is ignored silently.
     Unknown,
 }
 
-/// Reads whatever arrived at a responder or service port.
+/// Parses a datagram that arrived at a responder or service port.
 ///
 /// # Errors
-/// [`DatagramError`] when the command is ours but the rest is not acceptable. liblsl answers malformed
-/// clock probes with uninitialised memory; nobody can use that, so we do not. Spec: lsl-protocol §5.1.
+/// [`DatagramError`] when the command is ours but the rest is not acceptable. Malformed clock
+/// probes get no answer; liblsl sends uninitialised memory. Spec: lsl-protocol §5.1.
 pub fn parse_datagram(datagram: &[u8]) -> Result<Request<'_>, DatagramError> {
     let command = split_line(datagram).0.trim_ascii();
     if command == SHORTINFO_COMMAND {
@@ -166,7 +166,7 @@ pub fn parse_datagram(datagram: &[u8]) -> Result<Request<'_>, DatagramError> {
     }
 }
 
-/// The id that liblsl gives a query: `std::hash<std::string>` of 64-bit libstdc++, in decimal.
+/// Returns the id that liblsl gives a query: `std::hash<std::string>` of 64-bit libstdc++, in decimal.
 /// Responders only echo it; sending the same one keeps captures comparable. Spec: lsl-protocol §3.1.
 pub fn query_id(query: &[u8]) -> u64 {
     const MULTIPLIER: u64 = 0xc6a4_a793_5bd1_e995;
@@ -197,7 +197,7 @@ pub(crate) fn split_line(text: &[u8]) -> (&[u8], &[u8]) {
     )
 }
 
-/// The first blank-separated token and what follows it.
+/// Returns the first blank-separated token and the text after it.
 pub(crate) fn split_blank(text: &[u8]) -> (&[u8], &[u8]) {
     let text = text.trim_ascii_start();
     let end = text
@@ -207,12 +207,12 @@ pub(crate) fn split_blank(text: &[u8]) -> (&[u8], &[u8]) {
     text.split_at_checked(end).unwrap_or_default()
 }
 
-/// The value of a text that consists of nothing else.
+/// Parses a text that consists of nothing but the value.
 pub(crate) fn parse_ascii<T: std::str::FromStr>(text: &[u8]) -> Option<T> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// Appends text that must not break its line.
+/// Appends text on one line: CR and LF become blanks.
 pub(crate) fn push_one_line(out: &mut Vec<u8>, text: &[u8]) {
     out.extend(text.iter().map(|&byte| {
         if matches!(byte, b'\r' | b'\n') {

@@ -1,4 +1,4 @@
-//! What goes over the network, byte for byte. Nothing here knows a socket, a clock or a thread;
+//! Formats of the network, byte for byte. Nothing here knows a socket, a clock or a thread;
 //! every parser returns a typed value or a typed error and never trusts a length it is told.
 #![cfg_attr(
     not(test),

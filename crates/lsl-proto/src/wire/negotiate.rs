@@ -1,30 +1,30 @@
-//! What an outlet makes of a feed request: a pure decision, as the table of lsl-protocol §7.3 has it.
+//! Negotiation of a feed by the outlet: a pure decision, by the table of lsl-protocol §7.3.
 
 use crate::wire::request::{FIRST_VERSION_WITH_HEADERS, FeedParams};
 use crate::wire::response::{DataProtocol, FeedResponse, Refusal};
 use crate::{ByteOrder, ChannelFormat};
 
-/// What stands for our speed of swapping bytes. liblsl measures swaps in 10 ms, 1e6 to 6e6 on current
-/// machines; we swap while copying at no measurable cost, so every measured figure is below ours and
-/// the inlet gets the order it asks for. A figure above it still forces our order.
+/// Figure that stands for our speed of swapping bytes. liblsl measures swaps in 10 ms: 1e6 to 6e6
+/// on current machines. We swap while copying at no measurable cost, so every measured figure is
+/// below ours and the inlet gets the order it asks for. A figure above it still forces our order.
 const ENDIAN_PERFORMANCE: f64 = 1e9;
 
-/// What an outlet is, as far as a feed depends on it.
+/// Properties of an outlet on which a feed depends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OutletSide<'a> {
-    /// Protocol version of the outlet: 110, or what the configuration lowers it to.
+    /// Protocol version of the outlet: 110, or less by configuration.
     pub version: u32,
-    /// Uid of the outlet.
+    /// Uid of the outlet, as announced.
     pub uid: &'a [u8],
-    /// Format of the stream.
+    /// Value format of the stream.
     pub format: ChannelFormat,
     /// Byte order of the host.
     pub byte_order: ByteOrder,
-    /// Who writes to the inlets.
+    /// Way in which samples reach the inlets.
     pub writing: Writing,
 }
 
-/// How an outlet gets its samples to the inlets.
+/// Way in which an outlet sends its samples to the inlets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Writing {
     /// Through a queue per inlet; any data protocol will do.
@@ -36,22 +36,22 @@ pub enum Writing {
 /// A feed that the outlet grants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Negotiated {
-    /// Encoding of the samples.
+    /// Encoding and byte order of the samples.
     pub feed: FeedResponse,
     /// Whether [`FeedResponse::to_bytes`] is sent before the samples. Inlets older than 1.10 want none.
     pub preface: Preface,
-    /// Queue length in samples; none closes the feed after the test patterns.
+    /// Queue length in samples; `None` closes the feed after the test patterns.
     pub max_buffer_samples: Option<usize>,
     /// Samples per chunk the inlet prefers; 0 for no preference.
     pub max_chunk_samples: usize,
 }
 
-/// What comes before the samples.
+/// Header that precedes the samples of a feed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Preface {
-    /// Nothing.
+    /// No header, as before 1.10.
     None,
-    /// Status line and headers.
+    /// Status line and response headers.
     Response,
 }
 
@@ -123,7 +123,7 @@ impl Negotiated {
         }
     }
 
-    /// What to send before the samples.
+    /// Returns the bytes to send before the samples.
     pub fn preface_bytes(&self, outlet: &OutletSide<'_>) -> Vec<u8> {
         match self.preface {
             Preface::None => Vec::new(),

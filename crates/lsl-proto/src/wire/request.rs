@@ -1,7 +1,7 @@
-//! Requests on the data port: what an outlet reads and what an inlet writes.
+//! Requests on the data port: the parser of outlets and the writer of inlets.
 //! Spec: lsl-protocol §6, §7.1, §7.2, §8.
 //!
-//! A connection carries exactly one request. The parser takes bytes in whatever pieces they come and
+//! A connection carries exactly one request. The parser takes bytes in pieces of any size and
 //! keeps at most [`MAX_REQUEST_BYTES`]; how long to wait for them is the caller's decision.
 
 use std::ops::Range;
@@ -19,9 +19,9 @@ pub const PROTOCOL_VERSION: u32 = 110;
 /// First version that has status lines and headers.
 pub const FIRST_VERSION_WITH_HEADERS: u32 = 110;
 
-/// What our inlets announce as `Endian-Performance`. liblsl measures it for 10 ms per connection. An
-/// outlet serves the foreign byte order if its own figure is larger, so 0 makes every outlet serve ours
-/// and our decoder is always the native one. Between hosts of equal order it has no effect.
+/// `Endian-Performance` that our inlets announce. liblsl measures it for 10 ms per connection. An
+/// outlet serves the foreign byte order if its own figure is larger. So 0 makes every outlet serve
+/// ours, and our decoder is always the native one. Between hosts of equal order it has no effect.
 /// Spec: lsl-protocol §7.3.
 const ENDIAN_PERFORMANCE: u32 = 0;
 
@@ -32,7 +32,7 @@ const FULLINFO_COMMAND: &[u8] = b"LSL:fullinfo";
 const FEED_COMMAND: &[u8] = b"LSL:streamfeed";
 const FEED_COMMAND_WITH_VERSION: &[u8] = b"LSL:streamfeed/";
 
-/// Why a connection is closed without a reply.
+/// Reason for which a connection is closed without a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RequestError {
@@ -59,7 +59,7 @@ impl From<RequestError> for Error {
     }
 }
 
-/// What somebody wants from an outlet.
+/// Request of a peer to an outlet.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Request {
     /// The short info, if it matches the query.
@@ -67,7 +67,7 @@ pub enum Request {
         /// Predicate text without surrounding blanks; at most [`MAX_QUERY_BYTES`].
         query: Vec<u8>,
     },
-    /// The full info.
+    /// The full info, without any condition.
     FullInfo,
     /// A feed in protocol 1.00, asked for without version or uid.
     StreamFeed100 {
@@ -83,7 +83,7 @@ pub enum Request {
         version: u32,
         /// Uid of the outlet the inlet expects; empty accepts any.
         uid: Vec<u8>,
-        /// What the inlet says about itself.
+        /// Properties of the inlet; defaults for absent headers.
         headers: FeedParams,
     },
     /// Another command; the connection is closed.
@@ -95,19 +95,19 @@ pub enum Request {
 pub struct FeedParams {
     /// Byte order code of the inlet; may be any number, see [`ByteOrder::from_code`].
     pub native_byte_order: i32,
-    /// How fast the inlet swaps bytes, in a unit that only comparison gives a meaning.
+    /// Speed at which the inlet swaps bytes, in an arbitrary unit for comparison.
     pub endian_performance: f64,
     /// Whether the inlet has IEEE 754 floats.
     pub has_ieee754_floats: bool,
     /// Whether the inlet copes with subnormal floats.
     pub supports_subnormals: bool,
-    /// Bytes per value, as the inlet has them; none means as the stream has them.
+    /// Bytes per value of the inlet; `None` means as the stream has them.
     pub value_size: Option<i32>,
     /// Queue length in samples; 0 or less asks for the test patterns alone.
     pub max_buffer_length: i32,
     /// Samples per chunk; 0 or less leaves it to the outlet.
     pub max_chunk_length: i32,
-    /// Highest data protocol the inlet wants; none means the version of the request.
+    /// Highest data protocol the inlet wants; `None` means the version of the request.
     pub protocol_version: Option<i32>,
 }
 
@@ -130,9 +130,9 @@ impl Default for FeedParams {
 #[derive(Debug, Default)]
 pub struct RequestParser {
     buffer: Vec<u8>,
-    /// Where the text that `stage` waits for begins.
+    /// Start of the text that `stage` waits for.
     start: usize,
-    /// The terminator does not begin before this offset.
+    /// Offset before which no terminator begins.
     scanned: usize,
     stage: Stage,
 }
@@ -150,7 +150,7 @@ enum Stage {
 }
 
 impl RequestParser {
-    /// A parser at the beginning of a connection.
+    /// Creates a parser at the beginning of a connection.
     pub fn new() -> Self {
         Self::default()
     }
@@ -236,8 +236,8 @@ impl RequestParser {
         }
     }
 
-    /// Offset of the first `end` in the text of this stage. Remembers how far it looked, so a peer that
-    /// sends single bytes costs no more than one that does not.
+    /// Returns the offset of the first `end` in the text of this stage. Remembers how far it
+    /// looked, so a peer that sends single bytes costs no more than one that does not.
     fn find(&mut self, end: &[u8]) -> Option<usize> {
         let from = self.scanned.max(self.start);
         let unseen = self.buffer.get(from..).unwrap_or_default();
@@ -275,12 +275,12 @@ fn parse_command(command: &[u8]) -> Result<Command, RequestError> {
     })
 }
 
-/// The two numbers of a 1.00 request; what cannot be read is 0.
+/// Parses the two numbers of a 1.00 request; unreadable ones are 0.
 fn parse_lengths(text: &[u8]) -> (i32, i32) {
     let (first, rest) = split_blank(text);
     match leading_int(first) {
         Some(max_buffer) => (max_buffer, leading_int(split_blank(rest).0).unwrap_or(0)),
-        // Reading stops at what cannot be read.
+        // Reading stops at the first unreadable number.
         None => (0, 0),
     }
 }
@@ -326,7 +326,7 @@ pub(crate) struct Header {
 pub(crate) struct HiddenColon;
 
 impl Header {
-    /// Reads a line without its LF; none if it has no colon.
+    /// Parses a line without its LF; `None` if it has no colon.
     pub(crate) fn parse(line: &[u8]) -> Result<Option<Self>, HiddenColon> {
         let Some(colon) = line.iter().position(|&byte| byte == b':') else {
             return Ok(None);
@@ -351,7 +351,7 @@ impl Header {
     }
 }
 
-/// The integer a text begins with, as C's `stoi` reads it: none if there is none or it does not fit.
+/// Parses the integer a text begins with, as C's `stoi`; `None` if there is none or it does not fit.
 pub(crate) fn leading_int(text: &[u8]) -> Option<i32> {
     let text = text.trim_ascii_start();
     let (sign, digits) = match text.split_first() {
@@ -371,7 +371,7 @@ pub(crate) fn leading_int(text: &[u8]) -> Option<i32> {
     })
 }
 
-/// The decimal number a lower-cased text begins with, as C's `stod` reads it: none if there is none
+/// Parses the decimal number a lower-cased text begins with, as C's `stod`; `None` if there is none
 /// or it overflows.
 fn leading_double(text: &[u8]) -> Option<f64> {
     let text = text.trim_ascii_start();
@@ -394,11 +394,11 @@ fn leading_double(text: &[u8]) -> Option<f64> {
 pub struct FeedRequest<'a> {
     /// The lower of our protocol version and the one of the stream info.
     pub version: u32,
-    /// Uid of the outlet.
+    /// Uid of the expected outlet.
     pub uid: &'a [u8],
-    /// Our byte order.
+    /// Byte order of this host.
     pub byte_order: ByteOrder,
-    /// Format of the stream.
+    /// Value format of the stream.
     pub format: ChannelFormat,
     /// Queue length in samples. 0 ends the feed after the test patterns; old outlets lose data with 1.
     pub max_buffer_samples: u32,
@@ -413,13 +413,13 @@ pub struct FeedRequest<'a> {
 }
 
 impl FeedRequest<'_> {
-    /// Whether the outlet answers with a status line and headers. Older ones start with the archive.
+    /// Returns whether the outlet answers with status line and headers, not at once with the archive.
     pub const fn expects_response(&self) -> bool {
         self.version >= FIRST_VERSION_WITH_HEADERS
     }
 
-    /// The request, byte for byte as liblsl sends it except for `Endian-Performance`; the 1.00 form
-    /// for versions below 1.10. Header values lose what would end them: CR, LF and `;`.
+    /// Writes the request, byte for byte as liblsl sends it except for `Endian-Performance`; the 1.00
+    /// form for versions below 1.10. Header values lose the bytes that would end them: CR, LF and `;`.
     pub fn to_bytes(&self) -> Vec<u8> {
         // Outlets read lengths as `int` and close the connection when one does not fit.
         let max_buffer = self.max_buffer_samples.min(i32::MAX.unsigned_abs());
@@ -456,7 +456,7 @@ impl FeedRequest<'_> {
     }
 }
 
-/// The request for the short info, if it matches `query`; line ends in it become blanks.
+/// Writes the request for the short info, if it matches `query`; line ends in it become blanks.
 /// Spec: lsl-protocol §3.6.
 pub fn shortinfo_request(query: &[u8]) -> Vec<u8> {
     let mut out = [SHORTINFO_COMMAND, b"\r\n"].concat();

@@ -1,9 +1,9 @@
-//! Responses to feed requests: what an outlet writes and what an inlet reads before the samples.
+//! Responses to feed requests: the writer of outlets and the parser of inlets.
 //! Spec: lsl-protocol §7.3, §7.4.
 //!
-//! The parser stops exactly where the samples begin and says so, because they arrive in the same
-//! packet. What to do about a failure is decided by `session`; the variants of [`FeedError`] are
-//! made for that.
+//! The parser stops exactly where the samples begin and returns that position, because they arrive
+//! in the same packet. `session` decides how to react to a failure; the variants of [`FeedError`]
+//! are made for that.
 
 use crate::wire::request::{FIRST_VERSION_WITH_HEADERS, Header, leading_int};
 use crate::{ByteOrder, ChannelFormat, Error};
@@ -11,7 +11,7 @@ use crate::{ByteOrder, ChannelFormat, Error};
 /// Longest response header that is read; liblsl sends 130 bytes.
 pub const MAX_RESPONSE_BYTES: usize = 16 * 1024;
 
-/// How the samples of a feed are encoded.
+/// Encoding of the samples of a feed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum DataProtocol {
     /// Portable archive. Spec: lsl-protocol §8.
@@ -21,7 +21,7 @@ pub enum DataProtocol {
 }
 
 impl DataProtocol {
-    /// The number that stands for it in headers.
+    /// Returns the number that stands for it in headers.
     pub const fn code(self) -> u32 {
         match self {
             Self::V100 => 100,
@@ -29,7 +29,7 @@ impl DataProtocol {
         }
     }
 
-    /// What a version amounts to: everything before 1.10 is archive.
+    /// Returns the data protocol of a version: everything before 1.10 is archive.
     pub const fn from_version(version: u32) -> Self {
         if version >= FIRST_VERSION_WITH_HEADERS {
             Self::V110
@@ -39,19 +39,19 @@ impl DataProtocol {
     }
 }
 
-/// How a feed that was granted is encoded.
+/// Encoding of a feed that was granted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FeedResponse {
     /// Byte order of the samples. Without meaning for [`DataProtocol::V100`], which is little endian.
     pub byte_order: ByteOrder,
     /// Whether the outlet flushes subnormal floats to zero; then the test patterns are compared so.
     pub suppress_subnormals: bool,
-    /// Encoding of the samples.
+    /// Data protocol that encodes the samples.
     pub data_protocol: DataProtocol,
 }
 
 impl FeedResponse {
-    /// The status line and headers of an outlet of protocol `version`; samples follow immediately.
+    /// Writes the status line and headers of an outlet of protocol `version`; samples follow immediately.
     pub fn to_bytes(&self, version: u32, uid: &[u8]) -> Vec<u8> {
         let mut out = format!("LSL/{version} 200 OK\r\nUID: ").into_bytes();
         out.extend_from_slice(uid);
@@ -66,7 +66,7 @@ impl FeedResponse {
     }
 }
 
-/// Why an outlet does not grant a feed. The connection is closed after the status line, if any.
+/// Reason for which an outlet grants no feed. The connection is closed after the status line, if any.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Refusal {
@@ -83,7 +83,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// The bytes to send before closing. There is no line end: inlets detect the end by the close.
+    /// Returns the bytes to send before closing, without line end: the close ends them for inlets.
     /// Spec: lsl-protocol §7.3, §14 Q1.
     pub fn to_bytes(self, version: u32) -> Vec<u8> {
         let status = match self {
@@ -97,7 +97,7 @@ impl Refusal {
     }
 }
 
-/// Why there is no feed.
+/// Reason for which an inlet gets no feed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FeedError {
@@ -113,10 +113,10 @@ pub enum FeedError {
     /// The outlet reports another failure.
     #[error("the outlet refuses with status {0}")]
     Refused(i32),
-    /// Samples would come in an order that nobody knows, such as 2134.
+    /// The byte order is unknown, such as 2134.
     #[error("unknown byte order {0}")]
     ByteOrder(i32),
-    /// This is not a response of LSL; the text says what is wrong.
+    /// This is not a response of LSL; the text names the mistake.
     #[error("malformed response: {0}")]
     Malformed(&'static str),
     /// The header is longer than [`MAX_RESPONSE_BYTES`].
@@ -147,13 +147,13 @@ pub struct ResponseParser {
 }
 
 impl ResponseParser {
-    /// A parser for the response to a request for `uid` of a stream of this `format`, by an inlet of
-    /// protocol `version` and byte order `own_order`.
+    /// Creates a parser for the response to a request for `uid` of a stream of this `format`, by an
+    /// inlet of protocol `version` and byte order `own_order`.
     pub fn new(version: u32, uid: &[u8], format: ChannelFormat, own_order: ByteOrder) -> Self {
         let response = FeedResponse {
             byte_order: own_order,
             suppress_subnormals: false,
-            // What an outlet speaks that does not say.
+            // The protocol of an outlet that names none.
             data_protocol: DataProtocol::V100,
         };
         Self {
@@ -168,9 +168,9 @@ impl ResponseParser {
         }
     }
 
-    /// Takes bytes in the order they arrived. `None` means that more are needed. Otherwise the feed
-    /// is granted and the number says how many of these `bytes` belong to the header; the rest are
-    /// samples. The parser is done then.
+    /// Takes bytes in the order they arrived. Returns `None` if more are needed, else the granted
+    /// feed and the number of these `bytes` that belong to the header; the rest are samples. The
+    /// parser is done then.
     ///
     /// # Errors
     /// [`FeedError`]: the connection is of no use.
@@ -199,8 +199,8 @@ impl ResponseParser {
         Ok(None)
     }
 
-    /// The connection ended before the header did; says what that means. A status line without line
-    /// end is valid: outlets write failures that way.
+    /// Returns the meaning of a connection that ended before the header did. A status line without
+    /// line end is valid: outlets write failures that way.
     pub fn finish(self) -> FeedError {
         if self.status_seen || self.line.is_empty() {
             return FeedError::Closed;
@@ -248,7 +248,7 @@ impl ResponseParser {
                 let code = leading_int(&value).ok_or(FeedError::Malformed("byte-order"))?;
                 match ByteOrder::from_code(code) {
                     Some(order) => self.response.byte_order = order,
-                    // 0 is what old outlets say; then, and for single bytes, ours will do.
+                    // Old outlets send 0; then, and for single bytes, ours will do.
                     None if code == 0 || self.format.value_size() == 1 => {}
                     None => return Err(FeedError::ByteOrder(code)),
                 }

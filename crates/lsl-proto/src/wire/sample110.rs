@@ -21,10 +21,10 @@ pub(super) use decode::{KEPT_CAPACITY, admit_string, explicit, take_byte, too_la
 const TAG_DEDUCED: u8 = 1;
 const TAG_TRANSMITTED: u8 = 2;
 
-/// What a decoder hands complete samples to.
+/// Receiver of the complete samples of a decoder.
 pub trait SampleSink {
-    /// One sample. `timestamp` is in seconds of the sender's clock, `None` if it is to be deduced
-    /// ([`TimestampDeducer`]); `raw` holds the values in the raw layout of [`crate::value`].
+    /// Receives one sample. `timestamp` is in seconds of the sender's clock, `None` if it is to be
+    /// deduced ([`TimestampDeducer`]); `raw` holds the values in the raw layout of [`crate::value`].
     fn sample(&mut self, timestamp: Option<f64>, raw: &[u8]);
 }
 
@@ -34,8 +34,8 @@ impl<F: FnMut(Option<f64>, &[u8])> SampleSink for F {
     }
 }
 
-/// How much a peer may make a decoder hold, in bytes. Memory grows only as bytes arrive, up to
-/// these. Spec: lsl-protocol §15.
+/// Limits on the memory that a peer may make a decoder hold, in bytes. It grows only as bytes
+/// arrive. Spec: lsl-protocol §15.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DecodeLimits {
     /// Longest string value; 256 MiB unless told.
@@ -66,7 +66,7 @@ pub struct TimestampDeducer {
 }
 
 impl TimestampDeducer {
-    /// For a new connection to a stream of this nominal rate in Hz; 0 = irregular.
+    /// Creates a deducer for a new connection to a stream of this nominal rate in Hz; 0 = irregular.
     pub fn new(nominal_srate: f64) -> Self {
         let interval_secs = if nominal_srate == 0.0 {
             0.0
@@ -79,7 +79,7 @@ impl TimestampDeducer {
         }
     }
 
-    /// The timestamp of the next sample, given the one it was received with.
+    /// Returns the timestamp of the next sample, given the received one.
     pub fn next(&mut self, received: Option<f64>) -> f64 {
         self.last = received
             .filter(|timestamp| *timestamp != DEDUCED_TIMESTAMP)
@@ -99,8 +99,8 @@ pub struct Encoder110 {
 }
 
 impl Encoder110 {
-    /// For a stream of this shape. `order` is the order of everything in the feed, timestamps and
-    /// string lengths included (Q10 is settled by the negotiation).
+    /// Creates an encoder for a stream of this shape. `order` is the order of everything in the
+    /// feed, timestamps and string lengths included (Q10 is settled by the negotiation).
     pub const fn new(format: ChannelFormat, channels: u32, order: ByteOrder) -> Self {
         Self {
             format,
@@ -177,9 +177,9 @@ impl Encoder110 {
         Ok(())
     }
 
-    /// Puts numeric samples (sample-major) up to `most_bytes`, at least one, and the position at which
-    /// each ends in place of what is in `out` and `ends`. `stamp` gives the timestamp of each, counted
-    /// from the first. False, and nothing is changed, if samples of this stream differ in length.
+    /// Encodes numeric samples (sample-major) up to `most_bytes`, at least one. Replaces the contents of
+    /// `out`, and of `ends` by the end of each. `stamp` returns the timestamp of each, counted from the
+    /// first. Returns false and changes nothing if samples of this stream differ in length.
     pub fn encode_run<T: PushElement>(
         &self,
         values: &[T],
@@ -192,7 +192,7 @@ impl Encoder110 {
         let Some(longest) = longest.filter(|_| self.channels > 0) else {
             return false;
         };
-        // Making room once, instead of for each value, is most of what there is to save.
+        // Making room once, instead of for each value, is most of the saving.
         let most = (most_bytes / longest).max(1);
         let samples = values.chunks_exact(self.channels).take(most);
         let room = samples.len() * longest;
@@ -210,7 +210,7 @@ impl Encoder110 {
         true
     }
 
-    /// Writes a numeric sample to the beginning of `out`, which has room for it; its length.
+    /// Writes a numeric sample to the beginning of `out`, which has room for it. Returns its length.
     #[inline]
     fn write_sample<T: PushElement>(&self, out: &mut [u8], timestamp: f64, values: &[T]) -> usize {
         let Some((tag, rest)) = out.split_first_mut() else {
@@ -257,7 +257,7 @@ impl Encoder110 {
         });
     }
 
-    /// Bytes of one sample on the wire; `None` for strings.
+    /// Returns the bytes of one sample on the wire; `None` for strings.
     pub const fn sample_len(&self, deduced: bool) -> Option<usize> {
         match raw_sample_len(self.format, self.channels) {
             Some(raw) => raw.checked_add(if deduced { 1 } else { STAMPED_HEAD }),
@@ -302,7 +302,7 @@ impl Encoder110 {
         }
     }
 
-    /// Width byte, length, bytes; widths 1, 4 and 8 are written, never 2 (Q7).
+    /// Appends width byte, length and bytes; widths 1, 4 and 8 are written, never 2 (Q7).
     fn append_string(&self, out: &mut Vec<u8>, text: &[u8]) {
         if let Ok(len) = u8::try_from(text.len()) {
             out.extend_from_slice(&[1, len]);
@@ -365,5 +365,5 @@ fn reverse_each<const N: usize>(raw: &mut [u8]) {
         .for_each(|value| value.reverse());
 }
 
-/// Tag and timestamp.
+/// Bytes of tag and timestamp together.
 const STAMPED_HEAD: usize = 9;

@@ -13,7 +13,7 @@ use crate::value::{RawStrings, append_raw, append_raw_string, raw_sample_len};
 /// Timestamp of both samples, in seconds.
 pub const TIMESTAMP: f64 = 123_456.789;
 
-/// What is added to the channel number, in the order of the samples.
+/// Numbers added to the channel number, in the order of the samples.
 pub const OFFSETS: [u32; 2] = [4, 2];
 
 /// Appends the pattern with this offset in the raw layout of [`crate::value`].
@@ -31,7 +31,7 @@ pub fn append_pattern(format: ChannelFormat, channels: usize, offset: u32, raw: 
     }
 }
 
-/// Makes both patterns in order and shows each to `visit`.
+/// Makes both patterns in order and passes each to `visit`.
 pub fn for_each(format: ChannelFormat, channels: usize, mut visit: impl FnMut(&[u8])) {
     let mut raw = Vec::new();
     for offset in OFFSETS {
@@ -41,8 +41,8 @@ pub fn for_each(format: ChannelFormat, channels: usize, mut visit: impl FnMut(&[
     }
 }
 
-/// Whether a decoded sample is, bit by bit, the pattern with this offset. Allocates nothing that
-/// grows with the number of channels, which a peer may have claimed.
+/// Returns whether a decoded sample is, bit by bit, the pattern with this offset. Allocates nothing
+/// that grows with the number of channels, which a peer may have claimed.
 pub fn verify(
     format: ChannelFormat,
     channels: usize,
@@ -72,7 +72,7 @@ pub fn verify(
             })
 }
 
-/// A sink for the first two samples of a feed.
+/// Sink that verifies the first two samples of a feed.
 #[derive(Debug, Clone)]
 pub struct PatternCheck {
     format: ChannelFormat,
@@ -82,7 +82,7 @@ pub struct PatternCheck {
 }
 
 impl PatternCheck {
-    /// For a feed of this shape.
+    /// Creates a check for a feed of this shape.
     pub const fn new(format: ChannelFormat, channels: u32) -> Self {
         Self {
             format,
@@ -92,12 +92,12 @@ impl PatternCheck {
         }
     }
 
-    /// Samples still to come: what to give to a decoder's `decode_up_to`.
+    /// Returns the number of samples still to come, an argument for a decoder's `decode_up_to`.
     pub const fn missing(&self) -> usize {
         OFFSETS.len().saturating_sub(self.seen)
     }
 
-    /// Whether every sample so far was the right pattern. A mismatch drops the connection.
+    /// Returns whether every sample so far was the right pattern. A mismatch drops the connection.
     pub const fn matched(&self) -> bool {
         self.matched
     }
@@ -112,7 +112,7 @@ impl SampleSink for PatternCheck {
     }
 }
 
-/// The value of a numeric channel before it takes its format. Wide enough for every channel
+/// Returns the value of a numeric channel before it takes its format. Wide enough for every channel
 /// number; float32 rounds it once, as the sender does.
 fn number(format: ChannelFormat, channel: usize, offset: u32) -> i64 {
     let count = channel.cast_signed() as i64 + i64::from(offset);
@@ -127,7 +127,7 @@ fn number(format: ChannelFormat, channel: usize, offset: u32) -> i64 {
     signed(channel, magnitude)
 }
 
-/// Strings do not depend on the offset.
+/// Writes the text of a channel, which does not depend on the offset.
 fn write_text(channel: usize, text: &mut Vec<u8>) {
     text.clear();
     // Writing to a vector cannot fail.

@@ -1,7 +1,7 @@
 //! Clock probes: an inlet asks an outlet for its time, the outlet answers with two readings of its
-//! clock. Times are seconds of `local_clock` of whoever took them. Spec: lsl-protocol §5.1.
+//! clock. Times are seconds of `local_clock` of the host that took them. Spec: lsl-protocol §5.1.
 //!
-//! What the readings mean is the business of `time`; this file only knows their text.
+//! This file only knows the text of the readings; `time` interprets them.
 
 use crate::text::{DIGITS_F64, write_general_short};
 use crate::wire::discovery::{DatagramError, parse_ascii, split_blank, split_line};
@@ -33,7 +33,7 @@ impl TimeRequest {
         Ok(Self { wave_id, t0 })
     }
 
-    /// The datagram, byte for byte as liblsl sends it.
+    /// Writes the datagram, byte for byte as liblsl sends it.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = COMMAND.to_vec();
         out.extend_from_slice(b"\r\n");
@@ -43,7 +43,7 @@ impl TimeRequest {
         out
     }
 
-    /// The answer, given the outlet's clock at receipt (`t1`) and at sending (`t2`).
+    /// Builds the answer, given the outlet's clock at receipt (`t1`) and at sending (`t2`).
     pub fn reply(self, t1: f64, t2: f64) -> TimeReply {
         TimeReply {
             wave_id: self.wave_id,
@@ -54,7 +54,7 @@ impl TimeRequest {
     }
 }
 
-/// The answer to a probe, sent to where the probe came from.
+/// The answer to a probe, sent to the source of the probe.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TimeReply {
     /// Wave of the probe that is answered.
@@ -85,7 +85,7 @@ impl TimeReply {
         })
     }
 
-    /// The datagram, byte for byte as liblsl sends it: a leading blank, no line end.
+    /// Writes the datagram, byte for byte as liblsl sends it: a leading blank, no line end.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = vec![b' '];
         out.extend_from_slice(self.wave_id.to_string().as_bytes());

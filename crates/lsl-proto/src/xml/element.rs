@@ -1,11 +1,11 @@
 //! Cursors on elements: the pleasant way to read and build metadata. A cursor borrows its document,
-//! so the element it names cannot go away under it.
+//! so its element cannot go away meanwhile.
 
 use std::borrow::Cow;
 
 use super::{Attribute, Document, NodeId, NodeKind};
 
-/// An element that can be read.
+/// Read-only cursor on an element.
 #[derive(Debug, Clone, Copy)]
 pub struct ElementRef<'a> {
     document: &'a Document,
@@ -13,42 +13,42 @@ pub struct ElementRef<'a> {
 }
 
 impl<'a> ElementRef<'a> {
-    /// The element of this id; `None` if it is gone or no element.
+    /// Creates a cursor on the element of this id; `None` if it is gone or no element.
     pub fn new(document: &'a Document, id: NodeId) -> Option<Self> {
         (document.kind(id) == Some(NodeKind::Element)).then_some(Self { document, id })
     }
 
-    /// The id, for the calls of [`Document`].
+    /// Returns the id, for the calls of [`Document`].
     pub fn id(self) -> NodeId {
         self.id
     }
 
-    /// Name; bytes that are no UTF-8 show as U+FFFD.
+    /// Returns the name; invalid UTF-8 shows as U+FFFD.
     pub fn name(self) -> Cow<'a, str> {
         String::from_utf8_lossy(self.name_bytes())
     }
 
-    /// Name as it is on the wire.
+    /// Returns the name as it is on the wire.
     pub fn name_bytes(self) -> &'a [u8] {
         self.document.name(self.id)
     }
 
-    /// First text inside; empty if there is none. Bytes that are no UTF-8 show as U+FFFD.
+    /// Returns the first text inside; empty if there is none. Invalid UTF-8 shows as U+FFFD.
     pub fn text(self) -> Cow<'a, str> {
         String::from_utf8_lossy(self.text_bytes())
     }
 
-    /// First text inside, as it is on the wire.
+    /// Returns the first text inside, as it is on the wire.
     pub fn text_bytes(self) -> &'a [u8] {
         self.document.child_text(self.id)
     }
 
-    /// Attributes in document order; only documents of foreign origin have any.
+    /// Returns the attributes in document order; only documents of foreign origin have any.
     pub fn attributes(self) -> &'a [Attribute] {
         self.document.attributes(self.id)
     }
 
-    /// First child element of this name.
+    /// Returns the first child element of this name.
     pub fn child(self, name: impl AsRef<[u8]>) -> Option<Self> {
         self.document.child(self.id, name).map(|id| Self {
             document: self.document,
@@ -56,12 +56,12 @@ impl<'a> ElementRef<'a> {
         })
     }
 
-    /// Text of the first child element of this name.
+    /// Returns the text of the first child element of this name.
     pub fn get(self, name: impl AsRef<[u8]>) -> Option<Cow<'a, str>> {
         self.child(name).map(Self::text)
     }
 
-    /// Child elements in document order.
+    /// Iterates over the child elements in document order.
     pub fn children(self) -> impl Iterator<Item = Self> + 'a {
         let document = self.document;
         document
@@ -69,14 +69,14 @@ impl<'a> ElementRef<'a> {
             .filter_map(move |id| Self::new(document, id))
     }
 
-    /// Child elements of this name in document order.
+    /// Iterates over the child elements of this name in document order.
     pub fn children_named<N: AsRef<[u8]> + 'a>(self, name: N) -> impl Iterator<Item = Self> + 'a {
         self.children()
             .filter(move |child| child.name_bytes() == name.as_ref())
     }
 }
 
-/// An element that can be changed.
+/// Cursor on an element for changes.
 ///
 /// Names are not validated, as in liblsl: a name with blanks or brackets makes markup that no peer
 /// can read past.
@@ -87,22 +87,22 @@ pub struct ElementMut<'a> {
 }
 
 impl<'a> ElementMut<'a> {
-    /// The element of this id; `None` if it is gone or no element.
+    /// Creates a cursor on the element of this id; `None` if it is gone or no element.
     pub fn new(document: &'a mut Document, id: NodeId) -> Option<Self> {
         (document.kind(id) == Some(NodeKind::Element)).then_some(Self { document, id })
     }
 
-    /// For an id that was just seen to name an element of this document.
+    /// Creates a cursor for an id that was just seen to name an element of this document.
     pub(crate) fn of(document: &'a mut Document, id: NodeId) -> Self {
         Self { document, id }
     }
 
-    /// The id, for the calls of [`Document`].
+    /// Returns the id, for the calls of [`Document`].
     pub fn id(&self) -> NodeId {
         self.id
     }
 
-    /// The same element, to read.
+    /// Returns a read-only cursor on the same element.
     pub fn as_ref(&self) -> ElementRef<'_> {
         ElementRef {
             document: self.document,
@@ -110,7 +110,7 @@ impl<'a> ElementMut<'a> {
         }
     }
 
-    /// The first child element of this name, which is made if there is none.
+    /// Returns the first child element of this name, added if there is none.
     pub fn child(&mut self, name: impl AsRef<[u8]>) -> ElementMut<'_> {
         let id = self.find_or_append(name.as_ref());
         ElementMut {
@@ -127,7 +127,7 @@ impl<'a> ElementMut<'a> {
         self
     }
 
-    /// A new last child element of this name, whether or not there are others.
+    /// Adds a last child element of this name, whether or not there are others.
     pub fn append_child(&mut self, name: impl AsRef<[u8]>) -> ElementMut<'_> {
         let id = self.append(name.as_ref());
         ElementMut {
@@ -136,8 +136,8 @@ impl<'a> ElementMut<'a> {
         }
     }
 
-    /// Makes `value` the text of the first child element of this name, which is made if there is
-    /// none. Returns the same element, to set more.
+    /// Sets the text of the first child element of this name, which is added if there is none.
+    /// Returns the same element, to set more.
     pub fn set(&mut self, name: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> &mut Self {
         self.child(name).set_text(value);
         self
@@ -161,8 +161,8 @@ impl<'a> ElementMut<'a> {
         self
     }
 
-    /// Removes the first child element of this name with everything below it; false if there is
-    /// none.
+    /// Removes the first child element of this name with all its descendants; returns false if
+    /// there is none.
     pub fn remove_child(&mut self, name: impl AsRef<[u8]>) -> bool {
         match self.document.child(self.id, name) {
             Some(child) => self.document.remove(child),
@@ -177,7 +177,7 @@ impl<'a> ElementMut<'a> {
         }
     }
 
-    /// Only an arena of 2^32 nodes refuses; the edit then falls back to this element.
+    /// Appends an element. Only an arena of 2^32 nodes refuses; the edit then falls back to this element.
     fn append(&mut self, name: &[u8]) -> NodeId {
         self.document
             .append_element(self.id, name)

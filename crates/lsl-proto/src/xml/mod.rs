@@ -1,6 +1,6 @@
 //! The XML document that describes a stream: an editable tree, a lenient capped parser and a writer
 //! that produces liblsl's bytes. Text is bytes: LSL passes any content through unvalidated.
-//! Nothing here knows what a stream info is. Spec: lsl-protocol §2.2, §2.3; c-abi §6.
+//! Nothing here knows stream infos. Spec: lsl-protocol §2.2, §2.3; c-abi §6.
 #![cfg_attr(
     not(test),
     deny(

@@ -5,12 +5,12 @@
 
 use super::{Attribute, Document, NodeId};
 
-/// What a document may cost. The defaults hold far more than any real stream info.
+/// Limits on the cost of a document. The defaults hold far more than any real stream info.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of input.
+    /// Largest accepted input, in bytes.
     pub bytes: usize,
-    /// Elements inside each other.
+    /// Deepest nesting, in open elements.
     pub depth: usize,
     /// Elements, texts and attributes together; each costs about 150 bytes besides its text.
     pub nodes: usize,
@@ -26,7 +26,7 @@ impl Default for Limits {
     }
 }
 
-/// Why a document was refused.
+/// Reason for which a document was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParseError {
@@ -41,27 +41,27 @@ pub enum ParseError {
     TooManyNodes(usize),
 }
 
-/// Where and why reading stopped before the end of the text.
+/// Fault at which reading stopped before the end of the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fault {
     /// Bytes read before the fault was noticed.
     pub offset: usize,
-    /// What was wrong there.
+    /// Description of the mistake, in words.
     pub reason: &'static str,
 }
 
-/// A document and how far it could be read.
+/// Result of parsing: the document, and the fault that cut it short.
 #[derive(Debug, Clone)]
 pub struct Parsed {
     /// Everything that was read; elements still open at a fault are closed there.
     pub document: Document,
-    /// What ended the reading early; `None` if the markup is sound.
+    /// Fault that ended the reading early; `None` if the markup is sound.
     pub fault: Option<Fault>,
 }
 
-/// Parses under the default limits. Entities are decoded, CDATA sections kept as such, comments,
-/// processing instructions and the document type dropped, text of nothing but white space dropped,
-/// CR LF and CR read as LF. A NUL byte ends the text.
+/// Parses under the default limits. Decodes entities, and reads CR LF and CR as LF. Keeps CDATA
+/// sections as such; drops comments, processing instructions, the document type and texts of white
+/// space alone. A NUL byte ends the text.
 ///
 /// # Errors
 /// Only when a limit is exceeded; broken markup gives the document up to there.
@@ -69,7 +69,7 @@ pub fn parse(text: &[u8]) -> Result<Document, ParseError> {
     parse_with(text, &Limits::default()).map(|parsed| parsed.document)
 }
 
-/// Parses under limits of the caller's choice and tells about broken markup.
+/// Parses under limits of the caller's choice and reports broken markup.
 ///
 /// # Errors
 /// When a limit is exceeded.
@@ -101,7 +101,7 @@ pub fn parse_with(text: &[u8], limits: &Limits) -> Result<Parsed, ParseError> {
     })
 }
 
-/// Text is a C string to every peer: it ends at its first NUL.
+/// Cuts a text at its first NUL, since it is a C string to every peer.
 pub(super) fn until_nul(text: &[u8]) -> &[u8] {
     text.split(|&byte| byte == 0).next().unwrap_or_default()
 }
@@ -154,7 +154,7 @@ impl<'a> Parser<'a> {
     /// Reads up to the next tag or the end.
     fn text(&mut self) -> Step {
         let raw = self.take_while(|byte| byte != b'<');
-        // Outside the document element there is no text, whatever stands there.
+        // Outside the document element no text counts.
         if self.depth == 0 || raw.iter().copied().all(is_space) {
             return Ok(());
         }
@@ -347,7 +347,7 @@ impl<'a> Parser<'a> {
         taken
     }
 
-    /// What stands before the token, and the position after it; everything if there is no token.
+    /// Takes the bytes before the token and skips the token; takes everything if there is none.
     fn take_past(&mut self, token: &[u8]) -> (&'a [u8], Step) {
         let at = self
             .rest
@@ -374,7 +374,7 @@ enum Context {
     Attribute,
 }
 
-/// Line ends and entities as the context has them. Never longer than the input.
+/// Decodes line ends and entities as the context requires. Never longer than the input.
 fn decode(raw: &[u8], context: Context) -> Vec<u8> {
     let mut out = Vec::with_capacity(raw.len());
     let mut rest = raw;
@@ -411,7 +411,7 @@ fn decode(raw: &[u8], context: Context) -> Vec<u8> {
     out
 }
 
-/// The character a reference names and what follows it; `None` if this is no known reference.
+/// Returns the character a reference names and the text after it; `None` if this is no known reference.
 fn entity(after_ampersand: &[u8]) -> Option<(u32, &[u8])> {
     const NAMED: [(&[u8], char); 5] = [
         (b"amp;", '&'),
@@ -434,7 +434,7 @@ fn entity(after_ampersand: &[u8]) -> Option<(u32, &[u8])> {
     if digits.is_empty() {
         return None;
     }
-    // Overflow wraps in liblsl's parser; what it decodes to matters to nobody, only that it agrees.
+    // Overflow wraps, as in liblsl's parser: only agreement matters.
     let code = digits.iter().fold(0_u32, |code, &digit| {
         code.wrapping_mul(radix)
             .wrapping_add(char::from(digit).to_digit(radix).unwrap_or(0))
@@ -442,7 +442,7 @@ fn entity(after_ampersand: &[u8]) -> Option<(u32, &[u8])> {
     Some((code, rest.strip_prefix(b";")?))
 }
 
-/// UTF-8 without its rules: surrogates and numbers beyond Unicode are encoded all the same.
+/// Encodes as UTF-8 without its rules: surrogates and numbers beyond Unicode are encoded all the same.
 fn push_code(out: &mut Vec<u8>, code: u32) {
     let low = |value: u32| value.to_le_bytes()[0];
     let tail = |shift: u32| low(0x80 | ((code >> shift) & 0x3f));

@@ -49,7 +49,7 @@ fn sound_markup() {
     check("<a>1&#0;2</a>", "<a>1</a>\n");
 }
 
-/// (input, what was read, where it broke)
+/// Input, document read, offset of the fault.
 #[test]
 fn broken_markup_keeps_what_came_before() {
     for (input, expected, offset) in [

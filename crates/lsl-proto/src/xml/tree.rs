@@ -1,21 +1,21 @@
 //! Arena of nodes with stable ids. A removed node's id never names another node, so a stale id is
 //! simply "no such node". The tree knows nothing of stream infos, parsing or text escaping.
 
-/// Names a node of one `Document`. Ids stay valid while the node exists, across any other edit.
+/// Identity of a node of one `Document`. Ids stay valid while the node exists, across any other edit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct NodeId {
     index: u32,
     generation: u32,
 }
 
-/// What a node is.
+/// Kind of a node in a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NodeKind {
     /// The nameless root above the document element.
     Document,
-    /// `<name>`.
+    /// `<name>`, with attributes and children.
     Element,
-    /// Character data.
+    /// Character data outside CDATA sections.
     Text,
     /// A `<![CDATA[` section; text in every respect but how it is written.
     CData,
@@ -24,9 +24,9 @@ pub enum NodeKind {
 /// An attribute of a parsed element; LSL itself never writes any.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attribute {
-    /// Name, not validated.
+    /// Name as parsed, not validated.
     pub name: Vec<u8>,
-    /// Value with entities decoded.
+    /// Value as parsed, entities decoded.
     pub value: Vec<u8>,
 }
 
@@ -51,13 +51,13 @@ struct Node {
 pub struct Document {
     nodes: Vec<Node>,
     free: Vec<u32>,
-    /// Sum of [`Node::text_size`].
+    /// Sum of [`Node::text_size`] over all nodes.
     texts_size: usize,
 }
 
 const ROOT: u32 = 0;
 
-/// What an allocation costs beside its bytes.
+/// Bytes that an allocation costs beside its content.
 const ALLOCATION_BYTES: usize = 16;
 
 impl Default for Document {
@@ -67,7 +67,7 @@ impl Default for Document {
 }
 
 impl Document {
-    /// A document that holds nothing but its root.
+    /// Creates a document that holds nothing but its root.
     pub fn new() -> Self {
         let root = Node::new(NodeKind::Document, Vec::new(), 0);
         Self {
@@ -77,7 +77,7 @@ impl Document {
         }
     }
 
-    /// The nameless node above the document element.
+    /// Returns the nameless node above the document element.
     pub fn root(&self) -> NodeId {
         NodeId {
             index: ROOT,
@@ -85,32 +85,32 @@ impl Document {
         }
     }
 
-    /// Number of nodes, the root included.
+    /// Returns the number of nodes, the root included.
     pub fn len(&self) -> usize {
         self.nodes.len() - self.free.len()
     }
 
-    /// Bytes of memory that the document takes, roughly; known without a look at the nodes.
+    /// Returns the memory that the document takes, in bytes, roughly; known without a look at the nodes.
     pub fn size(&self) -> usize {
         self.nodes.capacity() * size_of::<Node>() + self.texts_size
     }
 
-    /// Whether there is nothing but the root.
+    /// Returns whether there is nothing but the root.
     pub fn is_empty(&self) -> bool {
         self.len() == 1
     }
 
-    /// Whether the id names a node that still exists.
+    /// Returns whether the id names a node that still exists.
     pub fn contains(&self, id: NodeId) -> bool {
         self.node(id).is_some()
     }
 
-    /// Kind of the node.
+    /// Returns the kind of the node.
     pub fn kind(&self, id: NodeId) -> Option<NodeKind> {
         self.node(id).map(|node| node.kind)
     }
 
-    /// Name of an element; empty for everything else.
+    /// Returns the name of an element; empty for everything else.
     pub fn name(&self, id: NodeId) -> &[u8] {
         match self.node(id) {
             Some(node) if node.kind == NodeKind::Element => &node.text,
@@ -118,7 +118,7 @@ impl Document {
         }
     }
 
-    /// Content of a text node; empty for everything else.
+    /// Returns the content of a text node; empty for everything else.
     pub fn text(&self, id: NodeId) -> &[u8] {
         match self.node(id) {
             Some(node) if matches!(node.kind, NodeKind::Text | NodeKind::CData) => &node.text,
@@ -126,49 +126,49 @@ impl Document {
         }
     }
 
-    /// Attributes of an element, in document order.
+    /// Returns the attributes of an element, in document order.
     pub fn attributes(&self, id: NodeId) -> &[Attribute] {
         self.node(id).map_or(&[], |node| &node.attributes)
     }
 
-    /// Parent, or `None` for the root.
+    /// Returns the parent, or `None` for the root.
     pub fn parent(&self, id: NodeId) -> Option<NodeId> {
         self.link(self.node(id)?.parent)
     }
 
-    /// First child of any kind.
+    /// Returns the first child of any kind.
     pub fn first_child(&self, id: NodeId) -> Option<NodeId> {
         self.link(self.node(id)?.first_child)
     }
 
-    /// Last child of any kind.
+    /// Returns the last child of any kind.
     pub fn last_child(&self, id: NodeId) -> Option<NodeId> {
         self.link(self.node(id)?.last_child)
     }
 
-    /// Following sibling of any kind.
+    /// Returns the following sibling of any kind.
     pub fn next_sibling(&self, id: NodeId) -> Option<NodeId> {
         self.link(self.node(id)?.next)
     }
 
-    /// Preceding sibling of any kind.
+    /// Returns the preceding sibling of any kind.
     pub fn previous_sibling(&self, id: NodeId) -> Option<NodeId> {
         self.link(self.node(id)?.previous)
     }
 
-    /// Children of any kind, in document order.
+    /// Iterates over the children of any kind, in document order.
     pub fn children(&self, id: NodeId) -> impl Iterator<Item = NodeId> + '_ {
         std::iter::successors(self.first_child(id), |&child| self.next_sibling(child))
     }
 
-    /// First child element of this name.
+    /// Returns the first child element of this name.
     pub fn child(&self, id: NodeId, name: impl AsRef<[u8]>) -> Option<NodeId> {
         let name = name.as_ref();
         self.children(id)
             .find(|&child| self.kind(child) == Some(NodeKind::Element) && self.name(child) == name)
     }
 
-    /// Content of the first text child; empty if there is none.
+    /// Returns the content of the first text child; empty if there is none.
     pub fn child_text(&self, id: NodeId) -> &[u8] {
         self.children(id)
             .find(|&child| self.kind(child) != Some(NodeKind::Element))
@@ -195,7 +195,7 @@ impl Document {
         self.insert(parent, End::Last, NodeKind::CData, text.into())
     }
 
-    /// Adds an attribute to an element; false if the node is not one.
+    /// Adds an attribute to an element; returns false if the node is not one.
     pub fn append_attribute(&mut self, id: NodeId, attribute: Attribute) -> bool {
         let size = attribute.size();
         match self.node_mut(id) {
@@ -208,41 +208,41 @@ impl Document {
         }
     }
 
-    /// Renames an element; false if the node is not one.
+    /// Renames an element; returns false if the node is not one.
     pub fn set_name(&mut self, id: NodeId, name: impl Into<Vec<u8>>) -> bool {
         self.replace_text(id, &[NodeKind::Element], name.into())
     }
 
-    /// Replaces the content of a text node; false if the node is not one.
+    /// Replaces the content of a text node; returns false if the node is not one.
     pub fn set_text(&mut self, id: NodeId, text: impl Into<Vec<u8>>) -> bool {
         self.replace_text(id, &[NodeKind::Text, NodeKind::CData], text.into())
     }
 
-    /// Deep copy of a node of another document as the last child of `parent`. `None` if either id
-    /// names nothing, `source` is a root or `parent` cannot have children.
+    /// Copies a node of another document, deeply, as the last child of `parent`. `None` if either
+    /// id names nothing, `source` is a root or `parent` cannot have children.
     pub fn append_copy(&mut self, parent: NodeId, from: &Self, source: NodeId) -> Option<NodeId> {
         self.copy(parent, End::Last, from, source)
     }
 
-    /// Deep copy of a node of another document as the first child of `parent`.
+    /// Copies a node of another document, deeply, as the first child of `parent`.
     pub fn prepend_copy(&mut self, parent: NodeId, from: &Self, source: NodeId) -> Option<NodeId> {
         self.copy(parent, End::First, from, source)
     }
 
-    /// Deep copy of a node of this document as the last child of `parent`, which may lie inside the
-    /// node that is copied.
+    /// Copies a node of this document, deeply, as the last child of `parent`, which may lie inside
+    /// the copied node.
     pub fn append_copy_within(&mut self, parent: NodeId, source: NodeId) -> Option<NodeId> {
         let (copy, top) = self.extract(source)?;
         self.copy(parent, End::Last, &copy, top)
     }
 
-    /// Deep copy of a node of this document as the first child of `parent`.
+    /// Copies a node of this document, deeply, as the first child of `parent`.
     pub fn prepend_copy_within(&mut self, parent: NodeId, source: NodeId) -> Option<NodeId> {
         let (copy, top) = self.extract(source)?;
         self.copy(parent, End::First, &copy, top)
     }
 
-    /// Removes a node with everything below it; false for the root and for unknown ids.
+    /// Removes a node with all its descendants; returns false for the root and for unknown ids.
     pub fn remove(&mut self, id: NodeId) -> bool {
         if id.index == ROOT || !self.contains(id) {
             return false;
@@ -302,7 +302,7 @@ impl Document {
         top
     }
 
-    /// The subtree as a document of its own, so that it stands still while this one grows.
+    /// Copies a subtree into a document of its own, so that it stands still while this one grows.
     fn extract(&self, source: NodeId) -> Option<(Self, NodeId)> {
         let mut copy = Self::new();
         let top = copy.copy(copy.root(), End::Last, self, source)?;
@@ -374,7 +374,7 @@ impl Document {
         })
     }
 
-    /// By an index of this arena: links and ids seen by [`node`](Self::node) are such.
+    /// Returns the node of an index of this arena: links and ids seen by [`node`](Self::node) are such.
     #[expect(
         clippy::indexing_slicing,
         reason = "nodes are never taken out of the arena"
@@ -417,7 +417,7 @@ impl Attribute {
 }
 
 impl Node {
-    /// Bytes of the heap that name, content and attributes take, with what an allocation costs.
+    /// Returns the heap bytes of name, content and attributes, with what an allocation costs.
     fn text_size(&self) -> usize {
         let attributes: usize = self.attributes.iter().map(Attribute::size).sum();
         self.text.len() + ALLOCATION_BYTES + attributes

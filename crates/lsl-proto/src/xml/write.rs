@@ -6,7 +6,7 @@ use super::parse::until_nul;
 use super::{Document, NodeId, NodeKind};
 
 impl Document {
-    /// The whole document with its declaration: one tab per level, LF line ends, a final line end.
+    /// Writes the whole document with its declaration: one tab per level, LF line ends, a final line end.
     /// Element names are written verbatim, whatever they contain; an empty name is `:anonymous`.
     /// Names and texts end at their first NUL.
     pub fn write(&self) -> Vec<u8> {
@@ -15,8 +15,8 @@ impl Document {
         out
     }
 
-    /// One node with everything below it, laid out as if it were a document of its own but without
-    /// a declaration. Empty for an id that names nothing.
+    /// Writes one node with all its descendants, laid out as if it were a document of its own but
+    /// without a declaration. Empty for an id that names nothing.
     pub fn write_node(&self, id: NodeId) -> Vec<u8> {
         let mut out = Vec::new();
         self.write_below(&mut out, id);
@@ -71,7 +71,7 @@ impl Document {
                 node = first;
                 continue;
             }
-            // On to the next sibling, closing what ends here.
+            // Go on to the next sibling, closing the elements that end here.
             while node != top {
                 if let Some(next) = self.next_sibling(node) {
                     node = next;
@@ -162,7 +162,7 @@ fn write_escaped(out: &mut Vec<u8>, text: &[u8], escape: Escape) {
     }
 }
 
-/// A section cannot hold its own end mark, so the mark is split over two sections.
+/// Writes a CDATA section, split in two where its end mark occurs: a section cannot hold its own.
 fn write_cdata(out: &mut Vec<u8>, text: &[u8]) {
     let mut rest = until_nul(text);
     loop {

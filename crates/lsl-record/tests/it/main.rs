@@ -14,7 +14,7 @@ use std::time::Duration;
 use lsl_core::config::Config;
 use lsl_core::{ChannelFormat, Context, Outlet, Selector, StreamInfo, Timeout, local_clock};
 use lsl_record::{Cancel, Event, Output, Recorder, RecorderBuilder, StartError, Stop};
-use lsl_xdf::{FileHeader, Loaded, load};
+use lsl_xdf::{Loaded, load};
 
 fn context(name: &str) -> Context {
     let mut config = Config::loopback();
@@ -54,7 +54,7 @@ fn outlet(context: &Context) -> Outlet {
 }
 
 fn amp(context: &Context, file: PathBuf) -> RecorderBuilder {
-    let output = Output::new(file, || FileHeader::new("2026-11-23T10:00:00+0000"));
+    let output = Output::new(file);
     let selector = Selector::property("name", "Amp").unwrap();
     Recorder::builder(context, output).require("the amplifier", selector)
 }

@@ -9,7 +9,6 @@
 //! tickets that [`Admission::next`] names. Without that all still works, but in a flood of hundreds of
 //! sources it takes twice as long, since sleepers are pushed out.
 
-mod bucket;
 mod held;
 mod pacing;
 mod pool;
@@ -20,8 +19,8 @@ use std::net::IpAddr;
 pub use self::held::{Held, HeldSockets};
 pub use self::pacing::{Pace, Pacing, Slot};
 
-use self::bucket::Bucket;
 use self::pool::{Pool, Source};
+use crate::TokenBucket;
 
 /// Limits of one process, over all its outlets.
 #[derive(Debug)]
@@ -31,7 +30,7 @@ pub struct Admission {
     /// How far each pending connection is.
     stages: HashMap<Ticket, Stage>,
     sources: HashMap<Source, Memory>,
-    all: Bucket,
+    all: TokenBucket,
     /// Sources that wait for tokens: who got one longest ago first, of those who never got one who
     /// waits longest. A ring would forget whoever is pushed out and comes back; this does not.
     line: BTreeSet<Place>,
@@ -83,7 +82,7 @@ type Place = (u64, Ticket, Source);
 /// What is remembered of a source.
 #[derive(Debug)]
 struct Memory {
-    bucket: Bucket,
+    bucket: TokenBucket,
     /// Its tickets that wait, the longest first.
     waiting: VecDeque<Ticket>,
     last_turn: u64,
@@ -101,7 +100,7 @@ impl Admission {
             pool: Pool::default(),
             stages: HashMap::new(),
             sources: HashMap::new(),
-            all: Bucket::new(ALL_PER_SECOND, ALL_BURST),
+            all: TokenBucket::new(ALL_PER_SECOND, ALL_BURST),
             line: BTreeSet::new(),
             turns: 0,
             awarded: Vec::new(),
@@ -178,8 +177,8 @@ impl Admission {
         let memory = self.remember(source, now);
         memory.live += 1;
         if stage == Some(Stage::Working) {
-            memory.bucket.give_back(now);
-            self.all.give_back(now);
+            memory.bucket.charge(-1.0, now);
+            self.all.charge(-1.0, now);
         }
     }
 
@@ -207,7 +206,7 @@ impl Admission {
 
     /// Gives tokens to those who wait, while there are any.
     fn hand_out(&mut self, now: f64) {
-        while self.all.has_token(now) {
+        while self.all.ready_at(now) <= now {
             // A source that used up its own tokens stays in the line and is passed over. There are few
             // of them: to get there it takes 256 tokens of the 1024, or a tenth of 200 a second.
             let mut next = None;
@@ -215,7 +214,7 @@ impl Admission {
                 let Some(memory) = self.sources.get_mut(source) else {
                     continue;
                 };
-                if memory.bucket.has_token(now) {
+                if memory.bucket.ready_at(now) <= now {
                     if memory.is_known(now) {
                         next = Some(*source);
                         break;
@@ -295,7 +294,7 @@ impl Admission {
             self.make_room(now);
         }
         let memory = self.sources.entry(source).or_insert_with(|| Memory {
-            bucket: Bucket::new(SOURCE_PER_SECOND, SOURCE_BURST),
+            bucket: TokenBucket::new(SOURCE_PER_SECOND, SOURCE_BURST),
             waiting: VecDeque::new(),
             last_turn: 0,
             live: 0,

@@ -9,14 +9,14 @@ use std::sync::{OnceLock, Weak};
 
 use lsl_platform::clock::local_clock;
 use lsl_platform::exit::at_exit;
-use lsl_platform::process::ProcessId;
+use lsl_platform::fork::Generation;
 
 use super::{LAST_WORDS, Shared};
 
 /// One log of one process, and the next.
 #[derive(Debug)]
 struct Known {
-    owner: ProcessId,
+    owner: Generation,
     shared: Weak<Shared>,
     next: OnceLock<Box<Self>>,
 }
@@ -38,7 +38,7 @@ pub(super) fn is_over() -> bool {
 /// Has the lines of `shared` written when this process exits, if [`prepare`] was called.
 pub(super) fn register(shared: Weak<Shared>) {
     let mut known = Box::new(Known {
-        owner: ProcessId::current(),
+        owner: Generation::current(),
         shared,
         next: OnceLock::new(),
     });

@@ -5,9 +5,10 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use lsl_platform::calendar::rfc3339_nanos;
 use serde::Serialize;
 
-use super::text::{printable, utc};
+use super::text::printable;
 use crate::{Cause, Fingerprint, Role, SessionId, Suite};
 
 /// Something that an auditor wants to know. Made with [`Event::new`] and the setters; fields that do
@@ -321,7 +322,7 @@ impl Entry {
         let in_session = event.session.is_some() || event.suite.is_some();
         Self {
             kind: event.kind,
-            ts: utc(now),
+            ts: rfc3339_nanos(now),
             event: event.kind.name(),
             sid: event.session.map(|id| id.to_string()),
             peer_addr: event.peer_addr.map(|address| address.to_string()),

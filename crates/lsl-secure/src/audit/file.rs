@@ -13,12 +13,12 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
 use lsl_platform::append::{lock, open, still_names};
+use lsl_platform::calendar::{DAY_SECS, Date};
 use lsl_platform::files::create_new;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::event::Entry;
-use super::text::{DAY_SECS, utc};
 
 /// Where lines go and how long they stay.
 #[derive(Debug, Clone)]
@@ -115,7 +115,7 @@ impl Writer {
             getrandom::fill(&mut random).map_err(|error| io::Error::other(error.to_string()))?;
             self.chain = hex(&random);
         }
-        let today = date_of(&utc(now));
+        let today = Date::from_unix_time(now).to_string();
         self.make_ready(&today, now)?;
         let Some(current) = &mut self.current else {
             return Err(io::Error::other("the audit file is not open"));

@@ -20,11 +20,11 @@ use std::collections::VecDeque;
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use lsl_platform::clock::{local_clock, utc_now};
-use lsl_platform::process::ProcessId;
+use lsl_platform::fork::PerProcess;
 use tracing::Level;
 
 pub use self::event::{Event, EventKind, Traffic};
@@ -49,16 +49,7 @@ use crate::{Error, Result};
 #[derive(Debug, Default)]
 pub struct Audit {
     place: Option<Place>,
-    first: Generation,
-}
-
-/// The state of a process and of its children, each in a place of its own: a lock around one place
-/// could be in the hands of another thread when a thread forks, and then never opens in the child.
-#[derive(Debug)]
-struct Generation {
-    owner: ProcessId,
-    shared: Arc<Shared>,
-    next: OnceLock<Box<Self>>,
+    shared: PerProcess<Arc<Shared>>,
 }
 
 /// What recorders and the writing thread share.
@@ -118,7 +109,7 @@ impl Audit {
         ending::prepare();
         Ok(Self {
             place: Some(place),
-            first: Generation::default(),
+            shared: PerProcess::new(),
         })
     }
 
@@ -185,11 +176,7 @@ impl Audit {
 
     /// The state of the process that runs now.
     fn shared(&self) -> &Arc<Shared> {
-        let mut generation = &self.first;
-        while !generation.owner.is_current() {
-            generation = generation.next.get_or_init(Box::default);
-        }
-        &generation.shared
+        self.shared.get()
     }
 }
 
@@ -199,16 +186,6 @@ impl Drop for Audit {
         let shared = self.shared();
         shared.lock().is_closing = true;
         shared.work.notify_all();
-    }
-}
-
-impl Default for Generation {
-    fn default() -> Self {
-        Self {
-            owner: ProcessId::current(),
-            shared: Arc::default(),
-            next: OnceLock::new(),
-        }
     }
 }
 

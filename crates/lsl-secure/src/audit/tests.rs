@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicU32;
 
+use lsl_platform::calendar::DAY_SECS;
 use serde_json::Value;
 
 use super::queue::MAX_QUEUE;
@@ -439,7 +440,7 @@ fn with_a_time_limit_each_day_has_its_file_and_old_ones_go() {
         keep_days,
         max_len_bytes: u64::MAX,
     };
-    let day = |days: u64| utc_now() + Duration::from_secs(days * text::DAY_SECS);
+    let day = |days: u64| utc_now() + Duration::from_secs(days * DAY_SECS);
     let at = |days| Entry::new(Event::new(EventKind::HandshakeOk), day(days));
     let mut writer = Writer::new(keep(2));
     writer.write(&at(0), 0, day(0)).unwrap();

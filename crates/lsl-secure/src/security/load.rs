@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use lsl_platform::fork::PerProcess;
+
 use super::watch::Watch;
 use super::{
     Audit, Clock, Error, Event, EventKind, Known, Local, Own, Policy, Psk, PublicKey, Result,
@@ -35,13 +37,15 @@ impl Parts {
             Some(Ok(known)) => (Some(known), None),
             Some(Err(error)) => (None, Some(error)),
         };
+        let (origin, running) = Running::first(self.watch, self.trust, known);
         let security = Security {
             settings: self.settings,
             file: self.file,
             searched: self.searched,
             own: self.own,
             known_failed: AtomicBool::new(false),
-            running: Running::new(self.watch, self.trust, known),
+            running: PerProcess::from(running),
+            origin,
             queries: OnceLock::new(),
             audit: self.audit,
             clock: self.clock,

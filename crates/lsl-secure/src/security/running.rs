@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use lsl_platform::fork::Generation;
@@ -29,8 +29,6 @@ pub(super) struct Running {
     pub(super) told: Mutex<HashMap<PublicKey, Date>>,
     pub(super) admission: Mutex<Admission>,
     pub(super) known: Option<Known>,
-    origin: Arc<Origin>,
-    next: OnceLock<Box<Self>>,
 }
 
 /// What a child begins with. Never changes, so that it can be read without a lock.
@@ -45,8 +43,13 @@ pub(super) struct Origin {
 }
 
 impl Running {
-    pub(super) fn new(watch: Option<Watch>, list: TrustList, known: Option<Known>) -> Self {
-        let origin = Arc::new(Origin {
+    /// What the process has that reads the files first, and what its children begin with.
+    pub(super) fn first(
+        watch: Option<Watch>,
+        list: TrustList,
+        known: Option<Known>,
+    ) -> (Origin, Self) {
+        let origin = Origin {
             trust_file: watch.as_ref().map(|watch| watch.path().to_owned()),
             known_file: known
                 .as_ref()
@@ -57,16 +60,33 @@ impl Running {
                 TrustList::default()
             },
             has_memory: known.as_ref().is_some_and(|known| known.path().is_none()),
-        });
-        Self::from_origin(origin, watch, list, known)
+        };
+        (origin, Self::new(watch, list, known))
     }
 
-    fn from_origin(
-        origin: Arc<Origin>,
-        watch: Option<Watch>,
-        list: TrustList,
-        known: Option<Known>,
+    /// What a child has.
+    pub(super) fn of_child(
+        origin: &Origin,
+        open: impl Fn(PathBuf) -> Option<Known>,
+        clock: &Clock,
     ) -> Self {
+        // A file that cannot be read now means nobody until it can: fail closed.
+        let watched = origin
+            .trust_file
+            .clone()
+            .map(|path| Watch::of_child(path, clock.utc()));
+        let (watch, list) = match watched {
+            Some((watch, list)) => (Some(watch), list),
+            None => (None, origin.list.clone()),
+        };
+        let known = match origin.known_file.clone() {
+            Some(path) => open(path),
+            None => origin.has_memory.then(Known::in_memory),
+        };
+        Self::new(watch, list, known)
+    }
+
+    fn new(watch: Option<Watch>, list: TrustList, known: Option<Known>) -> Self {
         let limit = lsl_platform::privilege::open_file_limit();
         let quarter = limit.map_or(u64::MAX, |limit| limit / 4);
         let max_pending = usize::try_from(quarter).map_or(1024, |quarter| quarter.clamp(1, 1024));
@@ -78,33 +98,6 @@ impl Running {
             told: Mutex::default(),
             admission: Mutex::new(Admission::new(max_pending)),
             known,
-            origin,
-            next: OnceLock::new(),
         }
-    }
-
-    /// That of this process, made now if it is a child that asks first.
-    pub(super) fn current(&self, open: impl Fn(PathBuf) -> Option<Known>, clock: &Clock) -> &Self {
-        let mut running = self;
-        while !running.owner.is_current() {
-            running = running.next.get_or_init(|| {
-                let origin = Arc::clone(&running.origin);
-                // A file that cannot be read now means nobody until it can: fail closed.
-                let watched = origin
-                    .trust_file
-                    .clone()
-                    .map(|path| Watch::of_child(path, clock.utc()));
-                let (watch, list) = match watched {
-                    Some((watch, list)) => (Some(watch), list),
-                    None => (None, origin.list.clone()),
-                };
-                let known = match origin.known_file.clone() {
-                    Some(path) => open(path),
-                    None => origin.has_memory.then(Known::in_memory),
-                };
-                Box::new(Self::from_origin(origin, watch, list, known))
-            });
-        }
-        running
     }
 }

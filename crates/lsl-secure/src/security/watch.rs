@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
-use crate::Result;
 use crate::files::{self, Content, MAX_LEN, Stamp};
 use crate::trust::{StreamQueries, TrustList};
+use crate::{Result, TokenBucket};
 
 /// The trust file and which version of it was read.
 #[derive(Debug)]
@@ -31,8 +31,8 @@ pub(super) struct Watch {
 #[derive(Debug)]
 struct Failure {
     reason: String,
-    /// Local clock.
-    told_at: f64,
+    /// A token is a time that it may be told.
+    reminders: TokenBucket,
 }
 
 /// What was seen.
@@ -114,7 +114,7 @@ impl Watch {
                     None => {
                         self.failure = Some(Failure {
                             reason,
-                            told_at: f64::NEG_INFINITY,
+                            reminders: TokenBucket::new(1.0 / REMINDER_SECS, 1.0),
                         });
                     }
                 }
@@ -141,17 +141,11 @@ impl Watch {
 
     /// Tells of a lasting failure once a minute.
     fn remind(&mut self, local: f64) -> Look {
-        match &mut self.failure {
-            None => Look::Same,
-            Some(failure) if local - failure.told_at < 60.0 => Look::Failed(None),
-            Some(failure) => {
-                failure.told_at = local;
-                Look::Failed(Some(format!(
-                    "{}; the last good list stays in use",
-                    failure.reason
-                )))
-            }
-        }
+        let Some(failure) = &mut self.failure else {
+            return Look::Same;
+        };
+        let is_due = failure.reminders.take(local);
+        Look::Failed(is_due.then(|| format!("{}; the last good list stays in use", failure.reason)))
     }
 
     /// The list, or `None` if it is the one that is known.
@@ -189,6 +183,9 @@ const QUIET: Duration = Duration::from_secs(1);
 
 /// Longer than the time stamps of any file system are coarse.
 const SETTLED: Duration = Duration::from_secs(3);
+
+/// How often a lasting failure is told.
+const REMINDER_SECS: f64 = 60.0;
 
 #[cfg(test)]
 #[cfg(unix)]

@@ -9,32 +9,31 @@ use super::header::Header;
 use super::keys::Identities;
 use super::payload::{CHUNK_LEN, NONCE_LEN, Opened, PayloadKey, SEALED_LEN};
 
-/// What a reader does where the file ends too early.
+/// Behaviour of a reader where the file ends too early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Ending {
-    /// The last read fails, with [`Error::CutOff`] or [`Error::Damaged`] inside: for everybody who
-    /// needs the file whole. What was read before is authentic all the same.
+    /// The last read fails, with [`Error::CutOff`] or [`Error::Damaged`] inside: for callers that need the
+    /// file whole. The bytes read before are authentic all the same.
     #[default]
     Strict,
-    /// Reading ends there as if the file did, and `end` tells: for repairing what a crash left.
+    /// Reading ends there without an error, and `end` tells the reason: for repairs after a crash.
     Tolerant,
 }
 
-/// How an encrypted file ended.
+/// Way in which an encrypted file ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum End {
     /// As written: complete and unchanged.
     Whole,
-    /// Too early. What remains behind the last whole chunk cannot be opened; whether it was cut or
-    /// changed there nobody can tell.
+    /// Too early. The rest behind the last whole chunk cannot be opened: it may be cut or changed.
     CutOff,
-    /// A whole chunk is not what was written, or something was appended. Nothing behind it was read.
+    /// A whole chunk was changed, or something was appended. Nothing behind it was read.
     Damaged,
 }
 
 impl End {
-    /// The error that this end is to somebody who needs the file whole.
+    /// Returns the error of this end for callers that need the file whole.
     pub(super) fn error(self, plain_bytes: u64) -> Option<Error> {
         match self {
             Self::Whole => None,
@@ -44,10 +43,10 @@ impl End {
     }
 }
 
-/// An encrypted file as a reader of its plain bytes. One chunk of 64 KiB is held in memory; only bytes
-/// that are authentic are given out.
+/// Reader of the plain bytes of an encrypted file. Holds one chunk of 64 KiB in memory and gives out
+/// authentic bytes only.
 ///
-/// Works on anything that can be read, pipes too. A failed read of the source may be repeated.
+/// Works on any input, pipes too. A failed read of the source may be repeated.
 pub struct Decrypting<R> {
     input: BufReader<R>,
     key: PayloadKey,
@@ -55,10 +54,10 @@ pub struct Decrypting<R> {
     end: Option<End>,
     number: u64,
     plain_bytes: u64,
-    /// One sealed chunk, and a byte of the next one, which tells that there is one.
+    /// One sealed chunk and one byte ahead, which shows that another chunk follows.
     buffer: Zeroizing<Vec<u8>>,
     filled: usize,
-    /// Plaintext in the buffer that was not given out yet.
+    /// Range of the plaintext in the buffer that was not given out yet.
     ready: std::ops::Range<usize>,
 }
 
@@ -66,9 +65,9 @@ impl<R: Read> Decrypting<R> {
     /// Reads the header and opens it with the identity that fits.
     ///
     /// # Errors
-    /// Those of [`ErrorKind::Key`](super::ErrorKind::Key) where no identity fits;
-    /// [`Error::NotAge`], [`Error::BadHeader`] and the like; [`Error::CutOff`] where the file ends
-    /// before the first chunk, with either [`Ending`]: there is nothing to be read then.
+    /// Those of [`ErrorKind::Key`](super::ErrorKind::Key) if no identity fits; [`Error::NotAge`],
+    /// [`Error::BadHeader`] and the like. [`Error::CutOff`] if the file ends before the first chunk, with
+    /// either [`Ending`].
     pub fn new(input: R, identities: &Identities, ending: Ending) -> Result<Self> {
         let (key, input) = open(input, identities)?;
         Ok(Self {
@@ -84,19 +83,19 @@ impl<R: Read> Decrypting<R> {
         })
     }
 
-    /// How the file ended, once it did. Until the reader was read to its end, `None`.
+    /// Returns the way in which the file ended, once it was read to its end; `None` before.
     pub fn end(&self) -> Option<End> {
         self.end.filter(|_| self.ready.is_empty())
     }
 
-    /// Plain bytes opened so far.
+    /// Returns the number of plain bytes opened so far.
     pub fn plain_bytes(&self) -> u64 {
         self.plain_bytes
     }
 
     /// Opens the next chunk, or finds the end.
     fn advance(&mut self) -> io::Result<()> {
-        // The byte that was read ahead; what is taken from a full buffer is the chunk before it.
+        // Keep the byte that was read ahead; the chunk before it was given out.
         if self.filled > SEALED_LEN {
             self.buffer[0] = self.buffer[SEALED_LEN];
             self.filled = 1;
@@ -152,12 +151,12 @@ impl<R> std::fmt::Debug for Decrypting<R> {
     }
 }
 
-/// Header and nonce, up to the first chunk.
+/// Reads header and nonce, up to the first chunk.
 pub(super) fn open<R: Read>(
     input: R,
     identities: &Identities,
 ) -> Result<(PayloadKey, BufReader<R>)> {
-    // Small, so that reads of whole chunks go past it once the header is through.
+    // Small, so that reads of whole chunks bypass it after the header.
     let mut input = BufReader::with_capacity(HEADER_BUFFER_LEN, input);
     let header = Header::read(&mut input)?;
     let file_key = identities.unwrap(&header)?;
@@ -171,7 +170,7 @@ pub(super) fn open<R: Read>(
     Ok((PayloadKey::derive(&file_key, &nonce), input))
 }
 
-/// The plaintext in a chunk, and whether the file ends with it.
+/// Returns the bytes of plaintext in a chunk, and the end of the file if it ends there.
 pub(super) fn judge(opened: Opened) -> (usize, Option<End>) {
     match opened {
         Opened::Inner => (CHUNK_LEN, None),

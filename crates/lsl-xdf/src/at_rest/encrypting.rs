@@ -10,24 +10,23 @@ use super::keys::Recipients;
 use super::payload::{CHUNK_LEN, PayloadKey, Place, SEALED_LEN};
 use super::stanzas::random;
 
-/// A writer that encrypts what it is given into `W`, an age v1 file, in one pass and with one chunk of
-/// 64 KiB in memory.
+/// Writer that encrypts into `W`, an age v1 file, in one pass and with one chunk of 64 KiB in memory.
 ///
-/// The format seals whole chunks: up to 64 KiB of what was written wait in memory for more, and no flush
-/// brings them out. [`bytes_to_seal`](Self::bytes_to_seal) tells how much more it takes. A file whose writer
-/// was dropped without [`finish`](Self::finish), or whose program was killed, opens up to its last whole
-/// chunk, here and with stock age, and is reported as cut off.
+/// The format seals whole chunks: up to 64 KiB wait in memory for more, and no flush writes them.
+/// [`bytes_to_seal`](Self::bytes_to_seal) tells the number of missing bytes. Without
+/// [`finish`](Self::finish) (dropped writer, killed program) the file opens up to its last whole chunk,
+/// here and with stock age. It is reported as cut off.
 ///
-/// A failed write of the output loses nothing: nothing of the call's bytes was taken then, what was
-/// sealed before is written where it stopped when the next call is made.
+/// A failed write of the output loses nothing: none of the call's bytes were taken. The next call resumes
+/// the sealed bytes where they stopped.
 pub struct Encrypting<W: Write> {
-    /// `None` only once `finish` took it.
+    /// `None` only after `finish` took it.
     output: Option<W>,
     key: PayloadKey,
     number: u64,
-    /// The plaintext of a chunk, or, while `draining`, the same sealed.
+    /// Plaintext of a chunk, or, while `draining`, the sealed chunk.
     buffer: Zeroizing<Vec<u8>>,
-    /// How much of the sealed buffer the output took, while it has not taken all.
+    /// Bytes of the sealed buffer that the output took; `None` when it has taken all.
     draining: Option<usize>,
     last_sealed: bool,
     accepted: u64,
@@ -36,12 +35,12 @@ pub struct Encrypting<W: Write> {
 }
 
 impl<W: Write> Encrypting<W> {
-    /// Makes a new file key, and writes the header by which `recipients` recover it.
+    /// Creates a file key and writes the header by which `recipients` recover it.
     ///
     /// # Errors
     /// [`Error::NoRecipients`](super::Error::NoRecipients),
-    /// [`Error::MixedRecipients`](super::Error::MixedRecipients);
-    /// [`Error::Io`](super::Error::Io) where the output fails: part of the header may be in it then.
+    /// [`Error::MixedRecipients`](super::Error::MixedRecipients); [`Error::Io`](super::Error::Io) if the
+    /// output fails, which may then hold part of the header.
     pub fn new(mut output: W, recipients: &Recipients) -> Result<Self> {
         let (key, head) = start(recipients)?;
         output.write_all(&head)?;
@@ -58,21 +57,21 @@ impl<W: Write> Encrypting<W> {
         })
     }
 
-    /// Plain bytes taken so far, sealed or waiting.
+    /// Returns the plain bytes taken so far, sealed or waiting.
     pub fn accepted_bytes(&self) -> u64 {
         self.accepted
     }
 
-    /// Plain bytes that the output holds, encrypted and whole: what a crash cannot take once the output
-    /// is synced. A multiple of 64 KiB until the file is finished.
+    /// Returns the plain bytes that the output holds in whole chunks: a crash cannot lose them once it is
+    /// synced. A multiple of 64 KiB until the file is finished.
     pub fn sealed_bytes(&self) -> u64 {
         self.sealed
     }
 
-    /// How many bytes more it takes until everything accepted so far is sealed; 0 if it is.
+    /// Returns the number of further bytes after which everything accepted so far is sealed; 0 if it is.
     ///
-    /// At most 64 KiB and one byte: a chunk is sealed when the first byte of the next one arrives,
-    /// because the last one of a file is sealed in another way.
+    /// At most 64 KiB and one byte: a chunk is sealed when the first byte of the next one arrives. The last
+    /// chunk of a file is sealed in another way.
     pub fn bytes_to_seal(&self) -> usize {
         if self.draining.is_some() || self.buffer.is_empty() {
             0
@@ -81,12 +80,12 @@ impl<W: Write> Encrypting<W> {
         }
     }
 
-    /// Bytes of the encrypted file that the output took, the header among them.
+    /// Returns the bytes of the encrypted file that the output took, the header among them.
     pub fn output_bytes(&self) -> u64 {
         self.output_len
     }
 
-    /// The output, to sync it for instance. Writing to it damages the file.
+    /// Borrows the output, for instance to sync it. Writing to it damages the file.
     #[expect(
         clippy::missing_panics_doc,
         reason = "it cannot happen, as the message says"
@@ -97,7 +96,7 @@ impl<W: Write> Encrypting<W> {
             .expect("only `finish` takes the output, and it takes the writer too")
     }
 
-    /// The output, mutable. Writing to it damages the file.
+    /// Borrows the output mutably. Writing to it damages the file.
     #[expect(
         clippy::missing_panics_doc,
         reason = "it cannot happen, as the message says"
@@ -108,8 +107,8 @@ impl<W: Write> Encrypting<W> {
             .expect("only `finish` takes the output, and it takes the writer too")
     }
 
-    /// Seals what is left as the end of the file and flushes the output. May be repeated where it
-    /// failed; afterwards nothing more can be written.
+    /// Seals the rest as the end of the file and flushes the output. May be repeated after a failure;
+    /// afterwards nothing more can be written.
     ///
     /// # Errors
     /// Those of the output.
@@ -122,10 +121,10 @@ impl<W: Write> Encrypting<W> {
         self.get_mut().flush()
     }
 
-    /// [`try_finish`](Self::try_finish), and the output back.
+    /// Calls [`try_finish`](Self::try_finish) and returns the output.
     ///
     /// # Errors
-    /// Those of the output; call `try_finish` first where a failure is to be survived.
+    /// Those of the output; to survive a failure, call `try_finish` first.
     pub fn finish(mut self) -> io::Result<W> {
         self.try_finish()?;
         self.output
@@ -133,7 +132,7 @@ impl<W: Write> Encrypting<W> {
             .ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
 
-    /// Turns the plaintext in the buffer into a sealed chunk that waits to be written.
+    /// Seals the plaintext in the buffer as a chunk that waits to be written.
     fn seal(&mut self, place: Place) {
         let tag = self.key.seal(self.number, place, &mut self.buffer);
         self.buffer.extend_from_slice(&tag);
@@ -142,7 +141,7 @@ impl<W: Write> Encrypting<W> {
         self.last_sealed = place == Place::Last;
     }
 
-    /// Writes what is left of a sealed chunk, if there is one.
+    /// Writes the rest of a sealed chunk, if there is one.
     fn drain(&mut self) -> io::Result<()> {
         let (Some(mut done), Some(output)) = (self.draining, &mut self.output) else {
             return Ok(());
@@ -194,15 +193,15 @@ impl<W: Write> Write for Encrypting<W> {
 }
 
 impl<W: Write> Drop for Encrypting<W> {
-    /// Without `finish` the file stays cut off, on purpose: nobody said that it is complete. A chunk that
-    /// is full goes out, so that what is lost is less than one.
+    /// Leaves the file cut off without `finish`, on purpose: the caller has not declared it complete.
+    /// Writes a chunk that is full, so that less than one is lost.
     fn drop(&mut self) {
         if self.output.is_none() || self.drain().is_err() || self.last_sealed {
             return;
         }
         if self.buffer.len() == CHUNK_LEN {
             self.seal(Place::Inner);
-            // A drop cannot report; what was lost here shows as cut off.
+            // A drop cannot report an error; the file shows as cut off.
             let _ = self.drain();
         }
     }
@@ -218,7 +217,7 @@ impl<W: Write> std::fmt::Debug for Encrypting<W> {
     }
 }
 
-/// A new file key, and everything that stands before the first chunk.
+/// Creates a file key and everything that stands before the first chunk.
 pub(super) fn start(recipients: &Recipients) -> Result<(PayloadKey, Vec<u8>)> {
     let (file_key, nonce) = (random()?, random()?);
     let mut head = encode(&file_key, &recipients.wrap(&file_key)?);

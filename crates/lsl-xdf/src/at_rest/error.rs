@@ -1,5 +1,5 @@
-//! What can go wrong with an encrypted recording. Variants are named by what the caller can do; no text
-//! contains a secret, or a line that might hold one.
+//! Errors of encrypted recordings. Variants are named by what the caller can do; texts contain neither
+//! secrets nor lines that might hold one.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,17 +7,17 @@ use std::path::PathBuf;
 /// Result of every fallible call in this module.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What went wrong, in groups that a command maps to exit statuses.
+/// Groups of errors, which a command maps to exit statuses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The disk, the pipe or the operating system.
+    /// Failure of the disk, the pipe or the operating system.
     Io,
-    /// A value given by the caller is not acceptable: a key, a file name, a combination of them.
+    /// Unacceptable value of the caller: a key, a file name, a combination of them.
     Argument,
-    /// The keys given do not open the file.
+    /// The given keys do not open the file.
     Key,
-    /// The file is not what it should be: not age, cut off, or changed.
+    /// The file is not age, cut off, or changed.
     File,
     /// The caller asked to stop.
     Cancelled,
@@ -27,10 +27,10 @@ pub enum ErrorKind {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The operating system refused.
+    /// The operating system refused the call.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// No one would be able to open the file.
+    /// No recipient was given, so that the file could not be opened.
     #[error("nobody could open the file: name at least one recipient, or a passphrase")]
     NoRecipients,
     /// A passphrase stands alone in a file; the format forbids other recipients beside it.
@@ -39,17 +39,17 @@ pub enum Error {
     /// A recipient cannot be used.
     #[error("{origin}: not usable as a recipient: {reason}")]
     BadRecipient {
-        /// Where it was read: a file and a line, or what the caller calls it.
+        /// Source of the text: a file and a line, or the caller's name for it.
         origin: String,
-        /// Why, and what to use instead.
+        /// Reason and remedy, in words for people.
         reason: String,
     },
     /// An identity cannot be used.
     #[error("{origin}: not usable as an identity: {reason}")]
     BadIdentity {
-        /// Where it was read: a file and a line, or what the caller calls it.
+        /// Source of the text: a file and a line, or the caller's name for it.
         origin: String,
-        /// Why, and what to use instead.
+        /// Reason and remedy, in words for people.
         reason: String,
     },
     /// The file is locked to other keys.
@@ -57,24 +57,24 @@ pub enum Error {
         "none of the identities given opens this file; it is locked to {locked_to}: give the identity file or SSH private key that belongs to one of these"
     )]
     NoMatchingIdentity {
-        /// The kinds of recipients in the header, in words. age does not write down which keys.
+        /// Kinds of recipients in the header, in words. age does not record which keys.
         locked_to: String,
     },
     /// The file is locked with a passphrase and none was given.
     #[error("this file is locked with a passphrase: give the passphrase")]
     PassphraseNeeded,
-    /// The passphrase is not the one.
+    /// None of the given passphrases opens the file.
     #[error("wrong passphrase")]
     WrongPassphrase,
-    /// The header asks for more work, and memory, than this program is willing to spend.
+    /// The header asks for more work, and memory, than the limit allows.
     #[error(
         "opening this file takes scrypt with work factor {required}, {} of memory, and {limit} is the limit: raise the limit only if you trust who made the file",
         scrypt_memory(*required)
     )]
     ExcessiveWork {
-        /// The binary logarithm of the work that the header asks for.
+        /// Binary logarithm of the work that the header asks for.
         required: u8,
-        /// The largest that is accepted.
+        /// Largest such number that is accepted.
         limit: u8,
     },
     /// The file is not encrypted, or not by age.
@@ -85,10 +85,10 @@ pub enum Error {
         "an age file in its text form (\"armored\"), which is not read here: turn it into the binary form with `age --decrypt` and lock it again"
     )]
     Armored,
-    /// A later version of the format.
+    /// The file has a later version of the format.
     #[error("an age file of a version that this program does not know; it reads v1")]
     UnknownVersion,
-    /// The header is not as the format wants it, or was changed.
+    /// The header violates the format, or was changed.
     #[error("the header of the age file is damaged: {0}")]
     BadHeader(&'static str),
     /// The file ends too early: not finished, or cut.
@@ -96,15 +96,15 @@ pub enum Error {
         "the encrypted file is cut off: {plain_bytes} bytes before the cut are whole and authentic"
     )]
     CutOff {
-        /// Plaintext that can be read up to the last whole chunk.
+        /// Bytes of plaintext up to the last whole chunk.
         plain_bytes: u64,
     },
-    /// A part of the payload is not what was written.
+    /// A part of the payload is not authentic.
     #[error(
         "the encrypted file was changed or damaged: {plain_bytes} bytes before that are whole and authentic"
     )]
     Damaged {
-        /// Plaintext before the first chunk that is not authentic.
+        /// Bytes of plaintext before the first chunk that is not authentic.
         plain_bytes: u64,
     },
     /// The file to be locked is encrypted already.
@@ -116,15 +116,15 @@ pub enum Error {
     /// The file is still being written; nothing was changed.
     #[error("{}", crate::hold::BUSY)]
     InUse,
-    /// The source was to be removed and is only a link.
+    /// The source was to be removed, but it is a symbolic link.
     #[error(
         "it is a symbolic link, and removing that leaves the file behind it: name the file itself"
     )]
     Link,
-    /// A directory, a device, a pipe: whole-file operations work on regular files.
+    /// The file is a directory, a device or a pipe, not a regular file.
     #[error("not a regular file")]
     NotAFile,
-    /// The target is there already, and the caller did not say that it may go.
+    /// The target exists, and the caller did not permit replacing it.
     #[error("{} exists already; it was not touched", .0.display())]
     Exists(PathBuf),
     /// Source and target are the same file.
@@ -136,7 +136,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// The group this error belongs to.
+    /// Returns the group of this error.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Io(_) => ErrorKind::Io,
@@ -165,7 +165,7 @@ impl Error {
         }
     }
 
-    /// An error of this module that came through [`io::Read`], as itself again.
+    /// Recovers an error of this module that came through [`io::Read`].
     pub fn from_io(error: io::Error) -> Self {
         match error.downcast::<Self>() {
             Ok(inner) => inner,
@@ -187,7 +187,7 @@ impl From<Error> for io::Error {
     }
 }
 
-/// What scrypt with this work factor and age's r = 8 needs.
+/// Returns the memory that scrypt needs with this work factor and age's r = 8.
 fn scrypt_memory(log_n: u8) -> String {
     match log_n {
         0..10 => format!("{} KiB", 1_u64 << log_n),

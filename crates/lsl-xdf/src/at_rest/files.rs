@@ -1,5 +1,5 @@
-//! Whole files, many at once: lock, unlock, rotate, verify. Each has a result of its own; a target appears
-//! complete or not at all, and nothing that exists goes unless the caller says so.
+//! Operations on many whole files: lock, unlock, rotate, verify. Each file has a result of its own. A
+//! target appears complete or not at all. Existing files are replaced or removed only on request.
 
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -21,75 +21,75 @@ use super::pipe::{Cancel, Passed, Work, lock_stream, unlock_stream};
 use super::replace::{Replacement, remove};
 use crate::hold;
 
-/// A file and the name of what is made from it.
+/// Source and target of one operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Task {
-    /// The file to read.
+    /// Path of the file to read.
     pub from: PathBuf,
-    /// The file to make.
+    /// Path of the file to create.
     pub to: PathBuf,
 }
 
-/// What happens to a target that exists.
+/// Treatment of a target that exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Existing {
-    /// It stays, and the task fails with [`Error::Exists`].
+    /// The target stays, and the task fails with [`Error::Exists`].
     #[default]
     Refuse,
-    /// It is replaced, in one step, once the new one is complete.
+    /// The target is replaced, in one step, once the new one is complete.
     Replace,
 }
 
-/// What happens to the source of a task.
+/// Treatment of the source of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Source {
-    /// It stays.
+    /// The source stays as it is.
     #[default]
     Keep,
-    /// It is removed when the target is on the disk, and only if it was read to its proper end. Disks
-    /// may keep the content of removed files for long; this is no erasure.
+    /// The source is removed when the target is on the disk, and only if it was read to its proper end.
+    /// This is no erasure: disks may keep the content of removed files for long.
     Remove,
 }
 
-/// How much of a file changes when its recipients do.
+/// Extent of the change when a file gets other recipients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Rewrap {
-    /// The header: the same file key for other recipients, at the speed of copying. Whoever could open
-    /// the file before and kept the file key can open the new one.
+    /// The header: the same file key for other recipients, at the speed of copying. A former recipient who
+    /// kept the file key can open the new file.
     #[default]
     Header,
     /// Everything is encrypted anew under a new file key.
     Everything,
 }
 
-/// Told what happens to files, from several threads.
+/// Observer of the work on files, called from several threads.
 pub trait Watch: Sync {
-    /// So many of the source's bytes are done.
+    /// Reports that `done` of the source's `total` bytes are processed.
     fn advanced(&self, file: &Path, done: u64, total: u64) {
         let _ = (file, done, total);
     }
 
-    /// A file is through, in order of completion.
+    /// Reports the outcome of a file, in order of completion.
     fn finished(&self, outcome: &Outcome) {
         let _ = outcome;
     }
 }
 
-/// How files are worked on. The default refuses what exists, keeps sources, wants files whole and uses all
-/// processors.
+/// Options for the work on files. The default refuses existing targets, keeps sources, wants files whole
+/// and uses all processors.
 #[derive(Clone, Copy, Default)]
 pub struct Options<'a> {
-    /// What happens to a target that exists. `rotate` replaces its files, whatever stands here.
+    /// Treatment of targets that exist. `rotate` replaces its files in any case.
     pub existing: Existing,
-    /// What happens to the source of `lock` and `unlock`.
+    /// Treatment of the sources of `lock` and `unlock`.
     pub source: Source,
-    /// What `unlock` and `rotate` with [`Rewrap::Everything`] do with a file that is cut off.
+    /// Treatment of a cut off file in `unlock`, and in `rotate` with [`Rewrap::Everything`].
     pub ending: Ending,
-    /// How many threads, over all files; as many as there are processors if `None`.
+    /// Number of threads, over all files; one per processor if `None`.
     pub threads: Option<NonZeroUsize>,
-    /// Stops the work; what was not complete leaves nothing behind.
+    /// Request to stop. Incomplete work leaves nothing behind.
     pub cancel: Option<&'a Cancel>,
-    /// Is told about progress.
+    /// Observer that is told about progress.
     pub watch: Option<&'a dyn Watch>,
 }
 
@@ -104,35 +104,34 @@ impl std::fmt::Debug for Options<'_> {
     }
 }
 
-/// What became of one file.
+/// Outcome of the work on one file.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Outcome {
     /// The file that was read.
     pub from: PathBuf,
-    /// The file that was to be made; none for `verify`.
+    /// The file to create; `None` for `verify`.
     pub to: Option<PathBuf>,
-    /// What was done, or why not. With an error the target is as it was before.
+    /// Summary of the work, or its error. With an error the target is as it was before.
     pub result: Result<Done>,
 }
 
-/// What was done to one file.
+/// Summary of the work on one file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Done {
     /// Plain bytes in the file.
     pub plain_bytes: u64,
-    /// How the encrypted file ended; `None` where the payload was copied unopened.
+    /// Way in which the encrypted file ended; `None` where the payload was copied unopened.
     pub end: Option<End>,
-    /// Whether the source is gone.
+    /// Whether the source was removed.
     pub source_removed: bool,
 }
 
 /// Encrypts files. A target has the owner and permissions of its source.
 ///
-/// A file that is an age file already fails with [`Error::AlreadyLocked`]; one that is being recorded with
-/// [`Error::InUse`], and one that changes meanwhile, because something else writes to it, with
-/// [`Error::Changed`].
+/// An age file fails with [`Error::AlreadyLocked`], and one that is being recorded with [`Error::InUse`].
+/// One that changes meanwhile, because something else writes to it, fails with [`Error::Changed`].
 pub fn lock(tasks: &[Task], recipients: &Recipients, options: &Options<'_>) -> Vec<Outcome> {
     make(tasks, options, |task, work| {
         refuse_link(task, options)?;
@@ -143,10 +142,10 @@ pub fn lock(tasks: &[Task], recipients: &Recipients, options: &Options<'_>) -> V
             return Err(Error::AlreadyLocked);
         }
         let (target, held) = begin(task, options)?;
-        // One byte beyond is enough to see that it grows; somebody may append for ever.
+        // One byte beyond is enough to see that it grows; a writer may append for ever.
         let content = (&source).take(total.saturating_add(1));
         let passed = lock_stream(content, target.file()?, recipients, work)?;
-        // Not as it was when it was opened: something writes to it, and would go on.
+        // It has changed since it was opened: something writes to it, and would go on.
         if passed.plain_bytes != total {
             return Err(Error::Changed);
         }
@@ -158,12 +157,12 @@ pub fn lock(tasks: &[Task], recipients: &Recipients, options: &Options<'_>) -> V
 }
 
 /// Decrypts files. A target has the owner and permissions of its source, and appears only if all of it is
-/// authentic; with [`Ending::Tolerant`] also as much as is whole of a file that was cut off, whose source then
-/// stays in any case.
+/// authentic. With [`Ending::Tolerant`] a cut off file gives as much as is whole, and its source stays in
+/// any case.
 pub fn unlock(tasks: &[Task], identities: &Identities, options: &Options<'_>) -> Vec<Outcome> {
     make(tasks, options, |task, work| {
         refuse_link(task, options)?;
-        // What is being recorded may be read as far as it is, but not be removed.
+        // A file that is being recorded may be read up to its present end, but not be removed.
         let source = match options.source {
             Source::Keep => open_regular(&task.from)?,
             Source::Remove => open_held(&task.from, true)?,
@@ -179,8 +178,8 @@ pub fn unlock(tasks: &[Task], identities: &Identities, options: &Options<'_>) ->
 
 /// Exchanges the recipients of files, in place: the old file goes when the new one is on the disk.
 ///
-/// With [`Rewrap::Header`] a file that is cut off stays as it is in this respect, and is not noticed. One
-/// that is being recorded fails with [`Error::InUse`], one that changes meanwhile with [`Error::Changed`].
+/// With [`Rewrap::Header`] a cut off file stays cut off, without notice. A file that is being recorded
+/// fails with [`Error::InUse`], one that changes meanwhile with [`Error::Changed`].
 pub fn rotate(
     files: &[PathBuf],
     identities: &Identities,
@@ -218,7 +217,7 @@ pub fn rotate(
                     }
                 }
             };
-            // What somebody added would be lost.
+            // Bytes added meanwhile would be lost.
             state.check(&source)?;
             target.commit(&source)?;
             Ok(done)
@@ -226,9 +225,9 @@ pub fn rotate(
     })
 }
 
-/// Opens files without writing anything: whether the identities fit, and whether the file is whole.
+/// Checks files without writing anything: whether the identities fit, and whether the file is whole.
 ///
-/// [`Error::CutOff`] and [`Error::Damaged`] say how much of a file is.
+/// [`Error::CutOff`] and [`Error::Damaged`] tell the length of the whole part.
 pub fn verify(files: &[PathBuf], identities: &Identities, options: &Options<'_>) -> Vec<Outcome> {
     each(files, options, |file, work| Outcome {
         from: file.clone(),
@@ -246,7 +245,8 @@ pub fn verify(files: &[PathBuf], identities: &Identities, options: &Options<'_>)
     })
 }
 
-/// Whether a file is an age file, by its first bytes: what reads recordings asks this and not the name.
+/// Returns whether a file is an age file, by its first bytes. Readers of recordings ask this and ignore the
+/// name.
 ///
 /// # Errors
 /// [`Error::Io`], [`Error::NotAFile`].
@@ -254,19 +254,19 @@ pub fn is_locked(path: &Path) -> Result<bool> {
     starts_as_age(&mut open_regular(path)?)
 }
 
-/// The name under which a file is locked: the same with `.age` behind it.
+/// Returns the name of a locked file: the same with `.age` behind it.
 pub fn locked_name(path: &Path) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(".age");
     name.into()
 }
 
-/// The name under which a file is unlocked: without its `.age`; `None` if it has none.
+/// Returns the name of an unlocked file, which lacks the `.age`; `None` for names without one.
 pub fn unlocked_name(path: &Path) -> Option<PathBuf> {
     (path.extension()? == "age").then(|| path.with_extension(""))
 }
 
-/// The same file key for other recipients, and the payload as it is.
+/// Writes a header with the same file key for other recipients, and copies the payload.
 fn rewrap_header(
     mut source: &File,
     total: u64,
@@ -280,11 +280,11 @@ fn rewrap_header(
     target.write_all(&encode(&file_key, &recipients.wrap(&file_key)?))?;
     source.seek(SeekFrom::Start(header.len()))?;
     let mut copied = 0;
-    // No more than there was when it was opened: somebody may append for ever.
+    // No more than there was when it was opened: a writer may append for ever.
     let mut rest = source.take(total.saturating_sub(header.len()));
     loop {
         work.check()?;
-        // Between two files this is the kernel's own copy where it has one.
+        // Between two files the kernel copies by itself where it can.
         let len = io::copy(&mut (&mut rest).take(COPY_LEN), &mut target)?;
         if len == 0 {
             break;
@@ -305,8 +305,8 @@ fn rewrap_header(
     })
 }
 
-/// The target, and the file that it replaces, held: as long as that is so, no recorder makes way for itself
-/// under this name.
+/// Begins the target, and holds the file that it replaces: meanwhile no recorder moves that file aside to
+/// record under its name.
 fn begin(task: &Task, options: &Options<'_>) -> Result<(Replacement, Option<File>)> {
     let same = fs::canonicalize(&task.to)
         .is_ok_and(|to| fs::canonicalize(&task.from).is_ok_and(|from| from == to));
@@ -317,18 +317,18 @@ fn begin(task: &Task, options: &Options<'_>) -> Result<(Replacement, Option<File
         return Ok((Replacement::begin(&task.to, Existing::Refuse)?, None));
     }
     match fs::symlink_metadata(&task.to) {
-        // What is being recorded is not there to be replaced, either.
+        // A file that is being recorded must not be replaced either.
         Ok(to) if to.is_file() => {
             let held = open_held(&task.to, true)?;
             Ok((Replacement::begin(&task.to, Existing::Replace)?, Some(held)))
         }
         Ok(_) => Ok((Replacement::begin(&task.to, Existing::Replace)?, None)),
-        // What appears meanwhile is somebody else's.
+        // A file that appears meanwhile belongs to another program.
         Err(_) => Ok((Replacement::begin(&task.to, Existing::Refuse)?, None)),
     }
 }
 
-/// Removing a link would leave the file behind it, and say that it is gone.
+/// Refuses to remove a link, which would leave the file behind it and report it as removed.
 fn refuse_link(task: &Task, options: &Options<'_>) -> Result<()> {
     if options.source == Source::Remove && fs::symlink_metadata(&task.from)?.is_symlink() {
         return Err(Error::Link);
@@ -345,7 +345,7 @@ fn done(
 ) -> Result<Done> {
     let source_removed = options.source == Source::Remove && passed.end == End::Whole;
     if source_removed {
-        // The last moment to see somebody write who asked for no lock.
+        // The last moment to detect a writer that takes no lock.
         state.check(source)?;
         if !hold::is_still(&task.from, source)? {
             return Err(Error::Changed);
@@ -359,14 +359,14 @@ fn done(
     })
 }
 
-/// Runs `run` on every task that has a target of its own.
+/// Runs `run` on every task whose target no earlier task has.
 fn make(
     tasks: &[Task],
     options: &Options<'_>,
     run: impl Fn(&Task, &Work<'_>) -> Result<Done> + Sync,
 ) -> Vec<Outcome> {
     let mut seen = HashSet::new();
-    // Two sources with one target would leave one of them nowhere.
+    // Two sources with one target would lose one of the results.
     let tasks: Vec<(&Task, bool)> = tasks
         .iter()
         .map(|task| (task, seen.insert(&task.to)))
@@ -384,7 +384,7 @@ fn make(
     })
 }
 
-/// What a file's name is to those who watch.
+/// Item with a file name for observers.
 trait Named {
     fn name(&self) -> &Path;
 }
@@ -401,7 +401,7 @@ impl Named for (&Task, bool) {
     }
 }
 
-/// Spreads items over threads, as many as there are items; what threads remain help inside the files.
+/// Spreads items over threads, at most one per item; the remaining threads help inside the files.
 fn each<T: Named + Sync>(
     items: &[T],
     options: &Options<'_>,
@@ -412,9 +412,9 @@ fn each<T: Named + Sync>(
         .or_else(|| thread::available_parallelism().ok())
         .map_or(1, NonZeroUsize::get);
     let files_at_once = threads.min(items.len()).max(1);
-    // A file alone gets help with its chunks; files in parallel keep the processors busy by themselves. Reading
-    // and writing take a processor too: on two of them, a second thread for the chunks was no faster than one,
-    // and one a quarter faster than none (1 GiB in memory, machine busy).
+    // A file alone gets help with its chunks; files in parallel keep the processors busy by themselves.
+    // Reading and writing take a processor too. On two of them, one thread for the chunks gained a quarter,
+    // and a second one nothing (1 GiB in memory, machine busy).
     let within = (threads / files_at_once).saturating_sub(1);
     let next = AtomicUsize::new(0);
     let results = Mutex::new(Vec::with_capacity(items.len()));
@@ -465,14 +465,14 @@ fn each<T: Named + Sync>(
 }
 
 fn open_regular(path: &Path) -> Result<File> {
-    // Opening a pipe would wait for a writer, so look first.
+    // Opening a pipe would wait for a writer, so check first.
     if !fs::metadata(path)?.is_file() {
         return Err(Error::NotAFile);
     }
     Ok(File::open(path)?)
 }
 
-/// The same, if nobody records into it; `alone` if it is to go.
+/// Opens a regular file unless it is being recorded; `alone` takes the lock exclusively.
 fn open_held(path: &Path, alone: bool) -> Result<File> {
     if !fs::metadata(path)?.is_file() {
         return Err(Error::NotAFile);
@@ -481,7 +481,7 @@ fn open_held(path: &Path, alone: bool) -> Result<File> {
         io::ErrorKind::ResourceBusy => Error::InUse,
         _ => Error::Io(error),
     })?;
-    // Another one may have replaced it before it was ours.
+    // The file may have been replaced before the lock was taken.
     if hold::is_still(path, &file)? {
         Ok(file)
     } else {
@@ -489,7 +489,7 @@ fn open_held(path: &Path, alone: bool) -> Result<File> {
     }
 }
 
-/// By what one sees that a file was written to.
+/// Length and time of a file, by which a change is detected.
 #[derive(Debug, Clone, Copy)]
 struct State {
     len: u64,
@@ -524,5 +524,5 @@ fn starts_as_age(file: &mut File) -> Result<bool> {
     Ok(head == VERSION_LINE)
 }
 
-/// How much is copied between two looks at the request to stop.
+/// Bytes copied between two checks of the request to stop.
 const COPY_LEN: u64 = 8 * 1024 * 1024;

@@ -1,6 +1,6 @@
 //! The header of age v1: read within bounds, written, and authenticated.
 //!
-//! A hostile header is not read without end. What a stanza means is left to `stanzas`.
+//! The length of a hostile header is limited. The meaning of a stanza is left to `stanzas`.
 
 use std::io::{BufRead, Read};
 
@@ -10,32 +10,32 @@ use ring::hmac;
 use super::error::{Error, Result};
 use super::payload::{FileKey, derive};
 
-/// The first line, without its end.
+/// First line of a file, without its end.
 pub(super) const VERSION_LINE: &[u8] = b"age-encryption.org/v1";
-/// The stanza of a passphrase, which must stand alone.
+/// Tag of the stanza of a passphrase, which must stand alone.
 pub(super) const SCRYPT: &str = "scrypt";
 
-/// What one recipient needs to recover the file key.
+/// Data by which one recipient recovers the file key.
 #[derive(Debug)]
 pub(super) struct Stanza {
-    /// The kind of recipient.
+    /// Kind of the recipient, such as `X25519`.
     pub(super) tag: String,
     pub(super) args: Vec<String>,
     pub(super) body: Vec<u8>,
 }
 
-/// A header as read, not yet authentic: that takes the file key.
+/// Header as read. It is authentic only after [`verify`](Self::verify).
 #[derive(Debug)]
 pub(super) struct Header {
     stanzas: Vec<Stanza>,
     mac: [u8; 32],
-    /// The bytes that the MAC covers: from the first line up to the dashes of the last.
+    /// Bytes that the MAC covers: from the first line up to the dashes of the last.
     covered: Vec<u8>,
     len: u64,
 }
 
 impl Header {
-    /// Reads up to the end of the header and not a byte further.
+    /// Reads the header and not a byte further.
     pub(super) fn read(input: &mut impl BufRead) -> Result<Self> {
         let mut text = Vec::new();
         version_line(input, &mut text)?;
@@ -93,7 +93,7 @@ impl Header {
         })
     }
 
-    /// Bytes that the header takes in the file.
+    /// Returns the bytes that the header takes in the file.
     pub(super) fn len(&self) -> u64 {
         self.len
     }
@@ -106,14 +106,14 @@ impl Header {
         self.stanzas.iter().any(|stanza| stanza.tag == SCRYPT)
     }
 
-    /// Whether this is the header that was made together with the file key.
+    /// Checks that the header was made together with the file key.
     pub(super) fn verify(&self, file_key: &FileKey) -> Result<()> {
         hmac::verify(&mac_key(file_key), &self.covered, &self.mac)
             .map_err(|_| Error::BadHeader("its checksum does not fit"))
     }
 }
 
-/// A whole header for `file_key`, ready to be written.
+/// Encodes a whole header for `file_key`.
 pub(super) fn encode(file_key: &FileKey, stanzas: &[Stanza]) -> Vec<u8> {
     let mut text = Vec::with_capacity(256);
     text.extend_from_slice(VERSION_LINE);
@@ -128,7 +128,7 @@ pub(super) fn encode(file_key: &FileKey, stanzas: &[Stanza]) -> Vec<u8> {
         text.push(b'\n');
         let body = Base64Unpadded::encode_string(&stanza.body);
         let mut rest = body.as_bytes();
-        // The last line is always shorter than a full one, if need be empty.
+        // The last line is always shorter than a full one, possibly empty.
         while let Some((line, more)) = rest.split_at_checked(BODY_LINE_LEN) {
             text.extend_from_slice(line);
             text.push(b'\n');
@@ -150,7 +150,7 @@ fn mac_key(file_key: &FileKey) -> hmac::Key {
     hmac::Key::new(hmac::HMAC_SHA256, key.as_slice())
 }
 
-/// The first line decides what the file is; where it is something else, no more than that is read.
+/// Reads the first line, which tells the kind of file. Of other files no more is read.
 fn version_line(input: &mut impl BufRead, text: &mut Vec<u8>) -> Result<()> {
     let outcome = read_line(input, text, 2 * VERSION_LINE.len());
     if text.strip_suffix(b"\n") == Some(VERSION_LINE) {
@@ -185,7 +185,7 @@ fn read_line(input: &mut impl BufRead, text: &mut Vec<u8>, limit: usize) -> Resu
     }
 }
 
-/// The words of the first line of a stanza: visible ASCII, one blank between.
+/// Parses the first line of a stanza: words of visible ASCII with one blank between.
 fn first_line(line: &[u8]) -> Result<Stanza> {
     let mut words = line.split(|&byte| byte == b' ').map(|word| {
         let visible = !word.is_empty() && word.iter().all(u8::is_ascii_graphic);
@@ -203,7 +203,7 @@ fn first_line(line: &[u8]) -> Result<Stanza> {
     })
 }
 
-/// Base64 as the format wants it: no padding, no bits left over.
+/// Decodes base64 as the format wants it: no padding, no bits left over.
 fn decode(text: &[u8]) -> Result<Vec<u8>> {
     let bad = Error::BadHeader("its base64 is not canonical");
     let Ok(text) = std::str::from_utf8(text) else {
@@ -215,5 +215,6 @@ fn decode(text: &[u8]) -> Result<Vec<u8>> {
 /// Columns of a full line of a stanza's body.
 const BODY_LINE_LEN: usize = 64;
 
-/// Room for some ten thousand recipients, or a thousand of stock age's ssh-rsa; what a hostile file can make us keep.
+/// Longest header, in bytes: some ten thousand recipients, or a thousand of stock age's ssh-rsa. It limits
+/// the memory that a hostile file can claim.
 const MAX_LEN: usize = 1024 * 1024;

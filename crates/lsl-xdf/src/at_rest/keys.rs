@@ -1,7 +1,7 @@
-//! Who may open a file: recipients, to whom it is locked, and identities, which open it.
+//! Keys for files: recipients, to which a file is locked, and identities, which open it.
 //!
-//! What keys do to a file key is in `stanzas`. Secret texts are erased when they are no longer needed, and
-//! never appear in an error.
+//! The use of keys on a file key is in `stanzas`. Secret texts are erased when they are no longer needed,
+//! and never appear in an error.
 
 use std::fs::File;
 use std::io::Read;
@@ -24,17 +24,17 @@ use super::stanzas::{
 /// A passphrase in memory, erased when dropped.
 pub type Passphrase = Zeroizing<String>;
 
-/// To whom files are locked: any number of public keys, or one passphrase.
+/// Recipients of locked files: any number of public keys, or one passphrase.
 ///
-/// The holder of a `Recipients` made of keys can lock and never open: a recorder needs no secret.
+/// With a `Recipients` made of keys one can lock and never open: a recorder needs no secret.
 pub struct Recipients {
     keys: Vec<PublicKey>,
-    /// With the work that guessing takes, as its binary logarithm.
+    /// Passphrase, and the binary logarithm of the work to guess one.
     passphrase: Option<(Passphrase, u8)>,
 }
 
 impl Recipients {
-    /// Nobody yet; add keys with [`add`](Self::add) or [`add_file`](Self::add_file).
+    /// Creates an empty set; add keys with [`add`](Self::add) or [`add_file`](Self::add_file).
     pub fn new() -> Self {
         Self {
             keys: Vec::new(),
@@ -42,15 +42,15 @@ impl Recipients {
         }
     }
 
-    /// Whoever knows the passphrase. It cannot be combined with keys.
+    /// Creates recipients from a passphrase. It cannot be combined with keys.
     ///
-    /// Locking a file then takes about a second and 256 MiB of memory, as with stock age; one file at
-    /// a time, however many are locked in parallel.
+    /// Locking a file then takes about a second and 256 MiB of memory, as with stock age. Even in parallel
+    /// work only one file at a time does this.
     pub fn with_passphrase(passphrase: &Passphrase) -> Self {
         Self::with_passphrase_and_work(passphrase, PASSPHRASE_WORK)
     }
 
-    /// With another amount of work: tests have no second to spend.
+    /// Creates recipients with another amount of work: tests have no second to spend.
     pub(super) fn with_passphrase_and_work(passphrase: &Passphrase, log_n: u8) -> Self {
         Self {
             keys: Vec::new(),
@@ -62,7 +62,7 @@ impl Recipients {
     /// `origin` names it in errors.
     ///
     /// # Errors
-    /// [`Error::BadRecipient`], with what to use instead.
+    /// [`Error::BadRecipient`], with the remedy.
     pub fn add(&mut self, origin: &str, text: &str) -> Result<()> {
         let bad = |reason: &str| Error::BadRecipient {
             origin: origin.to_owned(),
@@ -91,12 +91,12 @@ impl Recipients {
         Ok(())
     }
 
-    /// Adds the keys in a file, one a line; blank lines and lines with `#` in front are skipped.
-    /// `id_ed25519.pub`, `authorized_keys` without options and recipients files of age are such files.
-    /// Returns how many there were.
+    /// Adds the keys in a file, one a line; blank lines and lines that begin with `#` are skipped. Such
+    /// files are `id_ed25519.pub`, `authorized_keys` without options and recipients files of age. Returns
+    /// the number of keys.
     ///
     /// # Errors
-    /// [`Error::BadRecipient`] with file and line, also where the file holds none; [`Error::Io`].
+    /// [`Error::BadRecipient`] with file and line, also if the file holds no key; [`Error::Io`].
     pub fn add_file(&mut self, path: &Path) -> Result<usize> {
         let text = read_keys(path)?;
         let origin = path.display().to_string();
@@ -120,12 +120,12 @@ impl Recipients {
         }
     }
 
-    /// Whether nobody could open a file locked to these.
+    /// Returns whether there is neither a key nor a passphrase.
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty() && self.passphrase.is_none()
     }
 
-    /// The stanzas by which these recover `file_key`.
+    /// Wraps `file_key` in the stanzas by which these recipients recover it.
     pub(super) fn wrap(&self, file_key: &FileKey) -> Result<Vec<Stanza>> {
         match &self.passphrase {
             Some(_) if !self.keys.is_empty() => Err(Error::MixedRecipients),
@@ -154,7 +154,7 @@ impl std::fmt::Debug for Recipients {
     }
 }
 
-/// What opens files: secret keys and passphrases, tried in the order added.
+/// Secret keys and passphrases that open files, tried in the order added.
 pub struct Identities {
     keys: Vec<SecretKey>,
     passphrases: Vec<Passphrase>,
@@ -162,7 +162,7 @@ pub struct Identities {
 }
 
 impl Identities {
-    /// None yet.
+    /// Creates an empty set of identities.
     pub fn new() -> Self {
         Self {
             keys: Vec::new(),
@@ -171,10 +171,10 @@ impl Identities {
         }
     }
 
-    /// Accepts files locked with a passphrase whose work factor, a binary logarithm, is up to `log_n`.
+    /// Sets the largest work factor, a binary logarithm, that is accepted in files locked with a passphrase.
     ///
-    /// The factor stands in the file, so whoever made it decides what opening costs: 2^factor KiB of
-    /// memory. Without this call the limit is 20: 1 GiB and some seconds. Stock age writes 18.
+    /// The factor stands in the file, so the author of the file decides the cost of opening it: 2^factor
+    /// KiB of memory. The default is 20: 1 GiB and some seconds. Stock age writes 18.
     pub fn set_work_limit(&mut self, log_n: u8) {
         self.work_limit = log_n;
     }
@@ -205,13 +205,13 @@ impl Identities {
         Ok(())
     }
 
-    /// Adds what is in a file: an identity file of age (one key a line), the same locked with a
-    /// passphrase, or an OpenSSH private key (Ed25519), with or without passphrase.
+    /// Adds the keys of a file: an identity file of age (one key a line) or an OpenSSH private key
+    /// (Ed25519). Both may be locked with a passphrase.
     ///
-    /// `ask` is called with the file's name where a passphrase is needed; `None` gives up.
+    /// `ask` is called with the file's name if a passphrase is needed; `None` gives up.
     ///
     /// # Errors
-    /// [`Error::BadIdentity`] with file and line, also where the file holds none;
+    /// [`Error::BadIdentity`] with file and line, also if the file holds no key;
     /// [`Error::WrongPassphrase`]; [`Error::Io`].
     pub fn add_file(
         &mut self,
@@ -222,10 +222,10 @@ impl Identities {
         self.add_content(&path.display().to_string(), &content, ask)
     }
 
-    /// As [`add_file`](Self::add_file), of content that was read already.
+    /// Adds keys as [`add_file`](Self::add_file) does, from content that was read already.
     ///
     /// # Errors
-    /// As there.
+    /// As [`add_file`](Self::add_file).
     pub fn add_content(
         &mut self,
         origin: &str,
@@ -259,7 +259,7 @@ impl Identities {
             return self.add_lines(origin, &plain);
         }
         if text.starts_with(b"-----BEGIN ") {
-            // Decrypted here, once, and not for every file that it opens.
+            // Decrypted once, here, and not for every file that it opens.
             self.keys.push(openssh::private_key(origin, text, ask)?);
             return Ok(());
         }
@@ -282,7 +282,7 @@ impl Identities {
         Ok(())
     }
 
-    /// The file key of a file with this header, which is authentic then.
+    /// Recovers the file key from a header, and checks that the header is authentic.
     pub(super) fn unwrap(&self, header: &Header) -> Result<FileKey> {
         let file_key = if header.wants_passphrase() {
             self.unwrap_with_passphrase(header)?
@@ -337,19 +337,19 @@ impl std::fmt::Debug for Identities {
     }
 }
 
-/// A key pair of age: the secret half for an identity file, the public half to lock files to.
+/// Key pair of age: the secret half for an identity file, the public half to lock files to.
 pub struct KeyPair {
-    /// `AGE-SECRET-KEY-1…`.
+    /// Secret key as text, `AGE-SECRET-KEY-1…`.
     pub identity: Zeroizing<String>,
-    /// `age1…`.
+    /// Public key as text, `age1…`.
     pub recipient: String,
 }
 
 impl KeyPair {
-    /// A new one, from the randomness of the operating system.
+    /// Generates a pair from the randomness of the operating system.
     ///
     /// # Panics
-    /// Where the operating system has none.
+    /// If the operating system has none.
     pub fn generate() -> Self {
         let secret = random().expect("the operating system has randomness");
         Self {
@@ -373,11 +373,11 @@ impl std::fmt::Debug for KeyPair {
     }
 }
 
-/// The kinds of recipients in a header, in words; age keys are anonymous, so no more can be told.
+/// Describes the kinds of recipients in a header; age keys are anonymous, so no more can be told.
 fn locked_to(stanzas: &[Stanza]) -> String {
     let mut kinds: Vec<(String, usize)> = Vec::new();
     for stanza in stanzas {
-        // What implementations put in so that nobody relies on knowing every kind.
+        // Implementations add these so that programs accept unknown kinds.
         if stanza.tag.ends_with("-grease") {
             continue;
         }
@@ -405,7 +405,7 @@ fn locked_to(stanzas: &[Stanza]) -> String {
     texts.join(", ")
 }
 
-/// The 32 bytes of a key of age, whose text begins with `kind`.
+/// Decodes the 32 bytes of an age key whose text begins with `kind`.
 fn bech32_key(kind: Hrp, text: &str) -> Option<Zeroizing<[u8; 32]>> {
     let decoded = CheckedHrpstring::new::<Bech32>(text).ok()?;
     // Padding as in segwit: fewer than 5 bits, and zeros.
@@ -422,7 +422,7 @@ fn is_secret(text: &str) -> bool {
     text.contains("AGE-SECRET-KEY-") || text.contains("PRIVATE KEY-----")
 }
 
-/// Lines that hold something, with their numbers from 1.
+/// Lists the lines that are neither blank nor comments, with their numbers from 1.
 fn key_lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     text.lines()
         .enumerate()
@@ -438,22 +438,22 @@ fn read_keys(path: &Path) -> Result<Zeroizing<Vec<u8>>> {
     Ok(content)
 }
 
-/// What keys of age begin with, in upper case where they are secret.
+/// Prefixes of age's keys, in upper case where they are secret.
 const RECIPIENT: Hrp = Hrp::parse_unchecked("age");
 const IDENTITY: Hrp = Hrp::parse_unchecked("age-secret-key-");
 
 const BECH32_FITS: &str = "a key is far below the 1023 characters of Bech32";
 
-/// As stock age: 256 MiB and about a second.
+/// Work factor of stock age: 256 MiB and about a second.
 const PASSPHRASE_WORK: u8 = 18;
 
-/// 1 GiB: four times what anybody is known to write by default.
+/// Work factor of 1 GiB: four times any default that is known.
 const DEFAULT_WORK_LIMIT: u8 = 20;
 
-/// Files are worked on in parallel, but not their passphrases: each takes hundreds of MiB.
+/// Serialises the work on passphrases: each takes hundreds of MiB, and files are worked on in parallel.
 static SCRYPT_TURN: Mutex<()> = Mutex::new(());
 
 const MAX_KINDS_SHOWN: usize = 4;
 
-/// No list of keys is longer; what is given by mistake often is.
+/// Upper limit for a list of keys; files given by mistake are often longer.
 const MAX_KEY_FILE_LEN: u64 = 16 * 1024 * 1024;

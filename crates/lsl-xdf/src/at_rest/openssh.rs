@@ -10,7 +10,7 @@ use super::error::{Error, Result};
 use super::keys::Passphrase;
 use super::stanzas::{PublicKey, SSH_ED25519, SecretKey};
 
-/// Reads a line of a public key file. An error says what to use instead.
+/// Reads a line of a public key file. An error names the remedy.
 pub(super) fn public_key(line: &str) -> Result<PublicKey, &'static str> {
     let mut words = line.split_ascii_whitespace();
     match words.next() {
@@ -29,7 +29,7 @@ pub(super) fn public_key(line: &str) -> Result<PublicKey, &'static str> {
     key.ok_or("not a line of an OpenSSH public key file")
 }
 
-/// Reads a private key file; `ask` is called with `origin` where it has a passphrase.
+/// Reads a private key file; calls `ask` with `origin` if it has a passphrase.
 pub(super) fn private_key(
     origin: &str,
     content: &[u8],
@@ -70,7 +70,7 @@ pub(super) fn private_key(
             .ok_or(Error::WrongPassphrase)?;
     }
     let mut rest = &section[..];
-    // The same random number twice, and anything else where the passphrase is a wrong one.
+    // The same random number twice; after a wrong passphrase the two differ.
     let (first, second) = (number(&mut rest), number(&mut rest));
     if first != second && is_locked {
         return Err(Error::WrongPassphrase);
@@ -82,7 +82,7 @@ pub(super) fn private_key(
         .ok_or_else(unreadable)
 }
 
-/// The bytes of a text file, if `label` is what its first line says.
+/// Decodes a PEM text if its first line has this `label`.
 pub(super) fn pem(content: &[u8], label: &str) -> Option<Zeroizing<Vec<u8>>> {
     let mut decoder = pem_rfc7468::Decoder::new_detect_wrap(content.trim_ascii()).ok()?;
     let mut bytes = Zeroizing::new(Vec::new());
@@ -90,7 +90,7 @@ pub(super) fn pem(content: &[u8], label: &str) -> Option<Zeroizing<Vec<u8>>> {
     (decoder.type_label() == label).then_some(bytes)
 }
 
-/// A private key file of one key, as far as it is readable without the passphrase.
+/// Private key file of one key, as far as it is readable without the passphrase.
 struct Envelope<'a> {
     cipher: &'a [u8],
     kdf: &'a [u8],
@@ -114,7 +114,7 @@ impl<'a> Envelope<'a> {
         })
     }
 
-    /// How its private half is encrypted; none if not as OpenSSH does it by default, or did up to 7.5.
+    /// Returns the encryption of the private half; `None` unless it is OpenSSH's default, or was up to 7.5.
     fn lock(&self) -> Option<Lock<'a>> {
         let rest = &mut &*self.options;
         let lock = Lock {
@@ -127,16 +127,16 @@ impl<'a> Envelope<'a> {
     }
 }
 
-/// The encryption of a private key.
+/// Encryption of a private key.
 struct Lock<'a> {
-    /// CBC rather than CTR.
+    /// Whether the mode is CBC rather than CTR.
     chained: bool,
     salt: &'a [u8],
     rounds: u32,
 }
 
 impl Lock<'_> {
-    /// Decrypts in place. Whether it was the right passphrase is not told but by what comes out.
+    /// Decrypts in place. Only the result shows whether the passphrase was right.
     fn open(&self, passphrase: &str, section: &mut [u8]) -> Option<()> {
         let mut bytes = Zeroizing::new([0; 48]);
         let passphrase = passphrase.as_bytes();
@@ -153,7 +153,7 @@ impl Lock<'_> {
     }
 }
 
-/// A private key behind the check numbers: its public half, and both in a row.
+/// Parses a private key behind the check numbers: its public half, then both in a row.
 fn signing_key(mut rest: &[u8]) -> Option<SigningKey> {
     let public = ed25519(&mut rest)?;
     let pair = string(&mut rest)?.try_into().ok()?;
@@ -161,7 +161,7 @@ fn signing_key(mut rest: &[u8]) -> Option<SigningKey> {
     (key.verifying_key() == public).then_some(key)
 }
 
-/// A public key behind its type.
+/// Parses a public key behind its type, which must be Ed25519.
 fn ed25519(rest: &mut &[u8]) -> Option<VerifyingKey> {
     if string(rest)? != SSH_ED25519.as_bytes() {
         return None;
@@ -169,7 +169,7 @@ fn ed25519(rest: &mut &[u8]) -> Option<VerifyingKey> {
     VerifyingKey::from_bytes(string(rest)?.try_into().ok()?).ok()
 }
 
-/// Bytes behind their length.
+/// Splits off bytes that stand behind their length.
 fn string<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     let len = usize::try_from(number(rest)?).ok()?;
     let (bytes, more) = rest.split_at_checked(len)?;
@@ -186,5 +186,5 @@ fn number(rest: &mut &[u8]) -> Option<u32> {
 const RSA: &str = "RSA keys are no longer accepted; make a key with `ssh-keygen -t ed25519` or `lsl key age`. \
                    What is locked to ssh-rsa opens with stock age or rage";
 
-/// Half a minute; OpenSSH writes 16 or 24.
+/// Upper limit for the rounds of bcrypt: half a minute. OpenSSH writes 16 or 24.
 const MAX_ROUNDS: u32 = 4096;

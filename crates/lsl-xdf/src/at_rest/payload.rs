@@ -7,42 +7,42 @@ use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, Tag, UnboundKey};
 use ring::hkdf::{HKDF_SHA256, Salt};
 use zeroize::Zeroizing;
 
-/// Plaintext of every chunk but the last.
+/// Bytes of plaintext in every chunk but the last.
 pub(super) const CHUNK_LEN: usize = 64 * 1024;
 pub(super) const TAG_LEN: usize = 16;
-/// A whole chunk as it lies in the file.
+/// Bytes of a whole chunk in the file.
 pub(super) const SEALED_LEN: usize = CHUNK_LEN + TAG_LEN;
-/// Random bytes between header and first chunk, which make the payload key.
+/// Random bytes between header and first chunk, from which the payload key is derived.
 pub(super) const NONCE_LEN: usize = 16;
-/// The secret that recipients can recover.
+/// Secret of a file, which its recipients recover.
 pub(super) type FileKey = Zeroizing<[u8; FILE_KEY_LEN]>;
 pub(super) const FILE_KEY_LEN: usize = 16;
 
-/// Where a chunk stands in its file.
+/// Position of a chunk in its file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
-    /// Another chunk follows.
+    /// Another chunk follows in the file.
     Inner,
     /// The end of the file.
     Last,
 }
 
-/// What a chunk turned out to be.
+/// Result of opening a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Opened {
     /// Authentic, and the file goes on.
     Inner,
-    /// Authentic, and the end of the file; so many bytes of plaintext.
+    /// Authentic, and the end of the file, with the bytes of plaintext.
     Last(usize),
     /// Authentic and whole, but the chunks that should follow are missing.
     InnerAtEnd,
-    /// Too little of a chunk to tell: what is left where a file was cut.
+    /// Less than a chunk, and not authentic: the rest of a file that was cut.
     Stump,
     /// A whole chunk that is not authentic.
     Damaged,
 }
 
-/// The key of one payload, independent of the recipients, which is why they can be exchanged; or of one
+/// Key of one payload, independent of the recipients, so that they can be exchanged. Also the key of one
 /// stanza, where it seals once.
 pub(super) struct PayloadKey {
     // Boxed, so that the key lies in one place and can be written over.
@@ -60,7 +60,7 @@ impl PayloadKey {
         Self::new(&derive(nonce, &file_key[..], b"payload"))
     }
 
-    /// Encrypts `text` in place; returns the tag that belongs behind it.
+    /// Encrypts `text` in place. Returns the tag that belongs behind it.
     pub(super) fn seal(&self, number: u64, place: Place, text: &mut [u8]) -> [u8; TAG_LEN] {
         let tag = self
             .slot
@@ -71,8 +71,8 @@ impl PayloadKey {
         bytes
     }
 
-    /// Decrypts a chunk with its tag in place, if it is authentic; what `sealed` holds otherwise is
-    /// not plaintext.
+    /// Decrypts a chunk with its tag in place and returns the length of the plaintext. `None` if it is not
+    /// authentic, and `sealed` is useless then.
     pub(super) fn open(&self, number: u64, place: Place, sealed: &mut [u8]) -> Option<usize> {
         let len = sealed.len().checked_sub(TAG_LEN)?;
         let (text, tag) = sealed.split_at_mut_checked(len)?;
@@ -89,7 +89,7 @@ impl PayloadKey {
             .map(|_| len)
     }
 
-    /// Decrypts a whole chunk behind which there is more of the file.
+    /// Decrypts a whole chunk that is followed by more of the file.
     pub(super) fn open_inner(&self, number: u64, sealed: &mut [u8]) -> Opened {
         match self.open(number, Place::Inner, sealed) {
             Some(_) => Opened::Inner,
@@ -97,12 +97,12 @@ impl PayloadKey {
         }
     }
 
-    /// Decrypts what stands at the end of the file, `sealed`, at most a whole chunk.
+    /// Decrypts the end of the file, `sealed`, at most a whole chunk.
     pub(super) fn open_at_end(&self, number: u64, sealed: &mut [u8]) -> Opened {
-        // Opening destroys what is not authentic, and at the end there may be two ways to read it.
+        // Opening destroys bytes that are not authentic, and at the end there may be two ways to read them.
         let copy = (sealed.len() == SEALED_LEN).then(|| sealed.to_vec());
         match (self.open(number, Place::Last, sealed), copy) {
-            // An empty chunk is the whole of an empty file, and nothing else.
+            // An empty chunk is valid only as the whole of an empty file.
             (Some(0), _) if number > 0 => Opened::Damaged,
             (Some(len), _) => Opened::Last(len),
             (None, None) => Opened::Stump,
@@ -132,7 +132,7 @@ impl std::fmt::Debug for PayloadKey {
     }
 }
 
-/// HKDF-SHA-256 to 32 bytes, as the format uses it everywhere.
+/// Derives 32 bytes by HKDF-SHA-256, as the format does everywhere.
 pub(super) fn derive(salt: &[u8], secret: &[u8], info: &[u8]) -> Zeroizing<[u8; 32]> {
     let mut key = Zeroizing::new([0; 32]);
     Salt::new(HKDF_SHA256, salt)
@@ -148,7 +148,7 @@ fn chunk_key(key: &[u8; 32]) -> LessSafeKey {
     LessSafeKey::new(key)
 }
 
-/// 11 bytes of counter, big endian, and one that marks the last chunk.
+/// Builds a nonce: 11 bytes of counter, big endian, and one that marks the last chunk.
 fn nonce(number: u64, place: Place) -> Nonce {
     let mut bytes = [0; 12];
     bytes[3..11].copy_from_slice(&number.to_be_bytes());

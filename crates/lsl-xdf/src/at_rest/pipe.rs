@@ -1,8 +1,8 @@
-//! Whole streams through the cipher: any reader to any writer, nothing staged, in constant memory, with the
-//! chunks of one stream spread over several threads.
+//! Encryption of whole streams: any reader to any writer, nothing staged, in constant memory. The chunks of
+//! one stream are spread over several threads.
 //!
-//! Reading and writing stay on the calling thread; the others only seal and open. Batches are handed to them
-//! in turn and taken back in the same turn, so that the order needs no bookkeeping.
+//! Reading and writing stay on the calling thread; the others only seal and open. They get batches in turn
+//! and return them in the same turn, so that the order needs no bookkeeping.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
@@ -25,12 +25,12 @@ use super::payload::{CHUNK_LEN, PayloadKey, Place, SEALED_LEN};
 pub struct Cancel(Arc<AtomicBool>);
 
 impl Cancel {
-    /// Asks everything that was given this to stop. Safe to call from any thread and more than once.
+    /// Requests a stop of all work that has a clone of this. Any thread may call it, more than once.
     pub fn cancel(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Whether somebody asked.
+    /// Returns whether a stop was requested.
     pub fn is_cancelled(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
@@ -44,23 +44,23 @@ impl Cancel {
     }
 }
 
-/// How a stream is worked on.
+/// Options for the work on a stream.
 #[derive(Clone, Copy)]
 pub struct Work<'a> {
-    /// Threads that seal or open chunks beside the calling one, which reads and writes. With 0 the
-    /// calling thread does it all. More than [`MAX_THREADS`](Self::MAX_THREADS) are not started.
+    /// Threads that seal or open chunks beside the calling one, which reads and writes. With 0 the calling
+    /// thread does it all. At most [`MAX_THREADS`](Self::MAX_THREADS) are started.
     pub threads: usize,
-    /// Looked at between batches. A read or write that blocks is not interrupted.
+    /// Request to stop, checked between batches. A read or write that blocks is not interrupted.
     pub cancel: Option<&'a Cancel>,
-    /// Told how many bytes of the source were read so far, from the calling thread.
+    /// Called on the calling thread with the bytes of the source read so far.
     pub progress: Option<&'a dyn Fn(u64)>,
 }
 
 impl Work<'_> {
-    /// Bounds the memory, not the speed: disks are slower than this.
+    /// Upper limit of threads. It bounds the memory, not the speed: disks are slower than this.
     pub const MAX_THREADS: usize = 8;
 
-    /// A thread for every processor, the calling one among them; told to nobody.
+    /// Uses a thread for every processor, the calling one among them, and reports no progress.
     pub fn new() -> Self {
         let processors = thread::available_parallelism().map_or(1, NonZeroUsize::get);
         Self {
@@ -69,7 +69,7 @@ impl Work<'_> {
         }
     }
 
-    /// Everything on the calling thread; told to nobody.
+    /// Uses the calling thread alone, and reports no progress.
     pub fn quiet() -> Self {
         Self {
             threads: 0,
@@ -98,24 +98,24 @@ impl std::fmt::Debug for Work<'_> {
     }
 }
 
-/// What went through.
+/// Result of the work on a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Passed {
     /// Plain bytes, read or written.
     pub plain_bytes: u64,
-    /// How the encrypted side ended; always whole when locking.
+    /// Way in which the encrypted side ended; always whole when locking.
     pub end: End,
 }
 
-/// Encrypts everything that `input` gives into `output`.
+/// Encrypts all of `input` into `output`.
 ///
 /// Memory does not depend on the length: some MiB, and 256 MiB for a passphrase while the header is made.
-/// Bytes pass in batches of 256 KiB: for a source that trickles and must be safe at once, use
+/// Bytes pass in batches of 256 KiB: for a slow source that must be safe at once, use
 /// [`Encrypting`](super::Encrypting).
 ///
 /// # Errors
-/// As [`Encrypting::new`](super::Encrypting::new); [`Error::Io`] of either side; [`Error::Cancelled`].
-/// What `output` holds then is a cut off file.
+/// As [`Encrypting::new`](super::Encrypting::new); [`Error::Io`] of either side; [`Error::Cancelled`]. The
+/// `output` is then a cut off file.
 pub fn lock_stream(
     mut input: impl Read,
     mut output: impl Write,
@@ -127,14 +127,14 @@ pub fn lock_stream(
     run(Direction::Seal, &key, &mut input, &mut output, work)
 }
 
-/// Decrypts everything that `input` gives into `output`.
+/// Decrypts all of `input` into `output`.
 ///
-/// Only authentic bytes are written. With [`Ending::Tolerant`] a file that was cut off gives all that is
-/// whole, and [`Passed::end`] tells.
+/// Only authentic bytes are written. With [`Ending::Tolerant`] a cut off file gives all that is whole, and
+/// [`Passed::end`] tells.
 ///
 /// # Errors
 /// As [`Decrypting`](super::Decrypting); [`Error::Io`] of either side; [`Error::Cancelled`]. With
-/// [`Ending::Strict`], [`Error::CutOff`] and [`Error::Damaged`] come when everything before was written.
+/// [`Ending::Strict`], [`Error::CutOff`] and [`Error::Damaged`] come after everything before was written.
 pub fn unlock_stream(
     input: impl Read,
     mut output: impl Write,
@@ -156,10 +156,10 @@ enum Direction {
     Open,
 }
 
-/// Some chunks in a row, each in a slot that has room for its tag, worked on in place.
+/// Consecutive chunks, each in a slot that has room for its tag, processed in place.
 struct Batch {
     bytes: Vec<u8>,
-    /// Bytes read into each slot, before; bytes to be written from it, after.
+    /// Bytes read into each slot; after the work, bytes to be written from it.
     lens: Vec<usize>,
     first_number: u64,
     at_end: bool,
@@ -177,7 +177,7 @@ impl Batch {
         }
     }
 
-    /// Fills the slots; fewer than all only where the input ends. Returns the bytes read.
+    /// Fills the slots; only at the end of the input some stay empty. Returns the bytes read.
     fn read(&mut self, direction: Direction, input: &mut impl Read) -> io::Result<usize> {
         let slot_len = match direction {
             Direction::Seal => CHUNK_LEN,
@@ -203,7 +203,7 @@ impl Batch {
 
     fn work(&mut self, direction: Direction, key: &PayloadKey) {
         if self.at_end && self.lens.is_empty() {
-            // Nothing came at all: an empty file is one empty chunk, and no chunk is a cut off file.
+            // Empty input: sealed it is one empty chunk, opened it is a cut off file.
             self.lens.push(0);
         }
         let count = self.lens.len();
@@ -256,7 +256,7 @@ impl Drop for Batch {
     }
 }
 
-/// A thread that works on batches, and the two ends that it is reached by.
+/// Channels to and from a thread that works on batches.
 struct Lane {
     give: SyncSender<Batch>,
     take: Receiver<Batch>,
@@ -284,7 +284,7 @@ fn run(
                         }
                     }
                 });
-            // A machine that grants no further thread is served by those that there are.
+            // Without a further thread those that exist do the work.
             if spawned.is_ok() {
                 lanes.push(Lane { give, take });
             }
@@ -304,7 +304,7 @@ fn run(
     })
 }
 
-/// The calling thread's side of a stream.
+/// State of the calling thread for one stream.
 struct Flow<'a> {
     direction: Direction,
     key: &'a PayloadKey,
@@ -326,7 +326,7 @@ impl Flow<'_> {
     ) -> Result<Passed> {
         let mut read_bytes = 0;
         let mut number = 0;
-        // The last chunk is worked on in another way, so a batch waits until the next one has begun.
+        // The last chunk is processed in another way, so a batch waits until the next one has begun.
         let mut held: Option<Batch> = None;
         loop {
             work.check()?;
@@ -363,7 +363,7 @@ impl Flow<'_> {
         })
     }
 
-    /// Hands a batch to the thread whose turn it is, and takes one back where all are busy.
+    /// Passes a batch to the next thread; takes one back before if all are busy.
     fn give(&mut self, mut batch: Batch, output: &mut impl Write) -> Result<()> {
         if self.lanes.is_empty() {
             batch.work(self.direction, self.key);
@@ -386,7 +386,7 @@ impl Flow<'_> {
         self.put(batch, output)
     }
 
-    /// Takes what is done already, so that it does not wait for a source that trickles.
+    /// Writes finished batches, so that they do not wait for a slow source.
     fn take_ready(&mut self, output: &mut impl Write) -> Result<()> {
         while self.in_flight > 0 {
             let Ok(batch) = self.lanes[self.next_take].take.try_recv() else {
@@ -400,7 +400,7 @@ impl Flow<'_> {
     }
 
     fn put(&mut self, batch: Batch, output: &mut impl Write) -> Result<()> {
-        // Behind the chunk with which the file ended there is nothing to be believed.
+        // Nothing behind the chunk that ended the file is trusted.
         if self.end.is_none() {
             let written = batch.write(output)?;
             self.plain_bytes += match self.direction {
@@ -414,15 +414,15 @@ impl Flow<'_> {
     }
 }
 
-/// A thread ended although its work was not done: it panicked, and `scope` will say so.
+/// Returns the error for a thread that ended early: it panicked, and `scope` will say so.
 fn gone() -> Error {
     Error::Io(io::Error::other("a thread that encrypts ended"))
 }
 
 const TAG: usize = SEALED_LEN - CHUNK_LEN;
 
-/// Chunks that are handed over at once.
+/// Chunks that are passed as one batch.
 const SLOTS: usize = 4;
 
-/// Batches that a thread has before it at most: one in work, one waiting.
+/// Most batches of a thread: one in work, one waiting.
 const LANE_DEPTH: usize = 2;

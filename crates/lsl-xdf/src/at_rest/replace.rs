@@ -1,4 +1,4 @@
-//! A file that appears under its name only when it is complete and on the disk, or not at all.
+//! A file that appears under its name only when it is complete and on the disk.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::error::{Error, Result};
 use super::files::Existing;
 
-/// A file being written beside its target under a name of its own, `.lsl-….tmp`. Dropped without
+/// File being written beside its target under a name of its own, `.lsl-….tmp`. Dropped without
 /// [`commit`](Self::commit), it is removed; only a killed program leaves one behind.
 #[derive(Debug)]
 pub(super) struct Replacement {
@@ -19,8 +19,10 @@ pub(super) struct Replacement {
 }
 
 impl Replacement {
+    /// Creates the temporary file beside `target`.
+    ///
     /// # Errors
-    /// [`Error::Exists`] where the target is there and may not go, before any work is done.
+    /// [`Error::Exists`] if the target exists and must stay, before any work is done.
     pub(super) fn begin(target: &Path, existing: Existing) -> Result<Self> {
         match fs::symlink_metadata(target) {
             Ok(_) if existing == Existing::Refuse => return Err(Error::Exists(target.into())),
@@ -33,7 +35,7 @@ impl Replacement {
         let temp = directory.join(format!(".lsl-{:016x}.tmp", u64::from_ne_bytes(random)));
         let mut options = OpenOptions::new();
         options.write(true).create_new(true);
-        // Whom the content concerns is decided at the end; until then nobody else.
+        // The readers of the content are set at the end; until then it is the owner alone.
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         let file = options.open(&temp)?;
@@ -52,7 +54,7 @@ impl Replacement {
             .ok_or_else(|| Error::Io(io::ErrorKind::NotConnected.into()))
     }
 
-    /// Gives the file the owner and permissions of `source`, brings it to the disk and then under its name.
+    /// Gives the file the owner and permissions of `source`, syncs it, and moves it to its name.
     pub(super) fn commit(mut self, source: &File) -> Result<()> {
         let file = self.file()?;
         like(file, source)?;
@@ -67,10 +69,10 @@ impl Replacement {
         Ok(())
     }
 
-    /// A rename would replace what somebody else put there in the meantime; a link does not.
+    /// Links the file to its name, which fails if a file appeared there. A rename would replace it.
     fn claim(&self) -> Result<()> {
         match fs::hard_link(&self.temp, &self.target) {
-            // The drop takes the other name away.
+            // The drop removes the temporary name.
             Ok(()) => Ok(()),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 Err(Error::Exists(self.target.clone()))
@@ -86,7 +88,7 @@ impl Replacement {
                         _ => Error::Io(error),
                     })?;
                 fs::rename(&self.temp, &self.target).inspect_err(|_| {
-                    // Ours, and empty; the rename's error is the one to report.
+                    // Ours, and empty; report the error of the rename.
                     let _ = fs::remove_file(&self.target);
                 })?;
                 Ok(())
@@ -98,7 +100,7 @@ impl Replacement {
 impl Drop for Replacement {
     fn drop(&mut self) {
         self.file = None;
-        // Gone already where it was renamed; elsewhere there is nobody to tell.
+        // It is gone already after a rename; otherwise an error has no receiver.
         let _ = fs::remove_file(&self.temp);
     }
 }
@@ -117,7 +119,8 @@ fn directory_of(path: &Path) -> PathBuf {
     }
 }
 
-/// Who may read a recording must not change because it was locked, unlocked or rotated.
+/// Gives `file` the owner and permissions of `source`: locking, unlocking or rotating a recording must not
+/// change its readers.
 #[cfg(unix)]
 fn like(file: &File, source: &File) -> io::Result<()> {
     use std::os::unix::fs::{MetadataExt, fchown};
@@ -137,7 +140,7 @@ fn like(_file: &File, _source: &File) -> io::Result<()> {
     Ok(())
 }
 
-/// A name is durable only when its directory is.
+/// Syncs a directory: a name is durable only when its directory is.
 #[cfg(unix)]
 fn sync_directory(path: &Path) -> io::Result<()> {
     match File::open(path)?.sync_all() {

@@ -1,7 +1,7 @@
 //! Stanzas of age v1: how a file key is wrapped for a key pair or a passphrase, and recovered.
 //!
-//! How keys are written down is in `keys` and `openssh`. Stanzas come from strangers: one of a known kind
-//! that is not exactly as the format wants it makes the whole header bad.
+//! Texts of keys are in `keys` and `openssh`. Stanzas come from strangers: one of a known kind that
+//! violates the format makes the whole header bad.
 
 use std::io;
 
@@ -15,27 +15,28 @@ use super::error::{Error, Result};
 use super::header::{SCRYPT, Stanza};
 use super::payload::{FILE_KEY_LEN, FileKey, PayloadKey, Place, TAG_LEN, derive};
 
-/// The stanza of a key pair of age.
+/// Tag of the stanza for a key pair of age.
 pub(super) const X25519: &str = "X25519";
-/// The stanza of an Ed25519 key of OpenSSH.
+/// Tag of the stanza for an Ed25519 key of OpenSSH.
 pub(super) const SSH_ED25519: &str = "ssh-ed25519";
 
 /// The public half of a key pair of age or OpenSSH.
 pub(super) struct PublicKey {
     point: Point,
-    /// What sets keys of OpenSSH apart.
+    /// Additional data of OpenSSH's keys; `None` for keys of age.
     ssh: Option<Ssh>,
 }
 
 struct Ssh {
-    /// The first 32 bits of the key's hash, which stand in the file.
+    /// First 32 bits of the key's hash in base64, which stand in the file.
     hint: String,
-    /// What shared secrets are multiplied by: a number that follows from the public key.
+    /// Number derived from the public key, by which shared secrets are multiplied.
     tweak: [u8; 32],
 }
 
 impl PublicKey {
-    /// A key of age. None for a point with which all shared secrets are zero: everybody would know them.
+    /// Creates a key of age. `None` for a point with which all shared secrets are zero: everybody would
+    /// know them.
     pub(super) fn of_age(point: [u8; 32]) -> Option<Self> {
         let key = Self {
             point: Point::from(point),
@@ -47,7 +48,7 @@ impl PublicKey {
             .then_some(key)
     }
 
-    /// A key of OpenSSH. None for a weak one, as above.
+    /// Creates a key of OpenSSH. `None` for a weak one, as above.
     pub(super) fn of_ssh(key: &VerifyingKey) -> Option<Self> {
         if key.is_weak() {
             return None;
@@ -64,12 +65,12 @@ impl PublicKey {
         })
     }
 
-    /// The point itself, as keys of age are written.
+    /// Returns the point, as keys of age are written.
     pub(super) fn point(&self) -> &[u8; 32] {
         self.point.as_bytes()
     }
 
-    /// The stanza by which the holder of the secret half recovers `file_key`.
+    /// Wraps `file_key` for the holder of the secret half.
     pub(super) fn wrap(&self, file_key: &FileKey) -> Result<Stanza> {
         let ephemeral = StaticSecret::from(*random::<32>()?);
         let share = Point::from(&ephemeral);
@@ -114,7 +115,7 @@ pub(super) struct SecretKey {
 }
 
 impl SecretKey {
-    /// A key of age. Clamping, which is part of the curve's definition, makes a good one of any bytes.
+    /// Creates a key of age. Clamping, which is part of the curve's definition, makes any bytes a good key.
     pub(super) fn of_age(secret: &[u8; 32]) -> Self {
         let secret = StaticSecret::from(*secret);
         let public = PublicKey {
@@ -124,7 +125,7 @@ impl SecretKey {
         Self { secret, public }
     }
 
-    /// A key of OpenSSH; none that signs is weak.
+    /// Creates a key of OpenSSH. `None` for a weak one, which no signing key is.
     pub(super) fn of_ssh(key: &SigningKey) -> Option<Self> {
         Some(Self {
             secret: StaticSecret::from(key.to_scalar_bytes()),
@@ -136,7 +137,7 @@ impl SecretKey {
         &self.public
     }
 
-    /// The file key, if the stanza is for this key.
+    /// Recovers the file key if the stanza is for this key.
     pub(super) fn unwrap(&self, stanza: &Stanza) -> Result<Option<FileKey>> {
         let share = match (stanza.tag.as_str(), &stanza.args[..], &self.public.ssh) {
             (X25519, [share], None) => share,
@@ -154,7 +155,7 @@ impl SecretKey {
     }
 }
 
-/// The stanza by which whoever knows the passphrase recovers `file_key`.
+/// Wraps `file_key` for holders of the passphrase.
 pub(super) fn wrap_with_passphrase(
     passphrase: &str,
     log_n: u8,
@@ -169,7 +170,7 @@ pub(super) fn wrap_with_passphrase(
     })
 }
 
-/// The file key, if `passphrase` is the right one; the stanza may ask for work up to `limit`.
+/// Recovers the file key if `passphrase` is right. The stanza may ask for work up to `limit`.
 pub(super) fn unwrap_with_passphrase(
     passphrase: &str,
     limit: u8,
@@ -179,7 +180,7 @@ pub(super) fn unwrap_with_passphrase(
         return Err(BAD_STANZA);
     };
     let salt = decode::<16>(salt)?;
-    // Parsing alone would take signs and zeros in front.
+    // Parsing alone would accept signs and leading zeros.
     let digits = work.bytes().all(|byte| byte.is_ascii_digit()) && !work.starts_with('0');
     let required: u8 = match work.parse() {
         Ok(required) if digits => required,
@@ -204,7 +205,7 @@ fn stretch(passphrase: &str, salt: &[u8; 16], log_n: u8) -> Result<PayloadKey> {
     Ok(PayloadKey::new(&key))
 }
 
-/// Seals with a key that is used once, hence as if it were the first chunk: all zeros are its nonce.
+/// Seals with a key that is used once, as if it were the first chunk: the nonce is all zeros.
 fn seal(key: &PayloadKey, file_key: &FileKey) -> Vec<u8> {
     let mut body = file_key.to_vec();
     let tag = key.seal(0, Place::Inner, &mut body);
@@ -212,7 +213,7 @@ fn seal(key: &PayloadKey, file_key: &FileKey) -> Vec<u8> {
     body
 }
 
-/// Opens a body of the one length that it may have, or else a body could be made that many keys open.
+/// Opens a body of the one valid length. With others, a body could be made that many keys open.
 fn open(body: &[u8], key: impl FnOnce() -> Result<PayloadKey>) -> Result<Option<FileKey>> {
     let body: [u8; FILE_KEY_LEN + TAG_LEN] = body.try_into().map_err(|_| BAD_STANZA)?;
     let mut body = Zeroizing::new(body);
@@ -224,7 +225,7 @@ fn open(body: &[u8], key: impl FnOnce() -> Result<PayloadKey>) -> Result<Option<
     Ok(Some(file_key))
 }
 
-/// An argument of exactly `N` bytes in canonical base64.
+/// Decodes an argument of exactly `N` bytes in canonical base64.
 fn decode<const N: usize>(argument: &str) -> Result<[u8; N]> {
     let mut bytes = [0; N];
     match Base64Unpadded::decode(argument, &mut bytes) {
@@ -233,7 +234,7 @@ fn decode<const N: usize>(argument: &str) -> Result<[u8; N]> {
     }
 }
 
-/// Random bytes from the operating system.
+/// Returns random bytes from the operating system.
 pub(super) fn random<const N: usize>() -> io::Result<Zeroizing<[u8; N]>> {
     let mut bytes = Zeroizing::new([0; N]);
     getrandom::fill(&mut bytes[..]).map_err(|error| {

@@ -17,7 +17,7 @@ use super::{
     Decrypting, Encrypting, End, Ending, Error, Identities, KeyPair, Passphrase, Recipients,
 };
 
-/// A key pair, ready for use on both sides.
+/// Creates a key pair, ready for use on both sides.
 fn pair() -> (Recipients, Identities) {
     let pair = KeyPair::generate();
     let mut recipients = Recipients::new();
@@ -31,7 +31,7 @@ fn phrase(text: &str) -> Passphrase {
     Zeroizing::new(text.to_owned())
 }
 
-/// Bytes that repeat nowhere near a chunk's length, so that chunks in the wrong order show.
+/// Returns bytes that repeat nowhere near a chunk's length, so that chunks in the wrong order show.
 fn bytes(len: usize) -> Vec<u8> {
     let mut state = 0x9E37_79B9_7F4A_7C15_u64;
     let mut bytes = Vec::with_capacity(len + 8);
@@ -45,7 +45,7 @@ fn bytes(len: usize) -> Vec<u8> {
     bytes
 }
 
-/// Lengths around everything that is treated in another way.
+/// Returns the lengths around all special cases.
 fn lengths() -> Vec<usize> {
     let mut lengths = vec![0, 1, 15, 16, 17, 1000];
     for chunks in [1, 2, 4, 5, 8] {
@@ -61,7 +61,7 @@ fn encrypt(plain: &[u8], recipients: &Recipients) -> Vec<u8> {
     writer.finish().unwrap()
 }
 
-/// What can be read, and how it ended.
+/// Returns the readable bytes, and the way in which the file ended.
 fn decrypt(file: &[u8], identities: &Identities) -> Result<(Vec<u8>, End), Error> {
     let mut reader = Decrypting::new(file, identities, Ending::Tolerant)?;
     let mut plain = Vec::new();
@@ -70,7 +70,7 @@ fn decrypt(file: &[u8], identities: &Identities) -> Result<(Vec<u8>, End), Error
     Ok((plain, reader.end().unwrap()))
 }
 
-/// What is given out before a strict reader fails, or does not.
+/// Returns the bytes that a strict reader gives out, and its result.
 fn decrypt_strictly(file: &[u8], identities: &Identities) -> (Vec<u8>, Result<(), Error>) {
     let mut plain = Vec::new();
     let result = Decrypting::new(file, identities, Ending::Strict)
@@ -79,7 +79,7 @@ fn decrypt_strictly(file: &[u8], identities: &Identities) -> (Vec<u8>, Result<()
     (plain, result)
 }
 
-/// Bytes before the first chunk.
+/// Returns the number of bytes before the first chunk.
 fn head_len(file: &[u8]) -> usize {
     let end = file
         .windows(5)
@@ -95,7 +95,7 @@ fn key_file(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// An output that takes little at a time and can be told to fail.
+/// Output that takes little at a time and can be told to fail.
 #[derive(Debug, Default)]
 struct Fussy {
     taken: Vec<u8>,
@@ -123,7 +123,7 @@ impl Write for Fussy {
     }
 }
 
-/// An input that gives little at a time, after an interruption each.
+/// Input that gives little at a time, after an interruption each.
 struct Trickle<'a>(&'a [u8], bool);
 
 impl Read for Trickle<'_> {

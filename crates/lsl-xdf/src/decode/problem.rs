@@ -1,23 +1,23 @@
-//! What may be wrong with a file, and where.
+//! Problems in a file and their places.
 
 use std::fmt;
 
 use crate::chunk::Tag;
 
-/// Something wrong with a stretch of a file.
+/// Problem in a stretch of a file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Problem {
-    /// Where it begins, in bytes from the begin of the file.
+    /// Where it begins, in bytes from the beginning of the file.
     pub at: u64,
-    /// How many bytes are lost for it; 0 if none are.
+    /// Number of bytes that are lost by it.
     pub len: u64,
-    /// Where the chunk begins that it is in.
+    /// Where its chunk begins, in bytes from the beginning of the file.
     pub chunk_at: u64,
-    /// The stream that suffers, if only one does.
+    /// Stream that is affected, if it is a single one.
     pub stream: Option<u32>,
-    /// What is wrong.
+    /// Kind of the problem, with details.
     pub kind: ProblemKind,
-    /// Whether reading went on behind a boundary, not behind the chunk.
+    /// Whether reading resumed behind a boundary, not behind the chunk.
     pub resumed: bool,
 }
 
@@ -34,7 +34,7 @@ impl Problem {
     }
 }
 
-/// What is wrong.
+/// Kind of a problem, with details.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum ProblemKind {
@@ -44,7 +44,7 @@ pub enum ProblemKind {
     CutHead,
     /// The file ends inside a chunk.
     Cut {
-        /// Which.
+        /// Kind of the incomplete chunk.
         tag: Tag,
         /// Bytes of content it claims.
         claimed: u64,
@@ -53,52 +53,52 @@ pub enum ProblemKind {
     },
     /// The file ends inside a samples chunk; the samples before that were read.
     CutSamples {
-        /// How many are missing, if the chunk told the truth.
+        /// Number of missing samples, as the chunk claims.
         samples: u64,
     },
-    /// A samples chunk makes no sense from here on; the samples before that were read.
+    /// A samples chunk is invalid from here on; the samples before that were read.
     BadSamples {
-        /// How many were to come, if the chunk told the truth.
+        /// Number of unread samples, as the chunk claims.
         samples: u64,
-        /// Why.
+        /// Reason, in words for people.
         reason: &'static str,
     },
     /// A samples chunk is longer than its samples.
     TrailingBytes,
-    /// A chunk is too long to be looked at.
+    /// A chunk is too long to be read.
     TooLong {
-        /// Which.
+        /// Kind of the long chunk.
         tag: Tag,
         /// Bytes of content it claims.
         claimed: u64,
     },
     /// A chunk of a stream that has no header before it.
     NoHeader {
-        /// Which.
+        /// Kind of the chunk without header.
         tag: Tag,
     },
     /// The content of a chunk cannot be read.
     Unreadable {
-        /// Which.
+        /// Kind of the unreadable chunk.
         tag: Tag,
-        /// Why.
+        /// Reason, in words for people.
         reason: String,
     },
-    /// The content can be read here, but a strict reader refuses it, and pyxdf with it the file.
+    /// The content is readable here, but a strict reader refuses it, and pyxdf the whole file.
     Flaw {
-        /// Of which chunk.
+        /// Kind of the chunk with the flaw.
         tag: Tag,
-        /// Why.
+        /// Reason, in words for people.
         reason: &'static str,
     },
-    /// Timestamps count on from one that is lost or never was.
+    /// Timestamps are counted from one that is lost or never existed.
     StampsGuessed,
-    /// More streams than can be.
+    /// More streams than the decoder accepts.
     TooManyStreams,
 }
 
 impl ProblemKind {
-    /// The same for a chunk that the file ends in, `missing` bytes too early.
+    /// Converts the problem for a chunk that the file ends in, `missing` bytes too early.
     pub(crate) fn cut(self, missing: u64) -> Self {
         match self {
             Self::TooLong { tag, claimed } => Self::Cut {
@@ -110,7 +110,7 @@ impl ProblemKind {
         }
     }
 
-    /// Whether the file just ends too early, as after a crash.
+    /// Returns whether the file just ends too early, as after a crash.
     pub fn is_cut(&self) -> bool {
         matches!(
             self,
@@ -118,7 +118,7 @@ impl ProblemKind {
         )
     }
 
-    /// Whether nothing of the file is lost by it.
+    /// Returns whether nothing of the file is lost by it.
     pub fn is_harmless(&self) -> bool {
         matches!(self, Self::Flaw { .. } | Self::StampsGuessed)
     }

@@ -1,4 +1,4 @@
-//! The inside of a samples chunk.
+//! Decoding of samples inside a chunk.
 
 use lsl_proto::ChannelFormat;
 
@@ -7,15 +7,15 @@ use crate::chunk::{Parsed, read_varlen};
 use crate::stream::StreamHeader;
 use crate::values::Values;
 
-/// What has to be known of a stream to read its samples.
+/// State of a stream that is needed to read its samples.
 #[derive(Debug, Clone)]
 pub(crate) struct Track {
     format: ChannelFormat,
     channels: usize,
     interval: f64,
-    /// The timestamp that an elided one counts on from.
+    /// Timestamp from which an elided one is counted.
     last: f64,
-    /// Whether that one is the sample before: not at the begin, nor behind something lost.
+    /// Whether that is the sample before: not at the beginning, nor behind a loss.
     follows: bool,
 }
 
@@ -30,22 +30,22 @@ impl Track {
         }
     }
 
-    /// Samples of this stream may be missing here.
+    /// Notes that samples of this stream may be missing here.
     pub(crate) fn broken(&mut self) {
         self.follows = false;
     }
 }
 
-/// What could be taken of a chunk.
+/// Samples that were taken from a chunk.
 #[derive(Debug, Default)]
 pub(crate) struct Taken {
-    /// The bytes of these samples.
+    /// Number of bytes of these samples.
     pub(crate) bytes: usize,
-    /// At least one sample; none if not even one is complete.
+    /// At least one sample; `None` if not even one is complete.
     pub(crate) batch: Option<Batch>,
-    /// Why nothing more can be taken, however many bytes follow. Only if there is no batch.
+    /// Reason why nothing more can be taken, however many bytes follow. Only if there is no batch.
     pub(crate) bad: Option<&'static str>,
-    /// Whether a timestamp counts on from one that is not the sample before.
+    /// Whether a timestamp was counted from one that is not the sample before.
     pub(crate) guessed: bool,
 }
 

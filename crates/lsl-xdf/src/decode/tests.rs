@@ -25,7 +25,7 @@ fn start(format: &str, channels: usize, srate: &str) -> Vec<u8> {
     file
 }
 
-/// A samples chunk of stream 7 from the bytes that follow the count.
+/// Appends a samples chunk of stream 7 with the bytes that follow the count.
 fn samples(file: &mut Vec<u8>, count: u64, content: &[u8]) {
     let mut number = Vec::new();
     append_varlen(&mut number, count);

@@ -32,7 +32,7 @@ fn proof(bytes: &[u8]) -> Proof {
     verify(bytes, is_signed).unwrap()
 }
 
-/// A minute of one stream, a chunk of some 400 bytes each second.
+/// Records a minute of one stream, a chunk of some 400 bytes each second.
 fn recorded(seed: Option<u8>, finish: bool) -> Vec<u8> {
     let header = FileHeader::new("2026-11-22T08:31:56+0000");
     let mut recording = Recording::new(PipeSink(Vec::new()), &header, 0.0).unwrap();

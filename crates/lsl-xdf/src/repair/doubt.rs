@@ -1,6 +1,6 @@
-//! Whether what a repair leaves out at the end of a file was of any use. A crash leaves one chunk cut,
-//! and perhaps zeros; everything else looks alike to a reader that finds no boundary any more, however
-//! much could still be read behind it.
+//! Doubts whether the bytes that a repair leaves out at the end of a file were useless. A crash leaves one
+//! cut chunk, and perhaps zeros. Other damage without a later boundary looks alike to a reader, however
+//! much is readable behind it.
 
 use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Range;
@@ -9,32 +9,32 @@ use crate::chunk::{BOUNDARY_UUID, INTEGRITY_TAG, PADDING_TAG, Tag};
 use crate::decode::{Problem, ProblemKind};
 use crate::integrity;
 
-/// What has to hold for a stretch of a file to be of no use.
+/// Condition under which a stretch of a file is useless.
 #[derive(Debug, Clone, PartialEq)]
 enum Useless {
-    /// It is nothing but zeros.
+    /// It holds nothing but zeros.
     Zeros(Range<u64>),
-    /// It is the begin of a text: chunks of samples are none.
+    /// It is the beginning of a text, without any samples chunk.
     Text(Range<u64>),
 }
 
-/// The longest begin of a sample that is left out without asking.
+/// Longest beginning of a sample that is left out without a check.
 const LONG_SAMPLE: u64 = 64 << 10;
 
-/// More stretches than a crash leaves.
+/// Largest number of stretches to check: a crash leaves fewer.
 const MOST: usize = 16;
 
-/// What is left out of a file, and has to be looked at before that is done in place.
+/// Bytes that a repair leaves out, to be checked before a repair in place.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Doubts {
     stretches: Vec<Useless>,
-    /// Something is lost for sure, or too much is in doubt.
+    /// Whether data are lost for sure, or too much is in doubt.
     is_lost: bool,
 }
 
 impl Doubts {
-    /// Takes note of a problem for which bytes are left out. `is_saved`: what was read of the chunk is
-    /// written anew; `has_samples`: it is not, though there was something.
+    /// Records a problem for which bytes are left out. `is_saved`: the part of the chunk that was read is
+    /// written anew. `has_samples`: samples of the chunk were read.
     pub(super) fn problem(&mut self, problem: &Problem, is_saved: bool, has_samples: bool) {
         if has_samples && !is_saved {
             self.is_lost = true;
@@ -46,7 +46,7 @@ impl Doubts {
             ProblemKind::Flaw { .. } if is_saved => {}
             _ if problem.resumed => self.is_lost = true,
             ProblemKind::CutHead => {}
-            // Less than a sample, unless it is the length of a text that is wrong.
+            // Less than a sample, unless the length of a text is wrong.
             ProblemKind::CutSamples { .. } => self.is_lost |= problem.len > LONG_SAMPLE,
             ProblemKind::Cut { tag, claimed, .. } => match tag {
                 Tag::Samples => {}
@@ -65,7 +65,7 @@ impl Doubts {
         }
     }
 
-    /// Takes note of bytes that are left out without any problem.
+    /// Records bytes that are left out without any problem.
     pub(super) fn rest(&mut self, range: Range<u64>) {
         self.later(Useless::Zeros(range));
     }
@@ -78,7 +78,7 @@ impl Doubts {
         }
     }
 
-    /// Looks whether nothing of use is left out.
+    /// Returns whether everything left out is useless.
     ///
     /// # Errors
     /// Those of the system.
@@ -89,7 +89,7 @@ impl Doubts {
         for stretch in &self.stretches {
             let (range, is_useless): (_, fn(u8) -> bool) = match stretch {
                 Useless::Zeros(range) => (range, |byte| byte == 0),
-                // The head of every chunk of samples has a zero in it, and so has that of others.
+                // The head of every samples chunk contains a zero, and so do other heads.
                 Useless::Text(range) => (range, |byte| byte >= b'\t'),
             };
             file.seek(SeekFrom::Start(range.start))?;
@@ -113,8 +113,8 @@ impl Doubts {
     }
 }
 
-/// What follows the head of a chunk that begins here. It is 4, 7 or 11 bytes long, and texts and paddings
-/// of less than 256 bytes are none to worry about.
+/// Returns the range behind the head of a chunk that begins here. A head has 4, 7 or 11 bytes; texts and
+/// paddings of less than 256 bytes are unimportant.
 fn behind_head(range: Range<u64>) -> Range<u64> {
     (range.start + 11).min(range.end)..range.end
 }

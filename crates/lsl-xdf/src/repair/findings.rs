@@ -1,4 +1,4 @@
-//! What a look at a file has found.
+//! Results of a survey.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,72 +11,72 @@ use crate::decode::Problem;
 use crate::journal::JournalState;
 use crate::stream::Tally;
 
-/// Something that somebody who depends on a file should know.
+/// Fact about a file that its users should know.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Finding {
-    /// Something cannot be read, or not by everybody.
+    /// A part is unreadable, for this or for strict readers.
     Problem(Problem),
-    /// There is no file header.
+    /// The file has no file header.
     NoFileHeader,
     /// A stream was not closed.
     NoFooter {
-        /// The stream.
+        /// Number of the stream in the file.
         stream: u32,
     },
-    /// A footer says something else than the samples.
+    /// A footer contradicts the number of samples.
     FooterCount {
-        /// The stream.
+        /// Number of the stream in the file.
         stream: u32,
-        /// Samples as it says.
+        /// Number of samples in the footer.
         said: u64,
-        /// Samples that are there.
+        /// Number of samples in the file.
         found: u64,
     },
     /// Samples came behind the footer.
     SamplesBehindFooter {
-        /// The stream.
+        /// Number of the stream in the file.
         stream: u32,
     },
-    /// Timestamps go backwards.
+    /// Timestamps of a stream go backwards.
     Backwards {
-        /// The stream.
+        /// Number of the stream in the file.
         stream: u32,
-        /// How often.
+        /// Number of steps that go backwards.
         times: u64,
     },
     /// Timestamps or clock offsets are infinite or no number.
     NotFinite {
-        /// The stream.
+        /// Number of the stream in the file.
         stream: u32,
-        /// How many.
+        /// Number of such timestamps and offsets.
         times: u64,
     },
     /// There are samples but no clock offsets: they cannot be aligned with other streams.
     NoOffsets {
-        /// The stream.
+        /// Number of the stream in the file.
         stream: u32,
     },
-    /// A second header; pyxdf forgets what was before it.
+    /// A stream has a second header; pyxdf forgets the data before it.
     SecondHeader {
-        /// The stream.
+        /// Number of the stream in the file.
         stream: u32,
     },
-    /// The journal says that more was on the disk than there is now.
+    /// By the journal more bytes were on the disk than there are now.
     Missing {
-        /// The length that had been promised.
+        /// Length in the journal, in bytes.
         promised: u64,
-        /// The length up to which chunks are whole.
+        /// Length up to which chunks are whole, in bytes.
         found: u64,
     },
-    /// The recorder did not come to its end: there is a journal still.
+    /// The recorder did not finish: its journal still exists.
     Unfinished,
-    /// More was found than is listed.
+    /// There are more findings than are listed.
     More,
 }
 
 impl Finding {
-    /// Whether a repair does something about it.
+    /// Returns whether a repair does something about it.
     pub fn is_repairable(&self) -> bool {
         matches!(
             self,
@@ -128,51 +128,51 @@ impl fmt::Display for Finding {
     }
 }
 
-/// A stream as a survey has found it.
+/// Stream as a survey has found it.
 #[derive(Debug, Clone)]
 pub struct StreamSummary {
     /// Name, at most 200 characters of it.
     pub name: String,
     /// Content type, at most 200 characters of it.
     pub stream_type: String,
-    /// What one value is.
+    /// Format of one channel value.
     pub format: ChannelFormat,
-    /// Values per sample.
+    /// Number of values per sample.
     pub channels: usize,
     /// Samples per second as announced.
     pub nominal_srate: f64,
-    /// What is in the repaired file of it.
+    /// Counts of its data in the repaired file.
     pub tally: Tally,
-    /// Samples that cannot be read: those that damaged chunks claim to hold.
+    /// Number of samples lost: those that damaged chunks hold or claim to hold.
     pub lost_samples: u64,
     /// Whether it has its footer.
     pub has_footer: bool,
 }
 
-/// What a look at a file has found.
+/// Result of the survey of a file.
 #[derive(Debug, Clone)]
 pub struct Survey {
-    /// How many bytes there are.
+    /// Length of the file in bytes.
     pub len: u64,
-    /// The streams by number.
+    /// Streams by their number in the file.
     pub streams: BTreeMap<u32, StreamSummary>,
-    /// Everything worth telling, the first 10,000.
+    /// Findings in order, the first 10,000.
     pub findings: Vec<Finding>,
     /// Bytes that a repair leaves out.
     pub dropped_bytes: u64,
-    /// Boundaries.
+    /// Number of boundaries in the file.
     pub boundaries: u64,
     pub(crate) segments: Vec<Segment>,
     pub(crate) doubts: Doubts,
 }
 
 impl Survey {
-    /// Whether a repair would change nothing.
+    /// Returns whether a repair would change nothing.
     pub fn is_whole(&self) -> bool {
         self.segments == [Segment::Keep(0..self.len)]
     }
 
-    /// How long the repaired file is.
+    /// Returns the length of the repaired file in bytes.
     pub fn repaired_len(&self) -> u64 {
         let len = |segment: &Segment| match segment {
             Segment::Keep(range) => range.end - range.start,
@@ -181,8 +181,9 @@ impl Survey {
         self.segments.iter().map(len).sum()
     }
 
-    /// How much of the begin stays and what follows it, if no more than that is to be done. Whether
-    /// what goes was of any use is another question: [`repair_in_place`](super::repair_in_place) asks it.
+    /// Returns the length of the beginning that stays, and the bytes to append; `None` if a repair needs
+    /// more. Whether the removed bytes were useless is checked by
+    /// [`repair_in_place`](super::repair_in_place).
     pub fn tail(&self) -> Option<(u64, Vec<u8>)> {
         let (first, rest) = self.segments.split_first()?;
         let Segment::Keep(range) = first else {
@@ -198,7 +199,7 @@ impl Survey {
         (range.start == 0).then_some((range.end, tail))
     }
 
-    /// Adds what a journal knows.
+    /// Adds the findings of a comparison with the journal.
     pub(crate) fn compare(&mut self, journal: Option<JournalState>) {
         let Some(journal) = journal else { return };
         self.findings.push(Finding::Unfinished);

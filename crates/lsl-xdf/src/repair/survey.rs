@@ -1,4 +1,4 @@
-//! The pass that looks.
+//! The pass that surveys a file.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -13,22 +13,22 @@ use crate::reader::Reader;
 use crate::stream::{FileHeader, StreamFooter, StreamHeader};
 use crate::{Error, Result};
 
-/// Findings that are listed.
+/// Number of findings that are listed.
 const MAX_FINDINGS: usize = 10_000;
 
-/// Changes beyond which a file is not repaired but salvaged.
+/// Number of changes beyond which a file is not repaired but salvaged.
 const MAX_CHANGES: usize = 100_000;
 
-/// The longest chunk whose readable samples are written anew when the rest of it is damaged.
+/// Longest chunk whose readable samples are written anew when the rest of it is damaged, in bytes of memory.
 const MAX_REWRITTEN: usize = 4 << 20;
 
-/// Bytes that are written anew in all.
+/// Upper limit for all bytes that are written anew.
 const MAX_WRITTEN: usize = 64 << 20;
 
-/// Clock offsets that footers list in all, so that a file of nothing else does not fill the memory.
+/// Clock offsets listed in all footers together, so that a file of nothing else does not fill the memory.
 const MAX_OFFSETS: usize = 1 << 20;
 
-/// Looks at a file from begin to end.
+/// Surveys a file from beginning to end.
 ///
 /// # Errors
 /// [`Error::NotXdf`], [`Error::Io`] of the input, [`Error::Argument`] for a file that is damaged in
@@ -48,7 +48,7 @@ pub fn survey(input: impl Read) -> Result<Survey> {
 struct Pass {
     streams: BTreeMap<u32, Known>,
     findings: Vec<Finding>,
-    /// What does not stay, in order, and what stands there instead.
+    /// Ranges that do not stay, in order, with the bytes that replace them.
     changes: Vec<(Range<u64>, Vec<u8>)>,
     written: usize,
     offsets: usize,
@@ -68,7 +68,7 @@ struct Known {
     not_finite: u64,
     behind_footer: bool,
     second_header: bool,
-    /// Timestamps are on the recorder's clock already.
+    /// Whether timestamps are on the recorder's clock already.
     is_synced: bool,
 }
 
@@ -78,7 +78,7 @@ enum Xml {
     Footer(u32, StreamFooter),
 }
 
-/// A samples chunk that may turn out to be damaged further on.
+/// Samples chunk that may turn out to be damaged further on.
 struct OpenChunk {
     at: u64,
     stream: u32,
@@ -86,7 +86,7 @@ struct OpenChunk {
     bytes: usize,
     /// Its samples, unless they are too many.
     batches: Vec<Batch>,
-    /// What there was to count before it.
+    /// Counts of the stream before this chunk.
     before: Counted,
 }
 
@@ -220,7 +220,7 @@ impl Pass {
         match (&problem.kind, replacement) {
             (ProblemKind::Flaw { .. }, Some(bytes)) => self.change(problem.at..complete, bytes)?,
             (ProblemKind::Flaw { .. } | ProblemKind::StampsGuessed, _) => {}
-            // Too long for us, but whole: others may know what it is.
+            // Too long for us, but whole: other programs may know it.
             (
                 ProblemKind::TooLong {
                     tag: Tag::Other(_), ..
@@ -246,7 +246,7 @@ impl Pass {
         Ok(())
     }
 
-    /// What a damaged chunk is replaced by, if something of it can be saved.
+    /// Returns the bytes that replace a damaged chunk, if a part of it can be saved.
     fn replacement(&mut self, problem: &Problem) -> Option<Vec<u8>> {
         let mut bytes = Vec::new();
         match &problem.kind {
@@ -277,7 +277,7 @@ impl Pass {
         (self.written <= MAX_WRITTEN).then_some(bytes)
     }
 
-    /// The samples of a chunk that is dropped do not count.
+    /// Subtracts the samples of a chunk that is dropped.
     fn forget_chunk(&mut self, problem: &Problem) {
         let Some(chunk) = self.chunk.take() else {
             return;

@@ -1,25 +1,25 @@
-//! What the samples of a stream without header may be. The shape of a chunk tells how many bytes the
-//! values of a sample have; what these mean is a guess, and the header says so.
+//! Guesses about the samples of a stream without header. The shape of a chunk tells the number of bytes of
+//! a sample's values; their meaning is a guess, and the header says so.
 
 use lsl_proto::ChannelFormat;
 
 use crate::chunk::{Parsed, read_varlen};
 use crate::stream::StreamHeader;
 
-/// The most values of a sample that are tried for texts.
+/// Largest number of texts per sample that is tried.
 const MAX_TEXTS: usize = 4096;
 
-/// Work that a chunk may cost, in samples looked at.
+/// Work that a chunk may cost, in samples or texts looked at.
 const MAX_STEPS: usize = 4_000_000;
 
-/// A header for the content of a samples chunk behind the number of the stream.
+/// Guesses a header from the content of a samples chunk behind the number of the stream.
 pub(super) fn header(stream: u32, content: &[u8]) -> Option<StreamHeader> {
     let Parsed::Done(samples, at) = read_varlen(content) else {
         return None;
     };
     let bytes = content.get(at..)?;
     let samples = usize::try_from(samples).ok().filter(|&n| n > 0)?;
-    // Every sample has its byte for the timestamp.
+    // Every sample has at least one byte for its timestamp.
     if samples > bytes.len() {
         return None;
     }
@@ -36,7 +36,7 @@ pub(super) fn header(stream: u32, content: &[u8]) -> Option<StreamHeader> {
     Some(header)
 }
 
-/// The timestamp of a sample: how many bytes it takes.
+/// Returns the bytes that the timestamp of a sample takes.
 fn stamp_len(bytes: &[u8]) -> Option<usize> {
     match bytes.first()? {
         0 => Some(1),
@@ -45,7 +45,7 @@ fn stamp_len(bytes: &[u8]) -> Option<usize> {
     }
 }
 
-/// How many texts a sample has, if the chunk consists of texts.
+/// Returns the number of texts per sample, if the chunk consists of texts.
 fn texts(bytes: &[u8], samples: usize) -> Option<usize> {
     let mut steps = 0;
     'channels: for channels in 1..=MAX_TEXTS {
@@ -81,7 +81,7 @@ fn texts(bytes: &[u8], samples: usize) -> Option<usize> {
     None
 }
 
-/// Format and channels, if the chunk consists of numbers.
+/// Returns format and channels, if the chunk consists of numbers.
 fn numbers(bytes: &[u8], samples: usize) -> Option<(ChannelFormat, usize)> {
     // With `full` timestamps in it, a chunk has samples * (1 + width) + 8 * full bytes.
     let budget = bytes.len().checked_sub(samples)?;
@@ -102,7 +102,7 @@ fn numbers(bytes: &[u8], samples: usize) -> Option<(ChannelFormat, usize)> {
     None
 }
 
-/// Whether samples of `width` bytes and their timestamps fill the chunk exactly.
+/// Returns whether samples of `width` bytes and their timestamps fill the chunk exactly.
 fn tiles(bytes: &[u8], samples: usize, width: usize, steps: &mut usize) -> bool {
     let mut rest = bytes;
     for _ in 0..samples {
@@ -118,7 +118,7 @@ fn tiles(bytes: &[u8], samples: usize, width: usize, steps: &mut usize) -> bool 
     rest.is_empty()
 }
 
-/// The widest numbers that look like measurements; bytes otherwise, which lose nothing.
+/// Chooses floats if the values look like measurements; integers otherwise, which lose nothing.
 fn interpret(bytes: &[u8], samples: usize, width: usize) -> (ChannelFormat, usize) {
     let mut sound = [true; 2];
     let mut rest = bytes;

@@ -9,7 +9,7 @@ use super::{Labels, Sheet};
 use crate::failure::Outcome;
 use crate::value::{Shown, write_csv_text};
 
-/// A file of comma separated text.
+/// Table written as comma separated text.
 pub(super) struct Csv {
     out: BufWriter<File>,
     channels: usize,

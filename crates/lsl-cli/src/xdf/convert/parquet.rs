@@ -20,15 +20,15 @@ use parquet::schema::types::{Type, TypePtr};
 use super::{Labels, Sheet};
 use crate::failure::{Failure, Outcome};
 
-/// A Parquet file.
+/// Table written as a Parquet file.
 pub(super) struct Parquet {
-    /// Gone once it is finished.
+    /// `None` once the file is finished.
     writer: Option<SerializedFileWriter<BufWriter<File>>>,
     channels: usize,
     stamps: Vec<f64>,
     corrected: Vec<f64>,
     values: Values,
-    /// Of the values that wait, about.
+    /// Bytes of the waiting samples, about.
     bytes: usize,
 }
 
@@ -78,7 +78,7 @@ impl Parquet {
         })
     }
 
-    /// Writes what waits as a row group.
+    /// Writes the waiting samples as a row group.
     fn flush(&mut self) -> Outcome {
         let Some(writer) = self.writer.as_mut().filter(|_| !self.stamps.is_empty()) else {
             return Ok(());
@@ -98,7 +98,7 @@ impl Parquet {
                 Values::String(list) => {
                     let texts = here.filter_map(|index| list.get(index));
                     let texts: Vec<ByteArray> = texts
-                        // Readers refuse what is no UTF-8.
+                        // Readers refuse invalid UTF-8.
                         .map(|text| {
                             String::from_utf8_lossy(text)
                                 .into_owned()
@@ -164,14 +164,14 @@ fn column(name: &str, format: ChannelFormat) -> Outcome<TypePtr> {
     Ok(Arc::new(made.map_err(wrong)?))
 }
 
-/// The values of one channel.
+/// Returns the values of one channel.
 fn pick<T: Copy, U: From<T>>(list: &[T], here: impl Iterator<Item = usize>) -> Vec<U> {
     here.filter_map(|index| list.get(index))
         .map(|&value| U::from(value))
         .collect()
 }
 
-/// Writes the next column.
+/// Writes the next column of a row group.
 fn put<T: DataType>(
     group: &mut SerializedRowGroupWriter<'_, BufWriter<File>>,
     values: &[T::T],
@@ -194,8 +194,8 @@ fn wrong(error: ParquetError) -> Failure {
     }
 }
 
-/// What waits before it is written as a row group. Every stream of a recording has its own.
+/// Bytes that wait before they become a row group. Every stream of a recording has its own.
 const GROUP_BYTES: usize = 8 << 20;
 
-/// Each has a writer with pages of its own.
+/// Most columns of a table: each has a writer with pages of its own.
 const MAX_COLUMNS: usize = 65_536;

@@ -39,7 +39,7 @@ fn what_is_too_large_is_refused_when_parsed() {
 
 #[test]
 fn deepest_queries_fit_a_small_stack() {
-    // The least any platform gives a thread of its own is far above what is left here.
+    // A quarter of the stack that Rust gives a thread.
     let small = thread::Builder::new().stack_size(512 << 10);
     let run = || {
         let document = document(SHELF);

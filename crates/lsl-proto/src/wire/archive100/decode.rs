@@ -1,4 +1,4 @@
-//! The reading half of protocol 1.00: a machine whose every step waits for one item.
+//! Decoder of protocol 1.00: a machine whose every step waits for one item.
 
 use super::{MAGIC, NEWEST_ARCHIVE_VERSION, TAG_DEDUCED};
 use crate::value::raw_sample_len;
@@ -23,7 +23,7 @@ pub struct Decoder100 {
     partial: Vec<u8>,
 }
 
-/// What the next byte belongs to.
+/// State of the decoder: the part to which the next byte belongs.
 #[derive(Debug, Clone, Copy)]
 enum Step {
     Magic,
@@ -50,9 +50,9 @@ enum Step {
 }
 
 impl Decoder100 {
-    /// For a feed of this shape, with the default limits.
+    /// Creates a decoder for a feed of this shape, with the default limits.
     pub fn new(format: ChannelFormat, channels: u32) -> Self {
-        // A stream without a format has no values either, whatever it says.
+        // A stream without a format has no values, however many channels it claims.
         let channels = if format == ChannelFormat::Undefined {
             0
         } else {
@@ -69,39 +69,39 @@ impl Decoder100 {
         }
     }
 
-    /// Replaces the limits.
+    /// Replaces the limits on memory.
     #[must_use]
     pub fn with_limits(self, limits: DecodeLimits) -> Self {
         Self { limits, ..self }
     }
 
-    /// The stream info (short form, XML) once it is complete; its uid must be the expected one.
+    /// Returns the stream info (short form, XML) once it is complete; its uid must be the expected one.
     pub fn shortinfo(&self) -> Option<&[u8]> {
         self.has_shortinfo().then_some(&self.shortinfo)
     }
 
-    /// Whether the bytes so far end between two samples; if not, a close now cuts one.
+    /// Returns whether the bytes so far end between two samples; if not, a close now cuts one.
     pub const fn is_between_samples(&self) -> bool {
         matches!(self.step, Step::Tag) && !self.item.started
     }
 
-    /// Memory held between calls, in bytes: at most about twice what the limits allow.
+    /// Returns the memory held between calls, in bytes: at most about twice what the limits allow.
     pub fn held_bytes(&self) -> usize {
         self.partial.capacity() + self.shortinfo.capacity()
     }
 
-    /// Reads all of `input`; gives the number of samples handed to `sink`.
+    /// Reads all of `input`; returns the number of samples handed to `sink`.
     ///
     /// # Errors
-    /// `Protocol` when the bytes are not an archive of version 0 to 17, an item does not fit its
-    /// type, or the stream info, a string or a sample is larger than the limits. Samples before it
-    /// have been handed over.
+    /// `Protocol` when the bytes are not an archive of version 0 to 17 or an item does not fit its
+    /// type. Also when the stream info, a string or a sample is larger than the limits. Samples
+    /// before it have been handed over.
     pub fn decode(&mut self, mut input: &[u8], sink: &mut impl SampleSink) -> Result<usize> {
         self.decode_up_to(usize::MAX, &mut input, sink)
     }
 
-    /// Reads at most `samples` samples and leaves in `input` what was not needed for them. With 0
-    /// only the stream info is read.
+    /// Reads at most `samples` samples and leaves in `input` the bytes after them. With 0 only the
+    /// stream info is read.
     ///
     /// # Errors
     /// As [`decode`](Self::decode).
@@ -191,7 +191,7 @@ impl Decoder100 {
         Ok(decoded)
     }
 
-    /// The steps that happen once per connection; `None` when more bytes are needed.
+    /// Takes a step of those that happen once per connection; `None` when more bytes are needed.
     fn preamble_step(&mut self, input: &mut &[u8]) -> Result<Option<Step>> {
         let next = match &mut self.step {
             Step::Magic => {
@@ -299,8 +299,8 @@ struct Item {
 }
 
 impl Item {
-    /// The value, sign-extended to 64 bits, once all bytes are there. `size` is that of the target
-    /// type in bytes.
+    /// Returns the value, sign-extended to 64 bits, once all bytes are there. `size` is that of the
+    /// target type in bytes.
     fn take(&mut self, input: &mut &[u8], size: u8, sign: Sign) -> Result<Option<u64>> {
         if !self.started {
             let Some(head) = take_byte(input) else {
@@ -334,7 +334,7 @@ impl Item {
     }
 }
 
-/// Moves what there is of `missing` bytes; true when none is missing any more.
+/// Moves as many of `missing` bytes as there are; returns true when none is missing any more.
 fn take_bytes(input: &mut &[u8], missing: &mut usize, into: &mut Vec<u8>) -> bool {
     let (bytes, rest) = input.split_at((*missing).min(input.len()));
     into.extend_from_slice(bytes);

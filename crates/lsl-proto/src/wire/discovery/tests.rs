@@ -86,7 +86,7 @@ fn query_ids_are_those_of_libstdcxx() {
     }
 }
 
-/// What a vector case of the outlet must be read as; the query itself is judged elsewhere.
+/// Each vector case of the outlet is read as expected; the query itself is judged elsewhere.
 #[test]
 fn an_outlet_reads_what_liblsl_reads() {
     let file = vector("udp-outlet-cases");

@@ -15,7 +15,7 @@ fn outlet(format: ChannelFormat) -> OutletSide<'static> {
     }
 }
 
-/// What an outlet sends first on a request; none if it is no request for a feed.
+/// Returns the first bytes of an outlet on a request; `None` if it asks for no feed.
 fn first_bytes(outlet: &OutletSide<'_>, request: &[u8]) -> Option<(Vec<u8>, Option<Negotiated>)> {
     let decision = match parse(request) {
         Ok(Some(Request::StreamFeed {

@@ -5,12 +5,12 @@ use proptest::prelude::*;
 use super::*;
 use crate::wire::discovery::tests::{hex, list, text, vector, vectors_named};
 
-/// What a parser makes of one piece.
+/// Feeds a parser all bytes in one piece.
 pub(crate) fn parse(bytes: &[u8]) -> Result<Option<Request>, RequestError> {
     RequestParser::new().feed(bytes)
 }
 
-/// What a parser makes of single bytes, to be the same as of one piece.
+/// Feeds a parser single bytes, with the same result as for one piece.
 fn parse_slowly(bytes: &[u8]) -> Result<Option<Request>, RequestError> {
     let mut parser = RequestParser::new();
     for byte in bytes {

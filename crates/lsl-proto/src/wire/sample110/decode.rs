@@ -1,4 +1,4 @@
-//! The reading half of protocol 1.10.
+//! Decoder of protocol 1.10.
 //!
 //! Numeric samples have one of two lengths, known from the first byte: whole ones are handed over
 //! straight out of the input, one that is cut waits in `partial`. Strings announce their length
@@ -19,7 +19,7 @@ pub struct Decoder110 {
     /// Numeric: the beginning of a sample whose end has not arrived, as it is on the wire.
     /// Strings: the sample so far, in the raw layout.
     partial: Vec<u8>,
-    /// Where values are swapped and flushed, if they have to be.
+    /// Buffer in which values are swapped and flushed, if they have to be.
     scratch: Vec<u8>,
     text: TextStep,
 }
@@ -32,7 +32,7 @@ struct Shape {
     suppress_subnormals: bool,
 }
 
-/// Where inside a string sample the next byte belongs.
+/// State inside a string sample: the part to which the next byte belongs.
 #[derive(Debug, Clone, Copy)]
 enum TextStep {
     Tag,
@@ -54,7 +54,7 @@ enum TextStep {
 }
 
 impl Decoder110 {
-    /// For a feed of this shape and the negotiated byte order, with the default limits.
+    /// Creates a decoder for a feed of this shape and the negotiated byte order, with the default limits.
     pub fn new(format: ChannelFormat, channels: u32, order: ByteOrder) -> Self {
         let channels = channels as usize;
         Self {
@@ -71,20 +71,20 @@ impl Decoder110 {
         }
     }
 
-    /// Replaces the limits.
+    /// Replaces the limits on memory.
     #[must_use]
     pub fn with_limits(self, limits: DecodeLimits) -> Self {
         Self { limits, ..self }
     }
 
-    /// Whether subnormal floats are replaced by zero of the same sign (`Suppress-Subnormals: 1`).
+    /// Chooses whether subnormal floats become zero of the same sign (`Suppress-Subnormals: 1`).
     #[must_use]
     pub fn with_subnormals_suppressed(mut self, suppress: bool) -> Self {
         self.shape.suppress_subnormals = suppress;
         self
     }
 
-    /// Reads all of `input`; gives the number of samples handed to `sink`.
+    /// Reads all of `input`; returns the number of samples handed to `sink`.
     ///
     /// # Errors
     /// `Protocol` when a string or a sample is larger than the limits, or a length has a width
@@ -93,7 +93,7 @@ impl Decoder110 {
         self.decode_up_to(usize::MAX, &mut input, sink)
     }
 
-    /// Reads at most `samples` samples and leaves in `input` what was not needed for them.
+    /// Reads at most `samples` samples and leaves in `input` the bytes after them.
     ///
     /// # Errors
     /// As [`decode`](Self::decode).
@@ -113,12 +113,12 @@ impl Decoder110 {
         Ok(self.decode_numbers(len, samples, input, sink))
     }
 
-    /// Whether the bytes so far end between two samples; if not, a close now cuts one.
+    /// Returns whether the bytes so far end between two samples; if not, a close now cuts one.
     pub fn is_between_samples(&self) -> bool {
         self.partial.is_empty() && matches!(self.text, TextStep::Tag)
     }
 
-    /// Memory held between calls, in bytes: at most about twice what the limits allow.
+    /// Returns the memory held between calls, in bytes: at most about twice what the limits allow.
     pub fn held_bytes(&self) -> usize {
         self.partial.capacity() + self.scratch.capacity()
     }
@@ -306,12 +306,12 @@ pub(in crate::wire) fn take_byte(input: &mut &[u8]) -> Option<u8> {
     Some(*byte)
 }
 
-/// A received -1.0 means the same as no timestamp. Spec: lsl-protocol §9.2.
+/// Returns the timestamp, unless it is -1.0, which means the same as none. Spec: lsl-protocol §9.2.
 pub(in crate::wire) fn explicit(timestamp: f64) -> Option<f64> {
     (timestamp != DEDUCED_TIMESTAMP).then_some(timestamp)
 }
 
-/// The length of a string that may follow `held` bytes of its sample.
+/// Checks the length of a string that may follow `held` bytes of its sample.
 pub(in crate::wire) fn admit_string(len: u64, held: usize, limits: &DecodeLimits) -> Result<usize> {
     let len = usize::try_from(len)
         .ok()
@@ -329,7 +329,7 @@ pub(in crate::wire) fn too_large(what: &str, limit: usize) -> Error {
     Error::Protocol(format!("{what} larger than {limit} bytes"))
 }
 
-/// Magnitudes below the smallest normal number become zero; the sign stays.
+/// Replaces magnitudes below the smallest normal number by zero; the sign stays.
 fn suppress_subnormals(format: ChannelFormat, raw: &mut [u8]) {
     if format == ChannelFormat::Float32 {
         for value in raw.as_chunks_mut::<4>().0 {
@@ -354,5 +354,5 @@ fn suppress_subnormals(format: ChannelFormat, raw: &mut [u8]) {
     }
 }
 
-/// Memory a text decoder keeps between samples.
+/// Memory that a text decoder keeps between samples, in bytes.
 pub(in crate::wire) const KEPT_CAPACITY: usize = 1 << 20;

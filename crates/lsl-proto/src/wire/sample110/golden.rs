@@ -22,7 +22,7 @@ struct Feed {
     version: u32,
     order: ByteOrder,
     suppress: bool,
-    /// What follows the response header and comes before the first sample.
+    /// Bytes between the response header and the first sample.
     preamble: Vec<u8>,
     samples: Vec<Sample>,
 }

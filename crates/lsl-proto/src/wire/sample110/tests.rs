@@ -6,7 +6,7 @@ use crate::wire::archive100::{Decoder100, Encoder100};
 
 type Samples = Vec<(Option<f64>, Vec<u8>)>;
 
-/// Collects what a decoder gives.
+/// Collects the samples of a decoder.
 #[derive(Debug, Default)]
 struct Collected(Samples);
 

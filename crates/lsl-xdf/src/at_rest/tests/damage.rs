@@ -2,7 +2,7 @@ use super::*;
 use crate::at_rest::payload::SEALED_LEN;
 use crate::at_rest::{ErrorKind, Work, unlock_stream};
 
-/// What a stump of `len` payload bytes gives: every whole chunk.
+/// Returns the plaintext of a stump of `payload_len` bytes: every whole chunk.
 fn whole_chunks(payload_len: usize) -> usize {
     payload_len / SEALED_LEN * CHUNK_LEN
 }
@@ -182,7 +182,7 @@ fn what_was_appended_is_not_read() {
 
 #[test]
 fn zeros_behind_a_stump_are_damage_behind_whole_chunks() {
-    // What a power cut can leave where the size of a file reached the disk before its content.
+    // A power cut can leave this if the size of a file reached the disk before its content.
     let (recipients, identities) = pair();
     let plain = bytes(2 * CHUNK_LEN + 100);
     let mut file = encrypt(&plain, &recipients);

@@ -9,7 +9,7 @@ use crate::at_rest::{
     locked_name, rotate, unlock, unlocked_name, verify,
 };
 
-/// A folder of its own that goes when dropped.
+/// Temporary folder that is removed when dropped.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -515,7 +515,7 @@ fn a_file_that_is_being_recorded_is_left_alone() {
     in_use(only(unlock(&back, &identities, &remove)));
     assert_eq!(folder.names(), ["other", "sub.xdf", "sub.xdf.age"]);
     assert!(fs::read(&locked).unwrap() == before);
-    // Reading as far as it is harms nobody.
+    // Reading up to the present end is harmless.
     let done = only(unlock(&back, &identities, &tolerant)).unwrap();
     assert_eq!(done.end, Some(End::CutOff));
     // All of it arrives, and then it is a file like any other, as it is when a recorder was killed.
@@ -543,7 +543,6 @@ fn a_file_that_is_being_recorded_is_left_alone() {
 fn a_file_that_grows_unannounced_is_not_rotated() {
     let folder = Folder::new("rotate-grows");
     let (recipients, identities) = pair();
-    // Beyond what one look at it sees, the header apart.
     let path = folder.file("sub.xdf.age", &encrypt(&bytes(100), &recipients));
     let watch = Recorder(path.clone());
     let options = Options {

@@ -303,7 +303,7 @@ fn ssh_stanzas_that_are_not_as_the_format_wants_them_make_the_header_bad() {
         let error = decrypt(changed.as_bytes(), &identities).unwrap_err();
         assert!(matches!(error, Error::BadHeader(_)), "{changed}: {error}");
     }
-    // Somebody else's, of whatever form.
+    // The stanza of another key, in any form.
     let changed = text.replace(hint, "AAAAAA");
     let error = decrypt(changed.as_bytes(), &identities).unwrap_err();
     assert!(matches!(error, Error::NoMatchingIdentity { .. }), "{error}");

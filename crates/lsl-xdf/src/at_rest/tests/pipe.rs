@@ -53,7 +53,7 @@ fn trickling_and_failing_ends_are_handled() {
         unlock_stream(input, &mut read, &identities, Ending::Strict, &work).unwrap();
         assert!(read == plain);
 
-        // The output fills up: what it took is a cut off file.
+        // The output fills up: its content is a cut off file.
         let mut full = Fussy {
             room: 3 * SEALED_LEN,
             ..Fussy::default()
@@ -63,7 +63,7 @@ fn trickling_and_failing_ends_are_handled() {
         let (read, end) = decrypt(&full.taken, &identities).unwrap();
         assert_eq!((read.len(), end), (2 * CHUNK_LEN, End::CutOff));
 
-        // The input breaks: no end is written, so that nobody takes the file for whole.
+        // The input breaks: no end is written, so that the file does not seem whole.
         let broken = (&plain[..]).chain(Broken);
         let mut file = Vec::new();
         let error = lock_stream(broken, &mut file, &recipients, &work).unwrap_err();
@@ -76,7 +76,7 @@ fn trickling_and_failing_ends_are_handled() {
 
 #[test]
 fn one_stream_feeds_the_next() {
-    // As `rotate` does: the errors of the first keep what they are.
+    // As in `rotate`: errors of the first keep their kind.
     let (recipients, identities) = pair();
     let mut file = encrypt(&bytes(6 * CHUNK_LEN), &recipients);
     file.truncate(file.len() - 1);

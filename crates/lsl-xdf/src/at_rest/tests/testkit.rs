@@ -1,4 +1,4 @@
-//! The vectors of C2SP/CCTV: what every implementation of the format must accept and refuse.
+//! The vectors of C2SP/CCTV: files that every implementation of the format must accept or refuse.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -8,9 +8,9 @@ use sha2::{Digest, Sha256};
 use super::*;
 use crate::at_rest::{ErrorKind, Work, unlock_stream};
 
-/// Files that go on behind a last chunk of full length, and how much of them is given out. Stock age gives out
-/// that chunk as well before it fails. Here it is withheld: ring leaves nothing of a chunk that failed as one
-/// of the others, and a copy of every chunk would be the price.
+/// Files that go on behind a last chunk of full length, and the number of bytes given out. Stock age gives
+/// out that chunk as well before it fails. Here it is withheld: ring destroys a chunk that fails to open as
+/// an inner one, and a copy of every chunk would cost too much.
 const WITHHELD: [(&str, usize); 5] = [
     ("stream_trailing_garbage_long", 0),
     ("stream_trailing_garbage_short", 0),
@@ -70,7 +70,7 @@ fn judge(vector: &Vector, read: &[u8], result: &Result<(), Error>) -> Result<(),
         Err(Error::ExcessiveWork { .. }) => "header failure",
         Err(error @ (Error::CutOff { .. } | Error::Damaged { .. })) => {
             // Before the first chunk or behind it: the kit counts the nonce to the payload or not,
-            // depending on how much of it there is.
+            // depending on its length.
             assert_eq!(error.kind(), ErrorKind::File);
             if vector.expect == "header failure" && read.is_empty() {
                 "header failure"

@@ -57,7 +57,7 @@ fn tells_what_is_sealed_and_what_it_takes() {
     );
     assert_eq!(writer.output_bytes(), head);
 
-    // The padding that a recorder writes brings out exactly what was waiting.
+    // The padding that a recorder writes brings out exactly the bytes that were waiting.
     writer.write_all(&vec![0; CHUNK_LEN - 99]).unwrap();
     assert_eq!(writer.sealed_bytes(), CHUNK_LEN as u64);
     assert_eq!(
@@ -121,7 +121,7 @@ fn a_full_disk_loses_nothing_that_was_accepted() {
                     assert_eq!(error.kind(), ErrorKind::StorageFull);
                     assert_eq!(writer.accepted_bytes(), (plain.len() - rest.len()) as u64);
                     failures += 1;
-                    // Twice in a row, then somebody makes room.
+                    // Fails twice in a row, then there is room.
                     if failures == 2 {
                         writer.get_mut().room = 10_000_000;
                     }
