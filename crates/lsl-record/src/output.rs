@@ -4,10 +4,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use lsl_xdf::at_rest::Recipients;
-use lsl_xdf::chunk::PADDING_TAG;
 use lsl_platform::calendar::rfc3339;
 use lsl_platform::clock::utc_now;
+use lsl_xdf::at_rest::Recipients;
+use lsl_xdf::chunk::PADDING_TAG;
 use lsl_xdf::{
     Error, FileHeader, FileSink, Gap, PendingSync, Recording, Result, Sink, StreamHeader, Synced,
     Values, claim,
