@@ -18,8 +18,8 @@ use lsl_core::secure::{Suite, Suites};
 use self::cipher::{Broken, Cipher, IS_SOFT_BUILD, Implementation};
 use super::keep::{Keep, Measured};
 use super::result::{Cell, Measurement, Round, Subject};
-use super::tally::median;
-use super::turns::{order, shown};
+use super::stats::median;
+use super::turns::order;
 
 /// `lsl bench aead`
 #[derive(Debug, Args)]
@@ -339,7 +339,7 @@ fn show(subjects: &[Subject], cells: &[Cell]) -> Outcome {
         let size = parameter(cell, "bytes");
         let ours = OURS.iter().find(|(ours, _)| u64::from(*ours) == size);
         for (index, subject) in subjects.iter().enumerate() {
-            let value = |metric, digits| shown(cell, index, metric, digits);
+            let value = |metric, digits| cell.median_text(index, metric, digits);
             table.push([
                 size.to_string(),
                 parameter(cell, "aad").to_string(),

@@ -22,8 +22,8 @@ use super::keep::{Keep, Measured};
 use super::result::{Cell, Measurement, Round, Subject};
 use super::room::{self, Folder};
 use super::size;
-use super::tally::median;
-use super::turns::{column, order, shown};
+use super::stats::{median, median_ratio};
+use super::turns::order;
 
 /// `lsl bench atrest`
 #[derive(Debug, Args)]
@@ -210,8 +210,8 @@ impl Atrest {
             table.push([
                 size::shown(row.bytes),
                 row.direction.to_owned(),
-                shown(cell, 0, SPEED, 0),
-                shown(cell, 1, SPEED, 0),
+                cell.median_text(0, SPEED, 0),
+                cell.median_text(1, SPEED, 0),
                 number(row.ratio, 3),
                 number(row.smallest_ratio, 3),
                 number(row.file_peak_mib, 1),
@@ -224,13 +224,8 @@ impl Atrest {
 
 impl Row {
     fn of(cell: &Cell) -> Self {
-        let files = column(cell, 0, SPEED);
-        let pipes = column(cell, 1, SPEED);
-        let ratios: Vec<f64> = pipes
-            .iter()
-            .zip(&files)
-            .map(|(pipe, file)| pipe / file)
-            .collect();
+        let pairs = cell.pairs(SPEED, 0, 1);
+        let ratios = pairs.iter().map(|(file, pipe)| pipe / file);
         let is_lock = cell.parameters.get("direction") == Some(&Direction::Lock.name().into());
         let direction = if is_lock {
             Direction::Lock
@@ -238,15 +233,15 @@ impl Row {
             Direction::Unlock
         };
         let bytes = cell.parameters.get("bytes");
-        let peak = |subject| column(cell, subject, PEAK).into_iter().reduce(f64::max);
+        let peak = |subject| cell.values(subject, PEAK).into_iter().reduce(f64::max);
         Self {
             direction: direction.name(),
             bytes: bytes.and_then(serde_json::Value::as_u64).unwrap_or(0),
             rounds: cell.rounds.len(),
-            file_mib_per_s: median(&files),
-            pipe_mib_per_s: median(&pipes),
-            ratio: median(&ratios),
-            smallest_ratio: ratios.into_iter().reduce(f64::min),
+            file_mib_per_s: median(&cell.values(0, SPEED)),
+            pipe_mib_per_s: median(&cell.values(1, SPEED)),
+            ratio: median_ratio(&pairs),
+            smallest_ratio: ratios.reduce(f64::min),
             file_peak_mib: peak(0),
             pipe_peak_mib: peak(1),
         }

@@ -16,7 +16,7 @@ use super::keep::{Keep, Measured};
 use super::result::{Cell, Measurement, Round};
 use super::subject::{Secure, Subject, baseline, find};
 use super::trouble::Trouble;
-use super::turns::{order, shown};
+use super::turns::order;
 
 /// Who takes part, and where.
 #[derive(Debug, Clone, Args)]
@@ -206,7 +206,7 @@ pub(super) fn table(
             let streams = cell.parameters.get("streams").map(ToString::to_string);
             let mut row = vec![streams.unwrap_or_default(), subject.shown.name.clone()];
             let values = columns.iter();
-            row.extend(values.map(|(metric, _, digits)| shown(cell, index, metric, *digits)));
+            row.extend(values.map(|(metric, _, digits)| cell.median_text(index, metric, *digits)));
             table.push(row);
         }
     }

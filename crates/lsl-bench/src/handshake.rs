@@ -24,8 +24,8 @@ use self::sides::Sides;
 use self::trail::Trail;
 use super::keep::{Keep, Measured};
 use super::result::{Cell, Measurement, Round, Subject};
-use super::tally::median;
-use super::turns::{order, shown};
+use super::stats::median_ratio;
+use super::turns::order;
 
 /// `lsl bench handshake`
 #[derive(Debug, Args)]
@@ -309,16 +309,6 @@ fn text(cell: &Cell, name: &str) -> String {
     }
 }
 
-/// Median of what a metric is in relation to that of another subject in the same round.
-fn ratio(cell: &Cell, subject: usize, to: usize, metric: &str) -> Option<f64> {
-    let ratio = |round: &Round| {
-        let value = |subject: usize| round.measurements.get(subject)?.values.get(metric);
-        Some(value(subject)? / value(to)?)
-    };
-    let ratios: Vec<f64> = cell.rounds.iter().filter_map(ratio).collect();
-    median(&ratios)
-}
-
 fn show(subjects: &[Audited], cells: &[Cell]) -> Outcome {
     let mut table = Table::new(&[
         ("suite", Align::Left),
@@ -335,7 +325,7 @@ fn show(subjects: &[Audited], cells: &[Cell]) -> Outcome {
     ]);
     for cell in cells {
         for (index, subject) in subjects.iter().enumerate() {
-            let value = |metric, digits| shown(cell, index, metric, digits);
+            let value = |metric, digits| cell.median_text(index, metric, digits);
             table.push([
                 text(cell, "suite"),
                 text(cell, "threads"),
@@ -365,14 +355,15 @@ fn judge(subjects: &[Audited], cells: &[Cell]) {
             let Some(index) = place(wanted) else {
                 continue;
             };
+            let ratio = |metric| median_ratio(&cell.pairs(metric, off, index)).unwrap_or(f64::NAN);
             note(format_args!(
                 "lsl: {} x {}, {} to off: processor time {:.3}, time {:.3}, context switches {:.2}",
                 text(cell, "suite"),
                 text(cell, "threads"),
                 wanted.subject().name,
-                ratio(cell, index, off, "cpu_s").unwrap_or(f64::NAN),
-                ratio(cell, index, off, "wall_s").unwrap_or(f64::NAN),
-                ratio(cell, index, off, "switches").unwrap_or(f64::NAN),
+                ratio("cpu_s"),
+                ratio("wall_s"),
+                ratio("switches"),
             ));
         }
     }
@@ -401,24 +392,5 @@ mod tests {
         for text in ["0", "-1", "none", "", "1025"] {
             assert!(threads(text).is_err(), "{text}");
         }
-    }
-
-    #[test]
-    fn ratios_are_those_of_rounds() {
-        let round = |off: f64, on: f64| {
-            let measurement = |value| Measurement {
-                values: [("wall_s".to_owned(), value)].into(),
-                ..Measurement::default()
-            };
-            Round {
-                measurements: vec![measurement(off), measurement(on)],
-            }
-        };
-        let cell = Cell {
-            parameters: BTreeMap::new(),
-            rounds: vec![round(1.0, 2.0), round(10.0, 10.0), round(4.0, 5.0)],
-        };
-        assert_eq!(ratio(&cell, 1, 0, "wall_s"), Some(1.25));
-        assert_eq!(ratio(&cell, 1, 0, "user_s"), None);
     }
 }

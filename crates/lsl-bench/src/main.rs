@@ -23,6 +23,7 @@ mod keep;
 mod latency;
 mod machine;
 mod max;
+mod metrics;
 mod net;
 mod number;
 mod raw;

@@ -334,7 +334,7 @@ impl Record {
             table.push([name, &value]);
         }
         for (name, value) in &shown.values {
-            let metric = super::result::METRICS
+            let metric = super::metrics::METRICS
                 .iter()
                 .find(|metric| metric.name == name);
             let title =

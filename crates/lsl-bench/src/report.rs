@@ -1,17 +1,13 @@
 //! `lsl bench report`: statistics, tables and charts from what the other benchmarks wrote.
 
+mod analysis;
+mod axis;
 mod charts;
-mod compare;
-mod content;
-mod document;
-mod evidence;
+mod encryption;
 mod figures;
-mod html;
+mod format;
 mod load;
-mod markdown;
-mod percentiles;
-mod pictures;
-mod svg;
+mod page;
 
 use std::fs;
 use std::io::{self, Write};
@@ -20,13 +16,13 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use lsl_cli::failure::{Failure, Outcome};
 use lsl_cli::note::note;
-use lsl_cli::table::{Align, Table};
+use lsl_cli::table::{Align, Table, count, printable};
 use serde::Serialize;
 
-use self::compare::{Analysis, Overhead, Within};
+use self::analysis::{Analysis, Compared};
+use self::encryption::EncryptionSummary;
 use self::load::{Group, Run};
 use crate::result::Results;
-use crate::stats::Interval;
 
 /// `lsl bench report`
 #[derive(Debug, Args)]
@@ -70,7 +66,7 @@ impl Report {
         if copies > 0 {
             note(format_args!(
                 "lsl: {} left out, the same as another",
-                lsl_cli::table::count(copies, "file")
+                count(copies, "file")
             ));
         }
         for group in &mut groups {
@@ -99,21 +95,15 @@ impl Report {
     }
 
     fn directory(&self) -> PathBuf {
-        let beside = |path: &PathBuf| {
-            if path.is_dir() {
-                return path.clone();
-            }
-            match path.parent() {
-                Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
-                _ => PathBuf::from("."),
-            }
-        };
+        let here = || Path::new(".");
+        let first = self.paths.first().map_or_else(here, PathBuf::as_path);
         match &self.output {
             Some(output) => output.clone(),
-            None => self
-                .paths
-                .first()
-                .map_or_else(|| PathBuf::from("."), beside),
+            None if first.is_dir() => first.to_owned(),
+            None => match first.parent() {
+                Some(parent) if parent != Path::new("") => parent.to_owned(),
+                _ => here().to_owned(),
+            },
         }
     }
 }
@@ -125,7 +115,7 @@ fn directories(groups: &[Group], root: &Path) -> Vec<PathBuf> {
     }
     let mut taken: Vec<PathBuf> = Vec::new();
     for group in groups {
-        let name = figures::file_name(&group.results.benchmark);
+        let name = format::file_name(&group.results.benchmark);
         let free = (1..).map(|number| match number {
             1 => root.join(format!("report-{name}")),
             _ => root.join(format!("report-{name}-{number}")),
@@ -135,10 +125,10 @@ fn directories(groups: &[Group], root: &Path) -> Vec<PathBuf> {
     taken
 }
 
-/// What a report amounts to.
+/// A report that was written.
 #[derive(Debug)]
 pub(crate) struct Rendered {
-    /// What was written: `report.html`, `report.md`, then the charts.
+    /// `report.html`, `report.md`, then the charts.
     pub(crate) files: Vec<PathBuf>,
     title: String,
     rows: Vec<[String; 6]>,
@@ -146,17 +136,14 @@ pub(crate) struct Rendered {
 }
 
 impl Rendered {
-    /// The headline table, for people.
+    /// Writes the headline table, for people.
     pub(crate) fn write_headline(&self, out: &mut impl Write) -> io::Result<()> {
         writeln!(out, "{}", self.title)?;
-        let mut table = Table::new(&[
-            ("", Align::Left),
-            ("subject", Align::Left),
-            ("median", Align::Right),
-            ("ratio", Align::Right),
-            ("95 % interval", Align::Right),
-            ("", Align::Left),
-        ]);
+        let [left, right] = [Align::Left, Align::Right];
+        let titles = ["", "subject", "median", "ratio", "95 % interval", ""];
+        let sides = [left, left, right, right, right, left];
+        let columns: Vec<_> = titles.into_iter().zip(sides).collect();
+        let mut table = Table::new(&columns);
         let mut before = "";
         for row in &self.rows {
             // What stands above need not be read again.
@@ -167,7 +154,7 @@ impl Rendered {
         }
         table.write(out, "  ")?;
         for line in &self.summary.encryption {
-            writeln!(out, "  {}", lsl_cli::table::printable(&line.sentence()))?;
+            writeln!(out, "  {}", printable(&sentence(line)))?;
         }
         if let Some(file) = self.files.first() {
             writeln!(out, "  report: {}", file.display())?;
@@ -184,36 +171,86 @@ pub(crate) fn render(results: &Results, directory: &Path) -> Outcome<Rendered> {
 fn render_runs(results: &Results, runs: &[Run], directory: &Path) -> Outcome<Rendered> {
     load::check(results)?;
     let analysis = Analysis::of(results);
-    let document = content::document(&analysis, runs);
+    let figures = figures::draw(&analysis)?;
+    let [html, markdown] = page::render(&analysis, runs, &figures)?;
     let charts = directory.join("charts");
     let at =
         |path: &Path, error: io::Error| Failure::Runtime(format!("{}: {error}", path.display()));
     fs::create_dir_all(&charts).map_err(|error| at(&charts, error))?;
+    let pages = [("report.html", &html), ("report.md", &markdown)];
+    let pages = pages.map(|(name, text)| (directory.join(name), text));
+    let pictures = figures
+        .iter()
+        .map(|figure| (charts.join(format!("{}.svg", figure.file)), &figure.svg));
     let mut files = Vec::new();
-    let mut write = |path: PathBuf, text: String| {
+    for (path, text) in pages.into_iter().chain(pictures) {
         fs::write(&path, text).map_err(|error| at(&path, error))?;
         files.push(path);
-        Ok::<(), Failure>(())
-    };
-    write(directory.join("report.html"), html::render(&document))?;
-    write(directory.join("report.md"), markdown::render(&document))?;
-    for chart in document.charts() {
-        write(
-            charts.join(format!("{}.svg", chart.file)),
-            svg::standalone(&chart.svg),
-        )?;
     }
-    let summary = Summary::of(&analysis, &files);
+    let rounds = format::rounds(analysis.rounds());
     Ok(Rendered {
+        title: printable(&format!("{}: {rounds}", page::title(&analysis))),
+        rows: headline(&analysis),
+        summary: Summary::of(analysis, &files),
         files,
-        title: lsl_cli::table::printable(&format!(
-            "{}: {}",
-            document.title,
-            pictures::rounds(&analysis)
-        )),
-        rows: content::headline_rows(&analysis),
-        summary,
     })
+}
+
+/// The headline table: metric and cell, subject, median, ratio, interval, verdict.
+fn headline(analysis: &Analysis<'_>) -> Vec<[String; 6]> {
+    let mut rows = Vec::new();
+    for measure in analysis.measures.iter().filter(|measure| measure.headline) {
+        for (label, entries) in analysis.labels.iter().zip(&measure.entries) {
+            for Compared {
+                subject,
+                median,
+                against,
+                ..
+            } in entries.iter().map(|entry| &entry.compared)
+            {
+                let Some(median) = *median else {
+                    continue;
+                };
+                let ratio = against
+                    .ratio
+                    .map(|ratio| format!("×{}", format::ratio(ratio)));
+                let verdict = against.verdict.as_deref().unwrap_or("baseline");
+                rows.push([
+                    format!("{}: {label}", measure.title),
+                    subject.clone(),
+                    format::with_unit(median, &measure.unit),
+                    ratio.unwrap_or_default(),
+                    against
+                        .ratio_interval
+                        .map(format::ratios)
+                        .unwrap_or_default(),
+                    verdict.into(),
+                ]);
+            }
+        }
+    }
+    rows
+}
+
+/// What encryption adds to one subject, in words.
+fn sentence(pair: &EncryptionSummary) -> String {
+    let EncryptionSummary {
+        plain,
+        secure,
+        cells,
+    } = pair;
+    let within = cells
+        .iter()
+        .filter(|cell| cell.within_limit == Some(true))
+        .count();
+    let most = cells
+        .iter()
+        .map(|cell| cell.added_us)
+        .fold(f64::NEG_INFINITY, f64::max);
+    let (most, cells) = (format::signed(most), count(cells.len(), "cell"));
+    format!(
+        "{secure} against {plain}: at most {most} µs added to the median; within 5 % or 2 µs in {within} of {cells}"
+    )
 }
 
 /// `--json`
@@ -223,140 +260,25 @@ struct Summary {
     baseline: String,
     rounds: usize,
     comparisons: Vec<Compared>,
-    encryption: Vec<Encryption>,
+    encryption: Vec<EncryptionSummary>,
     files: Vec<String>,
 }
 
-/// One metric of one subject in one cell. What cannot be worked out is absent.
-#[derive(Debug, Serialize)]
-struct Compared {
-    metric: String,
-    cell: serde_json::Value,
-    subject: String,
-    rounds: usize,
-    median: Option<f64>,
-    ratio: Option<f64>,
-    ratio_best: Option<f64>,
-    ratio_interval: Option<[f64; 2]>,
-    t: Option<f64>,
-    p: Option<f64>,
-    d: Option<f64>,
-    d_z: Option<f64>,
-    tost_1_percent_p: Option<f64>,
-    tost_5_percent_p: Option<f64>,
-    verdict: Option<String>,
-}
-
-/// What encryption adds to one subject.
-#[derive(Debug, Serialize)]
-struct Encryption {
-    plain: String,
-    secure: String,
-    cells: Vec<OfCell>,
-}
-
-#[derive(Debug, Serialize)]
-struct OfCell {
-    cell: serde_json::Value,
-    plain_us: f64,
-    secure_us: f64,
-    added_us: f64,
-    added_us_interval: Option<[f64; 2]>,
-    added_percent: f64,
-    limit_us: f64,
-    /// Absent where it is not shown either way.
-    within_limit: Option<bool>,
-}
-
-impl Encryption {
-    fn sentence(&self) -> String {
-        let within = self
-            .cells
-            .iter()
-            .filter(|cell| cell.within_limit == Some(true))
-            .count();
-        let most = self
-            .cells
-            .iter()
-            .map(|cell| cell.added_us)
-            .fold(f64::NEG_INFINITY, f64::max);
-        format!(
-            "{} against {}: at most {} µs added to the median; within 5 % or 2 µs in {within} of {}",
-            self.secure,
-            self.plain,
-            figures::signed(most),
-            lsl_cli::table::count(self.cells.len(), "cell")
-        )
-    }
-}
-
 impl Summary {
-    fn of(analysis: &Analysis<'_>, files: &[PathBuf]) -> Self {
-        let results = analysis.results;
-        let cell = |index: usize| {
-            results
-                .cells
-                .get(index)
-                .map_or(serde_json::Value::Null, |cell| {
-                    cell.parameters.clone().into_iter().collect()
-                })
-        };
-        let ends = |interval: Interval| [interval.low, interval.high];
-        let mut comparisons = Vec::new();
-        for measure in &analysis.measures {
-            for (index, entries) in measure.entries.iter().enumerate() {
-                for (subject, entry) in entries.iter().enumerate() {
-                    let against = entry.against.as_ref();
-                    let paired = against.and_then(|against| against.paired);
-                    comparisons.push(Compared {
-                        metric: measure.name.clone(),
-                        cell: cell(index),
-                        subject: analysis.subject(subject).into(),
-                        rounds: entry.values.len(),
-                        median: entry.median(),
-                        ratio: against.and_then(|against| against.ratio),
-                        ratio_best: against.and_then(|against| against.best),
-                        ratio_interval: against.and_then(|against| against.interval).map(ends),
-                        t: paired.map(|paired| paired.t),
-                        p: paired.map(|paired| paired.p),
-                        d: against.and_then(|against| against.d),
-                        d_z: paired.map(|paired| paired.d_z),
-                        tost_1_percent_p: against
-                            .and_then(|against| against.equivalence.map(|p| p[0])),
-                        tost_5_percent_p: against
-                            .and_then(|against| against.equivalence.map(|p| p[1])),
-                        verdict: against.map(|against| measure.words(against.verdict)),
-                    });
-                }
-            }
-        }
-        let added = |overhead: Overhead| OfCell {
-            cell: cell(overhead.cell),
-            plain_us: overhead.plain,
-            secure_us: overhead.secure,
-            added_us: overhead.added,
-            added_us_interval: overhead.interval.map(ends),
-            added_percent: overhead.share * 100.0,
-            limit_us: overhead.limit,
-            within_limit: match overhead.within() {
-                Within::Yes => Some(true),
-                Within::No => Some(false),
-                Within::Unsure => None,
-            },
-        };
-        let encryption = analysis.twins.iter().map(|(plain, secure)| Encryption {
-            plain: analysis.subject(*plain).into(),
-            secure: analysis.subject(*secure).into(),
-            cells: Overhead::of(results, *plain, *secure)
-                .into_iter()
-                .map(added)
-                .collect(),
-        });
+    fn of(analysis: Analysis<'_>, files: &[PathBuf]) -> Self {
+        let (_, rounds) = analysis.rounds();
+        let encryption = analysis.encryption.into_iter().map(|pair| pair.summary);
+        let entries = analysis
+            .measures
+            .into_iter()
+            .flat_map(|measure| measure.entries);
         Self {
-            benchmark: results.benchmark.clone(),
-            baseline: analysis.subject(results.baseline).into(),
-            rounds: analysis.rounds().1,
-            comparisons,
+            benchmark: analysis.results.benchmark.clone(),
+            baseline: analysis.results.subjects[analysis.results.baseline]
+                .name
+                .clone(),
+            rounds,
+            comparisons: entries.flatten().map(|entry| entry.compared).collect(),
             encryption: encryption.filter(|found| !found.cells.is_empty()).collect(),
             files: files
                 .iter()

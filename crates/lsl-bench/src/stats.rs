@@ -1,138 +1,29 @@
-//! Statistics of paired rounds. Everything compares two subjects that took turns in the same rounds,
-//! because machines drift: the pair is what can be trusted, not the number. Knows nothing of metrics.
+//! The statistics of all benchmarks: medians and percentiles of samples, comparisons of pairs, histograms.
+//! Everything compares two libraries that were measured in the same rounds, because machines drift: the
+//! pair is what can be trusted, not the number. Knows nothing of metrics.
 
+mod histograms;
+mod paired;
 mod student;
 
-/// A range that holds the true value with a stated chance.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Interval {
-    pub(crate) low: f64,
-    pub(crate) high: f64,
-}
+pub(crate) use self::histograms::{Histograms, buckets};
+pub(crate) use self::paired::{Paired, cohens_d, median_ratio};
 
-/// A comparison of pairs: how far the second of each is above the first.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Paired {
-    /// Pairs.
-    pub(crate) n: usize,
-    /// Mean of the differences.
-    pub(crate) mean: f64,
-    /// Their standard deviation.
-    pub(crate) deviation: f64,
-    /// Student's t; infinite where all differences are equal and not 0, NaN where all are 0.
-    pub(crate) t: f64,
-    /// Two-sided chance of a `t` as large if there were no difference.
-    pub(crate) p: f64,
-    /// 95 % confidence interval of the mean difference.
-    pub(crate) interval: Interval,
-    /// Mean difference in its own standard deviations: how consistent it is.
-    pub(crate) d_z: f64,
-}
-
-impl Paired {
-    /// The paired t-test of `second - first`. `None` below two pairs.
-    pub(crate) fn of(pairs: &[(f64, f64)]) -> Option<Self> {
-        let differences: Vec<f64> = pairs.iter().map(|(first, second)| second - first).collect();
-        Self::of_differences(&differences)
-    }
-
-    /// The same, of the differences.
-    pub(crate) fn of_differences(differences: &[f64]) -> Option<Self> {
-        Self::from_summary(
-            mean(differences)?,
-            deviation(differences)?,
-            differences.len(),
-        )
-    }
-
-    /// The same, from what papers print.
-    pub(crate) fn from_summary(mean: f64, deviation: f64, n: usize) -> Option<Self> {
-        if n < 2 {
-            return None;
-        }
-        let freedom = (n - 1) as f64;
-        let error = deviation / (n as f64).sqrt();
-        let t = mean / error;
-        let half = student::critical(0.95, freedom) * error;
-        Some(Self {
-            n,
-            mean,
-            deviation,
-            t,
-            p: if mean == 0.0 {
-                1.0
-            } else {
-                student::two_sided(t, freedom)
-            },
-            interval: Interval {
-                low: mean - half,
-                high: mean + half,
-            },
-            d_z: mean / deviation,
-        })
-    }
-
-    /// Two one-sided tests (TOST): the chance of such data if the mean difference were *outside* `low`
-    /// to `high`. Below 0.05 means: shown to be equivalent.
-    pub(crate) fn equivalence(&self, low: f64, high: f64) -> f64 {
-        let freedom = (self.n - 1) as f64;
-        let error = self.deviation / (self.n as f64).sqrt();
-        if error == 0.0 {
-            return if low < self.mean && self.mean < high {
-                0.0
-            } else {
-                1.0
-            };
-        }
-        let above_low = student::upper((self.mean - low) / error, freedom);
-        let below_high = student::upper((high - self.mean) / error, freedom);
-        above_low.max(below_high)
-    }
-
-    /// How many pairs of this noise it takes for a 95 % interval of the mean no wider than plus and
-    /// minus `half`. `None` beyond 100 000.
-    pub(crate) fn pairs_needed(&self, half: f64) -> Option<usize> {
-        let enough = |n: usize| {
-            student::critical(0.95, (n - 1) as f64) * self.deviation / (n as f64).sqrt() <= half
-        };
-        let most = 100_000;
-        if !enough(most) {
-            return None;
-        }
-        let (mut low, mut high) = (1, most);
-        while high - low > 1 {
-            let middle = usize::midpoint(low, high);
-            if enough(middle) {
-                high = middle;
-            } else {
-                low = middle;
-            }
-        }
-        Some(high)
-    }
-}
-
-/// Cohen's d with the pooled standard deviation: the difference in units of the ordinary scatter.
-pub(crate) fn cohens_d(pairs: &[(f64, f64)]) -> Option<f64> {
-    let (first, second): (Vec<f64>, Vec<f64>) = pairs.iter().copied().unzip();
-    Some(cohens_d_of_summary(
-        mean(&second)? - mean(&first)?,
-        deviation(&first)?,
-        deviation(&second)?,
-    ))
-}
-
-fn cohens_d_of_summary(difference: f64, first: f64, second: f64) -> f64 {
-    difference / f64::midpoint(first * first, second * second).sqrt()
-}
+/// Low and high end of a range that holds the true value with a stated chance.
+pub(crate) type Interval = [f64; 2];
 
 /// Arithmetic mean.
 pub(crate) fn mean(values: &[f64]) -> Option<f64> {
-    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+    mean_of(values.iter().copied())
+}
+
+fn mean_of(values: impl ExactSizeIterator<Item = f64>) -> Option<f64> {
+    let count = values.len();
+    (count > 0).then(|| values.sum::<f64>() / count as f64)
 }
 
 /// Standard deviation of a sample (n - 1). `None` below two values.
-pub(crate) fn deviation(values: &[f64]) -> Option<f64> {
+fn deviation(values: &[f64]) -> Option<f64> {
     if values.len() < 2 {
         return None;
     }
@@ -162,6 +53,41 @@ pub(crate) fn quantile(values: &[f64], share: f64) -> Option<f64> {
     Some(sorted[index] + (sorted[next] - sorted[index]) * rest)
 }
 
+/// First and third quartile.
+pub(crate) fn quartiles(values: &[f64]) -> Option<Interval> {
+    Some([quantile(values, 0.25)?, quantile(values, 0.75)?])
+}
+
+/// The smallest of the `sorted` latencies that at least the `share` of them do not exceed (nearest rank).
+pub(crate) fn percentile(sorted: &[f32], share: f64) -> Option<f64> {
+    let rank = floor((share * sorted.len() as f64).ceil());
+    sorted.get(rank.max(1) - 1).map(|value| f64::from(*value))
+}
+
+/// Sorts latencies, without those that are no number: their samples never came.
+pub(crate) fn sorted_latencies(values: impl IntoIterator<Item = f32>) -> Vec<f32> {
+    let mut values: Vec<f32> = values.into_iter().filter(|value| !value.is_nan()).collect();
+    values.sort_unstable_by(f32::total_cmp);
+    values
+}
+
+/// Arithmetic mean of latencies.
+pub(crate) fn mean_latency(values: &[f32]) -> Option<f64> {
+    mean_of(values.iter().map(|value| f64::from(*value)))
+}
+
+/// Slope of the least-squares line through (second, value), per second.
+pub(crate) fn slope(values: &[(f64, f64)]) -> Option<f64> {
+    let [mean_time, mean_value] = [
+        mean_of(values.iter().map(|at| at.0))?,
+        mean_of(values.iter().map(|at| at.1))?,
+    ];
+    let sum = |of: &dyn Fn(&(f64, f64)) -> f64| values.iter().map(of).sum::<f64>();
+    let over = sum(&|(time, value)| (time - mean_time) * (value - mean_value));
+    let under = sum(&|(time, _)| (time - mean_time).powi(2));
+    (under > 0.0).then(|| over / under)
+}
+
 /// 95 % confidence interval of the median by order statistics: exact, whatever the distribution, and
 /// therefore `None` below six values, where not even smallest and largest reach 95 %.
 pub(crate) fn median_interval(values: &[f64]) -> Option<Interval> {
@@ -180,19 +106,13 @@ pub(crate) fn median_interval(values: &[f64]) -> Option<Interval> {
         rank += 1;
     }
     let index = rank.checked_sub(1)?;
-    Some(Interval {
-        low: sorted[index],
-        high: sorted[n - 1 - index],
-    })
+    Some([sorted[index], sorted[n - 1 - index]])
 }
 
 /// 95 % confidence interval of any statistic by the percentile bootstrap: `statistic` gets which rounds
 /// to take, some more than once. Always the same for the same data: the seed is fixed. `None` below
 /// three rounds, where resampling shows nothing.
-pub(crate) fn bootstrap(
-    rounds: usize,
-    statistic: impl Fn(&[usize]) -> Option<f64>,
-) -> Option<Interval> {
+fn bootstrap(rounds: usize, statistic: impl Fn(&[usize]) -> Option<f64>) -> Option<Interval> {
     if rounds < 3 {
         return None;
     }
@@ -205,10 +125,7 @@ pub(crate) fn bootstrap(
         }
         found.extend(statistic(&chosen));
     }
-    Some(Interval {
-        low: quantile(&found, 0.025)?,
-        high: quantile(&found, 0.975)?,
-    })
+    Some([quantile(&found, 0.025)?, quantile(&found, 0.975)?])
 }
 
 fn sorted(values: &[f64]) -> Vec<f64> {

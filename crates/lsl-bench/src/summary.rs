@@ -6,8 +6,9 @@ use std::io::Write;
 use lsl_cli::failure::{Failure, Outcome};
 
 use super::driver::plain;
-use super::result::{Cell, METRICS, Measurement, Results};
-use super::tally::median;
+use super::metrics::METRICS;
+use super::result::{Cell, Measurement, Results};
+use super::stats::{median, median_ratio};
 
 /// What the table shows.
 #[derive(Debug, Clone, Copy)]
@@ -38,15 +39,15 @@ pub(super) fn show(results: &Results, table: &Table, out: &mut impl Write) -> Ou
             let value = |name: &String| cell.parameters.get(name).map(plain).unwrap_or_default();
             let mut row: Vec<String> = names.iter().map(value).collect();
             row.push(subject.name.clone());
-            let medians = table.columns.iter().map(|name| {
-                let values: Vec<f64> = values(cell, index, name).into_iter().flatten().collect();
-                median(&values).map_or_else(|| "-".into(), digits)
-            });
+            let medians = table
+                .columns
+                .iter()
+                .map(|name| median(&cell.values(index, name)).map_or_else(|| "-".into(), digits));
             row.extend(medians);
             row.push(delivered(cell, index));
             if ratios {
                 let shown = table.ratios.iter().map(|name| {
-                    ratio(cell, index, results.baseline, name)
+                    median_ratio(&cell.pairs(name, results.baseline, index))
                         .map_or_else(|| "-".into(), |ratio| format!("{ratio:.2}"))
                 });
                 row.extend(shown);
@@ -101,31 +102,8 @@ fn missing(measurement: &Measurement) -> u64 {
     measurement.expected.saturating_sub(measurement.received)
 }
 
-/// The metric of this subject in each round.
-fn values(cell: &Cell, subject: usize, metric: &str) -> Vec<Option<f64>> {
-    let of = |measurement: &Measurement| measurement.values.get(metric).copied();
-    let rounds = cell.rounds.iter();
-    rounds
-        .map(|round| round.measurements.get(subject).and_then(of))
-        .collect()
-}
-
-fn ratio(cell: &Cell, subject: usize, baseline: usize, metric: &str) -> Option<f64> {
-    let pairs = values(cell, subject, metric)
-        .into_iter()
-        .zip(values(cell, baseline, metric));
-    let ratios: Vec<f64> = pairs
-        .filter_map(|(ours, theirs)| Some(ours? / theirs?))
-        .filter(|ratio| ratio.is_finite())
-        .collect();
-    median(&ratios)
-}
-
 fn delivered(cell: &Cell, subject: usize) -> String {
-    let measurements = || {
-        let rounds = cell.rounds.iter();
-        rounds.filter_map(move |round| round.measurements.get(subject))
-    };
+    let measurements = || cell.measurements(subject);
     let expected: u64 = measurements().map(|m| m.expected).sum();
     let received: u64 = measurements().map(|m| m.received).sum();
     let failed = measurements().filter(|m| m.failure.is_some()).count();

@@ -108,71 +108,6 @@ const MOST_GAPS: usize = 20;
 
 const ROUNDING_SECS: f64 = 1e-6;
 
-/// The value that this part of them does not exceed; they are sorted. `None` of nothing.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "ranks are positions in memory"
-)]
-pub(super) fn percentile(sorted: &[f32], part: f64) -> Option<f64> {
-    let rank = (part * sorted.len() as f64).ceil() as usize;
-    sorted.get(rank.max(1) - 1).map(|value| f64::from(*value))
-}
-
-/// In ascending order, without what is not a number (samples that never came).
-pub(super) fn sorted(values: impl IntoIterator<Item = f32>) -> Vec<f32> {
-    let mut values: Vec<f32> = values.into_iter().filter(|value| !value.is_nan()).collect();
-    values.sort_unstable_by(f32::total_cmp);
-    values
-}
-
-/// The mean. `None` of nothing.
-pub(super) fn mean(values: &[f32]) -> Option<f64> {
-    let sum: f64 = values.iter().map(|value| f64::from(*value)).sum();
-    (!values.is_empty()).then(|| sum / values.len() as f64)
-}
-
-/// The middle value, or the mean of the two in the middle. `None` of nothing.
-pub(super) fn median(values: &[f64]) -> Option<f64> {
-    let mut values = values.to_vec();
-    values.sort_unstable_by(f64::total_cmp);
-    let half = values.len() / 2;
-    let upper = *values.get(half)?;
-    if values.len().is_multiple_of(2) {
-        values
-            .get(half - 1)
-            .map(|lower| f64::midpoint(*lower, upper))
-    } else {
-        Some(upper)
-    }
-}
-
-/// How often what happened, as (upper bound, count), in buckets that grow by a tenth; empty ones are
-/// left out. What is below the first bound or above the last is in those buckets.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "buckets are few, and clamped"
-)]
-pub(super) fn histogram(sorted: &[f32]) -> Vec<(f64, u64)> {
-    let mut counts: Vec<(f64, u64)> = Vec::new();
-    for value in sorted {
-        let exact = (f64::from(*value).max(LOWEST_US) / LOWEST_US).log(GROWTH);
-        let bucket = (exact.ceil() as usize).min(BUCKETS - 1);
-        let bound = LOWEST_US * GROWTH.powf(bucket as f64);
-        match counts.last_mut() {
-            Some((last, count)) if *last >= bound => *count += 1,
-            _ => counts.push((bound, 1)),
-        }
-    }
-    counts
-}
-
-const LOWEST_US: f64 = 1.0;
-const GROWTH: f64 = 1.1;
-/// Up to more than a minute.
-const BUCKETS: usize = 190;
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -234,41 +169,5 @@ mod tests {
         let gaps = tally.gaps_of(200);
         let missing: u64 = gaps.iter().map(|gap| gap.count).sum();
         assert_eq!((gaps.len(), missing, tally.received), (20, 100, 100));
-    }
-
-    #[test]
-    fn percentiles_are_ranks() {
-        let hundred = sorted((1..=100).rev().map(|n| n as f32).chain([f32::NAN]));
-        for (part, value) in [
-            (0.0, 1.0),
-            (0.5, 50.0),
-            (0.95, 95.0),
-            (0.99, 99.0),
-            (1.0, 100.0),
-        ] {
-            assert_eq!(percentile(&hundred, part), Some(value));
-        }
-        assert_eq!(percentile(&[7.0], 0.5), Some(7.0));
-        assert_eq!(percentile(&[], 0.5), None);
-        assert_eq!(mean(&hundred), Some(50.5));
-    }
-
-    #[test]
-    fn medians() {
-        assert_eq!(median(&[3.0, 1.0, 2.0]), Some(2.0));
-        assert_eq!(median(&[4.0, 1.0]), Some(2.5));
-        assert_eq!(median(&[]), None);
-    }
-
-    #[test]
-    fn histograms_count_everything_once() {
-        let values = sorted([0.2, 0.9, 1.0, 30.0, 30.1, 33.0, 1e9]);
-        let buckets = histogram(&values);
-        assert_eq!(buckets.iter().map(|(_, count)| count).sum::<u64>(), 7);
-        assert!(buckets.is_sorted_by(|a, b| a.0 < b.0) && buckets.len() <= 200);
-        assert_eq!(buckets[0], (1.0, 3));
-        for pair in buckets.windows(2) {
-            assert!(pair[1].0 / pair[0].0 >= 1.099);
-        }
     }
 }

@@ -42,22 +42,6 @@ impl Used {
     }
 }
 
-/// How much `values` grow in a second, by the line of least squares through (second, value).
-pub(super) fn slope(values: &[(f64, f64)]) -> Option<f64> {
-    let count = values.len() as f64;
-    let mean = |of: fn(&(f64, f64)) -> f64| values.iter().map(of).sum::<f64>() / count;
-    let (mean_time, mean_value) = (mean(|at| at.0), mean(|at| at.1));
-    let over: f64 = values
-        .iter()
-        .map(|(time, value)| (time - mean_time) * (value - mean_value))
-        .sum();
-    let under: f64 = values
-        .iter()
-        .map(|(time, _)| (time - mean_time).powi(2))
-        .sum();
-    (under > 0.0).then(|| over / under)
-}
-
 /// Fields of `/proc/ID/stat` between the name and the time in the program, which that in the kernel
 /// follows (proc(5)).
 const USER_TIME: usize = 11;
@@ -87,13 +71,5 @@ mod tests {
     fn this_process_uses_memory() {
         let used = Used::of(std::process::id()).unwrap();
         assert!(used.rss_mib > 0.1 && used.peak_mib >= used.rss_mib);
-    }
-
-    #[test]
-    fn growth_is_a_line_through_all() {
-        assert_eq!(slope(&[(0.0, 5.0), (1.0, 5.0), (2.0, 5.0)]), Some(0.0));
-        assert_eq!(slope(&[(0.0, 1.0), (1.0, 3.0), (2.0, 5.0)]), Some(2.0));
-        assert_eq!(slope(&[(1.0, 1.0)]), None);
-        assert_eq!(slope(&[]), None);
     }
 }

@@ -13,7 +13,8 @@ use lsl_core::local_clock;
 use super::super::carrier::Receiver;
 use super::super::job::{Counted, Event, Job, Order, Pull, Ready, Report, Speed};
 use super::super::number::{Number, Numbering};
-use super::super::tally::{Tally, histogram, mean, percentile, sorted};
+use super::super::stats::{buckets, mean_latency, percentile, sorted_latencies};
+use super::super::tally::Tally;
 use super::super::usage::{Holdings, Usage, peak_rss_mib};
 use super::{Orders, tell};
 
@@ -253,7 +254,7 @@ fn summarise(job: &Job, readings: &[Reading], race: &Race) -> Report {
             report.switches = switches;
         }
     }
-    let all = sorted(
+    let all = sorted_latencies(
         readings
             .iter()
             .flat_map(|reading| reading.latencies.iter().copied()),
@@ -261,7 +262,7 @@ fn summarise(job: &Job, readings: &[Reading], race: &Race) -> Report {
     let slots = readings
         .first()
         .map_or(0, |reading| reading.latencies.len());
-    let slowest = sorted((0..slots).map(|slot| {
+    let slowest = sorted_latencies((0..slots).map(|slot| {
         let of_all = readings.iter().filter_map(|r| r.latencies.get(slot));
         // `max` would take a number for one that is missing.
         of_all.fold(f32::NEG_INFINITY, |slowest, latency| {
@@ -276,17 +277,17 @@ fn summarise(job: &Job, readings: &[Reading], race: &Race) -> Report {
         Counted::Each => &all,
         Counted::Slowest => &slowest,
     };
-    report.histogram = histogram(counted);
+    report.histogram = buckets(counted);
     let values = [
         ("latency_p50_us", percentile(counted, 0.5)),
         ("latency_p95_us", percentile(counted, 0.95)),
         ("latency_p99_us", percentile(counted, 0.99)),
         ("latency_max_us", percentile(counted, 1.0)),
-        ("latency_mean_us", mean(counted)),
+        ("latency_mean_us", mean_latency(counted)),
         ("slowest_p50_us", percentile(&slowest, 0.5)),
         ("slowest_p95_us", percentile(&slowest, 0.95)),
         ("slowest_p99_us", percentile(&slowest, 0.99)),
-        ("slowest_mean_us", mean(&slowest)),
+        ("slowest_mean_us", mean_latency(&slowest)),
     ];
     for (name, value) in values {
         if let Some(value) = value {

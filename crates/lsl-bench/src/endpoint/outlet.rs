@@ -12,7 +12,7 @@ use lsl_core::local_clock;
 use super::super::carrier::{PATIENCE, Sender};
 use super::super::job::{Event, Extent, Job, Order, Ready, Report, Speed};
 use super::super::number::{Number, Numbering};
-use super::super::tally::{mean, percentile, sorted};
+use super::super::stats::{mean_latency, percentile, sorted_latencies};
 use super::super::usage::{Holdings, Usage, peak_rss_mib};
 use super::{Orders, tell};
 
@@ -121,8 +121,8 @@ fn push_all<T: Number>(
         number = end;
     }
     report.end = local_clock();
-    let mean = mean(&took);
-    let took = sorted(took);
+    let mean = mean_latency(&took);
+    let took = sorted_latencies(took);
     let pushes = [
         ("push_mean_us", mean),
         ("push_p50_us", percentile(&took, 0.5)),

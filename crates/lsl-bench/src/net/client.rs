@@ -24,8 +24,9 @@ use crate::driver::wrong_order;
 use crate::keep::{Keep, Measured};
 use crate::number::Numbering;
 use crate::result::{Cell, Measurement, Round, Subject};
-use crate::tally::{Tally, histogram, mean, percentile, sorted};
-use crate::turns::{order, shown};
+use crate::stats::{buckets, mean_latency, percentile, sorted_latencies};
+use crate::tally::Tally;
+use crate::turns::order;
 
 /// `lsl bench net client`
 #[derive(Debug, Args)]
@@ -185,7 +186,7 @@ impl Client {
                     .iter()
                     .filter_map(|round| round.measurements.get(index))
             };
-            let value = |metric: &str| shown(cell, index, metric, 1);
+            let value = |metric: &str| cell.median_text(index, metric, 1);
             let expected: u64 = all().map(|measurement| measurement.expected).sum();
             let received: u64 = all().map(|measurement| measurement.received).sum();
             let delivered = 100.0 * received as f64 / expected.max(1) as f64;
@@ -322,13 +323,13 @@ impl Iteration<'_> {
             values.insert(name.to_owned(), value);
         };
         let Taken { tally, times } = taken;
-        let late = sorted(latencies(&times, before, after));
+        let late = sorted_latencies(latencies(&times, before, after));
         for (name, part) in [("p50", 0.5), ("p95", 0.95), ("p99", 0.99), ("max", 1.0)] {
             if let Some(value) = percentile(&late, part) {
                 set(&format!("latency_{name}_us"), value);
             }
         }
-        if let Some(value) = mean(&late) {
+        if let Some(value) = mean_latency(&late) {
             set("latency_mean_us", value);
         }
         let error = before.max_error_secs().max(after.max_error_secs());
@@ -357,7 +358,7 @@ impl Iteration<'_> {
             expected: samples,
             gaps: tally.gaps_of(samples),
             received: tally.received,
-            histogram: histogram(&late),
+            histogram: buckets(&late),
             failure: wrong_order(tally.disorder),
         }))
     }
@@ -459,7 +460,9 @@ impl Iteration<'_> {
         }
         let reply = server.hear(SOON)?;
         match reply {
-            Some(Reply::Echoed { count: echoed }) if echoed == count => Ok(Some(sorted(halves))),
+            Some(Reply::Echoed { count: echoed }) if echoed == count => {
+                Ok(Some(sorted_latencies(halves)))
+            }
             other => self.ended(other.as_ref()),
         }
     }

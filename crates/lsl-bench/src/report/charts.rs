@@ -1,371 +1,323 @@
-//! The shapes of charts, over plain numbers: lines along a parameter, bars from zero, intervals, and
-//! cumulative distributions.
+//! Draws charts as SVG with plotters: rows of bars or of intervals, and curves. Knows nothing of metrics.
 
-use super::figures::figure;
-use super::svg::{self, Anchor, Canvas, LETTER, Look, Scale, WIDTH};
+use lsl_cli::failure::{Failure, Outcome};
+use lsl_cli::table::printable;
+use plotters::coord::Shift;
+use plotters::element::DashedPathElement;
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+
+use super::axis::{Axis, range};
 use crate::stats::Interval;
 
-/// Name, look and points of a line.
-pub(super) type Curve = (String, Look, Vec<(f64, f64)>);
+type Root<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+type Plot<'a> = DrawingArea<SVGBackend<'a>, Cartesian2d<Axis, Axis>>;
+type Error = DrawingAreaErrorKind<std::io::Error>;
+type Pixel = (i32, i32);
 
-/// What stands around every chart.
+/// Colour of a subject; encrypted ones are hollow and dashed.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Frame<'a> {
-    pub(super) title: &'a str,
-    pub(super) remark: &'a str,
-    /// Of the axis of values.
-    pub(super) unit: &'a str,
+pub(super) struct Style {
+    colour: RGBColor,
+    is_hollow: bool,
 }
 
-/// One subject along a parameter.
-#[derive(Debug)]
-pub(super) struct Series {
-    pub(super) name: String,
-    pub(super) look: Look,
-    pub(super) points: Vec<Point>,
+impl Style {
+    pub(super) fn new(colour: usize, is_hollow: bool) -> Self {
+        let colour = COLOURS[colour % COLOURS.len()];
+        Self { colour, is_hollow }
+    }
+
+    fn line(self, root: &Root<'_>, points: Vec<Pixel>) -> Result<(), Error> {
+        let style = self.colour.stroke_width(2);
+        if self.is_hollow {
+            root.draw(&DashedPathElement::new(points, 7, 4, style))
+        } else {
+            root.draw(&PathElement::new(points, style))
+        }
+    }
+
+    fn dot(self, root: &Root<'_>, at: Pixel) -> Result<(), Error> {
+        let inside = if self.is_hollow { WHITE } else { self.colour };
+        root.draw(&Circle::new(at, 4, inside.filled()))?;
+        root.draw(&Circle::new(at, 4, self.colour.stroke_width(2)))
+    }
 }
 
-/// A median with the spread of the rounds.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Point {
-    pub(super) x: f64,
-    pub(super) y: f64,
-    pub(super) spread: Interval,
-}
+/// What stands above a chart: title, and a line under it.
+pub(super) type Frame<'a> = [&'a str; 2];
 
-/// A row of bars or intervals under the name of its cell.
-#[derive(Debug)]
-pub(super) struct Group {
-    pub(super) label: String,
-    pub(super) rows: Vec<Row>,
-}
-
+/// A bar or an interval, between its name and a note.
 #[derive(Debug)]
 pub(super) struct Row {
     pub(super) name: String,
-    pub(super) look: Look,
+    pub(super) style: Style,
     pub(super) value: f64,
-    pub(super) spread: Option<Interval>,
-    /// At the right end.
+    pub(super) interval: Option<Interval>,
     pub(super) note: String,
     /// What it must stay below.
     pub(super) limit: Option<f64>,
 }
 
-/// Medians along a parameter. From zero, or in logarithms where the values are too far apart.
-pub(super) fn lines(frame: Frame<'_>, axis: &str, series: &[Series]) -> String {
-    let legend: Vec<(String, Look)> = series
-        .iter()
-        .map(|series| (series.name.clone(), series.look))
-        .collect();
-    let top = 54.0 + svg::legend_height(&legend);
-    let (left, right, bottom) = (56.0, WIDTH - 16.0, top + 210.0);
-    let points = || series.iter().flat_map(|series| &series.points);
-    let (low, high) =
-        range(points().flat_map(|point| [point.spread.low, point.spread.high, point.y]));
-    let logarithmic = low > 0.0 && high / low > 20.0;
-    let y = if logarithmic {
-        Scale::logarithmic(low, high, (bottom, top))
-    } else {
-        Scale::linear(low.min(0.0), high, (bottom, top))
-    };
-    let mut places: Vec<f64> = points().map(|point| point.x).collect();
-    places.sort_by(f64::total_cmp);
-    places.dedup();
-    let (first, last) = range(places.iter().copied());
-    let x = Scale::exact(
-        first,
-        last,
-        first > 0.0 && last / first >= 4.0,
-        (left + 14.0, right - 10.0),
-    );
-
-    let mut canvas = Canvas::new(bottom + 42.0, frame.title, frame.remark);
-    canvas.legend(42.0, &legend);
-    horizontal_grid(&mut canvas, &y, (left, right));
-    let scale = if logarithmic { ", log scale" } else { "" };
-    canvas.upright(
-        11.0,
-        f64::midpoint(top, bottom),
-        &format!("{}{scale}", frame.unit),
-    );
-    let mut free = 0.0;
-    for place in places {
-        let at = x.at(place);
-        canvas.line((at, bottom), (at, bottom + 4.0), "axis");
-        let text = figure(place);
-        let half = svg::text_width(&text, LETTER) / 2.0;
-        if at - half > free {
-            canvas.text(at, bottom + 17.0, Anchor::Middle, "muted", &text);
-            free = at + half + 4.0;
-        }
-    }
-    canvas.text(
-        f64::midpoint(left, right),
-        bottom + 35.0,
-        Anchor::Middle,
-        "muted",
-        axis,
-    );
-    let count = series.len() as f64;
-    for (index, series) in series.iter().enumerate() {
-        // Side by side, so that whiskers at the same place can be told apart.
-        let shift = (index as f64 - (count - 1.0) / 2.0) * 3.0;
-        let place = |point: &Point| (x.at(point.x) + shift, y.at(point.y));
-        for point in &series.points {
-            let (at, _) = place(point);
-            let ends = (y.at(point.spread.low), y.at(point.spread.high));
-            canvas.whisker((at, ends.0), (at, ends.1), series.look);
-        }
-        let mut curve: Vec<(f64, f64)> = series.points.iter().map(place).collect();
-        curve.sort_by(|(one, _), (other, _)| one.total_cmp(other));
-        canvas.curve(&curve, series.look);
-        for (x, y) in curve {
-            canvas.dot(x, y, series.look);
-        }
-    }
-    canvas.finish()
+/// A line through points.
+#[derive(Debug)]
+pub(super) struct Curve {
+    pub(super) name: String,
+    pub(super) style: Style,
+    pub(super) points: Vec<(f64, f64)>,
+    /// One for each point; points are marked where there are any.
+    pub(super) intervals: Vec<Interval>,
 }
 
-/// Bars, from zero.
-pub(super) fn bars(frame: Frame<'_>, groups: &[Group]) -> String {
-    let rows = || groups.iter().flat_map(|group| &group.rows);
-    let right = right_edge(rows());
-    let (_, high) = range(rows().flat_map(|row| [row.value, row.spread.map_or(0.0, |s| s.high)]));
-    let scale = Scale::linear(0.0, high.max(f64::MIN_POSITIVE), (NAMES, right));
-    rows_chart(frame, groups, &scale, Some(0.0), |canvas, row, y| {
-        canvas.bar(
-            NAMES,
-            y + 2.0,
-            scale.at(row.value) - NAMES,
-            ROW - 6.0,
-            row.look,
-        );
-        if let Some(spread) = row.spread {
-            let middle = y + ROW / 2.0 - 1.0;
-            canvas.line(
-                (scale.at(spread.low), middle),
-                (scale.at(spread.high), middle),
-                "spread",
-            );
-        }
-    })
-}
-
-/// Points with their intervals about a neutral value: ratios about 1, differences about 0.
-pub(super) fn intervals(frame: Frame<'_>, groups: &[Group], neutral: f64) -> String {
-    let rows = || groups.iter().flat_map(|group| &group.rows);
-    let right = right_edge(rows());
-    let limits = rows().filter_map(|row| row.limit);
-    let (low, high) = range(rows().map(|row| row.value).chain(limits).chain([neutral]));
-    let ends = || {
-        rows()
-            .filter_map(|row| row.spread)
-            .flat_map(|spread| [spread.low, spread.high])
-    };
-    let (outer_low, outer_high) = range(ends().chain([low, high]));
-    // An interval that says nothing must not squeeze the others: it gets an arrow at the edge.
-    let ratios = (neutral - 1.0).abs() < 1e-9;
-    let (low, high) = if ratios {
-        (outer_low.max(low / 2.0), outer_high.min(high * 2.0))
-    } else {
-        let room = (high - low).max(1e-9);
-        (outer_low.max(low - room), outer_high.min(high + room))
-    };
-    let logarithmic = ratios && low > 0.0 && high / low > 3.0;
-    let scale = if logarithmic {
-        Scale::logarithmic(low, high, (NAMES, right))
-    } else {
-        Scale::linear(low, high, (NAMES, right))
-    };
-    let unit = if logarithmic {
-        format!("{}, log scale", frame.unit)
-    } else {
-        frame.unit.into()
-    };
-    let frame = Frame {
-        unit: &unit,
-        ..frame
-    };
-    rows_chart(frame, groups, &scale, Some(neutral), |canvas, row, y| {
-        let middle = y + ROW / 2.0 - 1.0;
-        if let Some(limit) = row.limit {
-            canvas.area(scale.at(0.0), y, scale.at(limit) - scale.at(0.0), ROW - 2.0);
-            canvas.line(
-                (scale.at(limit), y),
-                (scale.at(limit), y + ROW - 2.0),
-                "axis",
-            );
-        }
-        if let Some(spread) = row.spread {
-            canvas.whisker(
-                (scale.at(spread.low), middle),
-                (scale.at(spread.high), middle),
-                row.look,
-            );
-            if !scale.holds(spread.low) {
-                canvas.arrow(NAMES, middle, -1.0, row.look);
-            }
-            if !scale.holds(spread.high) {
-                canvas.arrow(right, middle, 1.0, row.look);
-            }
-        }
-        canvas.dot(scale.at(row.value), middle, row.look);
-    })
-}
-
-/// Shares of samples that came within a time. `points` are (time, share) in rising order.
-pub(super) fn distribution(frame: Frame<'_>, curves: &[Curve]) -> String {
-    let legend: Vec<(String, Look)> = curves
-        .iter()
-        .map(|(name, look, _)| (name.clone(), *look))
-        .collect();
-    let top = 54.0 + svg::legend_height(&legend);
-    let (left, right, bottom) = (48.0, WIDTH - 16.0, top + 210.0);
-    let (low, high) = range(
-        curves
-            .iter()
-            .flat_map(|(_, _, points)| points)
-            .map(|(time, _)| *time),
-    );
-    let x = Scale::logarithmic(low, high, (left, right));
-    let y = Scale::exact(0.0, 1.0, false, (bottom, top));
-    let mut canvas = Canvas::new(bottom + 42.0, frame.title, frame.remark);
-    canvas.legend(42.0, &legend);
-    for share in [0.0, 0.25, 0.5, 0.75, 0.95, 1.0] {
-        let at = y.at(share);
-        canvas.line(
-            (left, at),
-            (right, at),
-            if share == 0.0 { "axis" } else { "grid" },
-        );
-        let text = format!("{:.0} %", share * 100.0);
-        // 95 % and 100 % are closer than a line of text.
-        let down = if (share - 0.95).abs() < 1e-9 {
-            8.0
-        } else {
-            4.0
-        };
-        canvas.text(left - 6.0, at + down, Anchor::End, "muted", &text);
-    }
-    vertical_ticks(&mut canvas, &x, top, bottom);
-    let title = format!("{}, log scale", frame.unit);
-    canvas.text(
-        f64::midpoint(left, right),
-        bottom + 35.0,
-        Anchor::Middle,
-        "muted",
-        &title,
-    );
-    for (_, look, points) in curves {
-        let mut path: Vec<(f64, f64)> = Vec::new();
-        for (time, share) in points {
-            path.push((x.at(*time), y.at(*share)));
-        }
-        canvas.curve(&path, *look);
-    }
-    canvas.finish()
-}
-
-/// What bars and intervals have in common: names left, notes right, an axis below.
-fn rows_chart(
+/// Draws groups of rows under their labels: bars from zero, or intervals about a neutral value.
+pub(super) fn rows(
     frame: Frame<'_>,
-    groups: &[Group],
-    scale: &Scale,
+    unit: &str,
+    groups: &[(String, Vec<Row>)],
     neutral: Option<f64>,
-    mut draw: impl FnMut(&mut Canvas, &Row, f64),
-) -> String {
-    let top = 44.0;
-    let height = |group: &Group| LABEL + group.rows.len() as f64 * ROW + 6.0;
-    let bottom = top + groups.iter().map(height).sum::<f64>();
-    let mut canvas = Canvas::new(bottom + 40.0, frame.title, frame.remark);
-    vertical_ticks(&mut canvas, scale, top, bottom);
-    let right = right_edge(groups.iter().flat_map(|group| &group.rows));
-    canvas.text(
-        f64::midpoint(NAMES, right),
-        bottom + 35.0,
-        Anchor::Middle,
-        "muted",
-        frame.unit,
+) -> Outcome<String> {
+    let all: Vec<&Row> = groups.iter().flat_map(|(_, rows)| rows).collect();
+    let highs = all
+        .iter()
+        .flat_map(|row| [row.value, row.interval.map_or(0.0, |ends| ends[1])]);
+    let x = match neutral {
+        Some(neutral) => {
+            let values = all.iter().flat_map(|row| [Some(row.value), row.limit]);
+            let values: Vec<f64> = values.flatten().collect();
+            let intervals: Vec<Interval> = all.iter().filter_map(|row| row.interval).collect();
+            Axis::about(unit, neutral, &values, &intervals)
+        }
+        None => Axis::linear(unit, [0.0, range(highs)[1].max(f64::MIN_POSITIVE)]),
+    };
+    let widest = |text: fn(&Row) -> &str| all.iter().map(|row| width(text(row), LETTER)).max();
+    let names = widest(|row| &row.name).unwrap_or(0).min(WIDTH / 4) + 14;
+    let notes = widest(|row| &row.note).unwrap_or(0).min(WIDTH / 3) + 14;
+    let lines = groups.len() + all.len();
+    let height = LINE * i32::try_from(lines).unwrap_or(0);
+    sheet(frame, TOP + height + BOTTOM, |root| {
+        let plot = plot(root, [names, TOP, notes], &x, None)?;
+        let at = |value: f64| plot.map_coordinate(&(value, 0.0)).0;
+        let [left, right] = x.ends.map(at);
+        let mut top = TOP;
+        for (label, rows) in groups {
+            let label = fit(label, WIDTH - 16, LETTER);
+            root.draw_text(
+                &label,
+                &text(14, FontStyle::Bold, HPos::Left),
+                (8, top + 12),
+            )?;
+            top += LINE;
+            let first = top;
+            for row in rows {
+                let (middle, colour) = (top + LINE / 2, row.style.colour);
+                let name = fit(&row.name, names - 12, LETTER);
+                let [after, before] =
+                    [HPos::Left, HPos::Right].map(|side| text(14, FontStyle::Normal, side));
+                root.draw_text(&name, &before, (left - 6, middle))?;
+                root.draw_text(&row.note, &after, (right + 8, middle))?;
+                if let Some(limit) = row.limit {
+                    let area = [(at(0.0), top + 1), (at(limit), top + LINE - 1)];
+                    root.draw(&Rectangle::new(area, ALLOWED.filled()))?;
+                }
+                if neutral.is_none() {
+                    let bar = [(left, top + 3), (at(row.value), top + LINE - 3)];
+                    let inside = colour.mix(if row.style.is_hollow { 0.3 } else { 1.0 });
+                    root.draw(&Rectangle::new(bar, inside.filled()))?;
+                    root.draw(&Rectangle::new(bar, colour.stroke_width(1)))?;
+                }
+                if let Some(ends) = row.interval {
+                    let line = ends.map(|end| (at(end), middle)).to_vec();
+                    let style = if neutral.is_none() {
+                        INK.stroke_width(1)
+                    } else {
+                        colour.stroke_width(2)
+                    };
+                    root.draw(&PathElement::new(line, style))?;
+                    for (is_beyond, edge, tip) in [
+                        (ends[0] < x.ends[0], left, left - 5),
+                        (ends[1] > x.ends[1], right, right + 5),
+                    ] {
+                        if is_beyond && neutral.is_some() {
+                            let arrow = vec![(tip, middle), (edge, middle - 4), (edge, middle + 4)];
+                            root.draw(&Polygon::new(arrow, colour.filled()))?;
+                        }
+                    }
+                }
+                if neutral.is_some() {
+                    row.style.dot(root, (at(row.value), middle))?;
+                }
+                top += LINE;
+            }
+            if let Some(neutral) = neutral {
+                let line = [(at(neutral), first), (at(neutral), top)];
+                root.draw(&DashedPathElement::new(line, 3, 3, INK.stroke_width(1)))?;
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Draws curves under their legend.
+pub(super) fn curves(frame: Frame<'_>, x: &Axis, y: &Axis, curves: &[Curve]) -> Outcome<String> {
+    let (mut places, mut next) = (Vec::new(), (8, TOP));
+    for curve in curves {
+        let room = 44 + width(&fit(&curve.name, WIDTH / 2, LETTER), LETTER);
+        if next.0 > 8 && next.0 + room > WIDTH {
+            next = (8, next.1 + LINE);
+        }
+        places.push(next);
+        next.0 += room;
+    }
+    let top = next.1 + LINE + 8;
+    sheet(frame, top + HEIGHT + BOTTOM, |root| {
+        let plot = plot(root, [8, top, 20], x, Some(y))?;
+        for (number, (curve, (left, top))) in (0..).zip(curves.iter().zip(places)) {
+            // Side by side, so that intervals at the same place can be told apart.
+            let count = i32::try_from(curves.len()).unwrap_or(0);
+            let aside = if curve.intervals.is_empty() {
+                0
+            } else {
+                3 * number - 3 * (count - 1) / 2
+            };
+            let at = |point: (f64, f64)| {
+                let (across, down) = plot.map_coordinate(&point);
+                (across + aside, down)
+            };
+            let points: Vec<Pixel> = curve.points.iter().map(|point| at(*point)).collect();
+            curve.style.line(root, points.clone())?;
+            for ((point, (across, _)), ends) in
+                points.into_iter().zip(&curve.points).zip(&curve.intervals)
+            {
+                let line = ends.map(|end| at((*across, end))).to_vec();
+                root.draw(&PathElement::new(line, curve.style.colour.stroke_width(1)))?;
+                curve.style.dot(root, point)?;
+            }
+            let middle = top + LINE / 2;
+            curve
+                .style
+                .line(root, vec![(left, middle), (left + 25, middle)])?;
+            let name = fit(&curve.name, WIDTH / 2, LETTER);
+            root.draw_text(
+                &name,
+                &text(14, FontStyle::Normal, HPos::Left),
+                (left + 30, middle),
+            )?;
+        }
+        Ok(())
+    })
+}
+
+/// A chart of this height with what stands above it.
+fn sheet(
+    [title, remark]: Frame<'_>,
+    height: i32,
+    draw: impl FnOnce(&Root<'_>) -> Result<(), Error>,
+) -> Outcome<String> {
+    let (title, remark) = (
+        fit(title, WIDTH - 16, 8),
+        fit(remark, WIDTH - 16, LETTER - 1),
     );
-    let mut y = top;
-    let mut marks = Vec::new();
-    for group in groups {
-        canvas.text(
-            0.0,
-            y + 13.0,
-            Anchor::Start,
-            "strong",
-            &svg::fit(&group.label, WIDTH, 7.0),
-        );
-        y += LABEL;
-        marks.push((y, y + group.rows.len() as f64 * ROW));
-        for row in &group.rows {
-            let name = svg::fit(&row.name, NAMES - 8.0, LETTER);
-            canvas.text(NAMES - 8.0, y + 13.0, Anchor::End, "muted", &name);
-            draw(&mut canvas, row, y);
-            canvas.text(WIDTH, y + 13.0, Anchor::End, "", &row.note);
-            y += ROW;
-        }
-        y += 6.0;
+    let mut svg = String::new();
+    let size = (WIDTH.unsigned_abs(), height.unsigned_abs());
+    let root = SVGBackend::with_string(&mut svg, size).into_drawing_area();
+    let drawn = root
+        .fill(&WHITE)
+        .and_then(|()| root.draw_text(&title, &text(17, FontStyle::Bold, HPos::Left), (8, 14)))
+        .and_then(|()| root.draw_text(&remark, &text(13, FontStyle::Normal, HPos::Left), (8, 33)))
+        .and_then(|()| draw(&root))
+        .and_then(|()| root.present());
+    drop(root);
+    drawn.map_err(|error| Failure::Runtime(format!("cannot draw: {error}")))?;
+    Ok(svg)
+}
+
+/// Draws the axes inside these margins, and gives the area between them.
+fn plot<'a>(
+    root: &Root<'a>,
+    [left, top, right]: [i32; 3],
+    x: &Axis,
+    y: Option<&Axis>,
+) -> Result<Plot<'a>, Error> {
+    let labels = if y.is_some() { LABELS } else { 0 };
+    let hidden = Axis::linear("", [0.0, 1.0]);
+    let mut chart = ChartBuilder::on(root)
+        .margin_left(left)
+        .margin_top(top)
+        .margin_right(right)
+        .x_label_area_size(BOTTOM)
+        .y_label_area_size(labels)
+        .build_cartesian_2d(
+            x.on(WIDTH - left - right - labels, |label| width(label, LETTER)),
+            y.unwrap_or(&hidden).clone(),
+        )?;
+    let mut mesh = chart.configure_mesh();
+    mesh.label_style(text(13, FontStyle::Normal, HPos::Center))
+        .bold_line_style(GRID)
+        .axis_style(GRID);
+    mesh.x_desc(&x.title).set_all_tick_mark_size(4);
+    match y {
+        Some(y) => mesh.y_desc(&y.title).draw()?,
+        None => mesh.disable_y_mesh().disable_y_axis().draw()?,
     }
-    if let Some(neutral) = neutral.filter(|neutral| scale.holds(*neutral)) {
-        for (from, to) in marks {
-            canvas.line(
-                (scale.at(neutral), from - 2.0),
-                (scale.at(neutral), to),
-                "mark",
-            );
-        }
+    Ok(chart.plotting_area().clone())
+}
+
+fn text(size: i32, weight: FontStyle, side: HPos) -> TextStyle<'static> {
+    let font = ("sans-serif", size, weight).into_font();
+    font.color(&INK).pos(Pos::new(side, VPos::Center))
+}
+
+/// How wide a text is, near enough.
+fn width(text: &str, letter: i32) -> i32 {
+    letter * i32::try_from(text.chars().count()).unwrap_or(WIDTH)
+}
+
+/// Shortens a text that would not fit.
+fn fit(text: &str, room: i32, letter: i32) -> String {
+    let text = printable(text);
+    if width(&text, letter) <= room {
+        return text;
     }
-    canvas.finish()
+    let kept = usize::try_from(room / letter)
+        .unwrap_or(0)
+        .saturating_sub(1);
+    text.chars().take(kept).chain(['…']).collect()
 }
 
-fn horizontal_grid(canvas: &mut Canvas, scale: &Scale, (left, right): (f64, f64)) {
-    for (index, tick) in scale.ticks().into_iter().enumerate() {
-        let at = scale.at(tick);
-        canvas.line(
-            (left, at),
-            (right, at),
-            if index == 0 { "axis" } else { "grid" },
-        );
-        canvas.text(left - 6.0, at + 4.0, Anchor::End, "muted", &figure(tick));
+/// Width of a chart in pixels: text stays legible when a phone shows it in full.
+const WIDTH: i32 = 480;
+/// Heights of title and remark, of a line of text, of the curves, and of what is below an axis.
+const TOP: i32 = 46;
+const LINE: i32 = 20;
+const HEIGHT: i32 = 250;
+const BOTTOM: i32 = 44;
+/// Width of what is left of an axis.
+const LABELS: i32 = 62;
+/// Width of a letter of ordinary text, on average.
+const LETTER: i32 = 7;
+
+const INK: RGBColor = RGBColor(0x1c, 0x1c, 0x1a);
+const GRID: RGBColor = RGBColor(0xd5, 0xd4, 0xce);
+const ALLOWED: RGBColor = RGBColor(0xdc, 0xeb, 0xde);
+/// The first is for the baseline. Told apart by people who see fewer colours too.
+const COLOURS: [RGBColor; 8] = [
+    RGBColor(0x6b, 0x72, 0x80),
+    RGBColor(0x2a, 0x78, 0xd6),
+    RGBColor(0xe0, 0x62, 0x2a),
+    RGBColor(0x16, 0x9a, 0x6c),
+    RGBColor(0x8b, 0x5f, 0xc7),
+    RGBColor(0xb8, 0x86, 0x0b),
+    RGBColor(0xd0, 0x47, 0x8a),
+    RGBColor(0x0e, 0x8f, 0xa8),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_cut() {
+        assert_eq!(fit("short", 100, 5), "short");
+        assert_eq!(fit("much too long", 30, 5), "much …");
     }
 }
-
-fn vertical_ticks(canvas: &mut Canvas, scale: &Scale, top: f64, bottom: f64) {
-    let mut free = f64::NEG_INFINITY;
-    for tick in scale.ticks() {
-        let at = scale.at(tick);
-        canvas.line((at, top), (at, bottom), "grid");
-        let text = figure(tick);
-        let half = svg::text_width(&text, LETTER) / 2.0;
-        if at - half > free {
-            canvas.text(at, bottom + 17.0, Anchor::Middle, "muted", &text);
-            free = at + half + 4.0;
-        }
-    }
-}
-
-fn right_edge<'a>(rows: impl Iterator<Item = &'a Row>) -> f64 {
-    let widest = rows
-        .map(|row| svg::text_width(&row.note, LETTER))
-        .fold(0.0, f64::max);
-    (WIDTH - widest - 12.0).max(NAMES + 100.0)
-}
-
-fn range(values: impl Iterator<Item = f64>) -> (f64, f64) {
-    values
-        .filter(|value| value.is_finite())
-        .fold(None, |range: Option<(f64, f64)>, value| {
-            let (low, high) = range.unwrap_or((value, value));
-            Some((low.min(value), high.max(value)))
-        })
-        .unwrap_or((0.0, 1.0))
-}
-
-/// Room for the names of subjects at the left.
-const NAMES: f64 = 116.0;
-/// Height of a row and of the label above a group.
-const ROW: f64 = 19.0;
-const LABEL: f64 = 20.0;

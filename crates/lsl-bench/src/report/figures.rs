@@ -1,229 +1,333 @@
-//! Numbers and names as a report prints them.
+//! Which figures a run gets, and what is in them.
 
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+
+use lsl_cli::failure::Outcome;
+use serde::Serialize;
 use serde_json::Value;
 
-/// A number with three digits that matter: `0.063`, `3.14`, `61.1`, `333`, `12.1k`, `1.08M`.
-pub(super) fn figure(value: f64) -> String {
-    if !value.is_finite() {
-        return "–".into();
-    }
-    let size = value.abs();
-    // What would round up to four digits belongs to the next row.
-    let (scaled, suffix) = match size {
-        _ if size < 9999.5 => (value, ""),
-        _ if size < 999.5e3 => (value / 1e3, "k"),
-        _ if size < 999.5e6 => (value / 1e6, "M"),
-        _ => (value / 1e9, "G"),
+use super::analysis::{Analysis, Entry, Measure};
+use super::axis::{Axis, range};
+use super::charts::{self, Curve, Row, Style};
+use super::encryption::{Overhead, OverheadSummary};
+use super::format::{self, figure, file_name, signed, with_unit};
+use crate::metrics::Better;
+use crate::stats::{Histograms, Interval};
+
+/// A picture, inline in HTML and a file beside Markdown.
+#[derive(Debug, Serialize)]
+pub(super) struct Figure {
+    /// Heading of the page that it belongs under.
+    section: String,
+    /// Without directory and `.svg`.
+    pub(super) file: String,
+    pub(super) title: String,
+    pub(super) svg: String,
+    caption: String,
+}
+
+/// Draws all figures of a report.
+pub(super) fn draw(analysis: &Analysis<'_>) -> Outcome<Vec<Figure>> {
+    let mut drawing = Drawing {
+        analysis,
+        styles: styles(analysis),
+        rounds: format::rounds(analysis.rounds()),
+        figures: Vec::new(),
     };
-    let digits = match scaled.abs() {
-        0.0 => 0,
-        small if small < 0.009_995 => 4,
-        small if small < 0.9995 => 3,
-        small if small < 9.995 => 2,
-        small if small < 99.95 => 1,
-        _ => 0,
-    };
-    let text = format!("{scaled:.digits$}");
-    let text = if text.contains('.') {
-        text.trim_end_matches('0').trim_end_matches('.')
-    } else {
-        &text
-    };
-    let text = if text == "-0" { "0" } else { text };
-    format!("{}{suffix}", text.replace('-', "−"))
-}
-
-/// A ratio: with more digits near 1, so that an end of an interval that is not 1 does not print as 1.
-pub(super) fn ratio(value: f64) -> String {
-    if value.total_cmp(&1.0).is_eq() {
-        return "1".into();
+    let headline = || analysis.measures.iter().filter(|measure| measure.headline);
+    for measure in headline() {
+        drawing.ratios(measure)?;
     }
-    let digits = match (value - 1.0).abs() {
-        near if near < 0.000_5 => 5,
-        near if near < 0.005 => 4,
-        near if near < 0.1 => 3,
-        _ => return figure(value),
-    };
-    let text = format!("{value:.digits$}");
-    // `1.00000` is not 1, and says so.
-    let short = text.trim_end_matches('0');
-    if short.ends_with('.') {
-        text
-    } else {
-        short.into()
+    drawing.overheads()?;
+    let latency = ["latency_p50_us", "latency_p95_us"].map(|name| analysis.measure(name));
+    let latency: Vec<&Measure> = latency.into_iter().flatten().collect();
+    let axes = axes(analysis);
+    for (place, parameter) in axes.iter().enumerate() {
+        let title = format!("the same along: {}", format::axis(parameter));
+        let section = if place == 0 { "Latency" } else { &title };
+        for measure in &latency {
+            drawing.lines(section, measure, parameter)?;
+        }
     }
-}
-
-/// A difference: with its sign.
-pub(super) fn signed(value: f64) -> String {
-    let text = figure(value);
-    if value > 0.0 && text != "0" && value.is_finite() {
-        format!("+{text}")
-    } else {
-        text
+    for measure in latency.iter().filter(|_| axes.is_empty()) {
+        drawing.bars("Latency", measure)?;
     }
-}
-
-/// A number with its unit.
-pub(super) fn with_unit(value: f64, unit: &str) -> String {
-    if unit.is_empty() {
-        figure(value)
-    } else {
-        format!("{} {unit}", figure(value))
+    for measure in headline().filter(|measure| !measure.name.starts_with("latency")) {
+        drawing.bars("Throughput and cost", measure)?;
     }
+    drawing.distributions()?;
+    Ok(drawing.figures)
 }
 
-/// A chance, as papers print it.
-pub(super) fn chance(p: f64) -> String {
-    match p {
-        _ if p.is_nan() => "–".into(),
-        _ if p < 0.0001 => "< 0.0001".into(),
-        _ => format!("{p:.4}"),
+/// What all figures of a run have in common.
+struct Drawing<'a> {
+    analysis: &'a Analysis<'a>,
+    /// By subject.
+    styles: Vec<Style>,
+    rounds: String,
+    figures: Vec<Figure>,
+}
+
+impl Drawing<'_> {
+    fn add(&mut self, section: &str, file: String, [title, caption]: [&str; 2], svg: String) {
+        self.figures.push(Figure {
+            section: section.into(),
+            file,
+            title: title.into(),
+            svg,
+            caption: caption.into(),
+        });
     }
-}
 
-/// A share in percent with three decimals, rounded down: 100.000 % means all.
-pub(super) fn delivered(received: u64, expected: u64) -> String {
-    let thousandths = u128::from(received) * 100_000 / u128::from(expected.max(1));
-    format!("{}.{:03} %", thousandths / 1000, thousandths % 1000)
-}
+    /// Ratios to the baseline of one metric, all cells.
+    fn ratios(&mut self, measure: &Measure) -> Outcome {
+        let groups = self.rows(measure, |entry| {
+            let against = &entry.compared.against;
+            let (ratio, interval) = (against.ratio?, against.ratio_interval);
+            let bounds = interval.map(|bounds| format!(" {}", format::ratios(bounds)));
+            let note = format::ratio(ratio) + &bounds.unwrap_or_default();
+            Some((ratio, interval, note))
+        });
+        if groups.is_empty() {
+            return Ok(());
+        }
+        let baseline = self.analysis.subject(self.analysis.results.baseline);
+        let title = format!("{}: ratio to {baseline}", measure.title);
+        let remark = format!("median of paired ratios, 95 % interval; {}", self.rounds);
+        let better = better(measure, "Left of it is better.", "Right of it is better.");
+        let caption =
+            format!("Dashed: 1, as {baseline}. {better} An arrow means that an interval goes on.");
+        let svg = charts::rows([&title, &remark], "ratio", &groups, Some(1.0))?;
+        self.add(
+            "Result",
+            format!("ratio-{}", file_name(&measure.name)),
+            [&title, &caption],
+            svg,
+        );
+        Ok(())
+    }
 
-/// A point of the grid in words: `64 ch`, `1 kHz`, `4 inlets`, `batch 64`.
-pub(super) fn parameter(name: &str, value: &Value) -> String {
-    let text = match value {
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    };
-    match (name, value.as_f64()) {
-        ("channels", Some(_)) => format!("{text} ch"),
-        ("rate" | "rate_hz", Some(rate)) => hertz(rate),
-        ("bytes" | "size", Some(_)) => format!("{text} B"),
-        ("inlets" | "readers" | "streams" | "outlets" | "threads", Some(number)) => {
-            let noun = if number.total_cmp(&1.0).is_eq() {
-                name.trim_end_matches('s')
-            } else {
-                name
+    /// Medians of one metric as bars, all cells.
+    fn bars(&mut self, section: &str, measure: &Measure) -> Outcome {
+        let groups = self.rows(measure, |entry| {
+            let median = entry.compared.median?;
+            Some((median, entry.quartiles, figure(median)))
+        });
+        if groups.is_empty() {
+            return Ok(());
+        }
+        let remark = format!("median of rounds, line: quartiles; {}", self.rounds);
+        let caption = better(measure, "Shorter is better.", "Longer is better.");
+        let svg = charts::rows([&measure.title, &remark], &measure.unit, &groups, None)?;
+        self.add(
+            section,
+            format!("bars-{}", file_name(&measure.name)),
+            [&measure.title, caption],
+            svg,
+        );
+        Ok(())
+    }
+
+    /// What encryption adds, all cells, for each pair of twins.
+    fn overheads(&mut self) -> Outcome {
+        let analysis = self.analysis;
+        for ((_, secure), pair) in analysis.twins.iter().zip(&analysis.encryption) {
+            let group = |(added, details): (&OverheadSummary, &Overhead)| {
+                let [micros, percent] = [added.added_us, added.added_percent].map(signed);
+                let row = Row {
+                    name: format!("{} plain", with_unit(added.plain_us, "µs")),
+                    style: self.styles[*secure],
+                    value: added.added_us,
+                    interval: added.added_us_interval,
+                    note: format!("{micros} µs, {percent} %"),
+                    limit: Some(added.limit_us),
+                };
+                (analysis.labels[details.index].clone(), vec![row])
             };
-            format!("{text} {noun}")
+            let cells = pair.summary.cells.iter().zip(&pair.details);
+            let groups: Vec<_> = cells.map(group).collect();
+            if groups.is_empty() {
+                continue;
+            }
+            let name = &pair.summary.secure;
+            let title = format!("added by encryption: {name}");
+            let remark = format!("secure less plain, median latency, 95 %; {}", self.rounds);
+            let caption =
+                "Shaded: up to the limit of 5 % or 2 µs, whichever is more. Dashed: nothing added.";
+            let svg = charts::rows([&title, &remark], "added latency, µs", &groups, Some(0.0))?;
+            self.add(
+                "Encryption",
+                format!("overhead-{}", file_name(name)),
+                [&title, caption],
+                svg,
+            );
         }
-        ("duration" | "seconds" | "duration_s", Some(_)) => format!("{text} s"),
-        _ => format!("{} {text}", name.replace('_', " ")),
+        Ok(())
+    }
+
+    /// One metric along a parameter: a figure for each setting of the other parameters.
+    fn lines(&mut self, section: &str, measure: &Measure, parameter: &str) -> Outcome {
+        for (others, cells) in along(self.analysis, parameter) {
+            let curves = self.curves(|subject| {
+                let entries = cells.iter().filter_map(|(x, cell)| {
+                    let entry = measure.entries.get(*cell)?.get(subject)?;
+                    Some(((*x, entry.compared.median?), entry.quartiles?))
+                });
+                entries.unzip()
+            });
+            if curves.is_empty() {
+                continue;
+            }
+            let title = match &others[..] {
+                "" => measure.title.clone(),
+                others => format!("{}: {others}", measure.title),
+            };
+            let remark = format!("median of rounds, lines: quartiles; {}", self.rounds);
+            let places: Vec<f64> = cells.iter().map(|(x, _)| *x).collect();
+            let x = Axis::at(&format::axis(parameter), &places);
+            let ends = curves.iter().flat_map(|curve| &curve.intervals);
+            let y = Axis::of(&measure.unit, ends.copied().flatten());
+            let caption = better(measure, "Lower is better.", "Higher is better.");
+            let file = format!("{}-by-{parameter}-{others}", measure.name);
+            let file = format!("line-{}", file_name(&file));
+            let svg = charts::curves([&title, &remark], &x, &y, &curves)?;
+            self.add(section, file, [&title, caption], svg);
+        }
+        Ok(())
+    }
+
+    /// How latency is distributed, a figure for each cell that has histograms.
+    fn distributions(&mut self) -> Outcome {
+        let analysis = self.analysis;
+        let cells = analysis.results.cells.iter().zip(&analysis.labels);
+        for (number, (cell, label)) in (1..).zip(cells) {
+            let mut curves = self.curves(|subject| {
+                let turns = cell.measurements(subject);
+                let histograms = Histograms::of(turns.map(|turn| &turn.histogram[..]));
+                (histograms.distribution(), Vec::new())
+            });
+            curves.retain(|curve| curve.points.len() > 1);
+            if curves.is_empty() {
+                continue;
+            }
+            let title = format!("{}: {label}", analysis.results.latency_title());
+            let remark = format!("share of samples that came within a time; {}", self.rounds);
+            let times = curves.iter().flat_map(|curve| &curve.points);
+            let x = Axis::logarithmic("µs", range(times.map(|(time, _)| *time)));
+            let caption = "All samples of all rounds together. Further left is better.";
+            let svg = charts::curves([&title, &remark], &x, &Axis::shares(), &curves)?;
+            let file = format!("distribution-{number}-{}", file_name(label));
+            self.add("Distribution of latency", file, [&title, caption], svg);
+        }
+        Ok(())
+    }
+
+    /// Curves of the subjects that have points.
+    fn curves(&self, points: impl Fn(usize) -> (Vec<(f64, f64)>, Vec<Interval>)) -> Vec<Curve> {
+        let curve = |(subject, style): (usize, &Style)| {
+            let (points, intervals) = points(subject);
+            let name = self.analysis.subject(subject).into();
+            Curve {
+                name,
+                style: *style,
+                points,
+                intervals,
+            }
+        };
+        let curves = self.styles.iter().enumerate().map(curve);
+        curves.filter(|curve| !curve.points.is_empty()).collect()
+    }
+
+    /// What `show` makes of a metric, by cell and subject: value, interval and note.
+    fn rows(
+        &self,
+        measure: &Measure,
+        show: impl Fn(&Entry) -> Option<(f64, Option<Interval>, String)>,
+    ) -> Vec<(String, Vec<Row>)> {
+        let row = |(entry, style): (&Entry, &Style)| {
+            let (value, interval, note) = show(entry)?;
+            let (name, style) = (entry.compared.subject.clone(), *style);
+            Some(Row {
+                name,
+                style,
+                value,
+                interval,
+                note,
+                limit: None,
+            })
+        };
+        let cells = self.analysis.labels.iter().zip(&measure.entries);
+        let groups = cells.map(|(label, entries)| {
+            let rows = entries.iter().zip(&self.styles).filter_map(row);
+            (label.clone(), rows.collect::<Vec<Row>>())
+        });
+        groups.filter(|(_, rows)| !rows.is_empty()).collect()
     }
 }
 
-/// The title of an axis along which `name` varies.
-pub(super) fn axis(name: &str) -> String {
-    match name {
-        "rate" | "rate_hz" => "rate, Hz".into(),
-        "bytes" | "size" => "sample size, bytes".into(),
-        "batch" => "samples per push".into(),
-        other => other.replace('_', " "),
-    }
+/// Colours of the subjects: the baseline neutral, an encrypted subject that of its plain twin.
+fn styles(analysis: &Analysis<'_>) -> Vec<Style> {
+    let results = analysis.results;
+    // A second encrypted twin needs a colour of its own to be told from the first.
+    let mut twins = analysis.twins.clone();
+    let mut seen = BTreeSet::new();
+    twins.retain(|(plain, _)| seen.insert(*plain));
+    let twin = |index| twins.iter().find(|(_, secure)| *secure == index);
+    let owns = |index: &usize| *index != results.baseline && twin(*index).is_none();
+    let own: Vec<usize> = (0..results.subjects.len()).filter(owns).collect();
+    let style = |(index, subject): (usize, &crate::result::Subject)| {
+        let owner = twin(index).map_or(index, |(plain, _)| *plain);
+        let place = own.iter().position(|other| *other == owner);
+        Style::new(place.map_or(0, |place| place + 1), subject.secure)
+    };
+    results.subjects.iter().enumerate().map(style).collect()
 }
 
-fn hertz(rate: f64) -> String {
-    if rate == 0.0 {
-        "as fast as it goes".into()
-    } else if rate >= 1000.0 {
-        format!("{} kHz", rate / 1000.0)
-    } else {
-        format!("{rate} Hz")
-    }
+/// Parameters along which there is something to see, the one with the most values first.
+fn axes<'a>(analysis: &'a Analysis<'_>) -> Vec<&'a str> {
+    let steps = |parameter: &&str| {
+        let settings = along(analysis, parameter);
+        settings.iter().map(|(_, cells)| cells.len()).max()
+    };
+    let varying = analysis.varying.iter().map(String::as_str);
+    let mut axes: Vec<&str> = varying
+        .filter(|parameter| steps(parameter).is_some())
+        .collect();
+    axes.sort_by_key(|parameter| Reverse(steps(parameter)));
+    axes
 }
 
-/// A file name of letters, digits and dashes.
-pub(super) fn file_name(text: &str) -> String {
-    let mut name = String::new();
-    for c in text.chars() {
-        if c.is_ascii_alphanumeric() {
-            name.push(c.to_ascii_lowercase());
-        } else if !name.ends_with('-') && !name.is_empty() {
-            name.push('-');
+/// Cells by the number they have for `parameter`, apart for each setting of the other parameters. Only
+/// where there are two or more, else nothing can be seen along it.
+fn along(analysis: &Analysis<'_>, parameter: &str) -> Vec<(String, Vec<(f64, usize)>)> {
+    let mut settings: Vec<(String, Vec<(f64, usize)>)> = Vec::new();
+    for (index, cell) in analysis.results.cells.iter().enumerate() {
+        let Some(x) = cell.parameters.get(parameter).and_then(Value::as_f64) else {
+            continue;
+        };
+        let others = cell.parameters.iter();
+        let others: Vec<String> = others
+            .filter(|(name, _)| *name != parameter && analysis.varying.contains(name))
+            .map(|(name, value)| format::parameter(name, value))
+            .collect();
+        let others = others.join(", ");
+        match settings.iter_mut().find(|(known, _)| *known == others) {
+            Some((_, cells)) => cells.push((x, index)),
+            None => settings.push((others, vec![(x, index)])),
         }
     }
-    let name: String = name.chars().take(60).collect();
-    match name.trim_end_matches('-') {
-        "" => "unnamed".into(),
-        name => name.into(),
+    settings.retain(|(_, cells)| cells.len() > 1);
+    for (_, cells) in &mut settings {
+        cells.sort_by(|one, other| one.0.total_cmp(&other.0));
     }
+    settings
 }
 
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn figures() {
-        for (value, expected) in [
-            (0.0, "0"),
-            (-0.000_001, "0"),
-            (0.0626, "0.063"),
-            (0.0079, "0.0079"),
-            (0.999_6, "1"),
-            (3.137, "3.14"),
-            (61.14, "61.1"),
-            (99.96, "100"),
-            (333.4, "333"),
-            (9999.0, "9999"),
-            (9999.9, "10k"),
-            (12_060.0, "12.1k"),
-            (999_600.0, "1M"),
-            (1_080_000.0, "1.08M"),
-            (3.2e9, "3.2G"),
-            (-4.5, "−4.5"),
-            (f64::NAN, "–"),
-        ] {
-            assert_eq!(figure(value), expected, "{value}");
-        }
-        for (value, expected) in [
-            (1.0, "1"),
-            (0.999_68, "0.99968"),
-            (1.02, "1.02"),
-            (1.000_000_1, "1.00000"),
-            (0.5, "0.5"),
-            (2.481, "2.48"),
-        ] {
-            assert_eq!(ratio(value), expected);
-        }
-        assert_eq!(signed(2.0), "+2");
-        assert_eq!(signed(-2.0), "−2");
-        assert_eq!(signed(0.0), "0");
-        assert_eq!(with_unit(2.0, "µs"), "2 µs");
-        assert_eq!(with_unit(2.0, ""), "2");
-    }
-
-    #[test]
-    fn almost_all_is_not_all() {
-        assert_eq!(delivered(30_000, 30_000), "100.000 %");
-        assert_eq!(delivered(9_999_999, 10_000_000), "99.999 %");
-        assert_eq!(delivered(0, 5), "0.000 %");
-        assert_eq!(delivered(6, 5), "120.000 %");
-    }
-
-    #[test]
-    fn parameters() {
-        for (name, value, expected) in [
-            ("channels", json!(64), "64 ch"),
-            ("rate", json!(1000), "1 kHz"),
-            ("rate", json!(250.0), "250 Hz"),
-            ("inlets", json!(1), "1 inlet"),
-            ("readers", json!(16), "16 readers"),
-            ("batch", json!(64), "batch 64"),
-            ("via", json!("relay"), "via relay"),
-            ("some_thing", json!(true), "some thing true"),
-        ] {
-            assert_eq!(parameter(name, &value), expected);
-        }
-    }
-
-    #[test]
-    fn chances_and_file_names() {
-        assert_eq!(chance(0.0485), "0.0485");
-        assert_eq!(chance(1e-9), "< 0.0001");
-        assert_eq!(chance(f64::NAN), "–");
-        assert_eq!(file_name("../../etc/Passwd µs"), "etc-passwd-s");
-        assert_eq!(file_name("///"), "unnamed");
+fn better<'a>(measure: &Measure, lower: &'a str, higher: &'a str) -> &'a str {
+    match measure.better {
+        Some(Better::Lower) => lower,
+        Some(Better::Higher) => higher,
+        None => "",
     }
 }

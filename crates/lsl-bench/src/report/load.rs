@@ -1,39 +1,35 @@
 //! Reads results and puts runs of the same thing together: same benchmark, machine, subjects and cells
 //! become more rounds. Anything else stays apart, because medians over different machines mean nothing.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use lsl_cli::failure::{Failure, Outcome};
 use serde_json::Value;
 
-use crate::result::{Cell, Results, Round, SCHEMA};
+use crate::result::{Cell, Machine, Results, Round, SCHEMA, Subject};
 
 /// Runs that belong together.
 #[derive(Debug)]
 pub(super) struct Group {
     /// All rounds; machine and command line are those of the first run.
     pub(super) results: Results,
-    /// When each run started, and its command line.
     pub(super) runs: Vec<Run>,
 }
 
-/// One run of a group.
-#[derive(Debug, Clone)]
+/// Where, when and how one run of a group was made.
+#[derive(Debug)]
 pub(super) struct Run {
-    pub(super) started: String,
+    pub(super) machine: Machine,
     pub(super) args: Vec<String>,
-    pub(super) load: [f64; 3],
-    pub(super) governor: Option<String>,
 }
 
 impl Run {
     pub(super) fn of(results: &Results) -> Self {
         Self {
-            started: results.machine.started.clone(),
+            machine: results.machine.clone(),
             args: results.args.clone(),
-            load: results.machine.load,
-            governor: results.machine.governor.clone(),
         }
     }
 }
@@ -54,16 +50,9 @@ pub(super) fn find(paths: &[PathBuf]) -> Outcome<Vec<PathBuf>> {
             files.push(path.clone());
         }
     }
-    let mut seen = Vec::new();
-    files.retain(|file| match fs::canonicalize(file) {
-        Ok(real) if seen.contains(&real) => false,
-        Ok(real) => {
-            seen.push(real);
-            true
-        }
-        // Reading it will say what is wrong.
-        Err(_) => true,
-    });
+    let mut seen = BTreeSet::new();
+    // Reading what has no path will say what is wrong.
+    files.retain(|file| fs::canonicalize(file).map_or(true, |real| seen.insert(real)));
     Ok(files)
 }
 
@@ -99,66 +88,51 @@ pub(super) fn parse(text: &[u8]) -> Outcome<Results> {
     // The schema first: a newer form may not fit ours at all.
     let value: Value = serde_json::from_slice(text)
         .map_err(|error| Failure::Runtime(format!("not JSON: {error}")))?;
-    match value.get("schema").and_then(Value::as_str) {
-        Some(SCHEMA) => {}
-        Some(other) => {
-            return Err(Failure::Runtime(format!(
-                "its schema is {other:?}, this lsl reads {SCHEMA:?} only; use the lsl that wrote it"
-            )));
+    let problem = match value.get("schema").and_then(Value::as_str) {
+        Some(SCHEMA) => {
+            let results = serde_json::from_value(value)
+                .map_err(|error| Failure::Runtime(format!("damaged results: {error}")))?;
+            check(&results)?;
+            return Ok(results);
         }
-        None => {
-            let text = "has no \"schema\": not written by `lsl bench`";
-            return Err(Failure::Runtime(text.into()));
-        }
-    }
-    let results: Results = serde_json::from_value(value)
-        .map_err(|error| Failure::Runtime(format!("damaged results: {error}")))?;
-    check(&results)?;
-    Ok(results)
+        Some(other) => format!(
+            "its schema is {other:?}, this lsl reads {SCHEMA:?} only; use the lsl that wrote it"
+        ),
+        None => "has no \"schema\": not written by `lsl bench`".into(),
+    };
+    Err(Failure::Runtime(problem))
 }
 
 /// Whether the indices in `results` fit together.
 pub(super) fn check(results: &Results) -> Outcome {
     let subjects = results.subjects.len();
-    if results.baseline >= subjects {
-        let text = format!(
-            "damaged results: baseline {} of {subjects} subjects",
-            results.baseline
-        );
-        return Err(Failure::Runtime(text));
-    }
-    for (index, subject) in results.subjects.iter().enumerate() {
-        let earlier = results.subjects.iter().take(index);
-        if earlier.into_iter().any(|other| other.name == subject.name) {
-            let text = format!(
-                "damaged results: two subjects are called {:?}",
-                subject.name
-            );
-            return Err(Failure::Runtime(text));
-        }
-    }
-    Ok(())
+    let mut names = BTreeSet::new();
+    let twice = results
+        .subjects
+        .iter()
+        .find(|subject| !names.insert(&subject.name));
+    let problem = if results.baseline >= subjects {
+        format!("baseline {} of {subjects} subjects", results.baseline)
+    } else if let Some(subject) = twice {
+        format!("two subjects are called {:?}", subject.name)
+    } else {
+        return Ok(());
+    };
+    Err(Failure::Runtime(format!("damaged results: {problem}")))
 }
 
 /// Makes `name` what ratios are taken to.
 pub(super) fn set_baseline(results: &mut Results, name: &str) -> Outcome {
-    let place = results
-        .subjects
-        .iter()
-        .position(|subject| subject.name == name);
-    if let Some(place) = place {
-        results.baseline = place;
-        return Ok(());
-    }
-    let names: Vec<String> = results
-        .subjects
-        .iter()
-        .map(|subject| format!("{:?}", subject.name))
-        .collect();
-    Err(Failure::Usage(format!(
-        "--baseline: no subject {name:?}; there are {}",
-        names.join(", ")
-    )))
+    let names = || results.subjects.iter().map(|subject| &subject.name);
+    let Some(place) = names().position(|known| known == name) else {
+        let names: Vec<String> = names().map(|name| format!("{name:?}")).collect();
+        let names = names.join(", ");
+        return Err(Failure::Usage(format!(
+            "--baseline: no subject {name:?}; there are {names}"
+        )));
+    };
+    results.baseline = place;
+    Ok(())
 }
 
 /// Puts together what belongs together, in the order of first appearance. Also gives how many runs
@@ -175,10 +149,8 @@ pub(super) fn merge(runs: Vec<Results>) -> (Vec<Group>, usize) {
         }
         known.push(text);
         let run = Run::of(&results);
-        match groups
-            .iter_mut()
-            .find(|group| belong_together(&group.results, &results))
-        {
+        let mut same = groups.iter_mut();
+        match same.find(|group| belong_together(&group.results, &results)) {
             Some(group) => {
                 add(&mut group.results, &results);
                 group.runs.push(run);
@@ -193,32 +165,20 @@ pub(super) fn merge(runs: Vec<Results>) -> (Vec<Group>, usize) {
 }
 
 fn belong_together(one: &Results, other: &Results) -> bool {
-    let subjects = |results: &Results| {
-        let key = |subject: &crate::result::Subject| {
-            (subject.name.clone(), subject.detail.clone(), subject.secure)
-        };
-        let mut keys: Vec<_> = results.subjects.iter().map(key).collect();
-        keys.sort();
-        keys
+    let key = |results: &Results| {
+        let machine = results.machine.clone();
+        let mut subjects = results.subjects.clone();
+        subjects.sort();
+        let texts = [
+            results.benchmark.clone(),
+            machine.host,
+            machine.cpu,
+            machine.version,
+        ];
+        (texts, machine.cores, subjects, results.cells.len())
     };
-    let same_cells = one.cells.len() == other.cells.len()
-        && one
-            .cells
-            .iter()
-            .all(|cell| twin(cell, &other.cells).is_some());
-    let machine = |results: &Results| {
-        let machine = &results.machine;
-        (
-            machine.host.clone(),
-            machine.cpu.clone(),
-            machine.cores,
-            machine.version.clone(),
-        )
-    };
-    one.benchmark == other.benchmark
-        && machine(one) == machine(other)
-        && subjects(one) == subjects(other)
-        && same_cells
+    let mut cells = one.cells.iter();
+    key(one) == key(other) && cells.all(|cell| twin(cell, &other.cells).is_some())
 }
 
 fn twin<'a>(cell: &Cell, cells: &'a [Cell]) -> Option<&'a Cell> {
@@ -229,27 +189,20 @@ fn twin<'a>(cell: &Cell, cells: &'a [Cell]) -> Option<&'a Cell> {
 
 /// Adds the rounds of `more`, whose subjects may stand in another order.
 fn add(results: &mut Results, more: &Results) {
-    let place = |name: &str| {
-        more.subjects
-            .iter()
-            .position(|subject| subject.name == name)
+    let place = |subject: &Subject| {
+        let mut subjects = more.subjects.iter();
+        subjects.position(|other| other.name == subject.name)
     };
-    let order: Vec<Option<usize>> = results
-        .subjects
-        .iter()
-        .map(|subject| place(&subject.name))
-        .collect();
+    let order: Vec<Option<usize>> = results.subjects.iter().map(place).collect();
     for cell in &mut results.cells {
         let Some(other) = twin(cell, &more.cells) else {
             continue;
         };
         cell.rounds.extend(other.rounds.iter().map(|round| {
+            let turn = |place: &Option<usize>| round.measurements.get((*place)?).cloned();
+            let measurements = order.iter().map(|place| turn(place).unwrap_or_default());
             Round {
-                measurements: order
-                    .iter()
-                    .map(|place| place.and_then(|place| round.measurements.get(place)))
-                    .map(|measurement| measurement.cloned().unwrap_or_default())
-                    .collect(),
+                measurements: measurements.collect(),
             }
         }));
     }

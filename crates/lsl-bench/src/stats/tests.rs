@@ -1,6 +1,7 @@
 //! Known answers: published tables, textbook examples, and the worked numbers of the pages whose
 //! benchmarks we reproduce.
 
+use super::paired::cohens_d_of_summary;
 use super::*;
 
 #[track_caller]
@@ -21,8 +22,8 @@ fn sleep_of_student() {
     close(paired.mean, 1.58, 1e-12);
     close(paired.t, 4.0621, 5e-5);
     close(paired.p, 0.002_833, 5e-7);
-    close(paired.interval.low, 0.700_114_2, 5e-8);
-    close(paired.interval.high, 2.459_885_8, 5e-8);
+    close(paired.interval[0], 0.700_114_2, 5e-8);
+    close(paired.interval[1], 2.459_885_8, 5e-8);
     close(paired.d_z, 4.0621 / 10_f64.sqrt(), 2e-5);
     close(cohens_d(&pairs).unwrap(), 0.832_181, 1e-6);
 }
@@ -74,8 +75,8 @@ fn published_overheads_of_encryption() {
         close(paired.d_z, row.d_z, 0.01);
         close(paired.t, paired.d_z * 5_f64.sqrt(), 1e-12);
         // Both the difference and the ends are rounded to 0.005, and the width scales with the former.
-        close(paired.interval.low, row.interval[0], 0.015);
-        close(paired.interval.high, row.interval[1], 0.015);
+        close(paired.interval[0], row.interval[0], 0.015);
+        close(paired.interval[1], row.interval[1], 0.015);
         let [first, second] = row.deviations;
         close(
             cohens_d_of_summary(row.difference, first, second),
@@ -150,14 +151,14 @@ fn interval_of_the_median_by_rank() {
     ] {
         let values: Vec<f64> = (1..=n).rev().map(f64::from).collect();
         let interval = median_interval(&values).unwrap();
-        close(interval.low, f64::from(low), 0.0);
-        close(interval.high, f64::from(n + 1 - low), 0.0);
+        close(interval[0], f64::from(low), 0.0);
+        close(interval[1], f64::from(n + 1 - low), 0.0);
     }
     assert_eq!(median_interval(&[1.0, 2.0, 3.0, 4.0, 5.0]), None);
     assert_eq!(median_interval(&[]), None);
     // 2^-5000 is no number any more: the normal approximation says ranks 2431 and 2570.
     let many: Vec<f64> = (1..=5000).map(f64::from).collect();
-    close(median_interval(&many).unwrap().low, 2431.0, 1.0);
+    close(median_interval(&many).unwrap()[0], 2431.0, 1.0);
 }
 
 #[test]
@@ -173,8 +174,8 @@ fn bootstrap_is_repeatable_and_about_right() {
         )
     };
     let interval = bootstrap(100, of_mean).unwrap();
-    close(interval.low, 49.5 - 5.66, 0.6);
-    close(interval.high, 49.5 + 5.66, 0.6);
+    close(interval[0], 49.5 - 5.66, 0.6);
+    close(interval[1], 49.5 + 5.66, 0.6);
     assert_eq!(bootstrap(100, of_mean), Some(interval));
     assert_eq!(bootstrap(2, of_mean), None);
 }
@@ -192,4 +193,36 @@ fn random_numbers_are_splitmix() {
             9_817_491_932_198_370_423
         ]
     );
+}
+
+#[test]
+fn percentiles_are_ranks() {
+    let hundred = sorted_latencies((1..=100).rev().map(|n| n as f32).chain([f32::NAN]));
+    for (share, value) in [
+        (0.0, 1.0),
+        (0.5, 50.0),
+        (0.95, 95.0),
+        (0.99, 99.0),
+        (1.0, 100.0),
+    ] {
+        assert_eq!(percentile(&hundred, share), Some(value));
+    }
+    assert_eq!(percentile(&[7.0], 0.5), Some(7.0));
+    assert_eq!(percentile(&[], 0.5), None);
+    assert_eq!(mean_latency(&hundred), Some(50.5));
+}
+
+#[test]
+fn slope_is_that_of_a_line_through_all() {
+    assert_eq!(slope(&[(0.0, 5.0), (1.0, 5.0), (2.0, 5.0)]), Some(0.0));
+    assert_eq!(slope(&[(0.0, 1.0), (1.0, 3.0), (2.0, 5.0)]), Some(2.0));
+    assert_eq!(slope(&[(1.0, 1.0)]), None);
+    assert_eq!(slope(&[]), None);
+}
+
+#[test]
+fn ratios_are_those_of_pairs() {
+    let pairs = [(1.0, 2.0), (10.0, 10.0), (4.0, 5.0), (0.0, 1.0)];
+    assert_eq!(median_ratio(&pairs), Some(1.25));
+    assert_eq!(median_ratio(&[]), None);
 }

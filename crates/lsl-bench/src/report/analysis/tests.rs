@@ -1,44 +1,60 @@
-use serde_json::json;
-
 use super::*;
-use crate::report::pictures;
+use crate::report::encryption::JUDGED;
+use crate::report::figures;
 use crate::report::tests::made_up;
 
-fn compare(pairs: &[(f64, f64)], better: Better) -> Comparison {
-    Comparison::of(pairs, Some(better)).unwrap()
+fn compare(metric: &str, pairs: &[(f64, f64)]) -> (Comparison, Tone) {
+    let results = made_up();
+    Analysis::of(&results)
+        .measure(metric)
+        .unwrap()
+        .compare(pairs)
 }
 
 #[test]
 fn verdicts() {
-    let check = |ratios: &[f64], expected: Verdict| {
+    let check = |ratios: &[f64], words: &str, tone: Tone| {
         let pairs: Vec<(f64, f64)> = ratios.iter().map(|ratio| (50.0, 50.0 * ratio)).collect();
+        let found = compare("latency_p50_us", &pairs);
         assert_eq!(
-            compare(&pairs, Better::Lower).verdict,
-            expected,
+            (found.0.verdict.as_deref(), found.1),
+            (Some(words), tone),
             "{ratios:?}"
         );
     };
-    check(&[0.4], Verdict::TooFew);
-    check(&[1.0, 1.0], Verdict::Same);
-    check(&[0.39, 0.41, 0.40], Verdict::Lower { slight: false });
+    check(&[0.4], "too few rounds", Tone::Muted);
+    check(&[1.0, 1.0], "the same", Tone::Plain);
+    check(&[0.39, 0.41, 0.40], "faster", Tone::Good);
     check(
         &[1.2, 1.3, 1.25, 1.22, 1.27, 1.31, 1.21],
-        Verdict::Higher { slight: false },
+        "slower",
+        Tone::Bad,
     );
     check(
         &[1.02, 1.021, 1.019, 1.02, 1.02, 1.018, 1.022],
-        Verdict::Higher { slight: true },
+        "slower, within 5 %",
+        Tone::Plain,
     );
     check(
         &[0.99, 1.01, 1.0, 1.012, 0.988, 1.003, 0.998],
-        Verdict::Equivalent,
+        "equivalent within 5 %",
+        Tone::Plain,
     );
-    check(&[0.7, 1.5, 0.9, 1.2, 1.0, 0.8, 1.4], Verdict::NotShown);
+    check(
+        &[0.7, 1.5, 0.9, 1.2, 1.0, 0.8, 1.4],
+        "no difference shown",
+        Tone::Muted,
+    );
     // An outlier in one round does not turn six rounds around, but takes the certainty.
-    check(&[0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 3.0], Verdict::NotShown);
+    check(
+        &[0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 3.0],
+        "no difference shown",
+        Tone::Muted,
+    );
     check(
         &[0.5, 0.51, 0.5, 0.5, 0.49, 0.5, 0.5, 0.5, 3.0],
-        Verdict::Lower { slight: false },
+        "faster",
+        Tone::Good,
     );
 }
 
@@ -53,34 +69,27 @@ fn ratios_are_paired_and_of_the_best() {
         (30.0, 14.0),
         (11.0, 5.5),
     ];
-    let lower = compare(&pairs, Better::Lower);
-    assert_eq!(lower.ratio, Some(0.5));
-    assert_eq!(lower.best, Some(0.5));
-    assert_eq!(
-        lower.interval.map(|it| (it.low, it.high)),
-        Some((14.0 / 30.0, 0.525))
-    );
-    let higher = compare(&[(10.0, 30.0), (20.0, 40.0)], Better::Higher);
-    assert_eq!((higher.ratio, higher.best), (Some(2.5), Some(2.0)));
+    let (lower, _) = compare("latency_p50_us", &pairs);
+    assert_eq!((lower.ratio, lower.ratio_best), (Some(0.5), Some(0.5)));
+    assert_eq!(lower.ratio_interval, Some([14.0 / 30.0, 0.525]));
+    let (higher, _) = compare("samples_per_s", &[(10.0, 30.0), (20.0, 40.0)]);
+    assert_eq!((higher.ratio, higher.ratio_best), (Some(2.5), Some(2.0)));
 }
 
 #[test]
 fn zeros_have_differences_but_no_ratio() {
-    let comparison = compare(&[(0.0, 2.0), (0.0, 2.1), (0.0, 1.9)], Better::Lower);
-    assert_eq!((comparison.ratio, comparison.best), (None, None));
-    assert_eq!(comparison.verdict, Verdict::Higher { slight: false });
-    assert_eq!(
-        compare(&[(0.0, 0.0), (0.0, 0.0)], Better::Lower).verdict,
-        Verdict::Same
-    );
-    assert!(Comparison::of(&[], None).is_none());
+    let (comparison, _) = compare("latency_p50_us", &[(0.0, 2.0), (0.0, 2.1), (0.0, 1.9)]);
+    assert_eq!((comparison.ratio, comparison.ratio_best), (None, None));
+    assert_eq!(comparison.verdict.as_deref(), Some("slower"));
+    let (same, _) = compare("latency_p50_us", &[(0.0, 0.0), (0.0, 0.0)]);
+    assert_eq!(same.verdict.as_deref(), Some("the same"));
+    assert!(compare("latency_p50_us", &[]).0.verdict.is_none());
 }
 
 #[test]
 fn words_suit_the_metric() {
     let results = made_up();
     let analysis = Analysis::of(&results);
-    let more = Verdict::Higher { slight: false };
     for (metric, words, tone) in [
         ("latency_p50_us", "slower", Tone::Bad),
         ("samples_per_s", "faster", Tone::Good),
@@ -88,8 +97,12 @@ fn words_suit_the_metric() {
         ("from_the_future", "higher", Tone::Plain),
     ] {
         let measure = analysis.measure(metric).unwrap();
-        assert_eq!(measure.words(more), words, "{metric}");
-        assert_eq!(measure.tone(more), tone, "{metric}");
+        let (more, shown) = measure.compare(&[(1.0, 2.0), (1.0, 2.1), (1.0, 1.9)]);
+        assert_eq!(
+            (more.verdict.as_deref(), shown),
+            (Some(words), tone),
+            "{metric}"
+        );
     }
     // Unknown ones come last, whatever their name.
     assert_eq!(analysis.measures.last().unwrap().name, "from_the_future");
@@ -125,13 +138,16 @@ fn fanout_says_whose_latency_it_shows() {
     // Not the same under two names.
     assert_eq!(titles(&results), [slowest, None]);
     let analysis = Analysis::of(&results);
-    let charts = pictures::distributions(&analysis, &pictures::looks(&analysis));
-    assert!(!charts.is_empty());
-    for chart in charts {
+    let figures = figures::draw(&analysis).unwrap();
+    let files = figures
+        .iter()
+        .filter(|figure| figure.file.starts_with("distribution-"));
+    let titles: Vec<&str> = files.map(|figure| figure.title.as_str()).collect();
+    assert!(!titles.is_empty());
+    for title in titles {
         assert!(
-            chart.title.starts_with("latency of the slowest reader: "),
-            "{}",
-            chart.title
+            title.starts_with("latency of the slowest reader: "),
+            "{title}"
         );
     }
 }
@@ -164,22 +180,23 @@ fn twins_by_name() {
 #[test]
 fn added_by_encryption() {
     let mut results = made_up();
-    let overheads = Overhead::of(&results, 1, 2);
-    let within: Vec<Within> = overheads.iter().map(Overhead::within).collect();
-    assert_eq!(within, [Within::Yes, Within::Unsure, Within::No]);
+    let overheads = |results: &Results| {
+        let mut analysis = Analysis::of(results);
+        analysis.encryption.remove(0).summary.cells
+    };
+    let added = overheads(&results);
+    let within: Vec<Option<bool>> = added.iter().map(|added| added.within_limit).collect();
+    assert_eq!(within, [Some(true), None, Some(false)]);
     // The limit is 2 µs up to 40 µs, 5 % above.
-    assert!((overheads[0].limit - 2.0).abs() < 1e-12);
-    results.cells[0]
-        .parameters
-        .insert("channels".into(), json!(9));
+    assert!((added[0].limit_us - 2.0).abs() < 1e-12);
     for round in &mut results.cells[0].rounds {
         for measurement in &mut round.measurements {
             *measurement.values.get_mut(JUDGED).unwrap() = 100.0;
         }
     }
-    let same = &Overhead::of(&results, 1, 2)[0];
-    assert!((same.limit - 5.0).abs() < 1e-12);
-    assert_eq!((same.added, same.within()), (0.0, Within::Yes));
+    let same = &overheads(&results)[0];
+    assert!((same.limit_us - 5.0).abs() < 1e-12);
+    assert_eq!((same.added_us, same.within_limit), (0.0, Some(true)));
     results.cells[0].rounds.truncate(1);
-    assert_eq!(Overhead::of(&results, 1, 2)[0].within(), Within::Unsure);
+    assert_eq!(overheads(&results)[0].within_limit, None);
 }
