@@ -6,15 +6,13 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Duration;
 
-use aes_gcm::Aes256Gcm;
-use chacha20poly1305::ChaCha20Poly1305;
-use chacha20poly1305::aead::{AeadInOut, KeyInit, Nonce};
-use criterion::measurement::WallTime;
-use criterion::{BatchSize, BenchmarkGroup, BenchmarkId, Criterion, Throughput};
+use criterion::{BatchSize, BenchmarkId, Criterion, Throughput};
 
+use lsl_benches::cipher::{Cipher, Implementation};
+use lsl_benches::handshake::Peers;
 use lsl_platform::clock::local_clock;
-use lsl_secure::handshake::{Claim, Initiator, PREAMBLE, Responder};
-use lsl_secure::{Cause, Descriptor, Error, Local, OsRandom, Result, SecretKey, Session, Suites};
+use lsl_secure::handshake::{Initiator, PREAMBLE, Responder};
+use lsl_secure::{Cause, OsRandom, Result, Session, Suites};
 
 /// Payloads: from one int8 without time stamp, over 64 float32 with one (265 bytes), to the largest
 /// record.
@@ -35,7 +33,7 @@ fn main() -> Result<()> {
         .configure_from_args();
     records(&mut criterion)?;
     cold(&mut criterion)?;
-    rustcrypto(&mut criterion);
+    ciphers(&mut criterion);
     handshakes(&mut criterion)?;
     time_probes(&mut criterion)?;
     criterion.final_summary();
@@ -181,72 +179,53 @@ fn timed<R>(times: u64, pause: &dyn Fn(), mut work: impl FnMut() -> R) -> Durati
     Duration::from_secs_f64(secs)
 }
 
-/// The same work without ring: type byte and payload, 2 bytes of AAD.
-fn rustcrypto(criterion: &mut Criterion) {
-    let key = [9; 32];
-    let mut group = criterion.benchmark_group("rustcrypto/chacha20");
-    aead(&mut group, &ChaCha20Poly1305::new((&key).into()));
-    group.finish();
-    let mut group = criterion.benchmark_group("rustcrypto/aes256gcm");
-    aead(&mut group, &Aes256Gcm::new((&key).into()));
-    group.finish();
-}
-
-fn aead<A: AeadInOut>(group: &mut BenchmarkGroup<'_, WallTime>, key: &A) {
-    for size in SIZES {
-        group.throughput(Throughput::Bytes(size as u64));
-        let mut text = vec![7; 1 + size];
-        let nonce = Nonce::<A>::default();
-        group.bench_function(BenchmarkId::new("seal", size), |bencher| {
-            bencher.iter(|| {
-                key.encrypt_inout_detached(&nonce, black_box(b"12"), text.as_mut_slice().into())
-            });
-        });
-        let tag = key.encrypt_inout_detached(&nonce, b"12", text.as_mut_slice().into());
-        let Ok(tag) = tag else {
-            unreachable!("far below the limit of either AEAD");
-        };
-        group.bench_function(BenchmarkId::new("open", size), |bencher| {
-            bencher.iter_batched_ref(
-                || text.clone(),
-                |text| {
-                    let text = text.as_mut_slice();
-                    key.decrypt_inout_detached(&nonce, black_box(b"12"), text.into(), &tag)
-                },
-                BatchSize::SmallInput,
-            );
-        });
+/// The ciphers below the records, of both libraries: type byte and payload, 2 bytes of AAD. Opening includes
+/// a copy, since it destroys what it opens.
+fn ciphers(criterion: &mut Criterion) {
+    for implementation in [Implementation::Ring, Implementation::RustCrypto] {
+        for suite in Suites::Both.list() {
+            let name = format!("{}/{}", implementation.name(), suite.name());
+            let mut group = criterion.benchmark_group(name);
+            let cipher = Cipher::new(implementation, *suite).expect("the key has its length");
+            for size in SIZES {
+                group.throughput(Throughput::Bytes(size as u64));
+                let mut text = vec![7; 1 + size];
+                group.bench_function(BenchmarkId::new("seal", size), |bencher| {
+                    bencher.iter(|| cipher.seal(0, black_box(b"12"), &mut text));
+                });
+                let seal = cipher
+                    .seal(0, b"12", &mut text)
+                    .expect("it is short enough");
+                group.bench_function(BenchmarkId::new("open", size), |bencher| {
+                    bencher.iter_batched_ref(
+                        || text.clone(),
+                        |text| cipher.open(0, black_box(b"12"), text, &seal),
+                        BatchSize::SmallInput,
+                    );
+                });
+            }
+        }
     }
 }
 
 fn handshakes(criterion: &mut Criterion) -> Result<()> {
     let mut group = criterion.benchmark_group("handshake");
-    let inlet = local(3, Suites::ChaCha20Only);
-    let outlet = local(4, Suites::ChaCha20Only);
-    let descriptor = descriptor();
-    group.bench_function("both sides", |bencher| {
-        bencher.iter(|| handshake(&inlet, &outlet, &descriptor));
-    });
-    handshake(&inlet, &outlet, &descriptor)?;
+    let peers = Peers::new(Suites::ChaCha20Only);
+    group.bench_function("both sides", |bencher| bencher.iter(|| peers.session()));
+    peers.session()?;
 
     // What one connection costs an outlet before and after it knows who is there.
-    let (_, flight) = Initiator::start(Arc::clone(&inlet), &mut OsRandom)?;
+    let (_, flight) = Initiator::start(Arc::clone(&peers.inlet), &mut OsRandom)?;
     let m1 = &flight[PREAMBLE.len()..];
     group.bench_function("outlet/m1", |bencher| {
-        bencher.iter(|| Responder::new(Arc::clone(&outlet)).receive_m1(m1, &mut OsRandom));
+        bencher.iter(|| Responder::new(Arc::clone(&peers.outlet)).receive_m1(m1, &mut OsRandom));
     });
-    let waiting = || -> Result<_> {
-        let (initiator, flight) = Initiator::start(Arc::clone(&inlet), &mut OsRandom)?;
-        let responder = Responder::new(Arc::clone(&outlet));
-        let (wait, m2) = responder.receive_m1(&flight[PREAMBLE.len()..], &mut OsRandom)?;
-        let (_, m3) = initiator.receive_m2(&m2)?.accept()?;
-        Ok((wait, m3))
-    };
+    let waiting = || peers.claim(&mut OsRandom, &mut OsRandom);
     waiting()?;
     group.bench_function("outlet/m3", |bencher| {
         bencher.iter_batched(
             || waiting().ok(),
-            |waiting| waiting.map(|(wait, m3)| wait.receive_m3(&m3).is_ok()),
+            |waiting| waiting.map(|(wait, _, m3)| wait.receive_m3(&m3).is_ok()),
             BatchSize::SmallInput,
         );
     });
@@ -272,46 +251,5 @@ fn time_probes(criterion: &mut Criterion) -> Result<()> {
 
 /// The inlet's and the outlet's end of a new session.
 fn established(suites: Suites) -> Result<(Session, Session)> {
-    handshake(&local(3, suites), &local(4, suites), &descriptor())
-}
-
-fn handshake(
-    inlet: &Arc<Local>,
-    outlet: &Arc<Local>,
-    descriptor: &Descriptor,
-) -> Result<(Session, Session)> {
-    let (initiator, flight) = Initiator::start(Arc::clone(inlet), &mut OsRandom)?;
-    let responder = Responder::new(Arc::clone(outlet));
-    let (wait, m2) = responder.receive_m1(&flight[PREAMBLE.len()..], &mut OsRandom)?;
-    let (unconfirmed, m3) = initiator.receive_m2(&m2)?.accept()?;
-    let Claim::Verified(verified) = wait.receive_m3(&m3)? else {
-        return Err(Error::session(Cause::Internal, "a refusal"));
-    };
-    let (outlet, mut record) = verified.accept(descriptor)?;
-    let (inlet, _) = unconfirmed.receive_descriptor(&mut record)?;
-    Ok((inlet, outlet))
-}
-
-fn local(seed: u8, suites: Suites) -> Arc<Local> {
-    Arc::new(Local {
-        key: SecretKey::from_seed(&[seed; 32]),
-        psk: None,
-        suites,
-        pad_to: 0,
-    })
-}
-
-fn descriptor() -> Descriptor {
-    Descriptor {
-        uid: b"33333333-3333-4333-8333-333333333333".to_vec(),
-        name: b"BioSemi".to_vec(),
-        stream_type: b"EEG".to_vec(),
-        source_id: b"src-42".to_vec(),
-        hostname: b"lab-pc".to_vec(),
-        session_id: b"default".to_vec(),
-        channel_count: 64,
-        nominal_srate: 1000.0,
-        channel_format: 1,
-        created_at: 12.5,
-    }
+    Peers::new(suites).session()
 }

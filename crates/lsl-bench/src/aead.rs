@@ -1,13 +1,12 @@
 //! `lsl bench aead`: the ciphers alone, without sockets, handshakes or records. Says at the end whether
 //! the one that two machines like this agree on is the right one.
 
-mod cipher;
-
 use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::io;
 
 use clap::{Args, ValueEnum};
+use lsl_benches::cipher::{Broken, Cipher, IS_SOFT_BUILD, Implementation};
 use lsl_cli::failure::{Failure, Outcome};
 use lsl_cli::interrupt::Stop;
 use lsl_cli::note::note;
@@ -15,7 +14,6 @@ use lsl_cli::table::{Align, Table};
 use lsl_core::local_clock;
 use lsl_core::secure::{Suite, Suites};
 
-use self::cipher::{Broken, Cipher, IS_SOFT_BUILD, Implementation};
 use super::keep::{Keep, Measured};
 use super::result::{Cell, Measurement, Round, Subject};
 use super::stats::median;
@@ -42,7 +40,7 @@ pub(super) struct Aead {
     /// Whose ciphers
     #[arg(long = "impl", value_name = "WHOSE", value_enum, value_delimiter = ',')]
     #[arg(default_value = "ring,rustcrypto")]
-    implementations: Vec<Implementation>,
+    implementations: Vec<Whose>,
 
     /// AES with the processor's instructions or without; the latter needs a build of its own, below
     #[arg(
@@ -61,6 +59,16 @@ pub(super) struct Aead {
 
     #[command(flatten)]
     keep: Keep,
+}
+
+/// Who wrote a cipher.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Whose {
+    /// What sessions use
+    Ring,
+    /// Pure Rust
+    #[value(name = "rustcrypto")]
+    RustCrypto,
 }
 
 /// How AES is computed.
@@ -133,7 +141,11 @@ impl Aead {
     /// Who takes part. Says what cannot.
     fn contenders(&self, cpu: bool) -> Vec<Contender> {
         let mut contenders = Vec::new();
-        for &implementation in &self.implementations {
+        for whose in &self.implementations {
+            let implementation = match whose {
+                Whose::Ring => Implementation::Ring,
+                Whose::RustCrypto => Implementation::RustCrypto,
+            };
             for &suite in Suites::Both.list() {
                 let contender = Contender::new(implementation, suite, cpu);
                 let wanted = contender

@@ -1,7 +1,6 @@
 //! `lsl bench handshake`: how many sessions can be set up, and what the security log costs then. Both
 //! sides of each handshake run in one thread, their messages handed over in memory.
 
-mod sides;
 mod trail;
 
 use std::collections::BTreeMap;
@@ -11,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use clap::{Args, ValueEnum};
+use lsl_benches::handshake::{Peers, disagreement};
 use lsl_cli::failure::{Failure, Outcome};
 use lsl_cli::interrupt::Stop;
 use lsl_cli::note::note;
@@ -20,7 +20,6 @@ use lsl_core::secure::{Suite, Suites};
 use lsl_platform::limits::use_one_processor;
 use lsl_platform::usage::Usage;
 
-use self::sides::Sides;
 use self::trail::Trail;
 use super::keep::{Keep, Measured};
 use super::result::{Cell, Measurement, Round, Subject};
@@ -222,13 +221,16 @@ impl Handshake {
         trail: &Trail,
         stop: &Stop,
     ) -> Outcome<Option<BTreeMap<String, f64>>> {
-        let sides = Sides::new(suite)?;
+        let peers = Peers::new(match suite {
+            Suite::ChaCha20Poly1305 => Suites::ChaCha20Only,
+            Suite::Aes256Gcm => Suites::Both,
+        });
         let log = trail.open(audited)?;
         let next = AtomicU64::new(0);
         let work = || -> lsl_core::secure::Result<()> {
             while next.fetch_add(1, Ordering::Relaxed) < self.count && !stop.requested() {
-                let shaken = sides.shake()?;
-                log.record(&sides, &shaken);
+                let (session, _) = peers.session()?;
+                log.record(&peers, &session);
             }
             Ok(())
         };
@@ -243,7 +245,7 @@ impl Handshake {
             thread::scope(|scope| {
                 let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
                 let own = work();
-                let panicked = |_| Err(sides::lost());
+                let panicked = |_| Err(disagreement());
                 let others = others.into_iter();
                 others.fold(own, |all, other| {
                     all.and_then(|()| other.join().unwrap_or_else(panicked))
@@ -254,7 +256,7 @@ impl Handshake {
         };
         let (wall, used) = thread::scope(|scope| {
             let timing = scope.spawn(timed);
-            timing.join().unwrap_or_else(|_| Err(sides::lost().into()))
+            timing.join().unwrap_or_else(|_| Err(disagreement().into()))
         })?;
         if stop.requested() {
             return Ok(None);

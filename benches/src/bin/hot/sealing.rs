@@ -1,10 +1,10 @@
 //! Records of an encrypted session between two devices that were made up for it, in memory.
 
 use std::hint::black_box;
-use std::sync::Arc;
 
-use lsl_core::secure::handshake::{Claim, Initiator, PREAMBLE, Responder, Unconfirmed, WaitM3};
-use lsl_core::secure::{self, Cause, Descriptor, Error, Local, Random, SecretKey, Session, Suites};
+use lsl_benches::handshake::Peers;
+use lsl_core::secure::handshake::{Unconfirmed, WaitM3};
+use lsl_core::secure::{self, Random, Session, Suites};
 
 use crate::{Result, check};
 
@@ -40,22 +40,12 @@ pub(crate) fn records(times: usize, suites: Suites, ends: Ends) -> Result {
 
 /// The inlet's and the outlet's end of a new session.
 pub(crate) fn established(suites: Suites) -> secure::Result<(Session, Session)> {
-    let (wait, unconfirmed, third) = claimed(suites)?;
-    let Claim::Verified(verified) = wait.receive_m3(&third)? else {
-        return Err(Error::session(Cause::Internal, "a refusal"));
-    };
-    let (outlet, mut record) = verified.accept(&descriptor())?;
-    let (inlet, _) = unconfirmed.receive_descriptor(&mut record)?;
-    Ok((inlet, outlet))
+    Peers::new(suites).shake_hands(&mut Fixed(1), &mut Fixed(2))
 }
 
 /// A handshake up to its third message, which is the last.
 pub(crate) fn claimed(suites: Suites) -> secure::Result<(WaitM3, Unconfirmed, Vec<u8>)> {
-    let (initiator, flight) = Initiator::start(local(3, suites), &mut Fixed(1))?;
-    let responder = Responder::new(local(4, suites));
-    let (wait, second) = responder.receive_m1(&flight[PREAMBLE.len()..], &mut Fixed(2))?;
-    let (unconfirmed, third) = initiator.receive_m2(&second)?.accept()?;
-    Ok((wait, unconfirmed, third))
+    Peers::new(suites).claim(&mut Fixed(1), &mut Fixed(2))
 }
 
 /// The same handshake each time, because checking a signature takes more or less work.
@@ -65,30 +55,6 @@ impl Random for Fixed {
     fn fill(&mut self, bytes: &mut [u8]) -> secure::Result<()> {
         bytes.fill(self.0);
         Ok(())
-    }
-}
-
-fn local(seed: u8, suites: Suites) -> Arc<Local> {
-    Arc::new(Local {
-        key: SecretKey::from_seed(&[seed; 32]),
-        psk: None,
-        suites,
-        pad_to: 0,
-    })
-}
-
-fn descriptor() -> Descriptor {
-    Descriptor {
-        uid: b"33333333-3333-4333-8333-333333333333".to_vec(),
-        name: b"BioSemi".to_vec(),
-        stream_type: b"EEG".to_vec(),
-        source_id: b"src-42".to_vec(),
-        hostname: b"lab-pc".to_vec(),
-        session_id: b"default".to_vec(),
-        channel_count: 64,
-        nominal_srate: 1000.0,
-        channel_format: 1,
-        created_at: 12.5,
     }
 }
 

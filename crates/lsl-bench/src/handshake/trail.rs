@@ -2,17 +2,18 @@
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use lsl_benches::handshake::Peers;
 use lsl_cli::failure::{Failure, Outcome};
-use lsl_core::secure::Audit;
-use lsl_core::secure::audit::rotated;
+use lsl_core::secure::audit::{Event, EventKind, rotated};
+use lsl_core::secure::{Audit, Policy, Role, Session};
 use lsl_platform::files::create_directory;
 
 use super::Audited;
-use super::sides::{EVENTS, Shaken, Sides};
 
 /// A directory of its own, gone with this.
 #[derive(Debug)]
@@ -67,11 +68,11 @@ impl Drop for Trail {
 
 impl Log {
     /// Records a handshake on behalf of both sides.
-    pub(super) fn record(&self, sides: &Sides, shaken: &Shaken) {
+    pub(super) fn record(&self, peers: &Peers, session: &Session) {
         if self.audited == Audited::None {
             return;
         }
-        for event in sides.events(shaken) {
+        for event in events(peers, session) {
             self.audit.record(event);
         }
         self.recorded.fetch_add(EVENTS as u64, Ordering::Relaxed);
@@ -121,11 +122,30 @@ impl Log {
     }
 }
 
+/// What inlets and outlets record of a handshake, one event each.
+fn events(peers: &Peers, session: &Session) -> [Event; EVENTS] {
+    let sides = [(Role::Inlet, &peers.outlet), (Role::Outlet, &peers.inlet)];
+    sides.map(|(role, peer)| {
+        Event::new(EventKind::HandshakeOk)
+            .session(session.id)
+            .peer_addr(SocketAddr::from((Ipv4Addr::LOCALHOST, 16572)))
+            .peer(peer.key.public().fingerprint())
+            .peer_name("amplifier")
+            .role(role)
+            .suite(session.suite)
+            .policy(Policy::Required)
+            .stream_uid(String::from_utf8_lossy(&peers.stream.uid))
+    })
+}
+
+/// Of each handshake.
+const EVENTS: usize = 2;
+
 const LONGEST_WRITE: Duration = Duration::from_mins(1);
 
 #[cfg(test)]
 mod tests {
-    use lsl_core::secure::Suite;
+    use lsl_core::secure::Suites;
 
     use super::*;
 
@@ -134,8 +154,8 @@ mod tests {
         let parent = std::env::temp_dir().join(format!("lsl-trail-{}", std::process::id()));
         fs::create_dir(&parent).unwrap();
         let trail = Trail::new(Some(&parent)).unwrap();
-        let sides = Sides::new(Suite::ChaCha20Poly1305).unwrap();
-        let shaken = sides.shake().unwrap();
+        let peers = Peers::new(Suites::ChaCha20Only);
+        let (session, _) = peers.session().unwrap();
         for (audited, expected) in [
             (Audited::None, 0),
             (Audited::Off, 0),
@@ -143,13 +163,13 @@ mod tests {
             (Audited::OnSync, 6),
         ] {
             let log = trail.open(audited).unwrap();
-            (0..3).for_each(|_| log.record(&sides, &shaken));
+            (0..3).for_each(|_| log.record(&peers, &session));
             log.finish().unwrap();
             assert_eq!(log.check().unwrap(), (expected, 0), "{audited:?}");
         }
         // A line that somebody took away is missed.
         let log = trail.open(Audited::On).unwrap();
-        log.record(&sides, &shaken);
+        log.record(&peers, &session);
         log.finish().unwrap();
         fs::write(log.path.as_ref().unwrap(), "").unwrap();
         assert!(matches!(log.check(), Err(Failure::Lost(_))));

@@ -4,22 +4,21 @@
 use aes_gcm::Aes256Gcm;
 use chacha20poly1305::ChaCha20Poly1305;
 use chacha20poly1305::aead::{AeadInOut, KeyInit};
-use clap::ValueEnum;
 use lsl_core::secure::Suite;
 use ring::aead::{AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, Tag, UnboundKey};
 
 /// Who wrote a cipher.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum Implementation {
-    /// What sessions use
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Implementation {
+    /// ring, which sessions use.
     Ring,
-    /// Pure Rust
-    #[value(name = "rustcrypto")]
+    /// RustCrypto, in pure Rust.
     RustCrypto,
 }
 
 impl Implementation {
-    pub(super) fn name(self) -> &'static str {
+    /// For people, and for `lsl bench aead --impl`.
+    pub fn name(self) -> &'static str {
         match self {
             Self::Ring => "ring",
             Self::RustCrypto => "rustcrypto",
@@ -28,7 +27,7 @@ impl Implementation {
 
     /// Whether it computes AES with the processor's instructions, which both ask for when they run.
     /// How RustCrypto was built comes first.
-    pub(super) fn has_aes_instructions(self, cpu: bool) -> bool {
+    pub fn has_aes_instructions(self, cpu: bool) -> bool {
         match self {
             Self::Ring => cpu,
             Self::RustCrypto => cpu && !IS_SOFT_BUILD,
@@ -37,10 +36,13 @@ impl Implementation {
 }
 
 /// Whether this program was built to do AES and GHASH of RustCrypto without the processor's help.
-pub(super) const IS_SOFT_BUILD: bool = cfg!(all(aes_backend = "soft", polyval_backend = "soft"));
+pub const IS_SOFT_BUILD: bool = cfg!(all(aes_backend = "soft", polyval_backend = "soft"));
 
-/// A key.
-pub(super) enum Cipher {
+/// A key of a cipher.
+#[derive(Debug)]
+pub struct Cipher(Key);
+
+enum Key {
     // The tables of these two make them an order of magnitude larger than the other.
     Ring(Box<LessSafeKey>),
     Aes(Box<Aes256Gcm>),
@@ -48,48 +50,61 @@ pub(super) enum Cipher {
 }
 
 /// What keeps a sealed text from being changed.
-pub(super) type Seal = [u8; 16];
+pub type Seal = [u8; 16];
 
 /// A cipher that did not do what it is for: nothing that can happen to a working library.
 #[derive(Debug)]
-pub(super) struct Broken;
+pub struct Broken;
+
+impl std::fmt::Debug for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("..")
+    }
+}
 
 impl Cipher {
-    pub(super) fn new(implementation: Implementation, suite: Suite) -> Result<Self, Broken> {
+    /// Makes the same key each time.
+    ///
+    /// # Errors
+    /// A library refuses a key of the right length.
+    pub fn new(implementation: Implementation, suite: Suite) -> Result<Self, Broken> {
         let key = [7; 32];
-        Ok(match (implementation, suite) {
+        Ok(Self(match (implementation, suite) {
             (Implementation::Ring, suite) => {
                 let algorithm = match suite {
                     Suite::ChaCha20Poly1305 => &CHACHA20_POLY1305,
                     Suite::Aes256Gcm => &AES_256_GCM,
                 };
                 let key = UnboundKey::new(algorithm, &key).map_err(|_| Broken)?;
-                Self::Ring(Box::new(LessSafeKey::new(key)))
+                Key::Ring(Box::new(LessSafeKey::new(key)))
             }
             (Implementation::RustCrypto, Suite::ChaCha20Poly1305) => {
-                Self::ChaCha(ChaCha20Poly1305::new(&key.into()))
+                Key::ChaCha(ChaCha20Poly1305::new(&key.into()))
             }
             (Implementation::RustCrypto, Suite::Aes256Gcm) => {
-                Self::Aes(Box::new(Aes256Gcm::new(&key.into())))
+                Key::Aes(Box::new(Aes256Gcm::new(&key.into())))
             }
-        })
+        }))
     }
 
     /// Encrypts `text` in place.
-    pub(super) fn seal(&self, count: u64, aad: &[u8], text: &mut [u8]) -> Result<Seal, Broken> {
+    ///
+    /// # Errors
+    /// The text is beyond what the cipher can do.
+    pub fn seal(&self, count: u64, aad: &[u8], text: &mut [u8]) -> Result<Seal, Broken> {
         let nonce = nonce(count);
-        match self {
-            Self::Ring(key) => {
+        match &self.0 {
+            Key::Ring(key) => {
                 let nonce = Nonce::assume_unique_for_key(nonce);
                 let tag = key.seal_in_place_separate_tag(nonce, Aad::from(aad), text);
                 let tag = tag.map_err(|_| Broken)?;
                 tag.as_ref().try_into().map_err(|_| Broken)
             }
-            Self::ChaCha(key) => key
+            Key::ChaCha(key) => key
                 .encrypt_inout_detached(&nonce.into(), aad, text.into())
                 .map(Into::into)
                 .map_err(|_| Broken),
-            Self::Aes(key) => key
+            Key::Aes(key) => key
                 .encrypt_inout_detached(&nonce.into(), aad, text.into())
                 .map(Into::into)
                 .map_err(|_| Broken),
@@ -97,26 +112,23 @@ impl Cipher {
     }
 
     /// Decrypts `text` in place.
-    pub(super) fn open(
-        &self,
-        count: u64,
-        aad: &[u8],
-        text: &mut [u8],
-        seal: &Seal,
-    ) -> Result<(), Broken> {
+    ///
+    /// # Errors
+    /// It is not what was sealed.
+    pub fn open(&self, count: u64, aad: &[u8], text: &mut [u8], seal: &Seal) -> Result<(), Broken> {
         let nonce = nonce(count);
-        match self {
-            Self::Ring(key) => {
+        match &self.0 {
+            Key::Ring(key) => {
                 let nonce = Nonce::assume_unique_for_key(nonce);
                 let tag = Tag::from(*seal);
                 key.open_in_place_separate_tag(nonce, Aad::from(aad), tag, text, 0..)
                     .map(drop)
                     .map_err(|_| Broken)
             }
-            Self::ChaCha(key) => key
+            Key::ChaCha(key) => key
                 .decrypt_inout_detached(&nonce.into(), aad, text.into(), seal.into())
                 .map_err(|_| Broken),
-            Self::Aes(key) => key
+            Key::Aes(key) => key
                 .decrypt_inout_detached(&nonce.into(), aad, text.into(), seal.into())
                 .map_err(|_| Broken),
         }
