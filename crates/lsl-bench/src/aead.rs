@@ -14,10 +14,10 @@ use lsl_cli::table::{Align, Table};
 use lsl_core::local_clock;
 use lsl_core::secure::{Suite, Suites};
 
-use super::keep::{Keep, Measured};
-use super::result::{Cell, Measurement, Round, Subject};
+use super::output::{Measured, Output};
+use super::result::{Cell, Machine, Measurement, Round, Subject};
+use super::rotation::order;
 use super::stats::median;
-use super::turns::order;
 
 /// `lsl bench aead`
 #[derive(Debug, Args)]
@@ -58,7 +58,7 @@ pub(super) struct Aead {
     aad: Vec<u32>,
 
     #[command(flatten)]
-    keep: Keep,
+    output: Output,
 }
 
 /// Who wrote a cipher.
@@ -112,7 +112,7 @@ impl Aead {
             turns as f64 * self.seconds
         ));
         let stop = Stop::install()?;
-        let machine = Keep::begin();
+        let machine = Machine::here();
         let mut cells = Vec::new();
         for &aad in &self.aad {
             for &size in &sizes {
@@ -135,7 +135,7 @@ impl Aead {
             baseline: contenders.iter().position(is_it).unwrap_or(0),
             cells,
         };
-        self.keep.write(machine, measured)
+        self.output.write(machine, measured)
     }
 
     /// Who takes part. Says what cannot.

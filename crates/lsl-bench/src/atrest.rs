@@ -18,12 +18,12 @@ use serde::Serialize;
 
 pub(super) use self::ends::AtrestEnd;
 use self::turn::{Direction, Turn, Way};
-use super::keep::{Keep, Measured};
-use super::result::{Cell, Measurement, Round, Subject};
-use super::room::{self, Folder};
+use super::output::{Measured, Output};
+use super::result::{Cell, Machine, Measurement, Round, Subject};
+use super::rotation::order;
+use super::scratch::{self, Folder};
 use super::size;
 use super::stats::{median, median_ratio};
-use super::turns::order;
 
 /// `lsl bench atrest`
 #[derive(Debug, Args)]
@@ -49,7 +49,7 @@ pub(super) struct Atrest {
     json: bool,
 
     #[command(flatten)]
-    keep: Keep,
+    output: Output,
 }
 
 const HELP: &str = "\
@@ -86,7 +86,7 @@ impl Atrest {
     pub(super) fn run(&self) -> Outcome {
         let place = self.folder.clone().unwrap_or_else(std::env::temp_dir);
         let largest = self.sizes.iter().copied().max().unwrap_or(0);
-        room::require(&place, largest.saturating_mul(FILES))?;
+        scratch::require(&place, largest.saturating_mul(FILES))?;
         note(format_args!(
             "lsl: up to {} in {}",
             size::shown(largest.saturating_mul(FILES)),
@@ -96,8 +96,8 @@ impl Atrest {
         let folder = Folder::make(&place, "atrest")?;
         let pair = KeyPair::generate();
         let identity = folder.path("key.txt");
-        room::write_private(&identity, pair.identity.as_bytes())?;
-        let machine = Keep::begin();
+        scratch::write_private(&identity, pair.identity.as_bytes())?;
+        let machine = Machine::here();
         let mut cells = Vec::new();
         let mut done = Ok(());
         for &size in &self.sizes {
@@ -126,7 +126,7 @@ impl Atrest {
             baseline: 0,
             cells,
         };
-        self.keep.end(machine, measured, done, &stop)
+        self.output.end(machine, measured, done, &stop)
     }
 
     /// Both directions of one size. What was measured before a failure stays.

@@ -3,11 +3,11 @@
 use clap::Args;
 use lsl_cli::failure::Outcome;
 
-use super::contest::{Contest, Grid, Turn, table, whole};
-use super::herd::{Order, Values, datagrams_dropped, take};
+use super::library::Library;
 use super::result::Cell;
-use super::subject::Subject;
-use super::trouble::{Trouble, must_encrypt};
+use super::schedule::{Grid, Schedule, Turn, table, whole};
+use super::swarm::{Order, Values, datagrams_dropped, take};
+use super::turn_error::{TurnError, must_encrypt};
 
 /// `lsl bench discovery`
 #[derive(Debug, Args)]
@@ -32,7 +32,7 @@ pub(super) struct Discovery {
     longest: f64,
 
     #[command(flatten)]
-    contest: Contest,
+    schedule: Schedule,
 }
 
 const HELP: &str = "\
@@ -58,13 +58,13 @@ impl Discovery {
             parameters: &[],
         };
         let measure = |turn: &Turn<'_>| turn.measurement(|values| self.turn(turn, values));
-        self.contest.run(&grid, measure, show)
+        self.schedule.run(&grid, measure, show)
     }
 
     /// One library, once. What was measured before a failure stays.
-    fn turn(&self, turn: &Turn<'_>, values: &mut Values) -> Result<(), Trouble> {
+    fn turn(&self, turn: &Turn<'_>, values: &mut Values) -> Result<(), TurnError> {
         let mut pair = turn.pair()?;
-        let kind = format!("herd{}", std::process::id());
+        let kind = format!("swarm{}", std::process::id());
         let clock = pair.outlets.order(&Order::Clock)?;
         let done = pair.outlets.order(&Order::Offer {
             kind: kind.clone(),
@@ -121,7 +121,7 @@ impl Discovery {
     }
 }
 
-fn show(subjects: &[Subject], cells: &[Cell]) -> Outcome {
+fn show(subjects: &[Library], cells: &[Cell]) -> Outcome {
     let columns = [
         ("first_hit_ms", "first hit ms", 2),
         ("find_all_s", "all s", 4),

@@ -1,25 +1,29 @@
 //! Runs a grid of measurements: all subjects in each round, in rotating order, so that whatever else
 //! the machine does meets all of them alike. An action makes the cells; everything else is here.
 
+mod exchange;
+mod progress;
+
 use std::collections::BTreeMap;
-use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 
 use clap::Args;
 use lsl_cli::failure::{Failure, Outcome};
 use lsl_cli::interrupt::Stop;
 use lsl_cli::note::note;
-use lsl_cli::table::age;
-use lsl_core::local_clock;
 use serde_json::Value;
 
+pub(super) use self::exchange::{Sides, wrong_order};
+use self::exchange::{exchange, measurement};
+pub(super) use self::progress::Progress;
 use super::child::{Child, interrupted};
-use super::job::{Event, Extent, Job, Order, Ready, Report, Speed, Task};
+use super::job::{Job, Task};
+use super::library::{self, ENDPOINT, Library, Secure};
 use super::report;
 use super::result::{Cell, Machine, Measurement, Results, Round, SCHEMA};
-use super::subject::{self, Corner, ENDPOINT, Secure, Subject};
+use super::sandbox::Sandbox;
 use super::summary::{self, Table};
-use super::trouble::{Trouble, must_encrypt};
+use super::turn_error::TurnError;
 
 /// Options of every comparison.
 #[derive(Debug, Clone, Args)]
@@ -63,10 +67,10 @@ pub(super) struct Comparison {
 pub(super) struct Point {
     /// Names and values of what varies.
     pub(super) parameters: Vec<(&'static str, Value)>,
-    /// The job of every subject; the driver fills in carrier, stream and addresses.
+    /// The job of every subject; the driver fills in backend, stream and addresses.
     pub(super) job: Job,
     /// Why this subject cannot do it, for those that cannot.
-    pub(super) cannot: fn(&Subject) -> Option<&'static str>,
+    pub(super) cannot: fn(&Library) -> Option<&'static str>,
 }
 
 /// A benchmark made of measurements by two processes.
@@ -78,19 +82,10 @@ pub(super) struct Benchmark {
     pub(super) table: Table,
 }
 
-/// What the two processes report.
-#[derive(Debug)]
-pub(super) struct Sides {
-    pub(super) outlet: Report,
-    pub(super) inlet: Report,
-    /// Samples pushed and counted.
-    pub(super) samples: u64,
-}
-
 /// Everything a measurement needs.
 pub(super) struct Driver {
-    pub(super) subjects: Vec<Subject>,
-    pub(super) corner: Corner,
+    pub(super) subjects: Vec<Library>,
+    pub(super) sandbox: Sandbox,
     pub(super) stop: Stop,
     baseline: usize,
     rounds: usize,
@@ -102,11 +97,11 @@ impl Comparison {
     /// Finds the subjects, and says on stderr what they are.
     pub(super) fn driver(&self) -> Outcome<Driver> {
         let stop = Stop::install()?;
-        let corner = Corner::make(PORTS)?;
-        let subjects = subject::find(&self.libraries, &self.secure, &corner, &stop)?;
-        let name_of = |subject: &Subject| subject.shown.name.clone();
+        let sandbox = Sandbox::make(PORTS)?;
+        let subjects = library::find(&self.libraries, &self.secure, &sandbox, &stop)?;
+        let name_of = |subject: &Library| subject.shown.name.clone();
         let baseline = match &self.baseline {
-            None => subject::baseline(&subjects, &self.libraries),
+            None => library::baseline(&subjects, &self.libraries),
             Some(name) => subjects
                 .iter()
                 .position(|subject| subject.shown.name == *name)
@@ -129,7 +124,7 @@ impl Comparison {
         }
         Ok(Driver {
             subjects,
-            corner,
+            sandbox,
             stop,
             baseline,
             rounds: self.rounds(),
@@ -141,13 +136,6 @@ impl Comparison {
     pub(super) fn rounds(&self) -> usize {
         let default = if self.quick { 3 } else { 7 };
         self.rounds.unwrap_or(default).max(1)
-    }
-
-    fn folder(&self, results: &Results) -> PathBuf {
-        let started = results.machine.started.replace([':', '-'], "");
-        let name = format!("{}-{started}", results.benchmark);
-        let default = || PathBuf::from("lsl-bench").join(name);
-        self.output.clone().unwrap_or_else(default)
     }
 
     /// Measures the grid of a benchmark.
@@ -168,7 +156,7 @@ impl Comparison {
     ) -> Outcome {
         let mut driver = self.driver()?;
         let mut results = driver.results(benchmark);
-        let folder = self.folder(&results);
+        let folder = results.folder(self.output.as_deref());
         let hogs = driver.hogs(self.hogs)?;
         let done = work(&mut driver, &mut results, &|results| results.write(&folder));
         drop(hogs);
@@ -224,7 +212,7 @@ impl Driver {
     /// Starts busy processes, which end when they are dropped.
     pub(super) fn hogs(&self, number: usize) -> Outcome<Vec<Child>> {
         let start = |_| {
-            let mut hog = Child::spawn(ENDPOINT, &self.corner.environment(false))?;
+            let mut hog = Child::spawn(ENDPOINT, &self.sandbox.environment(false))?;
             hog.say(&Task::Hog)?;
             Ok(hog)
         };
@@ -293,7 +281,7 @@ impl Driver {
         &mut self,
         benchmark: &Benchmark,
         point: &Point,
-        subject: &Subject,
+        subject: &Library,
     ) -> Outcome<Measurement> {
         if let Some(reason) = (point.cannot)(subject) {
             return Ok(Measurement {
@@ -303,136 +291,24 @@ impl Driver {
         }
         self.run += 1;
         let job = Job {
-            carrier: subject.carrier.clone(),
+            backend: subject.backend.clone(),
             secure: subject.secure(),
             stream: format!("bench-{}-{}", std::process::id(), self.run),
             ..point.job.clone()
         };
-        let done = self.exchange(&job, subject);
+        let done = exchange(&self.sandbox, &self.stop, &job, subject);
         if self.stop.requested() {
             return Err(interrupted());
         }
         match done {
             Ok(sides) => Ok(measurement(benchmark, &job, sides)),
-            Err(Trouble::OfTurn(failure)) => Ok(Measurement {
+            Err(TurnError::Turn(failure)) => Ok(Measurement {
                 failure: Some(failure.to_string()),
                 ..Measurement::default()
             }),
-            Err(Trouble::OfRun(failure)) => Err(failure),
+            Err(TurnError::Run(failure)) => Err(failure),
         }
     }
-
-    /// Runs the two processes.
-    fn exchange(&self, job: &Job, subject: &Subject) -> Result<Sides, Trouble> {
-        let environment = self.corner.environment(job.secure);
-        let stop = &self.stop;
-        let ready = |child: &mut Child| match child.hear(stop, CONNECT_SECS)? {
-            Event::Ready(ready) => Ok::<Ready, Failure>(ready),
-            other => Err(unexpected(other)),
-        };
-        let mut outlet = Child::spawn(ENDPOINT, &environment)?;
-        outlet.say(&Task::Outlet(job.clone()))?;
-        let found = ready(&mut outlet).map_err(|failure| failure.context("outlet"))?;
-        let mut inlet = Child::spawn(ENDPOINT, &environment)?;
-        inlet.say(&Task::Inlet(Job {
-            address: found.address,
-            control: found.control,
-            ..job.clone()
-        }))?;
-        let opened = ready(&mut inlet).map_err(|failure| failure.context("inlet"))?;
-        must_encrypt(subject, opened.encrypted.into(), job.readers.into())?;
-        outlet.say(&Order::Go)?;
-        let limit = PUSH_SECS + 20.0 * expected_secs(job);
-        let pushed = match outlet.hear(stop, limit)? {
-            Event::Pushed(pushed) => pushed,
-            // It may have stopped for something that happened to the inlets.
-            other => {
-                let failure = match inlet.hear(stop, 1.0) {
-                    Ok(Event::Failed(text)) => Failure::Runtime(text).context("inlet"),
-                    _ => unexpected(other).context("outlet"),
-                };
-                return Err(failure.into());
-            }
-        };
-        inlet.say(&Order::Pushed(pushed))?;
-        let report = |child: &mut Child, limit| match child.hear(stop, limit)? {
-            Event::Report(report) => Ok::<Report, Failure>(report),
-            other => Err(unexpected(other)),
-        };
-        let received = report(&mut inlet, limit).map_err(|failure| failure.context("inlet"))?;
-        outlet.say(&Order::Finish)?;
-        let sent =
-            report(&mut outlet, CONNECT_SECS).map_err(|failure| failure.context("outlet"))?;
-        Ok(Sides {
-            outlet: sent,
-            inlet: received,
-            samples: pushed - job.warm_up,
-        })
-    }
-}
-
-fn unexpected(event: Event) -> Failure {
-    match event {
-        Event::Failed(text) => Failure::Runtime(text),
-        _ => Failure::Runtime("the processes of the benchmark do not agree".into()),
-    }
-}
-
-/// How long pushing should take.
-fn expected_secs(job: &Job) -> f64 {
-    match (job.extent, job.speed) {
-        (Extent::Seconds(secs), _) => secs,
-        (Extent::Samples(samples), Speed::Paced(rate)) => samples as f64 / rate,
-        (Extent::Samples(samples), Speed::Free) => samples as f64 / SLOWEST_RATE,
-    }
-}
-
-/// Puts both sides together.
-fn measurement(benchmark: &Benchmark, job: &Job, sides: Sides) -> Measurement {
-    let mut values = sides.outlet.values.clone();
-    values.extend(sides.inlet.values.clone());
-    let samples = sides.samples as f64;
-    let bytes_per_sample = f64::from(job.channels) * bytes_of(&job.format);
-    let gigabytes = samples * bytes_per_sample / 1e9;
-    let mut cpu = Some(0.0);
-    for (name, side) in [("outlet", &sides.outlet), ("inlet", &sides.inlet)] {
-        cpu = cpu.zip(side.cpu_secs).map(|(sum, secs)| sum + secs);
-        if let Some(secs) = side.cpu_secs {
-            values.insert(format!("{name}_cpu_us_per_sample"), 1e6 * secs / samples);
-            values.insert(format!("{name}_cpu_s_per_gb"), secs / gigabytes);
-        }
-        if let Some(switches) = side.switches {
-            values.insert(
-                format!("{name}_switches_per_sample"),
-                switches as f64 / samples,
-            );
-        }
-    }
-    if let Some(cpu) = cpu {
-        values.insert("cpu_us_per_sample".into(), 1e6 * cpu / samples);
-    }
-    let took = sides.inlet.end - sides.outlet.begin;
-    if took > 0.0 && !job.read_last {
-        let rate = sides.inlet.received as f64 / f64::from(job.readers) / took;
-        values.insert("samples_per_s".into(), rate);
-        values.insert("mib_per_s".into(), rate * bytes_per_sample / MIB);
-    }
-    (benchmark.finish)(job, &sides, &mut values);
-    values.retain(|_, value| value.is_finite());
-    let disorder = sides.inlet.disorder;
-    Measurement {
-        values,
-        expected: sides.samples * u64::from(job.readers),
-        received: sides.inlet.received,
-        gaps: sides.inlet.gaps,
-        histogram: sides.inlet.histogram,
-        failure: wrong_order(disorder),
-    }
-}
-
-/// What is wrong with this many samples, if there are any.
-pub(super) fn wrong_order(disorder: u64) -> Option<String> {
-    (disorder > 0).then(|| format!("{disorder} samples came out of order or twice"))
 }
 
 /// Bytes of a value.
@@ -470,62 +346,7 @@ pub(super) fn plain(value: &Value) -> String {
         .map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// How far a run is, on stderr: one line that is overwritten on a terminal.
-pub(super) struct Progress {
-    begun: f64,
-    done: usize,
-    total: usize,
-    is_terminal: bool,
-}
-
-impl Progress {
-    /// Of so many steps that take about the same time.
-    pub(super) fn new(total: usize) -> Self {
-        Self {
-            begun: local_clock(),
-            done: 0,
-            total,
-            is_terminal: std::io::stderr().is_terminal(),
-        }
-    }
-
-    pub(super) fn show(&self, what: std::fmt::Arguments<'_>) {
-        let spent = local_clock() - self.begun;
-        let left = if self.done == 0 {
-            String::new()
-        } else {
-            let left = spent / self.done as f64 * (self.total - self.done) as f64;
-            format!(", about {} left", age(left))
-        };
-        if self.is_terminal {
-            // Clears what was there.
-            let _ = write!(std::io::stderr().lock(), "\r\x1b[K{what}{left}");
-        } else {
-            note(format_args!("{what}{left}"));
-        }
-    }
-
-    pub(super) fn step(&mut self) {
-        self.done += 1;
-    }
-
-    pub(super) fn end(&self) {
-        if self.is_terminal {
-            let _ = write!(std::io::stderr().lock(), "\r\x1b[K");
-        }
-    }
-}
-
 pub(super) const MIB: f64 = 1024.0 * 1024.0;
 
 /// One outlet at a time, of which liblsl's takes two.
 const PORTS: u16 = 16;
-
-/// Searching, connecting, and a machine that does other things.
-const CONNECT_SECS: f64 = 60.0;
-
-/// Added to twenty times what pushing should take.
-const PUSH_SECS: f64 = 60.0;
-
-/// Samples per second that even the slowest pushes.
-const SLOWEST_RATE: f64 = 5000.0;

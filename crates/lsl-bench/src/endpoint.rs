@@ -12,8 +12,8 @@ use clap::Args;
 use lsl_cli::failure::{Failure, Outcome};
 use lsl_dl::Lsl;
 
-use super::carrier::foreign;
-use super::job::{Event, Library, Order, Task};
+use super::backend::foreign;
+use super::job::{Event, LibraryInfo, Order, Task};
 use super::number::with_format;
 
 /// `lsl bench endpoint`
@@ -49,7 +49,7 @@ use outlet::run as run_outlet;
 
 fn probe(path: &std::path::Path) -> Outcome {
     let lsl = Lsl::load(path).map_err(foreign)?;
-    tell(&Event::Library(Library {
+    tell(&Event::Library(LibraryInfo {
         version: lsl.library_version(),
         info: lsl.library_info(),
         ours: lsl.can_encrypt(),

@@ -1,7 +1,7 @@
 //! `lsl bench handshake`: how many sessions can be set up, and what the security log costs then. Both
 //! sides of each handshake run in one thread, their messages handed over in memory.
 
-mod trail;
+mod audit_log;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -20,11 +20,11 @@ use lsl_core::secure::{Suite, Suites};
 use lsl_platform::limits::use_one_processor;
 use lsl_platform::usage::Usage;
 
-use self::trail::Trail;
-use super::keep::{Keep, Measured};
-use super::result::{Cell, Measurement, Round, Subject};
+use self::audit_log::AuditLogs;
+use super::output::{Measured, Output};
+use super::result::{Cell, Machine, Measurement, Round, Subject};
+use super::rotation::order;
 use super::stats::median_ratio;
-use super::turns::order;
 
 /// `lsl bench handshake`
 #[derive(Debug, Args)]
@@ -71,7 +71,7 @@ pub(super) struct Handshake {
     audit_dir: Option<PathBuf>,
 
     #[command(flatten)]
-    keep: Keep,
+    output: Output,
 }
 
 /// Between the two sides.
@@ -130,12 +130,12 @@ impl Handshake {
         let Transport::Memory = self.transport;
         let suites = self.suites()?;
         let stop = Stop::install()?;
-        let trail = Trail::new(self.audit_dir.as_deref())?;
-        let machine = Keep::begin();
+        let logs = AuditLogs::new(self.audit_dir.as_deref())?;
+        let machine = Machine::here();
         let mut cells = Vec::new();
         for suite in suites {
             for &threads in &self.threads {
-                cells.extend(self.cell(suite, threads, &trail, &stop)?);
+                cells.extend(self.cell(suite, threads, &logs, &stop)?);
             }
         }
         show(&self.audit, &cells)?;
@@ -147,7 +147,7 @@ impl Handshake {
             baseline: self.audit.iter().position(is_off).unwrap_or(0),
             cells,
         };
-        self.keep.write(machine, measured)
+        self.output.write(machine, measured)
     }
 
     /// Those that this processor can be asked for.
@@ -179,7 +179,7 @@ impl Handshake {
         &self,
         suite: Suite,
         threads: usize,
-        trail: &Trail,
+        logs: &AuditLogs,
         stop: &Stop,
     ) -> Outcome<Option<Cell>> {
         let mut rounds = Vec::new();
@@ -193,8 +193,7 @@ impl Handshake {
             ));
             let mut measurements = vec![Measurement::default(); self.audit.len()];
             for index in order(round, self.audit.len()) {
-                let Some(values) = self.turn(suite, threads, self.audit[index], trail, stop)?
-                else {
+                let Some(values) = self.turn(suite, threads, self.audit[index], logs, stop)? else {
                     return Ok(None);
                 };
                 measurements[index].values = values;
@@ -218,14 +217,14 @@ impl Handshake {
         suite: Suite,
         threads: usize,
         audited: Audited,
-        trail: &Trail,
+        logs: &AuditLogs,
         stop: &Stop,
     ) -> Outcome<Option<BTreeMap<String, f64>>> {
         let peers = Peers::new(match suite {
             Suite::ChaCha20Poly1305 => Suites::ChaCha20Only,
             Suite::Aes256Gcm => Suites::Both,
         });
-        let log = trail.open(audited)?;
+        let log = logs.open(audited)?;
         let next = AtomicU64::new(0);
         let work = || -> lsl_core::secure::Result<()> {
             while next.fetch_add(1, Ordering::Relaxed) < self.count && !stop.requested() {

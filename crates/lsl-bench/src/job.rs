@@ -17,13 +17,13 @@ pub(super) enum Task {
     Outlet(Job),
     /// Receive.
     Inlet(Job),
-    /// Keep a processor busy.
+    /// Output a processor busy.
     Hog,
 }
 
 /// Over what samples travel.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Carrier {
+pub(super) enum Backend {
     /// The Rust library this program is made of.
     Core,
     /// A library with liblsl's ABI.
@@ -73,7 +73,7 @@ pub(super) enum Extent {
 /// One measurement of one subject, for either side.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Job {
-    pub(super) carrier: Carrier,
+    pub(super) backend: Backend,
     /// Whether the connections must be encrypted; if they are not, or are and must not be, the run ends.
     pub(super) secure: bool,
     /// Name and source id.
@@ -104,7 +104,7 @@ impl Job {
     /// A job of one reader that pulls as is pushed; the driver fills in who carries it and where.
     pub(super) fn new(format: &str, channels: u32, batch: u64) -> Self {
         Self {
-            carrier: Carrier::Core,
+            backend: Backend::Core,
             secure: false,
             stream: String::new(),
             format: format.into(),
@@ -160,7 +160,7 @@ pub(super) enum Order {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) enum Event {
     /// What the probed library is.
-    Library(Library),
+    Library(LibraryInfo),
     /// Outlet: the stream can be found. Inlets: all are connected.
     Ready(Ready),
     /// Outlet: so many samples were pushed, warm-up included.
@@ -173,7 +173,7 @@ pub(super) enum Event {
 
 /// What a library says about itself.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Library {
+pub(super) struct LibraryInfo {
     /// `major * 100 + minor`.
     pub(super) version: i32,
     pub(super) info: String,

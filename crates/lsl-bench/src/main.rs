@@ -8,39 +8,40 @@
 
 mod aead;
 mod atrest;
+mod backend;
 mod bulk;
-mod carrier;
 mod child;
-mod contest;
 mod discovery;
 mod driver;
 mod endpoint;
 mod fanout;
+mod gaps;
 mod handshake;
-mod herd;
 mod job;
-mod keep;
 mod latency;
+mod library;
 mod machine;
 mod max;
 mod metrics;
 mod net;
 mod number;
+mod output;
+mod process_usage;
 mod raw;
 mod record;
 mod report;
 mod result;
-mod room;
+mod rotation;
+mod sandbox;
 mod scale;
+mod schedule;
+mod scratch;
 mod size;
 mod stats;
-mod subject;
 mod summary;
-mod tally;
-mod trouble;
-mod turns;
+mod swarm;
+mod turn_error;
 mod usage;
-mod watch;
 
 use std::process::ExitCode;
 
@@ -104,7 +105,7 @@ enum Action {
     AtrestEnd(atrest::AtrestEnd),
     /// The processes with many streams
     #[command(hide = true)]
-    Herd(herd::Herd),
+    Swarm(swarm::Swarm),
     /// The processes of a measurement
     #[command(hide = true)]
     Endpoint(endpoint::Endpoint),
@@ -138,7 +139,7 @@ impl Cli {
             Action::Completions(action) => action.run(whole()),
             Action::Man(action) => action.run(whole()),
             Action::AtrestEnd(action) => action.run(),
-            Action::Herd(action) => action.run(),
+            Action::Swarm(action) => action.run(),
             Action::Endpoint(action) => action.run(),
         }
     }

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::driver::{Benchmark, Comparison, MIB, Point, bytes_of};
 use super::fanout::or;
-use super::job::{Carrier, Extent, Job, Pull};
+use super::job::{Backend, Extent, Job, Pull};
 use super::latency::whole_batches;
 use super::summary::Table;
 
@@ -188,7 +188,7 @@ impl Max {
                     ..job
                 },
                 cannot: |subject| {
-                    let is_raw = matches!(subject.carrier, Carrier::Tcp | Carrier::TcpAesGcm);
+                    let is_raw = matches!(subject.backend, Backend::Tcp | Backend::TcpAesGcm);
                     is_raw.then_some("a socket alone cannot keep what is written first")
                 },
             }

@@ -21,10 +21,10 @@ use serde::Serialize;
 use self::life::Life;
 use self::proof::Proof;
 use super::child::{Child, interrupted};
-use super::keep::{Keep, Measured};
-use super::result::{Cell, Measurement, Round, Subject};
-use super::room::{self, Folder};
-use super::subject::Corner;
+use super::output::{Measured, Output};
+use super::result::{Cell, Machine, Measurement, Round, Subject};
+use super::sandbox::Sandbox;
+use super::scratch::{self, Folder};
 
 /// `lsl bench record`
 #[derive(Debug, Args)]
@@ -68,7 +68,7 @@ pub(super) struct Record {
     json: bool,
 
     #[command(flatten)]
-    keep: Keep,
+    output: Output,
 }
 
 const HELP: &str = "\
@@ -120,7 +120,7 @@ impl Record {
             return Err(Failure::Usage(text));
         }
         let place = self.output_dir.clone().unwrap_or_else(std::env::temp_dir);
-        room::require(&place, self.bytes())?;
+        scratch::require(&place, self.bytes())?;
         note(format_args!(
             "lsl: about {:.0} MB in {}, for {} s",
             self.bytes() as f64 / 1e6,
@@ -129,7 +129,7 @@ impl Record {
         ));
         let stop = Stop::install()?;
         let folder = Folder::make(&place, "record")?;
-        let machine = Keep::begin();
+        let machine = Machine::here();
         let (shown, measurement) = self.measure(&folder, &stop)?;
         drop(folder);
         self.show(&shown)?;
@@ -160,7 +160,7 @@ impl Record {
                 }],
             }],
         };
-        self.keep.write(machine, measured)
+        self.output.write(machine, measured)
     }
 
     /// Bytes that the recording will have.
@@ -173,8 +173,8 @@ impl Record {
 
     fn measure(&self, folder: &Folder, stop: &Stop) -> Outcome<(Shown, Measurement)> {
         let ports = u16::try_from(self.streams).unwrap_or(u16::MAX) + SPARE_PORTS;
-        let corner = Corner::make(ports)?;
-        let environment = corner.environment(self.secure);
+        let sandbox = Sandbox::make(ports)?;
+        let environment = sandbox.environment(self.secure);
         let [streams, channels, rate, chunk, seconds] = [
             self.streams,
             self.channels,

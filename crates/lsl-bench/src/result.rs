@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use lsl_cli::failure::{Failure, Outcome};
 use serde::{Deserialize, Serialize};
@@ -45,6 +45,13 @@ impl Results {
     /// the same again.
     pub(crate) fn is_of_slowest(&self) -> bool {
         self.benchmark == "fanout"
+    }
+
+    /// The folder for these results: `chosen`, or one named after benchmark and time.
+    pub(crate) fn folder(&self, chosen: Option<&Path>) -> PathBuf {
+        let started = self.machine.started.replace([':', '-'], "");
+        let named = || Path::new("lsl-bench").join(format!("{}-{started}", self.benchmark));
+        chosen.map_or_else(named, Path::to_owned)
     }
 
     /// Writes `results.json` into this folder, which is made if it is not there; an older file is

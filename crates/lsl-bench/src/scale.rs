@@ -8,11 +8,11 @@ use lsl_cli::failure::{Failure, Outcome};
 use lsl_cli::note::note;
 use lsl_cli::table::count;
 
-use super::contest::{Contest, Grid, Turn, table, whole};
-use super::herd::{Order, Values, take};
+use super::library::Library;
 use super::result::{Cell, Measurement};
-use super::subject::Subject;
-use super::trouble::{Trouble, must_encrypt};
+use super::schedule::{Grid, Schedule, Turn, table, whole};
+use super::swarm::{Order, Values, take};
+use super::turn_error::{TurnError, must_encrypt};
 
 /// `lsl bench scale`
 #[derive(Debug, Args)]
@@ -53,7 +53,7 @@ pub(super) struct Scale {
     all: bool,
 
     #[command(flatten)]
-    contest: Contest,
+    schedule: Schedule,
 }
 
 const HELP: &str = "\
@@ -85,7 +85,7 @@ impl Scale {
                 ("rate", self.rate.into()),
             ],
         };
-        self.contest.run(&grid, |turn| self.measure(turn), show)
+        self.schedule.run(&grid, |turn| self.measure(turn), show)
     }
 
     fn measure(&self, turn: &Turn<'_>) -> Outcome<Measurement> {
@@ -112,9 +112,9 @@ impl Scale {
     }
 
     /// One library, once. What was measured before a failure stays.
-    fn turn(&self, turn: &Turn<'_>, values: &mut Values) -> Result<(), Trouble> {
+    fn turn(&self, turn: &Turn<'_>, values: &mut Values) -> Result<(), TurnError> {
         let mut pair = turn.pair()?;
-        let kind = format!("herd{}", std::process::id());
+        let kind = format!("swarm{}", std::process::id());
         let done = pair.outlets.order(&Order::Offer {
             kind: kind.clone(),
             count: turn.streams,
@@ -206,7 +206,7 @@ impl Scale {
     }
 }
 
-fn show(subjects: &[Subject], cells: &[Cell]) -> Outcome {
+fn show(subjects: &[Library], cells: &[Cell]) -> Outcome {
     let held = [
         ("unread_outlet_threads", "threads: outlets", 0),
         ("outlet_threads", "read", 0),

@@ -13,8 +13,8 @@ use lsl_cli::interrupt::Stop;
 use lsl_core::local_clock;
 
 use crate::child::interrupted;
-use crate::room::Doomed;
-use crate::watch::Used;
+use crate::process_usage::Used;
+use crate::scratch::KilledOnDrop;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Direction {
@@ -82,7 +82,7 @@ impl Turn<'_> {
         command.arg(self.input()).arg("--output").arg(output);
         command.stdin(Stdio::null()).stdout(Stdio::null());
         let start = local_clock();
-        let mut process = Doomed::spawn(&mut command)?;
+        let mut process = KilledOnDrop::spawn(&mut command)?;
         let used = self.attend(&mut process)?;
         Ok((local_clock() - start, used))
     }
@@ -97,18 +97,18 @@ impl Turn<'_> {
         let gone = || Failure::Runtime("a process has no output".into());
         let mut command = end(&["give"])?;
         command.arg(self.input()).stdin(Stdio::null());
-        let mut give = Doomed::spawn(&mut command)?;
+        let mut give = KilledOnDrop::spawn(&mut command)?;
         let start = local_clock();
         let mut command = self.command()?;
         command.arg("-");
         command.stdin(give.take_output().ok_or_else(gone)?);
         command.stdout(Stdio::piped());
-        let mut process = Doomed::spawn(&mut command)?;
+        let mut process = KilledOnDrop::spawn(&mut command)?;
         // The command holds the reading end; held here too, who gives would not see it end.
         drop(command);
         let mut command = end(&["take"])?;
         command.stdin(process.take_output().ok_or_else(gone)?);
-        let mut take = Doomed::spawn(&mut command)?;
+        let mut take = KilledOnDrop::spawn(&mut command)?;
         drop(command);
         let used = self.attend(&mut process)?;
         let mut text = String::new();
@@ -121,7 +121,7 @@ impl Turn<'_> {
     }
 
     /// Waits for the end and looks at the memory meanwhile.
-    fn attend(&self, process: &mut Doomed) -> Outcome<Option<Used>> {
+    fn attend(&self, process: &mut KilledOnDrop) -> Outcome<Option<Used>> {
         let mut used = None;
         let mut nap = SHORTEST_NAP;
         loop {

@@ -10,11 +10,11 @@ use std::thread;
 use lsl_cli::failure::{Failure, Outcome};
 use lsl_core::local_clock;
 
-use super::super::carrier::Receiver;
+use super::super::backend::Receiver;
+use super::super::gaps::GapDetector;
 use super::super::job::{Counted, Event, Job, Order, Pull, Ready, Report, Speed};
 use super::super::number::{Number, Numbering};
 use super::super::stats::{buckets, mean_latency, percentile, sorted_latencies};
-use super::super::tally::Tally;
 use super::super::usage::{Holdings, Usage, peak_rss_mib};
 use super::{Orders, tell};
 
@@ -114,7 +114,7 @@ impl Race {
 
 /// What one reader saw.
 struct Reading {
-    tally: Tally,
+    detector: GapDetector,
     /// In microseconds by number, from the first measured sample on; NaN where none came.
     latencies: Vec<f32>,
     ended: f64,
@@ -137,7 +137,7 @@ fn read_all<T: Number>(
         Pull::Chunk => usize::try_from(job.batch).unwrap_or(1).max(1),
     };
     let (mut values, mut stamps) = (vec![T::default(); channels * most], vec![0.0; most]);
-    let mut tally = Tally::new(index, job.warm_up, numbering.modulus);
+    let mut detector = GapDetector::new(index, job.warm_up, numbering.modulus);
     let mut latencies = latencies_of(job);
     let period_secs = 1.0 / job.nominal_rate();
     let batch = job.batch.max(1);
@@ -152,10 +152,10 @@ fn read_all<T: Number>(
     if job.warm_up == 0 {
         race.begin();
     }
-    while tally.next() < race.total.load(Ordering::Acquire) {
+    while detector.next() < race.total.load(Ordering::Acquire) {
         // Up to the end of a batch, should one have been missed.
         let chunk = most as u64;
-        let wanted = usize::try_from(chunk - tally.next() % chunk).unwrap_or(1);
+        let wanted = usize::try_from(chunk - detector.next() % chunk).unwrap_or(1);
         let pulled = if most == 1 {
             match receiver.pull(&mut values)? {
                 Some(stamp) => {
@@ -169,10 +169,10 @@ fn read_all<T: Number>(
             receiver.pull_chunk(room, stamps.get_mut(..wanted).unwrap_or_default())?
         };
         let now = local_clock();
-        let mut expected = tally.next();
+        let mut expected = detector.next();
         let mut place = expected % batch;
         for (sample, stamp) in values.chunks_exact(channels).zip(&stamps).take(pulled) {
-            let number = tally.add(numbering.read(sample));
+            let number = detector.add(numbering.read(sample));
             // Seldom: a division for each sample would be part of what is measured.
             if number != expected {
                 place = number % batch;
@@ -181,7 +181,7 @@ fn read_all<T: Number>(
             let pushed = stamp + (batch - 1 - place) as f64 * period_secs;
             expected = number + 1;
             place = if place + 1 == batch { 0 } else { place + 1 };
-            tally.pushed(pushed);
+            detector.pushed(pushed);
             let slot = number.checked_sub(job.warm_up).map(usize::try_from);
             if let Some(Ok(slot)) = slot
                 && let Some(latency) = latencies.get_mut(slot)
@@ -194,19 +194,19 @@ fn read_all<T: Number>(
         } else if now - last > PATIENCE_SECS {
             break;
         }
-        if tally.next() >= job.warm_up {
+        if detector.next() >= job.warm_up {
             race.begin();
         }
         if let Some(control) = &mut control
-            && (tally.next() - told >= step || (told..tally.next()).contains(&warmed_up))
+            && (detector.next() - told >= step || (told..detector.next()).contains(&warmed_up))
         {
-            told = tally.next();
+            told = detector.next();
             // An outlet that has pushed everything may have closed it.
             let _ = control.write_all(&told.to_be_bytes());
         }
     }
     Ok(Reading {
-        tally,
+        detector,
         latencies,
         ended,
         used: Usage::now(),
@@ -232,14 +232,14 @@ fn summarise(job: &Job, readings: &[Reading], race: &Race) -> Report {
     let mut report = Report::default();
     let total = race.total.load(Ordering::Acquire);
     for reading in readings {
-        report.received += reading.tally.received;
-        report.disorder += reading.tally.disorder;
+        report.received += reading.detector.received;
+        report.disorder += reading.detector.disorder;
         report.end = report.end.max(reading.ended);
     }
     if total != u64::MAX {
         let gaps = readings
             .iter()
-            .flat_map(|reading| reading.tally.gaps_of(total));
+            .flat_map(|reading| reading.detector.gaps_of(total));
         report.gaps = gaps.collect();
     }
     if let Some((begin, begun)) = race.begun.get() {

@@ -9,7 +9,7 @@ use lsl_cli::failure::{Failure, Outcome};
 use lsl_cli::pace::Pace;
 use lsl_core::local_clock;
 
-use super::super::carrier::{PATIENCE, Sender};
+use super::super::backend::{PATIENCE, Sender};
 use super::super::job::{Event, Extent, Job, Order, Ready, Report, Speed};
 use super::super::number::{Number, Numbering};
 use super::super::stats::{mean_latency, percentile, sorted_latencies};

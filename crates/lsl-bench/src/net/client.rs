@@ -21,12 +21,12 @@ use super::server::{WAIT, addresses, find};
 use super::{Ways, info};
 use crate::child::interrupted;
 use crate::driver::wrong_order;
-use crate::keep::{Keep, Measured};
+use crate::gaps::GapDetector;
 use crate::number::Numbering;
-use crate::result::{Cell, Measurement, Round, Subject};
+use crate::output::{Measured, Output};
+use crate::result::{Cell, Machine, Measurement, Round, Subject};
+use crate::rotation::order;
 use crate::stats::{buckets, mean_latency, percentile, sorted_latencies};
-use crate::tally::Tally;
-use crate::turns::order;
 
 /// `lsl bench net client`
 #[derive(Debug, Args)]
@@ -60,7 +60,7 @@ pub(super) struct Client {
     pings: u32,
 
     #[command(flatten)]
-    keep: Keep,
+    output: Output,
 }
 
 /// Whether connections are encrypted.
@@ -81,7 +81,7 @@ impl Client {
         }
         let stop = Stop::install()?;
         let mut server = Peer::connect(&self.host, &stop)?;
-        let machine = Keep::begin();
+        let machine = Machine::here();
         let mut rounds = Vec::new();
         let done = self.measure(samples, &ways, &mut server, &stop, &mut rounds);
         let parameters = [
@@ -103,7 +103,7 @@ impl Client {
             baseline: 0,
             cells,
         };
-        self.keep.end(machine, measured, done, &stop)
+        self.output.end(machine, measured, done, &stop)
     }
 
     /// All iterations. An error ends them; `rounds` has those before.
@@ -294,7 +294,7 @@ struct Iteration<'a> {
 
 /// What came over a stream.
 struct Taken {
-    tally: Tally,
+    detector: GapDetector,
     /// When a sample came, and when it was pushed by the server's clock.
     times: Vec<(f64, f64)>,
 }
@@ -322,7 +322,7 @@ impl Iteration<'_> {
         let mut set = |name: &str, value: f64| {
             values.insert(name.to_owned(), value);
         };
-        let Taken { tally, times } = taken;
+        let Taken { detector, times } = taken;
         let late = sorted_latencies(latencies(&times, before, after));
         for (name, part) in [("p50", 0.5), ("p95", 0.95), ("p99", 0.99), ("max", 1.0)] {
             if let Some(value) = percentile(&late, part) {
@@ -356,10 +356,10 @@ impl Iteration<'_> {
         Ok(Some(Measurement {
             values,
             expected: samples,
-            gaps: tally.gaps_of(samples),
-            received: tally.received,
+            gaps: detector.gaps_of(samples),
+            received: detector.received,
             histogram: buckets(&late),
-            failure: wrong_order(tally.disorder),
+            failure: wrong_order(detector.disorder),
         }))
     }
 
@@ -395,24 +395,24 @@ impl Iteration<'_> {
     fn take(&self, inlet: &Inlet) -> Outcome<Taken> {
         let channels = self.offer.channels as usize;
         let numbering = Numbering::of::<f32>(channels);
-        let mut tally = Tally::new(0, 0, numbering.modulus);
+        let mut detector = GapDetector::new(0, 0, numbering.modulus);
         let mut sample = vec![0.0_f32; channels];
         let mut times = Vec::new();
         let nap = Timeout::After(LONGEST_NAP);
         let mut last = local_clock() + START_SECS;
-        while tally.next() < self.offer.samples && !self.stop.requested() {
+        while detector.next() < self.offer.samples && !self.stop.requested() {
             let pulled = inlet.blocking().pull(&mut sample, nap)?;
             let now = local_clock();
             if let Some(stamp) = pulled {
-                tally.add(numbering.read(&sample));
-                tally.pushed(stamp);
+                detector.add(numbering.read(&sample));
+                detector.pushed(stamp);
                 times.push((now, stamp));
                 last = now;
             } else if now - last > QUIET_SECS + self.offer.rate.recip() {
                 break;
             }
         }
-        Ok(Taken { tally, times })
+        Ok(Taken { detector, times })
     }
 
     /// Half of each round trip in microseconds, sorted. `None` when the user wants to end.

@@ -9,8 +9,8 @@ use lsl_core::local_clock;
 use serde::Deserialize;
 
 use crate::child::{Child, interrupted};
+use crate::process_usage::Used;
 use crate::stats::slope;
-use crate::watch::Used;
 
 /// What is read of a line of `lsl record --json`.
 #[derive(Debug, Deserialize)]

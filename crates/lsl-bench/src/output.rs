@@ -13,7 +13,7 @@ use super::summary;
 
 /// Options for results.
 #[derive(Debug, Clone, Args)]
-pub(super) struct Keep {
+pub(super) struct Output {
     /// Folder for the results [default: lsl-bench/BENCHMARK-TIME]
     #[arg(long, short, value_name = "DIR")]
     output: Option<PathBuf>,
@@ -28,12 +28,7 @@ pub(super) struct Measured {
     pub(super) cells: Vec<Cell>,
 }
 
-impl Keep {
-    /// Where and when it runs; before anything is measured.
-    pub(super) fn begin() -> Machine {
-        Machine::here()
-    }
-
+impl Output {
     /// As [`write`](Self::write), after work that ended like this: rounds that were finished before the
     /// user's Ctrl-C, or before what ended the run, count.
     pub(super) fn end(
@@ -61,7 +56,6 @@ impl Keep {
 
     /// Writes it. Ends as every comparison does: with an error if samples are missing.
     pub(super) fn write(&self, machine: Machine, measured: Measured) -> Outcome {
-        let started = machine.started.replace([':', '-'], "");
         let results = Results {
             schema: SCHEMA.into(),
             benchmark: measured.benchmark.into(),
@@ -71,9 +65,7 @@ impl Keep {
             baseline: measured.baseline,
             cells: measured.cells,
         };
-        let default =
-            || PathBuf::from("lsl-bench").join(format!("{}-{started}", results.benchmark));
-        let folder = self.output.clone().unwrap_or_else(default);
+        let folder = results.folder(self.output.as_deref());
         results.write(&folder)?;
         finish(&results, &folder)?;
         summary::verdict(&results)

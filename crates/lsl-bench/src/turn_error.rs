@@ -3,25 +3,25 @@
 
 use lsl_cli::failure::Failure;
 
-use super::subject::Subject;
+use super::library::Library;
 
 /// What went wrong.
 #[derive(Debug)]
-pub(super) enum Trouble {
+pub(super) enum TurnError {
     /// In this turn: the others go on.
-    OfTurn(Failure),
+    Turn(Failure),
     /// What the run says would be wrong: it ends, and what came before counts.
-    OfRun(Failure),
+    Run(Failure),
 }
 
-impl From<Failure> for Trouble {
+impl From<Failure> for TurnError {
     fn from(failure: Failure) -> Self {
-        Self::OfTurn(failure)
+        Self::Turn(failure)
     }
 }
 
 /// Whether of so many connections all were encrypted, or none, as the subject must.
-pub(super) fn must_encrypt(subject: &Subject, encrypted: u64, of: u64) -> Result<(), Trouble> {
+pub(super) fn must_encrypt(subject: &Library, encrypted: u64, of: u64) -> Result<(), TurnError> {
     let name = &subject.shown.name;
     let text = if subject.secure() && encrypted < of {
         format!(
@@ -39,31 +39,31 @@ pub(super) fn must_encrypt(subject: &Subject, encrypted: u64, of: u64) -> Result
     } else {
         return Ok(());
     };
-    Err(Trouble::OfRun(Failure::Runtime(text)))
+    Err(TurnError::Run(Failure::Runtime(text)))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::job::Carrier;
+    use super::super::job::Backend;
     use super::super::result;
     use super::*;
 
     #[test]
     fn all_connections_or_none_are_encrypted() {
         let says = |secure, encrypted| {
-            let subject = Subject {
+            let subject = Library {
                 shown: result::Subject {
                     name: "ours".into(),
                     detail: String::new(),
                     secure,
                 },
-                carrier: Carrier::Core,
+                backend: Backend::Core,
                 is_foreign: false,
             };
             match must_encrypt(&subject, encrypted, 3) {
                 Ok(()) => String::new(),
-                Err(Trouble::OfRun(failure)) => failure.to_string(),
-                Err(Trouble::OfTurn(failure)) => panic!("{failure}"),
+                Err(TurnError::Run(failure)) => failure.to_string(),
+                Err(TurnError::Turn(failure)) => panic!("{failure}"),
             }
         };
         assert_eq!(says(true, 3), "");

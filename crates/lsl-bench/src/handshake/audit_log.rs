@@ -17,7 +17,7 @@ use super::Audited;
 
 /// A directory of its own, gone with this.
 #[derive(Debug)]
-pub(super) struct Trail(PathBuf);
+pub(super) struct AuditLogs(PathBuf);
 
 /// The log of one turn.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ pub(super) struct Log {
     recorded: AtomicU64,
 }
 
-impl Trail {
+impl AuditLogs {
     /// In `parent`, or where temporary files go.
     pub(super) fn new(parent: Option<&Path>) -> Outcome<Self> {
         let parent = parent.map_or_else(std::env::temp_dir, Path::to_owned);
@@ -59,7 +59,7 @@ impl Trail {
     }
 }
 
-impl Drop for Trail {
+impl Drop for AuditLogs {
     fn drop(&mut self) {
         // What cannot be removed now is removed by whoever cleans temporary files.
         let _ = fs::remove_dir_all(&self.0);
@@ -151,9 +151,9 @@ mod tests {
 
     #[test]
     fn events_are_written_and_counted_as_asked_for() {
-        let parent = std::env::temp_dir().join(format!("lsl-trail-{}", std::process::id()));
+        let parent = std::env::temp_dir().join(format!("lsl-logs-{}", std::process::id()));
         fs::create_dir(&parent).unwrap();
-        let trail = Trail::new(Some(&parent)).unwrap();
+        let logs = AuditLogs::new(Some(&parent)).unwrap();
         let peers = Peers::new(Suites::ChaCha20Only);
         let (session, _) = peers.session().unwrap();
         for (audited, expected) in [
@@ -162,18 +162,18 @@ mod tests {
             (Audited::On, 6),
             (Audited::OnSync, 6),
         ] {
-            let log = trail.open(audited).unwrap();
+            let log = logs.open(audited).unwrap();
             (0..3).for_each(|_| log.record(&peers, &session));
             log.finish().unwrap();
             assert_eq!(log.check().unwrap(), (expected, 0), "{audited:?}");
         }
         // A line that somebody took away is missed.
-        let log = trail.open(Audited::On).unwrap();
+        let log = logs.open(Audited::On).unwrap();
         log.record(&peers, &session);
         log.finish().unwrap();
         fs::write(log.path.as_ref().unwrap(), "").unwrap();
         assert!(matches!(log.check(), Err(Failure::Lost(_))));
-        drop(trail);
+        drop(logs);
         fs::remove_dir(&parent).unwrap();
     }
 }

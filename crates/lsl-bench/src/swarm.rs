@@ -2,7 +2,7 @@
 //! library under test. `discovery` and `scale` give the orders. The processes stay on this machine
 //! unless multicast is asked for.
 
-mod library;
+mod api;
 mod process;
 
 use std::collections::BTreeMap;
@@ -13,12 +13,13 @@ use lsl_cli::failure::{Failure, Outcome};
 use lsl_cli::interrupt::Stop;
 use serde::{Deserialize, Serialize};
 
-pub(super) use self::process::Herd;
+pub(super) use self::process::Swarm;
 use super::child::{Child, Environment};
-use super::job::Carrier;
-use super::subject::{Corner, Subject};
+use super::job::Backend;
+use super::library::Library;
+use super::sandbox::Sandbox;
 
-/// What a process is told, after its carrier.
+/// What a process is told, after its backend.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) enum Order {
     /// Offer streams called `KIND-0`, `KIND-1`, …, of type KIND: `create_s`.
@@ -81,10 +82,10 @@ pub(super) struct Pair<'a> {
 }
 
 impl<'a> Pair<'a> {
-    pub(super) fn start(subject: &Subject, place: &Place, stop: &'a Stop) -> Outcome<Self> {
+    pub(super) fn start(subject: &Library, place: &Place, stop: &'a Stop) -> Outcome<Self> {
         let start = || -> Outcome<Side<'a>> {
             let mut child = Child::spawn(COMMAND, &place.environment(subject.secure()))?;
-            child.say(&subject.carrier)?;
+            child.say(&subject.backend)?;
             Ok(Side { child, stop })
         };
         Ok(Self {
@@ -116,7 +117,7 @@ impl Side<'_> {
 
 /// Where the processes work.
 pub(super) struct Place {
-    corner: Corner,
+    sandbox: Sandbox,
     multicast: Option<PathBuf>,
 }
 
@@ -126,8 +127,8 @@ impl Place {
         let ports = u16::try_from(streams.saturating_mul(2) + SPARE_PORTS).map_err(|_| {
             Failure::Usage("there are not as many ports as these streams need".into())
         })?;
-        let corner = Corner::make(ports)?;
-        let own = corner.environment(false).into_iter();
+        let sandbox = Sandbox::make(ports)?;
+        let own = sandbox.environment(false).into_iter();
         let own = own
             .filter(|(name, _)| *name == "LSLAPICFG")
             .find_map(|(_, value)| value);
@@ -139,15 +140,15 @@ impl Place {
             }
             _ => None,
         };
-        Ok(Self { corner, multicast })
+        Ok(Self { sandbox, multicast })
     }
 
-    pub(super) fn corner(&self) -> &Corner {
-        &self.corner
+    pub(super) fn sandbox(&self) -> &Sandbox {
+        &self.sandbox
     }
 
     fn environment(&self, secure: bool) -> Environment {
-        let mut environment = self.corner.environment(secure);
+        let mut environment = self.sandbox.environment(secure);
         if let Some(file) = &self.multicast {
             environment.push(("LSLAPICFG", Some(file.into())));
         }
@@ -164,8 +165,8 @@ fn multicast_configuration(id: u32) -> String {
 }
 
 /// Whether it can find streams at all.
-pub(super) fn is_lsl(subject: &Subject) -> bool {
-    matches!(subject.carrier, Carrier::Core | Carrier::Library(_))
+pub(super) fn is_lsl(subject: &Library) -> bool {
+    matches!(subject.backend, Backend::Core | Backend::Library(_))
 }
 
 /// Datagrams that the kernel has dropped because nobody took them from a full socket, in this network
@@ -193,7 +194,7 @@ pub(super) fn take(values: &mut Values, from: &Values, names: &[(&str, &str)]) {
 }
 
 /// The hidden command.
-const COMMAND: &[&str] = &["herd"];
+const COMMAND: &[&str] = &["swarm"];
 /// Thousands of streams of liblsl take their time.
 const LONGEST_SECS: f64 = 600.0;
 const SPARE_PORTS: u32 = 32;

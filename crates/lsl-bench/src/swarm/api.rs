@@ -5,11 +5,11 @@ use lsl_cli::failure::{Failure, Outcome};
 use lsl_core::{ChannelFormat, Context, Selector, StreamInfo, Timeout};
 use lsl_dl::{Format, Lsl};
 
-use crate::carrier::foreign;
-use crate::job::Carrier;
+use crate::backend::foreign;
+use crate::job::Backend;
 
 /// Whose streams.
-pub(super) enum Library {
+pub(super) enum Api {
     Core(Context),
     Foreign(Lsl),
 }
@@ -32,12 +32,12 @@ pub(super) enum Receiver {
     Foreign(lsl_dl::Inlet),
 }
 
-impl Library {
-    pub(super) fn load(carrier: &Carrier) -> Outcome<Self> {
-        match carrier {
-            Carrier::Core => Ok(Self::Core(Context::global())),
-            Carrier::Library(path) => Ok(Self::Foreign(Lsl::load(path).map_err(foreign)?)),
-            Carrier::Tcp | Carrier::TcpAesGcm => Err(Failure::Usage(
+impl Api {
+    pub(super) fn load(backend: &Backend) -> Outcome<Self> {
+        match backend {
+            Backend::Core => Ok(Self::Core(Context::global())),
+            Backend::Library(path) => Ok(Self::Foreign(Lsl::load(path).map_err(foreign)?)),
+            Backend::Tcp | Backend::TcpAesGcm => Err(Failure::Usage(
                 "TCP alone has no streams to be found".into(),
             )),
         }

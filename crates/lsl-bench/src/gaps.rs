@@ -4,7 +4,7 @@ use super::result::Gap;
 
 /// The samples of one reader, by number. Those of the warm-up may be missing.
 #[derive(Debug)]
-pub(super) struct Tally {
+pub(super) struct GapDetector {
     reader: u32,
     /// The first that counts.
     first: u64,
@@ -18,7 +18,7 @@ pub(super) struct Tally {
     gaps: Vec<Gap>,
 }
 
-impl Tally {
+impl GapDetector {
     pub(super) fn new(reader: u32, first: u64, modulus: u64) -> Self {
         Self {
             reader,
@@ -115,9 +115,9 @@ mod tests {
     #[track_caller]
     fn check(first: u64, numbers: &[u64], total: u64, gaps: &[(u64, u64)], disorder: u64) {
         for modulus in [16, 1 << 40] {
-            let mut tally = Tally::new(3, first, modulus);
+            let mut detector = GapDetector::new(3, first, modulus);
             for number in numbers {
-                assert_eq!(tally.add(number % modulus), *number);
+                assert_eq!(detector.add(number % modulus), *number);
             }
             let expected: Vec<Gap> = gaps
                 .iter()
@@ -127,8 +127,8 @@ mod tests {
                     count: *count,
                 })
                 .collect();
-            assert_eq!(tally.gaps_of(total), expected, "modulus {modulus}");
-            assert_eq!(tally.disorder, disorder);
+            assert_eq!(detector.gaps_of(total), expected, "modulus {modulus}");
+            assert_eq!(detector.disorder, disorder);
         }
     }
 
@@ -152,22 +152,22 @@ mod tests {
     #[test]
     fn copies_and_steps_back_are_disorder() {
         check(0, &[0, 1, 2, 1, 3], 4, &[], 1);
-        let mut tally = Tally::new(0, 0, 128);
+        let mut detector = GapDetector::new(0, 0, 128);
         for pushed in [5.0, 5.0, 4.0, 6.0] {
-            tally.add(tally.next());
-            tally.pushed(pushed);
+            detector.add(detector.next());
+            detector.pushed(pushed);
         }
-        assert_eq!((tally.disorder, tally.received), (1, 4));
+        assert_eq!((detector.disorder, detector.received), (1, 4));
     }
 
     #[test]
     fn many_gaps_are_summed_up() {
-        let mut tally = Tally::new(0, 0, 1 << 40);
+        let mut detector = GapDetector::new(0, 0, 1 << 40);
         for number in 0..100 {
-            tally.add(2 * number + 1);
+            detector.add(2 * number + 1);
         }
-        let gaps = tally.gaps_of(200);
+        let gaps = detector.gaps_of(200);
         let missing: u64 = gaps.iter().map(|gap| gap.count).sum();
-        assert_eq!((gaps.len(), missing, tally.received), (20, 100, 100));
+        assert_eq!((gaps.len(), missing, detector.received), (20, 100, 100));
     }
 }

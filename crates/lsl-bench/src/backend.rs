@@ -7,7 +7,7 @@ use lsl_cli::failure::{Failure, Outcome};
 use lsl_core::{Context, Inlet, Outlet, Selector, StreamInfo};
 use lsl_dl::Lsl;
 
-use super::job::{Carrier, Job};
+use super::job::{Backend, Job};
 use super::number::Number;
 use super::raw;
 
@@ -22,20 +22,20 @@ impl Sender {
     pub(super) fn open<T: Number>(job: &Job) -> Outcome<Self> {
         let rate = job.nominal_rate();
         let name = job.stream.as_str();
-        match &job.carrier {
-            Carrier::Core => {
+        match &job.backend {
+            Backend::Core => {
                 let format = job.format.parse()?;
                 let info = StreamInfo::new(name, TYPE, job.channels, rate, format, name)?;
                 Ok(Self::Core(Outlet::new(info)?))
             }
-            Carrier::Library(path) => {
+            Backend::Library(path) => {
                 let lsl = Lsl::load(path).map_err(foreign)?;
                 let info = lsl.stream_info(name, TYPE, job.channels, rate, T::FORMAT, name);
                 let outlet = info.and_then(|info| lsl_dl::Outlet::open(&info, BUFFER_SECS));
                 outlet.map(Self::Library).map_err(|error| told(&lsl, error))
             }
-            Carrier::Tcp => raw::Sender::open(false, rate).map(Self::Raw),
-            Carrier::TcpAesGcm => raw::Sender::open(true, rate).map(Self::Raw),
+            Backend::Tcp => raw::Sender::open(false, rate).map(Self::Raw),
+            Backend::TcpAesGcm => raw::Sender::open(true, rate).map(Self::Raw),
         }
     }
 
@@ -104,8 +104,8 @@ impl Receiver {
                 PATIENCE.as_secs()
             ))
         };
-        match &job.carrier {
-            Carrier::Core => {
+        match &job.backend {
+            Backend::Core => {
                 let selector = Selector::property("source_id", &job.stream)?;
                 let found = Context::global().resolve_blocking(&selector, 1, PATIENCE)?;
                 let info = found.first().ok_or_else(missing)?;
@@ -119,7 +119,7 @@ impl Receiver {
                 let receivers = readers.map(&mut open).collect::<Outcome<_>>()?;
                 Ok((receivers, encrypted))
             }
-            Carrier::Library(path) => {
+            Backend::Library(path) => {
                 let lsl = Lsl::load(path).map_err(foreign)?;
                 let patience = PATIENCE.as_secs_f64();
                 let found = lsl.resolve_one("source_id", &job.stream, patience);
@@ -141,8 +141,8 @@ impl Receiver {
                 let receivers = readers.map(&mut open).collect::<Outcome<_>>()?;
                 Ok((receivers, encrypted))
             }
-            Carrier::Tcp | Carrier::TcpAesGcm => {
-                let is_sealed = job.carrier == Carrier::TcpAesGcm;
+            Backend::Tcp | Backend::TcpAesGcm => {
+                let is_sealed = job.backend == Backend::TcpAesGcm;
                 let address = job.address.as_deref().unwrap_or_default();
                 let open = |_| {
                     let receiver = raw::Receiver::open(address, is_sealed, job.nominal_rate())?;

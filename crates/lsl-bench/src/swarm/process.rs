@@ -1,4 +1,4 @@
-//! A process with many outlets or many inlets: the hidden `lsl bench herd`, which reads a carrier and
+//! A process with many outlets or many inlets: the hidden `lsl bench swarm`, which reads a backend and
 //! orders from its input and answers each. It ends with its input, so none outlives the driver.
 
 use std::fs;
@@ -12,24 +12,24 @@ use lsl_core::local_clock;
 use lsl_platform::limits::raise_open_files;
 use lsl_platform::usage::Usage;
 
-use super::library::{Found, Library, Receiver, Sender};
+use super::api::{Api, Found, Receiver, Sender};
 use super::{Answer, Order, Values};
-use crate::job::Carrier;
+use crate::job::Backend;
 
-/// `lsl bench herd`
+/// `lsl bench swarm`
 #[derive(Debug, Args)]
-pub(crate) struct Herd {}
+pub(crate) struct Swarm {}
 
-impl Herd {
+impl Swarm {
     #[expect(clippy::unused_self, reason = "as every other action")]
     pub(crate) fn run(&self) -> Outcome {
         let mut lines = std::io::stdin().lock().lines();
         let misused = || Failure::Usage("`lsl bench` starts its processes by itself".into());
-        let carrier: Carrier = match lines.next() {
+        let backend: Backend = match lines.next() {
             Some(line) => serde_json::from_str(&line?).map_err(|_| misused())?,
             None => return Err(misused()),
         };
-        let mut members = Members::load(&carrier);
+        let mut members = Members::load(&backend);
         for line in lines {
             let order: Order = serde_json::from_str(&line?).map_err(|_| misused())?;
             let done = match &mut members {
@@ -52,7 +52,7 @@ impl Herd {
 
 /// Everything in this process.
 struct Members {
-    library: Library,
+    library: Api,
     /// Threads before the library started any.
     own_threads: usize,
     most_files: u64,
@@ -63,11 +63,11 @@ struct Members {
 }
 
 impl Members {
-    fn load(carrier: &Carrier) -> Outcome<Self> {
+    fn load(backend: &Backend) -> Outcome<Self> {
         let most_files = raise_open_files().unwrap_or(0);
         let own_threads = entries("/proc/self/task").unwrap_or(1);
         Ok(Self {
-            library: Library::load(carrier)?,
+            library: Api::load(backend)?,
             own_threads,
             most_files,
             channels: 1,
@@ -374,9 +374,9 @@ mod tests {
 
     #[test]
     fn the_own_clock_is_not_ahead() {
-        let members = Members::load(&Carrier::Core).unwrap();
+        let members = Members::load(&Backend::Core).unwrap();
         assert!(members.clock_ahead().abs() < 0.01);
         assert!(members.meet(0.0).is_err());
-        assert!(Members::load(&Carrier::Tcp).is_err());
+        assert!(Members::load(&Backend::Tcp).is_err());
     }
 }

@@ -1,23 +1,17 @@
-//! What is compared: from `--lib` and `--secure` to processes that use a library, and the private
-//! corner they work in: a configuration of their own, so that nothing leaves the host and nothing on
-//! it interferes, and keys made for the run.
+//! What is compared: from `--lib` and `--secure` to libraries that processes can use.
 
-use std::ffi::OsString;
 use std::fs;
-use std::io::Write;
-use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use lsl_cli::failure::{Failure, Outcome};
 use lsl_cli::interrupt::Stop;
 use lsl_cli::note::note;
-use lsl_core::secure::{OsRandom, SecretKey, keyfile};
-use lsl_platform::files::{create_directory, create_new};
 
-use super::child::{Child, Environment};
-use super::job::{Carrier, Event, Library, Task};
+use super::child::Child;
+use super::job::{Backend, Event, LibraryInfo, Task};
 use super::result;
+use super::sandbox::Sandbox;
 
 /// Whether connections are encrypted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -28,14 +22,14 @@ pub(super) enum Secure {
 
 /// One of those that are compared, and how to run it.
 #[derive(Debug, Clone)]
-pub(super) struct Subject {
+pub(super) struct Library {
     pub(super) shown: result::Subject,
-    pub(super) carrier: Carrier,
+    pub(super) backend: Backend,
     /// A library, and not ours.
     pub(super) is_foreign: bool,
 }
 
-impl Subject {
+impl Library {
     /// Whether it must encrypt; the processes of a library find a key then.
     pub(super) fn secure(&self) -> bool {
         self.shown.secure
@@ -47,21 +41,21 @@ impl Subject {
 pub(super) fn find(
     names: &[String],
     secure: &[Secure],
-    corner: &Corner,
+    sandbox: &Sandbox,
     stop: &Stop,
-) -> Outcome<Vec<Subject>> {
+) -> Outcome<Vec<Library>> {
     let chosen = if names.is_empty() {
-        defaults(corner, stop)?
+        defaults(sandbox, stop)?
     } else {
-        let read = |name: &String| read(name, corner, stop);
+        let read = |name: &String| read(name, sandbox, stop);
         names.iter().map(read).collect::<Outcome<Vec<_>>>()?
     };
-    let mut subjects: Vec<Subject> = Vec::new();
+    let mut subjects: Vec<Library> = Vec::new();
     for found in chosen {
         let plain = secure.is_empty() || secure.contains(&Secure::Off);
         let wanted = secure.contains(&Secure::On);
         let can_encrypt = found.encryption == Encryption::AsAsked;
-        if wanted && !can_encrypt && matches!(found.carrier, Carrier::Library(_)) {
+        if wanted && !can_encrypt && matches!(found.backend, Backend::Library(_)) {
             let name = &found.name;
             note(format_args!(
                 "{name} cannot encrypt: it takes part in plaintext"
@@ -79,7 +73,7 @@ pub(super) fn find(
 
 /// What ratios are taken to unless the user says: the first other liblsl that was found where no
 /// libraries were named, else the first.
-pub(super) fn baseline(subjects: &[Subject], names: &[String]) -> usize {
+pub(super) fn baseline(subjects: &[Library], names: &[String]) -> usize {
     let foreign = || subjects.iter().position(|subject| subject.is_foreign);
     if names.is_empty() {
         foreign().unwrap_or(0)
@@ -88,7 +82,7 @@ pub(super) fn baseline(subjects: &[Subject], names: &[String]) -> usize {
     }
 }
 
-fn add(subjects: &mut Vec<Subject>, found: &Found, is_asked: bool) {
+fn add(subjects: &mut Vec<Library>, found: &Found, is_asked: bool) {
     let name = if is_asked {
         format!("{} secure", found.name)
     } else {
@@ -102,14 +96,14 @@ fn add(subjects: &mut Vec<Subject>, found: &Found, is_asked: bool) {
         free = format!("{name} ({number})");
     }
     let name = free;
-    subjects.push(Subject {
+    subjects.push(Library {
         shown: result::Subject {
             name,
             detail: found.detail.clone(),
             secure: is_asked || found.encryption == Encryption::Always,
         },
-        carrier: found.carrier.clone(),
-        is_foreign: matches!(found.carrier, Carrier::Library(_))
+        backend: found.backend.clone(),
+        is_foreign: matches!(found.backend, Backend::Library(_))
             && found.encryption == Encryption::Never,
     });
 }
@@ -117,7 +111,7 @@ fn add(subjects: &mut Vec<Subject>, found: &Found, is_asked: bool) {
 struct Found {
     name: String,
     detail: String,
-    carrier: Carrier,
+    backend: Backend,
     encryption: Encryption,
 }
 
@@ -131,26 +125,26 @@ enum Encryption {
     Always,
 }
 
-fn read(name: &str, corner: &Corner, stop: &Stop) -> Outcome<Found> {
-    let found = |detail: &str, carrier, encryption| Found {
+fn read(name: &str, sandbox: &Sandbox, stop: &Stop) -> Outcome<Found> {
+    let found = |detail: &str, backend, encryption| Found {
         name: name.into(),
         detail: detail.into(),
-        carrier,
+        backend,
         encryption,
     };
     match name {
         "core" => {
             let detail = format!("Rust library of lsl {}", env!("CARGO_PKG_VERSION"));
-            Ok(found(&detail, Carrier::Core, Encryption::AsAsked))
+            Ok(found(&detail, Backend::Core, Encryption::AsAsked))
         }
         "raw:tcp" => Ok(found(
             "TCP without LSL, written by the pushing thread, read by the pulling one",
-            Carrier::Tcp,
+            Backend::Tcp,
             Encryption::Never,
         )),
         "raw:tcp-aesgcm" => Ok(found(
             "as raw:tcp, one AES-256-GCM frame per push",
-            Carrier::TcpAesGcm,
+            Backend::TcpAesGcm,
             Encryption::Always,
         )),
         other if other.starts_with("raw:") => Err(Failure::Usage(format!(
@@ -169,7 +163,7 @@ fn read(name: &str, corner: &Corner, stop: &Stop) -> Outcome<Found> {
             } else {
                 file.into()
             };
-            let library = probe(&full, corner, stop).map_err(|failure| {
+            let library = probe(&full, sandbox, stop).map_err(|failure| {
                 failure.context(&format!(
                     "--lib {path}: not a library with liblsl's functions"
                 ))
@@ -179,7 +173,7 @@ fn read(name: &str, corner: &Corner, stop: &Stop) -> Outcome<Found> {
     }
 }
 
-fn library_found(path: PathBuf, library: &Library) -> Found {
+fn library_found(path: PathBuf, library: &LibraryInfo) -> Found {
     let (major, minor) = (library.version / 100, library.version % 100);
     let name = if library.ours {
         "ours".into()
@@ -189,7 +183,7 @@ fn library_found(path: PathBuf, library: &Library) -> Found {
     Found {
         name,
         detail: format!("{} ({})", path.display(), library.info),
-        carrier: Carrier::Library(path),
+        backend: Backend::Library(path),
         encryption: if library.ours {
             Encryption::AsAsked
         } else {
@@ -199,8 +193,8 @@ fn library_found(path: PathBuf, library: &Library) -> Found {
 }
 
 /// Loads the library in a process of its own: it may be anything.
-fn probe(path: &Path, corner: &Corner, stop: &Stop) -> Outcome<Library> {
-    let mut child = Child::spawn(ENDPOINT, &corner.environment(false))?;
+fn probe(path: &Path, sandbox: &Sandbox, stop: &Stop) -> Outcome<LibraryInfo> {
+    let mut child = Child::spawn(ENDPOINT, &sandbox.environment(false))?;
     child.say(&Task::Probe(path.into()))?;
     match child.hear(stop, PROBE_SECS)? {
         Event::Library(library) => Ok(library),
@@ -210,18 +204,18 @@ fn probe(path: &Path, corner: &Corner, stop: &Stop) -> Outcome<Library> {
 }
 
 /// Our C library if it is where this program is, else the Rust library; and the first other liblsl.
-fn defaults(corner: &Corner, stop: &Stop) -> Outcome<Vec<Found>> {
+fn defaults(sandbox: &Sandbox, stop: &Stop) -> Outcome<Vec<Found>> {
     let mut found = Vec::new();
     let ours = our_places().into_iter().find_map(|path| {
-        let library = probe(&path, corner, stop).ok()?;
+        let library = probe(&path, sandbox, stop).ok()?;
         library.ours.then(|| library_found(path, &library))
     });
     match ours {
         Some(ours) => found.push(ours),
-        None => found.push(read("core", corner, stop)?),
+        None => found.push(read("core", sandbox, stop)?),
     }
     let theirs = other_places().into_iter().find_map(|path| {
-        let library = probe(&path, corner, stop).ok()?;
+        let library = probe(&path, sandbox, stop).ok()?;
         (!library.ours).then(|| library_found(path, &library))
     });
     match theirs {
@@ -267,96 +261,23 @@ pub(super) const ENDPOINT: &[&str] = &["endpoint"];
 
 const PROBE_SECS: f64 = 20.0;
 
-/// A temporary folder with the configurations of the processes; removed when dropped.
-#[derive(Debug)]
-pub(super) struct Corner {
-    folder: PathBuf,
-}
-
-impl Corner {
-    /// Makes it. Streams of the run get `ports` ports on the loopback interface; a liblsl outlet takes
-    /// two.
-    pub(super) fn make(ports: u16) -> Outcome<Self> {
-        let name = format!("lsl-bench-{}", std::process::id());
-        let folder = std::env::temp_dir().join(&name);
-        let private = |folder: &Path| -> Outcome { Ok(create_directory(folder, 0o700)?) };
-        private(&folder).map_err(|failure| failure.context(&folder.display().to_string()))?;
-        let corner = Self { folder };
-        private(&corner.path("home"))?;
-        private(&corner.path("secure"))?;
-        let free = UdpSocket::bind(("127.0.0.1", 0))?.local_addr()?.port();
-        let base = free.min(u16::MAX - ports - 1);
-        corner.write("lsl_api.cfg", &configuration(&name, base, ports))?;
-        let key = SecretKey::generate(&mut OsRandom)?;
-        keyfile::write_new_key(&corner.path("secure/device_key.pem"), &key, None)?;
-        corner.write("secure/trusted_peers.toml", "")?;
-        corner.write("secure/lsl-secure.toml", SECURE_CONFIG)?;
-        Ok(corner)
-    }
-
-    /// What processes find that are to encrypt, or not to.
-    pub(super) fn environment(&self, secure: bool) -> Environment {
-        let os = |path: PathBuf| Some(OsString::from(path));
-        let config = secure.then(|| self.path("secure/lsl-secure.toml").into());
-        vec![
-            ("LSLAPICFG", os(self.path("lsl_api.cfg"))),
-            ("LSL_SECURE_CONFIG", config),
-            ("SUDO_USER", None),
-            // Where no keys are.
-            ("HOME", os(self.path("home"))),
-        ]
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.join(name)
-    }
-
-    fn write(&self, name: &str, text: &str) -> Outcome {
-        Ok(create_new(&self.path(name), 0o600)?.write_all(text.as_bytes())?)
-    }
-}
-
-impl Drop for Corner {
-    fn drop(&mut self) {
-        // What cannot be removed is left in the folder for such things.
-        let _ = fs::remove_dir_all(&self.folder);
-    }
-}
-
-/// One host, found by asking its ports one by one: multicast may not work on a loopback interface.
-fn configuration(session: &str, base_port: u16, ports: u16) -> String {
-    format!(
-        "[ports]\nBasePort = {base_port}\nPortRange = {ports}\nMulticastPort = {}\n\
-         IPv6 = disable\n\n\
-         [multicast]\nResolveScope = machine\n\n\
-         [lab]\nSessionID = {session}\nKnownPeers = {{127.0.0.1}}\n\n\
-         [log]\nlevel = -2\n",
-        base_port + ports
-    )
-}
-
-/// A device that trusts nobody but itself.
-const SECURE_CONFIG: &str = "[security]\nname = \"benchmark\"\npolicy = \"required\"\n\
-                             key_file = \"device_key.pem\"\n\
-                             trusted_peers = \"trusted_peers.toml\"\n";
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn found(name: &str, carrier: Carrier, encryption: Encryption) -> Found {
+    fn found(name: &str, backend: Backend, encryption: Encryption) -> Found {
         Found {
             name: name.into(),
             detail: String::new(),
-            carrier,
+            backend,
             encryption,
         }
     }
 
-    fn three() -> Vec<Subject> {
+    fn three() -> Vec<Library> {
         let mut subjects = Vec::new();
-        let ours = Carrier::Library("/ours.so".into());
-        let theirs = Carrier::Library("/theirs.so".into());
+        let ours = Backend::Library("/ours.so".into());
+        let theirs = Backend::Library("/theirs.so".into());
         let ours = found("ours", ours, Encryption::AsAsked);
         add(&mut subjects, &ours, false);
         add(&mut subjects, &ours, true);
@@ -380,7 +301,7 @@ mod tests {
     #[test]
     fn what_always_encrypts_is_secure_under_its_own_name() {
         let mut subjects = three();
-        let sealed = found("raw:tcp-aesgcm", Carrier::TcpAesGcm, Encryption::Always);
+        let sealed = found("raw:tcp-aesgcm", Backend::TcpAesGcm, Encryption::Always);
         add(&mut subjects, &sealed, false);
         let shown: Vec<(&str, bool)> = subjects
             .iter()

@@ -11,16 +11,16 @@ use lsl_cli::table::{Align, Table, count};
 use serde_json::Value;
 
 use super::child::interrupted;
-use super::herd::{Pair, Place, Values, is_lsl};
-use super::keep::{Keep, Measured};
-use super::result::{Cell, Measurement, Round};
-use super::subject::{Secure, Subject, baseline, find};
-use super::trouble::Trouble;
-use super::turns::order;
+use super::library::{Library, Secure, baseline, find};
+use super::output::{Measured, Output};
+use super::result::{Cell, Machine, Measurement, Round};
+use super::rotation::order;
+use super::swarm::{Pair, Place, Values, is_lsl};
+use super::turn_error::TurnError;
 
 /// Who takes part, and where.
 #[derive(Debug, Clone, Args)]
-pub(super) struct Contest {
+pub(super) struct Schedule {
     /// Libraries: `core` (the Rust library), or the path of one with liblsl's functions. Ratios are
     /// taken to the first; without any, to the first other liblsl that is found
     #[arg(long = "lib", value_name = "LIB", value_delimiter = ',')]
@@ -35,7 +35,7 @@ pub(super) struct Contest {
     multicast: bool,
 
     #[command(flatten)]
-    keep: Keep,
+    output: Output,
 }
 
 /// What is measured.
@@ -53,24 +53,24 @@ pub(super) struct Grid<'a> {
 #[derive(Clone, Copy)]
 pub(super) struct Turn<'a> {
     pub(super) streams: u32,
-    pub(super) subject: &'a Subject,
+    pub(super) subject: &'a Library,
     pub(super) stop: &'a Stop,
     place: &'a Place,
 }
 
-impl Contest {
+impl Schedule {
     /// Measures all of it, shows and writes what came out.
     pub(super) fn run(
         &self,
         grid: &Grid<'_>,
         measure: impl Fn(&Turn<'_>) -> Outcome<Measurement>,
-        show: impl Fn(&[Subject], &[Cell]) -> Outcome,
+        show: impl Fn(&[Library], &[Cell]) -> Outcome,
     ) -> Outcome {
         let stop = Stop::install()?;
-        let machine = Keep::begin();
+        let machine = Machine::here();
         let most = grid.streams.iter().copied().max().unwrap_or(1);
         let place = Place::make(most, self.multicast)?;
-        let subjects = find(&self.libraries, &self.secure, place.corner(), &stop)?;
+        let subjects = find(&self.libraries, &self.secure, place.sandbox(), &stop)?;
         if let Some(other) = subjects.iter().find(|subject| !is_lsl(subject)) {
             let name = &other.shown.name;
             return Err(Failure::Usage(format!("{name} has no streams")));
@@ -106,7 +106,7 @@ impl Contest {
             subjects: subjects.into_iter().map(|subject| subject.shown).collect(),
             cells,
         };
-        self.keep.end(machine, measured, done, &stop).and(shown)
+        self.output.end(machine, measured, done, &stop).and(shown)
     }
 }
 
@@ -156,7 +156,7 @@ impl<'a> Turn<'a> {
     /// What is known after `work`: what was measured before a failure stays.
     pub(super) fn measurement(
         &self,
-        work: impl FnOnce(&mut Values) -> Result<(), Trouble>,
+        work: impl FnOnce(&mut Values) -> Result<(), TurnError>,
     ) -> Outcome<Measurement> {
         let mut values = Values::new();
         let done = work(&mut values);
@@ -165,11 +165,11 @@ impl<'a> Turn<'a> {
 }
 
 /// A failure of a library is a result; the user's Ctrl-C is not, nor what makes the whole run wrong.
-fn measurement(values: Values, done: Result<(), Trouble>, stop: &Stop) -> Outcome<Measurement> {
+fn measurement(values: Values, done: Result<(), TurnError>, stop: &Stop) -> Outcome<Measurement> {
     let failure = match done {
         Err(_) if stop.requested() => return Err(interrupted()),
-        Err(Trouble::OfRun(failure)) => return Err(failure),
-        Err(Trouble::OfTurn(failure)) => {
+        Err(TurnError::Run(failure)) => return Err(failure),
+        Err(TurnError::Turn(failure)) => {
             note(format_args!("lsl: {failure}"));
             Some(failure.to_string())
         }
@@ -194,7 +194,7 @@ pub(super) fn whole(values: &Values, name: &str) -> u64 {
 
 /// A row for each number of streams and subject.
 pub(super) fn table(
-    subjects: &[Subject],
+    subjects: &[Library],
     cells: &[Cell],
     columns: &[(&str, &'static str, usize)],
 ) -> Outcome {
@@ -222,11 +222,11 @@ mod tests {
         let stop = Stop::default();
         let no = || Failure::Runtime("no".into());
         let ends = |trouble| measurement(Values::new(), Err(trouble), &stop);
-        let result = ends(Trouble::OfTurn(no())).unwrap();
+        let result = ends(TurnError::Turn(no())).unwrap();
         assert_eq!(result.failure.as_deref(), Some("no"));
-        assert!(ends(Trouble::OfRun(no())).is_err());
+        assert!(ends(TurnError::Run(no())).is_err());
         stop.request();
-        assert!(ends(Trouble::OfTurn(no())).is_err());
+        assert!(ends(TurnError::Turn(no())).is_err());
     }
 
     #[test]

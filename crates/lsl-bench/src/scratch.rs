@@ -67,9 +67,9 @@ pub(super) fn write_private(path: &Path, content: &[u8]) -> Outcome {
 
 /// A process that is killed when dropped. Ctrl-C at the terminal does not reach it.
 #[derive(Debug)]
-pub(super) struct Doomed(Child);
+pub(super) struct KilledOnDrop(Child);
 
-impl Doomed {
+impl KilledOnDrop {
     pub(super) fn spawn(command: &mut Command) -> Outcome<Self> {
         #[cfg(unix)]
         std::os::unix::process::CommandExt::process_group(command, 0);
@@ -90,7 +90,7 @@ impl Doomed {
     }
 }
 
-impl Drop for Doomed {
+impl Drop for KilledOnDrop {
     fn drop(&mut self) {
         // It may have ended already.
         let _ = self.0.kill();

@@ -1,0 +1,87 @@
+//! The private folder in which measured processes work: a configuration of their own, so that nothing leaves
+//! the host and nothing on it interferes, and keys made for the run.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::Write;
+use std::net::UdpSocket;
+use std::path::{Path, PathBuf};
+
+use lsl_cli::failure::Outcome;
+use lsl_core::secure::{OsRandom, SecretKey, keyfile};
+use lsl_platform::files::{create_directory, create_new};
+
+use super::child::Environment;
+
+/// A temporary folder with the configurations of the processes; removed when dropped.
+#[derive(Debug)]
+pub(super) struct Sandbox {
+    folder: PathBuf,
+}
+
+impl Sandbox {
+    /// Makes it. Streams of the run get `ports` ports on the loopback interface; a liblsl outlet takes
+    /// two.
+    pub(super) fn make(ports: u16) -> Outcome<Self> {
+        let name = format!("lsl-bench-{}", std::process::id());
+        let folder = std::env::temp_dir().join(&name);
+        let private = |folder: &Path| -> Outcome { Ok(create_directory(folder, 0o700)?) };
+        private(&folder).map_err(|failure| failure.context(&folder.display().to_string()))?;
+        let sandbox = Self { folder };
+        private(&sandbox.path("home"))?;
+        private(&sandbox.path("secure"))?;
+        let free = UdpSocket::bind(("127.0.0.1", 0))?.local_addr()?.port();
+        let base = free.min(u16::MAX - ports - 1);
+        sandbox.write("lsl_api.cfg", &configuration(&name, base, ports))?;
+        let key = SecretKey::generate(&mut OsRandom)?;
+        keyfile::write_new_key(&sandbox.path("secure/device_key.pem"), &key, None)?;
+        sandbox.write("secure/trusted_peers.toml", "")?;
+        sandbox.write("secure/lsl-secure.toml", SECURE_CONFIG)?;
+        Ok(sandbox)
+    }
+
+    /// What processes find that are to encrypt, or not to.
+    pub(super) fn environment(&self, secure: bool) -> Environment {
+        let os = |path: PathBuf| Some(OsString::from(path));
+        let config = secure.then(|| self.path("secure/lsl-secure.toml").into());
+        vec![
+            ("LSLAPICFG", os(self.path("lsl_api.cfg"))),
+            ("LSL_SECURE_CONFIG", config),
+            ("SUDO_USER", None),
+            // Where no keys are.
+            ("HOME", os(self.path("home"))),
+        ]
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) -> Outcome {
+        Ok(create_new(&self.path(name), 0o600)?.write_all(text.as_bytes())?)
+    }
+}
+
+impl Drop for Sandbox {
+    fn drop(&mut self) {
+        // What cannot be removed is left in the folder for such things.
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// One host, found by asking its ports one by one: multicast may not work on a loopback interface.
+fn configuration(session: &str, base_port: u16, ports: u16) -> String {
+    format!(
+        "[ports]\nBasePort = {base_port}\nPortRange = {ports}\nMulticastPort = {}\n\
+         IPv6 = disable\n\n\
+         [multicast]\nResolveScope = machine\n\n\
+         [lab]\nSessionID = {session}\nKnownPeers = {{127.0.0.1}}\n\n\
+         [log]\nlevel = -2\n",
+        base_port + ports
+    )
+}
+
+/// A device that trusts nobody but itself.
+const SECURE_CONFIG: &str = "[security]\nname = \"benchmark\"\npolicy = \"required\"\n\
+                             key_file = \"device_key.pem\"\n\
+                             trusted_peers = \"trusted_peers.toml\"\n";
