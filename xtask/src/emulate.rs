@@ -59,6 +59,8 @@ pub(crate) fn run(sh: &Shell) -> Result {
     if let Some(gap) = roots::gap(sh) {
         return missing(&gap, "apt-get install --no-install-recommends mmdebstrap");
     }
+    // Before a build of the workspace puts another file in the place of this one.
+    let task = std::env::current_exe()?;
     let qemu = qemu::fetch(sh)?;
     let path = zig::search_path(sh)?;
     zig::require_targets(sh, &[TRIPLE])?;
@@ -84,7 +86,6 @@ pub(crate) fn run(sh: &Shell) -> Result {
 
     let enter = qemu::enter(sh, &qemu);
     let (program, words) = enter.split_first().ok_or("no command")?;
-    let task = std::env::current_exe()?;
     let in_network = ["unshare", "-n", "sh", "crates/lsl-interop/netns.sh"];
     cmd!(
         sh,
