@@ -118,6 +118,11 @@ impl Cause {
         }
     }
 
+    /// Whether a peer is told by ALERT that its session ends for this.
+    pub(crate) fn is_alerted(self) -> bool {
+        matches!(self.code(), 7..=12 | 16 | 17 | 19 | 20)
+    }
+
     /// What a received alert code means; of two causes with one code, the first of the table.
     pub fn from_code(code: u8) -> Self {
         match code {

@@ -2,13 +2,14 @@
 //! of the Lab Streaming Layer.
 //!
 //! The core is sans-IO: handshake and record layer take bytes and return bytes; randomness, time and
-//! trust decisions are passed in. `stream` (feature `tokio`) drives them over any async byte stream.
-//! Nothing here knows what an LSL sample is. Not independently audited.
+//! trust decisions are passed in. [`Connection`] is both, for either role of one connection. Nothing
+//! here knows what an LSL sample is. Not independently audited.
 #![forbid(unsafe_code)]
 
 pub mod admission;
 pub mod audit;
 pub mod config;
+pub mod connection;
 mod descriptor;
 mod error;
 pub mod files;
@@ -22,8 +23,6 @@ pub mod policy;
 pub mod record;
 mod security;
 mod session;
-#[cfg(feature = "tokio")]
-pub mod stream;
 mod suite;
 #[cfg(test)]
 mod testing;
@@ -31,6 +30,7 @@ mod time;
 pub mod trust;
 
 pub use audit::Audit;
+pub use connection::{Connection, SessionInfo};
 pub use descriptor::Descriptor;
 pub use error::{Cause, Error, Result};
 pub use keys::{Fingerprint, Local, Psk, PublicKey, Role, SecretKey};

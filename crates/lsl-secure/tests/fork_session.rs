@@ -1,6 +1,6 @@
 //! A forked child must not use the sessions of its parent. A test binary of its own with one test, so
 //! that no other thread holds a lock when the child is made. Spec: LSS/1 §8.6.
-#![cfg(all(unix, feature = "tokio"))]
+#![cfg(unix)]
 #![expect(unsafe_code, reason = "fork, waitpid and _exit have no safe form")]
 #![expect(
     clippy::unwrap_used,

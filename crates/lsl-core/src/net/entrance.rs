@@ -12,10 +12,12 @@ use lsl_platform::fork::PerProcess;
 use lsl_proto::wire::request::{FIRST_VERSION_WITH_HEADERS, Request};
 use lsl_secure::admission::{Arrival, Ticket, Turn};
 use lsl_secure::audit::{Event, EventKind};
+use lsl_secure::connection::{self, Answer, Question};
 use lsl_secure::handshake::PREAMBLE;
 use lsl_secure::policy::{REFUSAL_403, REFUSAL_501, REFUSAL_503};
-use lsl_secure::stream::{Gate, accept};
-use lsl_secure::{Cause, Descriptor, Enrolled, Live, Local, Policy, PublicKey, Role, Security};
+use lsl_secure::{
+    Cause, Connection, Descriptor, Enrolled, Live, Local, Policy, PublicKey, Role, Security,
+};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
@@ -24,6 +26,7 @@ use crate::net::consumer::OutletShared;
 use crate::net::link::Link;
 use crate::net::monitor::lock_ignoring_poison;
 use crate::net::race::{Winner, race};
+use crate::net::secure_driver::{in_time, proceed};
 use crate::net::tunnel::{Facts, Tunnel};
 use crate::net::{refusal, trust_watch};
 use crate::{Error, Result};
@@ -129,7 +132,7 @@ async fn first_bytes(stream: &TcpStream) -> Result<First> {
 
 /// Handshakes, and answers the request inside the session.
 async fn secure(
-    mut stream: TcpStream,
+    stream: TcpStream,
     peer: SocketAddr,
     shared: &Arc<OutletShared>,
     local: Arc<Local>,
@@ -143,21 +146,18 @@ async fn secure(
         pending: &pending,
         remote: peer.ip(),
         local: here.ip(),
-        deadline: local_clock() + PREAMBLE_LIMIT.as_secs_f64(),
         admitted: false,
         asked: None,
-        name: None,
     };
-    let handshake = Box::pin(accept(&mut stream, local, &shared.descriptor, &mut door));
+    let now = local_clock();
+    let mut connection = Connection::responder(local, shared.descriptor.clone(), now);
+    let handshake = Box::pin(door.shake_hands(&stream, &mut connection));
     let outcome = race(handshake, pending.evicted()).await;
     let Door {
-        admitted,
-        asked,
-        name,
-        ..
+        admitted, asked, ..
     } = door;
-    let session = match outcome {
-        Winner::First(Ok(session)) => session,
+    match outcome {
+        Winner::First(Ok(())) => {}
         Winner::First(Err(error)) => {
             drop(pending);
             audit_failure(peer, shared, asked, &error);
@@ -172,16 +172,16 @@ async fn secure(
             }
             return Err(evicted(peer, shared));
         }
-    };
+    }
     pending.succeeded();
     let facts = Facts {
         security: Arc::clone(&shared.security),
         peer_addr: peer,
-        peer_name: name.unwrap_or_default(),
         stream_uid: shared.info.uid().into_owned(),
     };
     let clocks = shared.context.registry().clocks();
-    let tunnel = Tunnel::new(session, facts, |responder| clocks.register(responder));
+    let tunnel = Tunnel::new(connection, facts, |responder| clocks.register(responder))
+        .ok_or_else(|| Error::Security("the handshake gave no session".into()))?;
     let link = Arc::new(Link::sealed(stream, peer, tunnel));
     let served = match admit(&link, shared, here.ip()) {
         Ok(()) => within(HANDSHAKE_LIMIT, Box::pin(answer(&link, shared, &[]))).await,
@@ -229,23 +229,43 @@ fn admit(link: &Arc<Link>, shared: &OutletShared, local: IpAddr) -> Result<(), C
     Ok(())
 }
 
-/// What the handshake asks us.
+/// Answers what the handshake asks.
 struct Door<'a> {
     security: &'a Arc<Security>,
     stream: &'a Descriptor,
     pending: &'a Pending,
     remote: IpAddr,
     local: IpAddr,
-    deadline: f64,
     /// It was our turn: M2 may be on its way.
     admitted: bool,
     asked: Option<PublicKey>,
-    name: Option<String>,
 }
 
-impl Gate for Door<'_> {
-    async fn admit(&mut self) -> Result<(), Cause> {
-        self.pending.turn(self.deadline).await?;
+impl Door<'_> {
+    /// Handshakes, until there is a session.
+    async fn shake_hands(
+        &mut self,
+        stream: &TcpStream,
+        connection: &mut Connection,
+    ) -> lsl_secure::Result<()> {
+        let mut answer = None;
+        loop {
+            answer = Some(match proceed(stream, connection, answer).await? {
+                connection::Event::Question(Question::Turn) => {
+                    let deadline = connection.poll_timeout();
+                    let admitted = in_time(deadline, self.admit(deadline)).await;
+                    Answer::Turn(admitted.unwrap_or(Err(Cause::Busy)))
+                }
+                connection::Event::Question(Question::PeerKey(peer)) => {
+                    Answer::PeerKey(self.decide(peer))
+                }
+                _ => return Ok(()),
+            });
+        }
+    }
+
+    async fn admit(&mut self, deadline: Option<f64>) -> Result<(), Cause> {
+        self.pending.turn(deadline.unwrap_or_default()).await?;
         self.admitted = true;
         // Who was just removed is not let in. The file may lie on a share that hangs.
         let security = Arc::clone(self.security);
@@ -253,11 +273,11 @@ impl Gate for Door<'_> {
         looked.map(|_changed| ()).map_err(|_| Cause::Internal)
     }
 
-    fn decide(&mut self, peer: PublicKey) -> Result<(), Cause> {
+    fn decide(&mut self, peer: PublicKey) -> Result<String, Cause> {
         self.asked = Some(peer);
         let name = (self.security).authorise(&peer, Role::Inlet, self.remote, self.local)?;
-        self.name = Some(name);
-        (self.security).admits_stream(&peer, self.remote, self.local, self.stream)
+        (self.security).admits_stream(&peer, self.remote, self.local, self.stream)?;
+        Ok(name)
     }
 }
 

@@ -11,8 +11,12 @@ use lsl_platform::clock::local_clock;
 use lsl_platform::fork::PerProcess;
 use lsl_proto::describe::descriptor;
 use lsl_secure::audit::{Event, EventKind};
+use lsl_secure::connection::{self, Answer, Question};
 use lsl_secure::policy::{self, Advert, Way};
-use lsl_secure::{Cause, Descriptor, Live, Policy, PublicKey, Role, Security, Session};
+use lsl_secure::{
+    Cause, Connection, Descriptor, Live, Local, OsRandom, Policy, PublicKey, Role, Security,
+    SessionInfo,
+};
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -21,8 +25,9 @@ use crate::net::dial::Dialled;
 use crate::net::inlet_tunnel::{About, Ending, Tunnel};
 use crate::net::monitor::lock_ignoring_poison;
 use crate::net::peers::Peers;
+use crate::net::secure_driver::{in_background, proceed};
 use crate::net::watched::Watched;
-use crate::net::{runtime, sockets, trust_watch};
+use crate::net::{refusal, runtime, sockets, trust_watch};
 use crate::{Error, Result, StreamInfo};
 
 /// Whom somebody wants to reach.
@@ -158,68 +163,158 @@ pub(crate) async fn secure(
     callee.peers.tries();
     let _turn = turn(peer.ip()).await;
     refresh(security).await;
-    let mut stream = sockets::tcp_connect(peer, limit).await?;
+    let stream = sockets::tcp_connect(peer, limit).await?;
     let own_address = stream
         .local_addr()
         .map_err(|source| crate::net::dial::failed(peer, source))?;
-    let mut found = Found::default();
-    let mut wrong = None;
-    let shaken = lsl_secure::stream::connect(
-        &mut stream,
-        Arc::clone(local),
-        request,
-        |key| {
-            found.key = Some(key);
-            let (remote, own) = (peer.ip(), own_address.ip());
-            found.name = security.authorise(&key, Role::Outlet, remote, own)?;
-            found.pinned = callee
-                .peers
-                .pinned_against(key, &found.name, pins(security));
-            found.pinned.map_or(Ok(()), |_| Err(Cause::NotAuthorised))
-        },
-        |said| {
-            wrong = callee.compare(said);
-            wrong.map_or(Ok(()), |_| Err(Cause::DescriptorMismatch))
-        },
-    );
-    let failure = match shaken.await {
-        Ok((session, said)) => {
-            let (remote, own) = (peer.ip(), own_address.ip());
-            let admitted = security.admits_stream(&session.peer, remote, own, &said);
-            let enrolled = match admitted {
-                Ok(()) => {
-                    note(security, &said, session.peer).await;
-                    let name = found.name.clone();
-                    establish(security, callee, session, &said, name, own_address, peer)
-                }
-                Err(cause) => {
-                    found.is_for_other_streams = true;
-                    Err((Box::new(session), cause))
-                }
-            };
-            match enrolled {
-                Ok((session, about)) => {
-                    trust_watch::watch(security);
-                    let stream = Watched::new(stream)
-                        .map_err(|source| crate::net::dial::failed(peer, source))?;
-                    let tunnel = Tunnel::new(stream, session, said, about);
-                    return Ok(Dialled::secure(peer, tunnel));
-                }
-                Err((mut session, cause)) => {
-                    found.pinned = callee.peers.key().filter(|key| *key != session.peer);
-                    let mut alert = Vec::new();
-                    // Fails only in a forked child, which says nothing.
-                    if session.sealer.seal_alert(cause, "", &mut alert).is_ok() {
-                        let _ = crate::net::link::send_all(&stream, &alert).await;
-                    }
-                    lsl_secure::Error::session(cause, "no longer trusted")
-                }
-            }
+    let mut judge = Judge {
+        security,
+        callee,
+        peer,
+        own_address,
+        found: Found::default(),
+        wrong: None,
+        accepted: None,
+    };
+    let failure = match judge.shake_hands(&stream, local, request).await {
+        Ok((connection, info, about, said)) => {
+            trust_watch::watch(security);
+            let stream =
+                Watched::new(stream).map_err(|source| crate::net::dial::failed(peer, source))?;
+            let tunnel = Tunnel::new(stream, connection, info, said, about);
+            return Ok(Dialled::secure(peer, tunnel));
         }
         Err(error) => error,
     };
     linger(stream);
-    Err(callee.refused(security, peer, &failure, &found, wrong))
+    Err(callee.refused(security, peer, &failure, &judge.found, judge.wrong))
+}
+
+/// Answers what a handshake asks, and keeps what it showed.
+struct Judge<'a> {
+    security: &'a Arc<Security>,
+    callee: Callee<'a>,
+    peer: SocketAddr,
+    own_address: SocketAddr,
+    found: Found,
+    wrong: Option<Wrong>,
+    /// What the session needs, and what the outlet said of its stream.
+    accepted: Option<(About, Descriptor)>,
+}
+
+impl Judge<'_> {
+    /// Handshakes, until there is a session.
+    async fn shake_hands(
+        &mut self,
+        stream: &TcpStream,
+        local: &Arc<Local>,
+        request: &[u8],
+    ) -> lsl_secure::Result<(Connection, Arc<SessionInfo>, About, Descriptor)> {
+        let (local, request) = (Arc::clone(local), request.to_vec());
+        let starting = in_background(move || {
+            Connection::initiator(local, &request, local_clock(), &mut OsRandom)
+        });
+        let mut connection = starting.await??;
+        let mut answer = None;
+        let info = loop {
+            answer = Some(match proceed(stream, &mut connection, answer).await? {
+                connection::Event::Question(Question::PeerKey(key)) => {
+                    Answer::PeerKey(self.judge_key(key))
+                }
+                connection::Event::Question(Question::Descriptor(said)) => {
+                    Answer::Descriptor(self.judge_stream(said).await)
+                }
+                connection::Event::Established(info) => break info,
+                _ => return Err(lsl_secure::Error::session(Cause::Internal, "no session")),
+            });
+        };
+        if let Some((about, said)) = self.accepted.take()
+            && self.remember(&info).is_ok()
+        {
+            return Ok((connection, info, about, said));
+        }
+        self.found.pinned = self.pinned_before(info.peer);
+        if let Some(sender) = connection.sender() {
+            sender.alert(Cause::NotAuthorised);
+        }
+        // As much as there is room for.
+        let _ = connection.flush(local_clock, |bytes| stream.try_write(bytes));
+        let text = "no longer trusted";
+        Err(lsl_secure::Error::session(Cause::NotAuthorised, text))
+    }
+
+    fn judge_key(&mut self, key: PublicKey) -> Result<String, Cause> {
+        let (security, found) = (self.security, &mut self.found);
+        found.key = Some(key);
+        let (remote, own) = (self.peer.ip(), self.own_address.ip());
+        found.name = security.authorise(&key, Role::Outlet, remote, own)?;
+        let peers = self.callee.peers;
+        found.pinned = peers.pinned_against(key, &found.name, pins(security));
+        match found.pinned {
+            None => Ok(found.name.clone()),
+            Some(_) => Err(Cause::NotAuthorised),
+        }
+    }
+
+    async fn judge_stream(&mut self, said: Descriptor) -> Result<(), Cause> {
+        self.wrong = self.callee.compare(&said);
+        if self.wrong.is_some() {
+            return Err(Cause::DescriptorMismatch);
+        }
+        let key = self.found.key.ok_or(Cause::Internal)?;
+        let enrolled = self.enrol(key, &said).await;
+        if enrolled.is_err() {
+            self.found.pinned = self.pinned_before(key);
+        }
+        self.accepted = Some((enrolled?, said));
+        Ok(())
+    }
+
+    /// Has the session watched: it ends when the outlet is no longer trusted.
+    async fn enrol(&mut self, key: PublicKey, said: &Descriptor) -> Result<About, Cause> {
+        let security = self.security;
+        let (remote, local) = (self.peer.ip(), self.own_address.ip());
+        let admitted = security.admits_stream(&key, remote, local, said);
+        self.found.is_for_other_streams = admitted.is_err();
+        admitted?;
+        note(security, said, key).await;
+        let live = Live {
+            peer: key,
+            role: Role::Outlet,
+            remote,
+            local,
+            stream: said.clone(),
+        };
+        let ending = Arc::new(Ending::default());
+        let to_end = Arc::clone(&ending);
+        Ok(About {
+            _enrolled: security.enrol(live, move |cause| to_end.end(cause))?,
+            security: Arc::clone(security),
+            peers: Arc::clone(self.callee.peers),
+            ending,
+            peer: self.peer,
+        })
+    }
+
+    /// Remembers the outlet's key; an error if another one was pinned meanwhile.
+    fn remember(&self, info: &SessionInfo) -> Result<(), PublicKey> {
+        let Self { security, peer, .. } = *self;
+        let peers = self.callee.peers;
+        if let Some(before) = peers.accepted(info.peer, &info.peer_name, pins(security))? {
+            let event = event(EventKind::PeerChanged, security, self.callee.info, peer)
+                .session(info.id)
+                .peer(info.peer.fingerprint())
+                .peer_name(info.peer_name.as_str())
+                .detail(format!("before: {}", before.fingerprint()));
+            security.audit().record(event);
+        }
+        Ok(())
+    }
+
+    /// The key that this stream's outlet had, if it is another one.
+    fn pinned_before(&self, key: PublicKey) -> Option<PublicKey> {
+        self.callee.peers.key().filter(|before| *before != key)
+    }
 }
 
 /// What the handshake showed of the outlet before it failed.
@@ -408,57 +503,6 @@ async fn note(security: &Arc<Security>, said: &Descriptor, key: PublicKey) {
     let _ = tokio::task::spawn_blocking(move || security.note_secure(&said, &key)).await;
 }
 
-/// Makes a session official: watched, remembered, and with everything its tunnel needs. The session
-/// comes back with the cause if it must not be.
-fn establish(
-    security: &Arc<Security>,
-    callee: Callee<'_>,
-    session: Session,
-    said: &Descriptor,
-    name: String,
-    own_address: SocketAddr,
-    peer: SocketAddr,
-) -> Result<(Session, About), (Box<Session>, Cause)> {
-    let key = session.peer;
-    let live = Live {
-        peer: key,
-        role: Role::Outlet,
-        remote: peer.ip(),
-        local: own_address.ip(),
-        stream: said.clone(),
-    };
-    let ending = Arc::new(Ending::default());
-    let to_end = Arc::clone(&ending);
-    let enrolled = match security.enrol(live, move |cause| to_end.end(cause)) {
-        Ok(enrolled) => enrolled,
-        Err(cause) => return Err((Box::new(session), cause)),
-    };
-    let Ok(before) = callee.peers.accepted(key, &name, pins(security)) else {
-        return Err((Box::new(session), Cause::NotAuthorised));
-    };
-    if let Some(before) = before {
-        let event = event(EventKind::PeerChanged, security, callee.info, peer)
-            .session(session.id)
-            .peer(key.fingerprint())
-            .peer_name(name.as_str())
-            .detail(format!("before: {}", before.fingerprint()));
-        security.audit().record(event);
-    }
-    let about = About {
-        security: Arc::clone(security),
-        peers: Arc::clone(callee.peers),
-        ending,
-        _enrolled: enrolled,
-        session: session.id,
-        suite: session.suite,
-        key,
-        name,
-        peer,
-        started: local_clock(),
-    };
-    Ok((session, about))
-}
-
 /// Makes a plaintext connection end when `migrate` does.
 fn enrol_plaintext(
     security: &Arc<Security>,
@@ -522,8 +566,8 @@ fn event(kind: EventKind, security: &Security, info: &StreamInfo, peer: SocketAd
 }
 
 /// Closes a connection so that what was said last arrives, in the background.
-fn linger(mut stream: TcpStream) {
-    let closing = async move { lsl_secure::stream::close(&mut stream).await };
+fn linger(stream: TcpStream) {
+    let closing = async move { refusal::close(&stream).await };
     drop(runtime::spawn(closing));
 }
 

@@ -2,6 +2,7 @@
 //! alive, and ends it so that the outlet knows. What the bytes mean is not known here.
 //! Spec: LSS/1 §8, §9.5, §4.2 (closing).
 
+use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
@@ -10,11 +11,9 @@ use std::time::Duration;
 
 use lsl_platform::clock::local_clock;
 use lsl_platform::fork::Generation;
-use lsl_secure::audit::{Event, EventKind, Traffic, printable};
-use lsl_secure::{
-    Cause, Descriptor, Enrolled, Opener, PublicKey, Record, Role, Sealer, Security, Session,
-    SessionId, Suite, TimeProber,
-};
+use lsl_secure::audit::{Event, EventKind, Traffic};
+use lsl_secure::connection::{self, Connection};
+use lsl_secure::{Cause, Descriptor, Enrolled, Role, Security, SessionInfo, TimeKeys, TimeProber};
 use tokio::net::TcpStream;
 use tokio::time::Sleep;
 
@@ -22,8 +21,8 @@ use crate::net::dial::{Broken, Progress, poll_into_buffer};
 use crate::net::monitor::lock_ignoring_poison;
 use crate::net::peers::Peers;
 use crate::net::pings::Pings;
-use crate::net::runtime;
 use crate::net::watched::Watched;
+use crate::net::{refusal, runtime};
 use crate::stats::Encryption;
 use crate::{Error, Result};
 
@@ -32,21 +31,17 @@ use crate::{Error, Result};
 pub(crate) struct Tunnel {
     /// Taken by the drop, which may leave it to a task.
     stream: Option<Watched>,
-    opener: Opener,
-    sealer: Sealer,
-    /// Sealed and not yet sent: it must go out whole and in order.
-    out: Vec<u8>,
+    connection: Connection,
+    info: Arc<SessionInfo>,
     state: State,
+    /// Runs until the connection's time-out, as that was when it was set.
     alarm: Pin<Box<Sleep>>,
-    ping_after: Duration,
-    /// Of any record, in seconds of `local_clock`.
-    last_record: f64,
-    unanswered_pings: u32,
     /// Those that the clock asks for; they do not count as signs that the outlet is silent.
     pings: Arc<Pings>,
     prober: Option<TimeProber>,
     descriptor: Descriptor,
     about: About,
+    started: f64,
     /// Keys and counters belong to the process that made them.
     owner: Generation,
 }
@@ -59,22 +54,14 @@ pub(crate) struct About {
     pub(crate) ending: Arc<Ending>,
     /// Held for its drop.
     pub(crate) _enrolled: Enrolled,
-    pub(crate) session: SessionId,
-    pub(crate) suite: Suite,
-    pub(crate) key: PublicKey,
-    /// As our trust file has it.
-    pub(crate) name: String,
     pub(crate) peer: SocketAddr,
-    pub(crate) started: f64,
 }
 
 /// Names a session in events about what happens beside it.
 #[derive(Debug)]
 pub(crate) struct Witness {
     security: Arc<Security>,
-    session: SessionId,
-    key: PublicKey,
-    name: String,
+    info: Arc<SessionInfo>,
     peer: SocketAddr,
     uid: String,
 }
@@ -83,28 +70,14 @@ impl Witness {
     /// Something happened that an auditor wants to know.
     pub(crate) fn record(&self, kind: EventKind, detail: String) {
         let event = Event::new(kind)
-            .session(self.session)
+            .session(self.info.id)
             .peer_addr(self.peer)
-            .peer(self.key.fingerprint())
-            .peer_name(self.name.as_str())
+            .peer(self.info.peer.fingerprint())
+            .peer_name(self.info.peer_name.as_str())
             .role(Role::Inlet)
             .stream_uid(self.uid.as_str())
             .detail(detail);
         self.security.audit().record(event);
-    }
-}
-
-impl About {
-    fn event(&self, kind: EventKind, stream: &Descriptor) -> Event {
-        Event::new(kind)
-            .session(self.session)
-            .peer_addr(self.peer)
-            .peer(self.key.fingerprint())
-            .peer_name(self.name.as_str())
-            .role(Role::Inlet)
-            .suite(self.suite)
-            .policy(self.security.policy())
-            .stream_uid(String::from_utf8_lossy(&stream.uid))
     }
 }
 
@@ -118,31 +91,44 @@ enum State {
 }
 
 impl Tunnel {
-    /// `session` has sent and received what belongs to the handshake, and nothing else.
+    /// `connection` is established, and nothing has been received behind its handshake.
     pub(crate) fn new(
         stream: Watched,
-        session: Session,
+        mut connection: Connection,
+        info: Arc<SessionInfo>,
         descriptor: Descriptor,
         about: About,
     ) -> Self {
-        let event = about.event(EventKind::HandshakeOk, &descriptor);
-        about.security.audit().record(event);
-        Self {
+        let prober = connection.take_time_keys().map(TimeKeys::into_prober);
+        let tunnel = Self {
             stream: Some(stream),
-            opener: session.opener,
-            sealer: session.sealer,
-            out: Vec::new(),
+            // Due at once, and then set to what the connection says.
+            alarm: Box::pin(tokio::time::sleep(Duration::ZERO)),
+            connection,
+            info,
             state: State::Open,
-            alarm: Box::pin(tokio::time::sleep(PING_AFTER)),
-            ping_after: PING_AFTER,
-            last_record: local_clock(),
-            unanswered_pings: 0,
             pings: Arc::default(),
-            prober: Some(session.time.into_prober()),
+            prober,
             descriptor,
             about,
+            started: local_clock(),
             owner: Generation::current(),
-        }
+        };
+        let event = tunnel.event(EventKind::HandshakeOk);
+        tunnel.about.security.audit().record(event);
+        tunnel
+    }
+
+    fn event(&self, kind: EventKind) -> Event {
+        Event::new(kind)
+            .session(self.info.id)
+            .peer_addr(self.about.peer)
+            .peer(self.info.peer.fingerprint())
+            .peer_name(self.info.peer_name.as_str())
+            .role(Role::Inlet)
+            .suite(self.info.suite)
+            .policy(self.about.security.policy())
+            .stream_uid(String::from_utf8_lossy(&self.descriptor.uid))
     }
 
     /// What the outlet said of its stream.
@@ -153,21 +139,18 @@ impl Tunnel {
     /// For people.
     pub(crate) fn encryption(&self) -> Encryption {
         Encryption {
-            peer_name: self.about.name.clone(),
-            fingerprint: self.about.key.fingerprint().to_string(),
-            suite: self.about.suite.name(),
+            peer_name: self.info.peer_name.clone(),
+            fingerprint: self.info.peer.fingerprint().to_string(),
+            suite: self.info.suite.name(),
         }
     }
 
     /// For events about the clock.
     pub(crate) fn witness(&self) -> Witness {
-        let about = &self.about;
         Witness {
-            security: Arc::clone(&about.security),
-            session: about.session,
-            key: about.key,
-            name: about.name.clone(),
-            peer: about.peer,
+            security: Arc::clone(&self.about.security),
+            info: Arc::clone(&self.info),
+            peer: self.about.peer,
             uid: String::from_utf8_lossy(&self.descriptor.uid).into_owned(),
         }
     }
@@ -223,56 +206,34 @@ impl Tunnel {
         }
         let Self {
             stream: Some(stream),
-            opener,
-            state,
-            pings,
+            connection,
             ..
         } = self
         else {
             return Poll::Ready(Err(Broken::Failed(cut_off(self.about.peer))));
         };
-        let now = local_clock();
-        let records = opener.totals().records;
         let mut refusal = None;
         let received = poll_into_buffer(stream, context, |bytes| {
-            opener.receive(bytes, now, |record| {
-                match record {
-                    Record::Data(bytes) => take(bytes).map_err(|error| {
-                        refusal = Some(error);
-                        lsl_secure::Error::session(Cause::Malformed, "not LSL")
-                    }),
-                    Record::Pong(times) => {
-                        // Not `now`: between that and reading the PONG may have come, and its
-                        // round trip would look shorter than it was.
-                        pings.answered(times, local_clock());
-                        Ok(())
-                    }
-                    Record::Close => {
-                        *state = State::Closed;
-                        Ok(())
-                    }
-                    Record::Alert(cause, text) => Err(lsl_secure::Error::Alert {
-                        cause,
-                        text: printable(text.as_bytes()),
-                    }),
-                    _ => Err(lsl_secure::Error::session(
-                        Cause::UnexpectedRecord,
-                        "not for an inlet",
-                    )),
-                }
+            // Read after the bytes: a PONG's round trip must not look shorter than it was.
+            connection.handle_input(bytes, local_clock(), |bytes| {
+                take(bytes).map_err(|error| {
+                    refusal = Some(error);
+                    lsl_secure::Error::session(Cause::Malformed, "not LSL")
+                })
             })
         });
         let Ok(Some((result, progress))) = ready!(received) else {
             self.state = State::Failed;
             return Poll::Ready(Err(Broken::Failed(cut_off(self.about.peer))));
         };
-        // Anybody on the way can send bytes that never become a record.
-        if self.opener.totals().records > records {
-            self.last_record = now;
-            self.unanswered_pings = 0;
+        while let Some(event) = self.connection.poll_event() {
+            match event {
+                connection::Event::Pong { times, at } => self.pings.answered(times, at),
+                connection::Event::Closed => self.state = State::Closed,
+                _ => {}
+            }
         }
         Poll::Ready(match (result, refusal, self.state) {
-            // The outlet is authentic and wrong: tell it nothing but the end.
             (_, Some(error), _) => Err(Broken::Failed(error)),
             (Err(error), None, _) => Err(Broken::Session(error)),
             (Ok(()), None, State::Closed) => Err(Broken::Closed),
@@ -283,53 +244,48 @@ impl Tunnel {
     /// Pings an outlet that is silent for long, and gives up one that does not answer. The alarm is
     /// set once per 30 s, not per record.
     pub(crate) fn poll_alarm(&mut self, context: &mut Context<'_>) -> lsl_secure::Result<()> {
-        while self.alarm.as_mut().poll(context).is_ready() {
-            let quiet = Duration::from_secs_f64((local_clock() - self.last_record).max(0.0));
-            let mut next = self.ping_after.saturating_sub(quiet);
+        while let Some(due) = self.connection.poll_timeout()
+            && self.alarm.as_mut().poll(context).is_ready()
+        {
+            let now = local_clock();
+            let left = Duration::from_secs_f64((due - now).max(0.0));
             // The two clocks may differ by a tick.
-            if next < TICK {
-                if self.unanswered_pings >= MAX_UNANSWERED_PINGS {
-                    let text = "the outlet does not answer any more";
-                    return Err(lsl_secure::Error::session(Cause::Timeout, text));
-                }
-                self.unanswered_pings += 1;
-                self.sealer.seal_ping(local_clock(), &mut self.out)?;
-                next = self.ping_after;
+            if left < TICK {
+                self.connection.handle_timeout(due.max(now))?;
+            } else {
+                let at = tokio::time::Instant::now() + left;
+                self.alarm.as_mut().reset(at);
             }
-            let at = tokio::time::Instant::now() + next;
-            self.alarm.as_mut().reset(at);
         }
         self.poll_send(context);
         Ok(())
     }
 
-    /// Asks for the clock's sake. Not behind what the outlet does not take: that would pile up, and
-    /// no answer would come in time.
+    /// Asks for the clock's sake.
     fn ping(&mut self, context: &mut Context<'_>, t0: f64) -> lsl_secure::Result<()> {
-        if self.out.is_empty() {
-            self.sealer.seal_ping(t0, &mut self.out)?;
-            self.poll_send(context);
+        if let Some(sender) = self.connection.sender() {
+            sender.ping(t0)?;
         }
+        self.poll_send(context);
         Ok(())
     }
 
     /// Sends what is sealed, as far as there is room, and asks to be called again if there is none.
     fn poll_send(&mut self, context: &mut Context<'_>) {
-        while !self.out.is_empty()
-            && let Some(stream) = &self.stream
-        {
-            match stream.poll_send(context, &self.out) {
-                Poll::Ready(Ok(sent)) => drop(self.out.drain(..sent)),
-                // Reading will show what is wrong.
-                Poll::Ready(Err(_)) | Poll::Pending => return,
+        let Some(stream) = &self.stream else { return };
+        // Reading will show what is wrong.
+        let _ = self.connection.flush(local_clock, |bytes| {
+            match stream.poll_send(context, bytes) {
+                Poll::Ready(sent) => sent,
+                Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),
             }
-        }
+        });
     }
 
     /// Ends the session for `error`, telling the peer if it deserves to know.
     pub(crate) fn fail(&mut self, error: &lsl_secure::Error) -> Error {
         let cause = error.cause();
-        let event = |kind| self.about.event(kind, &self.descriptor).cause(cause);
+        let event = |kind| self.event(kind).cause(cause);
         let audit = self.about.security.audit();
         match error {
             lsl_secure::Error::Alert { text, .. } => {
@@ -340,58 +296,56 @@ impl Tunnel {
             }
             _ => {}
         }
-        let is_own = matches!(error, lsl_secure::Error::Session { .. });
-        // Whoever breaks the records learns nothing.
-        let is_told = is_own && !matches!(cause, Cause::RecordAuthFailed | Cause::Timeout);
-        if is_told && self.sealer.seal_alert(cause, "", &mut self.out).is_ok() {
-            self.send_at_once();
+        if let Some(sender) = self.connection.sender() {
+            sender.fail(error);
         }
+        self.send_at_once();
         self.state = State::Failed;
-        let text = format!("{} at {}: {error}", self.about.name, self.about.peer);
+        let text = format!("{} at {}: {error}", self.info.peer_name, self.about.peer);
         self.about.peers.ended(cause, &text);
         Error::Security(text)
     }
 
+    /// As much as there is room for: if the outlet does not read, it does not hear us either.
     fn send_at_once(&mut self) {
-        if let Some(stream) = &self.stream
-            && let Ok(sent) = stream.try_send(&self.out)
-        {
-            self.out.drain(..sent);
+        if let Some(stream) = &self.stream {
+            let _ = (self.connection).flush(local_clock, |bytes| stream.try_send(bytes));
         }
     }
 }
 
 impl Drop for Tunnel {
     fn drop(&mut self) {
-        let Some(stream) = self.stream.take() else {
-            return;
-        };
         // In a forked child nothing is said, nor is the connection shut down: it is the parent's.
         if !self.owner.is_current() {
             return;
         }
         let was_failed = self.state == State::Failed;
-        if !was_failed && self.sealer.seal_close(&mut self.out).is_ok() {
-            // As much as there is room for: if the outlet does not read, it does not hear us either.
-            let _ = stream.try_send(&self.out);
+        if !was_failed && let Some(sender) = self.connection.sender() {
+            sender.close();
+            self.send_at_once();
         }
-        let (received, sent) = (self.opener.totals(), self.sealer.totals());
+        let totals = |connection: &mut Connection| {
+            let sent = connection.sender()?.totals();
+            Some((sent, connection.receiver()?.totals()))
+        };
+        let (sent, received) = totals(&mut self.connection).unwrap_or_default();
         let traffic = Traffic {
             bytes: received.bytes + sent.bytes,
             records: received.records + sent.records,
-            duration_secs: local_clock() - self.about.started,
+            duration_secs: local_clock() - self.started,
             clean: !was_failed,
         };
-        let event = self.about.event(EventKind::SessionClosed, &self.descriptor);
+        let event = self.event(EventKind::SessionClosed);
         self.about.security.audit().record(event.traffic(traffic));
         // Without somebody who reads what is under way, the system would answer it with a reset
         // that overtakes our last words. Without a runtime there is nobody.
-        let Some(stream) = stream.into_std() else {
+        let Some(stream) = self.stream.take().and_then(Watched::into_std) else {
             return;
         };
         let lingering = async move {
-            if let Ok(mut stream) = TcpStream::from_std(stream) {
-                lsl_secure::stream::close(&mut stream).await;
+            if let Ok(stream) = TcpStream::from_std(stream) {
+                refusal::close(&stream).await;
             }
         };
         drop(runtime::spawn(lingering));
@@ -434,11 +388,7 @@ fn cut_off(peer: SocketAddr) -> Error {
     Error::Protocol(format!("the encrypted connection to {peer} was cut off"))
 }
 
-/// Silence of the outlet before it is asked whether it lives. Spec: LSS/1 §9.5.
-const PING_AFTER: Duration = Duration::from_secs(30);
-
-const MAX_UNANSWERED_PINGS: u32 = 3;
-
+/// By how much the clock of timers may differ from `local_clock`.
 const TICK: Duration = Duration::from_millis(5);
 
 #[cfg(test)]

@@ -31,6 +31,7 @@ pub(crate) mod responder;
 pub(crate) mod runtime;
 pub(crate) mod sealed_time;
 pub(crate) mod secure_clock;
+pub(crate) mod secure_driver;
 pub(crate) mod service;
 pub(crate) mod sockets;
 pub(crate) mod source;

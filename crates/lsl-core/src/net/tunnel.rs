@@ -6,9 +6,6 @@
 //! the same way. Whose turn it is to send samples is not decided here. In a forked child everything
 //! fails silently: nothing is sealed, sent or shut down.
 
-mod receiving;
-mod sending;
-
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,13 +16,12 @@ use lsl_platform::clock::local_clock;
 use lsl_platform::fork::Generation;
 use lsl_platform::socket::send_nonblocking;
 use lsl_secure::audit::{Event, EventKind, Traffic};
-use lsl_secure::{Cause, Enrolled, PublicKey, Role, Security, Session, SessionId, Suite};
+use lsl_secure::connection::{self, Connection, ReceiveHalf, SendHalf};
+use lsl_secure::{Cause, Enrolled, PublicKey, Role, Security, SessionInfo};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
-use self::receiving::{End, News, Receiving};
-use self::sending::{Pong, Sending};
 use crate::net::monitor::lock_ignoring_poison;
 use crate::net::race::{Winner, race};
 use crate::net::refusal;
@@ -37,12 +33,10 @@ use crate::stats::Encryption;
 pub(crate) struct Tunnel {
     owner: Generation,
     facts: Facts,
-    id: SessionId,
-    peer: PublicKey,
-    suite: Suite,
+    info: Arc<SessionInfo>,
     started: f64,
-    sending: Mutex<Sending>,
-    receiving: Mutex<Receiving>,
+    sender: Mutex<SendHalf>,
+    receiver: Mutex<Receiver>,
     /// Keeps trust in the peer watched, and its clock probes answered.
     kept: Mutex<Kept>,
     /// Set when this side ends the session in spite of the reader's task, which `ended` wakes.
@@ -55,7 +49,6 @@ pub(crate) struct Tunnel {
 pub(crate) struct Facts {
     pub(crate) security: Arc<Security>,
     pub(crate) peer_addr: SocketAddr,
-    pub(crate) peer_name: String,
     pub(crate) stream_uid: String,
 }
 
@@ -76,53 +69,102 @@ pub(crate) enum Heard {
     Close,
 }
 
+/// The direction from the peer, and its DATA that nobody took yet: at most what one read brought, and a
+/// record.
+#[derive(Debug)]
+struct Receiver {
+    half: ReceiveHalf,
+    inbox: Vec<u8>,
+    taken: usize,
+}
+
+impl Receiver {
+    /// Opens what came; whether it is the end or holds whole records, the newest PING of it, and the
+    /// number of key updates.
+    fn receive(&mut self, bytes: &mut [u8], now: f64) -> (lsl_secure::Result<Heard>, News) {
+        let before = self.half.totals().records;
+        let inbox = &mut self.inbox;
+        let received = self.half.handle_input(bytes, now, |data| {
+            inbox.extend_from_slice(data);
+            Ok(())
+        });
+        let mut news = News::default();
+        while let Some(event) = self.half.poll_event() {
+            match event {
+                connection::Event::Ping { t0, t1 } => news.ping = Some((t0, t1)),
+                connection::Event::KeyUpdated => news.key_updates += 1,
+                _ => {}
+            }
+        }
+        let heard = if self.half.is_closed() {
+            Heard::Close
+        } else if self.half.totals().records > before {
+            Heard::Records
+        } else {
+            Heard::Nothing
+        };
+        (received.map(|()| heard), news)
+    }
+}
+
+#[derive(Debug, Default)]
+struct News {
+    ping: Option<(f64, f64)>,
+    key_updates: u64,
+}
+
 impl Tunnel {
-    /// Takes over after the handshake. `clock` answers its probes as long as the session lives.
+    /// Takes over after the handshake; `None` before its end. `clock` answers its probes as long as the
+    /// session lives.
     pub(crate) fn new(
-        session: Session,
+        mut connection: Connection,
         facts: Facts,
         clock: impl FnOnce(lsl_secure::TimeResponder) -> Registration,
-    ) -> Self {
-        Self {
+    ) -> Option<Self> {
+        let time = connection.take_time_keys()?;
+        let (sender, receiver) = connection.split()?;
+        Some(Self {
             owner: Generation::current(),
             facts,
-            id: session.id,
-            peer: session.peer,
-            suite: session.suite,
+            info: Arc::clone(sender.info()),
             started: local_clock(),
-            sending: Mutex::new(Sending::new(session.sealer)),
-            receiving: Mutex::new(Receiving::new(session.opener)),
+            sender: Mutex::new(sender),
+            receiver: Mutex::new(Receiver {
+                half: receiver,
+                inbox: Vec::new(),
+                taken: 0,
+            }),
             kept: Mutex::new(Kept {
                 enrolled: None,
-                clock: Some(clock(session.time.into_responder())),
+                clock: Some(clock(time.into_responder())),
             }),
             over: AtomicBool::new(false),
             ended: Notify::new(),
-        }
+        })
     }
 
     /// An event of this session.
     pub(crate) fn event(&self, kind: EventKind) -> Event {
         Event::new(kind)
-            .session(self.id)
+            .session(self.info.id)
             .peer_addr(self.facts.peer_addr)
-            .peer(self.peer.fingerprint())
-            .peer_name(self.facts.peer_name.as_str())
+            .peer(self.info.peer.fingerprint())
+            .peer_name(self.info.peer_name.as_str())
             .role(Role::Outlet)
-            .suite(self.suite)
+            .suite(self.info.suite)
             .stream_uid(self.facts.stream_uid.as_str())
     }
 
     /// Whose session it is.
     pub(crate) fn peer(&self) -> PublicKey {
-        self.peer
+        self.info.peer
     }
 
     pub(crate) fn encryption(&self) -> Encryption {
         Encryption {
-            peer_name: self.facts.peer_name.clone(),
-            fingerprint: self.peer.fingerprint().to_string(),
-            suite: self.suite.name(),
+            peer_name: self.info.peer_name.clone(),
+            fingerprint: self.info.peer.fingerprint().to_string(),
+            suite: self.info.suite.name(),
         }
     }
 
@@ -150,11 +192,11 @@ impl Tunnel {
     ) -> io::Result<Sent> {
         // Before the parent's ciphertext is sent a second time.
         self.check_owner()?;
-        let mut sending = lock_ignoring_poison(&self.sending);
-        let sealed = sending.send(bytes, write)?;
+        let mut sender = lock_ignoring_poison(&self.sender);
+        let sealed = sender.send(bytes, local_clock, write)?;
         Ok(Sent {
             sealed,
-            all: sending.unsent() == 0 && !sending.has_news(),
+            all: sender.unsent() == 0 && !sender.has_key_updates(),
         })
     }
 
@@ -179,7 +221,7 @@ impl Tunnel {
 
     fn flush_by(&self, write: &mut impl FnMut(&[u8]) -> io::Result<usize>) -> io::Result<bool> {
         self.check_owner()?;
-        lock_ignoring_poison(&self.sending).flush(write)
+        lock_ignoring_poison(&self.sender).flush(local_clock, write)
     }
 
     /// Waits in the runtime until everything sealed was handed to the socket.
@@ -187,13 +229,13 @@ impl Tunnel {
         while !self.flush_by(&mut |bytes| in_task(stream, bytes))? {
             stream.writable().await?;
         }
-        self.tell_key_updates();
+        self.tell_key_updates(0);
         Ok(())
     }
 
     /// Whether sealed bytes wait for the socket.
     pub(crate) fn has_unsent(&self) -> bool {
-        lock_ignoring_poison(&self.sending).unsent() > 0
+        lock_ignoring_poison(&self.sender).unsent() > 0
     }
 
     /// Waits for bytes and acts on the records that they complete: DATA goes to the inbox, a PING is
@@ -216,50 +258,51 @@ impl Tunnel {
             }
         };
         let now = local_clock();
-        let news = {
-            let mut receiving = lock_ignoring_poison(&self.receiving);
-            match received {
-                0 => receiving.end_of_stream(),
-                _ => receiving.take(&mut buffer[..received], now),
-            }
-        };
-        self.tell_key_updates();
-        match news {
-            Ok(News { heard, ping }) => {
-                if let Some(t0) = ping {
-                    self.answer_ping(stream, t0, now, wake)?;
+        let (heard, News { ping, key_updates }) =
+            lock_ignoring_poison(&self.receiver).receive(&mut buffer[..received], now);
+        self.tell_key_updates(key_updates);
+        match heard {
+            Ok(heard) => {
+                if let Some((t0, t1)) = ping {
+                    self.answer_ping(stream, t0, t1, wake)?;
                 }
                 Ok(heard)
             }
-            Err(End::Peer { cause, text }) => {
-                let event = self.event(EventKind::PeerAlert).cause(cause).detail(text);
-                self.facts.security.audit().record(event);
-                lock_ignoring_poison(&self.sending).fail(cause);
-                Err(io::Error::new(
-                    io::ErrorKind::ConnectionAborted,
-                    format!("the reader ended the session: {}", cause.name()),
-                ))
-            }
-            Err(End::Stream(_)) if self.said_goodbye() => Ok(Heard::Close),
-            Err(End::Here(error) | End::Stream(error)) => {
+            Err(_) if received == 0 && self.has_ended() => Ok(Heard::Close),
+            Err(error) => {
                 self.fail(stream, &error);
-                Err(io::Error::new(io::ErrorKind::InvalidData, error))
+                let kind = match error {
+                    lsl_secure::Error::Alert { .. } => io::ErrorKind::ConnectionAborted,
+                    _ => io::ErrorKind::InvalidData,
+                };
+                Err(io::Error::new(kind, error))
             }
         }
     }
 
     /// The DATA that came and was not taken yet.
     pub(crate) fn take_inbox(&self, buffer: &mut [u8]) -> usize {
-        lock_ignoring_poison(&self.receiving).take_inbox(buffer)
+        let mut receiver = lock_ignoring_poison(&self.receiver);
+        let waiting = &receiver.inbox[receiver.taken..];
+        let length = waiting.len().min(buffer.len());
+        buffer[..length].copy_from_slice(&waiting[..length]);
+        receiver.taken += length;
+        if receiver.taken == receiver.inbox.len() {
+            receiver.inbox.clear();
+            receiver.taken = 0;
+        }
+        length
     }
 
     /// Forgets the DATA that came; how many bytes.
     pub(crate) fn discard_inbox(&self) -> usize {
-        lock_ignoring_poison(&self.receiving).discard_inbox()
+        let mut receiver = lock_ignoring_poison(&self.receiver);
+        let inbox = std::mem::take(&mut receiver.inbox);
+        inbox.len() - std::mem::take(&mut receiver.taken)
     }
 
     fn answer_ping(&self, stream: &TcpStream, t0: f64, t1: f64, wake: &Notify) -> io::Result<()> {
-        lock_ignoring_poison(&self.sending).pong = Some(Pong { t0, t1 });
+        lock_ignoring_poison(&self.sender).pong(t0, t1);
         if !self.try_flush(stream)? {
             // Goes with what is waiting already, by the hands of the reader's task.
             wake.notify_one();
@@ -267,23 +310,19 @@ impl Tunnel {
         Ok(())
     }
 
-    /// This side found fault with the peer's records.
+    /// Ends the session for what the peer sent or did not send.
     fn fail(&self, stream: &TcpStream, error: &lsl_secure::Error) {
         let cause = error.cause();
-        if cause == Cause::RecordAuthFailed {
+        let audit = self.facts.security.audit();
+        if let lsl_secure::Error::Alert { text, .. } = error {
+            let event = self.event(EventKind::PeerAlert).cause(cause);
+            audit.record(event.detail(text.as_str()));
+        } else if cause == Cause::RecordAuthFailed {
             let event = self.event(EventKind::RecordAuthFailed).cause(cause);
-            let event = event.detail(error.to_string());
-            self.facts.security.audit().record(event);
+            audit.record(event.detail(error.to_string()));
         }
-        let deserves_alert = matches!(
-            cause,
-            Cause::RecordOverflow | Cause::UnexpectedRecord | Cause::KeyLimit | Cause::Internal
-        );
-        if deserves_alert {
-            self.alert(stream, cause, cause.name());
-        } else {
-            lock_ignoring_poison(&self.sending).fail(cause);
-        }
+        lock_ignoring_poison(&self.sender).fail(error);
+        let _ = self.try_flush(stream);
     }
 
     /// Ends the session with an ALERT, as far as that goes without blocking; the reader's task does
@@ -295,22 +334,10 @@ impl Tunnel {
         // No keys, no clock.
         let clock = lock_ignoring_poison(&self.kept).clock.take();
         drop(clock);
-        self.alert(stream, cause, cause.name());
+        lock_ignoring_poison(&self.sender).alert(cause);
+        let _ = self.try_flush(stream);
         self.over.store(true, Ordering::Release);
         self.ended.notify_one();
-    }
-
-    fn alert(&self, stream: &TcpStream, cause: Cause, text: &str) {
-        let mut sending = lock_ignoring_poison(&self.sending);
-        sending.failure = sending.failure.or(Some(cause));
-        if !sending.last {
-            sending.last = true;
-            let Sending { sealer, out, .. } = &mut *sending;
-            // It fails after CLOSE and in a child, and there it must.
-            let _ = sealer.seal_alert(cause, text, out);
-        }
-        drop(sending);
-        let _ = self.try_flush(stream);
     }
 
     /// Seals CLOSE, if nothing ended the session before, and sends what the socket takes now; true
@@ -319,19 +346,12 @@ impl Tunnel {
         if !self.owner.is_current() {
             return false;
         }
-        {
-            let mut sending = lock_ignoring_poison(&self.sending);
-            if !sending.last {
-                sending.last = true;
-                let Sending { sealer, out, .. } = &mut *sending;
-                sending.closed = sealer.seal_close(out).is_ok();
-            }
-        }
+        lock_ignoring_poison(&self.sender).close();
         self.try_flush(stream).unwrap_or(false)
     }
 
-    fn said_goodbye(&self) -> bool {
-        lock_ignoring_poison(&self.sending).last
+    fn has_ended(&self) -> bool {
+        lock_ignoring_poison(&self.sender).has_ended()
     }
 
     /// Ends the session properly, however it came to that, in bounded time. Spec: LSS/1 §4.2.
@@ -358,10 +378,9 @@ impl Tunnel {
     }
 
     /// Keys change by themselves, on whatever thread sends; this tells it where locks are not held.
-    fn tell_key_updates(&self) {
-        let fresh = lock_ignoring_poison(&self.sending).take_news()
-            + lock_ignoring_poison(&self.receiving).take_news();
-        for _ in 0..fresh {
+    fn tell_key_updates(&self, received: u64) {
+        let sent = lock_ignoring_poison(&self.sender).take_key_updates();
+        for _ in 0..sent + received {
             let event = self.event(EventKind::KeyUpdate);
             self.facts.security.audit().record(event);
         }
@@ -376,14 +395,14 @@ impl Drop for Tunnel {
             std::mem::forget(std::mem::take(kept));
             return;
         }
-        self.tell_key_updates();
+        self.tell_key_updates(0);
         let (security, now) = (&self.facts.security, local_clock());
         lock_ignoring_poison(security.admission()).session_closed(self.facts.peer_addr.ip(), now);
-        let sending = lock_ignoring_poison(&self.sending);
-        let receiving = lock_ignoring_poison(&self.receiving);
-        let (out, inward) = (sending.sealer.totals(), receiving.opener.totals());
-        let flushed = sending.closed && sending.unsent() == 0;
-        let clean = sending.failure.is_none() && (receiving.closed || flushed);
+        let sender = lock_ignoring_poison(&self.sender);
+        let receiver = lock_ignoring_poison(&self.receiver);
+        let (out, inward) = (sender.totals(), receiver.half.totals());
+        let closed = receiver.half.is_closed() || sender.is_closed();
+        let clean = sender.failure().is_none() && closed;
         let traffic = Traffic {
             bytes: out.bytes + inward.bytes,
             records: out.records + inward.records,
@@ -392,7 +411,7 @@ impl Drop for Tunnel {
         };
         let mut event = self.event(EventKind::SessionClosed).traffic(traffic);
         if !clean {
-            event = event.cause(sending.failure.unwrap_or(Cause::Truncated));
+            event = event.cause(sender.failure().unwrap_or(Cause::Truncated));
         }
         security.audit().record(event);
     }
@@ -414,6 +433,3 @@ fn in_task(stream: &TcpStream, bytes: &[u8]) -> io::Result<usize> {
 
 /// How long a session that ends tries to say so.
 const LAST_WORDS_LIMIT: Duration = Duration::from_secs(1);
-
-#[cfg(test)]
-mod tests;

@@ -9,6 +9,7 @@ use super::*;
 use crate::testing::unhex;
 use crate::{Descriptor, Local, Psk, Random, SecretKey, Session, Suites};
 
+mod connections;
 mod exchange;
 mod mutation;
 mod sessions;

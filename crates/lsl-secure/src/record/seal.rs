@@ -53,6 +53,10 @@ impl Sealer {
         }
     }
 
+    pub(crate) fn role(&self) -> Role {
+        self.role
+    }
+
     /// Appends `bytes` as DATA records to `out`, in as few records as possible; none for no bytes.
     /// `now` is `local_clock`, for the hourly key update.
     ///
@@ -86,7 +90,7 @@ impl Sealer {
 
     /// DATA of any length, with all that may be due before it.
     #[inline(never)]
-    fn seal_any(&mut self, bytes: &[u8], now: f64, out: &mut Vec<u8>) -> Result<()> {
+    pub(super) fn seal_any(&mut self, bytes: &[u8], now: f64, out: &mut Vec<u8>) -> Result<()> {
         if bytes.is_empty() {
             return Ok(());
         }

@@ -3,25 +3,14 @@ use std::net::Ipv4Addr;
 use std::sync::mpsc;
 
 use lsl_secure::config::Settings;
-use lsl_secure::stream::{Gate, SecureStream, accept, connect};
+use lsl_secure::connection::{Answer, Event as Happening, Question};
 use lsl_secure::trust::TrustList;
-use lsl_secure::{Descriptor, Live, Local, Policy, SecretKey, Suites};
+use lsl_secure::{Live, Local, OsRandom, Policy, SecretKey, Suites};
 use tokio::net::TcpListener;
 
 use super::*;
 use crate::net::dial::{Batch, Dialled};
-
-struct Everybody;
-
-impl Gate for Everybody {
-    async fn admit(&mut self) -> Result<(), Cause> {
-        Ok(())
-    }
-
-    fn decide(&mut self, _: PublicKey) -> Result<(), Cause> {
-        Ok(())
-    }
-}
+use crate::net::secure_driver::proceed;
 
 fn local() -> Arc<Local> {
     Arc::new(Local {
@@ -47,8 +36,22 @@ fn descriptor() -> Descriptor {
     }
 }
 
+/// Handshakes, trusting everybody.
+async fn shake_hands(stream: &TcpStream, connection: &mut Connection) -> Arc<SessionInfo> {
+    let mut answer = None;
+    loop {
+        answer = Some(match proceed(stream, connection, answer).await.unwrap() {
+            Happening::Question(Question::Turn) => Answer::Turn(Ok(())),
+            Happening::Question(Question::PeerKey(_)) => Answer::PeerKey(Ok("peer".to_owned())),
+            Happening::Question(Question::Descriptor(_)) => Answer::Descriptor(Ok(())),
+            Happening::Established(info) => return info,
+            other => panic!("{other:?}"),
+        });
+    }
+}
+
 /// A tunnel that pings after this time, and the outlet's end of it.
-async fn pair(ping_after: Duration) -> (Dialled, TcpStream, Session) {
+async fn pair(ping_after: Duration) -> (Dialled, TcpStream, Connection) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let address = listener.local_addr().unwrap();
     let outlet = tokio::spawn(async move {
@@ -57,21 +60,22 @@ async fn pair(ping_after: Duration) -> (Dialled, TcpStream, Session) {
         tokio::io::AsyncReadExt::read_exact(&mut stream, &mut preamble)
             .await
             .unwrap();
-        let session = accept(&mut stream, local(), &descriptor(), &mut Everybody)
-            .await
-            .unwrap();
-        (stream, session)
+        let mut connection = Connection::responder(local(), descriptor(), local_clock());
+        shake_hands(&stream, &mut connection).await;
+        (stream, connection)
     });
-    let mut stream = TcpStream::connect(address).await.unwrap();
-    let (session, said) = connect(&mut stream, local(), b"hello", |_| Ok(()), |_| Ok(()))
-        .await
-        .unwrap();
+    let stream = TcpStream::connect(address).await.unwrap();
+    let started = Connection::initiator(local(), b"hello", local_clock(), &mut OsRandom);
+    let mut connection = started.unwrap();
+    let info = shake_hands(&stream, &mut connection).await;
+    let receiver = connection.receiver().unwrap();
+    receiver.ping_after(ping_after.as_secs_f64(), local_clock());
     let settings = Settings::new(Policy::Required);
     let key = SecretKey::from_seed(&[7; 32]);
     let security = Security::from_parts(settings, key, TrustList::default()).unwrap();
     let security = Arc::new(security);
     let live = Live {
-        peer: session.peer,
+        peer: info.peer,
         role: Role::Outlet,
         remote: address.ip(),
         local: address.ip(),
@@ -85,27 +89,42 @@ async fn pair(ping_after: Duration) -> (Dialled, TcpStream, Session) {
         security,
         peers: Arc::default(),
         ending: Arc::default(),
-        session: session.id,
-        suite: session.suite,
-        key: session.peer,
-        name: "outlet".to_owned(),
         peer: address,
-        started: local_clock(),
     };
     let stream = Watched::new(stream).unwrap();
-    let mut tunnel = Tunnel::new(stream, session, said, about);
-    tunnel.ping_after = ping_after;
-    tunnel
-        .alarm
-        .as_mut()
-        .reset(tokio::time::Instant::now() + ping_after);
-    let (stream, session) = outlet.await.unwrap();
-    (Dialled::secure(address, tunnel), stream, session)
+    let tunnel = Tunnel::new(stream, connection, info, descriptor(), about);
+    let (stream, connection) = outlet.await.unwrap();
+    (Dialled::secure(address, tunnel), stream, connection)
+}
+
+/// Reads as an outlet does, and answers PINGs. Returns how the session ended.
+async fn attend(stream: &TcpStream, connection: &mut Connection) -> lsl_secure::Result<()> {
+    let mut buffer = [0; 512];
+    loop {
+        stream.readable().await.unwrap();
+        let Ok(received) = stream.try_read(&mut buffer) else {
+            continue;
+        };
+        connection.handle_input(&mut buffer[..received], local_clock(), |_| Ok(()))?;
+        while let Some(event) = connection.poll_event() {
+            match event {
+                Happening::Ping { t0, t1 } => connection.sender().unwrap().pong(t0, t1),
+                Happening::Closed => return Ok(()),
+                _ => {}
+            }
+        }
+        let _ = connection.flush(local_clock, |bytes| stream.try_write(bytes));
+    }
 }
 
 /// The session itself.
 fn inner(dialled: &mut Dialled) -> &mut Tunnel {
     dialled.tunnel().unwrap()
+}
+
+fn sent_records(dialled: &mut Dialled) -> u64 {
+    let sender = inner(dialled).connection.sender().unwrap();
+    sender.totals().records
 }
 
 fn on_runtime<R: Send + 'static>(task: impl Future<Output = R> + Send + 'static) -> R {
@@ -117,13 +136,8 @@ fn on_runtime<R: Send + 'static>(task: impl Future<Output = R> + Send + 'static)
 #[test]
 fn an_outlet_that_is_silent_but_alive_is_pinged_and_kept() {
     let ended = on_runtime(async {
-        let (mut tunnel, stream, session) = pair(Duration::from_millis(20)).await;
-        // Answers pings by itself while it is read.
-        let mut outlet = SecureStream::from_parts(stream, session);
-        let reading = tokio::spawn(async move {
-            let mut request = [0; 64];
-            while let Ok(1..) = tokio::io::AsyncReadExt::read(&mut outlet, &mut request).await {}
-        });
+        let (mut tunnel, stream, mut session) = pair(Duration::from_millis(20)).await;
+        let reading = tokio::spawn(async move { attend(&stream, &mut session).await });
         let silence = Duration::from_millis(400);
         let read = tokio::time::timeout(silence, async {
             loop {
@@ -135,9 +149,9 @@ fn an_outlet_that_is_silent_but_alive_is_pinged_and_kept() {
             }
         });
         let outcome = read.await;
-        let sent = inner(&mut tunnel).sealer.totals().records;
+        let sent = sent_records(&mut tunnel);
         drop(tunnel);
-        reading.await.unwrap();
+        reading.await.unwrap().unwrap();
         (outcome.is_err(), sent)
     });
     assert!(ended.0, "the session ended");
@@ -151,9 +165,9 @@ fn an_outlet_that_is_gone_without_a_word_is_given_up() {
         let (mut tunnel, stream, _session) = pair(Duration::from_millis(20)).await;
         let error = tunnel.read(|_| Ok(())).await.unwrap_err();
         drop(stream);
-        (error, inner(&mut tunnel).unanswered_pings)
+        (error, sent_records(&mut tunnel))
     });
-    assert_eq!(error.1, MAX_UNANSWERED_PINGS);
+    assert_eq!(error.1, 1 + 3, "the request and the PINGs");
     assert!(
         error.0.to_string().contains("does not answer"),
         "{}",
@@ -189,19 +203,11 @@ fn bytes_that_never_become_a_record_are_no_sign_of_life() {
 #[test]
 fn who_loses_trust_is_told_and_ends() {
     let (error, alert) = on_runtime(async {
-        let (mut tunnel, stream, session) = pair(Duration::from_secs(30)).await;
+        let (mut tunnel, stream, mut session) = pair(Duration::from_secs(30)).await;
         inner(&mut tunnel).about.ending.end(Cause::Revoked);
         let error = tunnel.read(|_| Ok(())).await.unwrap_err();
         drop(tunnel);
-        let mut outlet = SecureStream::from_parts(stream, session);
-        let mut request = [0; 64];
-        let alert = loop {
-            match tokio::io::AsyncReadExt::read(&mut outlet, &mut request).await {
-                Ok(0) => break "an end".to_owned(),
-                Ok(_) => {}
-                Err(error) => break error.to_string(),
-            }
-        };
+        let alert = attend(&stream, &mut session).await.unwrap_err().to_string();
         (error, alert)
     });
     assert!(matches!(error, Error::Security(_)), "{error}");
@@ -213,12 +219,8 @@ fn who_loses_trust_is_told_and_ends() {
 #[test]
 fn the_clock_has_its_pings_sent_and_their_answers() {
     let answers = on_runtime(async {
-        let (mut tunnel, stream, session) = pair(Duration::from_secs(30)).await;
-        let mut outlet = SecureStream::from_parts(stream, session);
-        let reading = tokio::spawn(async move {
-            let mut request = [0; 64];
-            while let Ok(1..) = tokio::io::AsyncReadExt::read(&mut outlet, &mut request).await {}
-        });
+        let (mut tunnel, stream, mut session) = pair(Duration::from_secs(30)).await;
+        let reading = tokio::spawn(async move { attend(&stream, &mut session).await });
         let pings = inner(&mut tunnel).pings();
         let asking = async {
             let mut answers = Vec::new();
@@ -236,9 +238,8 @@ fn the_clock_has_its_pings_sent_and_their_answers() {
             crate::net::race::Winner::First(answers) => answers,
             crate::net::race::Winner::Second(()) => panic!("the session ended"),
         };
-        assert_eq!(inner(&mut tunnel).unanswered_pings, 0);
         drop(tunnel);
-        reading.await.unwrap();
+        reading.await.unwrap().unwrap();
         answers
     });
     assert_eq!(answers.len(), 3);
@@ -267,7 +268,8 @@ fn pings_do_not_pile_up_before_an_outlet_that_does_not_read() {
             assert!(poll.await.is_ok());
             let poll = poll_fn(|context| Poll::Ready(tunnel.poll_alarm(context)));
             assert!(poll.await.is_ok());
-            most = most.max(inner(&mut tunnel).out.len());
+            let sender = inner(&mut tunnel).connection.sender().unwrap();
+            most = most.max(sender.unsent());
         }
         most
     });

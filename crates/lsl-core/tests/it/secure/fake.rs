@@ -5,9 +5,10 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use lsl_core::secure::stream::{Gate, accept};
+use lsl_core::secure::handshake::{self, PREAMBLE, Responder};
 use lsl_core::secure::{
-    Cause, Descriptor, Local, Opener, PublicKey, Record, Sealer, Suites, TimeKeys,
+    Cause, Descriptor, Error, Local, Opener, OsRandom, Record, Result, Sealer, Session, Suites,
+    TimeKeys,
 };
 use lsl_core::{ChannelFormat, StreamInfo, local_clock};
 use lsl_proto::ByteOrder;
@@ -271,11 +272,12 @@ impl Fake {
         }
     }
 
-    async fn serve(&self, mut stream: TcpStream) -> Result<Connection, Cause> {
-        let mut preamble = [0; 14];
-        let read = stream.read_exact(&mut preamble).await;
-        if read.is_err() || &preamble != lsl_core::secure::handshake::PREAMBLE {
-            return Err(Cause::PlaintextRefused);
+    async fn handshake(&self, stream: &mut TcpStream) -> Result<Session> {
+        let io = |source| Error::io("handshake", source);
+        let mut preamble = [0; PREAMBLE.len()];
+        stream.read_exact(&mut preamble).await.map_err(io)?;
+        if &preamble != PREAMBLE {
+            return Err(Error::session(Cause::PlaintextRefused, "plaintext"));
         }
         let local = Arc::new(Local {
             key: super::people::key_of(&self.key),
@@ -283,13 +285,31 @@ impl Fake {
             suites: Suites::of_this_cpu(),
             pad_to: 0,
         });
-        let mut gate = Open {
-            refuses: self.refuses,
+        let m1 = message(stream).await.map_err(io)?;
+        let (wait, m2) = Responder::new(local).receive_m1(&m1, &mut OsRandom)?;
+        stream.write_all(&m2).await.map_err(io)?;
+        let m3 = message(stream).await.map_err(io)?;
+        let verified = match wait.receive_m3(&m3)? {
+            handshake::Claim::Verified(verified) => verified,
+            handshake::Claim::Refused(cause) => return Err(Error::session(cause, "refused")),
         };
-        let session = match accept(&mut stream, local, &self.says, &mut gate).await {
+        if let Some(cause) = self.refuses {
+            let alert = verified.refuse(cause, "");
+            stream.write_all(&alert).await.map_err(io)?;
+            return Err(Error::session(cause, "refuses"));
+        }
+        let (session, record) = verified.accept(&self.says)?;
+        stream.write_all(&record).await.map_err(io)?;
+        Ok(session)
+    }
+
+    async fn serve(&self, mut stream: TcpStream) -> Result<Connection, Cause> {
+        let session = match self.handshake(&mut stream).await {
             Ok(session) => session,
             Err(error) => {
-                lsl_core::secure::stream::close(&mut stream).await;
+                // So that what was said last arrives.
+                let _ = stream.shutdown().await;
+                let _ = stream.read_to_end(&mut Vec::new()).await;
                 return Err(error.cause());
             }
         };
@@ -435,18 +455,14 @@ impl Drop for Running {
     }
 }
 
-struct Open {
-    refuses: Option<Cause>,
-}
-
-impl Gate for Open {
-    async fn admit(&mut self) -> Result<(), Cause> {
-        Ok(())
-    }
-
-    fn decide(&mut self, _: PublicKey) -> Result<(), Cause> {
-        self.refuses.map_or(Ok(()), Err)
-    }
+/// One message, whole.
+async fn message(stream: &mut TcpStream) -> std::io::Result<Vec<u8>> {
+    let mut message = vec![0; 2];
+    stream.read_exact(&mut message).await?;
+    let length = usize::from(u16::from_be_bytes([message[0], message[1]]));
+    message.resize(2 + length, 0);
+    stream.read_exact(&mut message[2..]).await?;
+    Ok(message)
 }
 
 /// Runs what a peer of ours does, apart from our runtime.

@@ -284,6 +284,6 @@ fn many_peers_at_once_keep_asymmetric_work_on_two_threads() {
         }
     });
     assert!(outlets.iter().all(|outlet| outlet.consumers().len() == 2));
-    let peak = lsl_core::secure::stream::peak_of_asymmetric_work();
+    let peak = lsl_core::secure::connection::peak_of_asymmetric_work();
     assert!((1..=2).contains(&peak), "{peak} threads");
 }

@@ -61,6 +61,41 @@ fn the_key_is_updated_before_its_bytes_run_out() {
     check(MOST_BYTES - 2 * 83 + 1, 64, 1);
 }
 
+/// Compares the short way of most records with the way that knows every limit. Later records only: the
+/// first one under a key always takes the long way.
+#[test]
+fn a_routine_record_is_what_the_long_way_makes_of_it() {
+    let later = |pad_to: u16, counter: u64, key_bytes: u64| {
+        let (mut sealer, _) = direction(SUITE, Role::Inlet, pad_to);
+        sealer.seal_data(b"x", NOW, &mut Vec::new()).unwrap();
+        sealer.ratchet().set_counter(counter);
+        sealer.set_key_bytes(key_bytes);
+        sealer
+    };
+    let lens = [0, 1, 100, MAX_PAYLOAD - 2, MAX_PAYLOAD, MAX_PAYLOAD + 1];
+    let room = |len: usize| u64::try_from(len + 2 * RECORD_OVERHEAD).unwrap();
+    for pad_to in [0, 64] {
+        for counter in [1, MOST_RECORDS - 2, MOST_RECORDS - 1, MOST_RECORDS] {
+            for len in lens {
+                for key_bytes in [0, MOST_BYTES - room(len), MOST_BYTES - room(len) + 1] {
+                    for age in [0.0, 3599.0, 3600.0] {
+                        let bytes = vec![7; len];
+                        let [mut routine, mut any] =
+                            [(); 2].map(|()| later(pad_to, counter, key_bytes));
+                        let [mut wire, mut expected] = [Vec::new(), Vec::new()];
+                        let got = routine.seal_data(&bytes, NOW + age, &mut wire);
+                        let wanted = any.seal_any(&bytes, NOW + age, &mut expected);
+                        let case = (pad_to, counter, len, key_bytes, age);
+                        assert_eq!(cause_of(got), cause_of(wanted), "{case:?}");
+                        assert!(wire == expected, "{case:?}");
+                        assert_eq!(routine.totals(), any.totals(), "{case:?}");
+                    }
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn bytes_of_all_records_count() {
     let (mut sealer, _) = direction(SUITE, Role::Inlet, 0);

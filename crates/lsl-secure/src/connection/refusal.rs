@@ -1,35 +1,17 @@
 //! A textual refusal in place of M2, `LSL/110 503 …`. Nobody has signed it: it is shown and chooses a
 //! retry delay, nothing else. Spec: LSS/1 §4.2, §4.4.
 
-use tokio::io::{AsyncRead, AsyncReadExt};
-
+use crate::Error;
 use crate::audit::printable;
-use crate::{Error, Result};
 
 /// How every line of LSL starts, and no M2: its length would be 19 539.
 pub(super) const START: &[u8; 2] = b"LS";
 
-/// Reads the rest of the line whose [`START`] has been read. What it is, is an error.
-///
-/// # Errors
-/// If the connection fails otherwise than by ending, which also ends the line.
-pub(super) async fn receive<T: AsyncRead + Unpin>(stream: &mut T) -> Result<Error> {
-    let mut line = [0; MOST_LINE];
-    let (start, rest) = line.split_at_mut(START.len());
-    start.copy_from_slice(START);
-    let mut len = 0;
-    while len < rest.len() && !rest[..len].contains(&b'\n') {
-        match stream.read(&mut rest[len..]).await {
-            Ok(0) => break,
-            Ok(more) => len += more,
-            Err(error) if super::is_gone(&error) => break,
-            Err(error) => return Err(Error::io("receiving", error)),
-        }
-    }
-    Ok(refused(&line[..START.len() + len]))
-}
+/// Longest line that is read.
+pub(super) const MOST_LINE: usize = 256;
 
-fn refused(bytes: &[u8]) -> Error {
+/// The error that the first line of `bytes` is.
+pub(super) fn refused(bytes: &[u8]) -> Error {
     let line = bytes.split(|&byte| byte == b'\n').next().unwrap_or(bytes);
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     Error::Refused {
@@ -54,6 +36,3 @@ fn status(line: &[u8]) -> Option<u16> {
         _ => None,
     }
 }
-
-/// Longest line that is read.
-const MOST_LINE: usize = 256;

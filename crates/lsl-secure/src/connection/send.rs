@@ -1,0 +1,259 @@
+//! The direction to the peer: sealed and sent in counter order, whole, within a limit.
+//! Spec: LSS/1 §8.4.
+
+use std::io;
+use std::sync::Arc;
+
+use lsl_platform::fork::Generation;
+
+use super::SessionInfo;
+use crate::{Cause, Error, Result, Role, Sealer, Totals};
+
+/// The direction to the peer. Seals and writes in one call, so that the order of counters is the
+/// order on the wire. In a forked child it writes nothing.
+#[derive(Debug)]
+pub struct SendHalf {
+    info: Arc<SessionInfo>,
+    sealer: Sealer,
+    out: Unsent,
+    /// t0 and t1 of the newest PING without an answer.
+    pong: Option<(f64, f64)>,
+    /// CLOSE or ALERT was sealed, or nothing may be.
+    has_ended: bool,
+    /// It was CLOSE.
+    has_closed: bool,
+    failure: Option<Cause>,
+    reported_key_updates: u64,
+    generation: Generation,
+}
+
+impl SendHalf {
+    pub(super) fn new(sealer: Sealer, info: Arc<SessionInfo>) -> Self {
+        Self {
+            info,
+            sealer,
+            out: Unsent::default(),
+            pong: None,
+            has_ended: false,
+            has_closed: false,
+            failure: None,
+            reported_key_updates: 0,
+            generation: Generation::current(),
+        }
+    }
+
+    /// Returns what is known of the session.
+    pub fn info(&self) -> &Arc<SessionInfo> {
+        &self.info
+    }
+
+    /// Seals what there is room for and writes what `write` takes. Returns how many of `bytes` were
+    /// sealed: they count as sent.
+    ///
+    /// # Errors
+    /// `WouldBlock` while sealed bytes wait; `NotConnected` after the end and in a forked child; those
+    /// of `write`.
+    pub fn send(
+        &mut self,
+        bytes: &[u8],
+        now: impl Fn() -> f64,
+        mut write: impl FnMut(&[u8]) -> io::Result<usize>,
+    ) -> io::Result<usize> {
+        if self.has_ended {
+            return Err(io::ErrorKind::NotConnected.into());
+        }
+        let is_idle = self.out.is_empty() && self.pong.is_none();
+        if !is_idle && !self.flush(&now, &mut write)? {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let mut sealed = 0;
+        for piece in bytes.chunks(MOST_SEALED_AT_ONCE) {
+            self.sealer
+                .seal_data(piece, now(), &mut self.out.bytes)
+                .map_err(not_connected)?;
+            sealed += piece.len();
+            debug_assert!(self.unsent() <= MAX_UNSENT_BYTES, "sealed too much");
+            if !self.out.write_to(&mut write)? {
+                break;
+            }
+        }
+        Ok(sealed)
+    }
+
+    /// Writes until nothing is left (true) or the socket is full. A PONG that is due goes before
+    /// anything that is not sealed yet; its t2 is the time of sealing.
+    ///
+    /// # Errors
+    /// `NotConnected` in a forked child; those of `write`.
+    pub fn flush(
+        &mut self,
+        now: impl Fn() -> f64,
+        mut write: impl FnMut(&[u8]) -> io::Result<usize>,
+    ) -> io::Result<bool> {
+        if !self.generation.is_current() {
+            return Err(io::ErrorKind::NotConnected.into());
+        }
+        while self.out.write_to(&mut write)? {
+            match self.pong.take() {
+                Some((t0, t1)) if !self.has_ended => self
+                    .sealer
+                    .seal_pong([t0, t1, now()], &mut self.out.bytes)
+                    .map_err(not_connected)?,
+                _ => return Ok(true),
+            }
+        }
+        Ok(false)
+    }
+
+    /// Seals a PING (initiators only), unless sealed bytes wait: behind them it would be of no use.
+    ///
+    /// # Errors
+    /// For a responder, after the end, and in a forked child.
+    pub fn ping(&mut self, t0: f64) -> Result<()> {
+        if self.out.is_empty() {
+            self.seal_ping(t0)
+        } else {
+            Ok(())
+        }
+    }
+
+    pub(super) fn seal_ping(&mut self, t0: f64) -> Result<()> {
+        self.sealer.seal_ping(t0, &mut self.out.bytes)
+    }
+
+    /// Answers a PING with the next [`flush`](Self::flush) (responders only). Older ones that have no
+    /// answer yet get none.
+    pub fn pong(&mut self, t0: f64, t1: f64) {
+        self.pong = Some((t0, t1));
+    }
+
+    /// Seals CLOSE, if nothing ended this direction before.
+    pub fn close(&mut self) {
+        if !self.has_ended {
+            self.has_ended = true;
+            self.has_closed = self.sealer.seal_close(&mut self.out.bytes).is_ok();
+        }
+    }
+
+    /// Seals an ALERT, if nothing ended this direction before.
+    pub fn alert(&mut self, cause: Cause) {
+        self.failure.get_or_insert(cause);
+        if !self.has_ended {
+            self.has_ended = true;
+            let text = match self.sealer.role() {
+                Role::Outlet => cause.name(),
+                Role::Inlet => "",
+            };
+            // Fails in a forked child only, which must stay silent.
+            let _ = self.sealer.seal_alert(cause, text, &mut self.out.bytes);
+        }
+    }
+
+    /// Ends this direction because of an error of the session: with an ALERT where §6.1 has one, else
+    /// without a byte more.
+    pub fn fail(&mut self, error: &Error) {
+        let cause = error.cause();
+        match error {
+            Error::Session { .. } if cause.is_alerted() => self.alert(cause),
+            // The peer is authentic and what it said is wrong: it is told nothing but the end.
+            Error::Session { .. } if cause == Cause::Malformed => self.close(),
+            _ => {
+                self.failure.get_or_insert(cause);
+                self.has_ended = true;
+                self.pong = None;
+                self.out.clear();
+            }
+        }
+    }
+
+    /// Returns how many sealed bytes wait for the socket.
+    pub fn unsent(&self) -> usize {
+        self.out.len()
+    }
+
+    /// Whether CLOSE, ALERT or a failure has ended this direction.
+    pub fn has_ended(&self) -> bool {
+        self.has_ended
+    }
+
+    /// Whether CLOSE has left.
+    pub fn is_closed(&self) -> bool {
+        self.has_closed && self.out.is_empty()
+    }
+
+    /// Returns the first cause of a failure.
+    pub fn failure(&self) -> Option<Cause> {
+        self.failure
+    }
+
+    /// Returns what was sealed.
+    pub fn totals(&self) -> Totals {
+        self.sealer.totals()
+    }
+
+    /// Whether keys were changed that [`take_key_updates`](Self::take_key_updates) has not reported.
+    pub fn has_key_updates(&self) -> bool {
+        self.sealer.totals().key_updates != self.reported_key_updates
+    }
+
+    /// Returns the number of key changes since the last call.
+    pub fn take_key_updates(&mut self) -> u64 {
+        let updates = self.sealer.totals().key_updates;
+        updates - std::mem::replace(&mut self.reported_key_updates, updates)
+    }
+}
+
+/// Bytes that wait for the socket.
+#[derive(Debug, Default)]
+pub(super) struct Unsent {
+    bytes: Vec<u8>,
+    /// Written already.
+    sent: usize,
+}
+
+impl Unsent {
+    pub(super) fn len(&self) -> usize {
+        self.bytes.len() - self.sent
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.bytes.clear();
+        self.sent = 0;
+    }
+
+    pub(super) fn push(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// Writes until nothing is left (true) or the socket is full.
+    pub(super) fn write_to(
+        &mut self,
+        write: &mut impl FnMut(&[u8]) -> io::Result<usize>,
+    ) -> io::Result<bool> {
+        while let Some(rest @ [_, ..]) = self.bytes.get(self.sent..) {
+            match write(rest) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => self.sent += written.min(rest.len()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+        self.clear();
+        Ok(true)
+    }
+}
+
+fn not_connected(error: Error) -> io::Error {
+    io::Error::new(io::ErrorKind::NotConnected, error)
+}
+
+/// Bytes of DATA that are sealed at a time.
+const MOST_SEALED_AT_ONCE: usize = 48 * 1024;
+
+/// Sealed bytes that may wait for a socket: DATA, and on top of it PONG, KEY_UPDATE, ALERT or CLOSE,
+/// each padded to 4096 bytes at most. Spec: LSS/1 §8.4.
+pub const MAX_UNSENT_BYTES: usize = 64 * 1024;
