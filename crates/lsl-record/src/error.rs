@@ -3,7 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
-/// Reason why nothing is recorded. There is no new file then.
+/// Reason why nothing is recorded. There is no new file then, or at most an empty one: if the system gives no
+/// thread for it, or the file cannot be signed.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The caller cancelled the start.

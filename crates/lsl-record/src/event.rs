@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -126,14 +127,15 @@ pub enum Complaint {
     NoToken(PathBuf),
 }
 
-/// Queue of events. Clones are the same queue, which several recorders may share. Holds 1000 events;
-/// later ones are dropped while nobody takes them.
+/// Queue of events. Clones are the same queue, which several recorders may share. Holds 1000 events; while
+/// nobody takes them the oldest give way, and are counted.
 #[derive(Debug, Clone, Default)]
 pub struct Events(Arc<EventQueue>);
 
 #[derive(Debug, Default)]
 struct EventQueue {
     waiting: Mutex<VecDeque<Event>>,
+    dropped: AtomicU64,
     added: Condvar,
 }
 
@@ -145,10 +147,17 @@ impl Events {
             .waiting
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        if waiting.len() < MAX_WAITING {
-            waiting.push_back(event);
-            self.0.added.notify_one();
+        if waiting.len() >= MAX_WAITING {
+            waiting.pop_front();
+            self.0.dropped.fetch_add(1, Ordering::Relaxed);
         }
+        waiting.push_back(event);
+        self.0.added.notify_one();
+    }
+
+    /// Returns how many events were dropped because nobody took them.
+    pub fn dropped(&self) -> u64 {
+        self.0.dropped.load(Ordering::Relaxed)
     }
 
     /// Takes the next event. Blocks until there is one, `timeout` at the longest.
@@ -197,7 +206,10 @@ mod tests {
             });
         });
         let mut taken = std::iter::from_fn(|| events.next(Timeout::NOW));
-        assert!(matches!(taken.next(), Some(Event::Lost { name, .. }) if name == "0"));
+        assert!(
+            matches!(taken.next(), Some(Event::Lost { name, .. }) if name == MAX_WAITING.to_string())
+        );
         assert_eq!(taken.count(), MAX_WAITING - 1);
+        assert_eq!(events.dropped(), MAX_WAITING as u64);
     }
 }

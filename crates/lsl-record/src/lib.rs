@@ -16,8 +16,11 @@
 //! let recorder = Recorder::builder(&context, output)
 //!     .require("EEG", Selector::property("type", "EEG")?)
 //!     .start(5.0, &never)?;
-//! while let Some(event) = recorder.next_event(Duration::from_secs(60)) {
-//!     eprintln!("{event:?}");
+//! let end = local_clock() + 60.0;
+//! while !recorder.is_over() && local_clock() < end {
+//!     if let Some(event) = recorder.next_event(Duration::from_secs(1)) {
+//!         eprintln!("{event:?}");
+//!     }
 //! }
 //! let report = recorder.stop(Stop::Drain { until: local_clock(), grace_secs: 2.0 }, &never);
 //! println!("{} samples, {} missing", report.samples, report.status.missing());

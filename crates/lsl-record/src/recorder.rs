@@ -232,14 +232,14 @@ impl RecorderBuilder {
     }
 }
 
-/// A recording that goes on. Dropping it ends the recording with what is here; the footers are then written
-/// in the background.
+/// A recording that goes on. Dropping it ends the recording with what is here; what streams hand over within
+/// two seconds and the footers are then written in the background.
 #[derive(Debug)]
 pub struct Recorder {
     shared: Arc<Shared>,
     queue: Queue,
-    session: JoinHandle<Session>,
-    /// Dropped to end the thread of `session`.
+    /// Gives the streams back if it was told to stop.
+    session: JoinHandle<Option<Session>>,
     stopping: Sender<()>,
     writer: JoinHandle<Ended>,
     /// When it ends, by our clock, if that is planned.
@@ -271,9 +271,18 @@ impl Recorder {
         self.shared.status()
     }
 
-    /// Takes the next event. Blocks until there is one, `timeout` at the longest.
+    /// Takes the next event. Blocks until there is one or the recording is over, `timeout` at the longest.
     pub fn next_event(&self, timeout: impl Into<Timeout>) -> Option<Event> {
-        self.shared.events.next(timeout)
+        let deadline = timeout.into().deadline(local_clock());
+        loop {
+            // Asked first, so that nothing that came before the end is left.
+            let is_over = self.is_over();
+            let left = (deadline - local_clock()).clamp(0.0, STEP.as_secs_f64());
+            let event = self.shared.events.next(Timeout::from_secs(left));
+            if event.is_some() || is_over || local_clock() >= deadline {
+                return event;
+            }
+        }
     }
 
     /// Records a text event of this moment, in a stream of its own.
@@ -294,13 +303,18 @@ impl Recorder {
     /// Ends the recording, writes the footers and returns how it went. Blocks until the file is on the disk;
     /// `hurry` turns [`Stop::Drain`] into [`Stop::Now`].
     pub fn stop(self, mode: Stop, hurry: &Cancel) -> Report {
-        drop(self.stopping);
+        // Fails only if the thread is gone, which joining it tells.
+        let _ = self.stopping.send(());
         let events = &self.shared.events;
         let progress = Arc::clone(self.queue.progress());
         progress.end();
         let mut trouble = Vec::new();
-        let (streams, gone) = if let Ok(session) = self.session.join() {
-            drain(&session, mode, self.ends_at, hurry, events);
+        let (streams, gone) = if let Ok(Some(session)) = self.session.join() {
+            if !drain(&session, mode, self.ends_at, hurry, events) {
+                trouble.push(
+                    "streams were given up that had not handed over what they had".to_owned(),
+                );
+            }
             session.end()
         } else {
             trouble.push("the recorder ended unexpectedly".to_owned());
@@ -349,7 +363,7 @@ impl Recorder {
 pub enum Stop {
     /// With everything up to a time of our clock, or the planned end if that is earlier.
     Drain {
-        /// End of the recording, in seconds of `local_clock`.
+        /// End of the recording, in seconds of `local_clock`; not later than now.
         until: f64,
         /// Longest time that streams may take to hand over what belongs to it.
         grace_secs: f64,
@@ -446,10 +460,15 @@ impl Shared {
         lock(&self.view)
     }
 
-    /// Looks after the streams until the recorder is stopped.
-    fn look_after(&self, mut session: Session, stopped: &Receiver<()>) -> Session {
+    /// Looks after the streams until the recorder is stopped, and returns them. Ends them if it was dropped.
+    fn look_after(&self, mut session: Session, stopped: &Receiver<()>) -> Option<Session> {
         let mut space_at = local_clock() + SPACE_SECS;
-        while stopped.recv_timeout(STEP) == Err(RecvTimeoutError::Timeout) {
+        loop {
+            match stopped.recv_timeout(STEP) {
+                Ok(()) => return Some(session),
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => {}
+            }
             session.look();
             self.note(&session);
             let now = local_clock();
@@ -458,7 +477,10 @@ impl Shared {
                 self.look_at_space();
             }
         }
-        session
+        self.progress.end();
+        drain(&session, Stop::Now, None, &Cancel::default(), &self.events);
+        session.end();
+        None
     }
 
     fn note(&self, session: &Session) {
@@ -575,12 +597,20 @@ fn judge_connections(session: &mut Session, events: &Events) -> Result<(), Start
     Ok(())
 }
 
-/// Waits until every stream has handed over what belongs to the recording.
-fn drain(session: &Session, mode: Stop, ends_at: Option<f64>, hurry: &Cancel, events: &Events) {
+/// Waits until every stream has handed over what belongs to the recording. Returns false if some were given
+/// up before.
+fn drain(
+    session: &Session,
+    mode: Stop,
+    ends_at: Option<f64>,
+    hurry: &Cancel,
+    events: &Events,
+) -> bool {
     let mut hurried_at = None;
     let mut grace = DEFAULT_GRACE_SECS;
     if let Stop::Drain { until, grace_secs } = mode {
         let until = ends_at.map_or(until, |end| end.min(until));
+        let until = until.min(local_clock());
         session.halt(Halt::Drain(until, until + grace_secs));
         grace = grace_secs;
     }
@@ -591,10 +621,11 @@ fn drain(session: &Session, mode: Stop, ends_at: Option<f64>, hurry: &Cancel, ev
         }
         if hurried_at.is_some_and(|at| local_clock() > at + grace) {
             events.push(Event::GivenUp);
-            break;
+            return false;
         }
         thread::sleep(END_NAP);
     }
+    true
 }
 
 const DEFAULT_GRACE_SECS: f64 = 2.0;

@@ -12,7 +12,7 @@ use lsl_core::{
 };
 use lsl_xdf::at_rest::Cancel;
 use lsl_xdf::decode::MAX_SAMPLE_BYTES;
-use tokio::runtime::Runtime;
+use tokio::runtime::{Handle, Runtime};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -258,12 +258,25 @@ impl Search {
     }
 }
 
+/// Runtime whose drop never waits for its tasks: tokio panics where that happens inside another runtime.
+struct Background(Option<Runtime>);
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
 /// The streams of one recording.
 pub(crate) struct Session {
     search: Search,
     common: Common,
     halt: watch::Sender<Halt>,
-    runtime: Runtime,
+    spawner: Handle,
+    /// Held: its tasks end with it.
+    _runtime: Background,
     streams: Vec<Arc<Live>>,
     tasks: HashMap<Slot, JoinHandle<()>>,
     next_slot: Slot,
@@ -311,7 +324,8 @@ impl Session {
             search,
             common,
             halt,
-            runtime,
+            spawner: runtime.handle().clone(),
+            _runtime: Background(Some(runtime)),
             streams: Vec::new(),
             tasks: HashMap::new(),
             next_slot: 0,
@@ -521,7 +535,7 @@ impl Session {
         let live = Arc::new(live);
         self.streams.push(Arc::clone(&live));
         let task = stream::record(self.common.clone(), live, advert);
-        self.tasks.insert(slot, self.runtime.spawn(task));
+        self.tasks.insert(slot, self.spawner.spawn(task));
     }
 
     /// Says when the recording ends, by our clock: nothing that is stamped later is recorded. The first
@@ -570,7 +584,6 @@ impl Session {
             }
         }
         self.common.queue.push_blocking(Job::Finish);
-        self.runtime.shutdown_background();
         let has_stream = |wish: usize| (self.streams.iter()).any(|live| live.named.contains(&wish));
         let lost = self.search.unproven().filter(|(at, _)| !has_stream(*at));
         let lost = lost.map(|(_, wish)| wish.label.clone()).collect();

@@ -467,7 +467,8 @@ impl StreamTask {
                         continue;
                     }
                     let question = asking.get_or_insert_with(|| {
-                        let limit = Duration::from_secs_f64((limit - now).max(0.0));
+                        let limit = Duration::try_from_secs_f64((limit - now).max(0.0));
+                        let limit = limit.unwrap_or(Duration::MAX);
                         Box::pin(inlet.echo(limit))
                     });
                     match unless_changed(&mut halt, first(question.as_mut(), nap)).await {

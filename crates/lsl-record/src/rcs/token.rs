@@ -10,7 +10,7 @@ use lsl_platform::directories;
 use lsl_platform::files::create_directory;
 
 /// Who may give commands.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub enum Gate {
     /// Whoever is on this machine, as with LabRecorder.
     Open,
@@ -55,6 +55,16 @@ pub enum TokenError {
 }
 
 type Result<T = (), E = TokenError> = std::result::Result<T, E>;
+
+/// Shows the file, never the token.
+impl std::fmt::Debug for Gate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Open => f.write_str("Open"),
+            Self::Token { file, .. } => write!(f, "Token({})", file.display()),
+        }
+    }
+}
 
 impl Gate {
     /// Returns the gate of a file that the user named.
