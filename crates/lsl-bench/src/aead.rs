@@ -9,8 +9,8 @@ use clap::{Args, ValueEnum};
 use lsl_benches::cipher::{Broken, Cipher, IS_SOFT_BUILD, Implementation};
 use lsl_cli::failure::{Failure, Outcome};
 use lsl_cli::interrupt::Stop;
-use lsl_cli::note::note;
-use lsl_cli::table::{Align, Table};
+use lsl_cli::ui::notice::note;
+use lsl_cli::ui::table::{Align, Table};
 use lsl_core::local_clock;
 use lsl_core::secure::{Suite, Suites};
 
@@ -107,7 +107,7 @@ impl Aead {
         let turns = contenders.len() * sizes.len() * self.aad.len();
         note(format_args!(
             "lsl: {} for {} sizes, about {:.0} s",
-            lsl_cli::table::count(contenders.len(), "cipher"),
+            lsl_cli::ui::text::count(contenders.len(), "cipher"),
             sizes.len(),
             turns as f64 * self.seconds
         ));

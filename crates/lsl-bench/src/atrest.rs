@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use lsl_cli::failure::{Failure, Outcome};
 use lsl_cli::interrupt::Stop;
-use lsl_cli::note::note;
-use lsl_cli::table::{Align, Table};
+use lsl_cli::ui::notice::note;
+use lsl_cli::ui::table::{Align, Table};
 use lsl_xdf::at_rest::KeyPair;
 use serde::Serialize;
 

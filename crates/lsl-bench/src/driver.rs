@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use clap::Args;
 use lsl_cli::failure::{Failure, Outcome};
 use lsl_cli::interrupt::Stop;
-use lsl_cli::note::note;
+use lsl_cli::ui::notice::note;
 use serde_json::Value;
 
 pub(super) use self::exchange::{Sides, wrong_order};

@@ -13,8 +13,8 @@ use clap::{Args, ValueEnum};
 use lsl_benches::handshake::{Peers, disagreement};
 use lsl_cli::failure::{Failure, Outcome};
 use lsl_cli::interrupt::Stop;
-use lsl_cli::note::note;
-use lsl_cli::table::{Align, Table};
+use lsl_cli::ui::notice::note;
+use lsl_cli::ui::table::{Align, Table};
 use lsl_core::local_clock;
 use lsl_core::secure::{Suite, Suites};
 use lsl_platform::limits::use_one_processor;
@@ -187,7 +187,7 @@ impl Handshake {
             note(format_args!(
                 "lsl: {}, {}, round {} of {}",
                 suite.name(),
-                lsl_cli::table::count(threads, "thread"),
+                lsl_cli::ui::text::count(threads, "thread"),
                 round + 1,
                 self.repeat
             ));

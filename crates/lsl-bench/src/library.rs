@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::ValueEnum;
 use lsl_cli::failure::{Failure, Outcome};
 use lsl_cli::interrupt::Stop;
-use lsl_cli::note::note;
+use lsl_cli::ui::notice::note;
 
 use super::child::Child;
 use super::job::{Backend, Event, LibraryInfo, Task};

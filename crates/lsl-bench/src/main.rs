@@ -46,10 +46,10 @@ mod usage;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
-use lsl_cli::completions::Completions;
+use lsl_cli::commands::completions::Completions;
+use lsl_cli::commands::man::Manual;
 use lsl_cli::failure::Outcome;
 use lsl_cli::globals::{Events, Globals};
-use lsl_cli::man::Manual;
 
 /// Measure latency and throughput, of this and of any other liblsl
 #[derive(Debug, Parser)]

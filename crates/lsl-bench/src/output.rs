@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use lsl_cli::failure::Outcome;
 use lsl_cli::interrupt::Stop;
-use lsl_cli::note::note;
+use lsl_cli::ui::notice::note;
 
 use super::driver::finish;
 use super::result::{Cell, Machine, Results, SCHEMA, Subject};

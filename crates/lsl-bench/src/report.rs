@@ -15,8 +15,9 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use lsl_cli::failure::{Failure, Outcome};
-use lsl_cli::note::note;
-use lsl_cli::table::{Align, Table, count, printable};
+use lsl_cli::ui::notice::note;
+use lsl_cli::ui::table::{Align, Table};
+use lsl_cli::ui::text::{count, printable};
 use serde::Serialize;
 
 use self::analysis::{Analysis, Compared};

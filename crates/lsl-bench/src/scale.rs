@@ -5,8 +5,8 @@ use std::io::Write;
 
 use clap::Args;
 use lsl_cli::failure::{Failure, Outcome};
-use lsl_cli::note::note;
-use lsl_cli::table::count;
+use lsl_cli::ui::notice::note;
+use lsl_cli::ui::text::count;
 
 use super::library::Library;
 use super::result::{Cell, Measurement};

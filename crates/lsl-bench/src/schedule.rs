@@ -6,8 +6,9 @@ use std::io;
 use clap::Args;
 use lsl_cli::failure::{Failure, Outcome};
 use lsl_cli::interrupt::Stop;
-use lsl_cli::note::note;
-use lsl_cli::table::{Align, Table, count};
+use lsl_cli::ui::notice::note;
+use lsl_cli::ui::table::{Align, Table};
+use lsl_cli::ui::text::count;
 use serde_json::Value;
 
 use super::child::interrupted;

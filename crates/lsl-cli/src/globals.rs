@@ -16,8 +16,8 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::failure::{Failure, Outcome};
-use crate::note::{LogLine, note};
-use crate::place;
+use crate::files::place;
+use crate::ui::notice::{LogLine, note};
 
 /// Global options.
 #[derive(Debug, Clone, Default, Args)]

@@ -1,7 +1,7 @@
 //! The `lsl` command: find, describe, generate, receive, time and protect Lab Streaming Layer streams.
 //!
-//! One file per subcommand; each has an arguments struct with a `run` method. Results go to stdout,
-//! remarks and summaries to stderr (`note`), and every way to fail has its exit status (`failure`).
+//! Subcommands are in `commands`; what they share is in the modules before it. Results go to stdout,
+//! notices and summaries to stderr (`ui::notice`), and every way to fail has its exit status (`failure`).
 //! Nothing here knows the protocol.
 //!
 //! Public items are for `lsl` and `lsl-bench`, and may change with any version.
@@ -15,56 +15,27 @@
     reason = "a failure says why, and is told to the user as it is"
 )]
 
-mod absence;
-mod at_rest;
-mod at_rest_keys;
-mod audit;
-mod benchmarks;
-pub mod completions;
-mod config;
-mod demo;
-mod deploy;
-mod describe;
-mod encryption;
+pub mod commands;
 pub mod failure;
-mod generate;
+pub mod files;
 pub mod globals;
-mod info;
 pub mod interrupt;
-mod key;
-mod latency;
-pub mod link;
-mod list;
-pub mod man;
-pub mod note;
-pub mod pace;
-mod passphrase;
-mod pattern;
-mod place;
-mod play;
-mod probe;
-mod progress;
-mod record;
-mod recording;
-mod recv;
-mod security;
-mod select;
-mod sequence;
-pub mod shell;
-pub mod table;
-mod time;
-mod trust;
-pub mod unbuffered;
-mod value;
-mod xdf;
+pub mod signal;
+pub mod streams;
+pub mod ui;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
+use self::commands::{
+    at_rest, audit, benchmarks, completions, config, demo, deploy, generate, info, key, list, man,
+    play, record, recv, security, time, trust, xdf,
+};
 use self::failure::{Failure, Outcome};
 use self::globals::{Events, Globals};
+use self::ui::notice::note;
 
 /// Find, describe, generate, receive, time and protect Lab Streaming Layer streams
 #[derive(Debug, Parser)]
@@ -157,7 +128,7 @@ pub fn end(outcome: Outcome) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             if !matches!(failure, Failure::ReaderLeft) {
-                note::note(format_args!("lsl: {failure}"));
+                note(format_args!("lsl: {failure}"));
             }
             ExitCode::from(&failure)
         }

@@ -55,7 +55,7 @@ pub(super) const PARTS: &[Part] = &[
         paths: &[
             "crates/lsl-xdf/src",
             "crates/lsl-record/src",
-            "crates/lsl-cli/src/record",
+            "crates/lsl-cli/src/commands/record",
         ],
         run: |sh, _| {
             crate::xdf::run(sh, Scope::All)?;
@@ -116,7 +116,7 @@ pub(super) const PARTS: &[Part] = &[
         name: "deploy",
         proves: "lsl deploy to a real sshd and systemd",
         paths: &[
-            "crates/lsl-cli/src/deploy",
+            "crates/lsl-cli/src/commands/deploy",
             "crates/lsl-cli/systemd",
             "crates/lsl-cli/tests/deploy",
         ],

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use lsl_cli::failure::Outcome;
-use lsl_cli::unbuffered;
+use lsl_cli::files::unbuffered;
 
 /// `lsl bench atrest-end`, which people do not run.
 #[derive(Debug, Args)]

@@ -2,8 +2,8 @@
 
 use std::io::{IsTerminal, Write};
 
-use lsl_cli::note::note;
-use lsl_cli::table::age;
+use lsl_cli::ui::notice::note;
+use lsl_cli::ui::text::age;
 use lsl_core::local_clock;
 
 /// How far a run is, on stderr: one line that is overwritten on a terminal.

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use lsl_cli::failure::{Failure, Outcome};
-use lsl_cli::pace::Pace;
+use lsl_cli::signal::pace::Pace;
 use lsl_core::local_clock;
 
 use super::super::backend::{PATIENCE, Sender};

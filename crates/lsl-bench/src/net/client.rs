@@ -9,9 +9,10 @@ use clap::{Args, ValueEnum};
 use lsl_cli::failure::{Failure, Outcome};
 use lsl_cli::globals::Globals;
 use lsl_cli::interrupt::{LONGEST_NAP, Stop};
-use lsl_cli::link;
-use lsl_cli::note::note;
-use lsl_cli::table::{Align, Table, printable};
+use lsl_cli::streams::link;
+use lsl_cli::ui::notice::note;
+use lsl_cli::ui::table::{Align, Table};
+use lsl_cli::ui::text::printable;
 use lsl_core::{Context, Inlet, Outlet, TimeCorrection, Timeout, local_clock, random_uid};
 use lsl_platform::usage::Usage;
 

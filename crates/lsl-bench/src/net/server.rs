@@ -7,10 +7,10 @@ use clap::Args;
 use lsl_cli::failure::{Failure, Outcome};
 use lsl_cli::globals::Globals;
 use lsl_cli::interrupt::{LONGEST_NAP, Stop};
-use lsl_cli::link;
-use lsl_cli::note::note;
-use lsl_cli::pace::Pace;
-use lsl_cli::table::printable;
+use lsl_cli::signal::pace::Pace;
+use lsl_cli::streams::link;
+use lsl_cli::ui::notice::note;
+use lsl_cli::ui::text::printable;
 use lsl_core::{Context, Inlet, Outlet, Selector, Timeout, local_clock, random_uid};
 use lsl_platform::usage::Usage;
 

@@ -1,7 +1,7 @@
 //! Draws charts as SVG with plotters: rows of bars or of intervals, and curves. Knows nothing of metrics.
 
 use lsl_cli::failure::{Failure, Outcome};
-use lsl_cli::table::printable;
+use lsl_cli::ui::text::printable;
 use plotters::coord::Shift;
 use plotters::element::DashedPathElement;
 use plotters::prelude::*;

@@ -1,6 +1,6 @@
 //! Numbers and names as a report prints them.
 
-use lsl_cli::table::count;
+use lsl_cli::ui::text::count;
 use serde_json::Value;
 
 use crate::stats::Interval;

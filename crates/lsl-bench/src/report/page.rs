@@ -1,8 +1,8 @@
 //! The page of a report, as HTML and as Markdown: what its template shows.
 
 use lsl_cli::failure::{Failure, Outcome};
-use lsl_cli::shell;
-use lsl_cli::table::{count, printable};
+use lsl_cli::ui::shell;
+use lsl_cli::ui::text::{count, printable};
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment, Value};

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 use lsl_cli::failure::{Failure, Outcome};
-use lsl_cli::pace::Pace;
+use lsl_cli::signal::pace::Pace;
 use lsl_core::local_clock;
 use lsl_platform::limits::raise_open_files;
 use lsl_platform::usage::Usage;

@@ -1,0 +1,99 @@
+//! The trust file: which devices may exchange streams with this one.
+
+use std::fs;
+use std::path::Path;
+use std::time::UNIX_EPOCH;
+
+use lsl_core::secure::files::{self, Content};
+use lsl_core::secure::trust::{Date, Peer, TrustList, today};
+use lsl_platform::append;
+
+use crate::failure::{Failure, Outcome};
+use crate::ui::text::printable;
+
+/// Trust file as read: its text and its entries.
+#[derive(Debug)]
+pub(crate) struct TrustFile<'a> {
+    pub(crate) path: &'a Path,
+    pub(crate) text: String,
+    pub(crate) list: TrustList,
+}
+
+impl<'a> TrustFile<'a> {
+    /// Reads a trust file and checks its predicates.
+    pub(crate) fn read(path: &'a Path) -> Outcome<Self> {
+        let text = files::read_text(path, Content::Shared)?;
+        let list = TrustList::parse(&text, path)?;
+        list.check_streams(path, &lsl_proto::describe::stream_queries())?;
+        Ok(Self {
+            path,
+            text: text.to_string(),
+            list,
+        })
+    }
+
+    /// Replaces the file by `text`, which must say exactly `expected`.
+    pub(crate) fn replace(&self, text: &str, expected: &TrustList) -> Outcome {
+        let list = TrustList::parse(text, self.path)?;
+        if list.peers() != expected.peers() {
+            return Err(Failure::Runtime(format!(
+                "{}: this file is written in a way that cannot be changed automatically; edit it by \
+                 hand",
+                self.path.display()
+            )));
+        }
+        // Two commands at once must not undo each other. The lock is the directory's, since the file
+        // is another one afterwards; where there are no locks, looking again must do.
+        let directory = fs::canonicalize(self.path)
+            .ok()
+            .and_then(|path| fs::File::open(path.parent()?).ok());
+        let _locked = directory
+            .as_ref()
+            .and_then(|directory| append::lock(directory).ok());
+        let now = files::read_text(self.path, Content::Shared)?;
+        if *now != self.text {
+            return Err(Failure::Runtime(format!(
+                "{}: somebody else changed it just now; run the command again",
+                self.path.display()
+            )));
+        }
+        files::replace(self.path, text.as_bytes()).map_err(|error| {
+            let denied = error.to_string().contains("Permission denied");
+            let advice = if denied {
+                "; run it as its owner, or by sudo"
+            } else {
+                ""
+            };
+            Failure::Runtime(format!("{error}{advice}"))
+        })
+    }
+
+    /// Returns the day by which its dates are judged.
+    pub(crate) fn today(&self) -> Date {
+        today_for(Some(self.path))
+    }
+}
+
+/// Reads the list in a trust file.
+pub(crate) fn read(path: &Path) -> Outcome<TrustList> {
+    TrustFile::read(path).map(|file| file.list)
+}
+
+/// Returns the day by which the dates in a trust file are judged.
+pub(crate) fn today_for(file: Option<&Path>) -> Date {
+    let modified = file
+        .and_then(|path| fs::metadata(path).ok()?.modified().ok())
+        .and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    today(lsl_platform::clock::utc_now(), modified)
+}
+
+/// Reports when an entry ends, if that is near or past.
+pub(crate) fn expiry(peer: &Peer, today: Date) -> Option<String> {
+    let name = printable(&peer.name);
+    let last = peer.not_after?;
+    Some(match peer.days_left_if_few(today)? {
+        days @ ..0 => format!("{name} expired {} days ago ({last}): it is refused.", -days),
+        0 => format!("{name} expires today ({last}, UTC)."),
+        days => format!("{name} expires in {days} days ({last})."),
+    })
+}

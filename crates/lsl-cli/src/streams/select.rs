@@ -1,0 +1,337 @@
+//! STREAM on the command line: how it is read, and the search for the one stream it means.
+
+use std::io;
+use std::time::Duration;
+
+use clap::Args;
+use lsl_core::{Context, ContinuousResolver, Selector, StreamInfo, Timeout};
+use lsl_proto::query::Query;
+
+use super::describe::Described;
+use super::not_found;
+use crate::failure::{Failure, Outcome};
+use crate::ui::table::{Align, Table};
+use crate::ui::text::printable;
+
+/// Which stream to use.
+#[derive(Debug, Args)]
+pub(crate) struct StreamArgs {
+    /// Name of the stream, KEY=VALUE (name, type, source_id, uid, hostname, ...) or an XPath
+    /// predicate such as "type='EEG' and channel_count>8"
+    #[arg(value_name = "STREAM")]
+    stream: String,
+
+    /// Take the first match when several streams match
+    #[arg(long)]
+    first: bool,
+
+    /// Seconds to wait for the stream to show up and to answer
+    #[arg(long, value_name = "SECS", default_value = "5", value_parser = seconds)]
+    timeout: f64,
+}
+
+impl StreamArgs {
+    /// Returns the longest wait for each answer.
+    pub(crate) fn timeout(&self) -> Timeout {
+        Timeout::from_secs(self.timeout)
+    }
+
+    /// Finds the one stream that STREAM means. Blocks until the timeout.
+    pub(crate) fn find(&self, context: &Context) -> Outcome<StreamInfo> {
+        let wanted = Wanted::parse(&self.stream)?;
+        let resolver =
+            ContinuousResolver::in_context(context, &wanted.selector()?, Timeout::Forever)?;
+        let limit = Duration::from_secs_f64(self.timeout);
+        let mut found = resolver.wait_blocking(1, limit);
+        if !self.first && !found.is_empty() {
+            // Others would answer about as fast; one more round of answers tells.
+            found = resolver.wait_blocking(2, SETTLE);
+        }
+        let mut found = found.into_iter();
+        match (found.next(), found.len()) {
+            (None, _) => Err(Failure::NotFound(format!(
+                "no stream {wanted} answered within {} s\n{}",
+                self.timeout,
+                not_found::explain(context)
+            ))),
+            (Some(info), 0) => Ok(info),
+            (Some(info), _) if self.first => Ok(info),
+            (Some(info), _) => {
+                let all: Vec<Described> = std::iter::once(&info)
+                    .chain(found.as_slice())
+                    .map(Described::from)
+                    .collect();
+                Err(ambiguous(&wanted, &all)?)
+            }
+        }
+    }
+}
+
+/// Meaning of STREAM on the command line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    /// The stream of this name.
+    Name(String),
+    /// Streams with this text in this field.
+    Property(&'static str, String),
+    /// Streams for which this XPath predicate holds.
+    Predicate(String),
+}
+
+impl Wanted {
+    /// Reads STREAM. `KEY=VALUE` with a known key is a property: the value is taken literally, it
+    /// may contain blanks, quotes and brackets. Any other text with an operator, a quote or
+    /// brackets is a predicate, and the rest is a name. Brackets alone may belong to a name: `Cap
+    /// (left)` is one since it is no valid predicate.
+    pub(crate) fn parse(text: &str) -> Outcome<Self> {
+        if text.trim().is_empty() {
+            return Err(Failure::Usage(
+                "STREAM is empty; give a name or a predicate".into(),
+            ));
+        }
+        if let Some((key, value)) = text.split_once('=')
+            && let Some(key) = KEYS.iter().find(|known| **known == key)
+            && is_literal(value)
+        {
+            return Ok(Self::Property(key, value.into()));
+        }
+        if let Some((key, _)) = unknown_property(text) {
+            return Err(Failure::Usage(format!(
+                "'{text}': there is no field '{key}'. Known are {}.\n\
+                 Metadata is found by a predicate, with its text in quotes: \
+                 \"desc/manufacturer='Acme'\"",
+                KEYS.join(", ")
+            )));
+        }
+        let parsed = Query::parse(text);
+        if text.contains(['=', '<', '>', '\'', '"']) {
+            return match parsed {
+                Ok(_) => Ok(Self::Predicate(text.into())),
+                Err(error) => Err(Failure::Usage(format!(
+                    "'{}' is read as an XPath predicate, but: {error}\n\
+                     If it is a name, write name={0}; texts in predicates stand in quotes: \
+                     \"type='EEG'\"",
+                    printable(text)
+                ))),
+            };
+        }
+        if text.contains(['(', '[']) && parsed.is_ok() {
+            return Ok(Self::Predicate(text.into()));
+        }
+        Ok(Self::Name(text.into()))
+    }
+
+    /// Returns the selector to search the network with.
+    pub(crate) fn selector(&self) -> Outcome<Selector> {
+        Ok(match self {
+            Self::Name(name) => Selector::property("name", name)?,
+            // Numbers have a text form of their own (`500.0000000000000`): compare them as numbers.
+            Self::Property(key, value) if NUMBERS.contains(key) => {
+                let number: f64 = value
+                    .parse()
+                    .map_err(|_| Failure::Usage(format!("{key}={value}: not a number")))?;
+                Selector::predicate(format!("{key}={number}"))?
+            }
+            Self::Property(key, value) => Selector::property(key, value)?,
+            Self::Predicate(text) => predicate(text)?,
+        })
+    }
+}
+
+impl std::fmt::Display for Wanted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Name(name) => write!(f, "named '{}'", printable(name)),
+            Self::Property(key, value) => write!(f, "with {key} '{}'", printable(value)),
+            Self::Predicate(text) => write!(f, "for which {} holds", printable(text)),
+        }
+    }
+}
+
+/// Parses a predicate as the user wrote it, and puts it in parentheses: the session is a term of
+/// its own, whatever operators the predicate has.
+pub(crate) fn predicate(text: &str) -> Outcome<Selector> {
+    Selector::predicate(text)?;
+    Ok(Selector::predicate(format!("({text})"))?)
+}
+
+/// Reads a number of seconds from the command line.
+pub(crate) fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(secs) if (0.0..=LONGEST_SECS).contains(&secs) => Ok(secs),
+        Ok(_) => Err(format!("between 0 and {LONGEST_SECS} seconds, please")),
+        Err(_) => Err("not a number of seconds".into()),
+    }
+}
+
+/// Returns whether the text behind `KEY=` is a value, not the rest of a predicate.
+fn is_literal(value: &str) -> bool {
+    !value.is_empty()
+        && !value.starts_with(['\'', '"', ' ', '='])
+        && !value.contains(['<', '>', '='])
+}
+
+/// Recognises `KEY=VALUE` with a key that is none. XPath would take both for names of elements, find
+/// neither, and the user would wait for nothing.
+fn unknown_property(text: &str) -> Option<(&str, &str)> {
+    let (key, value) = text.split_once('=')?;
+    let is_word = |word: &str| {
+        word.starts_with(|c: char| c.is_alphabetic())
+            && word
+                .chars()
+                .all(|c| c.is_alphanumeric() || "_-.".contains(c))
+    };
+    (!KEYS.contains(&key) && is_word(key) && is_word(value)).then_some((key, value))
+}
+
+fn ambiguous(wanted: &Wanted, found: &[Described]) -> io::Result<Failure> {
+    let mut table =
+        Table::new(&["NAME", "TYPE", "SOURCE ID", "HOST", "UID"].map(|name| (name, Align::Left)));
+    for stream in found {
+        let Described {
+            name,
+            stream_type,
+            source_id,
+            hostname,
+            uid,
+            ..
+        } = stream;
+        table.push([name, stream_type, source_id, hostname, uid]);
+    }
+    let mut rows = Vec::new();
+    table.write(&mut rows, "  ")?;
+    Ok(Failure::Usage(format!(
+        "{} streams {wanted}:\n{}Choose one with source_id=..., hostname=... or uid=..., or take \
+         any with --first",
+        found.len(),
+        String::from_utf8_lossy(&rows)
+    )))
+}
+
+/// The fields of a stream info.
+const KEYS: [&str; 13] = [
+    "name",
+    "type",
+    "source_id",
+    "uid",
+    "hostname",
+    "session_id",
+    "channel_format",
+    "channel_count",
+    "nominal_srate",
+    "version",
+    "created_at",
+    "v4data_port",
+    "v6data_port",
+];
+/// Those whose text is a number.
+const NUMBERS: [&str; 6] = [
+    "channel_count",
+    "nominal_srate",
+    "version",
+    "created_at",
+    "v4data_port",
+    "v6data_port",
+];
+
+const SETTLE: Duration = Duration::from_millis(300);
+const LONGEST_SECS: f64 = lsl_core::FOREVER_SECS;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reading_streams() {
+        let name = |text: &str| Wanted::Name(text.into());
+        let property = |key, value: &str| Wanted::Property(key, value.into());
+        let predicate = |text: &str| Wanted::Predicate(text.into());
+        for (text, expected) in [
+            ("BioSemi", name("BioSemi")),
+            ("My Amp 2", name("My Amp 2")),
+            ("EEG/left", name("EEG/left")),
+            ("Cap (left)", name("Cap (left)")),
+            ("rock and roll", name("rock and roll")),
+            ("type=EEG", property("type", "EEG")),
+            ("name=Cap (left)", property("name", "Cap (left)")),
+            ("name=it's", property("name", "it's")),
+            ("source_id=a-1", property("source_id", "a-1")),
+            ("nominal_srate=500", property("nominal_srate", "500")),
+            ("type='EEG'", predicate("type='EEG'")),
+            (
+                "type='EEG' and channel_count>8",
+                predicate("type='EEG' and channel_count>8"),
+            ),
+            ("channel_count>8", predicate("channel_count>8")),
+            (
+                "starts-with(name,'Bio')",
+                predicate("starts-with(name,'Bio')"),
+            ),
+            ("boolean(desc/cap)", predicate("boolean(desc/cap)")),
+            ("colour=5", predicate("colour=5")),
+            ("type = 'EEG'", predicate("type = 'EEG'")),
+        ] {
+            assert_eq!(Wanted::parse(text).unwrap(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn refused_streams_say_what_to_write() {
+        for (text, part) in [
+            ("", "empty"),
+            (" ", "empty"),
+            ("type='EEG", "name=type"),
+            ("it's", "name=it's"),
+            ("type==5", "predicate"),
+            ("Type=EEG", "there is no field 'Type'"),
+            ("manufacturer=Acme", "desc/manufacturer='Acme'"),
+        ] {
+            let failure = Wanted::parse(text).expect_err(text);
+            assert!(matches!(failure, Failure::Usage(_)));
+            assert!(failure.to_string().contains(part), "{failure}");
+        }
+        let failure = Wanted::parse("channel_count=many")
+            .unwrap()
+            .selector()
+            .expect_err("number");
+        assert!(failure.to_string().contains("not a number"), "{failure}");
+    }
+
+    #[test]
+    fn queries_on_the_wire() {
+        for (text, expected) in [
+            ("Amp", "session_id='default' and name='Amp'"),
+            ("name=it's", "session_id='default' and name=\"it's\""),
+            (
+                "nominal_srate=500.0",
+                "session_id='default' and nominal_srate=500",
+            ),
+            (
+                "type='a' or type='b'",
+                "session_id='default' and (type='a' or type='b')",
+            ),
+        ] {
+            let query = Wanted::parse(text)
+                .unwrap()
+                .selector()
+                .unwrap()
+                .to_query("default");
+            assert_eq!(String::from_utf8(query.unwrap()).unwrap(), expected);
+        }
+        // Would leave the parentheses.
+        assert!(predicate("name='a') or (name='b'").is_err());
+    }
+
+    #[test]
+    fn numbers_of_seconds() {
+        for (text, good) in [
+            ("0", true),
+            ("1.5", true),
+            ("-1", false),
+            ("nan", false),
+            ("x", false),
+        ] {
+            assert_eq!(seconds(text).is_ok(), good, "{text}");
+        }
+    }
+}
