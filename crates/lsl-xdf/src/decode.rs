@@ -469,7 +469,9 @@ impl Decoder {
 
     fn samples_head(&mut self, head: Head, len: usize, window: &[u8], ended: bool) -> Step {
         let content = window.get(len..).unwrap_or_default();
-        let id = content.first_chunk::<4>().map(|id| u32::from_le_bytes(*id));
+        // Not the bytes behind a chunk that is too short for it, however many are there.
+        let id = content.first_chunk::<4>().filter(|_| head.content_len >= 4);
+        let id = id.map(|id| u32::from_le_bytes(*id));
         let count = content.get(4..).map_or(Parsed::Need(1), read_varlen);
         let (Some(stream), Parsed::Done(samples, count_len)) = (id, count) else {
             let short = head.content_len < (content.len() as u64).min(6);
