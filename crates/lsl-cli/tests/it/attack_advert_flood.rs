@@ -96,6 +96,10 @@ fn forge(
             continue;
         };
         let query = String::from_utf8_lossy(&buffer[..len]);
+        // Ports of labs may overlap.
+        if !query.contains(session) {
+            continue;
+        }
         let Some(rest) = query.strip_prefix("LSL:shortinfo\r\n") else {
             continue;
         };

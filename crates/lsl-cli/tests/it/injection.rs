@@ -122,6 +122,10 @@ fn log_injection_by_answers() {
         let mut query = [0; 2048];
         while let Ok((length, from)) = service.recv_from(&mut query) {
             let query = String::from_utf8_lossy(&query[..length]).into_owned();
+            // Ports of labs may overlap.
+            if !query.contains(&session) {
+                continue;
+            }
             let Some(last) = query.lines().nth(2) else {
                 continue;
             };
