@@ -469,19 +469,22 @@ impl Decoder {
 
     fn samples_head(&mut self, head: Head, len: usize, window: &[u8], ended: bool) -> Step {
         let content = window.get(len..).unwrap_or_default();
-        // Not the bytes behind a chunk that is too short for it, however many are there.
-        let id = content.first_chunk::<4>().filter(|_| head.content_len >= 4);
-        let id = id.map(|id| u32::from_le_bytes(*id));
+        // Nothing is read from behind the chunk, however many bytes are there already.
+        let whole = usize::try_from(head.content_len).ok();
+        let whole = whole.and_then(|whole| content.get(..whole));
+        let content = whole.unwrap_or(content);
+        let id = content.first_chunk::<4>().map(|id| u32::from_le_bytes(*id));
         let count = content.get(4..).map_or(Parsed::Need(1), read_varlen);
         let (Some(stream), Parsed::Done(samples, count_len)) = (id, count) else {
-            let short = head.content_len < (content.len() as u64).min(6);
-            if let (false, false, Parsed::Need(need)) = (ended, short, count) {
+            if let (false, None, Parsed::Need(need)) = (ended, whole, count) {
                 self.state = State::Head;
                 return Step::Need(len + 4 + need);
             }
             let kind = match count {
                 Parsed::Bad(reason) => ProblemKind::Framing(reason),
-                _ if short => ProblemKind::Framing("samples without room for their number"),
+                _ if whole.is_some() => {
+                    ProblemKind::Framing("samples without room for their number")
+                }
                 _ => ProblemKind::Cut {
                     tag: Tag::Samples,
                     claimed: head.content_len,
@@ -491,11 +494,7 @@ impl Decoder {
             let lost = self.problem(id, kind);
             return self.lose(lost);
         };
-        let Some(left) = head.content_len.checked_sub(4 + count_len as u64) else {
-            let kind = ProblemKind::Framing("samples without room for their number");
-            let lost = self.problem(Some(stream), kind);
-            return self.lose(lost);
-        };
+        let left = head.content_len.saturating_sub(4 + count_len as u64);
         if !self.streams.contains_key(&stream) {
             let fits = head.content_len <= MAX_WHOLE_BYTES as u64;
             if self.keep_orphans && fits {
