@@ -1,5 +1,7 @@
 //! What is sealed is sent or the session ends; what is not may be dropped, whole and counted.
 
+use std::time::Duration;
+
 use lsl_core::secure::Policy;
 use lsl_core::secure::trust::TrustedRole;
 use lsl_core::{Outlet, Pushthrough, Stamps, local_clock};
@@ -87,17 +89,23 @@ fn a_ping_is_answered_by_a_stalled_session_and_only_the_newest() {
     }
     let [t0, t1, t2] = reader.pongs[0];
     assert!(t0 == 7.0 && t1 <= t2 && t2 <= local_clock());
-    // Stall it, then ask often.
-    let mut pushed = 0;
-    while outlet.stats().dropped == 0 {
-        push(&outlet, pushed, 100);
-        pushed += 100;
+    // Stall it: its socket is full once nothing of a push finds room for a while. Then ask often.
+    let (mut pushed, mut stalled) = (0, 0);
+    while stalled < 20 {
+        let before = outlet.stats().dropped;
+        push(&outlet, pushed, 400);
+        pushed += 400;
+        std::thread::sleep(Duration::from_millis(1));
+        let is_stalled = outlet.stats().dropped == before + 400;
+        stalled = if is_stalled { stalled + 1 } else { 0 };
     }
     for n in 0..1000 {
         reader.seal(|session, out| session.sealer.seal_ping(f64::from(n), out));
     }
     // Behind them, so that all have arrived when the outlet has taken this in.
     reader.seal(|session, out| session.sealer.seal_ping(-1.0, out));
+    // A reader that goes on at once is stalled no more, and may be answered while they still come.
+    std::thread::sleep(Duration::from_millis(200));
     let mut last = 0;
     while last != pushed - 1 {
         last = number(reader.sample().unwrap());
