@@ -370,8 +370,12 @@ fn known_peers_are_asked_at_one_port_or_at_all() {
     let outlet = lab::outlet(&outlet_context, info("peer", 1, 100.0, ChannelFormat::Int8));
     let service = outlet.info().v4_service_port();
     let find = |peers: &str, patience: Timeout| {
-        // Its own ports are others, so that its usual sweep misses the outlet.
-        let context = lab::context_with(&[session, ("lab.KnownPeers", peers)]);
+        // Its own ports are none of a lab's, so that its usual sweep misses the outlet.
+        let context = lab::context_with(&[
+            session,
+            ("lab.KnownPeers", peers),
+            ("ports.BasePort", "19000"),
+        ]);
         let all = lsl_core::Selector::all();
         context.resolve_blocking(&all, 1, patience).unwrap().len()
     };
