@@ -61,9 +61,9 @@ Usage: cargo xtask TASK
   emulate                aarch64 under qemu: tests, hosts, sessions with x86-64, real liblsl
   roots                  the packages of target/dist on Debian for arm64 and amd64
   xdf *                  recordings: pyxdf reads ours, we read such as LabRecorder writes
-  recorder * [PART] [--parquet] [--files DIR]  `lsl record`, play and xdf: killed 20 times, out of
-                         disk, encrypted, played again, as tables; pyxdf judges (and Parquet tables,
-                         too; and reads the recordings in DIR; --all: killed 200 times)
+  recorder * [PART] [--files DIR]  `lsl record`, play and xdf: killed 20 times, out of disk,
+                         encrypted, played again, as tables; pyxdf and pyarrow judge (and read the
+                         recordings in DIR; --all: killed 200 times)
   abi *                  the C library's exports, names and headers against crates/lsl-ffi/abi
   headers [--check]      make the C headers from that table (or see whether they are up to date)
   hosts * [FILTER]       C and C++ programs on the library, plain and under ASan (--all: valgrind, too)
@@ -113,7 +113,6 @@ fn run() -> Result {
     let mut update = false;
     let mut check = false;
     let mut prove = false;
-    let mut parquet = false;
     let mut scope = Scope::Gate;
     let mut minutes = 60;
     let mut files = None;
@@ -128,7 +127,6 @@ fn run() -> Result {
             Arg::Long("update") => update = true,
             Arg::Long("check") => check = true,
             Arg::Long("prove") => prove = true,
-            Arg::Long("parquet") => parquet = true,
             Arg::Long("all") => scope = Scope::All,
             Arg::Long("minutes") => minutes = parser.value()?.parse()?,
             Arg::Long("files") => files = Some(PathBuf::from(parser.value()?)),
@@ -164,7 +162,6 @@ fn run() -> Result {
             &sh,
             &recorder::Wishes {
                 part: part.first().copied(),
-                parquet,
                 files: files.as_deref(),
                 scope,
             },

@@ -24,8 +24,6 @@ const PYARROW: &str = "target/peers/pyarrow-26.0.1";
 pub(crate) struct Wishes<'a> {
     /// Only parts whose name contains this.
     pub(crate) part: Option<&'a str>,
-    /// Parquet tables, too: takes a build of their crate.
-    pub(crate) parquet: bool,
     /// A folder with recordings to read instead of those that lie here.
     pub(crate) files: Option<&'a Path>,
     pub(crate) scope: Scope,
@@ -36,7 +34,6 @@ impl Wishes<'_> {
     pub(crate) fn of(scope: Scope) -> Self {
         Self {
             part: None,
-            parquet: scope == Scope::All,
             files: None,
             scope,
         }
@@ -47,7 +44,7 @@ pub(crate) fn run(sh: &Shell, wishes: &Wishes<'_>) -> Result {
     let root = sh.current_dir();
     let found = xdf::install(sh).and_then(|pyxdf| {
         let pylsl = interop::pylsl_python(sh)?;
-        let pyarrow = wishes.parquet.then(|| pyarrow(sh)).transpose()?;
+        let pyarrow = pyarrow(sh)?;
         Ok((pyxdf, pylsl, pyarrow, interop::enter(sh)?))
     });
     let (pyxdf, pylsl, pyarrow, namespace) = match found {
@@ -59,13 +56,6 @@ pub(crate) fn run(sh: &Shell, wishes: &Wishes<'_>) -> Result {
         }
     };
     let built = crate::programs(sh)?;
-    if wishes.parquet {
-        cmd!(
-            sh,
-            "cargo build --workspace --locked --bin lsl --examples --features lsl-cli/parquet"
-        )
-        .run()?;
-    }
     sh.remove_path(FOLDER)?;
     sh.create_dir(FOLDER)?;
 
@@ -74,18 +64,16 @@ pub(crate) fn run(sh: &Shell, wishes: &Wishes<'_>) -> Result {
     let script = format!("{SCRIPTS}/recorder.py");
     let part = wishes.part;
     let (program, words) = namespace.split_first().ok_or("no command")?;
-    let mut command = cmd!(
+    cmd!(
         sh,
         "{program} {words...} {pyxdf} -B {script} {folder} {files} {part...}"
     )
     .env("LSL_STAGE_COMMAND", built.join("lsl"))
     .env("LSL_STAGE_LIBRARY", built.join("liblsl.so"))
     .env("LSL_STAGE_KILLS", wishes.scope.kills())
-    .env("LSL_STAGE_PYLSL", pylsl);
-    if let Some(pyarrow) = pyarrow {
-        command = command.env("LSL_STAGE_PYARROW", root.join(pyarrow));
-    }
-    command.run()?;
+    .env("LSL_STAGE_PYLSL", pylsl)
+    .env("LSL_STAGE_PYARROW", root.join(pyarrow))
+    .run()?;
     Ok(sh.remove_path(FOLDER)?)
 }
 

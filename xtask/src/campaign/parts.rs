@@ -51,7 +51,7 @@ pub(super) const PARTS: &[Part] = &[
     },
     Part {
         name: "recorder",
-        proves: "recorders killed 200 times, Parquet tables",
+        proves: "recorders killed 200 times",
         paths: &[
             "crates/lsl-xdf/src",
             "crates/lsl-record/src",

@@ -36,7 +36,7 @@ class Tools:
         self.lsl = os.environ["LSL_STAGE_COMMAND"]
         self.library = os.environ["LSL_STAGE_LIBRARY"]
         self.pylsl = os.environ["LSL_STAGE_PYLSL"]
-        self.pyarrow = os.environ.get("LSL_STAGE_PYARROW")
+        self.pyarrow = os.environ["LSL_STAGE_PYARROW"]
 
 
 class Lab:

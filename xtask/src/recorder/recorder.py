@@ -181,11 +181,10 @@ def convert(tools, folder, paths):
             lab.run("xdf", "convert", path, "-o", tables)
             count = tables_are_equal(path, tables, table, CORRECTED_WITHIN)
             print(f"  CSV of {path.name}: {count} values")
-            if tools.pyarrow:
-                tables = lab.folder / f"{path.stem}-parquet"
-                lab.run("xdf", "convert", "--to", "parquet", path, "-o", tables)
-                count = tables_are_equal(path, tables, parquet(tools), CORRECTED_WITHIN)
-                print(f"  Parquet of {path.name}: {count} values")
+            tables = lab.folder / f"{path.stem}-parquet"
+            lab.run("xdf", "convert", "--to", "parquet", path, "-o", tables)
+            count = tables_are_equal(path, tables, parquet(tools), CORRECTED_WITHIN)
+            print(f"  Parquet of {path.name}: {count} values")
 
 
 def parquet(tools):

@@ -235,7 +235,6 @@ fn tables_hold_exactly_what_was_recorded() {
 }
 
 /// That they hold what they should takes a reader of another make.
-#[cfg(feature = "parquet")]
 #[test]
 fn parquet_files_are_made() {
     let lab = Lab::new();

@@ -1,7 +1,6 @@
 //! `lsl xdf convert`: the streams of recordings as tables, each format in a file of `convert/`.
 
 mod csv;
-#[cfg(feature = "parquet")]
 mod parquet;
 
 use std::borrow::Cow;
@@ -54,7 +53,6 @@ enum Format {
     /// Comma separated text
     Csv,
     /// Apache Parquet, compressed
-    #[cfg(feature = "parquet")]
     Parquet,
 }
 
@@ -62,7 +60,6 @@ impl Format {
     fn ending(self) -> &'static str {
         match self {
             Self::Csv => "csv",
-            #[cfg(feature = "parquet")]
             Self::Parquet => "parquet",
         }
     }
@@ -80,12 +77,13 @@ pub(super) const EXAMPLES: &str = "\
 Examples:
   lsl xdf convert today.xdf                      today_1_EEG.csv, today_2_Markers.csv, ...
   lsl xdf convert today.xdf -o tables --streams 1
+  lsl xdf convert --to parquet today.xdf
   lsl xdf convert --identity key.txt today.xdf.age
 
-One comma separated file (RFC 4180) for each stream: `timestamp` as the stream gave it,
-`timestamp_corrected` on the clock of the recorder by the measured offsets, which is what aligns
-streams, then the channels by their labels. Numbers are written so that they read back as the same.
-A program that was built with Parquet writes it with `--to parquet`; pandas, R and MATLAB read it.
+One table for each stream: `timestamp` as the stream gave it, `timestamp_corrected` on the clock of
+the recorder by the measured offsets, which is what aligns streams, then the channels by their
+labels. Comma separated text (RFC 4180) has numbers that read back as the same; `--to parquet` is
+smaller, and pandas, R and MATLAB read it with its types.
 Tables of an encrypted recording are not encrypted.";
 
 impl Convert {
@@ -301,7 +299,6 @@ fn sheet(file: File, header: &StreamHeader, format: Format) -> Outcome<Box<dyn S
     let labels = Labels::of(header);
     Ok(match format {
         Format::Csv => Box::new(csv::Csv::new(file, &labels)?),
-        #[cfg(feature = "parquet")]
         Format::Parquet => Box::new(parquet::Parquet::new(file, header, &labels)?),
     })
 }
