@@ -1,4 +1,4 @@
-//! `lsl-secure.toml`: where it is looked for and what it says. Fails closed. Spec: LSS/1 §11.
+//! Reads `lsl-secure.toml`: the places of the file and its settings. Fails closed. Spec: LSS/1 §11.
 
 use std::path::{Path, PathBuf};
 
@@ -21,47 +21,47 @@ pub(crate) use places::Places;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Settings {
-    /// Shown to people.
+    /// Label of this machine; the host name unless the file sets one.
     pub name: String,
     /// As written; see [`Security::policy`](crate::Security::policy) for what holds today.
     pub policy: Policy,
-    /// Last day of `migrate`.
+    /// Last day (UTC) on which `migrate` still allows plaintext.
     pub migrate_until: Option<Date>,
-    /// The private key.
+    /// Path of the private key (PKCS#8 PEM).
     pub key_file: Option<PathBuf>,
-    /// The trust file.
+    /// Path of the trust file, `trusted_peers.toml`.
     pub trusted_peers: Option<PathBuf>,
     /// Whether our own key is welcome from other machines.
     pub allow_shared_key: bool,
     /// Whether AES is never used.
     pub force_chacha20: bool,
-    /// The passphrase of `key_file`.
+    /// Path of the passphrase that opens `key_file`.
     pub passphrase_file: Option<PathBuf>,
-    /// The pre-shared key.
+    /// Path of the pre-shared key.
     pub psk_file: Option<PathBuf>,
     /// Whether recovery must end at the same key.
     pub pin_peer: bool,
-    /// How much discovery shows.
+    /// Information that our outlets show to resolvers without a session.
     pub discovery: Discovery,
-    /// Padding of records.
+    /// Multiple to which sent records are padded: 0, or a power of two 16..=4096.
     pub pad_to: u16,
-    /// How long small records wait for more.
+    /// Time in µs that small records wait for more.
     pub coalesce_us: u32,
     /// Probes slower than this are not used.
     pub max_rtt_ms: u32,
     /// Uncertainty above this is audited.
     pub time_warn_ms: u32,
-    /// The audit log.
+    /// Path of the audit log; `None` emits `tracing` events only.
     pub audit_file: Option<PathBuf>,
-    /// 0: for ever.
+    /// Days that rotated audit files stay; 0 keeps them for ever.
     pub audit_keep_days: u32,
     /// Source ids of legacy streams that an inlet may read in plaintext (`[[plaintext_allow]]`).
     pub plaintext_allow: Vec<String>,
 }
 
 impl Settings {
-    /// What a file with nothing but this policy would say, without any files. `migrate` also needs
-    /// [`migrate_until`](Self::migrate_until): without it, it acts as `required`.
+    /// Creates the settings of a file that holds nothing but this policy; no path is set. `migrate`
+    /// also needs [`migrate_until`](Self::migrate_until): without it, it acts as `required`.
     pub fn new(policy: Policy) -> Self {
         Self {
             name: String::from_utf8_lossy(&lsl_platform::process::hostname()).into_owned(),
@@ -122,20 +122,20 @@ impl Settings {
     }
 }
 
-/// What the search for a configuration found.
+/// Result of the search for a configuration.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Found {
-    /// No place exists: plaintext as ever. The places that were looked at.
+    /// No place exists, so that streams stay in plaintext.
     Nothing {
-        /// For messages.
+        /// Places that were looked at, for messages.
         searched: Vec<PathBuf>,
     },
     /// A file that could be read and is valid, the system's floor already applied.
     Settings {
-        /// What it says.
+        /// Checked settings of the file.
         settings: Box<Settings>,
-        /// Where it is.
+        /// Absolute path of the file.
         file: PathBuf,
     },
 }

@@ -1,5 +1,5 @@
-//! DESCRIPTOR: what the outlet says of its stream inside the session, so that forged discovery
-//! cannot swap streams. Spec: LSS/1 §7.4.
+//! DESCRIPTOR: the outlet's description of its stream, sent inside the session, so that forged
+//! discovery cannot swap streams. Spec: LSS/1 §7.4.
 
 use sha2::{Digest, Sha256};
 
@@ -9,19 +9,19 @@ use crate::{Cause, Error, Result};
 /// bytes are already cut to 992 bytes and their SHA-256, so that comparison is equality.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Descriptor {
-    /// `uid`
+    /// Shortinfo element `uid`, which changes with each start.
     pub uid: Vec<u8>,
-    /// `name`
+    /// Shortinfo element `name` of the stream.
     pub name: Vec<u8>,
-    /// `type`
+    /// Shortinfo element `type`, the content type.
     pub stream_type: Vec<u8>,
-    /// `source_id`
+    /// Shortinfo element `source_id`; empty if none.
     pub source_id: Vec<u8>,
-    /// `hostname`
+    /// Shortinfo element `hostname` of the outlet's machine.
     pub hostname: Vec<u8>,
-    /// `session_id`
+    /// Shortinfo element `session_id` of the outlet's configuration.
     pub session_id: Vec<u8>,
-    /// `channel_count`
+    /// Shortinfo element `channel_count`: values per sample.
     pub channel_count: u32,
     /// `nominal_srate` in Hz, compared as bits
     pub nominal_srate: f64,

@@ -1,4 +1,4 @@
-//! Why a session, a file or a peer was refused. Spec: LSS/1 §6.1.
+//! Causes for which a session, a file or a peer is refused. Spec: LSS/1 §6.1.
 
 use std::borrow::Cow;
 use std::io;
@@ -7,7 +7,8 @@ use std::path::PathBuf;
 /// Result of every fallible call in this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a session ended, as audit and alerts name it. Two causes may share a [`code`](Self::code).
+/// Reason for which a session ended, as audit and alerts name it. Two causes may share a
+/// [`code`](Self::code).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Cause {
@@ -49,7 +50,7 @@ pub enum Cause {
     RecordOverflow,
     /// A record that may not come now, or not from this side, or with this content.
     UnexpectedRecord,
-    /// What the outlet says of itself is not what the user resolved.
+    /// The outlet's DESCRIPTOR differs from the stream that the user resolved.
     DescriptorMismatch,
     /// The peer does not speak LSS.
     PeerNotSecure,
@@ -123,7 +124,8 @@ impl Cause {
         matches!(self.code(), 7..=12 | 16 | 17 | 19 | 20)
     }
 
-    /// What a received alert code means; of two causes with one code, the first of the table.
+    /// Returns the cause of a received alert code; of two causes with one code, the first of the
+    /// table.
     pub fn from_code(code: u8) -> Self {
         match code {
             1 => Self::Malformed,
@@ -157,17 +159,17 @@ pub enum Error {
     /// This side ends the session.
     #[error("{} (code {}): {detail}", cause.name(), cause.code())]
     Session {
-        /// Why.
+        /// Reason that the audit log names.
         cause: Cause,
-        /// What exactly; for the local log, never sent.
+        /// Explanation for the local log; never sent.
         detail: Cow<'static, str>,
     },
     /// The authenticated peer ended the session.
     #[error("the peer ended the session: {} (code {}) {text}", cause.name(), cause.code())]
     Alert {
-        /// Why, as the peer says.
+        /// Reason that the peer named.
         cause: Cause,
-        /// What it added, made safe to print.
+        /// Text that the peer added, made safe to print.
         text: String,
     },
     /// A textual refusal in place of M2 (unauthenticated): `LSL/110 503 …`. Spec: LSS/1 §4.2.
@@ -181,24 +183,24 @@ pub enum Error {
     /// A configuration, key or trust file cannot be used. The text names file, line and remedy.
     #[error("{}: {reason}", path.display())]
     File {
-        /// The file.
+        /// Path of the unusable file.
         path: PathBuf,
-        /// What is wrong with it and what to do.
+        /// Description of the fault and its remedy.
         reason: String,
     },
     /// The operating system refused something.
     #[error("{context}: {source}")]
     Io {
-        /// What was being done.
+        /// Action that failed, for the message.
         context: String,
-        /// The system's answer.
+        /// Error that the system returned.
         #[source]
         source: io::Error,
     },
 }
 
 impl Error {
-    /// This side's error.
+    /// Creates the error of a session that this side ends.
     pub fn session(cause: Cause, detail: impl Into<Cow<'static, str>>) -> Self {
         Self::Session {
             cause,
@@ -219,7 +221,7 @@ impl Error {
         }
     }
 
-    /// Wraps a system error with what was being done.
+    /// Wraps a system error with the action that failed.
     pub fn io(context: impl Into<String>, source: io::Error) -> Self {
         Self::Io {
             context: context.into(),

@@ -1,5 +1,5 @@
-//! Files that decide who may read whom: read only if nobody else can have changed (or seen) them,
-//! written whole or not at all. Spec: LSS/1 §3.3.
+//! Reads and writes the files of keys and trust: read only if no other user can have changed (or
+//! seen) them, written whole or not at all. Spec: LSS/1 §3.3.
 //!
 //! What is checked is always the opened file, never the path: a path may name another file a moment
 //! later. Knows nothing of what the files say.
@@ -18,10 +18,10 @@ use zeroize::Zeroizing;
 
 use crate::{Error, Result};
 
-/// How secret a file is.
+/// Secrecy that the content of a file needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Content {
-    /// Keys, PSK, passphrases: nobody but the owner may even read it.
+    /// Keys, PSK, passphrases: only the owner may even read them.
     Secret,
     /// Configuration and trust: others may read, not write.
     Shared,
@@ -37,8 +37,8 @@ impl Stamp {
         self.0.modified
     }
 
-    /// Whether the last thing that happened to the file was not writing but renaming it (or the
-    /// like): then it is not half written, unless by somebody very quick.
+    /// Returns true if the file's last change was renaming it (or the like): then it is not half
+    /// written, unless another program was very quick.
     pub(crate) fn is_finished(self) -> bool {
         // The time of changes sees what `touch` hides, and changed permissions.
         self.0.changed > self.0.modified
@@ -253,8 +253,8 @@ fn check_access(
     }
 }
 
-/// Refuses a directory in which other users can replace or remove files. Where the sticky bit is set they
-/// cannot. No directory is fine: nothing is in it.
+/// Refuses a directory in which other users can replace or remove files. Where the sticky bit is
+/// set they cannot. A missing directory is accepted.
 ///
 /// # Errors
 /// [`Error::File`] with the remedy.
@@ -279,7 +279,7 @@ pub(crate) fn check_absence(path: &Path) -> Result<()> {
     let (mode, metadata) = match writable_by_others(directory) {
         Ok(Some(found)) => found,
         Ok(None) => return Ok(()),
-        // Where nobody can tell, nothing encrypts anyway.
+        // On systems without such checks all encryption is refused earlier.
         Err(error) if error.kind() == io::ErrorKind::Unsupported => return Ok(()),
         Err(error) => return Err(unreadable(directory, Content::Shared, &error)),
     };
@@ -365,7 +365,7 @@ fn temporary_of(path: &Path) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// Best effort: a file system that cannot do it has already done what it can.
+/// Writes the directory entry to disk; errors are ignored, since the file is already complete.
 fn sync_parent(path: &Path) {
     if let Ok(directory) = File::open(parent(path)) {
         let _ = directory.sync_all();

@@ -24,7 +24,7 @@ pub(crate) fn expand_label_into(secret: &[u8; 32], label: &[u8], context: &[u8],
     assert!(expand(secret, &info, out), "at most 255 blocks of output");
 }
 
-/// `EL(secret, label, context, 32)`.
+/// Derives 32 bytes by `EL(secret, label, context, 32)`.
 pub(crate) fn expand_label(secret: &[u8; 32], label: &[u8], context: &[u8]) -> Secret {
     let mut out = Zeroizing::new([0; 32]);
     expand_label_into(secret, label, context, &mut *out);
@@ -40,7 +40,7 @@ fn expand(secret: &[u8; 32], info: &[&[u8]], out: &mut [u8]) -> bool {
         .is_ok()
 }
 
-/// HKDF-Extract.
+/// Extracts a secret by HKDF-Extract with SHA-256.
 pub(crate) fn extract(salt: &[u8], input: &[u8]) -> Secret {
     let (mut key, _) = Hkdf::<Sha256>::extract(Some(salt), input);
     let mut secret = Zeroizing::new([0; 32]);

@@ -53,7 +53,7 @@ pub fn read_key(path: &Path, passphrase: Option<&str>) -> Result<SecretKey> {
         }
     };
     let key = SecretKey::from_seed(&pair.secret_key);
-    // It would erase itself only with a feature of its crate that nobody switches on.
+    // The crate erases the key only with a feature that is off.
     pair.secret_key.zeroize();
     match &pair.public_key {
         Some(public) if public.0 != *key.public().as_bytes() => Err(wrong(
@@ -226,7 +226,7 @@ fn pem_of(path: &Path, key: &SecretKey, passphrase: Option<&str>) -> Result<Zero
         .map_err(|error| failed(&error))
 }
 
-/// The largest N*r*p (§3.3).
+/// The largest N*r*p that scrypt may cost (§3.3).
 const MAX_WORK: u64 = 1 << 21;
 
 const NOT_A_KEY: &str =

@@ -39,14 +39,14 @@ impl SecretKey {
         Ok(Self::from_seed(&seed))
     }
 
-    /// From its 32-byte seed.
+    /// Creates the key of a 32-byte seed.
     pub fn from_seed(seed: &[u8; 32]) -> Self {
         Self {
             key: Locked::new(SigningKey::from_bytes(seed), InChild::Kept),
         }
     }
 
-    /// What others may know.
+    /// Returns the public key, which peers put into their trust files.
     pub fn public(&self) -> PublicKey {
         PublicKey(self.key.get().verifying_key().to_bytes())
     }
@@ -56,13 +56,12 @@ impl SecretKey {
         Zeroizing::new(self.key.get().to_bytes())
     }
 
-    /// Signs a link of a recording's chain (`lsl_xdf::integrity`). What is signed begins with a text that
-    /// no message of a session begins with, so neither can be taken for the other.
+    /// Signs a link of a recording's chain (`lsl_xdf::integrity`). The signed text begins with a
+    /// context that no message of a session begins with, so that neither passes for the other.
     pub fn sign_recording(&self, message: &[u8]) -> [u8; 64] {
         self.sign(&[RECORDING_CONTEXT, message].concat())
     }
 
-    /// Signs `message`.
     pub(crate) fn sign(&self, message: &[u8]) -> [u8; 64] {
         self.key.get().sign(message).to_bytes()
     }
@@ -95,7 +94,7 @@ impl PublicKey {
         }
     }
 
-    /// The 32 bytes.
+    /// Returns the 32 bytes of the Ed25519 point.
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
@@ -116,7 +115,7 @@ impl PublicKey {
         self.verify_strict(&[RECORDING_CONTEXT, message].concat(), signature)
     }
 
-    /// Cofactorless strict verification.
+    /// Verifies a signature without cofactor; weak keys are refused.
     pub(crate) fn verify_strict(&self, message: &[u8], signature: &[u8; 64]) -> bool {
         VerifyingKey::from_bytes(&self.0).is_ok_and(|key| {
             key.verify_strict(message, &Signature::from_bytes(signature))
@@ -176,8 +175,10 @@ impl fmt::Display for Fingerprint {
 pub struct Psk(Locked<Zeroizing<[u8; 32]>>);
 
 impl Psk {
+    /// Wraps the 32 bytes of a pre-shared key.
+    ///
     /// # Errors
-    /// All-zero bytes.
+    /// If all bytes are zero.
     pub fn from_bytes(bytes: [u8; 32]) -> Result<Self> {
         let bytes = Zeroizing::new(bytes);
         if bool::from(bytes.ct_eq(&[0; 32])) {
@@ -201,14 +202,14 @@ impl fmt::Debug for Psk {
     }
 }
 
-/// What this side brings into every handshake.
+/// Keys and options that this side brings into every handshake.
 #[derive(Debug)]
 pub struct Local {
-    /// Signs the transcript.
+    /// Identity key, which signs the transcript.
     pub key: SecretKey,
     /// Salt of the key schedule.
     pub psk: Option<Psk>,
-    /// Offered and accepted.
+    /// Suites that this side offers and accepts.
     pub suites: Suites,
     /// Padding of records this side sends: 0, or a power of two 16..=4096.
     pub pad_to: u16,

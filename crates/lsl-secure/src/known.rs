@@ -22,31 +22,31 @@ use crate::{Descriptor, Error, PublicKey, Result};
 #[derive(Debug)]
 pub(crate) struct Known {
     path: Option<PathBuf>,
-    state: Mutex<State>,
+    state: Mutex<KnownStreams>,
 }
 
 #[derive(Debug)]
-struct State {
+struct KnownStreams {
     limits: Limits,
-    entries: VecDeque<Entry>,
+    entries: VecDeque<KnownStream>,
     stamp: Option<Stamp>,
-    /// Of the file.
+    /// Lines of the file, superseded ones included.
     lines: usize,
 }
 
-/// How long the list may get.
+/// Limits on the length of the list.
 #[derive(Debug, Clone, Copy)]
 struct Limits {
-    /// The oldest ones go.
+    /// Beyond it the oldest entries are dropped.
     entries: usize,
-    /// How many more lines the file may have before it is written anew.
+    /// Lines beyond the entries that the file may have before it is rewritten.
     slack: usize,
 }
 
 /// Bytes are kept as ASCII with escapes, which is one to one, so that comparing needs no decoding.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Entry {
+struct KnownStream {
     source_id: String,
     name: String,
     #[serde(rename = "type")]
@@ -59,7 +59,7 @@ impl Known {
     pub(crate) fn in_memory() -> Self {
         Self {
             path: None,
-            state: Mutex::new(State::new(LIMITS)),
+            state: Mutex::new(KnownStreams::new(LIMITS)),
         }
     }
 
@@ -78,7 +78,7 @@ impl Known {
 
     fn open_limited(path: PathBuf, limits: Limits) -> Result<Self> {
         append::open(&path).map_err(|error| unusable(&path, &error))?;
-        let mut state = State::new(limits);
+        let mut state = KnownStreams::new(limits);
         state.look(&path)?;
         Ok(Self {
             path: Some(path),
@@ -116,7 +116,7 @@ impl Known {
     /// # Errors
     /// If the file cannot be read or written.
     pub(crate) fn note(&self, descriptor: &Descriptor, peer: &PublicKey) -> Result<()> {
-        let entry = Entry {
+        let entry = KnownStream {
             source_id: escaped(&descriptor.source_id),
             name: escaped(&descriptor.name),
             stream_type: escaped(&descriptor.stream_type),
@@ -137,7 +137,7 @@ impl Known {
     }
 }
 
-impl State {
+impl KnownStreams {
     fn new(limits: Limits) -> Self {
         Self {
             limits,
@@ -147,7 +147,7 @@ impl State {
         }
     }
 
-    fn push(&mut self, entry: Entry) {
+    fn push(&mut self, entry: KnownStream) {
         self.entries.push_back(entry);
         if self.entries.len() > self.limits.entries {
             self.entries.pop_front();
@@ -176,7 +176,7 @@ impl State {
         let (text, stamp) = files::read_stamped(path, Content::Secret, MAX_BYTES)?;
         let mut entries = VecDeque::new();
         for (index, line) in text.lines().enumerate() {
-            let entry: Option<Entry> = serde_json::from_str(line).ok();
+            let entry: Option<KnownStream> = serde_json::from_str(line).ok();
             // Whether it is a point of the curve is asked when it is needed: that takes time.
             let entry = entry.filter(|entry| entry.key.len() == KEY_LEN);
             entries.push_back(entry.ok_or_else(|| damaged(path, index + 1))?);
@@ -192,7 +192,7 @@ impl State {
     }
 
     /// Adds an entry at the end of the file, and now and then cuts off the oldest ones.
-    fn append(&mut self, path: &Path, entry: Entry) -> Result<()> {
+    fn append(&mut self, path: &Path, entry: KnownStream) -> Result<()> {
         let failed = |error: io::Error| unusable(path, &error);
         loop {
             let file = append::open(path).map_err(failed)?;
@@ -216,7 +216,8 @@ impl State {
                 let lines: Result<String> = self.entries.iter().map(line_of).collect();
                 files::replace(path, lines?.as_bytes())?;
                 self.lines = self.entries.len();
-                // The lock is that of the old file: somebody else may have written to the new one.
+                // The lock is that of the old file: another process may have written to the new
+                // one.
                 self.stamp = None;
                 return Ok(());
             }
@@ -228,7 +229,7 @@ impl State {
     }
 }
 
-fn line_of(entry: &Entry) -> Result<String> {
+fn line_of(entry: &KnownStream) -> Result<String> {
     let line = serde_json::to_string(entry)
         .map_err(|error| Error::session(crate::Cause::Internal, error.to_string()))?;
     Ok(line + "\n")
@@ -275,7 +276,7 @@ fn damaged(path: &Path, line: usize) -> Error {
     )
 }
 
-/// §4.3.
+/// Limits of §4.3; the slack saves rewriting the file each time.
 const LIMITS: Limits = Limits {
     entries: 10_000,
     slack: 1000,

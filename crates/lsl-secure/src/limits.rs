@@ -14,7 +14,7 @@ pub struct TokenBucket {
 }
 
 impl TokenBucket {
-    /// A full one.
+    /// Creates a full bucket: `rate` tokens per second, at most `burst`.
     #[inline]
     pub const fn new(rate: f64, burst: f64) -> Self {
         Self {
@@ -35,13 +35,15 @@ impl TokenBucket {
         has_token
     }
 
-    /// When [`take`](Self::take) succeeds if nobody else takes before: `now` if there is a token.
+    /// Returns the time from which [`take`](Self::take) succeeds without other takers: `now` if
+    /// there is a token.
     pub fn ready_at(&self, now: f64) -> f64 {
         let missing = 1.0 - self.level(now);
         if missing <= 0.0 {
             return now;
         }
-        // Later in any case, however little is missing: who waits makes progress.
+        // Later than `now` even if rounding says otherwise, so that a waiting caller makes
+        // progress.
         (now.max(self.at) + missing / self.rate).max(now.next_up())
     }
 

@@ -2,14 +2,14 @@
 
 use crate::Cause;
 
-/// What may happen without encryption.
+/// Policy of a process about streams without encryption.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Policy {
-    /// Plaintext only.
+    /// Plaintext only; no handshake is made.
     Off,
     /// Both, until a date; every plaintext session is audited.
     Migrate,
-    /// Encrypted only.
+    /// Encrypted sessions only, except `plaintext_allow`.
     Required,
 }
 
@@ -24,35 +24,35 @@ impl Policy {
     }
 }
 
-/// How much discovery shows. Spec: LSS/1 §7.3.
+/// Amount of information that discovery shows. Spec: LSS/1 §7.3.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Discovery {
-    /// The usual shortinfo.
+    /// The usual shortinfo with all its fields.
     #[default]
     Open,
-    /// Shape and ports only.
+    /// Shape and ports only; names are left out.
     Minimal,
 }
 
-/// What an outlet announces of its security (`<lsl_secure …/>`); unauthenticated. Spec: LSS/1 §7.1.
+/// Outlet's announcement of its security (`<lsl_secure …/>`); unauthenticated. Spec: LSS/1 §7.1.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Advert {
-    /// Attribute `policy`.
+    /// Attribute `policy`: `off`, `migrate`, `required` or unknown.
     pub policy: String,
-    /// Attribute `fp`, claimed.
+    /// Attribute `fp`: the fingerprint that the outlet claims.
     pub fingerprint: Option<String>,
-    /// Attribute `mode` is `minimal`.
+    /// Whether attribute `mode` is `minimal`.
     pub minimal: bool,
 }
 
-/// What an inlet knows of the outlet it is about to connect with.
+/// An inlet's knowledge of the outlet that it is about to connect with.
 #[derive(Debug, Clone, Copy)]
 pub struct Candidate<'a> {
-    /// Its name, as resolved.
+    /// Stream name, as the resolver found it.
     pub name: &'a str,
-    /// Where it is: `address:port`.
+    /// Remote end as `address:port`, for messages.
     pub address: &'a str,
-    /// What it announces.
+    /// Announcement of security, if there is one.
     pub advert: Option<&'a Advert>,
     /// The fingerprint it had when it was encrypted before (`known_secure`).
     pub known_secure: Option<&'a str>,
@@ -60,7 +60,7 @@ pub struct Candidate<'a> {
     pub plaintext_allowed: bool,
 }
 
-/// How an inlet connects.
+/// Way in which an inlet connects: plaintext, a handshake, or not at all.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Way {
     /// Like any liblsl; audited if the policy is not `off`.
@@ -69,9 +69,9 @@ pub enum Way {
     Secure,
     /// Not at all; the text is E1, E3 or E4 of §4.4.
     Refuse {
-        /// For audit.
+        /// Cause for the audit log.
         cause: Cause,
-        /// For people.
+        /// Sentence for the user, with a remedy where there is one.
         text: String,
     },
 }
@@ -116,13 +116,13 @@ pub const REFUSAL_403: &[u8] =
 pub const REFUSAL_501: &[u8] =
     b"LSL/110 501 Secure sessions are not enabled on this outlet\r\n\r\n";
 
-/// R3, limits.
+/// R3 of §4.4, if a limit on sessions is reached.
 pub const REFUSAL_503: &[u8] = b"LSL/110 503 Secure session limit reached, try again\r\n\r\n";
 
-/// R3, no common version or suite.
+/// R3 of §4.4, if no version or suite is common.
 pub const REFUSAL_505: &[u8] = b"LSL/110 505 Secure session version not supported\r\n\r\n";
 
-/// E2 of §4.4.
+/// Builds text E2 of §4.4 for an outlet that closed during the hello.
 pub fn not_secure_text(address: &str) -> String {
     format!(
         "{address} is not an lsl-secure outlet (closed during hello); refusing plaintext because \

@@ -41,13 +41,13 @@ use watch::{Look, Watch};
 pub struct Security {
     settings: Option<Settings>,
     file: Option<PathBuf>,
-    /// For E4.
+    /// Places of a configuration, named in text E4.
     searched: Vec<PathBuf>,
     own: Option<Own>,
     /// `known_secure` failed: `migrate` acts as `required` until the process ends.
     known_failed: AtomicBool,
     running: PerProcess<Running>,
-    /// What a forked child begins with.
+    /// State with which a forked child begins.
     origin: Origin,
     queries: OnceLock<StreamQueries>,
     audit: Audit,
@@ -129,9 +129,9 @@ impl Security {
         load::from_settings(settings, file, passphrase, Clock::system())
     }
 
-    /// From what a program made itself, without files: for tests and programs with their own key
-    /// store. Files named by `settings` are not read, except `audit_file`. The system's file, if there
-    /// is one, is a floor for the policy here too.
+    /// Creates the state from a key and a list that the program made, without files: for tests and
+    /// programs with their own key store. Files named by `settings` are not read, except
+    /// `audit_file`. The system's file, if there is one, is a floor for the policy here too.
     ///
     /// # Errors
     /// If the audit file cannot be opened, or the system's file not read.
@@ -181,7 +181,8 @@ impl Security {
         })
     }
 
-    /// What this side brings into handshakes; `None` with [`Security::off`] and policy `off` without a key.
+    /// Returns the keys and options that this side brings into handshakes; `None` with
+    /// [`Security::off`] and policy `off` without a key.
     pub fn local(&self) -> Option<&Arc<Local>> {
         self.own.as_ref().map(|own| &own.local)
     }
@@ -191,12 +192,12 @@ impl Security {
         self.settings.as_ref()
     }
 
-    /// The file in use.
+    /// Returns the path of the configuration in use.
     pub fn file(&self) -> Option<&Path> {
         self.file.as_deref()
     }
 
-    /// How much discovery shows.
+    /// Returns the amount of information that discovery shows.
     pub fn discovery(&self) -> Discovery {
         let settings = self.settings.as_ref();
         settings.map_or(Discovery::Open, |settings| settings.discovery)
@@ -318,7 +319,7 @@ impl Security {
         }
     }
 
-    /// How an inlet connects with an outlet. All byte fields as resolved.
+    /// Decides how an inlet connects with an outlet. All byte fields as resolved.
     pub fn way_of_inlet(
         &self,
         name: &[u8],
@@ -340,8 +341,8 @@ impl Security {
         way_of_inlet(self.policy(), &candidate, &self.searched_text())
     }
 
-    /// The key under which a stream is in `known_secure`. When that cannot be told, from then on
-    /// `migrate` acts as `required`, where nobody asks.
+    /// Returns the key under which a stream is in `known_secure`. If the list fails, `migrate` acts
+    /// as `required` from then on.
     fn known_key(&self, name: &[u8], stream_type: &[u8], source_id: &[u8]) -> Option<PublicKey> {
         let known = self.running().known.as_ref()?;
         known
@@ -417,12 +418,12 @@ impl Security {
         )
     }
 
-    /// Where events go.
+    /// Returns the log that receives security events.
     pub fn audit(&self) -> &Audit {
         &self.audit
     }
 
-    /// The limits on handshakes.
+    /// Returns the limits on handshakes of this process; locked only for moments.
     pub fn admission(&self) -> &Mutex<Admission> {
         &self.running().admission
     }
@@ -469,7 +470,7 @@ impl Security {
         Ok(Enrolled::new(Arc::downgrade(self), running.owner, id))
     }
 
-    /// Ends what is still in plaintext after the last day of `migrate`.
+    /// Ends the sessions still in plaintext after the last day of `migrate`.
     fn end_migration(&self) {
         if self.is_migration_over() {
             let ended = lock(&self.running().live).take_plain();
@@ -498,9 +499,9 @@ impl Security {
         self.refresh_with(lock(watch))
     }
 
-    /// As [`refresh`](Self::refresh), unless somebody is just doing that: then nobody waits, and what
-    /// that look finds ends sessions all the same. On a network share that hangs a look can take for
-    /// ever, and a recording must go on with the last good list.
+    /// Calls [`refresh`](Self::refresh) unless another thread is doing so; then it returns at once.
+    /// On a network share that hangs, reading can take for ever, and a recording must go on with
+    /// the last good list.
     pub fn refresh_if_idle(&self) -> bool {
         self.end_migration();
         let Some(watch) = &self.running().watch else {
@@ -570,7 +571,7 @@ impl Security {
         (ended.end)(Cause::Revoked);
     }
 
-    /// Whether somebody is enrolled.
+    /// Returns true while any session or plaintext connection is enrolled.
     pub fn has_live_sessions(&self) -> bool {
         !lock(&self.running().live).is_empty()
     }
@@ -588,21 +589,21 @@ impl Security {
         self.running.get_or_init(make)
     }
 
-    /// The day by §3.2.
+    /// Returns the day by §3.2: the latest of clock, trust file and build.
     fn today(&self) -> Date {
         today(self.clock.utc(), *lock(&self.running().modified))
     }
 }
 
-/// How it is decided about a key.
+/// Outcome of the rules that precede the trust list.
 enum Rule {
     /// Trusted without an entry, under this name.
     Welcome(String),
-    /// As its entry says.
+    /// The peer's entry in the list decides.
     Listed,
 }
 
-/// Poison is ignored: what a panicking thread left is whole, each change being one step.
+/// Locks, ignoring poison: each change is one step, so that a panic leaves the value whole.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

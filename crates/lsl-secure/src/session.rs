@@ -1,4 +1,4 @@
-//! An established session: what the handshake leaves behind. Spec: LSS/1 §5.6.
+//! An established session, the result of a handshake. Spec: LSS/1 §5.6.
 
 use std::fmt;
 
@@ -22,23 +22,23 @@ impl fmt::Display for SessionId {
 /// An established session. The halves may go to different threads.
 #[derive(Debug)]
 pub struct Session {
-    /// Its public name.
+    /// Identifier of the session, public and equal on both sides.
     pub id: SessionId,
-    /// The authenticated peer.
+    /// Public key that the peer proved.
     pub peer: PublicKey,
-    /// In use for records.
+    /// Suite that seals the records.
     pub suite: Suite,
-    /// What this side sends.
+    /// Sending half: seals records in counter order.
     pub sealer: Sealer,
-    /// What the peer sends.
+    /// Receiving half: opens the peer's records.
     pub opener: Opener,
     /// For time probes over UDP.
     pub time: TimeKeys,
-    /// For channel binding.
+    /// Derives values for channel binding.
     pub exporter: Exporter,
 }
 
-/// Derives values that both ends of this session, and nobody else, know.
+/// Derives values that only both ends of this session know.
 pub struct Exporter {
     secret: Locked<Secret>,
 }

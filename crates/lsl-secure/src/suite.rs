@@ -73,7 +73,7 @@ impl Suite {
 pub enum Suites {
     /// ChaCha20-Poly1305 alone: no AES instructions, or `force_chacha20`.
     ChaCha20Only,
-    /// AES-256-GCM preferred, ChaCha20-Poly1305 also.
+    /// AES-256-GCM preferred, ChaCha20-Poly1305 as second choice.
     Both,
 }
 
@@ -88,7 +88,7 @@ impl Suites {
         }
     }
 
-    /// In order of preference.
+    /// Lists the suites in order of preference.
     pub fn list(self) -> &'static [Suite] {
         match self {
             Self::ChaCha20Only => &[Suite::ChaCha20Poly1305],
@@ -174,7 +174,7 @@ impl AeadKey {
     }
 
     /// Decrypts `text` (ciphertext and tag) in place; returns the plaintext, or `None` if it is not
-    /// authentic. What `text` holds then is nobody's business: do not read it.
+    /// authentic. Then the content of `text` is undefined: do not read it.
     #[inline]
     pub(crate) fn open<'a>(
         &self,
@@ -214,11 +214,11 @@ impl fmt::Debug for AeadKey {
     }
 }
 
-/// What a backend can do. Every length a session can make is within its limits.
+/// Operations of an AEAD backend. Every length that a session can make is within its limits.
 trait Backend {
     fn new(suite: Suite, key: &[u8; 32]) -> Self;
 
-    /// Encrypts `text` in place.
+    /// Encrypts `text` in place and returns the tag.
     fn seal(&self, nonce: &[u8; 12], aad: &[u8], text: &mut [u8]) -> [u8; TAG_LEN];
 
     /// Decrypts `text` in place; `false` if it is not authentic.
@@ -233,7 +233,7 @@ fn key_and_iv(secret: &[u8; 32]) -> (Zeroizing<[u8; 32]>, Zeroizing<[u8; 12]>) {
     (key, iv)
 }
 
-/// Where random bytes come from; the operating system's in every real program.
+/// Source of random bytes; the operating system's in every real program.
 pub trait Random {
     /// Fills `bytes`.
     ///
@@ -242,7 +242,7 @@ pub trait Random {
     fn fill(&mut self, bytes: &mut [u8]) -> Result<()>;
 }
 
-/// The operating system's generator.
+/// Random bytes of the operating system's generator.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct OsRandom;
 

@@ -1,4 +1,4 @@
-//! What the tests of this crate share.
+//! Helpers that the tests of this crate share.
 
 /// Bytes from hexadecimal digits; blanks and line ends do not count.
 pub(crate) fn unhex(text: &str) -> Vec<u8> {

@@ -11,7 +11,7 @@ use crate::{AeadKey, Cause, Error, Result, SessionId, Suite};
 /// Every packet of both directions has this size.
 pub const TIME_PACKET_LEN: usize = 79;
 
-/// What every packet starts with.
+/// First bytes of every packet.
 pub const TIME_PREFIX: &[u8; 15] = b"LSL:timesec/1\r\n";
 
 /// The time keys of a session, before it is known which side uses them. Erased on drop.
@@ -42,7 +42,7 @@ impl TimeKeys {
         }
     }
 
-    /// For the inlet.
+    /// Takes the inlet's part of the keys.
     pub fn into_prober(self) -> TimeProber {
         TimeProber {
             end: End::new(self.prefix, self.initiator, self.responder, self.generation),
@@ -50,7 +50,7 @@ impl TimeKeys {
         }
     }
 
-    /// For the outlet.
+    /// Takes the outlet's part of the keys.
     pub fn into_responder(self) -> TimeResponder {
         TimeResponder {
             end: End::new(self.prefix, self.responder, self.initiator, self.generation),
@@ -77,7 +77,7 @@ pub struct TimeProber {
 pub struct TimeReply {
     /// When the probe was sent.
     pub t0: f64,
-    /// When it arrived.
+    /// When the probe arrived at the outlet.
     pub t1: f64,
     /// When the reply was sealed.
     pub t2: f64,
@@ -111,7 +111,7 @@ impl TimeProber {
         self.end.count(reply)
     }
 
-    /// Packets dropped so far.
+    /// Returns the packets dropped so far: forged, repeated or late.
     pub fn dropped(&self) -> u64 {
         self.end.dropped
     }
@@ -169,7 +169,7 @@ impl TimeResponder {
         self.end.count(answer)
     }
 
-    /// Packets dropped so far.
+    /// Returns the packets dropped so far: forged or repeated.
     pub fn dropped(&self) -> u64 {
         self.end.dropped
     }
@@ -206,7 +206,7 @@ impl TimeResponder {
     }
 }
 
-/// What both ends have: keys, and the counter of their own packets.
+/// State that both ends have: keys, and the counter of their own packets.
 #[derive(Debug)]
 struct End {
     prefix: [u8; 8],
@@ -263,7 +263,7 @@ impl End {
         <[u8; TEXT_LEN]>::try_from(&*text).ok()
     }
 
-    /// Counts what was dropped.
+    /// Counts a packet as dropped if its `outcome` is `None`.
     fn count<T>(&mut self, outcome: Option<T>) -> Option<T> {
         if outcome.is_none() {
             self.dropped += 1;
@@ -272,7 +272,7 @@ impl End {
     }
 }
 
-/// What stands before the ciphertext.
+/// Fields of a packet before its ciphertext.
 #[derive(Debug, Clone, Copy)]
 struct Header {
     session: [u8; 8],
@@ -323,7 +323,7 @@ impl ReplayWindow {
     }
 }
 
-/// The `at`-th 8 bytes.
+/// Reads the `at`-th 8 bytes, counted from 0.
 fn field(text: &[u8; TEXT_LEN], at: usize) -> Option<[u8; 8]> {
     text.chunks_exact(8).nth(at)?.try_into().ok()
 }
@@ -331,7 +331,7 @@ fn field(text: &[u8; TEXT_LEN], at: usize) -> Option<[u8; 8]> {
 /// Bytes before the ciphertext: prefix, session, counter.
 const HEAD_LEN: usize = 31;
 
-/// Bytes of plaintext.
+/// Bytes of plaintext: four fields of eight.
 const TEXT_LEN: usize = 32;
 
 /// Packets per direction and session.

@@ -1,4 +1,4 @@
-//! Who may talk with us: the trust file and the decision about one peer. Spec: LSS/1 §3.2.
+//! Decides about one peer by the trust file. Spec: LSS/1 §3.2.
 //!
 //! Pure: text and dates come in, decisions go out. Reading and watching the file is `security`'s.
 
@@ -30,7 +30,7 @@ pub enum TrustedRole {
     Outlet,
     /// It may read our streams.
     Inlet,
-    /// Both.
+    /// It may both serve and read streams.
     #[default]
     Both,
 }
@@ -55,14 +55,14 @@ impl TrustedRole {
     }
 }
 
-/// One `[[peer]]`.
+/// One `[[peer]]` entry of the trust file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Peer {
     /// A label; identity is the key.
     pub name: String,
-    /// Its public key.
+    /// Ed25519 public key that identifies the peer.
     pub key: PublicKey,
-    /// What it may be.
+    /// Whether it may serve streams, read them, or both.
     pub role: TrustedRole,
     /// Last day (UTC) on which it may connect.
     pub not_after: Option<Date>,
@@ -76,7 +76,7 @@ pub struct Peer {
 /// The query language of [`Peer::streams`]. It belongs to whoever knows streams, not to this crate.
 #[derive(Debug, Clone, Copy)]
 pub struct StreamQueries {
-    /// Why a text is no predicate.
+    /// Returns the reason for which a text is no predicate.
     pub check: fn(&str) -> Result<(), String>,
     /// Whether a stream matches a predicate; what cannot be evaluated does not.
     pub matches: fn(&str, &Descriptor) -> bool,
@@ -175,10 +175,10 @@ impl TrustList {
         self.peers.get(*self.by_key.get(key)?)
     }
 
-    /// Looks for a predicate of `streams` that is none. `path` is for messages.
+    /// Checks that all predicates of `streams` parse. `path` is for messages.
     ///
     /// # Errors
-    /// [`Error::File`] with the entry, the predicate and what is wrong with it.
+    /// [`Error::File`] with the entry, the predicate and its fault.
     pub fn check_streams(&self, path: &Path, queries: &StreamQueries) -> Result<()> {
         for peer in &self.peers {
             for text in &peer.streams {
@@ -195,7 +195,7 @@ impl TrustList {
         Ok(())
     }
 
-    /// As a `trusted_peers.toml`.
+    /// Writes the list in the format of `trusted_peers.toml`.
     pub fn to_toml(&self) -> String {
         let mut text = String::new();
         for peer in &self.peers {
@@ -282,7 +282,7 @@ pub(crate) fn toml_string(text: &str) -> String {
     quoted
 }
 
-/// What TOML itself or a field's type is unhappy with.
+/// Converts an error of the TOML reader; the message names line and file.
 pub(crate) fn syntax_error(text: &str, path: &Path, error: &toml::de::Error) -> Error {
     let line = error.span().map_or(1, |span| line_at(text, span.start));
     let what = error.message().replace('\n', ", ");
@@ -395,7 +395,7 @@ pub(crate) fn checked_date(
     })
 }
 
-/// As in certificates (§3.5).
+/// Longest name in bytes, as in certificates (§3.5).
 const MAX_NAME: usize = 200;
 
 const MAX_PREDICATE: usize = 1000;

@@ -5,19 +5,19 @@ use std::net::IpAddr;
 
 use super::pool::{Pool, Source};
 
-/// Which refused connections stay open for their second, of one process.
+/// Refused connections of one process that stay open for a second.
 #[derive(Debug)]
 pub struct HeldSockets {
     max: usize,
     pool: Pool,
 }
 
-/// One held socket.
+/// Identifier of one refused connection that is held open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Held(u64);
 
 impl HeldSockets {
-    /// `max` is min(256, RLIMIT_NOFILE/8).
+    /// Creates the pool; `max` is min(256, RLIMIT_NOFILE/8), at least 1.
     pub fn new(max: usize) -> Self {
         Self {
             max: max.max(1),
@@ -25,8 +25,8 @@ impl HeldSockets {
         }
     }
 
-    /// A connection was refused and is held from now. If there is a second value, close that one now:
-    /// it is the oldest of the source that holds most, so that a flood pushes out only itself.
+    /// Holds a refused connection from now. If there is a second value, close that one now: it is
+    /// the oldest of the source that holds most, so that a flood pushes out only itself.
     pub fn hold(&mut self, source: IpAddr) -> (Held, Option<Held>) {
         let held = Held(self.pool.insert(Source::from(source)));
         if self.pool.len() <= self.max {
@@ -39,17 +39,17 @@ impl HeldSockets {
         (held, victim.map(Held))
     }
 
-    /// The connection is closed. One that was pushed out may be released again.
+    /// Releases a connection that is closed. One that was pushed out may be released again.
     pub fn release(&mut self, held: Held) {
         self.pool.remove(held.0);
     }
 
-    /// How many are held.
+    /// Returns the number of held sockets.
     pub fn len(&self) -> usize {
         self.pool.len()
     }
 
-    /// Whether none is held.
+    /// Returns true if no socket is held.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

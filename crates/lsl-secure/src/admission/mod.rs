@@ -1,5 +1,5 @@
-//! How many handshakes one process bears, and whose turn it is: pure bookkeeping with a clock passed
-//! in. Spec: LSS/1 §6.2.
+//! Limits the handshakes of one process and orders them: pure bookkeeping with a clock passed in.
+//! Spec: LSS/1 §6.2.
 //!
 //! Every connection that is not authenticated holds a [`Ticket`]. Asymmetric work costs a token of its
 //! source and one of the process; success gives both back, so only failures count.
@@ -27,13 +27,14 @@ use crate::TokenBucket;
 pub struct Admission {
     max_pending: usize,
     pool: Pool,
-    /// How far each pending connection is.
+    /// Progress of each pending connection.
     stages: HashMap<Ticket, Stage>,
     sources: HashMap<Source, Memory>,
     all: TokenBucket,
-    /// Sources that wait for tokens: who got one longest ago first, of those who never got one who
-    /// waits longest. A ring would forget whoever is pushed out and comes back; this does not.
-    line: BTreeSet<Place>,
+    /// Sources that wait for tokens, the one served longest ago first; then those never served,
+    /// longest wait first. A source that is pushed out and comes back keeps its place, unlike in a
+    /// ring.
+    line: BTreeSet<QueuePosition>,
     /// Tokens handed out so far.
     turns: u64,
     /// Tickets that got their token since and do not know it.
@@ -44,7 +45,7 @@ pub struct Admission {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(u64);
 
-/// What to do with a new connection.
+/// Decision about a new connection.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Arrival {
     /// Serve it. If there is a second ticket, close that connection (with 503 before M2): it is the
@@ -67,19 +68,19 @@ pub enum Turn {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// M1 is not complete.
+    /// M1 is not complete yet.
     Arrived,
-    /// For a token.
+    /// Waits for a token to start asymmetric work.
     Waiting,
-    /// A token is taken.
+    /// Has taken a token; asymmetric work is going on.
     Working,
 }
 
-/// Where a source stands in the line: the number of its last turn, 0 if it had none, and the ticket
-/// that waits longest.
-type Place = (u64, Ticket, Source);
+/// Position of a source in the line: the number of its last turn (0: none) and its longest waiting
+/// ticket.
+type QueuePosition = (u64, Ticket, Source);
 
-/// What is remembered of a source.
+/// Limits and history of one source.
 #[derive(Debug)]
 struct Memory {
     bucket: TokenBucket,
@@ -93,7 +94,7 @@ struct Memory {
 }
 
 impl Admission {
-    /// `max_pending` is min(1024, RLIMIT_NOFILE/4).
+    /// Creates the limits; `max_pending` is min(1024, RLIMIT_NOFILE/4), at least 1.
     pub fn new(max_pending: usize) -> Self {
         Self {
             max_pending: max_pending.max(1),
@@ -107,7 +108,7 @@ impl Admission {
         }
     }
 
-    /// A connection was accepted.
+    /// Registers an accepted connection of `source` at the time `now`.
     pub fn arrive(&mut self, source: IpAddr, now: f64) -> Arrival {
         let source = Source::from(source);
         if self.pool.count(source) >= MAX_PENDING_PER_SOURCE {
@@ -263,7 +264,7 @@ impl Admission {
         let Some(memory) = self.sources.get(&source) else {
             return LONGEST_NAP_SECS;
         };
-        // Who is further back sleeps for the longest time anyhow.
+        // Sources further back sleep for the longest time anyhow.
         let before = memory.place(source).map_or(0, |place| {
             let before = self.line.range(..place);
             before.take(MAX_COUNTED).count()
@@ -288,7 +289,7 @@ impl Admission {
         stage
     }
 
-    /// What is known of a source, which was seen just now.
+    /// Returns the record of a source seen just now, creating it if needed.
     fn remember(&mut self, source: Source, now: f64) -> &mut Memory {
         if self.sources.len() >= MAX_SOURCES && !self.sources.contains_key(&source) {
             self.make_room(now);
@@ -335,7 +336,7 @@ impl Memory {
         self.live > 0 || now < self.known_until
     }
 
-    fn place(&self, source: Source) -> Option<Place> {
+    fn place(&self, source: Source) -> Option<QueuePosition> {
         Some((self.last_turn, *self.waiting.front()?, source))
     }
 }
@@ -348,11 +349,11 @@ const SOURCE_BURST: f64 = 256.0;
 /// Failures that all sources may cause.
 const ALL_PER_SECOND: f64 = 200.0;
 const ALL_BURST: f64 = 1024.0;
-/// How long a source stays known after its last session.
+/// Time that a source stays known after its last session.
 const KNOWN_SECS: f64 = 600.0;
 /// Sources that are remembered without a connection or a session.
 const MAX_SOURCES: usize = 4096;
-/// One token.
+/// Time in which all sources together earn one token.
 const SHORTEST_NAP_SECS: f64 = 0.005;
 const LONGEST_NAP_SECS: f64 = 0.1;
 /// Turns in the longest nap.

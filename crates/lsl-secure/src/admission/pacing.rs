@@ -1,5 +1,5 @@
-//! How many handshakes an initiator has in flight: the counterpart of the outlet's limit per source.
-//! Spec: LSS/1 §6.2.
+//! Limits the handshakes that an initiator has in flight: the counterpart of the outlet's limit per
+//! source. Spec: LSS/1 §6.2.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::IpAddr;
@@ -10,7 +10,7 @@ use std::net::IpAddr;
 pub struct Pacing {
     next: u64,
     slots: HashMap<Slot, IpAddr>,
-    remotes: HashMap<IpAddr, Line>,
+    remotes: HashMap<IpAddr, RemoteQueue>,
 }
 
 /// One handshake, in flight or queued.
@@ -20,14 +20,14 @@ pub struct Slot(u64);
 /// Whether a handshake may begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pace {
-    /// Connect now.
+    /// Connect now; the slot counts as in flight.
     Go(Slot),
     /// Wait until [`Pacing::leave`] of another names this slot, or [`Pacing::may_go`] says so.
     Queue(Slot),
 }
 
 #[derive(Debug, Default)]
-struct Line {
+struct RemoteQueue {
     in_flight: HashSet<Slot>,
     queue: VecDeque<Slot>,
 }

@@ -1,10 +1,10 @@
-//! Things that sources hold, and who holds most. Spec: LSS/1 §6.2.
+//! Counts the things that sources hold, and finds the source that holds most. Spec: LSS/1 §6.2.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv6Addr};
 
-/// Whoever has one IPv4 address, or one IPv6 /64: what a single subscriber gets.
+/// One IPv4 address, or one IPv6 /64 network: the share of a single subscriber.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Source(IpAddr);
 
@@ -25,9 +25,9 @@ impl From<IpAddr> for Source {
 pub(super) struct Pool {
     next: u64,
     owners: HashMap<u64, Source>,
-    /// Sources that hold something.
+    /// Numbers held by each source; sources without any are absent.
     holdings: HashMap<Source, BTreeSet<u64>>,
-    /// The same sources: who holds more comes later, of equals who holds the oldest thing.
+    /// The same sources, ordered by the number of things held, then by the age of the oldest.
     ranking: BTreeSet<(usize, Reverse<u64>, Source)>,
 }
 
@@ -67,7 +67,7 @@ impl Pool {
         Some(oldest.0)
     }
 
-    /// Changes what a source holds, and its place among the others.
+    /// Changes the things that a source holds, and its place in the ranking.
     fn change(&mut self, source: Source, change: impl FnOnce(&mut BTreeSet<u64>) -> bool) {
         let held = self.holdings.entry(source).or_default();
         let rank = |held: &BTreeSet<u64>| Some((held.len(), Reverse(*held.first()?), source));

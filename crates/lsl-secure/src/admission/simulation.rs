@@ -6,14 +6,14 @@ use std::collections::{BinaryHeap, HashMap, HashSet};
 
 use super::*;
 
-/// What attackers do once they are connected.
+/// Behaviour of attackers once they are connected.
 #[derive(Debug, Clone, Copy)]
 enum Attack {
     /// Send M1, take M2, say nothing more.
     SilentAfterM2,
     /// Send M1 and an M3 that does not open.
     WrongM3,
-    /// Send half a preamble.
+    /// Send half a preamble and stay silent.
     SilentFromTheStart,
 }
 
@@ -24,7 +24,7 @@ struct Flood {
     attack: Attack,
 }
 
-/// How it went for the recorder.
+/// Result of a run for the recorder.
 #[derive(Debug, Default)]
 struct Outcome {
     /// From the first connection to the last session, for each time it connected.
@@ -51,7 +51,7 @@ enum Event {
     RecorderLeaves,
 }
 
-/// Who is behind a ticket.
+/// Connection to which a ticket belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Owner {
     Flood,

@@ -284,7 +284,7 @@ fn strange_clocks_and_limits_do_no_harm() {
     }
 }
 
-/// What a caller may do.
+/// Calls that a user of the limits may make.
 #[derive(Debug, Clone)]
 enum Action {
     Arrive(u32),

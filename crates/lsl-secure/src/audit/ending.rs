@@ -1,5 +1,5 @@
-//! What is not written yet when the process exits. Contexts live as long as their process, so that no
-//! destructor would do it.
+//! Writes the lines that still wait when the process exits. Contexts live as long as their process,
+//! so that no destructor would do it.
 //!
 //! The list of logs only grows, and reading it takes no lock: a thread may hold any lock when another
 //! one forks or exits.
@@ -30,7 +30,7 @@ pub(super) fn prepare() {
     }
 }
 
-/// Whether the logs had their last moment: what comes now must not wait for company.
+/// Returns true once the process is exiting: later lines must not wait for others.
 pub(super) fn is_over() -> bool {
     IS_OVER.load(Ordering::Relaxed)
 }
@@ -74,6 +74,6 @@ extern "C" fn write_all() {
 }
 
 static FIRST: OnceLock<Box<Known>> = OnceLock::new();
-/// Children inherit the hook.
+/// Whether the exit hook is registered; forked children inherit it.
 static HAS_HOOK: AtomicBool = AtomicBool::new(false);
 static IS_OVER: AtomicBool = AtomicBool::new(false);

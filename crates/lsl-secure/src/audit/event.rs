@@ -1,4 +1,4 @@
-//! What is recorded: the event an auditor reads and how it becomes a line. Spec: LSS/1 §10.
+//! Events that an auditor reads, and their form as a line. Spec: LSS/1 §10.
 //!
 //! Texts are made safe here, once, before any sink sees them. Nothing here knows where they go.
 
@@ -30,14 +30,14 @@ pub struct Event {
     pub(crate) traffic: Option<Traffic>,
 }
 
-/// What a session carried, for `session_closed`.
+/// Sums of one session, for `session_closed`.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Traffic {
     /// DATA bytes of both directions.
     pub bytes: u64,
-    /// Records of both directions.
+    /// Number of records of both directions.
     pub records: u64,
-    /// How long it lived.
+    /// Seconds from the handshake to the end.
     pub duration_secs: f64,
     /// Whether it ended with CLOSE.
     pub clean: bool,
@@ -78,7 +78,7 @@ pub enum EventKind {
 }
 
 impl Event {
-    /// An event without fields.
+    /// Creates an event whose fields are all empty.
     pub fn new(kind: EventKind) -> Self {
         Self {
             kind,
@@ -97,21 +97,21 @@ impl Event {
         }
     }
 
-    /// The session.
+    /// Sets the session that the event belongs to.
     #[must_use]
     pub fn session(mut self, id: SessionId) -> Self {
         self.session = Some(id);
         self
     }
 
-    /// Where the peer is.
+    /// Sets the remote address of the peer.
     #[must_use]
     pub fn peer_addr(mut self, address: SocketAddr) -> Self {
         self.peer_addr = Some(address);
         self
     }
 
-    /// The authenticated peer.
+    /// Sets the fingerprint that the peer proved.
     #[must_use]
     pub fn peer(mut self, fingerprint: Fingerprint) -> Self {
         self.peer = Some(fingerprint);
@@ -119,7 +119,7 @@ impl Event {
         self
     }
 
-    /// Whom somebody not authenticated claims to be.
+    /// Sets the fingerprint that a peer claims without proof.
     #[must_use]
     pub fn claimed_peer(mut self, fingerprint: Fingerprint) -> Self {
         self.peer = Some(fingerprint);
@@ -141,42 +141,42 @@ impl Event {
         self
     }
 
-    /// The suite in use.
+    /// Sets the suite that seals the session's records.
     #[must_use]
     pub fn suite(mut self, suite: Suite) -> Self {
         self.suite = Some(suite);
         self
     }
 
-    /// The policy that decided.
+    /// Sets the policy that decided about the event.
     #[must_use]
     pub fn policy(mut self, policy: crate::Policy) -> Self {
         self.policy = Some(policy);
         self
     }
 
-    /// The stream.
+    /// Sets the `uid` of the stream.
     #[must_use]
     pub fn stream_uid(mut self, uid: impl Into<String>) -> Self {
         self.stream_uid = Some(uid.into());
         self
     }
 
-    /// Why.
+    /// Sets the cause; the line names it with its code.
     #[must_use]
     pub fn cause(mut self, cause: Cause) -> Self {
         self.cause = Some(cause);
         self
     }
 
-    /// What exactly, in words.
+    /// Sets the explanation in words; cut to 1024 bytes.
     #[must_use]
     pub fn detail(mut self, detail: impl Into<String>) -> Self {
         self.detail = Some(detail.into());
         self
     }
 
-    /// What was carried.
+    /// Sets the sums of a closed session.
     #[must_use]
     pub fn traffic(mut self, traffic: Traffic) -> Self {
         self.traffic = Some(traffic);
@@ -215,7 +215,7 @@ impl EventKind {
         }
     }
 
-    /// Whether somebody should look at it: such events are warnings in the log.
+    /// Returns true for events that need attention: they are warnings in the log.
     pub fn is_warning(self) -> bool {
         !matches!(
             self,
@@ -252,7 +252,7 @@ impl EventKind {
     }
 }
 
-/// What a stranger can cause as often as he likes; each of these has its own budget of lines, so that
+/// Events that a stranger can cause as often as he likes. Each has its own budget of lines, so that
 /// a flood of one hides none of another.
 pub(super) const RATED: [EventKind; 6] = [
     EventKind::HandshakeFailed,
@@ -267,7 +267,7 @@ pub(super) const RATED: [EventKind; 6] = [
 /// An event as the sinks see it: every text safe to print, every field its JSON form. The order of
 /// the fields is that of a line.
 #[derive(Debug, Clone, Serialize)]
-pub(super) struct Entry {
+pub(super) struct AuditEntry {
     #[serde(skip)]
     pub(super) kind: EventKind,
     pub(super) ts: String,
@@ -314,7 +314,7 @@ pub(super) struct Entry {
     pub(super) suppressed: Option<u64>,
 }
 
-impl Entry {
+impl AuditEntry {
     /// `now` is the time since 1970 in UTC.
     pub(super) fn new(event: Event, now: Duration) -> Self {
         let safe = |text: String| printable(text.as_bytes());
@@ -354,7 +354,7 @@ impl Entry {
         }
     }
 
-    /// About as long as its line is, cheaply: what is the same in all lines, and its longer texts.
+    /// Estimates the length of the line in bytes from its constant parts and its longer texts.
     pub(super) fn usual_len(&self) -> usize {
         let texts = [
             &self.sid,
@@ -390,5 +390,5 @@ const VERSION: u8 = 1;
 /// Of a line without texts from outside: times, names, and its place in its chain.
 const USUAL_LEN: usize = 256;
 
-/// Our own sentences with what they quote; long enough for a key and the command that adds it.
+/// Fits our own sentences with their quotations: a key and the command that adds it.
 const MAX_DETAIL: usize = 1024;

@@ -18,11 +18,11 @@ use lsl_platform::files::create_new;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::event::Entry;
+use super::event::AuditEntry;
 
-/// Where lines go and how long they stay.
+/// Path, retention and rotation limit of the log file.
 #[derive(Debug, Clone)]
-pub(super) struct Place {
+pub(super) struct LogFile {
     pub(super) path: PathBuf,
     /// Rotated files whose last line is older go; 0 keeps them.
     pub(super) keep_days: u32,
@@ -30,20 +30,20 @@ pub(super) struct Place {
     pub(super) max_len_bytes: u64,
 }
 
-/// One writer: one chain.
+/// Appends lines to the file as one hash chain.
 #[derive(Debug)]
 pub(super) struct Writer {
-    place: Place,
+    place: LogFile,
     current: Option<Current>,
     /// Empty until the first line: random.
     chain: String,
     seq: u64,
     prev: String,
-    /// How many lost lines the file tells of already.
+    /// Number of lost lines that the file already reports.
     told_dropped: u64,
     /// The day, as a date, on which old files were looked for.
     cleaned: String,
-    /// What went wrong without losing a line: rotation, deletion of old files.
+    /// Fault that lost no line: in rotation, or in the deletion of old files.
     trouble: Option<io::Error>,
 }
 
@@ -56,11 +56,11 @@ struct Current {
     is_torn: bool,
 }
 
-/// What surrounds an entry in the file.
+/// Line of the file: the entry with its chain fields.
 #[derive(Debug, Serialize)]
-struct Line<'a> {
+struct AuditLine<'a> {
     #[serde(flatten)]
-    entry: &'a Entry,
+    entry: &'a AuditEntry,
     /// Lines of this writer that were lost before this one, since it last said so.
     #[serde(skip_serializing_if = "Option::is_none")]
     dropped: Option<u64>,
@@ -70,13 +70,13 @@ struct Line<'a> {
     prev: &'a str,
 }
 
-/// What the first line of a file says about the file.
+/// Field of a file's first line that dates the file.
 #[derive(Debug, Deserialize)]
 struct FirstLine {
     ts: String,
 }
 
-impl Place {
+impl LogFile {
     /// Whether lines can be written at all: opens the file once, creating it if need be.
     ///
     /// # Errors
@@ -87,7 +87,7 @@ impl Place {
 }
 
 impl Writer {
-    pub(super) fn new(place: Place) -> Self {
+    pub(super) fn new(place: LogFile) -> Self {
         Self {
             place,
             current: None,
@@ -100,7 +100,7 @@ impl Writer {
         }
     }
 
-    /// What went wrong lately without losing a line: rotation, deletion of old files.
+    /// Takes the last fault that lost no line: in rotation, or in the deletion of old files.
     pub(super) fn take_trouble(&mut self) -> Option<io::Error> {
         self.trouble.take()
     }
@@ -109,7 +109,12 @@ impl Writer {
     ///
     /// # Errors
     /// The line was not written (completely). The next one may be tried at any time.
-    pub(super) fn write(&mut self, entry: &Entry, dropped: u64, now: Duration) -> io::Result<()> {
+    pub(super) fn write(
+        &mut self,
+        entry: &AuditEntry,
+        dropped: u64,
+        now: Duration,
+    ) -> io::Result<()> {
         if self.chain.is_empty() {
             let mut random = [0; 8];
             getrandom::fill(&mut random).map_err(|error| io::Error::other(error.to_string()))?;
@@ -122,7 +127,7 @@ impl Writer {
         };
 
         let news = dropped - self.told_dropped;
-        let line = encode(&Line {
+        let line = encode(&AuditLine {
             entry,
             dropped: (news > 0).then_some(news),
             pid: std::process::id(),
@@ -207,7 +212,7 @@ impl Writer {
 impl Current {
     fn open(path: &Path, today: &str) -> io::Result<Self> {
         let file = open(path)?;
-        // That is open for writing only. What cannot be read counts as a whole file of today.
+        // The log is open for writing only. An unreadable file counts as a whole file of today.
         let (began, is_torn) = match File::open(path) {
             Ok(mut readable) => (
                 first_date(&mut readable),
@@ -223,7 +228,7 @@ impl Current {
     }
 }
 
-impl Place {
+impl LogFile {
     /// Deletes rotated files whose last line is older than `keep_days`.
     fn delete_old(&self, now: Duration) -> io::Result<()> {
         let keep_secs = u64::from(self.keep_days) * DAY_SECS;
@@ -273,7 +278,7 @@ pub fn rotated(path: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found.into_iter().map(|(_, path)| path).collect())
 }
 
-/// Gives the full file its number. Afterwards `path` names no file, or somebody else's new one.
+/// Gives the full file its number. Afterwards `path` names no file, or another writer's new one.
 fn rotate(path: &Path, file: &File) -> io::Result<()> {
     let _guard = lock(file)?;
     if still_names(path, file)?.is_none() {
@@ -336,14 +341,14 @@ fn is_torn(file: &mut File) -> io::Result<bool> {
     Ok(last != *b"\n")
 }
 
-/// `2026-11-21` of `2026-11-21T19:30:00.000000000Z`.
+/// Cuts the date `2026-11-21` out of `2026-11-21T19:30:00.000000000Z`.
 fn date_of(ts: &str) -> String {
     ts.get(..10).unwrap_or(ts).to_owned()
 }
 
 /// A line without the line feed, in at most `MAX_LINE` bytes with it (and with the one that ends a
 /// torn line before it): the detail is cut to fit.
-fn encode(line: &Line<'_>) -> io::Result<Vec<u8>> {
+fn encode(line: &AuditLine<'_>) -> io::Result<Vec<u8>> {
     let bytes = serde_json::to_vec(line)?;
     let limit = MAX_LINE - 2;
     if bytes.len() <= limit {
@@ -359,7 +364,7 @@ fn encode(line: &Line<'_>) -> io::Result<Vec<u8>> {
             end -= 1;
         }
         shorter.detail = detail.get(..end).map(str::to_owned);
-        let bytes = serde_json::to_vec(&Line {
+        let bytes = serde_json::to_vec(&AuditLine {
             entry: &shorter,
             ..*line
         })?;
@@ -373,7 +378,7 @@ fn encode(line: &Line<'_>) -> io::Result<Vec<u8>> {
     ))
 }
 
-/// SHA-256 of a line without its line feed, in hex: what the next line of its chain has as `prev`.
+/// Returns the SHA-256 of a line without its line feed, in hex: the `prev` of the next line.
 pub(super) fn hash(line: &[u8]) -> String {
     hex(&Sha256::digest(line))
 }

@@ -1,7 +1,7 @@
-//! How many lines a second strangers can cause. Pure bookkeeping with a clock passed in.
+//! Limits the lines per second that strangers can cause. Pure bookkeeping with a clock passed in.
 //! Spec: LSS/1 §6.2, §10.
 
-use super::event::{Entry, EventKind, RATED};
+use super::event::{AuditEntry, EventKind, RATED};
 
 /// Lets ten events a second of each kind that a stranger can cause pass, and counts the rest.
 #[derive(Debug, Default)]
@@ -15,13 +15,13 @@ struct Budget {
     began: f64,
     passed: u32,
     /// The last that did not pass, and how many before it: a flood that ends leaves a line, too.
-    held: Option<(Entry, u64)>,
+    held: Option<(AuditEntry, u64)>,
 }
 
 impl Limiter {
-    /// What may be written now instead of `entry`: itself, with what was suppressed before it, or
-    /// nothing.
-    pub(super) fn admit(&mut self, mut entry: Entry, now: f64) -> Option<Entry> {
+    /// Returns the entry to write in place of `entry`: itself, with the count suppressed before it,
+    /// or nothing.
+    pub(super) fn admit(&mut self, mut entry: AuditEntry, now: f64) -> Option<AuditEntry> {
         let (lines, secs) = period(entry.kind);
         let Some(budget) = entry
             .kind
@@ -49,8 +49,8 @@ impl Limiter {
         self.budgets.iter().any(|budget| budget.held.is_some())
     }
 
-    /// The last event of each flood that has ended, with what was suppressed before it.
-    pub(super) fn overdue(&mut self, now: f64) -> Vec<Entry> {
+    /// Returns the last event of each flood that has ended, with the count suppressed before it.
+    pub(super) fn overdue(&mut self, now: f64) -> Vec<AuditEntry> {
         let ended = |budget: &&mut Budget| {
             let held = budget.held.as_ref();
             held.is_some_and(|(entry, _)| now - budget.began >= period(entry.kind).1)
@@ -60,7 +60,7 @@ impl Limiter {
     }
 
     /// As [`overdue`](Self::overdue), whether the floods have ended or not: the process has.
-    pub(super) fn release(&mut self) -> Vec<Entry> {
+    pub(super) fn release(&mut self) -> Vec<AuditEntry> {
         self.budgets
             .iter_mut()
             .filter_map(Budget::release)
@@ -69,14 +69,14 @@ impl Limiter {
 }
 
 impl Budget {
-    fn release(&mut self) -> Option<Entry> {
+    fn release(&mut self) -> Option<AuditEntry> {
         let (mut entry, before) = self.held.take()?;
         entry.suppressed = (before > 0).then_some(before);
         Some(entry)
     }
 }
 
-/// How many lines of one kind may come in how many seconds.
+/// Returns the number of lines of one kind allowed per period, and the period in seconds.
 fn period(kind: EventKind) -> (u32, f64) {
     match kind {
         // As many on average. But a recorder of old that begins with 200 streams is what an auditor
@@ -93,8 +93,8 @@ mod tests {
     use super::super::event::Event;
     use super::*;
 
-    fn entry(kind: EventKind) -> Entry {
-        Entry::new(Event::new(kind), Duration::ZERO)
+    fn entry(kind: EventKind) -> AuditEntry {
+        AuditEntry::new(Event::new(kind), Duration::ZERO)
     }
 
     #[test]

@@ -5,8 +5,9 @@
 //! short lock that is never held over I/O. A forked child has a queue, a thread and a chain of its own.
 //!
 //! Warnings, refusals among them, are written at once, with all that was recorded before. Ordinary
-//! lines wait up to 250 ms for others, so that a busy program does not wake a thread for each. What
-//! still waits is written by [`Audit::flush`], when the log is dropped, and when the process exits.
+//! lines wait up to 250 ms for others, so that a busy program does not wake a thread for each.
+//! Waiting lines are written by [`Audit::flush`], when the log is dropped, and when the process
+//! exits.
 
 mod ending;
 mod event;
@@ -32,39 +33,39 @@ pub use self::file::rotated;
 pub use self::text::printable;
 pub use self::verify::{Break, Verifier};
 
-use self::event::Entry;
-use self::file::{Place, Writer};
+use self::event::AuditEntry;
+use self::file::{LogFile, Writer};
 use self::limit::Limiter;
 use self::queue::{BATCH_SECS, Full, Queue};
 use crate::{Error, Result};
 
-/// Where events go. Never blocks; a full queue counts what it drops. Safe from any thread, and in a
-/// child after `fork`.
+/// Log of security events. Recording never blocks; a full queue counts what it drops. Safe from any
+/// thread, and in a child after `fork`.
 ///
 /// [`Audit::default`] emits `tracing` events only. Dropping it waits shortly for lines that are not
-/// written yet, and so does the end of the process, if it is `exit` or a return from `main`. A program
-/// that ends otherwise (`_exit`, `exec`, a signal) calls [`Audit::flush`] before, or loses what it
-/// recorded in the last 250 ms, except for warnings and what came before them, and the count of a flood
+/// written yet, and so does the end of the process, if it is `exit` or a return from `main`. A
+/// program that ends otherwise (`_exit`, `exec`, a signal) calls [`Audit::flush`] before, or loses
+/// the ordinary lines of the last 250 ms that follow the last warning, and the count of a flood
 /// that is not over.
 #[derive(Debug, Default)]
 pub struct Audit {
-    place: Option<Place>,
+    place: Option<LogFile>,
     shared: PerProcess<Arc<Shared>>,
 }
 
-/// What recorders and the writing thread share.
+/// State that recorders and the writing thread share.
 #[derive(Debug, Default)]
 struct Shared {
-    state: Mutex<State>,
+    state: Mutex<AuditState>,
     /// There is something to write, or the end has come.
     work: Condvar,
-    /// Everything is written.
+    /// Signalled when all queued lines are written.
     idle: Condvar,
     dropped: AtomicU64,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct AuditState {
     queue: Queue,
     limiter: Limiter,
     last_error: Option<String>,
@@ -72,10 +73,10 @@ struct State {
     /// Lines that were queued so far, and how many of them, the oldest, were written or failed to be.
     queued: u64,
     done: u64,
-    /// In how many goes.
+    /// Number of writes, counted for the tests.
     #[cfg(test)]
     batches: u32,
-    /// Until when the thread sleeps if nobody wakes it; `None` while it is awake.
+    /// Time at which the thread wakes by itself; `None` while it is awake.
     sleeps_until: Option<f64>,
     is_closing: bool,
 }
@@ -89,14 +90,14 @@ impl Audit {
     /// [`Error::File`] if the file cannot be opened, belongs to another user, or may be written by
     /// others.
     pub fn open(path: &Path, keep_days: u32) -> Result<Self> {
-        Self::with_place(Place {
+        Self::with_place(LogFile {
             path: path.to_owned(),
             keep_days,
             max_len_bytes: MAX_FILE_LEN,
         })
     }
 
-    fn with_place(place: Place) -> Result<Self> {
+    fn with_place(place: LogFile) -> Result<Self> {
         place.check().map_err(|error| {
             Error::file(
                 place.path.clone(),
@@ -121,9 +122,9 @@ impl Audit {
 
     fn record_at(&self, event: Event, now: f64, utc: Duration) {
         // A stranger's failure at our outlet is not an error of this program's own doing, and must
-        // not replace one in what the user is told.
+        // not replace one that the user is told.
         let is_own = event.role != Some(crate::Role::Outlet);
-        let entry = Entry::new(event, utc);
+        let entry = AuditEntry::new(event, utc);
         let shared = self.shared();
         let mut state = shared.lock();
         if is_own && entry.kind.is_error() {
@@ -149,8 +150,9 @@ impl Audit {
         self.shared().dropped.load(Ordering::Relaxed)
     }
 
-    /// The last error that this process met on its own behalf, as one sentence that is safe to print:
-    /// what it wanted was refused or broke. Failures of strangers at our outlets do not count.
+    /// Returns the last error that this process met on its own behalf: a refused or broken
+    /// connection, as one sentence that is safe to print. Failures of strangers at our outlets do
+    /// not count.
     pub fn last_error(&self) -> Option<String> {
         self.shared().lock().last_error.clone()
     }
@@ -191,12 +193,18 @@ impl Drop for Audit {
 
 impl Shared {
     /// A panic elsewhere does not make a queue invalid.
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, AuditState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whoever calls it wakes the thread afterwards, if it is to be woken.
-    fn queue(self: &Arc<Self>, state: &mut State, entry: Entry, place: &Place, now: f64) {
+    fn queue(
+        self: &Arc<Self>,
+        state: &mut AuditState,
+        entry: AuditEntry,
+        place: &LogFile,
+        now: f64,
+    ) {
         if !state.has_thread {
             let shared = self.clone();
             let writer = Writer::new(place.clone());
@@ -213,7 +221,7 @@ impl Shared {
         }
     }
 
-    fn push(&self, state: &mut State, entry: Entry, now: f64) {
+    fn push(&self, state: &mut AuditState, entry: AuditEntry, now: f64) {
         match state.queue.push(entry, now) {
             Ok(()) => {
                 state.queued += 1;
@@ -267,7 +275,7 @@ impl Shared {
         true
     }
 
-    /// The thread `lsl-audit`: writes what is queued until the end.
+    /// Runs the thread `lsl-audit`: writes queued lines until the end.
     fn serve(&self, mut writer: Writer) {
         lsl_platform::reentry::block_signals();
         let mut complained_at = None;
@@ -302,13 +310,13 @@ impl Shared {
         let mut state = self.lock();
         state.done += done;
         self.idle.notify_all();
-        // Where lines come in numbers, the next are waited for before anybody has to say so.
+        // Where lines are frequent, the thread waits for the next without being woken.
         let linger_until = lingers.then(|| local_clock() + BATCH_SECS);
         loop {
             let now = local_clock();
             let held = state.limiter.overdue(now);
             if state.is_closing || !held.is_empty() {
-                // The end of a flood is a warning: what was recorded before it goes with it.
+                // The end of a flood is a warning: earlier lines go with it.
                 state.queue.make_due();
             }
             let taken = state.queue.take(now);
@@ -347,11 +355,11 @@ impl Shared {
     }
 }
 
-/// What the thread writes in one go.
+/// Lines that the thread writes at once.
 struct Batch {
-    queued: VecDeque<Entry>,
-    /// Of floods.
-    held: Vec<Entry>,
+    queued: VecDeque<AuditEntry>,
+    /// Last lines of floods that ended.
+    held: Vec<AuditEntry>,
     /// There was more to write than needs to wait.
     was_full: bool,
 }
@@ -366,7 +374,7 @@ fn count(lines: usize) -> u64 {
     u64::try_from(lines).unwrap_or(u64::MAX)
 }
 
-impl State {
+impl AuditState {
     /// Whether the thread must be woken, or it would sleep too long. Only one caller is told so.
     fn wakes_thread(&mut self) -> bool {
         let Some(until) = self.sleeps_until else {
@@ -383,7 +391,7 @@ impl State {
 }
 
 /// The entry as a `tracing` event. Fields that it does not have stay out.
-fn emit(entry: &Entry) {
+fn emit(entry: &AuditEntry) {
     macro_rules! event {
         ($level:expr) => {
             tracing::event!(
@@ -419,13 +427,13 @@ fn emit(entry: &Entry) {
     }
 }
 
-/// Of the `tracing` events.
+/// Target of the `tracing` events.
 const TARGET: &str = "lsl_secure::audit";
 /// A file of this length is rotated.
 const MAX_FILE_LEN: u64 = 10 << 20;
 /// Between two warnings that the file cannot be written.
 const COMPLAIN_EVERY_SECS: f64 = 60.0;
-/// How long dropping waits for the disk.
+/// Longest wait of a drop for the disk.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 /// Sleeps are cut into pieces, so that no lost wake-up lasts.
 const MAX_NAP_SECS: f64 = 1.0;

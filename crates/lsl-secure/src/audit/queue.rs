@@ -1,17 +1,17 @@
-//! Lines that wait for the disk, and for how long. Pure bookkeeping with a clock passed in; nothing here
-//! knows a thread. Spec: LSS/1 §10.
+//! Holds lines until they are due for the disk. Pure bookkeeping with a clock passed in; nothing
+//! here knows a thread. Spec: LSS/1 §10.
 //!
-//! A thread that is woken for every line costs a busy program two context switches a line. So ordinary
-//! lines wait for company, and what somebody should look at waits for nothing.
+//! A thread that is woken for every line costs a busy program two context switches a line. So
+//! ordinary lines wait for others, and warnings do not wait.
 
 use std::collections::VecDeque;
 
-use super::event::Entry;
+use super::event::AuditEntry;
 
 /// Lines that are not written yet, oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    entries: VecDeque<Entry>,
+    entries: VecDeque<AuditEntry>,
     len_bytes: usize,
     /// When they are to be written; `None` while there are none.
     due: Option<f64>,
@@ -29,7 +29,7 @@ impl Queue {
     /// # Errors
     /// [`Full`], for ordinary lines earlier than for warnings: whoever makes many of the one kind must
     /// not push out the other.
-    pub(super) fn push(&mut self, entry: Entry, now: f64) -> Result<(), Full> {
+    pub(super) fn push(&mut self, entry: AuditEntry, now: f64) -> Result<(), Full> {
         let is_warning = entry.kind.is_warning();
         let room = if is_warning {
             MAX_QUEUE + KEPT_FOR_WARNINGS
@@ -50,7 +50,7 @@ impl Queue {
         Ok(())
     }
 
-    /// What is here is to be written at once.
+    /// Makes all lines of the queue due at once.
     pub(super) fn make_due(&mut self) {
         if !self.entries.is_empty() {
             self.due = Some(f64::NEG_INFINITY);
@@ -63,7 +63,7 @@ impl Queue {
     }
 
     /// Takes the lines that are due, if there are any, and says whether they became due by their number.
-    pub(super) fn take(&mut self, now: f64) -> Option<(VecDeque<Entry>, bool)> {
+    pub(super) fn take(&mut self, now: f64) -> Option<(VecDeque<AuditEntry>, bool)> {
         self.due.filter(|due| *due <= now)?;
         let queue = std::mem::take(self);
         Some((queue.entries, queue.is_full_batch))
@@ -76,13 +76,13 @@ impl Queue {
     }
 }
 
-/// Lines that wait for the disk; many times what a batch has.
+/// Lines that wait for the disk; many times the size of a batch.
 pub(super) const MAX_QUEUE: usize = 2048;
-/// Of warnings, beyond that.
+/// Places beyond `MAX_QUEUE` that only warnings may take.
 pub(super) const KEPT_FOR_WARNINGS: usize = 256;
 /// So many bytes are worth a write.
 pub(super) const BATCH_BYTES: usize = 64 << 10;
-/// How long a line waits for others.
+/// Time that an ordinary line waits for others.
 pub(super) const BATCH_SECS: f64 = 0.25;
 
 #[cfg(test)]
@@ -92,8 +92,8 @@ mod tests {
     use super::super::event::{Event, EventKind};
     use super::*;
 
-    fn entry(kind: EventKind) -> Entry {
-        Entry::new(Event::new(kind), Duration::ZERO)
+    fn entry(kind: EventKind) -> AuditEntry {
+        AuditEntry::new(Event::new(kind), Duration::ZERO)
     }
 
     /// A queue with so many ordinary lines, one a second from 10 s on.

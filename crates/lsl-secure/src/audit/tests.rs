@@ -74,9 +74,9 @@ fn verify(lines: &[String]) -> (Verifier, Vec<Break>) {
     )
 }
 
-fn entry(detail: &str) -> Entry {
+fn entry(detail: &str) -> AuditEntry {
     let event = Event::new(EventKind::HandshakeOk).detail(detail);
-    Entry::new(event, utc_now())
+    AuditEntry::new(event, utc_now())
 }
 
 #[test]
@@ -172,7 +172,7 @@ fn file_safe(text: &str) -> String {
 #[test]
 fn a_line_that_is_too_long_loses_some_of_its_detail() {
     let scratch = Scratch::new();
-    let place = Place {
+    let place = LogFile {
         path: scratch.file(),
         keep_days: 0,
         max_len_bytes: u64::MAX,
@@ -298,7 +298,7 @@ fn refusals_find_room_where_ordinary_lines_do_not() {
     for _ in 0..MAX_QUEUE + 3 {
         shared.queue(&mut state, entry(""), place, 0.0);
     }
-    let refusal = Entry::new(Event::new(EventKind::PolicyRefused), utc_now());
+    let refusal = AuditEntry::new(Event::new(EventKind::PolicyRefused), utc_now());
     shared.queue(&mut state, refusal, place, 0.0);
     drop(state);
     assert!(audit.flush(SOON));
@@ -405,7 +405,7 @@ fn nothing_is_lost_when_the_process_exits() {
 #[test]
 fn files_rotate_by_size_and_chains_go_on() {
     let scratch = Scratch::new();
-    let place = Place {
+    let place = LogFile {
         path: scratch.file(),
         keep_days: 0,
         max_len_bytes: 2000,
@@ -435,13 +435,13 @@ fn files_rotate_by_size_and_chains_go_on() {
 #[test]
 fn with_a_time_limit_each_day_has_its_file_and_old_ones_go() {
     let scratch = Scratch::new();
-    let keep = |keep_days| Place {
+    let keep = |keep_days| LogFile {
         path: scratch.file(),
         keep_days,
         max_len_bytes: u64::MAX,
     };
     let day = |days: u64| utc_now() + Duration::from_secs(days * DAY_SECS);
-    let at = |days| Entry::new(Event::new(EventKind::HandshakeOk), day(days));
+    let at = |days| AuditEntry::new(Event::new(EventKind::HandshakeOk), day(days));
     let mut writer = Writer::new(keep(2));
     writer.write(&at(0), 0, day(0)).unwrap();
     writer.write(&at(0), 0, day(0)).unwrap();
@@ -532,7 +532,7 @@ fn another_process(test: &str, directory: &Path, shell: &str) -> Command {
 fn processes_share_a_file_and_rotate_it() {
     const LINES: u64 = 200;
     if let Ok(directory) = std::env::var(ROLE) {
-        let audit = Audit::with_place(Place {
+        let audit = Audit::with_place(LogFile {
             path: PathBuf::from(directory).join("audit.jsonl"),
             keep_days: 0,
             max_len_bytes: 20_000,

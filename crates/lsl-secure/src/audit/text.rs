@@ -6,7 +6,7 @@ pub fn printable(text: &[u8]) -> String {
     lsl_platform::terminal::printable(text, MAX_OUTSIDE)
 }
 
-/// What comes from outside, in bytes.
+/// Longest text from outside, in bytes.
 const MAX_OUTSIDE: usize = 256;
 
 #[cfg(test)]

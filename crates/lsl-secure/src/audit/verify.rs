@@ -26,7 +26,7 @@ struct Link {
     hash: String,
 }
 
-/// What chains are made of.
+/// Fields of a line that form the chain.
 #[derive(Debug, Deserialize)]
 struct Chained {
     chain: String,
@@ -36,34 +36,34 @@ struct Chained {
     dropped: u64,
 }
 
-/// Where a chain is broken.
+/// Position and kind of a break in a chain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Break {
     /// No line of an audit file: no JSON object, or without `chain`, `seq` and `prev`.
     Unreadable,
-    /// The first line of this chain is not its line 0: what was before is gone, for instance because
+    /// The first line of this chain is not its line 0: earlier lines are gone, for instance because
     /// `audit_keep_days` deleted it.
     Headless {
-        /// The chain.
+        /// Identifier of the broken chain.
         chain: String,
-        /// Number of the line.
+        /// Number of the first line found.
         seq: u64,
     },
     /// A line of this chain is missing, twice there, or out of place.
     Sequence {
-        /// The chain.
+        /// Identifier of the broken chain.
         chain: String,
         /// The number that should come.
         expected: u64,
-        /// The number that came.
+        /// Number of the line found.
         found: u64,
     },
     /// This line does not follow the one before: one of the two was changed.
     Hash {
-        /// The chain.
+        /// Identifier of the broken chain.
         chain: String,
-        /// Number of the line.
+        /// Number of the line that does not fit.
         seq: u64,
     },
 }
@@ -104,7 +104,7 @@ impl Verifier {
         }
     }
 
-    /// Lines seen.
+    /// Returns the number of lines checked so far.
     pub fn lines(&self) -> u64 {
         self.lines
     }
@@ -149,7 +149,7 @@ impl fmt::Display for Break {
 
 impl std::error::Error for Break {}
 
-/// A file that somebody changed may hold anything.
+/// Makes a chain's name safe to print: a changed file may hold anything.
 fn safe(chain: &str) -> String {
     super::printable(chain.as_bytes())
 }
@@ -254,7 +254,7 @@ mod tests {
         #[test]
         fn any_changed_byte_is_found(index in 0_usize..10, at in any::<prop::sample::Index>(), bit in 0_u8..8) {
             let mut lines: Vec<Vec<u8>> = log().into_iter().map(String::into_bytes).collect();
-            // The last line of a chain has nobody who vouches for it.
+            // No later line vouches for the last line of a chain.
             let at = at.index(lines[index].len());
             lines[index][at] ^= 1_u8 << bit;
             let mut verifier = Verifier::default();

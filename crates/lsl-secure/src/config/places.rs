@@ -1,4 +1,4 @@
-//! Where a configuration may lie, and what a missing, broken or overruled one means. Spec: LSS/1 §11.
+//! Finds the configuration and handles one that is missing, broken or overruled. Spec: LSS/1 §11.
 //!
 //! The environment comes in as values, so that the rules can be tested without changing a process.
 
@@ -20,9 +20,9 @@ pub(crate) struct Places {
     pub(crate) variable: Option<OsString>,
     /// `HOME` if that is an absolute path, else the password database's; `%USERPROFILE%` on Windows.
     pub(crate) home: Option<PathBuf>,
-    /// Whether this user may not enter `home`, as a service that got the `HOME` of somebody else.
+    /// Whether this user may not enter `home`, as a service with the `HOME` of another user.
     pub(crate) home_is_closed: bool,
-    /// The system's file.
+    /// Path of the file for the whole system.
     pub(crate) system: PathBuf,
     /// Whether the user who started the process has less rights than it (`AT_SECURE`).
     pub(crate) elevated: bool,
@@ -120,7 +120,7 @@ impl Places {
         Ok(settings)
     }
 
-    /// What the system's file says, if there is one.
+    /// Reads the settings of the system's file, if there is one.
     fn floor(&self) -> Result<Option<Settings>> {
         if !is_there(&self.system)? {
             return Ok(None);
@@ -220,7 +220,7 @@ fn exists(file: &Path) -> Result<bool> {
 /// Names a file; wins over all other places.
 const VARIABLE: &str = "LSL_SECURE_CONFIG";
 
-/// In the home directory.
+/// Directory of the configuration under the home directory.
 const DIRECTORY: &str = "lsl_api";
 
 const FILE: &str = "lsl-secure.toml";

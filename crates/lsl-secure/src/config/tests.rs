@@ -1,4 +1,4 @@
-//! What a configuration says, and every place and mistake of §11 (verification 35).
+//! Settings of a configuration, and every place and mistake of §11 (verification 35).
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, chown, symlink};

@@ -1,4 +1,4 @@
-//! Who may read what, and writing whole files.
+//! Checks of permissions, and writing of whole files.
 
 use std::os::unix::fs::symlink;
 

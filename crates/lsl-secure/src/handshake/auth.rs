@@ -16,7 +16,7 @@ const ID_ED25519: u8 = 0x01;
 /// Length of the AUTH that we send, whose identity is a bare key and which has no extension.
 pub(super) const AUTH_LEN: usize = 1 + 1 + 2 + 32 + 2 + 64 + 32;
 
-/// Length of ALERT.
+/// Length of the plaintext of ALERT.
 pub(super) const ALERT_LEN: usize = 2;
 
 /// The ciphertext of our AUTH. The transcript must stand at the hash over the message's head (`h2`,
@@ -54,9 +54,9 @@ pub(super) fn seal_alert(
     seal(suite, secret, transcript.hash(), text)
 }
 
-/// What the peer's ciphertext holds.
+/// Content of the peer's opened ciphertext.
 pub(super) enum Opened {
-    /// A proved identity.
+    /// Public key whose possession the peer proved.
     Identity(PublicKey),
     /// An identity of a kind that we cannot check, with everything else in its place.
     UnknownIdentity(u8),
@@ -65,7 +65,7 @@ pub(super) enum Opened {
 }
 
 /// Opens C2 or C3 of the side of `role` and checks everything but trust. The transcript moves as in
-/// [`seal_auth`], over what the peer sent, also for an unknown identity; not for an alert.
+/// [`seal_auth`], over the peer's bytes, also for an unknown identity; not for an alert.
 pub(super) fn open_auth(
     transcript: &mut Transcript,
     role: Role,

@@ -19,7 +19,7 @@ use crate::{
 pub struct Initiator {
     local: Arc<Local>,
     ephemeral: Ephemeral,
-    /// At `h1`.
+    /// Stands at `h1`, over the preamble and M1.
     transcript: Transcript,
     owner: Owner,
 }
@@ -94,7 +94,7 @@ impl Initiator {
 /// A failure of M2 or DESCRIPTOR, and the ALERT to send for it if the outlet may know why.
 #[derive(Debug)]
 pub struct FailedOffer {
-    /// What went wrong.
+    /// Failure that ends the handshake.
     pub error: Error,
     /// To be sent before closing.
     pub reply: Option<Vec<u8>>,
@@ -119,7 +119,7 @@ pub struct VerifiedResponder {
 }
 
 impl VerifiedResponder {
-    /// The outlet's key.
+    /// Returns the key that the outlet proved; trust is not checked yet.
     pub fn peer(&self) -> PublicKey {
         self.peer
     }
@@ -164,7 +164,7 @@ struct Pending {
     agreed: Agreed,
     /// `hs_i`, whose nonce 0 is for one message only.
     secret: Secret,
-    /// At `h5`.
+    /// Stands at `h5` until M3 is written.
     transcript: Transcript,
     suite: Suite,
     owner: Owner,
@@ -190,13 +190,13 @@ pub struct Unconfirmed {
 }
 
 impl Unconfirmed {
-    /// For the request.
+    /// Returns the sending half, to seal the request.
     pub fn sealer(&mut self) -> &mut Sealer {
         &mut self.session.sealer
     }
 
     /// Takes the first record, whole, with its length field. It must be DESCRIPTOR; comparing it
-    /// with what the user resolved is the caller's task (refusal: `session.sealer.seal_alert`).
+    /// with the resolved stream is the caller's task (refusal: `session.sealer.seal_alert`).
     ///
     /// # Errors
     /// [`Error::Alert`] if the outlet refuses us, else the session's failure.
@@ -241,7 +241,7 @@ impl Unconfirmed {
         descriptor.ok_or_else(|| malformed("not a whole record"))
     }
 
-    /// What §6.1 answers by ALERT; nothing to a peer that sent one itself, and nothing for records
+    /// Returns the ALERT by §6.1; none for a peer that sent one itself, and nothing for records
     /// that do not open.
     fn alert_for(&mut self, error: &Error) -> Option<Vec<u8>> {
         let Error::Session { cause, .. } = error else {
@@ -262,7 +262,7 @@ impl Unconfirmed {
     }
 }
 
-// What these states hold are secrets; they print as what they wait for.
+// Prints the state's name alone: its fields are secrets.
 impl fmt::Debug for Initiator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Initiator")

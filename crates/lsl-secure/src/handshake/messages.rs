@@ -62,7 +62,7 @@ impl<'a> Reader<'a> {
         self.array().map(|bytes| u16::from_be_bytes(*bytes))
     }
 
-    /// `len u16 | bytes`.
+    /// Takes a byte string: `len u16 | bytes`.
     pub(super) fn counted(&mut self) -> Result<&'a [u8]> {
         let len = self.u16()?;
         self.take(len.into())
@@ -100,11 +100,11 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// What an inlet offers.
+/// M1, the inlet's offer: versions, suites and key share.
 pub(super) struct Hello {
     pub(super) ver_min: u8,
     pub(super) ver_max: u8,
-    /// The ones we know.
+    /// Suites that this side knows, in the inlet's order.
     pub(super) suites: Vec<Suite>,
     pub(super) share: [u8; 32],
 }
@@ -165,7 +165,7 @@ impl Hello {
     }
 }
 
-/// M1, whole.
+/// Encodes a whole M1 with its length field.
 pub(super) fn m1(suites: &[Suite], share: &[u8; 32]) -> Vec<u8> {
     let ids = suites.iter().flat_map(|suite| suite.id().to_be_bytes());
     // `Suites` lists at most two.
@@ -179,18 +179,18 @@ pub(super) fn m1(suites: &[Suite], share: &[u8; 32]) -> Vec<u8> {
     message
 }
 
-/// What an outlet answers, its identity still sealed.
+/// M2, the outlet's answer; its identity is still sealed.
 pub(super) struct Answer<'a> {
-    /// The bytes before C2.
+    /// Bytes before C2, which the transcript takes first.
     pub(super) head: &'a [u8],
     pub(super) suite: Suite,
     pub(super) share: &'a [u8; 32],
-    /// C2.
+    /// C2, the sealed identity of the outlet.
     pub(super) sealed: &'a [u8],
 }
 
 impl<'a> Answer<'a> {
-    /// `offered` is what our M1 said.
+    /// Parses M2; `offered` are the suites of our M1.
     pub(super) fn parse(m2: &'a [u8], offered: &[Suite]) -> Result<Self> {
         let mut reader = Reader::message(m2, MAX_M2_M3_LEN, M2)?;
         let version = reader.u8()?;
@@ -245,7 +245,8 @@ pub(super) fn malformed(detail: &'static str) -> Error {
     Error::session(Cause::Malformed, detail)
 }
 
-/// What the reader has passed, and the ciphertext that is left: at least a tag.
+/// Splits a message into the part already read and the ciphertext behind it, which is at least a
+/// tag.
 fn split_sealed<'a>(message: &'a [u8], reader: Reader<'a>) -> Result<(&'a [u8], &'a [u8])> {
     let sealed = reader.rest();
     let head = message

@@ -98,7 +98,7 @@ use lsl_platform::fork::Generation;
 
 use crate::{Cause, Error, Result};
 
-/// What an initiator sends before M1. Spec: LSS/1 §4.2.
+/// Bytes that an initiator sends before M1. Spec: LSS/1 §4.2.
 pub const PREAMBLE: &[u8; 14] = b"LSL:secure/1\r\n";
 
 /// Longest value of the length field of M1.

@@ -70,9 +70,9 @@ impl Responder {
 pub struct WaitM3 {
     local: Arc<Local>,
     agreed: Agreed,
-    /// `hs_i`.
+    /// `hs_i`, under which the inlet seals M3.
     secret: Secret,
-    /// At `h5`.
+    /// Stands at `h5`, over the whole M2.
     transcript: Transcript,
     suite: Suite,
     owner: Owner,
@@ -95,8 +95,8 @@ impl WaitM3 {
                 owner: self.owner,
             }))),
             Opened::UnknownIdentity(id_type) => {
-                // Its signature cannot be checked, but C3 opened: the alert goes to the other end of
-                // this key exchange and to nobody else.
+                // Its signature cannot be checked, but C3 opened: only the other end of this key
+                // exchange can read the alert.
                 let traffic = self.agreed.traffic(self.transcript.hash());
                 let mut sealer =
                     Sealer::new(self.suite, &traffic.ap_r, Role::Outlet, self.local.pad_to);
@@ -125,7 +125,7 @@ impl WaitM3 {
     }
 }
 
-/// What M3 turned out to be.
+/// Outcome of M3: a proved identity or a refusal.
 #[derive(Debug)]
 pub enum Claim {
     /// The inlet has proved that it owns its key.
@@ -137,7 +137,7 @@ pub enum Claim {
 /// A failure of M3, and the sealed ALERT to send for it if the peer may know why.
 #[derive(Debug)]
 pub struct FailedClaim {
-    /// What went wrong.
+    /// Failure that ends the handshake.
     pub error: Error,
     /// To be sent before closing.
     pub alert: Option<Vec<u8>>,
@@ -166,7 +166,7 @@ pub struct VerifiedInitiator {
 }
 
 impl VerifiedInitiator {
-    /// The inlet's key.
+    /// Returns the key that the inlet proved; trust is not checked yet.
     pub fn peer(&self) -> PublicKey {
         self.peer
     }
@@ -207,7 +207,7 @@ fn seal_alert(sealer: &mut Sealer, cause: Cause, text: &str) -> Option<Vec<u8>> 
     Some(record)
 }
 
-// What these states hold are secrets; they print as what they wait for.
+// Prints the state's name alone: its fields are secrets.
 impl fmt::Debug for WaitM3 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("WaitM3")

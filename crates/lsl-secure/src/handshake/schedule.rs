@@ -13,14 +13,14 @@ use crate::{
 pub(super) struct Ephemeral(StaticSecret);
 
 impl Ephemeral {
-    /// A fresh one.
+    /// Generates a fresh key for one handshake.
     pub(super) fn generate(random: &mut impl Random) -> Result<Self> {
         let mut bytes = Zeroizing::new([0; 32]);
         random.fill(&mut *bytes)?;
         Ok(Self(StaticSecret::from(*bytes)))
     }
 
-    /// What the peer gets.
+    /// Returns the public share for the peer.
     pub(super) fn share(&self) -> [u8; 32] {
         Share::from(&self.0).to_bytes()
     }
@@ -46,11 +46,12 @@ impl Ephemeral {
     }
 }
 
-/// `prk`.
+/// `prk`, from which all secrets of the session derive.
 pub(super) struct Agreed(pub(super) Secret);
 
 impl Agreed {
-    /// `hs_r` (outlet) or `hs_i` (inlet), with `h2`: what that side's identity is sealed under.
+    /// Derives `hs_r` (outlet) or `hs_i` (inlet) with `h2`: the secret that seals the identity of
+    /// that side.
     pub(super) fn handshake_secret(&self, sender: Role, h2: &[u8; 32]) -> Secret {
         let label: &[u8] = match sender {
             Role::Outlet => b"hs r",
@@ -84,7 +85,7 @@ impl Agreed {
         }
     }
 
-    /// The secrets below `master`.
+    /// Derives the secrets below `master`, and the session's identifier.
     pub(super) fn traffic(self, h9: &[u8; 32]) -> Traffic {
         let master = expand_label(&self.0, b"master", h9);
         let mut id = SessionId([0; 16]);
@@ -100,7 +101,7 @@ impl Agreed {
     }
 }
 
-/// What outlives the handshake.
+/// Secrets and identifier that outlive the handshake.
 pub(super) struct Traffic {
     pub(super) ap_i: Secret,
     pub(super) ap_r: Secret,

@@ -16,7 +16,7 @@ mod sessions;
 mod tiling;
 mod vectors;
 
-/// Gives out what it was given.
+/// Random source that returns given values in order.
 struct Fixed(VecDeque<[u8; 32]>);
 
 impl Fixed {
@@ -88,7 +88,7 @@ impl Run {
         crate::Suite::from_id(self.suite).unwrap()
     }
 
-    /// The inlet of this run: offers what the vector says.
+    /// The inlet of this run, with the options of the vector.
     fn inlet(&self) -> Arc<Local> {
         self.local("seed_i", self.offered.contains(&2))
     }
@@ -116,7 +116,7 @@ impl Run {
         Initiator::start(self.inlet(), &mut Fixed::new(self.secret("e_i"))).unwrap()
     }
 
-    /// M1 without the preamble.
+    /// Returns M1 without the preamble before it.
     fn m1(&self) -> Vec<u8> {
         self.bytes("M1")[PREAMBLE.len()..].to_vec()
     }

@@ -9,7 +9,7 @@ use crate::Role;
 pub(super) struct Transcript(pub(super) [u8; 32]);
 
 impl Transcript {
-    /// `h0`.
+    /// Starts at `h0`, the hash of the protocol's name.
     pub(super) fn new() -> Self {
         Self(Sha256::digest(PROTOCOL).into())
     }
@@ -23,13 +23,12 @@ impl Transcript {
         self.0 = hash.finalize().into();
     }
 
-    /// The present hash.
     pub(super) fn hash(&self) -> &[u8; 32] {
         &self.0
     }
 
-    /// What the side of `role` signs now. The 64 blanks keep a signature from being valid in a
-    /// protocol whose signed texts start with something an attacker chooses.
+    /// Returns the text that the side of `role` signs now. The 64 blanks keep a signature from
+    /// being valid in a protocol whose signed texts start with something an attacker chooses.
     pub(super) fn to_be_signed(&self, role: Role) -> [u8; SIGNED_LEN] {
         let context = match role {
             Role::Outlet => b"LSS/1 responder identity",

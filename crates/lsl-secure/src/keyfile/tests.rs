@@ -1,4 +1,4 @@
-//! Key files of ours and of OpenSSL, and what is refused.
+//! Key files of ours and of OpenSSL, and files that are refused.
 
 use std::fs;
 use std::path::PathBuf;

@@ -190,7 +190,7 @@ fn shortening_the_file_loses_nothing_of_others() {
 fn a_full_file_can_be_read_again() {
     // The longest texts that are kept as they are.
     let longest = "\\xff".repeat(MAX_TEXT);
-    let entry = Entry {
+    let entry = KnownStream {
         source_id: longest.clone(),
         name: longest.clone(),
         stream_type: longest,

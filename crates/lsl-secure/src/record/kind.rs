@@ -1,6 +1,6 @@
 //! The types of records on the wire. Spec: LSS/1 §8.1.
 
-/// What the first byte of a record's plaintext says, without the padding bit.
+/// Types of records: the first byte of a plaintext, without the padding bit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Data,

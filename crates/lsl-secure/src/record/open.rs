@@ -1,4 +1,4 @@
-//! Opening: what the peer sends.
+//! Opens the records that the peer sends.
 
 use std::borrow::Cow;
 use std::mem;
@@ -37,7 +37,7 @@ pub enum Record<'a> {
 #[derive(Debug)]
 pub struct Opener {
     ratchet: Ratchet,
-    /// What this side is.
+    /// Role of this side, not the peer's.
     role: Role,
     phase: Phase,
     /// The beginning of a record whose rest has not come yet.
@@ -60,8 +60,8 @@ enum Phase {
 }
 
 impl Opener {
-    /// Opens what the peer of `role` (this side) sends, under the traffic secret of its direction.
-    /// An inlet's expects DESCRIPTOR (or ALERT) first.
+    /// Opens the records of the peer of `role` (this side) under the traffic secret of their
+    /// direction. An inlet expects DESCRIPTOR (or ALERT) first.
     pub(crate) fn new(suite: Suite, secret: &Secret, role: Role) -> Self {
         Self {
             ratchet: Ratchet::new(suite, secret),
@@ -78,9 +78,9 @@ impl Opener {
     }
 
     /// Takes bytes as they come from the socket, cut anywhere, and hands on every complete record,
-    /// opened in place. What is left of an incomplete one is kept (at most one record). An error of
+    /// opened in place. The rest of an incomplete one is kept (at most one record). An error of
     /// `on_record` ends the session like one of ours. `now` is `local_clock`, for the rate limit of
-    /// key updates. Afterwards `bytes` holds nothing of use.
+    /// key updates. Afterwards the content of `bytes` is undefined.
     ///
     /// # Errors
     /// [`Cause::RecordAuthFailed`], [`Cause::RecordOverflow`], [`Cause::UnexpectedRecord`],
@@ -119,7 +119,7 @@ impl Opener {
         }
     }
 
-    /// What came so far.
+    /// Returns the sums of all records opened so far.
     pub fn totals(&self) -> Totals {
         self.totals
     }
@@ -314,7 +314,7 @@ fn record_len(bytes: &[u8]) -> Result<Option<usize>> {
         return Ok(None);
     };
     let len = usize::from(u16::from_be_bytes(*len));
-    // Nobody who has the key can have sent less, since there is no type byte under the tag.
+    // A holder of the key cannot have sent less, since there is no type byte under the tag.
     if len <= TAG_BYTES || len > MAX_RECORD_LEN {
         return Err(impossible_len(len));
     }

@@ -1,4 +1,4 @@
-//! Sealing: what this side sends.
+//! Seals the records that this side sends.
 
 use lsl_platform::fork::Generation;
 
@@ -9,7 +9,7 @@ use crate::record::{MAX_PAYLOAD, RECORD_OVERHEAD};
 use crate::session::require_own;
 use crate::{Cause, Error, Result, Role, Suite};
 
-/// Seals records in counter order. What it returned must be sent whole and in order, or the session
+/// Seals records in counter order. Returned bytes must be sent whole and in order, or the session
 /// ended: sealing is commitment (§8.4). Updates its key by itself when due (§8.5).
 ///
 /// After `fork` every call in the child fails with [`Cause::Internal`] (§8.6).
@@ -21,7 +21,7 @@ pub struct Sealer {
     phase: Phase,
     /// Bytes on the wire under the present key.
     key_bytes: u64,
-    /// When the present key was first used, as far as somebody told us the time.
+    /// Time of the present key's first use, as far as a caller passed the time.
     key_since: Option<f64>,
     totals: Totals,
     generation: Generation,
@@ -228,8 +228,8 @@ impl Sealer {
         Ok(())
     }
 
-    /// One record under the present key, built and sealed at the end of `out`. Inlined into its few
-    /// callers, of which each keeps what it needs: cold code costs more than the cipher.
+    /// Builds and seals one record under the present key at the end of `out`. Inlined into its few
+    /// callers: cold code costs more than the cipher.
     #[expect(
         clippy::inline_always,
         reason = "measured: fewer cache lines on the way of a record"
@@ -334,14 +334,14 @@ impl Sealer {
     }
 }
 
-/// What one direction has carried.
+/// Sums of one direction of a session.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Records of all types.
+    /// Number of records of all types.
     pub records: u64,
-    /// Payload bytes of DATA.
+    /// Payload bytes of DATA records, without padding.
     pub bytes: u64,
-    /// KEY_UPDATE records.
+    /// Number of KEY_UPDATE records: changes of the key.
     pub key_updates: u64,
 }
 

@@ -13,7 +13,7 @@ mod random;
 mod round_trip;
 mod vectors;
 
-/// What an opener handed on, owned.
+/// Records that an opener returned, owned.
 #[derive(Debug, Clone, PartialEq)]
 enum Event {
     Data(Vec<u8>),
@@ -38,14 +38,14 @@ impl From<Record<'_>> for Event {
 }
 
 const SUITES: [Suite; 2] = [Suite::ChaCha20Poly1305, Suite::Aes256Gcm];
-/// A time of `local_clock`.
+/// A value of `local_clock` in seconds.
 const NOW: f64 = 1000.0;
 
 fn secret(seed: u8) -> Secret {
     Secret::new([seed; 32])
 }
 
-/// What `role` sends, and its peer opens it.
+/// Creates the sealer of `role` and the opener of its peer.
 fn direction(suite: Suite, role: Role, pad_to: u16) -> (Sealer, Opener) {
     let (seed, peer) = match role {
         Role::Inlet => (1, Role::Outlet),
@@ -57,7 +57,7 @@ fn direction(suite: Suite, role: Role, pad_to: u16) -> (Sealer, Opener) {
     )
 }
 
-/// What an outlet sends after its DESCRIPTOR.
+/// Creates both halves of an outlet's direction after its DESCRIPTOR.
 fn introduced(suite: Suite, pad_to: u16) -> (Sealer, Opener) {
     let (mut sealer, mut opener) = direction(suite, Role::Outlet, pad_to);
     let mut wire = Vec::new();
@@ -92,7 +92,7 @@ fn open_in_pieces(
     (events, Ok(()))
 }
 
-/// Opens `wire` at once.
+/// Opens `wire` at once, not in pieces.
 fn open(opener: &mut Opener, wire: &[u8]) -> (Vec<Event>, Result<()>) {
     open_in_pieces(opener, wire, NOW, &[])
 }

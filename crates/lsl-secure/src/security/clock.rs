@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-/// Where the time comes from.
+/// Sources of the time, which tests replace.
 pub(super) struct Clock {
     utc: Box<dyn Fn() -> Duration + Send + Sync>,
     local: Box<dyn Fn() -> f64 + Send + Sync>,
@@ -27,12 +27,11 @@ impl Clock {
         }
     }
 
-    /// Since 1970; jumps when somebody sets it.
+    /// Returns the time since 1970; jumps if the system's clock is set.
     pub(super) fn utc(&self) -> Duration {
         (self.utc)()
     }
 
-    /// Seconds, steady.
     pub(super) fn local(&self) -> f64 {
         (self.local)()
     }

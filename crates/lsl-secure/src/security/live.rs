@@ -12,18 +12,18 @@ use super::{Security, lock};
 use crate::trust::TrustList;
 use crate::{Cause, Descriptor, PublicKey, Role};
 
-/// A session to be watched.
+/// A session that the trust list may end.
 #[derive(Debug, Clone)]
 pub struct Live {
-    /// Whose.
+    /// Key that the peer proved.
     pub peer: PublicKey,
-    /// What the **peer** is.
+    /// Role of the **peer**, not ours.
     pub role: Role,
-    /// Where it is.
+    /// Address of the peer, for networks in `from`.
     pub remote: IpAddr,
-    /// Our end.
+    /// Address of our end of the connection.
     pub local: IpAddr,
-    /// Which stream.
+    /// Description of the stream that the session carries.
     pub stream: Descriptor,
 }
 
@@ -66,17 +66,17 @@ pub(super) type EndPlaintext = Arc<dyn Fn() + Send + Sync>;
 /// A session that a new list ends.
 pub(super) struct Ended {
     pub(super) session: Live,
-    /// Of the old list.
+    /// Name of the peer in the old list.
     pub(super) name: Option<String>,
     pub(super) cause: Cause,
     pub(super) end: End,
 }
 
-/// The list, and who lives by it.
+/// The trust list, with the sessions that depend on it.
 #[derive(Default)]
 pub(super) struct Sessions {
     trust: Arc<TrustList>,
-    by_id: BTreeMap<u64, Entry>,
+    by_id: BTreeMap<u64, RunningSession>,
     /// Connections in plaintext, which end with the migration; `None` once they were told.
     plain: BTreeMap<u64, Option<EndPlaintext>>,
     /// Per peer key and stream.
@@ -84,7 +84,7 @@ pub(super) struct Sessions {
     next_id: u64,
 }
 
-pub(super) struct Entry {
+pub(super) struct RunningSession {
     session: Live,
     /// Taken when it was ended; the session counts until it is gone.
     end: Option<End>,
@@ -115,7 +115,7 @@ impl Sessions {
         let id = self.next_id;
         self.next_id += 1;
         let end = Some(end);
-        self.by_id.insert(id, Entry { session, end });
+        self.by_id.insert(id, RunningSession { session, end });
         Ok(id)
     }
 
@@ -135,7 +135,7 @@ impl Sessions {
         self.plain.values_mut().filter_map(Option::take).collect()
     }
 
-    pub(super) fn remove(&mut self, id: u64) -> Option<Entry> {
+    pub(super) fn remove(&mut self, id: u64) -> Option<RunningSession> {
         let entry = self.by_id.remove(&id)?;
         let key = key_of(&entry.session);
         if let Some(count) = self.counts.get_mut(&key) {

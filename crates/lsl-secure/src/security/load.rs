@@ -1,5 +1,5 @@
-//! Making a [`Security`] at start: which files are read, and what is said about them. Spec: LSS/1
-//! §3.2, §3.3, §4.3, §11.
+//! Makes a [`Security`] at start: reads the files and reports their faults. Spec: LSS/1 §3.2, §3.3,
+//! §4.3, §11.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +15,7 @@ use super::{
 use crate::keyfile;
 use crate::trust::{Date, Peer};
 
-/// What a [`Security`] is made of.
+/// Parts of which a [`Security`] is made.
 #[derive(Default)]
 pub(super) struct Parts {
     pub(super) settings: Option<Settings>,
@@ -107,7 +107,7 @@ pub(super) fn from_settings(
     .assemble())
 }
 
-/// From what a program made itself.
+/// Makes the parts from values of the program, without files.
 pub(super) fn from_parts(
     settings: Settings,
     key: SecretKey,
@@ -203,7 +203,7 @@ fn open_audit(settings: &Settings) -> Result<Audit> {
 
 static UNLOCKED_TOLD: AtomicBool = AtomicBool::new(false);
 
-/// Says once per process what holds, and at each start what is dangerous.
+/// Logs the effective policy once per process, and dangerous settings at each start.
 fn announce(security: &Security) {
     static TOLD: AtomicBool = AtomicBool::new(false);
     let fingerprint = security

@@ -1,6 +1,7 @@
-//! What changes while a process runs: trust list, sessions, limits, memory. A forked child gets all of
-//! it anew: a lock could be in the hands of another thread when a thread forks, and then never opens
-//! in the child; and the parent's sessions are not the child's to end. Spec: LSS/1 §8.6.
+//! State that changes while a process runs: trust list, sessions, limits, memory. A forked child
+//! gets all of it anew: a lock could be in the hands of another thread when a thread forks, and
+//! then never opens in the child; and the parent's sessions are not the child's to end. Spec: LSS/1
+//! §8.6.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -31,7 +32,7 @@ pub(super) struct Running {
     pub(super) known: Option<Known>,
 }
 
-/// What a child begins with. Never changes, so that it can be read without a lock.
+/// State with which a child begins. Never changes, so that it can be read without a lock.
 #[derive(Debug, Default)]
 pub(super) struct Origin {
     trust_file: Option<PathBuf>,
@@ -43,7 +44,8 @@ pub(super) struct Origin {
 }
 
 impl Running {
-    /// What the process has that reads the files first, and what its children begin with.
+    /// Creates the state of the process that reads the files first, and the origin for its
+    /// children.
     pub(super) fn first(
         watch: Option<Watch>,
         list: TrustList,
@@ -64,13 +66,13 @@ impl Running {
         (origin, Self::new(watch, list, known))
     }
 
-    /// What a child has.
+    /// Creates the state of a forked child, reading the files anew.
     pub(super) fn of_child(
         origin: &Origin,
         open: impl Fn(PathBuf) -> Option<Known>,
         clock: &Clock,
     ) -> Self {
-        // A file that cannot be read now means nobody until it can: fail closed.
+        // While the file cannot be read, no peer is trusted: fail closed.
         let watched = origin
             .trust_file
             .clone()

@@ -21,7 +21,7 @@ struct Lab {
     set_by: Arc<AtomicI64>,
 }
 
-/// Whose key is whose.
+/// Seeds of the keys in these tests.
 const OWN: u8 = 1;
 const AMP: u8 = 2;
 const REC: u8 = 3;

@@ -35,10 +35,10 @@ struct Failure {
     reminders: TokenBucket,
 }
 
-/// What was seen.
+/// Result of one look at the trust file.
 #[derive(Debug)]
 pub(super) enum Look {
-    /// Nothing new.
+    /// The file has not changed since the last look.
     Same,
     /// It cannot be used; the last good list stays. With a reason once a minute.
     Failed(Option<String>),
@@ -178,13 +178,14 @@ impl Watch {
     }
 }
 
-/// How long nobody may have written. With looks every 2 s, a removal counts within 3 s (limit: 5 s).
+/// Time for which the file must be unchanged before it is read. With looks every 2 s, a removal
+/// counts within 3 s (limit: 5 s).
 const QUIET: Duration = Duration::from_secs(1);
 
 /// Longer than the time stamps of any file system are coarse.
 const SETTLED: Duration = Duration::from_secs(3);
 
-/// How often a lasting failure is told.
+/// Interval between reports of a lasting failure.
 const REMINDER_SECS: f64 = 60.0;
 
 #[cfg(test)]

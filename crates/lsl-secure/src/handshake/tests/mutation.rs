@@ -5,7 +5,7 @@ use super::*;
 
 const RUNS: [&str; 3] = ["chacha-only", "aes-negotiated", "with-psk"];
 
-/// What the outlet says to an M1: M2 or the cause.
+/// Returns the outlet's answer to an M1: M2 or the cause.
 fn outlet_on_m1(run: &Run, m1: &[u8]) -> Result<Vec<u8>, Cause> {
     run.answer(m1)
         .map(|(_, m2)| m2)

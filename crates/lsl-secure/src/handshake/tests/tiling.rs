@@ -30,7 +30,7 @@ struct Forge {
 }
 
 impl Forge {
-    /// Nothing wrong.
+    /// Forges nothing: all fields as an honest peer sends them.
     fn honest(key: &SecretKey, role: Role) -> Self {
         Self {
             kind: 1,

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// What a peer may do next.
+/// Actions that a peer may take.
 #[derive(Debug, Clone)]
 enum Action {
     Data(Vec<u8>),
@@ -63,7 +63,7 @@ impl Model {
             }
     }
 
-    /// What the other side must see of it.
+    /// Performs the action and returns the events that the other side must see.
     fn perform(&mut self, action: &Action) -> Vec<Event> {
         match action {
             Action::Data(bytes) => bytes
@@ -166,7 +166,7 @@ proptest! {
     }
 }
 
-/// What an attacker does with whole records.
+/// Changes that an attacker makes to whole records.
 #[derive(Debug, Clone)]
 enum Change {
     Duplicate,
