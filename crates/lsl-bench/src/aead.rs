@@ -19,7 +19,6 @@ use super::result::{Cell, Machine, Measurement, Round, Subject};
 use super::rotation::order;
 use super::stats::median;
 
-/// `lsl bench aead`
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub(super) struct Aead {
@@ -61,7 +60,7 @@ pub(super) struct Aead {
     output: Output,
 }
 
-/// Who wrote a cipher.
+/// Library that implements a cipher.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Whose {
     /// What sessions use
@@ -71,7 +70,7 @@ enum Whose {
     RustCrypto,
 }
 
-/// How AES is computed.
+/// Way in which a build computes AES.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Instructions {
     /// With the processor's instructions
@@ -138,7 +137,7 @@ impl Aead {
         self.output.write(machine, measured)
     }
 
-    /// Who takes part. Says what cannot.
+    /// Returns the ciphers to measure, and reports the rest as missing.
     fn contenders(&self, cpu: bool) -> Vec<Contender> {
         let mut contenders = Vec::new();
         for whose in &self.implementations {
@@ -217,7 +216,7 @@ impl Aead {
 struct Contender {
     implementation: Implementation,
     suite: Suite,
-    /// Of AES alone.
+    /// Set for AES alone; ChaCha20 has no instructions of its own.
     aes: Option<Instructions>,
 }
 
@@ -389,7 +388,7 @@ fn judge(contenders: &[Contender], cells: &[Cell]) {
     ));
 }
 
-/// How the suite that is negotiated does against the other one.
+/// The suite that sessions negotiate, measured against the other one.
 struct Verdict {
     negotiated: Suite,
     /// Bytes and time in relation to the other's, sealing and opening together.
@@ -438,7 +437,7 @@ fn seconds(text: &str) -> Result<f64, String> {
 
 /// Sizes of samples on the wire and their channels of float32: the values, a timestamp and its tag.
 const OURS: [(u32, u32); 5] = [(41, 8), (137, 32), (265, 64), (521, 128), (1033, 256)];
-/// How much slower than the other the negotiated suite may be.
+/// Largest accepted ratio of the negotiated suite's time to the other's.
 const TOLERATED: f64 = 1.05;
 /// A batch takes as long as about this many bytes do, ...
 const BATCH_BYTES: usize = 1 << 16;

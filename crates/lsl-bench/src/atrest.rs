@@ -25,7 +25,6 @@ use super::scratch::{self, Folder};
 use super::size;
 use super::stats::{median, median_ratio};
 
-/// `lsl bench atrest`
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub(super) struct Atrest {
@@ -66,9 +65,9 @@ Examples:
   lsl bench atrest                             up to 12 GiB in the temporary folder, many minutes
   lsl bench atrest --sizes 16M,1G --repeat 3 --folder /dev/shm";
 
-/// A line of `--json`.
+/// Results of one direction and size, as `--json` prints them.
 #[derive(Debug, Serialize)]
-struct Row {
+struct ResultRow {
     direction: &'static str,
     bytes: u64,
     rounds: usize,
@@ -129,7 +128,7 @@ impl Atrest {
         self.output.end(machine, measured, done, &stop)
     }
 
-    /// Both directions of one size. What was measured before a failure stays.
+    /// Measures both directions of one size. Values measured before a failure stay.
     fn size(
         &self,
         size: u64,
@@ -186,7 +185,7 @@ impl Atrest {
         let mut out = io::stdout().lock();
         if self.json {
             for cell in cells {
-                serde_json::to_writer(&mut out, &Row::of(cell))?;
+                serde_json::to_writer(&mut out, &ResultRow::of(cell))?;
                 writeln!(out)?;
             }
             return Ok(out.flush()?);
@@ -203,7 +202,7 @@ impl Atrest {
             ("pipe", right),
         ]);
         for cell in cells {
-            let row = Row::of(cell);
+            let row = ResultRow::of(cell);
             let number = |value: Option<f64>, digits: usize| {
                 value.map_or_else(|| "-".into(), |value| format!("{value:.digits$}"))
             };
@@ -222,7 +221,7 @@ impl Atrest {
     }
 }
 
-impl Row {
+impl ResultRow {
     fn of(cell: &Cell) -> Self {
         let pairs = cell.pairs(SPEED, 0, 1);
         let ratios = pairs.iter().map(|(file, pipe)| pipe / file);
@@ -269,11 +268,11 @@ fn make(path: &Path, size: u64, stop: &Stop) -> Outcome {
         file.write_all(&piece[..len])?;
         left -= len as u64;
     }
-    // What is written later would slow down the first turns.
+    // Later writing would slow down the first turns.
     file.sync_all().map_err(Failure::from)
 }
 
-/// Plain, encrypted and what a turn makes.
+/// Plain file, encrypted file and the output of a turn.
 const FILES: u64 = 3;
 const PIECE: usize = 1 << 20;
 const WAYS: [Way; 2] = [Way::File, Way::Pipe];

@@ -39,7 +39,7 @@ impl Sender {
         }
     }
 
-    /// Where inlets find it, for those that cannot search.
+    /// Returns the outlet's address, for inlets that cannot search.
     pub(super) fn address(&self) -> Outcome<Option<String>> {
         match self {
             Self::Core(_) | Self::Library(_) => Ok(None),
@@ -208,7 +208,7 @@ pub(super) fn foreign(error: lsl_dl::Error) -> Failure {
     Failure::Runtime(error.to_string())
 }
 
-/// With what the library itself says about it.
+/// Adds the library's own description to one of its errors.
 fn told(lsl: &Lsl, error: lsl_dl::Error) -> Failure {
     let text = lsl.last_error();
     if text.is_empty() {
@@ -220,11 +220,11 @@ fn told(lsl: &Lsl, error: lsl_dl::Error) -> Failure {
 
 const TYPE: &str = "Benchmark";
 
-/// What programs get that do not choose: the default of liblsl's headers for either side, in seconds.
+/// Default buffer of liblsl's headers for either side, in seconds.
 const BUFFER_SECS: i32 = 360;
 
 /// Time for finding and connecting.
 pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// How long a pull waits before it looks whether all is over.
+/// Time that a pull waits before it checks for the end.
 pub(super) const PULL_TIMEOUT: Duration = Duration::from_millis(500);

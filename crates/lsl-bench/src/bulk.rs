@@ -11,7 +11,6 @@ use super::job::{Extent, Job, Speed};
 use super::latency::{samples, whole_batches};
 use super::summary::Table;
 
-/// `lsl bench bulk`
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub(super) struct Bulk {

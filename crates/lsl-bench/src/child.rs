@@ -15,10 +15,10 @@ use lsl_core::local_clock;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// What a child finds in its environment; `None` removes a variable.
+/// Environment variables of a child; `None` removes a variable.
 pub(super) type Environment = Vec<(&'static str, Option<OsString>)>;
 
-/// A running process.
+/// A child process that speaks JSON lines over its pipes.
 #[derive(Debug)]
 pub(super) struct Child {
     process: process::Child,
@@ -76,7 +76,7 @@ impl Child {
         })
     }
 
-    /// Says something to it.
+    /// Sends a value as one line of JSON; blocks while the pipe is full.
     pub(super) fn say(&mut self, what: &impl Serialize) -> Outcome {
         let mut line = serde_json::to_vec(what)?;
         line.push(b'\n');
@@ -118,7 +118,7 @@ impl Child {
         self.lines.try_iter().collect()
     }
 
-    /// How it ended, if it has.
+    /// Returns the exit status once the process has ended.
     pub(super) fn status(&mut self) -> Outcome<Option<ExitStatus>> {
         Ok(self.process.try_wait()?)
     }
@@ -128,7 +128,7 @@ impl Child {
     pub(super) fn interrupt(&mut self) -> Outcome {
         use rustix::process::{Pid, Signal, kill_process};
 
-        // Asked only while it is not buried: its id is not somebody else's yet.
+        // Signals only a process not yet waited for: its id cannot belong to another one.
         if self.status()?.is_none()
             && let Some(id) = i32::try_from(self.id()).ok().and_then(Pid::from_raw)
         {
@@ -178,7 +178,7 @@ impl Drop for Child {
     }
 }
 
-/// Why everything ends at Ctrl-C.
+/// Creates the failure that ends everything at Ctrl-C.
 pub(super) fn interrupted() -> Failure {
     Failure::Runtime("interrupted".into())
 }

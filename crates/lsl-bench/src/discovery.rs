@@ -9,7 +9,6 @@ use super::schedule::{Grid, Schedule, Turn, table, whole};
 use super::swarm::{Order, Values, datagrams_dropped, take};
 use super::turn_error::{TurnError, must_encrypt};
 
-/// `lsl bench discovery`
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub(super) struct Discovery {
@@ -61,7 +60,7 @@ impl Discovery {
         self.schedule.run(&grid, measure, show)
     }
 
-    /// One library, once. What was measured before a failure stays.
+    /// Measures one library once. Values measured before a failure stay.
     fn turn(&self, turn: &Turn<'_>, values: &mut Values) -> Result<(), TurnError> {
         let mut pair = turn.pair()?;
         let kind = format!("swarm{}", std::process::id());

@@ -25,7 +25,7 @@ use super::sandbox::Sandbox;
 use super::summary::{self, Table};
 use super::turn_error::TurnError;
 
-/// Options of every comparison.
+/// Options that all comparisons of libraries share.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Comparison")]
 pub(super) struct Comparison {
@@ -69,7 +69,7 @@ pub(super) struct Point {
     pub(super) parameters: Vec<(&'static str, Value)>,
     /// The job of every subject; the driver fills in backend, stream and addresses.
     pub(super) job: Job,
-    /// Why this subject cannot do it, for those that cannot.
+    /// Returns the reason for which a subject cannot run this benchmark.
     pub(super) cannot: fn(&Library) -> Option<&'static str>,
 }
 
@@ -82,7 +82,7 @@ pub(super) struct Benchmark {
     pub(super) table: Table,
 }
 
-/// Everything a measurement needs.
+/// Subjects, processes and settings of one comparison.
 pub(super) struct Driver {
     pub(super) subjects: Vec<Library>,
     pub(super) sandbox: Sandbox,
@@ -94,7 +94,7 @@ pub(super) struct Driver {
 }
 
 impl Comparison {
-    /// Finds the subjects, and says on stderr what they are.
+    /// Finds the subjects and describes them on stderr.
     pub(super) fn driver(&self) -> Outcome<Driver> {
         let stop = Stop::install()?;
         let sandbox = Sandbox::make(PORTS)?;
@@ -145,9 +145,9 @@ impl Comparison {
         })
     }
 
-    /// Lets `work` fill in the cells, beside busy processes if wanted, then writes the results, shows
-    /// a table and makes the report: also of what there is when the user interrupts. `work` may save
-    /// what it has, against everything that may happen.
+    /// Lets `work` fill in the cells, beside busy processes if wanted, then writes the results,
+    /// shows a table and makes the report: also of partial results when the user interrupts. `work`
+    /// may save its cells early, in case the run is killed.
     pub(super) fn record(
         &self,
         benchmark: &str,
@@ -181,7 +181,7 @@ impl Comparison {
 /// Writes what there is so far.
 pub(super) type Save<'a> = &'a dyn Fn(&Results) -> Outcome;
 
-/// What becomes of results once they are written: the one place where a report is made of them.
+/// Makes the report of results that were written; all benchmarks end here.
 pub(super) fn finish(results: &Results, folder: &std::path::Path) -> Outcome {
     report::render(results, folder)?;
     note(format_args!(
@@ -227,7 +227,7 @@ impl Driver {
                 .map(|(name, value)| ((*name).into(), value.clone()))
                 .collect();
             if self.hogs > 0 {
-                // Runs with and without are not the same, and reports put together what is.
+                // Reports merge equal parameters, and runs with and without hogs differ.
                 parameters.insert("hogs".into(), self.hogs.into());
             }
             results.cells.push(Cell {
@@ -311,13 +311,13 @@ impl Driver {
     }
 }
 
-/// Bytes of a value.
+/// Returns the bytes of one value, 0 for an unknown format.
 pub(super) fn bytes_of(format: &str) -> f64 {
     let format = format.parse::<lsl_core::ChannelFormat>();
     format.map_or(0.0, |format| format.value_size() as f64)
 }
 
-/// `channels 64, rate 1000`
+/// Joins parameters as in `channels 64, rate 1000`.
 pub(super) fn title(parameters: &[(&'static str, Value)]) -> String {
     let shown: Vec<String> = parameters
         .iter()
@@ -339,7 +339,7 @@ pub(super) fn number(value: f64) -> Value {
     }
 }
 
-/// A value without quotes.
+/// Shows a JSON value, strings without their quotes.
 pub(super) fn plain(value: &Value) -> String {
     value
         .as_str()

@@ -16,7 +16,6 @@ use super::backend::foreign;
 use super::job::{Event, LibraryInfo, Order, Task};
 use super::number::with_format;
 
-/// `lsl bench endpoint`
 #[derive(Debug, Args)]
 pub(super) struct Endpoint {}
 
@@ -39,7 +38,8 @@ impl Endpoint {
         if let Err(failure) = outcome {
             tell(&Event::Failed(failure.to_string()))?;
         }
-        // Not by returning: a foreign library may take its time to end, and nobody waits for that.
+        // Ends without returning: a foreign library may take long to end, and the driver does not
+        // wait.
         std::process::exit(0);
     }
 }
@@ -65,7 +65,7 @@ fn tell(event: &Event) -> Outcome {
     Ok(out.flush()?)
 }
 
-/// What the driver says.
+/// Orders of the driver, read from standard input.
 struct Orders(mpsc::Receiver<Order>);
 
 impl Orders {

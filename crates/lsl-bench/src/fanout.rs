@@ -9,7 +9,6 @@ use super::job::{Counted, Extent, Job, Speed};
 use super::latency::whole_batches;
 use super::summary::Table;
 
-/// `lsl bench fanout`
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub(super) struct Fanout {
@@ -113,7 +112,7 @@ impl Fanout {
     }
 }
 
-/// What was given, or the default.
+/// Returns the values given, or the default if there are none.
 pub(super) fn or<T: Clone>(given: &[T], default: &[T]) -> Vec<T> {
     if given.is_empty() { default } else { given }.to_vec()
 }

@@ -1,4 +1,4 @@
-//! What came of what was sent: which samples are missing, and how late the others were.
+//! Finds the samples that are missing or late at a reader.
 
 use super::result::Gap;
 
@@ -6,11 +6,11 @@ use super::result::Gap;
 #[derive(Debug)]
 pub(super) struct GapDetector {
     reader: u32,
-    /// The first that counts.
+    /// First number that counts; earlier ones are warm-up.
     first: u64,
     modulus: u64,
     next: u64,
-    /// Of `next`: what is measured must not wait for divisions.
+    /// Remainder of `next`, kept because measured code must avoid divisions.
     next_remainder: u64,
     pub(super) received: u64,
     pub(super) disorder: u64,
@@ -33,7 +33,7 @@ impl GapDetector {
         }
     }
 
-    /// The number expected next.
+    /// Returns the number of the next sample in order.
     pub(super) fn next(&self) -> u64 {
         self.next
     }
@@ -76,14 +76,14 @@ impl GapDetector {
         self.last_pushed = at;
     }
 
-    /// What is missing of `total`, now that no more come.
+    /// Returns the missing numbers of `total`, once no more samples come.
     pub(super) fn gaps_of(&self, total: u64) -> Vec<Gap> {
         let mut gaps = self.gaps.clone();
         self.miss(&mut gaps, total);
         gaps
     }
 
-    /// Adds what is missing from the one expected next up to `end`.
+    /// Adds the numbers from the expected one up to `end` as missing.
     fn miss(&self, gaps: &mut Vec<Gap>, end: u64) {
         let first = self.next.max(self.first);
         if end <= first {

@@ -1,5 +1,5 @@
-//! `lsl bench handshake`: how many sessions can be set up, and what the security log costs then. Both
-//! sides of each handshake run in one thread, their messages handed over in memory.
+//! `lsl bench handshake`: sessions set up per second, and the cost of the security log. Both sides
+//! of each handshake run in one thread, their messages handed over in memory.
 
 mod audit_log;
 
@@ -26,7 +26,6 @@ use super::result::{Cell, Machine, Measurement, Round, Subject};
 use super::rotation::order;
 use super::stats::median_ratio;
 
-/// `lsl bench handshake`
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub(super) struct Handshake {
@@ -74,14 +73,14 @@ pub(super) struct Handshake {
     output: Output,
 }
 
-/// Between the two sides.
+/// Channel between the two sides of a handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Transport {
     /// By reference, no sockets
     Memory,
 }
 
-/// What becomes of events.
+/// Treatment of the events that a handshake records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Audited {
     /// No event is made
@@ -94,7 +93,7 @@ pub(super) enum Audited {
     OnSync,
 }
 
-/// A cipher suite.
+/// A cipher suite that the command line names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Wanted {
     /// ChaCha20-Poly1305
@@ -345,7 +344,7 @@ fn show(subjects: &[Audited], cells: &[Cell]) -> Outcome {
     Ok(table.write(&mut io::stdout().lock(), "")?)
 }
 
-/// What the log costs, against `off` in the same rounds.
+/// Prints the cost of the log against `off` in the same rounds.
 fn judge(subjects: &[Audited], cells: &[Cell]) {
     let place = |wanted| subjects.iter().position(|subject| *subject == wanted);
     let Some(off) = place(Audited::Off) else {

@@ -1,5 +1,6 @@
-//! What the driver and its two processes, the outlet's and the inlets', say to each other: one line of
-//! JSON each over the pipes of the child. The first line is the task; then orders go in, events out.
+//! Messages between the driver and its two processes, the outlet's and the inlets': one line of
+//! JSON each over the pipes of the child. The first line is the task; then orders go in, events
+//! out.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -8,20 +9,20 @@ use serde::{Deserialize, Serialize};
 
 use super::result::Gap;
 
-/// What a child is for.
+/// Task of a child process, its first line of input.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) enum Task {
-    /// Say what this library is.
+    /// Load this library and describe it.
     Probe(PathBuf),
-    /// Send.
+    /// Push samples on one outlet.
     Outlet(Job),
-    /// Receive.
+    /// Pull samples with one or several inlets.
     Inlet(Job),
-    /// Output a processor busy.
+    /// Keep a processor busy until the end.
     Hog,
 }
 
-/// Over what samples travel.
+/// Library or socket that carries the samples.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Backend {
     /// The Rust library this program is made of.
@@ -34,7 +35,7 @@ pub(super) enum Backend {
     TcpAesGcm,
 }
 
-/// How fast samples are pushed.
+/// Rate at which samples are pushed.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(super) enum Speed {
     /// So many samples per second, on time.
@@ -43,7 +44,7 @@ pub(super) enum Speed {
     Free,
 }
 
-/// How samples are taken out.
+/// Way in which samples are pulled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 pub(super) enum Pull {
     /// One by one
@@ -52,7 +53,7 @@ pub(super) enum Pull {
     Chunk,
 }
 
-/// Whose samples `latency_*` and the histogram are about; `slowest_*` is always there, too.
+/// Samples counted by `latency_*` and the histogram; `slowest_*` is always there, too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Counted {
     /// Every sample of every reader.
@@ -66,7 +67,7 @@ pub(super) enum Counted {
 pub(super) enum Extent {
     /// After so many samples, besides those of the warm-up.
     Samples(u64),
-    /// After so many seconds.
+    /// After so many seconds of measuring.
     Seconds(f64),
 }
 
@@ -76,13 +77,13 @@ pub(super) struct Job {
     pub(super) backend: Backend,
     /// Whether the connections must be encrypted; if they are not, or are and must not be, the run ends.
     pub(super) secure: bool,
-    /// Name and source id.
+    /// Name and source id of the stream.
     pub(super) stream: String,
     /// Name of the format, such as `float32`.
     pub(super) format: String,
     pub(super) channels: u32,
     pub(super) speed: Speed,
-    /// Samples per push.
+    /// Samples in each push, at least 1.
     pub(super) batch: u64,
     /// Samples that come first and are not counted; whole batches.
     pub(super) warm_up: u64,
@@ -127,8 +128,8 @@ impl Job {
         }
     }
 
-    /// What the stream says about its rate. Unpaced streams get one too, because LSL sizes its buffers
-    /// by it: 360 s of 1 kHz hold 360,000 samples, more than is ever under way.
+    /// Returns the nominal rate of the stream in Hz. Unpaced streams get one too, because LSL sizes
+    /// its buffers by it: 360 s of 1 kHz hold 360,000 samples, more than is ever under way.
     pub(super) fn nominal_rate(&self) -> f64 {
         match self.speed {
             Speed::Paced(rate) => rate,
@@ -145,7 +146,7 @@ impl Job {
     }
 }
 
-/// What the driver tells a child.
+/// Orders of the driver to a child, after its task.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) enum Order {
     /// Outlet: all inlets are there, begin.
@@ -156,22 +157,22 @@ pub(super) enum Order {
     Finish,
 }
 
-/// What a child tells the driver.
+/// Events that a child reports to the driver.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) enum Event {
-    /// What the probed library is.
+    /// Description of the probed library.
     Library(LibraryInfo),
     /// Outlet: the stream can be found. Inlets: all are connected.
     Ready(Ready),
     /// Outlet: so many samples were pushed, warm-up included.
     Pushed(u64),
-    /// The last word.
+    /// Results, and the last event of a child.
     Report(Report),
-    /// Instead of a report.
+    /// Reason of a failure, in place of a report.
     Failed(String),
 }
 
-/// What a library says about itself.
+/// Description of a library by itself.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct LibraryInfo {
     /// `major * 100 + minor`.
@@ -181,7 +182,7 @@ pub(super) struct LibraryInfo {
     pub(super) ours: bool,
 }
 
-/// What the other side has to know.
+/// Addresses that the other side needs.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Ready {
     pub(super) address: Option<String>,
@@ -190,7 +191,7 @@ pub(super) struct Ready {
     pub(super) encrypted: u32,
 }
 
-/// What one side measured.
+/// Values that one side measured.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Report {
     /// By name of the metric; both sides together name each once.

@@ -9,7 +9,6 @@ use super::driver::{Benchmark, Comparison, Point, bytes_of, number};
 use super::job::{Extent, Job, Speed};
 use super::summary::Table;
 
-/// `lsl bench latency`
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub(super) struct Latency {

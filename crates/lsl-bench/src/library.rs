@@ -1,4 +1,4 @@
-//! What is compared: from `--lib` and `--secure` to libraries that processes can use.
+//! Libraries to compare: from `--lib` and `--secure` to libraries that processes can use.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use super::job::{Backend, Event, LibraryInfo, Task};
 use super::result;
 use super::sandbox::Sandbox;
 
-/// Whether connections are encrypted.
+/// Encryption of connections, as `--secure` demands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Secure {
     Off,
@@ -71,8 +71,7 @@ pub(super) fn find(
     Ok(subjects)
 }
 
-/// What ratios are taken to unless the user says: the first other liblsl that was found where no
-/// libraries were named, else the first.
+/// Chooses the baseline of ratios: the first other liblsl if no library was named, else the first.
 pub(super) fn baseline(subjects: &[Library], names: &[String]) -> usize {
     let foreign = || subjects.iter().position(|subject| subject.is_foreign);
     if names.is_empty() {
@@ -115,11 +114,11 @@ struct Found {
     encryption: Encryption,
 }
 
-/// When something encrypts.
+/// Condition under which a library encrypts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Encryption {
     Never,
-    /// As `--secure` says.
+    /// Encrypts if `--secure` asks for it.
     AsAsked,
     /// It is what its name says, so `--secure` changes nothing.
     Always,

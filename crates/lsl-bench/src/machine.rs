@@ -1,4 +1,4 @@
-//! Where and when a benchmark ran, as far as the system tells.
+//! Describes the machine and time of a benchmark, as far as the system tells.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use lsl_platform::process::hostname;
 use super::result::Machine;
 
 impl Machine {
-    /// This one, now.
+    /// Reads the properties of this machine at this moment.
     pub(super) fn here() -> Self {
         let read = |path: &str| fs::read_to_string(path).ok();
         let cpus = read("/proc/cpuinfo").unwrap_or_default();

@@ -1,5 +1,6 @@
-//! `lsl-bench`, the program that `lsl bench` runs: how fast this machine, this library and any other liblsl
-//! are. Each action is one file. What they measure goes through `result`, the JSON form, which `report` reads.
+//! `lsl-bench`, the program that `lsl bench` runs: it measures this machine, this library and any
+//! other liblsl. Each action is one file. Results go through `result`, the JSON form, which
+//! `report` reads.
 #![forbid(unsafe_code)]
 #![expect(
     clippy::cast_precision_loss,
@@ -65,11 +66,11 @@ struct Cli {
     globals: Globals,
 
     #[command(subcommand)]
-    action: Action,
+    action: BenchCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Action {
+enum BenchCommand {
     /// One-way latency by channels, rate and inlets
     Latency(latency::Latency),
     /// Latency of the slowest of many readers
@@ -124,23 +125,23 @@ fn main() -> ExitCode {
 impl Cli {
     fn run(&self) -> Outcome {
         match &self.action {
-            Action::Latency(action) => action.run(),
-            Action::Fanout(action) => action.run(),
-            Action::Bulk(action) => action.run(),
-            Action::Max(action) => action.run(),
-            Action::Handshake(action) => action.run(),
-            Action::Aead(action) => action.run(),
-            Action::Atrest(action) => action.run(),
-            Action::Record(action) => action.run(),
-            Action::Discovery(action) => action.run(),
-            Action::Scale(action) => action.run(),
-            Action::Net(action) => action.run(&self.globals),
-            Action::Report(action) => action.run(),
-            Action::Completions(action) => action.run(whole()),
-            Action::Man(action) => action.run(whole()),
-            Action::AtrestEnd(action) => action.run(),
-            Action::Swarm(action) => action.run(),
-            Action::Endpoint(action) => action.run(),
+            BenchCommand::Latency(action) => action.run(),
+            BenchCommand::Fanout(action) => action.run(),
+            BenchCommand::Bulk(action) => action.run(),
+            BenchCommand::Max(action) => action.run(),
+            BenchCommand::Handshake(action) => action.run(),
+            BenchCommand::Aead(action) => action.run(),
+            BenchCommand::Atrest(action) => action.run(),
+            BenchCommand::Record(action) => action.run(),
+            BenchCommand::Discovery(action) => action.run(),
+            BenchCommand::Scale(action) => action.run(),
+            BenchCommand::Net(action) => action.run(&self.globals),
+            BenchCommand::Report(action) => action.run(),
+            BenchCommand::Completions(action) => action.run(whole()),
+            BenchCommand::Man(action) => action.run(whole()),
+            BenchCommand::AtrestEnd(action) => action.run(),
+            BenchCommand::Swarm(action) => action.run(),
+            BenchCommand::Endpoint(action) => action.run(),
         }
     }
 }

@@ -11,7 +11,6 @@ use super::job::{Backend, Extent, Job, Pull};
 use super::latency::whole_batches;
 use super::summary::Table;
 
-/// `lsl bench max`
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub(super) struct Max {

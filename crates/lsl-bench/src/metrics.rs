@@ -11,7 +11,7 @@ pub(crate) enum Better {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Metric {
     pub(crate) name: &'static str,
-    /// For people.
+    /// Title in tables and figures, without the unit.
     pub(crate) title: &'static str,
     pub(crate) unit: &'static str,
     pub(crate) better: Better,

@@ -14,7 +14,6 @@ use lsl_core::secure::{Policy, Security};
 use lsl_core::{ChannelFormat, Context, StreamInfo};
 use std::sync::Arc;
 
-/// `lsl bench net`
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub(super) struct Net {
@@ -74,7 +73,7 @@ impl Ways {
         self.config.bind() == Bind::Loopback
     }
 
-    /// Whether this machine has what it takes to encrypt.
+    /// Checks that this machine has the keys to encrypt.
     fn check(&self, secure: bool) -> Outcome {
         if secure && self.own.policy() == Policy::Off {
             return Err(Failure::Runtime(NO_KEY.into()));
@@ -99,8 +98,8 @@ impl Ways {
     }
 }
 
-/// Whether it is a stream of this benchmark, of so many channels. Nothing else is read: a server sends back
-/// what it reads, to whoever asks for it, perhaps from one network to another.
+/// Checks that a stream belongs to this benchmark and has so many channels. Others are refused: a
+/// server returns the samples to any client, perhaps from one network to another.
 fn is_ours(info: &StreamInfo, channels: u32) -> Outcome {
     if info.stream_type() != TYPE || info.channel_format() != ChannelFormat::Float32 {
         return Err(Failure::Runtime(

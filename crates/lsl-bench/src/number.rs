@@ -1,5 +1,5 @@
 //! Values of all formats as the benchmark fills them: the number of a sample stands in its first
-//! channels, in as many digits as its format needs. Readers find from it what is missing.
+//! channels, in as many digits as its format needs. Readers find missing samples by it.
 
 use lsl_core::{PullElement, PushElement};
 
@@ -7,7 +7,7 @@ use lsl_core::{PullElement, PushElement};
 pub(super) trait Number: PushElement + PullElement + lsl_dl::Element {
     /// Digits are below this; every one of them is exact in this format.
     const BASE: u64;
-    /// Bytes of one value.
+    /// Bytes of one value in memory.
     const BYTES: usize;
 
     fn from_digit(digit: u64) -> Self;
@@ -66,7 +66,7 @@ numbers! {
     f64, 40;
 }
 
-/// How numbers are written into samples of this many channels.
+/// Rule by which numbers are written into samples of this many channels.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Numbering {
     digits: usize,

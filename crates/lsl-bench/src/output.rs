@@ -1,4 +1,4 @@
-//! Where results go, for actions that do not run the grid of `driver`.
+//! Writes and shows results, for actions that do not run the grid of `driver`.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use super::driver::finish;
 use super::result::{Cell, Machine, Results, SCHEMA, Subject};
 use super::summary;
 
-/// Options for results.
+/// Options that choose the folder of results.
 #[derive(Debug, Clone, Args)]
 pub(super) struct Output {
     /// Folder for the results [default: lsl-bench/BENCHMARK-TIME]
@@ -19,11 +19,11 @@ pub(super) struct Output {
     output: Option<PathBuf>,
 }
 
-/// Everything that was measured.
+/// Cells of a finished run, with the subjects they compare.
 pub(super) struct Measured {
     pub(super) benchmark: &'static str,
     pub(super) subjects: Vec<Subject>,
-    /// What ratios are taken to.
+    /// Index of the subject that ratios refer to.
     pub(super) baseline: usize,
     pub(super) cells: Vec<Cell>,
 }

@@ -1,22 +1,23 @@
-//! What other processes use of the machine, as `/proc` tells while they run. Elsewhere nothing is known.
+//! Reads the resources that other processes use from `/proc`, while they run. Elsewhere there are
+//! no values.
 
 use std::fs;
 
 use super::usage::field;
 
-/// What a process uses now.
+/// Resources that a process uses now.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Used {
     /// Processor time so far, of all its threads.
     pub(super) cpu_secs: f64,
-    /// Memory now.
+    /// Resident memory at this moment.
     pub(super) rss_mib: f64,
     /// The most memory it ever had.
     pub(super) peak_mib: f64,
 }
 
 impl Used {
-    /// Of the process with this id; `None` if it has ended or nobody knows.
+    /// Reads the process with this id; `None` if it has ended or the system does not tell.
     pub(super) fn of(id: u32) -> Option<Self> {
         let read = |name: &str| fs::read_to_string(format!("/proc/{id}/{name}")).ok();
         Self::from_texts(&read("stat")?, &read("status")?)

@@ -2,8 +2,7 @@
 //! reads, Nagle's delay is off. Samples look as on LSL's wire (a byte, a timestamp or none, values), so
 //! the same number of bytes travels. Sealed, each push is one AES-256-GCM frame per reader.
 //!
-//! No limit for others to copy: nobody is authenticated, and the key is known to every reader of this
-//! file.
+//! Not for real use: no peer is authenticated, and every reader of this file knows the key.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -14,7 +13,7 @@ use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 
 use super::number::Number;
 
-/// The sending side.
+/// Sending side, with one socket for each reader.
 pub(super) struct Sender {
     listener: TcpListener,
     readers: Vec<(TcpStream, Option<Cipher>)>,
@@ -79,7 +78,7 @@ impl Sender {
     }
 }
 
-/// One reader.
+/// Receiving side of one reader.
 pub(super) struct Receiver {
     socket: TcpStream,
     cipher: Option<Cipher>,
@@ -172,9 +171,9 @@ impl Receiver {
         Ok(true)
     }
 
-    /// Reads what is there, waiting for it; false when the time is up.
+    /// Reads available bytes, waiting for the first; false once the time is up.
     fn read(&mut self) -> Outcome<bool> {
-        // What is left is part of one sample or frame: little.
+        // The rest is part of one sample or frame: little.
         self.bytes.copy_within(self.start..self.end, 0);
         self.end -= self.start;
         self.start = 0;

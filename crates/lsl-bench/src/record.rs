@@ -1,5 +1,5 @@
-//! `lsl bench record`: whether many fast streams can be recorded without a gap, and what that takes. One
-//! process sends numbered samples, another one records them, and the file is read to prove it.
+//! `lsl bench record`: recording of many fast streams without a gap, and its cost. One process
+//! sends numbered samples, another one records them, and the file is read to prove it.
 
 mod life;
 mod proof;
@@ -26,7 +26,6 @@ use super::result::{Cell, Machine, Measurement, Round, Subject};
 use super::sandbox::Sandbox;
 use super::scratch::{self, Folder};
 
-/// `lsl bench record`
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub(super) struct Record {
@@ -85,7 +84,7 @@ Examples:
   lsl bench record --encrypted --secure
   lsl bench record --streams 8 --seconds 5 --output-dir /dev/shm";
 
-/// What is shown.
+/// Results of the run, as `--json` prints them.
 #[derive(Debug, Serialize)]
 struct Shown {
     streams: usize,
@@ -93,7 +92,7 @@ struct Shown {
     rate: u32,
     encrypted: bool,
     secure: bool,
-    /// The recorder's exit status.
+    /// Exit status of the recorder, `None` after a signal.
     status: Option<i32>,
     recorded_secs: f64,
     /// Samples on each stream, until the generator was told to end after the recording.
@@ -268,7 +267,7 @@ impl Record {
         Ok((shown, measurement))
     }
 
-    /// What is wrong with the recording, beside gaps.
+    /// Returns the fault of a recording that is not a gap.
     fn complaint(&self, shown: &Shown, proofs: &[Proof]) -> Option<String> {
         let least = u64::from(self.rate) * u64::from(self.seconds)
             - u64::from(self.rate) / 2
@@ -366,7 +365,7 @@ fn values(life: &Life, file_mib: f64) -> BTreeMap<String, f64> {
         .collect()
 }
 
-/// Reads the whole recording.
+/// Reads the whole recording, decrypting it if `identity` is given.
 fn prove(path: &Path, identity: Option<&str>, stop: &Stop) -> Outcome<Vec<Proof>> {
     let input = BufReader::with_capacity(PIECE, File::open(path)?);
     let Some(identity) = identity else {
@@ -426,7 +425,7 @@ const STAMP_BYTES: u64 = 9;
 const SPARE_PORTS: u16 = 16;
 const SEARCH_SECS: &str = "20";
 const START_SECS: f64 = 30.0;
-/// What search, connecting and the end may take.
+/// Longest time for search, connecting and the end.
 const MOST_EXTRA_SECS: f64 = 120.0;
 const NAP_SECS: f64 = 0.05;
 const MIB: f64 = (1 << 20) as f64;

@@ -1,4 +1,4 @@
-//! `lsl bench report`: statistics, tables and charts from what the other benchmarks wrote.
+//! `lsl bench report`: statistics, tables and charts from the results of other benchmarks.
 
 mod analysis;
 mod axis;
@@ -25,7 +25,6 @@ use self::encryption::EncryptionSummary;
 use self::load::{Group, Run};
 use crate::result::Results;
 
-/// `lsl bench report`
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Report {
@@ -56,7 +55,7 @@ Runs of the same benchmark on the same machine, with the same subjects and cells
 rounds of one. What differs gets a report of its own, in a directory named after the benchmark.";
 
 impl Report {
-    /// Runs the command.
+    /// Reads all results and writes one report for each group.
     pub(super) fn run(&self) -> Outcome {
         let files = load::find(&self.paths)?;
         let runs = files
@@ -147,7 +146,7 @@ impl Rendered {
         let mut table = Table::new(&columns);
         let mut before = "";
         for row in &self.rows {
-            // What stands above need not be read again.
+            // A cell equal to the one above is left empty.
             let [cell, rest @ ..] = row;
             let shown = if cell == before { "" } else { cell };
             table.push(std::iter::once(shown).chain(rest.iter().map(String::as_str)));
@@ -233,7 +232,7 @@ fn headline(analysis: &Analysis<'_>) -> Vec<[String; 6]> {
     rows
 }
 
-/// What encryption adds to one subject, in words.
+/// Describes the cost of encryption for one subject in one sentence.
 fn sentence(pair: &EncryptionSummary) -> String {
     let EncryptionSummary {
         plain,
@@ -254,7 +253,7 @@ fn sentence(pair: &EncryptionSummary) -> String {
     )
 }
 
-/// `--json`
+/// A whole report, as `--json` prints it.
 #[derive(Debug, Serialize)]
 struct Summary {
     benchmark: String,

@@ -1,5 +1,5 @@
-//! What a benchmark measured: the one form that every `lsl bench` command writes as JSON and that the
-//! report reads. Numbers only; what they mean for a comparison is worked out in `stats`.
+//! Results of a benchmark: the one form that every `lsl bench` command writes as JSON and that the
+//! report reads. Numbers only; `stats` draws the conclusions.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,14 +17,14 @@ pub(crate) const SCHEMA: &str = "lsl-bench/1";
 /// One run of one benchmark.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Results {
-    /// [`SCHEMA`].
+    /// Equals [`SCHEMA`]; other forms are refused.
     pub(crate) schema: String,
-    /// `latency`, `fanout`, …
+    /// Name of the action: `latency`, `fanout`, …
     pub(crate) benchmark: String,
     pub(crate) machine: Machine,
     /// The command line, to run it again.
     pub(crate) args: Vec<String>,
-    /// What was compared, in the order given; `baseline` is what ratios are taken to.
+    /// Libraries compared, in the order given; ratios refer to `baseline`.
     pub(crate) subjects: Vec<Subject>,
     pub(crate) baseline: usize,
     /// One per point of the grid.
@@ -32,7 +32,7 @@ pub(crate) struct Results {
 }
 
 impl Results {
-    /// What `latency_*` and the histograms are about, for people.
+    /// Names the samples that `latency_*` and the histograms count, for people.
     pub(crate) fn latency_title(&self) -> &'static str {
         if self.is_of_slowest() {
             "latency of the slowest reader"
@@ -70,10 +70,10 @@ impl Results {
     }
 }
 
-/// Where and when it ran.
+/// Machine and time of the run.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Machine {
-    /// RFC 3339, UTC.
+    /// Start of the run: RFC 3339, UTC.
     pub(crate) started: String,
     pub(crate) host: String,
     pub(crate) cpu: String,
@@ -83,7 +83,7 @@ pub(crate) struct Machine {
     pub(crate) governor: Option<String>,
     /// Of 1, 5 and 15 minutes, when it started.
     pub(crate) load: [f64; 3],
-    /// Version of `lsl`.
+    /// Version of `lsl` that measured.
     pub(crate) version: String,
 }
 
@@ -92,7 +92,7 @@ pub(crate) struct Machine {
 pub(crate) struct Subject {
     /// Short and unique in the run: `ours`, `ours secure`, `liblsl 1.18`, `raw:tcp`.
     pub(crate) name: String,
-    /// What exactly: the path of a library and its own description of itself, the cipher.
+    /// Path of the library and its own description, or the cipher.
     pub(crate) detail: String,
     pub(crate) secure: bool,
 }
@@ -107,7 +107,7 @@ pub(crate) struct Cell {
 }
 
 impl Cell {
-    /// What one subject did in each round.
+    /// Returns the measurements of one subject, round by round.
     pub(crate) fn measurements(&self, subject: usize) -> impl Iterator<Item = &Measurement> {
         let rounds = self.rounds.iter();
         rounds.filter_map(move |round| round.measurements.get(subject))
@@ -150,7 +150,7 @@ pub(crate) struct Round {
     pub(crate) measurements: Vec<Measurement>,
 }
 
-/// What one subject did in one round.
+/// Values of one subject in one round.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Measurement {
     /// By name of the metric, see [`METRICS`](crate::metrics::METRICS).
@@ -164,15 +164,15 @@ pub(crate) struct Measurement {
     /// Latencies in microseconds as (upper bound, count), for charts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) histogram: Vec<(f64, u64)>,
-    /// Why there are no values.
+    /// Reason for the missing values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) failure: Option<String>,
 }
 
-/// Samples that never came.
+/// A run of consecutive samples that never came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Gap {
-    /// Which reader, from 0.
+    /// Index of the reader, from 0.
     pub(crate) reader: u32,
     pub(crate) first: u64,
     pub(crate) count: u64,

@@ -1,7 +1,7 @@
 //! The order of turns in an interleaved comparison.
 
-/// The subjects in the order of round `round`: everybody begins as often as the others, so that what
-/// a round does to those that come late happens to all of them.
+/// The subjects in the order of round `round`: each begins as often as the others, so that effects
+/// of a late place reach all of them.
 pub(super) fn order(round: usize, subjects: usize) -> impl Iterator<Item = usize> {
     (0..subjects).map(move |place| (place + round) % subjects)
 }

@@ -40,7 +40,7 @@ impl Sandbox {
         Ok(sandbox)
     }
 
-    /// What processes find that are to encrypt, or not to.
+    /// Returns the environment of processes that are to encrypt, or not to.
     pub(super) fn environment(&self, secure: bool) -> Environment {
         let os = |path: PathBuf| Some(OsString::from(path));
         let config = secure.then(|| self.path("secure/lsl-secure.toml").into());
@@ -48,7 +48,7 @@ impl Sandbox {
             ("LSLAPICFG", os(self.path("lsl_api.cfg"))),
             ("LSL_SECURE_CONFIG", config),
             ("SUDO_USER", None),
-            // Where no keys are.
+            // Folder without any keys.
             ("HOME", os(self.path("home"))),
         ]
     }
@@ -64,7 +64,7 @@ impl Sandbox {
 
 impl Drop for Sandbox {
     fn drop(&mut self) {
-        // What cannot be removed is left in the folder for such things.
+        // Remaining files stay in the folder for temporary files.
         let _ = fs::remove_dir_all(&self.folder);
     }
 }
@@ -81,7 +81,7 @@ fn configuration(session: &str, base_port: u16, ports: u16) -> String {
     )
 }
 
-/// A device that trusts nobody but itself.
+/// Configuration of a device that trusts only itself.
 const SECURE_CONFIG: &str = "[security]\nname = \"benchmark\"\npolicy = \"required\"\n\
                              key_file = \"device_key.pem\"\n\
                              trusted_peers = \"trusted_peers.toml\"\n";

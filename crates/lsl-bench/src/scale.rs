@@ -1,5 +1,4 @@
-//! `lsl bench scale`: what many streams take: threads, files, memory, and the processor when nobody
-//! pushes.
+//! `lsl bench scale`: threads, files, memory and idle processor time of many streams.
 
 use std::io::Write;
 
@@ -14,7 +13,6 @@ use super::schedule::{Grid, Schedule, Turn, table, whole};
 use super::swarm::{Order, Values, take};
 use super::turn_error::{TurnError, must_encrypt};
 
-/// `lsl bench scale`
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub(super) struct Scale {
@@ -111,7 +109,7 @@ impl Scale {
         Ok(measured)
     }
 
-    /// One library, once. What was measured before a failure stays.
+    /// Measures one library once. Values measured before a failure stay.
     fn turn(&self, turn: &Turn<'_>, values: &mut Values) -> Result<(), TurnError> {
         let mut pair = turn.pair()?;
         let kind = format!("swarm{}", std::process::id());
@@ -240,7 +238,7 @@ fn show(subjects: &[Library], cells: &[Cell]) -> Outcome {
     table(subjects, cells, &idle)
 }
 
-/// Between two tables.
+/// Prints a blank line between two tables.
 fn blank_line() -> Outcome {
     Ok(writeln!(std::io::stdout().lock())?)
 }

@@ -1,5 +1,5 @@
-//! What `discovery` and `scale` have in common: for each number of streams every library has its turn in
-//! each round, and what was finished is kept however the run ends. What a turn is, they know.
+//! Runs `discovery` and `scale`: for each number of streams every library has its turn in each
+//! round, and finished turns are kept however the run ends. The callers define a turn.
 
 use std::io;
 
@@ -16,10 +16,10 @@ use super::library::{Library, Secure, baseline, find};
 use super::output::{Measured, Output};
 use super::result::{Cell, Machine, Measurement, Round};
 use super::rotation::order;
-use super::swarm::{Pair, Place, Values, is_lsl};
+use super::swarm::{Pair, Values, Workplace, is_lsl};
 use super::turn_error::TurnError;
 
-/// Who takes part, and where.
+/// Options that choose libraries, encryption and the output.
 #[derive(Debug, Clone, Args)]
 pub(super) struct Schedule {
     /// Libraries: `core` (the Rust library), or the path of one with liblsl's functions. Ratios are
@@ -39,7 +39,7 @@ pub(super) struct Schedule {
     output: Output,
 }
 
-/// What is measured.
+/// Cells to measure: parameters, numbers of streams and rounds.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Grid<'a> {
     pub(super) benchmark: &'static str,
@@ -50,17 +50,17 @@ pub(super) struct Grid<'a> {
     pub(super) parameters: &'a [(&'static str, Value)],
 }
 
-/// One library, once.
+/// One library at one number of streams, measured once.
 #[derive(Clone, Copy)]
 pub(super) struct Turn<'a> {
     pub(super) streams: u32,
     pub(super) subject: &'a Library,
     pub(super) stop: &'a Stop,
-    place: &'a Place,
+    place: &'a Workplace,
 }
 
 impl Schedule {
-    /// Measures all of it, shows and writes what came out.
+    /// Measures all cells, then shows and writes the results.
     pub(super) fn run(
         &self,
         grid: &Grid<'_>,
@@ -70,7 +70,7 @@ impl Schedule {
         let stop = Stop::install()?;
         let machine = Machine::here();
         let most = grid.streams.iter().copied().max().unwrap_or(1);
-        let place = Place::make(most, self.multicast)?;
+        let place = Workplace::make(most, self.multicast)?;
         let subjects = find(&self.libraries, &self.secure, place.sandbox(), &stop)?;
         if let Some(other) = subjects.iter().find(|subject| !is_lsl(subject)) {
             let name = &other.shown.name;
@@ -154,7 +154,7 @@ impl<'a> Turn<'a> {
         Pair::start(self.subject, self.place, self.stop)
     }
 
-    /// What is known after `work`: what was measured before a failure stays.
+    /// Runs `work` and returns its values: those measured before a failure stay.
     pub(super) fn measurement(
         &self,
         work: impl FnOnce(&mut Values) -> Result<(), TurnError>,
@@ -183,7 +183,7 @@ fn measurement(values: Values, done: Result<(), TurnError>, stop: &Stop) -> Outc
     })
 }
 
-/// What the other process has counted under this name, or none.
+/// Converts a count of the other process; 0 if it has none under this name.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

@@ -40,7 +40,7 @@ fn free(_place: &Path) -> Option<u64> {
 pub(super) struct Folder(PathBuf);
 
 impl Folder {
-    /// Makes it in `place`.
+    /// Makes the folder in `place`, for this user alone.
     pub(super) fn make(place: &Path, what: &str) -> Outcome<Self> {
         let folder = place.join(format!("lsl-bench-{what}-{}", std::process::id()));
         create_directory(&folder, 0o700)
@@ -55,12 +55,12 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // What cannot be removed is left; its name says whose it is.
+        // Remaining files are left; the folder's name tells their owner.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
-/// Writes a file that nobody else may read.
+/// Writes a file that only this user may read.
 pub(super) fn write_private(path: &Path, content: &[u8]) -> Outcome {
     Ok(create_new(path, 0o600)?.write_all(content)?)
 }
@@ -84,7 +84,7 @@ impl KilledOnDrop {
         self.0.stdout.take()
     }
 
-    /// How it ended, if it has.
+    /// Returns the exit status once the process has ended.
     pub(super) fn ended(&mut self) -> Outcome<Option<ExitStatus>> {
         Ok(self.0.try_wait()?)
     }
@@ -98,5 +98,5 @@ impl Drop for KilledOnDrop {
     }
 }
 
-/// What stays free for others.
+/// Bytes that stay free for other programs.
 const RESERVE: u64 = 1 << 30;

@@ -1,6 +1,6 @@
 //! Sizes of files as people write them, in units of 1024.
 
-/// Reads `16M`, `1GiB`, `4096`.
+/// Parses sizes such as `16M`, `1GiB` and `4096`.
 pub(crate) fn parse(text: &str) -> Result<u64, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let shift = match text[digits.len()..].to_ascii_uppercase().as_str() {

@@ -12,7 +12,7 @@ pub(crate) use self::paired::{Paired, cohens_d, median_ratio};
 /// Low and high end of a range that holds the true value with a stated chance.
 pub(crate) type Interval = [f64; 2];
 
-/// Arithmetic mean.
+/// Arithmetic mean; `None` without values.
 pub(crate) fn mean(values: &[f64]) -> Option<f64> {
     mean_of(values.iter().copied())
 }
@@ -32,7 +32,7 @@ fn deviation(values: &[f64]) -> Option<f64> {
     Some((squares / (values.len() - 1) as f64).sqrt())
 }
 
-/// The median.
+/// Median by [`quantile`]; `None` without values.
 pub(crate) fn median(values: &[f64]) -> Option<f64> {
     quantile(values, 0.5)
 }
@@ -53,7 +53,7 @@ pub(crate) fn quantile(values: &[f64], share: f64) -> Option<f64> {
     Some(sorted[index] + (sorted[next] - sorted[index]) * rest)
 }
 
-/// First and third quartile.
+/// First and third quartile, by [`quantile`].
 pub(crate) fn quartiles(values: &[f64]) -> Option<Interval> {
     Some([quantile(values, 0.25)?, quantile(values, 0.75)?])
 }
@@ -71,7 +71,7 @@ pub(crate) fn sorted_latencies(values: impl IntoIterator<Item = f32>) -> Vec<f32
     values
 }
 
-/// Arithmetic mean of latencies.
+/// Arithmetic mean of latencies; `None` without values.
 pub(crate) fn mean_latency(values: &[f32]) -> Option<f64> {
     mean_of(values.iter().map(|value| f64::from(*value)))
 }

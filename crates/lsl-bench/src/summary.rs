@@ -10,18 +10,18 @@ use super::metrics::METRICS;
 use super::result::{Cell, Measurement, Results};
 use super::stats::{median, median_ratio};
 
-/// What the table shows.
+/// Columns of a table of results.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Table {
     /// Names of parameters, in this order.
     pub(super) parameters: &'static [&'static str],
-    /// Metrics, as medians.
+    /// Metrics shown as medians over the rounds.
     pub(super) columns: &'static [&'static str],
-    /// Metrics, as ratios.
+    /// Metrics shown as ratios to the baseline.
     pub(super) ratios: &'static [&'static str],
 }
 
-/// Writes the table.
+/// Writes the table of all cells and subjects.
 pub(super) fn show(results: &Results, table: &Table, out: &mut impl Write) -> Outcome {
     let names: Vec<String> = table.parameters.iter().map(|name| (*name).into()).collect();
     let parameters = names.len();
@@ -85,7 +85,8 @@ pub(super) fn verdict(results: &Results) -> Outcome {
     }
     let failures =
         || all().filter_map(|measurement| Some((measurement, measurement.failure.as_ref()?)));
-    // All samples came, so this says what else was wrong with them. Who cannot do a thing expects none.
+    // All samples came, so another fault is named. A subject that cannot run the cell expects no
+    // samples.
     let is_wrong = |measurement: &Measurement| measurement.expected > 0;
     if let Some((_, failure)) = failures().find(|(measurement, _)| is_wrong(measurement)) {
         return Err(Failure::Lost(failure.clone()));
@@ -119,7 +120,7 @@ fn delivered(cell: &Cell, subject: usize) -> String {
     format!("{share:.3} %{failed}")
 }
 
-/// Three digits that matter.
+/// Formats a value briefly, with `k` or `M` if it is large.
 fn digits(value: f64) -> String {
     let magnitude = value.abs();
     if magnitude >= 1e6 {

@@ -19,7 +19,7 @@ use super::job::Backend;
 use super::library::Library;
 use super::sandbox::Sandbox;
 
-/// What a process is told, after its backend.
+/// Orders to a process of many streams, after its backend.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) enum Order {
     /// Offer streams called `KIND-0`, `KIND-1`, …, of type KIND: `create_s`.
@@ -48,25 +48,25 @@ pub(super) enum Order {
     OpenAll,
     /// Take out so many samples of each: `deliver`, `received`.
     Collect { samples: u32 },
-    /// How far the library's clock is ahead of this program's: `clock_ahead`.
+    /// Compare the library's clock with this program's: `clock_ahead`.
     Clock,
-    /// What is held: `threads`, `fds`, `rss_mib`.
+    /// Count resources in use: `threads`, `fds`, `rss_mib`.
     Count,
-    /// Do nothing: `cpu_percent`, `switches_per_s`.
+    /// Do nothing for so long: `cpu_percent`, `switches_per_s`.
     Idle { secs: f64 },
-    /// Give everything back: `destroy_s`.
+    /// Destroy all inlets and outlets: `destroy_s`.
     Destroy,
 }
 
-/// What it answers.
+/// Answer of a process to one order.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) enum Answer {
-    /// By name.
+    /// Values by name of the metric.
     Done(BTreeMap<String, f64>),
     Failed(String),
 }
 
-/// What came out of an order.
+/// Values that an order gave, by name.
 pub(super) type Values = BTreeMap<String, f64>;
 
 /// A process, seen from the driver.
@@ -82,7 +82,7 @@ pub(super) struct Pair<'a> {
 }
 
 impl<'a> Pair<'a> {
-    pub(super) fn start(subject: &Library, place: &Place, stop: &'a Stop) -> Outcome<Self> {
+    pub(super) fn start(subject: &Library, place: &Workplace, stop: &'a Stop) -> Outcome<Self> {
         let start = || -> Outcome<Side<'a>> {
             let mut child = Child::spawn(COMMAND, &place.environment(subject.secure()))?;
             child.say(&subject.backend)?;
@@ -115,14 +115,14 @@ impl Side<'_> {
     }
 }
 
-/// Where the processes work.
-pub(super) struct Place {
+/// Sandbox and addresses in which the processes work.
+pub(super) struct Workplace {
     sandbox: Sandbox,
     multicast: Option<PathBuf>,
 }
 
-impl Place {
-    /// For so many streams.
+impl Workplace {
+    /// Makes a sandbox with enough ports for so many streams.
     pub(super) fn make(streams: u32, is_multicast: bool) -> Outcome<Self> {
         let ports = u16::try_from(streams.saturating_mul(2) + SPARE_PORTS).map_err(|_| {
             Failure::Usage("there are not as many ports as these streams need".into())
@@ -169,8 +169,8 @@ pub(super) fn is_lsl(subject: &Library) -> bool {
     matches!(subject.backend, Backend::Core | Backend::Library(_))
 }
 
-/// Datagrams that the kernel has dropped because nobody took them from a full socket, in this network
-/// namespace. `None` where it does not tell.
+/// Datagrams that the kernel has dropped because their socket was full, in this network namespace.
+/// `None` where it does not tell.
 pub(super) fn datagrams_dropped() -> Option<f64> {
     dropped_in(&fs::read_to_string("/proc/net/snmp").ok()?)
 }
@@ -193,7 +193,7 @@ pub(super) fn take(values: &mut Values, from: &Values, names: &[(&str, &str)]) {
     }
 }
 
-/// The hidden command.
+/// Arguments that start the hidden command.
 const COMMAND: &[&str] = &["swarm"];
 /// Thousands of streams of liblsl take their time.
 const LONGEST_SECS: f64 = 600.0;

@@ -1,16 +1,16 @@
-//! Why a turn has no values, and which of these reasons end the run. A library that fails is a result
-//! like others; a comparison of plain with encrypted in which they are not is none at all.
+//! Failures of a turn, and those that end the whole run. A library that fails is a result like
+//! others; comparing plain with encrypted is pointless if connections are not as asked.
 
 use lsl_cli::failure::Failure;
 
 use super::library::Library;
 
-/// What went wrong.
+/// Failure of one turn or of the whole run.
 #[derive(Debug)]
 pub(super) enum TurnError {
     /// In this turn: the others go on.
     Turn(Failure),
-    /// What the run says would be wrong: it ends, and what came before counts.
+    /// Of the whole run, whose results would be wrong: it ends, and earlier cells count.
     Run(Failure),
 }
 

@@ -1,12 +1,12 @@
-//! What this process has used and what it holds. Counts of what it holds are those of `/proc`, where there
-//! is one.
+//! Resources that this process has used and holds. Counts of held resources come from `/proc`,
+//! where there is one.
 
 use std::fs;
 
 use lsl_platform::usage;
 
-/// A moment in the life of this process. Looking is one system call, however many threads a library has:
-/// it happens beside what is measured.
+/// A moment in the life of this process. Looking is one system call, however many threads a library
+/// has: it happens beside the measured work.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Usage {
     pub(super) cpu_secs: f64,
@@ -23,7 +23,7 @@ impl Usage {
         }
     }
 
-    /// From then to now.
+    /// Returns processor seconds and context switches between `then` and this moment.
     pub(super) fn since(self, then: Self) -> (f64, Option<u64>) {
         let switched = |now: u64| Some(now.saturating_sub(then.switches?));
         (

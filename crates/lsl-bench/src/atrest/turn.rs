@@ -38,7 +38,7 @@ pub(super) enum Way {
     Pipe,
 }
 
-/// What is to be done.
+/// Files and keys of one turn.
 pub(super) struct Turn<'a> {
     pub(super) direction: Direction,
     pub(super) recipient: &'a str,
@@ -180,7 +180,7 @@ impl Turn<'_> {
 }
 
 const MIB: f64 = (1 << 20) as f64;
-/// Of age.
+/// Bytes of a chunk in the age format.
 const CHUNK: u64 = 64 << 10;
 const TAG: u64 = 16;
 const SHORTEST_NAP: Duration = Duration::from_millis(1);

@@ -11,16 +11,16 @@ use crate::result::Measurement;
 use crate::sandbox::Sandbox;
 use crate::turn_error::{TurnError, must_encrypt};
 
-/// What the two processes report.
+/// Reports of the two processes.
 #[derive(Debug)]
 pub(crate) struct Sides {
     pub(crate) outlet: Report,
     pub(crate) inlet: Report,
-    /// Samples pushed and counted.
+    /// Samples that were pushed and counted, without warm-up.
     pub(crate) samples: u64,
 }
 
-/// Runs the two processes.
+/// Runs the two processes of one turn to their reports.
 pub(super) fn exchange(
     sandbox: &Sandbox,
     stop: &Stop,
@@ -78,7 +78,7 @@ fn unexpected(event: Event) -> Failure {
     }
 }
 
-/// How long pushing should take.
+/// Returns the expected time of pushing in seconds.
 fn expected_secs(job: &Job) -> f64 {
     match (job.extent, job.speed) {
         (Extent::Seconds(secs), _) => secs,
@@ -87,7 +87,7 @@ fn expected_secs(job: &Job) -> f64 {
     }
 }
 
-/// Puts both sides together.
+/// Merges the reports of both sides and derives shares per sample.
 pub(super) fn measurement(benchmark: &Benchmark, job: &Job, sides: Sides) -> Measurement {
     let mut values = sides.outlet.values.clone();
     values.extend(sides.inlet.values.clone());
@@ -130,7 +130,7 @@ pub(super) fn measurement(benchmark: &Benchmark, job: &Job, sides: Sides) -> Mea
     }
 }
 
-/// What is wrong with this many samples, if there are any.
+/// Describes this many disordered samples as a fault, if there are any.
 pub(crate) fn wrong_order(disorder: u64) -> Option<String> {
     (disorder > 0).then(|| format!("{disorder} samples came out of order or twice"))
 }

@@ -1,4 +1,4 @@
-//! How far a run is.
+//! Shows the progress of a run.
 
 use std::io::{IsTerminal, Write};
 
@@ -6,7 +6,7 @@ use lsl_cli::ui::notice::note;
 use lsl_cli::ui::text::age;
 use lsl_core::local_clock;
 
-/// How far a run is, on stderr: one line that is overwritten on a terminal.
+/// Progress on stderr: one line that is overwritten on a terminal.
 pub(crate) struct Progress {
     begun: f64,
     done: usize,
@@ -34,7 +34,7 @@ impl Progress {
             format!(", about {} left", age(left))
         };
         if self.is_terminal {
-            // Clears what was there.
+            // Clears the previous line.
             let _ = write!(std::io::stderr().lock(), "\r\x1b[K{what}{left}");
         } else {
             note(format_args!("{what}{left}"));

@@ -96,13 +96,13 @@ fn panicked() -> Failure {
     Failure::Runtime("a reading thread failed".into())
 }
 
-/// What the reading threads share.
+/// State that the reading threads share.
 struct Race {
     /// Samples that are or will be pushed; `u64::MAX` until that is known.
     total: AtomicU64,
     /// When the first of them reached the measured part: the time, and what had been used.
     begun: OnceLock<(f64, Usage)>,
-    /// No thread ends before all are done: what it used would be forgotten.
+    /// No thread ends before all are done: its usage would be forgotten.
     end: Barrier,
 }
 
@@ -112,7 +112,7 @@ impl Race {
     }
 }
 
-/// What one reader saw.
+/// Samples that one reader received.
 struct Reading {
     detector: GapDetector,
     /// In microseconds by number, from the first measured sample on; NaN where none came.
@@ -173,7 +173,7 @@ fn read_all<T: Number>(
         let mut place = expected % batch;
         for (sample, stamp) in values.chunks_exact(channels).zip(&stamps).take(pulled) {
             let number = detector.add(numbering.read(sample));
-            // Seldom: a division for each sample would be part of what is measured.
+            // Seldom: a division for each sample would slow down the measured loop.
             if number != expected {
                 place = number % batch;
             }

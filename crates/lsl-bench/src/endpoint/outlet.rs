@@ -37,7 +37,7 @@ pub(super) fn run<T: Number>(job: &Job, orders: &Orders) -> Outcome {
     let (mut report, begun, pushed) = push_all::<T>(job, &mut sender, progress.as_mut())?;
     tell(&Event::Pushed(pushed))?;
     orders.expect(|order| matches!(order, Order::Finish).then_some(()))?;
-    // What the library still had to send after the last push is part of the bill.
+    // The cost includes sending queued samples after the last push.
     let (cpu_secs, switches) = Usage::now().since(begun);
     report.cpu_secs = Some(cpu_secs);
     report.switches = switches;
@@ -148,7 +148,7 @@ fn sleep_until(due: f64) {
     }
 }
 
-/// How far the inlet is, as it says over a connection of its own.
+/// Progress of the inlet, reported over a connection of its own.
 struct Progress {
     connection: TcpStream,
     pulled: u64,

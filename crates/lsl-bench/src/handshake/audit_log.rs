@@ -24,7 +24,7 @@ pub(super) struct AuditLogs(PathBuf);
 pub(super) struct Log {
     audit: Audit,
     audited: Audited,
-    /// Where lines go, if they do.
+    /// Path of the log file, if lines are written.
     path: Option<PathBuf>,
     recorded: AtomicU64,
 }
@@ -40,7 +40,7 @@ impl AuditLogs {
         Ok(Self(own))
     }
 
-    /// A new log.
+    /// Opens a new log, with a file if `audited` asks for one.
     pub(super) fn open(&self, audited: Audited) -> Outcome<Log> {
         let path = match audited {
             Audited::None | Audited::Off => None,
@@ -61,7 +61,7 @@ impl AuditLogs {
 
 impl Drop for AuditLogs {
     fn drop(&mut self) {
-        // What cannot be removed now is removed by whoever cleans temporary files.
+        // Remaining files are left to the cleaner of temporary files.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
@@ -92,7 +92,8 @@ impl Log {
         }
     }
 
-    /// How many events were written and how many dropped; removes the files. Fails if any is neither.
+    /// Returns the numbers of written and dropped events and removes the files. Fails if an event
+    /// is neither.
     pub(super) fn check(self) -> Outcome<(u64, u64)> {
         let dropped = self.audit.dropped();
         let recorded = self.recorded.load(Ordering::Relaxed);
@@ -122,7 +123,7 @@ impl Log {
     }
 }
 
-/// What inlets and outlets record of a handshake, one event each.
+/// Returns the events that outlet and inlet record of a handshake, one each.
 fn events(peers: &Peers, session: &Session) -> [Event; EVENTS] {
     let sides = [(Role::Inlet, &peers.outlet), (Role::Outlet, &peers.inlet)];
     sides.map(|(role, peer)| {
@@ -138,7 +139,7 @@ fn events(peers: &Peers, session: &Session) -> [Event; EVENTS] {
     })
 }
 
-/// Of each handshake.
+/// Events that each handshake records.
 const EVENTS: usize = 2;
 
 const LONGEST_WRITE: Duration = Duration::from_mins(1);
@@ -167,7 +168,7 @@ mod tests {
             log.finish().unwrap();
             assert_eq!(log.check().unwrap(), (expected, 0), "{audited:?}");
         }
-        // A line that somebody took away is missed.
+        // A removed line is noticed.
         let log = logs.open(Audited::On).unwrap();
         log.record(&peers, &session);
         log.finish().unwrap();

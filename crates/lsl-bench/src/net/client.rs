@@ -1,4 +1,4 @@
-//! The machine that measures.
+//! Measures from the client's machine against a server.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -17,7 +17,7 @@ use lsl_core::{Context, Inlet, Outlet, TimeCorrection, Timeout, local_clock, ran
 use lsl_platform::usage::Usage;
 
 use super::control::{MAX_CHANNELS, MAX_ECHOES, Offer, Reply, Request, VERSION};
-use super::line::Line;
+use super::line::ControlLine;
 use super::server::{WAIT, addresses, find};
 use super::{Ways, info};
 use crate::child::interrupted;
@@ -29,7 +29,6 @@ use crate::result::{Cell, Machine, Measurement, Round, Subject};
 use crate::rotation::order;
 use crate::stats::{buckets, mean_latency, percentile, sorted_latencies};
 
-/// `lsl bench net client`
 #[derive(Debug, Args)]
 pub(super) struct Client {
     /// Where `lsl bench net server` runs; an IPv6 address with a port in brackets, [fd00::7]:16690
@@ -64,7 +63,7 @@ pub(super) struct Client {
     output: Output,
 }
 
-/// Whether connections are encrypted.
+/// Encryption of one iteration's connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Secure {
     /// In plaintext
@@ -230,10 +229,10 @@ impl Secure {
     }
 }
 
-/// The server.
+/// Control connection to the server.
 struct Peer {
-    line: Line,
-    /// Its address, for discovery.
+    line: ControlLine,
+    /// Address of the server, for discovery.
     host: String,
 }
 
@@ -244,7 +243,7 @@ impl Peer {
             match TcpStream::connect_timeout(&address, Duration::from_secs(5)) {
                 Ok(stream) => {
                     let mut peer = Self {
-                        line: Line::new(stream, stop)?,
+                        line: ControlLine::new(stream, stop)?,
                         host: address.ip().to_string(),
                     };
                     peer.greet()?;
@@ -285,7 +284,7 @@ impl Peer {
     }
 }
 
-/// One measurement.
+/// One measurement with a pair of streams.
 struct Iteration<'a> {
     client: &'a Client,
     offer: Offer,
@@ -293,7 +292,7 @@ struct Iteration<'a> {
     stop: &'a Stop,
 }
 
-/// What came over a stream.
+/// Samples that came over a stream.
 struct Taken {
     detector: GapDetector,
     /// When a sample came, and when it was pushed by the server's clock.
@@ -364,7 +363,7 @@ impl Iteration<'_> {
         }))
     }
 
-    /// Something else than what was asked for.
+    /// Explains a reply that was not asked for: the end, a lost server or a fault.
     fn ended<T>(&self, reply: Option<&Reply>) -> Outcome<Option<T>> {
         match reply {
             _ if self.stop.requested() => Ok(None),
@@ -469,8 +468,8 @@ impl Iteration<'_> {
     }
 }
 
-/// How late samples came, in microseconds: the clocks' difference goes steadily from what it was
-/// before to what it was after.
+/// Returns the latencies in microseconds. The clocks' difference is taken to go steadily from its
+/// value before to its value after.
 fn latencies(
     times: &[(f64, f64)],
     before: TimeCorrection,

@@ -1,4 +1,4 @@
-//! What client and server say to each other: requests and replies, one line of JSON each. Numbers that
+//! Messages between client and server: requests and replies, one line of JSON each. Numbers that
 //! would make a server work too much are refused by it.
 
 use serde::{Deserialize, Serialize};
@@ -6,33 +6,33 @@ use serde::{Deserialize, Serialize};
 /// Version of this conversation; both sides must have the same.
 pub(super) const VERSION: u32 = 1;
 
-/// From the client.
+/// Requests of the client to the server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "snake_case")]
 pub(super) enum Request {
-    /// First.
+    /// Opens the conversation with the client's version.
     Hello { version: u32 },
     /// Offer a stream, and one that answers pings.
     Offer(Offer),
-    /// Somebody reads: push everything.
+    /// Start pushing all samples: an inlet is connected.
     Push,
     /// Read the client's stream with this source id and send its samples back, so many of them.
     Echo { source_id: String, count: u32 },
-    /// The streams may go.
+    /// Close the streams of this offer.
     End,
 }
 
-/// A stream.
+/// Parameters of the stream to offer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Offer {
     pub(super) channels: u32,
-    /// Samples per second.
+    /// Rate of the stream in samples per second.
     pub(super) rate: f64,
     pub(super) samples: u64,
     pub(super) secure: bool,
 }
 
-/// From the server.
+/// Replies of the server to the client.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "reply", rename_all = "snake_case")]
 pub(super) enum Reply {
@@ -42,11 +42,11 @@ pub(super) enum Reply {
     Offered { stream: String, echo: String },
     /// All pushed, with this much processor time.
     Pushed { samples: u64, cpu_secs: f64 },
-    /// So many came back.
+    /// So many samples came back to the server.
     Echoed { count: u32 },
-    /// The streams are gone.
+    /// The streams are closed, as asked.
     Ended,
-    /// What was asked for is not done.
+    /// The request was not carried out.
     Failed { reason: String },
 }
 
@@ -71,7 +71,7 @@ pub(super) const MAX_RATE: f64 = 100_000.0;
 pub(super) const MAX_SECS: f64 = 3600.0;
 /// Samples that a server sends back.
 pub(super) const MAX_ECHOES: u32 = 100_000;
-/// Where servers listen unless told otherwise; outside of what LSL uses.
+/// Default port of servers, outside of LSL's range.
 pub(super) const PORT: u16 = 16_690;
 
 #[cfg(test)]

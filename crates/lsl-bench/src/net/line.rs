@@ -10,16 +10,16 @@ use lsl_core::local_clock;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// One end.
+/// One end of the control connection, which carries lines of JSON.
 #[derive(Debug)]
-pub(super) struct Line {
+pub(super) struct ControlLine {
     stream: TcpStream,
-    /// What came after the last line.
+    /// Bytes received after the last line.
     rest: Vec<u8>,
     stop: Stop,
 }
 
-impl Line {
+impl ControlLine {
     pub(super) fn new(stream: TcpStream, stop: &Stop) -> io::Result<Self> {
         stream.set_nonblocking(false)?;
         stream.set_nodelay(true)?;
@@ -92,10 +92,10 @@ mod tests {
 
     use super::*;
 
-    fn pair() -> (Line, TcpStream) {
+    fn pair() -> (ControlLine, TcpStream) {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let other = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let line = Line::new(listener.accept().unwrap().0, &Stop::default()).unwrap();
+        let line = ControlLine::new(listener.accept().unwrap().0, &Stop::default()).unwrap();
         (line, other)
     }
 

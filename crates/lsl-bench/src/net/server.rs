@@ -15,11 +15,10 @@ use lsl_core::{Context, Inlet, Outlet, Selector, Timeout, local_clock, random_ui
 use lsl_platform::usage::Usage;
 
 use super::control::{MAX_ECHOES, Offer, PORT, Reply, Request, VERSION};
-use super::line::Line;
+use super::line::ControlLine;
 use super::{Ways, info, is_ours};
 use crate::number::Numbering;
 
-/// `lsl bench net server`
 #[derive(Debug, Args)]
 pub(super) struct Server {
     /// Where to wait for clients, such as 10.0.0.7, fd00::7 or [fd00::7]:16690; with --loopback on this
@@ -53,7 +52,7 @@ impl Server {
                 thread::sleep(LONGEST_NAP);
                 continue;
             };
-            // Who comes by IPv4 to a socket of both kinds has an address that says so.
+            // IPv4 clients of a socket for both kinds have mapped addresses.
             let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
             served += 1;
             note(format_args!("lsl: client {peer}"));
@@ -133,7 +132,7 @@ fn split(host: &str) -> Option<(&str, u16)> {
 
 /// All requests of a client.
 fn serve(stream: TcpStream, ways: &Ways, stop: &Stop) -> Outcome {
-    let mut line = Line::new(stream, stop)?;
+    let mut line = ControlLine::new(stream, stop)?;
     let peer = line.peer()?.ip().to_canonical().to_string();
     let mut streams = None;
     while let Some(request) = line.hear(PATIENCE_SECS)? {
@@ -190,7 +189,7 @@ fn answer(
     }
 }
 
-/// What one iteration needs.
+/// Outlets and context of one iteration.
 struct Streams {
     offer: Offer,
     context: Context,
@@ -218,7 +217,7 @@ impl Streams {
         })
     }
 
-    /// Pushes everything, on time.
+    /// Waits for an inlet, then pushes all samples on time.
     fn push(&self, stop: &Stop) -> Outcome<Reply> {
         if !self.stream.blocking().wait_for_consumers(WAIT) {
             return Err(Failure::NotFound("nobody reads the stream".into()));
@@ -250,7 +249,7 @@ impl Streams {
         })
     }
 
-    /// Sends what comes over a stream of the client back to it.
+    /// Sends the samples of a client's stream back to it.
     fn send_back(&self, source_id: &str, count: u32, stop: &Stop) -> Outcome<Reply> {
         let inlet = find(&self.context, source_id, self.offer.channels)?;
         link::open(&inlet, WAIT)?;
@@ -275,8 +274,8 @@ impl Streams {
     }
 }
 
-/// Writes the answer to the ping of this number. Not the ping itself: whoever asks could name a stream of
-/// somebody else, which this machine can read and they cannot.
+/// Writes the answer to the ping of this number. The ping itself is not returned: a client could
+/// name a foreign stream, which this machine can read and the client cannot.
 fn answer_to(ping: &[f32], number: u64, own: &mut [f32]) -> Outcome {
     let numbering = Numbering::of::<f32>(own.len());
     if numbering.read(ping) != number {
@@ -306,9 +305,9 @@ pub(super) fn find(context: &Context, source_id: &str, channels: u32) -> Outcome
         .create()?)
 }
 
-/// For the next request: longer than a client needs to take out what was pushed.
+/// Wait for the next request: longer than a client needs to pull all samples.
 const PATIENCE_SECS: f64 = 60.0;
-/// For streams and connections.
+/// Wait for streams and connections to appear.
 pub(super) const WAIT: Timeout = Timeout::After(std::time::Duration::from_secs(10));
 const ECHO_WAIT: Timeout = Timeout::After(std::time::Duration::from_secs(3));
 

@@ -1,5 +1,5 @@
-//! A recording that goes on, seen from outside: memory and processor of both processes once a second,
-//! and what the recorder says of itself.
+//! A recording that goes on, seen from outside: memory and processor of both processes once a
+//! second, and the recorder's own reports.
 
 use std::process::ExitStatus;
 
@@ -12,9 +12,9 @@ use crate::child::{Child, interrupted};
 use crate::process_usage::Used;
 use crate::stats::slope;
 
-/// What is read of a line of `lsl record --json`.
+/// Fields read from a line of `lsl record --json`.
 #[derive(Debug, Deserialize)]
-struct Line {
+struct StatusLine {
     event: String,
     secs: f64,
     waiting_bytes: u64,
@@ -29,7 +29,7 @@ struct Stream {
     missing_samples: u64,
 }
 
-/// One second of it.
+/// Resources of both processes at one second of the recording.
 #[derive(Debug, Clone, Copy)]
 struct Look {
     secs: f64,
@@ -37,11 +37,11 @@ struct Look {
     generator: Option<Used>,
 }
 
-/// All of it.
+/// Course of a whole recording, from start to end.
 #[derive(Debug, Default)]
 pub(super) struct Life {
     looks: Vec<Look>,
-    /// From the last line: what the recorder knows.
+    /// Totals of the recorder's last line.
     pub(super) samples: u64,
     pub(super) streams: usize,
     pub(super) gaps: u64,
@@ -103,7 +103,7 @@ impl Life {
 
     fn hear(&mut self, lines: Vec<String>) -> Outcome {
         for text in lines {
-            let line: Line = serde_json::from_str(&text).map_err(|error| {
+            let line: StatusLine = serde_json::from_str(&text).map_err(|error| {
                 Failure::Runtime(format!(
                     "the recorder said {text}, which is not clear: {error}"
                 ))
@@ -160,7 +160,7 @@ impl Life {
 
 const LOOK_SECS: f64 = 1.0;
 const NAP_SECS: f64 = 0.05;
-/// Buffers grow to what they need.
+/// Buffers grow to their final size in this time.
 const SETTLE_SECS: f64 = 10.0;
 
 #[cfg(test)]

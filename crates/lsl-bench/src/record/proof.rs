@@ -1,4 +1,4 @@
-//! What a recording holds of streams whose samples carry their numbers: every one of them, or which not.
+//! Reads a recording of numbered samples and finds the missing ones.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -30,7 +30,7 @@ impl Proof {
     fn add(&mut self, values: &[f32]) {
         for sample in values.chunks_exact(self.channels.max(1)) {
             let first = sample[0];
-            // What is no number ahead cannot be one that was sent.
+            // A number that is not ahead cannot have been sent.
             let number = exact(first).filter(|number| *number >= self.next);
             let Some(number) = number.filter(|_| {
                 sample

@@ -1,4 +1,4 @@
-//! What the numbers of a run say: every metric in every cell, each subject against the baseline, and encrypted
+//! Analyses a run: every metric in every cell, each subject against the baseline, and encrypted
 //! against plain. Serialized, it is what `--json` prints. Knows nothing of how a report looks.
 
 use std::collections::BTreeSet;
@@ -12,7 +12,7 @@ use crate::metrics::{Better, METRICS};
 use crate::result::{Cell, Measurement, Results};
 use crate::stats::{self, Interval, Paired};
 
-/// A run, understood.
+/// A run with all statistics that a report shows.
 #[derive(Debug)]
 pub(super) struct Analysis<'a> {
     pub(super) results: &'a Results,
@@ -26,7 +26,7 @@ pub(super) struct Analysis<'a> {
     pub(super) measures: Vec<Measure>,
     /// Indices of (plain, encrypted) twins among the subjects.
     pub(super) twins: Vec<(usize, usize)>,
-    /// By pair of twins.
+    /// Costs of encryption, by pair of twins.
     pub(super) encryption: Vec<Encryption>,
 }
 
@@ -42,18 +42,18 @@ pub(super) struct Measure {
     /// Whether it is shown first: those marked so, or all if none is.
     pub(super) headline: bool,
     /// By cell, then by subject.
-    pub(super) entries: Vec<Vec<Entry>>,
+    pub(super) entries: Vec<Vec<SubjectResult>>,
 }
 
 /// One metric of one subject in one cell.
 #[derive(Debug, Serialize)]
-pub(super) struct Entry {
+pub(super) struct SubjectResult {
     #[serde(flatten)]
     pub(super) compared: Compared,
     pub(super) quartiles: Option<Interval>,
     pub(super) best: Option<f64>,
     pub(super) tone: Tone,
-    /// Turns that failed.
+    /// Number of turns that failed.
     failures: usize,
     /// Whether samples are missing, so that the values are of those that came.
     lossy: bool,
@@ -89,11 +89,11 @@ pub(super) struct Comparison {
     /// p of the equivalence tests of the ratios.
     pub(super) tost_1_percent_p: Option<f64>,
     pub(super) tost_5_percent_p: Option<f64>,
-    /// What the comparison shows, in words that suit the metric.
+    /// Conclusion of the comparison, in words that suit the metric.
     pub(super) verdict: Option<String>,
 }
 
-/// How to show a verdict.
+/// Emphasis with which a verdict is shown.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Tone {
@@ -163,7 +163,7 @@ impl Measure {
         measure
     }
 
-    fn entry(&self, results: &Results, cell: &Cell, subject: usize) -> Entry {
+    fn entry(&self, results: &Results, cell: &Cell, subject: usize) -> SubjectResult {
         let values = cell.values(subject, &self.name);
         let (against, tone) = if subject == results.baseline {
             Default::default()
@@ -180,7 +180,7 @@ impl Measure {
         };
         let mut turns = cell.measurements(subject);
         let failed = |turn: &&Measurement| turn.failure.is_some();
-        Entry {
+        SubjectResult {
             compared,
             quartiles: stats::quartiles(&values),
             best: self.best(&values),
@@ -240,7 +240,8 @@ impl Measure {
         (comparison, tone)
     }
 
-    /// What an interval shows that may lie above or below `neutral`, and may be shown to be close to it.
+    /// Judges an interval that may lie above or below `neutral`, and may be shown to be close to
+    /// it.
     fn verdict(&self, interval: Option<Interval>, neutral: f64, is_close: bool) -> (String, Tone) {
         let is_speed = ["latency", "push", "samples", "mib", "write", "read"]
             .iter()
@@ -268,7 +269,7 @@ impl Measure {
 }
 
 impl Comparison {
-    /// The paired t-test.
+    /// Fills in the results of the paired t-test.
     pub(super) fn of(pairs: &[(f64, f64)], paired: Option<Paired>) -> Self {
         Self {
             t: paired.map(|paired| paired.t),
@@ -322,7 +323,7 @@ fn split_parameters(cells: &[Cell]) -> (Vec<String>, Vec<String>) {
     (varying, common)
 }
 
-/// What tells a cell from the others; with a single cell, all of it.
+/// Labels a cell by its varying parameters; a single cell by all of them.
 fn label(cell: &Cell, varying: &[String]) -> String {
     let parts = cell.parameters.iter();
     let parts = parts.filter(|(name, _)| varying.is_empty() || varying.contains(name));

@@ -44,22 +44,22 @@ impl Style {
     }
 }
 
-/// What stands above a chart: title, and a line under it.
+/// Text above a chart: title, and a line under it.
 pub(super) type Frame<'a> = [&'a str; 2];
 
 /// A bar or an interval, between its name and a note.
 #[derive(Debug)]
-pub(super) struct Row {
+pub(super) struct ChartRow {
     pub(super) name: String,
     pub(super) style: Style,
     pub(super) value: f64,
     pub(super) interval: Option<Interval>,
     pub(super) note: String,
-    /// What it must stay below.
+    /// Limit of the value, drawn as a mark.
     pub(super) limit: Option<f64>,
 }
 
-/// A line through points.
+/// A line through points, with a style and a name.
 #[derive(Debug)]
 pub(super) struct Curve {
     pub(super) name: String,
@@ -73,10 +73,10 @@ pub(super) struct Curve {
 pub(super) fn rows(
     frame: Frame<'_>,
     unit: &str,
-    groups: &[(String, Vec<Row>)],
+    groups: &[(String, Vec<ChartRow>)],
     neutral: Option<f64>,
 ) -> Outcome<String> {
-    let all: Vec<&Row> = groups.iter().flat_map(|(_, rows)| rows).collect();
+    let all: Vec<&ChartRow> = groups.iter().flat_map(|(_, rows)| rows).collect();
     let highs = all
         .iter()
         .flat_map(|row| [row.value, row.interval.map_or(0.0, |ends| ends[1])]);
@@ -89,7 +89,7 @@ pub(super) fn rows(
         }
         None => Axis::linear(unit, [0.0, range(highs)[1].max(f64::MIN_POSITIVE)]),
     };
-    let widest = |text: fn(&Row) -> &str| all.iter().map(|row| width(text(row), LETTER)).max();
+    let widest = |text: fn(&ChartRow) -> &str| all.iter().map(|row| width(text(row), LETTER)).max();
     let names = widest(|row| &row.name).unwrap_or(0).min(WIDTH / 4) + 14;
     let notes = widest(|row| &row.note).unwrap_or(0).min(WIDTH / 3) + 14;
     let lines = groups.len() + all.len();
@@ -267,7 +267,7 @@ fn text(size: i32, weight: FontStyle, side: HPos) -> TextStyle<'static> {
     font.color(&INK).pos(Pos::new(side, VPos::Center))
 }
 
-/// How wide a text is, near enough.
+/// Estimates the width of a text in pixels.
 fn width(text: &str, letter: i32) -> i32 {
     letter * i32::try_from(text.chars().count()).unwrap_or(WIDTH)
 }
@@ -291,7 +291,7 @@ const TOP: i32 = 46;
 const LINE: i32 = 20;
 const HEIGHT: i32 = 250;
 const BOTTOM: i32 = 44;
-/// Width of what is left of an axis.
+/// Width of the labels left of an axis.
 const LABELS: i32 = 62;
 /// Width of a letter of ordinary text, on average.
 const LETTER: i32 = 7;

@@ -7,7 +7,7 @@ use super::analysis::{Comparison, Measure, Tone, parameters};
 use crate::result::{Cell, Results};
 use crate::stats::{self, Interval, Paired};
 
-/// What encryption adds to one subject.
+/// Cost of encryption for one subject.
 #[derive(Debug, Serialize)]
 pub(super) struct Encryption {
     #[serde(flatten)]
@@ -16,11 +16,11 @@ pub(super) struct Encryption {
     pub(super) details: Vec<Overhead>,
     /// Cells shown to be within the limit.
     pub(super) within: usize,
-    /// All other metrics.
+    /// Costs in all other metrics than latency.
     pub(super) costs: Vec<Cost>,
 }
 
-/// What encryption adds to one subject, as `--json` prints it.
+/// Cost of encryption for one subject, as `--json` prints it.
 #[derive(Debug, Serialize)]
 pub(super) struct EncryptionSummary {
     pub(super) plain: String,
@@ -28,10 +28,10 @@ pub(super) struct EncryptionSummary {
     pub(super) cells: Vec<OverheadSummary>,
 }
 
-/// Statistics of what encryption adds to the median latency of one cell.
+/// Statistics of the time that encryption adds to the median latency of one cell.
 #[derive(Debug, Serialize)]
 pub(super) struct Overhead {
-    /// Of the cell.
+    /// Index of the cell in the results.
     pub(super) index: usize,
     /// The paired t-test; p of the equivalence tests is at shares of the plain mean.
     #[serde(flatten)]
@@ -41,19 +41,19 @@ pub(super) struct Overhead {
     rounds: usize,
 }
 
-/// What encryption adds to the median latency of one cell, as `--json` prints it.
+/// Time that encryption adds to the median latency of one cell, as `--json` prints it.
 #[derive(Debug, Serialize)]
 pub(super) struct OverheadSummary {
     cell: Value,
     pub(super) plain_us: f64,
     secure_us: f64,
-    /// Median of the differences.
+    /// Median of the differences in µs.
     pub(super) added_us: f64,
     /// 95 % interval of the added time: of the median from six rounds on, else of the mean.
     pub(super) added_us_interval: Option<Interval>,
     /// Median of the ratios, less 1.
     pub(super) added_percent: f64,
-    /// What is allowed: 5 % or 2 µs, whichever is more.
+    /// Limit of the added time: 5 % or 2 µs, whichever is more.
     pub(super) limit_us: f64,
     /// `None` where it is not shown either way.
     pub(super) within_limit: Option<bool>,
@@ -62,7 +62,7 @@ pub(super) struct OverheadSummary {
 /// Another metric of an encrypted subject against its plain twin.
 #[derive(Debug, Serialize)]
 pub(super) struct Cost {
-    /// Of the cell.
+    /// Index of the cell in the results.
     index: usize,
     title: String,
     unit: String,

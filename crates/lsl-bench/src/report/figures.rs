@@ -1,4 +1,4 @@
-//! Which figures a run gets, and what is in them.
+//! Chooses and draws the figures of a run.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -7,9 +7,9 @@ use lsl_cli::failure::Outcome;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::analysis::{Analysis, Entry, Measure};
+use super::analysis::{Analysis, Measure, SubjectResult};
 use super::axis::{Axis, range};
-use super::charts::{self, Curve, Row, Style};
+use super::charts::{self, ChartRow, Curve, Style};
 use super::encryption::{Overhead, OverheadSummary};
 use super::format::{self, figure, file_name, signed, with_unit};
 use crate::metrics::Better;
@@ -20,7 +20,7 @@ use crate::stats::{Histograms, Interval};
 pub(super) struct Figure {
     /// Heading of the page that it belongs under.
     section: String,
-    /// Without directory and `.svg`.
+    /// File name without directory and `.svg`.
     pub(super) file: String,
     pub(super) title: String,
     pub(super) svg: String,
@@ -60,10 +60,10 @@ pub(super) fn draw(analysis: &Analysis<'_>) -> Outcome<Vec<Figure>> {
     Ok(drawing.figures)
 }
 
-/// What all figures of a run have in common.
+/// State that all figures of a run share.
 struct Drawing<'a> {
     analysis: &'a Analysis<'a>,
-    /// By subject.
+    /// Style of each subject, by its index.
     styles: Vec<Style>,
     rounds: String,
     figures: Vec<Figure>,
@@ -129,13 +129,13 @@ impl Drawing<'_> {
         Ok(())
     }
 
-    /// What encryption adds, all cells, for each pair of twins.
+    /// Draws the cost of encryption in all cells, for each pair of twins.
     fn overheads(&mut self) -> Outcome {
         let analysis = self.analysis;
         for ((_, secure), pair) in analysis.twins.iter().zip(&analysis.encryption) {
             let group = |(added, details): (&OverheadSummary, &Overhead)| {
                 let [micros, percent] = [added.added_us, added.added_percent].map(signed);
-                let row = Row {
+                let row = ChartRow {
                     name: format!("{} plain", with_unit(added.plain_us, "µs")),
                     style: self.styles[*secure],
                     value: added.added_us,
@@ -197,7 +197,7 @@ impl Drawing<'_> {
         Ok(())
     }
 
-    /// How latency is distributed, a figure for each cell that has histograms.
+    /// Draws the distribution of latency, a figure for each cell that has histograms.
     fn distributions(&mut self) -> Outcome {
         let analysis = self.analysis;
         let cells = analysis.results.cells.iter().zip(&analysis.labels);
@@ -239,16 +239,16 @@ impl Drawing<'_> {
         curves.filter(|curve| !curve.points.is_empty()).collect()
     }
 
-    /// What `show` makes of a metric, by cell and subject: value, interval and note.
+    /// Applies `show` to a metric by cell and subject; gives value, interval and note.
     fn rows(
         &self,
         measure: &Measure,
-        show: impl Fn(&Entry) -> Option<(f64, Option<Interval>, String)>,
-    ) -> Vec<(String, Vec<Row>)> {
-        let row = |(entry, style): (&Entry, &Style)| {
+        show: impl Fn(&SubjectResult) -> Option<(f64, Option<Interval>, String)>,
+    ) -> Vec<(String, Vec<ChartRow>)> {
+        let row = |(entry, style): (&SubjectResult, &Style)| {
             let (value, interval, note) = show(entry)?;
             let (name, style) = (entry.compared.subject.clone(), *style);
-            Some(Row {
+            Some(ChartRow {
                 name,
                 style,
                 value,
@@ -260,7 +260,7 @@ impl Drawing<'_> {
         let cells = self.analysis.labels.iter().zip(&measure.entries);
         let groups = cells.map(|(label, entries)| {
             let rows = entries.iter().zip(&self.styles).filter_map(row);
-            (label.clone(), rows.collect::<Vec<Row>>())
+            (label.clone(), rows.collect::<Vec<ChartRow>>())
         });
         groups.filter(|(_, rows)| !rows.is_empty()).collect()
     }

@@ -11,7 +11,7 @@ pub(super) fn figure(value: f64) -> String {
         return "–".into();
     }
     let size = value.abs();
-    // What would round up to four digits belongs to the next row.
+    // A value that would round up to four digits belongs to the next row.
     let (scaled, suffix) = match size {
         _ if size < 9999.5 => (value, ""),
         _ if size < 999.5e3 => (value / 1e3, "k"),
@@ -72,7 +72,7 @@ pub(super) fn with_unit(value: f64, unit: &str) -> String {
     format!("{} {unit}", figure(value)).trim_end().into()
 }
 
-/// What stands where nothing is known, else what `show` makes of it.
+/// Applies `show` to a value; a dash where there is none.
 pub(super) fn or_dash<T>(value: Option<T>, show: impl FnOnce(T) -> String) -> String {
     value.map_or_else(|| "–".into(), show)
 }
@@ -94,7 +94,7 @@ pub(super) fn titled(title: &str, unit: &str) -> String {
     format!("{title}, {unit}").trim_end_matches(", ").into()
 }
 
-/// The number of rounds.
+/// Describes the smallest and largest number of rounds in words.
 pub(super) fn rounds(rounds: (usize, usize)) -> String {
     match rounds {
         (least, most) if least == most => count(most, "round"),

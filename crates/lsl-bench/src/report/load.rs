@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::result::{Cell, Machine, Results, Round, SCHEMA, Subject};
 
-/// Runs that belong together.
+/// Runs that one report puts together.
 #[derive(Debug)]
 pub(super) struct Group {
     /// All rounds; machine and command line are those of the first run.
@@ -18,7 +18,7 @@ pub(super) struct Group {
     pub(super) runs: Vec<Run>,
 }
 
-/// Where, when and how one run of a group was made.
+/// Machine, time and command of one run of a group.
 #[derive(Debug)]
 pub(super) struct Run {
     pub(super) machine: Machine,
@@ -51,7 +51,7 @@ pub(super) fn find(paths: &[PathBuf]) -> Outcome<Vec<PathBuf>> {
         }
     }
     let mut seen = BTreeSet::new();
-    // Reading what has no path will say what is wrong.
+    // A file without a real path fails when it is read.
     files.retain(|file| fs::canonicalize(file).map_or(true, |real| seen.insert(real)));
     Ok(files)
 }
@@ -76,14 +76,14 @@ fn search(directory: &Path, levels: usize, files: &mut Vec<PathBuf>) -> Outcome 
     Ok(())
 }
 
-/// Reads one file.
+/// Reads one file; failures name its path.
 pub(super) fn read(path: &Path) -> Outcome<Results> {
     let name = path.display().to_string();
     let text = fs::read(path).map_err(|error| Failure::from(error).context(&name))?;
     parse(&text).map_err(|failure| failure.context(&name))
 }
 
-/// Reads the text of one file, and says what is wrong with it.
+/// Reads the text of one file, and describes its fault.
 pub(super) fn parse(text: &[u8]) -> Outcome<Results> {
     // The schema first: a newer form may not fit ours at all.
     let value: Value = serde_json::from_slice(text)
@@ -208,5 +208,5 @@ fn add(results: &mut Results, more: &Results) {
     }
 }
 
-/// How far below a directory results are looked for.
+/// Depth below a directory at which results are looked for.
 const MOST_LEVELS: usize = 4;

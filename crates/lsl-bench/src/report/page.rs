@@ -34,7 +34,8 @@ pub(super) fn render(
     Ok([html.map_err(failed)?, markdown.map_err(failed)?])
 }
 
-/// What the template may use. Every text is escaped, so that nothing from outside is markup.
+/// Returns the values that the template may use. Every text is escaped, so that nothing from
+/// outside is markup.
 fn environment(
     form: &'static str,
     parts: &'static str,
@@ -124,7 +125,7 @@ pub(super) fn title(analysis: &Analysis<'_>) -> String {
     format!("lsl bench {}", analysis.results.benchmark)
 }
 
-/// What was delivered, and which turns failed.
+/// Numbers of delivered samples, and turns that failed.
 #[derive(Debug, Default, Serialize)]
 struct Delivery {
     expected: u64,
@@ -208,7 +209,8 @@ fn percentiles(analysis: &Analysis<'_>) -> Vec<Vec<String>> {
     rows
 }
 
-/// Text in which nothing is markup for HTML and XML. What these cannot hold is replaced.
+/// Text in which nothing is markup for HTML and XML. Characters that these cannot hold are
+/// replaced.
 fn html(text: &str) -> String {
     let text = escape_tags(text).replace(['\u{fffe}', '\u{ffff}'], "\u{fffd}");
     text.replace('"', "&quot;").replace('\'', "&#39;")

@@ -1,4 +1,4 @@
-//! A small run made up for these tests, and what a report makes of it. Nothing here was measured.
+//! A small run made up for these tests, and the report of it. Nothing here was measured.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -5,11 +5,11 @@ use super::{Interval, deviation, mean, median, student};
 /// A comparison of pairs: how far the second of each is above the first.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Paired {
-    /// Pairs.
+    /// Number of pairs, at least 2.
     pub(crate) n: usize,
-    /// Mean of the differences.
+    /// Mean of the differences, second less first.
     pub(crate) mean: f64,
-    /// Their standard deviation.
+    /// Standard deviation of the differences.
     pub(crate) deviation: f64,
     /// Student's t; infinite where all differences are equal and not 0, NaN where all are 0.
     pub(crate) t: f64,
@@ -78,8 +78,8 @@ impl Paired {
         above_low.max(below_high)
     }
 
-    /// How many pairs of this noise it takes for a 95 % interval of the mean no wider than plus and
-    /// minus `half`. `None` beyond 100 000.
+    /// Returns the number of pairs of this noise that it takes for a 95 % interval of the mean no
+    /// wider than plus and minus `half`. `None` beyond 100 000.
     pub(crate) fn pairs_needed(&self, half: f64) -> Option<usize> {
         let enough = |n: usize| {
             student::critical(0.95, (n - 1) as f64) * self.deviation / (n as f64).sqrt() <= half

@@ -32,7 +32,7 @@ fn sleep_of_student() {
 /// and t are printed there, all else follows.
 #[test]
 fn published_overheads_of_encryption() {
-    struct Row {
+    struct TabledTest {
         means: [f64; 2],
         deviations: [f64; 2],
         difference: f64,
@@ -44,7 +44,7 @@ fn published_overheads_of_encryption() {
         equivalent: [(f64, f64); 2],
     }
     for row in [
-        Row {
+        TabledTest {
             means: [77.38, 78.20],
             deviations: [5.00, 4.44],
             difference: 0.82,
@@ -55,7 +55,7 @@ fn published_overheads_of_encryption() {
             interval: [-1.99, 3.64],
             equivalent: [(0.01, 0.52), (0.05, 0.020)],
         },
-        Row {
+        TabledTest {
             means: [78.51, 79.37],
             deviations: [2.90, 3.51],
             difference: 0.85,

@@ -8,7 +8,7 @@ use lsl_dl::{Format, Lsl};
 use crate::backend::foreign;
 use crate::job::Backend;
 
-/// Whose streams.
+/// Library that makes the streams: ours or a foreign one.
 pub(super) enum Api {
     Core(Context),
     Foreign(Lsl),
@@ -20,13 +20,13 @@ pub(super) enum Found {
     Foreign(lsl_dl::Info),
 }
 
-/// An outlet.
+/// An outlet of either library.
 pub(super) enum Sender {
     Core(lsl_core::Outlet),
     Foreign(lsl_dl::Outlet),
 }
 
-/// An inlet.
+/// An inlet of either library.
 pub(super) enum Receiver {
     Core(lsl_core::Inlet),
     Foreign(lsl_dl::Inlet),
@@ -43,7 +43,7 @@ impl Api {
         }
     }
 
-    /// Its clock.
+    /// Reads the clock of the library.
     pub(super) fn clock(&self) -> f64 {
         match self {
             Self::Core(_) => lsl_core::local_clock(),
@@ -193,7 +193,7 @@ impl Receiver {
     }
 }
 
-/// What programs get that do not choose, in seconds.
+/// Default buffer of either library, in seconds.
 const BUFFER_SECS: i32 = 360;
 /// Streams that one search can bring.
 const MOST: u32 = 16_384;

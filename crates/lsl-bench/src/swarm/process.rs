@@ -16,7 +16,6 @@ use super::api::{Api, Found, Receiver, Sender};
 use super::{Answer, Order, Values};
 use crate::job::Backend;
 
-/// `lsl bench swarm`
 #[derive(Debug, Args)]
 pub(crate) struct Swarm {}
 
@@ -45,12 +44,13 @@ impl Swarm {
             out.write_all(b"\n")?;
             out.flush()?;
         }
-        // Not by returning: a foreign library may take its time to end, and nobody waits for that.
+        // Ends without returning: a foreign library may take long to end, and the driver does not
+        // wait.
         std::process::exit(0);
     }
 }
 
-/// Everything in this process.
+/// Outlets, inlets and found streams of this process.
 struct Members {
     library: Api,
     /// Threads before the library started any.
@@ -165,7 +165,8 @@ impl Members {
         Ok(Values::new())
     }
 
-    /// How far the library's clock is ahead: all of LSL on a host should have one.
+    /// Returns the seconds by which the library's clock is ahead: all of LSL on a host should have
+    /// one.
     fn clock_ahead(&self) -> f64 {
         // The narrowest of several looks from both sides.
         let look = |_| {
@@ -193,7 +194,7 @@ impl Members {
         let first = local_clock();
         let correction = inlet.time_correction(ONE_SECS)?;
         let corrected = local_clock();
-        // What it should be: one clock minus the other.
+        // Expected correction: one clock minus the other.
         let truth = self.clock_ahead() - outlet_clock_ahead;
         let is_encrypted = inlet.is_encrypted();
         let before = local_clock();
@@ -352,10 +353,10 @@ fn rss_kib(status: &str) -> Option<f64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// For one stream to be found, opened, read.
+/// Time for one stream to be found, opened and read.
 const ONE_SECS: f64 = 20.0;
 const OPEN_SECS: f64 = 10.0;
-/// For the first sample.
+/// Time for the first sample to come.
 const START_SECS: f64 = 10.0;
 /// After so long without any sample no more come.
 const QUIET_SECS: f64 = 3.0;
