@@ -1,4 +1,4 @@
-//! Inlets, which receive streams.
+//! Inlets of a foreign library, which receive streams.
 
 use crate::element::Element;
 use crate::{Error, Info, Object, TIMEOUT, c_count, check, check_sample, whole_samples};

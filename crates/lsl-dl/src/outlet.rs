@@ -1,4 +1,4 @@
-//! Outlets, which send streams.
+//! Outlets of a foreign library, which send streams.
 
 use crate::element::Element;
 use crate::{Error, Info, Object, c_count, check, check_sample, whole_samples};

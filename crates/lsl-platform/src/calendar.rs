@@ -5,13 +5,13 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Seconds of a day.
+/// Seconds of a day without a leap second.
 pub const DAY_SECS: u64 = 86_400;
 
 /// A day in UTC, of the years 1 to 9999.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Date {
-    /// Since 1970-01-01.
+    /// Days since 1970-01-01, negative before it.
     days: i32,
 }
 
@@ -43,7 +43,7 @@ impl Date {
         self.days - earlier.days
     }
 
-    /// The day `days` later.
+    /// Returns the day `days` later, earlier if negative.
     #[must_use]
     pub fn plus_days(self, days: i32) -> Self {
         Self {
@@ -69,7 +69,7 @@ impl Date {
         }
     }
 
-    /// Year, month, day.
+    /// Returns year, month and day of the month.
     fn civil(self) -> (i32, i32, i32) {
         let days = self.days + 719_468;
         let era = days.div_euclid(146_097);
@@ -103,7 +103,7 @@ impl fmt::Debug for Date {
 impl FromStr for Date {
     type Err = NotADate;
 
-    /// Reads `YYYY-MM-DD`, exactly.
+    /// Reads `YYYY-MM-DD` with leading zeros, exactly.
     fn from_str(text: &str) -> Result<Self, NotADate> {
         let bytes = text.as_bytes();
         let form = bytes.len() == 10

@@ -1,4 +1,4 @@
-//! Directories of configuration files.
+//! Finds the directories of configuration files.
 
 #[cfg(unix)]
 use std::ffi::{CStr, OsStr, OsString};

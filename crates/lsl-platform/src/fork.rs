@@ -168,7 +168,7 @@ mod page {
         Some(page.cast())
     }
 
-    /// Takes back a page of [`map`] that nobody has seen.
+    /// Unmaps a page of [`map`] that was not handed out.
     #[expect(unsafe_code, reason = "the mapping calls take raw addresses")]
     pub(super) fn unmap(page: *mut AtomicU64) {
         if ptr::eq(page, &raw const super::NO_PAGE) {
@@ -228,7 +228,7 @@ mod tests {
         let (word, last) = (AtomicU64::new(0), AtomicU64::new(0));
         let mut seen = vec![0];
         for _ in 0..5 {
-            // What `fork` does: the page is cleared, ordinary memory is copied.
+            // As `fork` does: the page is cleared, ordinary memory is copied.
             word.store(0, Ordering::Relaxed);
             let value = begin(&word, &last);
             assert!(!seen.contains(&value));

@@ -1,4 +1,4 @@
-//! Which host this is.
+//! Reads the name of this host.
 
 /// The host's name as raw bytes, exactly what `gethostname` gives. Spec: lsl-protocol §2.1.
 #[cfg(unix)]

@@ -1,28 +1,28 @@
-//! When a stream whose recording ends has handed over what belongs to it. Knows no socket.
+//! Decides when an ending stream has handed over all its samples. Knows no socket.
 //!
-//! Timestamps that cannot be mapped to our clock, because that of the sender was never measured or is not
-//! the one of LSL, do not tell what was made before the end: what has come by then is recorded, and
-//! nothing else ([`Arrived`]).
+//! Timestamps that cannot be mapped to our clock, because that of the sender was never measured or
+//! is not the one of LSL, do not tell which samples were made before the end: those that have come
+//! by then are recorded, and no others ([`Arrived`]).
 //!
-//! A stream at even intervals tells by itself: a sample behind the end means that none before it is
-//! missing. Of others one may be on its way however long nothing came, so the outlet is asked, after the
-//! end, for a sign of life:
+//! A stream at even intervals needs no question: a sample after the end means that none before it
+//! is missing. A sample of another stream may still be on its way after any silence, so the outlet
+//! is asked, after the end, for a sign of life:
 //!
-//! * An answer through the encrypted connection of the samples arrives behind everything that was sent
-//!   before it, as TCP keeps the order. Nothing is in flight then but what the sender had in its hands.
-//! * A plaintext connection cannot be asked. An answer by UDP says nothing of TCP by itself: a segment
-//!   that was lost comes again only after a retransmission timer of the sender has run out. It says that
-//!   sender and way are alive, so that the repeated segment arrives: within one such timer (200 ms on
-//!   Linux, 230 on macOS, 300 on Windows, and a round trip) nothing older can come any more. On one
-//!   machine nothing is lost, and the answer is as good as the first one.
+//! * An answer through the encrypted connection of the samples arrives after all bytes sent before
+//!   it, as TCP keeps the order. Only samples that the sender had not sent yet can follow.
+//! * A plaintext connection cannot be asked. An answer by UDP says nothing of TCP by itself: a
+//!   segment that was lost comes again only after a retransmission timer of the sender has run out.
+//!   It shows that sender and network are alive, so that the repeated segment arrives: within one
+//!   such timer (200 ms on Linux, 230 on macOS, 300 on Windows, and a round trip) nothing older can
+//!   come any more. On one machine nothing is lost, and the answer is as good as the first one.
 //! * Without any answer a stream gets all the time there is.
 //!
-//! Whatever comes that belongs to the recording makes the question void, asked or answered: there may be a
-//! backlog, and an answer beside the samples says nothing of how much of it is left.
+//! A sample that belongs to the recording cancels the question, asked or answered: there may be a
+//! backlog, and an answer beside the samples does not tell its length.
 
 use lsl_core::Echo;
 
-/// What is known of a stream since the end.
+/// State of a stream since the end of the recording.
 #[derive(Debug, Default)]
 pub(crate) struct Drain {
     /// The answer, and when it came.
@@ -58,15 +58,15 @@ impl Drain {
     }
 }
 
-/// What had come at the end, of a stream whose timestamps tell nothing.
+/// Samples present at the end, of a stream whose timestamps cannot be mapped.
 #[derive(Debug, Default)]
 pub(crate) struct Arrived {
-    /// How much of it was not taken yet; `None` before the first look.
+    /// Number of them not taken yet; `None` before the first look.
     left: Option<usize>,
 }
 
 impl Arrived {
-    /// How many samples may be taken after the end, `waiting` of which are here now.
+    /// Returns the number of samples to take after the end, `waiting` of which are here now.
     pub(crate) fn of(&mut self, waiting: usize) -> usize {
         *self.left.get_or_insert(waiting)
     }

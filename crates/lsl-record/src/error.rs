@@ -19,9 +19,9 @@ pub enum StartError {
     /// No file can be made in a folder.
     #[error("cannot record into {}: {source}", folder.display())]
     Folder {
-        /// The folder.
+        /// Folder that was to hold the file.
         folder: PathBuf,
-        /// What the system said.
+        /// Error that the system returned.
         source: io::Error,
     },
     /// The folder to go on in does not exist.

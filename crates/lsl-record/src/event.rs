@@ -1,4 +1,4 @@
-//! What a recorder reports while it works: typed events in one bounded queue. Texts are the caller's.
+//! Events of a recorder at work, in one bounded queue. Texts are the caller's.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -18,13 +18,13 @@ pub enum Event {
     Awaited(String),
     /// A stream was found and does not connect; it is tried on.
     NotConnected(String),
-    /// The recording begins.
+    /// The recording begins with these streams.
     Recording {
         /// File that will be written.
         path: PathBuf,
-        /// Its streams so far.
+        /// Streams of the recording so far.
         streams: Vec<StreamInfo>,
-        /// How many of them are connected in plaintext.
+        /// Number of these streams connected in plaintext.
         in_plaintext: usize,
         /// Bytes a second that they will need, as far as they say.
         bytes_per_sec: f64,
@@ -44,25 +44,25 @@ pub enum Event {
     Found(String),
     /// A stream is lost; it goes on when it is back.
     Lost {
-        /// Name of the stream.
+        /// Name that the stream announces.
         name: String,
-        /// Reason of the loss.
+        /// Reason of the loss, for people.
         reason: String,
     },
     /// A stream that was lost flows again.
     Returned(String),
     /// Encryption does not allow to read a stream.
     Refused {
-        /// Name of the stream.
+        /// Name that the stream announces.
         name: String,
-        /// Reason of the refusal.
+        /// Reason of the refusal, for people.
         reason: String,
     },
     /// A stream does not connect.
     Unreachable {
-        /// Name of the stream.
+        /// Name that the stream announces.
         name: String,
-        /// Error of the attempt.
+        /// Error of the failed attempt.
         error: String,
     },
     /// A stream sends nothing, and its outlet does not answer.
@@ -75,29 +75,29 @@ pub enum Event {
     NotSynced(String),
     /// A stream stamps its samples with a clock that is not LSL's.
     AlienClock {
-        /// Name of the stream.
+        /// Name that the stream announces.
         name: String,
         /// Seconds from the timestamp until now, negative for one in the future.
         lag_secs: f64,
     },
     /// No more events come of streams that were never connected: anybody can make them up.
     TooManyStrangers,
-    /// The disk fills up.
+    /// The disk fills up: too little is free, or will be soon.
     LowSpace(Alarm),
     /// Less is free than was asked for; the recording goes on in another file.
     LeavingDisk {
         /// Bytes that were asked for.
         min_free: u64,
-        /// The next file.
+        /// Path of the next file.
         path: PathBuf,
     },
     /// The other file cannot be made, for this reason; the recording goes on where it was.
     NotLeft(String),
     /// The disk failed; the recording goes on in another file.
     Spilled {
-        /// Error of the disk.
+        /// Error that the disk gave.
         reason: String,
-        /// The next file.
+        /// Path of the next file.
         path: PathBuf,
     },
     /// The disk is full; samples wait in memory. Repeated while it stays so.
@@ -127,8 +127,8 @@ pub enum Complaint {
     NoToken(PathBuf),
 }
 
-/// Queue of events. Clones are the same queue, which several recorders may share. Holds 1000 events; while
-/// nobody takes them the oldest give way, and are counted.
+/// Queue of events. Clones are the same queue, which several recorders may share. Holds 1000
+/// events; beyond that the oldest are dropped and counted.
 #[derive(Debug, Clone, Default)]
 pub struct Events(Arc<EventQueue>);
 
@@ -155,7 +155,7 @@ impl Events {
         self.0.added.notify_one();
     }
 
-    /// Returns how many events were dropped because nobody took them.
+    /// Returns the number of events dropped because the queue was full.
     pub fn dropped(&self) -> u64 {
         self.0.dropped.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! How and when to stop, and waiting unless it is time to.
+//! Signal that stops a recording, and futures that it interrupts.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -6,24 +6,24 @@ use std::task::Poll;
 
 use tokio::sync::watch;
 
-/// How and when to stop.
+/// Signal that tells streams when and how to stop.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Halt {
-    /// Not yet.
+    /// Go on; no end is set.
     Go,
     /// With everything up to this time of our clock, and no later than the second one.
     Drain(f64, f64),
-    /// With what is here.
+    /// Stop at once with the samples already here.
     Now,
 }
 
-/// What a future yields, unless it is time to stop first.
+/// Awaits a future; returns `None` if the signal to stop comes first.
 pub(crate) async fn unless_halted<T>(
     halt: &mut watch::Receiver<Halt>,
     future: impl Future<Output = T>,
 ) -> Option<T> {
     let halted = async {
-        // Fails only if nobody can say so any more.
+        // Fails only if the sender is gone.
         let _ = halt.wait_for(|halt| *halt != Halt::Go).await;
     };
     first(future, halted).await
@@ -42,7 +42,7 @@ pub(crate) async fn unless_changed<T>(
     first(future, changed).await
 }
 
-/// What the first of two yields, unless the other one is there before.
+/// Awaits `wanted`; returns `None` if `other` is ready before it.
 pub(crate) async fn first<T>(
     wanted: impl Future<Output = T>,
     other: impl Future<Output = ()>,

@@ -1,4 +1,4 @@
-//! What is known of a stream while it is recorded, for whoever shows or judges it.
+//! State of a stream while it is recorded, for displays and for the session.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,8 +10,8 @@ use tokio::time::sleep;
 use crate::queue::Slot;
 use crate::strangers::{Candidates, TURN_SECS};
 
-/// What makes a stream the same one when it comes back: everything that does not change when its
-/// program is started again. Without a source id, that is this very outlet.
+/// Properties by which a stream is recognised when it comes back: all that stay when its program is
+/// started again. Without a source id, that is this very outlet.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Identity {
     texts: [Vec<u8>; 6],
@@ -58,16 +58,16 @@ impl Identity {
     }
 }
 
-/// How a stream is doing.
+/// State of a stream as displays show it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StreamState {
-    /// Not connected yet.
+    /// Not connected to an outlet yet.
     Connecting,
     /// Encryption, or its absence, keeps us out.
     Refused(String),
-    /// It flows.
+    /// It is connected and its samples are recorded.
     Recording,
-    /// It went away.
+    /// Its connection is lost; the recorder looks for it.
     Lost,
     /// Nothing more is recorded of it.
     Done,
@@ -86,29 +86,29 @@ impl StreamState {
     }
 }
 
-/// What becomes of timestamps on their way into the file.
+/// Treatment of timestamps on their way into the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stamps {
     /// They stay as they came, with the clock offsets beside them: whoever reads the file aligns them,
     /// with all offsets at hand.
     Raw,
-    /// They are mapped to our clock, and smoothed, with the offsets known so far. No offsets are recorded
-    /// then, so that nobody aligns them twice; the header says `<synced>`.
+    /// They are mapped to our clock, and smoothed, with the offsets known so far. No offsets are
+    /// recorded then, so that they are not aligned twice; the header says `<synced>`.
     Synced,
 }
 
-/// What is known of a stream.
+/// Counters and state of one stream.
 #[derive(Debug, Clone)]
 pub struct StreamStatus {
-    /// How it is doing.
+    /// Present state, and the reason of a refusal.
     pub state: StreamState,
     /// The outlet in use, or the last one.
     pub info: StreamInfo,
-    /// Samples that were taken.
+    /// Samples that were taken from the inlet.
     pub samples: u64,
     /// Seconds since something came, at the last look.
     pub idle_secs: Option<f64>,
-    /// What has to be added to its timestamps to get our time.
+    /// Seconds to add to its timestamps to get our time.
     pub offset_secs: Option<f64>,
     /// Uncertainty of `offset_secs`, from the lowest to the highest value that it may have.
     pub uncertainty_secs: Option<f64>,
@@ -116,17 +116,17 @@ pub struct StreamStatus {
     pub offsets: u64,
     /// Clock offsets that were due and could not be measured.
     pub failed_offsets: u64,
-    /// Interruptions.
+    /// Number of interruptions of its samples.
     pub gaps: u64,
     /// Samples that are known to be missing.
     pub missing: u64,
-    /// How often it came back.
+    /// Number of times that it came back.
     pub reconnects: u64,
     /// Name of the device with which it is encrypted.
     pub encryption: Option<String>,
     /// Whether it is known well enough to stand in the file.
     pub(crate) has_header: bool,
-    /// What the header says of timestamps.
+    /// Treatment of timestamps that the header states.
     pub(crate) stamps: Stamps,
     /// Whether it flowed when the recording ended, or is not supposed to any more.
     pub(crate) is_lost: bool,
@@ -135,9 +135,9 @@ pub struct StreamStatus {
     pub(crate) began: Option<(f64, u64)>,
     /// Connections that did not come about, one after another.
     pub(crate) failures: u64,
-    /// Whether the outlet neither sends nor answers, though nobody said that it has gone.
+    /// Whether the outlet neither sends nor answers, though its connection is not closed.
     pub(crate) is_away: bool,
-    /// When its recording ended.
+    /// Time of our clock at which its recording ended.
     pub(crate) ended_at: Option<f64>,
 }
 
@@ -242,7 +242,7 @@ impl Live {
         !status.has_header
     }
 
-    /// Whether nobody but an advert says that it exists: it never was connected.
+    /// Returns true for a stream known from adverts alone: it never was connected.
     pub(crate) fn is_unproven(&self) -> bool {
         !self.lock().has_header
     }
@@ -265,15 +265,15 @@ impl Live {
 }
 
 impl StreamStatus {
-    /// Returns the samples a second since the first were taken, if that was a second ago. What had gathered
-    /// before says nothing about the stream.
+    /// Returns the samples a second since the first were taken, if that was a second ago. Samples
+    /// queued before do not count.
     pub fn rate(&self, now: f64) -> Option<f64> {
         let (at, before) = self.began?;
         let secs = self.ended_at.unwrap_or(now) - at;
         (secs >= 1.0).then(|| (self.samples - before) as f64 / secs)
     }
 
-    /// What has to be added to timestamps to get our time, once that is known.
+    /// Returns the seconds to add to timestamps to get our time, once they are known.
     pub(crate) fn to_ours(&self) -> Option<f64> {
         match self.stamps {
             Stamps::Raw => self.offset_secs,
@@ -287,7 +287,7 @@ impl StreamStatus {
     }
 }
 
-/// How often the session looks for other outlets, about.
+/// Approximate interval at which the session looks for other outlets.
 const LOOK_SECS: f64 = 0.3;
 
 #[cfg(test)]

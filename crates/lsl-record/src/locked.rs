@@ -21,7 +21,7 @@ pub(crate) struct LockedSink {
     file: FileSink,
     /// Since when something waits for its block to become full.
     waiting_since: Cell<Option<f64>>,
-    /// How long that may take.
+    /// Longest time that data may wait for its block.
     padding_secs: Option<f64>,
 }
 
@@ -42,8 +42,8 @@ impl LockedSink {
         })
     }
 
-    /// How many bytes are missing until everything is sealed, if that has waited for long. Whoever asks
-    /// writes them.
+    /// Takes the number of bytes to write until everything is sealed, if data has waited for long.
+    /// The caller writes them.
     pub(crate) fn take_due_bytes(&self, now: f64) -> usize {
         match self.waiting_since.get().zip(self.padding_secs) {
             Some((since, secs)) if now - since >= secs => {
@@ -93,5 +93,5 @@ const BLOCK: u64 = 64 << 10;
 const TAG: u64 = 16;
 /// More than the header of any reasonable number of recipients takes.
 const HEADER: u64 = 16 << 10;
-/// How long data should wait for its block, unless something else is wanted.
+/// Default time that data waits for its block.
 pub const PADDING_SECS: f64 = 10.0;

@@ -1,4 +1,4 @@
-//! What the writer writes into: a recording in a file, plain or encrypted, behind one interface.
+//! Files behind one interface: a recording, plain or encrypted.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -27,17 +27,17 @@ pub(crate) trait Tape: Send {
     fn begin_sync(&mut self, now: f64) -> Result<PendingSync>;
     fn end_sync(&mut self, synced: Synced) -> Result<()>;
     fn finish(&mut self, now: f64) -> Result<()>;
-    /// Bytes of whole chunks.
+    /// Returns the bytes in whole chunks.
     fn len(&self) -> u64;
     /// Timestamp of the last sample of a stream.
     fn last_stamp(&self, id: u32) -> Option<f64>;
-    /// What is wrong with the journal.
+    /// Returns the fault of the journal, if there is one.
     fn journal_trouble(&self) -> Option<&str>;
 }
 
-/// A sink that may hold back what does not fill a block.
+/// A sink that may hold back incomplete blocks.
 pub(crate) trait Blocks: Sink + Send {
-    /// How many bytes have to be written now to bring out what was held back.
+    /// Returns the bytes to write now to complete a block that waited too long.
     fn due_bytes(&self, now: f64) -> usize;
 }
 
@@ -108,7 +108,7 @@ impl<S: Blocks> Tape for Recording<S> {
     }
 }
 
-/// How files are made.
+/// Path and encryption of the files.
 #[derive(Debug, Clone)]
 pub struct Output {
     /// File to write; one that is there already is renamed, never overwritten.
@@ -129,12 +129,12 @@ pub(crate) fn file_header() -> FileHeader {
 /// A file that was just made.
 pub(crate) struct Made {
     pub(crate) tape: Box<dyn Tape>,
-    /// Where a file went that had this name before.
+    /// Path to which an older file of this name was moved.
     pub(crate) moved: Option<PathBuf>,
 }
 
 impl Output {
-    /// Returns an unencrypted output.
+    /// Creates an unencrypted output at `path`.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self {
             path: path.into(),

@@ -22,7 +22,7 @@ impl<T: Recorded> Pending<T> {
         }
     }
 
-    /// Samples that fit in.
+    /// Returns the samples that still fit into a chunk.
     pub(crate) fn room(&self) -> usize {
         let bytes = self.channels * T::BYTES + size_of::<f64>();
         (CHUNK_BYTES / bytes)
@@ -34,7 +34,7 @@ impl<T: Recorded> Pending<T> {
         !self.stamps.is_empty() && now - self.since >= CHUNK_SECS
     }
 
-    /// Pulls at most so many samples; what came stays whatever is reported.
+    /// Pulls at most so many samples; pulled samples stay in spite of an error.
     pub(crate) fn pull(&mut self, inlet: &Inlet, count: usize) -> Result<(), Error> {
         let before = self.stamps.len();
         if before == 0 {
@@ -90,7 +90,7 @@ impl<T: Recorded> Pending<T> {
 
 /// A type of values that is recorded.
 pub(crate) trait Recorded: PullElement + Clone + Default + Send + 'static {
-    /// What a value takes in memory, about.
+    /// Approximate bytes of one value in memory.
     const BYTES: usize;
 
     fn bytes(&self) -> usize {
@@ -130,7 +130,7 @@ numbers! {
     i64 => Int64,
 }
 
-/// Texts: any bytes.
+/// Texts may hold any bytes.
 impl Recorded for Vec<u8> {
     const BYTES: usize = 512;
 

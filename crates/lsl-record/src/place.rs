@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use crate::error::StartError;
 use crate::event::{Event, Events};
 
-/// Looks where the file goes, and where it goes on when the disk is full.
+/// Checks the folder of the file, and the one to go on in when the disk is full.
 ///
 /// # Errors
-/// For what is no place for a recording, or cannot be written.
+/// If a path cannot hold a recording, or cannot be written.
 pub(crate) fn check(path: &Path, spill: Option<&Path>, events: &Events) -> Result<(), StartError> {
     if fs::symlink_metadata(path).is_ok_and(|it| !it.is_file() && !it.is_symlink()) {
         return Err(StartError::NotAFile(path.to_owned()));

@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use lsl_xdf::{Gap, StreamHeader, Values};
 
-/// Which stream of the session, whatever number it has in the file.
+/// Index of a stream in the session, independent of its number in the file.
 pub(crate) type Slot = usize;
 
-/// Something to be written.
+/// One job of the writing thread, in order.
 #[derive(Debug)]
 pub(crate) enum Job {
-    /// A stream begins.
+    /// A stream begins with this header.
     Stream {
         slot: Slot,
         header: Box<StreamHeader>,
@@ -23,7 +23,7 @@ pub(crate) enum Job {
         slot: Slot,
         stamps: Vec<f64>,
         values: Values,
-        /// What it takes in memory, about.
+        /// Approximate bytes of the samples in memory.
         bytes: usize,
     },
     Offset {
@@ -41,7 +41,7 @@ pub(crate) enum Job {
         name: &'static str,
         text: String,
     },
-    /// Nothing comes after this.
+    /// Ends the file; no job follows.
     Finish,
 }
 
@@ -54,7 +54,7 @@ impl Job {
     }
 }
 
-/// How writing goes, for whoever wants to know.
+/// Progress of writing, shared by all threads.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
     waiting_bytes: AtomicUsize,
@@ -100,7 +100,7 @@ impl Progress {
         lock(&self.files).clone()
     }
 
-    /// What is wrong at present.
+    /// Returns the present fault of writing, if there is one.
     pub(crate) fn trouble(&self) -> Option<String> {
         lock(&self.trouble).clone()
     }
@@ -154,7 +154,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Where jobs are handed over. Holds a bounded number of jobs and of bytes.
+/// Sending end of the writer's queue. Holds a bounded number of jobs and of bytes.
 #[derive(Debug, Clone)]
 pub(crate) struct Queue {
     sender: SyncSender<Job>,
@@ -162,12 +162,12 @@ pub(crate) struct Queue {
     max_bytes: usize,
 }
 
-/// What became of a job.
+/// Reason for which a job was not queued.
 #[derive(Debug)]
 pub(crate) enum Refused {
     /// There is no room now.
     Full(Job),
-    /// There is nobody to take it.
+    /// The writer has ended already.
     Closed,
 }
 
@@ -211,7 +211,7 @@ impl Queue {
         Err(refused)
     }
 
-    /// Hands a job over when there is room; false if there is nobody to take it.
+    /// Queues a job once there is room; false if the writer has ended.
     pub(crate) async fn push(&self, mut job: Job) -> bool {
         loop {
             job = match self.try_push(job) {

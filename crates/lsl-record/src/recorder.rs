@@ -114,7 +114,7 @@ impl RecorderBuilder {
         self
     }
 
-    /// Signs the recording.
+    /// Signs the chain of chunks with this key.
     pub fn signer(mut self, signer: Option<DeviceSigner>) -> Self {
         self.signer = signer;
         self
@@ -216,7 +216,7 @@ impl RecorderBuilder {
         Ok(())
     }
 
-    /// Names what is recorded before it starts.
+    /// Reports the streams to be recorded before it starts.
     fn announce(&self, session: &Session) {
         let streams: Vec<StreamStatus> = statuses(session.streams());
         let is_plain = |it: &&StreamStatus| it.has_header && it.encryption.is_none();
@@ -232,7 +232,7 @@ impl RecorderBuilder {
     }
 }
 
-/// A recording that goes on. Dropping it ends the recording with what is here; what streams hand over within
+/// A recording that goes on. Dropping it ends the recording; samples that streams hand over within
 /// two seconds and the footers are then written in the background.
 #[derive(Debug)]
 pub struct Recorder {
@@ -320,7 +320,7 @@ impl Recorder {
             trouble.push("the recorder ended unexpectedly".to_owned());
             (Vec::new(), Vec::new())
         };
-        // The writer ends with its last sender, if nobody told it to.
+        // The writer ends with its last sender even without [`Job::Finish`].
         drop(self.queue);
         let ended = self.writer.join().unwrap_or_else(|_| Ended {
             trouble: vec!["the writer ended unexpectedly".into()],
@@ -358,7 +358,7 @@ impl Recorder {
     }
 }
 
-/// How to end a recording.
+/// Way in which a recording ends.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Stop {
     /// With everything up to a time of our clock, or the planned end if that is earlier.
@@ -368,18 +368,18 @@ pub enum Stop {
         /// Longest time that streams may take to hand over what belongs to it.
         grace_secs: f64,
     },
-    /// With what is here.
+    /// At once, with the samples already here.
     Now,
 }
 
-/// How a recording is doing.
+/// State of a recording at one moment.
 #[derive(Debug, Clone, Default)]
 pub struct Status {
-    /// Seconds since it began.
+    /// Seconds since the recording began.
     pub secs: f64,
     /// Its streams, in the order in which they began.
     pub streams: Vec<StreamStatus>,
-    /// What was asked for, is not required, and is not there yet.
+    /// Labels of wishes that are not required and not fulfilled yet.
     pub awaited: Vec<String>,
     /// The file being written, and those before it.
     pub files: Vec<PathBuf>,
@@ -395,9 +395,9 @@ pub struct Status {
     pub free_bytes: Option<u64>,
     /// Samples that could not be written.
     pub unwritten: u64,
-    /// What is wrong with the disk at present.
+    /// Present fault of the disk or the journal.
     pub trouble: Option<String>,
-    /// What will be wrong with it.
+    /// Alarm about free space on the disk.
     pub alarm: Option<Alarm>,
 }
 
@@ -414,16 +414,16 @@ impl Status {
     }
 }
 
-/// How a recording went.
+/// Result of a recording that has ended.
 #[derive(Debug, Clone)]
 pub struct Report {
-    /// How it was doing at the end.
+    /// State at the end of the recording.
     pub status: Status,
-    /// Why not everything is in the files, or not as it should.
+    /// Reasons for which samples are missing in the files, or faulty.
     pub trouble: Vec<String>,
     /// Whether the last file has its footers.
     pub is_finished: bool,
-    /// Samples in the files.
+    /// Number of samples in the files.
     pub samples: u64,
     /// Streams of which there are any.
     pub recorded_streams: usize,
@@ -433,7 +433,7 @@ pub struct Report {
     pub lost: Vec<String>,
 }
 
-/// What the recorder shares with the thread that looks after its streams.
+/// State that the recorder shares with the thread of its session.
 #[derive(Debug)]
 struct Shared {
     events: Events,
@@ -443,7 +443,7 @@ struct Shared {
     view: Mutex<View>,
 }
 
-/// What that thread saw last.
+/// Copy of the session's state, as of its last look.
 #[derive(Debug, Default)]
 struct View {
     streams: Vec<Arc<Live>>,
@@ -568,7 +568,7 @@ fn connect(session: &mut Session, limit_secs: f64, cancel: &Cancel) {
     }
 }
 
-/// Whether to begin with what is connected.
+/// Decides whether to begin with the streams connected so far.
 fn judge_connections(session: &mut Session, events: &Events) -> Result<(), StartError> {
     let unmet = session.unmet();
     let mut refused = Vec::new();
@@ -633,7 +633,7 @@ const SHORTEST_CONNECT: f64 = 1.0;
 const SPACE_SECS: f64 = 1.0;
 /// Over how long the growth of the file is measured.
 const GROWTH_SECS: f64 = 2.0;
-/// How often the session is looked after.
+/// Interval at which the session is looked after.
 const STEP: Duration = Duration::from_millis(100);
 const CONNECT_NAP: Duration = Duration::from_millis(20);
 const END_NAP: Duration = Duration::from_millis(10);

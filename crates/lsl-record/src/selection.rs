@@ -36,7 +36,7 @@ pub(crate) struct Wishes {
     pub(crate) only_now: bool,
 }
 
-/// What is asked for, and what the caller calls it.
+/// A selector with its label, as the caller names it.
 #[derive(Debug, Clone)]
 pub(crate) struct Wanted {
     pub(crate) label: String,
@@ -74,7 +74,7 @@ struct Wish {
     fulfilled: Fulfilled,
 }
 
-/// How far a wish was ever fulfilled.
+/// Degree to which a wish was ever fulfilled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Fulfilled {
     Never,
@@ -102,12 +102,12 @@ impl Wish {
 pub(crate) struct Search {
     wishes: Vec<Wish>,
     only_now: bool,
-    /// Whether anything came or went since somebody asked.
+    /// Whether a stream came or went since the last question.
     has_changed: bool,
 }
 
 impl Search {
-    /// Starts to look.
+    /// Starts one resolver for each wish.
     pub(crate) fn start(context: &Context, wishes: &Wishes) -> lsl_core::Result<Self> {
         let mut all = Vec::new();
         let mut add = |wanted: &Wanted, is_required, is_expected| -> lsl_core::Result<()> {
@@ -143,8 +143,8 @@ impl Search {
         })
     }
 
-    /// Waits for what is expected, at the longest for `limit_secs`, but long enough that all that is
-    /// there has answered.
+    /// Waits for the expected streams, at the longest for `limit_secs`, but long enough that all
+    /// present outlets have answered.
     pub(crate) fn settle(&mut self, limit_secs: f64, cancel: &Cancel) {
         let start = local_clock();
         let mut complete_at = None;
@@ -168,7 +168,7 @@ impl Search {
         }
     }
 
-    /// Takes note of what came and went.
+    /// Updates the streams found by each wish.
     pub(crate) fn look(&mut self) {
         for wish in &mut self.wishes {
             while let Some(event) = wish.resolver.next_event_blocking(Timeout::NOW) {
@@ -189,7 +189,7 @@ impl Search {
         }
     }
 
-    /// Whether nothing is there.
+    /// Returns true if no stream is found.
     pub(crate) fn is_empty(&self) -> bool {
         self.wishes.iter().all(|wish| wish.found.is_empty())
     }
@@ -219,14 +219,14 @@ impl Search {
         self.wishes.iter().any(|wish| wish.found.contains_key(uid))
     }
 
-    /// What is required and never was there.
+    /// Returns labels of required wishes that were never found.
     pub(crate) fn missing(&self) -> Vec<&str> {
         let unmet = |wish: &&Wish| wish.is_required && !wish.is_met();
         let missing = self.wishes.iter().filter(unmet);
         missing.map(|wish| wish.label.as_str()).collect()
     }
 
-    /// Takes note of what was connected.
+    /// Marks the wishes whose streams were connected.
     fn note_proven(&mut self, streams: &[Arc<Live>]) {
         if self.wishes.iter().all(Wish::is_proven) {
             return;
@@ -241,8 +241,8 @@ impl Search {
         }
     }
 
-    /// What was expected and advertised, and never connected; but for everything, as anybody can
-    /// advertise streams.
+    /// Returns expected wishes that were advertised and never connected. The wish for everything is
+    /// left out, as anybody can advertise streams.
     fn unproven(&self) -> impl Iterator<Item = (usize, &Wish)> {
         let wishes = self.wishes.iter().enumerate();
         wishes.filter(|(_, wish)| {
@@ -250,7 +250,7 @@ impl Search {
         })
     }
 
-    /// What was asked for, is not required, and is not there yet.
+    /// Returns labels of wishes that are not required and not fulfilled yet.
     pub(crate) fn awaited(&self) -> Vec<&str> {
         let unmet = |wish: &&Wish| !wish.is_required && !wish.is_met() && !wish.is_everything;
         let awaited = self.wishes.iter().filter(unmet);
@@ -292,7 +292,7 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Records what the search has found, and finds.
+    /// Records the streams found so far and later.
     pub(crate) fn begin(
         context: &Context,
         search: Search,
@@ -345,12 +345,11 @@ impl Session {
         &self.streams
     }
 
-    /// The search.
     pub(crate) fn search(&self) -> &Search {
         &self.search
     }
 
-    /// Takes in what has appeared. Call it a few times a second.
+    /// Adds streams that have appeared. Call it a few times a second.
     pub(crate) fn look(&mut self) {
         self.search.look();
         self.search.note_proven(&self.streams);
@@ -421,7 +420,7 @@ impl Session {
         }
     }
 
-    /// Streams that nobody but an advert says to exist.
+    /// Returns streams known from adverts alone.
     fn unproven(&self) -> impl Iterator<Item = &Arc<Live>> {
         self.streams.iter().filter(|live| live.is_unproven())
     }
@@ -435,7 +434,7 @@ impl Session {
         !self.is_crowded && self.streams.iter().all(is_clear)
     }
 
-    /// What is required and has no stream that was ever connected.
+    /// Returns required labels without a stream that was ever connected.
     pub(crate) fn unmet(&mut self) -> Vec<String> {
         self.search.note_proven(&self.streams);
         let wishes = self.search.wishes.iter();
@@ -497,7 +496,7 @@ impl Session {
         self.is_recording = true;
     }
 
-    /// A cable that is pulled ends no connection: for long nobody says that the outlet has gone.
+    /// Marks silent streams: a pulled cable ends no connection.
     fn look_after_silent_ones(&self) {
         for live in &self.streams {
             let mut status = live.lock();
@@ -544,22 +543,22 @@ impl Session {
         let _ = self.common.end.set(end);
     }
 
-    /// Ends: streams hand over what came up to `until`.
+    /// Ends all streams; they hand over samples up to `until`.
     pub(crate) fn halt(&self, halt: Halt) {
         if let Halt::Drain(until, _) = halt {
             self.end_at(until);
         }
-        // Fails only if nobody is left to stop.
+        // Fails only if no stream is left.
         let _ = self.halt.send(halt);
     }
 
-    /// Whether every stream has handed over what it had.
+    /// Returns true once every stream has handed over its samples.
     pub(crate) fn is_over(&self) -> bool {
         self.tasks.values().all(JoinHandle::is_finished)
     }
 
-    /// Ends what is left, and tells the writer that this was all. Names what was asked for and has no
-    /// stream any more that would tell so.
+    /// Ends the remaining streams and the writer's queue. Returns the streams, and labels of wishes
+    /// that no stream stands for.
     pub(crate) fn end(mut self) -> (Vec<Arc<Live>>, Vec<String>) {
         for task in self.tasks.values() {
             task.abort();
@@ -569,8 +568,9 @@ impl Session {
         for live in &self.streams {
             let status = live.status();
             if !status.has_header {
-                // Anybody can advertise streams: one that never was there is only missed if it was asked
-                // for, and nothing else that was connected is what was meant; or if nothing was connected.
+                // Anybody can advertise streams. A stream that was never connected is reported only
+                // if it was wished for and no connected stream fulfils that wish, or if none was
+                // connected.
                 let is_met =
                     |wish: &usize| (self.search.wishes.get(*wish)).is_none_or(Wish::is_proven);
                 live.lock().is_lost = none_connected || !live.named.iter().all(is_met);
@@ -591,14 +591,14 @@ impl Session {
     }
 }
 
-/// What a footer says besides numbers.
+/// Returns the texts of a footer, besides numbers.
 fn notes(status: &StreamStatus) -> Vec<(&'static str, String)> {
     let mut notes = vec![(
         "writer",
         concat!("lsl-rs ", env!("CARGO_PKG_VERSION")).to_owned(),
     )];
     if let Some(offset) = status.to_ours() {
-        // What has to be added to this stream's timestamps to get seconds since 1970, UTC.
+        // Seconds to add to this stream's timestamps to get seconds since 1970, UTC.
         let utc = lsl_platform::clock::utc_now().as_secs_f64() - local_clock() + offset;
         notes.push(("utc", format!("{utc:.6}")));
     }

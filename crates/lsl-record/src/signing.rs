@@ -1,5 +1,5 @@
-//! Signing of a recording while it grows. What a signature proves, and how often there is one, is
-//! `lsl_xdf::integrity`'s.
+//! Signing of a recording while it grows. `lsl_xdf::integrity` decides their contents and
+//! intervals.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use lsl_xdf::integrity::Signer;
 pub struct DeviceSigner(Arc<SecretKey>);
 
 impl DeviceSigner {
-    /// Signs with this key.
+    /// Creates a signer with this key.
     pub fn new(key: SecretKey) -> Self {
         Self(Arc::new(key))
     }

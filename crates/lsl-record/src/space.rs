@@ -15,7 +15,7 @@ pub(crate) fn estimate(streams: &[StreamInfo]) -> f64 {
     streams.iter().map(of_stream).sum()
 }
 
-/// Bytes that are free where a file is, or will be; `None` if nobody knows.
+/// Bytes that are free where a file is, or will be; `None` if the system does not tell.
 #[cfg(unix)]
 pub(crate) fn free(path: &Path) -> Option<u64> {
     // The folder may not be there yet.
@@ -40,14 +40,14 @@ pub(crate) fn free(_path: &Path) -> Option<u64> {
 pub enum Alarm {
     /// Less is free than was asked for.
     BelowMinimum {
-        /// Bytes that are free.
+        /// Bytes that are free now.
         free: u64,
         /// Bytes that were asked for.
         min_free: u64,
     },
     /// It will be full within ten minutes.
     FullSoon {
-        /// Bytes that are free.
+        /// Bytes that are free now.
         free: u64,
         /// Seconds until it is full, at the rate of late.
         left_secs: f64,

@@ -9,11 +9,11 @@ use lsl_core::StreamInfo;
 
 use crate::event::{Event, Events};
 
-/// What is said to be there.
+/// An outlet as a datagram announces it.
 #[derive(Debug, Clone)]
 pub(crate) struct Advert {
     pub(crate) info: StreamInfo,
-    /// Who said so first. Everything else in an advert can be made up.
+    /// Address that sent it first. Everything else in an advert can be made up.
     pub(crate) sender: Option<IpAddr>,
 }
 
@@ -22,8 +22,8 @@ impl Advert {
         self.info.uid_bytes()
     }
 
-    /// Where its host takes connections.
-    fn place(&self) -> Place {
+    /// Returns the sender and port under which its host takes connections.
+    fn place(&self) -> HostPort {
         let port = match self.info.v4_data_port() {
             0 => self.info.v6_data_port(),
             port => port,
@@ -32,13 +32,14 @@ impl Advert {
     }
 }
 
-type Place = (Option<IpAddr>, u16);
+type HostPort = (Option<IpAddr>, u16);
 
 /// An advert, and whether the stream is required.
 pub(crate) type Waiting<'a> = (&'a Advert, bool);
 
-/// Whose turn it is to be connected. Hosts take turns, so that one which makes up thousands of streams keeps
-/// no other waiting. Of one host the port comes first where least was tried, then whoever waits longest.
+/// Order in which adverts are connected. Hosts take turns, so that one which makes up thousands of
+/// streams does not delay others. Within a host the port tried least comes first, then the longest
+/// wait.
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
     /// Places in the queue by uid. Whoever is new and whoever had a turn goes to its end.
@@ -47,7 +48,7 @@ pub(crate) struct Turns {
     /// In which round a host has its next turn.
     rounds: HashMap<Option<IpAddr>, u64>,
     round: u64,
-    tried: HashMap<Place, u32>,
+    tried: HashMap<HostPort, u32>,
 }
 
 impl Turns {
@@ -171,7 +172,7 @@ impl StrangerEvents {
 
 /// Streams that may be tried at a time. Each takes a few descriptors and some 100 KB.
 pub(crate) const MOST_TRIED: usize = 64;
-/// How long one may take while others wait.
+/// Longest attempt while other adverts wait.
 pub(crate) const TURN_SECS: f64 = 3.0;
 const MOST_PLACES: usize = 4096;
 /// Outlets of which one may be the next of a stream; others that were lost may be faster with the first.

@@ -1,9 +1,9 @@
-//! One task for each stream: connects, waits for the first clock offset, then takes what has come ten
-//! times a second and hands it to the writer in pieces; measures the clock; finds the stream again when
-//! it is gone; drains it at the end.
+//! One task for each stream: connects, waits for the first clock offset, then pulls samples ten
+//! times a second and hands them to the writer in pieces; measures the clock; finds the stream
+//! again when it is gone; drains it at the end.
 //!
-//! What the queue does not take stays in the inlet, which keeps a bounded time of it and counts what it
-//! has to drop: a gap in the footer.
+//! Samples that do not fit into the queue stay in the inlet, which holds a bounded time of them and
+//! counts dropped ones: a gap in the footer.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -52,14 +52,14 @@ impl Claims {
         claims.get(uid).is_some_and(|owner| *owner != slot)
     }
 
-    /// Whether somebody has it.
+    /// Returns true if a stream owns this outlet.
     pub(crate) fn is_claimed(&self, uid: &[u8]) -> bool {
         let claims = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         claims.contains_key(uid)
     }
 }
 
-/// What becomes of a stream that comes back with another trusted key.
+/// Treatment of a stream that comes back with another trusted key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OtherKeys {
     /// It is refused until the first key is back.
@@ -68,7 +68,7 @@ pub enum OtherKeys {
     Allow,
 }
 
-/// What all streams of a recording share.
+/// Settings and queues that all streams of a recording share.
 #[derive(Debug, Clone)]
 pub(crate) struct Common {
     pub(crate) context: Context,
@@ -78,7 +78,7 @@ pub(crate) struct Common {
     pub(crate) stranger_events: Arc<StrangerEvents>,
     /// Seconds of samples that may wait in each inlet.
     pub(crate) buffer_secs: f64,
-    /// What becomes of timestamps.
+    /// Treatment of timestamps on their way into the file.
     pub(crate) stamps: Stamps,
     pub(crate) other_keys: OtherKeys,
     pub(crate) halt: watch::Receiver<Halt>,
@@ -127,14 +127,14 @@ pub(crate) async fn record(common: Common, live: Arc<Live>, advert: Advert) {
 
 struct StreamTask {
     common: Common,
-    /// What was learnt of its outlets, which each inlet must hear of.
+    /// History of its outlets' keys, which each new inlet gets.
     history: PeerHistory,
-    /// How many changes of its key stand in the footer.
+    /// Number of key changes that stand in the footer.
     key_changes: usize,
     live: Arc<Live>,
     /// The outlet in use, or the last one that was tried.
     info: StreamInfo,
-    /// Who told of it.
+    /// Address that announced the outlet.
     sender: Option<IpAddr>,
     last_stamp: Option<f64>,
     /// That of the last sample that came, whether it is recorded or too late for that.
@@ -147,15 +147,15 @@ struct StreamTask {
     broken_since: Option<(f64, String)>,
     /// The offset that was handed to the writer last.
     offset: Option<TimeCorrection>,
-    /// What the header says of timestamps.
+    /// Treatment of timestamps that the header states.
     stamps: Stamps,
     has_header: bool,
     alien_reported: bool,
-    /// What may still be taken after the end if timestamps do not tell what belongs to the recording.
+    /// Samples that may still be taken after the end if timestamps do not decide it.
     arrived: Arrived,
 }
 
-/// Why a connection is over.
+/// Reason for which a connection is over.
 enum Over {
     Stopped,
     Lost(Error, Option<String>),
@@ -248,7 +248,7 @@ impl StreamTask {
                 return wanted;
             }
             if !self.has_header {
-                // Taken away when nobody advertises it any more.
+                // Taken away once its advert disappears.
                 let tries = u32::try_from(self.live.lock().failures).unwrap_or(u32::MAX);
                 unless_halted(&mut halt, sleep(RETRY * tries.min(10))).await?;
                 return Some(self.advert());
@@ -339,7 +339,7 @@ impl StreamTask {
             }
             let slot = self.live.slot;
             let header = Box::new(header);
-            // From here on it is in the file, and nobody takes it for a made-up one.
+            // From here on it is in the file, and counts as a real stream.
             if !self.live.prove() {
                 return Ok(());
             }
@@ -514,8 +514,8 @@ impl StreamTask {
         (self.info.nominal_srate() > 0.0).then(|| self.newest.is_some_and(is_past))
     }
 
-    /// What has to be added to timestamps to get our time; `None` if that is not known, or they are of
-    /// another clock altogether.
+    /// Returns the seconds to add to timestamps to get our time; `None` if they are not known, or
+    /// the stamps are of another clock altogether.
     fn to_ours(&self) -> Option<f64> {
         match self.stamps {
             _ if self.alien_reported => None,
@@ -549,7 +549,7 @@ impl StreamTask {
                 }
                 return Ok(());
             }
-            // One more than there is: a loss is only reported to somebody who asks.
+            // One more than is waiting: the inlet reports a loss only when pulled.
             let mut wanted = (waiting + 1).min(room);
             if self.to_ours().is_none() && self.end().is_some_and(|end| local_clock() >= end) {
                 wanted = wanted.min(self.arrived.of(waiting));
@@ -611,7 +611,7 @@ impl StreamTask {
         }
     }
 
-    /// Notes what is missing before the sample with this timestamp.
+    /// Notes samples missing before the one with this timestamp.
     async fn note_gaps(&mut self, first: f64, dropped: u64) {
         let mut gaps = Vec::new();
         if let Some((from, reason)) = self.broken_since.take() {
@@ -644,7 +644,7 @@ impl StreamTask {
         }
     }
 
-    /// Notes what was dropped and has no sample behind it that would tell.
+    /// Notes dropped samples that no later sample would reveal.
     async fn note_rest(&mut self, inlet: &Inlet) {
         let dropped = inlet.stats().dropped;
         if dropped > self.dropped
@@ -681,7 +681,7 @@ impl StreamTask {
         status.uncertainty_secs = Some(found.uncertainty_secs);
     }
 
-    /// Gives the writer what is pending; if it must not wait, false says that there is no room.
+    /// Queues the pending samples for the writer; false if there is no room and it must not wait.
     async fn hand_over<T: Recorded>(&self, pending: &mut Pending<T>, may_wait: bool) -> bool {
         let Some((stamps, values)) = pending.empty() else {
             return true;
@@ -704,8 +704,8 @@ impl StreamTask {
     }
 }
 
-/// What may wait in an inlet. Irregular streams come in bursts, so that seconds say little of them: they
-/// may have a number of samples that is limited by memory alone, which is taken as they come.
+/// Returns the buffer length of an inlet. Irregular streams come in bursts, so that seconds do not
+/// fit them: they get a number of samples, limited by memory alone, which is used as they come.
 fn buffer<T: Recorded>(info: &StreamInfo, secs: f64) -> BufferLength {
     let seconds = BufferLength::Seconds(secs);
     if info.nominal_srate() > 0.0 {
@@ -722,15 +722,15 @@ fn until_next(period_secs: f64) -> Duration {
     Duration::from_secs_f64((period_secs - local_clock() % period_secs).max(0.001))
 }
 
-/// How often samples are taken.
+/// Interval at which samples are taken.
 const PERIOD: f64 = 0.1;
 const DRAIN_PERIOD: Duration = Duration::from_millis(20);
-/// What may wait of an irregular stream.
+/// Samples of an irregular stream that may wait.
 const BURST_SAMPLES: usize = 1_000_000;
 const BURST_BYTES: usize = 64 << 20;
-/// How often the clock offset is recorded.
+/// Interval at which the clock offset is recorded.
 const OFFSET_SECS: f64 = 5.0;
-/// How long samples wait for the first one.
+/// Time that samples wait for the first offset.
 const FIRST_OFFSET: Duration = Duration::from_secs(3);
 const OPEN_LIMIT: Duration = Duration::from_secs(10);
 const RETRY: Duration = Duration::from_millis(300);

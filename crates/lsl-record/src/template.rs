@@ -1,6 +1,6 @@
-//! File names made from a template, as LabRecorder makes them: `%p` participant, `%s` session, `%b` task
-//! (block), `%a` acquisition, `%m` modality, `%r` or `%n` run. What stands in brackets is left out if a
-//! placeholder in it has no value: `[_acq-%a]`.
+//! File names made from a template, as LabRecorder makes them: `%p` participant, `%s` session, `%b`
+//! task (block), `%a` acquisition, `%m` modality, `%r` or `%n` run. Text in brackets is left out if
+//! a placeholder in it has no value: `[_acq-%a]`.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -12,21 +12,21 @@ pub const BIDS: &str = "sub-%p/ses-%s/%m/sub-%p_ses-%s_task-%b[_acq-%a]_run-%r_%
 /// The values of the placeholders.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fields {
-    /// `%p`
+    /// Participant, the value of `%p`.
     pub participant: String,
-    /// `%s`
+    /// Session, the value of `%s`.
     pub session: String,
-    /// `%b`
+    /// Task or block, the value of `%b`.
     pub task: String,
-    /// `%a`
+    /// Acquisition, the value of `%a`.
     pub acquisition: String,
-    /// `%m`
+    /// Modality, the value of `%m`.
     pub modality: String,
     /// `%r` and `%n`; `None`: the first that is free.
     pub run: Option<u32>,
 }
 
-/// Mistake in a template.
+/// Mistake in a template, or no free name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TemplateError {
     /// A placeholder that stands for nothing.
@@ -158,7 +158,7 @@ fn safe(text: &str) -> String {
     }
 }
 
-/// LabRecorder looks no further.
+/// LabRecorder tries no run number beyond this one.
 const LAST_RUN: u32 = 1000;
 
 #[cfg(test)]

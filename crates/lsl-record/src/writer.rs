@@ -1,6 +1,7 @@
-//! The one thread that writes: takes what the streams hand over, in order, from a bounded queue, and
-//! keeps the file whole. What it could not write is counted, said and noted in the footers; a full disk
-//! makes it wait or go on elsewhere. Another thread waits for the disk.
+//! The one thread that writes: takes the jobs of the streams, in order, from a bounded queue, and
+//! keeps the file whole. Samples that it could not write are counted, reported and noted in the
+//! footers; with a full disk it waits or goes on in another folder. Another thread waits for the
+//! disk.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -20,16 +21,16 @@ use crate::queue::{Job, Progress, Slot};
 use crate::signing::DeviceSigner;
 use crate::space;
 
-/// How to write.
+/// Settings of the writer for all its files.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     pub(crate) output: Output,
-    /// What the files say about themselves.
+    /// Header that each file begins with.
     pub(crate) header: FileHeader,
     pub(crate) signer: Option<DeviceSigner>,
-    /// How often data is brought to the disk, in seconds.
+    /// Interval at which data is brought to the disk, in seconds.
     pub(crate) sync_secs: f64,
-    /// Where to go on when the disk is full, or nearly so.
+    /// Folder to go on in when the disk is full, or nearly so.
     pub(crate) spill: Option<PathBuf>,
     /// With less room than this it is.
     pub(crate) min_free: u64,
@@ -42,12 +43,12 @@ impl Settings {
     }
 }
 
-/// What the writer leaves behind.
+/// Result of the writer at its end.
 #[derive(Debug, Default)]
 pub(crate) struct Ended {
-    /// Why not everything is in the files, or not as it should.
+    /// Reasons for which samples are missing in the files, or faulty.
     pub(crate) trouble: Vec<String>,
-    /// Samples in the files.
+    /// Samples in the files, by stream.
     pub(crate) samples: BTreeMap<Slot, u64>,
     /// Whether the last file has its footers.
     pub(crate) is_finished: bool,
@@ -124,7 +125,7 @@ struct Writer {
     events: Events,
     syncs: SyncSender<(usize, u64, PendingSync)>,
     results: Receiver<(usize, u64, Synced)>,
-    /// How many files there were before this one.
+    /// Number of files before this one.
     file: usize,
     sync_at: f64,
     /// When to look next whether there is room.
@@ -139,7 +140,7 @@ struct Stream {
     /// Its number in the present file.
     id: u32,
     notes: Vec<(&'static str, String)>,
-    /// The last clock offset: when it was measured, and what it was.
+    /// The last clock offset: its time, and its value in seconds.
     offset: Option<(f64, f64)>,
 }
 
@@ -282,11 +283,11 @@ impl Writer {
             samples: Some(count),
             reason: "the disk did not take them".into(),
         };
-        // It was refused because the file has ended; the number above is what is left.
+        // It was refused because the file has ended; the number above remains.
         let _ = self.tape.gap(id, gap);
     }
 
-    /// Boundaries and syncs.
+    /// Writes boundaries and starts syncs when they are due.
     fn look_after_the_disk(&mut self) {
         while let Ok((file, len, synced)) = self.results.try_recv() {
             self.is_syncing = false;
@@ -313,7 +314,7 @@ impl Writer {
                 Ok(pending) => {
                     self.is_syncing = self.syncs.try_send((self.file, len, pending)).is_ok();
                 }
-                // What fills a block of an encrypted file needs room, too.
+                // Padding that fills a block of an encrypted file needs room, too.
                 Err(error) if error.kind() == ErrorKind::Full => {}
                 Err(error) => self.survive(&error),
             }
@@ -321,7 +322,7 @@ impl Writer {
     }
 
     fn take_synced(&mut self, file: usize, len: u64, synced: Synced) {
-        // What became of an earlier file was said when it was left.
+        // The fate of an earlier file was reported when it was left.
         if file != self.file {
             return;
         }

@@ -11,9 +11,10 @@ use super::Generation;
 
 /// A lazily made value, one per process of a chain of forks.
 ///
-/// Not a `OnceLock`: a child forked while another thread initialises one would wait for ever. Here a value
-/// is made first and published in one step; of several threads that make one at the same time, all but
-/// the fastest drop theirs. What a child inherits is never dropped: it may refer to threads of the parent.
+/// Not a `OnceLock`: a child forked while another thread initialises one would wait for ever. Here
+/// a value is made first and published in one step; of several threads that make one at the same
+/// time, all but the fastest drop theirs. An inherited value is never dropped: it may refer to
+/// threads of the parent.
 #[derive(Debug)]
 pub struct PerProcess<T> {
     /// By this process or, until it needs one, by an ancestor; null if there is none at all.
@@ -29,7 +30,7 @@ struct Made<T> {
 }
 
 impl<T> PerProcess<T> {
-    /// None is made yet.
+    /// Creates a holder without a value.
     pub const fn new() -> Self {
         Self {
             made: AtomicPtr::new(ptr::null_mut()),
@@ -75,7 +76,7 @@ impl<T> PerProcess<T> {
 }
 
 impl<T: Default> PerProcess<T> {
-    /// This process's value.
+    /// Returns this process's value, made by default if there is none.
     pub fn get(&self) -> &T {
         self.get_or_init(T::default)
     }
@@ -99,7 +100,7 @@ impl<T> Drop for PerProcess<T> {
     #[expect(unsafe_code, reason = "the value lies behind a pointer")]
     fn drop(&mut self) {
         let made = *self.made.get_mut();
-        // SAFETY: null, or from a box that nobody else frees.
+        // SAFETY: null, or from a box that is freed here alone.
         let is_own = unsafe { made.as_ref() }.is_some_and(|made| made.owner.is_current());
         if is_own {
             // SAFETY: as above; `&mut self` says that there is no reference to it.

@@ -1,19 +1,19 @@
 //! The commands of remote control, and the lines in which they come. Knows no socket.
 
-/// What somebody wants.
+/// Command of a remote control, as parsed from its line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
     /// Select every stream of the session.
     SelectAll,
-    /// Select nothing.
+    /// Deselect all streams of the session.
     SelectNone,
-    /// Select these streams, too.
+    /// Add the streams that this text names to the selection.
     Select(String),
-    /// Begin to record what is selected.
+    /// Begin to record the selected streams.
     Start,
-    /// End the recording.
+    /// End the recording, writing its footers.
     Stop,
-    /// Look for streams.
+    /// Search for streams anew, as LabRecorder's clients ask.
     Update,
     /// Name the next file: keys and values, as they came.
     Filename(Vec<(String, String)>),
@@ -21,9 +21,9 @@ pub enum Command {
     Status,
     /// Ask for the streams of the recording.
     Streams,
-    /// Record a text event.
+    /// Record this text as an event.
     Mark(String),
-    /// End the recorder.
+    /// End the recording and the program.
     Quit,
     /// Nothing we know, and not kept: it may be a token that came without `auth`. LabRecorder says OK to it.
     Unknown,
@@ -82,8 +82,8 @@ fn pairs(text: &str) -> Vec<(String, String)> {
     found
 }
 
-/// Takes bytes as they come and gives lines. What no recorder is told ends the connection: whoever sends
-/// it takes us for something else, or wants to draw on the terminal of the operator.
+/// Splits received bytes into lines. Bytes that are no command end the connection: their sender
+/// speaks another protocol, or wants to write on the operator's terminal.
 #[derive(Debug, Default)]
 pub(crate) struct Lines {
     rest: Vec<u8>,
@@ -91,7 +91,7 @@ pub(crate) struct Lines {
     has_begun: bool,
 }
 
-/// Why a connection ends.
+/// Reason for which a connection ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NoCommand {
     /// A web page has a browser send it.
@@ -104,7 +104,7 @@ impl Lines {
     /// The lines that bytes complete, without their ends.
     ///
     /// # Errors
-    /// [`NoCommand`], for good. What came before in the same bytes is not obeyed either.
+    /// [`NoCommand`], for good. Commands before it in the same bytes are not obeyed either.
     pub(crate) fn take(&mut self, bytes: &[u8]) -> Result<Vec<String>, NoCommand> {
         let mut lines = Vec::new();
         for &byte in bytes {

@@ -1,14 +1,15 @@
-//! Remote control over TCP, as LabRecorder's: a line is a command, and the answer to each is the two
-//! bytes `OK`, whatever came of it. Our own commands answer with a line of JSON.
+//! Remote control over TCP, as LabRecorder's: a line is a command, and the answer to each is the
+//! two bytes `OK`, whether or not it succeeded. Our own commands answer with a line of JSON.
 //!
-//! `select` takes what the caller reads; `lsl record` takes what its command line takes: a name, KEY=VALUE or an XPath predicate, which has
-//! `contains()` and `starts-with()`. No regular expressions: only whoever records could evaluate them,
-//! so every stream of the network would have to answer and be looked at, while a predicate is answered
-//! by the outlets that fit, now and when they appear; and the command would carry a crate for this
-//! alone.
+//! The caller reads the words of `select`; `lsl record` takes those of its command line: a name,
+//! KEY=VALUE or an XPath predicate, which has `contains()` and `starts-with()`. No regular
+//! expressions: only the recorder could evaluate them, so every stream of the network would have to
+//! answer and be looked at, while a predicate is answered by the outlets that fit, now and when
+//! they appear; and the command would carry a crate for this alone.
 //!
-//! Other users of a machine, web pages and programs in containers reach its loopback address: whoever
-//! asks for more than the state names a token first (`token`), unless the user wants LabRecorder's ways.
+//! Other users of a machine, web pages and programs in containers reach its loopback address:
+//! commands beyond the state need a token first (`token`), unless the user wants LabRecorder's
+//! behaviour.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -27,7 +28,7 @@ use crate::event::{Complaint, Event, Events};
 /// A command, and where its answer goes.
 #[derive(Debug)]
 pub struct Request {
-    /// The command.
+    /// Command as the client sent it.
     pub command: Command,
     /// A line of JSON; LabRecorder's own commands want none.
     pub answer: Option<Sender<String>>,
@@ -35,7 +36,7 @@ pub struct Request {
     pub answered: Receiver<()>,
 }
 
-/// Reason why nobody is listened to.
+/// Reason for which no commands are taken.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
     /// The address cannot be had.
@@ -43,7 +44,7 @@ pub enum ListenError {
     Bind {
         /// The address, with its port.
         address: String,
-        /// What the system said.
+        /// Error that the system returned.
         source: io::Error,
     },
     /// Others can reach this address, and there is no token for them.
@@ -54,7 +55,7 @@ pub enum ListenError {
     Threads(#[source] io::Error),
 }
 
-/// Starts to listen; commands arrive at the other end of the channel. Who is turned away is an
+/// Starts to listen; commands arrive at the other end of the channel. Each refused client is an
 /// [`Event::Client`].
 ///
 /// # Errors
@@ -98,7 +99,7 @@ pub fn listen(
     Ok((local, receiver))
 }
 
-/// What all connections share.
+/// State that all connections share.
 #[derive(Debug)]
 struct Remote {
     gate: Gate,
@@ -144,7 +145,7 @@ impl Remote {
         let mut lines = Lines::default();
         let mut buffer = [0; 4096];
         loop {
-            // A last line without its end is no command: who knows what is missing.
+            // A last line without its end is no command: its rest is unknown.
             let len = stream.read(&mut buffer)?;
             if len == 0 {
                 return Ok(());
@@ -161,7 +162,8 @@ impl Remote {
                 }
             };
             for line in lines {
-                // Whether or not it is needed: no state may show it as a command that nobody knows.
+                // Taken whether or not it is needed, so that no event shows the token as an unknown
+                // command.
                 if let Some(given) = named_token(&line) {
                     if !self.gate.opens_for(given) {
                         return self.refuse(stream);
@@ -189,7 +191,7 @@ impl Remote {
         }
     }
 
-    /// Tells a client, and the operator, what is missing.
+    /// Tells the client, and the operator, that the token is missing.
     fn refuse(&self, mut stream: &TcpStream) -> io::Result<()> {
         if let Gate::Token { file, .. } = &self.gate {
             self.complaints.push(Complaint::NoToken(file.clone()));
@@ -197,7 +199,7 @@ impl Remote {
         stream.write_all(b"{\"error\":\"auth TOKEN comes first\"}\n")
     }
 
-    /// Has a command done and answers it; false if nobody does it any more.
+    /// Passes a command on and answers it; false if the recorder is gone.
     fn obey(&self, mut stream: &TcpStream, command: Command) -> io::Result<bool> {
         let (answer, words) = if command.is_ours() {
             let (answer, words) = mpsc::channel();
@@ -249,7 +251,7 @@ impl Complaints {
     }
 }
 
-/// A connection.
+/// One connection of a client.
 #[derive(Debug)]
 struct Client {
     number: u64,
@@ -269,7 +271,7 @@ impl Client {
     }
 }
 
-/// Connections, the oldest first.
+/// Open connections, the oldest first.
 #[derive(Debug, Default)]
 struct Clients {
     list: Mutex<Vec<Arc<Client>>>,
@@ -281,8 +283,8 @@ impl Clients {
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a connection in. If there is no room, one that nothing was heard of makes it: whoever keeps
-    /// connections open does not lock the operator out, who may think for long before the first command.
+    /// Takes a connection in. If there is no room, a silent one is closed: idle connections do not
+    /// lock the operator out, who may think for long before the first command.
     fn admit(&self, stream: &Arc<TcpStream>) -> Option<Arc<Client>> {
         let mut list = self.lock();
         if list.len() >= MAX_CLIENTS {
@@ -312,12 +314,12 @@ impl Clients {
     }
 }
 
-/// LabRecorder's.
+/// Port of LabRecorder, which its clients expect.
 const PORT: u16 = 22345;
 const MAX_CLIENTS: usize = 16;
 /// Commands that may wait; whoever sends more waits for them.
 const MAX_REQUESTS: usize = 64;
-/// How long somebody may take to name the token.
+/// Longest time until a client names the token.
 const AUTH_LIMIT: Duration = Duration::from_secs(10);
 /// After so long without a command a connection may make room for another.
 const QUIET_SECS: f64 = 60.0;

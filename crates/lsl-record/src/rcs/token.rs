@@ -1,4 +1,4 @@
-//! Who may give commands: whoever knows the token, which the first line of a secret file holds.
+//! Authorises clients by a token, which the first line of a secret file holds.
 
 use std::fs;
 use std::io;
@@ -9,16 +9,16 @@ use lsl_core::secure::{self, OsRandom, Random};
 use lsl_platform::directories;
 use lsl_platform::files::create_directory;
 
-/// Who may give commands.
+/// Clients that may give commands.
 #[derive(Clone)]
 pub enum Gate {
     /// Whoever is on this machine, as with LabRecorder.
     Open,
     /// Whoever knows the token of a file.
     Token {
-        /// The token.
+        /// Token that clients must name.
         token: String,
-        /// The file.
+        /// File that holds the token.
         file: PathBuf,
         /// Whether the file was named for this.
         is_chosen: bool,
@@ -41,9 +41,9 @@ pub enum TokenError {
     /// A folder for the file cannot be made.
     #[error("{}: {source}", folder.display())]
     Folder {
-        /// The folder.
+        /// Folder that was to hold the file.
         folder: PathBuf,
-        /// What the system said.
+        /// Error that the system returned.
         source: io::Error,
     },
     /// The file of this user cannot be made.
@@ -125,8 +125,8 @@ fn make_folders(folder: &Path) -> Result {
     Ok(())
 }
 
-/// Makes the file, unless another recorder is as quick. It appears with its token in it: nobody reads an
-/// empty one.
+/// Makes the file, unless another recorder is as quick. It appears with its token in it: it is
+/// never empty.
 fn make(file: &Path) -> secure::Result<()> {
     let random = || -> secure::Result<u128> {
         let mut bytes = [0; 16];
@@ -167,7 +167,7 @@ fn is_equal(given: &str, wanted: &str) -> bool {
     differences == 0
 }
 
-/// In the home directory.
+/// Folder of the token below the home directory.
 const FOLDER: &str = ".config/lsl";
 const NAME: &str = "rcs-token";
 const SHORTEST: usize = 16;

@@ -52,7 +52,7 @@ fn forge(info: &StreamInfo, uid: &str, port: u16) -> Advert {
     advert(&forged, 66)
 }
 
-/// Waits for something.
+/// Waits until `holds` is true, for 60 s at most.
 #[track_caller]
 fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = local_clock() + 60.0;
@@ -80,7 +80,7 @@ fn collect(receiver: &Receiver<Job>, progress: &Progress) -> (Vec<i32>, u64) {
     panic!("the recording did not end");
 }
 
-/// An outlet, and what is found of it.
+/// Makes an outlet and resolves its info.
 fn outlet(context: &Context, name: &str, rate: f64) -> (Outlet, StreamInfo) {
     let info = StreamInfo::new(name, "EEG", 1, rate, ChannelFormat::Int32, "").unwrap();
     let outlet = Outlet::builder(info).context(context).open().unwrap();
@@ -146,7 +146,7 @@ impl Recorder {
         }
     }
 
-    /// What [`collect`] finds once the task is over.
+    /// Returns the samples that [`collect`] finds once the task is over.
     fn end(self) -> (Vec<i32>, u64) {
         let progress = Arc::clone(self.queue.progress());
         let jobs = self.jobs;
