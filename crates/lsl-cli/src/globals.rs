@@ -19,7 +19,7 @@ use crate::failure::{Failure, Outcome};
 use crate::files::place;
 use crate::ui::notice::{LogLine, note};
 
-/// Global options.
+/// Options that all commands of `lsl` and `lsl-bench` share.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Global options")]
 pub struct Globals {

@@ -1,8 +1,8 @@
 //! The `lsl` command: find, describe, generate, receive, time and protect Lab Streaming Layer streams.
 //!
-//! Subcommands are in `commands`; what they share is in the modules before it. Results go to stdout,
-//! notices and summaries to stderr (`ui::notice`), and every way to fail has its exit status (`failure`).
-//! Nothing here knows the protocol.
+//! Subcommands are in `commands`; shared code is in the modules before it. Results go to stdout,
+//! notices and summaries to stderr (`ui::notice`), and every way to fail has its exit status
+//! (`failure`). Nothing here knows the protocol.
 //!
 //! Public items are for `lsl` and `lsl-bench`, and may change with any version.
 #![forbid(unsafe_code)]

@@ -29,7 +29,7 @@ pub(crate) fn keep(object: &Arc<InfoObject>, handle: Option<Handle>) {
 /// Updates the size of a kept document, and ignores any other. Returns the entries beyond the limits, which
 /// the caller drops without a lock.
 #[must_use]
-pub(crate) fn resize(object: &InfoObject, size: impl FnOnce() -> usize) -> Vec<Entry> {
+pub(crate) fn resize(object: &InfoObject, size: impl FnOnce() -> usize) -> Vec<KeptDocument> {
     if !object.kept.is_in() {
         return Vec::new();
     }
@@ -77,12 +77,12 @@ static DROPPED_READS: AtomicI32 = AtomicI32::new(0);
 
 /// Kept documents, the oldest first. Their lock is the last of all: no other is taken under it.
 pub(crate) struct Kept {
-    entries: VecDeque<Entry>,
+    entries: VecDeque<KeptDocument>,
     bytes: usize,
 }
 
 /// A kept document. Its handle ends when this is dropped.
-pub(crate) struct Entry {
+pub(crate) struct KeptDocument {
     object: Arc<InfoObject>,
     /// Handle of the info as a number; 0 for a removed node.
     handle: usize,
@@ -126,12 +126,12 @@ impl Kept {
         handle: Option<Handle>,
         bytes: usize,
         now: f64,
-    ) -> Vec<Entry> {
+    ) -> Vec<KeptDocument> {
         if object.kept.is_in() {
             return Vec::new();
         }
         self.bytes += object.kept.enter(bytes);
-        self.entries.push_back(Entry {
+        self.entries.push_back(KeptDocument {
             object,
             handle: handle.map_or(0, Handle::addr),
             since: now,
@@ -140,7 +140,7 @@ impl Kept {
     }
 
     /// Removes and returns the entries beyond the limits.
-    fn make_room(&mut self, now: f64) -> Vec<Entry> {
+    fn make_room(&mut self, now: f64) -> Vec<KeptDocument> {
         let mut dropped = Vec::new();
         while let Some(entry) = self.next_to_go(now, dropped.len()) {
             dropped.push(entry);
@@ -148,7 +148,7 @@ impl Kept {
         dropped
     }
 
-    fn next_to_go(&mut self, now: f64, gone: usize) -> Option<Entry> {
+    fn next_to_go(&mut self, now: f64, gone: usize) -> Option<KeptDocument> {
         let is_above =
             |limits: &Limits| self.entries.len() > limits.documents || self.bytes > limits.bytes;
         let oldest = self.entries.front()?;
@@ -159,14 +159,14 @@ impl Kept {
         self.pop()
     }
 
-    fn pop(&mut self) -> Option<Entry> {
+    fn pop(&mut self) -> Option<KeptDocument> {
         let entry = self.entries.pop_front()?;
         self.bytes -= entry.object.kept.leave();
         Some(entry)
     }
 
     /// Updates the size of a document and returns the entries beyond the limits.
-    fn resize(&mut self, object: &InfoObject, bytes: usize, now: f64) -> Vec<Entry> {
+    fn resize(&mut self, object: &InfoObject, bytes: usize, now: f64) -> Vec<KeptDocument> {
         // It may have been dropped meanwhile.
         if !object.kept.is_in() {
             return Vec::new();
@@ -179,7 +179,7 @@ impl Kept {
         }
         // A growing document is in use: its call may return a pointer into it. It becomes the newest, which
         // stays.
-        let is_it = |entry: &Entry| ptr::eq(Arc::as_ptr(&entry.object), object);
+        let is_it = |entry: &KeptDocument| ptr::eq(Arc::as_ptr(&entry.object), object);
         let place = self.entries.iter().rposition(is_it);
         if let Some(mut entry) = place.and_then(|place| self.entries.remove(place)) {
             entry.since = now;
@@ -220,7 +220,7 @@ impl Share {
     }
 }
 
-impl Drop for Entry {
+impl Drop for KeptDocument {
     fn drop(&mut self) {
         handle::remove(ptr::without_provenance_mut(self.handle));
     }

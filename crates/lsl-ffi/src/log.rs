@@ -241,7 +241,7 @@ impl Subscriber for Logger {
     }
 
     fn event(&self, event: &Event<'_>) {
-        let mut line = Line::default();
+        let mut line = EventText::default();
         event.record(&mut line);
         self.write(Message {
             level: level_of(event.metadata()),
@@ -264,12 +264,12 @@ impl Subscriber for Logger {
 
 /// Text of an event: `message key=value key=value`.
 #[derive(Default)]
-struct Line {
+struct EventText {
     message: String,
     fields: String,
 }
 
-impl Visit for Line {
+impl Visit for EventText {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         // Writing to a string does not fail.
         let _ = match field.name() {

@@ -176,7 +176,7 @@ pub extern "C" fn lsl_reset_uid(info: Handle) -> *const c_char {
     read(
         info,
         c"".as_ptr(),
-        |State { info, texts, .. }, _| match random_uid() {
+        |InfoState { info, texts, .. }, _| match random_uid() {
             Ok(uid) => {
                 info.reset_uid(&uid);
                 texts.intern(info.uid_bytes())
@@ -197,7 +197,7 @@ macro_rules! text_getters {
         /// Spec: c-abi §5.2, §5.6.
         #[unsafe(no_mangle)]
         pub extern "C" fn $name(info: Handle) -> *const c_char {
-            get(info, c"".as_ptr(), |State { info, texts, .. }| texts.intern(info.$field()))
+            get(info, c"".as_ptr(), |InfoState { info, texts, .. }| texts.intern(info.$field()))
         }
     )*};
 }
@@ -256,7 +256,11 @@ fn to_int(number: impl TryInto<i32>) -> i32 {
 }
 
 /// Runs a call on an info. Returns `none` if the handle is not one.
-fn read<R: Copy>(info: Handle, none: R, body: impl FnOnce(&mut State, &Arc<InfoObject>) -> R) -> R {
+fn read<R: Copy>(
+    info: Handle,
+    none: R,
+    body: impl FnOnce(&mut InfoState, &Arc<InfoObject>) -> R,
+) -> R {
     guard(none, || match handle::info(info) {
         Some(info) => body(&mut info.lock(), &info),
         None => none,
@@ -264,7 +268,7 @@ fn read<R: Copy>(info: Handle, none: R, body: impl FnOnce(&mut State, &Arc<InfoO
 }
 
 /// Runs a call as [`read`] does, also on a destroyed info as long as it is kept.
-fn get<R: Copy>(info: Handle, none: R, body: impl FnOnce(&mut State) -> R) -> R {
+fn get<R: Copy>(info: Handle, none: R, body: impl FnOnce(&mut InfoState) -> R) -> R {
     guard(none, || {
         let found = handle::info(info).or_else(|| handle::past_info(info));
         let Some(found) = found else {
@@ -288,13 +292,13 @@ pub(crate) fn handed_out(info: Result<StreamInfo>) -> Handle {
 
 /// Stream info for which C has a handle.
 pub(crate) struct InfoObject {
-    state: Mutex<State>,
+    state: Mutex<InfoState>,
     pub(crate) kept: Share,
 }
 
 /// Data under the lock of an info. Order of locks: an info's, that of a node removed from it, then the
 /// table of handles or the list of kept documents.
-pub(crate) struct State {
+pub(crate) struct InfoState {
     pub(crate) info: StreamInfo,
     pub(crate) texts: Texts,
     /// Handles of the nodes that C has seen, as numbers.
@@ -306,7 +310,7 @@ pub(crate) struct State {
 impl InfoObject {
     pub(crate) fn new(info: StreamInfo) -> Self {
         Self {
-            state: Mutex::new(State {
+            state: Mutex::new(InfoState {
                 info,
                 texts: Texts::default(),
                 nodes: HashMap::new(),
@@ -317,7 +321,7 @@ impl InfoObject {
     }
 
     /// Runs `body` on the state and updates the size of a kept document.
-    pub(crate) fn with<R>(&self, body: impl FnOnce(&mut State) -> R) -> R {
+    pub(crate) fn with<R>(&self, body: impl FnOnce(&mut InfoState) -> R) -> R {
         let mut state = self.lock();
         let result = body(&mut state);
         let dropped = kept::resize(self, || state.size());
@@ -331,7 +335,7 @@ impl InfoObject {
         self.lock().info.clone()
     }
 
-    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, InfoState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -341,7 +345,7 @@ pub(crate) fn hand_out(info: StreamInfo) -> Handle {
     handle::insert(Object::Info(Arc::new(InfoObject::new(info))))
 }
 
-impl State {
+impl InfoState {
     /// Returns the handle of a node, the same each time; NULL for `None`.
     pub(crate) fn node_handle(&mut self, owner: &Arc<InfoObject>, id: Option<NodeId>) -> Handle {
         let document = self.info.document();
@@ -437,7 +441,7 @@ impl Texts {
 }
 
 /// Node handles end with their info.
-impl Drop for State {
+impl Drop for InfoState {
     fn drop(&mut self) {
         for &bits in self.nodes.values() {
             handle::remove(ptr::without_provenance_mut(bits));

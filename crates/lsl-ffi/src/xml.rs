@@ -13,7 +13,7 @@ use lsl_core::xml::{Document, NodeId, NodeKind};
 use crate::guard::guard;
 use crate::handle::{self, Handle};
 use crate::kept;
-use crate::streaminfo::{InfoObject, State};
+use crate::streaminfo::{InfoObject, InfoState};
 use crate::strings;
 
 /// Node for which C has a handle. It does not keep the document alive.
@@ -121,7 +121,7 @@ macro_rules! texts {
         /// Never NULL; lives as long as the info and a while longer. Spec: c-abi §5.6, §6.
         #[unsafe(no_mangle)]
         pub extern "C" fn $name(e: Handle) -> *const c_char {
-            on(e, c"".as_ptr(), |State { info, texts, .. }, _, id| {
+            on(e, c"".as_ptr(), |InfoState { info, texts, .. }, _, id| {
                 texts.intern(info.document().$text(id))
             })
         }
@@ -147,7 +147,7 @@ texts! {
 pub unsafe extern "C" fn lsl_child_value_n(e: Handle, name: *const c_char) -> *const c_char {
     // SAFETY: the caller vouches for it.
     let name = unsafe { strings::bytes(name) };
-    on(e, c"".as_ptr(), |State { info, texts, .. }, _, id| {
+    on(e, c"".as_ptr(), |InfoState { info, texts, .. }, _, id| {
         let document = info.document();
         match name.and_then(|name| document.child(id, name)) {
             Some(child) => texts.intern(document.child_text(child)),
@@ -343,7 +343,7 @@ fn find(e: Handle) -> Option<(Arc<InfoObject>, NodeId)> {
 fn on<R: Copy>(
     e: Handle,
     none: R,
-    body: impl FnOnce(&mut State, &Arc<InfoObject>, NodeId) -> R,
+    body: impl FnOnce(&mut InfoState, &Arc<InfoObject>, NodeId) -> R,
 ) -> R {
     guard(none, || {
         let Some((info, id)) = find(e) else {

@@ -117,7 +117,7 @@ pub struct Located {
 
 /// Result of one step of the decoder.
 #[derive(Debug)]
-pub enum Step {
+pub enum DecodeStep {
     /// These many bytes of the window were used; they may make an event.
     Used(usize, Option<Located>),
     /// The window must have at least this many bytes, unless the file ends. Grows with the window, so one
@@ -128,7 +128,7 @@ pub enum Step {
 }
 
 #[derive(Debug)]
-enum State {
+enum DecodeState {
     Magic,
     Head,
     /// Reading a chunk as a whole.
@@ -159,7 +159,7 @@ pub struct Decoder {
     chunk_at: u64,
     /// Position where the last chunk with a known end ended.
     complete: u64,
-    state: State,
+    state: DecodeState,
     streams: HashMap<u32, Track>,
     keep_orphans: bool,
     needs_magic: bool,
@@ -180,7 +180,7 @@ impl Decoder {
             position: 0,
             chunk_at: 0,
             complete: 0,
-            state: State::Magic,
+            state: DecodeState::Magic,
             streams: HashMap::new(),
             keep_orphans: false,
             needs_magic: true,
@@ -234,55 +234,55 @@ impl Decoder {
     ///
     /// # Errors
     /// [`Error::NotXdf`] at the very beginning only.
-    pub fn step(&mut self, window: &[u8], ended: bool) -> Result<Step> {
+    pub fn step(&mut self, window: &[u8], ended: bool) -> Result<DecodeStep> {
         if let Some(problem) = self.pending.take() {
             return Ok(self.tell(0, Event::Problem(problem)));
         }
-        match std::mem::replace(&mut self.state, State::End) {
-            State::Magic => self.magic(window, ended),
-            State::Head => Ok(self.head(window, ended)),
-            State::Whole(head) => Ok(self.whole(head, window, ended)),
-            State::Samples {
+        match std::mem::replace(&mut self.state, DecodeState::End) {
+            DecodeState::Magic => self.magic(window, ended),
+            DecodeState::Head => Ok(self.head(window, ended)),
+            DecodeState::Whole(head) => Ok(self.whole(head, window, ended)),
+            DecodeState::Samples {
                 stream,
                 left,
                 samples,
             } => Ok(self.samples(stream, left, samples, window, ended)),
-            State::Skip {
+            DecodeState::Skip {
                 left,
                 lost,
                 doubtful,
             } => Ok(self.skip(left, lost, doubtful, window, ended)),
-            State::Scan(lost) => Ok(self.scan(lost, window, ended)),
-            State::End => Ok(Step::End),
+            DecodeState::Scan(lost) => Ok(self.scan(lost, window, ended)),
+            DecodeState::End => Ok(DecodeStep::End),
         }
     }
 
-    fn used(&mut self, bytes: usize) -> Step {
+    fn used(&mut self, bytes: usize) -> DecodeStep {
         self.position += bytes as u64;
-        Step::Used(bytes, None)
+        DecodeStep::Used(bytes, None)
     }
 
     /// Uses bytes and returns an event about the current chunk.
-    fn tell(&mut self, bytes: usize, event: Event) -> Step {
+    fn tell(&mut self, bytes: usize, event: Event) -> DecodeStep {
         self.position += bytes as u64;
         let at = match &event {
             Event::Problem(problem) => problem.at,
             _ => self.chunk_at,
         };
-        Step::Used(bytes, Some(Located { at, event }))
+        DecodeStep::Used(bytes, Some(Located { at, event }))
     }
 
     fn problem(&self, stream: Option<u32>, kind: ProblemKind) -> Problem {
         Problem::new(self.chunk_at, 0, stream, kind)
     }
 
-    fn magic(&mut self, window: &[u8], ended: bool) -> Result<Step> {
+    fn magic(&mut self, window: &[u8], ended: bool) -> Result<DecodeStep> {
         let Some(magic) = window.first_chunk::<4>() else {
             if ended {
                 return Err(Error::NotXdf("it is shorter than the four bytes XDF:"));
             }
-            self.state = State::Magic;
-            return Ok(Step::Need(4));
+            self.state = DecodeState::Magic;
+            return Ok(DecodeStep::Need(4));
         };
         if *magic != MAGIC && !self.needs_magic {
             let kind = ProblemKind::Framing("the file does not begin with XDF:");
@@ -290,15 +290,15 @@ impl Decoder {
         } else if *magic != MAGIC {
             return Err(Error::NotXdf("it does not begin with XDF:"));
         }
-        self.state = State::Head;
+        self.state = DecodeState::Head;
         self.complete = 4;
         Ok(self.used(4))
     }
 
-    fn head(&mut self, window: &[u8], ended: bool) -> Step {
+    fn head(&mut self, window: &[u8], ended: bool) -> DecodeStep {
         self.chunk_at = self.position;
         if ended && window.is_empty() {
-            return Step::End;
+            return DecodeStep::End;
         }
         match read_head(window) {
             Parsed::Need(need) => {
@@ -306,8 +306,8 @@ impl Decoder {
                     let lost = self.problem(None, ProblemKind::CutHead);
                     return self.lose(lost);
                 }
-                self.state = State::Head;
-                Step::Need(need)
+                self.state = DecodeState::Head;
+                DecodeStep::Need(need)
             }
             Parsed::Bad(reason) => {
                 let lost = self.problem(None, ProblemKind::Framing(reason));
@@ -323,14 +323,14 @@ impl Decoder {
                         claimed: head.content_len,
                     };
                     let lost = self.problem(None, kind);
-                    self.state = State::Skip {
+                    self.state = DecodeState::Skip {
                         left: head.content_len,
                         lost,
                         doubtful: true,
                     };
                     self.used(len)
                 } else {
-                    self.state = State::Whole(head);
+                    self.state = DecodeState::Whole(head);
                     self.used(len)
                 }
             }
@@ -338,18 +338,18 @@ impl Decoder {
     }
 
     /// Searches for the next boundary, to go on there.
-    fn lose(&mut self, lost: Problem) -> Step {
-        self.state = State::Scan(lost);
-        Step::Used(0, None)
+    fn lose(&mut self, lost: Problem) -> DecodeStep {
+        self.state = DecodeState::Scan(lost);
+        DecodeStep::Used(0, None)
     }
 
     /// Ends the current chunk, which was complete.
     fn close(&mut self, end: u64) {
         self.complete = end;
-        self.state = State::Head;
+        self.state = DecodeState::Head;
     }
 
-    fn whole(&mut self, head: Head, window: &[u8], ended: bool) -> Step {
+    fn whole(&mut self, head: Head, window: &[u8], ended: bool) -> DecodeStep {
         let len = usize::try_from(head.content_len).unwrap_or(usize::MAX);
         let Some(content) = window.get(..len) else {
             if ended {
@@ -363,9 +363,9 @@ impl Decoder {
                 let lost = self.problem(stream, kind);
                 return self.lose(lost);
             }
-            self.state = State::Whole(head);
+            self.state = DecodeState::Whole(head);
             // Never far more than the bytes that exist.
-            return Step::Need(len.min((window.len() * 2).max(4096)));
+            return DecodeStep::Need(len.min((window.len() * 2).max(4096)));
         };
         // A wrong length leads over readable chunks, up to a boundary that reveals it.
         let leads_over = if head.tag == Tag::Boundary {
@@ -467,7 +467,7 @@ impl Decoder {
         self.problem(stream, ProblemKind::Flaw { tag, reason })
     }
 
-    fn samples_head(&mut self, head: Head, len: usize, window: &[u8], ended: bool) -> Step {
+    fn samples_head(&mut self, head: Head, len: usize, window: &[u8], ended: bool) -> DecodeStep {
         let content = window.get(len..).unwrap_or_default();
         // Nothing is read from behind the chunk, however many bytes are there already.
         let whole = usize::try_from(head.content_len).ok();
@@ -477,8 +477,8 @@ impl Decoder {
         let count = content.get(4..).map_or(Parsed::Need(1), read_varlen);
         let (Some(stream), Parsed::Done(samples, count_len)) = (id, count) else {
             if let (false, None, Parsed::Need(need)) = (ended, whole, count) {
-                self.state = State::Head;
-                return Step::Need(len + 4 + need);
+                self.state = DecodeState::Head;
+                return DecodeStep::Need(len + 4 + need);
             }
             let kind = match count {
                 Parsed::Bad(reason) => ProblemKind::Framing(reason),
@@ -501,14 +501,14 @@ impl Decoder {
                 return self.orphan(head, len, window, ended);
             }
             let lost = self.problem(Some(stream), ProblemKind::NoHeader { tag: Tag::Samples });
-            self.state = State::Skip {
+            self.state = DecodeState::Skip {
                 left,
                 lost,
                 doubtful: !fits,
             };
             return self.used(len + 4 + count_len);
         }
-        self.state = State::Samples {
+        self.state = DecodeState::Samples {
             stream,
             left,
             samples,
@@ -517,7 +517,7 @@ impl Decoder {
     }
 
     /// Delivers a whole samples chunk of an unknown stream.
-    fn orphan(&mut self, head: Head, len: usize, window: &[u8], ended: bool) -> Step {
+    fn orphan(&mut self, head: Head, len: usize, window: &[u8], ended: bool) -> DecodeStep {
         let end = len + usize::try_from(head.content_len).unwrap_or(usize::MAX - len);
         let Some(content) = window.get(len..end) else {
             if ended {
@@ -529,8 +529,8 @@ impl Decoder {
                 let lost = self.problem(None, kind);
                 return self.lose(lost);
             }
-            self.state = State::Head;
-            return Step::Need(end.min((window.len() * 2).max(4096)));
+            self.state = DecodeState::Head;
+            return DecodeStep::Need(end.min((window.len() * 2).max(4096)));
         };
         let (id, content) = content.split_first_chunk::<4>().unwrap_or((&[0; 4], &[]));
         let event = Event::Orphan {
@@ -548,17 +548,17 @@ impl Decoder {
         samples: u64,
         window: &[u8],
         ended: bool,
-    ) -> Step {
+    ) -> DecodeStep {
         let within = usize::try_from(left).unwrap_or(usize::MAX);
         let have = window.len().min(within);
-        let resume = State::Samples {
+        let resume = DecodeState::Samples {
             stream,
             left,
             samples,
         };
         if samples > 0 && have < within.min(BATCH_BYTES) && !ended {
             self.state = resume;
-            return Step::Need(within.min(BATCH_BYTES));
+            return DecodeStep::Need(within.min(BATCH_BYTES));
         }
         let content = window.get(..have).unwrap_or_default();
         let taken = match self.streams.get_mut(&stream) {
@@ -572,7 +572,7 @@ impl Decoder {
                 let kind = ProblemKind::StampsGuessed;
                 self.pending = Some(self.problem(Some(stream), kind));
             }
-            self.state = State::Samples {
+            self.state = DecodeState::Samples {
                 stream,
                 left,
                 samples,
@@ -584,7 +584,7 @@ impl Decoder {
         }
         if samples == 0 && left == 0 {
             self.close(self.position);
-            return Step::Used(0, None);
+            return DecodeStep::Used(0, None);
         }
         let kind = if samples == 0 {
             ProblemKind::TrailingBytes
@@ -601,19 +601,19 @@ impl Decoder {
         } else {
             // A sample longer than a batch.
             self.state = resume;
-            return Step::Need(within.min(have * 2).min(MAX_SAMPLE_BYTES));
+            return DecodeStep::Need(within.min(have * 2).min(MAX_SAMPLE_BYTES));
         };
         if let Some(track) = self.streams.get_mut(&stream) {
             track.broken();
         }
         let mut lost = self.problem(Some(stream), kind);
         lost.at = self.position;
-        self.state = State::Skip {
+        self.state = DecodeState::Skip {
             left,
             lost,
             doubtful: true,
         };
-        Step::Used(0, None)
+        DecodeStep::Used(0, None)
     }
 
     fn skip(
@@ -623,7 +623,7 @@ impl Decoder {
         doubtful: bool,
         window: &[u8],
         ended: bool,
-    ) -> Step {
+    ) -> DecodeStep {
         let within = usize::try_from(left).unwrap_or(usize::MAX);
         let have = window.len().min(within);
         let content = window.get(..have).unwrap_or_default();
@@ -643,18 +643,18 @@ impl Decoder {
         // A boundary may begin in the bytes kept.
         let keep = if doubtful { BOUNDARY_UUID.len() - 1 } else { 0 };
         let done = have.saturating_sub(keep);
-        self.state = State::Skip {
+        self.state = DecodeState::Skip {
             left: left - done as u64,
             lost,
             doubtful,
         };
         if done == 0 {
-            return Step::Need(within.min(BOUNDARY_UUID.len().max(have + 1)));
+            return DecodeStep::Need(within.min(BOUNDARY_UUID.len().max(have + 1)));
         }
         self.used(done)
     }
 
-    fn scan(&mut self, mut lost: Problem, window: &[u8], ended: bool) -> Step {
+    fn scan(&mut self, mut lost: Problem, window: &[u8], ended: bool) -> DecodeStep {
         if let Some(end) = find_boundary(window) {
             return self.found(lost, end);
         }
@@ -663,15 +663,15 @@ impl Decoder {
             return self.tell(window.len(), Event::Problem(lost));
         }
         let done = window.len().saturating_sub(BOUNDARY_UUID.len() - 1);
-        self.state = State::Scan(lost);
+        self.state = DecodeState::Scan(lost);
         if done == 0 {
-            return Step::Need(BOUNDARY_UUID.len());
+            return DecodeStep::Need(BOUNDARY_UUID.len());
         }
         self.used(done)
     }
 
     /// Resumes reading behind a boundary, `end` bytes from here.
-    fn found(&mut self, mut lost: Problem, end: usize) -> Step {
+    fn found(&mut self, mut lost: Problem, end: usize) -> DecodeStep {
         for track in self.streams.values_mut() {
             track.broken();
         }

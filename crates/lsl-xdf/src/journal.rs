@@ -148,7 +148,7 @@ pub(crate) struct Journal {
 
 /// State on its way to the disk.
 #[derive(Debug)]
-pub(crate) struct Entry {
+pub(crate) struct JournalWrite {
     file: Arc<File>,
     at: u64,
     slot: Vec<u8>,
@@ -177,9 +177,9 @@ impl Journal {
         })
     }
 
-    pub(crate) fn entry(&mut self, state: &JournalState) -> Entry {
+    pub(crate) fn entry(&mut self, state: &JournalState) -> JournalWrite {
         self.generation += 1;
-        Entry {
+        JournalWrite {
             file: Arc::clone(&self.file),
             at: (self.generation % 2) * SLOT as u64,
             slot: state.slot(self.generation),
@@ -192,7 +192,7 @@ impl Journal {
     }
 }
 
-impl Entry {
+impl JournalWrite {
     pub(crate) fn write(self) -> io::Result<()> {
         let mut file = &*self.file;
         file.seek(SeekFrom::Start(self.at))?;

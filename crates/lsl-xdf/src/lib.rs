@@ -59,7 +59,7 @@ pub mod repair;
 pub mod salvage;
 
 pub use clock::{Correction, Cursor};
-pub use decode::{Batch, Decoder, Event, Located, Problem, ProblemKind, Step};
+pub use decode::{Batch, DecodeStep, Decoder, Event, Located, Problem, ProblemKind};
 pub use error::{Error, ErrorKind, Result};
 pub use journal::{JournalState, JournalStream};
 pub use markup::{MAX_XML_BYTES, MAX_XML_DEPTH};

@@ -3,7 +3,7 @@
 
 use std::io::{self, Read};
 
-use crate::decode::{Batch, Decoder, Event, Located, Problem, Step};
+use crate::decode::{Batch, DecodeStep, Decoder, Event, Located, Problem};
 use crate::stream::{FileHeader, StreamFooter, StreamHeader};
 use crate::values::Values;
 use crate::{Error, Result};
@@ -66,14 +66,14 @@ impl<R: Read> Reader<R> {
         loop {
             let window = self.window.get(self.start..self.end).unwrap_or_default();
             match self.decoder.step(window, self.ended)? {
-                Step::Used(bytes, found) => {
+                DecodeStep::Used(bytes, found) => {
                     self.start += bytes;
                     if found.is_some() {
                         return Ok(found);
                     }
                 }
-                Step::Need(bytes) => self.fill(bytes)?,
-                Step::End => return Ok(None),
+                DecodeStep::Need(bytes) => self.fill(bytes)?,
+                DecodeStep::End => return Ok(None),
             }
         }
     }

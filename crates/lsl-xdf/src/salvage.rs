@@ -109,8 +109,8 @@ struct Pass<'a, W> {
     /// `None` once the file header is written.
     output: Option<W>,
     recording: Option<Recording<PipeSink<W>>>,
-    /// Place of each input stream in the output.
-    places: BTreeMap<u32, Place>,
+    /// Output stream of each input stream.
+    places: BTreeMap<u32, OutputStream>,
     /// Number in the output of every shape of a stream, by its input number, format and channels.
     shapes: BTreeMap<(u32, &'static str, usize), u32>,
     /// Number from which to search downwards for a free one.
@@ -118,7 +118,7 @@ struct Pass<'a, W> {
     report: SalvageReport,
 }
 
-struct Place {
+struct OutputStream {
     id: u32,
     format: lsl_proto::ChannelFormat,
     channels: usize,
@@ -218,7 +218,7 @@ impl<W: Write> Pass<'_, W> {
             return Ok(());
         }
         let (format, channels) = (header.channel_format(), header.channel_count());
-        let fits = |place: &Place| (place.format, place.channels) == (format, channels);
+        let fits = |place: &OutputStream| (place.format, place.channels) == (format, channels);
         if self.places.get(&stream).is_some_and(fits) {
             return Ok(());
         }
@@ -227,7 +227,7 @@ impl<W: Write> Pass<'_, W> {
             // A stream that alternates between shapes has a place for each.
             let key = (stream, format.name(), channels);
             if let Some(&id) = self.shapes.get(&key) {
-                let place = Place {
+                let place = OutputStream {
                     id,
                     format,
                     channels,
@@ -252,7 +252,7 @@ impl<W: Write> Pass<'_, W> {
         self.shapes.insert((stream, format.name(), channels), id);
         self.places.insert(
             stream,
-            Place {
+            OutputStream {
                 id,
                 format,
                 channels,

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use crate::chunk::MAGIC;
 use crate::encode::{self, SampleEncoder};
 use crate::integrity::{self, Chain, Signer};
-use crate::journal::{Entry, Journal, JournalState, JournalStream};
+use crate::journal::{Journal, JournalState, JournalStream, JournalWrite};
 use crate::place::{self, claim};
 use crate::sink::{FileSink, Sink, SyncJob};
 use crate::stream::{FileHeader, Gap, StreamFooter, StreamHeader, Tally};
@@ -608,7 +608,7 @@ fn open_stream(streams: &mut BTreeMap<u32, Stream>, id: u32) -> Result<&mut Stre
 /// Data on its way to the disk.
 pub struct PendingSync {
     data: SyncJob,
-    journal: Option<Entry>,
+    journal: Option<JournalWrite>,
 }
 
 impl std::fmt::Debug for PendingSync {

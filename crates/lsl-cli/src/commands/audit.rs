@@ -16,16 +16,15 @@ use self::lines::Lines;
 use crate::failure::{Failure, Outcome};
 use crate::ui::notice::note;
 
-/// `lsl audit`
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Audit {
     #[command(subcommand)]
-    action: Action,
+    action: AuditCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Action {
+enum AuditCommand {
     /// Print the last events, and with --follow those that come
     #[command(after_help = tail::EXAMPLES)]
     Tail(tail::Tail),
@@ -78,9 +77,9 @@ struct Log {
 impl Audit {
     pub(crate) fn run(&self) -> Outcome {
         match &self.action {
-            Action::Tail(tail) => tail.run(),
-            Action::Verify(verify) => verify.run(),
-            Action::Summary(summary) => summary.run(),
+            AuditCommand::Tail(tail) => tail.run(),
+            AuditCommand::Verify(verify) => verify.run(),
+            AuditCommand::Summary(summary) => summary.run(),
         }
     }
 }

@@ -10,7 +10,6 @@ use clap::Args;
 use crate::failure::{Failure, Outcome};
 use crate::globals::Globals;
 
-/// `lsl bench`
 #[derive(Debug, Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Bench {

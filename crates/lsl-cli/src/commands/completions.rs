@@ -7,7 +7,7 @@ use clap_complete::{Shell, generate};
 
 use crate::failure::Outcome;
 
-/// `lsl completions`
+/// Arguments of the command `lsl completions`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Completions {

@@ -17,16 +17,15 @@ use crate::failure::{Failure, Outcome};
 use crate::globals::Globals;
 use crate::ui::table::{Align, Table};
 
-/// `lsl config`
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Config {
     #[command(subcommand)]
-    action: Action,
+    action: ConfigCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Action {
+enum ConfigCommand {
     /// Print every setting that is in force
     #[command(after_help = "\
 Examples:
@@ -82,7 +81,7 @@ struct Check {
 
 /// One element of `show --json`.
 #[derive(Debug, Serialize)]
-struct Row<'a> {
+struct SettingRow<'a> {
     key: &'a str,
     value: &'a str,
     default: &'static str,
@@ -93,10 +92,10 @@ struct Row<'a> {
 impl Config {
     pub(crate) fn run(&self, globals: &Globals) -> Outcome {
         match &self.action {
-            Action::Show(show) => show.run(globals),
-            Action::Check(check) => check.run(globals),
-            Action::Migrate(migrate) => migrate.run(globals),
-            Action::Sample => {
+            ConfigCommand::Show(show) => show.run(globals),
+            ConfigCommand::Check(check) => check.run(globals),
+            ConfigCommand::Migrate(migrate) => migrate.run(globals),
+            ConfigCommand::Sample => {
                 let mut out = io::stdout().lock();
                 out.write_all(sample_file().as_bytes())?;
                 Ok(out.flush()?)
@@ -111,7 +110,7 @@ impl Show {
         let entries = loaded.config.entries();
         let mut out = io::stdout().lock();
         if self.json {
-            let rows: Vec<Row<'_>> = entries.iter().map(row).collect();
+            let rows: Vec<SettingRow<'_>> = entries.iter().map(row).collect();
             serde_json::to_writer_pretty(&mut out, &rows)?;
             writeln!(out)?;
         } else {
@@ -130,8 +129,8 @@ impl Show {
     }
 }
 
-fn row(entry: &Entry) -> Row<'_> {
-    Row {
+fn row(entry: &Entry) -> SettingRow<'_> {
+    SettingRow {
         key: &entry.key,
         value: &entry.value,
         default: entry.default,

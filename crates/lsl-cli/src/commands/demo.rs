@@ -27,7 +27,6 @@ use crate::streams::link::drain;
 use crate::streams::select::seconds;
 use crate::ui::text::printable;
 
-/// `lsl demo`
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Demo {
@@ -52,7 +51,7 @@ sample numbers that the last EEG channel and the markers carry.
 Exit status 4 when a sample was lost.";
 
 /// Stream of the demo, with its counts.
-struct Line {
+struct DemoStream {
     inlet: Inlet,
     meter: Meter,
     /// Samples sent, or [`UNKNOWN`] until all are.
@@ -101,7 +100,7 @@ impl Demo {
                 && receivers.iter().all(thread::ScopedJoinHandle::is_finished))
             {
                 thread::sleep(view.period());
-                shown = view.update(|| lines.each_ref().map(Line::reading));
+                shown = view.update(|| lines.each_ref().map(DemoStream::reading));
                 if shown.is_err() {
                     stop.request();
                 }
@@ -110,7 +109,7 @@ impl Demo {
             joined.fold(shown.map_err(Failure::from), Result::and)
         });
         result?;
-        let readings = lines.each_ref().map(Line::reading);
+        let readings = lines.each_ref().map(DemoStream::reading);
         view.finish(&readings, local_clock() - start)?;
         let lost: u64 = readings
             .iter()
@@ -125,7 +124,7 @@ impl Demo {
     }
 }
 
-impl Line {
+impl DemoStream {
     fn reading(&self) -> Reading {
         let sent = self.sent.load(Ordering::Relaxed);
         let clock = self.inlet.blocking().time_correction(Timeout::NOW).ok();
@@ -181,7 +180,7 @@ fn marker_info() -> Outcome<StreamInfo> {
 }
 
 /// Connects to the stream of this outlet, as it was found.
-fn open_line(context: &Context, found: &[StreamInfo], outlet: &Outlet) -> Outcome<Line> {
+fn open_line(context: &Context, found: &[StreamInfo], outlet: &Outlet) -> Outcome<DemoStream> {
     let own = |info: &&StreamInfo| info.uid_bytes() == outlet.info().uid_bytes();
     let info = found.iter().find(own).ok_or_else(|| {
         Failure::NotFound(
@@ -197,7 +196,7 @@ fn open_line(context: &Context, found: &[StreamInfo], outlet: &Outlet) -> Outcom
         .map_err(|error| Failure::from(error).context("connecting over loopback"))?;
     // Starts the measurement; the value is asked for later.
     let _ = inlet.blocking().time_correction(Timeout::NOW);
-    Ok(Line {
+    Ok(DemoStream {
         inlet,
         meter: Meter::new(),
         sent: AtomicU64::new(UNKNOWN),
@@ -215,7 +214,7 @@ fn send(
     start: f64,
     duration: f64,
     stop: &Stop,
-    [eeg_line, marker_line]: &[Line; 2],
+    [eeg_line, marker_line]: &[DemoStream; 2],
 ) -> Outcome {
     let mut pace = Pace::new(start, 1.0 / RATE);
     let mut marker_pace = Pace::new(start, MARKER_PERIOD_SECS);
@@ -258,7 +257,7 @@ fn send(
     clippy::cast_sign_loss,
     reason = "the sender made it from a small whole number"
 )]
-fn receive_eeg(line: &Line) -> Outcome {
+fn receive_eeg(line: &DemoStream) -> Outcome {
     let mut values = [0.0_f32; CHANNELS as usize];
     let mut since_end = None;
     while !line.is_complete(&mut since_end) {
@@ -276,7 +275,7 @@ fn receive_eeg(line: &Line) -> Outcome {
     Ok(())
 }
 
-fn receive_markers(line: &Line) -> Outcome {
+fn receive_markers(line: &DemoStream) -> Outcome {
     let mut values = [String::new()];
     let mut since_end = None;
     while !line.is_complete(&mut since_end) {

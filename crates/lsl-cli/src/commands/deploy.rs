@@ -18,7 +18,7 @@ use clap::Args;
 use self::build::Build;
 use self::check::Expected;
 use self::machine::Remote;
-use self::plan::{Action, Service, Step};
+use self::plan::{PlanAction, PlanStep, Service};
 use self::ssh::Ssh;
 use crate::failure::{Failure, Outcome};
 use crate::globals::Globals;
@@ -26,7 +26,6 @@ use crate::ui::notice::note;
 use crate::ui::shell::word;
 use crate::ui::text::printable;
 
-/// `lsl deploy`
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Deploy {
@@ -192,7 +191,7 @@ impl Deploy {
     fn carry_out(
         &self,
         ssh: &Ssh,
-        steps: &[Step],
+        steps: &[PlanStep],
         instance: Option<&str>,
         globals: &Globals,
     ) -> Outcome {
@@ -243,9 +242,9 @@ impl Deploy {
     }
 }
 
-fn perform(ssh: &Ssh, action: &Action) -> Outcome {
+fn perform(ssh: &Ssh, action: &PlanAction) -> Outcome {
     match action {
-        Action::Upload { to, bytes, .. } => ssh.upload(bytes, to),
+        PlanAction::Upload { to, bytes, .. } => ssh.upload(bytes, to),
         other => other
             .script()
             .map_or(Ok(()), |script| ssh.run(&script).map(drop)),

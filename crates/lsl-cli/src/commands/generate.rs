@@ -16,7 +16,6 @@ use crate::streams::select::seconds;
 use crate::ui::notice::note;
 use crate::ui::text::{count, rate};
 
-/// `lsl gen`
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Generate {

@@ -16,7 +16,6 @@ use crate::streams::probe::{self, Checked, Finding};
 use crate::streams::select::StreamArgs;
 use crate::ui::text::{printable, rate};
 
-/// `lsl info`
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Info {

@@ -10,16 +10,15 @@ use clap::{Args, Subcommand};
 
 use crate::failure::Outcome;
 
-/// `lsl key`
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Key {
     #[command(subcommand)]
-    action: Action,
+    action: KeyCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Action {
+enum KeyCommand {
     /// Make this device's key and switch encryption on
     Init(init::Init),
     /// Show the fingerprint and the public key, which others need
@@ -45,11 +44,11 @@ only with machines that `lsl trust add` named. `lsl security status` shows how t
 impl Key {
     pub(crate) fn run(&self) -> Outcome {
         match &self.action {
-            Action::Init(init) => init.run(),
-            Action::Show(show) => show.run(),
-            Action::Passwd(passwd) => passwd.run(),
-            Action::Psk(psk) => psk.run(),
-            Action::Age(age) => age.run(),
+            KeyCommand::Init(init) => init.run(),
+            KeyCommand::Show(show) => show.run(),
+            KeyCommand::Passwd(passwd) => passwd.run(),
+            KeyCommand::Psk(psk) => psk.run(),
+            KeyCommand::Age(age) => age.run(),
         }
     }
 }

@@ -17,7 +17,6 @@ use crate::ui::notice::note;
 use crate::ui::table::{Align, Table};
 use crate::ui::text::{age, rate};
 
-/// `lsl list`
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct List {
@@ -54,7 +53,7 @@ Exit status 3 when no stream was found.";
 
 /// Stream as an element of `--json`.
 #[derive(Debug, Serialize)]
-struct Row<'a> {
+struct ListedStream<'a> {
     #[serde(flatten)]
     stream: &'a Described,
     /// Seconds since the outlet was made; only for outlets of this host, whose clock is ours.
@@ -97,10 +96,10 @@ impl List {
         let mut out = io::stdout().lock();
         if self.json {
             let duplicates = duplicates(&streams);
-            let rows: Vec<Row<'_>> = streams
+            let rows: Vec<ListedStream<'_>> = streams
                 .iter()
                 .zip(duplicates)
-                .map(|(stream, duplicate)| Row {
+                .map(|(stream, duplicate)| ListedStream {
                     stream,
                     age_secs: age_secs(stream),
                     duplicate,

@@ -14,7 +14,7 @@ use lsl_platform::calendar::Date;
 use crate::failure::{Failure, Outcome};
 use crate::ui::notice::note;
 
-/// `lsl man`
+/// Arguments of the hidden command `lsl man`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Manual {

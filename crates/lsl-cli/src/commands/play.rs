@@ -27,7 +27,6 @@ use crate::streams::select::seconds;
 use crate::ui::notice::note;
 use crate::ui::text::{count, printable, rate};
 
-/// `lsl play`
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Play {

@@ -1,8 +1,8 @@
 //! `lsl record`: streams into a file that survives.
 //!
-//! Recording is `lsl_record`'s. Here are the options (`plan`), what is said (`events`, `messages`) and shown
-//! (`display`, `screen`) meanwhile, and the verdict (`running`); `control` is a recorder that others start
-//! and stop. Spec: recorder §3.
+//! `lsl_record` does the recording. Here are the options (`plan`), messages (`events`, `messages`),
+//! the display (`display`, `screen`) and the exit status (`running`); `control` is a recorder under
+//! remote control. Spec: recorder §3.
 
 mod control;
 mod display;
@@ -36,7 +36,6 @@ use crate::interrupt::Stop;
 use crate::streams::select::seconds;
 use crate::ui::notice::note;
 
-/// `lsl record`
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Record {
@@ -99,7 +98,7 @@ pub(crate) struct Record {
     remote: RemoteArgs,
 }
 
-/// What the file contains besides the streams.
+/// Options about the integrity and authorship of the file.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Proofs")]
 struct ProofArgs {
@@ -138,7 +137,7 @@ struct RemoteArgs {
     rcs_start_selects_all: bool,
 }
 
-/// Values for templates.
+/// Values for the placeholders of templates.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Values of templates")]
 struct FieldArgs {
@@ -167,7 +166,7 @@ struct FieldArgs {
     run: Option<u32>,
 }
 
-/// What keeps data safe.
+/// Options against the loss of data.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Safety")]
 struct SafetyArgs {
@@ -229,11 +228,11 @@ the start (or wrong usage); 3 a stream was lost and did not come back; 4 the dis
 slow; 5 encryption does not allow it; 130 stopped before it began.";
 
 impl Record {
-    /// Runs the command.
+    /// Records, and waits shortly for the last messages to be written.
     pub(crate) fn run(&self, context: &Context) -> Outcome {
         let outcome = self.record(context);
         if !messages::flush() {
-            // Nobody reads what is said: the last words would wait for ever.
+            // The reader of the messages is stuck: waiting for it would take for ever.
             process::exit(outcome.map_or_else(|failure| failure.status().into(), |()| 0));
         }
         outcome
@@ -263,7 +262,7 @@ impl Record {
         running.end(&stop)
     }
 
-    /// Waits for commands.
+    /// Records under remote control at `address`.
     fn obey(&self, context: &Context, mut plan: Plan, wishes: Wishes, address: &str) -> Outcome {
         let gate = match &self.remote.rcs_token_file {
             _ if self.remote.rcs_open => Gate::Open,
@@ -283,7 +282,7 @@ impl Record {
             template,
             fields: self.fields(),
         };
-        // What a client would be told too late.
+        // Reports a bad name now: a client would learn of it too late.
         naming.file()?;
         if plan.resume == Resume::Ask {
             // Whoever sends commands cannot be asked.
@@ -339,7 +338,7 @@ impl Record {
         }
     }
 
-    /// Where to record.
+    /// Returns the path of the recording, with its template expanded.
     fn path(&self) -> Outcome<PathBuf> {
         match self.output.as_deref() {
             Some("") => Err(Failure::Usage("--output is empty; name a file".into())),
@@ -422,6 +421,6 @@ impl From<TemplateError> for Failure {
     }
 }
 
-/// What shells report for a process that Ctrl-C ended.
+/// Exit status that shells report after Ctrl-C.
 const STOPPED: u8 = 130;
 const STEP_SECS: f64 = 0.1;

@@ -16,7 +16,6 @@ use crate::ui::notice::note;
 use crate::ui::text::{printable, rate};
 use crate::ui::value::{Shown, write_csv_text};
 
-/// `lsl recv`
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Recv {
@@ -44,7 +43,7 @@ pub(crate) struct Recv {
     no_recover: bool,
 }
 
-/// How samples are printed.
+/// Format in which samples are printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Output {
     /// Timestamp and values, with blanks between

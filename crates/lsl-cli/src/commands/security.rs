@@ -20,16 +20,15 @@ use crate::streams::describe::Described;
 use crate::streams::select::seconds;
 use crate::ui::text::{count, printable};
 
-/// `lsl security`
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Security {
     #[command(subcommand)]
-    action: Action,
+    action: SecurityCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Action {
+enum SecurityCommand {
     /// Show policy, key, trust and warnings, and which streams around us are encrypted
     Status(Status),
 }
@@ -87,7 +86,7 @@ struct Report {
     audit_file: Option<PathBuf>,
     warnings: Vec<String>,
     errors: Vec<String>,
-    /// Streams that answered; null if nobody was asked.
+    /// Streams that answered; null if there was no search.
     network: Option<Network>,
 }
 
@@ -114,7 +113,7 @@ struct Network {
 impl Security {
     pub(crate) fn run(&self, globals: &Globals) -> Outcome {
         match &self.action {
-            Action::Status(status) => status.run(globals),
+            SecurityCommand::Status(status) => status.run(globals),
         }
     }
 }

@@ -14,7 +14,6 @@ use crate::streams::select::StreamArgs;
 use crate::ui::notice::note;
 use crate::ui::text::printable;
 
-/// `lsl time`
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Time {

@@ -12,16 +12,15 @@ use clap::{Args, Subcommand};
 use crate::failure::Outcome;
 use crate::globals::Globals;
 
-/// `lsl trust`
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Trust {
     #[command(subcommand)]
-    action: Action,
+    action: TrustCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Action {
+enum TrustCommand {
     /// Trust a device
     Add(add::Add),
     /// Show the trusted devices
@@ -48,11 +47,11 @@ Entries are kept in trusted_peers.toml beside lsl-secure.toml.";
 impl Trust {
     pub(crate) fn run(&self, globals: &Globals) -> Outcome {
         match &self.action {
-            Action::Add(add) => add.run(),
-            Action::List(list) => list.run(),
-            Action::Remove(remove) => remove.run(),
-            Action::Check(check) => check.run(globals),
-            Action::Export(export) => export.run(),
+            TrustCommand::Add(add) => add.run(),
+            TrustCommand::List(list) => list.run(),
+            TrustCommand::Remove(remove) => remove.run(),
+            TrustCommand::Check(check) => check.run(globals),
+            TrustCommand::Export(export) => export.run(),
         }
     }
 }

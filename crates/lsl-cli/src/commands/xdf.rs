@@ -12,16 +12,15 @@ use clap::{Args, Subcommand};
 
 use crate::failure::Outcome;
 
-/// `lsl xdf`
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Xdf {
     #[command(subcommand)]
-    action: Action,
+    action: XdfCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Action {
+enum XdfCommand {
     /// Show what recordings contain
     #[command(after_help = info::EXAMPLES)]
     Info(info::Info),
@@ -52,11 +51,11 @@ FILE may be an XDF file, one compressed with gzip (.xdfz), or one encrypted by `
 impl Xdf {
     pub(crate) fn run(&self) -> Outcome {
         match &self.action {
-            Action::Info(info) => info.run(),
-            Action::Check(check) => check.run(),
-            Action::Repair(repair) => repair.run(),
-            Action::Salvage(salvage) => salvage.run(),
-            Action::Convert(convert) => convert.run(),
+            XdfCommand::Info(info) => info.run(),
+            XdfCommand::Check(check) => check.run(),
+            XdfCommand::Repair(repair) => repair.run(),
+            XdfCommand::Salvage(salvage) => salvage.run(),
+            XdfCommand::Convert(convert) => convert.run(),
         }
     }
 }

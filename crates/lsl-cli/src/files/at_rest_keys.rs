@@ -9,7 +9,7 @@ use lsl_xdf::at_rest::{self, ErrorKind, Identities, Recipients};
 use crate::failure::{Failure, Outcome};
 use crate::ui::prompt;
 
-/// To whom files are locked.
+/// Options that name the recipients of encrypted files.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Who can open what is written")]
 pub(crate) struct RecipientArgs {
@@ -61,7 +61,7 @@ impl RecipientArgs {
     }
 }
 
-/// What opens files.
+/// Options that name the keys to open files.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Opening encrypted recordings")]
 pub(crate) struct IdentityArgs {
@@ -120,7 +120,7 @@ impl From<lsl_xdf::Error> for Failure {
         match error {
             lsl_xdf::Error::Argument(text) => Self::Usage(text),
             lsl_xdf::Error::Io { doing, source } => match at_rest::Error::from_io(source) {
-                // A pipe that nobody reads any more is no error.
+                // A pipe whose reader has gone is no error.
                 at_rest::Error::Io(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {
                     Self::ReaderLeft
                 }

@@ -21,8 +21,8 @@ pub(crate) struct PlaceArgs {
 }
 
 impl PlaceArgs {
-    pub(crate) fn find(&self) -> Outcome<Place> {
-        Place::find(self.dir.as_deref())
+    pub(crate) fn find(&self) -> Outcome<SecurityConfig> {
+        SecurityConfig::find(self.dir.as_deref())
     }
 
     pub(crate) fn directory(&self) -> Option<&Path> {
@@ -32,12 +32,12 @@ impl PlaceArgs {
 
 /// Valid configuration of encryption, with its file.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct SecurityConfig {
     pub(crate) file: PathBuf,
     pub(crate) settings: Settings,
 }
 
-impl Place {
+impl SecurityConfig {
     /// Finds the configuration in `directory`, else the one that LSL programs use.
     pub(crate) fn find(directory: Option<&Path>) -> Outcome<Self> {
         if let Some(directory) = directory {
@@ -127,7 +127,7 @@ impl Place {
 /// Loads the security of a program that names a directory, or that can ask for the passphrase of
 /// its key; `None` if the usual way will do.
 pub(crate) fn unlock(directory: Option<&Path>) -> Outcome<Option<Security>> {
-    let place = match Place::find(directory) {
+    let place = match SecurityConfig::find(directory) {
         Ok(place) => place,
         Err(failure) if directory.is_some() => return Err(failure),
         // Whoever needs it meets the same reason again.

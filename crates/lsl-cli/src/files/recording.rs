@@ -1,5 +1,6 @@
-//! Recordings as commands read them: plain, compressed (`.xdfz`) or encrypted (`.age`), by what the
-//! file begins with and not by its name. Nothing is staged: what is read exists in memory only.
+//! Recordings as commands read them: plain, compressed (`.xdfz`) or encrypted (`.age`), by the
+//! first bytes of the file and not by its name. No copies are made: decrypted data exists in memory
+//! only.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -98,7 +99,7 @@ impl Opener {
     }
 }
 
-/// What to do about a file that none of the keys opens.
+/// Explains a file that none of the keys opens.
 fn wrong_key(error: at_rest::Error) -> Failure {
     match error {
         at_rest::Error::NoMatchingIdentity { .. } => {
@@ -125,7 +126,7 @@ impl Source {
         !self.is_encrypted && !self.is_compressed
     }
 
-    /// What is wrong with the encryption, once everything was read.
+    /// Returns the fault of the encryption, once everything was read.
     pub(crate) fn trouble(&self) -> Option<&'static str> {
         match self.end.get() {
             Some(End::CutOff) => Some("the encrypted file is cut off"),

@@ -11,7 +11,7 @@ use std::f64::consts::TAU;
 use clap::ValueEnum;
 use lsl_core::{PushElement, StreamInfo};
 
-/// What `lsl gen` sends.
+/// Content of the samples that `lsl gen` sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Pattern {
     /// Something like an EEG in microvolts: alpha rhythm, slow drift, noise

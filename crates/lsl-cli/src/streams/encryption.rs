@@ -9,7 +9,7 @@ use lsl_core::{Context, Encryption, StreamInfo};
 use lsl_proto::info::SecurityAdvert;
 use serde::Serialize;
 
-use crate::files::place::Place;
+use crate::files::place::SecurityConfig;
 use crate::files::trust;
 use crate::ui::notice::note;
 
@@ -72,7 +72,9 @@ impl Names {
                 (own, security.trust())
             }
             Err(error) => {
-                let place = Place::find(None).ok().filter(Place::needs_asking);
+                let place = SecurityConfig::find(None)
+                    .ok()
+                    .filter(SecurityConfig::needs_asking);
                 let trust = place.and_then(|place| trust::read(place.trust_file().ok()?).ok());
                 let Some(trust) = trust else {
                     note(format_args!(

@@ -125,7 +125,7 @@ impl KeyProbe {
     pub(crate) fn at(address: SocketAddr, local: Arc<Local>) -> Result<Self> {
         let stream = TcpStream::connect_timeout(&address, CONNECT)
             .map_err(|error| Error::io(format!("connecting with {address}"), error))?;
-        let mut line = Line::new(&stream)?;
+        let mut line = ProbedStream::new(&stream)?;
         let (initiator, first) = Initiator::start(local, &mut OsRandom)?;
         line.send(&first)?;
         let mut m2 = vec![0; 2];
@@ -181,7 +181,7 @@ impl KeyProbe {
 }
 
 fn greet(stream: &TcpStream, responder: VerifiedResponder) -> Result<Greeting> {
-    let mut line = Line::new(stream)?;
+    let mut line = ProbedStream::new(stream)?;
     let (mut unconfirmed, mut out) = responder.accept()?;
     unconfirmed
         .sealer()
@@ -206,12 +206,12 @@ fn greet(stream: &TcpStream, responder: VerifiedResponder) -> Result<Greeting> {
 }
 
 /// Socket with a deadline for all that is read.
-struct Line<'a> {
+struct ProbedStream<'a> {
     stream: &'a TcpStream,
     deadline: f64,
 }
 
-impl<'a> Line<'a> {
+impl<'a> ProbedStream<'a> {
     fn new(stream: &'a TcpStream) -> Result<Self> {
         stream
             .set_write_timeout(Some(CONNECT))

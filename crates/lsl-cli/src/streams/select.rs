@@ -13,7 +13,7 @@ use crate::failure::{Failure, Outcome};
 use crate::ui::table::{Align, Table};
 use crate::ui::text::printable;
 
-/// Which stream to use.
+/// Arguments that name one stream.
 #[derive(Debug, Args)]
 pub(crate) struct StreamArgs {
     /// Name of the stream, KEY=VALUE (name, type, source_id, uid, hostname, ...) or an XPath

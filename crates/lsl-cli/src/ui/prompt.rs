@@ -29,7 +29,7 @@ pub(crate) fn ask(question: &str) -> Outcome<Passphrase> {
     text(&line)
 }
 
-/// Asks for a new passphrase: on a terminal twice, since nobody sees what is typed.
+/// Asks for a new passphrase: on a terminal twice, since the typed text is not shown.
 pub(crate) fn ask_new(what: &str) -> Outcome<Passphrase> {
     let first = ask(&format!("New passphrase for {what}: "))?;
     if first.is_empty() {

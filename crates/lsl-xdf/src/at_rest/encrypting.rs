@@ -7,7 +7,7 @@ use zeroize::Zeroizing;
 use super::error::Result;
 use super::header::encode;
 use super::keys::Recipients;
-use super::payload::{CHUNK_LEN, PayloadKey, Place, SEALED_LEN};
+use super::payload::{CHUNK_LEN, ChunkPosition, PayloadKey, SEALED_LEN};
 use super::stanzas::random;
 
 /// Writer that encrypts into `W`, an age v1 file, in one pass and with one chunk of 64 KiB in memory.
@@ -115,7 +115,7 @@ impl<W: Write> Encrypting<W> {
     pub fn try_finish(&mut self) -> io::Result<()> {
         self.drain()?;
         if !self.last_sealed {
-            self.seal(Place::Last);
+            self.seal(ChunkPosition::Last);
             self.drain()?;
         }
         self.get_mut().flush()
@@ -133,12 +133,12 @@ impl<W: Write> Encrypting<W> {
     }
 
     /// Seals the plaintext in the buffer as a chunk that waits to be written.
-    fn seal(&mut self, place: Place) {
+    fn seal(&mut self, place: ChunkPosition) {
         let tag = self.key.seal(self.number, place, &mut self.buffer);
         self.buffer.extend_from_slice(&tag);
         self.number += 1;
         self.draining = Some(0);
-        self.last_sealed = place == Place::Last;
+        self.last_sealed = place == ChunkPosition::Last;
     }
 
     /// Writes the rest of a sealed chunk, if there is one.
@@ -176,7 +176,7 @@ impl<W: Write> Write for Encrypting<W> {
             return Err(io::Error::other("the encrypted file is finished already"));
         }
         if self.buffer.len() == CHUNK_LEN {
-            self.seal(Place::Inner);
+            self.seal(ChunkPosition::Inner);
             self.drain()?;
         }
         let len = bytes.len().min(CHUNK_LEN - self.buffer.len());
@@ -200,7 +200,7 @@ impl<W: Write> Drop for Encrypting<W> {
             return;
         }
         if self.buffer.len() == CHUNK_LEN {
-            self.seal(Place::Inner);
+            self.seal(ChunkPosition::Inner);
             // A drop cannot report an error; the file shows as cut off.
             let _ = self.drain();
         }

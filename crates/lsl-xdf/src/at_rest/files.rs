@@ -136,7 +136,7 @@ pub fn lock(tasks: &[Task], recipients: &Recipients, options: &Options<'_>) -> V
     make(tasks, options, |task, work| {
         refuse_link(task, options)?;
         let mut source = open_held(&task.from, options.source == Source::Remove)?;
-        let state = State::of(&source)?;
+        let state = FileState::of(&source)?;
         let total = state.len;
         if starts_as_age(&mut source)? {
             return Err(Error::AlreadyLocked);
@@ -167,7 +167,7 @@ pub fn unlock(tasks: &[Task], identities: &Identities, options: &Options<'_>) ->
             Source::Keep => open_regular(&task.from)?,
             Source::Remove => open_held(&task.from, true)?,
         };
-        let state = State::of(&source)?;
+        let state = FileState::of(&source)?;
         let (target, held) = begin(task, options)?;
         let passed = unlock_stream(&source, target.file()?, identities, options.ending, work)?;
         target.commit(&source)?;
@@ -195,7 +195,7 @@ pub fn rotate(
             // The file behind a link is the one to replace.
             let path = fs::canonicalize(file)?;
             let source = open_held(&path, true)?;
-            let state = State::of(&source)?;
+            let state = FileState::of(&source)?;
             let target = Replacement::begin(&path, Existing::Replace)?;
             let done = match rewrap {
                 Rewrap::Header => rewrap_header(
@@ -341,7 +341,7 @@ fn done(
     options: &Options<'_>,
     passed: Passed,
     source: &File,
-    state: State,
+    state: FileState,
 ) -> Result<Done> {
     let source_removed = options.source == Source::Remove && passed.end == End::Whole;
     if source_removed {
@@ -491,12 +491,12 @@ fn open_held(path: &Path, alone: bool) -> Result<File> {
 
 /// Length and time of a file, by which a change is detected.
 #[derive(Debug, Clone, Copy)]
-struct State {
+struct FileState {
     len: u64,
     modified: Option<SystemTime>,
 }
 
-impl State {
+impl FileState {
     fn of(file: &File) -> Result<Self> {
         let metadata = file.metadata()?;
         Ok(Self {

@@ -20,7 +20,7 @@ pub(super) const FILE_KEY_LEN: usize = 16;
 
 /// Position of a chunk in its file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum ChunkPosition {
     /// Another chunk follows in the file.
     Inner,
     /// The end of the file.
@@ -61,7 +61,7 @@ impl PayloadKey {
     }
 
     /// Encrypts `text` in place. Returns the tag that belongs behind it.
-    pub(super) fn seal(&self, number: u64, place: Place, text: &mut [u8]) -> [u8; TAG_LEN] {
+    pub(super) fn seal(&self, number: u64, place: ChunkPosition, text: &mut [u8]) -> [u8; TAG_LEN] {
         let tag = self
             .slot
             .seal_in_place_separate_tag(nonce(number, place), Aad::empty(), text)
@@ -73,7 +73,12 @@ impl PayloadKey {
 
     /// Decrypts a chunk with its tag in place and returns the length of the plaintext. `None` if it is not
     /// authentic, and `sealed` is useless then.
-    pub(super) fn open(&self, number: u64, place: Place, sealed: &mut [u8]) -> Option<usize> {
+    pub(super) fn open(
+        &self,
+        number: u64,
+        place: ChunkPosition,
+        sealed: &mut [u8],
+    ) -> Option<usize> {
         let len = sealed.len().checked_sub(TAG_LEN)?;
         let (text, tag) = sealed.split_at_mut_checked(len)?;
         let tag: [u8; TAG_LEN] = (&*tag).try_into().ok()?;
@@ -91,7 +96,7 @@ impl PayloadKey {
 
     /// Decrypts a whole chunk that is followed by more of the file.
     pub(super) fn open_inner(&self, number: u64, sealed: &mut [u8]) -> Opened {
-        match self.open(number, Place::Inner, sealed) {
+        match self.open(number, ChunkPosition::Inner, sealed) {
             Some(_) => Opened::Inner,
             None => Opened::Damaged,
         }
@@ -101,14 +106,14 @@ impl PayloadKey {
     pub(super) fn open_at_end(&self, number: u64, sealed: &mut [u8]) -> Opened {
         // Opening destroys bytes that are not authentic, and at the end there may be two ways to read them.
         let copy = (sealed.len() == SEALED_LEN).then(|| sealed.to_vec());
-        match (self.open(number, Place::Last, sealed), copy) {
+        match (self.open(number, ChunkPosition::Last, sealed), copy) {
             // An empty chunk is valid only as the whole of an empty file.
             (Some(0), _) if number > 0 => Opened::Damaged,
             (Some(len), _) => Opened::Last(len),
             (None, None) => Opened::Stump,
             (None, Some(copy)) => {
                 sealed.copy_from_slice(&copy);
-                match self.open(number, Place::Inner, sealed) {
+                match self.open(number, ChunkPosition::Inner, sealed) {
                     Some(_) => Opened::InnerAtEnd,
                     None => Opened::Damaged,
                 }
@@ -149,9 +154,9 @@ fn chunk_key(key: &[u8; 32]) -> LessSafeKey {
 }
 
 /// Builds a nonce: 11 bytes of counter, big endian, and one that marks the last chunk.
-fn nonce(number: u64, place: Place) -> Nonce {
+fn nonce(number: u64, place: ChunkPosition) -> Nonce {
     let mut bytes = [0; 12];
     bytes[3..11].copy_from_slice(&number.to_be_bytes());
-    bytes[11] = u8::from(place == Place::Last);
+    bytes[11] = u8::from(place == ChunkPosition::Last);
     Nonce::assume_unique_for_key(bytes)
 }

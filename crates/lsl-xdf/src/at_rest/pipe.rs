@@ -18,7 +18,7 @@ use super::decrypting::{End, Ending, fill, judge, open};
 use super::encrypting::start;
 use super::error::{Error, Result};
 use super::keys::{Identities, Recipients};
-use super::payload::{CHUNK_LEN, PayloadKey, Place, SEALED_LEN};
+use super::payload::{CHUNK_LEN, ChunkPosition, PayloadKey, SEALED_LEN};
 
 /// A request to stop, for instance from Ctrl-C. Clones are the same request.
 #[derive(Debug, Clone, Default)]
@@ -213,7 +213,11 @@ impl Batch {
             let last = self.at_end && index + 1 == count;
             match direction {
                 Direction::Seal => {
-                    let place = if last { Place::Last } else { Place::Inner };
+                    let place = if last {
+                        ChunkPosition::Last
+                    } else {
+                        ChunkPosition::Inner
+                    };
                     let (text, rest) = slot.split_at_mut(*len);
                     let tag = key.seal(number, place, text);
                     rest[..tag.len()].copy_from_slice(&tag);

@@ -13,7 +13,7 @@ use zeroize::Zeroizing;
 
 use super::error::{Error, Result};
 use super::header::{SCRYPT, Stanza};
-use super::payload::{FILE_KEY_LEN, FileKey, PayloadKey, Place, TAG_LEN, derive};
+use super::payload::{ChunkPosition, FILE_KEY_LEN, FileKey, PayloadKey, TAG_LEN, derive};
 
 /// Tag of the stanza for a key pair of age.
 pub(super) const X25519: &str = "X25519";
@@ -208,7 +208,7 @@ fn stretch(passphrase: &str, salt: &[u8; 16], log_n: u8) -> Result<PayloadKey> {
 /// Seals with a key that is used once, as if it were the first chunk: the nonce is all zeros.
 fn seal(key: &PayloadKey, file_key: &FileKey) -> Vec<u8> {
     let mut body = file_key.to_vec();
-    let tag = key.seal(0, Place::Inner, &mut body);
+    let tag = key.seal(0, ChunkPosition::Inner, &mut body);
     body.extend_from_slice(&tag);
     body
 }
@@ -217,7 +217,10 @@ fn seal(key: &PayloadKey, file_key: &FileKey) -> Vec<u8> {
 fn open(body: &[u8], key: impl FnOnce() -> Result<PayloadKey>) -> Result<Option<FileKey>> {
     let body: [u8; FILE_KEY_LEN + TAG_LEN] = body.try_into().map_err(|_| BAD_STANZA)?;
     let mut body = Zeroizing::new(body);
-    if key()?.open(0, Place::Inner, &mut body[..]).is_none() {
+    if key()?
+        .open(0, ChunkPosition::Inner, &mut body[..])
+        .is_none()
+    {
         return Ok(None);
     }
     let mut file_key = FileKey::default();

@@ -249,12 +249,12 @@ fn boundaries_are_found_wherever_the_window_is_cut() {
         loop {
             have = have.min(file.len());
             match decoder.step(&file[at..have], have == file.len()).unwrap() {
-                Step::End => break,
-                Step::Need(need) => {
+                DecodeStep::End => break,
+                DecodeStep::Need(need) => {
                     assert!(need > have - at, "asks for what it has");
                     have = have.max(at + need).max(have + piece);
                 }
-                Step::Used(bytes, found) => {
+                DecodeStep::Used(bytes, found) => {
                     at += bytes;
                     if let Some(Located {
                         event: Event::Samples(batch),

@@ -1,4 +1,4 @@
-//! Results of a survey.
+//! Results of a survey, for people and for the repair.
 
 use std::collections::BTreeMap;
 use std::fmt;

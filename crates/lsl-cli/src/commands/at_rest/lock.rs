@@ -1,4 +1,4 @@
-//! `lsl lock`: encrypts files.
+//! `lsl lock`: encrypts files for age recipients or with a passphrase.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,6 @@ use crate::failure::{Failure, Outcome};
 use crate::files::at_rest_keys::RecipientArgs;
 use crate::files::unbuffered;
 
-/// `lsl lock`
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Lock {

@@ -37,11 +37,11 @@ pub(super) struct Report {
     /// Security log, where one is kept.
     audit: Option<Audit>,
     /// Progress of each file, and the error that stopped the output.
-    state: Mutex<State>,
+    state: Mutex<ReportState>,
 }
 
 #[derive(Default)]
-struct State {
+struct ReportState {
     files: Vec<(PathBuf, u64)>,
     total: u64,
     trouble: Option<Failure>,
@@ -49,7 +49,7 @@ struct State {
 
 /// Report of one file: an object of `--json`.
 #[derive(Debug, Serialize)]
-struct Line<'a> {
+struct FileReport<'a> {
     file: &'a Path,
     output: Option<&'a Path>,
     result: &'static str,
@@ -76,9 +76,9 @@ impl Report {
             event,
             bar: progress::bytes(total, doing),
             audit: security_log(),
-            state: Mutex::new(State {
+            state: Mutex::new(ReportState {
                 total,
-                ..State::default()
+                ..ReportState::default()
             }),
         }
     }
@@ -140,7 +140,7 @@ impl Report {
         let name = printable(&outcome.from.display().to_string());
         if self.json {
             let done = outcome.result.as_ref().ok();
-            let line = Line {
+            let line = FileReport {
                 file: &outcome.from,
                 output: outcome.to.as_deref().filter(|_| done.is_some()),
                 result: if done.is_some() { self.done } else { "failed" },

@@ -9,7 +9,6 @@ use super::report::{Deed, Report, add_passphrase, cancel_on_interrupt, is_pipe};
 use crate::failure::{Failure, Outcome};
 use crate::files::at_rest_keys::{IdentityArgs, RecipientArgs};
 
-/// `lsl rotate`
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Rotate {

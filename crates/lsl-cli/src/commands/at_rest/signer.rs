@@ -11,7 +11,7 @@ use lsl_proto::describe::stream_queries;
 use lsl_xdf::chunk::Tag;
 use lsl_xdf::{Decoder, Event, Problem, ProblemKind, StreamHeader};
 
-use crate::files::place::Place;
+use crate::files::place::SecurityConfig;
 use crate::files::trust;
 use crate::ui::text::printable;
 
@@ -33,10 +33,10 @@ pub(super) struct Judged {
 }
 
 impl Keys {
-    /// Collects the keys of the encryption set up here, if it is. A trust file that cannot be used
-    /// is reported and trusts nobody.
+    /// Collects the keys of the encryption set up here, if it is. An unusable trust file is
+    /// reported and trusts no key.
     pub(super) fn find(wanted: Option<PublicKey>) -> Self {
-        let place = Place::find(None).ok();
+        let place = SecurityConfig::find(None).ok();
         let file = place.as_ref().and_then(|place| place.trust_file().ok());
         let file = file.filter(|path| path.exists());
         let trusted = file.map(trust::read).transpose().unwrap_or_else(|failure| {
@@ -45,7 +45,7 @@ impl Keys {
         });
         Self {
             wanted,
-            own: place.as_ref().and_then(Place::public_key_if_open),
+            own: place.as_ref().and_then(SecurityConfig::public_key_if_open),
             trusted: trusted.unwrap_or_default(),
             today: trust::today_for(file),
         }
@@ -211,13 +211,13 @@ impl<R: Read> Gathering<R> {
                 .decoder
                 .step(self.window.get(used..).unwrap_or_default(), ended)
             {
-                Ok(lsl_xdf::Step::Used(bytes, found)) => {
+                Ok(lsl_xdf::DecodeStep::Used(bytes, found)) => {
                     used += bytes;
                     if let Some(found) = found {
                         self.content.take(found.event);
                     }
                 }
-                Ok(lsl_xdf::Step::Need(_) | lsl_xdf::Step::End) => break,
+                Ok(lsl_xdf::DecodeStep::Need(_) | lsl_xdf::DecodeStep::End) => break,
                 Err(_) => self.is_xdf = false,
             }
         }
@@ -247,7 +247,7 @@ mod tests {
 
     use super::*;
 
-    /// Each could hide a stream for which nobody trusts the signer.
+    /// Each could hide a stream without a trusted signer.
     #[test]
     fn streams_that_cannot_be_read_are_doubted() {
         let xml = |name: &str, channels: &str| {

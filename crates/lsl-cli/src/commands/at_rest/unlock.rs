@@ -1,4 +1,4 @@
-//! `lsl unlock`: decrypts files.
+//! `lsl unlock`: decrypts files in whole, or their intact beginning.
 
 use std::path::PathBuf;
 
@@ -12,7 +12,6 @@ use crate::files::at_rest_keys::IdentityArgs;
 use crate::files::unbuffered;
 use crate::ui::notice::note;
 
-/// `lsl unlock`
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 #[expect(

@@ -19,7 +19,6 @@ use crate::interrupt::Stop;
 use crate::ui::notice::note;
 use crate::ui::text::{count, printable};
 
-/// `lsl verify`
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Verify {

@@ -24,7 +24,7 @@ pub(super) struct Lines {
 /// Fields of a line that the commands use; absent ones stay empty.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Entry {
+pub(super) struct AuditRecord {
     pub(super) ts: String,
     pub(super) event: String,
     pub(super) peer_addr: Option<String>,
@@ -132,8 +132,8 @@ impl Lines {
 }
 
 /// Parses the fields of a line; `None` if it is none of an audit log.
-pub(super) fn parse(line: &[u8]) -> Option<Entry> {
-    let entry: Entry = serde_json::from_slice(line).ok()?;
+pub(super) fn parse(line: &[u8]) -> Option<AuditRecord> {
+    let entry: AuditRecord = serde_json::from_slice(line).ok()?;
     (!entry.event.is_empty()).then_some(entry)
 }
 

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::Serialize;
 
-use super::lines::{Entry, Lines, parse};
+use super::lines::{AuditRecord, Lines, parse};
 use super::{Log, count};
 use crate::failure::Outcome;
 use crate::ui::notice::note;
@@ -55,7 +55,7 @@ struct Peer {
     last: String,
 }
 
-impl Entry {
+impl AuditRecord {
     /// Returns the peer of an event, as people know him best: by name, else key, else address.
     pub(super) fn peer(&self) -> String {
         let key = self.peer_name.as_ref().or(self.peer_fp.as_ref());

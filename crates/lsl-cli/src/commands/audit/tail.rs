@@ -9,7 +9,7 @@ use clap::Args;
 use lsl_core::local_clock;
 use lsl_platform::files::is_same;
 
-use super::lines::{Entry, Lines, parse};
+use super::lines::{AuditRecord, Lines, parse};
 use super::{Log, configured};
 use crate::failure::{Failure, Outcome};
 use crate::interrupt::Stop;
@@ -143,7 +143,7 @@ fn still_names(path: &Path, lines: &Lines) -> Outcome<bool> {
 }
 
 /// Formats an event for people, in one line.
-fn one_line(entry: &Entry) -> String {
+fn one_line(entry: &AuditRecord) -> String {
     let mut text = format!("{}  {}", time(&entry.ts), entry.event);
     let mut add = |before: &str, part: &str| {
         if !part.is_empty() {

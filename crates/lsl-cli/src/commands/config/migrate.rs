@@ -20,7 +20,6 @@ use crate::globals::Globals;
 use crate::ui::shell;
 use crate::ui::text::printable;
 
-/// `lsl config migrate`
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Migrate {

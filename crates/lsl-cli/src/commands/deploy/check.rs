@@ -154,7 +154,7 @@ fn service(ssh: &Ssh, instance: &str) -> Outcome {
         "{PREAMBLE}sleep {SETTLE_SECS}\nsystemctl --user show {unit} --property=ActiveState,ExecMainStatus,NRestarts\n"
     );
     let answer = ssh.run(&script)?;
-    let state = State::read(&answer);
+    let state = ServiceState::read(&answer);
     if state.is_well() {
         return Ok(());
     }
@@ -184,13 +184,13 @@ pub(super) fn last_words(ssh: &Ssh, instance: &str) -> String {
 
 /// State of a service by systemd, some seconds after its start.
 #[derive(Debug, Default)]
-struct State {
+struct ServiceState {
     active: String,
     status: u32,
     restarts: u32,
 }
 
-impl State {
+impl ServiceState {
     fn read(answer: &str) -> Self {
         let mut state = Self::default();
         for line in answer.lines() {
@@ -282,15 +282,15 @@ mod tests {
     #[test]
     fn states() {
         let state = |active: &str, status: u32, restarts: u32| {
-            State::read(&format!(
+            ServiceState::read(&format!(
                 "ExecMainStatus={status}\nNRestarts={restarts}\nActiveState={active}\n"
             ))
         };
         assert!(state("active", 0, 0).is_well());
         assert!(!state("active", 0, 1).is_well());
         assert!(!state("activating", 1, 1).is_well());
-        assert!(!State::read("").is_well());
-        let check = |state: &State, part: &str| {
+        assert!(!ServiceState::read("").is_well());
+        let check = |state: &ServiceState, part: &str| {
             let text = state.trouble();
             assert!(text.contains(part), "{part} in {text}");
         };

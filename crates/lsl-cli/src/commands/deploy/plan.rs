@@ -12,16 +12,16 @@ use crate::ui::text::printable;
 
 /// Step of a plan, with its title.
 #[derive(Debug)]
-pub(super) struct Step {
+pub(super) struct PlanStep {
     pub(super) title: String,
-    pub(super) actions: Vec<Action>,
+    pub(super) actions: Vec<PlanAction>,
     /// Whether its failure is the service's, whose last words tell more.
     pub(super) starts: bool,
 }
 
 /// Action by which a step is done.
 #[derive(Debug)]
-pub(super) enum Action {
+pub(super) enum PlanAction {
     /// Lines that `sh` reads from its standard input, in the home directory, until one fails.
     Shell(String),
     /// A file that is written whole or not at all.
@@ -52,7 +52,7 @@ pub(super) fn install(
     build: Build,
     service: Option<&Service>,
     linger: bool,
-) -> Outcome<Vec<Step>> {
+) -> Outcome<Vec<PlanStep>> {
     let mut steps = Vec::new();
     if remote.program.as_ref().map(|(sum, _)| sum) != Some(&build.checksum) {
         steps.push(copy(remote, build));
@@ -64,26 +64,26 @@ pub(super) fn install(
         } else {
             "Install"
         };
-        steps.push(Step {
+        steps.push(PlanStep {
             title: format!("{verb} the unit ~/{UNIT}"),
             actions: vec![
-                Action::Write {
+                PlanAction::Write {
                     path: UNIT.into(),
                     text,
                 },
-                Action::Shell("systemctl --user daemon-reload\n".into()),
+                PlanAction::Shell("systemctl --user daemon-reload\n".into()),
             ],
             starts: false,
         });
     }
     let lingers = linger && !remote.linger;
     if lingers {
-        steps.push(Step {
+        steps.push(PlanStep {
             title: format!(
                 "Let the services of {} run without a login, from boot on",
                 printable(&remote.user)
             ),
-            actions: vec![Action::Shell(
+            actions: vec![PlanAction::Shell(
                 "loginctl enable-linger || { echo 'run there: sudo loginctl enable-linger \"$USER\"' >&2; \
                  exit 1; }\n"
                     .into(),
@@ -94,13 +94,13 @@ pub(super) fn install(
     if let Some(service) = service {
         steps.push(arguments(remote, service)?);
         let name = name(&service.instance);
-        steps.push(Step {
+        steps.push(PlanStep {
             title: if remote.state == "active" {
                 format!("Restart {name}, which runs")
             } else {
                 format!("Start {name}, now and from now on")
             },
-            actions: vec![Action::Shell(format!(
+            actions: vec![PlanAction::Shell(format!(
                 "systemctl --user daemon-reload\n\
                  systemctl --user reset-failed {name} 2>/dev/null || true\n\
                  systemctl --user enable --quiet {name}\n\
@@ -112,7 +112,7 @@ pub(super) fn install(
     Ok(steps)
 }
 
-fn copy(remote: &Remote, build: Build) -> Step {
+fn copy(remote: &Remote, build: Build) -> PlanStep {
     let sum = build.checksum;
     let new = format!(".local/bin/.lsl-{}", sum.get(..12).unwrap_or("new"));
     let replaced = match &remote.program {
@@ -120,16 +120,16 @@ fn copy(remote: &Remote, build: Build) -> Step {
         None => String::new(),
     };
     let megabytes = build.bytes.len() as f64 / 1e6;
-    Step {
+    PlanStep {
         title: format!("Copy lsl ({megabytes:.1} MB) to ~/{PROGRAM}{replaced}"),
         actions: vec![
-            Action::Shell("mkdir -p .local/bin\n".into()),
-            Action::Upload {
+            PlanAction::Shell("mkdir -p .local/bin\n".into()),
+            PlanAction::Upload {
                 from: build.path,
                 to: new.clone(),
                 bytes: build.bytes,
             },
-            Action::Shell(format!(
+            PlanAction::Shell(format!(
                 "trap 'rm -f {new}' EXIT\n\
                  echo '{sum}  {new}' | sha256sum --check --quiet\n\
                  chmod 755 {new}\n\
@@ -141,7 +141,7 @@ fn copy(remote: &Remote, build: Build) -> Step {
     }
 }
 
-fn arguments(remote: &Remote, service: &Service) -> Outcome<Step> {
+fn arguments(remote: &Remote, service: &Service) -> Outcome<PlanStep> {
     let path = arguments_path(&service.instance);
     let text = unit::arguments_file(&service.command)?;
     let title = match remote.arguments.as_deref().and_then(unit::arguments_in) {
@@ -154,21 +154,21 @@ fn arguments(remote: &Remote, service: &Service) -> Outcome<Step> {
         ),
         None => format!("Write the arguments to ~/{path}"),
     };
-    Ok(Step {
+    Ok(PlanStep {
         title,
-        actions: vec![Action::Write { path, text }],
+        actions: vec![PlanAction::Write { path, text }],
         starts: false,
     })
 }
 
 /// Returns the steps that remove an instance, and the unit with the last one unless it was changed
 /// by hand. All of them can be done again, and with the unit gone already.
-pub(super) fn remove(remote: &Remote, instance: &str) -> Vec<Step> {
+pub(super) fn remove(remote: &Remote, instance: &str) -> Vec<PlanStep> {
     let name = name(instance);
     let path = arguments_path(instance);
-    let mut steps = vec![Step {
+    let mut steps = vec![PlanStep {
         title: format!("Stop {name} and remove it"),
-        actions: vec![Action::Shell(format!(
+        actions: vec![PlanAction::Shell(format!(
             "systemctl --user stop {name} || true\n\
              systemctl --user disable --quiet {name} || true\n\
              systemctl --user reset-failed {name} 2>/dev/null || true\n\
@@ -181,9 +181,9 @@ pub(super) fn remove(remote: &Remote, instance: &str) -> Vec<Step> {
     }];
     let is_last = remote.instances.iter().all(|other| other == instance);
     if is_last && has_our_unit(remote) {
-        steps.push(Step {
+        steps.push(PlanStep {
             title: format!("Remove the unit ~/{UNIT}, which no other instance uses"),
-            actions: vec![Action::Shell(format!(
+            actions: vec![PlanAction::Shell(format!(
                 "rm -f {UNIT}\nsystemctl --user daemon-reload\n"
             ))],
             starts: false,
@@ -217,7 +217,7 @@ fn arguments_path(instance: &str) -> String {
     word(&format!(".config/lsl/{instance}.conf"))
 }
 
-impl Action {
+impl PlanAction {
     /// Returns the script for `sh`; `None` for an upload.
     pub(super) fn script(&self) -> Option<String> {
         match self {
@@ -253,7 +253,7 @@ impl Action {
 }
 
 /// Prints the steps as they would be done.
-pub(super) fn show(steps: &[Step], is_whole: bool, out: &mut impl Write) -> io::Result<()> {
+pub(super) fn show(steps: &[PlanStep], is_whole: bool, out: &mut impl Write) -> io::Result<()> {
     for (number, step) in steps.iter().enumerate() {
         writeln!(out, "{}. {}", number + 1, step.title)?;
         for action in &step.actions {
@@ -268,7 +268,7 @@ pub(super) fn show(steps: &[Step], is_whole: bool, out: &mut impl Write) -> io::
 /// Below the home directory, where sessions of ssh begin.
 const PROGRAM: &str = ".local/bin/lsl";
 const UNIT: &str = ".config/systemd/user/lsl@.service";
-/// Where `enable` puts its links, which `disable` leaves when the unit is gone.
+/// Folder in which `enable` puts its links; `disable` leaves them if the unit is gone.
 const WANTS: &str = ".config/systemd/user/default.target.wants";
 const END: &str = "LSL_END_OF_FILE";
 const LONGEST_SHOWN: usize = 8;
@@ -293,7 +293,7 @@ mod tests {
         }
     }
 
-    fn titles(steps: &[Step]) -> Vec<&str> {
+    fn titles(steps: &[PlanStep]) -> Vec<&str> {
         steps.iter().map(|step| step.title.as_str()).collect()
     }
 

@@ -137,7 +137,7 @@ impl Ssh {
             std::process::id(),
             lsl_core::local_clock().to_bits()
         ));
-        // Fails if somebody else made it, who could put a socket of his into it.
+        // Fails if another user made it, who could put a socket of his into it.
         std::fs::DirBuilder::new()
             .mode(0o700)
             .create(&folder)

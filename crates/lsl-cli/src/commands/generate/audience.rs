@@ -37,7 +37,7 @@ impl Audience {
             return;
         }
         self.looked = now;
-        // Before the list, so that nobody in it is counted as unseen.
+        // Before the list, so that no consumer in it is counted as unseen.
         let seen = outlet.stats().consumers_seen;
         let mut names = BTreeMap::new();
         let present: BTreeMap<_, _> = outlet

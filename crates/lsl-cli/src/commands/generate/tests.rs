@@ -3,14 +3,14 @@ use clap::Parser;
 use super::*;
 
 #[derive(Debug, Parser)]
-struct Line {
+struct TestCommand {
     #[command(flatten)]
     generate: Generate,
 }
 
 fn parse(arguments: &[&str]) -> Result<Generate, clap::Error> {
     let arguments = std::iter::once(&"gen").chain(arguments);
-    Line::try_parse_from(arguments).map(|line| line.generate)
+    TestCommand::try_parse_from(arguments).map(|line| line.generate)
 }
 
 #[test]

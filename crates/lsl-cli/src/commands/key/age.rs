@@ -13,7 +13,6 @@ use zeroize::Zeroizing;
 use crate::failure::{Failure, Outcome};
 use crate::ui::notice::note;
 
-/// `lsl key age`
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct MakeAge {

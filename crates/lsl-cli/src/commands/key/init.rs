@@ -11,13 +11,12 @@ use crate::failure::{Failure, Outcome};
 use crate::files::device::{
     Device, Made, check_name, check_place, name_or_default, refuse_existing, trust_add,
 };
-use crate::files::place::{self, CONFIG_NAME, NEXT_KEY_NAME, Place};
+use crate::files::place::{self, CONFIG_NAME, NEXT_KEY_NAME, SecurityConfig};
 use crate::ui::notice::note;
 use crate::ui::prompt::{self, Passphrase};
 use crate::ui::shell;
 use crate::ui::text::printable;
 
-/// `lsl key init`
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 #[expect(
@@ -91,8 +90,8 @@ impl Init {
     /// Makes a second key beside the one in use.
     fn run_next(&self) -> Outcome {
         let place = match (&self.dir, self.system) {
-            (None, false) => Place::find(None)?,
-            _ => Place::find(Some(&self.directory()?))?,
+            (None, false) => SecurityConfig::find(None)?,
+            _ => SecurityConfig::find(Some(&self.directory()?))?,
         };
         let current = place.key_file()?;
         let path = current.with_file_name(NEXT_KEY_NAME);

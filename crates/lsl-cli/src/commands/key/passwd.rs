@@ -8,7 +8,6 @@ use crate::files::place::PlaceArgs;
 use crate::ui::notice::note;
 use crate::ui::prompt;
 
-/// `lsl key passwd`
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Passwd {

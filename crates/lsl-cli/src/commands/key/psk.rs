@@ -11,7 +11,6 @@ use crate::failure::{Failure, Outcome};
 use crate::files::place::{self, PSK_NAME, PlaceArgs};
 use crate::ui::shell;
 
-/// `lsl key psk`
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct MakePsk {

@@ -12,7 +12,6 @@ use crate::files::device::trust_add;
 use crate::files::place::{NEXT_KEY_NAME, PlaceArgs};
 use crate::ui::text::printable;
 
-/// `lsl key show`
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Show {

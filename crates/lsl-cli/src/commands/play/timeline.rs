@@ -114,7 +114,7 @@ impl Timeline {
             let (from, to) = common.map_or(usual, |common| union(usual, common));
             let is_measured = summary.streams.values().any(|it| !it.offsets.is_empty());
             for (id, track) in &mut tracks {
-                // Where no clock was measured, a stream of single events may well go on alone.
+                // Without a measured clock, a stream of single events may well go on alone.
                 let is_usual = summary.streams.get(id).is_some_and(|it| it.usual.is_some());
                 let astray = if is_measured || is_usual {
                     ASTRAY_SECS

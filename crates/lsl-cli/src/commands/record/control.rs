@@ -1,5 +1,5 @@
-//! A recorder that others start and stop: what is selected, what the next file is called, and the
-//! recording that goes on, if there is one.
+//! A recorder under remote control: the selected streams, the name of the next file, and the
+//! present recording, if there is one.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
@@ -21,19 +21,19 @@ use crate::ui::text::printable;
 pub(super) struct Control<'a> {
     pub(super) reporter: Reporter<'a>,
     pub(super) naming: Naming,
-    /// What the next recording takes, if anything is selected.
+    /// Streams of the next recording, if any are selected.
     pub(super) selected: Wishes,
     /// Whether `start` selects everything if nothing is.
     pub(super) start_selects_all: bool,
     pub(super) running: Option<Running<'a>>,
-    /// What went wrong last.
+    /// Last error, for the answer to `status`.
     pub(super) last_error: Option<String>,
-    /// How the recording ended that was least of a success.
+    /// Most serious failure of a recording so far.
     pub(super) worst: Option<Failure>,
 }
 
 impl Control<'_> {
-    /// Does what it is told until `quit` or Ctrl-C. What it says is what the worst recording says.
+    /// Obeys commands until `quit` or Ctrl-C. Returns the failure of the worst recording.
     pub(super) fn run(mut self, requests: &Receiver<Request>, stop: &Stop) -> Outcome {
         while !stop.requested() {
             match requests.recv_timeout(STEP) {
@@ -77,7 +77,7 @@ impl Control<'_> {
                     printable(&failure.to_string())
                 ));
                 let told = failure.to_string();
-                // What a client asks for wrongly is no recording that failed.
+                // A client's mistake is no recording that failed.
                 if begins && !matches!(failure, Failure::Usage(_)) {
                     self.count(failure);
                 }
@@ -179,7 +179,7 @@ impl Control<'_> {
         }
     }
 
-    /// Keeps the worse.
+    /// Keeps the more serious failure of two.
     fn count(&mut self, failure: Failure) {
         if (self.worst.as_ref()).is_none_or(|worst| badness(&failure) > badness(worst)) {
             self.worst = Some(failure);
@@ -187,7 +187,7 @@ impl Control<'_> {
     }
 }
 
-/// What is missing of a recording, from nothing in particular to samples that had arrived.
+/// Ranks failures by the loss that they mean; missing samples rank highest.
 fn badness(failure: &Failure) -> u8 {
     match failure.status() {
         DISK => 4,

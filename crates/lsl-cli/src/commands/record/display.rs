@@ -1,4 +1,5 @@
-//! How a recording is doing: a table redrawn in place on a terminal, a line of JSON a second elsewhere.
+//! Shows the state of a recording: a table redrawn in place on a terminal, a line of JSON a second
+//! elsewhere.
 
 use std::io::{self, IsTerminal};
 
@@ -11,7 +12,7 @@ use super::screen::{Piece, Screen};
 use crate::ui::table::{Align, Table};
 use crate::ui::text::{age, count, printable};
 
-/// The display.
+/// Shows the state of a recording while it goes on.
 #[derive(Debug)]
 pub(super) struct Display {
     is_live: bool,
@@ -21,13 +22,13 @@ pub(super) struct Display {
     next: f64,
 }
 
-/// A line of JSON.
+/// State of a recording as one line of JSON.
 #[derive(Debug, Serialize)]
-pub(super) struct Line {
+pub(super) struct StatusLine {
     event: &'static str,
-    /// Seconds since the start.
+    /// Seconds since the recording began.
     secs: f64,
-    /// Names that are not Unicode have signs in them that stand for what is none.
+    /// Paths; bytes that are not Unicode become replacement characters.
     files: Vec<String>,
     bytes: u64,
     synced_bytes: u64,
@@ -39,14 +40,14 @@ pub(super) struct Line {
     unwritten_samples: u64,
     trouble: Option<String>,
     awaited: Vec<String>,
-    streams: Vec<Row>,
+    streams: Vec<StreamRow>,
     #[serde(skip_serializing_if = "Option::is_none")]
     status: Option<u8>,
 }
 
-/// A stream in it.
+/// One stream of the recording, as JSON.
 #[derive(Debug, Serialize)]
-pub(super) struct Row {
+pub(super) struct StreamRow {
     name: String,
     #[serde(rename = "type")]
     stream_type: String,
@@ -70,7 +71,7 @@ pub(super) struct Row {
     encrypted_with: Option<String>,
 }
 
-impl Row {
+impl StreamRow {
     pub(super) fn of(stream: &StreamStatus, now: f64) -> Self {
         let info = &stream.info;
         Self {
@@ -120,7 +121,7 @@ impl Display {
         !self.screen.has_failed() && (local_clock() >= self.next || messages::is_waiting())
     }
 
-    /// Shows what there is.
+    /// Shows the present state; the next update is due later.
     pub(super) fn update(&mut self, status: &Status) {
         let now = local_clock();
         self.next = now + if self.is_live { LIVE_SECS } else { LINE_SECS };
@@ -128,17 +129,17 @@ impl Display {
             let bell = if self.rings(status) { "\x07" } else { "" };
             Piece::Picture(format!("{bell}{}", picture(status, now, rows())))
         } else {
-            Piece::Line(text(&Line::of("status", status, None)))
+            Piece::Line(text(&StatusLine::of("status", status, None)))
         };
         self.screen.show(piece);
     }
 
-    /// The end.
+    /// Shows the final state and waits shortly until it is written.
     pub(super) fn finish(&mut self, status: &Status, exit_status: u8) {
         let piece = if self.is_live {
             Piece::Last(picture(status, local_clock(), usize::MAX))
         } else {
-            Piece::Line(text(&Line::of("done", status, Some(exit_status))))
+            Piece::Line(text(&StatusLine::of("done", status, Some(exit_status))))
         };
         self.screen.end(piece);
     }
@@ -151,7 +152,7 @@ impl Display {
     }
 }
 
-impl Line {
+impl StatusLine {
     /// The line that `status` of the remote control answers with.
     pub(super) fn of(event: &'static str, status: &Status, exit_status: Option<u8>) -> Self {
         let now = local_clock();
@@ -171,7 +172,7 @@ impl Line {
             trouble: trouble(status),
             awaited: status.awaited.clone(),
             streams: (status.streams.iter())
-                .map(|stream| Row::of(stream, now))
+                .map(|stream| StreamRow::of(stream, now))
                 .collect(),
             status: exit_status,
         }
@@ -206,12 +207,12 @@ fn picture(status: &Status, now: f64, rows: usize) -> String {
     fitting(&top, &bottom, rows)
 }
 
-/// What is wrong at present.
+/// Describes the present fault of the recording, if there is one.
 fn trouble(status: &Status) -> Option<String> {
     (status.trouble.clone()).or_else(|| status.alarm.as_ref().map(warning))
 }
 
-/// What to say about the room on the disk.
+/// Describes an alarm about free space on the disk.
 pub(super) fn warning(alarm: &Alarm) -> String {
     match *alarm {
         Alarm::BelowMinimum { free, min_free } => format!(
@@ -234,7 +235,7 @@ fn fitting(top: &str, bottom: &str, rows: usize) -> String {
     if lines.len() <= room {
         return format!("{top}{bottom}");
     }
-    // One line says what the others would have.
+    // One line replaces those that do not fit.
     let shown = room.saturating_sub(1).max(1).min(lines.len());
     let rest = count(lines.len() - shown, "line");
     format!(
@@ -260,7 +261,7 @@ fn terminal_rows() -> Option<usize> {
     None
 }
 
-fn text(line: &Line) -> String {
+fn text(line: &StatusLine) -> String {
     // Numbers and texts: nothing in it can fail.
     let mut text = serde_json::to_string(line).unwrap_or_default();
     text.push('\n');
@@ -330,7 +331,7 @@ fn table(streams: &[StreamStatus], now: f64) -> Table {
     table
 }
 
-/// Bytes for people.
+/// Formats bytes in units of 1000.
 pub(super) fn size(bytes: u64) -> String {
     let bytes = bytes as f64;
     let units = [(1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")];
@@ -461,7 +462,7 @@ mod tests {
             files: vec![name.into()],
             ..Status::default()
         };
-        let line = Line::of("status", &status, None);
+        let line = StatusLine::of("status", &status, None);
         assert!(text(&line).contains("dat\u{fffd}.xdf"), "{line:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! What a recorder reports, in words.
+//! Describes the events of a recorder in words.
 
 use std::thread;
 use std::time::Duration;
@@ -23,7 +23,7 @@ pub(super) struct Reporter<'a> {
 }
 
 impl Reporter<'_> {
-    /// Says what has happened so far.
+    /// Prints all events that have happened so far.
     pub(super) fn catch_up(&self) {
         while let Some(event) = self.events.next(Timeout::NOW) {
             self.say(event);
@@ -124,7 +124,7 @@ impl Reporter<'_> {
     }
 }
 
-/// What an event is in a sentence.
+/// Describes an event in one sentence.
 fn text(event: Event) -> String {
     let safe = |text: String| printable(&text);
     match event {

@@ -1,6 +1,6 @@
-//! Remarks for people. While a table is redrawn in place they wait until it makes room, so that the two
-//! do not mix. Otherwise a thread of its own writes them: a pipe that nobody empties stops whoever
-//! writes into it, and that must be no stream and no writer of a recording.
+//! Remarks for people. While a table is redrawn in place they wait until it makes room, so that the
+//! two do not mix. Otherwise a thread of its own writes them: a full pipe blocks its writer, which
+//! must not be a stream or the writer of a recording.
 
 use std::fmt::Display;
 use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
@@ -15,7 +15,7 @@ struct Remarks {
     waiting: Vec<String>,
 }
 
-/// There is one terminal.
+/// One for the process, as it has one terminal.
 static REMARKS: Mutex<Remarks> = Mutex::new(Remarks {
     is_held: false,
     waiting: Vec::new(),
@@ -70,13 +70,13 @@ pub(super) fn say(text: impl Display) {
 
 fn hand_over(text: String) {
     match words() {
-        // So many are waiting that nobody reads them.
+        // The queue is full, so that no reader takes them.
         Some(words) => drop(words.try_send(Word::Line(text))),
         None => note(text),
     }
 }
 
-/// Waits until everything has been written, not for ever; false if nobody takes it.
+/// Waits until everything has been written, with a limit; false if the limit passed.
 pub(super) fn flush() -> bool {
     let Some(words) = words() else {
         return true;
@@ -87,12 +87,12 @@ pub(super) fn flush() -> bool {
 
 /// From now on remarks wait for [`release`].
 pub(super) fn hold() {
-    // What was said before stands above the table.
+    // Earlier messages stand above the table.
     flush();
     lock().is_held = true;
 }
 
-/// Whether one waits.
+/// Returns true if a remark waits for the display.
 pub(super) fn is_waiting() -> bool {
     !lock().waiting.is_empty()
 }

@@ -1,5 +1,5 @@
-//! What the next recording is called, as far as others may say: a visible file below the folder for
-//! recordings that ends as recordings do, and that takes the place of nothing but a recording.
+//! Names the next recording as clients ask, within limits: a visible file below the folder for
+//! recordings, with the ending of a recording, which may replace only a recording.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -12,19 +12,19 @@ use lsl_xdf::chunk::MAGIC;
 use crate::failure::{Failure, Outcome};
 use crate::ui::text::printable;
 
-/// What the next recording is called, as far as others may say.
+/// Template and fields of the next name, which clients may change within limits.
 #[derive(Debug, Clone)]
 pub(super) struct Naming {
-    /// Nothing is recorded outside.
+    /// Folder outside which nothing is recorded.
     pub(super) allowed: PathBuf,
-    /// Below that.
+    /// Folder of the template, inside `allowed`.
     pub(super) root: PathBuf,
     pub(super) template: String,
     pub(super) fields: Fields,
 }
 
 impl Naming {
-    /// Takes over what a client says. What it must not say is left as it is, and told.
+    /// Applies the values of a client. Forbidden ones change nothing and make it fail.
     pub(super) fn apply(&mut self, pairs: &[(String, String)]) -> Outcome {
         let mut refused = None;
         for (key, value) in pairs {
@@ -70,8 +70,8 @@ impl Naming {
     }
 }
 
-/// A template whose files end as recordings do. A recorder compresses nothing, and what is encrypted gets
-/// its `.age` later.
+/// Returns the template with the ending `.xdf`. A recorder compresses nothing, and encrypted files
+/// get their `.age` later.
 fn forced(template: &str) -> String {
     let without = |text: &str, end: &str| -> Option<String> {
         let at = text.len().checked_sub(end.len())?;
@@ -107,7 +107,7 @@ pub(super) fn check_displaced(path: &Path) -> Outcome {
         // Empty: made by a recorder that ended in the same moment. Compressed: `.xdfz`.
         Ok(head.is_empty() || head == MAGIC || head.starts_with(&[0x1F, 0x8B]))
     };
-    // A link is none either: what it leads to may lie anywhere.
+    // A link is none either: it may lead anywhere.
     let is_recording =
         found.is_file() && (begins_as_one().unwrap_or(false) || is_locked(path).unwrap_or(false));
     if is_recording {
@@ -136,7 +136,7 @@ fn confined(allowed: &Path, root: &str) -> Outcome<PathBuf> {
     real_inside(allowed, &wanted)?.ok_or_else(outside)
 }
 
-/// Where below the folder for recordings a file lies, if it does.
+/// Returns the folder of a file, relative to the folder for recordings; fails if it lies elsewhere.
 fn confined_folder(allowed: &Path, file: &Path) -> Outcome<PathBuf> {
     let folder = std::path::absolute(file)?;
     let folder = folder.parent().unwrap_or(&folder);

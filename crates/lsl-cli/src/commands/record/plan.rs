@@ -1,4 +1,4 @@
-//! What the command line asks for: which streams to record, and how.
+//! Options of the command line: the streams to record, and the way to do it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use lsl_xdf::at_rest::{Recipients, locked_name};
 
 use super::resume::Resume;
 use crate::failure::{Failure, Outcome};
-use crate::files::place::Place;
+use crate::files::place::SecurityConfig;
 use crate::streams::select::Wanted;
 
-/// How to record.
+/// Options of a recording, checked.
 #[derive(Clone)]
 pub(super) struct Plan {
     pub(super) timeout_secs: f64,
@@ -25,16 +25,17 @@ pub(super) struct Plan {
     pub(super) resume: Resume,
     pub(super) stamps: Stamps,
     pub(super) other_keys: OtherKeys,
-    /// Who can open the files; in plaintext if this is not said.
+    /// Recipients that can open the files; `None` records in plaintext.
     pub(super) recipients: Option<Arc<Recipients>>,
-    /// How long what is encrypted may wait for its block to become full; `None` for as long as it takes.
+    /// Time that encrypted data may wait for its block to become full; `None` for as long as it
+    /// takes.
     pub(super) padding_secs: Option<f64>,
-    /// Who signs them, if anybody does.
+    /// Signer of the files, if there is one.
     pub(super) signer: Option<DeviceSigner>,
 }
 
 impl Plan {
-    /// What a file is called: encrypted ones end in `.age`.
+    /// Returns the name of a file: encrypted ones end in `.age`.
     pub(super) fn name(&self, path: PathBuf) -> PathBuf {
         let is_named = path
             .extension()
@@ -100,7 +101,7 @@ impl Wishes {
     }
 }
 
-/// What to ask the network for a wish.
+/// Converts a wish into a selector for the network.
 pub(super) fn selector(text: &str) -> Outcome<Selector> {
     if text == EVERYTHING {
         return Ok(Selector::all());
@@ -110,7 +111,7 @@ pub(super) fn selector(text: &str) -> Outcome<Selector> {
 
 /// The key of this machine, to sign with.
 pub(super) fn signer() -> Outcome<DeviceSigner> {
-    let key = Place::find(None).and_then(|place| place.key());
+    let key = SecurityConfig::find(None).and_then(|place| place.key());
     let key = key.map_err(|failure| {
         let text = failure.to_string();
         let hint = if text.contains("lsl key init") {

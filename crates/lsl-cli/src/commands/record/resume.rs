@@ -1,6 +1,6 @@
-//! What lies under the name of the file that is to be recorded: a recording that goes on is left alone,
-//! one that a crash left unfinished is repaired if that is wished. Either way the new one begins anew;
-//! the journal beside the old one tells that it has no end. Spec: recorder §3.4.
+//! Handles a file that already has the name of the recording: a recording in progress is left
+//! alone, an unfinished one is repaired if wished. Either way a new file begins; a journal beside
+//! the old one shows that it has no end. Spec: recorder §3.4.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -17,22 +17,23 @@ use crate::ui::notice::note;
 use crate::ui::prompt::can_ask;
 use crate::ui::shell::word;
 
-/// What to do about a recording without an end.
+/// Treatment of a recording without an end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Resume {
     /// Say how to repair it.
     Tell,
-    /// Repair it, after a question if somebody sits at a terminal.
+    /// Repair it, after a question if there is a terminal.
     Ask,
-    /// Repair it.
+    /// Repair it without a question.
     Repair,
 }
 
-/// Looks at the file that is there already, if one is, and for others beside it that have no end: names
-/// with numbers are never taken twice.
+/// Checks an existing file of this name, and others beside it that have no end: names with numbers
+/// are never taken twice.
 ///
 /// # Errors
-/// [`Failure::Usage`] if somebody records into it. A repair that fails is no reason not to record.
+/// [`Failure::Usage`] if another process records into it. A failed repair does not prevent
+/// recording.
 pub(super) fn look_at(path: &Path, resume: Resume) -> Outcome {
     for other in unfinished_beside(path) {
         if resume == Resume::Tell {
@@ -56,7 +57,7 @@ fn look_at_one(path: &Path, resume: Resume) -> Outcome {
             "{name} is being recorded at this moment, or another lsl works on it; name another file"
         )));
     }
-    // How to repair an encrypted one is said when it has its new name.
+    // An encrypted one gets its advice under its new name.
     let is_repaired = resume != Resume::Tell
         && journal_path(path).exists()
         && !is_locked(path).unwrap_or(false)

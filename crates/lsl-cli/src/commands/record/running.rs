@@ -7,7 +7,7 @@ use lsl_core::{Context, local_clock};
 use lsl_record::{Recorder, Report, StartError, Stop as Mode};
 use lsl_xdf::ErrorKind;
 
-use super::display::{Display, Line, Row, size};
+use super::display::{Display, StatusLine, StreamRow, size};
 use super::events::Reporter;
 use super::messages::say;
 use super::plan::{Plan, Wishes};
@@ -67,17 +67,21 @@ impl<'a> Running<'a> {
         marked.map_err(|error| Failure::Runtime(format!("mark: not recorded, {error}")))
     }
 
-    /// Its state as JSON.
+    /// Returns the state of the recording as JSON.
     pub(super) fn status(&self) -> Outcome<String> {
-        let line = Line::of("status", &self.recorder.status(), None);
+        let line = StatusLine::of("status", &self.recorder.status(), None);
         Ok(serde_json::to_string(&line)?)
     }
 
-    /// Its streams as JSON.
+    /// Returns the streams of the recording as JSON.
     pub(super) fn streams(&self) -> Outcome<String> {
         let now = local_clock();
         let status = self.recorder.status();
-        let rows: Vec<Row> = status.streams.iter().map(|it| Row::of(it, now)).collect();
+        let rows: Vec<StreamRow> = status
+            .streams
+            .iter()
+            .map(|it| StreamRow::of(it, now))
+            .collect();
         Ok(serde_json::to_string(&rows)?)
     }
 
@@ -97,7 +101,7 @@ impl<'a> Running<'a> {
     }
 }
 
-/// Why there is no recording, in words.
+/// Explains a recording that did not start, with advice.
 fn not_started(error: StartError, context: &Context, plan: &Plan) -> Failure {
     let secs = plan.timeout_secs;
     match error {
@@ -159,7 +163,7 @@ fn joined(names: &[String]) -> String {
     names.join(", ")
 }
 
-/// What the exit status says.
+/// Decides the exit status from the report.
 fn verdict(report: &Report) -> Outcome {
     let missing = report.status.missing();
     if !report.trouble.is_empty() || missing > 0 {
@@ -201,7 +205,7 @@ fn verdict(report: &Report) -> Outcome {
     Ok(())
 }
 
-/// Says what was recorded.
+/// Prints the sums of the recording.
 fn sum_up(report: &Report) {
     let status = &report.status;
     let files = status.files.iter().map(|file| file.display().to_string());
@@ -228,5 +232,5 @@ pub(super) const STREAM_LOST: u8 = 3;
 pub(super) const DISK: u8 = 4;
 /// Encryption does not allow it.
 pub(super) const REFUSED: u8 = 5;
-/// How long streams may take to hand over what belongs to the recording.
+/// Time that streams may take to hand over their last samples.
 const GRACE_SECS: f64 = 2.0;

@@ -1,6 +1,6 @@
-//! Where lines and pictures of a recording are shown: a thread of its own writes them, since a reader
-//! that takes nothing stops whoever writes, and must not stop a recording. What it has not taken in
-//! time is left out. An output that fails is said once, and nothing is shown from then on.
+//! Writes lines and pictures of a recording on a thread of its own, since a stuck reader blocks the
+//! writer, and must not block a recording. Pieces not taken in time are left out. A failed output
+//! is reported once, and then nothing is shown.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use lsl_core::local_clock;
 
 use super::messages::{self, say};
 
-/// Something to show.
+/// Piece of output for the writing thread.
 #[derive(Debug)]
 pub(super) enum Piece {
     /// A line of its own, with its end.
@@ -34,7 +34,7 @@ pub(super) struct Screen {
 }
 
 impl Screen {
-    /// Shows on an output what is handed over.
+    /// Starts the thread that writes pieces to `out`.
     pub(super) fn start(out: impl Write + Send + 'static) -> Self {
         let (pieces, handed) = mpsc::sync_channel(MOST);
         let (ending, over) = mpsc::channel();
@@ -57,10 +57,10 @@ impl Screen {
         }
     }
 
-    /// Shows something, unless nobody has taken what came before.
+    /// Queues a piece, unless the earlier ones were not taken.
     pub(super) fn show(&self, piece: Piece) {
         if let Some(pieces) = &self.pieces {
-            // What is left out comes again in a moment, with newer numbers.
+            // A dropped piece comes again in a moment, with newer numbers.
             let _ = pieces.try_send(piece);
         }
     }
@@ -114,7 +114,7 @@ fn write_all(mut out: impl Write, pieces: &Receiver<Piece>, failed: &AtomicBool)
 
 fn give_up(error: &io::Error) {
     messages::let_go();
-    // Whoever read the lines has seen enough: nobody needs to be told.
+    // The reader of the lines has gone on purpose: no message is needed.
     if error.kind() != io::ErrorKind::BrokenPipe {
         say(format_args!(
             "lsl record: nothing can be shown any more: {error}. The recording goes on."
@@ -155,7 +155,7 @@ fn erase(out: &mut impl Write, drawn: &mut usize) -> io::Result<()> {
 
 /// Older ones say nothing new.
 const MOST: usize = 4;
-/// How long the end of a recording waits for whoever reads.
+/// Longest wait for a slow reader at the end of a recording.
 const PATIENCE_SECS: f64 = 2.0;
 const NAP: Duration = Duration::from_millis(10);
 

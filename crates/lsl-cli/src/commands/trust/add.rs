@@ -18,13 +18,12 @@ use zeroize::Zeroizing;
 use super::edit;
 use crate::failure::{Failure, Outcome};
 use crate::files::device::{EMPTY_TRUST, check_name, trust_add};
-use crate::files::place::{Place, PlaceArgs};
+use crate::files::place::{PlaceArgs, SecurityConfig};
 use crate::files::trust::{TrustFile, expiry};
 use crate::streams::probe::KeyProbe;
 use crate::ui::notice::note;
 use crate::ui::text::printable;
 
-/// `lsl trust add`
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Add {
@@ -118,7 +117,7 @@ impl Add {
         Ok(())
     }
 
-    fn refuse_known(place: &Place, file: &TrustFile<'_>, key: &PublicKey) -> Outcome {
+    fn refuse_known(place: &SecurityConfig, file: &TrustFile<'_>, key: &PublicKey) -> Outcome {
         if let Some(known) = file.list.find(key) {
             return Err(Failure::Usage(format!(
                 "this key is already there: '{}', role {}, in {}.\nTo change the entry, edit that \
@@ -155,7 +154,7 @@ impl Add {
             return Ok(());
         }
         if !io::stdin().is_terminal() {
-            // With the key: asked again, somebody else may answer.
+            // With the key: asked again, another device may answer.
             return Err(Failure::Usage(format!(
                 "nothing was written: there is nobody to ask whether the fingerprint is right. \
                  Compare it, then run this\nwith the key in place of the address:\n\n  {}{}\n",
@@ -299,7 +298,7 @@ fn is_private_file(text: &str) -> bool {
 
 /// Asks an outlet for its key, and tells it nothing about us: the key used here is made for this and
 /// forgotten.
-fn fetch(place: &Place, address: &str) -> Outcome<PublicKey> {
+fn fetch(place: &SecurityConfig, address: &str) -> Outcome<PublicKey> {
     let psk = place
         .settings
         .psk_file

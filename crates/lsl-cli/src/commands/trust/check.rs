@@ -26,7 +26,6 @@ use crate::ui::notice::note;
 use crate::ui::shell;
 use crate::ui::text;
 
-/// `lsl trust check`
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Check {
@@ -53,7 +52,7 @@ refuses, or an outlet does not answer; 3 if there are no outlets.";
 
 /// Result for one stream: an element of `--json`.
 #[derive(Debug, Serialize)]
-struct Row {
+struct CheckedStream {
     name: String,
     hostname: String,
     uid: String,
@@ -113,7 +112,7 @@ impl Check {
         self.report(&rows)
     }
 
-    fn report(&self, rows: &[Row]) -> Outcome {
+    fn report(&self, rows: &[CheckedStream]) -> Outcome {
         let mut out = io::stdout().lock();
         if self.json {
             serde_json::to_writer_pretty(&mut out, rows)?;
@@ -145,7 +144,7 @@ impl Check {
     }
 }
 
-fn write_row(row: &Row, out: &mut impl Write) -> io::Result<()> {
+fn write_row(row: &CheckedStream, out: &mut impl Write) -> io::Result<()> {
     let mark = match row.result {
         Verdict::Ok => "ok       ",
         Verdict::Plaintext => "plaintext",
@@ -172,7 +171,7 @@ fn check_all(
     security: &Arc<Security>,
     local: &Arc<Local>,
     found: &[StreamInfo],
-) -> Vec<Row> {
+) -> Vec<CheckedStream> {
     let trust = security.trust();
     let trust_file = security
         .settings()
@@ -184,7 +183,7 @@ fn check_all(
         trust_file: trust_file.as_deref(),
         policy: context.security().map_or(Policy::Required, |s| s.policy()),
     };
-    let rows: Mutex<Vec<Option<Row>>> = Mutex::new(found.iter().map(|_| None).collect());
+    let rows: Mutex<Vec<Option<CheckedStream>>> = Mutex::new(found.iter().map(|_| None).collect());
     let next = AtomicUsize::new(0);
     thread::scope(|scope| {
         for _ in 0..WORKERS.min(found.len()) {
@@ -218,10 +217,10 @@ struct Checker<'a> {
 }
 
 impl Checker<'_> {
-    fn row(&self, info: &StreamInfo) -> Row {
+    fn row(&self, info: &StreamInfo) -> CheckedStream {
         let stream = Described::from(info);
         let address = stream.addresses().first().cloned().unwrap_or_default();
-        let mut row = Row {
+        let mut row = CheckedStream {
             name: stream.name.clone(),
             hostname: stream.hostname.clone(),
             uid: stream.uid.clone(),
@@ -258,7 +257,7 @@ impl Checker<'_> {
     }
 
     /// Explains a finding, with advice; empty if there is nothing to do.
-    fn explain(&self, row: &Row, peer: Option<&PublicKey>, finding: &Finding) -> String {
+    fn explain(&self, row: &CheckedStream, peer: Option<&PublicKey>, finding: &Finding) -> String {
         let fingerprint = row.fingerprint.as_deref().unwrap_or("");
         match finding {
             Finding::Accepted { .. } => String::new(),
@@ -278,7 +277,7 @@ impl Checker<'_> {
         peer.is_some_and(|peer| peer.role.allows(Role::Outlet))
     }
 
-    fn explain_here(&self, row: &Row, fingerprint: &str, cause: Cause) -> String {
+    fn explain_here(&self, row: &CheckedStream, fingerprint: &str, cause: Cause) -> String {
         let file = self.trust_file.map_or_else(
             || "the trust file".into(),
             |path| path.display().to_string(),

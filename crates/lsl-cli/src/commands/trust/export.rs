@@ -13,7 +13,6 @@ use crate::files::trust::TrustFile;
 use crate::ui::notice::note;
 use crate::ui::text;
 
-/// `lsl trust export`
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Export {
@@ -65,7 +64,7 @@ impl Export {
             };
             Failure::Runtime(format!("{}: {error}{advice}", path.display()))
         };
-        // Where the umask lets the group write, the copies would be refused.
+        // With a umask that lets the group write, the copies would be refused.
         let mut out = create_new(path, 0o644).map_err(refuse)?;
         out.write_all(text.as_bytes()).map_err(refuse)?;
         note(format_args!(

@@ -12,7 +12,6 @@ use crate::ui::notice::note;
 use crate::ui::table::{Align, Table};
 use crate::ui::text::printable;
 
-/// `lsl trust list`
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct List {
@@ -31,7 +30,7 @@ Examples:
 
 /// Entry as an element of `--json`.
 #[derive(Debug, Serialize)]
-struct Row {
+struct TrustedDevice {
     name: String,
     role: &'static str,
     fingerprint: String,
@@ -52,11 +51,11 @@ impl List {
         let file = TrustFile::read(place.trust_file()?)?;
         let own = place.public_key_if_open();
         let today = file.today();
-        let rows: Vec<Row> = file
+        let rows: Vec<TrustedDevice> = file
             .list
             .peers()
             .iter()
-            .map(|peer| Row {
+            .map(|peer| TrustedDevice {
                 name: peer.name.clone(),
                 role: peer.role.name(),
                 fingerprint: peer.key.fingerprint().to_string(),
@@ -96,7 +95,7 @@ impl List {
     }
 }
 
-fn write_table(rows: &[Row], out: &mut impl Write) -> io::Result<()> {
+fn write_table(rows: &[TrustedDevice], out: &mut impl Write) -> io::Result<()> {
     let columns = [
         "NAME",
         "ROLE",

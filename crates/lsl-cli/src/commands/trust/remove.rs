@@ -10,7 +10,6 @@ use crate::files::trust::TrustFile;
 use crate::ui::notice::note;
 use crate::ui::text::printable;
 
-/// `lsl trust remove`
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Remove {

@@ -47,7 +47,7 @@ pub(super) struct Convert {
     identity: IdentityArgs,
 }
 
-/// What tables are written as.
+/// Format in which tables are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Format {
     /// Comma separated text
