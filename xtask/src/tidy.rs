@@ -21,7 +21,8 @@ const MODULES: &[(&str, &str)] = &[
     ),
     (
         "crates/lsl-proto/src/",
-        "error text types limits xml query info config value wire buffer time session describe",
+        "error text types limits xml query info config value wire transport security buffer time session \
+         describe",
     ),
     (
         "crates/lsl-record/src/",

@@ -23,7 +23,7 @@ mod tests;
 mod work;
 
 pub use receive::ReceiveHalf;
-pub use send::{MAX_UNSENT_BYTES, SendHalf};
+pub use send::{MAX_UNSENT_BYTES, SendHalf, Unsent};
 #[doc(hidden)]
 pub use work::peak_of_asymmetric_work;
 pub use work::{Work, WorkDone};
@@ -32,7 +32,6 @@ use std::io;
 use std::sync::Arc;
 
 use self::handshake::{Failure, Handshake};
-use self::send::Unsent;
 use crate::{
     Cause, Descriptor, Error, Exporter, Local, PublicKey, Random, Result, Session, SessionId,
     Suite, TimeKeys,

@@ -27,7 +27,7 @@ use crate::net::link::Link;
 use crate::net::monitor::lock_ignoring_poison;
 use crate::net::race::{Winner, race};
 use crate::net::secure_driver::{in_time, proceed};
-use crate::net::tunnel::{Facts, Tunnel};
+use crate::net::tunnel::Tunnel;
 use crate::net::{refusal, trust_watch};
 use crate::{Error, Result};
 
@@ -174,13 +174,10 @@ async fn secure(
         }
     }
     pending.succeeded();
-    let facts = Facts {
-        security: Arc::clone(&shared.security),
-        peer_addr: peer,
-        stream_uid: shared.info.uid().into_owned(),
-    };
     let clocks = shared.context.registry().clocks();
-    let tunnel = Tunnel::new(connection, facts, |responder| clocks.register(responder))
+    let uid = shared.info.uid().into_owned();
+    let clock = |responder| clocks.register(responder);
+    let tunnel = Tunnel::new(connection, &shared.security, peer, uid, clock)
         .ok_or_else(|| Error::Security("the handshake gave no session".into()))?;
     let link = Arc::new(Link::sealed(stream, peer, tunnel));
     let served = match admit(&link, shared, here.ip()) {

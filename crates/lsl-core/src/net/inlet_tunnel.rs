@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use lsl_platform::clock::local_clock;
 use lsl_platform::fork::Generation;
-use lsl_secure::audit::{Event, EventKind, Traffic};
+use lsl_proto::security::SessionEvents;
+use lsl_secure::audit::{Event, EventKind};
 use lsl_secure::connection::{self, Connection};
 use lsl_secure::{Cause, Descriptor, Enrolled, Role, Security, SessionInfo, TimeKeys, TimeProber};
 use tokio::net::TcpStream;
@@ -32,7 +33,7 @@ pub(crate) struct Tunnel {
     /// Taken by the drop, which may leave it to a task.
     stream: Option<Watched>,
     connection: Connection,
-    info: Arc<SessionInfo>,
+    events: SessionEvents,
     state: State,
     /// Runs until the connection's time-out, as that was when it was set.
     alarm: Pin<Box<Sleep>>,
@@ -57,30 +58,6 @@ pub(crate) struct About {
     pub(crate) peer: SocketAddr,
 }
 
-/// Names a session in events about what happens beside it.
-#[derive(Debug)]
-pub(crate) struct Witness {
-    security: Arc<Security>,
-    info: Arc<SessionInfo>,
-    peer: SocketAddr,
-    uid: String,
-}
-
-impl Witness {
-    /// Something happened that an auditor wants to know.
-    pub(crate) fn record(&self, kind: EventKind, detail: String) {
-        let event = Event::new(kind)
-            .session(self.info.id)
-            .peer_addr(self.peer)
-            .peer(self.info.peer.fingerprint())
-            .peer_name(self.info.peer_name.as_str())
-            .role(Role::Inlet)
-            .stream_uid(self.uid.as_str())
-            .detail(detail);
-        self.security.audit().record(event);
-    }
-}
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Open,
@@ -100,12 +77,13 @@ impl Tunnel {
         about: About,
     ) -> Self {
         let prober = connection.take_time_keys().map(TimeKeys::into_prober);
+        let uid = String::from_utf8_lossy(&descriptor.uid).into_owned();
         let tunnel = Self {
             stream: Some(stream),
             // Due at once, and then set to what the connection says.
             alarm: Box::pin(tokio::time::sleep(Duration::ZERO)),
             connection,
-            info,
+            events: SessionEvents::new(info, Role::Inlet, about.peer, uid),
             state: State::Open,
             pings: Arc::default(),
             prober,
@@ -120,15 +98,12 @@ impl Tunnel {
     }
 
     fn event(&self, kind: EventKind) -> Event {
-        Event::new(kind)
-            .session(self.info.id)
-            .peer_addr(self.about.peer)
-            .peer(self.info.peer.fingerprint())
-            .peer_name(self.info.peer_name.as_str())
-            .role(Role::Inlet)
-            .suite(self.info.suite)
-            .policy(self.about.security.policy())
-            .stream_uid(String::from_utf8_lossy(&self.descriptor.uid))
+        self.described(self.events.event(kind))
+    }
+
+    fn described(&self, event: Event) -> Event {
+        let suite = self.events.info().suite;
+        event.suite(suite).policy(self.about.security.policy())
     }
 
     /// What the outlet said of its stream.
@@ -139,20 +114,15 @@ impl Tunnel {
     /// For people.
     pub(crate) fn encryption(&self) -> Encryption {
         Encryption {
-            peer_name: self.info.peer_name.clone(),
-            fingerprint: self.info.peer.fingerprint().to_string(),
-            suite: self.info.suite.name(),
+            peer_name: self.events.info().peer_name.clone(),
+            fingerprint: self.events.info().peer.fingerprint().to_string(),
+            suite: self.events.info().suite.name(),
         }
     }
 
-    /// For events about the clock.
-    pub(crate) fn witness(&self) -> Witness {
-        Witness {
-            security: Arc::clone(&self.about.security),
-            info: Arc::clone(&self.info),
-            peer: self.about.peer,
-            uid: String::from_utf8_lossy(&self.descriptor.uid).into_owned(),
-        }
+    /// For events about the clock, and where they go.
+    pub(crate) fn events(&self) -> (SessionEvents, Arc<Security>) {
+        (self.events.clone(), Arc::clone(&self.about.security))
     }
 
     /// The means to ask the outlet's clock; it is of use while this session lives.
@@ -285,23 +255,19 @@ impl Tunnel {
     /// Ends the session for `error`, telling the peer if it deserves to know.
     pub(crate) fn fail(&mut self, error: &lsl_secure::Error) -> Error {
         let cause = error.cause();
-        let event = |kind| self.event(kind).cause(cause);
-        let audit = self.about.security.audit();
-        match error {
-            lsl_secure::Error::Alert { text, .. } => {
-                audit.record(event(EventKind::PeerAlert).detail(text.as_str()));
-            }
-            _ if cause == Cause::RecordAuthFailed => {
-                audit.record(event(EventKind::RecordAuthFailed).detail(error.to_string()));
-            }
-            _ => {}
+        if let Some(event) = self.events.failure(error) {
+            self.about.security.audit().record(self.described(event));
         }
         if let Some(sender) = self.connection.sender() {
             sender.fail(error);
         }
         self.send_at_once();
         self.state = State::Failed;
-        let text = format!("{} at {}: {error}", self.info.peer_name, self.about.peer);
+        let text = format!(
+            "{} at {}: {error}",
+            self.events.info().peer_name,
+            self.about.peer
+        );
         self.about.peers.ended(cause, &text);
         Error::Security(text)
     }
@@ -330,14 +296,9 @@ impl Drop for Tunnel {
             Some((sent, connection.receiver()?.totals()))
         };
         let (sent, received) = totals(&mut self.connection).unwrap_or_default();
-        let traffic = Traffic {
-            bytes: received.bytes + sent.bytes,
-            records: received.records + sent.records,
-            duration_secs: local_clock() - self.started,
-            clean: !was_failed,
-        };
-        let event = self.event(EventKind::SessionClosed);
-        self.about.security.audit().record(event.traffic(traffic));
+        let lasted_secs = local_clock() - self.started;
+        let closed = (self.events).closed([sent, received], lasted_secs, !was_failed);
+        self.about.security.audit().record(self.described(closed));
         // Without somebody who reads what is under way, the system would answer it with a reset
         // that overtakes our last words. Without a runtime there is nobody.
         let Some(stream) = self.stream.take().and_then(Watched::into_std) else {

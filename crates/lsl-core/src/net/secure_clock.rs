@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use lsl_platform::arrival::arrived_at;
 use lsl_platform::clock::local_clock;
+use lsl_proto::security::SessionEvents;
 use lsl_proto::time::{Action, PingAction, TimeAlarm, TimeCorrection, TimeWatch};
 use lsl_secure::audit::EventKind;
-use lsl_secure::{Cause, TimeProber};
+use lsl_secure::{Cause, Security, TimeProber};
 use tokio::net::UdpSocket;
 
 use crate::net::dial::{Batch, Dialled};
 use crate::net::feed::InletShared;
-use crate::net::inlet_tunnel::Witness;
 use crate::net::monitor::Monitor;
 use crate::net::pings::Pings;
 use crate::net::race::{Winner, race};
@@ -51,7 +51,7 @@ struct Lent {
     is_of_feed: bool,
     prober: TimeProber,
     pings: Arc<Pings>,
-    witness: Witness,
+    events: (SessionEvents, Arc<Security>),
 }
 
 /// Takes the keys back when the session ends.
@@ -83,7 +83,7 @@ fn lend<'a>(
     is_of_feed: bool,
 ) -> Option<Lease<'a>> {
     let tunnel = dialled.tunnel()?;
-    let (prober, witness) = (tunnel.take_prober()?, tunnel.witness());
+    let (prober, events) = (tunnel.take_prober()?, tunnel.events());
     let pings = tunnel.pings();
     let ticket = keys.update(|keys| {
         if !is_of_feed && keys.lent.is_some() {
@@ -97,7 +97,7 @@ fn lend<'a>(
             is_of_feed,
             prober,
             pings,
-            witness,
+            events,
         });
         Some(ticket)
     })?;
@@ -323,7 +323,9 @@ fn report(shared: &InletShared, estimate: TimeCorrection, alarms: &[TimeAlarm]) 
         if estimate.is_low_quality() {
             detail.push_str("; measured over the data connection, as nobody answers over UDP");
         }
-        lent.witness.record(kind, detail);
+        let (events, security) = &lent.events;
+        let event = events.event(kind).detail(detail);
+        security.audit().record(event);
     }
 }
 

@@ -15,8 +15,10 @@ use std::time::Duration;
 use lsl_platform::clock::local_clock;
 use lsl_platform::fork::Generation;
 use lsl_platform::socket::send_nonblocking;
-use lsl_secure::audit::{Event, EventKind, Traffic};
-use lsl_secure::connection::{self, Connection, ReceiveHalf, SendHalf};
+use lsl_proto::security::SessionEvents;
+use lsl_proto::transport::{Control, Rx, Tx};
+use lsl_secure::audit::{Event, EventKind};
+use lsl_secure::connection::{self, Connection, SendHalf};
 use lsl_secure::{Cause, Enrolled, PublicKey, Role, Security, SessionInfo};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
@@ -32,29 +34,21 @@ use crate::stats::Encryption;
 #[derive(Debug)]
 pub(crate) struct Tunnel {
     owner: Generation,
-    facts: Facts,
-    info: Arc<SessionInfo>,
+    security: Arc<Security>,
+    events: SessionEvents,
     started: f64,
-    sender: Mutex<SendHalf>,
+    sender: Mutex<Tx>,
     receiver: Mutex<Receiver>,
-    /// Keeps trust in the peer watched, and its clock probes answered.
-    kept: Mutex<Kept>,
+    /// Watches the trust in the peer and answers its clock probes, until dropped.
+    registrations: Mutex<Registrations>,
     /// Set when this side ends the session in spite of the reader's task, which `ended` wakes.
     over: AtomicBool,
     ended: Notify,
 }
 
-/// What an audit wants to know besides the session.
-#[derive(Debug)]
-pub(crate) struct Facts {
-    pub(crate) security: Arc<Security>,
-    pub(crate) peer_addr: SocketAddr,
-    pub(crate) stream_uid: String,
-}
-
 #[derive(Debug, Default)]
-struct Kept {
-    enrolled: Option<Enrolled>,
+struct Registrations {
+    trust: Option<Enrolled>,
     clock: Option<Registration>,
 }
 
@@ -73,7 +67,7 @@ pub(crate) enum Heard {
 /// record.
 #[derive(Debug)]
 struct Receiver {
-    half: ReceiveHalf,
+    rx: Rx,
     inbox: Vec<u8>,
     taken: usize,
 }
@@ -82,23 +76,23 @@ impl Receiver {
     /// Opens what came; whether it is the end or holds whole records, the newest PING of it, and the
     /// number of key updates.
     fn receive(&mut self, bytes: &mut [u8], now: f64) -> (lsl_secure::Result<Heard>, News) {
-        let before = self.half.totals().records;
+        let before = self.rx.totals().records;
         let inbox = &mut self.inbox;
-        let received = self.half.handle_input(bytes, now, |data| {
+        let received = self.rx.handle_input(bytes, now, |data| {
             inbox.extend_from_slice(data);
             Ok(())
         });
         let mut news = News::default();
-        while let Some(event) = self.half.poll_event() {
+        while let Some(event) = self.rx.poll_event() {
             match event {
                 connection::Event::Ping { t0, t1 } => news.ping = Some((t0, t1)),
                 connection::Event::KeyUpdated => news.key_updates += 1,
                 _ => {}
             }
         }
-        let heard = if self.half.is_closed() {
+        let heard = if self.rx.is_closed() {
             Heard::Close
-        } else if self.half.totals().records > before {
+        } else if self.rx.totals().records > before {
             Heard::Records
         } else {
             Heard::Nothing
@@ -118,24 +112,27 @@ impl Tunnel {
     /// session lives.
     pub(crate) fn new(
         mut connection: Connection,
-        facts: Facts,
+        security: &Arc<Security>,
+        peer: SocketAddr,
+        stream_uid: String,
         clock: impl FnOnce(lsl_secure::TimeResponder) -> Registration,
     ) -> Option<Self> {
         let time = connection.take_time_keys()?;
         let (sender, receiver) = connection.split()?;
+        let info = Arc::clone(sender.info());
         Some(Self {
             owner: Generation::current(),
-            facts,
-            info: Arc::clone(sender.info()),
+            security: Arc::clone(security),
+            events: SessionEvents::new(info, Role::Outlet, peer, stream_uid),
             started: local_clock(),
-            sender: Mutex::new(sender),
+            sender: Mutex::new(Tx::secure(sender)),
             receiver: Mutex::new(Receiver {
-                half: receiver,
+                rx: Rx::secure(receiver),
                 inbox: Vec::new(),
                 taken: 0,
             }),
-            kept: Mutex::new(Kept {
-                enrolled: None,
+            registrations: Mutex::new(Registrations {
+                trust: None,
                 clock: Some(clock(time.into_responder())),
             }),
             over: AtomicBool::new(false),
@@ -145,32 +142,29 @@ impl Tunnel {
 
     /// An event of this session.
     pub(crate) fn event(&self, kind: EventKind) -> Event {
-        Event::new(kind)
-            .session(self.info.id)
-            .peer_addr(self.facts.peer_addr)
-            .peer(self.info.peer.fingerprint())
-            .peer_name(self.info.peer_name.as_str())
-            .role(Role::Outlet)
-            .suite(self.info.suite)
-            .stream_uid(self.facts.stream_uid.as_str())
+        self.events.event(kind).suite(self.info().suite)
+    }
+
+    fn info(&self) -> &SessionInfo {
+        self.events.info()
     }
 
     /// Whose session it is.
     pub(crate) fn peer(&self) -> PublicKey {
-        self.info.peer
+        self.info().peer
     }
 
     pub(crate) fn encryption(&self) -> Encryption {
         Encryption {
-            peer_name: self.info.peer_name.clone(),
-            fingerprint: self.info.peer.fingerprint().to_string(),
-            suite: self.info.suite.name(),
+            peer_name: self.info().peer_name.clone(),
+            fingerprint: self.info().peer.fingerprint().to_string(),
+            suite: self.info().suite.name(),
         }
     }
 
     /// Keeps the session enrolled as long as it lives.
     pub(crate) fn keep(&self, enrolled: Enrolled) {
-        lock_ignoring_poison(&self.kept).enrolled = Some(enrolled);
+        lock_ignoring_poison(&self.registrations).trust = Some(enrolled);
     }
 
     /// Seals what there is room for and sends what the socket takes; how many bytes were sealed.
@@ -196,7 +190,7 @@ impl Tunnel {
         let sealed = sender.send(bytes, local_clock, write)?;
         Ok(Sent {
             sealed,
-            all: sender.unsent() == 0 && !sender.has_key_updates(),
+            all: sender.unsent() == 0 && !sender.session().is_some_and(SendHalf::has_key_updates),
         })
     }
 
@@ -302,7 +296,7 @@ impl Tunnel {
     }
 
     fn answer_ping(&self, stream: &TcpStream, t0: f64, t1: f64, wake: &Notify) -> io::Result<()> {
-        lock_ignoring_poison(&self.sender).pong(t0, t1);
+        lock_ignoring_poison(&self.sender).control(Control::Pong { t0, t1 });
         if !self.try_flush(stream)? {
             // Goes with what is waiting already, by the hands of the reader's task.
             wake.notify_one();
@@ -312,14 +306,9 @@ impl Tunnel {
 
     /// Ends the session for what the peer sent or did not send.
     fn fail(&self, stream: &TcpStream, error: &lsl_secure::Error) {
-        let cause = error.cause();
-        let audit = self.facts.security.audit();
-        if let lsl_secure::Error::Alert { text, .. } = error {
-            let event = self.event(EventKind::PeerAlert).cause(cause);
-            audit.record(event.detail(text.as_str()));
-        } else if cause == Cause::RecordAuthFailed {
-            let event = self.event(EventKind::RecordAuthFailed).cause(cause);
-            audit.record(event.detail(error.to_string()));
+        if let Some(event) = self.events.failure(error) {
+            let event = event.suite(self.info().suite);
+            self.security.audit().record(event);
         }
         lock_ignoring_poison(&self.sender).fail(error);
         let _ = self.try_flush(stream);
@@ -332,9 +321,9 @@ impl Tunnel {
             return;
         }
         // No keys, no clock.
-        let clock = lock_ignoring_poison(&self.kept).clock.take();
+        let clock = lock_ignoring_poison(&self.registrations).clock.take();
         drop(clock);
-        lock_ignoring_poison(&self.sender).alert(cause);
+        lock_ignoring_poison(&self.sender).control(Control::Alert(cause));
         let _ = self.try_flush(stream);
         self.over.store(true, Ordering::Release);
         self.ended.notify_one();
@@ -346,12 +335,14 @@ impl Tunnel {
         if !self.owner.is_current() {
             return false;
         }
-        lock_ignoring_poison(&self.sender).close();
+        lock_ignoring_poison(&self.sender).control(Control::Close);
         self.try_flush(stream).unwrap_or(false)
     }
 
     fn has_ended(&self) -> bool {
-        lock_ignoring_poison(&self.sender).has_ended()
+        lock_ignoring_poison(&self.sender)
+            .session()
+            .is_some_and(SendHalf::has_ended)
     }
 
     /// Ends the session properly, however it came to that, in bounded time. Spec: LSS/1 §4.2.
@@ -382,7 +373,7 @@ impl Tunnel {
         let sent = lock_ignoring_poison(&self.sender).take_key_updates();
         for _ in 0..sent + received {
             let event = self.event(EventKind::KeyUpdate);
-            self.facts.security.audit().record(event);
+            self.security.audit().record(event);
         }
     }
 }
@@ -391,29 +382,31 @@ impl Drop for Tunnel {
     fn drop(&mut self) {
         if !self.owner.is_current() {
             // What it drops takes locks that a thread of the parent may have held at the fork.
-            let kept = self.kept.get_mut().unwrap_or_else(PoisonError::into_inner);
-            std::mem::forget(std::mem::take(kept));
+            let registrations = self.registrations.get_mut();
+            let registrations = registrations.unwrap_or_else(PoisonError::into_inner);
+            std::mem::forget(std::mem::take(registrations));
             return;
         }
         self.tell_key_updates(0);
-        let (security, now) = (&self.facts.security, local_clock());
-        lock_ignoring_poison(security.admission()).session_closed(self.facts.peer_addr.ip(), now);
-        let sender = lock_ignoring_poison(&self.sender);
-        let receiver = lock_ignoring_poison(&self.receiver);
-        let (out, inward) = (sender.totals(), receiver.half.totals());
-        let closed = receiver.half.is_closed() || sender.is_closed();
-        let clean = sender.failure().is_none() && closed;
-        let traffic = Traffic {
-            bytes: out.bytes + inward.bytes,
-            records: out.records + inward.records,
-            duration_secs: now - self.started,
-            clean,
+        let now = local_clock();
+        let peer = self.events.peer().ip();
+        lock_ignoring_poison(self.security.admission()).session_closed(peer, now);
+        let (sender, receiver) = (
+            lock_ignoring_poison(&self.sender),
+            lock_ignoring_poison(&self.receiver),
+        );
+        let Some(sender) = sender.session() else {
+            return;
         };
-        let mut event = self.event(EventKind::SessionClosed).traffic(traffic);
+        let closed = receiver.rx.is_closed() || sender.is_closed();
+        let clean = sender.failure().is_none() && closed;
+        let totals = [sender.totals(), receiver.rx.totals()];
+        let event = self.events.closed(totals, now - self.started, clean);
+        let mut event = event.suite(self.info().suite);
         if !clean {
             event = event.cause(sender.failure().unwrap_or(Cause::Truncated));
         }
-        security.audit().record(event);
+        self.security.audit().record(event);
     }
 }
 

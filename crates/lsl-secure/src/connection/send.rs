@@ -203,34 +203,41 @@ impl SendHalf {
     }
 }
 
-/// Bytes that wait for the socket.
+/// Queues bytes that wait for the socket.
 #[derive(Debug, Default)]
-pub(super) struct Unsent {
+pub struct Unsent {
     bytes: Vec<u8>,
     /// Written already.
     sent: usize,
 }
 
 impl Unsent {
-    pub(super) fn len(&self) -> usize {
+    /// Returns the number of bytes.
+    pub fn len(&self) -> usize {
         self.bytes.len() - self.sent
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    /// Whether nothing waits.
+    pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    pub(super) fn clear(&mut self) {
+    /// Drops the bytes.
+    pub fn clear(&mut self) {
         self.bytes.clear();
         self.sent = 0;
     }
 
-    pub(super) fn push(&mut self, bytes: &[u8]) {
+    /// Appends bytes.
+    pub fn push(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
 
     /// Writes until nothing is left (true) or the socket is full.
-    pub(super) fn write_to(
+    ///
+    /// # Errors
+    /// Those of `write`, but `WouldBlock`; `WriteZero` if it takes nothing.
+    pub fn write_to(
         &mut self,
         write: &mut impl FnMut(&[u8]) -> io::Result<usize>,
     ) -> io::Result<bool> {
