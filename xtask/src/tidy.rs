@@ -22,7 +22,7 @@ const MODULES: &[(&str, &str)] = &[
     (
         "crates/lsl-proto/src/",
         "error text types limits xml query info config value wire transport security buffer time session \
-         describe",
+         describe discovery",
     ),
     (
         "crates/lsl-record/src/",

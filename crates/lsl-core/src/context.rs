@@ -9,13 +9,13 @@ use lsl_proto::config::{self, Bind, Config, Overrides, ResolveScope, Severity};
 use lsl_secure::Security;
 
 use crate::config_files::SystemFiles;
+use crate::drive_discovery::network_config::NetworkConfig;
+use crate::drive_discovery::redacted::Backoff;
+use crate::drive_discovery::registry::SourcePolicy;
+use crate::drive_discovery::serve::Service;
 use crate::net::lingering::Lingering;
 use crate::net::lost::Lost;
 use crate::net::monitor::lock_ignoring_poison;
-use crate::net::reach::Reach;
-use crate::net::registry::SourcePolicy;
-use crate::net::service::Registry;
-use crate::net::unveil::Pauses;
 
 /// A configuration and the sockets that go with it: one multicast responder and one UDP service for
 /// all outlets made in it. Clones share both. Safe to use from any thread.
@@ -34,15 +34,15 @@ pub struct Context {
 
 struct Shared {
     config: Config,
-    reach: Arc<Reach>,
-    registry: Registry,
+    network: Arc<NetworkConfig>,
+    service: Service,
     /// A forked child has none of its parent's searches.
     lingering: PerProcess<Lingering>,
     lost: PerProcess<Lost>,
     /// Why nothing may stream, if the security configuration cannot be used.
     security: LoadedSecurity,
     /// Outlets that hide what they are and did not show themselves.
-    pauses: Pauses,
+    backoff: Backoff,
 }
 
 impl Context {
@@ -121,8 +121,8 @@ impl Context {
     }
 
     /// Whom searches leave alone for a while.
-    pub(crate) fn pauses(&self) -> &Pauses {
-        &self.shared.pauses
+    pub(crate) fn backoff(&self) -> &Backoff {
+        &self.shared.backoff
     }
 
     fn assemble(config: Config, security: LoadedSecurity) -> Self {
@@ -133,10 +133,10 @@ impl Context {
             checked.map_err(|error| error.to_string())?;
             Ok(security)
         });
-        let reach = Arc::new(Reach::new(&config));
+        let network = Arc::new(NetworkConfig::new(&config));
         let policy = SourcePolicy {
             allow_all: config.multicast().resolve_scope >= ResolveScope::Organization,
-            peers: reach
+            peers: network
                 .peers
                 .iter()
                 .filter_map(|(host, _)| host.parse().ok())
@@ -144,16 +144,16 @@ impl Context {
         };
         let queries = config.tuning().max_cached_queries as usize;
         let enforced = security.as_ref().ok().cloned();
-        let registry = Registry::new(Arc::clone(&reach), queries, policy, enforced);
+        let service = Service::new(Arc::clone(&network), queries, policy, enforced);
         Self {
             shared: Arc::new(Shared {
                 config,
-                reach,
-                registry,
+                network,
+                service,
                 lingering: PerProcess::new(),
                 lost: PerProcess::new(),
                 security,
-                pauses: Pauses::default(),
+                backoff: Backoff::default(),
             }),
         }
     }
@@ -164,8 +164,8 @@ impl Context {
     }
 
     /// Where this context's outlets announce themselves.
-    pub(crate) fn registry(&self) -> &Registry {
-        &self.shared.registry
+    pub(crate) fn service(&self) -> &Service {
+        &self.shared.service
     }
 
     /// Searches of calls that do not wait.
@@ -179,8 +179,8 @@ impl Context {
     }
 
     /// What the configuration means for sockets.
-    pub(crate) fn reach(&self) -> &Arc<Reach> {
-        &self.shared.reach
+    pub(crate) fn network(&self) -> &Arc<NetworkConfig> {
+        &self.shared.network
     }
 }
 

@@ -29,6 +29,7 @@
 
 mod config_files;
 mod context;
+mod drive_discovery;
 mod inlet;
 mod net;
 mod outlet;
@@ -36,8 +37,8 @@ mod resolver;
 mod stats;
 
 pub use lsl_platform::clock::local_clock;
+pub use lsl_proto::discovery::search::ResolverEvent;
 pub use lsl_proto::session::fanout::Pushthrough;
-pub use lsl_proto::session::resolve::ResolverEvent;
 pub use lsl_proto::time::TimeCorrection;
 pub use lsl_proto::value::{PullElement, PushElement};
 pub use lsl_proto::{

@@ -5,11 +5,11 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use lsl_platform::clock::local_clock;
+use lsl_proto::discovery::search::{Goal, ResolverEvent, Search, WaveTimes};
 use lsl_proto::query::{Query, quote_bytes};
-use lsl_proto::session::resolve::{Goal, ResolverEvent, Search, WaveTimes};
 
 use crate::context::Context;
-use crate::net::resolver::{RunningSearch, SearchState};
+use crate::drive_discovery::search::{RunningSearch, SearchState};
 use crate::{Result, StreamInfo, Timeout};
 
 /// Which streams to look for. The session is added from the configuration.

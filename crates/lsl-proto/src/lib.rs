@@ -20,6 +20,7 @@ mod types;
 pub mod buffer;
 pub mod config;
 pub mod describe;
+pub mod discovery;
 pub mod info;
 pub mod limits;
 pub mod query;

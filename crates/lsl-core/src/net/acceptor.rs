@@ -19,13 +19,14 @@ use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::task::{AbortHandle, JoinSet};
 
 use crate::context::Context;
+use crate::drive_discovery::advert;
+use crate::drive_discovery::serve::Announcement;
 use crate::net::consumer::{OutletShared, OutletTerms, Variant};
 use crate::net::link::Link;
 use crate::net::monitor::lock_ignoring_poison;
 use crate::net::ports::PortSearch;
-use crate::net::service::Announcement;
 use crate::net::sockets::{self, Family};
-use crate::net::{advert, entrance, runtime, uid};
+use crate::net::{entrance, runtime, uid};
 use crate::{Error, Result, StreamInfo};
 
 /// The listeners of an outlet and its place in the context's registry. Dropping or stopping it makes
@@ -55,21 +56,21 @@ impl Acceptors {
     ) -> Result<(Arc<OutletShared>, Self)> {
         let config = context.config();
         // The shared UDP service is bound before TCP, as liblsl does with an outlet's own.
-        let mut announcement = context.registry().open()?;
+        let mut announcement = context.service().open()?;
         let mut service = announcement.service_ports();
-        let reach = context.reach();
+        let network = context.network();
         let mut listeners = Vec::new();
         let mut services = Vec::new();
         let (mut v4_port, mut v6_port) = (0, 0);
         let mut failure = None;
-        for &family in &reach.families {
+        for &family in &network.families {
             let (data, service) = match family {
                 Family::V4 => (&mut v4_port, &mut service.v4),
                 Family::V6 => (&mut v6_port, &mut service.v6),
             };
             let place = announcement.place();
             let shared = place.is_some().then_some(*service);
-            match bind(reach.bind_address(family), reach.ports, shared) {
+            match bind(network.bind_address(family), network.ports, shared) {
                 Ok((listener, port, own)) => {
                     *data = port;
                     if let (Some(own), Some(place)) = (own, place) {
@@ -94,7 +95,7 @@ impl Acceptors {
         info.set_version(config.tuning().protocol_version);
         info.set_v4_ports(v4_port, service.v4);
         info.set_v6_ports(v6_port, service.v6);
-        advert::mark(&mut info, context.security()?);
+        advert::write_advert(&mut info, context.security()?);
         let shared = Arc::new(OutletShared::new(context.clone(), info, terms)?);
         let mut tasks = Vec::new();
         for listener in listeners {
@@ -235,8 +236,8 @@ pub(crate) async fn answer(
             } else {
                 (&shown.document, &shown.shortinfo)
             };
-            let announced = shared.context.registry().announced();
-            if announced.selects(&query, link.peer().ip(), document, local_clock())? {
+            let registry = shared.context.service().registry();
+            if registry.selects(&query, link.peer().ip(), document, local_clock())? {
                 shortinfo.clone()
             } else {
                 Vec::new()

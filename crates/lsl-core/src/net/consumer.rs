@@ -31,12 +31,12 @@ use tokio::task::AbortHandle;
 use self::places::has_place;
 use self::stamper::Stamper;
 use crate::context::Context;
-use crate::net::advert;
-use crate::net::costly::Source as Host;
+use crate::drive_discovery::advert;
+use crate::drive_discovery::query_budget::Host;
+use crate::drive_discovery::registry::AnnouncedStream;
 use crate::net::link::Link;
 use crate::net::monitor::{Monitor, lock_ignoring_poison};
 use crate::net::race::race;
-use crate::net::registry::Advertised;
 use crate::outlet::Stamps;
 use crate::stats::{ConsumerStats, Counter, OutletStats};
 use crate::{ChannelFormat, Error, Result, StreamInfo};
@@ -105,7 +105,7 @@ pub(crate) struct OutletShared {
     /// The short form, for those who may see all of it.
     pub(crate) shortinfo: Vec<u8>,
     /// What everybody may see.
-    pub(crate) advertised: Arc<Advertised>,
+    pub(crate) advertised: Arc<AnnouncedStream>,
     /// Who we are and whom we let in.
     pub(crate) security: Arc<lsl_secure::Security>,
     /// What the DESCRIPTOR of every session says.

@@ -174,7 +174,7 @@ async fn secure(
         }
     }
     pending.succeeded();
-    let clocks = shared.context.registry().clocks();
+    let clocks = shared.context.service().clocks();
     let uid = shared.info.uid().into_owned();
     let clock = |responder| clocks.register(responder);
     let tunnel = Tunnel::new(connection, &shared.security, peer, uid, clock)

@@ -6,11 +6,11 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use lsl_platform::clock::local_clock;
-use lsl_proto::session::resolve::{Goal, Search};
+use lsl_proto::discovery::search::{Goal, Search};
 
 use crate::context::Context;
+use crate::drive_discovery::search::RunningSearch;
 use crate::net::monitor::lock_ignoring_poison;
-use crate::net::resolver::RunningSearch;
 use crate::net::runtime;
 use crate::{Result, StreamInfo};
 

@@ -9,13 +9,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lsl_platform::clock::local_clock;
+use lsl_proto::discovery::search::{Goal, Search, Veto};
 use lsl_proto::session::recover::{is_same_stream, recovery_query};
-use lsl_proto::session::resolve::{Goal, Search, Veto};
 use tokio::sync::{Semaphore, oneshot};
 
 use crate::context::Context;
+use crate::drive_discovery::search::RunningSearch;
 use crate::net::monitor::lock_ignoring_poison;
-use crate::net::resolver::RunningSearch;
 use crate::net::runtime;
 use crate::resolver::resolve_query;
 use crate::{Error, Result, StreamInfo, Timeout};

@@ -2,10 +2,7 @@
 //! a byte means, and nothing outside `sockets` sets a socket option.
 
 pub(crate) mod acceptor;
-pub(crate) mod advert;
-pub(crate) mod answers;
 pub(crate) mod consumer;
-pub(crate) mod costly;
 pub(crate) mod custody;
 pub(crate) mod dial;
 pub(crate) mod echo;
@@ -23,16 +20,11 @@ pub(crate) mod peers;
 pub(crate) mod pings;
 pub(crate) mod ports;
 pub(crate) mod race;
-pub(crate) mod reach;
 pub(crate) mod refusal;
-pub(crate) mod registry;
-pub(crate) mod resolver;
-pub(crate) mod responder;
 pub(crate) mod runtime;
 pub(crate) mod sealed_time;
 pub(crate) mod secure_clock;
 pub(crate) mod secure_driver;
-pub(crate) mod service;
 pub(crate) mod sockets;
 pub(crate) mod source;
 pub(crate) mod time_probe;
@@ -40,6 +32,5 @@ pub(crate) mod trust_watch;
 pub(crate) mod tunnel;
 pub(crate) mod turns;
 pub(crate) mod uid;
-pub(crate) mod unveil;
 #[cfg_attr(windows, path = "watched_windows.rs")]
 pub(crate) mod watched;

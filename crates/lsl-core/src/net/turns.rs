@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::sync::Semaphore;
 
-use crate::net::costly::Source as Host;
+use crate::drive_discovery::query_budget::Host;
 use crate::net::monitor::lock_ignoring_poison;
 use crate::net::race::{Winner, race};
 use crate::{Error, Result};

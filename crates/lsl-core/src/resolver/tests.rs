@@ -8,9 +8,9 @@ use lsl_proto::wire::timedata::{TimeReply, TimeRequest};
 
 use super::*;
 use crate::ChannelFormat;
-use crate::net::registry::Advertised;
+use crate::drive_discovery::registry::AnnouncedStream;
+use crate::drive_discovery::serve::Announcement;
 use crate::net::runtime;
-use crate::net::service::Announcement;
 
 const PLENTY: Duration = Duration::from_secs(20);
 
@@ -30,7 +30,7 @@ fn private_config() -> Config {
 
 /// Announces a stream without serving it.
 fn announce(context: &Context, uid: &str, stream_type: &str) -> Announcement {
-    let mut announcement = context.registry().open().unwrap();
+    let mut announcement = context.service().open().unwrap();
     let ports = announcement.service_ports();
     let mut info =
         StreamInfo::new("Fake", stream_type, 2, 100.0, ChannelFormat::Int16, "src").unwrap();
@@ -38,7 +38,7 @@ fn announce(context: &Context, uid: &str, stream_type: &str) -> Announcement {
     info.set_session_id(context.config().lab().session_id.as_str());
     info.set_v4_ports(1, ports.v4);
     info.set_v6_ports(1, ports.v6);
-    announcement.publish(Advertised::plain(&info));
+    announcement.publish(AnnouncedStream::plain(&info));
     announcement
 }
 
@@ -204,7 +204,7 @@ fn a_continuous_resolver_reports_coming_and_going() {
 #[test]
 fn the_service_tells_the_time_and_closes_with_the_last_stream() {
     let context = Context::new(private_config());
-    assert_eq!(context.registry().service_ports().v4, 0);
+    assert_eq!(context.service().service_ports().v4, 0);
     let first = announce(&context, "a", "EEG");
     let second = announce(&context, "b", "EEG");
     let port = first.service_ports().v4;
@@ -229,7 +229,7 @@ fn the_service_tells_the_time_and_closes_with_the_last_stream() {
     assert!(request.t0 - 1e-9 <= reply.t1 && reply.t1 <= reply.t2 && reply.t2 <= now + 1e-9);
 
     drop(second);
-    assert_eq!(context.registry().service_ports().v4, 0);
+    assert_eq!(context.service().service_ports().v4, 0);
     // The tasks end soon, and with them the port is free again.
     while UdpSocket::bind((Ipv4Addr::LOCALHOST, port)).is_err() {
         std::thread::yield_now();
@@ -255,7 +255,7 @@ fn junk_does_not_stop_the_service() {
         .resolve_blocking(&Selector::all(), 1, PLENTY)
         .unwrap();
     assert_eq!(found.len(), 1);
-    let counters = &context.registry().announced().counters;
+    let counters = &context.service().registry().counters;
     assert_eq!(counters.malformed.load(Ordering::Relaxed), 1);
 }
 

@@ -5,4 +5,3 @@ pub mod custody;
 pub mod fanout;
 pub mod inlet;
 pub mod recover;
-pub mod resolve;

@@ -1,4 +1,4 @@
-use lsl_proto::session::resolve::Step;
+use lsl_proto::discovery::search::Step;
 
 use super::*;
 use crate::ChannelFormat;
@@ -16,7 +16,7 @@ fn search() -> Search {
     };
     Search::new(
         b"",
-        lsl_proto::session::resolve::WaveTimes::default(),
+        lsl_proto::discovery::search::WaveTimes::default(),
         goal,
         0.0,
     )

@@ -11,19 +11,19 @@ use std::time::Duration;
 
 use lsl_platform::clock::local_clock;
 use lsl_platform::fork::PerProcess;
-use lsl_proto::session::resolve::{Received, Search, Step};
+use lsl_proto::discovery::search::{Received, Search, Step};
 use lsl_proto::wire::discovery::ReplyDatagram;
 use tokio::net::UdpSocket;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use crate::context::Context;
+use crate::drive_discovery::network_config::{NetworkConfig, present_interfaces};
+use crate::drive_discovery::redacted::{self, Prober, QueryExposure};
 use crate::net::dial::exchange;
 use crate::net::monitor::{Monitor, lock_ignoring_poison};
-use crate::net::reach::{Reach, present_interfaces};
 use crate::net::runtime::{self, AbortOnDrop};
 use crate::net::sockets::{self, Family};
-use crate::net::unveil::{self, Discretion, Unveiler};
 use crate::{Error, Result};
 
 /// A search that runs on the process runtime until dropped.
@@ -51,17 +51,17 @@ impl RunningSearch {
     pub(crate) fn start(context: &Context, search: Search) -> Result<Self> {
         // As good as random: the standard library seeds its hashers from the system.
         let search = search.with_id(random());
-        let search = match unveil::discretion(context) {
-            Discretion::None => search,
-            Discretion::Outlets => search.with_open_query(random()),
-            Discretion::Everybody => search.with_open_query_alone(random()),
+        let search = match redacted::query_exposure(context) {
+            QueryExposure::None => search,
+            QueryExposure::Outlets => search.with_open_query(random()),
+            QueryExposure::Everybody => search.with_open_query_alone(random()),
         };
-        let search = search.with_veto(unveil::veto(context));
-        let reach = Arc::clone(context.reach());
+        let search = search.with_veto(redacted::veto(context));
+        let network = Arc::clone(context.network());
         let mut links = Vec::new();
         let mut failure = None;
-        for &family in &reach.families {
-            match Link::open(&reach, family, &search) {
+        for &family in &network.families {
+            match Link::open(&network, family, &search) {
                 Ok(link) => links.push(link),
                 Err(error) => {
                     tracing::debug!(?family, %error, "cannot resolve over this family");
@@ -80,18 +80,18 @@ impl RunningSearch {
         let inbox = Inbox {
             monitor: Arc::clone(&monitor),
             received: Arc::default(),
-            unveiler: Unveiler::new(context, &monitor),
+            prober: Prober::new(context, &monitor),
         };
         for link in &links {
             let receiving = receive(Arc::clone(&link.socket), inbox.clone());
             tasks.push(AbortOnDrop(runtime::spawn(receiving)?));
         }
-        let hosts = Arc::new(Hosts::literal(&reach));
-        let lookups = Arc::clone(&hosts).look_up(Arc::clone(&reach));
+        let hosts = Arc::new(Hosts::literal(&network));
+        let lookups = Arc::clone(&hosts).look_up(Arc::clone(&network));
         tasks.push(AbortOnDrop(runtime::spawn(lookups)?));
         let driver = Driver {
             context: context.clone(),
-            reach,
+            network,
             links: links.into(),
             spreading: JoinSet::new(),
             hosts,
@@ -121,7 +121,7 @@ struct Inbox {
     /// Datagrams that came, whatever they were.
     received: Arc<AtomicUsize>,
     /// For outlets that hide what they are, if this context looks for them.
-    unveiler: Option<Arc<Unveiler>>,
+    prober: Option<Arc<Prober>>,
 }
 
 impl Inbox {
@@ -130,16 +130,16 @@ impl Inbox {
         let received = take_in(&self.monitor, |search, now| {
             search.on_reply(now, from, datagram)
         });
-        if let (Received::Redacted, Some(unveiler)) = (received, &self.unveiler)
+        if let (Received::Redacted, Some(prober)) = (received, &self.prober)
             && let Ok(reply) = ReplyDatagram::parse(datagram)
         {
-            unveiler.on_redacted(from, reply.xml);
+            prober.on_redacted(from, reply.xml);
         }
     }
 
     fn take_over_tcp(&self, from: SocketAddr, xml: &[u8]) {
-        if let Some(unveiler) = &self.unveiler
-            && unveiler.on_redacted(from, xml)
+        if let Some(prober) = &self.prober
+            && prober.on_redacted(from, xml)
         {
             return;
         }
@@ -150,12 +150,12 @@ impl Inbox {
 
     /// Asks over TCP for whatever is at a data port, if it may hide what it is, or we what we look for.
     async fn look_for_hidden(&self, target: SocketAddr) {
-        let Some(unveiler) = &self.unveiler else {
+        let Some(prober) = &self.prober else {
             return;
         };
         let asking = exchange(target, OPEN_REQUEST, MAX_DATAGRAM_BYTES, PROBE_LIMIT);
         if let Ok(xml) = asking.await
-            && !unveiler.on_redacted(target, &xml)
+            && !prober.on_redacted(target, &xml)
         {
             take_in(&self.monitor, |search, now| {
                 search.on_open_reply(now, target, &xml)
@@ -175,11 +175,11 @@ struct Link {
 }
 
 impl Link {
-    fn open(reach: &Reach, family: Family, search: &Search) -> Result<Self> {
-        let address = reach.bind_address(family);
+    fn open(network: &NetworkConfig, family: Family, search: &Search) -> Result<Self> {
+        let address = network.bind_address(family);
         let context = |source| Error::io(format!("cannot resolve from {address}"), source);
-        let socket = sockets::udp_service(address, reach.ports).map_err(context)?;
-        if let Err(error) = sockets::prepare_multicast_sender(&socket, family, reach.ttl) {
+        let socket = sockets::udp_service(address, network.ports).map_err(context)?;
+        if let Err(error) = sockets::prepare_multicast_sender(&socket, family, network.ttl) {
             tracing::debug!(?family, %error, "cannot send multicast");
         }
         let return_port = socket.local_addr().map_err(context)?.port();
@@ -207,7 +207,7 @@ impl Link {
 
 struct Driver {
     context: Context,
-    reach: Arc<Reach>,
+    network: Arc<NetworkConfig>,
     links: Arc<[Link]>,
     /// The multicast queries of a wave on their way.
     spreading: JoinSet<()>,
@@ -227,7 +227,7 @@ impl Driver {
             match step {
                 Step::SendMulticast => {
                     self.send_multicast();
-                    if self.reach.resolve_over_tcp {
+                    if self.network.resolve_over_tcp {
                         self.probe_over_tcp();
                     }
                 }
@@ -251,9 +251,9 @@ impl Driver {
     fn send_multicast(&mut self) {
         while self.spreading.try_join_next().is_some() {}
         if self.spreading.is_empty() {
-            let (links, reach) = (Arc::clone(&self.links), Arc::clone(&self.reach));
+            let (links, network) = (Arc::clone(&self.links), Arc::clone(&self.network));
             let received = Arc::clone(&self.inbox.received);
-            self.spreading.spawn(spread(links, reach, received));
+            self.spreading.spawn(spread(links, network, received));
         }
     }
 
@@ -279,7 +279,7 @@ impl Driver {
     /// The ports of this host and of the known peers, without repeats.
     fn unicast_targets(&self) -> Vec<SocketAddr> {
         let mut seen = HashSet::new();
-        let own = self.context.registry().service_ports();
+        let own = self.context.service().service_ports();
         let own = [(Family::V4, own.v4), (Family::V6, own.v6)]
             .into_iter()
             .filter(|(_, port)| *port != 0)
@@ -289,10 +289,12 @@ impl Driver {
         for (host, port) in self.hosts.known() {
             match port {
                 Some(port) => targets.push(with_port(host, port)),
-                None => targets.extend(self.reach.ports.ports().map(|port| with_port(host, port))),
+                None => {
+                    targets.extend(self.network.ports.ports().map(|port| with_port(host, port)));
+                }
             }
         }
-        targets.retain(|target| self.reach.uses(Family::of(target.ip())) && seen.insert(*target));
+        targets.retain(|target| self.network.uses(Family::of(target.ip())) && seen.insert(*target));
         targets
     }
 
@@ -364,23 +366,23 @@ impl ProbedHost {
 }
 
 /// Sends the multicast queries of one wave: each group on every interface, before the next group.
-async fn spread(links: Arc<[Link]>, reach: Arc<Reach>, received: Arc<AtomicUsize>) {
+async fn spread(links: Arc<[Link]>, network: Arc<NetworkConfig>, received: Arc<AtomicUsize>) {
     // Looked up in every wave, because networks come and go while a resolver runs.
-    let present = if reach.loopback_only {
+    let present = if network.loopback_only {
         Vec::new()
     } else {
         present_interfaces()
     };
     for link in &*links {
-        let to = |address| SocketAddr::new(address, reach.multicast_port);
+        let to = |address| SocketAddr::new(address, network.multicast_port);
         let (groups, others): (Vec<IpAddr>, Vec<IpAddr>) =
-            reach.targets(link.family).partition(IpAddr::is_multicast);
+            network.targets(link.family).partition(IpAddr::is_multicast);
         if link.family == Family::V6 && links.len() > 1 && !groups.is_empty() {
             // The first answer gives a stream its address, and people expect an IPv4 one where
             // there is a choice, rather than a link-local one.
             tokio::time::sleep(V6_DELAY).await;
         }
-        let interfaces = reach.multicast_interfaces(link.family, &present);
+        let interfaces = network.multicast_interfaces(link.family, &present);
         for group in groups {
             for interface in &interfaces {
                 let socket = &*link.socket;
@@ -391,12 +393,12 @@ async fn spread(links: Arc<[Link]>, reach: Arc<Reach>, received: Arc<AtomicUsize
                     continue;
                 }
                 link.send(to(group)).await;
-                calm(&received).await;
+                wait_for_lull(&received).await;
             }
         }
         for address in others {
             link.send(to(address)).await;
-            calm(&received).await;
+            wait_for_lull(&received).await;
         }
     }
 }
@@ -404,7 +406,7 @@ async fn spread(links: Arc<[Link]>, reach: Arc<Reach>, received: Arc<AtomicUsize
 /// Waits between two copies of a query until the answers to the first are in, as far as they come in
 /// numbers. liblsl answers every copy, once for each of an outlet's sockets: the answers of 200 of its
 /// outlets to all copies together would overrun any receive buffer.
-async fn calm(received: &AtomicUsize) {
+async fn wait_for_lull(received: &AtomicUsize) {
     for _ in 0..MOST_TICKS {
         let before = received.load(Ordering::Relaxed);
         tokio::time::sleep(TICK).await;
@@ -452,13 +454,13 @@ struct Hosts {
 
 impl Hosts {
     /// This host and the peers that are given as addresses.
-    fn literal(reach: &Reach) -> Self {
+    fn literal(network: &NetworkConfig) -> Self {
         let mut known = Vec::new();
-        if !reach.uses(Family::V4) {
+        if !network.uses(Family::V4) {
             // The configuration names 127.0.0.1 for this host, which is out of reach then.
             known.push((SocketAddr::new(Family::V6.loopback(), 0), None));
         }
-        for (host, port) in &reach.peers {
+        for (host, port) in &network.peers {
             if let Ok(address) = host.parse::<IpAddr>() {
                 known.push((SocketAddr::new(address, 0), *port));
             }
@@ -469,9 +471,9 @@ impl Hosts {
     }
 
     /// All names at once: one that a slow name server does not know must not hold up the others.
-    async fn look_up(self: Arc<Self>, reach: Arc<Reach>) {
+    async fn look_up(self: Arc<Self>, network: Arc<NetworkConfig>) {
         let mut lookups = JoinSet::new();
-        for (host, port) in reach.peers.clone() {
+        for (host, port) in network.peers.clone() {
             if host.parse::<IpAddr>().is_ok() {
                 continue;
             }
@@ -529,7 +531,7 @@ static LOOKUPS: PerProcess<Lookups> = PerProcess::new();
 /// Of the four threads of the pool.
 const MAX_LOOKUPS: usize = 2;
 
-/// Matches every outlet, also one that shows little. Spec: LSS/1 §7.3.
+/// PendingQuery every outlet, also one that shows little. Spec: LSS/1 §7.3.
 const OPEN_REQUEST: &[u8] = b"LSL:shortinfo\r\n\r\n";
 
 const MAX_DATAGRAM_BYTES: usize = 65_536;

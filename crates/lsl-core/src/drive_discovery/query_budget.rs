@@ -11,9 +11,9 @@ use lsl_proto::query::{CHEAP_WORK, CHEAP_WORK_PER_STREAM};
 
 /// Who pays for a query: an IPv4 address, or the /64 of which an IPv6 host may use every address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Source(IpAddr);
+pub(crate) struct Host(IpAddr);
 
-impl From<IpAddr> for Source {
+impl From<IpAddr> for Host {
     fn from(address: IpAddr) -> Self {
         Self(network(address, (32, 64)))
     }
@@ -21,15 +21,15 @@ impl From<IpAddr> for Source {
 
 /// What one query may spend and has spent.
 #[derive(Debug)]
-pub(crate) struct Account {
-    pub(crate) source: Source,
+pub(crate) struct QueryAccount {
+    pub(crate) source: Host,
     /// What is left of the work for nothing.
     pub(crate) cheap: u64,
     /// What was spent, for who shares out the thread's time.
     pub(crate) spent: u64,
 }
 
-impl Account {
+impl QueryAccount {
     pub(crate) fn of(address: IpAddr) -> Self {
         Self {
             source: address.into(),
@@ -56,13 +56,13 @@ impl Account {
 /// Token buckets of work per host, per network and for everybody. Work is paid after it was done, so a
 /// bucket may fall below zero; what is below is paid before the next.
 #[derive(Debug, Default)]
-pub(crate) struct CostlyWork {
+pub(crate) struct QueryBudget {
     buckets: HashMap<(usize, IpAddr), TokenBucket>,
 }
 
-impl CostlyWork {
+impl QueryBudget {
     /// Whether a source may begin something costly at `now`, in seconds of `local_clock`.
-    pub(crate) fn admits(&self, source: Source, now: f64) -> bool {
+    pub(crate) fn admits(&self, source: Host, now: f64) -> bool {
         LEVELS.iter().enumerate().all(|(level, limit)| {
             let bucket = self.buckets.get(&(level, limit.network(source)));
             bucket.is_none_or(|bucket| bucket.ready_at(now) <= now)
@@ -70,7 +70,7 @@ impl CostlyWork {
     }
 
     /// Pays for work that was done.
-    pub(crate) fn charge(&mut self, source: Source, work: u64, now: f64) {
+    pub(crate) fn charge(&mut self, source: Host, work: u64, now: f64) {
         if self.buckets.len() >= MAX_BUCKETS {
             self.buckets.retain(|_, bucket| !bucket.is_full(now));
         }
@@ -96,7 +96,7 @@ struct Limit {
 }
 
 impl Limit {
-    fn network(&self, source: Source) -> IpAddr {
+    fn network(&self, source: Host) -> IpAddr {
         network(source.0, self.prefix)
     }
 }
@@ -146,12 +146,12 @@ const LOOK_WORK: u64 = 64;
 mod tests {
     use super::*;
 
-    fn source(address: &str) -> Source {
+    fn source(address: &str) -> Host {
         address.parse::<IpAddr>().unwrap().into()
     }
 
     /// Units that these sources get in so many seconds, in evaluations of 100,000.
-    fn spent(limits: &mut CostlyWork, sources: &[Source], secs: u32) -> u64 {
+    fn spent(limits: &mut QueryBudget, sources: &[Host], secs: u32) -> u64 {
         let mut spent = 0;
         for millisecond in 0..secs * 1000 {
             let now = 100.0 + f64::from(millisecond) / 1000.0;
@@ -168,9 +168,9 @@ mod tests {
     #[test]
     fn costly_work_is_bounded_per_host_per_network_and_in_total() {
         let one = [source("10.0.0.1")];
-        let network: Vec<Source> = (1..255).map(|n| source(&format!("10.0.0.{n}"))).collect();
-        let same_64: Vec<Source> = (1..255).map(|n| source(&format!("fd00::{n:x}"))).collect();
-        let everywhere: Vec<Source> = (1..255)
+        let network: Vec<Host> = (1..255).map(|n| source(&format!("10.0.0.{n}"))).collect();
+        let same_64: Vec<Host> = (1..255).map(|n| source(&format!("fd00::{n:x}"))).collect();
+        let everywhere: Vec<Host> = (1..255)
             .map(|n| source(&format!("10.{n}.0.1")))
             .chain((1..255).map(|n| source(&format!("fd00:{n:x}::1"))))
             .collect();
@@ -181,15 +181,15 @@ mod tests {
             (&everywhere, 5.0e6 + 10.0 * 5.0e6),
         ] {
             #[expect(clippy::cast_precision_loss, reason = "few")]
-            let spent = spent(&mut CostlyWork::default(), sources, 10) as f64;
+            let spent = spent(&mut QueryBudget::default(), sources, 10) as f64;
             assert!((spent - expected).abs() <= 2e5, "{spent} of {expected}");
         }
     }
 
     #[test]
     fn a_network_that_floods_leaves_work_for_others() {
-        let mut limits = CostlyWork::default();
-        let network: Vec<Source> = (1..255).map(|n| source(&format!("127.0.0.{n}"))).collect();
+        let mut limits = QueryBudget::default();
+        let network: Vec<Host> = (1..255).map(|n| source(&format!("127.0.0.{n}"))).collect();
         spent(&mut limits, &network, 5);
         assert!(!limits.admits(source("127.0.0.77"), 105.0));
         assert!(limits.admits(source("127.1.0.1"), 105.0));
@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn buckets_are_forgotten() {
-        let mut limits = CostlyWork::default();
+        let mut limits = QueryBudget::default();
         for n in 0..20_000_u32 {
             let address = IpAddr::from(n.to_be_bytes());
             limits.charge(address.into(), 10_000, f64::from(n) / 500.0);

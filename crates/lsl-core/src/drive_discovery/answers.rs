@@ -15,26 +15,26 @@ use lsl_platform::clock::local_clock;
 use tokio::net::UdpSocket;
 use tokio::sync::mpsc;
 
-use crate::net::costly::Source;
-use crate::net::registry::{Announced, Matched, Matches, count};
+use crate::drive_discovery::query_budget::Host;
+use crate::drive_discovery::registry::{PendingQuery, QueryStep, Registry, count};
 
 /// A query and the socket that it came in by, which is also the one that answers.
-pub(crate) type Queued = (Arc<UdpSocket>, Matches);
+pub(crate) type Queued = (Arc<UdpSocket>, PendingQuery);
 
 /// Evaluates and answers what comes, until nobody can send any more.
-pub(crate) async fn send_answers(mut queue: mpsc::Receiver<Queued>, announced: Arc<Announced>) {
-    let mut waiting = Waiting::default();
+pub(crate) async fn send_answers(mut queue: mpsc::Receiver<Queued>, registry: Arc<Registry>) {
+    let mut waiting = AnswerQueue::default();
     loop {
         if waiting.sources.is_empty() {
             match queue.recv().await {
-                Some(queued) => waiting.push(queued, &announced),
+                Some(queued) => waiting.push(queued, &registry),
                 None => return,
             }
         }
         while let Ok(queued) = queue.try_recv() {
-            waiting.push(queued, &announced);
+            waiting.push(queued, &registry);
         }
-        match waiting.slice(&announced).await {
+        match waiting.slice(&registry).await {
             Progress::GoOn => tokio::task::yield_now().await,
             Progress::Pause => tokio::time::sleep(BURST_PAUSE).await,
         }
@@ -49,8 +49,8 @@ enum Progress {
 
 /// The queries that are not answered to the end, by who asked.
 #[derive(Default)]
-struct Waiting {
-    sources: Vec<Asking>,
+struct AnswerQueue {
+    sources: Vec<HostQueue>,
     /// What the source that was served last had before that.
     clock: u64,
     /// Answers since the last pause.
@@ -58,16 +58,16 @@ struct Waiting {
 }
 
 /// What one source waits for.
-struct Asking {
-    source: Source,
+struct HostQueue {
+    source: Host,
     /// Work it had, counted from what others had when it came.
     had: u64,
-    lanes: VecDeque<Lane>,
+    lanes: VecDeque<ResolverQueue>,
 }
 
 /// The queries of one resolver, one after the other: a search that is over, but still has thousands of
 /// answers coming, must not hold up the next one of another resolver.
-struct Lane {
+struct ResolverQueue {
     to: SocketAddr,
     queries: VecDeque<Answering>,
     /// Answers since the last pause.
@@ -76,11 +76,11 @@ struct Lane {
 
 struct Answering {
     socket: Arc<UdpSocket>,
-    matches: Matches,
+    matches: PendingQuery,
     is_answered: bool,
 }
 
-impl Asking {
+impl HostQueue {
     fn queries(&self) -> usize {
         self.lanes.iter().map(|lane| lane.queries.len()).sum()
     }
@@ -90,9 +90,9 @@ impl Asking {
     }
 }
 
-impl Waiting {
+impl AnswerQueue {
     /// Takes a query. If there are too many, one goes of whoever has most.
-    fn push(&mut self, (socket, matches): Queued, announced: &Announced) {
+    fn push(&mut self, (socket, matches): Queued, registry: &Registry) {
         let (to, source) = (matches.to(), matches.source());
         let query = Answering {
             socket,
@@ -101,7 +101,7 @@ impl Waiting {
         };
         let known = self.sources.iter().position(|known| known.source == source);
         let at = known.unwrap_or_else(|| {
-            self.sources.push(Asking {
+            self.sources.push(HostQueue {
                 source,
                 had: self.clock,
                 lanes: VecDeque::new(),
@@ -120,14 +120,14 @@ impl Waiting {
                     None => queries.push_back(query),
                 }
             }
-            None => asking.lanes.push_back(Lane {
+            None => asking.lanes.push_back(ResolverQueue {
                 to,
                 queries: VecDeque::from([query]),
                 sent: 0,
             }),
         }
-        if self.sources.iter().map(Asking::queries).sum::<usize>() > MAX_WAITING {
-            count(&announced.counters.overflow);
+        if self.sources.iter().map(HostQueue::queries).sum::<usize>() > MAX_WAITING {
+            count(&registry.counters.overflow);
             self.drop_one();
         }
     }
@@ -151,7 +151,7 @@ impl Waiting {
     }
 
     /// Works a little for the source that had least.
-    async fn slice(&mut self, announced: &Announced) -> Progress {
+    async fn slice(&mut self, registry: &Registry) -> Progress {
         let next = (self.sources.iter_mut())
             .filter_map(|asking| Some((asking.may_send()?, asking)))
             .min_by_key(|(_, asking)| asking.had);
@@ -166,7 +166,7 @@ impl Waiting {
         if let Some(mut lane) = asking.lanes.remove(at) {
             let before = lane.sent;
             let most = (MOST_AT_ONCE - self.sent).min(BURST - lane.sent);
-            asking.had += lane.slice(lane.sent + most, announced).await;
+            asking.had += lane.slice(lane.sent + most, registry).await;
             self.sent += lane.sent - before;
             if !lane.queries.is_empty() {
                 // Its next turn comes after those of the source's other resolvers.
@@ -178,22 +178,22 @@ impl Waiting {
     }
 }
 
-impl Lane {
+impl ResolverQueue {
     /// Goes on with the first queries, until so many answers were sent or `SLICE_WORK` was done. Says how
     /// much work it was.
-    async fn slice(&mut self, answers: usize, announced: &Announced) -> u64 {
+    async fn slice(&mut self, answers: usize, registry: &Registry) -> u64 {
         let mut work = 0;
         while let Some(query) = self.queries.front_mut()
             && self.sent < answers
             && work < SLICE_WORK
         {
-            let step = query.matches.step(announced, local_clock());
+            let step = query.matches.step(registry, local_clock());
             work += query.matches.take_spent();
             match step {
-                Matched::Reply(reply) => match query.socket.send_to(&reply, self.to).await {
+                QueryStep::Reply(reply) => match query.socket.send_to(&reply, self.to).await {
                     Ok(_) => {
                         if !std::mem::replace(&mut query.is_answered, true) {
-                            count(&announced.counters.answered);
+                            count(&registry.counters.answered);
                         }
                         self.sent += 1;
                     }
@@ -202,8 +202,8 @@ impl Lane {
                         self.queries.pop_front();
                     }
                 },
-                Matched::No => {}
-                Matched::End => drop(self.queries.pop_front()),
+                QueryStep::No => {}
+                QueryStep::End => drop(self.queries.pop_front()),
             }
         }
         work

@@ -16,41 +16,43 @@ use tokio::net::UdpSocket;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinHandle;
 
-use crate::net::answers::{MAX_WAITING, Queued, send_answers};
+use crate::drive_discovery::answers::{MAX_WAITING, Queued, send_answers};
+use crate::drive_discovery::network_config::{NetworkConfig, present_interfaces};
+use crate::drive_discovery::registry::{
+    AnnouncedStream, Answer, Arrival, Registry, SourcePolicy, count,
+};
+use crate::drive_discovery::responder;
 use crate::net::monitor::lock_ignoring_poison;
-use crate::net::reach::{Reach, present_interfaces};
-use crate::net::registry::{Advertised, Announced, Answer, Arrival, SourcePolicy, count};
-use crate::net::responder;
 use crate::net::runtime::{self, AbortOnDrop};
 use crate::net::sockets::{self, Family};
 use crate::{Error, Result};
 
-/// The announcing side of a context. Start at [`Registry::open`].
+/// The announcing side of a context. Start at [`Service::open`].
 #[derive(Debug)]
-pub(crate) struct Registry {
-    reach: Arc<Reach>,
-    announced: Arc<Announced>,
+pub(crate) struct Service {
+    network: Arc<NetworkConfig>,
+    registry: Arc<Registry>,
     /// Exists as long as an [`Announcement`] does.
-    running: Mutex<Weak<Running>>,
+    running: Mutex<Weak<ServiceSockets>>,
 }
 
-impl Registry {
+impl Service {
     /// A registry without streams or sockets.
     pub(crate) fn new(
-        reach: Arc<Reach>,
+        network: Arc<NetworkConfig>,
         max_cached_queries: usize,
         policy: SourcePolicy,
         security: Option<Arc<lsl_secure::Security>>,
     ) -> Self {
-        let announced = Announced::new(max_cached_queries, policy).under(security);
+        let registry = Registry::new(max_cached_queries, policy).under(security);
         Self {
-            reach,
-            announced: Arc::new(announced),
+            network,
+            registry: Arc::new(registry),
             running: Mutex::default(),
         }
     }
 
-    /// Opens the sockets if they are not, so that their ports are known. Nothing is announced until
+    /// Opens the sockets if they are not, so that their ports are known. Nothing is registry until
     /// [`Announcement::publish`].
     ///
     /// # Errors
@@ -60,13 +62,13 @@ impl Registry {
         let service = match running.upgrade() {
             Some(service) if service.owner.is_current() => service,
             _ => {
-                let service = Arc::new(Running::open(&self.reach, &self.announced)?);
+                let service = Arc::new(ServiceSockets::open(&self.network, &self.registry)?);
                 *running = Arc::downgrade(&service);
                 service
             }
         };
         Ok(Announcement {
-            announced: Arc::clone(&self.announced),
+            registry: Arc::clone(&self.registry),
             service,
             keys: Vec::new(),
         })
@@ -81,12 +83,12 @@ impl Registry {
 
     /// Where sessions say that their clock probes are to be answered.
     pub(crate) fn clocks(&self) -> &Arc<crate::net::sealed_time::SealedClocks> {
-        &self.announced.clocks
+        &self.registry.clocks
     }
 
-    /// What is announced, and what happened to the queries so far.
-    pub(crate) fn announced(&self) -> &Announced {
-        &self.announced
+    /// What is registry, and what happened to the queries so far.
+    pub(crate) fn registry(&self) -> &Registry {
+        &self.registry
     }
 }
 
@@ -99,11 +101,11 @@ pub(crate) struct ServicePorts {
     pub v6: u16,
 }
 
-/// An outlet's share in the service: keeps the sockets open and its stream announced until dropped.
+/// An outlet's share in the service: keeps the sockets open and its stream registry until dropped.
 #[derive(Debug)]
 pub(crate) struct Announcement {
-    announced: Arc<Announced>,
-    service: Arc<Running>,
+    registry: Arc<Registry>,
+    service: Arc<ServiceSockets>,
     keys: Vec<u64>,
 }
 
@@ -128,30 +130,30 @@ impl Announcement {
         place: OwnedSemaphorePermit,
     ) -> Result<JoinHandle<()>> {
         let answers = self.service.answers.clone();
-        let announced = Arc::clone(&self.announced);
+        let registry = Arc::clone(&self.registry);
         runtime::spawn(async move {
             let _place = place;
-            listen(Arc::new(socket), Arrival::Service, announced, answers).await;
+            listen(Arc::new(socket), Arrival::Service, registry, answers).await;
         })
     }
 
     /// Answers queries with this stream from now on.
-    pub(crate) fn publish(&mut self, stream: impl Into<Arc<Advertised>>) {
-        self.keys.push(self.announced.add(stream));
+    pub(crate) fn publish(&mut self, stream: impl Into<Arc<AnnouncedStream>>) {
+        self.keys.push(self.registry.add(stream));
     }
 }
 
 impl Drop for Announcement {
     fn drop(&mut self) {
         for &key in &self.keys {
-            self.announced.remove(key);
+            self.registry.remove(key);
         }
     }
 }
 
 /// The open sockets and their tasks.
 #[derive(Debug)]
-struct Running {
+struct ServiceSockets {
     owner: Generation,
     ports: ServicePorts,
     answers: mpsc::Sender<Queued>,
@@ -160,9 +162,9 @@ struct Running {
     tasks: Vec<AbortOnDrop<()>>,
 }
 
-impl Running {
-    fn open(reach: &Arc<Reach>, announced: &Arc<Announced>) -> Result<Self> {
-        announced.set_interfaces(present_interfaces().into());
+impl ServiceSockets {
+    fn open(network: &Arc<NetworkConfig>, registry: &Arc<Registry>) -> Result<Self> {
+        registry.set_interfaces(present_interfaces().into());
         let (answers, queue) = mpsc::channel(MAX_WAITING);
         let mut running = Self {
             owner: Generation::current(),
@@ -172,14 +174,14 @@ impl Running {
             tasks: Vec::new(),
         };
         let mut failure = None;
-        for &family in &reach.families {
-            match bind(reach, family) {
+        for &family in &network.families {
+            match bind(network, family) {
                 Ok((socket, port)) => {
                     match family {
                         Family::V4 => running.ports.v4 = port,
                         Family::V6 => running.ports.v6 = port,
                     }
-                    running.listen(socket, Arrival::Service, announced)?;
+                    running.listen(socket, Arrival::Service, registry)?;
                 }
                 Err(error) => {
                     tracing::warn!(?family, %error, "no UDP service for this family");
@@ -190,15 +192,15 @@ impl Running {
         if let (ServicePorts { v4: 0, v6: 0 }, Some(error)) = (running.ports, failure) {
             return Err(error);
         }
-        for &family in &reach.families {
-            let Some((socket, memberships)) = responder::open(reach, family) else {
+        for &family in &network.families {
+            let Some((socket, memberships)) = responder::open(network, family) else {
                 continue;
             };
-            running.listen(socket, Arrival::Responder, announced)?;
-            let upkeep = responder::upkeep(memberships, Arc::clone(reach), Arc::clone(announced));
+            running.listen(socket, Arrival::Responder, registry)?;
+            let upkeep = responder::upkeep(memberships, Arc::clone(network), Arc::clone(registry));
             running.tasks.push(AbortOnDrop(runtime::spawn(upkeep)?));
         }
-        let counters = Arc::clone(announced);
+        let counters = Arc::clone(registry);
         running
             .tasks
             .push(AbortOnDrop(runtime::spawn(send_answers(queue, counters))?));
@@ -209,16 +211,16 @@ impl Running {
         &mut self,
         socket: UdpSocket,
         arrival: Arrival,
-        announced: &Arc<Announced>,
+        registry: &Arc<Registry>,
     ) -> Result<()> {
         let answers = self.answers.clone();
-        let task = listen(Arc::new(socket), arrival, Arc::clone(announced), answers);
+        let task = listen(Arc::new(socket), arrival, Arc::clone(registry), answers);
         self.tasks.push(AbortOnDrop(runtime::spawn(task)?));
         Ok(())
     }
 }
 
-impl Drop for Running {
+impl Drop for ServiceSockets {
     fn drop(&mut self) {
         if !self.owner.is_current() {
             // A forked child: the tasks run in the parent, whose reactor this process must not touch.
@@ -227,10 +229,10 @@ impl Drop for Running {
     }
 }
 
-fn bind(reach: &Reach, family: Family) -> Result<(UdpSocket, u16)> {
-    let address = reach.bind_address(family);
+fn bind(network: &NetworkConfig, family: Family) -> Result<(UdpSocket, u16)> {
+    let address = network.bind_address(family);
     let context = |source| Error::io(format!("cannot open a UDP service on {address}"), source);
-    let socket = sockets::udp_service(address, reach.ports).map_err(context)?;
+    let socket = sockets::udp_service(address, network.ports).map_err(context)?;
     let port = socket.local_addr().map_err(context)?.port();
     Ok((sockets::into_tokio_udp(socket)?, port))
 }
@@ -239,14 +241,14 @@ fn bind(reach: &Reach, family: Family) -> Result<(UdpSocket, u16)> {
 async fn listen(
     socket: Arc<UdpSocket>,
     arrival: Arrival,
-    announced: Arc<Announced>,
+    registry: Arc<Registry>,
     answers: mpsc::Sender<Queued>,
 ) {
     loop {
         let received = sockets::receive_from(&socket, |datagram, from| {
             // The thread may have been busy since the datagram came, which is nobody's offset.
             let received_at = arrived_at(&*socket).unwrap_or_else(local_clock);
-            let answer = announced.answer(arrival, datagram, from, received_at);
+            let answer = registry.answer(arrival, datagram, from, received_at);
             (answer, from, received_at)
         });
         let (answer, from, received_at) = match received.await {
@@ -268,7 +270,7 @@ async fn listen(
             }
             Answer::Streams(matches) => {
                 let Ok(place) = answers.clone().try_reserve_owned() else {
-                    count(&announced.counters.overflow);
+                    count(&registry.counters.overflow);
                     continue;
                 };
                 let pause_secs = matches.due() - received_at;

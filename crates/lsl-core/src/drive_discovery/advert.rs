@@ -9,11 +9,11 @@ use lsl_secure::{Policy, Security};
 use sha2::{Digest, Sha256};
 
 use crate::StreamInfo;
-use crate::net::registry::{Advertised, Shown};
+use crate::drive_discovery::registry::{AnnouncedStream, PublicView};
 
 /// Writes our advert into the document that `LSL:fullinfo` sends. An info that was received brings the
 /// advert of somebody else: it goes, whether or not we have one.
-pub(crate) fn mark(info: &mut StreamInfo, security: &Security) {
+pub(crate) fn write_advert(info: &mut StreamInfo, security: &Security) {
     let document = info.document_mut();
     while let Some(foreign) = element(document).and_then(|info| document.child(info, NAME)) {
         document.remove(foreign);
@@ -29,10 +29,10 @@ pub(crate) fn shortinfo(info: &StreamInfo, security: &Security) -> Vec<u8> {
     document.write()
 }
 
-/// What strangers see of an outlet and may ask about. `info` has its uid and bears our [`mark`].
-pub(crate) fn advertised(info: &StreamInfo, security: &Arc<Security>) -> Advertised {
+/// What strangers see of an outlet and may ask about. `info` has its uid and bears our [`write_advert`].
+pub(crate) fn advertised(info: &StreamInfo, security: &Arc<Security>) -> AnnouncedStream {
     let shown = match security.policy() {
-        Policy::Off | Policy::Migrate => Shown {
+        Policy::Off | Policy::Migrate => PublicView {
             document: info.document().clone(),
             shortinfo: visible(info, security, None),
         },
@@ -40,14 +40,14 @@ pub(crate) fn advertised(info: &StreamInfo, security: &Arc<Security>) -> Adverti
     };
     let later = (security.policy() == Policy::Migrate)
         .then(|| (Arc::clone(security), strict(info, security)));
-    Advertised::new(shown, later)
+    AnnouncedStream::new(shown, later)
 }
 
 /// Under `required` a query sees exactly what its answer would say, so that nobody reads `desc` letter
 /// by letter without a key.
-fn strict(info: &StreamInfo, security: &Security) -> Shown {
+fn strict(info: &StreamInfo, security: &Security) -> PublicView {
     let shortinfo = visible(info, security, Some("required"));
-    Shown {
+    PublicView {
         // What we write we can read, but a limit is a limit: beyond it nothing is found.
         document: xml::parse(&shortinfo).unwrap_or_default(),
         shortinfo,

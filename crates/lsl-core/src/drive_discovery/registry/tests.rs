@@ -13,13 +13,13 @@ fn local(port: u16) -> SocketAddr {
     (Ipv4Addr::LOCALHOST, port).into()
 }
 
-fn announced(shortinfos: &[Vec<u8>]) -> Announced {
-    let announced = Announced::new(100, SourcePolicy::default());
+fn announced(shortinfos: &[Vec<u8>]) -> Registry {
+    let registry = Registry::new(100, SourcePolicy::default());
     for shortinfo in shortinfos {
         let info = StreamInfo::from_xml(shortinfo).unwrap();
-        announced.add(Advertised::plain(&info));
+        registry.add(AnnouncedStream::plain(&info));
     }
-    announced
+    registry
 }
 
 /// A short info with this uid.
@@ -36,13 +36,13 @@ fn query(text: &str, id: &str) -> Vec<u8> {
 
 /// Every reply to a datagram, with where it goes.
 fn replies(
-    announced: &Announced,
+    registry: &Registry,
     arrival: Arrival,
     datagram: &[u8],
     from: SocketAddr,
     now: f64,
 ) -> Vec<(SocketAddr, Vec<u8>)> {
-    match announced.answer(arrival, datagram, from, now) {
+    match registry.answer(arrival, datagram, from, now) {
         Answer::Ignore => vec![],
         Answer::SealedTime(packet) => vec![(from, packet.to_vec())],
         Answer::Time(request) => vec![(from, request.reply(now, now + 1.0).to_bytes())],
@@ -50,10 +50,10 @@ fn replies(
             let to = matches.to();
             let mut all = vec![];
             loop {
-                match matches.step(announced, now) {
-                    Matched::Reply(reply) => all.push((to, reply)),
-                    Matched::No => {}
-                    Matched::End => return all,
+                match matches.step(registry, now) {
+                    QueryStep::Reply(reply) => all.push((to, reply)),
+                    QueryStep::No => {}
+                    QueryStep::End => return all,
                 }
             }
         }
@@ -72,7 +72,7 @@ fn hex(text: &Value) -> Vec<u8> {
 fn golden_vectors() {
     let vectors = include_str!("../../../../lsl-proto/tests/vectors/udp-outlet-cases.json");
     let vectors: Value = serde_json::from_str(vectors).unwrap();
-    let announced = announced(&[hex(&vectors["vars"]["shortinfo_hex"])]);
+    let registry = announced(&[hex(&vectors["vars"]["shortinfo_hex"])]);
     for (number, case) in (0_u16..).zip(vectors["cases"].as_array().unwrap()) {
         let name = case["case"].as_str().unwrap();
         let responder = case["to"].as_str().unwrap().ends_with(":16571");
@@ -84,7 +84,7 @@ fn golden_vectors() {
         let from = local(1234);
         // Far apart, so that no case repeats another one.
         let now = 10.0 * f64::from(number);
-        let got = replies(&announced, arrival, &hex(&case["request_hex"]), from, now);
+        let got = replies(&registry, arrival, &hex(&case["request_hex"]), from, now);
         // Malformed clock probes get uninitialised memory from liblsl and nothing from us; and where
         // liblsl sends one reply per responder socket, we have one responder.
         let malformed = [
@@ -123,12 +123,12 @@ fn golden_vectors() {
 
 #[test]
 fn every_matching_stream_answers_until_it_is_removed() {
-    let announced = announced(&[shortinfo("u-1"), shortinfo("u-2")]);
+    let registry = announced(&[shortinfo("u-1"), shortinfo("u-2")]);
     let info = StreamInfo::from_xml(&shortinfo("u-3")).unwrap();
-    let key = announced.add(Advertised::plain(&info));
+    let key = registry.add(AnnouncedStream::plain(&info));
     let ask = |text, now| {
         replies(
-            &announced,
+            &registry,
             Arrival::Service,
             &query(text, "1"),
             local(50_000),
@@ -139,20 +139,23 @@ fn every_matching_stream_answers_until_it_is_removed() {
     assert_eq!(ask("name='Name'", 0.0), 3);
     assert_eq!(ask("uid='u-2'", 0.0), 1);
     assert_eq!(ask("nosuch", 0.0), 0);
-    announced.remove(key);
+    registry.remove(key);
     assert_eq!(ask("name='Name'", 1.0), 2);
 }
 
 #[test]
 fn copies_of_a_query_share_one_later_answer() {
-    let announced = announced(&[shortinfo("u")]);
+    let registry = announced(&[shortinfo("u")]);
     #[expect(clippy::cast_possible_truncation, reason = "microseconds in a test")]
-    let due =
-        |arrival, from, text, id, now| match announced.answer(arrival, &query(text, id), from, now)
-        {
-            Answer::Streams(matches) => Some(((matches.due() - 5.0) * 1e6).round() as i32),
-            _ => None,
-        };
+    let due = |arrival, from, text, id, now| match registry.answer(
+        arrival,
+        &query(text, id),
+        from,
+        now,
+    ) {
+        Answer::Streams(matches) => Some(((matches.due() - 5.0) * 1e6).round() as i32),
+        _ => None,
+    };
     let here = local(50_000);
     assert_eq!(due(Arrival::Responder, here, "", "1", 5.0), Some(0));
     // The same query by another way, group or source port.
@@ -172,7 +175,7 @@ fn copies_of_a_query_share_one_later_answer() {
     assert_eq!(due(Arrival::Responder, here, "", "1", 5.012), None);
     // The next wave.
     assert_eq!(due(Arrival::Responder, here, "", "1", 5.5), Some(500_000));
-    assert_eq!(announced.counters.duplicates.load(Ordering::Relaxed), 3);
+    assert_eq!(registry.counters.duplicates.load(Ordering::Relaxed), 3);
 }
 
 #[test]
@@ -190,7 +193,7 @@ fn the_memory_of_queries_is_bounded() {
 
 #[test]
 fn strangers_get_few_answers_and_sensible_ports_only() {
-    let announced = announced(&[shortinfo("u")]);
+    let registry = announced(&[shortinfo("u")]);
     let interface = |address: &str, netmask: &str| Interface {
         name: "test0".into(),
         index: 2,
@@ -204,10 +207,10 @@ fn strangers_get_few_answers_and_sensible_ports_only() {
         interface("198.51.100.7", "255.255.255.0"),
         interface("2001:db8::7", "ffff:ffff:ffff:ffff::"),
     ];
-    announced.set_interfaces(present.clone().into());
+    registry.set_interfaces(present.clone().into());
     let asks = |from: &str, expected: usize| {
         let from = SocketAddr::new(from.parse().unwrap(), 50_000);
-        let got = replies(&announced, Arrival::Service, &query("", "1"), from, 0.0).len();
+        let got = replies(&registry, Arrival::Service, &query("", "1"), from, 0.0).len();
         assert_eq!(got, expected, "{from}");
     };
     for near in [
@@ -238,7 +241,7 @@ fn strangers_get_few_answers_and_sensible_ports_only() {
         let ask = |n: u32| {
             let from = SocketAddr::new("203.0.113.1".parse().unwrap(), 50_000);
             let query = query("", &n.to_string());
-            replies(&announced, Arrival::Service, &query, from, now).len()
+            replies(&registry, Arrival::Service, &query, from, now).len()
         };
         (0..200).map(ask).sum()
     };
@@ -246,8 +249,8 @@ fn strangers_get_few_answers_and_sensible_ports_only() {
     assert_eq!(flood(8.5), 50);
     asks("10.1.2.4", 1);
     let privileged = b"LSL:shortinfo\r\n\r\n53 1\r\n";
-    assert!(replies(&announced, Arrival::Service, privileged, local(1), 9.0).is_empty());
-    assert_eq!(announced.counters.refused.load(Ordering::Relaxed), 301);
+    assert!(replies(&registry, Arrival::Service, privileged, local(1), 9.0).is_empty());
+    assert_eq!(registry.counters.refused.load(Ordering::Relaxed), 301);
 
     let far: IpAddr = "203.0.113.1".parse().unwrap();
     let named = SourcePolicy {
@@ -270,11 +273,11 @@ fn strangers_get_few_answers_and_sensible_ports_only() {
 fn predicates_match_what_liblsl_matches() {
     let answers = include_str!("../../../../lsl-interop/python/predicates.json");
     let answers: Value = serde_json::from_str(answers).unwrap();
-    let announced = announced(&[]);
+    let registry = announced(&[]);
     let format = crate::ChannelFormat::Float32;
     let mut info = StreamInfo::new("name", "type", 1, 100.0, format, "source").unwrap();
     info.set_session_id("default");
-    announced.add(Advertised::plain(&info));
+    registry.add(AnnouncedStream::plain(&info));
     let cases = answers["cases"].as_array().unwrap();
     assert!(cases.len() >= 250);
     for (number, case) in (0_u16..).zip(cases) {
@@ -293,7 +296,7 @@ fn predicates_match_what_liblsl_matches() {
                 }
                 .to_bytes();
                 let now = f64::from(number);
-                match replies(&announced, Arrival::Service, &datagram, local(1234), now).len() {
+                match replies(&registry, Arrival::Service, &datagram, local(1234), now).len() {
                     0 => "none",
                     _ => "found",
                 }
@@ -311,7 +314,7 @@ fn predicates_match_what_liblsl_matches() {
 /// As over UDP: who asks over TCP may spend a little on every query, and a limited amount on costly ones.
 #[test]
 fn costly_queries_over_tcp_are_limited_too() {
-    let announced = announced(&[]);
+    let registry = announced(&[]);
     let mut info = StreamInfo::from_xml(&shortinfo("u")).unwrap();
     let mut channels = info.desc_mut().into_child("channels");
     for n in 0..64 {
@@ -320,9 +323,9 @@ fn costly_queries_over_tcp_are_limited_too() {
             .set("label", format!("C{n}"));
     }
     let ask = |text: &str, from: &str| {
-        announced.selects(text.as_bytes(), from.parse().unwrap(), info.document(), 1.0)
+        registry.selects(text.as_bytes(), from.parse().unwrap(), info.document(), 1.0)
     };
-    let work = || announced.counters.query_work.load(Ordering::Relaxed);
+    let work = || registry.counters.query_work.load(Ordering::Relaxed);
     for n in 0..500 {
         let text = format!("//*[//*[//*[starts-with({n} div 7,'x')]]]");
         assert!(ask(&text, "127.0.0.1").is_err());
@@ -332,7 +335,7 @@ fn costly_queries_over_tcp_are_limited_too() {
         "{}",
         work()
     );
-    assert!(announced.counters.costly.load(Ordering::Relaxed) > 400);
+    assert!(registry.counters.costly.load(Ordering::Relaxed) > 400);
     assert_eq!(ask("name='Name'", "127.0.0.1").ok(), Some(true));
     let costly = "count(//channel[label='C63' or label='C62'])=2";
     assert_eq!(ask(costly, "127.1.0.1").ok(), Some(true));
@@ -345,11 +348,11 @@ fn costly_queries_over_tcp_are_limited_too() {
 
 #[test]
 fn replies_keep_the_scope_of_link_local_addresses() {
-    let announced = announced(&[shortinfo("u")]);
+    let registry = announced(&[shortinfo("u")]);
     let from =
         std::net::SocketAddrV6::new(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1), 50_000, 0, 3);
     let got = replies(
-        &announced,
+        &registry,
         Arrival::Service,
         &query("", "1"),
         from.into(),
@@ -363,7 +366,7 @@ fn replies_keep_the_scope_of_link_local_addresses() {
 
 #[test]
 fn hostile_datagrams_are_counted_and_ignored() {
-    let announced = announced(&[shortinfo("u")]);
+    let registry = announced(&[shortinfo("u")]);
     let long = query(&"a".repeat(5000), "1");
     let deep = query(&"(".repeat(4000), "1");
     for datagram in [
@@ -374,18 +377,18 @@ fn hostile_datagrams_are_counted_and_ignored() {
         &long,
         &deep,
     ] {
-        assert!(replies(&announced, Arrival::Service, datagram, local(50_000), 0.0).is_empty());
+        assert!(replies(&registry, Arrival::Service, datagram, local(50_000), 0.0).is_empty());
     }
-    assert_eq!(announced.counters.malformed.load(Ordering::Relaxed), 6);
+    assert_eq!(registry.counters.malformed.load(Ordering::Relaxed), 6);
 }
 
 proptest::proptest! {
     #[test]
     fn any_bytes_are_survived(tail: Vec<u8>, prefix in 0..3_usize) {
-        let announced = announced(&[shortinfo("u")]);
+        let registry = announced(&[shortinfo("u")]);
         let prefix = [b"".as_slice(), b"LSL:shortinfo\r\n", b"LSL:timedata\r\n"][prefix];
         let datagram = [prefix, &tail].concat();
-        replies(&announced, Arrival::Service, &datagram, local(50_000), 0.0);
-        replies(&announced, Arrival::Responder, &datagram, local(50_001), 0.0);
+        replies(&registry, Arrival::Service, &datagram, local(50_000), 0.0);
+        replies(&registry, Arrival::Responder, &datagram, local(50_001), 0.0);
     }
 }

@@ -21,7 +21,7 @@ pub(crate) struct MulticastInterface {
 
 /// Where discovery looks and listens.
 #[derive(Debug, Clone)]
-pub(crate) struct Reach {
+pub(crate) struct NetworkConfig {
     /// Bind everything to loopback and use no multicast.
     pub loopback_only: bool,
     /// Families in use, v4 first.
@@ -44,7 +44,7 @@ pub(crate) struct Reach {
     pub resolve_over_tcp: bool,
 }
 
-impl Reach {
+impl NetworkConfig {
     /// What this configuration means.
     pub(crate) fn new(config: &Config) -> Self {
         let families = [

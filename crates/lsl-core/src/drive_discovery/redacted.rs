@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use lsl_platform::clock::local_clock;
 use lsl_proto::describe::descriptor;
-use lsl_proto::session::resolve::Veto;
+use lsl_proto::discovery::search::Veto;
 use lsl_proto::wire::discovery::SHORTINFO_COMMAND;
 use lsl_proto::xml::Limits;
 use lsl_secure::policy::Discovery;
@@ -21,16 +21,16 @@ use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 
 use crate::context::Context;
+use crate::drive_discovery::search::{SearchState, take_in};
 use crate::net::handshake::{self, Callee, Expected};
 use crate::net::monitor::{Monitor, lock_ignoring_poison};
 use crate::net::peers::Peers;
-use crate::net::resolver::{SearchState, take_in};
 use crate::net::sockets::Family;
 use crate::{Error, Result, StreamInfo};
 
 /// What one search knows of outlets that hide. Dropping it ends its probes.
 #[derive(Debug)]
-pub(crate) struct Unveiler {
+pub(crate) struct Prober {
     context: Context,
     search: Arc<Monitor<SearchState>>,
     state: Mutex<State>,
@@ -47,18 +47,18 @@ struct State {
 
 /// Addresses that all searches of a context leave alone, since programs search again and again.
 #[derive(Debug, Default)]
-pub(crate) struct Pauses {
-    state: Mutex<Paused>,
+pub(crate) struct Backoff {
+    state: Mutex<BackoffState>,
 }
 
 #[derive(Debug, Default)]
-struct Paused {
+struct BackoffState {
     until: HashMap<SocketAddr, f64>,
     /// Under another list all may be different.
     under: Option<Arc<TrustList>>,
 }
 
-impl Pauses {
+impl Backoff {
     /// Whether `target` is to be asked now. Nobody is while there are too many to be left alone.
     fn allow(&self, target: SocketAddr, trust: &Arc<TrustList>, now: f64) -> bool {
         let mut state = lock_ignoring_poison(&self.state);
@@ -86,16 +86,16 @@ enum Outlet {
     /// It is not what is looked for.
     Other,
     /// The short info that it really has.
-    Matches(Arc<[u8]>),
+    PendingQuery(Arc<[u8]>),
     Failed {
         until: f64,
     },
 }
 
-impl Unveiler {
+impl Prober {
     /// `None` if this context does not look for outlets that hide.
     pub(crate) fn new(context: &Context, search: &Arc<Monitor<SearchState>>) -> Option<Arc<Self>> {
-        (discretion(context) != Discretion::None).then(|| {
+        (query_exposure(context) != QueryExposure::None).then(|| {
             Arc::new(Self {
                 context: context.clone(),
                 search: Arc::clone(search),
@@ -127,7 +127,7 @@ impl Unveiler {
         let mut state = lock_ignoring_poison(&self.state);
         match state.outlets.get(&key) {
             Some(Outlet::Asked | Outlet::Other) => return,
-            Some(Outlet::Matches(xml)) => {
+            Some(Outlet::PendingQuery(xml)) => {
                 let xml = Arc::clone(xml);
                 drop(state);
                 self.found(from, &xml);
@@ -143,7 +143,7 @@ impl Unveiler {
             state.outlets.retain(|_, outlet| asked(outlet));
             state.wrong_uids.clear();
         }
-        let is_allowed = self.context.pauses().allow(target, &security.trust(), now);
+        let is_allowed = self.context.backoff().allow(target, &security.trust(), now);
         if !is_allowed || state.probes.len() >= MAX_PROBES {
             return;
         }
@@ -153,11 +153,11 @@ impl Unveiler {
         state.outlets.insert(key.clone(), Outlet::Asked);
         let query = self.search.lock().search.query().to_vec();
         let asking = ask(self.context.clone(), info, target, query);
-        let unveiler = Arc::downgrade(self);
+        let prober = Arc::downgrade(self);
         let probe = async move {
             let answer = asking.await;
-            if let Some(unveiler) = Weak::upgrade(&unveiler) {
-                unveiler.learn(key, from, answer);
+            if let Some(prober) = Weak::upgrade(&prober) {
+                prober.learn(key, from, answer);
             }
         };
         state.probes.spawn_on(probe, &runtime);
@@ -170,7 +170,9 @@ impl Unveiler {
             Ok(xml) if xml.is_empty() => Outlet::Other,
             Ok(xml) => {
                 let xml: Arc<[u8]> = xml.into();
-                state.outlets.insert(key, Outlet::Matches(Arc::clone(&xml)));
+                state
+                    .outlets
+                    .insert(key, Outlet::PendingQuery(Arc::clone(&xml)));
                 drop(state);
                 self.found(from, &xml);
                 return;
@@ -183,7 +185,7 @@ impl Unveiler {
                 *wrong_uids += 1;
                 if !matches!(error, Error::Protocol(_)) || *wrong_uids >= MAX_WRONG_UIDS {
                     state.wrong_uids.remove(&key.1);
-                    self.context.pauses().add(key.1, until);
+                    self.context.backoff().add(key.1, until);
                 }
                 Outlet::Failed { until }
             }
@@ -200,7 +202,7 @@ impl Unveiler {
 
 /// What searches of a context keep from the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Discretion {
+pub(crate) enum QueryExposure {
     /// Nothing: the query goes out as liblsl's does.
     None,
     /// Outlets may hide, the query is sent: outlets of liblsl must find themselves in it.
@@ -210,17 +212,17 @@ pub(crate) enum Discretion {
 }
 
 /// How searches of this context go about it.
-pub(crate) fn discretion(context: &Context) -> Discretion {
+pub(crate) fn query_exposure(context: &Context) -> QueryExposure {
     let Ok(security) = context.security() else {
-        return Discretion::None;
+        return QueryExposure::None;
     };
     if security.discovery() != Discovery::Minimal || security.local().is_none() {
-        return Discretion::None;
+        return QueryExposure::None;
     }
     match security.policy() {
-        Policy::Off => Discretion::None,
-        Policy::Migrate => Discretion::Outlets,
-        Policy::Required => Discretion::Everybody,
+        Policy::Off => QueryExposure::None,
+        Policy::Migrate => QueryExposure::Outlets,
+        Policy::Required => QueryExposure::Everybody,
     }
 }
 

@@ -3,14 +3,14 @@ use std::net::Ipv4Addr;
 use lsl_proto::wire::timedata::{TimeReply, TimeRequest};
 
 use super::*;
-use crate::net::reach::Reach;
+use crate::drive_discovery::network_config::NetworkConfig;
 
 /// The thread of the sockets is busy when a clock probe comes: the reply is late, the times in it are
 /// right. Spec: lsl-protocol §5.
 #[test]
 fn a_busy_thread_does_not_shift_the_time_of_a_clock_probe() {
-    let reach = Arc::new(Reach::new(&lsl_proto::config::Config::loopback()));
-    let registry = Registry::new(reach, 10, SourcePolicy::default(), None);
+    let network = Arc::new(NetworkConfig::new(&lsl_proto::config::Config::loopback()));
+    let registry = Service::new(network, 10, SourcePolicy::default(), None);
     let announcement = registry.open().unwrap();
     let probe = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let port = announcement.service_ports().v4;

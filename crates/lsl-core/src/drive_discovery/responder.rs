@@ -7,24 +7,27 @@ use std::net::{IpAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::net::reach::{Reach, present_interfaces};
-use crate::net::registry::Announced;
+use crate::drive_discovery::network_config::{NetworkConfig, present_interfaces};
+use crate::drive_discovery::registry::Registry;
 use crate::net::runtime;
 use crate::net::sockets::{self, Family};
 
 /// Opens the responder of a family, or says in the log why there is none: without it streams are
 /// still found by unicast.
-pub(crate) fn open(reach: &Reach, family: Family) -> Option<(tokio::net::UdpSocket, Memberships)> {
-    let address = reach.responder_address(family)?;
-    reach.targets(family).next()?;
-    let opened = sockets::udp_responder(address, reach.multicast_port).and_then(|socket| {
+pub(crate) fn open(
+    network: &NetworkConfig,
+    family: Family,
+) -> Option<(tokio::net::UdpSocket, Memberships)> {
+    let address = network.responder_address(family)?;
+    network.targets(family).next()?;
+    let opened = sockets::udp_responder(address, network.multicast_port).and_then(|socket| {
         let holder = socket.try_clone()?;
         Ok((socket, holder))
     });
     let (socket, holder) = match opened {
         Ok(opened) => opened,
         Err(error) => {
-            let port = reach.multicast_port;
+            let port = network.multicast_port;
             tracing::warn!(?family, port, %error, "no multicast responder for this family");
             return None;
         }
@@ -34,8 +37,8 @@ pub(crate) fn open(reach: &Reach, family: Family) -> Option<(tokio::net::UdpSock
         holders: vec![holder],
         joined: HashSet::new(),
     };
-    memberships.join_all(reach, &present_interfaces());
-    let groups = reach.targets(family).filter(IpAddr::is_multicast).count();
+    memberships.join_all(network, &present_interfaces());
+    let groups = network.targets(family).filter(IpAddr::is_multicast).count();
     if memberships.joined.is_empty() && groups > 0 {
         tracing::warn!(
             ?family,
@@ -55,14 +58,14 @@ pub(crate) fn open(reach: &Reach, family: Family) -> Option<(tokio::net::UdpSock
 /// program was started, a cable is plugged in.
 pub(crate) async fn upkeep(
     mut memberships: Memberships,
-    reach: Arc<Reach>,
-    announced: Arc<Announced>,
+    network: Arc<NetworkConfig>,
+    registry: Arc<Registry>,
 ) {
     loop {
         tokio::time::sleep(runtime::until_next(UPKEEP_PERIOD)).await;
         let present = present_interfaces();
-        memberships.join_all(&reach, &present);
-        announced.set_interfaces(present.into());
+        memberships.join_all(&network, &present);
+        registry.set_interfaces(present.into());
     }
 }
 
@@ -76,12 +79,16 @@ pub(crate) struct Memberships {
 }
 
 impl Memberships {
-    fn join_all(&mut self, reach: &Reach, present: &[lsl_platform::interfaces::Interface]) {
-        let interfaces = reach.multicast_interfaces(self.family, present);
+    fn join_all(
+        &mut self,
+        network: &NetworkConfig,
+        present: &[lsl_platform::interfaces::Interface],
+    ) {
+        let interfaces = network.multicast_interfaces(self.family, present);
         // An interface that went away and came back has lost its memberships.
         self.joined
             .retain(|(_, index)| interfaces.iter().any(|interface| interface.index == *index));
-        for group in reach.targets(self.family).filter(IpAddr::is_multicast) {
+        for group in network.targets(self.family).filter(IpAddr::is_multicast) {
             for interface in &interfaces {
                 let membership = (group, interface.index);
                 if !self.joined.contains(&membership) && self.join(group, interface.index) {

@@ -19,33 +19,33 @@ use lsl_proto::xml::Document;
 use lsl_secure::{Policy, Security};
 
 use crate::Result;
-use crate::net::costly::{Account, CostlyWork, Source};
+use crate::drive_discovery::query_budget::{Host, QueryAccount, QueryBudget};
 use crate::net::monitor::lock_ignoring_poison;
 use crate::net::sealed_time::SealedClocks;
 
 /// One stream that is announced.
 #[derive(Debug)]
-pub(crate) struct Advertised {
-    shown: Shown,
+pub(crate) struct AnnouncedStream {
+    shown: PublicView,
     /// What is shown as soon as the policy is `required`.
-    later: Option<(Arc<Security>, Shown)>,
+    later: Option<(Arc<Security>, PublicView)>,
 }
 
 /// What strangers may ask about a stream, and what they get.
 #[derive(Debug)]
-pub(crate) struct Shown {
+pub(crate) struct PublicView {
     /// Queries see this.
     pub document: Document,
     /// The short form of the info, rendered once: what resolvers get.
     pub shortinfo: Vec<u8>,
 }
 
-impl Advertised {
+impl AnnouncedStream {
     /// A stream of which everything may be asked, `desc` included.
     #[cfg(test)]
     pub(crate) fn plain(info: &crate::StreamInfo) -> Self {
         Self {
-            shown: Shown {
+            shown: PublicView {
                 document: info.document().clone(),
                 shortinfo: info.to_shortinfo_xml(),
             },
@@ -54,12 +54,12 @@ impl Advertised {
     }
 
     /// A stream that is shown so, and in the other way once this security requires encryption.
-    pub(crate) fn new(shown: Shown, later: Option<(Arc<Security>, Shown)>) -> Self {
+    pub(crate) fn new(shown: PublicView, later: Option<(Arc<Security>, PublicView)>) -> Self {
         Self { shown, later }
     }
 
     /// What is shown now.
-    pub(crate) fn shown(&self) -> &Shown {
+    pub(crate) fn shown(&self) -> &PublicView {
         if let Some((security, later)) = &self.later
             && security.policy() == Policy::Required
         {
@@ -87,8 +87,8 @@ pub(crate) enum Answer {
     Time(TimeRequest),
     /// Send this, the time under the keys of a session, to where the probe came from, at once.
     SealedTime([u8; lsl_secure::TIME_PACKET_LEN]),
-    /// Send the matching streams, in [`Matches`].
-    Streams(Matches),
+    /// Send the matching streams, in [`PendingQuery`].
+    Streams(PendingQuery),
 }
 
 /// Something happened to a datagram that is worth counting.
@@ -113,7 +113,7 @@ pub(crate) struct Counters {
 }
 
 /// The streams with their keys; whoever answers a query keeps the list as it was at the start.
-type Streams = Arc<Vec<(u64, Arc<Advertised>)>>;
+type Streams = Arc<Vec<(u64, Arc<AnnouncedStream>)>>;
 
 /// Adds one to a counter that nobody synchronises by.
 pub(crate) fn count(counter: &AtomicU64) {
@@ -122,7 +122,7 @@ pub(crate) fn count(counter: &AtomicU64) {
 
 /// The announced streams of one context.
 #[derive(Debug)]
-pub(crate) struct Announced {
+pub(crate) struct Registry {
     streams: Mutex<Streams>,
     queries: Mutex<QueryCache>,
     recent: Mutex<RecentQueries>,
@@ -130,7 +130,7 @@ pub(crate) struct Announced {
     sources: SourcePolicy,
     /// A token is a query of a stranger.
     strangers: Mutex<TokenBucket>,
-    costly: Mutex<CostlyWork>,
+    costly: Mutex<QueryBudget>,
     next_key: AtomicU64,
     /// Forbids answers in plaintext.
     security: Option<Arc<Security>>,
@@ -140,7 +140,7 @@ pub(crate) struct Announced {
     pub counters: Counters,
 }
 
-impl Announced {
+impl Registry {
     /// Nothing announced yet. `max_queries` is `tuning.MaxCachedQueries`.
     pub(crate) fn new(max_queries: usize, sources: SourcePolicy) -> Self {
         Self {
@@ -165,7 +165,7 @@ impl Announced {
     }
 
     /// Starts to announce a stream; the key takes it back.
-    pub(crate) fn add(&self, stream: impl Into<Arc<Advertised>>) -> u64 {
+    pub(crate) fn add(&self, stream: impl Into<Arc<AnnouncedStream>>) -> u64 {
         let key = self.next_key.fetch_add(1, Ordering::Relaxed);
         Arc::make_mut(&mut lock_ignoring_poison(&self.streams)).push((key, stream.into()));
         key
@@ -253,13 +253,13 @@ impl Announced {
             count(&self.counters.duplicates);
             return Answer::Ignore;
         };
-        Answer::Streams(Matches {
+        Answer::Streams(PendingQuery {
             to,
             due,
             id: query.id.to_vec(),
             text: query.query.to_vec(),
             query: None,
-            account: Account::of(from.ip()),
+            account: QueryAccount::of(from.ip()),
             streams,
             next: 0,
         })
@@ -276,13 +276,13 @@ impl Announced {
         document: &Document,
         now: f64,
     ) -> Result<bool> {
-        let mut account = Account::of(from);
+        let mut account = QueryAccount::of(from);
         let query = self.parse(text, &mut account, now)?;
         Ok(self.evaluate(&query, document, &mut account, now)?)
     }
 
     /// A parsed query, from the cache or at the expense of who asks.
-    fn parse(&self, text: &[u8], account: &mut Account, now: f64) -> Result<Arc<Query>> {
+    fn parse(&self, text: &[u8], account: &mut QueryAccount, now: f64) -> Result<Arc<Query>> {
         if let Some(query) = lock_ignoring_poison(&self.queries).get(text) {
             return Ok(query);
         }
@@ -302,7 +302,7 @@ impl Announced {
         &self,
         query: &Query,
         document: &Document,
-        account: &mut Account,
+        account: &mut QueryAccount,
         now: f64,
     ) -> Result<bool, EvalError> {
         let Some(info) = document.child(document.root(), "info") else {
@@ -327,7 +327,7 @@ impl Announced {
         matched
     }
 
-    fn admit_costly(&self, account: &Account, now: f64) -> Result<(), EvalError> {
+    fn admit_costly(&self, account: &QueryAccount, now: f64) -> Result<(), EvalError> {
         if lock_ignoring_poison(&self.costly).admits(account.source, now) {
             return Ok(());
         }
@@ -339,19 +339,19 @@ impl Announced {
 /// A query on its way to being answered, stream by stream, so that many streams or a costly query
 /// do not keep a thread from clock probes.
 #[derive(Debug)]
-pub(crate) struct Matches {
+pub(crate) struct PendingQuery {
     to: SocketAddr,
     due: f64,
     id: Vec<u8>,
     text: Vec<u8>,
     /// Parsed when its turn has come.
     query: Option<Arc<Query>>,
-    account: Account,
+    account: QueryAccount,
     streams: Streams,
     next: usize,
 }
 
-impl Matches {
+impl PendingQuery {
     /// Where all replies of this query go.
     pub(crate) fn to(&self) -> SocketAddr {
         self.to
@@ -368,7 +368,7 @@ impl Matches {
     }
 
     /// Who pays for this query.
-    pub(crate) fn source(&self) -> Source {
+    pub(crate) fn source(&self) -> Host {
         self.account.source
     }
 
@@ -378,38 +378,38 @@ impl Matches {
     }
 
     /// Looks at the next stream at `now`. What is no query, or costs more than it may, ends.
-    pub(crate) fn step(&mut self, announced: &Announced, now: f64) -> Matched {
+    pub(crate) fn step(&mut self, registry: &Registry, now: f64) -> QueryStep {
         let account = &mut self.account;
         let query = match &self.query {
             Some(query) => query,
-            None => match announced.parse(&self.text, account, now) {
+            None => match registry.parse(&self.text, account, now) {
                 Ok(query) => &*self.query.insert(query),
-                Err(_) => return Matched::End,
+                Err(_) => return QueryStep::End,
             },
         };
         let Some((_, stream)) = self.streams.get(self.next) else {
-            return Matched::End;
+            return QueryStep::End;
         };
         self.next += 1;
         let shown = stream.shown();
         account.look();
-        match announced.evaluate(query, &shown.document, account, now) {
+        match registry.evaluate(query, &shown.document, account, now) {
             Ok(true) => {}
-            Ok(false) => return Matched::No,
-            Err(_) => return Matched::End,
+            Ok(false) => return QueryStep::No,
+            Err(_) => return QueryStep::End,
         }
         account.spent += REPLY_WORK;
         let reply = ReplyDatagram {
             id: &self.id,
             xml: &shown.shortinfo,
         };
-        Matched::Reply(reply.to_bytes())
+        QueryStep::Reply(reply.to_bytes())
     }
 }
 
-/// What became of one stream of [`Matches`].
+/// What became of one stream of [`PendingQuery`].
 #[derive(Debug)]
-pub(crate) enum Matched {
+pub(crate) enum QueryStep {
     /// It matches; send this.
     Reply(Vec<u8>),
     /// It does not match.
