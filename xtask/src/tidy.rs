@@ -21,7 +21,7 @@ const MODULES: &[(&str, &str)] = &[
     ),
     (
         "crates/lsl-proto/src/",
-        "error text types limits xml query info config value wire transport security buffer time session \
+        "error text types limits xml query info config value wire transport security buffer clock inlet session \
          describe discovery",
     ),
     (

@@ -4,7 +4,7 @@ use std::hint::black_box;
 
 use criterion::{Criterion, Throughput};
 use lsl_core::ProcessingOptions;
-use lsl_proto::time::{ClockOffset, PostProcessor};
+use lsl_proto::clock::{ClockOffset, PostProcessor};
 
 /// `postprocessing/dejitter`: one timestamp of a regular stream.
 pub(crate) fn postprocessing(criterion: &mut Criterion) {

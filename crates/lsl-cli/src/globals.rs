@@ -219,7 +219,7 @@ pub enum Events {
 }
 
 /// Log targets of security events that a command reports in its own words.
-const EVENT_TARGETS: [&str; 2] = ["lsl_secure::audit", "lsl_core::net::peers"];
+const EVENT_TARGETS: [&str; 2] = ["lsl_secure::audit", "lsl_core::drive_inlet::peers"];
 
 /// Reads a configuration file by name.
 fn read(path: &Path) -> Outcome<Loaded> {

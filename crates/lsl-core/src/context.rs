@@ -13,8 +13,8 @@ use crate::drive_discovery::network_config::NetworkConfig;
 use crate::drive_discovery::redacted::Backoff;
 use crate::drive_discovery::registry::SourcePolicy;
 use crate::drive_discovery::serve::Service;
+use crate::drive_inlet::lost::Lost;
 use crate::net::lingering::Lingering;
-use crate::net::lost::Lost;
 use crate::net::monitor::lock_ignoring_poison;
 
 /// A configuration and the sockets that go with it: one multicast responder and one UDP service for

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use lsl_platform::clock::local_clock;
-use lsl_proto::time::TimeCorrection;
+use lsl_proto::clock::TimeCorrection;
 use lsl_proto::value::{PullElement, read_raw};
 
 use crate::context::Context;
-use crate::net::echo::{self, Echo};
-use crate::net::feed::{Flow, FullInfo, InletShared, Notifier};
+use crate::drive_clock::Clock;
+use crate::drive_inlet::echo::{self, Echo};
+use crate::drive_inlet::task::{Flow, FullInfo, InletShared, Notifier};
 use crate::net::monitor::{Monitor, lock_ignoring_poison};
 use crate::net::runtime::{self, AbortOnDrop};
-use crate::net::time_probe::Clock;
 use crate::stats::InletStats;
 use crate::{BufferLength, ChannelFormat, Error, ProcessingOptions, Result, StreamInfo, Timeout};
 

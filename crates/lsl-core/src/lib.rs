@@ -27,9 +27,12 @@
 //! are sockets, threads and the handles.
 #![forbid(unsafe_code)]
 
+mod byte_stream;
 mod config_files;
 mod context;
+mod drive_clock;
 mod drive_discovery;
+mod drive_inlet;
 mod inlet;
 mod net;
 mod outlet;
@@ -37,9 +40,9 @@ mod resolver;
 mod stats;
 
 pub use lsl_platform::clock::local_clock;
+pub use lsl_proto::clock::TimeCorrection;
 pub use lsl_proto::discovery::search::ResolverEvent;
 pub use lsl_proto::session::fanout::Pushthrough;
-pub use lsl_proto::time::TimeCorrection;
 pub use lsl_proto::value::{PullElement, PushElement};
 pub use lsl_proto::{
     BufferLength, ChannelFormat, DEDUCED_TIMESTAMP, Error, ErrorKind, FOREVER_SECS, IRREGULAR_RATE,
@@ -48,9 +51,9 @@ pub use lsl_proto::{
 pub use lsl_secure as secure;
 
 pub use context::Context;
+pub use drive_inlet::echo::Echo;
+pub use drive_inlet::peers::{KeyChange, PeerHistory};
 pub use inlet::{BlockingInlet, Inlet, InletBuilder};
-pub use net::echo::Echo;
-pub use net::peers::{KeyChange, PeerHistory};
 pub use net::uid::random as random_uid;
 pub use outlet::{BlockingOutlet, Outlet, OutletBuilder, Stamps};
 pub use resolver::{ContinuousResolver, Resolving, Selector, resolve, resolve_blocking};

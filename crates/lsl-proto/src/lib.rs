@@ -18,15 +18,16 @@ mod text;
 mod types;
 
 pub mod buffer;
+pub mod clock;
 pub mod config;
 pub mod describe;
 pub mod discovery;
 pub mod info;
+pub mod inlet;
 pub mod limits;
 pub mod query;
 pub mod security;
 pub mod session;
-pub mod time;
 pub mod transport;
 pub mod value;
 pub mod wire;

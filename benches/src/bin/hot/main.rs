@@ -20,10 +20,10 @@ use std::process::ExitCode;
 use lsl_core::secure::Suites;
 use lsl_core::{ChannelFormat, ProcessingOptions, Pushthrough, StreamInfo};
 use lsl_proto::ByteOrder;
-use lsl_proto::buffer::SampleRing;
+use lsl_proto::clock::{ClockOffset, PostProcessor};
+use lsl_proto::inlet::SampleRing;
 use lsl_proto::query::{Query, QueryCache};
 use lsl_proto::session::fanout::{ConsumerId, Drain, Lane, SendBy, Terms, Wire};
-use lsl_proto::time::{ClockOffset, PostProcessor};
 use lsl_proto::value::{append_raw, read_raw};
 use lsl_proto::wire::sample110::{Decoder110, Encoder110};
 

@@ -22,9 +22,9 @@ use tokio::task::JoinSet;
 
 use crate::context::Context;
 use crate::drive_discovery::search::{SearchState, take_in};
-use crate::net::handshake::{self, Callee, Expected};
+use crate::drive_inlet::handshake::{self, ExpectedIdentity, Target};
+use crate::drive_inlet::peers::Peers;
 use crate::net::monitor::{Monitor, lock_ignoring_poison};
-use crate::net::peers::Peers;
 use crate::net::sockets::Family;
 use crate::{Error, Result, StreamInfo};
 
@@ -261,13 +261,13 @@ async fn ask(
     let security = context.security()?;
     // Other outlets have other keys: no reason for a word about a changed one.
     let peers = Arc::new(Peers::of_strangers());
-    let callee = Callee {
+    let outlet = Target {
         info: &info,
-        expected: Expected::Redacted,
+        expected: ExpectedIdentity::Redacted,
         peers: &peers,
     };
     let request = [SHORTINFO_COMMAND, b"\r\n", &query, b"\r\n"].concat();
-    let dialling = handshake::secure(security, callee, target, &request, CONNECT_LIMIT);
+    let dialling = handshake::secure(security, outlet, target, &request, CONNECT_LIMIT);
     let mut dialled = dialling.await?;
     let said = dialled.tunnel().map(|tunnel| tunnel.descriptor().clone());
     let xml = dialled.read_all(MAX_ANSWER_BYTES, ANSWER_LIMIT).await?;

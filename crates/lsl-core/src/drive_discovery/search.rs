@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 use crate::context::Context;
 use crate::drive_discovery::network_config::{NetworkConfig, present_interfaces};
 use crate::drive_discovery::redacted::{self, Prober, QueryExposure};
-use crate::net::dial::exchange;
+use crate::drive_inlet::connection::exchange;
 use crate::net::monitor::{Monitor, lock_ignoring_poison};
 use crate::net::runtime::{self, AbortOnDrop};
 use crate::net::sockets::{self, Family};

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lsl_platform::clock::local_clock;
 
-use crate::net::feed::InletShared;
+use crate::drive_inlet::task::InletShared;
 
 /// How an outlet answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

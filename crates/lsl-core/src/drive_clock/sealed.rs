@@ -8,19 +8,19 @@ use std::time::Duration;
 
 use lsl_platform::arrival::arrived_at;
 use lsl_platform::clock::local_clock;
+use lsl_proto::clock::{Action, PingAction, TimeAlarm, TimeCorrection, TimeWatch};
 use lsl_proto::security::SessionEvents;
-use lsl_proto::time::{Action, PingAction, TimeAlarm, TimeCorrection, TimeWatch};
 use lsl_secure::audit::EventKind;
 use lsl_secure::{Cause, Security, TimeProber};
 use tokio::net::UdpSocket;
 
-use crate::net::dial::{Batch, Dialled};
-use crate::net::feed::InletShared;
+use crate::drive_clock::UNREACHABLE_PAUSE;
+use crate::drive_clock::pings::Pings;
+use crate::drive_inlet::connection::{Batch, Dialled};
+use crate::drive_inlet::recovery::Endpoint;
+use crate::drive_inlet::task::InletShared;
 use crate::net::monitor::Monitor;
-use crate::net::pings::Pings;
 use crate::net::race::{Winner, race};
-use crate::net::source::Endpoint;
-use crate::net::time_probe::UNREACHABLE_PAUSE;
 use crate::{Error, Result};
 
 /// The keys for the clock of the present outlet, lent by whichever session lives.

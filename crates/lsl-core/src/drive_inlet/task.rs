@@ -1,7 +1,7 @@
 //! What an inlet's handle and its tasks share, and the task that reads the data connection.
 //!
 //! The task connects, reads until the stream flows, and recovers; from then on the connection lies in
-//! `Flow::custody` and is read as `net::custody` has it, by pulls themselves or by the task.
+//! `Flow::reader` and is read as `inlet::reader` has it, by pulls themselves or by the task.
 //! Lock order: `tasks`, then `flow`, then `processing`, then `clock`; `full_info` is taken alone.
 
 use std::net::SocketAddr;
@@ -12,20 +12,22 @@ use std::time::Duration;
 use lsl_platform::clock::local_clock;
 use lsl_platform::fork::Generation;
 use lsl_platform::interrupt::Interrupt;
-use lsl_proto::buffer::SampleRing;
-use lsl_proto::session::custody::Custody;
-use lsl_proto::session::inlet::{FeedSession, FeedState, FeedTerms};
-use lsl_proto::time::PostProcessor;
+use lsl_proto::clock::PostProcessor;
+use lsl_proto::inlet::SampleRing;
+use lsl_proto::inlet::reader::Reader;
+use lsl_proto::inlet::{FeedDecoder, FeedOptions, FeedState};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use crate::context::Context;
-use crate::net::custody::{Feed, Tenure};
-use crate::net::dial::{self, Batch, Dialled};
+use crate::drive_clock::{self, sealed};
+use crate::drive_inlet::attend::{Feed, Tenure};
+use crate::drive_inlet::connection::{self, Batch, Dialled};
+use crate::drive_inlet::full_info;
+use crate::drive_inlet::recovery::{Recovered, Source};
 use crate::net::monitor::{Monitor, lock_ignoring_poison};
 use crate::net::race::{Winner, race};
-use crate::net::source::{Recovered, Source};
-use crate::net::{full_info, runtime, secure_clock, time_probe};
+use crate::net::runtime;
 use crate::{Error, Result, StreamInfo};
 
 /// The part of an inlet that its handle and its tasks hold together.
@@ -48,13 +50,13 @@ pub(crate) struct InletShared {
     has_begun: AtomicBool,
     capacity_samples: usize,
     pub(crate) processing: Mutex<PostProcessor>,
-    pub(crate) clock: Monitor<time_probe::Clock>,
+    pub(crate) clock: Monitor<drive_clock::Clock>,
     pub(crate) full_info: Monitor<FullInfo>,
     /// Told after each batch of samples and when the stream is lost.
     pub(crate) notifier: OnceLock<Notifier>,
     /// To probe the clock of an outlet that encrypts.
-    pub(crate) clock_keys: Monitor<secure_clock::ClockKeys>,
-    terms: FeedTerms,
+    pub(crate) clock_keys: Monitor<sealed::ClockKeys>,
+    terms: FeedOptions,
     tasks: Mutex<Tasks>,
 }
 
@@ -73,7 +75,7 @@ pub(crate) struct Flow {
     /// Raised by `close`: a connection of an older epoch must not deliver any more.
     pub(crate) epoch: u64,
     /// The connection once it is established, and who waits for it.
-    pub(crate) custody: Custody<Box<Feed>, Arc<Interrupt>>,
+    pub(crate) reader: Reader<Box<Feed>, Arc<Interrupt>>,
 }
 
 /// The full description of the stream, fetched when asked for.
@@ -108,7 +110,7 @@ impl InletShared {
         max_chunk_samples: u32,
         recoverable: bool,
     ) -> Self {
-        let terms = FeedTerms {
+        let terms = FeedOptions {
             version: context.config().tuning().protocol_version,
             // An outlet of liblsl loses samples with a queue of one (Q12).
             max_buffer_samples: u32::try_from(capacity_samples)
@@ -118,7 +120,7 @@ impl InletShared {
         };
         let tuning = context.config().tuning();
         let processing = PostProcessor::new(info.nominal_srate(), tuning.smoothing_halftime_secs);
-        let clock = time_probe::Clock::new(tuning);
+        let clock = drive_clock::Clock::new(tuning);
         let mut byte_limit = (tuning.inlet_buffer_limit_mib as usize).saturating_mul(1 << 20);
         if info.channel_format().value_size() == 0 {
             // What a string takes is up to its sender.
@@ -133,7 +135,7 @@ impl InletShared {
             reconnects: 0,
             last_arrival: None,
             epoch: 0,
-            custody: Custody::default(),
+            reader: Reader::default(),
         };
         Self {
             channels: info.channel_count() as usize,
@@ -198,7 +200,7 @@ impl InletShared {
         if tasks.clock.is_none() {
             self.has_begun.store(true, Ordering::Relaxed);
             let shared = Arc::clone(self);
-            tasks.clock = Some(runtime::start(move || time_probe::probe(shared))?);
+            tasks.clock = Some(runtime::start(move || drive_clock::probe(shared))?);
         }
         Ok(())
     }
@@ -223,7 +225,7 @@ impl InletShared {
             flow.epoch += 1;
             flow.ring.clear();
             flow.opened = false;
-            flow.custody.close()
+            flow.reader.close()
         });
         // Before there can be a task of the next epoch, which has the same signals.
         if let Some(task) = task {
@@ -363,7 +365,7 @@ async fn establish<'a>(
     connected_before: &mut bool,
 ) -> Result<(Tenure<'a>, Kept<'a>)> {
     let info = shape_of(&shared.info, shared.source.info());
-    let mut session = FeedSession::new(&info, shared.terms);
+    let mut session = FeedDecoder::new(&info, shared.terms);
     let dialling = (shared.source).dial(&info, address, session.request(), CONNECT_LIMIT);
     let mut dialled = (dialling.await)
         .inspect_err(|error| shared.source.note_refusal(info.uid_bytes(), error))?;
@@ -381,7 +383,12 @@ async fn establish<'a>(
         );
         // Once the stream flows a pause of any length is legal.
         let outcome = tokio::time::timeout_at(handshake_end, opening).await;
-        let late = || Err(dial::failed(address, std::io::ErrorKind::TimedOut.into()));
+        let late = || {
+            Err(connection::failed(
+                address,
+                std::io::ErrorKind::TimedOut.into(),
+            ))
+        };
         if outcome.unwrap_or_else(|_| late())? == Batch::End {
             return Err(session.end());
         }
@@ -399,7 +406,7 @@ async fn establish<'a>(
 /// As long as a data connection lives, its keys are lent to the clock and its encryption is shown.
 struct Kept<'a> {
     shared: &'a InletShared,
-    _keys: Option<secure_clock::Lease<'a>>,
+    _keys: Option<sealed::Lease<'a>>,
 }
 
 impl<'a> Kept<'a> {
@@ -408,7 +415,7 @@ impl<'a> Kept<'a> {
         shared.source.peers().set_encryption(encryption);
         Self {
             shared,
-            _keys: secure_clock::lend_of_feed(&shared.clock_keys, dialled),
+            _keys: sealed::lend_of_feed(&shared.clock_keys, dialled),
         }
     }
 }
@@ -423,7 +430,7 @@ impl Drop for Kept<'_> {
 async fn open(
     shared: &InletShared,
     dialled: &mut Dialled,
-    session: &mut FeedSession,
+    session: &mut FeedDecoder,
     epoch: u64,
     state: &mut FeedState,
     connected_before: &mut bool,

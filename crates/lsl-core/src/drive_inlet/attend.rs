@@ -1,5 +1,5 @@
 //! The receive path of a connected inlet: pulls that read the socket themselves, and the data task
-//! behind them. Who waits for the socket when is decided in `session::custody`; here is what they do.
+//! behind them. Who waits for the socket when is decided in `inlet::reader`; here is what they do.
 //!
 //! Whoever holds the lock of the flow may read, without blocking, so `samples_available` is exact
 //! whoever waits. A thread that leads waits outside of the lock and holds only the descriptor.
@@ -13,31 +13,31 @@ use std::time::Duration;
 use lsl_platform::clock::local_clock;
 use lsl_platform::interrupt::Interrupt;
 use lsl_platform::poll::{Woken, wait_readable_or};
-use lsl_proto::buffer::SampleRing;
-use lsl_proto::session::custody::{Connection, Lead};
-use lsl_proto::session::inlet::FeedSession;
+use lsl_proto::inlet::FeedDecoder;
+use lsl_proto::inlet::SampleRing;
+use lsl_proto::inlet::reader::{Connection, Lead};
 
-use crate::net::dial::{Broken, Dialled, Progress};
-use crate::net::feed::{Flow, InletShared};
+use crate::byte_stream::Socket;
+use crate::drive_inlet::connection::{Broken, Dialled, Progress};
+use crate::drive_inlet::task::{Flow, InletShared};
 use crate::net::monitor::has_passed;
-use crate::net::watched::Socket;
 use crate::{Error, Result};
 
 /// A data connection whose stream flows.
 #[derive(Debug)]
 pub(crate) struct Feed {
     dialled: Dialled,
-    session: FeedSession,
+    session: FeedDecoder,
     broken: Option<Broken>,
 }
 
 impl Connection for Feed {
-    fn is_watched(&self) -> bool {
-        self.dialled.is_watched()
+    fn is_registered(&self) -> bool {
+        self.dialled.is_registered()
     }
 
-    fn unwatch(&mut self) {
-        self.dialled.unwatch();
+    fn unregister(&mut self) {
+        self.dialled.unregister();
     }
 
     fn is_broken(&self) -> bool {
@@ -46,7 +46,7 @@ impl Connection for Feed {
 }
 
 impl Feed {
-    pub(crate) fn new(dialled: Dialled, session: FeedSession) -> Self {
+    pub(crate) fn new(dialled: Dialled, session: FeedDecoder) -> Self {
         Self {
             dialled,
             session,
@@ -108,7 +108,7 @@ impl Flow {
     /// One read, by whoever holds the lock. Interrupts a leader if others found samples for it.
     fn receive(&mut self, context: Option<&mut Context<'_>>, by: Reader) -> Option<Received> {
         let received = self
-            .custody
+            .reader
             .connection()?
             .poll_receive(context, &mut self.ring)?;
         self.bytes += received.content;
@@ -116,12 +116,12 @@ impl Flow {
             let now = local_clock();
             self.samples += received.samples;
             self.last_arrival = Some(now);
-            self.custody.arrived(now);
+            self.reader.on_read(now);
         }
-        let is_broken = self.custody.connection().is_none();
+        let is_broken = self.reader.connection().is_none();
         if by == Reader::Other
             && (received.samples > 0 || is_broken)
-            && let Some(leader) = self.custody.leader()
+            && let Some(leader) = self.reader.leader()
         {
             leader.raise();
         }
@@ -143,12 +143,12 @@ impl Flow {
 
     /// Whether what comes next must be read at once.
     fn is_urgent(&mut self) -> bool {
-        let feed = self.custody.connection();
+        let feed = self.reader.connection();
         feed.is_some_and(|it| it.dialled.is_urgent())
     }
 
     fn is_broken(&mut self) -> bool {
-        self.custody
+        self.reader
             .any_connection()
             .is_some_and(|it| it.is_broken())
     }
@@ -243,7 +243,7 @@ impl InletShared {
                 Some(Turn::Lead(lead, socket, interrupt)) => (lead, socket, interrupt),
                 None => return None,
             };
-            if lead.was_watched {
+            if lead.was_registered {
                 self.data_work.notify_one();
             }
             match self.lead(lead, &socket, &interrupt, deadline, &mut step) {
@@ -278,8 +278,8 @@ impl InletShared {
         if self.may_read()
             && flow.lost.is_none()
             && let Ok(interrupt) = Interrupt::of_thread()
-            && let Some(socket) = flow.custody.connection().and_then(|it| it.dialled.handle())
-            && let Some(lead) = flow.custody.lead(now, &interrupt)
+            && let Some(socket) = flow.reader.connection().and_then(|it| it.dialled.handle())
+            && let Some(lead) = flow.reader.lead(now, &interrupt)
         {
             return Some(Turn::Lead(lead, socket, interrupt));
         }
@@ -287,7 +287,7 @@ impl InletShared {
     }
 
     fn ask(&self, flow: &mut Flow, now: f64) {
-        if self.owner.is_current() && flow.custody.ask(now) {
+        if self.owner.is_current() && flow.reader.request_reactor(now) {
             self.data_work.notify_one();
         }
     }
@@ -296,9 +296,7 @@ impl InletShared {
     fn lead<R>(
         &self,
         Lead {
-            ticket,
-            mut quiet_at,
-            ..
+            id, mut quiet_at, ..
         }: Lead,
         socket: &Socket,
         interrupt: &Interrupt,
@@ -311,16 +309,16 @@ impl InletShared {
                 interrupt.lower();
             }
             let mut flow = self.flow.lock();
-            let is_leader = flow.custody.is_led_by(ticket);
+            let is_leader = flow.reader.is_leader(id);
             let received = match woken {
                 Ok(Woken::Readable) if is_leader => flow.receive(None, Reader::Leader),
                 _ => None,
             };
             let found = step(&mut flow);
             let now = local_clock();
-            quiet_at = flow.custody.quiet_at();
+            quiet_at = flow.reader.quiet_at();
             if woken.is_err() {
-                flow.custody.doubt();
+                flow.reader.back_off();
             }
             let stays = is_leader
                 && woken.is_ok()
@@ -333,7 +331,7 @@ impl InletShared {
                 // Nobody else is interested in samples that were not enough for this pull.
                 continue;
             }
-            flow.custody.leave(ticket);
+            flow.reader.resign(id);
             // An answer to the clock must not lie in the socket until somebody leads again.
             let concerns_task = flow.is_broken() || flow.is_urgent();
             drop(flow);
@@ -367,7 +365,11 @@ impl InletShared {
         let arrived = flow.drain();
         let is_broken = flow.is_broken();
         let is_prompt = self.flow.has_waiters() || flow.is_urgent();
-        if flow.custody.pulled(local_clock(), arrived, is_prompt) || is_broken {
+        if flow
+            .reader
+            .on_caller_read(local_clock(), arrived, is_prompt)
+            || is_broken
+        {
             self.data_work.notify_one();
         }
         arrived
@@ -375,7 +377,7 @@ impl InletShared {
 
     /// Whoever leads shall look again.
     pub(crate) fn interrupt_leader(&self) {
-        if let Some(leader) = self.flow.lock().custody.leader() {
+        if let Some(leader) = self.flow.lock().reader.leader() {
             leader.raise();
         }
     }
@@ -396,7 +398,7 @@ impl<'a> Tenure<'a> {
         let feed = Box::new(feed);
         let begun = shared.flow.update(|flow| {
             if flow.epoch == epoch {
-                Ok(flow.custody.begin(feed))
+                Ok(flow.reader.begin(feed))
             } else {
                 Err(feed)
             }
@@ -451,7 +453,7 @@ impl<'a> Tenure<'a> {
         let before = flow.samples;
         let look = self.look_locked(&mut flow, context, is_due);
         let look = if flow.is_broken() || matches!(look, Look::Ended(_)) {
-            let (feed, leader) = flow.custody.end(self.number);
+            let (feed, leader) = flow.reader.end(self.number);
             let arrived = flow.samples > before;
             drop(flow);
             if let Some(leader) = leader {
@@ -481,7 +483,7 @@ impl<'a> Tenure<'a> {
     fn look_locked(&self, flow: &mut Flow, context: &mut Context<'_>, is_due: bool) -> Look {
         let shared = self.shared;
         // Not the next one: whoever is woken for that is not this task.
-        let Some(feed) = flow.custody.connection_of(self.number) else {
+        let Some(feed) = flow.reader.connection_of(self.number) else {
             return Look::Ended(Error::Protocol("the inlet was closed".into()));
         };
         if feed.is_broken() {
@@ -491,23 +493,23 @@ impl<'a> Tenure<'a> {
             feed.broken = Some(broken);
             return Look::Watch;
         }
-        let is_watched = feed.is_watched();
+        let is_registered = feed.is_registered();
         let is_urgent = feed.dialled.is_urgent();
-        if flow.custody.leader().is_some() && shared.notifier.get().is_none() {
+        if flow.reader.leader().is_some() && shared.notifier.get().is_none() {
             return Look::Rest(LEADER_TICK);
         }
         let now = local_clock();
         let is_wanted = |flow: &mut Flow| {
             let is_prompt =
                 is_urgent || shared.flow.has_waiters() || shared.notifier.get().is_some();
-            flow.custody.shall_watch(now, is_prompt)
+            flow.reader.needs_reactor(now, is_prompt)
         };
         let mut taken = 0;
-        if !is_watched && !is_wanted(flow) {
+        if !is_registered && !is_wanted(flow) {
             if !is_due {
                 return Look::Rest(TICK);
             }
-            let is_read = flow.custody.is_read_by_callers(now);
+            let is_read = flow.reader.is_read_by_callers(now);
             let most = if is_read {
                 BESIDE_CALLERS_BYTES
             } else {
@@ -534,8 +536,8 @@ impl<'a> Tenure<'a> {
             }
             if flow.samples > samples && !is_wanted(flow) {
                 // It flows and nobody waits for it.
-                if let Some(feed) = flow.custody.connection() {
-                    feed.unwatch();
+                if let Some(feed) = flow.reader.connection() {
+                    feed.unregister();
                 }
                 return Look::Rest(TICK);
             }
@@ -543,7 +545,7 @@ impl<'a> Tenure<'a> {
                 return Look::Again;
             }
         }
-        let feed = flow.custody.connection();
+        let feed = flow.reader.connection();
         if let Some(feed) = feed
             && let Err(broken) = feed.dialled.poll_alarm(context)
         {
@@ -558,10 +560,10 @@ impl Drop for Tenure<'_> {
         let mut flow = self.shared.flow.lock();
         // What arrived before the stream moved is not lost with its connection, unless its inlet was
         // closed, and then the connection is not here any more.
-        if flow.custody.connection_of(self.number).is_some() && self.shared.owner.is_current() {
+        if flow.reader.connection_of(self.number).is_some() && self.shared.owner.is_current() {
             flow.drain();
         }
-        let (feed, leader) = flow.custody.end(self.number);
+        let (feed, leader) = flow.reader.end(self.number);
         drop(flow);
         if let Some(leader) = leader {
             leader.raise();

@@ -17,18 +17,18 @@ pub(crate) type Socket = TcpStream;
 
 /// See the Unix version.
 #[derive(Debug)]
-pub(crate) struct Watched {
+pub(crate) struct ByteStream {
     stream: Arc<TcpStream>,
-    is_watched: bool,
+    is_registered: bool,
 }
 
-impl Watched {
+impl ByteStream {
     /// Not watched until somebody polls.
     #[expect(clippy::unnecessary_wraps, reason = "fails on Unix")]
     pub(crate) fn new(stream: TcpStream) -> io::Result<Self> {
         Ok(Self {
             stream: Arc::new(stream),
-            is_watched: false,
+            is_registered: false,
         })
     }
 
@@ -37,12 +37,12 @@ impl Watched {
         Arc::clone(&self.stream)
     }
 
-    pub(crate) fn is_watched(&self) -> bool {
-        self.is_watched
+    pub(crate) fn is_registered(&self) -> bool {
+        self.is_registered
     }
 
-    pub(crate) fn unwatch(&mut self) {
-        self.is_watched = false;
+    pub(crate) fn unregister(&mut self) {
+        self.is_registered = false;
     }
 
     /// As on Unix.
@@ -54,7 +54,7 @@ impl Watched {
         let Some(context) = context else {
             return or_pending(receive_nonblocking(&*self.stream, buffer));
         };
-        self.is_watched = true;
+        self.is_registered = true;
         loop {
             ready!(self.stream.poll_read_ready(context))?;
             match self.stream.try_read(buffer) {
@@ -75,7 +75,7 @@ impl Watched {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        if !self.is_watched {
+        if !self.is_registered {
             return or_pending(self.try_send(bytes));
         }
         loop {

@@ -18,22 +18,22 @@
 /// What is known of a connection here.
 pub trait Connection {
     /// Whether the reactor wakes the data task when something can be read.
-    fn is_watched(&self) -> bool;
+    fn is_registered(&self) -> bool;
 
     /// Ends that. A registered socket wakes the reactor for every segment, though nobody cares.
-    fn unwatch(&mut self);
+    fn unregister(&mut self);
 
     /// Whether it can be read no more; only the data task has any use for it.
     fn is_broken(&self) -> bool;
 }
 
 impl<C: Connection + ?Sized> Connection for Box<C> {
-    fn is_watched(&self) -> bool {
-        (**self).is_watched()
+    fn is_registered(&self) -> bool {
+        (**self).is_registered()
     }
 
-    fn unwatch(&mut self) {
-        (**self).unwatch();
+    fn unregister(&mut self) {
+        (**self).unregister();
     }
 
     fn is_broken(&self) -> bool {
@@ -43,16 +43,16 @@ impl<C: Connection + ?Sized> Connection for Box<C> {
 
 /// The connection of an inlet, if there is one, and who waits for it. `I` interrupts a leader.
 #[derive(Debug)]
-pub struct Custody<C, I> {
+pub struct Reader<C, I> {
     connection: Option<C>,
     /// Of the connection; never used again.
     number: u64,
-    leader: Option<(Ticket, I)>,
-    last_ticket: u64,
+    leader: Option<(LeaderId, I)>,
+    last_id: u64,
     /// Whether a pull read since the task last looked.
-    was_pulled: bool,
+    was_read_by_caller: bool,
     /// When somebody last wanted the socket watched, in seconds of `local_clock`.
-    asked_at: f64,
+    requested_at: f64,
     last_arrival: f64,
     /// Between the last two arrivals.
     gap_secs: f64,
@@ -60,41 +60,41 @@ pub struct Custody<C, I> {
 
 /// Names one leader among all that there ever were.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ticket(u64);
+pub struct LeaderId(u64);
 
 /// The right and the duty to wait for the socket.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Lead {
-    /// For [`Custody::leave`].
-    pub ticket: Ticket,
+    /// For [`Reader::leave`].
+    pub id: LeaderId,
     /// Whether the data task must learn that the socket is not watched any more.
-    pub was_watched: bool,
-    /// See [`Custody::quiet_at`].
+    pub was_registered: bool,
+    /// See [`Reader::quiet_at`].
     pub quiet_at: f64,
 }
 
-impl<C, I> Default for Custody<C, I> {
+impl<C, I> Default for Reader<C, I> {
     fn default() -> Self {
         Self {
             connection: None,
             number: 0,
             leader: None,
-            last_ticket: 0,
-            was_pulled: false,
-            asked_at: f64::NEG_INFINITY,
+            last_id: 0,
+            was_read_by_caller: false,
+            requested_at: f64::NEG_INFINITY,
             last_arrival: f64::NEG_INFINITY,
             gap_secs: f64::INFINITY,
         }
     }
 }
 
-impl<C: Connection, I: Clone> Custody<C, I> {
+impl<C: Connection, I: Clone> Reader<C, I> {
     /// There is a connection now; its number is for [`end`](Self::end).
     pub fn begin(&mut self, connection: C) -> u64 {
         debug_assert!(self.connection.is_none(), "one connection at a time");
         self.connection = Some(connection);
         self.number += 1;
-        self.was_pulled = false;
+        self.was_read_by_caller = false;
         // Whoever waits for the first sample waited for a connection.
         self.gap_secs = f64::INFINITY;
         self.last_arrival = f64::NEG_INFINITY;
@@ -141,34 +141,34 @@ impl<C: Connection, I: Clone> Custody<C, I> {
             return None;
         }
         let connection = self.connection()?;
-        let was_watched = connection.is_watched();
-        if was_watched {
-            connection.unwatch();
+        let was_registered = connection.is_registered();
+        if was_registered {
+            connection.unregister();
         }
-        self.last_ticket += 1;
-        let ticket = Ticket(self.last_ticket);
-        self.leader = Some((ticket, interrupt.clone()));
-        self.asked_at = f64::NEG_INFINITY;
+        self.last_id += 1;
+        let id = LeaderId(self.last_id);
+        self.leader = Some((id, interrupt.clone()));
+        self.requested_at = f64::NEG_INFINITY;
         Some(Lead {
-            ticket,
-            was_watched,
+            id,
+            was_registered,
             quiet_at: self.quiet_at(),
         })
     }
 
-    /// Whether the lead is still that of `ticket`; it ends with the connection.
+    /// Whether the lead is still that of `id`; it ends with the connection.
     #[inline]
-    pub fn is_led_by(&self, ticket: Ticket) -> bool {
-        self.leader.as_ref().is_some_and(|(own, _)| *own == ticket)
+    pub fn is_leader(&self, id: LeaderId) -> bool {
+        self.leader.as_ref().is_some_and(|(own, _)| *own == id)
     }
 
     /// Gives up the lead. The caller wakes those who wait, so that one of them takes it.
     #[inline]
-    pub fn leave(&mut self, ticket: Ticket) {
-        if self.is_led_by(ticket) {
+    pub fn resign(&mut self, id: LeaderId) {
+        if self.is_leader(id) {
             self.leader = None;
         }
-        self.was_pulled = true;
+        self.was_read_by_caller = true;
     }
 
     /// The leader, to interrupt it.
@@ -184,24 +184,24 @@ impl<C: Connection, I: Clone> Custody<C, I> {
 
     /// Samples were put into the ring at `now`.
     #[inline]
-    pub fn arrived(&mut self, now: f64) {
+    pub fn on_read(&mut self, now: f64) {
         self.gap_secs = now - self.last_arrival;
         self.last_arrival = now;
     }
 
     /// Waiting for the socket failed: nobody leads until the stream has shown anew that it flows.
-    pub fn doubt(&mut self) {
+    pub fn back_off(&mut self) {
         self.gap_secs = f64::INFINITY;
     }
 
     /// A pull that does not wait has read, or tried to. Ends watching a stream that flows, unless
     /// somebody needs that (`is_prompt`); whether the data task must learn of it.
-    pub fn pulled(&mut self, now: f64, arrived: bool, is_prompt: bool) -> bool {
-        self.was_pulled = true;
-        let keep = !arrived || is_prompt || self.is_asked(now);
+    pub fn on_caller_read(&mut self, now: f64, arrived: bool, is_prompt: bool) -> bool {
+        self.was_read_by_caller = true;
+        let keep = !arrived || is_prompt || self.is_requested(now);
         match self.connection() {
-            Some(connection) if !keep && connection.is_watched() => {
-                connection.unwatch();
+            Some(connection) if !keep && connection.is_registered() => {
+                connection.unregister();
                 true
             }
             _ => false,
@@ -209,15 +209,15 @@ impl<C: Connection, I: Clone> Custody<C, I> {
     }
 
     /// Somebody waits who cannot watch the socket: whether the data task must be woken to do so.
-    pub fn ask(&mut self, now: f64) -> bool {
-        self.asked_at = now;
+    pub fn request_reactor(&mut self, now: f64) -> bool {
+        self.requested_at = now;
         // A leader wakes all who wait when it leaves, and then they ask again.
-        self.leader.is_none() && self.connection().is_some_and(|it| !it.is_watched())
+        self.leader.is_none() && self.connection().is_some_and(|it| !it.is_registered())
     }
 
     /// For the data task: whether the socket shall be watched. `is_prompt` if somebody waits.
-    pub fn shall_watch(&self, now: f64, is_prompt: bool) -> bool {
-        is_prompt || self.is_asked(now)
+    pub fn needs_reactor(&self, now: f64, is_prompt: bool) -> bool {
+        is_prompt || self.is_requested(now)
     }
 
     /// For the data task, once per tick: whether callers read since the last, so that it may rest for
@@ -225,12 +225,12 @@ impl<C: Connection, I: Clone> Custody<C, I> {
     /// processor and the lock from them. Somebody who keeps looking for samples does not keep a stream
     /// that stopped from being watched: its outlet may be gone.
     pub fn is_read_by_callers(&mut self, now: f64) -> bool {
-        let was_pulled = std::mem::take(&mut self.was_pulled);
-        was_pulled && now < self.quiet_at()
+        let was_read_by_caller = std::mem::take(&mut self.was_read_by_caller);
+        was_read_by_caller && now < self.quiet_at()
     }
 
-    fn is_asked(&self, now: f64) -> bool {
-        now - self.asked_at < PATIENCE_SECS
+    fn is_requested(&self, now: f64) -> bool {
+        now - self.requested_at < PATIENCE_SECS
     }
 }
 

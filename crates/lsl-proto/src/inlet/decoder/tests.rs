@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::*;
 
-const TERMS: FeedTerms = FeedTerms {
+const TERMS: FeedOptions = FeedOptions {
     version: 110,
     max_buffer_samples: 36_000,
     max_chunk_samples: 0,
@@ -52,11 +52,11 @@ fn version_of(session: &Value) -> u32 {
 
 /// The session's bytes, handed over in pieces: timestamps and raw values that come out.
 fn run(session: &Value, piece_bytes: usize) -> Vec<(f64, Vec<u8>)> {
-    let terms = FeedTerms {
+    let terms = FeedOptions {
         version: version_of(session),
         ..TERMS
     };
-    let mut feed = FeedSession::new(&info_of(session), terms);
+    let mut feed = FeedDecoder::new(&info_of(session), terms);
     let mut ring = SampleRing::new(1000, usize::MAX);
     let mut bytes = unhex(&session["exchange"][1]["hex"]);
     bytes.extend(unhex(&session["exchange"][2]["hex"]));
@@ -101,11 +101,11 @@ fn a_feed_of_another_outlet_is_refused() {
     for session in sessions() {
         let mut info = info_of(&session);
         info.reset_uid("11111111-2222-4333-8444-555555555555");
-        let terms = FeedTerms {
+        let terms = FeedOptions {
             version: version_of(&session),
             ..TERMS
         };
-        let mut feed = FeedSession::new(&info, terms);
+        let mut feed = FeedDecoder::new(&info, terms);
         let mut ring = SampleRing::new(10, usize::MAX);
         let refused = feed.receive(&unhex(&session["exchange"][1]["hex"]), &mut ring);
         assert!(refused.is_err(), "{}", session["id"]);
@@ -116,9 +116,9 @@ fn a_feed_of_another_outlet_is_refused() {
 #[test]
 fn wrong_test_patterns_end_the_connection() {
     for session in sessions() {
-        let mut feed = FeedSession::new(
+        let mut feed = FeedDecoder::new(
             &info_of(&session),
-            FeedTerms {
+            FeedOptions {
                 version: version_of(&session),
                 ..TERMS
             },
@@ -142,7 +142,7 @@ fn the_end_says_what_it_means() {
         .find(|each| version_of(each) == 110)
         .unwrap();
     let check = |text: &[u8], expected: &str| {
-        let mut feed = FeedSession::new(&info_of(&session), TERMS);
+        let mut feed = FeedDecoder::new(&info_of(&session), TERMS);
         let mut ring = SampleRing::new(10, usize::MAX);
         feed.receive(text, &mut ring).unwrap();
         assert!(feed.end().to_string().contains(expected), "{expected}");

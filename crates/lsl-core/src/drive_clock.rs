@@ -1,23 +1,27 @@
 //! Probing the outlet's clock for `time_correction` and clock synchronisation.
 //! Spec: lsl-protocol §5.
 
+pub(crate) mod pings;
+pub(crate) mod sealed;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use lsl_platform::arrival::arrived_at;
 use lsl_platform::clock::local_clock;
-use lsl_proto::config::Tuning;
-use lsl_proto::time::{
+use lsl_proto::clock::{
     Action, ClockOffset, OffsetEstimator, PingAction, PingWaves, TimeCorrection,
 };
+use lsl_proto::config::Tuning;
 use lsl_proto::wire::timedata::{TimeReply, TimeRequest};
 use lsl_secure::policy::Way;
 use tokio::net::UdpSocket;
 
-use crate::net::feed::InletShared;
+use crate::drive_inlet::handshake;
+use crate::drive_inlet::recovery::Endpoint;
+use crate::drive_inlet::task::InletShared;
 use crate::net::race::{Winner, race};
-use crate::net::source::Endpoint;
-use crate::net::{handshake, secure_clock, uid};
+use crate::net::uid;
 use crate::{Error, Result};
 
 /// What an inlet knows of its outlet's clock.
@@ -130,9 +134,9 @@ async fn ask(shared: &InletShared, endpoint: Endpoint) -> Error {
             match handshake::way(security, peers, &info, endpoint.data).await {
                 // Boxed, because every inlet's task would else hold room for it.
                 Way::Secure => {
-                    return Box::pin(secure_clock::exchange(shared, endpoint)).await;
+                    return Box::pin(sealed::exchange(shared, endpoint)).await;
                 }
-                Way::Refuse { cause, text } => return secure_clock::refused(shared, cause, text),
+                Way::Refuse { cause, text } => return sealed::refused(shared, cause, text),
                 Way::Plaintext => {}
             }
         }

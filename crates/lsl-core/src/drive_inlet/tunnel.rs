@@ -18,11 +18,11 @@ use lsl_secure::{Cause, Descriptor, Enrolled, Role, Security, SessionInfo, TimeK
 use tokio::net::TcpStream;
 use tokio::time::Sleep;
 
-use crate::net::dial::{Broken, Progress, poll_into_buffer};
+use crate::byte_stream::ByteStream;
+use crate::drive_clock::pings::Pings;
+use crate::drive_inlet::connection::{Broken, Progress, poll_into_buffer};
+use crate::drive_inlet::peers::Peers;
 use crate::net::monitor::lock_ignoring_poison;
-use crate::net::peers::Peers;
-use crate::net::pings::Pings;
-use crate::net::watched::Watched;
 use crate::net::{refusal, runtime};
 use crate::stats::Encryption;
 use crate::{Error, Result};
@@ -31,7 +31,7 @@ use crate::{Error, Result};
 #[derive(Debug)]
 pub(crate) struct Tunnel {
     /// Taken by the drop, which may leave it to a task.
-    stream: Option<Watched>,
+    stream: Option<ByteStream>,
     connection: Connection,
     events: SessionEvents,
     state: State,
@@ -70,7 +70,7 @@ enum State {
 impl Tunnel {
     /// `connection` is established, and nothing has been received behind its handshake.
     pub(crate) fn new(
-        stream: Watched,
+        stream: ByteStream,
         mut connection: Connection,
         info: Arc<SessionInfo>,
         descriptor: Descriptor,
@@ -136,13 +136,13 @@ impl Tunnel {
     }
 
     /// The connection; `None` once it has ended.
-    pub(crate) fn socket(&self) -> Option<&Watched> {
+    pub(crate) fn socket(&self) -> Option<&ByteStream> {
         self.stream.as_ref()
     }
 
-    pub(crate) fn unwatch(&mut self) {
+    pub(crate) fn unregister(&mut self) {
         if let Some(stream) = &mut self.stream {
-            stream.unwatch();
+            stream.unregister();
         }
     }
 
@@ -165,7 +165,7 @@ impl Tunnel {
     }
 
     /// One read, without blocking; hands on the content of each record. See
-    /// [`Dialled::poll_receive`](crate::net::dial::Dialled::poll_receive).
+    /// [`Dialled::poll_receive`](crate::drive_inlet::connection::Dialled::poll_receive).
     pub(crate) fn poll_receive(
         &mut self,
         context: Option<&mut Context<'_>>,
@@ -301,7 +301,7 @@ impl Drop for Tunnel {
         self.about.security.audit().record(self.described(closed));
         // Without somebody who reads what is under way, the system would answer it with a reset
         // that overtakes our last words. Without a runtime there is nobody.
-        let Some(stream) = self.stream.take().and_then(Watched::into_std) else {
+        let Some(stream) = self.stream.take().and_then(ByteStream::into_std) else {
             return;
         };
         let lingering = async move {

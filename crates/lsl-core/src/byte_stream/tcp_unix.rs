@@ -16,13 +16,13 @@ pub(crate) type Socket = TcpStream;
 
 /// See the module's documentation.
 #[derive(Debug)]
-pub(crate) struct Watched {
+pub(crate) struct ByteStream {
     /// Shared with a thread that waits for it.
     stream: Arc<TcpStream>,
     watch: Option<AsyncFd<Arc<TcpStream>>>,
 }
 
-impl Watched {
+impl ByteStream {
     /// Takes the socket over from tokio; not watched until somebody polls.
     pub(crate) fn new(stream: tokio::net::TcpStream) -> io::Result<Self> {
         Ok(Self {
@@ -36,11 +36,11 @@ impl Watched {
         Arc::clone(&self.stream)
     }
 
-    pub(crate) fn is_watched(&self) -> bool {
+    pub(crate) fn is_registered(&self) -> bool {
         self.watch.is_some()
     }
 
-    pub(crate) fn unwatch(&mut self) {
+    pub(crate) fn unregister(&mut self) {
         self.watch = None;
     }
 

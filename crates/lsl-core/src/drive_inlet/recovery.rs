@@ -8,22 +8,22 @@ use std::time::Duration;
 
 use lsl_platform::fork::PerProcess;
 use lsl_proto::describe::descriptor;
+use lsl_proto::inlet::recovery::{Refused, SearchVerdict, judge};
 use lsl_proto::query::quote_bytes;
-use lsl_proto::session::recover::{Refused, Verdict, judge};
 use lsl_proto::wire::discovery::{QueryDatagram, ReplyDatagram, SHORTINFO_COMMAND, query_id};
 use tokio::net::UdpSocket;
 
 use crate::StreamInfo;
 use crate::context::Context;
-use crate::net::dial::Dialled;
-use crate::net::handshake::{self, Callee, Expected};
-use crate::net::lost::LONGEST_ROUND_SECS;
+use crate::drive_inlet::connection::Dialled;
+use crate::drive_inlet::handshake::{self, ExpectedIdentity, Target};
+use crate::drive_inlet::lost::LONGEST_ROUND_SECS;
+use crate::drive_inlet::pacer;
+use crate::drive_inlet::peers::Peers;
+use crate::drive_inlet::turns::Turns;
 use crate::net::monitor::Monitor;
-use crate::net::pace;
-use crate::net::peers::Peers;
 use crate::net::race::race;
 use crate::net::sockets::{self, Family};
-use crate::net::turns::Turns;
 use crate::{Error, Result, config::Ipv6Mode};
 
 /// Where an inlet's outlet is at present.
@@ -164,16 +164,16 @@ impl Source {
         request: &[u8],
         limit: Duration,
     ) -> Result<Dialled> {
-        let callee = Callee {
+        let target = Target {
             info,
-            expected: Expected::Stream {
+            expected: ExpectedIdentity::Stream {
                 original: &self.original,
                 was_found: self.was_found,
             },
             peers: &self.peers,
         };
         // Boxed, because every inlet's tasks would else hold room for a handshake.
-        Box::pin(handshake::dial(&self.context, callee, peer, request, limit)).await
+        Box::pin(handshake::dial(&self.context, target, peer, request, limit)).await
     }
 
     /// One short connection: sends `request` and returns all that comes back until the outlet ends it.
@@ -360,7 +360,7 @@ impl Source {
             };
             self.present.lock().refused.leave_out(&info, &mut answers);
             match judge(&info, answers) {
-                Verdict::Same(found) => {
+                SearchVerdict::Same(found) => {
                     // Somebody may have hidden from us that it encrypts, or make that up now.
                     let is_unchanged =
                         is_described_alike(&found, &info) && self.is_at_the_same_place(&found);
@@ -372,7 +372,7 @@ impl Source {
                         .update(|present| drop(present_with(present, *found)));
                     return Recovered::Moved;
                 }
-                Verdict::Adopt(found) => {
+                SearchVerdict::Adopt(found) => {
                     tracing::info!(name = ?found.name(), uid = ?found.uid(), "stream is back at another outlet");
                     self.present.update(|present| {
                         present.is_adopted = true;
@@ -380,7 +380,7 @@ impl Source {
                     });
                     return Recovered::Moved;
                 }
-                Verdict::AskAgain { candidates } => {
+                SearchVerdict::AskAgain { candidates } => {
                     if candidates > 1 {
                         tracing::warn!(
                             candidates, name = ?info.name(),
@@ -405,7 +405,7 @@ impl Source {
         let info = self.info();
         // The watchdogs of all inlets look in the same millisecond, and one socket may have to hear all
         // their questions.
-        pace::questions().turn().await;
+        pacer::questions().turn().await;
         let asking = ask_by_udp(endpoint, &info);
         match tokio::time::timeout(IN_PLACE_LIMIT, asking).await {
             Ok(Ok((found, is_local))) => {

@@ -9,7 +9,7 @@ use lsl_secure::{Live, Local, OsRandom, Policy, SecretKey, Suites};
 use tokio::net::TcpListener;
 
 use super::*;
-use crate::net::dial::{Batch, Dialled};
+use crate::drive_inlet::connection::{Batch, Dialled};
 use crate::net::secure_driver::proceed;
 
 fn local() -> Arc<Local> {
@@ -91,7 +91,7 @@ async fn pair(ping_after: Duration) -> (Dialled, TcpStream, Connection) {
         ending: Arc::default(),
         peer: address,
     };
-    let stream = Watched::new(stream).unwrap();
+    let stream = ByteStream::new(stream).unwrap();
     let tunnel = Tunnel::new(stream, connection, info, descriptor(), about);
     let (stream, connection) = outlet.await.unwrap();
     (Dialled::secure(address, tunnel), stream, connection)

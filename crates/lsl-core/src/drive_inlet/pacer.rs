@@ -13,11 +13,11 @@ use tokio::sync::Mutex;
 
 /// Lets a burst pass, and after it so many a second, in the order in which they came.
 #[derive(Debug)]
-pub(crate) struct Pace {
+pub(crate) struct Pacer {
     bucket: Mutex<TokenBucket>,
 }
 
-impl Default for Pace {
+impl Default for Pacer {
     fn default() -> Self {
         Self {
             bucket: Mutex::new(TokenBucket::new(QUESTIONS_PER_SEC, QUESTION_BURST)),
@@ -25,7 +25,7 @@ impl Default for Pace {
     }
 }
 
-impl Pace {
+impl Pacer {
     /// Waits for a turn and takes it. Whoever gives up waiting leaves no gap.
     pub(crate) async fn turn(&self) {
         // Queues in order of arrival; only the first in the queue sleeps.
@@ -41,8 +41,8 @@ impl Pace {
 }
 
 /// The questions to outlets that are silent whether they are still there.
-pub(crate) fn questions() -> &'static Pace {
-    static QUESTIONS: PerProcess<Pace> = PerProcess::new();
+pub(crate) fn questions() -> &'static Pacer {
+    static QUESTIONS: PerProcess<Pacer> = PerProcess::new();
     QUESTIONS.get()
 }
 

@@ -1,7 +1,7 @@
 //! The hand-over under every interleaving: `RUSTFLAGS="--cfg lsl_loom" cargo test -p lsl-proto
 //! --lib loom --release --target-dir target/loom`.
 //!
-//! `Custody` is the real one. Around it is what `net::custody` and `net::monitor` do, step by step, on
+//! `Reader` is the real one. Around it is what `inlet::reader` and `net::monitor` do, step by step, on
 //! loom's locks; the kernel is one more lock. Time stands still: no deadline and no tick saves a
 //! thread, so a lost wake-up is a deadlock, which loom reports.
 
@@ -9,20 +9,20 @@ use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 
-use super::{Connection, Custody, Lead, Ticket};
+use super::{Connection, Lead, LeaderId, Reader};
 
 #[derive(Debug, Default)]
 struct Fake {
-    is_watched: bool,
+    is_registered: bool,
 }
 
 impl Connection for Fake {
-    fn is_watched(&self) -> bool {
-        self.is_watched
+    fn is_registered(&self) -> bool {
+        self.is_registered
     }
 
-    fn unwatch(&mut self) {
-        self.is_watched = false;
+    fn unregister(&mut self) {
+        self.is_registered = false;
     }
 
     fn is_broken(&self) -> bool {
@@ -32,7 +32,7 @@ impl Connection for Fake {
 
 /// What lies behind the flow's lock.
 struct Flow {
-    custody: Custody<Fake, ()>,
+    reader: Reader<Fake, ()>,
     number: u64,
     ring: usize,
     lost: bool,
@@ -60,13 +60,15 @@ const NOW: f64 = 10.0;
 
 impl World {
     fn new() -> Arc<Self> {
-        let mut custody = Custody::default();
-        let number = custody.begin(Fake { is_watched: true });
-        custody.arrived(NOW - 0.01);
-        custody.arrived(NOW);
+        let mut reader = Reader::default();
+        let number = reader.begin(Fake {
+            is_registered: true,
+        });
+        reader.on_read(NOW - 0.01);
+        reader.on_read(NOW);
         Arc::new(Self {
             flow: Mutex::new(Flow {
-                custody,
+                reader,
                 number,
                 ring: 0,
                 lost: false,
@@ -97,12 +99,12 @@ impl World {
 
     /// `Flow::receive`, under the lock; whether samples came.
     fn receive(&self, flow: &mut Flow, by_leader: bool) -> bool {
-        if flow.custody.connection().is_none() {
+        if flow.reader.connection().is_none() {
             return false;
         }
         let taken = std::mem::take(&mut self.kernel.lock().unwrap().socket);
         flow.ring += taken;
-        if taken > 0 && !by_leader && flow.custody.leader().is_some() {
+        if taken > 0 && !by_leader && flow.reader.leader().is_some() {
             self.kernel(|kernel| kernel.raised = true);
         }
         taken > 0
@@ -128,10 +130,10 @@ impl World {
             match self.wait_or_lead(true) {
                 Ok(found) => return found,
                 Err(lead) => {
-                    if lead.was_watched {
+                    if lead.was_registered {
                         self.kernel(|kernel| kernel.task_woken = true);
                     }
-                    if let Some(found) = self.lead(lead.ticket) {
+                    if let Some(found) = self.lead(lead.id) {
                         return found;
                     }
                 }
@@ -152,10 +154,10 @@ impl World {
             if let Some(found) = Self::step(&mut flow) {
                 break Ok(found);
             }
-            if may_lead && let Some(lead) = flow.custody.lead(NOW, &()) {
+            if may_lead && let Some(lead) = flow.reader.lead(NOW, &()) {
                 break Err(lead);
             }
-            if flow.custody.ask(NOW) {
+            if flow.reader.request_reactor(NOW) {
                 self.kernel(|kernel| kernel.task_woken = true);
             }
             flow = self.threads.wait(flow).unwrap();
@@ -166,7 +168,7 @@ impl World {
     }
 
     /// `InletShared::lead`.
-    fn lead(&self, ticket: Ticket) -> Option<bool> {
+    fn lead(&self, id: LeaderId) -> Option<bool> {
         loop {
             let mut kernel = self.kernel.lock().unwrap();
             while kernel.socket == 0 && !kernel.raised {
@@ -178,7 +180,7 @@ impl World {
             }
             drop(kernel);
             let mut flow = self.flow.lock().unwrap();
-            let is_leader = flow.custody.is_led_by(ticket);
+            let is_leader = flow.reader.is_leader(id);
             if readable && is_leader {
                 self.receive(&mut flow, true);
             }
@@ -186,7 +188,7 @@ impl World {
             if is_leader && found.is_none() {
                 continue;
             }
-            flow.custody.leave(ticket);
+            flow.reader.resign(id);
             drop(flow);
             self.wake();
             return found;
@@ -198,7 +200,7 @@ impl World {
         let mut flow = self.flow.lock().unwrap();
         let arrived = self.receive(&mut flow, false);
         let is_prompt = self.waiting.load(Ordering::Acquire) > 0;
-        if flow.custody.pulled(NOW, arrived, is_prompt) {
+        if flow.reader.on_caller_read(NOW, arrived, is_prompt) {
             self.kernel(|kernel| kernel.task_woken = true);
         }
         let available = flow.ring;
@@ -213,20 +215,20 @@ impl World {
     fn attend(&self) {
         loop {
             let mut flow = self.flow.lock().unwrap();
-            if flow.custody.any_connection().is_none() {
+            if flow.reader.any_connection().is_none() {
                 return;
             }
-            let mut is_watched = false;
+            let mut is_registered = false;
             let mut arrived = false;
-            if flow.custody.leader().is_none() {
+            if flow.reader.leader().is_none() {
                 let is_prompt = self.waiting.load(Ordering::Acquire) > 0;
-                if flow.custody.shall_watch(NOW, is_prompt)
-                    && let Some(connection) = flow.custody.connection()
+                if flow.reader.needs_reactor(NOW, is_prompt)
+                    && let Some(connection) = flow.reader.connection()
                 {
-                    connection.is_watched = true;
+                    connection.is_registered = true;
                 }
-                is_watched = flow.custody.connection().is_some_and(|it| it.is_watched);
-                if is_watched {
+                is_registered = flow.reader.connection().is_some_and(|it| it.is_registered);
+                if is_registered {
                     arrived = self.receive(&mut flow, false);
                 }
             }
@@ -237,7 +239,7 @@ impl World {
             let mut kernel = self.kernel.lock().unwrap();
             // Registered with the reactor under the lock; somebody may have ended that since, and then
             // it wakes this task once in vain.
-            while !kernel.task_woken && !kernel.ended && !(is_watched && kernel.socket > 0) {
+            while !kernel.task_woken && !kernel.ended && !(is_registered && kernel.socket > 0) {
                 kernel = self.changed.wait(kernel).unwrap();
             }
             kernel.task_woken = false;
@@ -255,7 +257,7 @@ impl World {
         self.wake();
         let mut flow = self.flow.lock().unwrap();
         let number = flow.number;
-        let (_, leader) = flow.custody.end(number);
+        let (_, leader) = flow.reader.end(number);
         drop(flow);
         if leader.is_some() {
             self.kernel(|kernel| kernel.raised = true);

@@ -20,30 +20,30 @@ use lsl_secure::{
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::byte_stream::ByteStream;
 use crate::context::Context;
-use crate::net::dial::Dialled;
-use crate::net::inlet_tunnel::{About, Ending, Tunnel};
+use crate::drive_inlet::connection::Dialled;
+use crate::drive_inlet::peers::Peers;
+use crate::drive_inlet::tunnel::{About, Ending, Tunnel};
 use crate::net::monitor::lock_ignoring_poison;
-use crate::net::peers::Peers;
 use crate::net::secure_driver::{in_background, proceed};
-use crate::net::watched::Watched;
 use crate::net::{refusal, runtime, sockets, trust_watch};
 use crate::{Error, Result, StreamInfo};
 
 /// Whom somebody wants to reach.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Callee<'a> {
+pub(crate) struct Target<'a> {
     /// The outlet, as discovery describes it now.
     pub(crate) info: &'a StreamInfo,
     /// What its DESCRIPTOR must say.
-    pub(crate) expected: Expected<'a>,
+    pub(crate) expected: ExpectedIdentity<'a>,
     /// What became of earlier tries.
     pub(crate) peers: &'a Arc<Peers>,
 }
 
 /// What a DESCRIPTOR is compared with. Spec: LSS/1 §7.4.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Expected<'a> {
+pub(crate) enum ExpectedIdentity<'a> {
     /// All of the outlet's info, and the stream that the user chose at first.
     Stream {
         /// The user's choice.
@@ -109,39 +109,39 @@ fn way_by_policy(security: &Security, info: &StreamInfo, address: SocketAddr) ->
 ///
 /// # Errors
 /// [`Error::Security`] for everything that encryption or its absence forbids, with a text for people,
-/// which `callee.peers` keeps too; [`Error::Protocol`] if another outlet is at that address;
+/// which `target.peers` keeps too; [`Error::Protocol`] if another outlet is at that address;
 /// [`Error::Io`].
 pub(crate) async fn dial(
     context: &Context,
-    callee: Callee<'_>,
+    target: Target<'_>,
     peer: SocketAddr,
     request: &[u8],
     limit: Duration,
 ) -> Result<Dialled> {
     let security = context.security()?;
-    let (cause, text) = match way(security, callee.peers, callee.info, peer).await {
-        Way::Secure => return secure(security, callee, peer, request, limit).await,
+    let (cause, text) = match way(security, target.peers, target.info, peer).await {
+        Way::Secure => return secure(security, target, peer, request, limit).await,
         Way::Plaintext => {
             let mut dialled = Dialled::plain(peer, request, limit).await?;
-            let source_id = callee.info.source_id_bytes();
+            let source_id = target.info.source_id_bytes();
             let is_for_a_time = security
                 .settings()
                 .is_some_and(|it| it.policy == Policy::Migrate);
             if is_for_a_time && !security.is_plaintext_allowed(source_id) {
-                enrol_plaintext(security, callee.info, &mut dialled, peer)?;
+                enrol_plaintext(security, target.info, &mut dialled, peer)?;
             }
             if security.policy() != Policy::Off {
-                let event = event(EventKind::PlaintextAccepted, security, callee.info, peer);
+                let event = event(EventKind::PlaintextAccepted, security, target.info, peer);
                 security.audit().record(event);
             }
             return Ok(dialled);
         }
         Way::Refuse { cause, text } => (cause, text),
     };
-    let event = event(EventKind::PolicyRefused, security, callee.info, peer);
+    let event = event(EventKind::PolicyRefused, security, target.info, peer);
     let event = event.cause(cause).detail(text.as_str());
     security.audit().record(event);
-    callee.peers.failed(cause, &text);
+    target.peers.failed(cause, &text);
     Err(Error::Security(text))
 }
 
@@ -151,7 +151,7 @@ pub(crate) async fn dial(
 /// As [`dial`].
 pub(crate) async fn secure(
     security: &Arc<Security>,
-    callee: Callee<'_>,
+    target: Target<'_>,
     peer: SocketAddr,
     request: &[u8],
     limit: Duration,
@@ -160,16 +160,16 @@ pub(crate) async fn secure(
         // Whoever has no key has policy `off`, and that does not come here.
         return Err(Error::Security("there is no key to encrypt with".into()));
     };
-    callee.peers.tries();
+    target.peers.tries();
     let _turn = turn(peer.ip()).await;
     refresh(security).await;
     let stream = sockets::tcp_connect(peer, limit).await?;
     let own_address = stream
         .local_addr()
-        .map_err(|source| crate::net::dial::failed(peer, source))?;
+        .map_err(|source| crate::drive_inlet::connection::failed(peer, source))?;
     let mut judge = Judge {
         security,
-        callee,
+        target,
         peer,
         own_address,
         found: Found::default(),
@@ -179,21 +179,21 @@ pub(crate) async fn secure(
     let failure = match judge.shake_hands(&stream, local, request).await {
         Ok((connection, info, about, said)) => {
             trust_watch::watch(security);
-            let stream =
-                Watched::new(stream).map_err(|source| crate::net::dial::failed(peer, source))?;
+            let stream = ByteStream::new(stream)
+                .map_err(|source| crate::drive_inlet::connection::failed(peer, source))?;
             let tunnel = Tunnel::new(stream, connection, info, said, about);
             return Ok(Dialled::secure(peer, tunnel));
         }
         Err(error) => error,
     };
     linger(stream);
-    Err(callee.refused(security, peer, &failure, &judge.found, judge.wrong))
+    Err(target.refused(security, peer, &failure, &judge.found, judge.wrong))
 }
 
 /// Answers what a handshake asks, and keeps what it showed.
 struct Judge<'a> {
     security: &'a Arc<Security>,
-    callee: Callee<'a>,
+    target: Target<'a>,
     peer: SocketAddr,
     own_address: SocketAddr,
     found: Found,
@@ -248,7 +248,7 @@ impl Judge<'_> {
         found.key = Some(key);
         let (remote, own) = (self.peer.ip(), self.own_address.ip());
         found.name = security.authorise(&key, Role::Outlet, remote, own)?;
-        let peers = self.callee.peers;
+        let peers = self.target.peers;
         found.pinned = peers.pinned_against(key, &found.name, pins(security));
         match found.pinned {
             None => Ok(found.name.clone()),
@@ -257,7 +257,7 @@ impl Judge<'_> {
     }
 
     async fn judge_stream(&mut self, said: Descriptor) -> Result<(), Cause> {
-        self.wrong = self.callee.compare(&said);
+        self.wrong = self.target.compare(&said);
         if self.wrong.is_some() {
             return Err(Cause::DescriptorMismatch);
         }
@@ -290,7 +290,7 @@ impl Judge<'_> {
         Ok(About {
             _enrolled: security.enrol(live, move |cause| to_end.end(cause))?,
             security: Arc::clone(security),
-            peers: Arc::clone(self.callee.peers),
+            peers: Arc::clone(self.target.peers),
             ending,
             peer: self.peer,
         })
@@ -299,9 +299,9 @@ impl Judge<'_> {
     /// Remembers the outlet's key; an error if another one was pinned meanwhile.
     fn remember(&self, info: &SessionInfo) -> Result<(), PublicKey> {
         let Self { security, peer, .. } = *self;
-        let peers = self.callee.peers;
+        let peers = self.target.peers;
         if let Some(before) = peers.accepted(info.peer, &info.peer_name, pins(security))? {
-            let event = event(EventKind::PeerChanged, security, self.callee.info, peer)
+            let event = event(EventKind::PeerChanged, security, self.target.info, peer)
                 .session(info.id)
                 .peer(info.peer.fingerprint())
                 .peer_name(info.peer_name.as_str())
@@ -313,7 +313,7 @@ impl Judge<'_> {
 
     /// The key that this stream's outlet had, if it is another one.
     fn pinned_before(&self, key: PublicKey) -> Option<PublicKey> {
-        self.callee.peers.key().filter(|before| *before != key)
+        self.target.peers.key().filter(|before| *before != key)
     }
 }
 
@@ -338,11 +338,11 @@ enum Wrong {
     Field(&'static str),
 }
 
-impl Callee<'_> {
+impl Target<'_> {
     fn compare(&self, said: &Descriptor) -> Option<Wrong> {
         let known = descriptor(self.info);
         let field = match self.expected {
-            Expected::Stream {
+            ExpectedIdentity::Stream {
                 original,
                 was_found,
             } => said.differs_from(&known).or_else(|| {
@@ -353,7 +353,7 @@ impl Callee<'_> {
                     said.is_other_stream_than(original)
                 }
             }),
-            Expected::Redacted => {
+            ExpectedIdentity::Redacted => {
                 let shown = Descriptor {
                     uid: known.uid,
                     channel_count: known.channel_count,

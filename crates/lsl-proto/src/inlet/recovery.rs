@@ -25,7 +25,7 @@ pub fn recovery_query(info: &StreamInfo) -> Vec<u8> {
 
 /// What the answers to a recovery query mean.
 #[derive(Debug)]
-pub enum Verdict {
+pub enum SearchVerdict {
     /// The outlet we know still lives; reconnect to it. The info carries its present addresses.
     Same(Box<StreamInfo>),
     /// Exactly one other outlet of the stream lives: it is the successor.
@@ -39,15 +39,15 @@ pub enum Verdict {
 
 /// Judges the answers to a recovery query for the outlet that `lost` describes. Answers that the
 /// query does not select are nobody's, or a lie: they are ignored.
-pub fn judge(lost: &StreamInfo, mut answers: Vec<StreamInfo>) -> Verdict {
+pub fn judge(lost: &StreamInfo, mut answers: Vec<StreamInfo>) -> SearchVerdict {
     answers.retain(|answer| is_same_stream(lost, answer));
     let known = |answer: &StreamInfo| answer.uid_bytes() == lost.uid_bytes();
     if let Some(index) = answers.iter().position(known) {
-        return Verdict::Same(Box::new(answers.swap_remove(index)));
+        return SearchVerdict::Same(Box::new(answers.swap_remove(index)));
     }
     match answers.len() {
-        1 => Verdict::Adopt(Box::new(answers.swap_remove(0))),
-        candidates => Verdict::AskAgain { candidates },
+        1 => SearchVerdict::Adopt(Box::new(answers.swap_remove(0))),
+        candidates => SearchVerdict::AskAgain { candidates },
     }
 }
 
@@ -131,9 +131,9 @@ mod tests {
                 .iter()
                 .map(|&(name, channels, uid)| info(name, channels, uid));
             let verdict = match judge(&lost, answers.collect()) {
-                Verdict::Same(found) => format!("same {}", found.uid()),
-                Verdict::Adopt(found) => format!("adopt {}", found.uid()),
-                Verdict::AskAgain { candidates } => format!("ask again {candidates}"),
+                SearchVerdict::Same(found) => format!("same {}", found.uid()),
+                SearchVerdict::Adopt(found) => format!("adopt {}", found.uid()),
+                SearchVerdict::AskAgain { candidates } => format!("ask again {candidates}"),
             };
             assert_eq!(verdict, expected);
         };

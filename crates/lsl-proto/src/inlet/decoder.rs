@@ -1,7 +1,7 @@
 //! The receiving end of one data connection: request out, then response, test patterns and samples
 //! in, whatever the boundaries of the reads. Spec: lsl-protocol §7, §8, §9.2.
 
-use crate::buffer::SampleRing;
+use super::ring::SampleRing;
 use crate::wire::archive100::Decoder100;
 use crate::wire::request::FeedRequest;
 use crate::wire::response::{DataProtocol, FeedError, FeedResponse, ResponseParser};
@@ -11,7 +11,7 @@ use crate::{ByteOrder, Error, Result, StreamInfo};
 
 /// What an inlet asks of a feed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FeedTerms {
+pub struct FeedOptions {
     /// Our protocol version (110, or what the configuration lowers it to).
     pub version: u32,
     /// Samples the outlet may hold back for us.
@@ -31,7 +31,7 @@ pub enum FeedState {
 
 /// One data connection, without its socket. After an error it is of no further use.
 #[derive(Debug)]
-pub struct FeedSession {
+pub struct FeedDecoder {
     request: Vec<u8>,
     stage: Stage,
     patterns: PatternCheck,
@@ -50,10 +50,10 @@ enum Stage {
     },
 }
 
-impl FeedSession {
+impl FeedDecoder {
     /// A session with the outlet that `info` describes. The shape of the samples (format, channels)
     /// and the nominal rate are those of `info`.
-    pub fn new(info: &StreamInfo, terms: FeedTerms) -> Self {
+    pub fn new(info: &StreamInfo, terms: FeedOptions) -> Self {
         let (format, channels) = (info.channel_format(), info.channel_count());
         let version = terms.version.min(info.version());
         let request = FeedRequest {

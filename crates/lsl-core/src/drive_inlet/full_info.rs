@@ -7,8 +7,8 @@ use std::time::Duration;
 use lsl_proto::describe::descriptor;
 use lsl_proto::wire::request::FULLINFO_REQUEST;
 
-use crate::net::feed::InletShared;
-use crate::net::source::Endpoint;
+use crate::drive_inlet::recovery::Endpoint;
+use crate::drive_inlet::task::InletShared;
 use crate::{Error, Result, StreamInfo};
 
 /// Tries until the info of the present outlet is known or the stream lost.
@@ -87,7 +87,7 @@ fn check_content(
         lsl_secure::audit::printable(present.name_bytes())
     );
     let security = shared.context.security()?;
-    crate::net::handshake::mismatch(security, present, address, &text);
+    crate::drive_inlet::handshake::mismatch(security, present, address, &text);
     let peers = shared.source.peers();
     peers.failed(lsl_secure::Cause::DescriptorMismatch, &text);
     Err(Error::Security(text))

@@ -92,14 +92,14 @@ fn streams_that_are_lost_together_share_one_search() {
         // A wave asks a port at most twice.
         let passed = lsl_platform::clock::local_clock() - started;
         let waves = 2.0 + passed / 1.25;
-        let searches = u32::try_from(crate::net::lost::MAX_OWN_SEARCHES + 1).unwrap();
+        let searches = u32::try_from(crate::drive_inlet::lost::MAX_OWN_SEARCHES + 1).unwrap();
         asked += 1;
         assert!(
             f64::from(asked) <= 2.0 * f64::from(searches) * waves,
             "{asked} after {passed} s"
         );
     }
-    assert_eq!(named.len(), crate::net::lost::MAX_OWN_SEARCHES);
+    assert_eq!(named.len(), crate::drive_inlet::lost::MAX_OWN_SEARCHES);
     assert_eq!(context.lost().sharing() + named.len(), STREAMS);
     drop(tasks);
 }

@@ -9,10 +9,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use crate::net::inlet_tunnel::Tunnel;
+use crate::byte_stream::{ByteStream, Socket};
+use crate::drive_inlet::tunnel::Tunnel;
 use crate::net::link::send_all;
 use crate::net::sockets::{self, READ_BYTES, with_read_buffer};
-use crate::net::watched::{Socket, Watched};
 use crate::{Error, Result};
 
 /// An open connection with an outlet whose request is on its way.
@@ -26,7 +26,7 @@ pub(crate) struct Dialled {
 
 #[derive(Debug)]
 enum Way {
-    Plain(Watched),
+    Plain(ByteStream),
     Secure(Box<Tunnel>),
 }
 
@@ -68,7 +68,7 @@ impl Dialled {
         send_all(&stream, request)
             .await
             .map_err(|source| failed(peer, source))?;
-        let socket = Watched::new(stream).map_err(|source| failed(peer, source))?;
+        let socket = ByteStream::new(stream).map_err(|source| failed(peer, source))?;
         let way = Way::Plain(socket);
         Ok(Self {
             peer,
@@ -152,7 +152,7 @@ impl Dialled {
         }
     }
 
-    /// One read, without blocking, see [`Watched::poll_receive`] for `context`; hands on what came as
+    /// One read, without blocking, see [`ByteStream::poll_receive`] for `context`; hands on what came as
     /// a whole, or record by record. Broken is the last thing that happens to this connection.
     pub(crate) fn poll_receive(
         &mut self,
@@ -199,18 +199,18 @@ impl Dialled {
         Some(self.socket()?.handle())
     }
 
-    pub(crate) fn is_watched(&self) -> bool {
-        self.socket().is_some_and(Watched::is_watched)
+    pub(crate) fn is_registered(&self) -> bool {
+        self.socket().is_some_and(ByteStream::is_registered)
     }
 
-    pub(crate) fn unwatch(&mut self) {
+    pub(crate) fn unregister(&mut self) {
         match &mut self.way {
-            Way::Plain(socket) => socket.unwatch(),
-            Way::Secure(tunnel) => tunnel.unwatch(),
+            Way::Plain(socket) => socket.unregister(),
+            Way::Secure(tunnel) => tunnel.unregister(),
         }
     }
 
-    fn socket(&self) -> Option<&Watched> {
+    fn socket(&self) -> Option<&ByteStream> {
         match &self.way {
             Way::Plain(socket) => Some(socket),
             Way::Secure(tunnel) => tunnel.socket(),
@@ -271,7 +271,7 @@ pub(crate) async fn exchange(
 /// One read, handed on; `None` at the end. The buffer belongs to the thread: between reads nothing is
 /// held per connection.
 pub(crate) fn poll_into_buffer<R>(
-    socket: &mut Watched,
+    socket: &mut ByteStream,
     context: Option<&mut Context<'_>>,
     take: impl FnOnce(&mut [u8]) -> R,
 ) -> Poll<io::Result<Option<(R, Progress)>>> {

@@ -1,0 +1,15 @@
+//! The driver of an inlet: the task of its data connection, the pulls that read the socket themselves,
+//! and where to connect next.
+
+pub(crate) mod attend;
+pub(crate) mod connection;
+pub(crate) mod echo;
+pub(crate) mod full_info;
+pub(crate) mod handshake;
+pub(crate) mod lost;
+pub(crate) mod pacer;
+pub(crate) mod peers;
+pub(crate) mod recovery;
+pub(crate) mod task;
+pub(crate) mod tunnel;
+pub(crate) mod turns;
