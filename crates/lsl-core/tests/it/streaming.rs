@@ -380,13 +380,10 @@ fn known_peers_are_asked_at_one_port_or_at_all() {
         context.resolve_blocking(&all, 1, patience).unwrap().len()
     };
     assert_eq!(find(&format!("{{127.0.0.1:{service}}}"), SOON.into()), 1);
-    assert_eq!(
-        find(
-            &format!("{{127.0.0.1:{}}}", service ^ 1),
-            Timeout::from_secs(0.2)
-        ),
-        0
-    );
+    // A port next to the outlet's may be its context's, where the same is answered.
+    let deaf = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let nobody = format!("{{{}}}", deaf.local_addr().unwrap());
+    assert_eq!(find(&nobody, Timeout::from_secs(0.2)), 0);
     // Whoever is not on this host is not asked in this mode.
     assert_eq!(find("{192.0.2.1}", Timeout::from_secs(0.2)), 0);
 }

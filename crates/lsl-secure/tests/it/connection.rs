@@ -410,7 +410,7 @@ fn assert_whole([inlet, outlet]: &[Peer; 2]) {
 
 #[test]
 fn however_bytes_are_cut_and_answers_are_late_everything_arrives() {
-    seeds(60, |seed| {
+    seeds(20, |seed| {
         let mut world = World::new(seed, [Fault::None; 2]);
         for peer in &mut world.peers {
             peer.late_secs = 1;
