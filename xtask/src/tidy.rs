@@ -21,7 +21,7 @@ const MODULES: &[(&str, &str)] = &[
     ),
     (
         "crates/lsl-proto/src/",
-        "error text types limits xml query info config value wire transport security buffer clock inlet session \
+        "error text types limits xml query info config value wire transport security clock inlet outlet \
          describe discovery",
     ),
     (

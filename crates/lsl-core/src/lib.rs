@@ -33,6 +33,7 @@ mod context;
 mod drive_clock;
 mod drive_discovery;
 mod drive_inlet;
+mod drive_outlet;
 mod inlet;
 mod net;
 mod outlet;
@@ -42,7 +43,7 @@ mod stats;
 pub use lsl_platform::clock::local_clock;
 pub use lsl_proto::clock::TimeCorrection;
 pub use lsl_proto::discovery::search::ResolverEvent;
-pub use lsl_proto::session::fanout::Pushthrough;
+pub use lsl_proto::outlet::{Pushthrough, Stamps};
 pub use lsl_proto::value::{PullElement, PushElement};
 pub use lsl_proto::{
     BufferLength, ChannelFormat, DEDUCED_TIMESTAMP, Error, ErrorKind, FOREVER_SECS, IRREGULAR_RATE,
@@ -55,7 +56,7 @@ pub use drive_inlet::echo::Echo;
 pub use drive_inlet::peers::{KeyChange, PeerHistory};
 pub use inlet::{BlockingInlet, Inlet, InletBuilder};
 pub use net::uid::random as random_uid;
-pub use outlet::{BlockingOutlet, Outlet, OutletBuilder, Stamps};
+pub use outlet::{BlockingOutlet, Outlet, OutletBuilder};
 pub use resolver::{ContinuousResolver, Resolving, Selector, resolve, resolve_blocking};
 pub use stats::{ConsumerStats, Encryption, InletStats, OutletStats};
 

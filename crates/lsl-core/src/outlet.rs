@@ -3,29 +3,14 @@
 use std::sync::Arc;
 
 use lsl_platform::clock::local_clock;
-use lsl_proto::session::fanout::Pushthrough;
+use lsl_proto::outlet::{Pushthrough, Stamps};
 use lsl_proto::value::PushElement;
 
 use crate::context::Context;
-use crate::net::acceptor::Acceptors;
-use crate::net::consumer::{Audience, OutletShared, OutletTerms};
+use crate::drive_outlet::listen::Acceptors;
+use crate::drive_outlet::push::{Audience, OutletOptions, OutletShared};
 use crate::stats::{ConsumerStats, OutletStats};
 use crate::{BufferLength, ChannelFormat, Error, Result, StreamInfo, Timeout};
-
-/// Timestamps of a pushed chunk, in seconds of [`local_clock`](crate::local_clock) unless the
-/// application has its own clock. Spec: lsl-protocol §9.1.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub enum Stamps<'a> {
-    /// The last sample was taken now.
-    #[default]
-    Now,
-    /// The last sample was taken at this time; the others 1/rate apart before it (all at the same
-    /// time if the rate is irregular). 0.0 means now.
-    Last(f64),
-    /// One stamp for each sample; 0.0 means now, [`DEDUCED_TIMESTAMP`](crate::DEDUCED_TIMESTAMP)
-    /// lets the receiver compute it.
-    Each(&'a [f64]),
-}
 
 /// A stream offered to the network: found by resolvers, read by any number of inlets.
 ///
@@ -295,7 +280,7 @@ impl OutletBuilder {
         let context = self.context.unwrap_or_else(Context::global);
         context.security()?;
         let capacity_samples = self.buffer.to_samples(self.info.nominal_srate());
-        let terms = OutletTerms {
+        let options = OutletOptions {
             capacity_samples,
             chunk_samples: match self.chunk_samples {
                 0 => capacity_samples,
@@ -303,7 +288,7 @@ impl OutletBuilder {
             },
             synchronous: self.synchronous,
         };
-        let (shared, acceptors) = Acceptors::open(&context, self.info, terms)?;
+        let (shared, acceptors) = Acceptors::open(&context, self.info, options)?;
         Ok(Outlet { shared, acceptors })
     }
 }

@@ -17,7 +17,6 @@ mod error;
 mod text;
 mod types;
 
-pub mod buffer;
 pub mod clock;
 pub mod config;
 pub mod describe;
@@ -25,9 +24,9 @@ pub mod discovery;
 pub mod info;
 pub mod inlet;
 pub mod limits;
+pub mod outlet;
 pub mod query;
 pub mod security;
-pub mod session;
 pub mod transport;
 pub mod value;
 pub mod wire;

@@ -22,8 +22,8 @@ use lsl_core::{ChannelFormat, ProcessingOptions, Pushthrough, StreamInfo};
 use lsl_proto::ByteOrder;
 use lsl_proto::clock::{ClockOffset, PostProcessor};
 use lsl_proto::inlet::SampleRing;
+use lsl_proto::outlet::fanout::{ConsumerId, Drain, Fanout, FeedLimits, SendBy, Transmit};
 use lsl_proto::query::{Query, QueryCache};
-use lsl_proto::session::fanout::{ConsumerId, Drain, Lane, SendBy, Terms, Wire};
 use lsl_proto::value::{append_raw, read_raw};
 use lsl_proto::wire::sample110::{Decoder110, Encoder110};
 
@@ -112,7 +112,7 @@ struct Sink {
     wakes: Cell<usize>,
 }
 
-impl Wire for Sink {
+impl Transmit for Sink {
     fn try_send(&self, bytes: &[u8]) -> io::Result<usize> {
         self.bytes.set(self.bytes.get() + black_box(bytes).len());
         Ok(bytes.len())
@@ -127,15 +127,15 @@ impl Wire for Sink {
 fn push(times: usize, batch: usize) -> Result {
     let values = vec![1.5_f32; CHANNELS * batch];
     let encoder = Encoder110::new(ChannelFormat::Float32, SHAPE, ByteOrder::NATIVE);
-    let mut lane = Lane::default();
+    let mut fanout = Fanout::default();
     let reader = ConsumerId(1);
-    let terms = Terms {
+    let terms = FeedLimits {
         capacity: 360_000,
         chunk: 1,
     };
-    lane.register(reader, Sink::default(), terms, vec![0; 100]);
+    fanout.register(reader, Sink::default(), terms, vec![0; 100]);
     let mut preamble = Vec::new();
-    while lane.drain(reader, usize::MAX, &mut preamble) != Drain::Idle {
+    while fanout.drain(reader, usize::MAX, &mut preamble) != Drain::Idle {
         preamble.clear();
     }
 
@@ -148,10 +148,10 @@ fn push(times: usize, batch: usize) -> Result {
             ends.push(encoded.len());
         }
         let sent = encoded.len();
-        lane.publish(&mut encoded, &mut ends, Pushthrough::Flush, SendBy::Pusher);
+        fanout.publish(&mut encoded, &mut ends, Pushthrough::Flush, SendBy::Pusher);
         bytes += sent;
     }
-    let (_, sink, progress) = lane.consumers().next().ok_or("the reader is gone")?;
+    let (_, sink, progress) = fanout.consumers().next().ok_or("the reader is gone")?;
     check(sink.bytes.get() == bytes && sink.wakes.get() == 0)?;
     check(progress.sent == (batch * times) as u64)
 }

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use crate::byte_stream::{ByteStream, Socket};
 use crate::drive_inlet::tunnel::Tunnel;
-use crate::net::link::send_all;
 use crate::net::sockets::{self, READ_BYTES, with_read_buffer};
+use crate::net::tcp::send_all;
 use crate::{Error, Result};
 
 /// An open connection with an outlet whose request is on its way.

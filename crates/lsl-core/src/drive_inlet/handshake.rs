@@ -27,7 +27,7 @@ use crate::drive_inlet::peers::Peers;
 use crate::drive_inlet::tunnel::{About, Ending, Tunnel};
 use crate::net::monitor::lock_ignoring_poison;
 use crate::net::secure_driver::{in_background, proceed};
-use crate::net::{refusal, runtime, sockets, trust_watch};
+use crate::net::{runtime, sockets, tcp, trust_watch};
 use crate::{Error, Result, StreamInfo};
 
 /// Whom somebody wants to reach.
@@ -567,7 +567,7 @@ fn event(kind: EventKind, security: &Security, info: &StreamInfo, peer: SocketAd
 
 /// Closes a connection so that what was said last arrives, in the background.
 fn linger(stream: TcpStream) {
-    let closing = async move { refusal::close(&stream).await };
+    let closing = async move { tcp::close(&stream).await };
     drop(runtime::spawn(closing));
 }
 

@@ -23,7 +23,7 @@ use crate::drive_clock::pings::Pings;
 use crate::drive_inlet::connection::{Broken, Progress, poll_into_buffer};
 use crate::drive_inlet::peers::Peers;
 use crate::net::monitor::lock_ignoring_poison;
-use crate::net::{refusal, runtime};
+use crate::net::{runtime, tcp};
 use crate::stats::Encryption;
 use crate::{Error, Result};
 
@@ -306,7 +306,7 @@ impl Drop for Tunnel {
         };
         let lingering = async move {
             if let Ok(stream) = TcpStream::from_std(stream) {
-                refusal::close(&stream).await;
+                tcp::close(&stream).await;
             }
         };
         drop(runtime::spawn(lingering));

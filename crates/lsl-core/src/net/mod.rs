@@ -1,19 +1,14 @@
 //! The tokio shell: sockets, timers and tasks around the protocol modules. Nothing here decides what
 //! a byte means, and nothing outside `sockets` sets a socket option.
 
-pub(crate) mod acceptor;
-pub(crate) mod consumer;
-pub(crate) mod entrance;
 pub(crate) mod lingering;
-pub(crate) mod link;
 pub(crate) mod monitor;
 pub(crate) mod ports;
 pub(crate) mod race;
-pub(crate) mod refusal;
 pub(crate) mod runtime;
 pub(crate) mod sealed_time;
 pub(crate) mod secure_driver;
 pub(crate) mod sockets;
+pub(crate) mod tcp;
 pub(crate) mod trust_watch;
-pub(crate) mod tunnel;
 pub(crate) mod uid;

@@ -4,7 +4,7 @@ use std::sync::mpsc;
 use tokio::net::TcpListener;
 
 use super::*;
-use crate::net::{refusal, runtime};
+use crate::net::{runtime, tcp};
 
 fn on_runtime<R: Send + 'static>(task: impl Future<Output = R> + Send + 'static) -> R {
     let (sender, receiver) = mpsc::channel();
@@ -65,7 +65,7 @@ fn a_turn_that_does_not_come_is_late_and_the_reason_arrives() {
         assert!(in_time(outlet.poll_timeout(), never).await.is_none());
         let answer = Answer::Turn(Err(Cause::Busy));
         let ended = proceed(&far, &mut outlet, Some(answer)).await;
-        refusal::close(&far).await;
+        tcp::close(&far).await;
         drop(far);
         let mut answer = Vec::new();
         near.read_to_end(&mut answer).await.unwrap();

@@ -1,49 +1,42 @@
 //! What an outlet and its connected readers share: the push path and the task of each reader.
 //!
 //! Pushing encodes each sample once per wire variant that somebody reads and hands it to the
-//! variant's `Lane`, which sends on the pushing thread where it can. What it leaves is sent by the
-//! outlet's courier, or by the task of a reader whose socket is full. Lock order: `turn` or
+//! variant's `Fanout`, which sends on the pushing thread where it can. What it leaves is sent by the
+//! outlet's flush task, or by the task of a reader whose socket is full. Lock order: `turn` or
 //! `caught_up`, then `fan`, then `audience`.
-
-mod places;
-mod stamper;
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::ops::Range;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lsl_platform::clock::local_clock;
-use lsl_proto::ByteOrder;
 use lsl_proto::describe;
-use lsl_proto::session::fanout::{
-    Allowance, ConsumerId, Drain, Lane, Pushthrough, Round, SendBy, Terms, Wire,
+use lsl_proto::outlet::encoder::{Encoder, Variant};
+use lsl_proto::outlet::fanout::{
+    Batch, ConsumerId, Drain, Fanout, FeedLimits, InlineBudget, SendBy, Transmit,
 };
+use lsl_proto::outlet::{Pushthrough, Stamps, Timestamps};
 use lsl_proto::value::PushElement;
-use lsl_proto::wire::archive100::Encoder100;
 use lsl_proto::wire::response::Refusal;
-use lsl_proto::wire::sample110::Encoder110;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
-use self::places::has_place;
-use self::stamper::Stamper;
 use crate::context::Context;
 use crate::drive_discovery::advert;
 use crate::drive_discovery::query_budget::Host;
 use crate::drive_discovery::registry::AnnouncedStream;
-use crate::net::link::Link;
+use crate::drive_outlet::link::Link;
+use crate::drive_outlet::places::has_place;
 use crate::net::monitor::{Monitor, lock_ignoring_poison};
 use crate::net::race::race;
-use crate::outlet::Stamps;
 use crate::stats::{ConsumerStats, Counter, OutletStats};
 use crate::{ChannelFormat, Error, Result, StreamInfo};
 
 /// How an outlet treats its readers.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct OutletTerms {
+pub(crate) struct OutletOptions {
     /// Samples a reader may lag.
     pub(crate) capacity_samples: usize,
     /// Samples sent together when pushes hold and the reader has no wish.
@@ -70,33 +63,6 @@ impl Audience {
     }
 }
 
-/// What a feed looks like on the wire; readers of one variant share every encoded byte.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Variant {
-    /// Protocol 1.10 in this byte order.
-    V110(ByteOrder),
-    /// Protocol 1.00, the portable archive.
-    V100,
-}
-
-/// One lane for each.
-const VARIANTS: [Variant; LANES] = [
-    Variant::V110(ByteOrder::Little),
-    Variant::V110(ByteOrder::Big),
-    Variant::V100,
-];
-const LANES: usize = 3;
-
-impl Variant {
-    fn lane(self) -> usize {
-        match self {
-            Self::V110(ByteOrder::Little) => 0,
-            Self::V110(ByteOrder::Big) => 1,
-            Self::V100 => 2,
-        }
-    }
-}
-
 /// The part of an outlet that its handle, its acceptors and its readers' tasks hold together.
 #[derive(Debug)]
 pub(crate) struct OutletShared {
@@ -113,7 +79,7 @@ pub(crate) struct OutletShared {
     /// How long small records wait for more; zero in plaintext.
     coalesce: Duration,
     pub(crate) channels: usize,
-    pub(crate) terms: OutletTerms,
+    pub(crate) options: OutletOptions,
     pub(crate) audience: Monitor<Audience>,
     /// Woken whenever a reader has caught up or left.
     pub(crate) caught_up: Monitor<()>,
@@ -123,48 +89,38 @@ pub(crate) struct OutletShared {
     dropped: Counter,
     consumers_seen: Counter,
     fan: Mutex<Fan>,
-    /// Lanes somebody reads, a bit for each: changes under `fan`, read without it.
-    read_lanes: AtomicU8,
-    /// Tells the courier that there is something to send.
-    errand: Notify,
+    /// Variants somebody reads, a bit for each: changes under `fan`, read without it.
+    read: AtomicU8,
+    /// Tells the flush task that there is something to send.
+    flusher: Notify,
     /// Held by the one thread that pushes, also while it encodes.
     turn: Mutex<Turn>,
-}
-
-#[derive(Debug)]
-struct Fan {
-    lanes: [Lane<Arc<Link>>; LANES],
-    synchronous: Vec<Arc<SyncReader>>,
-    tasks: Vec<(ConsumerId, Host, AbortHandle)>,
-    next_id: u64,
-    has_courier: bool,
-    /// Whether somebody was refused for want of room since there was some.
-    is_full: bool,
-    closed: bool,
 }
 
 /// What a pushing thread works with.
 #[derive(Debug)]
 struct Turn {
-    encoders: [Encoder; LANES],
-    scratch: Vec<u8>,
-    ends: Vec<usize>,
-    /// Room for the stamps of a chunk.
-    stamps: Vec<f64>,
-    allowance: Allowance,
+    encoder: Encoder,
+    budget: InlineBudget,
 }
 
-#[derive(Debug, Clone, Copy)]
-enum Encoder {
-    V110(Encoder110),
-    V100(Encoder100),
+#[derive(Debug)]
+struct Fan {
+    fanouts: [Fanout<Arc<Link>>; Variant::ALL.len()],
+    synchronous: Vec<Arc<SyncReader>>,
+    tasks: Vec<(ConsumerId, Host, AbortHandle)>,
+    next_id: u64,
+    has_flusher: bool,
+    /// Whether somebody was refused for want of room since there was some.
+    is_full: bool,
+    closed: bool,
 }
 
 /// A reader of a synchronous outlet.
 #[derive(Debug)]
 struct SyncReader {
     id: ConsumerId,
-    encoder: Encoder,
+    variant: Variant,
     link: Arc<Link>,
     /// What of the preamble is still to be sent. Its task sends it without blocking; a push that
     /// comes first waits for the socket and sends it itself, so that no sample is lost in between.
@@ -175,7 +131,7 @@ struct SyncReader {
 impl OutletShared {
     /// # Errors
     /// [`Error::Security`] if the security configuration cannot be used.
-    pub(crate) fn new(context: Context, info: StreamInfo, terms: OutletTerms) -> Result<Self> {
+    pub(crate) fn new(context: Context, info: StreamInfo, options: OutletOptions) -> Result<Self> {
         let security = Arc::clone(context.security()?);
         Ok(Self {
             context,
@@ -188,14 +144,11 @@ impl OutletShared {
             security,
             descriptor: describe::descriptor(&describe::as_received(&info)),
             turn: Mutex::new(Turn {
-                encoders: VARIANTS.map(|variant| Encoder::new(variant, &info)),
-                scratch: Vec::new(),
-                ends: Vec::new(),
-                stamps: Vec::new(),
-                allowance: Allowance::default(),
+                encoder: Encoder::new(&info),
+                budget: InlineBudget::default(),
             }),
             info,
-            terms,
+            options,
             audience: Monitor::default(),
             caught_up: Monitor::default(),
             refused: Counter::default(),
@@ -204,16 +157,16 @@ impl OutletShared {
             dropped: Counter::default(),
             consumers_seen: Counter::default(),
             fan: Mutex::new(Fan {
-                lanes: Default::default(),
+                fanouts: Default::default(),
                 synchronous: Vec::new(),
                 tasks: Vec::new(),
                 next_id: 0,
-                has_courier: false,
+                has_flusher: false,
                 is_full: false,
                 closed: false,
             }),
-            read_lanes: AtomicU8::new(0),
-            errand: Notify::new(),
+            read: AtomicU8::new(0),
+            flusher: Notify::new(),
         })
     }
 
@@ -233,13 +186,13 @@ impl OutletShared {
         }
         self.samples.add(samples as u64);
         let now = local_clock();
-        let read = self.read_lanes.load(Ordering::Acquire);
-        if read == 0 && !self.terms.synchronous {
+        let read = self.read.load(Ordering::Acquire);
+        if read == 0 && !self.options.synchronous {
             return Ok(());
         }
         let mut turn = lock_ignoring_poison(&self.turn);
-        let mut room = std::mem::take(&mut turn.stamps);
-        let stamper = Stamper::new(
+        let mut room = std::mem::take(&mut turn.encoder.stamps);
+        let timestamps = Timestamps::new(
             stamps,
             samples,
             self.info.nominal_srate(),
@@ -248,20 +201,20 @@ impl OutletShared {
             &mut room,
             local_clock,
         );
-        let lost = if self.terms.synchronous {
-            self.push_blocking(&mut turn, values, samples, stamper)?
+        let lost = if self.options.synchronous {
+            self.push_blocking(&mut turn.encoder, values, samples, timestamps)?
         } else {
             Vec::new()
         };
-        for lane in (0..LANES).filter(|lane| read & (1 << lane) != 0) {
-            let mut at = 0;
+        for variant in Variant::ALL {
+            let mut at = if read & bit(variant) == 0 { samples } else { 0 };
             while at < samples {
-                at = turn.encode(lane, values, stamper, self.channels, at..samples)?;
-                self.publish(&mut turn, lane, pushthrough, now);
+                at = (turn.encoder).encode(variant, values, timestamps, at..samples)?;
+                self.publish(&mut turn, variant, pushthrough, now);
             }
         }
-        turn.stamps = room;
-        turn.trim();
+        turn.encoder.stamps = room;
+        turn.encoder.trim();
         // Whoever is told may push.
         drop(turn);
         for (peer, error) in lost {
@@ -270,23 +223,23 @@ impl OutletShared {
         Ok(())
     }
 
-    /// Hands what was just encoded to the readers of a lane.
-    fn publish(&self, turn: &mut Turn, lane: usize, pushthrough: Pushthrough, now: f64) {
+    /// Hands what was just encoded to the readers of a variant.
+    fn publish(&self, turn: &mut Turn, variant: Variant, pushthrough: Pushthrough, now: f64) {
         let mut fan = lock_ignoring_poison(&self.fan);
+        let Turn { encoder, budget } = turn;
         let by = if self.coalesce.is_zero() {
-            let bytes = turn.scratch.len();
-            turn.allowance.who_sends(bytes, fan.readers(), now)
+            budget.who_sends(encoder.bytes.len(), fan.readers(), now)
         } else {
             // Each reader's task waits for more.
             SendBy::Task
         };
-        let lane = &mut fan.lanes[lane];
-        let bytes = turn.scratch.len() * lane.len();
-        let published = lane.publish(&mut turn.scratch, &mut turn.ends, pushthrough, by);
+        let fanout = &mut fan.fanouts[variant.index()];
+        let bytes = encoder.bytes.len() * fanout.len();
+        let published = fanout.publish(&mut encoder.bytes, &mut encoder.ends, pushthrough, by);
         drop(fan);
-        if published.courier {
-            // Without the lock, or the courier would run into it at once.
-            self.errand.notify_one();
+        if published.flusher {
+            // Without the lock, or the flush task would run into it at once.
+            self.flusher.notify_one();
         }
         self.bytes.add(bytes as u64);
         if published.dropped > 0 {
@@ -297,33 +250,30 @@ impl OutletShared {
     /// Sends to every reader; those that were dropped, and why.
     fn push_blocking<T: PushElement>(
         &self,
-        turn: &mut Turn,
+        encoder: &mut Encoder,
         values: &[T],
         samples: usize,
-        stamps: Stamper<'_>,
+        stamps: Timestamps<'_>,
     ) -> Result<Vec<(SocketAddr, std::io::Error)>> {
         let mut lost = Vec::new();
-        let scratch = &mut turn.scratch;
         let readers = lock_ignoring_poison(&self.fan).synchronous.clone();
         let limit_secs = self.context.config().tuning().sync_send_timeout_secs;
         for reader in readers {
-            scratch.clear();
-            for n in 0..samples {
-                let sample = &values[n * self.channels..(n + 1) * self.channels];
-                reader.encoder.sample(scratch, stamps.stamp(n), sample)?;
-            }
             let mut preamble = lock_ignoring_poison(&reader.preamble);
             // Each reader has the whole time: one that stalls must not use up that of the others.
             let deadline = local_clock() + limit_secs;
-            let sent = reader
-                .link
-                .send_blocking(&preamble, deadline)
-                .and_then(|()| reader.link.send_blocking(scratch, deadline));
+            let mut sent = reader.link.send_blocking(&preamble, deadline);
+            let (mut at, mut bytes) = (0, 0);
+            while at < samples && sent.is_ok() {
+                at = encoder.encode(reader.variant, values, stamps, at..samples)?;
+                sent = reader.link.send_blocking(&encoder.bytes, deadline);
+                bytes += encoder.bytes.len();
+            }
             preamble.clear();
             match sent {
                 Ok(()) => {
                     reader.sent.add(samples as u64);
-                    self.bytes.add(scratch.len() as u64);
+                    self.bytes.add(bytes as u64);
                 }
                 Err(error) => {
                     // The feed may be cut inside a sample: it cannot be continued.
@@ -343,12 +293,12 @@ impl OutletShared {
         self: &Arc<Self>,
         link: Arc<Link>,
         variant: Variant,
-        terms: Terms,
+        limits: FeedLimits,
         preamble: Vec<u8>,
     ) -> std::result::Result<(), Refusal> {
         // Nobody begins in the middle of a chunk, whose later samples say nothing about when they were
         // taken. (A push into a synchronous outlet may wait for readers, and takes those it finds.)
-        let turn = (!self.terms.synchronous).then(|| lock_ignoring_poison(&self.turn));
+        let turn = (!self.options.synchronous).then(|| lock_ignoring_poison(&self.turn));
         let mut fan = lock_ignoring_poison(&self.fan);
         if fan.closed {
             drop(fan);
@@ -376,10 +326,10 @@ impl OutletShared {
         fan.is_full = false;
         let id = ConsumerId(fan.next_id);
         fan.next_id += 1;
-        let task = if self.terms.synchronous {
+        let task = if self.options.synchronous {
             let reader = Arc::new(SyncReader {
                 id,
-                encoder: Encoder::new(variant, &self.info),
+                variant,
                 link: Arc::clone(&link),
                 preamble: Mutex::new(preamble),
                 sent: Counter::default(),
@@ -387,13 +337,13 @@ impl OutletShared {
             fan.synchronous.push(Arc::clone(&reader));
             tokio::spawn(Arc::clone(self).serve_sync(reader))
         } else {
-            let lane = variant.lane();
-            fan.lanes[lane].register(id, Arc::clone(&link), terms, preamble);
-            self.read_lanes.fetch_or(1 << lane, Ordering::Release);
-            if !std::mem::replace(&mut fan.has_courier, true) {
-                tokio::spawn(Arc::clone(self).carry());
+            let fanout = variant.index();
+            fan.fanouts[fanout].register(id, Arc::clone(&link), limits, preamble);
+            self.read.fetch_or(bit(variant), Ordering::Release);
+            if !std::mem::replace(&mut fan.has_flusher, true) {
+                tokio::spawn(Arc::clone(self).run_flusher());
             }
-            tokio::spawn(Arc::clone(self).serve(id, lane, link))
+            tokio::spawn(Arc::clone(self).serve(id, fanout, link))
         };
         drop(turn);
         fan.tasks.push((id, host, task.abort_handle()));
@@ -403,12 +353,15 @@ impl OutletShared {
         Ok(())
     }
 
-    async fn serve(self: Arc<Self>, id: ConsumerId, lane: usize, link: Arc<Link>) {
+    async fn serve(self: Arc<Self>, id: ConsumerId, fanout: usize, link: Arc<Link>) {
         let drain = async {
             let mut out = Vec::new();
             loop {
-                let next =
-                    lock_ignoring_poison(&self.fan).lanes[lane].drain(id, DRAIN_BYTES, &mut out);
+                let next = lock_ignoring_poison(&self.fan).fanouts[fanout].drain(
+                    id,
+                    DRAIN_BYTES,
+                    &mut out,
+                );
                 match next {
                     Drain::Send => {
                         link.send(&out).await?;
@@ -439,32 +392,32 @@ impl OutletShared {
 
     /// Serves all readers that lag while their sockets take what they are given, until the outlet
     /// closes and nothing is left to do.
-    async fn carry(self: Arc<Self>) {
-        let mut rounds: [Round<Arc<Link>>; LANES] = Default::default();
+    async fn run_flusher(self: Arc<Self>) {
+        let mut batches: [Batch<Arc<Link>>; Variant::ALL.len()] = Default::default();
         loop {
             let closed = {
                 let mut fan = lock_ignoring_poison(&self.fan);
-                for (lane, round) in fan.lanes.iter_mut().zip(&mut rounds) {
-                    lane.settle(round);
-                    lane.collect(DRAIN_BYTES, round);
+                for (fanout, batch) in fan.fanouts.iter_mut().zip(&mut batches) {
+                    fanout.finish(batch);
+                    fanout.fill(DRAIN_BYTES, batch);
                 }
                 fan.closed
             };
-            rounds.iter_mut().for_each(Round::forget_gone);
-            if rounds.iter().all(Round::is_empty) {
+            batches.iter_mut().for_each(Batch::forget_gone);
+            if batches.iter().all(Batch::is_empty) {
                 self.tell_caught_up();
                 if closed {
                     return;
                 }
-                for round in &mut rounds {
-                    round.shrink(2 * DRAIN_BYTES);
+                for batch in &mut batches {
+                    batch.shrink(2 * DRAIN_BYTES);
                 }
-                self.errand.notified().await;
+                self.flusher.notified().await;
                 continue;
             }
             let (mut bytes, mut calls) = (0, 0);
-            for round in &mut rounds {
-                while let Some(sent) = round.send_next() {
+            for batch in &mut batches {
+                while let Some(sent) = batch.send_next() {
                     bytes += sent;
                     calls += 1;
                     // Readers that are far behind must not delay a clock probe.
@@ -509,10 +462,10 @@ impl OutletShared {
         let was_synchronous = fan.synchronous.len();
         fan.synchronous.retain(|reader| reader.id != id);
         let mut removed = was_synchronous != fan.synchronous.len();
-        for (index, lane) in fan.lanes.iter_mut().enumerate() {
-            removed |= lane.remove(id).is_some();
-            if lane.is_empty() {
-                self.read_lanes.fetch_and(!(1 << index), Ordering::Release);
+        for (index, fanout) in fan.fanouts.iter_mut().enumerate() {
+            removed |= fanout.remove(id).is_some();
+            if fanout.is_empty() {
+                self.read.fetch_and(!(1 << index), Ordering::Release);
             }
         }
         drop(fan);
@@ -530,20 +483,20 @@ impl OutletShared {
 
     /// Makes everything pushed so far ready to be sent.
     pub(crate) fn flush(&self) {
-        let mut courier = false;
-        for lane in &mut lock_ignoring_poison(&self.fan).lanes {
-            courier |= lane.flush();
+        let mut flusher = false;
+        for fanout in &mut lock_ignoring_poison(&self.fan).fanouts {
+            flusher |= fanout.flush();
         }
-        if courier {
-            self.errand.notify_one();
+        if flusher {
+            self.flusher.notify_one();
         }
     }
 
     /// Whether everything that is ready was handed to the readers' sockets.
     pub(crate) fn is_drained(&self) -> bool {
         let fan = lock_ignoring_poison(&self.fan);
-        fan.lanes.iter().all(|lane| {
-            lane.is_drained() && lane.consumers().all(|(_, link, _)| !link.has_unsent())
+        fan.fanouts.iter().all(|fanout| {
+            fanout.is_drained() && fanout.consumers().all(|(_, link, _)| !link.has_unsent())
         })
     }
 
@@ -551,11 +504,11 @@ impl OutletShared {
     pub(crate) fn close(&self) {
         let mut fan = lock_ignoring_poison(&self.fan);
         fan.closed = true;
-        for lane in &mut fan.lanes {
-            // The courier is called in any case: it ends with the outlet.
-            let _ = lane.close();
+        for fanout in &mut fan.fanouts {
+            // The flush task is called in any case: it ends with the outlet.
+            let _ = fanout.close();
         }
-        self.errand.notify_one();
+        self.flusher.notify_one();
         for reader in fan.synchronous.drain(..) {
             if reader.link.is_sealed() {
                 // Its task does the rest, for as long as it may.
@@ -582,9 +535,9 @@ impl OutletShared {
 
     pub(crate) fn stats(&self) -> OutletStats {
         let backlog = lock_ignoring_poison(&self.fan)
-            .lanes
+            .fanouts
             .iter()
-            .map(|lane| lane.backlog_bytes() as u64)
+            .map(|fanout| fanout.backlog_bytes() as u64)
             .sum();
         OutletStats {
             samples: self.samples.value(),
@@ -599,9 +552,9 @@ impl OutletShared {
     pub(crate) fn consumers(&self) -> Vec<ConsumerStats> {
         let fan = lock_ignoring_poison(&self.fan);
         let buffered = fan
-            .lanes
+            .fanouts
             .iter()
-            .flat_map(Lane::consumers)
+            .flat_map(Fanout::consumers)
             .map(|(_, link, progress)| ConsumerStats {
                 peer: link.peer(),
                 sent: progress.sent,
@@ -618,6 +571,11 @@ impl OutletShared {
         });
         buffered.chain(synchronous).collect()
     }
+}
+
+/// The bit of a variant among those that are read.
+fn bit(variant: Variant) -> u8 {
+    1 << variant.index()
 }
 
 impl SyncReader {
@@ -653,94 +611,15 @@ impl SyncReader {
 
 impl Fan {
     fn readers(&self) -> usize {
-        self.lanes.iter().map(Lane::len).sum()
+        self.fanouts.iter().map(Fanout::len).sum()
     }
 }
 
-impl Turn {
-    /// Encodes samples of a push for one lane, as many as are handed over together; which comes next.
-    fn encode<T: PushElement>(
-        &mut self,
-        lane: usize,
-        values: &[T],
-        stamps: Stamper<'_>,
-        channels: usize,
-        samples: Range<usize>,
-    ) -> Result<usize> {
-        let encoder = &self.encoders[lane];
-        let (out, ends) = (&mut self.scratch, &mut self.ends);
-        if let Encoder::V110(encoder) = encoder
-            && encoder.encode_run(
-                &values[samples.start * channels..samples.end * channels],
-                |n| stamps.stamp(samples.start + n),
-                PIECE_BYTES,
-                out,
-                ends,
-            )
-        {
-            return Ok(samples.start + ends.len());
-        }
-        out.clear();
-        ends.clear();
-        let mut length = 0;
-        for at in samples.clone() {
-            let sample = &values[at * channels..(at + 1) * channels];
-            encoder.sample(out, stamps.stamp(at), sample)?;
-            let last = out.len() - length;
-            length = out.len();
-            ends.push(length);
-            // The next one, likely as long, would not fit any more.
-            if length + last > PIECE_BYTES {
-                break;
-            }
-        }
-        Ok(samples.start + ends.len())
-    }
-
-    fn trim(&mut self) {
-        if self.scratch.capacity() > KEEP_SCRATCH_BYTES {
-            self.scratch = Vec::new();
-        }
-        if self.stamps.capacity() * size_of::<f64>() > KEEP_SCRATCH_BYTES {
-            self.stamps = Vec::new();
-        }
-    }
-}
-
-impl Encoder {
-    fn new(variant: Variant, info: &StreamInfo) -> Self {
-        let (format, channels) = (info.channel_format(), info.channel_count());
-        match variant {
-            Variant::V110(order) => Self::V110(Encoder110::new(format, channels, order)),
-            Variant::V100 => Self::V100(Encoder100::new(format, channels)),
-        }
-    }
-
-    fn sample<T: PushElement>(
-        &self,
-        out: &mut Vec<u8>,
-        timestamp: f64,
-        values: &[T],
-    ) -> Result<()> {
-        match self {
-            Self::V110(encoder) => encoder.encode_sample(out, timestamp, values),
-            Self::V100(encoder) => encoder.encode_sample(out, timestamp, values),
-        }
-    }
-}
-
-/// Bytes of a push that are encoded and handed over together: what a large chunk takes, and how long
-/// the courier finds the lock taken.
-const PIECE_BYTES: usize = 64 * 1024;
-
-/// Sockets the courier writes to before it lets others run.
+/// Sockets the flush task writes to before it lets others run.
 const CALLS_IN_A_ROW: usize = 8;
 
 /// Bytes handed to a socket at a time when catching up.
 const DRAIN_BYTES: usize = 64 * 1024;
-
-/// Encoding space an outlet keeps between pushes.
-const KEEP_SCRATCH_BYTES: usize = 1 << 20;
 
 /// How long readers of a closed outlet may take to fetch what was pushed.
 const LINGER: Duration = Duration::from_secs(1);

@@ -9,7 +9,8 @@ use std::time::Duration;
 use lsl_platform::clock::local_clock;
 use lsl_platform::descriptors;
 use lsl_proto::ByteOrder;
-use lsl_proto::session::fanout::Terms;
+use lsl_proto::outlet::encoder::Variant;
+use lsl_proto::outlet::fanout::FeedLimits;
 use lsl_proto::wire::archive100::Encoder100;
 use lsl_proto::wire::negotiate::{Negotiated, OutletSide, Writing, negotiate, negotiate_100};
 use lsl_proto::wire::request::{Request, RequestParser};
@@ -21,12 +22,13 @@ use tokio::task::{AbortHandle, JoinSet};
 use crate::context::Context;
 use crate::drive_discovery::advert;
 use crate::drive_discovery::serve::Announcement;
-use crate::net::consumer::{OutletShared, OutletTerms, Variant};
-use crate::net::link::Link;
+use crate::drive_outlet::entrance;
+use crate::drive_outlet::link::Link;
+use crate::drive_outlet::push::{OutletOptions, OutletShared};
 use crate::net::monitor::lock_ignoring_poison;
 use crate::net::ports::PortSearch;
 use crate::net::sockets::{self, Family};
-use crate::net::{entrance, runtime, uid};
+use crate::net::{runtime, uid};
 use crate::{Error, Result, StreamInfo};
 
 /// The listeners of an outlet and its place in the context's registry. Dropping or stopping it makes
@@ -52,7 +54,7 @@ impl Acceptors {
     pub(crate) fn open(
         context: &Context,
         mut info: StreamInfo,
-        terms: OutletTerms,
+        options: OutletOptions,
     ) -> Result<(Arc<OutletShared>, Self)> {
         let config = context.config();
         // The shared UDP service is bound before TCP, as liblsl does with an outlet's own.
@@ -96,7 +98,7 @@ impl Acceptors {
         info.set_v4_ports(v4_port, service.v4);
         info.set_v6_ports(v6_port, service.v6);
         advert::write_advert(&mut info, context.security()?);
-        let shared = Arc::new(OutletShared::new(context.clone(), info, terms)?);
+        let shared = Arc::new(OutletShared::new(context.clone(), info, options)?);
         let mut tasks = Vec::new();
         for listener in listeners {
             let accepting = accept(listener, Arc::clone(&shared));
@@ -307,14 +309,14 @@ async fn start_feed(
     let Some(max_buffer_samples) = negotiated.max_buffer_samples else {
         return finish(link, &preamble).await;
     };
-    let terms = Terms {
-        capacity: max_buffer_samples.min(shared.terms.capacity_samples),
+    let limits = FeedLimits {
+        capacity: max_buffer_samples.min(shared.options.capacity_samples),
         chunk: match negotiated.max_chunk_samples {
-            0 => shared.terms.chunk_samples,
+            0 => shared.options.chunk_samples,
             samples => samples,
         },
     };
-    match shared.admit(Arc::clone(link), variant, terms, preamble) {
+    match shared.admit(Arc::clone(link), variant, limits, preamble) {
         Ok(()) => Ok(()),
         Err(refusal) => finish(link, &refused(shared, refusal)).await,
     }
@@ -349,7 +351,7 @@ fn outlet_side(shared: &OutletShared) -> OutletSide<'_> {
         uid: shared.info.uid_bytes(),
         format: shared.info.channel_format(),
         byte_order: ByteOrder::NATIVE,
-        writing: if shared.terms.synchronous {
+        writing: if shared.options.synchronous {
             Writing::Synchronous
         } else {
             Writing::Queued

@@ -1,20 +1,35 @@
 //! Timestamps of the samples of one push. Spec: lsl-protocol §9.1.
 
-use crate::outlet::Stamps;
 use crate::{DEDUCED_TIMESTAMP, IRREGULAR_RATE};
 
-/// Gives the samples of one push their timestamps, the same in every wire variant.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Stamper<'a> {
-    /// The first sample's stamp; the rest are deduced by the receiver.
-    First(f64),
+/// Timestamps of a pushed chunk, in seconds of `local_clock` unless the
+/// application has its own clock. Spec: lsl-protocol §9.1.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub enum Stamps<'a> {
+    /// The last sample was taken now.
+    #[default]
+    Now,
+    /// The last sample was taken at this time; the others 1/rate apart before it (all at the same
+    /// time if the rate is irregular). 0.0 means now.
+    Last(f64),
+    /// One stamp for each sample; 0.0 means now, [`DEDUCED_TIMESTAMP`](crate::DEDUCED_TIMESTAMP)
+    /// lets the receiver compute it.
     Each(&'a [f64]),
 }
 
-impl<'a> Stamper<'a> {
-    /// `forced` is `tuning.ForceDefaultTimestamps`, `now` the time of the push. Each sample that is
+/// Gives the samples of one push their timestamps, the same in every wire variant.
+#[derive(Debug, Clone, Copy)]
+pub enum Timestamps<'a> {
+    /// The first sample's stamp; the rest are deduced by the receiver.
+    First(f64),
+    /// One timestamp for each sample.
+    Each(&'a [f64]),
+}
+
+impl<'a> Timestamps<'a> {
+    /// Makes the timestamps of a push. `forced` is `tuning.ForceDefaultTimestamps`, `now` the time of the push. Each sample that is
     /// stamped for itself gets a time of `clock` of its own, as in liblsl; these are kept in `room`.
-    pub(super) fn new(
+    pub fn new(
         stamps: Stamps<'a>,
         samples: usize,
         nominal_srate: f64,
@@ -50,7 +65,8 @@ impl<'a> Stamper<'a> {
         }
     }
 
-    pub(super) fn stamp(&self, sample: usize) -> f64 {
+    /// Returns the timestamp of a sample of the push.
+    pub fn stamp(&self, sample: usize) -> f64 {
         match *self {
             Self::First(stamp) if sample == 0 => stamp,
             Self::First(_) => DEDUCED_TIMESTAMP,
@@ -71,8 +87,8 @@ mod tests {
                 time += 1.0;
                 time
             };
-            let stamper = Stamper::new(stamps, samples, rate, false, 50.0, &mut room, clock);
-            (0..samples).map(|n| stamper.stamp(n)).collect()
+            let timestamps = Timestamps::new(stamps, samples, rate, false, 50.0, &mut room, clock);
+            (0..samples).map(|n| timestamps.stamp(n)).collect()
         };
         assert_eq!(stamps(Stamps::Now, 1, 100.0), [50.0]);
         assert_eq!(stamps(Stamps::Last(0.0), 1, 100.0), [50.0]);

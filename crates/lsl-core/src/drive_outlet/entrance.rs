@@ -21,14 +21,15 @@ use lsl_secure::{
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
-use crate::net::acceptor::{HANDSHAKE_LIMIT, answer};
-use crate::net::consumer::OutletShared;
-use crate::net::link::Link;
+use crate::drive_outlet::link::Link;
+use crate::drive_outlet::listen::{HANDSHAKE_LIMIT, answer};
+use crate::drive_outlet::push::OutletShared;
+use crate::drive_outlet::refusal;
+use crate::drive_outlet::tunnel::Tunnel;
 use crate::net::monitor::lock_ignoring_poison;
 use crate::net::race::{Winner, race};
 use crate::net::secure_driver::{in_time, proceed};
-use crate::net::tunnel::Tunnel;
-use crate::net::{refusal, trust_watch};
+use crate::net::trust_watch;
 use crate::{Error, Result};
 
 /// Serves a fresh connection up to its answer; feeds go on in tasks of their own.

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::net::{IpAddr, Shutdown};
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -12,9 +12,10 @@ use lsl_secure::admission::{Held, HeldSockets};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
-use crate::net::link::{Link, send_all};
+use crate::drive_outlet::link::Link;
 use crate::net::monitor::lock_ignoring_poison;
 use crate::net::race::race;
+use crate::net::tcp::{CLOSE_LIMIT, close, discard, send_all};
 
 /// Sends a textual refusal to a stranger, if there is one, and ends the connection. A flood of
 /// strangers takes these moments from itself, as it does with [`hold`].
@@ -27,31 +28,6 @@ pub(crate) async fn refuse(stream: &TcpStream, source: IpAddr, text: &[u8]) {
         }
     };
     race(ending, place.pushed_out.notified()).await;
-}
-
-/// Ends a connection such that what was sent last arrives: a close over input that nobody read is a
-/// reset, which overtakes it.
-pub(crate) async fn close(stream: &TcpStream) {
-    // Failing means that the peer was faster.
-    let _ = socket2::SockRef::from(stream).shutdown(Shutdown::Write);
-    // The connection is over however this ends.
-    let _ = tokio::time::timeout(CLOSE_LIMIT, discard(stream)).await;
-}
-
-/// Reads until the end, or more than anybody has to say.
-async fn discard(stream: &TcpStream) -> io::Result<()> {
-    let mut buffer = [0; 512];
-    let mut total = 0;
-    while total < MAX_DISCARDED_BYTES {
-        stream.readable().await?;
-        match stream.try_read(&mut buffer) {
-            Ok(0) => return Ok(()),
-            Ok(received) => total += received,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
 }
 
 /// Sends the last word of a refused request, if there is one, and keeps the connection for a second:
@@ -132,6 +108,3 @@ fn places() -> &'static Mutex<Places> {
 /// How long a refused connection is held. Spec: LSS/1 §4.4.
 const HOLD: Duration = Duration::from_secs(1);
 const MAX_HELD: usize = 256;
-
-const CLOSE_LIMIT: Duration = Duration::from_secs(1);
-const MAX_DISCARDED_BYTES: usize = 64 * 1024;

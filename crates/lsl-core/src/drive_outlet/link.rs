@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use lsl_platform::poll::wait_writable;
 use lsl_platform::socket::send_nonblocking;
-use lsl_proto::session::fanout::Wire;
+use lsl_proto::outlet::fanout::Transmit;
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
-use crate::net::tunnel::{Heard, Tunnel};
+use crate::drive_outlet::tunnel::{Heard, Tunnel};
+use crate::net::tcp::send_all;
 use crate::stats::Encryption;
 
 /// A connection and the means to wake the task that serves it.
@@ -256,7 +257,7 @@ impl Link {
     }
 }
 
-impl Wire for Link {
+impl Transmit for Link {
     fn try_send(&self, bytes: &[u8]) -> io::Result<usize> {
         self.send_now(bytes)
     }
@@ -274,20 +275,6 @@ impl Wire for Link {
 
 fn keeps_sending() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "the peer keeps sending")
-}
-
-/// Sends all of `bytes`, waiting in the runtime.
-pub(crate) async fn send_all(stream: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
-    while !bytes.is_empty() {
-        stream.writable().await?;
-        match stream.try_write(bytes) {
-            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(sent) => bytes = &bytes[sent..],
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
 }
 
 /// Bytes that a peer may send after its request.

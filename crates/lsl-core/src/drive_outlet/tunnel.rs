@@ -26,8 +26,8 @@ use tokio::sync::Notify;
 
 use crate::net::monitor::lock_ignoring_poison;
 use crate::net::race::{Winner, race};
-use crate::net::refusal;
 use crate::net::sealed_time::Registration;
+use crate::net::tcp;
 use crate::stats::Encryption;
 
 /// An established session. Only one task reads; anybody may send.
@@ -352,7 +352,7 @@ impl Tunnel {
         }
         self.say_goodbye(stream);
         let _ = tokio::time::timeout(LAST_WORDS_LIMIT, self.flush(stream)).await;
-        refusal::close(stream).await;
+        tcp::close(stream).await;
     }
 
     /// Whether this process is the one whose session it is.

@@ -1,8 +1,8 @@
-//! The hand-over between pusher, courier and a reader's task under every interleaving:
+//! The hand-over between pusher, flusher and a reader's task under every interleaving:
 //! `RUSTFLAGS="--cfg lsl_loom" cargo test -p lsl-proto --lib loom --release
 //! --target-dir target/loom`.
 //!
-//! `Lane` and `Round` are the real ones. Around them is what `net::consumer` does, step by step, on
+//! `Fanout` and `Batch` are the real ones. Around them is what `net::consumer` does, step by step, on
 //! loom's locks. There are no timeouts, so a lost wake-up is a deadlock, which loom reports; and two
 //! threads that write to a socket at a time are caught by the socket.
 
@@ -61,7 +61,7 @@ impl Socket {
     }
 }
 
-impl Wire for Arc<Socket> {
+impl Transmit for Arc<Socket> {
     fn try_send(&self, bytes: &[u8]) -> io::Result<usize> {
         self.with(|(received, room)| {
             let taken = bytes.len().min(*room);
@@ -80,9 +80,9 @@ impl Wire for Arc<Socket> {
 }
 
 struct Shared {
-    /// The lane, and whether the outlet is closed.
-    fan: Mutex<(Lane<Arc<Socket>>, bool)>,
-    errand: Permit,
+    /// The fanout, and whether the outlet is closed.
+    fan: Mutex<(Fanout<Arc<Socket>>, bool)>,
+    flusher: Permit,
 }
 
 impl Shared {
@@ -94,8 +94,8 @@ impl Shared {
             .0
             .publish(&mut encoded, &mut ends, Pushthrough::Flush, by);
         drop(fan);
-        if published.courier {
-            self.errand.give();
+        if published.flusher {
+            self.flusher.give();
         }
     }
 
@@ -103,26 +103,26 @@ impl Shared {
         let mut fan = self.fan.lock().unwrap();
         fan.1 = true;
         let _ = fan.0.close();
-        self.errand.give();
+        self.flusher.give();
     }
 
-    fn carry(&self) {
-        let mut round = Round::default();
+    fn run_flusher(&self) {
+        let mut batch = Batch::default();
         loop {
             let closed = {
                 let mut fan = self.fan.lock().unwrap();
-                fan.0.settle(&mut round);
-                fan.0.collect(4, &mut round);
+                fan.0.finish(&mut batch);
+                fan.0.fill(4, &mut batch);
                 fan.1
             };
-            if round.is_empty() {
+            if batch.is_empty() {
                 if closed {
                     return;
                 }
-                self.errand.wait();
+                self.flusher.wait();
                 continue;
             }
-            while round.send_next().is_some() {}
+            while batch.send_next().is_some() {}
         }
     }
 
@@ -140,7 +140,7 @@ impl Shared {
     }
 }
 
-const TERMS: Terms = Terms {
+const LIMITS: FeedLimits = FeedLimits {
     capacity: 100,
     chunk: 100,
 };
@@ -152,22 +152,22 @@ fn check(room: usize, pushes: &'static [(&'static str, SendBy)]) {
     model.check(move || {
         let id = ConsumerId(1);
         let socket = Socket::new(room);
-        let mut lane = Lane::default();
-        lane.register(id, Arc::clone(&socket), TERMS, Vec::new());
-        assert_eq!(lane.drain(id, 4, &mut Vec::new()), Drain::Idle);
+        let mut fanout = Fanout::default();
+        fanout.register(id, Arc::clone(&socket), LIMITS, Vec::new());
+        assert_eq!(fanout.drain(id, 4, &mut Vec::new()), Drain::Idle);
         let shared = Arc::new(Shared {
-            fan: Mutex::new((lane, false)),
-            errand: Permit::default(),
+            fan: Mutex::new((fanout, false)),
+            flusher: Permit::default(),
         });
-        let (courier, task) = (Arc::clone(&shared), Arc::clone(&shared));
+        let (flusher, task) = (Arc::clone(&shared), Arc::clone(&shared));
         let reader = Arc::clone(&socket);
-        let courier = thread::spawn(move || courier.carry());
+        let flusher = thread::spawn(move || flusher.run_flusher());
         let task = thread::spawn(move || task.serve(id, &reader));
         for (text, by) in pushes {
             shared.push(text, *by);
         }
         shared.close();
-        courier.join().unwrap();
+        flusher.join().unwrap();
         task.join().unwrap();
         let expected: String = pushes.iter().map(|(text, _)| *text).collect();
         socket.with(|(received, _)| assert_eq!(received.as_slice(), expected.as_bytes()));
@@ -178,16 +178,16 @@ fn check(room: usize, pushes: &'static [(&'static str, SendBy)]) {
 fn the_courier_hands_back_what_the_pusher_then_sends() {
     check(
         usize::MAX,
-        &[("a1", SendBy::Courier), ("b1", SendBy::Pusher)],
+        &[("a1", SendBy::Flusher), ("b1", SendBy::Pusher)],
     );
 }
 
 #[test]
 fn a_full_socket_goes_from_the_courier_to_the_task() {
-    check(1, &[("a1", SendBy::Courier), ("b1", SendBy::Courier)]);
+    check(1, &[("a1", SendBy::Flusher), ("b1", SendBy::Flusher)]);
 }
 
 #[test]
 fn a_full_socket_goes_from_the_pusher_to_the_task() {
-    check(1, &[("a1", SendBy::Pusher), ("b1", SendBy::Courier)]);
+    check(1, &[("a1", SendBy::Pusher), ("b1", SendBy::Flusher)]);
 }

@@ -15,7 +15,7 @@ struct Socket {
     goodbyes: Cell<usize>,
 }
 
-impl Wire for Rc<Socket> {
+impl Transmit for Rc<Socket> {
     fn try_send(&self, bytes: &[u8]) -> io::Result<usize> {
         if self.broken.get() {
             return Err(io::ErrorKind::ConnectionReset.into());
@@ -42,20 +42,20 @@ impl Wire for Rc<Socket> {
 
 const ID: ConsumerId = ConsumerId(7);
 
-fn lane(terms: Terms) -> (Lane<Rc<Socket>>, Rc<Socket>) {
+fn fanout(limits: FeedLimits) -> (Fanout<Rc<Socket>>, Rc<Socket>) {
     let socket = Rc::new(Socket::default());
     socket.room.set(usize::MAX);
-    let mut lane = Lane::default();
-    lane.register(ID, Rc::clone(&socket), terms, b"<".to_vec());
-    drain_all(&mut lane, &socket);
-    (lane, socket)
+    let mut fanout = Fanout::default();
+    fanout.register(ID, Rc::clone(&socket), limits, b"<".to_vec());
+    drain_all(&mut fanout, &socket);
+    (fanout, socket)
 }
 
 /// What the consumer's task does, as long as the socket takes it.
-fn drain_all(lane: &mut Lane<Rc<Socket>>, socket: &Rc<Socket>) -> Drain {
+fn drain_all(fanout: &mut Fanout<Rc<Socket>>, socket: &Rc<Socket>) -> Drain {
     let mut out = Vec::new();
     loop {
-        match lane.drain(ID, 8, &mut out) {
+        match fanout.drain(ID, 8, &mut out) {
             Drain::Send => {
                 socket.received.borrow_mut().extend_from_slice(&out);
                 out.clear();
@@ -65,30 +65,30 @@ fn drain_all(lane: &mut Lane<Rc<Socket>>, socket: &Rc<Socket>) -> Drain {
     }
 }
 
-fn push(lane: &mut Lane<Rc<Socket>>, text: &str, pushthrough: Pushthrough) -> u64 {
-    push_by(lane, text, pushthrough, SendBy::Pusher).dropped
+fn push(fanout: &mut Fanout<Rc<Socket>>, text: &str, pushthrough: Pushthrough) -> u64 {
+    push_by(fanout, text, pushthrough, SendBy::Pusher).dropped
 }
 
 fn push_by(
-    lane: &mut Lane<Rc<Socket>>,
+    fanout: &mut Fanout<Rc<Socket>>,
     text: &str,
     pushthrough: Pushthrough,
     by: SendBy,
 ) -> Published {
     let mut ends: Vec<usize> = (1..=text.len() / 2).map(|n| n * 2).collect();
-    lane.publish(&mut text.as_bytes().to_vec(), &mut ends, pushthrough, by)
+    fanout.publish(&mut text.as_bytes().to_vec(), &mut ends, pushthrough, by)
 }
 
-/// What the courier does, until it has nothing left to do.
-fn carry_all(lane: &mut Lane<Rc<Socket>>) {
-    let mut round = Round::default();
+/// What the flush task does, until it has nothing left to do.
+fn flush_all(fanout: &mut Fanout<Rc<Socket>>) {
+    let mut batch = Batch::default();
     loop {
-        lane.collect(8, &mut round);
-        if round.is_empty() {
+        fanout.fill(8, &mut batch);
+        if batch.is_empty() {
             return;
         }
-        while round.send_next().is_some() {}
-        lane.settle(&mut round);
+        while batch.send_next().is_some() {}
+        fanout.finish(&mut batch);
     }
 }
 
@@ -96,66 +96,66 @@ fn received(socket: &Socket) -> String {
     String::from_utf8(socket.received.borrow().clone()).unwrap()
 }
 
-const TERMS: Terms = Terms {
+const LIMITS: FeedLimits = FeedLimits {
     capacity: 4,
     chunk: 3,
 };
 
 #[test]
 fn a_caught_up_consumer_is_sent_to_at_once_and_nobody_is_woken() {
-    let (mut lane, socket) = lane(TERMS);
-    push(&mut lane, "a1", Pushthrough::Flush);
-    push(&mut lane, "b1b2", Pushthrough::Flush);
+    let (mut fanout, socket) = fanout(LIMITS);
+    push(&mut fanout, "a1", Pushthrough::Flush);
+    push(&mut fanout, "b1b2", Pushthrough::Flush);
     assert_eq!(received(&socket), "<a1b1b2");
-    assert_eq!((socket.wakes.get(), lane.backlog_bytes()), (0, 0));
+    assert_eq!((socket.wakes.get(), fanout.backlog_bytes()), (0, 0));
 }
 
 #[test]
 fn held_samples_wait_for_a_flush_or_a_full_chunk() {
-    let (mut lane, socket) = lane(TERMS);
-    push(&mut lane, "a1", Pushthrough::Hold);
-    push(&mut lane, "a2", Pushthrough::Hold);
+    let (mut fanout, socket) = fanout(LIMITS);
+    push(&mut fanout, "a1", Pushthrough::Hold);
+    push(&mut fanout, "a2", Pushthrough::Hold);
     assert_eq!(received(&socket), "<");
-    push(&mut lane, "a3", Pushthrough::Hold);
-    assert_eq!(drain_all(&mut lane, &socket), Drain::Idle);
+    push(&mut fanout, "a3", Pushthrough::Hold);
+    assert_eq!(drain_all(&mut fanout, &socket), Drain::Idle);
     assert_eq!(received(&socket), "<a1a2a3");
-    push(&mut lane, "b1", Pushthrough::Hold);
-    push(&mut lane, "b2", Pushthrough::Flush);
-    drain_all(&mut lane, &socket);
+    push(&mut fanout, "b1", Pushthrough::Hold);
+    push(&mut fanout, "b2", Pushthrough::Flush);
+    drain_all(&mut fanout, &socket);
     assert_eq!(received(&socket), "<a1a2a3b1b2");
-    assert_eq!(lane.backlog_bytes(), 0);
+    assert_eq!(fanout.backlog_bytes(), 0);
 }
 
 #[test]
 fn a_full_socket_wakes_its_task_once() {
-    let (mut lane, socket) = lane(TERMS);
+    let (mut fanout, socket) = fanout(LIMITS);
     socket.room.set(0);
-    push(&mut lane, "a1", Pushthrough::Flush);
-    push(&mut lane, "a2", Pushthrough::Flush);
+    push(&mut fanout, "a1", Pushthrough::Flush);
+    push(&mut fanout, "a2", Pushthrough::Flush);
     assert_eq!(socket.wakes.get(), 1);
-    assert_eq!(drain_all(&mut lane, &socket), Drain::Idle);
+    assert_eq!(drain_all(&mut fanout, &socket), Drain::Idle);
     assert_eq!(received(&socket), "<a1a2");
     socket.room.set(usize::MAX);
-    push(&mut lane, "a3", Pushthrough::Flush);
+    push(&mut fanout, "a3", Pushthrough::Flush);
     assert_eq!(received(&socket), "<a1a2a3");
     assert_eq!(socket.wakes.get(), 1);
 }
 
 #[test]
 fn the_oldest_are_dropped_and_counted_but_never_the_rest_of_a_cut_frame() {
-    let (mut lane, socket) = lane(TERMS);
+    let (mut fanout, socket) = fanout(LIMITS);
     socket.room.set(1);
     let mut dropped = 0;
     for text in ["a1", "a2", "a3", "a4", "a5", "a6", "a7"] {
-        dropped += push(&mut lane, text, Pushthrough::Flush);
+        dropped += push(&mut fanout, text, Pushthrough::Flush);
     }
-    drain_all(&mut lane, &socket);
+    drain_all(&mut fanout, &socket);
     assert_eq!(received(&socket), "<a1a4a5a6a7");
     assert_eq!(dropped, 2);
-    let progress = lane.remove(ID).unwrap();
+    let progress = fanout.remove(ID).unwrap();
     assert_eq!(
         progress,
-        Progress {
+        ConsumerProgress {
             sent: 5,
             dropped: 2,
             behind: 0
@@ -165,46 +165,46 @@ fn the_oldest_are_dropped_and_counted_but_never_the_rest_of_a_cut_frame() {
 
 #[test]
 fn a_ring_full_of_held_samples_is_flushed_before_any_is_dropped() {
-    let (mut lane, socket) = lane(Terms {
+    let (mut fanout, socket) = fanout(FeedLimits {
         capacity: 2,
         chunk: 100,
     });
     for text in ["a1", "a2", "a3", "a4", "a5"] {
-        assert_eq!(push(&mut lane, text, Pushthrough::Hold), 0);
-        drain_all(&mut lane, &socket);
+        assert_eq!(push(&mut fanout, text, Pushthrough::Hold), 0);
+        drain_all(&mut fanout, &socket);
     }
     assert_eq!(received(&socket), "<a1a2a3a4");
 }
 
 #[test]
 fn held_samples_take_no_room_from_those_that_flush_them() {
-    let (mut lane, socket) = lane(TERMS);
-    push(&mut lane, "a1a2", Pushthrough::Hold);
-    assert_eq!(push(&mut lane, "b1b2b3b4", Pushthrough::Flush), 0);
-    drain_all(&mut lane, &socket);
+    let (mut fanout, socket) = fanout(LIMITS);
+    push(&mut fanout, "a1a2", Pushthrough::Hold);
+    assert_eq!(push(&mut fanout, "b1b2b3b4", Pushthrough::Flush), 0);
+    drain_all(&mut fanout, &socket);
     assert_eq!(received(&socket), "<a1a2b1b2b3b4");
 }
 
 #[test]
 fn closing_flushes_what_was_held() {
-    let (mut lane, socket) = lane(TERMS);
-    push(&mut lane, "a1", Pushthrough::Hold);
-    let _ = lane.close();
-    carry_all(&mut lane);
-    assert_eq!(drain_all(&mut lane, &socket), Drain::Finished);
+    let (mut fanout, socket) = fanout(LIMITS);
+    push(&mut fanout, "a1", Pushthrough::Hold);
+    let _ = fanout.close();
+    flush_all(&mut fanout);
+    assert_eq!(drain_all(&mut fanout, &socket), Drain::Finished);
     assert_eq!(received(&socket), "<a1");
 }
 
 #[test]
 fn what_is_pushed_after_the_end_goes_nowhere() {
-    for by in [SendBy::Pusher, SendBy::Courier, SendBy::Task] {
-        let (mut lane, socket) = lane(TERMS);
-        push_by(&mut lane, "a1", Pushthrough::Flush, by);
-        let _ = lane.close();
-        let late = push_by(&mut lane, "a2", Pushthrough::Flush, by);
+    for by in [SendBy::Pusher, SendBy::Flusher, SendBy::Task] {
+        let (mut fanout, socket) = fanout(LIMITS);
+        push_by(&mut fanout, "a1", Pushthrough::Flush, by);
+        let _ = fanout.close();
+        let late = push_by(&mut fanout, "a2", Pushthrough::Flush, by);
         assert_eq!(late, Published::default(), "{by:?}");
-        carry_all(&mut lane);
-        assert_eq!(drain_all(&mut lane, &socket), Drain::Finished);
+        flush_all(&mut fanout);
+        assert_eq!(drain_all(&mut fanout, &socket), Drain::Finished);
         assert_eq!(received(&socket), "<a1", "{by:?}");
     }
 }
@@ -213,116 +213,119 @@ fn what_is_pushed_after_the_end_goes_nowhere() {
 #[test]
 fn closing_says_goodbye_to_those_who_have_everything() {
     for (pushthrough, goodbyes) in [(Pushthrough::Flush, 1), (Pushthrough::Hold, 0)] {
-        let (mut lane, socket) = lane(TERMS);
-        push(&mut lane, "a1", pushthrough);
-        let _ = lane.close();
+        let (mut fanout, socket) = fanout(LIMITS);
+        push(&mut fanout, "a1", pushthrough);
+        let _ = fanout.close();
         assert_eq!(socket.goodbyes.get(), goodbyes, "{pushthrough:?}");
-        carry_all(&mut lane);
-        assert_eq!(drain_all(&mut lane, &socket), Drain::Finished);
+        flush_all(&mut fanout);
+        assert_eq!(drain_all(&mut fanout, &socket), Drain::Finished);
     }
 }
 
 #[test]
 fn a_broken_consumer_holds_nothing_back() {
-    let (mut lane, socket) = lane(TERMS);
+    let (mut fanout, socket) = fanout(LIMITS);
     socket.broken.set(true);
-    push(&mut lane, "a1", Pushthrough::Flush);
-    push(&mut lane, "a2", Pushthrough::Flush);
-    assert_eq!(lane.backlog_bytes(), 0);
-    assert_eq!(drain_all(&mut lane, &socket), Drain::Finished);
+    push(&mut fanout, "a1", Pushthrough::Flush);
+    push(&mut fanout, "a2", Pushthrough::Flush);
+    assert_eq!(fanout.backlog_bytes(), 0);
+    assert_eq!(drain_all(&mut fanout, &socket), Drain::Finished);
 }
 
 #[test]
 fn the_courier_is_called_once_and_serves_everybody_from_the_same_bytes() {
-    let mut lane = Lane::default();
+    let mut fanout = Fanout::default();
     let sockets: Vec<Rc<Socket>> = (0..3).map(|_| Rc::default()).collect();
     for (id, socket) in (0..).zip(&sockets) {
         socket.room.set(usize::MAX);
-        lane.register(ConsumerId(id), Rc::clone(socket), TERMS, Vec::new());
-        assert_eq!(lane.drain(ConsumerId(id), 8, &mut Vec::new()), Drain::Idle);
+        fanout.register(ConsumerId(id), Rc::clone(socket), LIMITS, Vec::new());
+        assert_eq!(
+            fanout.drain(ConsumerId(id), 8, &mut Vec::new()),
+            Drain::Idle
+        );
     }
-    let first = push_by(&mut lane, "a1", Pushthrough::Flush, SendBy::Courier);
-    let second = push_by(&mut lane, "a2", Pushthrough::Flush, SendBy::Pusher);
-    assert_eq!((first.courier, second.courier), (true, false));
-    assert!(!lane.is_drained());
-    let mut round = Round::default();
-    lane.collect(100, &mut round);
-    assert_eq!(round.send_next(), Some(4));
-    // What comes meanwhile waits for the next round, whoever is served already.
-    push(&mut lane, "a3", Pushthrough::Flush);
-    while round.send_next().is_some() {}
-    lane.settle(&mut round);
-    carry_all(&mut lane);
-    assert!(lane.is_drained());
+    let first = push_by(&mut fanout, "a1", Pushthrough::Flush, SendBy::Flusher);
+    let second = push_by(&mut fanout, "a2", Pushthrough::Flush, SendBy::Pusher);
+    assert_eq!((first.flusher, second.flusher), (true, false));
+    assert!(!fanout.is_drained());
+    let mut batch = Batch::default();
+    fanout.fill(100, &mut batch);
+    assert_eq!(batch.send_next(), Some(4));
+    // What comes meanwhile waits for the next batch, whoever is served already.
+    push(&mut fanout, "a3", Pushthrough::Flush);
+    while batch.send_next().is_some() {}
+    fanout.finish(&mut batch);
+    flush_all(&mut fanout);
+    assert!(fanout.is_drained());
     for socket in &sockets {
         assert_eq!(
             (received(socket).as_str(), socket.wakes.get()),
             ("a1a2a3", 0)
         );
     }
-    assert_eq!(lane.backlog_bytes(), 0);
+    assert_eq!(fanout.backlog_bytes(), 0);
 }
 
 #[test]
 fn a_socket_that_is_full_leaves_the_courier_for_its_own_task() {
-    let (mut lane, socket) = lane(TERMS);
-    push_by(&mut lane, "a1a2", Pushthrough::Flush, SendBy::Courier);
+    let (mut fanout, socket) = fanout(LIMITS);
+    push_by(&mut fanout, "a1a2", Pushthrough::Flush, SendBy::Flusher);
     socket.room.set(3);
-    carry_all(&mut lane);
+    flush_all(&mut fanout);
     assert_eq!(
         (received(&socket).as_str(), socket.wakes.get()),
         ("<a1a", 1)
     );
-    push(&mut lane, "a3", Pushthrough::Flush);
-    assert_eq!(drain_all(&mut lane, &socket), Drain::Idle);
+    push(&mut fanout, "a3", Pushthrough::Flush);
+    assert_eq!(drain_all(&mut fanout, &socket), Drain::Idle);
     assert_eq!(received(&socket), "<a1a2a3");
 }
 
-/// The lane is behind a lock, and the end of a connection is work that must not be done under it.
+/// The fanout is behind a lock, and the end of a connection is work that must not be done under it.
 #[test]
 fn the_wire_of_one_who_left_outlives_the_settling_of_the_round() {
-    let (mut lane, socket) = lane(TERMS);
-    push_by(&mut lane, "a1", Pushthrough::Flush, SendBy::Courier);
-    let mut round = Round::default();
-    lane.collect(8, &mut round);
-    lane.remove(ID);
-    while round.send_next().is_some() {}
-    lane.settle(&mut round);
+    let (mut fanout, socket) = fanout(LIMITS);
+    push_by(&mut fanout, "a1", Pushthrough::Flush, SendBy::Flusher);
+    let mut batch = Batch::default();
+    fanout.fill(8, &mut batch);
+    fanout.remove(ID);
+    while batch.send_next().is_some() {}
+    fanout.finish(&mut batch);
     assert_eq!(Rc::strong_count(&socket), 2);
-    round.forget_gone();
+    batch.forget_gone();
     assert_eq!(Rc::strong_count(&socket), 1);
 }
 
 #[test]
 fn a_task_that_is_woken_for_another_reason_takes_nothing_from_the_courier() {
-    let (mut lane, socket) = lane(TERMS);
-    push_by(&mut lane, "a1", Pushthrough::Flush, SendBy::Courier);
-    let mut round = Round::default();
-    lane.collect(8, &mut round);
-    push(&mut lane, "a2", Pushthrough::Flush);
-    assert_eq!(drain_all(&mut lane, &socket), Drain::Idle);
+    let (mut fanout, socket) = fanout(LIMITS);
+    push_by(&mut fanout, "a1", Pushthrough::Flush, SendBy::Flusher);
+    let mut batch = Batch::default();
+    fanout.fill(8, &mut batch);
+    push(&mut fanout, "a2", Pushthrough::Flush);
+    assert_eq!(drain_all(&mut fanout, &socket), Drain::Idle);
     assert_eq!(received(&socket), "<");
-    while round.send_next().is_some() {}
-    lane.settle(&mut round);
-    carry_all(&mut lane);
+    while batch.send_next().is_some() {}
+    fanout.finish(&mut batch);
+    flush_all(&mut fanout);
     assert_eq!(received(&socket), "<a1a2");
 }
 
 #[test]
 fn whom_the_courier_serves_when_the_stream_ends_hears_the_end_from_its_task() {
-    let (mut lane, socket) = lane(TERMS);
-    push_by(&mut lane, "a1", Pushthrough::Flush, SendBy::Courier);
-    let _ = lane.close();
-    assert_eq!(drain_all(&mut lane, &socket), Drain::Idle);
-    carry_all(&mut lane);
-    assert_eq!(drain_all(&mut lane, &socket), Drain::Finished);
+    let (mut fanout, socket) = fanout(LIMITS);
+    push_by(&mut fanout, "a1", Pushthrough::Flush, SendBy::Flusher);
+    let _ = fanout.close();
+    assert_eq!(drain_all(&mut fanout, &socket), Drain::Idle);
+    flush_all(&mut fanout);
+    assert_eq!(drain_all(&mut fanout, &socket), Drain::Finished);
     assert_eq!(
         (received(&socket).as_str(), socket.goodbyes.get()),
         ("<a1", 0)
     );
 }
 
-/// A reader in the property test: its socket, and what its task took out of the lane and has not
+/// A reader in the property test: its socket, and what its task took out of the fanout and has not
 /// sent yet.
 #[derive(Debug)]
 struct Reader {
@@ -335,9 +338,9 @@ struct Reader {
 
 impl Reader {
     /// One step of the task: asks for bytes when it has none, then sends what the socket takes.
-    fn step(&mut self, lane: &mut Lane<Rc<Socket>>) {
+    fn step(&mut self, fanout: &mut Fanout<Rc<Socket>>) {
         if self.out.is_empty() {
-            match lane.drain(self.id, 24, &mut self.out) {
+            match fanout.drain(self.id, 24, &mut self.out) {
                 Drain::Send | Drain::Idle => {}
                 Drain::Finished => self.finished = true,
             }
@@ -392,9 +395,9 @@ enum Step {
     Task {
         reader: usize,
     },
-    /// The courier settles its round, and makes another.
-    Collect,
-    /// The courier serves one reader.
+    /// The flush task settles its batch, and makes another.
+    Fill,
+    /// The flush task serves one reader.
     Carry,
     Register {
         capacity: usize,
@@ -408,7 +411,7 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     let by = prop_oneof![
         Just(SendBy::Pusher),
-        Just(SendBy::Courier),
+        Just(SendBy::Flusher),
         Just(SendBy::Task)
     ];
     prop_oneof![
@@ -417,7 +420,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Flush),
         4 => (0usize..4, 0usize..40).prop_map(|(reader, room)| Step::Room { reader, room }),
         6 => (0usize..4).prop_map(|reader| Step::Task { reader }),
-        5 => Just(Step::Collect),
+        5 => Just(Step::Fill),
         6 => Just(Step::Carry),
         1 => (1usize..12, 1usize..9)
             .prop_map(|(capacity, chunk)| Step::Register { capacity, chunk }),
@@ -427,12 +430,12 @@ fn step() -> impl Strategy<Value = Step> {
 
 proptest! {
     /// Every sample arrives whole and in order, or is counted as dropped; whatever the sockets' room,
-    /// the chunking, who sends, and the moments at which tasks and courier run, and at which readers
+    /// the chunking, who sends, and the moments at which tasks and flusher run, and at which readers
     /// come and go.
     #[test]
     fn every_sample_arrives_or_is_counted(steps in proptest::collection::vec(step(), 1..120)) {
-        let mut lane = Lane::default();
-        let mut round = Round::default();
+        let mut fanout = Fanout::default();
+        let mut batch = Batch::default();
         let mut readers: Vec<Reader> = Vec::new();
         let mut gone: Vec<Reader> = Vec::new();
         let (mut pushed, mut dropped, mut next_id) = (0u16, 0, 0);
@@ -448,9 +451,9 @@ proptest! {
                         pushed += 1;
                     }
                     let pushthrough = if flush { Pushthrough::Flush } else { Pushthrough::Hold };
-                    dropped += lane.publish(&mut encoded, &mut ends, pushthrough, by).dropped;
+                    dropped += fanout.publish(&mut encoded, &mut ends, pushthrough, by).dropped;
                 }
-                Step::Flush => { let _ = lane.flush(); }
+                Step::Flush => { let _ = fanout.flush(); }
                 Step::Room { reader, room } => {
                     if let Some(reader) = readers.get(reader) {
                         reader.socket.room.set(room);
@@ -458,21 +461,21 @@ proptest! {
                 }
                 Step::Task { reader } => {
                     if let Some(reader) = readers.get_mut(reader) {
-                        reader.step(&mut lane);
+                        reader.step(&mut fanout);
                     }
                 }
-                Step::Collect => {
-                    while round.send_next().is_some() {}
-                    lane.settle(&mut round);
-                    lane.collect(24, &mut round);
+                Step::Fill => {
+                    while batch.send_next().is_some() {}
+                    fanout.finish(&mut batch);
+                    fanout.fill(24, &mut batch);
                 }
-                Step::Carry => { round.send_next(); }
+                Step::Carry => { batch.send_next(); }
                 Step::Register { capacity, chunk } => {
                     let socket = Rc::<Socket>::default();
                     let id = ConsumerId(next_id);
                     next_id += 1;
-                    let terms = Terms { capacity, chunk };
-                    lane.register(id, Rc::clone(&socket), terms, b"<".to_vec());
+                    let limits = FeedLimits { capacity, chunk };
+                    fanout.register(id, Rc::clone(&socket), limits, b"<".to_vec());
                     readers.push(Reader {
                         id, socket, out: Vec::new(), registered_at: pushed, finished: false,
                     });
@@ -480,32 +483,32 @@ proptest! {
                 Step::Remove { reader } => {
                     if reader < readers.len() {
                         let reader = readers.swap_remove(reader);
-                        prop_assert!(lane.remove(reader.id).is_some());
+                        prop_assert!(fanout.remove(reader.id).is_some());
                         gone.push(reader);
                     }
                 }
             }
         }
-        let _ = lane.close();
-        while round.send_next().is_some() {}
-        lane.settle(&mut round);
+        let _ = fanout.close();
+        while batch.send_next().is_some() {}
+        fanout.finish(&mut batch);
         for reader in &readers {
             reader.socket.room.set(usize::MAX);
         }
-        let before: u64 = lane.consumers().map(|(_, _, progress)| progress.dropped).sum();
+        let before: u64 = fanout.consumers().map(|(_, _, progress)| progress.dropped).sum();
         prop_assert!(before <= dropped);
         for _ in 0..3 {
-            carry_all(&mut lane);
+            flush_all(&mut fanout);
             for reader in &mut readers {
                 for _ in 0..200 {
-                    reader.step(&mut lane);
+                    reader.step(&mut fanout);
                 }
             }
         }
         for reader in &readers {
             prop_assert!(reader.finished);
             let (_, _, progress) =
-                lane.consumers().find(|(id, ..)| *id == reader.id).expect("still there");
+                fanout.consumers().find(|(id, ..)| *id == reader.id).expect("still there");
             let frames = reader.frames();
             let all: usize = frames.iter().map(|&number| frame_len(number)).sum();
             prop_assert_eq!(1 + all, reader.socket.received.borrow().len());
@@ -515,7 +518,7 @@ proptest! {
                 u64::from(pushed - reader.registered_at)
             );
         }
-        prop_assert_eq!(lane.backlog_bytes(), 0);
+        prop_assert_eq!(fanout.backlog_bytes(), 0);
         for reader in &gone {
             reader.frames();
         }

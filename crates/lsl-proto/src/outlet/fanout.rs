@@ -1,28 +1,28 @@
 //! Sending one encoded stream to many consumers, each at its own pace.
 //!
-//! A `Lane` holds the consumers of one wire variant. The pushing thread calls `publish`: a consumer
+//! A `Fanout` holds the consumers of one wire variant. The pushing thread calls `publish`: a consumer
 //! that has caught up is sent to at once, on the caller's thread (waking another thread to send
-//! costs as much as sending). One that there is no time for goes to the outlet's courier, which
-//! serves all such consumers in rounds (`Round`) and is woken once, however many they are. One whose
+//! costs as much as sending). One that there is no time for goes to the outlet's flush task, which
+//! serves all such consumers in batches (`Batch`) and is woken once, however many they are. One whose
 //! socket is full goes to its own task, which can wait for it. Until either has caught up, pushes
 //! only append to the log. So at any time exactly one side writes to a socket, as `Mode` says.
 //!
 //! A frame that was sent in part is never dropped: its rest is moved out of the log first.
 //! Spec: lsl-protocol §9.3, §9.4.
 
-mod allowance;
-mod round;
+mod batch;
+mod budget;
 
 use std::io;
 use std::sync::Arc;
 
-pub use allowance::Allowance;
-pub use round::Round;
+pub use batch::Batch;
+pub use budget::InlineBudget;
 
-use crate::buffer::SampleLog;
+use crate::outlet::log::SampleLog;
 
-/// What a lane needs from a consumer's connection.
-pub trait Wire {
+/// What a fanout needs from a consumer's connection.
+pub trait Transmit {
     /// Sends without blocking; `WouldBlock` when the socket is full.
     ///
     /// # Errors
@@ -37,7 +37,7 @@ pub trait Wire {
     fn say_goodbye(&self) {}
 }
 
-impl<W: Wire + ?Sized> Wire for Arc<W> {
+impl<W: Transmit + ?Sized> Transmit for Arc<W> {
     fn try_send(&self, bytes: &[u8]) -> io::Result<usize> {
         (**self).try_send(bytes)
     }
@@ -66,8 +66,8 @@ pub enum Pushthrough {
 pub enum SendBy {
     /// The pushing thread, to every consumer that has caught up.
     Pusher,
-    /// The courier, to all of them.
-    Courier,
+    /// The flush task, to all of them.
+    Flusher,
     /// Each consumer's own task.
     Task,
 }
@@ -77,8 +77,8 @@ pub enum SendBy {
 pub struct Published {
     /// Samples that had to be dropped, over all consumers.
     pub dropped: u64,
-    /// Whether the courier has work that it had not before: wake it.
-    pub courier: bool,
+    /// Whether the flush task has work that it had not before: wake it.
+    pub flusher: bool,
 }
 
 /// Names a consumer within its outlet.
@@ -87,7 +87,7 @@ pub struct ConsumerId(pub u64);
 
 /// What a new consumer asked for.
 #[derive(Debug, Clone, Copy)]
-pub struct Terms {
+pub struct FeedLimits {
     /// Samples that may wait before the oldest is dropped; at least 1.
     pub capacity: usize,
     /// Samples that are sent together when pushes hold; at least 1.
@@ -96,7 +96,7 @@ pub struct Terms {
 
 /// How far a consumer is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Progress {
+pub struct ConsumerProgress {
     /// Samples handed to the socket (or waiting in front of it, out of the log).
     pub sent: u64,
     /// Samples dropped because the consumer was too slow.
@@ -121,8 +121,8 @@ pub enum Drain {
 enum Mode {
     /// The pushing thread: everything that is ready was sent.
     Idle,
-    /// The courier, as much as the socket takes.
-    Courier,
+    /// The flush task, as much as the socket takes.
+    Flusher,
     /// The consumer's task, which waits for the socket.
     Task,
     /// Nobody.
@@ -133,7 +133,7 @@ enum Mode {
 struct Consumer<W> {
     id: ConsumerId,
     wire: W,
-    terms: Terms,
+    limits: FeedLimits,
     mode: Mode,
     /// Sequence number of the next sample to hand to the socket.
     next: u64,
@@ -149,13 +149,13 @@ struct Consumer<W> {
 
 /// The consumers of one wire variant and the samples they still need.
 #[derive(Debug)]
-pub struct Lane<W> {
+pub struct Fanout<W> {
     log: SampleLog,
     consumers: Vec<Consumer<W>>,
     closing: bool,
 }
 
-impl<W: Wire> Default for Lane<W> {
+impl<W: Transmit> Default for Fanout<W> {
     fn default() -> Self {
         Self {
             log: SampleLog::new(),
@@ -165,7 +165,7 @@ impl<W: Wire> Default for Lane<W> {
     }
 }
 
-impl<W: Wire> Lane<W> {
+impl<W: Transmit> Fanout<W> {
     /// Number of consumers.
     pub fn len(&self) -> usize {
         self.consumers.len()
@@ -178,17 +178,17 @@ impl<W: Wire> Lane<W> {
 
     /// Adds a consumer that gets every sample published from now on, after `preamble`.
     /// It begins with its own task, which must call `drain` now.
-    pub fn register(&mut self, id: ConsumerId, wire: W, terms: Terms, preamble: Vec<u8>) {
+    pub fn register(&mut self, id: ConsumerId, wire: W, limits: FeedLimits, preamble: Vec<u8>) {
         let next = self.log.end();
         // A ring full of held samples is a flush point, before anything has to be dropped.
-        let terms = Terms {
-            chunk: terms.chunk.min(terms.capacity),
-            ..terms
+        let limits = FeedLimits {
+            chunk: limits.chunk.min(limits.capacity),
+            ..limits
         };
         self.consumers.push(Consumer {
             id,
             wire,
-            terms,
+            limits,
             mode: Mode::Task,
             next,
             flush_to: next,
@@ -200,7 +200,7 @@ impl<W: Wire> Lane<W> {
     }
 
     /// Forgets a consumer; false if it was not there. Its count of dropped samples is returned.
-    pub fn remove(&mut self, id: ConsumerId) -> Option<Progress> {
+    pub fn remove(&mut self, id: ConsumerId) -> Option<ConsumerProgress> {
         let index = self
             .consumers
             .iter()
@@ -212,7 +212,7 @@ impl<W: Wire> Lane<W> {
     }
 
     /// Every consumer's connection and progress.
-    pub fn consumers(&self) -> impl Iterator<Item = (ConsumerId, &W, Progress)> {
+    pub fn consumers(&self) -> impl Iterator<Item = (ConsumerId, &W, ConsumerProgress)> {
         let end = self.log.end();
         self.consumers
             .iter()
@@ -240,7 +240,7 @@ impl<W: Wire> Lane<W> {
     ) -> Published {
         let mut published = Published::default();
         if self.closing {
-            // Or a thread that goes on pushing would keep readers, and the courier, from the end.
+            // Or a thread that goes on pushing would keep readers, and the flush task, from the end.
             return published;
         }
         let before = self.log.end();
@@ -265,9 +265,9 @@ impl<W: Wire> Lane<W> {
                         consumer.leave_to_task();
                     }
                 }
-                SendBy::Courier => {
-                    consumer.mode = Mode::Courier;
-                    published.courier = true;
+                SendBy::Flusher => {
+                    consumer.mode = Mode::Flusher;
+                    published.flusher = true;
                 }
                 SendBy::Task => consumer.leave_to_task(),
             }
@@ -302,7 +302,7 @@ impl<W: Wire> Lane<W> {
         match consumer.mode {
             Mode::Closed => return Drain::Finished,
             // Not this task's turn: somebody woke it for another reason.
-            Mode::Idle | Mode::Courier => return Drain::Idle,
+            Mode::Idle | Mode::Flusher => return Drain::Idle,
             Mode::Task => {}
         }
         if !consumer.rest.is_empty() {
@@ -326,21 +326,21 @@ impl<W: Wire> Lane<W> {
         Drain::Idle
     }
 
-    /// Makes everything pushed so far ready to be sent, held or not. True if the courier has work
+    /// Makes everything pushed so far ready to be sent, held or not. True if the flush task has work
     /// that it had not before: wake it.
     #[must_use]
     pub fn flush(&mut self) -> bool {
         let end = self.log.end();
-        let mut courier = false;
+        let mut flusher = false;
         for consumer in &mut self.consumers {
             consumer.held = 0;
             consumer.flush_to = end;
             if consumer.mode == Mode::Idle && consumer.has_work() {
-                consumer.mode = Mode::Courier;
-                courier = true;
+                consumer.mode = Mode::Flusher;
+                flusher = true;
             }
         }
-        courier
+        flusher
     }
 
     /// Whether every consumer has been sent everything that is ready.
@@ -355,7 +355,7 @@ impl<W: Wire> Lane<W> {
     #[must_use]
     pub fn close(&mut self) -> bool {
         self.closing = true;
-        let courier = self.flush();
+        let flusher = self.flush();
         for consumer in &mut self.consumers {
             if consumer.mode == Mode::Idle {
                 consumer.wire.say_goodbye();
@@ -363,7 +363,7 @@ impl<W: Wire> Lane<W> {
             }
             consumer.wire.wake();
         }
-        courier
+        flusher
     }
 
     fn trim(&mut self) {
@@ -382,9 +382,9 @@ impl<W: Wire> Lane<W> {
     }
 }
 
-impl<W: Wire> Consumer<W> {
-    fn progress(&self, end: u64) -> Progress {
-        Progress {
+impl<W: Transmit> Consumer<W> {
+    fn progress(&self, end: u64) -> ConsumerProgress {
+        ConsumerProgress {
             sent: self.sent,
             dropped: self.dropped,
             behind: end - self.next.min(end),
@@ -409,8 +409,8 @@ impl<W: Wire> Consumer<W> {
             }
             Pushthrough::Hold => {
                 let held = self.held + samples_between(before, after);
-                self.held = held % self.terms.chunk;
-                if held >= self.terms.chunk {
+                self.held = held % self.limits.chunk;
+                if held >= self.limits.chunk {
                     self.flush_to = after - self.held as u64;
                 }
             }
@@ -444,7 +444,7 @@ impl<W: Wire> Consumer<W> {
     }
 
     fn drop_oldest(&mut self, after: u64) -> u64 {
-        let oldest = after.saturating_sub(self.terms.capacity as u64);
+        let oldest = after.saturating_sub(self.limits.capacity as u64);
         if self.mode == Mode::Closed || self.next >= oldest {
             return 0;
         }
