@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use lsl_platform::fork::PerProcess;
 use lsl_proto::config::{self, Bind, Config, Overrides, ResolveScope, Severity};
+use lsl_proto::discovery::registry::SourcePolicy;
 use lsl_secure::Security;
 
 use crate::config_files::SystemFiles;
 use crate::drive_discovery::network_config::NetworkConfig;
 use crate::drive_discovery::redacted::Backoff;
-use crate::drive_discovery::registry::SourcePolicy;
 use crate::drive_discovery::serve::Service;
 use crate::drive_inlet::lost::Lost;
 use crate::net::lingering::Lingering;

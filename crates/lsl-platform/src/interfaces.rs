@@ -24,23 +24,6 @@ pub struct Interface {
     pub is_loopback: bool,
 }
 
-impl Interface {
-    /// Returns whether `peer` is in the subnet of this address, so that it is reached without a router.
-    pub fn contains(&self, peer: IpAddr) -> bool {
-        match (self.address, self.netmask, peer) {
-            (IpAddr::V4(own), Some(IpAddr::V4(mask)), IpAddr::V4(peer)) => {
-                let mask = u32::from(mask);
-                mask != 0 && u32::from(own) & mask == u32::from(peer) & mask
-            }
-            (IpAddr::V6(own), Some(IpAddr::V6(mask)), IpAddr::V6(peer)) => {
-                let mask = u128::from(mask);
-                mask != 0 && u128::from(own) & mask == u128::from(peer) & mask
-            }
-            _ => false,
-        }
-    }
-}
-
 /// Lists every IPv4 and IPv6 address of this host. A few system calls per address; does not block.
 ///
 /// # Errors
@@ -69,18 +52,6 @@ pub fn interfaces() -> io::Result<Vec<Interface>> {
 mod tests {
     use super::*;
 
-    fn subnet(address: &str, netmask: &str) -> Interface {
-        Interface {
-            name: "test0".into(),
-            index: 2,
-            address: address.parse().unwrap(),
-            netmask: Some(netmask.parse().unwrap()),
-            is_up: true,
-            is_multicast: true,
-            is_loopback: false,
-        }
-    }
-
     #[test]
     fn lists_loopback() {
         let all = interfaces().unwrap();
@@ -88,28 +59,5 @@ mod tests {
             all.iter()
                 .any(|entry| entry.is_loopback && entry.address.is_loopback())
         );
-    }
-
-    #[test]
-    fn subnet_membership() {
-        let check = |address, netmask, peer: &str, expected| {
-            assert_eq!(
-                subnet(address, netmask).contains(peer.parse().unwrap()),
-                expected,
-                "{peer}"
-            );
-        };
-        check("198.51.100.7", "255.255.255.0", "198.51.100.200", true);
-        check("198.51.100.7", "255.255.255.0", "198.51.101.7", false);
-        check("198.51.100.7", "255.255.255.0", "2001:db8::1", false);
-        check("2001:db8::1", "ffff:ffff:ffff:ffff::", "2001:db8::2", true);
-        check(
-            "2001:db8::1",
-            "ffff:ffff:ffff:ffff::",
-            "2001:db8:1::2",
-            false,
-        );
-        // A tunnel that claims the whole internet proves nothing about a peer.
-        check("198.51.100.7", "0.0.0.0", "203.0.113.1", false);
     }
 }

@@ -7,8 +7,9 @@ use std::net::{IpAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
 
+use lsl_platform::interfaces::Interface;
+
 use crate::drive_discovery::network_config::{NetworkConfig, present_interfaces};
-use crate::drive_discovery::registry::Registry;
 use crate::net::runtime;
 use crate::net::sockets::{self, Family};
 
@@ -54,18 +55,18 @@ pub(crate) fn open(
     }
 }
 
-/// Joins the groups on interfaces that come up later, for ever: a laptop joins its network after the
-/// program was started, a cable is plugged in.
+/// Joins the groups on interfaces that come up later, for ever, and tells their subnets: a laptop joins its
+/// network after the program was started, a cable is plugged in.
 pub(crate) async fn upkeep(
     mut memberships: Memberships,
     network: Arc<NetworkConfig>,
-    registry: Arc<Registry>,
+    set_subnets: impl Fn(&[Interface]),
 ) {
     loop {
         tokio::time::sleep(runtime::until_next(UPKEEP_PERIOD)).await;
         let present = present_interfaces();
         memberships.join_all(&network, &present);
-        registry.set_interfaces(present.into());
+        set_subnets(&present);
     }
 }
 
@@ -79,11 +80,7 @@ pub(crate) struct Memberships {
 }
 
 impl Memberships {
-    fn join_all(
-        &mut self,
-        network: &NetworkConfig,
-        present: &[lsl_platform::interfaces::Interface],
-    ) {
+    fn join_all(&mut self, network: &NetworkConfig, present: &[Interface]) {
         let interfaces = network.multicast_interfaces(self.family, present);
         // An interface that went away and came back has lost its memberships.
         self.joined

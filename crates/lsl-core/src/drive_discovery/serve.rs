@@ -2,28 +2,34 @@
 //! closed with the last, and one more per outlet and family at the outlet's data port, as long as
 //! there are not too many. Each answers clock probes and unicast discovery for all of them.
 //!
-//! Clock probes are answered in the receiving task, before anything else is thought about. Discovery
-//! answers go through one queue to one task (`answers`), which paces them. Spec: lsl-protocol §3, §5, §12.1.
+//! Clock probes are answered in the receiving task, which never waits for a query to be evaluated.
+//! Discovery answers go through one queue to one task, which paces them. Spec: lsl-protocol §3, §5, §12.1.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use lsl_platform::arrival::arrived_at;
 use lsl_platform::clock::local_clock;
 use lsl_platform::fork::Generation;
+use lsl_platform::interfaces::Interface;
+use lsl_proto::discovery::advert::OwnSecurity;
+use lsl_proto::discovery::answers::{AnswerQueue, MAX_WAITING, PendingQuery};
+use lsl_proto::discovery::evaluation::Evaluator;
+use lsl_proto::discovery::registry::{
+    AnnouncedStream, Answer, Arrival, Registry, SourcePolicy, Subnet,
+};
+use lsl_proto::xml::Document;
+use lsl_secure::{Policy, Security};
 use tokio::net::UdpSocket;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinHandle;
 
-use crate::drive_discovery::answers::{MAX_WAITING, Queued, send_answers};
 use crate::drive_discovery::network_config::{NetworkConfig, present_interfaces};
-use crate::drive_discovery::registry::{
-    AnnouncedStream, Answer, Arrival, Registry, SourcePolicy, count,
-};
 use crate::drive_discovery::responder;
 use crate::net::monitor::lock_ignoring_poison;
 use crate::net::runtime::{self, AbortOnDrop};
+use crate::net::sealed_time::SealedClocks;
 use crate::net::sockets::{self, Family};
 use crate::{Error, Result};
 
@@ -31,9 +37,37 @@ use crate::{Error, Result};
 #[derive(Debug)]
 pub(crate) struct Service {
     network: Arc<NetworkConfig>,
-    registry: Arc<Registry>,
+    shared: Arc<Shared>,
     /// Exists as long as an [`Announcement`] does.
     running: Mutex<Weak<ServiceSockets>>,
+}
+
+/// The part of a service that its tasks hold too.
+#[derive(Debug)]
+struct Shared {
+    registry: Mutex<Registry>,
+    /// Locked for the time of a query's turn, so nobody who answers clock probes takes it.
+    evaluator: Mutex<Evaluator>,
+    /// Clock probes of sessions.
+    clocks: Arc<SealedClocks>,
+    /// `None` forbids nothing in plaintext.
+    security: Option<Arc<Security>>,
+}
+
+impl Shared {
+    fn policy(&self) -> Policy {
+        let security = self.security.as_ref();
+        security.map_or(Policy::Off, |security| security.policy())
+    }
+
+    fn set_subnets(&self, present: &[Interface]) {
+        let subnet = |interface: &Interface| Subnet {
+            address: interface.address,
+            netmask: interface.netmask,
+        };
+        let subnets = present.iter().map(subnet).collect();
+        lock_ignoring_poison(&self.registry).set_subnets(subnets);
+    }
 }
 
 impl Service {
@@ -42,17 +76,22 @@ impl Service {
         network: Arc<NetworkConfig>,
         max_cached_queries: usize,
         policy: SourcePolicy,
-        security: Option<Arc<lsl_secure::Security>>,
+        security: Option<Arc<Security>>,
     ) -> Self {
-        let registry = Registry::new(max_cached_queries, policy).under(security);
+        let shared = Shared {
+            registry: Mutex::new(Registry::new(policy)),
+            evaluator: Mutex::new(Evaluator::new(max_cached_queries)),
+            clocks: Arc::default(),
+            security,
+        };
         Self {
             network,
-            registry: Arc::new(registry),
+            shared: Arc::new(shared),
             running: Mutex::default(),
         }
     }
 
-    /// Opens the sockets if they are not, so that their ports are known. Nothing is registry until
+    /// Opens the sockets if they are not, so that their ports are known. Nothing is announced until
     /// [`Announcement::publish`].
     ///
     /// # Errors
@@ -62,13 +101,13 @@ impl Service {
         let service = match running.upgrade() {
             Some(service) if service.owner.is_current() => service,
             _ => {
-                let service = Arc::new(ServiceSockets::open(&self.network, &self.registry)?);
+                let service = Arc::new(ServiceSockets::open(&self.network, &self.shared)?);
                 *running = Arc::downgrade(&service);
                 service
             }
         };
         Ok(Announcement {
-            registry: Arc::clone(&self.registry),
+            shared: Arc::clone(&self.shared),
             service,
             keys: Vec::new(),
         })
@@ -82,13 +121,37 @@ impl Service {
     }
 
     /// Where sessions say that their clock probes are to be answered.
-    pub(crate) fn clocks(&self) -> &Arc<crate::net::sealed_time::SealedClocks> {
-        &self.registry.clocks
+    pub(crate) fn clocks(&self) -> &Arc<SealedClocks> {
+        &self.shared.clocks
     }
 
-    /// What is registry, and what happened to the queries so far.
-    pub(crate) fn registry(&self) -> &Registry {
-        &self.registry
+    /// Returns whether the query of a TCP connection selects a document.
+    ///
+    /// # Errors
+    /// [`Error::Query`] if it is none or may not cost what it does.
+    pub(crate) fn selects(
+        &self,
+        query: &[u8],
+        from: IpAddr,
+        document: &Document,
+        now: f64,
+    ) -> Result<bool> {
+        lock_ignoring_poison(&self.shared.evaluator).selects(query, from, document, now)
+    }
+
+    /// Locks the announced streams.
+    #[cfg(test)]
+    pub(crate) fn registry(&self) -> std::sync::MutexGuard<'_, Registry> {
+        lock_ignoring_poison(&self.shared.registry)
+    }
+}
+
+/// Returns what discovery shows of this security.
+pub(crate) fn own_security(security: &Security) -> OwnSecurity {
+    OwnSecurity {
+        policy: security.policy(),
+        discovery: security.discovery(),
+        advert: security.advert().unwrap_or_default(),
     }
 }
 
@@ -104,7 +167,7 @@ pub(crate) struct ServicePorts {
 /// An outlet's share in the service: keeps the sockets open and its stream registry until dropped.
 #[derive(Debug)]
 pub(crate) struct Announcement {
-    registry: Arc<Registry>,
+    shared: Arc<Shared>,
     service: Arc<ServiceSockets>,
     keys: Vec<u64>,
 }
@@ -130,23 +193,24 @@ impl Announcement {
         place: OwnedSemaphorePermit,
     ) -> Result<JoinHandle<()>> {
         let answers = self.service.answers.clone();
-        let registry = Arc::clone(&self.registry);
+        let shared = Arc::clone(&self.shared);
         runtime::spawn(async move {
             let _place = place;
-            listen(Arc::new(socket), Arrival::Service, registry, answers).await;
+            listen(Arc::new(socket), Arrival::Service, shared, answers).await;
         })
     }
 
     /// Answers queries with this stream from now on.
     pub(crate) fn publish(&mut self, stream: impl Into<Arc<AnnouncedStream>>) {
-        self.keys.push(self.registry.add(stream));
+        let mut registry = lock_ignoring_poison(&self.shared.registry);
+        self.keys.push(registry.add(stream));
     }
 }
 
 impl Drop for Announcement {
     fn drop(&mut self) {
         for &key in &self.keys {
-            self.registry.remove(key);
+            lock_ignoring_poison(&self.shared.registry).remove(key);
         }
     }
 }
@@ -156,15 +220,15 @@ impl Drop for Announcement {
 struct ServiceSockets {
     owner: Generation,
     ports: ServicePorts,
-    answers: mpsc::Sender<Queued>,
+    answers: mpsc::Sender<QueuedQuery>,
     /// For sockets of outlets.
     places: Arc<Semaphore>,
     tasks: Vec<AbortOnDrop<()>>,
 }
 
 impl ServiceSockets {
-    fn open(network: &Arc<NetworkConfig>, registry: &Arc<Registry>) -> Result<Self> {
-        registry.set_interfaces(present_interfaces().into());
+    fn open(network: &Arc<NetworkConfig>, shared: &Arc<Shared>) -> Result<Self> {
+        shared.set_subnets(&present_interfaces());
         let (answers, queue) = mpsc::channel(MAX_WAITING);
         let mut running = Self {
             owner: Generation::current(),
@@ -181,7 +245,7 @@ impl ServiceSockets {
                         Family::V4 => running.ports.v4 = port,
                         Family::V6 => running.ports.v6 = port,
                     }
-                    running.listen(socket, Arrival::Service, registry)?;
+                    running.listen(socket, Arrival::Service, shared)?;
                 }
                 Err(error) => {
                     tracing::warn!(?family, %error, "no UDP service for this family");
@@ -196,25 +260,20 @@ impl ServiceSockets {
             let Some((socket, memberships)) = responder::open(network, family) else {
                 continue;
             };
-            running.listen(socket, Arrival::Responder, registry)?;
-            let upkeep = responder::upkeep(memberships, Arc::clone(network), Arc::clone(registry));
+            running.listen(socket, Arrival::Responder, shared)?;
+            let host = Arc::clone(shared);
+            let set_subnets = move |present: &[Interface]| host.set_subnets(present);
+            let upkeep = responder::upkeep(memberships, Arc::clone(network), set_subnets);
             running.tasks.push(AbortOnDrop(runtime::spawn(upkeep)?));
         }
-        let counters = Arc::clone(registry);
-        running
-            .tasks
-            .push(AbortOnDrop(runtime::spawn(send_answers(queue, counters))?));
+        let answering = send_answers(queue, Arc::clone(shared));
+        running.tasks.push(AbortOnDrop(runtime::spawn(answering)?));
         Ok(running)
     }
 
-    fn listen(
-        &mut self,
-        socket: UdpSocket,
-        arrival: Arrival,
-        registry: &Arc<Registry>,
-    ) -> Result<()> {
+    fn listen(&mut self, socket: UdpSocket, arrival: Arrival, shared: &Arc<Shared>) -> Result<()> {
         let answers = self.answers.clone();
-        let task = listen(Arc::new(socket), arrival, Arc::clone(registry), answers);
+        let task = listen(Arc::new(socket), arrival, Arc::clone(shared), answers);
         self.tasks.push(AbortOnDrop(runtime::spawn(task)?));
         Ok(())
     }
@@ -237,21 +296,29 @@ fn bind(network: &NetworkConfig, family: Family) -> Result<(UdpSocket, u16)> {
     Ok((sockets::into_tokio_udp(socket)?, port))
 }
 
+/// A query with the socket that it came in by, which is also the one that answers.
+type QueuedQuery = (Arc<UdpSocket>, PendingQuery);
+
 /// Reads one socket for ever.
 async fn listen(
     socket: Arc<UdpSocket>,
     arrival: Arrival,
-    registry: Arc<Registry>,
-    answers: mpsc::Sender<Queued>,
+    shared: Arc<Shared>,
+    answers: mpsc::Sender<QueuedQuery>,
 ) {
     loop {
         let received = sockets::receive_from(&socket, |datagram, from| {
             // The thread may have been busy since the datagram came, which is nobody's offset.
             let received_at = arrived_at(&*socket).unwrap_or_else(local_clock);
-            let answer = registry.answer(arrival, datagram, from, received_at);
-            (answer, from, received_at)
+            let mut registry = lock_ignoring_poison(&shared.registry);
+            let policy = || shared.policy();
+            let answer = registry.handle_datagram(arrival, datagram, from, policy, received_at);
+            drop(registry);
+            let is_sealed = matches!(answer, Answer::SealedTime);
+            let sealed = is_sealed.then(|| shared.clocks.answer(datagram, received_at));
+            (answer, sealed.flatten(), from, received_at)
         });
-        let (answer, from, received_at) = match received.await {
+        let (answer, sealed, from, received_at) = match received.await {
             Ok(received) => received,
             Err(error) => {
                 // Such as an interface that went down; it must not become a busy loop.
@@ -263,27 +330,56 @@ async fn listen(
         match answer {
             Answer::Ignore => {}
             Answer::Time(request) => send_time(&socket, request, received_at, from).await,
-            Answer::SealedTime(reply) => {
+            Answer::SealedTime => {
+                let Some(reply) = sealed else {
+                    lock_ignoring_poison(&shared.registry).counters.time_dropped += 1;
+                    continue;
+                };
                 if let Err(error) = socket.send_to(&reply, from).await {
                     tracing::debug!(%error, to = %from, "cannot answer a clock probe");
                 }
             }
-            Answer::Streams(matches) => {
-                let Ok(place) = answers.clone().try_reserve_owned() else {
-                    count(&registry.counters.overflow);
-                    continue;
-                };
-                let pause_secs = matches.due() - received_at;
-                let queued = (Arc::clone(&socket), matches);
-                if pause_secs > 0.0 {
-                    let pause = Duration::from_secs_f64(pause_secs);
-                    // Bounded in number by the places of the queue, in time by the registry.
-                    tokio::spawn(async move {
-                        tokio::time::sleep(pause).await;
-                        place.send(queued);
-                    });
-                } else {
-                    place.send(queued);
+            Answer::Query(query) => {
+                if answers.try_send((Arc::clone(&socket), query)).is_err() {
+                    lock_ignoring_poison(&shared.registry).counters.overflow += 1;
+                }
+            }
+        }
+    }
+}
+
+/// Evaluates and answers the queries that come, until nobody can send any more.
+async fn send_answers(mut queries: mpsc::Receiver<QueuedQuery>, shared: Arc<Shared>) {
+    let mut answers = AnswerQueue::default();
+    loop {
+        while let Ok((socket, query)) = queries.try_recv() {
+            answers.push(socket, query, local_clock());
+        }
+        let now = loop {
+            let (now, policy) = (local_clock(), shared.policy());
+            let reply = {
+                let mut evaluator = lock_ignoring_poison(&shared.evaluator);
+                answers.poll_transmit(&mut evaluator, policy, now)
+            };
+            let Some(reply) = reply else {
+                break now;
+            };
+            if let Err(error) = reply.at.send_to(&reply.bytes, reply.to).await {
+                tracing::debug!(%error, to = %reply.to, "cannot answer a query");
+                answers.handle_unsent();
+            }
+        };
+        let pause = answers.poll_timeout(now).map(|time| time - now);
+        let pause = pause.map(|secs| Duration::from_secs_f64(secs.max(0.0)));
+        match pause {
+            Some(Duration::ZERO) => tokio::task::yield_now().await,
+            Some(pause) if !answers.is_idle() => tokio::time::sleep(pause).await,
+            _ => {
+                let pause = pause.unwrap_or(Duration::MAX);
+                match tokio::time::timeout(pause, queries.recv()).await {
+                    Ok(Some((socket, query))) => answers.push(socket, query, local_clock()),
+                    Ok(None) => return,
+                    Err(_) => {}
                 }
             }
         }

@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use tokio::sync::Semaphore;
 
-use crate::drive_discovery::query_budget::Host;
 use crate::net::monitor::lock_ignoring_poison;
 use crate::net::race::{Winner, race};
 use crate::{Error, Result};
+use lsl_proto::limits::Host;
 
 /// So many try at the same time, and fewer of them with the same host.
 #[derive(Debug)]

@@ -9,6 +9,7 @@ use std::time::Duration;
 use lsl_platform::clock::local_clock;
 use lsl_platform::descriptors;
 use lsl_proto::ByteOrder;
+use lsl_proto::discovery::advert;
 use lsl_proto::outlet::encoder::Variant;
 use lsl_proto::outlet::fanout::FeedLimits;
 use lsl_proto::wire::archive100::Encoder100;
@@ -20,8 +21,7 @@ use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::task::{AbortHandle, JoinSet};
 
 use crate::context::Context;
-use crate::drive_discovery::advert;
-use crate::drive_discovery::serve::Announcement;
+use crate::drive_discovery::serve::{Announcement, own_security};
 use crate::drive_outlet::entrance;
 use crate::drive_outlet::link::Link;
 use crate::drive_outlet::push::{OutletOptions, OutletShared};
@@ -97,7 +97,7 @@ impl Acceptors {
         info.set_version(config.tuning().protocol_version);
         info.set_v4_ports(v4_port, service.v4);
         info.set_v6_ports(v6_port, service.v6);
-        advert::write_advert(&mut info, context.security()?);
+        advert::write_advert(&mut info, &own_security(context.security()?));
         let shared = Arc::new(OutletShared::new(context.clone(), info, options)?);
         let mut tasks = Vec::new();
         for listener in listeners {
@@ -231,15 +231,15 @@ pub(crate) async fn answer(
     let side = outlet_side(shared);
     let reply = match request {
         Request::ShortInfo { query } => {
-            let shown = shared.advertised.shown();
+            let shown = shared.advertised.view(shared.security.policy());
             // Whoever has a session may ask about everything.
             let (document, shortinfo) = if link.is_sealed() {
                 (shared.info.document(), &shared.shortinfo)
             } else {
                 (&shown.document, &shown.shortinfo)
             };
-            let registry = shared.context.service().registry();
-            if registry.selects(&query, link.peer().ip(), document, local_clock())? {
+            let service = shared.context.service();
+            if service.selects(&query, link.peer().ip(), document, local_clock())? {
                 shortinfo.clone()
             } else {
                 Vec::new()

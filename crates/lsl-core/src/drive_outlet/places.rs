@@ -1,6 +1,6 @@
 //! Who may be one more reader of an outlet.
 
-use crate::drive_discovery::query_budget::Host;
+use lsl_proto::limits::Host;
 
 /// Whether a reader from `host` may have one of `most` places beside those of `present`. The last tenth
 /// is for hosts that have none, so that one alone cannot take them all.

@@ -13,6 +13,9 @@ use std::time::Duration;
 
 use lsl_platform::clock::local_clock;
 use lsl_proto::describe;
+use lsl_proto::discovery::advert;
+use lsl_proto::discovery::registry::AnnouncedStream;
+use lsl_proto::limits::Host;
 use lsl_proto::outlet::encoder::{Encoder, Variant};
 use lsl_proto::outlet::fanout::{
     Batch, ConsumerId, Drain, Fanout, FeedLimits, InlineBudget, SendBy, Transmit,
@@ -24,9 +27,7 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use crate::context::Context;
-use crate::drive_discovery::advert;
-use crate::drive_discovery::query_budget::Host;
-use crate::drive_discovery::registry::AnnouncedStream;
+use crate::drive_discovery::serve::own_security;
 use crate::drive_outlet::link::Link;
 use crate::drive_outlet::places::has_place;
 use crate::net::monitor::{Monitor, lock_ignoring_poison};
@@ -133,11 +134,12 @@ impl OutletShared {
     /// [`Error::Security`] if the security configuration cannot be used.
     pub(crate) fn new(context: Context, info: StreamInfo, options: OutletOptions) -> Result<Self> {
         let security = Arc::clone(context.security()?);
+        let own = own_security(&security);
         Ok(Self {
             context,
             channels: info.channel_count() as usize,
-            shortinfo: advert::shortinfo(&info, &security),
-            advertised: Arc::new(advert::advertised(&info, &security)),
+            shortinfo: advert::shortinfo(&info, &own),
+            advertised: Arc::new(advert::announced(&info, &own)),
             coalesce: (security.settings()).map_or(Duration::ZERO, |settings| {
                 Duration::from_micros(settings.coalesce_us.into())
             }),

@@ -6,7 +6,7 @@ use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex};
 
 use lsl_platform::clock::local_clock;
-use lsl_secure::{TIME_PACKET_LEN, TIME_PREFIX, TimeResponder, session_prefix};
+use lsl_secure::{TIME_PACKET_LEN, TimeResponder, session_prefix};
 
 use crate::net::monitor::lock_ignoring_poison;
 
@@ -17,11 +17,6 @@ pub(crate) struct SealedClocks {
 }
 
 impl SealedClocks {
-    /// Whether a datagram claims to be such a probe.
-    pub(crate) fn concerns(datagram: &[u8]) -> bool {
-        datagram.starts_with(TIME_PREFIX)
-    }
-
     /// Answers the probes of a session until the registration is dropped. Of two sessions that share a
     /// prefix the newer has no time over UDP.
     pub(crate) fn register(self: &Arc<Self>, responder: TimeResponder) -> Registration {

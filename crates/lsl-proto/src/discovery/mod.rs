@@ -1,3 +1,7 @@
 //! Finding streams and being found: searches, and the answers to those of others.
 
+pub mod advert;
+pub mod answers;
+pub mod evaluation;
+pub mod registry;
 pub mod search;

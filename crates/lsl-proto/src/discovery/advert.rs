@@ -1,51 +1,61 @@
 //! What an outlet's discovery shows of its security, and what it hides. Spec: LSS/1 §7.1, §7.3.
 
 use std::fmt::Write as _;
-use std::sync::Arc;
 
-use lsl_proto::xml::{self, Attribute, Document};
+use lsl_secure::Policy;
 use lsl_secure::policy::Discovery;
-use lsl_secure::{Policy, Security};
 use sha2::{Digest, Sha256};
 
+use super::registry::{AnnouncedStream, PublicView};
 use crate::StreamInfo;
-use crate::drive_discovery::registry::{AnnouncedStream, PublicView};
+use crate::xml::{self, Attribute, Document};
+
+/// Security of our own outlets, as far as discovery shows it.
+#[derive(Debug, Clone)]
+pub struct OwnSecurity {
+    /// Policy of the process, now.
+    pub policy: Policy,
+    /// How much of a stream strangers see.
+    pub discovery: Discovery,
+    /// Attributes of the advert in order; empty if there is none.
+    pub advert: Vec<(&'static str, String)>,
+}
 
 /// Writes our advert into the document that `LSL:fullinfo` sends. An info that was received brings the
 /// advert of somebody else: it goes, whether or not we have one.
-pub(crate) fn write_advert(info: &mut StreamInfo, security: &Security) {
+pub fn write_advert(info: &mut StreamInfo, security: &OwnSecurity) {
     let document = info.document_mut();
     while let Some(foreign) = element(document).and_then(|info| document.child(info, NAME)) {
         document.remove(foreign);
     }
-    append(document, security.advert().unwrap_or_default());
+    append(document, &security.advert);
 }
 
-/// The whole shortinfo with our advert: for everybody, or for those inside a session if discovery
+/// Returns the whole shortinfo with our advert: for everybody, or for those inside a session if discovery
 /// shows less.
-pub(crate) fn shortinfo(info: &StreamInfo, security: &Security) -> Vec<u8> {
+pub fn shortinfo(info: &StreamInfo, security: &OwnSecurity) -> Vec<u8> {
     let mut document = info.shortinfo_document();
-    append(&mut document, security.advert().unwrap_or_default());
+    append(&mut document, &security.advert);
     document.write()
 }
 
-/// What strangers see of an outlet and may ask about. `info` has its uid and bears our [`write_advert`].
-pub(crate) fn advertised(info: &StreamInfo, security: &Arc<Security>) -> AnnouncedStream {
-    let shown = match security.policy() {
+/// Returns what strangers see of an outlet and may ask about. `info` has its uid and bears our advert, see
+/// [`write_advert`].
+pub fn announced(info: &StreamInfo, security: &OwnSecurity) -> AnnouncedStream {
+    let view = match security.policy {
         Policy::Off | Policy::Migrate => PublicView {
             document: info.document().clone(),
             shortinfo: visible(info, security, None),
         },
         Policy::Required => strict(info, security),
     };
-    let later = (security.policy() == Policy::Migrate)
-        .then(|| (Arc::clone(security), strict(info, security)));
-    AnnouncedStream::new(shown, later)
+    let strict = (security.policy == Policy::Migrate).then(|| strict(info, security));
+    AnnouncedStream::new(view, strict)
 }
 
 /// Under `required` a query sees exactly what its answer would say, so that nobody reads `desc` letter
 /// by letter without a key.
-fn strict(info: &StreamInfo, security: &Security) -> PublicView {
+fn strict(info: &StreamInfo, security: &OwnSecurity) -> PublicView {
     let shortinfo = visible(info, security, Some("required"));
     PublicView {
         // What we write we can read, but a limit is a limit: beyond it nothing is found.
@@ -54,25 +64,25 @@ fn strict(info: &StreamInfo, security: &Security) -> PublicView {
     }
 }
 
-fn visible(info: &StreamInfo, security: &Security, policy: Option<&str>) -> Vec<u8> {
-    let mut document = match security.discovery() {
-        _ if security.policy() == Policy::Off => info.shortinfo_document(),
-        Discovery::Open => info.shortinfo_document(),
-        Discovery::Minimal => info
+/// Returns the shortinfo for strangers, with an advert that names `policy`.
+fn visible(info: &StreamInfo, security: &OwnSecurity, policy: Option<&str>) -> Vec<u8> {
+    let mut document = match security.discovery {
+        Discovery::Minimal if security.policy != Policy::Off => info
             .redacted(pseudonym(info.uid_bytes()))
             .shortinfo_document(),
+        Discovery::Open | Discovery::Minimal => info.shortinfo_document(),
     };
-    let mut advert = security.advert().unwrap_or_default();
+    let mut advert = security.advert.clone();
     for (name, value) in &mut advert {
         if let ("policy", Some(policy)) = (*name, policy) {
             policy.clone_into(value);
         }
     }
-    append(&mut document, advert);
+    append(&mut document, &advert);
     document.write()
 }
 
-/// A name that tells streams apart and says nothing.
+/// Returns a name that tells streams apart and says nothing else.
 fn pseudonym(uid: &[u8]) -> String {
     let mut name = "lss-".to_owned();
     for byte in Sha256::digest(uid).iter().take(4) {
@@ -82,7 +92,7 @@ fn pseudonym(uid: &[u8]) -> String {
     name
 }
 
-fn append(document: &mut Document, attributes: Vec<(&'static str, String)>) {
+fn append(document: &mut Document, attributes: &[(&'static str, String)]) {
     if attributes.is_empty() {
         return;
     }
@@ -92,8 +102,8 @@ fn append(document: &mut Document, attributes: Vec<(&'static str, String)>) {
     };
     for (name, value) in attributes {
         let attribute = Attribute {
-            name: name.into(),
-            value: value.into(),
+            name: (*name).into(),
+            value: value.as_str().into(),
         };
         document.append_attribute(advert, attribute);
     }
