@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use lsl_platform::clock::local_clock;
+use lsl_proto::outlet::fanout::Fanout;
 use lsl_proto::outlet::{Pushthrough, Stamps};
 use lsl_proto::value::PushElement;
 
 use crate::context::Context;
 use crate::drive_outlet::listen::Acceptors;
-use crate::drive_outlet::push::{Audience, OutletOptions, OutletShared};
+use crate::drive_outlet::push::{OutletOptions, OutletShared};
 use crate::stats::{ConsumerStats, OutletStats};
 use crate::{BufferLength, ChannelFormat, Error, Result, StreamInfo, Timeout};
 
@@ -149,14 +150,14 @@ impl Outlet {
 
     /// Whether any inlet reads this stream now.
     pub fn have_consumers(&self) -> bool {
-        self.shared.audience.lock().consumers > 0
+        !self.shared.fanout.lock().is_empty()
     }
 
     /// Waits until an inlet reads this stream; false if none came in time.
     pub async fn wait_for_consumers(&self, timeout: impl Into<Timeout>) -> bool {
         let deadline = timeout.into().deadline(local_clock());
-        let audience = &self.shared.audience;
-        audience.wait(deadline, Audience::known).await == Some(true)
+        let known = |fanout: &mut Fanout<_>| fanout.has_consumers();
+        self.shared.fanout.wait(deadline, known).await == Some(true)
     }
 
     /// Sends everything pushed so far, held or not, and waits until it was handed to every reader's
@@ -165,12 +166,8 @@ impl Outlet {
     pub async fn flush(&self, timeout: impl Into<Timeout>) -> bool {
         let deadline = timeout.into().deadline(local_clock());
         self.shared.flush();
-        let drained = |(): &mut ()| self.shared.is_drained().then_some(());
-        self.shared
-            .caught_up
-            .wait(deadline, drained)
-            .await
-            .is_some()
+        let flushed = |fanout: &mut Fanout<_>| fanout.is_flushed().then_some(());
+        self.shared.fanout.wait(deadline, flushed).await.is_some()
     }
 
     /// The blocking twins of the async methods.
@@ -218,8 +215,8 @@ impl BlockingOutlet<'_> {
     /// Blocks until an inlet reads the stream; false if none came in time.
     pub fn wait_for_consumers(&self, timeout: impl Into<Timeout>) -> bool {
         let deadline = timeout.into().deadline(local_clock());
-        let audience = &self.outlet.shared.audience;
-        audience.wait_blocking(deadline, Audience::known) == Some(true)
+        let known = |fanout: &mut Fanout<_>| fanout.has_consumers();
+        (self.outlet.shared.fanout).wait_blocking(deadline, known) == Some(true)
     }
 }
 
@@ -229,8 +226,8 @@ impl BlockingOutlet<'_> {
         let deadline = timeout.into().deadline(local_clock());
         let shared = &self.outlet.shared;
         shared.flush();
-        let drained = |(): &mut ()| shared.is_drained().then_some(());
-        shared.caught_up.wait_blocking(deadline, drained).is_some()
+        let flushed = |fanout: &mut Fanout<_>| fanout.is_flushed().then_some(());
+        shared.fanout.wait_blocking(deadline, flushed).is_some()
     }
 }
 

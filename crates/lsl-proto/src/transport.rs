@@ -116,6 +116,12 @@ impl Tx {
         }
     }
 
+    /// Returns the number of queued bytes that are not committed.
+    pub fn queued(&self) -> usize {
+        let (Self::Plain(queued) | Self::Secure(queued, _)) = self;
+        queued.len()
+    }
+
     /// Prepares what `control` says for the next [`flush`](Self::flush). Does nothing in plaintext.
     /// ALERT and CLOSE drop the bytes that are queued and not sealed.
     pub fn control(&mut self, control: Control) {

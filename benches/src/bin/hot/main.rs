@@ -16,14 +16,17 @@ use std::error::Error;
 use std::hint::black_box;
 use std::io;
 use std::process::ExitCode;
+use std::rc::Rc;
 
 use lsl_core::secure::Suites;
 use lsl_core::{ChannelFormat, ProcessingOptions, Pushthrough, StreamInfo};
 use lsl_proto::ByteOrder;
 use lsl_proto::clock::{ClockOffset, PostProcessor};
 use lsl_proto::inlet::SampleRing;
-use lsl_proto::outlet::fanout::{ConsumerId, Drain, Fanout, FeedLimits, SendBy, Transmit};
+use lsl_proto::outlet::encoder::{Piece, Variant};
+use lsl_proto::outlet::fanout::{Caller, Fanout, FeedLimits, Inline, Position, Transmit};
 use lsl_proto::query::{Query, QueryCache};
+use lsl_proto::transport::{Control, Tx};
 use lsl_proto::value::{append_raw, read_raw};
 use lsl_proto::wire::sample110::{Decoder110, Encoder110};
 
@@ -106,21 +109,48 @@ fn run(case: &str, times: &str) -> Result {
 }
 
 /// A connection whose socket always has room.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Sink {
-    bytes: Cell<usize>,
-    wakes: Cell<usize>,
+    tx: Tx,
+    bytes: Rc<Cell<usize>>,
 }
 
 impl Transmit for Sink {
-    fn try_send(&self, bytes: &[u8]) -> io::Result<usize> {
-        self.bytes.set(self.bytes.get() + black_box(bytes).len());
-        Ok(bytes.len())
+    type Info = ();
+
+    fn send(&mut self, bytes: &[u8], _: Caller) -> io::Result<usize> {
+        let Self { tx, bytes: sent } = self;
+        tx.send(
+            bytes,
+            || 0.0,
+            |bytes| {
+                sent.set(sent.get() + black_box(bytes).len());
+                Ok(bytes.len())
+            },
+        )
     }
 
-    fn wake(&self) {
-        self.wakes.set(self.wakes.get() + 1);
+    fn queue(&mut self, bytes: &[u8]) {
+        self.tx.queue(bytes);
     }
+
+    fn flush(&mut self, _: Caller) -> io::Result<bool> {
+        self.tx.flush(|| 0.0, |bytes| Ok(bytes.len()))
+    }
+
+    fn has_unsent(&self) -> bool {
+        self.tx.unsent() > 0
+    }
+
+    fn queued_bytes(&self) -> usize {
+        self.tx.unsent()
+    }
+
+    fn control(&mut self, control: Control) {
+        self.tx.control(control);
+    }
+
+    fn wake(&self) {}
 }
 
 /// Encodes samples and hands them to one reader that has caught up, as an outlet does in a push.
@@ -128,31 +158,36 @@ fn push(times: usize, batch: usize) -> Result {
     let values = vec![1.5_f32; CHANNELS * batch];
     let encoder = Encoder110::new(ChannelFormat::Float32, SHAPE, ByteOrder::NATIVE);
     let mut fanout = Fanout::default();
-    let reader = ConsumerId(1);
-    let terms = FeedLimits {
+    let limits = FeedLimits {
         capacity: 360_000,
         chunk: 1,
+        coalesces: false,
     };
-    fanout.register(reader, Sink::default(), terms, vec![0; 100]);
-    let mut preamble = Vec::new();
-    while fanout.drain(reader, usize::MAX, &mut preamble) != Drain::Idle {
-        preamble.clear();
-    }
+    let received = Rc::new(Cell::new(0));
+    let sink = Sink {
+        tx: Tx::plain(),
+        bytes: Rc::clone(&received),
+    };
+    let at = Position {
+        variant: Variant::V110(ByteOrder::NATIVE),
+        is_first: true,
+    };
+    fanout.join(sink, (), at.variant, limits);
 
-    let (mut encoded, mut ends, mut bytes) = (Vec::new(), Vec::new(), 0);
+    let (mut piece, mut bytes) = (Piece::default(), 0);
     for _ in 0..times {
-        encoded.clear();
-        ends.clear();
+        piece.bytes.clear();
+        piece.ends.clear();
         for sample in black_box(&values).chunks_exact(CHANNELS) {
-            encoder.encode_sample(&mut encoded, 1.5, sample)?;
-            ends.push(encoded.len());
+            encoder.encode_sample(&mut piece.bytes, 1.5, sample)?;
+            piece.ends.push(piece.bytes.len());
         }
-        let sent = encoded.len();
-        fanout.publish(&mut encoded, &mut ends, Pushthrough::Flush, SendBy::Pusher);
+        let sent = piece.bytes.len();
+        fanout.publish(&mut piece, at, Pushthrough::Flush, Inline::Always, 0.0);
         bytes += sent;
     }
-    let (_, sink, progress) = fanout.consumers().next().ok_or("the reader is gone")?;
-    check(sink.bytes.get() == bytes && sink.wakes.get() == 0)?;
+    let (_, (), progress) = fanout.consumers().next().ok_or("the reader is gone")?;
+    check(received.get() == bytes && fanout.is_flushed())?;
     check(progress.sent == (batch * times) as u64)
 }
 

@@ -9,23 +9,23 @@ use std::time::Duration;
 
 use lsl_platform::clock::local_clock;
 use lsl_platform::fork::PerProcess;
+use lsl_proto::transport::{Control, Rx, Tx};
 use lsl_proto::wire::request::{FIRST_VERSION_WITH_HEADERS, Request};
 use lsl_secure::admission::{Arrival, Ticket, Turn};
 use lsl_secure::audit::{Event, EventKind};
-use lsl_secure::connection::{self, Answer, Question};
+use lsl_secure::connection::{self as secure, Answer, Question};
 use lsl_secure::handshake::PREAMBLE;
 use lsl_secure::policy::{REFUSAL_403, REFUSAL_501, REFUSAL_503};
-use lsl_secure::{
-    Cause, Connection, Descriptor, Enrolled, Live, Local, Policy, PublicKey, Role, Security,
-};
+use lsl_secure::{Cause, Descriptor, Enrolled, Live, Local, Policy, PublicKey, Role, Security};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
-use crate::drive_outlet::link::Link;
+use crate::drive_outlet::link::{Connection, Link};
 use crate::drive_outlet::listen::{HANDSHAKE_LIMIT, answer};
 use crate::drive_outlet::push::OutletShared;
 use crate::drive_outlet::refusal;
-use crate::drive_outlet::tunnel::Tunnel;
+use crate::drive_outlet::session::Session;
 use crate::net::monitor::lock_ignoring_poison;
 use crate::net::race::{Winner, race};
 use crate::net::secure_driver::{in_time, proceed};
@@ -40,12 +40,16 @@ pub(crate) async fn serve(
 ) -> Result<()> {
     let security = &shared.security;
     let Some(local) = counted(shared) else {
-        return match within(HANDSHAKE_LIMIT, first_bytes(&stream)).await? {
+        let deadline = Instant::now() + HANDSHAKE_LIMIT;
+        return match within(deadline, first_bytes(&stream)).await? {
             First::Preamble => {
                 refusal::refuse(&stream, peer.ip(), REFUSAL_501).await;
                 Err(Error::Protocol("secure sessions are not enabled".into()))
             }
-            First::Other(bytes) => Box::pin(plaintext(stream, peer, shared, &bytes)).await,
+            First::Other(bytes) => {
+                let connection = Connection::plain(stream, peer);
+                Box::pin(answer(connection, shared, bytes)).await
+            }
         };
     };
     let Some(pending) = Pending::arrive(security, peer.ip()) else {
@@ -55,7 +59,7 @@ pub(crate) async fn serve(
         return Err(Error::Protocol("too many connections".into()));
     };
     let first = race(
-        within(PREAMBLE_LIMIT, first_bytes(&stream)),
+        within(Instant::now() + PREAMBLE_LIMIT, first_bytes(&stream)),
         pending.evicted(),
     );
     match first.await {
@@ -63,7 +67,8 @@ pub(crate) async fn serve(
             // On the heap: a connection that says nothing should cost next to nothing.
             First::Preamble => Box::pin(secure(stream, peer, shared, local, pending)).await,
             First::Other(bytes) => {
-                let served = Box::pin(plaintext(stream, peer, shared, &bytes));
+                let connection = Connection::plain(stream, peer);
+                let served = Box::pin(answer(connection, shared, bytes));
                 match race(served, pending.evicted()).await {
                     Winner::First(served) => served,
                     Winner::Second(()) => Err(evicted(peer, shared)),
@@ -84,16 +89,6 @@ pub(crate) fn counted(shared: &OutletShared) -> Option<Arc<Local>> {
         Policy::Off => None,
         Policy::Migrate | Policy::Required => shared.security.local().cloned(),
     }
-}
-
-async fn plaintext(
-    stream: TcpStream,
-    peer: SocketAddr,
-    shared: &Arc<OutletShared>,
-    first: &[u8],
-) -> Result<()> {
-    let link = Arc::new(Link::new(stream, peer));
-    within(HANDSHAKE_LIMIT, answer(&link, shared, first)).await
 }
 
 /// What a connection begins with.
@@ -151,9 +146,9 @@ async fn secure(
         asked: None,
     };
     let now = local_clock();
-    let mut connection = Connection::responder(local, shared.descriptor.clone(), now);
-    let handshake = Box::pin(door.shake_hands(&stream, &mut connection));
-    let outcome = race(handshake, pending.evicted()).await;
+    let mut handshake = secure::Connection::responder(local, shared.descriptor.clone(), now);
+    let shaking = Box::pin(door.shake_hands(&stream, &mut handshake));
+    let outcome = race(shaking, pending.evicted()).await;
     let Door {
         admitted, asked, ..
     } = door;
@@ -175,51 +170,62 @@ async fn secure(
         }
     }
     pending.succeeded();
-    let clocks = shared.context.service().clocks();
-    let uid = shared.info.uid().into_owned();
-    let clock = |responder| clocks.register(responder);
-    let tunnel = Tunnel::new(connection, &shared.security, peer, uid, clock)
-        .ok_or_else(|| Error::Security("the handshake gave no session".into()))?;
-    let link = Arc::new(Link::sealed(stream, peer, tunnel));
-    let served = match admit(&link, shared, here.ip()) {
-        Ok(()) => within(HANDSHAKE_LIMIT, Box::pin(answer(&link, shared, &[]))).await,
-        Err(cause) => {
-            link.end_session(cause);
-            Err(Error::Security(cause.name().to_owned()))
-        }
+    let Some(mut connection) = established(stream, peer, shared, handshake) else {
+        return Err(Error::Security("the handshake gave no session".into()));
     };
-    if served.is_err() {
-        link.close_session().await;
+    if let Err(cause) = register(connection.link(), shared, here.ip()) {
+        connection.link().end_session(cause);
+        connection.close().await;
+        return Err(Error::Security(cause.name().to_owned()));
     }
-    served
+    Box::pin(answer(connection, shared, Vec::new())).await
 }
 
-/// Puts a session under watch: it ends when its peer is no longer trusted.
-fn admit(link: &Arc<Link>, shared: &OutletShared, local: IpAddr) -> Result<(), Cause> {
-    let (security, tunnel) = (&shared.security, link.tunnel().ok_or(Cause::Internal)?);
+/// Makes a connection of the session that a handshake has established.
+fn established(
+    stream: TcpStream,
+    peer: SocketAddr,
+    shared: &OutletShared,
+    mut handshake: secure::Connection,
+) -> Option<Connection> {
+    let time = handshake.take_time_keys()?;
+    let (sender, receiver) = handshake.split()?;
+    let clocks = shared.context.service().clocks();
+    let clock = clocks.register(time.into_responder());
+    let uid = shared.info.uid().into_owned();
+    let session = Session::new(sender.info(), &shared.security, peer, uid, clock);
+    let (tx, rx) = (Tx::secure(sender), Rx::secure(receiver));
+    Some(Connection::secure(stream, peer, session, tx, rx))
+}
+
+/// Registers a session: it ends when its peer is no longer trusted.
+fn register(link: &Arc<Link>, shared: &Arc<OutletShared>, local: IpAddr) -> Result<(), Cause> {
+    let (security, session) = (&shared.security, link.session().ok_or(Cause::Internal)?);
     let policy = security.policy();
-    audit(shared, tunnel.event(EventKind::HandshakeOk).policy(policy));
+    audit(shared, session.event(EventKind::HandshakeOk).policy(policy));
     let live = Live {
-        peer: tunnel.peer(),
+        peer: session.peer(),
         role: Role::Inlet,
         remote: link.peer().ip(),
         local,
         stream: shared.descriptor.clone(),
     };
-    let watched = Arc::downgrade(link);
+    let (watched, outlet) = (Arc::downgrade(link), Arc::downgrade(shared));
     let end = move |cause| {
-        if let Some(link) = watched.upgrade() {
-            link.end_session(cause);
+        if let (Some(link), Some(shared)) = (watched.upgrade(), outlet.upgrade())
+            && let Some(consumer) = link.end_session(cause)
+        {
+            shared.control(consumer, Control::Alert(cause));
         }
     };
     match security.enrol(live, end) {
-        Ok(enrolled) => tunnel.keep(enrolled),
+        Ok(enrolled) => session.keep(enrolled),
         Err(cause) => {
             let kind = match cause {
                 Cause::Busy => EventKind::LimitsHit,
                 _ => EventKind::PolicyRefused,
             };
-            audit(shared, tunnel.event(kind).policy(policy).cause(cause));
+            audit(shared, session.event(kind).policy(policy).cause(cause));
             return Err(cause);
         }
     }
@@ -244,17 +250,17 @@ impl Door<'_> {
     async fn shake_hands(
         &mut self,
         stream: &TcpStream,
-        connection: &mut Connection,
+        connection: &mut secure::Connection,
     ) -> lsl_secure::Result<()> {
         let mut answer = None;
         loop {
             answer = Some(match proceed(stream, connection, answer).await? {
-                connection::Event::Question(Question::Turn) => {
+                secure::Event::Question(Question::Turn) => {
                     let deadline = connection.poll_timeout();
                     let admitted = in_time(deadline, self.admit(deadline)).await;
                     Answer::Turn(admitted.unwrap_or(Err(Cause::Busy)))
                 }
-                connection::Event::Question(Question::PeerKey(peer)) => {
+                secure::Event::Question(Question::PeerKey(peer)) => {
                     Answer::PeerKey(self.decide(peer))
                 }
                 _ => return Ok(()),
@@ -357,30 +363,33 @@ fn waiting() -> &'static Mutex<Waiting> {
     WAITING.get()
 }
 
-/// Whether a request in plaintext may be answered; refuses it if not. Queries are discovery and may
+/// Whether a request in plaintext may be answered. Queries are discovery and may
 /// always be. Spec: LSS/1 §4.3, §4.4.
-pub(crate) fn admits_plaintext(
+///
+/// # Errors
+/// What the peer of a refused request is told.
+pub(super) fn admits_plaintext(
     link: &Arc<Link>,
     shared: &Arc<OutletShared>,
     request: &Request,
-) -> bool {
-    let (method, refusal) = match request {
-        Request::ShortInfo { .. } | Request::Unknown => return true,
-        Request::FullInfo => ("LSL:fullinfo", None),
+) -> Result<(), &'static [u8]> {
+    let (method, refusal): (_, &'static [u8]) = match request {
+        Request::ShortInfo { .. } | Request::Unknown => return Ok(()),
+        Request::FullInfo => ("LSL:fullinfo", b""),
         Request::StreamFeed { version, .. } if *version >= FIRST_VERSION_WITH_HEADERS => {
-            ("LSL:streamfeed/110", Some(REFUSAL_403))
+            ("LSL:streamfeed/110", REFUSAL_403)
         }
-        Request::StreamFeed { .. } | Request::StreamFeed100 { .. } => ("LSL:streamfeed", None),
+        Request::StreamFeed { .. } | Request::StreamFeed100 { .. } => ("LSL:streamfeed", b""),
     };
     let plaintext = |kind| event(kind, link.peer(), shared).detail(method);
     match shared.security.policy() {
-        Policy::Off => return true,
+        Policy::Off => return Ok(()),
         Policy::Migrate => {
             if let Some(enrolled) = enrol_plaintext(link, shared) {
                 link.keep(enrolled);
                 trust_watch::watch(&shared.security);
                 audit(shared, plaintext(EventKind::PlaintextAccepted));
-                return true;
+                return Ok(());
             }
         }
         Policy::Required => {}
@@ -388,8 +397,7 @@ pub(crate) fn admits_plaintext(
     let refused = plaintext(EventKind::PlaintextRefused);
     audit(shared, refused.cause(Cause::PlaintextRefused));
     shared.refused.add(1);
-    refusal::hold(Arc::clone(link), refusal.unwrap_or_default());
-    false
+    Err(refusal)
 }
 
 /// Makes a plaintext connection end when `migrate` does; `None` if that is over by now.
@@ -449,9 +457,12 @@ fn audit(shared: &OutletShared, event: Event) {
     shared.security.audit().record(event);
 }
 
-async fn within<T>(limit: Duration, work: impl Future<Output = Result<T>>) -> Result<T> {
+pub(super) async fn within<T>(
+    deadline: Instant,
+    work: impl Future<Output = Result<T>>,
+) -> Result<T> {
     let late = || Err(Error::Protocol("no complete request in time".into()));
-    let outcome = tokio::time::timeout(limit, work).await;
+    let outcome = tokio::time::timeout_at(deadline, work).await;
     outcome.unwrap_or_else(|_| late())
 }
 

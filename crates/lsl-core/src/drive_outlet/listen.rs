@@ -19,12 +19,14 @@ use lsl_proto::wire::response::{DataProtocol, Refusal};
 use lsl_proto::wire::sample110::Encoder110;
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::Instant;
 
 use crate::context::Context;
 use crate::drive_discovery::serve::{Announcement, own_security};
-use crate::drive_outlet::entrance;
-use crate::drive_outlet::link::Link;
+use crate::drive_outlet::entrance::{self, within};
+use crate::drive_outlet::link::Connection;
 use crate::drive_outlet::push::{OutletOptions, OutletShared};
+use crate::drive_outlet::refusal;
 use crate::net::monitor::lock_ignoring_poison;
 use crate::net::ports::PortSearch;
 use crate::net::sockets::{self, Family};
@@ -196,50 +198,89 @@ async fn serve(stream: TcpStream, peer: SocketAddr, shared: Arc<OutletShared>) {
 }
 
 /// Reads the request, which begins with `first`, and answers it. A feed goes on in a task of its own.
-pub(crate) async fn answer(
-    link: &Arc<Link>,
+pub(super) async fn answer(
+    mut connection: Connection,
     shared: &Arc<OutletShared>,
-    first: &[u8],
+    first: Vec<u8>,
 ) -> Result<()> {
-    let io = |source| Error::io("connection", source);
+    let deadline = Instant::now() + HANDSHAKE_LIMIT;
+    let answered = within(deadline, reply(&mut connection, shared, first)).await;
+    let next = match answered {
+        Ok(next) => next,
+        Err(error) => {
+            if connection.link().session().is_some() {
+                connection.close().await;
+            }
+            return Err(error);
+        }
+    };
+    match next {
+        Next::Done => {}
+        Next::Hold(text) => refusal::hold(connection, text),
+        Next::TimeKeys => shared.serve_time_keys(connection),
+        Next::Feed(variant, limits, preamble) => {
+            let joined = shared.join(connection, variant, limits, &preamble);
+            if let Err((mut connection, refusal)) = joined {
+                let reply = refused(shared, refusal);
+                return within(deadline, finish(&mut connection, &reply)).await;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What becomes of a connection after its request.
+enum Next {
+    /// It was answered.
+    Done,
+    /// It is refused with this text, or none, and held.
+    Hold(&'static [u8]),
+    /// It lends the keys of its session.
+    TimeKeys,
+    /// It becomes a consumer, after these bytes.
+    Feed(Variant, FeedLimits, Vec<u8>),
+}
+
+async fn reply(
+    connection: &mut Connection,
+    shared: &Arc<OutletShared>,
+    first: Vec<u8>,
+) -> Result<Next> {
     let mut parser = RequestParser::new();
-    let mut buffer = [0; 2048];
     let mut head = Head::default();
     let mut received = first;
     let request = loop {
-        head.take(received);
-        if let Some(request) = parser.feed(received)? {
+        head.take(&received);
+        if let Some(request) = parser.feed(&received)? {
             break request;
         }
-        received = match link.receive(&mut buffer).await.map_err(io)? {
-            0 => {
-                return Err(Error::Protocol(
-                    "closed before the request was complete".into(),
-                ));
-            }
-            length => &buffer[..length],
-        };
-    };
-    match link.tunnel() {
-        Some(_) if request == Request::Unknown && head.asks_for_keys() => {
-            shared.lend_keys(Arc::clone(link));
-            return Ok(());
+        received = connection.receive().await.map_err(failed)?;
+        if received.is_empty() {
+            let text = "closed before the request was complete";
+            return Err(Error::Protocol(text.into()));
         }
-        None if !entrance::admits_plaintext(link, shared, &request) => return Ok(()),
-        _ => {}
+    };
+    let is_sealed = connection.link().session().is_some();
+    if is_sealed && request == Request::Unknown && head.asks_for_keys() {
+        return Ok(Next::TimeKeys);
+    }
+    if !is_sealed && let Err(text) = entrance::admits_plaintext(connection.link(), shared, &request)
+    {
+        return Ok(Next::Hold(text));
     }
     let side = outlet_side(shared);
     let reply = match request {
         Request::ShortInfo { query } => {
             let shown = shared.advertised.view(shared.security.policy());
             // Whoever has a session may ask about everything.
-            let (document, shortinfo) = if link.is_sealed() {
+            let (document, shortinfo) = if is_sealed {
                 (shared.info.document(), &shared.shortinfo)
             } else {
                 (&shown.document, &shown.shortinfo)
             };
             let service = shared.context.service();
-            if service.selects(&query, link.peer().ip(), document, local_clock())? {
+            let peer = connection.link().peer().ip();
+            if service.selects(&query, peer, document, local_clock())? {
                 shortinfo.clone()
             } else {
                 Vec::new()
@@ -250,7 +291,7 @@ pub(crate) async fn answer(
             max_buffer,
             max_chunk,
         } => match negotiate_100(&side, max_buffer, max_chunk) {
-            Ok(negotiated) => return start_feed(link, shared, negotiated).await,
+            Ok(negotiated) => return feed(connection, shared, negotiated).await,
             Err(refusal) => refused(shared, refusal),
         },
         Request::StreamFeed {
@@ -258,28 +299,17 @@ pub(crate) async fn answer(
             uid,
             headers,
         } => match negotiate(&side, version, &uid, &headers) {
-            Ok(negotiated) => return start_feed(link, shared, negotiated).await,
+            Ok(negotiated) => return feed(connection, shared, negotiated).await,
             Err(refusal) => refused(shared, refusal),
         },
         Request::Unknown => return Err(Error::Protocol("unknown request".into())),
     };
-    finish(link, &reply).await
+    finish(connection, &reply).await?;
+    Ok(Next::Done)
 }
 
-/// Sends the last bytes of a connection. The socket is closed only after the peer did, or else bytes
-/// it sent beyond its request would turn our close into a reset that overtakes the reply.
-async fn finish(link: &Link, reply: &[u8]) -> Result<()> {
-    let io = |source| Error::io("connection", source);
-    link.send(reply).await.map_err(io)?;
-    if link.is_sealed() {
-        link.flush().await.map_err(io)?;
-        link.close_session().await;
-        return Ok(());
-    }
-    link.finish_sending();
-    // The peer may keep its side open as long as it likes; we need not.
-    let _ = tokio::time::timeout(CLOSE_LIMIT, link.closed_by_peer()).await;
-    Ok(())
+async fn finish(connection: &mut Connection, reply: &[u8]) -> Result<()> {
+    connection.finish(reply).await.map_err(failed)
 }
 
 fn refused(shared: &OutletShared, refusal: Refusal) -> Vec<u8> {
@@ -287,11 +317,11 @@ fn refused(shared: &OutletShared, refusal: Refusal) -> Vec<u8> {
     refusal.to_bytes(shared.info.version())
 }
 
-async fn start_feed(
-    link: &Arc<Link>,
-    shared: &Arc<OutletShared>,
+async fn feed(
+    connection: &mut Connection,
+    shared: &OutletShared,
     negotiated: Negotiated,
-) -> Result<()> {
+) -> Result<Next> {
     let info = &shared.info;
     let (format, channels) = (info.channel_format(), info.channel_count());
     let mut preamble = negotiated.preface_bytes(&outlet_side(shared));
@@ -307,19 +337,24 @@ async fn start_feed(
         }
     };
     let Some(max_buffer_samples) = negotiated.max_buffer_samples else {
-        return finish(link, &preamble).await;
+        finish(connection, &preamble).await?;
+        return Ok(Next::Done);
     };
+    let options = &shared.options;
     let limits = FeedLimits {
-        capacity: max_buffer_samples.min(shared.options.capacity_samples),
+        // Synchronous pushes wait, and drop nothing.
+        capacity: if options.synchronous {
+            usize::MAX
+        } else {
+            max_buffer_samples.min(options.capacity_samples)
+        },
         chunk: match negotiated.max_chunk_samples {
-            0 => shared.options.chunk_samples,
+            0 => options.chunk_samples,
             samples => samples,
         },
+        coalesces: !shared.coalesce.is_zero() && connection.link().session().is_some(),
     };
-    match shared.admit(Arc::clone(link), variant, limits, preamble) {
-        Ok(()) => Ok(()),
-        Err(refusal) => finish(link, &refused(shared, refusal)).await,
-    }
+    Ok(Next::Feed(variant, limits, preamble))
 }
 
 /// The first bytes of a request, in which the parser of LSL's own methods sees an unknown one.
@@ -345,6 +380,10 @@ impl Head {
 /// Asks for nothing but a session, whose keys authenticate clock probes. Spec: LSS/1 §9.2.
 const TIME_KEYS_REQUEST: &[u8; 16] = b"LSL:timekeys/1\r\n";
 
+fn failed(source: std::io::Error) -> Error {
+    Error::io("connection", source)
+}
+
 fn outlet_side(shared: &OutletShared) -> OutletSide<'_> {
     OutletSide {
         version: shared.info.version(),
@@ -364,9 +403,6 @@ const MAX_HANDSHAKES: usize = 256;
 
 /// Time from connecting to a complete request. Spec: lsl-protocol §15.
 pub(crate) const HANDSHAKE_LIMIT: Duration = Duration::from_secs(15);
-
-/// How long a peer may keep a finished connection open.
-const CLOSE_LIMIT: Duration = Duration::from_secs(2);
 
 /// Pause after a failed accept.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);

@@ -1,9 +1,11 @@
 //! Drives the sending side: accepts connections, pushes samples and serves the consumers that lag.
 
-pub(crate) mod entrance;
-pub(crate) mod link;
+mod entrance;
+mod feed;
+mod flush;
+mod link;
 pub(crate) mod listen;
 mod places;
 pub(crate) mod push;
-pub(crate) mod refusal;
-mod tunnel;
+mod refusal;
+mod session;

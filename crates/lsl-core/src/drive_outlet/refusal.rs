@@ -12,7 +12,7 @@ use lsl_secure::admission::{Held, HeldSockets};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
-use crate::drive_outlet::link::Link;
+use crate::drive_outlet::link::Connection;
 use crate::net::monitor::lock_ignoring_poison;
 use crate::net::race::race;
 use crate::net::tcp::{CLOSE_LIMIT, close, discard, send_all};
@@ -32,8 +32,9 @@ pub(crate) async fn refuse(stream: &TcpStream, source: IpAddr, text: &[u8]) {
 
 /// Sends the last word of a refused request, if there is one, and keeps the connection for a second:
 /// liblsl would ask again at once. Does not wait for any of it.
-pub(crate) fn hold(link: Arc<Link>, text: &'static [u8]) {
+pub(super) fn hold(connection: Connection, text: &'static [u8]) {
     tokio::spawn(async move {
+        let link = connection.link();
         let place = Place::take(link.peer().ip());
         let stream = link.stream();
         let holding = async {

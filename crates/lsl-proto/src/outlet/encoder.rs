@@ -40,12 +40,19 @@ impl Variant {
 pub struct Encoder {
     codecs: [Codec; Variant::ALL.len()],
     channels: usize,
-    /// The encoded samples of the present piece.
+    /// Encoded last.
+    pub piece: Piece,
+    /// Memory for the timestamps of a chunk.
+    pub stamps: Vec<f64>,
+}
+
+/// Encoded samples of a push that are handed over together.
+#[derive(Debug, Default)]
+pub struct Piece {
+    /// Samples, one after the other.
     pub bytes: Vec<u8>,
     /// End offset of each sample in `bytes`.
     pub ends: Vec<usize>,
-    /// Memory for the timestamps of a chunk.
-    pub stamps: Vec<f64>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -60,14 +67,13 @@ impl Encoder {
         Self {
             codecs: Variant::ALL.map(|variant| Codec::new(variant, info)),
             channels: info.channel_count() as usize,
-            bytes: Vec::new(),
-            ends: Vec::new(),
+            piece: Piece::default(),
             stamps: Vec::new(),
         }
     }
 
-    /// Encodes the next piece of a push for one variant into `bytes` and `ends`: those of `samples` that
-    /// fit into 64 KiB, at least one. Returns the sample that the next piece begins with. `values` are
+    /// Encodes the next piece of a push for one variant into [`piece`](Self::piece): those of `samples`
+    /// that fit into 64 KiB, at least one. Returns the sample that the next piece begins with. `values` are
     /// those of the whole push.
     ///
     /// # Errors
@@ -80,7 +86,7 @@ impl Encoder {
         samples: Range<usize>,
     ) -> Result<usize> {
         let (codec, channels) = (&self.codecs[variant.index()], self.channels);
-        let (out, ends) = (&mut self.bytes, &mut self.ends);
+        let Piece { bytes: out, ends } = &mut self.piece;
         if let Codec::V110(encoder) = codec
             && encoder.encode_run(
                 &values[samples.start * channels..samples.end * channels],
@@ -111,8 +117,8 @@ impl Encoder {
 
     /// Gives back the memory of an exceptionally large push.
     pub fn trim(&mut self) {
-        if self.bytes.capacity() > KEEP_BYTES {
-            self.bytes = Vec::new();
+        if self.piece.bytes.capacity() > KEEP_BYTES {
+            self.piece.bytes = Vec::new();
         }
         if self.stamps.capacity() * size_of::<f64>() > KEEP_BYTES {
             self.stamps = Vec::new();

@@ -1,54 +1,71 @@
-//! Sending one encoded stream to many consumers, each at its own pace.
+//! Sends one encoded stream to many consumers, each at its own pace.
 //!
-//! A `Fanout` holds the consumers of one wire variant. The pushing thread calls `publish`: a consumer
-//! that has caught up is sent to at once, on the caller's thread (waking another thread to send
-//! costs as much as sending). One that there is no time for goes to the outlet's flush task, which
-//! serves all such consumers in batches (`Batch`) and is woken once, however many they are. One whose
-//! socket is full goes to its own task, which can wait for it. Until either has caught up, pushes
-//! only append to the log. So at any time exactly one side writes to a socket, as `Mode` says.
+//! A [`Fanout`] owns the consumers of an outlet together with their senders. Who holds a sender may
+//! write to its socket: a push, under the lock of the fan-out, to consumers that have caught up (waking
+//! another thread to send costs as much as sending); the outlet's flush task, which takes the senders
+//! of consumers that lag out in a [`Batch`] and brings them back. A consumer whose socket is full is left
+//! alone until its connection's task says that there is room.
 //!
-//! A frame that was sent in part is never dropped: its rest is moved out of the log first.
+//! A frame that was sent in part is never dropped: its rest is queued in front of everything else.
 //! Spec: lsl-protocol §9.3, §9.4.
 
 mod batch;
 mod budget;
+mod consumer;
 
+use std::fmt::Debug;
 use std::io;
-use std::sync::Arc;
+use std::task::Poll;
 
 pub use batch::Batch;
-pub use budget::InlineBudget;
 
+use self::batch::BatchEntry;
+use self::budget::InlineBudget;
+use self::consumer::{Consumer, Output};
+use crate::outlet::encoder::{Piece, Variant};
 use crate::outlet::log::SampleLog;
+use crate::transport::Control;
 
-/// What a fanout needs from a consumer's connection.
+/// Sends to one consumer.
 pub trait Transmit {
-    /// Sends without blocking; `WouldBlock` when the socket is full.
+    /// What can be told of the consumer also while its sender is away.
+    type Info: Debug;
+
+    /// Sends without blocking. Returns the number of bytes that are committed.
     ///
     /// # Errors
-    /// Any other error ends the consumer.
-    fn try_send(&self, bytes: &[u8]) -> io::Result<usize>;
+    /// `WouldBlock` when the socket is full; any other error ends the consumer.
+    fn send(&mut self, bytes: &[u8], by: Caller) -> io::Result<usize>;
 
-    /// Wakes the task that drains this consumer.
+    /// Queues bytes before everything that is sent later.
+    fn queue(&mut self, bytes: &[u8]);
+
+    /// Sends what waits. Returns true once nothing is left.
+    ///
+    /// # Errors
+    /// Any error but `WouldBlock` ends the consumer.
+    fn flush(&mut self, by: Caller) -> io::Result<bool>;
+
+    /// Whether committed or queued bytes wait for the socket.
+    fn has_unsent(&self) -> bool;
+
+    /// Returns the number of queued bytes.
+    fn queued_bytes(&self) -> usize;
+
+    /// Prepares what `control` says for the next flush.
+    fn control(&mut self, control: Control);
+
+    /// Wakes the task of the connection, which then asks [`Fanout::status`].
     fn wake(&self);
-
-    /// Tells the peer, as far as that goes without blocking, that everything was sent. Called once the
-    /// stream ends and nothing is left, on the thread that ends it: a program may exit right after.
-    fn say_goodbye(&self) {}
 }
 
-impl<W: Transmit + ?Sized> Transmit for Arc<W> {
-    fn try_send(&self, bytes: &[u8]) -> io::Result<usize> {
-        (**self).try_send(bytes)
-    }
-
-    fn wake(&self) {
-        (**self).wake();
-    }
-
-    fn say_goodbye(&self) {
-        (**self).say_goodbye();
-    }
+/// The thread that sends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Caller {
+    /// A thread of the application, which never waits for the socket.
+    Push,
+    /// A task of the runtime. The reactor must learn from it that a socket is full.
+    Task,
 }
 
 /// Whether a push asks for its samples to be sent now.
@@ -61,403 +78,424 @@ pub enum Pushthrough {
     Hold,
 }
 
-/// Who sends what a push made ready.
+/// Whether a push sends on its own thread to consumers that have caught up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SendBy {
-    /// The pushing thread, to every consumer that has caught up.
-    Pusher,
-    /// The flush task, to all of them.
-    Flusher,
-    /// Each consumer's own task.
-    Task,
+pub enum Inline {
+    /// As far as system calls are worth it there.
+    Budget,
+    /// In any case.
+    Always,
 }
 
-/// What came of a push.
+/// Place of a piece in its push.
+#[derive(Debug, Clone, Copy)]
+pub struct Position {
+    /// Wire format of the piece.
+    pub variant: Variant,
+    /// Whether the push begins with it. Consumers that joined wait for such a piece.
+    pub is_first: bool,
+}
+
+/// Result of [`Fanout::publish`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Published {
     /// Samples that had to be dropped, over all consumers.
     pub dropped: u64,
     /// Whether the flush task has work that it had not before: wake it.
-    pub flusher: bool,
+    pub wake_flusher: bool,
 }
 
-/// Names a consumer within its outlet.
+/// Identifies a consumer within its outlet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct ConsumerId(pub u64);
+pub struct ConsumerId(u64);
 
-/// What a new consumer asked for.
+/// Limits of a feed.
 #[derive(Debug, Clone, Copy)]
 pub struct FeedLimits {
     /// Samples that may wait before the oldest is dropped; at least 1.
     pub capacity: usize,
     /// Samples that are sent together when pushes hold; at least 1.
     pub chunk: usize,
+    /// Leaves sending to the flush task, which waits for more samples.
+    pub coalesces: bool,
 }
 
-/// How far a consumer is.
+/// Progress of a consumer, in samples.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ConsumerProgress {
-    /// Samples handed to the socket (or waiting in front of it, out of the log).
+    /// Handed to the socket, or queued in front of it.
     pub sent: u64,
-    /// Samples dropped because the consumer was too slow.
+    /// Dropped because the consumer was too slow.
     pub dropped: u64,
-    /// Samples waiting in the log.
+    /// Waiting in the log.
     pub behind: u64,
 }
 
-/// What the draining task has to do next.
+/// What the task of a connection has to do for its consumer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Drain {
-    /// Send the buffer, then ask again.
-    Send,
-    /// Nothing to do until woken.
-    Idle,
-    /// Everything was sent and the outlet is closing, or the consumer is gone: close the socket.
-    Finished,
+pub enum Status {
+    /// Nothing but to read.
+    Feeding,
+    /// To call [`Fanout::unblock`] once the socket has room.
+    Blocked,
+    /// To end the connection: the stream has ended and was sent, or sending failed.
+    Ended,
 }
 
-/// Who may write to a consumer's socket.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Mode {
-    /// The pushing thread: everything that is ready was sent.
-    Idle,
-    /// The flush task, as much as the socket takes.
-    Flusher,
-    /// The consumer's task, which waits for the socket.
-    Task,
-    /// Nobody.
-    Closed,
-}
-
+/// The consumers of an outlet and the samples they still need.
 #[derive(Debug)]
-struct Consumer<W> {
-    id: ConsumerId,
-    wire: W,
-    limits: FeedLimits,
-    mode: Mode,
-    /// Sequence number of the next sample to hand to the socket.
-    next: u64,
-    /// Samples before this one may be sent.
-    flush_to: u64,
-    /// Samples pushed with `Hold` since the last flush point.
-    held: usize,
-    /// The preamble, or the rest of a frame that was sent in part: goes before anything in the log.
-    rest: Vec<u8>,
-    sent: u64,
+pub struct Fanout<T: Transmit> {
+    consumers: Vec<Consumer<T>>,
+    /// One for each variant.
+    logs: [SampleLog; Variant::ALL.len()],
+    budget: InlineBudget,
+    batches: u64,
+    next_id: u64,
+    bytes: u64,
     dropped: u64,
+    is_closing: bool,
 }
 
-/// The consumers of one wire variant and the samples they still need.
-#[derive(Debug)]
-pub struct Fanout<W> {
-    log: SampleLog,
-    consumers: Vec<Consumer<W>>,
-    closing: bool,
-}
-
-impl<W: Transmit> Default for Fanout<W> {
+impl<T: Transmit> Default for Fanout<T> {
     fn default() -> Self {
         Self {
-            log: SampleLog::new(),
             consumers: Vec::new(),
-            closing: false,
+            logs: Default::default(),
+            budget: InlineBudget::default(),
+            batches: 0,
+            next_id: 0,
+            bytes: 0,
+            dropped: 0,
+            is_closing: false,
         }
     }
 }
 
-impl<W: Transmit> Fanout<W> {
-    /// Number of consumers.
+impl<T: Transmit> Fanout<T> {
+    /// Returns the number of consumers.
     pub fn len(&self) -> usize {
         self.consumers.len()
     }
 
-    /// Whether nobody reads this variant.
+    /// Whether there are no consumers.
     pub fn is_empty(&self) -> bool {
         self.consumers.is_empty()
     }
 
-    /// Adds a consumer that gets every sample published from now on, after `preamble`.
-    /// It begins with its own task, which must call `drain` now.
-    pub fn register(&mut self, id: ConsumerId, wire: W, limits: FeedLimits, preamble: Vec<u8>) {
-        let next = self.log.end();
-        // A ring full of held samples is a flush point, before anything has to be dropped.
-        let limits = FeedLimits {
-            chunk: limits.chunk.min(limits.capacity),
-            ..limits
-        };
-        self.consumers.push(Consumer {
-            id,
-            wire,
-            limits,
-            mode: Mode::Task,
-            next,
-            flush_to: next,
-            held: 0,
-            rest: preamble,
-            sent: 0,
-            dropped: 0,
-        });
+    /// Whether somebody reads a variant.
+    pub fn is_read(&self, variant: Variant) -> bool {
+        self.consumers.iter().any(|each| each.variant == variant)
     }
 
-    /// Forgets a consumer; false if it was not there. Its count of dropped samples is returned.
-    pub fn remove(&mut self, id: ConsumerId) -> Option<ConsumerProgress> {
-        let index = self
+    /// Whether there are consumers: `None` if none has come yet, false after [`close`](Self::close).
+    pub fn has_consumers(&self) -> Option<bool> {
+        match self {
+            Self {
+                is_closing: true, ..
+            } => Some(false),
+            Self { consumers, .. } => (!consumers.is_empty()).then_some(true),
+        }
+    }
+
+    /// Whether the stream has ended.
+    pub fn is_closing(&self) -> bool {
+        self.is_closing
+    }
+
+    /// Returns the bytes published, summed over the consumers, and the samples dropped.
+    pub fn totals(&self) -> (u64, u64) {
+        (self.bytes, self.dropped)
+    }
+
+    /// Adds a consumer that gets every sample of the pushes that begin from now on. Sends what is queued
+    /// in `sender`.
+    pub fn join(
+        &mut self,
+        sender: T,
+        info: T::Info,
+        variant: Variant,
+        limits: FeedLimits,
+    ) -> ConsumerId {
+        let next = self.logs[variant.index()].end();
+        let id = ConsumerId(self.next_id);
+        self.next_id += 1;
+        let mut consumer = Consumer::new(id, sender, info, variant, limits, next);
+        consumer.served = self.batches;
+        consumer.flush();
+        self.consumers.push(consumer);
+        id
+    }
+
+    /// Removes a consumer and returns its sender. Pending while the sender is in a batch: the consumer
+    /// gets nothing more, and its connection's task is woken when to call this again.
+    pub fn leave(&mut self, id: ConsumerId) -> Poll<Option<T>> {
+        let Some(index) = self.consumers.iter().position(|each| each.id == id) else {
+            return Poll::Ready(None);
+        };
+        let consumer = &mut self.consumers[index];
+        consumer.output = Output::Ended;
+        let Some(sender) = consumer.sender.take() else {
+            return Poll::Pending;
+        };
+        let variant = consumer.variant;
+        self.consumers.swap_remove(index);
+        self.trim(variant);
+        Poll::Ready(Some(sender))
+    }
+
+    /// Returns what can be told of every consumer, and its progress.
+    pub fn consumers(&self) -> impl Iterator<Item = (ConsumerId, &T::Info, ConsumerProgress)> {
+        self.consumers.iter().map(|each| {
+            let progress = each.progress(self.logs[each.variant.index()].end());
+            (each.id, &each.info, progress)
+        })
+    }
+
+    /// Returns the bytes of encoded samples that wait for slow consumers.
+    pub fn backlog_bytes(&self) -> usize {
+        let logged: usize = self.logs.iter().map(SampleLog::len_bytes).sum();
+        let senders = self
             .consumers
             .iter()
-            .position(|consumer| consumer.id == id)?;
-        let progress = self.consumers[index].progress(self.log.end());
-        self.consumers.swap_remove(index);
-        self.trim();
-        Some(progress)
+            .filter_map(|each| each.sender.as_ref());
+        logged + senders.map(T::queued_bytes).sum::<usize>()
     }
 
-    /// Every consumer's connection and progress.
-    pub fn consumers(&self) -> impl Iterator<Item = (ConsumerId, &W, ConsumerProgress)> {
-        let end = self.log.end();
-        self.consumers
-            .iter()
-            .map(move |each| (each.id, &each.wire, each.progress(end)))
-    }
-
-    /// Bytes of encoded samples that wait for slow consumers.
-    pub fn backlog_bytes(&self) -> usize {
-        self.log.len_bytes()
-            + self
-                .consumers
-                .iter()
-                .map(|each| each.rest.len())
-                .sum::<usize>()
-    }
-
-    /// Hands encoded samples (`ends`: their end positions in `encoded`) to every consumer. What is in
-    /// the two buffers afterwards is nobody's. After `close` it does nothing.
+    /// Hands a piece of a push to every consumer of its variant. What is in `piece` afterwards is of no
+    /// use. `now` is the time of the push, the same for all of its pieces. After [`close`](Self::close) it
+    /// does nothing.
     pub fn publish(
         &mut self,
-        encoded: &mut Vec<u8>,
-        ends: &mut Vec<usize>,
+        piece: &mut Piece,
+        at: Position,
         pushthrough: Pushthrough,
-        by: SendBy,
+        inline: Inline,
+        now: f64,
     ) -> Published {
         let mut published = Published::default();
-        if self.closing {
-            // Or a thread that goes on pushing would keep readers, and the flush task, from the end.
+        if self.is_closing {
+            // Or a thread that goes on pushing would keep consumers, and the flush task, from the end.
             return published;
         }
-        let before = self.log.end();
-        let after = before + ends.len() as u64;
+        let is_inline = inline == Inline::Always
+            || (self.budget).allows(piece.bytes.len(), self.consumers.len(), now);
+        let log = &mut self.logs[at.variant.index()];
+        let before = log.end();
+        let after = before + piece.ends.len() as u64;
+        let mut needed = after;
         for consumer in &mut self.consumers {
+            if consumer.variant != at.variant {
+                continue;
+            }
+            self.bytes += piece.bytes.len() as u64;
+            if consumer.output == Output::Ended {
+                continue;
+            }
+            if !(consumer.has_begun || at.is_first) {
+                (consumer.next, consumer.flush_to) = (after, after);
+                continue;
+            }
+            consumer.has_begun = true;
+            let was_idle = !consumer.has_work();
             consumer.note_flush_points(before, after, pushthrough);
-            if consumer.mode != Mode::Idle || consumer.next >= consumer.flush_to {
-                continue;
-            }
-            if consumer.next < before {
-                // What was held until now is on its way, as in liblsl: it takes no room from the rest.
-                consumer.sent += before - consumer.next;
-                self.log.copy(consumer.next, before, &mut consumer.rest);
-                consumer.next = before;
-                consumer.leave_to_task();
-                continue;
-            }
-            match by {
-                SendBy::Pusher => {
-                    consumer.send_now(encoded, ends);
-                    if consumer.mode == Mode::Idle && consumer.has_work() {
-                        consumer.leave_to_task();
-                    }
+            if was_idle && consumer.has_work() && consumer.sender.is_some() {
+                if consumer.next < before {
+                    consumer.queue_held(log, before);
                 }
-                SendBy::Flusher => {
-                    consumer.mode = Mode::Flusher;
-                    published.flusher = true;
+                if is_inline && !consumer.limits.coalesces {
+                    consumer.send_now(piece);
                 }
-                SendBy::Task => consumer.leave_to_task(),
+                published.wake_flusher |= consumer.has_work();
+            }
+            if consumer.output != Output::Ended {
+                needed = needed.min(consumer.next);
             }
         }
-        self.trim();
-        if self
-            .consumers
-            .iter()
-            .all(|each| each.mode == Mode::Closed || each.next >= after)
-        {
-            self.log.trim(before);
-            self.log.skip(ends.len());
+        log.trim(needed.min(before));
+        if needed == after {
+            log.skip(piece.ends.len());
             return published;
         }
-        self.log.append(encoded, ends);
-        published.dropped = self
-            .consumers
-            .iter_mut()
+        log.append(&mut piece.bytes, &mut piece.ends);
+        let readers = self.consumers.iter_mut();
+        published.dropped = readers
+            .filter(|each| each.variant == at.variant)
             .map(|each| each.drop_oldest(after))
             .sum();
         if published.dropped > 0 {
-            self.trim();
+            self.dropped += published.dropped;
+            self.trim(at.variant);
         }
         published
     }
 
-    /// Puts the next bytes a consumer's task has to send in place of what is in `out`.
-    pub fn drain(&mut self, id: ConsumerId, max_bytes: usize, out: &mut Vec<u8>) -> Drain {
-        let Some(consumer) = self.consumers.iter_mut().find(|consumer| consumer.id == id) else {
-            return Drain::Finished;
-        };
-        match consumer.mode {
-            Mode::Closed => return Drain::Finished,
-            // Not this task's turn: somebody woke it for another reason.
-            Mode::Idle | Mode::Flusher => return Drain::Idle,
-            Mode::Task => {}
-        }
-        if !consumer.rest.is_empty() {
-            out.clear();
-            std::mem::swap(out, &mut consumer.rest);
-            return Drain::Send;
-        }
-        if consumer.next < consumer.flush_to {
-            let from = consumer.next;
-            let to = self.log.reach(from, consumer.flush_to, max_bytes);
-            consumer.sent += to - from;
-            consumer.next = to;
-            self.log.take(from, to, self.needed(), out);
-            return Drain::Send;
-        }
-        if self.closing {
-            consumer.mode = Mode::Closed;
-            return Drain::Finished;
-        }
-        consumer.mode = Mode::Idle;
-        Drain::Idle
-    }
-
-    /// Makes everything pushed so far ready to be sent, held or not. True if the flush task has work
-    /// that it had not before: wake it.
-    #[must_use]
-    pub fn flush(&mut self) -> bool {
-        let end = self.log.end();
-        let mut flusher = false;
-        for consumer in &mut self.consumers {
-            consumer.held = 0;
-            consumer.flush_to = end;
-            if consumer.mode == Mode::Idle && consumer.has_work() {
-                consumer.mode = Mode::Flusher;
-                flusher = true;
+    /// Takes the senders of consumers that lag, and the samples for them, into an empty batch. It stays
+    /// empty if nobody lags whose socket has room.
+    ///
+    /// Serves one window of one log: that of whom was served longest ago, and of all who are within it.
+    pub fn fill(&mut self, max_bytes: usize, batch: &mut Batch<T>) {
+        debug_assert!(batch.is_empty(), "the last batch was not finished");
+        self.batches += 1;
+        let mut first: Option<&Consumer<T>> = None;
+        for (index, consumer) in self.consumers.iter_mut().enumerate() {
+            if consumer.is_urgent() {
+                batch
+                    .entries
+                    .extend(BatchEntry::take(consumer, index, 0..0));
+            } else if consumer.can_send()
+                && consumer.next < consumer.flush_to
+                && first.is_none_or(|first| consumer.order() < first.order())
+            {
+                first = Some(consumer);
             }
         }
-        flusher
+        let Some((variant, from)) = first.map(|first| (first.variant, first.next)) else {
+            return;
+        };
+        let log = &mut self.logs[variant.index()];
+        let lagging =
+            |each: &Consumer<T>| each.variant == variant && each.can_send() && each.next >= from;
+        let ready = self.consumers.iter().filter(|each| lagging(each));
+        let to = ready.map(|each| each.flush_to).max().unwrap_or(from);
+        let to = log.reach(from, to, max_bytes);
+        for (index, consumer) in self.consumers.iter_mut().enumerate() {
+            let until = consumer.flush_to.min(to);
+            if !lagging(consumer) || consumer.next >= until {
+                continue;
+            }
+            let range = log.distance(from, consumer.next)..log.distance(from, until);
+            consumer.served = self.batches;
+            consumer.sent += until - consumer.next;
+            consumer.next = until;
+            batch
+                .entries
+                .extend(BatchEntry::take(consumer, index, range));
+        }
+        let needed = needed(&self.consumers, variant, log);
+        log.take(from, to, needed, &mut batch.bytes);
+    }
+
+    /// Returns the senders of a sent batch to their consumers, and empties it.
+    pub fn finish(&mut self, batch: &mut Batch<T>) {
+        for entry in batch.entries.drain(..) {
+            let is_it = |each: &&mut Consumer<T>| each.id == entry.id;
+            // Others may have left meanwhile.
+            let index = match self.consumers.get_mut(entry.index).filter(is_it) {
+                Some(_) => Some(entry.index),
+                None => (self.consumers.iter()).position(|each| each.id == entry.id),
+            };
+            let Some(consumer) = index.and_then(|index| self.consumers.get_mut(index)) else {
+                continue;
+            };
+            consumer.sender = Some(entry.sender);
+            consumer.note_flush(&entry.flushed);
+            if let Some(control) = consumer.control.take() {
+                consumer.control(control);
+            }
+            if self.is_closing {
+                consumer.wake();
+            }
+        }
+        batch.done = 0;
+    }
+
+    /// Tells the peer of a session something: now, or when its sender is back. ALERT and CLOSE end the
+    /// consumer. Returns true if the flush task has work that it had not before: wake it.
+    #[must_use]
+    pub fn control(&mut self, id: ConsumerId, control: Control) -> bool {
+        let Some(consumer) = self.consumers.iter_mut().find(|each| each.id == id) else {
+            return false;
+        };
+        if consumer.sender.is_some() {
+            consumer.control(control);
+        } else {
+            consumer.control = Some(control);
+        }
+        consumer.can_send() && consumer.has_work()
+    }
+
+    /// Lets the flush task send to a consumer again whose socket has room: wake it.
+    pub fn unblock(&mut self, id: ConsumerId) {
+        if let Some(consumer) = self.consumers.iter_mut().find(|each| each.id == id)
+            && consumer.output == Output::Blocked
+        {
+            consumer.output = Output::Unsent;
+        }
+    }
+
+    /// Returns what the task of a connection has to do.
+    pub fn status(&self, id: ConsumerId) -> Status {
+        match self.consumers.iter().find(|each| each.id == id) {
+            None
+            | Some(Consumer {
+                output: Output::Ended,
+                ..
+            }) => Status::Ended,
+            Some(Consumer {
+                output: Output::Blocked,
+                ..
+            }) => Status::Blocked,
+            Some(consumer) if self.is_closing && consumer.is_flushed() => Status::Ended,
+            Some(_) => Status::Feeding,
+        }
+    }
+
+    /// Makes everything pushed so far ready to be sent, held or not. Returns true if the flush task has
+    /// work that it had not before: wake it.
+    #[must_use]
+    pub fn flush(&mut self) -> bool {
+        let mut wake_flusher = false;
+        for consumer in &mut self.consumers {
+            let was_idle = !consumer.has_work();
+            consumer.release_held(self.logs[consumer.variant.index()].end());
+            wake_flusher |= was_idle && consumer.has_work() && consumer.can_send();
+        }
+        wake_flusher
     }
 
     /// Whether every consumer has been sent everything that is ready.
-    pub fn is_drained(&self) -> bool {
-        self.consumers
-            .iter()
-            .all(|each| matches!(each.mode, Mode::Idle | Mode::Closed))
+    pub fn is_flushed(&self) -> bool {
+        self.unflushed().next().is_none()
     }
 
-    /// No more samples will come: everything held is flushed, then each task is told `Finished`.
-    /// True as in [`flush`](Self::flush).
-    #[must_use]
-    pub fn close(&mut self) -> bool {
-        self.closing = true;
-        let flusher = self.flush();
+    /// Returns the consumers that keep [`is_flushed`](Self::is_flushed) from being true.
+    pub fn unflushed(&self) -> impl Iterator<Item = (ConsumerId, &T::Info)> {
+        let consumers = self.consumers.iter().filter(|each| !each.is_flushed());
+        consumers.map(|each| (each.id, &each.info))
+    }
+
+    /// Whether a consumer waits for bytes that are neither logged nor wait for its socket.
+    pub fn is_urgent(&self) -> bool {
+        self.consumers.iter().any(Consumer::is_urgent)
+    }
+
+    /// Ends the stream: everything held becomes ready, and each connection's task is told once it was
+    /// sent. To whom it was sent already the end is said here: a program may exit right after. The flush
+    /// task is to be woken in any case.
+    pub fn close(&mut self) {
+        self.is_closing = true;
+        let _ = self.flush();
         for consumer in &mut self.consumers {
-            if consumer.mode == Mode::Idle {
-                consumer.wire.say_goodbye();
-                consumer.mode = Mode::Task;
-            }
-            consumer.wire.wake();
+            consumer.say_goodbye();
+            consumer.wake();
         }
-        flusher
     }
 
-    fn trim(&mut self) {
-        let needed = self.needed();
-        self.log.trim(needed);
-    }
-
-    /// Sequence number of the first sample that somebody still has to be sent.
-    fn needed(&self) -> u64 {
-        let open = self
-            .consumers
-            .iter()
-            .filter(|each| each.mode != Mode::Closed);
-        let needed = open.map(|each| each.next).min();
-        needed.unwrap_or_else(|| self.log.end())
+    fn trim(&mut self, variant: Variant) {
+        let log = &mut self.logs[variant.index()];
+        let needed = needed(&self.consumers, variant, log);
+        log.trim(needed);
     }
 }
 
-impl<W: Transmit> Consumer<W> {
-    fn progress(&self, end: u64) -> ConsumerProgress {
-        ConsumerProgress {
-            sent: self.sent,
-            dropped: self.dropped,
-            behind: end - self.next.min(end),
-        }
-    }
-
-    fn has_work(&self) -> bool {
-        !self.rest.is_empty() || self.next < self.flush_to
-    }
-
-    /// From now on this consumer's task sends to it.
-    fn leave_to_task(&mut self) {
-        self.mode = Mode::Task;
-        self.wire.wake();
-    }
-
-    fn note_flush_points(&mut self, before: u64, after: u64, pushthrough: Pushthrough) {
-        match pushthrough {
-            Pushthrough::Flush => {
-                self.held = 0;
-                self.flush_to = after;
-            }
-            Pushthrough::Hold => {
-                let held = self.held + samples_between(before, after);
-                self.held = held % self.limits.chunk;
-                if held >= self.limits.chunk {
-                    self.flush_to = after - self.held as u64;
-                }
-            }
-        }
-    }
-
-    /// Sends the flushable part of a fresh batch. On a short write the rest of the cut frame is kept
-    /// in `rest`; later frames stay in the log, where they may still be dropped.
-    fn send_now(&mut self, encoded: &[u8], ends: &[usize]) {
-        let count = samples_between(self.next, self.flush_to);
-        let ready = &encoded[..ends[count - 1]];
-        let written = match self.wire.try_send(ready) {
-            Ok(written) => written,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-            Err(_) => {
-                // The task sees the same socket and reports what happened.
-                self.mode = Mode::Closed;
-                self.wire.wake();
-                return;
-            }
-        };
-        let whole = ends[..count].partition_point(|&end| end <= written);
-        self.next += whole as u64;
-        self.sent += whole as u64;
-        let sent_whole = if whole == 0 { 0 } else { ends[whole - 1] };
-        if written > sent_whole {
-            self.rest.extend_from_slice(&encoded[written..ends[whole]]);
-            self.next += 1;
-            self.sent += 1;
-        }
-    }
-
-    fn drop_oldest(&mut self, after: u64) -> u64 {
-        let oldest = after.saturating_sub(self.limits.capacity as u64);
-        if self.mode == Mode::Closed || self.next >= oldest {
-            return 0;
-        }
-        let dropped = oldest - self.next;
-        self.dropped += dropped;
-        self.next = oldest;
-        dropped
-    }
-}
-
-/// Number of samples from one sequence number to a later one.
-fn samples_between(from: u64, to: u64) -> usize {
-    usize::try_from(to - from).expect("samples of one batch or one ring fit into memory")
+/// Returns the sequence number of the first sample that somebody still has to be sent.
+fn needed<T: Transmit>(consumers: &[Consumer<T>], variant: Variant, log: &SampleLog) -> u64 {
+    let readers = consumers.iter();
+    let readers = readers.filter(|each| each.variant == variant && each.output != Output::Ended);
+    readers
+        .map(|each| each.next)
+        .min()
+        .unwrap_or_else(|| log.end())
 }
 
 #[cfg(all(test, lsl_loom))]

@@ -1,70 +1,63 @@
-//! The flush task's half of a fanout: what lags is sent in batches, to all consumers in turn.
+//! What the flush task sends at a time: senders and the bytes for them, taken from and returned to a
+//! [`Fanout`](super::Fanout) under the outlet's lock, and sent without it.
 //!
-//! A batch is made and finished under the outlet's lock and sent without it. Consumers at the same
-//! place, which is the rule, share the bytes. A socket that takes less than its share leaves the batch
-//! for its own task, with the rest of the bytes: so a batch never waits, and a stalled reader costs
-//! the others nothing.
+//! Consumers at the same place, which is the rule, share the bytes. A batch never waits: what a socket
+//! does not take is queued in its sender.
 
 use std::io;
 use std::ops::Range;
 
-use super::{ConsumerId, Fanout, Mode, Transmit};
+use super::{Caller, Consumer, ConsumerId, Transmit};
 
-/// What the flush task carries at a time. Keeps its memory from batch to batch.
+/// Senders that are away from their consumers. Keeps its memory from batch to batch.
 #[derive(Debug)]
-pub struct Batch<W> {
-    /// What the entries share; nobody's without any.
-    bytes: Vec<u8>,
-    entries: Vec<BatchEntry<W>>,
-    /// Parcels before this one were sent.
-    done: usize,
-    /// Wires of consumers that left meanwhile. Dropping the last handle to a connection is much work,
-    /// and may run code of the application: not under the outlet's lock.
-    gone: Vec<W>,
+pub struct Batch<T> {
+    /// Shared by the entries.
+    pub(super) bytes: Vec<u8>,
+    pub(super) entries: Vec<BatchEntry<T>>,
+    /// Entries before this one were sent.
+    pub(super) done: usize,
 }
 
 #[derive(Debug)]
-struct BatchEntry<W> {
-    id: ConsumerId,
-    /// Where the consumer stood in its fanout.
-    index: usize,
-    wire: W,
+pub(super) struct BatchEntry<T> {
+    pub(super) id: ConsumerId,
+    /// Position of the consumer when the batch was filled.
+    pub(super) index: usize,
+    pub(super) sender: T,
+    /// Its part of the bytes; empty if the sender only flushes.
     range: Range<usize>,
-    sent: io::Result<usize>,
+    /// Whether nothing is left in the sender.
+    pub(super) flushed: io::Result<bool>,
 }
 
-impl<W> Default for Batch<W> {
+impl<T> Default for Batch<T> {
     fn default() -> Self {
         Self {
             bytes: Vec::new(),
             entries: Vec::new(),
             done: 0,
-            gone: Vec::new(),
         }
     }
 }
 
-impl<W: Transmit> Batch<W> {
+impl<T: Transmit> Batch<T> {
     /// Whether there is nothing to send.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Sends the next entry without blocking, and returns how many bytes that were; `None` once all
+    /// Sends the next entry without blocking. Returns the number of its bytes; `None` once all entries
     /// are sent.
     pub fn send_next(&mut self) -> Option<usize> {
         let entry = self.entries.get_mut(self.done)?;
         self.done += 1;
-        entry.sent = entry.wire.try_send(&self.bytes[entry.range.clone()]);
-        Some(entry.range.len())
+        let bytes = &self.bytes[entry.range.clone()];
+        entry.flushed = send(&mut entry.sender, bytes);
+        Some(bytes.len())
     }
 
-    /// Lets go of those who left: call it after `finish`, without the lock.
-    pub fn forget_gone(&mut self) {
-        self.gone.clear();
-    }
-
-    /// Gives back what an exceptional batch took: more than `most_bytes`.
+    /// Gives back the memory of an exceptionally large batch: more than `most_bytes`.
     pub fn shrink(&mut self, most_bytes: usize) {
         debug_assert!(self.is_empty(), "a batch under way needs its bytes");
         if self.bytes.capacity() > most_bytes {
@@ -73,82 +66,31 @@ impl<W: Transmit> Batch<W> {
     }
 }
 
-impl<W: Transmit + Clone> Fanout<W> {
-    /// Puts the next `max_bytes` (at least one sample) of everybody whom the flush task serves into an
-    /// empty batch. Who has nothing left is the pusher's again; if that is everybody, the batch stays
-    /// empty.
-    pub fn fill(&mut self, max_bytes: usize, batch: &mut Batch<W>) {
-        debug_assert!(batch.is_empty(), "the last batch was not finished");
-        let (mut from, mut to) = (u64::MAX, 0);
-        for consumer in &mut self.consumers {
-            if consumer.mode != Mode::Flusher {
-                continue;
-            }
-            if consumer.next < consumer.flush_to {
-                from = from.min(consumer.next);
-                to = to.max(consumer.flush_to);
-            } else if self.closing {
-                // Its task says the last words.
-                consumer.leave_to_task();
-            } else {
-                consumer.mode = Mode::Idle;
-            }
-        }
-        if from >= to {
-            return;
-        }
-        let to = self.log.reach(from, to, max_bytes);
-        for (index, consumer) in self.consumers.iter_mut().enumerate() {
-            let until = consumer.flush_to.min(to);
-            if consumer.mode != Mode::Flusher || consumer.next >= until {
-                continue;
-            }
-            let start = self.log.distance(from, consumer.next);
-            let end = self.log.distance(from, until);
-            batch.entries.push(BatchEntry {
-                id: consumer.id,
-                index,
-                wire: consumer.wire.clone(),
-                range: start..end,
-                sent: Ok(0),
-            });
-            consumer.sent += until - consumer.next;
-            consumer.next = until;
-        }
-        let needed = self.needed();
-        self.log.take(from, to, needed, &mut batch.bytes);
+impl<T: Transmit> BatchEntry<T> {
+    /// Takes the sender of a consumer, if it is there.
+    pub(super) fn take(
+        consumer: &mut Consumer<T>,
+        index: usize,
+        range: Range<usize>,
+    ) -> Option<Self> {
+        Some(Self {
+            id: consumer.id,
+            index,
+            sender: consumer.sender.take()?,
+            range,
+            flushed: Ok(false),
+        })
     }
+}
 
-    /// Takes note of what a batch sent, and empties it.
-    pub fn finish(&mut self, batch: &mut Batch<W>) {
-        for entry in batch.entries.drain(..) {
-            let is_it = |each: &&mut super::Consumer<W>| each.id == entry.id;
-            // Others may have left meanwhile.
-            let index = match self.consumers.get_mut(entry.index).filter(is_it) {
-                Some(_) => Some(entry.index),
-                None => (self.consumers.iter()).position(|each| each.id == entry.id),
-            };
-            let Some(consumer) = index.and_then(|index| self.consumers.get_mut(index)) else {
-                batch.gone.push(entry.wire);
-                continue;
-            };
-            let sent = match entry.sent {
-                Ok(sent) => sent,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
-                Err(_) => {
-                    // The task sees the same socket and reports what happened.
-                    consumer.mode = Mode::Closed;
-                    consumer.wire.wake();
-                    continue;
-                }
-            };
-            let rest = &batch.bytes[entry.range][sent..];
-            if !rest.is_empty() {
-                consumer.rest.extend_from_slice(rest);
-                consumer.leave_to_task();
-            }
-        }
-        batch.done = 0;
-        self.trim();
+/// Sends `bytes`, or queues what the socket does not take. Returns true if nothing is left.
+fn send<T: Transmit>(sender: &mut T, bytes: &[u8]) -> io::Result<bool> {
+    if !bytes.is_empty() {
+        let committed = match sender.send(bytes, Caller::Task) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
+            committed => committed?,
+        };
+        sender.queue(&bytes[committed..]);
     }
+    sender.flush(Caller::Task)
 }

@@ -1,6 +1,5 @@
 //! How many pushes the pushing thread may send itself.
 
-use super::SendBy;
 use crate::limits::TokenBucket;
 
 /// Sending on the pushing thread costs it one system call per consumer: worth it for a few consumers,
@@ -9,41 +8,37 @@ use crate::limits::TokenBucket;
 /// pushes: a program that was held up, or that takes several samples from its device at a time, has
 /// its burst sent at once, also on a machine so busy that a flusher would wait for its turn.
 #[derive(Debug)]
-pub struct InlineBudget {
+pub(super) struct InlineBudget {
     /// A token is a small push that may be sent.
     bucket: TokenBucket,
-    /// Time of the last push in seconds of `local_clock`, and who sent it.
-    last: (f64, SendBy),
+    /// Time of the last push in seconds of `local_clock`, and whether its thread sent it.
+    last: (f64, bool),
 }
 
 impl Default for InlineBudget {
     fn default() -> Self {
         Self {
             bucket: TokenBucket::new(SMALL_PUSHES_PER_SEC, BURST),
-            last: (f64::NEG_INFINITY, SendBy::Pusher),
+            last: (f64::NEG_INFINITY, true),
         }
     }
 }
 
 impl InlineBudget {
-    /// Who sends `bytes` pushed at `now` to each of `consumers`. Pieces of one push, and its other wire
-    /// variants, have the same `now` and all go the way of the first.
+    /// Whether the pushing thread sends `bytes` pushed at `now` to each of `consumers`. Pieces of one push,
+    /// and its other wire variants, have the same `now` and all go the way of the first.
     #[inline]
-    pub fn who_sends(&mut self, bytes: usize, consumers: usize, now: f64) -> SendBy {
+    pub(super) fn allows(&mut self, bytes: usize, consumers: usize, now: f64) -> bool {
         if consumers > INLINE_CONSUMERS {
-            return SendBy::Flusher;
+            return false;
         }
-        let (before, by) = self.last;
+        let (before, allowed) = self.last;
         if now.to_bits() == before.to_bits() {
-            return by;
+            return allowed;
         }
-        let by = if bytes >= INLINE_BYTES || self.bucket.take(now) {
-            SendBy::Pusher
-        } else {
-            SendBy::Flusher
-        };
-        self.last = (now, by);
-        by
+        let allowed = bytes >= INLINE_BYTES || self.bucket.take(now);
+        self.last = (now, allowed);
+        allowed
     }
 }
 
@@ -66,8 +61,8 @@ mod tests {
     /// How many of `count` pushes, `interval` seconds apart, are sent by their thread.
     fn sent_inline(budget: &mut InlineBudget, start: f64, count: u32, interval: f64) -> usize {
         (0..count)
-            .map(|n| budget.who_sends(300, 1, start + f64::from(n) * interval))
-            .filter(|by| *by == SendBy::Pusher)
+            .map(|n| budget.allows(300, 1, start + f64::from(n) * interval))
+            .filter(|allowed| *allowed)
             .count()
     }
 
@@ -94,31 +89,31 @@ mod tests {
     fn pieces_of_one_push_go_the_same_way() {
         let mut budget = InlineBudget::default();
         sent_inline(&mut budget, 0.0, 100, 1e-9);
-        assert_eq!(budget.who_sends(60_000, 1, 1e-6), SendBy::Pusher);
-        assert_eq!(budget.who_sends(300, 1, 1e-6), SendBy::Pusher);
-        assert_eq!(budget.who_sends(300, 1, 2e-6), SendBy::Flusher);
-        let by: Vec<_> = (0..100).map(|_| budget.who_sends(300, 1, 5.0)).collect();
-        assert_eq!(by, [SendBy::Pusher; 100]);
+        assert!(budget.allows(60_000, 1, 1e-6));
+        assert!(budget.allows(300, 1, 1e-6));
+        assert!(!budget.allows(300, 1, 2e-6));
+        let allowed: Vec<_> = (0..100).map(|_| budget.allows(300, 1, 5.0)).collect();
+        assert_eq!(allowed, [true; 100]);
         sent_inline(&mut budget, 5.1, 100, 1e-9);
-        assert_eq!(budget.who_sends(300, 1, 5.1001), SendBy::Pusher);
-        assert_eq!(budget.who_sends(300, 1, 5.10011), SendBy::Flusher);
-        assert_eq!(budget.who_sends(300, 1, 5.10011), SendBy::Flusher);
+        assert!(budget.allows(300, 1, 5.1001));
+        assert!(!budget.allows(300, 1, 5.10011));
+        assert!(!budget.allows(300, 1, 5.10011));
     }
 
     #[test]
     fn many_consumers_are_the_couriers_and_large_pieces_are_not() {
         let mut budget = InlineBudget::default();
         sent_inline(&mut budget, 0.0, 100, 1e-9);
-        assert_eq!(budget.who_sends(100_000, 4, 1e-6), SendBy::Pusher);
-        assert_eq!(budget.who_sends(100_000, 5, 1e-6), SendBy::Flusher);
-        assert_eq!(budget.who_sends(10, 5, 9.0), SendBy::Flusher);
+        assert!(budget.allows(100_000, 4, 1e-6));
+        assert!(!budget.allows(100_000, 5, 1e-6));
+        assert!(!budget.allows(10, 5, 9.0));
     }
 
     #[test]
     fn a_clock_that_stands_or_goes_back_is_survived() {
         let mut budget = InlineBudget::default();
         sent_inline(&mut budget, 5.0, 100, 1e-9);
-        assert_eq!(budget.who_sends(10, 1, 4.0), SendBy::Flusher);
-        assert_eq!(budget.who_sends(10, 1, 5.001), SendBy::Pusher);
+        assert!(!budget.allows(10, 1, 4.0));
+        assert!(budget.allows(10, 1, 5.001));
     }
 }

@@ -1,8 +1,7 @@
-//! The hand-over between pusher, flusher and a reader's task under every interleaving:
-//! `RUSTFLAGS="--cfg lsl_loom" cargo test -p lsl-proto --lib loom --release
-//! --target-dir target/loom`.
+//! The hand-over between push, flush task and the task of a connection under every interleaving:
+//! `cargo xtask loom`.
 //!
-//! `Fanout` and `Batch` are the real ones. Around them is what `net::consumer` does, step by step, on
+//! `Fanout` and `Batch` are the real ones. Around them is what `drive_outlet` does, step by step, on
 //! loom's locks. There are no timeouts, so a lost wake-up is a deadlock, which loom reports; and two
 //! threads that write to a socket at a time are caught by the socket.
 
@@ -10,6 +9,7 @@ use ::loom::sync::{Arc, Condvar, Mutex};
 use ::loom::thread;
 
 use super::*;
+use crate::transport::Tx;
 
 /// What tokio's `Notify` is for one waiter: a permit.
 #[derive(Debug, Default)]
@@ -40,29 +40,12 @@ struct Socket {
 }
 
 impl Socket {
-    fn new(room: usize) -> Arc<Self> {
-        Arc::new(Self {
-            state: Mutex::new((Vec::new(), room)),
-            work: Permit::default(),
-        })
-    }
-
-    /// What the reader's task does: waits for the socket as long as it takes.
-    fn send_all(&self, bytes: &[u8]) {
-        self.with(|(received, room)| {
-            received.extend_from_slice(bytes);
-            *room = usize::MAX;
-        });
-    }
-
     fn with<R>(&self, body: impl FnOnce(&mut (Vec<u8>, usize)) -> R) -> R {
         let mut state = self.state.try_lock().expect("one writer at a time");
         body(&mut state)
     }
-}
 
-impl Transmit for Arc<Socket> {
-    fn try_send(&self, bytes: &[u8]) -> io::Result<usize> {
+    fn write(&self, bytes: &[u8]) -> io::Result<usize> {
         self.with(|(received, room)| {
             let taken = bytes.len().min(*room);
             if taken == 0 {
@@ -73,121 +56,184 @@ impl Transmit for Arc<Socket> {
             Ok(taken)
         })
     }
+}
+
+struct Sender {
+    socket: Arc<Socket>,
+    tx: Tx,
+}
+
+impl Transmit for Sender {
+    type Info = ();
+
+    fn send(&mut self, bytes: &[u8], _: Caller) -> io::Result<usize> {
+        let socket = &self.socket;
+        self.tx.send(bytes, || 0.0, |bytes| socket.write(bytes))
+    }
+
+    fn queue(&mut self, bytes: &[u8]) {
+        self.tx.queue(bytes);
+    }
+
+    fn flush(&mut self, _: Caller) -> io::Result<bool> {
+        let socket = &self.socket;
+        self.tx.flush(|| 0.0, |bytes| socket.write(bytes))
+    }
+
+    fn has_unsent(&self) -> bool {
+        self.tx.unsent() > 0
+    }
+
+    fn queued_bytes(&self) -> usize {
+        self.tx.unsent()
+    }
+
+    fn control(&mut self, control: Control) {
+        if let Control::Pong { .. } = control {
+            self.tx.queue(b"!");
+        }
+    }
 
     fn wake(&self) {
-        self.work.give();
+        self.socket.work.give();
     }
 }
 
 struct Shared {
-    /// The fanout, and whether the outlet is closed.
-    fan: Mutex<(Fanout<Arc<Socket>>, bool)>,
+    fanout: Mutex<Fanout<Sender>>,
     flusher: Permit,
 }
 
 impl Shared {
-    fn push(&self, text: &str, by: SendBy) {
-        let mut encoded = text.as_bytes().to_vec();
-        let mut ends = (1..=text.len() / 2).map(|n| n * 2).collect();
-        let mut fan = self.fan.lock().unwrap();
-        let published = fan
-            .0
-            .publish(&mut encoded, &mut ends, Pushthrough::Flush, by);
-        drop(fan);
-        if published.flusher {
+    fn push(&self, text: &str) {
+        let mut piece = Piece {
+            bytes: text.as_bytes().to_vec(),
+            ends: (1..=text.len() / 2).map(|n| n * 2).collect(),
+        };
+        let at = Position {
+            variant: Variant::V100,
+            is_first: true,
+        };
+        let mut fanout = self.fanout.lock().unwrap();
+        let published = fanout.publish(&mut piece, at, Pushthrough::Flush, Inline::Always, 0.0);
+        drop(fanout);
+        if published.wake_flusher {
             self.flusher.give();
         }
     }
 
     fn close(&self) {
-        let mut fan = self.fan.lock().unwrap();
-        fan.1 = true;
-        let _ = fan.0.close();
+        self.fanout.lock().unwrap().close();
         self.flusher.give();
     }
 
     fn run_flusher(&self) {
         let mut batch = Batch::default();
         loop {
-            let closed = {
-                let mut fan = self.fan.lock().unwrap();
-                fan.0.finish(&mut batch);
-                fan.0.fill(4, &mut batch);
-                fan.1
+            let is_over = {
+                let mut fanout = self.fanout.lock().unwrap();
+                fanout.finish(&mut batch);
+                fanout.fill(4, &mut batch);
+                fanout.is_closing() && fanout.is_empty()
             };
+            while batch.send_next().is_some() {}
             if batch.is_empty() {
-                if closed {
+                if is_over {
                     return;
                 }
                 self.flusher.wait();
-                continue;
             }
-            while batch.send_next().is_some() {}
         }
     }
 
-    fn serve(&self, id: ConsumerId, socket: &Socket) {
-        let mut out = Vec::new();
-        loop {
-            out.clear();
-            let next = self.fan.lock().unwrap().0.drain(id, 4, &mut out);
-            match next {
-                Drain::Send => socket.send_all(&out),
-                Drain::Idle => socket.work.wait(),
-                Drain::Finished => return,
+    /// What the task of the connection does; the socket gets room while it waits for that.
+    fn serve(&self, id: ConsumerId, socket: &Socket, asks: bool) {
+        if asks {
+            let pong = Control::Pong { t0: 0.0, t1: 0.0 };
+            if self.fanout.lock().unwrap().control(id, pong) {
+                self.flusher.give();
             }
         }
+        loop {
+            let status = self.fanout.lock().unwrap().status(id);
+            match status {
+                Status::Feeding => socket.work.wait(),
+                Status::Blocked => {
+                    socket.with(|(_, room)| *room = usize::MAX);
+                    self.fanout.lock().unwrap().unblock(id);
+                    self.flusher.give();
+                }
+                Status::Ended => break,
+            }
+        }
+        while self.fanout.lock().unwrap().leave(id).is_pending() {
+            socket.work.wait();
+        }
+        self.flusher.give();
     }
 }
 
-const LIMITS: FeedLimits = FeedLimits {
-    capacity: 100,
-    chunk: 100,
-};
-
-/// Every sample arrives, in order, and everybody ends, whoever has the socket when.
-fn check(room: usize, pushes: &'static [(&'static str, SendBy)]) {
+/// Every sample arrives, in order, and everybody ends, whoever has the sender when.
+fn check(room: usize, coalesces: bool, asks: bool, pushes: &'static [&'static str]) {
     let mut model = ::loom::model::Builder::new();
     model.preemption_bound = Some(3);
     model.check(move || {
-        let id = ConsumerId(1);
-        let socket = Socket::new(room);
+        let socket = Arc::new(Socket {
+            state: Mutex::new((Vec::new(), room)),
+            work: Permit::default(),
+        });
+        let sender = Sender {
+            socket: Arc::clone(&socket),
+            tx: Tx::plain(),
+        };
+        let limits = FeedLimits {
+            capacity: 100,
+            chunk: 100,
+            coalesces,
+        };
         let mut fanout = Fanout::default();
-        fanout.register(id, Arc::clone(&socket), LIMITS, Vec::new());
-        assert_eq!(fanout.drain(id, 4, &mut Vec::new()), Drain::Idle);
+        let id = fanout.join(sender, (), Variant::V100, limits);
         let shared = Arc::new(Shared {
-            fan: Mutex::new((fanout, false)),
+            fanout: Mutex::new(fanout),
             flusher: Permit::default(),
         });
         let (flusher, task) = (Arc::clone(&shared), Arc::clone(&shared));
         let reader = Arc::clone(&socket);
         let flusher = thread::spawn(move || flusher.run_flusher());
-        let task = thread::spawn(move || task.serve(id, &reader));
-        for (text, by) in pushes {
-            shared.push(text, *by);
+        let task = thread::spawn(move || task.serve(id, &reader, asks));
+        for text in pushes {
+            shared.push(text);
         }
         shared.close();
         flusher.join().unwrap();
         task.join().unwrap();
-        let expected: String = pushes.iter().map(|(text, _)| *text).collect();
-        socket.with(|(received, _)| assert_eq!(received.as_slice(), expected.as_bytes()));
+        let expected: String = pushes.concat();
+        socket.with(|(received, _)| {
+            let pongs = received.iter().filter(|byte| **byte == b'!').count();
+            assert_eq!(pongs, usize::from(asks));
+            received.retain(|byte| *byte != b'!');
+            assert_eq!(received.as_slice(), expected.as_bytes());
+        });
     });
 }
 
 #[test]
-fn the_courier_hands_back_what_the_pusher_then_sends() {
-    check(
-        usize::MAX,
-        &[("a1", SendBy::Flusher), ("b1", SendBy::Pusher)],
-    );
+fn the_flush_task_hands_back_what_the_push_then_sends() {
+    check(usize::MAX, true, false, &["a1", "b1"]);
 }
 
 #[test]
-fn a_full_socket_goes_from_the_courier_to_the_task() {
-    check(1, &[("a1", SendBy::Flusher), ("b1", SendBy::Flusher)]);
+fn a_full_socket_goes_from_the_flush_task_to_the_connection_and_back() {
+    check(1, true, false, &["a1", "b1"]);
 }
 
 #[test]
-fn a_full_socket_goes_from_the_pusher_to_the_task() {
-    check(1, &[("a1", SendBy::Pusher), ("b1", SendBy::Flusher)]);
+fn a_full_socket_goes_from_the_push_to_the_flush_task() {
+    check(1, false, false, &["a1", "b1"]);
+}
+
+#[test]
+fn a_pong_goes_between_samples_whoever_has_the_sender() {
+    check(usize::MAX, true, true, &["a1"]);
+    check(1, false, true, &["a1"]);
 }

@@ -1,0 +1,186 @@
+//! The task of a connection that has become a consumer. It only reads: what its peer must be told goes
+//! through the fan-out, which has the sender.
+
+use std::future::pending;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::Poll;
+use std::time::Duration;
+
+use lsl_platform::clock::local_clock;
+use lsl_proto::outlet::encoder::Variant;
+use lsl_proto::outlet::fanout::{ConsumerId, FeedLimits, Status, Transmit};
+use lsl_proto::transport::Control;
+use lsl_proto::wire::response::Refusal;
+
+use crate::drive_outlet::link::{Connection, Heard, Receiver, Sender};
+use crate::drive_outlet::places::has_place;
+use crate::drive_outlet::push::OutletShared;
+use crate::net::race::{Winner, race};
+use crate::net::secure_driver::in_time;
+use lsl_proto::limits::Host;
+
+impl OutletShared {
+    /// Makes a connection a consumer and serves it until it leaves or the outlet closes. `preamble` is
+    /// everything it must get before the first sample; whatever is pushed after this call reaches it.
+    ///
+    /// # Errors
+    /// The connection, and what its peer must be told, if there is no room.
+    pub(super) fn join(
+        self: &Arc<Self>,
+        connection: Connection,
+        variant: Variant,
+        limits: FeedLimits,
+        preamble: &[u8],
+    ) -> Result<(), (Box<Connection>, Refusal)> {
+        let link = Arc::clone(connection.link());
+        let most = self.context.config().tuning().max_consumers;
+        let host = Host::from(link.peer().ip());
+        let mut fanout = self.fanout.lock();
+        if fanout.is_closing() {
+            drop(fanout);
+            let mut connection = connection;
+            tokio::spawn(async move { connection.close().await });
+            return Ok(());
+        }
+        let hosts: Vec<_> = fanout
+            .consumers()
+            .map(|(_, link, _)| Host::from(link.peer().ip()))
+            .collect();
+        if !has_place(hosts.into_iter(), host, most as usize) {
+            drop(fanout);
+            if !self.is_full.swap(true, Ordering::Relaxed) {
+                tracing::warn!(
+                    name = %self.info.name(), peer = %link.peer(),
+                    "reader refused: the outlet has no place left for this host (tuning.MaxConsumers is {most})"
+                );
+            }
+            let refusal = match variant {
+                Variant::V110(_) => Refusal::TooManyReaders,
+                Variant::V100 => Refusal::Silent,
+            };
+            return Err((Box::new(connection), refusal));
+        }
+        self.is_full.store(false, Ordering::Relaxed);
+        let Connection {
+            mut sender,
+            receiver,
+        } = connection;
+        sender.queue(preamble);
+        let id = fanout.join(sender, Arc::clone(&link), variant, limits);
+        link.set_consumer(id);
+        if let Some(cause) = link.ended() {
+            // Before it could be told which consumer that is.
+            let _ = fanout.control(id, Control::Alert(cause));
+        }
+        self.note_read(&fanout);
+        self.consumers_seen.add(1);
+        drop(fanout);
+        self.fanout.wake();
+        if !self.has_flusher.swap(true, Ordering::Relaxed) {
+            tokio::spawn(Arc::clone(self).run_flusher());
+        }
+        tokio::spawn(Arc::clone(self).serve(id, receiver));
+        Ok(())
+    }
+
+    async fn serve(self: Arc<Self>, id: ConsumerId, mut receiver: Receiver) {
+        let link = Arc::clone(receiver.link());
+        let ended = self.attend(id, &mut receiver).await;
+        tracing::debug!(peer = %link.peer(), ?ended, "reader gone");
+        let sender = loop {
+            match self.remove(id) {
+                Poll::Ready(sender) => break sender,
+                Poll::Pending => link.woken().await,
+            }
+        };
+        let is_late = ended.is_err_and(|error| error.kind() == io::ErrorKind::TimedOut);
+        if let Some(mut sender) = sender.filter(|_| !is_late) {
+            sender.close(&mut receiver).await;
+        }
+    }
+
+    /// Reads, and waits for the socket where the flush task found it full, until the feed is over.
+    async fn attend(&self, id: ConsumerId, receiver: &mut Receiver) -> io::Result<()> {
+        let link = Arc::clone(receiver.link());
+        let mut deadline = None;
+        receiver.discard_chatter()?;
+        loop {
+            let (status, is_closing) = {
+                let fanout = self.fanout.lock();
+                (fanout.status(id), fanout.is_closing())
+            };
+            if status == Status::Ended {
+                return Ok(());
+            }
+            if is_closing && deadline.is_none() {
+                deadline = Some(local_clock() + LINGER_SECS);
+            }
+            let room = async {
+                match status {
+                    Status::Blocked => link.writable().await,
+                    _ => pending().await,
+                }
+            };
+            match in_time(deadline, race(receiver.hear(), room)).await {
+                None => return Err(io::ErrorKind::TimedOut.into()),
+                Some(Winner::First(heard)) => {
+                    if heard? == Heard::Close {
+                        return Ok(());
+                    }
+                    receiver.discard_chatter()?;
+                    if let Some(pong) = receiver.take_pong() {
+                        self.control(id, pong);
+                    }
+                }
+                Some(Winner::Second(ready)) => {
+                    ready?;
+                    self.fanout.lock().unblock(id);
+                    self.flusher.notify_one();
+                }
+            }
+            if let Some(session) = link.session() {
+                session.record_key_updates(0);
+            }
+        }
+    }
+
+    /// Tells the peer of a session something, now or when its sender is back.
+    pub(super) fn control(&self, id: ConsumerId, control: Control) {
+        if self.fanout.update(|fanout| fanout.control(id, control)) {
+            self.flusher.notify_one();
+        }
+    }
+
+    /// As [`Fanout::leave`](lsl_proto::outlet::fanout::Fanout::leave).
+    pub(super) fn remove(&self, id: ConsumerId) -> Poll<Option<Sender>> {
+        let mut fanout = self.fanout.lock();
+        let sender = fanout.leave(id);
+        self.note_read(&fanout);
+        drop(fanout);
+        self.fanout.wake();
+        // It ends with the last of a closed outlet.
+        self.flusher.notify_one();
+        sender
+    }
+
+    /// Keeps a session that only lends its keys, until it or the outlet ends. It is no consumer.
+    pub(super) fn serve_time_keys(self: &Arc<Self>, mut connection: Connection) {
+        let shared = Arc::clone(self);
+        tokio::spawn(async move {
+            let closed = shared
+                .fanout
+                .wait(f64::INFINITY, |fanout| fanout.is_closing().then_some(()));
+            let ended = race(connection.serve_time_keys(KEYS_LIMIT), closed).await;
+            tracing::debug!(peer = %connection.link().peer(), ?ended, "time keys gone");
+            connection.close().await;
+        });
+    }
+}
+
+/// How long readers of a closed outlet may take to fetch what was pushed.
+const LINGER_SECS: f64 = 1.0;
+
+/// How long a session without feed is kept without a record. Spec: LSS/1 §9.2.
+const KEYS_LIMIT: Duration = Duration::from_secs(100);

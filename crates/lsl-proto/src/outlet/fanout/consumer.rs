@@ -1,0 +1,255 @@
+//! One consumer of an outlet: its place in the log and the state of its sender.
+
+use std::io;
+
+use super::{Caller, ConsumerId, ConsumerProgress, FeedLimits, Pushthrough, Transmit};
+use crate::outlet::encoder::{Piece, Variant};
+use crate::outlet::log::SampleLog;
+use crate::transport::Control;
+
+#[derive(Debug)]
+pub(super) struct Consumer<T: Transmit> {
+    pub(super) id: ConsumerId,
+    pub(super) variant: Variant,
+    pub(super) info: T::Info,
+    pub(super) limits: FeedLimits,
+    /// Absent while it is in a batch.
+    pub(super) sender: Option<T>,
+    /// Prepared while the sender was away.
+    pub(super) control: Option<Control>,
+    /// Sequence number of the next sample to hand to the socket.
+    pub(super) next: u64,
+    /// Samples before this one may be sent.
+    pub(super) flush_to: u64,
+    /// Samples pushed with `Hold` since the last flush point.
+    held: usize,
+    /// The number of the last batch that it was in.
+    pub(super) served: u64,
+    pub(super) sent: u64,
+    pub(super) dropped: u64,
+    /// Has seen the beginning of a push.
+    pub(super) has_begun: bool,
+    pub(super) output: Output,
+}
+
+/// State of a sender.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Output {
+    Flushed,
+    /// It may have something unsent.
+    Unsent,
+    /// It has something unsent, and the socket is full.
+    Blocked,
+    /// It sends nothing more.
+    Ended,
+}
+
+impl<T: Transmit> Consumer<T> {
+    pub(super) fn new(
+        id: ConsumerId,
+        sender: T,
+        info: T::Info,
+        variant: Variant,
+        limits: FeedLimits,
+        next: u64,
+    ) -> Self {
+        Self {
+            id,
+            variant,
+            info,
+            // A ring full of held samples is a flush point, before anything has to be dropped.
+            limits: FeedLimits {
+                chunk: limits.chunk.min(limits.capacity),
+                ..limits
+            },
+            sender: Some(sender),
+            control: None,
+            next,
+            flush_to: next,
+            held: 0,
+            served: 0,
+            sent: 0,
+            dropped: 0,
+            has_begun: false,
+            output: Output::Flushed,
+        }
+    }
+
+    pub(super) fn progress(&self, end: u64) -> ConsumerProgress {
+        ConsumerProgress {
+            sent: self.sent,
+            dropped: self.dropped,
+            behind: end - self.next.min(end),
+        }
+    }
+
+    /// Place among those that are served: longest unserved first, then who is farthest behind.
+    pub(super) fn order(&self) -> (u64, u64) {
+        (self.served, self.next)
+    }
+
+    pub(super) fn has_work(&self) -> bool {
+        match self.output {
+            Output::Flushed => self.next < self.flush_to,
+            Output::Unsent | Output::Blocked => true,
+            Output::Ended => false,
+        }
+    }
+
+    pub(super) fn can_send(&self) -> bool {
+        self.sender.is_some() && matches!(self.output, Output::Flushed | Output::Unsent)
+    }
+
+    /// Whether the sender has something unsent, and its socket may have room.
+    pub(super) fn is_urgent(&self) -> bool {
+        self.sender.is_some() && self.output == Output::Unsent
+    }
+
+    /// Whether it was sent everything that is ready, or gets nothing more.
+    pub(super) fn is_flushed(&self) -> bool {
+        match self.output {
+            Output::Ended => true,
+            _ => self.sender.is_some() && !self.has_work(),
+        }
+    }
+
+    pub(super) fn wake(&self) {
+        if let Some(sender) = &self.sender {
+            sender.wake();
+        }
+    }
+
+    /// Takes the result of a flush by a task. The connection's task has to know of all but success.
+    pub(super) fn note_flush(&mut self, flushed: &io::Result<bool>) {
+        if self.output != Output::Ended {
+            self.output = match flushed {
+                Ok(true) => Output::Flushed,
+                Ok(false) => Output::Blocked,
+                Err(_) => Output::Ended,
+            };
+        }
+        if self.output != Output::Flushed {
+            self.wake();
+        }
+    }
+
+    /// Sends what is queued, from a task.
+    pub(super) fn flush(&mut self) {
+        if let Some(sender) = &mut self.sender {
+            let flushed = sender.flush(Caller::Task);
+            self.note_flush(&flushed);
+        }
+    }
+
+    /// Makes everything logged ready to be sent, held or not.
+    pub(super) fn release_held(&mut self, end: u64) {
+        self.held = 0;
+        self.flush_to = end;
+    }
+
+    /// Ends the feed of a peer that has everything, on the calling thread.
+    pub(super) fn say_goodbye(&mut self) {
+        let has_everything = self.output != Output::Ended && self.is_flushed();
+        if has_everything && let Some(sender) = &mut self.sender {
+            sender.control(Control::Close);
+            // Whatever is left is the flush task's.
+            if !matches!(sender.flush(Caller::Push), Ok(true)) {
+                self.output = Output::Unsent;
+            }
+        }
+    }
+
+    /// Tells the peer something. ALERT and CLOSE are the last.
+    pub(super) fn control(&mut self, control: Control) {
+        if let Some(sender) = &mut self.sender {
+            sender.control(control);
+        }
+        self.flush();
+        if !matches!(control, Control::Pong { .. }) {
+            self.output = Output::Ended;
+        }
+    }
+
+    pub(super) fn note_flush_points(&mut self, before: u64, after: u64, pushthrough: Pushthrough) {
+        match pushthrough {
+            Pushthrough::Flush => {
+                self.held = 0;
+                self.flush_to = after;
+            }
+            Pushthrough::Hold => {
+                let held = self.held + samples_between(before, after);
+                self.held = held % self.limits.chunk;
+                if held >= self.limits.chunk {
+                    self.flush_to = after - self.held as u64;
+                }
+            }
+        }
+    }
+
+    /// Queues the samples that were held until now: on their way, as in liblsl, they take no room from
+    /// those that flush them.
+    #[cold]
+    pub(super) fn queue_held(&mut self, log: &SampleLog, before: u64) {
+        let mut held = Vec::new();
+        log.copy(self.next, before, &mut held);
+        if let Some(sender) = &mut self.sender {
+            sender.queue(&held);
+        }
+        self.output = Output::Unsent;
+        self.sent += before - self.next;
+        self.next = before;
+    }
+
+    /// Sends the flushable part of a fresh piece. The rest of a frame that was cut is queued; later
+    /// frames stay in the log, where they may still be dropped.
+    pub(super) fn send_now(&mut self, piece: &Piece) {
+        let Some(sender) = &mut self.sender else {
+            return;
+        };
+        let count = samples_between(self.next, self.flush_to);
+        if count == 0 {
+            return;
+        }
+        let ends = &piece.ends[..count];
+        match sender.send(&piece.bytes[..ends[count - 1]], Caller::Push) {
+            Ok(committed) => {
+                let whole = ends.partition_point(|&end| end <= committed);
+                self.next += whole as u64;
+                self.sent += whole as u64;
+                let sent_whole = if whole == 0 { 0 } else { ends[whole - 1] };
+                if committed > sent_whole {
+                    sender.queue(&piece.bytes[committed..ends[whole]]);
+                    self.next += 1;
+                    self.sent += 1;
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(_) => {
+                // The task sees the same socket and reports what happened.
+                self.output = Output::Ended;
+                return sender.wake();
+            }
+        }
+        self.output = if sender.has_unsent() {
+            Output::Unsent
+        } else {
+            Output::Flushed
+        };
+    }
+
+    pub(super) fn drop_oldest(&mut self, after: u64) -> u64 {
+        let oldest = after.saturating_sub(self.limits.capacity as u64);
+        if self.output == Output::Ended || self.next >= oldest {
+            return 0;
+        }
+        let dropped = oldest - self.next;
+        self.dropped += dropped;
+        self.next = oldest;
+        dropped
+    }
+}
+
+/// Returns the number of samples from one sequence number to a later one.
+fn samples_between(from: u64, to: u64) -> usize {
+    usize::try_from(to - from).expect("samples of one piece or one ring fit into memory")
+}
