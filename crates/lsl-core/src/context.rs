@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use lsl_platform::fork::PerProcess;
 use lsl_proto::config::{self, Bind, Config, Overrides, ResolveScope, Severity};
+use lsl_proto::discovery::redacted::Backoff;
 use lsl_proto::discovery::registry::SourcePolicy;
 use lsl_secure::Security;
 
 use crate::config_files::SystemFiles;
 use crate::drive_discovery::network_config::NetworkConfig;
-use crate::drive_discovery::redacted::Backoff;
 use crate::drive_discovery::serve::Service;
 use crate::drive_inlet::lost::Lost;
 use crate::net::lingering::Lingering;
@@ -42,7 +42,7 @@ struct Shared {
     /// Why nothing may stream, if the security configuration cannot be used.
     security: LoadedSecurity,
     /// Outlets that hide what they are and did not show themselves.
-    backoff: Backoff,
+    backoff: Mutex<Backoff>,
 }
 
 impl Context {
@@ -121,7 +121,7 @@ impl Context {
     }
 
     /// Whom searches leave alone for a while.
-    pub(crate) fn backoff(&self) -> &Backoff {
+    pub(crate) fn backoff(&self) -> &Mutex<Backoff> {
         &self.shared.backoff
     }
 
@@ -153,7 +153,7 @@ impl Context {
                 lingering: PerProcess::new(),
                 lost: PerProcess::new(),
                 security,
-                backoff: Backoff::default(),
+                backoff: Mutex::default(),
             }),
         }
     }

@@ -9,7 +9,8 @@ use lsl_proto::discovery::search::{Goal, ResolverEvent, Search, WaveTimes};
 use lsl_proto::query::{Query, quote_bytes};
 
 use crate::context::Context;
-use crate::drive_discovery::search::{RunningSearch, SearchState};
+use crate::drive_discovery::search::RunningSearch;
+use crate::drive_discovery::search_state::SearchState;
 use crate::{Result, StreamInfo, Timeout};
 
 /// Which streams to look for. The session is added from the configuration.
@@ -331,7 +332,7 @@ impl ContinuousResolver {
 }
 
 fn take_event(state: &mut SearchState) -> Option<ResolverEvent> {
-    state.search.take_event(local_clock())
+    state.search.poll_event(local_clock())
 }
 
 #[cfg(test)]

@@ -1,7 +1,9 @@
 //! Drives discovery: the UDP sockets of searches, of the service and of the multicast responder.
 
+mod known_hosts;
 pub(crate) mod network_config;
 pub(crate) mod redacted;
 pub(crate) mod responder;
 pub(crate) mod search;
+pub(crate) mod search_state;
 pub(crate) mod serve;

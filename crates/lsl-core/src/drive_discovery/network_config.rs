@@ -2,22 +2,14 @@
 //! once per context. Spec: lsl-protocol §3.3, §12.
 
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use lsl_platform::interfaces::{Interface, interfaces};
 use lsl_proto::config::{Bind, Config};
+use lsl_proto::discovery::queries::{MulticastInterface, Transmit};
 
 use crate::net::ports::PortSearch;
 use crate::net::sockets::Family;
-
-/// One way out of this host for multicast.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct MulticastInterface {
-    /// Address of the interface; unspecified lets the system choose.
-    pub address: IpAddr,
-    /// Index of the interface; 0 lets the system choose.
-    pub index: u32,
-}
 
 /// Where discovery looks and listens.
 #[derive(Debug, Clone)]
@@ -125,6 +117,43 @@ impl NetworkConfig {
             .filter(move |address| Family::of(*address) == family)
     }
 
+    /// Returns the multicast queries of one wave over these families, given all `present` interfaces: each
+    /// group on every interface, before the next group.
+    pub(crate) fn multicast_queries(
+        &self,
+        families: &[Family],
+        present: &[Interface],
+    ) -> Vec<Transmit> {
+        let to = |address| SocketAddr::new(address, self.multicast_port);
+        let mut queries = Vec::new();
+        for &family in families {
+            let begin = queries.len();
+            let (groups, others): (Vec<IpAddr>, Vec<IpAddr>) =
+                self.targets(family).partition(IpAddr::is_multicast);
+            let interfaces = self.multicast_interfaces(family, present);
+            for group in groups {
+                queries.extend(interfaces.iter().map(|&interface| Transmit {
+                    interface: Some(interface),
+                    ..to(group).into()
+                }));
+            }
+            if let Some(first) = queries.get_mut(begin)
+                && family == Family::V6
+                && families.len() > 1
+            {
+                // The first answer gives a stream its address, and people expect an IPv4 one where
+                // there is a choice, rather than a link-local one.
+                first.pause_secs = V6_DELAY_SECS;
+            }
+            queries.extend(
+                others
+                    .into_iter()
+                    .map(|address| Transmit::from(to(address))),
+            );
+        }
+        queries
+    }
+
     /// The interfaces that multicast of a family uses, given all `present` ones. Never empty: without
     /// any the system is asked to choose, so that a host with unusual flags still works.
     pub(crate) fn multicast_interfaces(
@@ -177,3 +206,5 @@ pub(crate) fn present_interfaces() -> Vec<Interface> {
         Vec::new()
     })
 }
+
+const V6_DELAY_SECS: f64 = 0.002;

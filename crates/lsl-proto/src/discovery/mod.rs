@@ -3,5 +3,8 @@
 pub mod advert;
 pub mod answers;
 pub mod evaluation;
+pub mod queries;
+pub mod redacted;
 pub mod registry;
 pub mod search;
+mod tcp_probes;

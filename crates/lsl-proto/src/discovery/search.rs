@@ -1,14 +1,16 @@
 //! A search for streams: when to ask whom, what an answer is worth, when it is enough.
 //! Spec: lsl-protocol §2.4, §3.2, §3.4.
 //!
-//! The driver asks [`Search::poll`] what to do and hands in what it receives; several drivers behave
-//! alike whatever their sockets look like.
+//! The driver asks [`Search::poll`] what to do, does it, and hands in what it receives. When a wave begins,
+//! the driver says where its queries go, as that depends on the interfaces of the moment.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, SocketAddr};
 
+use super::queries::{QueryPacer, Transmit};
+use super::tcp_probes::TcpProbes;
 use crate::StreamInfo;
 use crate::query::Query;
 use crate::wire::discovery::{QueryDatagram, ReplyDatagram, query_id};
@@ -64,15 +66,21 @@ pub enum Goal {
     },
 }
 
-/// What the driver has to do now.
+/// Result of [`Search::poll`]: what the driver has to do now.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Step {
-    /// Send the query to the groups and broadcast addresses; with `lab.ResolveOverTCP`, also probe
-    /// over TCP.
+pub enum SearchAction {
+    /// Say to which groups and broadcast addresses the queries of this wave go, by
+    /// [`send_multicast`](Search::send_multicast); with `lab.ResolveOverTCP`, also which ports to
+    /// [`probe`](Search::probe_tcp).
     SendMulticast,
-    /// Send the query to the ports of this host and of the known peers.
+    /// Say to which ports of this host and of the known peers the queries of this wave go, by
+    /// [`send_unicast`](Search::send_unicast).
     SendUnicast,
-    /// Nothing before this time, unless a reply arrives.
+    /// Send the query.
+    Send(Transmit),
+    /// Ask this data port over TCP, then call [`handle_probe_ended`](Search::handle_probe_ended).
+    ProbeTcp(SocketAddr),
+    /// Nothing before this time, unless a reply arrives or a probe ends.
     WaitUntil(f64),
     /// The search is over.
     Done,
@@ -120,6 +128,10 @@ pub struct Search {
     goal: Goal,
     next_multicast: f64,
     next_unicast: f64,
+    queries: QueryPacer,
+    probes: TcpProbes,
+    /// Whether streams were forgotten since [`take_forgotten`](Self::take_forgotten).
+    has_forgotten: bool,
     /// By uid, so that results come out in the order of liblsl.
     found: BTreeMap<Vec<u8>, Found>,
     /// What `found` holds of all senders, and of each.
@@ -194,6 +206,9 @@ impl Search {
             // liblsl waits before it asks by unicast. Asking at once as well finds the streams of a
             // host without multicast within a millisecond, not after half a second.
             next_unicast: now,
+            queries: QueryPacer::default(),
+            probes: TcpProbes::default(),
+            has_forgotten: false,
             found: BTreeMap::new(),
             held: Held::default(),
             held_of: HashMap::new(),
@@ -285,16 +300,42 @@ impl Search {
         &self.query
     }
 
-    /// What to do at `now`. Ask again after doing it, and after the time of [`Step::WaitUntil`].
-    pub fn poll(&mut self, now: f64) -> Step {
+    /// Starts the multicast queries of a wave, in this order. Those of the last wave, if they are still on
+    /// their way, go on instead.
+    pub fn send_multicast(&mut self, queries: Vec<Transmit>, now: f64) {
+        self.queries.spread(queries, now);
+    }
+
+    /// Returns whether the multicast queries of the last wave are still on their way.
+    pub fn is_spreading(&self) -> bool {
+        self.queries.is_spreading()
+    }
+
+    /// Starts the unicast queries of a wave.
+    pub fn send_unicast(&mut self, targets: impl IntoIterator<Item = SocketAddr>, now: f64) {
+        self.queries.send(targets, now);
+    }
+
+    /// Asks these data ports over TCP, unless they are still being asked (§3.6).
+    pub fn probe_tcp(&mut self, targets: &[SocketAddr]) {
+        self.probes.add(targets);
+    }
+
+    /// Takes note that a port was asked over TCP, whatever came of it.
+    pub fn handle_probe_ended(&mut self, target: SocketAddr) {
+        self.probes.on_ended(target);
+    }
+
+    /// Returns what to do at `now`. Ask again after doing it, and at the time of
+    /// [`SearchAction::WaitUntil`].
+    pub fn poll(&mut self, now: f64) -> SearchAction {
         if self.is_done(now) {
-            return Step::Done;
+            return SearchAction::Done;
         }
-        self.forget_silent(now);
         if now >= self.next_multicast {
             self.next_multicast = after(self.next_multicast, self.period_secs(), now);
             self.wave += u64::from(self.is_repeated);
-            return Step::SendMulticast;
+            return SearchAction::SendMulticast;
         }
         if now >= self.next_unicast {
             let wave = self.next_multicast - self.period_secs();
@@ -305,9 +346,17 @@ impl Search {
             } else {
                 regular + self.period_secs()
             };
-            return Step::SendUnicast;
+            return SearchAction::SendUnicast;
         }
+        if let Some(query) = self.queries.poll_transmit(now) {
+            return SearchAction::Send(query);
+        }
+        if let Some(target) = self.probes.poll() {
+            return SearchAction::ProbeTcp(target);
+        }
+        self.forget_silent(now);
         let mut wake = self.next_multicast.min(self.next_unicast);
+        wake = wake.min(self.queries.poll_timeout());
         match self.goal {
             Goal::Once {
                 not_before,
@@ -321,11 +370,12 @@ impl Search {
             }
             Goal::Continuous { forget_after_secs } => {
                 for found in self.found.values() {
-                    wake = wake.min(found.last_seen + forget_after_secs);
+                    // A moment later, as it may be silent for so long.
+                    wake = wake.min((found.last_seen + forget_after_secs).next_up());
                 }
             }
         }
-        Step::WaitUntil(wake)
+        SearchAction::WaitUntil(wake)
     }
 
     /// Whether a search with an end has reached it.
@@ -344,7 +394,8 @@ impl Search {
     }
 
     /// Takes in a datagram that came to the return port. Replies to other queries are ignored.
-    pub fn on_reply(&mut self, now: f64, from: SocketAddr, datagram: &[u8]) -> Received {
+    pub fn handle_datagram(&mut self, from: SocketAddr, datagram: &[u8], now: f64) -> Received {
+        self.queries.on_datagram();
         let Ok(reply) = ReplyDatagram::parse(datagram) else {
             return Received::Foreign;
         };
@@ -356,11 +407,11 @@ impl Search {
         if is_answer && !(self.open_id.is_some() && is_redacted(reply.xml)) {
             return self.on_info(now, from, reply.xml);
         }
-        self.on_open_reply(now, from, reply.xml)
+        self.handle_open_reply(from, reply.xml, now)
     }
 
     /// Takes in a short info that answers the empty query.
-    pub fn on_open_reply(&mut self, now: f64, from: SocketAddr, xml: &[u8]) -> Received {
+    pub fn handle_open_reply(&mut self, from: SocketAddr, xml: &[u8], now: f64) -> Received {
         if is_redacted(xml) {
             return Received::Redacted;
         }
@@ -379,7 +430,7 @@ impl Search {
     }
 
     /// Takes in a short info that came over TCP, where it has no query id (§3.6).
-    pub fn on_tcp_reply(&mut self, now: f64, from: SocketAddr, xml: &[u8]) -> Received {
+    pub fn handle_reply(&mut self, from: SocketAddr, xml: &[u8], now: f64) -> Received {
         self.on_info(now, from, xml)
     }
 
@@ -423,7 +474,7 @@ impl Search {
 
     /// The next event of a continuous search that nobody took yet. Of events that nobody takes only
     /// the newest 65,536 are kept.
-    pub fn take_event(&mut self, now: f64) -> Option<ResolverEvent> {
+    pub fn poll_event(&mut self, now: f64) -> Option<ResolverEvent> {
         // Once for all that wait, as every stream is looked at.
         if self.events.is_empty() {
             self.forget_silent(now);
@@ -532,6 +583,11 @@ impl Search {
         Received::Changed
     }
 
+    /// Returns whether streams were forgotten since the last call: news to those who wait.
+    pub fn take_forgotten(&mut self) -> bool {
+        std::mem::take(&mut self.has_forgotten)
+    }
+
     fn push_event(&mut self, event: ResolverEvent) {
         if matches!(self.goal, Goal::Continuous { .. }) && !self.is_repeated {
             if self.events.len() >= MAX_RESULTS {
@@ -553,6 +609,7 @@ impl Search {
                 .filter(|(_, found)| silent(found))
                 .map(|(uid, _)| uid.clone())
                 .collect();
+            self.has_forgotten = true;
             for uid in lost {
                 if let Some(found) = self.remove(&uid) {
                     self.push_event(ResolverEvent::Lost(found.info));
@@ -637,7 +694,7 @@ fn is_redacted(xml: &[u8]) -> bool {
 
 /// A short info has 18 elements and no description; one of another make may have a small one. A
 /// reply full of empty elements would cost sixty times its size for as long as it is known.
-const REPLY_LIMITS: Limits = Limits {
+pub const REPLY_LIMITS: Limits = Limits {
     bytes: 65_536,
     depth: 32,
     nodes: 512,

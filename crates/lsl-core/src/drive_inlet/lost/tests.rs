@@ -1,4 +1,4 @@
-use lsl_proto::discovery::search::Step;
+use lsl_proto::discovery::search::SearchAction;
 
 use super::*;
 use crate::ChannelFormat;
@@ -24,7 +24,7 @@ fn search() -> Search {
 
 fn answer(search: &mut Search, info: &StreamInfo, now: f64) {
     let from = ([127, 0, 0, 1], 16_572).into();
-    search.on_tcp_reply(now, from, &info.to_shortinfo_xml());
+    search.handle_reply(from, &info.to_shortinfo_xml(), now);
 }
 
 /// Looks a few times after `now`, as the task of the search does.
@@ -151,9 +151,9 @@ fn a_stream_whose_host_moved_is_found_where_it_is_now() {
     let gone = stream("amplifier", "serial", "gone");
     for (wave, host) in [(1.0, 2), (5.0, 3)] {
         let (mut found, _) = lost.wait_for(&gone, 0.5, wave);
-        while !matches!(search.poll(wave), Step::WaitUntil(_)) {}
+        while !matches!(search.poll(wave), SearchAction::WaitUntil(_)) {}
         let from = ([127, 0, 0, host], 16_572).into();
-        search.on_tcp_reply(wave + 0.1, from, &gone.to_shortinfo_xml());
+        search.handle_reply(from, &gone.to_shortinfo_xml(), wave + 0.1);
         look_from(lost, &search, wave + 0.1);
         let infos = found.try_recv().unwrap();
         assert_eq!(infos[0].v4_address(), format!("127.0.0.{host}"));

@@ -60,14 +60,15 @@ fn schedule(mut search: Search, until: f64) -> Vec<(&'static str, f64)> {
     let mut steps = Vec::new();
     while now < until {
         let name = match search.poll(now) {
-            Step::SendMulticast => "multicast",
-            Step::SendUnicast => "unicast",
-            Step::WaitUntil(time) => {
+            SearchAction::SendMulticast => "multicast",
+            SearchAction::SendUnicast => "unicast",
+            SearchAction::WaitUntil(time) => {
                 assert!(time > now, "does not advance at {now}");
                 now = time;
                 continue;
             }
-            Step::Done => "done",
+            SearchAction::Done => "done",
+            other => panic!("{other:?} without targets"),
         };
         steps.push((name, ((now - 100.0) * 1000.0).round() / 1000.0));
         if name == "done" {
@@ -114,7 +115,7 @@ fn a_suspended_host_does_not_catch_up() {
     let mut search = continuous(5.0);
     let mut sends = 0;
     for now in [100.0, 100.0, 100.0, 5000.0, 5000.0, 5000.0, 5000.0] {
-        sends += usize::from(!matches!(search.poll(now), Step::WaitUntil(_)));
+        sends += usize::from(!matches!(search.poll(now), SearchAction::WaitUntil(_)));
     }
     assert_eq!(sends, 4);
 }
@@ -130,13 +131,13 @@ proptest::proptest! {
         for gap in gaps {
             loop {
                 match search.poll(now) {
-                    Step::SendMulticast => multicasts += 1.0,
-                    Step::SendUnicast => unicasts += 1.0,
-                    Step::WaitUntil(time) => {
+                    SearchAction::SendMulticast => multicasts += 1.0,
+                    SearchAction::SendUnicast => unicasts += 1.0,
+                    SearchAction::WaitUntil(time) => {
                         proptest::prop_assert!(time > now);
                         break;
                     }
-                    Step::Done => unreachable!("a continuous search has no end"),
+                    other => unreachable!("{other:?} in a continuous search without targets"),
                 }
             }
             let waves = ((now - 100.0) / 1.75_f64 + 1e-9).floor() + 1.0;
@@ -148,8 +149,8 @@ proptest::proptest! {
     #[test]
     fn any_reply_is_survived(datagram: Vec<u8>, xml: Vec<u8>) {
         let mut search = continuous(5.0);
-        search.on_reply(100.0, peer(), &datagram);
-        search.on_tcp_reply(100.0, peer(), &xml);
+        search.handle_datagram(peer(), &datagram, 100.0);
+        search.handle_reply(peer(), &xml, 100.0);
     }
 }
 
@@ -158,11 +159,11 @@ fn ends_when_there_is_enough_but_not_too_early() {
     let mut search = search(once(2, 101.0, 110.0));
     for uid in ["b", "b", "a"] {
         assert!(!search.is_done(100.5));
-        search.on_reply(100.5, peer(), &reply(uid));
+        search.handle_datagram(peer(), &reply(uid), 100.5);
     }
     assert!(!search.is_done(100.9), "before the minimum time");
     assert!(search.is_done(101.0));
-    assert_eq!(search.poll(101.0), Step::Done);
+    assert_eq!(search.poll(101.0), SearchAction::Done);
     let uids: Vec<String> = search
         .results(101.0)
         .iter()
@@ -174,7 +175,7 @@ fn ends_when_there_is_enough_but_not_too_early() {
 #[test]
 fn a_minimum_of_zero_takes_all_the_time() {
     let mut search = search(once(0, 100.0, 110.0));
-    search.on_reply(100.0, peer(), &reply("a"));
+    search.handle_datagram(peer(), &reply("a"), 100.0);
     assert!(!search.is_done(109.9));
     assert!(search.is_done(110.0));
 }
@@ -182,9 +183,9 @@ fn a_minimum_of_zero_takes_all_the_time() {
 #[test]
 fn wakes_for_the_minimum_time() {
     let mut search = search(once(1, 100.3, 110.0));
-    search.on_reply(100.0, peer(), &reply("a"));
-    while !matches!(search.poll(100.1), Step::WaitUntil(_)) {}
-    assert_eq!(search.poll(100.1), Step::WaitUntil(100.3));
+    search.handle_datagram(peer(), &reply("a"), 100.0);
+    while !matches!(search.poll(100.1), SearchAction::WaitUntil(_)) {}
+    assert_eq!(search.poll(100.1), SearchAction::WaitUntil(100.3));
 }
 
 #[test]
@@ -194,35 +195,45 @@ fn a_sender_of_made_up_streams_leaves_room_for_those_of_others() {
         let padding = " ".repeat(60_000);
         [&reply(uid)[..], padding.as_bytes()].concat()
     };
-    let mut made_up = (0..400).map(|n| search.on_reply(100.0, peer(), &long(&format!("f{n}"))));
+    let mut made_up =
+        (0..400).map(|n| search.handle_datagram(peer(), &long(&format!("f{n}")), 100.0));
     let taken = made_up.position(|received| received != Received::New);
     assert!(taken.is_some_and(|taken| taken > 100), "{taken:?}");
     let other = (Ipv4Addr::new(192, 168, 1, 10), 16572).into();
-    assert_eq!(search.on_reply(100.0, other, &reply("a")), Received::New);
     assert_eq!(
-        search.on_reply(100.0, peer(), &long("b")),
+        search.handle_datagram(other, &reply("a"), 100.0),
+        Received::New
+    );
+    assert_eq!(
+        search.handle_datagram(peer(), &long("b"), 100.0),
         Received::Invalid
     );
     // What is forgotten makes room.
     assert_eq!(search.results(200.0).len(), 0);
-    assert_eq!(search.on_reply(200.0, peer(), &long("b")), Received::New);
+    assert_eq!(
+        search.handle_datagram(peer(), &long("b"), 200.0),
+        Received::New
+    );
 }
 
 #[test]
 fn the_first_answer_per_family_gives_the_address() {
     let mut search = continuous(5.0);
-    assert_eq!(search.on_reply(100.0, peer(), &reply("a")), Received::New);
+    assert_eq!(
+        search.handle_datagram(peer(), &reply("a"), 100.0),
+        Received::New
+    );
     let other = (Ipv4Addr::LOCALHOST, 16572).into();
     assert_eq!(
-        search.on_reply(100.1, other, &reply("a")),
+        search.handle_datagram(other, &reply("a"), 100.1),
         Received::Refreshed
     );
     assert_eq!(
-        search.on_reply(100.2, peer_v6(3), &reply("a")),
+        search.handle_datagram(peer_v6(3), &reply("a"), 100.2),
         Received::Changed
     );
     assert_eq!(
-        search.on_reply(100.3, peer_v6(4), &reply("a")),
+        search.handle_datagram(peer_v6(4), &reply("a"), 100.3),
         Received::Refreshed
     );
     let found = &search.results(100.4)[0];
@@ -231,9 +242,9 @@ fn the_first_answer_per_family_gives_the_address() {
     assert_eq!(search.sender_of(b"a"), Some(peer().ip()));
     assert_eq!(search.sender_of(b"b"), None);
     let events = [
-        search.take_event(100.4),
-        search.take_event(100.4),
-        search.take_event(100.4),
+        search.poll_event(100.4),
+        search.poll_event(100.4),
+        search.poll_event(100.4),
     ];
     assert!(matches!(
         events,
@@ -250,10 +261,10 @@ fn a_repeated_search_believes_the_first_answer_to_each_wave() {
     let mut search = continuous(5.0).repeated();
     let moved: SocketAddr = (Ipv4Addr::new(10, 0, 0, 9), 16572).into();
     let wave = |search: &mut Search, now| {
-        while !matches!(search.poll(now), Step::WaitUntil(_)) {}
+        while !matches!(search.poll(now), SearchAction::WaitUntil(_)) {}
     };
     let address = |search: &mut Search, now, from: SocketAddr| {
-        search.on_reply(now, from, &reply("a"));
+        search.handle_datagram(from, &reply("a"), now);
         let found = &search.results(now)[0];
         (
             found.v4_address().into_owned(),
@@ -279,13 +290,13 @@ fn a_repeated_search_believes_the_first_answer_to_each_wave() {
 #[test]
 fn the_silent_are_forgotten_and_may_come_back() {
     let mut search = continuous(5.0);
-    search.on_reply(100.0, peer(), &reply("a"));
-    search.on_reply(103.0, peer(), &reply("b"));
+    search.handle_datagram(peer(), &reply("a"), 100.0);
+    search.handle_datagram(peer(), &reply("b"), 103.0);
     assert_eq!(search.results(105.0).len(), 2);
     assert_eq!(search.results(105.1).len(), 1);
-    search.on_reply(106.0, peer(), &reply("a"));
+    search.handle_datagram(peer(), &reply("a"), 106.0);
     let mut seen = Vec::new();
-    while let Some(event) = search.take_event(106.0) {
+    while let Some(event) = search.poll_event(106.0) {
         seen.push(match event {
             ResolverEvent::Appeared(info) => format!("+{}", info.uid()),
             ResolverEvent::Changed(info) => format!("~{}", info.uid()),
@@ -306,9 +317,9 @@ fn golden_replies() {
         let mut search = Search::new(query, WaveTimes::default(), once(0, 0.0, 1e9), 0.0);
         if name == "two replies same uid: first wins" {
             // The file has only the second of the two; the first was the one of case "normal".
-            search.on_reply(0.5, peer(), &hex(&vectors["cases"][0]["reply_hex"]));
+            search.handle_datagram(peer(), &hex(&vectors["cases"][0]["reply_hex"]), 0.5);
         }
-        let received = search.on_reply(1.0, peer(), &hex(&case["reply_hex"]));
+        let received = search.handle_datagram(peer(), &hex(&case["reply_hex"]), 1.0);
         if name == "reply not matching the query is still accepted" {
             // By liblsl; we drop what is not asked for (§15).
             assert_eq!(received, Received::Foreign);
@@ -398,7 +409,7 @@ fn outlets_that_hide_are_told_from_those_that_match() {
     let own = query_id(b"name='x'").to_string();
     let mut check = |id: &str, xml: Vec<u8>, expected| {
         let datagram = [id.as_bytes(), b"\r\n", &xml].concat();
-        let received = search.on_reply(101.0, peer(), &datagram);
+        let received = search.handle_datagram(peer(), &datagram, 101.0);
         assert_eq!(received, expected, "{id}");
     };
     check("7", hide(xml("hidden"), "minimal"), Received::Redacted);
@@ -427,7 +438,7 @@ fn a_discreet_search_tells_nobody_what_it_looks_for_and_finds_it() {
     };
     let mut check = |id: &str, xml: Vec<u8>, expected| {
         let datagram = [id.as_bytes(), b"\r\n", &xml].concat();
-        let received = search.on_reply(101.0, peer(), &datagram);
+        let received = search.handle_datagram(peer(), &datagram, 101.0);
         assert_eq!(received, expected, "{id}");
     };
     check("7", named("sought", "x"), Received::New);
@@ -450,7 +461,7 @@ fn who_does_not_look_for_the_hidden_takes_them_as_they_are() {
     assert_eq!(search.open_datagram(5), None);
     let text = String::from_utf8(reply("hidden")).unwrap();
     let text = text.replace("</info>", "<lsl_secure mode=\"minimal\"/></info>");
-    let received = search.on_reply(101.0, peer(), text.as_bytes());
+    let received = search.handle_datagram(peer(), text.as_bytes(), 101.0);
     assert_eq!(received, Received::New);
 }
 
@@ -467,8 +478,8 @@ fn an_answer_that_the_query_does_not_select_is_dropped() {
         let id = query_id(query.as_bytes()).to_string();
         let datagram = [id.as_bytes(), b"\r\n", xml].concat();
         let received = [
-            search.on_reply(100.1, peer(), &datagram),
-            search.on_tcp_reply(100.1, peer(), xml),
+            search.handle_datagram(peer(), &datagram, 100.1),
+            search.handle_reply(peer(), xml, 100.1),
         ];
         assert_eq!(search.len(), usize::from(received[0] == Received::New));
         received[0]
@@ -517,7 +528,7 @@ fn golden_matches_are_never_dropped() {
         for case in vectors["cases"].as_array().unwrap() {
             let query = case["query"].as_str().unwrap();
             let mut search = Search::new(query, WaveTimes::default(), once(1, 0.0, 200.0), 100.0);
-            let received = search.on_tcp_reply(100.1, peer(), &short);
+            let received = search.handle_reply(peer(), &short, 100.1);
             if case[name].as_bool().unwrap() {
                 assert_eq!(received, Received::New, "{query}");
                 selected += 1;

@@ -1,0 +1,208 @@
+//! Paces the queries of a search: a millisecond between two multicast copies and longer while answers come in
+//! numbers, 64 unicast queries a millisecond. Spec: lsl-protocol §3.3, §3.4.
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
+
+/// A query to send now, from the socket of its target's family.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Transmit {
+    /// Target: a group, a broadcast address or a host.
+    pub to: SocketAddr,
+    /// Interface that it leaves by, for a group.
+    pub interface: Option<MulticastInterface>,
+    /// Pause before it, in seconds.
+    pub pause_secs: f64,
+}
+
+impl From<SocketAddr> for Transmit {
+    fn from(to: SocketAddr) -> Self {
+        Self {
+            to,
+            interface: None,
+            pause_secs: 0.0,
+        }
+    }
+}
+
+/// One way out of this host for multicast.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MulticastInterface {
+    /// Address of the interface; unspecified lets the system choose.
+    pub address: IpAddr,
+    /// Index of the interface; 0 lets the system choose.
+    pub index: u32,
+}
+
+/// Queries of the waves under way, and when they may leave.
+#[derive(Debug, Default)]
+pub(super) struct QueryPacer {
+    multicast: VecDeque<Transmit>,
+    /// Set from the first query of a wave until the answers to its last are in.
+    lull: Option<Lull>,
+    unicast: VecDeque<SocketAddr>,
+    unicast_at: f64,
+    /// Unicast queries of this wave that were sent.
+    unicast_sent: usize,
+    /// Datagrams that came, whatever they were.
+    received: u64,
+}
+
+/// Pause after a multicast query.
+#[derive(Debug, Clone, Copy)]
+struct Lull {
+    ends_at: f64,
+    ticks: u32,
+    /// Datagrams that had come at the last tick.
+    received: u64,
+}
+
+impl QueryPacer {
+    /// Returns whether the multicast queries of a wave are still on their way, as on a host with very many
+    /// interfaces.
+    pub(super) fn is_spreading(&self) -> bool {
+        self.lull.is_some()
+    }
+
+    /// Starts the multicast queries of a wave, unless those of the last one are on their way.
+    pub(super) fn spread(&mut self, queries: Vec<Transmit>, now: f64) {
+        if self.lull.is_none() && !queries.is_empty() {
+            self.multicast = queries.into();
+            self.lull = Some(Lull {
+                ends_at: now,
+                ticks: MOST_TICKS,
+                received: self.received,
+            });
+        }
+    }
+
+    /// Starts the unicast queries of a wave, after those that are on their way.
+    pub(super) fn send(&mut self, targets: impl IntoIterator<Item = SocketAddr>, now: f64) {
+        if self.unicast.is_empty() {
+            self.unicast_at = self.unicast_at.max(now);
+            self.unicast_sent = 0;
+        }
+        self.unicast.extend(targets);
+    }
+
+    /// Counts a datagram that came.
+    pub(super) fn on_datagram(&mut self) {
+        self.received += 1;
+    }
+
+    /// Returns the next query to send at `now`, if one is due.
+    pub(super) fn poll_transmit(&mut self, now: f64) -> Option<Transmit> {
+        // First, so that the streams of this host get its loopback address.
+        if now >= self.unicast_at
+            && let Some(to) = self.unicast.pop_front()
+        {
+            self.unicast_sent += 1;
+            if self.unicast_sent.is_multiple_of(UNICAST_BURST) {
+                // Many peers times 32 ports in one go would overrun the queues of a network card.
+                self.unicast_at = now + TICK_SECS;
+            }
+            return Some(to.into());
+        }
+        let lull = self.lull.as_mut().filter(|lull| now >= lull.ends_at)?;
+        // liblsl answers every copy, once for each of an outlet's sockets: the answers of 200 of its
+        // outlets to all copies together would overrun any receive buffer.
+        let is_flood = self.received - lull.received >= FLOOD;
+        lull.ticks += 1;
+        if is_flood && lull.ticks < MOST_TICKS {
+            lull.received = self.received;
+            lull.ends_at = now + TICK_SECS;
+            return None;
+        }
+        if let Some(next) = self.multicast.front_mut()
+            && next.pause_secs > 0.0
+        {
+            lull.ticks = MOST_TICKS;
+            lull.ends_at = now + std::mem::take(&mut next.pause_secs);
+            return None;
+        }
+        let Some(query) = self.multicast.pop_front() else {
+            self.lull = None;
+            return None;
+        };
+        self.lull = Some(Lull {
+            ends_at: now + TICK_SECS,
+            ticks: 0,
+            received: self.received,
+        });
+        Some(query)
+    }
+
+    /// Returns when to ask again, in seconds of `local_clock`.
+    pub(super) fn poll_timeout(&self) -> f64 {
+        let lull = self.lull.map_or(f64::INFINITY, |lull| lull.ends_at);
+        if self.unicast.is_empty() {
+            lull
+        } else {
+            lull.min(self.unicast_at)
+        }
+    }
+}
+
+/// Between two copies of a multicast query. What the first finds it finds at once; the others are for
+/// networks that carry only one of the groups, and for interfaces in turn. Also between two bursts.
+const TICK_SECS: f64 = 0.001;
+/// So many answers in a tick are a flood, whose end is waited for, at most for so many ticks.
+const FLOOD: u64 = 32;
+const MOST_TICKS: u32 = 25;
+const UNICAST_BURST: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    fn targets(count: u16) -> impl Iterator<Item = SocketAddr> {
+        (1..=count).map(|port| (Ipv4Addr::LOCALHOST, port).into())
+    }
+
+    /// Lets time pass from deadline to deadline, with so many answers in each millisecond. Returns the
+    /// milliseconds at which queries left.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "milliseconds of a test"
+    )]
+    fn run(pacer: &mut QueryPacer, answers: u64) -> Vec<u32> {
+        let (mut now, mut left) = (100.0, Vec::new());
+        while pacer.poll_timeout().is_finite() {
+            while pacer.poll_transmit(now).is_some() {
+                left.push(((now - 100.0) * 1e3).round() as u32);
+            }
+            if pacer.poll_timeout() > now {
+                pacer.received += answers;
+                now = now.max(pacer.poll_timeout().min(now + 0.001));
+            }
+        }
+        left
+    }
+
+    #[test]
+    fn copies_of_a_query_leave_a_millisecond_apart_and_wait_for_floods_of_answers() {
+        for (answers, expected) in [(0, [0, 1, 4]), (31, [0, 1, 4]), (32, [0, 25, 52])] {
+            let mut pacer = QueryPacer::default();
+            let mut wave: Vec<Transmit> = targets(3).map(Into::into).collect();
+            wave[2].pause_secs = 0.002;
+            pacer.spread(wave.clone(), 100.0);
+            assert!(pacer.is_spreading());
+            pacer.spread(wave, 100.0);
+            assert_eq!(run(&mut pacer, answers), expected, "{answers}");
+            assert!(!pacer.is_spreading());
+        }
+    }
+
+    #[test]
+    fn unicast_queries_leave_in_bursts() {
+        let mut pacer = QueryPacer::default();
+        pacer.send(targets(100), 100.0);
+        pacer.send(targets(50), 100.0);
+        let left = run(&mut pacer, 1000);
+        let at = |ms| left.iter().filter(|&&time| time == ms).count();
+        assert_eq!([at(0), at(1), at(2), left.len()], [64, 64, 22, 150]);
+    }
+}
