@@ -2,8 +2,9 @@
 //! caller has the socket, the clock, the threads and the trust list. Spec: LSS/1 §4.2, §5.7, §5.8, §8.
 //!
 //! After each call of `handle_*` take the events, answer their questions, and [`flush`](Connection::flush).
-//! After an error the connection is spent; `flush` still sends what the peer must be told, until
-//! [`poll_timeout`](Connection::poll_timeout).
+//! After an error the connection is spent: its keys are erased, and all it does is to send what the
+//! peer must be told, by `flush`. A handshake gives up on that at [`poll_timeout`](Connection::poll_timeout),
+//! a session when its caller does.
 #![cfg_attr(
     not(test),
     deny(
@@ -23,7 +24,7 @@ mod tests;
 mod work;
 
 pub use receive::ReceiveHalf;
-pub use send::{MAX_UNSENT_BYTES, SendHalf, Unsent};
+pub use send::{SendHalf, Unsent};
 #[doc(hidden)]
 pub use work::peak_of_asymmetric_work;
 pub use work::{Work, WorkDone};
@@ -31,10 +32,10 @@ pub use work::{Work, WorkDone};
 use std::io;
 use std::sync::Arc;
 
-use self::handshake::{Failure, Handshake};
+use self::handshake::Handshake;
+use crate::handshake::Failure;
 use crate::{
-    Cause, Descriptor, Error, Exporter, Local, PublicKey, Random, Result, Session, SessionId,
-    Suite, TimeKeys,
+    Cause, Descriptor, Error, Local, PublicKey, Random, Result, Session, SessionId, Suite, TimeKeys,
 };
 
 /// A connection and its state.
@@ -91,8 +92,8 @@ pub enum Event {
 /// What may block, or is not for a connection to decide.
 #[derive(Debug)]
 pub enum Question {
-    /// Whether asymmetric work may be spent on this peer (responders only). Must be answered before
-    /// [`Connection::poll_timeout`], or the answer is "busy".
+    /// Whether asymmetric work may be spent on this peer (responders only). At
+    /// [`Connection::poll_timeout`], [`Connection::handle_timeout`] answers "busy".
     Turn,
     /// Asymmetric work, for a thread that delays no samples.
     Work(Work),
@@ -126,8 +127,6 @@ pub struct SessionInfo {
     pub peer_name: String,
     /// In use for records.
     pub suite: Suite,
-    /// For channel binding.
-    pub exporter: Exporter,
 }
 
 impl Connection {
@@ -141,7 +140,7 @@ impl Connection {
         now: f64,
         random: &mut impl Random,
     ) -> Result<Self> {
-        let handshake = Handshake::initiator(local, request, now, random)?;
+        let handshake = work::counted(|| Handshake::initiator(local, request, now, random))?;
         Ok(Self {
             state: State::Handshake(Box::new(handshake)),
         })
@@ -149,7 +148,7 @@ impl Connection {
 
     /// Awaits a handshake as the outlet of `descriptor`, on a connection whose first 14 bytes were
     /// the preamble and have been read.
-    pub fn responder(local: Arc<Local>, descriptor: Descriptor, now: f64) -> Self {
+    pub fn responder(local: Arc<Local>, descriptor: Arc<Descriptor>, now: f64) -> Self {
         let handshake = Handshake::responder(local, descriptor, now);
         Self {
             state: State::Handshake(Box::new(handshake)),
@@ -180,7 +179,7 @@ impl Connection {
         match &mut self.state {
             State::Established(established) => {
                 let received = established.receiver.handle_input(bytes, now, data);
-                received.inspect_err(|error| established.sender.fail(error))
+                received.inspect_err(|error| established.fail(error))
             }
             _ => self.step(now, |handshake| handshake.handle_input(bytes)),
         }
@@ -206,7 +205,7 @@ impl Connection {
                     sender, receiver, ..
                 } = &mut **established;
                 let kept = receiver.handle_timeout(now, sender);
-                kept.inspect_err(|error| sender.fail(error))
+                kept.inspect_err(|error| established.fail(error))
             }
             State::Failed { out, deadline } => {
                 if now >= *deadline {
@@ -217,7 +216,17 @@ impl Connection {
         }
     }
 
-    /// Returns what happened next, in order.
+    /// Ends the connection for an error that only its caller knows, as of the socket: a handshake
+    /// without a word more than an earlier error left to say, a session as [`SendHalf::fail`].
+    pub fn fail(&mut self, error: &Error) {
+        match &mut self.state {
+            State::Handshake(_) => self.state = State::silent(),
+            State::Established(established) => established.fail(error),
+            State::Failed { .. } => {}
+        }
+    }
+
+    /// Returns what happened next, in order; key updates follow everything else of the same input.
     pub fn poll_event(&mut self) -> Option<Event> {
         match &mut self.state {
             State::Handshake(handshake) => handshake.take_question().map(Event::Question),
@@ -238,8 +247,9 @@ impl Connection {
     /// Writes what is waiting; true once nothing is left. May establish the session.
     ///
     /// # Errors
-    /// Those of `write`, but `WouldBlock`. During a handshake also not that the peer is gone: what it
-    /// said last is still to be read.
+    /// Those of `write`, but `WouldBlock`, which end a handshake without a word more; `NotConnected` in
+    /// a forked child. That the peer is gone is no error of a handshake: what it said last is still to
+    /// be read.
     pub fn flush(
         &mut self,
         now: impl Fn() -> f64,
@@ -251,11 +261,15 @@ impl Connection {
             State::Failed { out, .. } => out,
         };
         let done = match out.write_to(&mut write) {
+            Ok(done) => done,
             Err(error) if is_gone(&error) => {
                 out.clear();
                 true
             }
-            written => written?,
+            Err(error) => {
+                self.state = State::silent();
+                return Err(error);
+            }
         };
         if done {
             self.establish(now());
@@ -310,9 +324,10 @@ impl Connection {
             return Ok(());
         };
         let out = handshake.out();
-        match last_words {
-            Some(last_words) => out.push(&last_words),
-            None => out.clear(),
+        if last_words.is_empty() {
+            out.clear();
+        } else {
+            out.push(&last_words);
         }
         self.state = State::Failed {
             out: std::mem::take(out),
@@ -332,6 +347,16 @@ impl Connection {
     }
 }
 
+impl State {
+    /// A handshake that failed and says no more.
+    fn silent() -> Self {
+        Self::Failed {
+            out: Unsent::default(),
+            deadline: 0.0,
+        }
+    }
+}
+
 impl Established {
     fn new(session: Session, peer_name: String, now: f64) -> Self {
         let Session {
@@ -341,20 +366,26 @@ impl Established {
             sealer,
             opener,
             time,
-            exporter,
+            exporter: _,
         } = session;
         let info = Arc::new(SessionInfo {
             id,
             peer,
             peer_name,
             suite,
-            exporter,
         });
         Self {
             receiver: ReceiveHalf::new(opener, sealer.role(), Arc::clone(&info), now),
             sender: SendHalf::new(sealer, info),
             time: Some(time),
         }
+    }
+
+    /// Ends both directions and erases all keys.
+    fn fail(&mut self, error: &Error) {
+        self.receiver.fail(error);
+        self.sender.fail(error);
+        self.time = None;
     }
 }
 

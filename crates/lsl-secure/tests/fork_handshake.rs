@@ -6,8 +6,10 @@
 #![expect(unsafe_code, reason = "fork, waitpid and _exit have no safe form")]
 #![expect(clippy::unwrap_used, reason = "a test")]
 
+use std::io;
 use std::sync::Arc;
 
+use lsl_secure::connection::{Answer, Connection, Event, Question};
 use lsl_secure::handshake::{
     Claim, Initiator, PREAMBLE, Responder, Unconfirmed, VerifiedInitiator, VerifiedResponder,
     WaitM3,
@@ -94,9 +96,75 @@ fn confirmed() -> (Session, Session) {
     (inlet, outlet)
 }
 
+/// Gives a connection what it asks for of `bytes`, and says yes.
+fn give(connection: &mut Connection, mut bytes: &[u8]) -> lsl_secure::Result<()> {
+    while !bytes.is_empty() && connection.max_read() > 0 {
+        let (piece, rest) = bytes.split_at(bytes.len().min(connection.max_read()));
+        bytes = rest;
+        connection.handle_input(&mut piece.to_vec(), 0.0, |_| Ok(()))?;
+        while let Some(Event::Question(question)) = connection.poll_event() {
+            let answer = match question {
+                Question::Turn => Answer::Turn(Ok(())),
+                Question::Work(work) => Answer::Work(work.run(&mut OsRandom)),
+                Question::PeerKey(_) => Answer::PeerKey(Ok(String::new())),
+                Question::Descriptor(_) => Answer::Descriptor(Ok(())),
+            };
+            connection.handle_answer(answer, 0.0)?;
+        }
+    }
+    Ok(())
+}
+
+fn flush(connection: &mut Connection) -> (io::Result<bool>, Vec<u8>) {
+    let mut wire = Vec::new();
+    let flushed = connection.flush(
+        || 0.0,
+        |bytes| {
+            wire.extend_from_slice(bytes);
+            Ok(bytes.len())
+        },
+    );
+    (flushed, wire)
+}
+
+/// What the parent sends of what waits, which the child cannot send.
+fn sent_by_parent(connection: &mut Connection) -> Vec<u8> {
+    assert!(in_child(|| {
+        let (flushed, wire) = flush(connection);
+        flushed.is_err_and(|error| error.kind() == io::ErrorKind::NotConnected)
+            && wire.is_empty()
+            && connection.sender().is_none()
+            && flush(connection).1.is_empty()
+    }));
+    let (flushed, wire) = flush(connection);
+    assert!(flushed.unwrap() && !wire.is_empty());
+    wire
+}
+
+/// Connections whose next message waits, in each state that can wait.
+fn a_child_sends_nothing_of_its_parents_connection() {
+    let inlet = || Connection::initiator(local(), b"?", 0.0, &mut OsRandom).unwrap();
+    let outlet = || Connection::responder(local(), Arc::new(descriptor()), 0.0);
+    let (mut near, mut far) = (inlet(), outlet());
+    let m1 = sent_by_parent(&mut near);
+    give(&mut far, &m1[PREAMBLE.len()..]).unwrap();
+    give(&mut near, &sent_by_parent(&mut far)).unwrap();
+    give(&mut far, &sent_by_parent(&mut near)).unwrap();
+    give(&mut near, &sent_by_parent(&mut far)).unwrap();
+    assert!(near.sender().is_some() && far.sender().is_some());
+    // Last words.
+    let mut other = m1[PREAMBLE.len()..].to_vec();
+    (other[3], other[4]) = (9, 9);
+    let mut far = outlet();
+    assert_eq!(give(&mut far, &other).unwrap_err().cause(), Cause::Version);
+    sent_by_parent(&mut far);
+}
+
 // One test, so that no other thread runs while this one forks.
 #[test]
 fn a_child_can_do_nothing_with_its_parents_handshake_and_all_with_its_own() {
+    a_child_sends_nothing_of_its_parents_connection();
+
     let (responder, (_, m1)) = (Responder::new(local()), started());
     assert!(in_child(|| internal(
         responder.receive_m1(&m1, &mut OsRandom)

@@ -1,13 +1,12 @@
-//! A handshake with one outlet, to learn its key or the reason of trouble. Does on a blocking
-//! socket the work of inlets in the runtime, and reports more of each step. Spec: LSS/1 §4.2, §5.
+//! A handshake with one outlet over a blocking socket, to learn its key or the reason of trouble.
+//! Spec: LSS/1 §4.2, §5.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::Duration;
 
-use lsl_core::secure::audit::printable;
-use lsl_core::secure::handshake::{Initiator, MAX_M2_M3_LEN, VerifiedResponder};
+use lsl_core::secure::connection::{Answer, Connection, Event, Question, is_gone};
 use lsl_core::secure::{
     Cause, Descriptor, Error, Local, OsRandom, PublicKey, Result, Role, Security, Suite,
 };
@@ -74,28 +73,37 @@ fn check_at(
     expected: Option<&Descriptor>,
 ) -> Checked {
     let mut peer = None;
-    let shaken = KeyProbe::at(address, Arc::clone(local)).and_then(|knock| {
-        let key = knock.peer();
+    let shaken = KeyProbe::at(address, Arc::clone(local)).and_then(|probe| {
+        let key = probe.peer();
         peer = Some(key);
-        let (remote, here) = knock.addresses()?;
-        let peer_name = match security.authorise(&key, Role::Outlet, remote.ip(), here.ip()) {
+        let (remote, here) = probe.addresses()?;
+        let (remote, here) = (remote.ip(), here.ip());
+        let peer_name = match security.authorise(&key, Role::Outlet, remote, here) {
             Ok(name) => name,
             Err(cause) => {
-                knock.refuse(cause);
+                probe.refuse(cause);
                 return Ok(Finding::Here(cause));
             }
         };
-        let Greeting { suite, descriptor } = knock.greet()?;
-        let admitted = security.admits_stream(&key, remote.ip(), here.ip(), &descriptor);
-        if let Err(cause) = admitted {
-            return Ok(Finding::Here(cause));
-        }
-        match expected.and_then(|expected| descriptor.differs_from(expected)) {
-            None => Ok(Finding::Accepted { peer_name, suite }),
-            Some(field) => Err(Error::session(
-                Cause::DescriptorMismatch,
-                format!("its {field} is not what discovery said"),
-            )),
+        let mut finding = None;
+        let suite = probe.greet(|descriptor| {
+            let admitted = security.admits_stream(&key, remote, here, &descriptor);
+            if let Err(cause) = admitted {
+                finding = Some(Finding::Here(cause));
+                return Err(cause);
+            }
+            let Some(field) = expected.and_then(|expected| descriptor.differs_from(expected))
+            else {
+                return Ok(());
+            };
+            let cause = Cause::DescriptorMismatch;
+            let text = format!("its {field} is not what discovery said");
+            finding = Some(Finding::Failed(Error::session(cause, text)));
+            Err(cause)
+        });
+        match finding {
+            Some(finding) => Ok(finding),
+            None => suite.map(|suite| Finding::Accepted { peer_name, suite }),
         }
     });
     let finding = match shaken {
@@ -109,15 +117,8 @@ fn check_at(
 /// A connection with an outlet that has proved that it owns its key, and waits for our decision.
 #[derive(Debug)]
 pub(crate) struct KeyProbe {
-    stream: TcpStream,
-    responder: VerifiedResponder,
-}
-
-/// A session that worked; already closed.
-#[derive(Debug)]
-struct Greeting {
-    suite: Suite,
-    descriptor: Descriptor,
+    line: Line,
+    peer: PublicKey,
 }
 
 impl KeyProbe {
@@ -125,186 +126,153 @@ impl KeyProbe {
     pub(crate) fn at(address: SocketAddr, local: Arc<Local>) -> Result<Self> {
         let stream = TcpStream::connect_timeout(&address, CONNECT)
             .map_err(|error| Error::io(format!("connecting with {address}"), error))?;
-        let mut line = ProbedStream::new(&stream)?;
-        let (initiator, first) = Initiator::start(local, &mut OsRandom)?;
-        line.send(&first)?;
-        let mut m2 = vec![0; 2];
-        line.fill(&mut m2, Cause::PeerNotSecure)?;
-        if m2 == *b"LS" {
-            return Err(line.refusal());
+        stream
+            .set_write_timeout(Some(CONNECT))
+            .map_err(|error| Error::io("socket", error))?;
+        let connection = Connection::initiator(local, REQUEST, local_clock(), &mut OsRandom)?;
+        let mut line = Line { stream, connection };
+        match line.proceed(None)? {
+            Event::Question(Question::PeerKey(peer)) => Ok(Self { line, peer }),
+            _ => Err(unexpected()),
         }
-        let len = usize::from(u16::from_be_bytes([m2[0], m2[1]]));
-        if len > MAX_M2_M3_LEN {
-            return Err(Error::session(Cause::Malformed, "the answer is too long"));
-        }
-        m2.resize(2 + len, 0);
-        line.fill(&mut m2[2..], Cause::Truncated)?;
-        let responder = initiator.receive_m2(&m2)?;
-        Ok(Self { stream, responder })
     }
 
     /// Returns the key that the outlet proved.
     pub(crate) fn peer(&self) -> PublicKey {
-        self.responder.peer()
+        self.peer
     }
 
     /// Returns the two ends of the connection: the outlet's and ours.
     fn addresses(&self) -> Result<(SocketAddr, SocketAddr)> {
-        let ends = self.stream.peer_addr().and_then(|remote| {
-            let local = self.stream.local_addr()?;
+        let stream = &self.line.stream;
+        let ends = stream.peer_addr().and_then(|remote| {
+            let local = stream.local_addr()?;
             Ok((remote, local))
         });
         ends.map_err(|error| Error::io("addresses of the connection", error))
     }
 
     /// Ends the handshake without revealing our identity.
-    pub(crate) fn refuse(self, cause: Cause) {
-        let Self {
-            mut stream,
-            responder,
-        } = self;
-        // The outlet's log will do without it if it is gone.
-        let _ = stream.write_all(&responder.refuse(cause));
-        close(&mut stream);
+    pub(crate) fn refuse(mut self, cause: Cause) {
+        // The error says what was asked for.
+        let _ = self.line.proceed(Some(Answer::PeerKey(Err(cause))));
     }
 
-    /// Goes on until the outlet has accepted us, then closes the session.
-    fn greet(self) -> Result<Greeting> {
-        let Self {
-            mut stream,
-            responder,
-        } = self;
-        let greeting = greet(&stream, responder);
-        close(&mut stream);
-        greeting
+    /// Goes on until the outlet has accepted us and `judge` its stream, then closes the session.
+    fn greet(mut self, judge: impl FnOnce(Descriptor) -> Result<(), Cause>) -> Result<Suite> {
+        // Nobody reads the name there.
+        let accepted = Answer::PeerKey(Ok(String::new()));
+        let Event::Question(Question::Descriptor(said)) = self.line.proceed(Some(accepted))? else {
+            return Err(unexpected());
+        };
+        let Event::Established(info) = self.line.proceed(Some(Answer::Descriptor(judge(said))))?
+        else {
+            return Err(unexpected());
+        };
+        if let Some(sender) = self.line.connection.sender() {
+            sender.close();
+        }
+        self.line.close();
+        Ok(info.suite)
     }
 }
 
-fn greet(stream: &TcpStream, responder: VerifiedResponder) -> Result<Greeting> {
-    let mut line = ProbedStream::new(stream)?;
-    let (mut unconfirmed, mut out) = responder.accept()?;
-    unconfirmed
-        .sealer()
-        .seal_data(REQUEST, local_clock(), &mut out)?;
-    line.send(&out)?;
-    let mut record = vec![0; 2];
-    line.fill(&mut record, Cause::Truncated)?;
-    let len = usize::from(u16::from_be_bytes([record[0], record[1]]));
-    if len > MAX_RECORD_LEN {
-        return Err(Error::session(Cause::RecordOverflow, "the first record"));
-    }
-    record.resize(2 + len, 0);
-    line.fill(&mut record[2..], Cause::Truncated)?;
-    let (mut session, descriptor) = unconfirmed.receive_descriptor(&mut record)?;
-    let mut goodbye = Vec::new();
-    session.sealer.seal_close(&mut goodbye)?;
-    line.send(&goodbye)?;
-    Ok(Greeting {
-        suite: session.suite,
-        descriptor,
-    })
+fn unexpected() -> Error {
+    Error::session(Cause::Internal, "another event was expected")
 }
 
-/// Socket with a deadline for all that is read.
-struct ProbedStream<'a> {
-    stream: &'a TcpStream,
-    deadline: f64,
+/// A connection over a blocking socket.
+#[derive(Debug)]
+struct Line {
+    stream: TcpStream,
+    connection: Connection,
 }
 
-impl<'a> ProbedStream<'a> {
-    fn new(stream: &'a TcpStream) -> Result<Self> {
-        stream
-            .set_write_timeout(Some(CONNECT))
-            .map_err(|error| Error::io("socket", error))?;
-        Ok(Self {
-            stream,
-            deadline: local_clock() + ANSWER_SECS,
-        })
-    }
-
-    fn send(&mut self, bytes: &[u8]) -> Result<()> {
-        self.stream
-            .write_all(bytes)
-            .map_err(|error| Error::io("sending to the outlet", error))
-    }
-
-    /// Fills `buffer`; an end before that is an error with the cause `early`.
-    fn fill(&mut self, buffer: &mut [u8], early: Cause) -> Result<()> {
-        let mut filled = 0;
-        while filled < buffer.len() {
-            match self.read(&mut buffer[filled..])? {
-                0 => return Err(Error::session(early, "the outlet closed the connection")),
-                count => filled += count,
+impl Line {
+    /// Gives the answer to the last question, if there was one, and goes on to the next or to the
+    /// session. After an error the connection is closed.
+    fn proceed(&mut self, answer: Option<Answer>) -> Result<Event> {
+        let event = self.advance(answer);
+        if let Err(error) = &event {
+            self.connection.fail(error);
+            if self.connection.poll_timeout().is_some() {
+                self.close();
             }
         }
-        Ok(())
+        event
     }
 
-    fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
-        let timeout = || Error::session(Cause::Timeout, "the outlet does not answer");
-        let left = self.deadline - local_clock();
-        if left <= 0.0 {
-            return Err(timeout());
-        }
-        let read = self
-            .stream
-            .set_read_timeout(Some(Duration::from_secs_f64(left)))
-            .and_then(|()| self.stream.read(buffer));
-        match read {
-            Ok(count) => Ok(count),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => self.read(buffer),
-            // Which of the two a passed time-out is depends on the system.
-            Err(error)
-                if matches!(
-                    error.kind(),
-                    io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
-                ) =>
-            {
-                Err(timeout())
+    fn advance(&mut self, mut answer: Option<Answer>) -> Result<Event> {
+        loop {
+            if let Some(answer) = answer.take() {
+                self.connection.handle_answer(answer, local_clock())?;
             }
+            let late = || io::ErrorKind::TimedOut.into();
+            self.flush()
+                .and_then(|done| if done { Ok(()) } else { Err(late()) })
+                .map_err(|error| Error::io("sending to the outlet", error))?;
+            match self.connection.poll_event() {
+                Some(Event::Question(Question::Work(work))) => {
+                    answer = Some(Answer::Work(work.run(&mut OsRandom)));
+                }
+                Some(event) => return Ok(event),
+                None => self.receive()?,
+            }
+        }
+    }
+
+    /// Sends what is waiting; true once nothing is left, false after the socket's time-out.
+    fn flush(&mut self) -> io::Result<bool> {
+        let stream = &mut self.stream;
+        self.connection
+            .flush(local_clock, |bytes| stream.write(bytes))
+    }
+
+    /// Reads once, until the connection's time-out.
+    fn receive(&mut self) -> Result<()> {
+        let failed = |error| Error::io("reading from the outlet", error);
+        let due = self.connection.poll_timeout().ok_or_else(unexpected)?;
+        let mut buffer = [0; 2048];
+        let most = self.connection.max_read().min(buffer.len());
+        let left = Duration::from_secs_f64((due - local_clock()).max(SHORTEST_SECS));
+        self.stream.set_read_timeout(Some(left)).map_err(failed)?;
+        let received = match self.stream.read(&mut buffer[..most]) {
+            Ok(received) => received,
             // The outlet closed without reading everything: no less a close.
-            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => Ok(0),
-            Err(error) => Err(Error::io("reading from the outlet", error)),
-        }
-    }
-
-    /// Reads the rest of a line of text that came in place of an answer.
-    fn refusal(&mut self) -> Error {
-        let mut text = b"LS".to_vec();
-        let mut byte = [0];
-        while text.len() < MAX_REFUSAL && !text.ends_with(b"\n") {
-            match self.read(&mut byte) {
-                Ok(1..) => text.push(byte[0]),
-                _ => break,
+            Err(error) if is_gone(&error) => 0,
+            Err(error) => {
+                return match error.kind() {
+                    io::ErrorKind::Interrupted => Ok(()),
+                    // Which of the two a passed time-out is depends on the system.
+                    io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+                        self.connection.handle_timeout(local_clock())
+                    }
+                    _ => Err(failed(error)),
+                };
             }
-        }
-        let status = text
-            .split(|byte| *byte == b' ')
-            .nth(1)
-            .and_then(|word| std::str::from_utf8(word).ok())
-            .and_then(|word| word.parse().ok())
-            .unwrap_or(0);
-        Error::Refused {
-            status,
-            text: printable(text.trim_ascii_end()),
-        }
+        };
+        let bytes = &mut buffer[..received];
+        (self.connection).handle_input(bytes, local_clock(), |_| Ok(()))
     }
-}
 
-/// Closes without a reset over unread input, so that the last bytes sent arrive.
-fn close(stream: &mut TcpStream) {
-    let _ = stream.shutdown(Shutdown::Write);
-    let deadline = local_clock() + CLOSING_SECS;
-    let mut discarded = [0; 4096];
-    for _ in 0..CLOSING_READS {
-        let left = deadline - local_clock();
-        if left <= 0.0 {
-            return;
-        }
-        let limit = stream.set_read_timeout(Some(Duration::from_secs_f64(left)));
-        match limit.and_then(|()| stream.read(&mut discarded)) {
-            Ok(1..) => {}
-            _ => return,
+    /// Sends the last words and closes without a reset over unread input, so that they arrive.
+    fn close(&mut self) {
+        // The outlet's log will do without them if it is gone.
+        let _ = self.flush();
+        let _ = self.stream.shutdown(Shutdown::Write);
+        let deadline = local_clock() + CLOSING_SECS;
+        let mut discarded = [0; 4096];
+        for _ in 0..CLOSING_READS {
+            let left = deadline - local_clock();
+            if left <= 0.0 {
+                return;
+            }
+            let left = Duration::from_secs_f64(left);
+            let limit = self.stream.set_read_timeout(Some(left));
+            match limit.and_then(|()| self.stream.read(&mut discarded)) {
+                Ok(1..) => {}
+                _ => return,
+            }
         }
     }
 }
@@ -312,11 +280,10 @@ fn close(stream: &mut TcpStream) {
 /// Request of the session, which costs the outlet nothing and makes it no reader.
 const REQUEST: &[u8] = b"LSL:shortinfo\r\n\r\n";
 const CONNECT: Duration = Duration::from_secs(5);
-const ANSWER_SECS: f64 = 10.0;
 const CLOSING_SECS: f64 = 1.0;
 const CLOSING_READS: usize = 16;
-const MAX_REFUSAL: usize = 256;
-const MAX_RECORD_LEN: usize = 16401;
+/// A socket's time-out of 0 is an error.
+const SHORTEST_SECS: f64 = 0.001;
 
 #[cfg(test)]
 mod tests {
@@ -360,7 +327,7 @@ mod tests {
             assert_eq!(error.cause(), cause, "{answer:?}: {error}");
         };
         check(b"", Cause::PeerNotSecure);
-        check(b"L", Cause::PeerNotSecure);
+        check(b"L", Cause::Truncated);
         check(&[0xff, 0xff, 1, 2, 3], Cause::Malformed);
         check(&[0, 100, 2, 1], Cause::Truncated);
         check(&[0, 1, 2], Cause::Malformed);

@@ -146,7 +146,7 @@ async fn secure(
         asked: None,
     };
     let now = local_clock();
-    let mut handshake = secure::Connection::responder(local, shared.descriptor.clone(), now);
+    let mut handshake = secure::Connection::responder(local, Arc::clone(&shared.descriptor), now);
     let shaking = Box::pin(door.shake_hands(&stream, &mut handshake));
     let outcome = race(shaking, pending.evicted()).await;
     let Door {
@@ -208,7 +208,7 @@ fn register(link: &Arc<Link>, shared: &Arc<OutletShared>, local: IpAddr) -> Resu
         role: Role::Inlet,
         remote: link.peer().ip(),
         local,
-        stream: shared.descriptor.clone(),
+        stream: (*shared.descriptor).clone(),
     };
     let (watched, outlet) = (Arc::downgrade(link), Arc::downgrade(shared));
     let end = move |cause| {

@@ -48,7 +48,7 @@ pub(crate) struct OutletShared {
     /// Who we are and whom we let in.
     pub(crate) security: Arc<lsl_secure::Security>,
     /// What the DESCRIPTOR of every session says.
-    pub(crate) descriptor: lsl_secure::Descriptor,
+    pub(crate) descriptor: Arc<lsl_secure::Descriptor>,
     /// How long small records wait for more.
     pub(crate) coalesce: Duration,
     pub(crate) channels: usize,
@@ -85,7 +85,7 @@ impl OutletShared {
                 Duration::from_micros(settings.coalesce_us.into())
             }),
             security,
-            descriptor: describe::descriptor(&describe::as_received(&info)),
+            descriptor: Arc::new(describe::descriptor(&describe::as_received(&info))),
             encoder: Mutex::new(Encoder::new(&info)),
             info,
             options,

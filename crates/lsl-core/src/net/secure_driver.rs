@@ -17,14 +17,17 @@ use tokio::sync::Semaphore;
 /// question for a caller, or to the session.
 ///
 /// # Errors
-/// Why the handshake failed. What the peer must be told of it has been sent.
+/// Why the handshake failed. What the peer must be told has been sent, as far as it took that within
+/// a second.
 pub(crate) async fn proceed(
     stream: &TcpStream,
     connection: &mut Connection,
     answer: Option<Answer>,
 ) -> Result<Event> {
     let event = advance(stream, connection, answer).await;
-    if event.is_err() {
+    if let Err(error) = &event {
+        // The connection does not know those of its socket and of its threads.
+        connection.fail(error);
         send_last_words(stream, connection).await;
     }
     event
@@ -66,8 +69,7 @@ async fn advance(
 /// Waits for the socket and reads what the connection may have.
 async fn transfer(stream: &TcpStream, connection: &mut Connection, sent: bool) -> Result<()> {
     let failed = |source| Error::io("receiving", source);
-    let mut buffer = [0; 2048];
-    let most = connection.max_read().min(buffer.len());
+    let most = connection.max_read();
     let interest = match (most > 0, sent) {
         (true, true) => Interest::READABLE,
         (true, false) => Interest::READABLE | Interest::WRITABLE,
@@ -78,6 +80,9 @@ async fn transfer(stream: &TcpStream, connection: &mut Connection, sent: bool) -
     if most == 0 || !ready.is_readable() {
         return Ok(());
     }
+    // Below the last await, so that a connection that waits does not hold it.
+    let mut buffer = [0; 2048];
+    let most = most.min(buffer.len());
     let received = match stream.try_read(&mut buffer[..most]) {
         Ok(received) => received,
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),

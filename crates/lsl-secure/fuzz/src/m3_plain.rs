@@ -29,7 +29,7 @@ pub fn check(input: &[u8]) {
         Err(failed) => {
             assert!(before != after, "{}", failed.error);
             let unsupported = failed.error.cause() == Cause::UnsupportedIdentity;
-            assert_eq!(failed.alert.is_some(), unsupported);
+            assert_eq!(failed.last_words.is_empty(), !unsupported);
         }
     }
 }

@@ -9,8 +9,8 @@ use super::send::Unsent;
 use super::work::{Done, Task};
 use super::{Answer, Question, Work, WorkDone};
 use crate::handshake::{
-    Claim, FailedClaim, FailedOffer, Initiator, MAX_M1_LEN, MAX_M2_M3_LEN, Responder, Unconfirmed,
-    VerifiedInitiator, VerifiedResponder, WaitM3,
+    Claim, Failure, Initiator, MAX_M1_LEN, MAX_M2_M3_LEN, Responder, Unconfirmed,
+    VerifiedInitiator, VerifiedResponder, WaitM3, alert,
 };
 use crate::policy::{REFUSAL_503, REFUSAL_505};
 use crate::record::MAX_RECORD_LEN;
@@ -30,7 +30,7 @@ pub(super) struct Handshake {
     /// What an initiator sends with M3.
     request: Vec<u8>,
     /// What a responder says of its stream.
-    descriptor: Descriptor,
+    descriptor: Arc<Descriptor>,
 }
 
 /// What is awaited: a message, or an answer.
@@ -50,13 +50,6 @@ enum Step {
     Spent,
 }
 
-/// An error, and what the peer must be told of it.
-#[derive(Debug)]
-pub(super) struct Failure {
-    pub(super) error: Error,
-    pub(super) last_words: Option<Vec<u8>>,
-}
-
 impl Handshake {
     pub(super) fn initiator(
         local: Arc<Local>,
@@ -72,7 +65,7 @@ impl Handshake {
         Ok(handshake)
     }
 
-    pub(super) fn responder(local: Arc<Local>, descriptor: Descriptor, now: f64) -> Self {
+    pub(super) fn responder(local: Arc<Local>, descriptor: Arc<Descriptor>, now: f64) -> Self {
         let step = Step::AwaitM1(Responder::new(local));
         let mut handshake = Self::new(step, (now + M1_SECS, "no M1"));
         handshake.descriptor = descriptor;
@@ -88,7 +81,7 @@ impl Handshake {
             question: None,
             peer_name: String::new(),
             request: Vec::new(),
-            descriptor: Descriptor::default(),
+            descriptor: Arc::default(),
         }
     }
 
@@ -113,12 +106,12 @@ impl Handshake {
         }
     }
 
-    /// The largest value of the awaited message's length field, and the cause if it is larger.
-    fn limit(&self) -> Option<(usize, Cause)> {
+    /// Returns the largest value of the awaited message's length field.
+    fn limit(&self) -> Option<usize> {
         match self.step {
-            Step::AwaitM1(_) => Some((MAX_M1_LEN, Cause::Malformed)),
-            Step::AwaitM2(_) | Step::AwaitM3(_) => Some((MAX_M2_M3_LEN, Cause::Malformed)),
-            Step::AwaitDescriptor(_) => Some((MAX_RECORD_LEN, Cause::RecordOverflow)),
+            Step::AwaitM1(_) => Some(MAX_M1_LEN),
+            Step::AwaitM2(_) | Step::AwaitM3(_) => Some(MAX_M2_M3_LEN),
+            Step::AwaitDescriptor(_) => Some(MAX_RECORD_LEN),
             _ => None,
         }
     }
@@ -165,31 +158,34 @@ impl Handshake {
                 Ok(())
             };
         }
-        if let (Some(len), Some((most, cause))) = (self.input.first_chunk(), self.limit()) {
-            let len = usize::from(u16::from_be_bytes(*len));
-            if len > most {
-                let text = format!("a message of {len} bytes");
-                return Err(Error::session(cause, text).into());
-            }
+        let (Some(len), Some(most)) = (self.input.first_chunk(), self.limit()) else {
+            return Ok(());
+        };
+        let len = usize::from(u16::from_be_bytes(*len));
+        // The peer is told of a record that is too long, which takes its keys.
+        if len > most && !matches!(self.step, Step::AwaitDescriptor(_)) {
+            let text = format!("a message of {len} bytes");
+            return Err(Error::session(Cause::Malformed, text).into());
         }
-        if self.missing() == 0 && self.input.len() >= LEN_BYTES {
+        if len > most || self.missing() == 0 {
             let message = mem::take(&mut self.input);
             return self.handle_message(message);
         }
         Ok(())
     }
 
-    /// One message or record, whole, with its length field.
+    /// Takes one message or record, with its length field; whole, but for a record that is too long.
     fn handle_message(&mut self, mut message: Vec<u8>) -> Result<(), Failure> {
         match mem::replace(&mut self.step, Step::Spent) {
             Step::AwaitM1(responder) => {
+                responder.check_m1(&message).map_err(refused_hello)?;
                 self.step = Step::AwaitTurn(responder, message);
                 self.question = Some(Question::Turn);
             }
             Step::AwaitM2(initiator) => self.ask_for(Task::ReceiveM2(initiator, message)),
             Step::AwaitM3(wait) => self.ask_for(Task::ReceiveM3(wait, message)),
             Step::AwaitDescriptor(unconfirmed) => {
-                let (session, descriptor) = unconfirmed.confirm(&mut message)?;
+                let (session, descriptor) = unconfirmed.receive_descriptor(&mut message)?;
                 self.step = Step::JudgeDescriptor(session);
                 self.question = Some(Question::Descriptor(descriptor));
             }
@@ -240,13 +236,13 @@ impl Handshake {
                 return Err(Failure::told(error, verified.refuse(cause)));
             }
             (Step::JudgeDescriptor(session), Answer::Descriptor(Ok(()))) => {
+                // Due at the same time.
+                self.deadline.1 = "the request is not taken";
                 self.step = Step::Deliver(session);
             }
             (Step::JudgeDescriptor(mut session), Answer::Descriptor(Err(cause))) => {
-                let mut alert = Vec::new();
-                // Fails in a forked child only, which must stay silent.
-                let _ = session.sealer.seal_alert(cause, "", &mut alert);
-                return Err(Failure::told(refused_stream(cause), alert));
+                let told = alert(&mut session.sealer, cause, "");
+                return Err(Failure::told(refused_stream(cause), told));
             }
             _ => return Err(internal("not the answer to the open question").into()),
         }
@@ -256,7 +252,7 @@ impl Handshake {
     fn handle_work(&mut self, done: Done, now: f64) -> Result<(), Failure> {
         match done {
             Done::M1(greeted) => {
-                let (wait, m2) = greeted.map_err(refused_hello)?;
+                let (wait, m2) = greeted?;
                 self.out.push(&m2);
                 self.deadline = (now + M3_SECS, "no M3");
                 self.step = Step::AwaitM3(wait);
@@ -306,50 +302,14 @@ impl Handshake {
     }
 }
 
-impl Failure {
-    fn told(error: Error, last_words: Vec<u8>) -> Self {
-        Self {
-            error,
-            last_words: Some(last_words),
-        }
-    }
-}
-
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
-        Self {
-            error,
-            last_words: None,
-        }
-    }
-}
-
-impl From<FailedOffer> for Failure {
-    fn from(FailedOffer { error, reply }: FailedOffer) -> Self {
-        Self {
-            error,
-            last_words: reply,
-        }
-    }
-}
-
-impl From<FailedClaim> for Failure {
-    fn from(FailedClaim { error, alert }: FailedClaim) -> Self {
-        Self {
-            error,
-            last_words: alert,
-        }
-    }
-}
-
 fn no_turn(cause: Cause) -> Failure {
     let error = Error::session(cause, "a limit on handshakes");
-    Failure::told(error, REFUSAL_503.to_vec())
+    Failure::told(error, REFUSAL_503)
 }
 
 fn refused_hello(error: Error) -> Failure {
     match error.cause() {
-        Cause::Version | Cause::NoCommonSuite => Failure::told(error, REFUSAL_505.to_vec()),
+        Cause::Version | Cause::NoCommonSuite => Failure::told(error, REFUSAL_505),
         _ => error.into(),
     }
 }

@@ -93,7 +93,8 @@ impl ReceiveHalf {
         received
     }
 
-    /// Returns what happened next, in order; DATA is not among it.
+    /// Returns what happened next, DATA excepted, in order; key updates follow everything else of the
+    /// same input.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
@@ -138,7 +139,13 @@ impl ReceiveHalf {
         if sender.has_ended() {
             return Ok(());
         }
-        sender.seal_ping(now)
+        sender.ping(now)
+    }
+
+    /// Opens nothing more, erases the keys and stops the keep-alive.
+    pub(super) fn fail(&mut self, error: &Error) {
+        self.opener.fail(error);
+        self.keep_alive = None;
     }
 }
 

@@ -24,7 +24,6 @@ pub struct SendHalf {
     has_closed: bool,
     failure: Option<Cause>,
     reported_key_updates: u64,
-    generation: Generation,
 }
 
 impl SendHalf {
@@ -38,7 +37,6 @@ impl SendHalf {
             has_closed: false,
             failure: None,
             reported_key_updates: 0,
-            generation: Generation::current(),
         }
     }
 
@@ -90,9 +88,6 @@ impl SendHalf {
         now: impl Fn() -> f64,
         mut write: impl FnMut(&[u8]) -> io::Result<usize>,
     ) -> io::Result<bool> {
-        if !self.generation.is_current() {
-            return Err(io::ErrorKind::NotConnected.into());
-        }
         while self.out.write_to(&mut write)? {
             match self.pong.take() {
                 Some((t0, t1)) if !self.has_ended => self
@@ -111,14 +106,10 @@ impl SendHalf {
     /// For a responder, after the end, and in a forked child.
     pub fn ping(&mut self, t0: f64) -> Result<()> {
         if self.out.is_empty() {
-            self.seal_ping(t0)
+            self.sealer.seal_ping(t0, &mut self.out.bytes)
         } else {
             Ok(())
         }
-    }
-
-    pub(super) fn seal_ping(&mut self, t0: f64) -> Result<()> {
-        self.sealer.seal_ping(t0, &mut self.out.bytes)
     }
 
     /// Answers a PING with the next [`flush`](Self::flush) (responders only). Older ones that have no
@@ -160,6 +151,7 @@ impl SendHalf {
             _ => {
                 self.failure.get_or_insert(cause);
                 self.has_ended = true;
+                self.sealer.end();
                 self.pong = None;
                 self.out.clear();
             }
@@ -203,12 +195,23 @@ impl SendHalf {
     }
 }
 
-/// Queues bytes that wait for the socket.
-#[derive(Debug, Default)]
+/// Queues bytes that wait for the socket of the process that made them.
+#[derive(Debug)]
 pub struct Unsent {
     bytes: Vec<u8>,
     /// Written already.
     sent: usize,
+    generation: Generation,
+}
+
+impl Default for Unsent {
+    fn default() -> Self {
+        Self {
+            bytes: Vec::new(),
+            sent: 0,
+            generation: Generation::current(),
+        }
+    }
 }
 
 impl Unsent {
@@ -236,11 +239,15 @@ impl Unsent {
     /// Writes until nothing is left (true) or the socket is full.
     ///
     /// # Errors
-    /// Those of `write`, but `WouldBlock`; `WriteZero` if it takes nothing.
+    /// `NotConnected` in a forked child; `WriteZero` if `write` takes nothing; those of `write`, but
+    /// `WouldBlock`.
     pub fn write_to(
         &mut self,
         write: &mut impl FnMut(&[u8]) -> io::Result<usize>,
     ) -> io::Result<bool> {
+        if !self.generation.is_current() {
+            return Err(io::ErrorKind::NotConnected.into());
+        }
         while let Some(rest @ [_, ..]) = self.bytes.get(self.sent..) {
             match write(rest) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
@@ -263,4 +270,4 @@ const MOST_SEALED_AT_ONCE: usize = 48 * 1024;
 
 /// Sealed bytes that may wait for a socket: DATA, and on top of it PONG, KEY_UPDATE, ALERT or CLOSE,
 /// each padded to 4096 bytes at most. Spec: LSS/1 §8.4.
-pub const MAX_UNSENT_BYTES: usize = 64 * 1024;
+pub(super) const MAX_UNSENT_BYTES: usize = 64 * 1024;

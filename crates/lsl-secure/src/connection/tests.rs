@@ -25,7 +25,7 @@ fn inlet() -> Connection {
 }
 
 fn outlet() -> Connection {
-    Connection::responder(local(4), descriptor(), 0.0)
+    Connection::responder(local(4), descriptor().into(), 0.0)
 }
 
 fn descriptor() -> Descriptor {
@@ -57,7 +57,10 @@ fn answer(connection: &mut Connection, now: f64) -> Result<()> {
             Question::Turn => Answer::Turn(Ok(())),
             Question::Work(work) => Answer::Work(work.run(&mut OsRandom)),
             Question::PeerKey(_) => Answer::PeerKey(Ok("peer".to_owned())),
-            Question::Descriptor(_) => Answer::Descriptor(Ok(())),
+            Question::Descriptor(said) => {
+                assert_eq!(said, descriptor(), "not as it was given");
+                Answer::Descriptor(Ok(()))
+            }
         };
         connection.handle_answer(answer, now)?;
     }
@@ -197,6 +200,17 @@ fn an_outlet_that_does_not_introduce_itself_is_told() {
         Cause::UnexpectedRecord
     );
     let told = records(&mut session.opener, &mut take(&mut inlet));
+    assert_eq!(told, ["Alert(UnexpectedRecord, \"\")"]);
+}
+
+#[test]
+fn an_outlet_whose_first_record_is_too_long_is_told() {
+    let mut inlet = inlet();
+    let (mut session, _) = accepted(&mut inlet);
+    let ended = give(&mut inlet, b"\x40\x12", 0.0);
+    assert_eq!(cause(ended), Cause::RecordOverflow);
+    let told = records(&mut session.opener, &mut take(&mut inlet));
+    // Of two causes with one code the first of the table.
     assert_eq!(told, ["Alert(UnexpectedRecord, \"\")"]);
 }
 

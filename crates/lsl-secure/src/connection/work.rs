@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::handshake::{
-    Claim, FailedClaim, FailedOffer, Initiator, Responder, Unconfirmed, VerifiedResponder, WaitM3,
+    Claim, Failure, Initiator, Responder, Unconfirmed, VerifiedResponder, WaitM3,
 };
 use crate::{Random, Result};
 
@@ -26,17 +26,15 @@ pub struct WorkDone(pub(super) Box<Done>);
 #[derive(Debug)]
 pub(super) enum Done {
     M1(Result<(WaitM3, Vec<u8>)>),
-    M2(Result<VerifiedResponder, FailedOffer>),
+    M2(Result<VerifiedResponder, Failure>),
     MadeM3(Result<(Box<Unconfirmed>, Vec<u8>)>),
-    M3(Result<Claim, FailedClaim>),
+    M3(Result<Claim, Failure>),
 }
 
 impl Work {
     /// Does it; some 0.1 ms.
     pub fn run(self, random: &mut impl Random) -> WorkDone {
-        let running = RUNNING.fetch_add(1, Ordering::Relaxed) + 1;
-        PEAK.fetch_max(running, Ordering::Relaxed);
-        let done = match self.0 {
+        let done = counted(|| match self.0 {
             Task::ReceiveM1(responder, m1) => Done::M1(responder.receive_m1(&m1, random)),
             Task::ReceiveM2(initiator, m2) => Done::M2(initiator.receive_m2(&m2)),
             Task::MakeM3(verified) => {
@@ -44,10 +42,18 @@ impl Work {
                 Done::MadeM3(made.map(|(unconfirmed, m3)| (Box::new(unconfirmed), m3)))
             }
             Task::ReceiveM3(wait, m3) => Done::M3(wait.receive_m3(&m3)),
-        };
-        RUNNING.fetch_sub(1, Ordering::Relaxed);
+        });
         WorkDone(Box::new(done))
     }
+}
+
+/// Does asymmetric work, and counts the threads that do.
+pub(super) fn counted<R>(work: impl FnOnce() -> R) -> R {
+    let running = RUNNING.fetch_add(1, Ordering::Relaxed) + 1;
+    PEAK.fetch_max(running, Ordering::Relaxed);
+    let done = work();
+    RUNNING.fetch_sub(1, Ordering::Relaxed);
+    done
 }
 
 /// The most threads that did asymmetric work at the same time so far: for tests of the limit.

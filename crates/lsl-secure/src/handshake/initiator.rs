@@ -7,7 +7,7 @@ use super::auth::{ALERT_LEN, AUTH_LEN, Opened, open_auth, seal_alert, seal_auth}
 use super::messages::{Answer, m1, m3_head, malformed};
 use super::schedule::{Agreed, Ephemeral};
 use super::transcript::Transcript;
-use super::{Owner, PREAMBLE};
+use super::{Failure, Owner, PREAMBLE, alert};
 use crate::audit::printable;
 use crate::kdf::Secret;
 use crate::{
@@ -49,17 +49,16 @@ impl Initiator {
     /// # Errors
     /// Any failure is answered by closing the connection, except an identity of a kind that we do
     /// not know: then there is an M3 to send before closing.
-    pub fn receive_m2(self, m2: &[u8]) -> Result<VerifiedResponder, FailedOffer> {
+    pub fn receive_m2(self, m2: &[u8]) -> Result<VerifiedResponder, Failure> {
         let (opened, pending) = self.open_m2(m2)?;
         match opened {
             Opened::Identity(peer) => Ok(VerifiedResponder { pending, peer }),
-            Opened::UnknownIdentity(id_type) => Err(FailedOffer {
-                error: Error::session(
-                    Cause::UnsupportedIdentity,
-                    format!("the outlet's identity is of type {id_type:#04x}"),
-                ),
-                reply: Some(pending.refuse(Cause::UnsupportedIdentity)),
-            }),
+            Opened::UnknownIdentity(id_type) => {
+                let cause = Cause::UnsupportedIdentity;
+                let text = format!("the outlet's identity is of type {id_type:#04x}");
+                let error = Error::session(cause, text);
+                Err(Failure::told(error, pending.refuse(cause)))
+            }
             Opened::Alert(_) => Err(malformed("an alert in place of the identity").into()),
         }
     }
@@ -80,7 +79,7 @@ impl Initiator {
             answer.sealed,
         )?;
         let pending = Pending {
-            secret: agreed.handshake_secret(Role::Inlet, &h2),
+            secret: Box::new(agreed.handshake_secret(Role::Inlet, &h2)),
             local: self.local,
             agreed,
             transcript: self.transcript,
@@ -88,27 +87,6 @@ impl Initiator {
             owner: self.owner,
         };
         Ok((opened, pending))
-    }
-}
-
-/// A failure of M2 or DESCRIPTOR, and the ALERT to send for it if the outlet may know why.
-#[derive(Debug)]
-pub struct FailedOffer {
-    /// Failure that ends the handshake.
-    pub error: Error,
-    /// To be sent before closing.
-    pub reply: Option<Vec<u8>>,
-}
-
-impl From<Error> for FailedOffer {
-    fn from(error: Error) -> Self {
-        Self { error, reply: None }
-    }
-}
-
-impl From<FailedOffer> for Error {
-    fn from(failed: FailedOffer) -> Self {
-        failed.error
     }
 }
 
@@ -163,7 +141,7 @@ struct Pending {
     local: Arc<Local>,
     agreed: Agreed,
     /// `hs_i`, whose nonce 0 is for one message only.
-    secret: Secret,
+    secret: Box<Secret>,
     /// Stands at `h5` until M3 is written.
     transcript: Transcript,
     suite: Suite,
@@ -199,23 +177,19 @@ impl Unconfirmed {
     /// with the resolved stream is the caller's task (refusal: `session.sealer.seal_alert`).
     ///
     /// # Errors
-    /// [`Error::Alert`] if the outlet refuses us, else the session's failure.
-    pub fn receive_descriptor(self, record: &mut [u8]) -> Result<(Session, Descriptor)> {
-        Ok(self.confirm(record)?)
-    }
-
-    /// As [`receive_descriptor`](Self::receive_descriptor), with the sealed ALERT to send before
-    /// closing where the outlet may know of the failure.
-    pub(crate) fn confirm(
+    /// [`Error::Alert`] if the outlet refuses us, else the session's failure, with an ALERT where
+    /// §6.1 has one.
+    pub fn receive_descriptor(
         mut self,
         record: &mut [u8],
-    ) -> Result<(Session, Descriptor), FailedOffer> {
+    ) -> Result<(Session, Descriptor), Failure> {
         match self.open_descriptor(record) {
             Ok(descriptor) => Ok((self.session, descriptor)),
-            Err(error) => Err(FailedOffer {
-                reply: self.alert_for(&error),
-                error,
-            }),
+            Err(error @ Error::Session { .. }) if error.cause().is_alerted() => {
+                let told = alert(&mut self.session.sealer, error.cause(), "");
+                Err(Failure::told(error, told))
+            }
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -239,26 +213,6 @@ impl Unconfirmed {
                 )),
             })?;
         descriptor.ok_or_else(|| malformed("not a whole record"))
-    }
-
-    /// Returns the ALERT by §6.1; none for a peer that sent one itself, and nothing for records
-    /// that do not open.
-    fn alert_for(&mut self, error: &Error) -> Option<Vec<u8>> {
-        let Error::Session { cause, .. } = error else {
-            return None;
-        };
-        if !matches!(
-            cause,
-            Cause::UnexpectedRecord | Cause::RecordOverflow | Cause::KeyLimit
-        ) {
-            return None;
-        }
-        let mut record = Vec::new();
-        self.session
-            .sealer
-            .seal_alert(*cause, "", &mut record)
-            .ok()?;
-        Some(record)
     }
 }
 

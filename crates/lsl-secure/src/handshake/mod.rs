@@ -91,12 +91,12 @@ mod schedule;
 mod tests;
 mod transcript;
 
-pub use initiator::{FailedOffer, Initiator, Unconfirmed, VerifiedResponder};
-pub use responder::{Claim, FailedClaim, Responder, VerifiedInitiator, WaitM3};
+pub use initiator::{Initiator, Unconfirmed, VerifiedResponder};
+pub use responder::{Claim, Responder, VerifiedInitiator, WaitM3};
 
 use lsl_platform::fork::Generation;
 
-use crate::{Cause, Error, Result};
+use crate::{Cause, Error, Result, Sealer};
 
 /// Bytes that an initiator sends before M1. Spec: LSS/1 §4.2.
 pub const PREAMBLE: &[u8; 14] = b"LSL:secure/1\r\n";
@@ -109,6 +109,41 @@ pub const MAX_M2_M3_LEN: usize = 2048;
 
 /// The one version there is.
 const VERSION: u8 = 1;
+
+/// Reason why a handshake ends, with the message or record that tells the peer.
+#[derive(Debug)]
+pub struct Failure {
+    /// For this side's log.
+    pub error: Error,
+    /// To be sent before closing; empty if the peer may not know of the failure.
+    pub last_words: Vec<u8>,
+}
+
+impl Failure {
+    pub(crate) fn told(error: Error, last_words: impl Into<Vec<u8>>) -> Self {
+        let last_words = last_words.into();
+        Self { error, last_words }
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::told(error, [])
+    }
+}
+
+impl From<Failure> for Error {
+    fn from(failure: Failure) -> Self {
+        failure.error
+    }
+}
+
+/// Seals an ALERT. Returns nothing in a forked child, which must stay silent.
+pub(crate) fn alert(sealer: &mut Sealer, cause: Cause, text: &str) -> Vec<u8> {
+    let mut record = Vec::new();
+    let _ = sealer.seal_alert(cause, text, &mut record);
+    record
+}
 
 /// The process that began a handshake. A child of it must not go on (§8.6): two processes would seal
 /// different messages under the same nonce.

@@ -7,7 +7,7 @@ use super::auth::{AUTH_LEN, Opened, open_auth, seal_auth};
 use super::messages::{Hello, m2_head, parse_m3};
 use super::schedule::{Agreed, Ephemeral};
 use super::transcript::Transcript;
-use super::{Owner, PREAMBLE};
+use super::{Failure, Owner, PREAMBLE, alert};
 use crate::kdf::Secret;
 use crate::{
     Cause, Descriptor, Error, Local, PublicKey, Random, Result, Role, Sealer, Session, Suite,
@@ -35,10 +35,7 @@ impl Responder {
     /// [`Cause::Version`] and [`Cause::NoCommonSuite`] deserve the textual refusal 505, all others
     /// just a close.
     pub fn receive_m1(self, m1: &[u8], random: &mut impl Random) -> Result<(WaitM3, Vec<u8>)> {
-        self.owner.check()?;
-        let hello = Hello::parse(m1)?;
-        hello.check_version()?;
-        let suite = hello.choose_suite(self.local.suites.list())?;
+        let (hello, suite) = self.parse_m1(m1)?;
         let ephemeral = Ephemeral::generate(random)?;
         let mut m2 = m2_head(suite, &ephemeral.share(), AUTH_LEN);
         let agreed = ephemeral.agree(&hello.share, self.local.psk.as_ref())?;
@@ -56,13 +53,29 @@ impl Responder {
         m2.append(&mut sealed);
         let wait = WaitM3 {
             local: self.local,
-            secret: agreed.handshake_secret(Role::Inlet, &h2),
+            secret: Box::new(agreed.handshake_secret(Role::Inlet, &h2)),
             agreed,
             transcript,
             suite,
             owner: self.owner,
         };
         Ok((wait, m2))
+    }
+
+    /// Checks all of M1 that takes no asymmetric work.
+    ///
+    /// # Errors
+    /// As [`receive_m1`](Self::receive_m1).
+    pub(crate) fn check_m1(&self, m1: &[u8]) -> Result<()> {
+        self.parse_m1(m1).map(drop)
+    }
+
+    fn parse_m1(&self, m1: &[u8]) -> Result<(Hello, Suite)> {
+        self.owner.check()?;
+        let hello = Hello::parse(m1)?;
+        hello.check_version()?;
+        let suite = hello.choose_suite(self.local.suites.list())?;
+        Ok((hello, suite))
     }
 }
 
@@ -71,7 +84,7 @@ pub struct WaitM3 {
     local: Arc<Local>,
     agreed: Agreed,
     /// `hs_i`, under which the inlet seals M3.
-    secret: Secret,
+    secret: Box<Secret>,
     /// Stands at `h5`, over the whole M2.
     transcript: Transcript,
     suite: Suite,
@@ -83,7 +96,7 @@ impl WaitM3 {
     ///
     /// # Errors
     /// With the record that must be sent before closing, if the peer deserves one.
-    pub fn receive_m3(mut self, m3: &[u8]) -> Result<Claim, FailedClaim> {
+    pub fn receive_m3(mut self, m3: &[u8]) -> Result<Claim, Failure> {
         match self.open(m3)? {
             Opened::Alert(cause) => Ok(Claim::Refused(cause)),
             Opened::Identity(peer) => Ok(Claim::Verified(Box::new(VerifiedInitiator {
@@ -100,13 +113,10 @@ impl WaitM3 {
                 let traffic = self.agreed.traffic(self.transcript.hash());
                 let mut sealer =
                     Sealer::new(self.suite, &traffic.ap_r, Role::Outlet, self.local.pad_to);
-                Err(FailedClaim {
-                    error: Error::session(
-                        Cause::UnsupportedIdentity,
-                        format!("the inlet's identity is of type {id_type:#04x}"),
-                    ),
-                    alert: seal_alert(&mut sealer, Cause::UnsupportedIdentity, ""),
-                })
+                let cause = Cause::UnsupportedIdentity;
+                let text = format!("the inlet's identity is of type {id_type:#04x}");
+                let error = Error::session(cause, text);
+                Err(Failure::told(error, alert(&mut sealer, cause, "")))
             }
         }
     }
@@ -132,27 +142,6 @@ pub enum Claim {
     Verified(Box<VerifiedInitiator>),
     /// The inlet (anybody: `claimed`) refuses us.
     Refused(Cause),
-}
-
-/// A failure of M3, and the sealed ALERT to send for it if the peer may know why.
-#[derive(Debug)]
-pub struct FailedClaim {
-    /// Failure that ends the handshake.
-    pub error: Error,
-    /// To be sent before closing.
-    pub alert: Option<Vec<u8>>,
-}
-
-impl From<Error> for FailedClaim {
-    fn from(error: Error) -> Self {
-        Self { error, alert: None }
-    }
-}
-
-impl From<FailedClaim> for Error {
-    fn from(failed: FailedClaim) -> Self {
-        failed.error
-    }
 }
 
 /// An inlet that owns its key; whether that key is trusted is the caller's to say.
@@ -191,20 +180,13 @@ impl VerifiedInitiator {
         if !self.owner.is_current() {
             return Vec::new();
         }
-        seal_alert(&mut self.session().sealer, cause, text).unwrap_or_default()
+        alert(&mut self.session().sealer, cause, text)
     }
 
     fn session(self) -> Session {
         self.agreed
             .session(&self.h9, self.suite, self.peer, &self.local, Role::Outlet)
     }
-}
-
-/// The record, or `None` where nothing may be sealed any more.
-fn seal_alert(sealer: &mut Sealer, cause: Cause, text: &str) -> Option<Vec<u8>> {
-    let mut record = Vec::new();
-    sealer.seal_alert(cause, text, &mut record).ok()?;
-    Some(record)
 }
 
 // Prints the state's name alone: its fields are secrets.

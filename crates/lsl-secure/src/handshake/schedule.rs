@@ -9,27 +9,32 @@ use crate::{
     SessionId, Suite, TimeKeys,
 };
 
+// Secrets of a handshake are boxed: its states are moved about, and only the last copy of what lies in
+// them would be erased.
+
 /// One side's key share of one connection. Erased on drop.
-pub(super) struct Ephemeral(StaticSecret);
+pub(super) struct Ephemeral(Box<StaticSecret>);
 
 impl Ephemeral {
     /// Generates a fresh key for one handshake.
     pub(super) fn generate(random: &mut impl Random) -> Result<Self> {
         let mut bytes = Zeroizing::new([0; 32]);
         random.fill(&mut *bytes)?;
-        Ok(Self(StaticSecret::from(*bytes)))
+        Ok(Self(Box::new(StaticSecret::from(*bytes))))
     }
 
     /// Returns the public share for the peer.
     pub(super) fn share(&self) -> [u8; 32] {
-        Share::from(&self.0).to_bytes()
+        Share::from(&*self.0).to_bytes()
     }
 
     /// The secret of both shares, consuming this one.
     pub(super) fn agree(self, peer: &[u8; 32], psk: Option<&Psk>) -> Result<Agreed> {
         let dh = self.shared(peer)?;
         let salt = psk.map_or(&[0; 32], Psk::as_bytes);
-        Ok(Agreed(extract(salt, dh.as_bytes())))
+        let mut prk = Box::new(Secret::default());
+        prk.copy_from_slice(&*extract(salt, dh.as_bytes()));
+        Ok(Agreed(prk))
     }
 
     /// `dh`, which is never all zero.
@@ -47,7 +52,7 @@ impl Ephemeral {
 }
 
 /// `prk`, from which all secrets of the session derive.
-pub(super) struct Agreed(pub(super) Secret);
+pub(super) struct Agreed(pub(super) Box<Secret>);
 
 impl Agreed {
     /// Derives `hs_r` (outlet) or `hs_i` (inlet) with `h2`: the secret that seals the identity of

@@ -277,7 +277,7 @@ impl Opener {
 
     #[cold]
     #[inline(never)]
-    fn fail(&mut self, error: &Error) {
+    pub(crate) fn fail(&mut self, error: &Error) {
         let detail = match error {
             Error::Session { detail, .. } => detail.clone(),
             other => Cow::Owned(other.to_string()),

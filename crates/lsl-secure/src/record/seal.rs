@@ -311,7 +311,7 @@ impl Sealer {
         }
     }
 
-    fn end(&mut self) {
+    pub(crate) fn end(&mut self) {
         self.phase = Phase::Ended;
         self.ratchet.end();
     }

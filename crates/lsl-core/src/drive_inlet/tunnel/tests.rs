@@ -60,7 +60,7 @@ async fn pair(ping_after: Duration) -> (Dialled, TcpStream, Connection) {
         tokio::io::AsyncReadExt::read_exact(&mut stream, &mut preamble)
             .await
             .unwrap();
-        let mut connection = Connection::responder(local(), descriptor(), local_clock());
+        let mut connection = Connection::responder(local(), descriptor().into(), local_clock());
         shake_hands(&stream, &mut connection).await;
         (stream, connection)
     });

@@ -113,6 +113,103 @@ fn a_peer_that_takes_nothing_holds_nobody() {
 }
 
 #[test]
+fn an_error_of_the_socket_ends_a_handshake_without_a_word_more() {
+    let broken = |_: &[u8]| Err(io::ErrorKind::OutOfMemory.into());
+    let assert_broken = |connection: &mut Connection| {
+        let flushed = connection.flush(|| 0.0, broken);
+        assert_eq!(flushed.unwrap_err().kind(), io::ErrorKind::OutOfMemory);
+        assert!(take(connection).is_empty() && connection.sender().is_none());
+        assert_eq!(
+            (connection.max_read(), connection.poll_timeout()),
+            (0, None)
+        );
+    };
+    // M3, which says who we are, and the request.
+    let mut inlet = inlet();
+    greeted(&mut inlet);
+    assert_broken(&mut inlet);
+    // The DESCRIPTOR.
+    let (mut inlet, mut outlet) = (super::inlet(), outlet());
+    give(&mut outlet, &take(&mut inlet)[PREAMBLE.len()..], 0.0).unwrap();
+    give(&mut inlet, &take(&mut outlet), 0.0).unwrap();
+    give(&mut outlet, &take(&mut inlet), 0.0).unwrap();
+    assert_broken(&mut outlet);
+    // One that only the caller has seen, which takes no last words back.
+    let error = Error::session(Cause::Internal, "reading");
+    let mut inlet = super::inlet();
+    greeted(&mut inlet);
+    inlet.fail(&error);
+    assert!(take(&mut inlet).is_empty());
+    inlet = super::inlet();
+    accepted(&mut inlet);
+    assert!(give(&mut inlet, b"\x40\x12", 0.0).is_err());
+    inlet.fail(&error);
+    assert!(!take(&mut inlet).is_empty());
+}
+
+#[test]
+fn an_answer_counts_until_somebody_says_that_it_is_late() {
+    let (_, flight) = Initiator::start(local(3), &mut OsRandom).unwrap();
+    let m1 = &flight[PREAMBLE.len()..];
+    let asked = || {
+        let mut outlet = outlet();
+        for bytes in [&m1[..2], &m1[2..]] {
+            let taken = outlet.handle_input(&mut bytes.to_vec(), 0.0, |_| Ok(()));
+            taken.unwrap();
+        }
+        let question = outlet.poll_event();
+        assert!(matches!(question, Some(Event::Question(Question::Turn))));
+        outlet
+    };
+    let mut outlet = asked();
+    outlet.handle_answer(Answer::Turn(Ok(())), 4.0).unwrap();
+    answer(&mut outlet, 4.0).unwrap();
+    assert_eq!(outlet.poll_timeout(), Some(9.0));
+
+    let mut outlet = asked();
+    assert_eq!(cause(outlet.handle_timeout(3.0)), Cause::Busy);
+    let late = outlet.handle_answer(Answer::Turn(Ok(())), 3.0);
+    assert_eq!(cause(late), Cause::Internal);
+    assert!(outlet.poll_event().is_none());
+    assert_eq!(take(&mut outlet), REFUSAL_503);
+
+    // What comes with a question open was not asked for.
+    for bytes in [&b"more"[..], b""] {
+        let mut outlet = asked();
+        assert_eq!(outlet.max_read(), 0);
+        let early = outlet.handle_input(&mut bytes.to_vec(), 0.0, |_| Ok(()));
+        assert!(early.is_err());
+        assert!(outlet.handle_answer(Answer::Turn(Ok(())), 0.0).is_err());
+        assert!(take(&mut outlet).is_empty());
+    }
+}
+
+#[test]
+fn a_request_that_is_not_taken_is_late_by_its_name() {
+    // The outlet reads M3, and the request stays.
+    let (mut inlet, mut outlet) = (inlet(), outlet());
+    give(&mut outlet, &take(&mut inlet)[PREAMBLE.len()..], 0.0).unwrap();
+    give(&mut inlet, &take(&mut outlet), 0.0).unwrap();
+    let mut m3 = Vec::new();
+    let flushed = inlet.flush(
+        || 0.0,
+        |bytes| match m3.len() {
+            0 => {
+                m3.extend_from_slice(&bytes[..153]);
+                Ok(153)
+            }
+            _ => Err(io::ErrorKind::WouldBlock.into()),
+        },
+    );
+    assert!(!flushed.unwrap());
+    give(&mut outlet, &m3, 0.0).unwrap();
+    give(&mut inlet, &take(&mut outlet), 0.0).unwrap();
+    let late = inlet.handle_timeout(10.0).unwrap_err();
+    assert_eq!(late.cause(), Cause::Timeout);
+    assert!(late.to_string().contains("the request"), "{late}");
+}
+
+#[test]
 fn a_peer_that_is_gone_is_still_read() {
     let mut inlet = inlet();
     let gone = |_: &[u8]| Err(io::ErrorKind::BrokenPipe.into());

@@ -1,6 +1,7 @@
 //! The two directions of a session.
 
 use super::*;
+use crate::connection::send::MAX_UNSENT_BYTES;
 
 /// The outlet's direction to its inlet, and the inlet's session.
 fn sender(pad_to: u16) -> (SendHalf, ReceiveHalf) {
@@ -10,7 +11,7 @@ fn sender(pad_to: u16) -> (SendHalf, ReceiveHalf) {
             pad_to,
             ..Arc::into_inner(local(4)).unwrap()
         }),
-        descriptor(),
+        descriptor().into(),
         0.0,
     );
     give(&mut outlet, &take(&mut inlet)[PREAMBLE.len()..], 0.0).unwrap();
@@ -155,25 +156,6 @@ fn a_ping_does_not_wait_behind_unsent_bytes() {
 }
 
 #[test]
-fn a_warm_session_allocates_nothing() {
-    let (mut sender, _) = sender(0);
-    let mut places = Vec::with_capacity(2000);
-    for n in 0..1000 {
-        let sent = sender.send(
-            &[0; 4096][..4096 - n],
-            || NOW,
-            |bytes| {
-                places.push(bytes.as_ptr());
-                Ok(bytes.len())
-            },
-        );
-        sent.unwrap();
-    }
-    places.dedup();
-    assert_eq!(places.len(), 1);
-}
-
-#[test]
 fn a_failed_session_says_not_a_byte_more() {
     let (mut sender, _) = sender(0);
     let mut socket = Socket {
@@ -189,6 +171,44 @@ fn a_failed_session_says_not_a_byte_more() {
     assert!(send(&mut sender, &[1; 100], &mut socket).is_err());
     assert_eq!(socket.received.len(), 10);
     assert_eq!(sender.failure(), Some(Cause::RecordAuthFailed), "the first");
+}
+
+#[test]
+fn a_session_that_failed_sends_opens_and_awaits_nothing() {
+    let [mut inlet, _] = established();
+    let sender = inlet.sender().unwrap();
+    sender.fail(&Error::session(Cause::RecordAuthFailed, "changed"));
+    assert!(sender.ping(1.0).is_err());
+    assert!(take(&mut inlet).is_empty());
+
+    let [mut inlet, mut outlet] = established();
+    while inlet.poll_event().is_some() {}
+    let due = |inlet: &Connection| inlet.poll_timeout().unwrap();
+    for _ in 0..3 {
+        inlet.handle_timeout(due(&inlet)).unwrap();
+    }
+    assert_eq!(cause(inlet.handle_timeout(due(&inlet))), Cause::Timeout);
+    assert_eq!(inlet.poll_timeout(), None);
+    inlet.handle_timeout(1e6).unwrap();
+    let sender = outlet.sender().unwrap();
+    let full = |_: &[u8]| Err(io::ErrorKind::WouldBlock.into());
+    assert_eq!(sender.send(b"late", || NOW, full).unwrap(), 4);
+    let late = inlet.handle_input(&mut take(&mut outlet), NOW, |_| panic!("delivered"));
+    assert_eq!(cause(late), Cause::Timeout);
+    assert!(inlet.take_time_keys().is_none() && take(&mut inlet).is_empty());
+}
+
+#[test]
+fn keep_alives_do_not_pile_up_before_an_outlet_that_sends_and_does_not_read() {
+    let [mut inlet, mut outlet] = established();
+    for minute in 0..1000 {
+        outlet.sender().unwrap().pong(1.0, 1.0);
+        give(&mut inlet, &take(&mut outlet), 60.0 * f64::from(minute)).unwrap();
+        let due = inlet.poll_timeout().unwrap();
+        inlet.handle_timeout(due).unwrap();
+    }
+    let ping = 8 + crate::record::RECORD_OVERHEAD;
+    assert_eq!(inlet.sender().unwrap().unsent(), ping);
 }
 
 #[test]

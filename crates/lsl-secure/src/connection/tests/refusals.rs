@@ -133,18 +133,24 @@ fn a_full_outlet_says_so() {
 }
 
 #[test]
-fn no_common_version_or_suite_is_505() {
+fn no_common_version_or_suite_is_505_whosever_turn_it_is() {
     let check = |change: fn(&mut Vec<u8>), expected: Cause, answer: &[u8]| {
-        let accept = |outlet: &mut Connection| {
-            outlet.handle_answer(Answer::Turn(Ok(())), 0.0)?;
-            super::answer(outlet, 0.0)
-        };
-        assert_eq!(refused(&hello(change), accept), (expected, answer.to_vec()));
+        let (m1, mut outlet) = (hello(change), outlet());
+        let mut input = |bytes: &[u8]| outlet.handle_input(&mut bytes.to_vec(), 0.0, |_| Ok(()));
+        input(&m1[..2]).unwrap();
+        assert_eq!(cause(input(&m1[2..])), expected);
+        assert!(outlet.poll_event().is_none(), "nobody's turn");
+        assert_eq!(take(&mut outlet), answer);
     };
     // len, type, ver_min, ver_max, role, n_suites, suites…
     check(|m1| (m1[3], m1[4]) = (2, 9), Cause::Version, REFUSAL_505);
     check(|m1| m1[8] = 77, Cause::NoCommonSuite, REFUSAL_505);
     check(|m1| m1[5] = 2, Cause::Malformed, b"");
     check(|m1| m1[2] = 9, Cause::Malformed, b"");
-    check(|m1| m1[9..41].fill(0), Cause::BadKeyShare, b"");
+    let accept = |outlet: &mut Connection| {
+        outlet.handle_answer(Answer::Turn(Ok(())), 0.0)?;
+        answer(outlet, 0.0)
+    };
+    let zeros = hello(|m1| m1[9..41].fill(0));
+    assert_eq!(refused(&zeros, accept), (Cause::BadKeyShare, Vec::new()));
 }

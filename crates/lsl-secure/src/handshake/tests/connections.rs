@@ -49,7 +49,10 @@ fn answer(connection: &mut Connection, random: &mut Fixed) {
             Question::Turn => Answer::Turn(Ok(())),
             Question::Work(work) => Answer::Work(work.run(random)),
             Question::PeerKey(_) => Answer::PeerKey(Ok(String::new())),
-            Question::Descriptor(_) => Answer::Descriptor(Ok(())),
+            Question::Descriptor(said) => {
+                assert_eq!(said, descriptor());
+                Answer::Descriptor(Ok(()))
+            }
         };
         connection.handle_answer(answer, 0.0).unwrap();
     }
@@ -64,7 +67,7 @@ fn a_connection_sends_and_takes_the_reference() {
         let payload = unhex(&request.payload);
         let random = &mut Fixed::new(run.secret("e_i"));
         let inlet = Connection::initiator(run.inlet(), &payload, 0.0, random).unwrap();
-        let outlet = Connection::responder(run.outlet(), descriptor(), 0.0);
+        let outlet = Connection::responder(run.outlet(), descriptor().into(), 0.0);
         let none = || Fixed(VecDeque::new());
         let mut ends = [(inlet, none()), (outlet, Fixed::new(run.secret("e_r")))];
         let wires = exchange(&mut ends);

