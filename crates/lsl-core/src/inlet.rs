@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use lsl_platform::clock::local_clock;
 use lsl_proto::clock::TimeCorrection;
-use lsl_proto::value::{PullElement, read_raw};
+use lsl_proto::inlet::{Feed, Pull, Taken};
+use lsl_proto::value::PullElement;
 
 use crate::context::Context;
-use crate::drive_clock::Clock;
 use crate::drive_inlet::echo::{self, Echo};
-use crate::drive_inlet::task::{Flow, FullInfo, InletShared, Notifier};
-use crate::net::monitor::{Monitor, lock_ignoring_poison};
+use crate::drive_inlet::pull::FeedState;
+use crate::drive_inlet::task::{Facts, InletShared, Notifier};
+use crate::net::monitor::Monitor;
 use crate::net::runtime::{self, AbortOnDrop};
 use crate::stats::InletStats;
 use crate::{BufferLength, ChannelFormat, Error, ProcessingOptions, Result, StreamInfo, Timeout};
@@ -87,11 +88,8 @@ impl Inlet {
     /// [`Error::Timeout`] (connecting goes on in the background), [`Error::Lost`].
     pub async fn open(&self, timeout: impl Into<Timeout>) -> Result<()> {
         let deadline = self.begin(timeout)?;
-        self.shared
-            .flow
-            .wait(deadline, opened)
-            .await
-            .unwrap_or(Err(OPEN_TIMEOUT))
+        let opened = self.shared.feed.wait(deadline, opened).await;
+        opened.unwrap_or(Err(OPEN_TIMEOUT))
     }
 
     /// Disconnects and forgets queued samples. The next pull or `open` connects again.
@@ -114,15 +112,10 @@ impl Inlet {
         timeout: impl Into<Timeout>,
     ) -> Result<Option<f64>> {
         self.check_sample(values)?;
-        let deadline = self.begin(timeout)?;
-        loop {
-            let step = |flow: &mut Flow| self.step(flow, values);
-            match self.shared.pull(deadline, step).await {
-                Some(Step::Done(result)) => return result.map(Some),
-                Some(Step::NeedsOffset) => drop(self.time_correction(OFFSET_LIMIT).await?),
-                None => return Ok(None),
-            }
-        }
+        let mut stamp = [0.0];
+        let pull = Pull::new(values, Some(&mut stamp), self.shared.channels);
+        let pulled = self.pull_all(pull, self.begin(timeout)?).await?;
+        Ok((pulled > 0).then_some(stamp[0]))
     }
 
     /// Pulls samples until `values` is full or the time is up: `[s0c0, s0c1, …, s1c0, …]`, their
@@ -137,26 +130,31 @@ impl Inlet {
     pub async fn pull_chunk<T: PullElement>(
         &self,
         values: &mut [T],
-        mut timestamps: Option<&mut [f64]>,
+        timestamps: Option<&mut [f64]>,
         timeout: impl Into<Timeout>,
     ) -> Result<usize> {
-        let wanted = self.check_chunk(values, timestamps.as_deref())?;
-        let deadline = self.begin(timeout)?;
-        let mut pulled = 0;
-        while pulled < wanted {
-            let step =
-                |flow: &mut Flow| self.steps(flow, values, timestamps.as_deref_mut(), &mut pulled);
-            match self.shared.pull(deadline, step).await {
-                Some(Step::Done(Ok(_))) => {}
-                Some(Step::Done(Err(error))) => return some_or(pulled, error),
-                Some(Step::NeedsOffset) => match self.time_correction(OFFSET_LIMIT).await {
-                    Ok(_) => {}
-                    Err(error) => return some_or(pulled, error),
-                },
+        self.check_chunk(values, timestamps.as_deref())?;
+        let pull = Pull::new(values, timestamps, self.shared.channels);
+        self.pull_all(pull, self.begin(timeout)?).await
+    }
+
+    async fn pull_all<T: PullElement>(
+        &self,
+        mut pull: Pull<'_, T>,
+        deadline: f64,
+    ) -> Result<usize> {
+        while !pull.is_full() {
+            let take = |feed: &mut Feed| take(feed, &mut pull);
+            let error = match self.shared.pull(deadline, take).await {
                 None => break,
+                Some(Ok(Taken::NeedsClock)) => self.time_correction(OFFSET_LIMIT).await.err(),
+                Some(taken) => taken.err(),
+            };
+            if let Some(error) = error {
+                return pull.or(error);
             }
         }
-        Ok(pulled)
+        Ok(pull.pulled())
     }
 
     /// Pulls a sample if one is there; never waits. With clock synchronisation on, nothing is there
@@ -166,12 +164,10 @@ impl Inlet {
     /// As [`pull`](Self::pull).
     pub fn try_pull<T: PullElement>(&self, values: &mut [T]) -> Result<Option<f64>> {
         self.check_sample(values)?;
-        self.shared.start_data()?;
-        match self.shared.look(|flow| self.step(flow, values)) {
-            Some(Step::Done(result)) => result.map(Some),
-            Some(Step::NeedsOffset) => self.shared.start_clock().map(|()| None),
-            None => Ok(None),
-        }
+        let mut stamp = [0.0];
+        let pull = Pull::new(values, Some(&mut stamp), self.shared.channels);
+        let pulled = self.try_pull_all(pull)?;
+        Ok((pulled > 0).then_some(stamp[0]))
     }
 
     /// Pulls what is there, as many samples as fit; never waits, as [`try_pull`](Self::try_pull).
@@ -182,40 +178,41 @@ impl Inlet {
     pub fn try_pull_chunk<T: PullElement>(
         &self,
         values: &mut [T],
-        mut timestamps: Option<&mut [f64]>,
+        timestamps: Option<&mut [f64]>,
     ) -> Result<usize> {
-        let wanted = self.check_chunk(values, timestamps.as_deref())?;
+        self.check_chunk(values, timestamps.as_deref())?;
+        self.try_pull_all(Pull::new(values, timestamps, self.shared.channels))
+    }
+
+    fn try_pull_all<T: PullElement>(&self, mut pull: Pull<'_, T>) -> Result<usize> {
         self.shared.start_data()?;
-        let mut pulled = 0;
         loop {
-            let step =
-                |flow: &mut Flow| self.steps(flow, values, timestamps.as_deref_mut(), &mut pulled);
-            match self.shared.look(step) {
+            match self.shared.try_pull(|feed| take(feed, &mut pull)) {
                 // After what was read before comes what is still in the socket.
-                Some(Step::Done(Ok(_))) if pulled < wanted => {}
-                Some(Step::Done(Ok(_))) | None => return Ok(pulled),
-                Some(Step::Done(Err(error))) => return some_or(pulled, error),
-                Some(Step::NeedsOffset) => return self.shared.start_clock().map(|()| pulled),
+                Some(Ok(Taken::Samples)) if !pull.is_full() => {}
+                Some(Ok(Taken::NeedsClock)) => {
+                    return self.shared.start_clock().map(|()| pull.pulled());
+                }
+                Some(Err(error)) => return pull.or(error),
+                Some(Ok(_)) | None => return Ok(pull.pulled()),
             }
         }
     }
 
     /// Samples received and not yet pulled.
     pub fn samples_available(&self) -> usize {
-        self.shared.look_at_all(|flow| flow.ring.len())
+        self.shared.look(|feed| feed.ring.len())
     }
 
     /// Whether a pull would return without waiting: samples are there, or the stream is lost.
     pub fn is_ready(&self) -> bool {
-        let ready = |flow: &mut Flow| (!flow.ring.is_empty() || flow.lost.is_some()).then_some(());
-        self.shared.look(ready).is_some()
+        let ready = |feed: &mut Feed| feed.is_ready().then_some(());
+        self.shared.try_pull(ready).is_some()
     }
 
     /// Forgets all samples that are waiting and says how many those were.
     pub fn flush(&self) -> usize {
-        let count = self.shared.look_at_all(|flow| flow.ring.clear());
-        lock_ignoring_poison(&self.shared.processing).flush(count as u64);
-        count
+        self.shared.look(Feed::flush)
     }
 
     /// The full description of the stream with its metadata, fetched on the first call and after a
@@ -225,9 +222,9 @@ impl Inlet {
     /// [`Error::Timeout`] (fetching goes on in the background), [`Error::Lost`].
     pub async fn full_info(&self, timeout: impl Into<Timeout>) -> Result<StreamInfo> {
         let deadline = timeout.into().deadline(local_clock());
-        let generation = self.begin_full_info()?;
-        let known = |state: &mut FullInfo| known_info(state, generation);
-        let found = self.shared.full_info.wait(deadline, known).await;
+        let moves = self.begin_full_info()?;
+        let known = |facts: &mut Facts| known_info(facts, moves);
+        let found = self.shared.facts.wait(deadline, known).await;
         found.unwrap_or(Err(Error::Timeout { operation: "info" }))
     }
 
@@ -244,11 +241,8 @@ impl Inlet {
     pub async fn time_correction(&self, timeout: impl Into<Timeout>) -> Result<TimeCorrection> {
         let deadline = timeout.into().deadline(local_clock());
         self.shared.start_clock()?;
-        self.shared
-            .clock
-            .wait(deadline, known_offset)
-            .await
-            .unwrap_or(Err(CORRECTION_TIMEOUT))
+        let known = self.shared.facts.wait(deadline, known_offset).await;
+        known.unwrap_or(Err(CORRECTION_TIMEOUT))
     }
 
     /// Asks the outlet for a sign of life now, of which [`Echo`] says what it proves about samples that
@@ -266,17 +260,17 @@ impl Inlet {
     /// Whether the outlet's clock became another one since the last call: the stream was recovered
     /// from another outlet instance.
     pub fn was_clock_reset(&self) -> bool {
-        self.shared.clock.lock().take_was_reset()
+        self.shared.feed.lock().feed.take_was_clock_reset()
     }
 
     /// Which corrections pulls apply to timestamps. Spec: lsl-protocol §11.
     pub fn set_processing(&self, options: ProcessingOptions) {
-        lock_ignoring_poison(&self.shared.processing).set_options(options);
+        (self.shared.feed.lock().feed.processing).set_options(options);
     }
 
     /// Half-time of the dejitter filter in seconds, used when it next starts.
     pub fn set_smoothing_halftime(&self, secs: f32) {
-        lock_ignoring_poison(&self.shared.processing).set_halftime(secs);
+        (self.shared.feed.lock().feed.processing).set_halftime(secs);
     }
 
     /// The stream as it was described when this inlet was made; see
@@ -306,15 +300,16 @@ impl Inlet {
 
     /// Everything counted so far.
     pub fn stats(&self) -> InletStats {
-        let flow = self.shared.flow.lock();
+        let state = self.shared.feed.lock();
+        let feed = &state.feed;
         InletStats {
-            samples: flow.samples,
-            bytes: flow.bytes,
-            dropped: flow.ring.dropped(),
-            reconnects: flow.reconnects,
-            available: flow.ring.len(),
-            available_bytes: flow.ring.len_bytes(),
-            idle_secs: flow.last_arrival.map(|arrival| local_clock() - arrival),
+            samples: feed.samples(),
+            bytes: feed.bytes(),
+            dropped: feed.ring.dropped(),
+            reconnects: feed.reconnects(),
+            available: feed.ring.len(),
+            available_bytes: feed.ring.len_bytes(),
+            idle_secs: feed.last_arrival().map(|arrival| local_clock() - arrival),
         }
     }
 
@@ -326,7 +321,7 @@ impl Inlet {
         let is_first = self.shared.notifier.set(notifier).is_ok();
         // From now on the data task reads, whoever does now.
         self.shared.interrupt_leader();
-        self.shared.data_work.notify_one();
+        self.shared.work.notify_one();
         is_first
     }
 
@@ -372,17 +367,15 @@ impl Inlet {
     }
 
     fn begin_full_info(&self) -> Result<u64> {
-        let generation = self.shared.source.generation();
-        let state = self.shared.full_info.lock();
-        let fresh = state
-            .known
-            .as_ref()
-            .is_some_and(|(known, _)| *known >= generation);
-        drop(state);
+        let moves = self.shared.source.moves();
+        let facts = self.shared.facts.lock();
+        let known = facts.full_info.as_ref();
+        let fresh = known.is_some_and(|(known, _)| *known >= moves);
+        drop(facts);
         if !fresh {
             self.shared.start_full_info()?;
         }
-        Ok(generation)
+        Ok(moves)
     }
 
     fn check_sample<T>(&self, values: &[T]) -> Result<()> {
@@ -396,7 +389,7 @@ impl Inlet {
         )))
     }
 
-    fn check_chunk<T>(&self, values: &[T], timestamps: Option<&[f64]>) -> Result<usize> {
+    fn check_chunk<T>(&self, values: &[T], timestamps: Option<&[f64]>) -> Result<()> {
         let channels = self.shared.channels;
         if channels == 0 || !values.len().is_multiple_of(channels) {
             return Err(Error::Argument(format!(
@@ -410,88 +403,8 @@ impl Inlet {
                 "room for {samples} samples but for {} timestamps",
                 stamps.len()
             ))),
-            _ => Ok(samples),
+            _ => Ok(()),
         }
-    }
-
-    /// Takes one sample out of the ring, if there is one and everything needed for it is known.
-    fn step<T: PullElement>(&self, flow: &mut Flow, values: &mut [T]) -> Option<Step> {
-        let mut timestamp = [0.0];
-        let mut pulled = 0;
-        let step = self.steps(flow, values, Some(&mut timestamp), &mut pulled)?;
-        Some(match step {
-            Step::Done(Ok(_)) => Step::Done(Ok(timestamp[0])),
-            other => other,
-        })
-    }
-
-    /// Takes as many samples as there are and fit, in runs: nothing is done per sample that can be
-    /// done per call.
-    fn steps<T: PullElement>(
-        &self,
-        flow: &mut Flow,
-        values: &mut [T],
-        mut timestamps: Option<&mut [f64]>,
-        pulled: &mut usize,
-    ) -> Option<Step> {
-        let waits = !flow.ring.is_empty();
-        if let Some(reason) = &flow.lost
-            && !(waits && self.shared.samples_first)
-        {
-            let reason = reason.clone();
-            return Some(Step::Done(Err(Error::Lost { reason })));
-        }
-        if !waits {
-            return None;
-        }
-        let (channels, format) = (self.shared.channels, self.shared.info.channel_format());
-        let wanted = values.len().checked_div(channels).unwrap_or(1);
-        let mut processing = lock_ignoring_poison(&self.shared.processing);
-        let now = if processing.options() == ProcessingOptions::NONE {
-            None
-        } else {
-            Some(local_clock())
-        };
-        let mut last = None;
-        while *pulled < wanted {
-            let (stamps, _) = flow.ring.front_run(wanted - *pulled);
-            let mut count = stamps.len();
-            let mut slots = timestamps
-                .as_deref_mut()
-                .and_then(|slots| slots.get_mut(*pulled..*pulled + count));
-            let Some(&newest) = stamps.last() else {
-                break;
-            };
-            let mut stamp = newest;
-            if let Some(now) = now {
-                let offset = || self.shared.clock.lock().offset();
-                for (index, &raw) in stamps.iter().enumerate() {
-                    let Ok(processed) = processing.process(raw, now, offset) else {
-                        count = index;
-                        break;
-                    };
-                    stamp = processed;
-                    if let Some(slot) = slots.as_deref_mut().and_then(|it| it.get_mut(index)) {
-                        *slot = processed;
-                    }
-                }
-                if count == 0 {
-                    return Some(Step::NeedsOffset);
-                }
-            } else if let Some(slots) = slots {
-                slots.copy_from_slice(stamps);
-            }
-            let (_, raw) = flow.ring.front_run(count);
-            let room = *pulled * channels..(*pulled + count) * channels;
-            let read = read_raw(raw, format, values.get_mut(room).unwrap_or_default());
-            flow.ring.pop_many(count);
-            if let Err(error) = read {
-                return Some(Step::Done(Err(error)));
-            }
-            *pulled += count;
-            last = Some(Step::Done(Ok(stamp)));
-        }
-        last
     }
 }
 
@@ -515,8 +428,8 @@ impl BlockingInlet<'_> {
     /// As [`Inlet::open`].
     pub fn open(&self, timeout: impl Into<Timeout>) -> Result<()> {
         let deadline = self.inlet.begin(timeout)?;
-        let flow = &self.inlet.shared.flow;
-        flow.wait_blocking(deadline, opened)
+        let feed = &self.inlet.shared.feed;
+        feed.wait_blocking(deadline, opened)
             .unwrap_or(Err(OPEN_TIMEOUT))
     }
 
@@ -531,15 +444,10 @@ impl BlockingInlet<'_> {
     ) -> Result<Option<f64>> {
         let inlet = self.inlet;
         inlet.check_sample(values)?;
-        let deadline = inlet.begin(timeout)?;
-        loop {
-            let step = |flow: &mut Flow| inlet.step(flow, values);
-            match inlet.shared.pull_blocking(deadline, step) {
-                Some(Step::Done(result)) => return result.map(Some),
-                Some(Step::NeedsOffset) => drop(self.time_correction(OFFSET_LIMIT)?),
-                None => return Ok(None),
-            }
-        }
+        let mut stamp = [0.0];
+        let pull = Pull::new(values, Some(&mut stamp), inlet.shared.channels);
+        let pulled = self.pull_all(pull, inlet.begin(timeout)?)?;
+        Ok((pulled > 0).then_some(stamp[0]))
     }
 
     /// As [`Inlet::pull_chunk`].
@@ -549,28 +457,29 @@ impl BlockingInlet<'_> {
     pub fn pull_chunk<T: PullElement>(
         &self,
         values: &mut [T],
-        mut timestamps: Option<&mut [f64]>,
+        timestamps: Option<&mut [f64]>,
         timeout: impl Into<Timeout>,
     ) -> Result<usize> {
         let inlet = self.inlet;
-        let wanted = inlet.check_chunk(values, timestamps.as_deref())?;
-        let deadline = inlet.begin(timeout)?;
-        let mut pulled = 0;
-        while pulled < wanted {
-            let step =
-                |flow: &mut Flow| inlet.steps(flow, values, timestamps.as_deref_mut(), &mut pulled);
-            match inlet.shared.pull_blocking(deadline, step) {
-                Some(Step::Done(Ok(_))) => {}
-                Some(Step::Done(Err(error))) => return some_or(pulled, error),
-                Some(Step::NeedsOffset) => {
-                    if let Err(error) = self.time_correction(OFFSET_LIMIT) {
-                        return some_or(pulled, error);
-                    }
-                }
+        inlet.check_chunk(values, timestamps.as_deref())?;
+        let pull = Pull::new(values, timestamps, inlet.shared.channels);
+        self.pull_all(pull, inlet.begin(timeout)?)
+    }
+
+    #[inline]
+    fn pull_all<T: PullElement>(self, mut pull: Pull<'_, T>, deadline: f64) -> Result<usize> {
+        while !pull.is_full() {
+            let take = |feed: &mut Feed| take(feed, &mut pull);
+            let error = match self.inlet.shared.pull_blocking(deadline, take) {
                 None => break,
+                Some(Ok(Taken::NeedsClock)) => self.time_correction(OFFSET_LIMIT).err(),
+                Some(taken) => taken.err(),
+            };
+            if let Some(error) = error {
+                return pull.or(error);
             }
         }
-        Ok(pulled)
+        Ok(pull.pulled())
     }
 
     /// As [`Inlet::full_info`].
@@ -579,9 +488,9 @@ impl BlockingInlet<'_> {
     /// As [`Inlet::full_info`].
     pub fn full_info(&self, timeout: impl Into<Timeout>) -> Result<StreamInfo> {
         let deadline = timeout.into().deadline(local_clock());
-        let generation = self.inlet.begin_full_info()?;
-        let known = |state: &mut FullInfo| known_info(state, generation);
-        let found = self.inlet.shared.full_info.wait_blocking(deadline, known);
+        let moves = self.inlet.begin_full_info()?;
+        let known = |facts: &mut Facts| known_info(facts, moves);
+        let found = self.inlet.shared.facts.wait_blocking(deadline, known);
         found.unwrap_or(Err(Error::Timeout { operation: "info" }))
     }
 
@@ -592,8 +501,8 @@ impl BlockingInlet<'_> {
     pub fn time_correction(&self, timeout: impl Into<Timeout>) -> Result<TimeCorrection> {
         let deadline = timeout.into().deadline(local_clock());
         self.inlet.shared.start_clock()?;
-        let clock = &self.inlet.shared.clock;
-        clock
+        let facts = &self.inlet.shared.facts;
+        facts
             .wait_blocking(deadline, known_offset)
             .unwrap_or(Err(CORRECTION_TIMEOUT))
     }
@@ -709,8 +618,8 @@ impl InletBuilder {
             capacity_samples,
             self.max_chunk_samples,
             recoverable,
+            self.samples_first,
         );
-        shared.samples_first = self.samples_first;
         shared.source.set_peer_history(self.peer_history);
         let inlet = Inlet {
             shared: Arc::new(shared),
@@ -720,43 +629,27 @@ impl InletBuilder {
     }
 }
 
-enum Step {
-    Done(Result<f64>),
-    /// Clock synchronisation is on and the outlet's clock is not known yet.
-    NeedsOffset,
-}
-
-fn opened(flow: &mut Flow) -> Option<Result<()>> {
-    match &flow.lost {
-        Some(reason) => Some(Err(Error::Lost {
-            reason: reason.clone(),
-        })),
-        None => flow.opened.then_some(Ok(())),
+/// Takes what is there, if there is anything.
+#[inline]
+fn take<T: PullElement>(feed: &mut Feed, pull: &mut Pull<'_, T>) -> Option<Result<Taken>> {
+    match feed.take(pull, local_clock) {
+        Ok(Taken::Nothing) => None,
+        taken => Some(taken),
     }
 }
 
-fn known_info(state: &mut FullInfo, generation: u64) -> Option<Result<StreamInfo>> {
-    match (&state.known, &state.lost) {
-        (_, Some(reason)) => Some(Err(Error::Lost {
-            reason: reason.clone(),
-        })),
-        (Some((known, info)), None) if *known >= generation => Some(Ok(info.clone())),
-        _ => None,
-    }
+fn opened(state: &mut FeedState) -> Option<Result<()>> {
+    state.feed.opened()
 }
 
-fn known_offset(clock: &mut Clock) -> Option<Result<TimeCorrection>> {
-    match &clock.lost {
-        Some(reason) => Some(Err(Error::Lost {
-            reason: reason.clone(),
-        })),
-        None => clock.correction().map(Ok),
-    }
+fn known_info(facts: &mut Facts, moves: u64) -> Option<Result<StreamInfo>> {
+    let known = facts.full_info.as_ref();
+    let known = known.filter(|(known, _)| *known >= moves);
+    facts.or_lost(known.map(|(_, info)| info.clone()))
 }
 
-/// Samples already taken are worth more than an error that the next call reports again.
-fn some_or(pulled: usize, error: Error) -> Result<usize> {
-    if pulled > 0 { Ok(pulled) } else { Err(error) }
+fn known_offset(facts: &mut Facts) -> Option<Result<TimeCorrection>> {
+    facts.or_lost(facts.correction)
 }
 
 const OPEN_TIMEOUT: Error = Error::Timeout {

@@ -40,6 +40,14 @@ impl ByteStream {
         self.watch.is_some()
     }
 
+    /// Registers the socket, so that tasks are woken.
+    pub(crate) fn register(&mut self) -> io::Result<&AsyncFd<Arc<TcpStream>>> {
+        Ok(match &mut self.watch {
+            Some(registered) => registered,
+            none => none.insert(registered_socket(&self.stream)?),
+        })
+    }
+
     pub(crate) fn unregister(&mut self) {
         self.watch = None;
     }
@@ -54,13 +62,10 @@ impl ByteStream {
         let Some(context) = context else {
             return or_pending(receive_nonblocking(&self.stream, buffer));
         };
-        let watch = match &mut self.watch {
-            Some(watch) => watch,
-            none => none.insert(watched(&self.stream)?),
-        };
+        let registered = self.register()?;
         loop {
-            let mut ready = ready!(watch.poll_read_ready(context))?;
-            match receive_nonblocking(&self.stream, buffer) {
+            let mut ready = ready!(registered.poll_read_ready(context))?;
+            match receive_nonblocking(registered.get_ref(), buffer) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready.clear_ready(),
                 Ok(received) => {
                     // Less than there is room for: that was all, which saves asking once more.
@@ -114,7 +119,7 @@ impl ByteStream {
     reason = "newer versions of tokio want `unsafe`, because an AsyncFd may be made of anything that \
               gives a descriptor; this one owns its socket, so that it cannot be closed under it"
 )]
-fn watched(stream: &Arc<TcpStream>) -> io::Result<AsyncFd<Arc<TcpStream>>> {
+fn registered_socket(stream: &Arc<TcpStream>) -> io::Result<AsyncFd<Arc<TcpStream>>> {
     AsyncFd::with_interest(Arc::clone(stream), Interest::READABLE | Interest::WRITABLE)
 }
 

@@ -41,6 +41,12 @@ impl ByteStream {
         self.is_registered
     }
 
+    #[expect(clippy::unnecessary_wraps, reason = "fails on Unix")]
+    pub(crate) fn register(&mut self) -> io::Result<()> {
+        self.is_registered = true;
+        Ok(())
+    }
+
     pub(crate) fn unregister(&mut self) {
         self.is_registered = false;
     }

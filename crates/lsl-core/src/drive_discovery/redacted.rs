@@ -11,6 +11,7 @@ use lsl_proto::discovery::redacted::{
     self, Answered, HiddenOutlet, OutletKey, ProbeAction, ProbeFailure, QueryExposure,
 };
 use lsl_proto::discovery::search::{REPLY_LIMITS, Veto};
+use lsl_proto::inlet::Exchange;
 use lsl_proto::wire::discovery::SHORTINFO_COMMAND;
 use lsl_secure::Cause;
 use tokio::runtime::Handle;
@@ -161,10 +162,11 @@ async fn ask(
         peers: &peers,
     };
     let request = [SHORTINFO_COMMAND, b"\r\n", &query, b"\r\n"].concat();
-    let dialling = handshake::secure(security, outlet, target, &request, CONNECT_LIMIT);
-    let mut dialled = dialling.await?;
-    let said = dialled.tunnel().map(|tunnel| tunnel.descriptor().clone());
-    let xml = dialled.read_all(MAX_ANSWER_BYTES, ANSWER_LIMIT).await?;
+    let exchange = Exchange::reply(&request, MAX_ANSWER_BYTES);
+    let connecting = handshake::secure(security, outlet, target, exchange, CONNECT_LIMIT);
+    let connection = connecting.await?;
+    let said = connection.descriptor().cloned();
+    let xml = connection.reply(ANSWER_LIMIT).await?;
     if xml.is_empty() {
         return Ok(xml);
     }

@@ -1,45 +1,49 @@
-//! Connections that an inlet makes, plain or through a secure session: the one place where what is
-//! read and sent may be encrypted. Whether it must be is decided in `handshake`; what the bytes mean,
-//! elsewhere. Spec: lsl-protocol §6, LSS/1 §2.
+//! The socket of a connection to an outlet, and its driver: what is read goes to the machine, what the
+//! machine has to say to the socket. Dropping it ends a session so that the outlet knows.
+//! Spec: lsl-protocol §6, LSS/1 §2, §4.2 (closing).
 
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
+use lsl_platform::clock::local_clock;
+use lsl_platform::fork::Generation;
+use lsl_proto::inlet::{self, Disconnect, Exchange, SampleRing};
+use lsl_secure::connection::{Answer, Event, Question, is_gone};
+use lsl_secure::{Cause, Connection as Handshake, Descriptor, OsRandom, SessionInfo};
+use tokio::net::TcpStream;
+use tokio::time::Sleep;
+
 use crate::byte_stream::{ByteStream, Socket};
-use crate::drive_inlet::tunnel::Tunnel;
-use crate::net::sockets::{self, READ_BYTES, with_read_buffer};
-use crate::net::tcp::send_all;
+use crate::drive_inlet::session::{About, Session};
+use crate::net::secure_driver::{in_background, in_time};
+use crate::net::sockets::{self, with_read_buffer};
+use crate::net::{runtime, tcp};
 use crate::{Error, Result};
 
-/// An open connection with an outlet whose request is on its way.
+/// An open connection to an outlet.
 #[derive(Debug)]
-pub(crate) struct Dialled {
-    peer: SocketAddr,
-    way: Way,
-    /// Keeps a plaintext connection enrolled that must end with the migration.
-    enrolled: Option<lsl_secure::Enrolled>,
+pub(crate) struct Connection {
+    machine: inlet::Connection,
+    /// Taken by the drop, which may leave it to a task.
+    stream: Option<ByteStream>,
+    /// Once the handshake of an encrypted one is done.
+    session: Option<Session>,
+    /// Keeps a plaintext connection registered that must end with the migration.
+    plaintext: Option<lsl_secure::Enrolled>,
+    /// Runs until the machine's time-out, as that was when it was set. `None` in plaintext.
+    alarm: Option<Pin<Box<Sleep>>>,
+    /// Whether the peer has to be told something by a connection that failed.
+    lingers: bool,
+    /// Keys and counters belong to the process that made them.
+    owner: Generation,
 }
 
-#[derive(Debug)]
-enum Way {
-    Plain(ByteStream),
-    Secure(Box<Tunnel>),
-}
-
-/// What a read was good for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Batch {
-    /// Something came.
-    Some,
-    /// The outlet has ended the connection. Of a secure one this is authentic.
-    End,
-}
-
-/// What one read of the socket brought.
+/// What one read took from the socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Progress {
     /// Taken from the socket.
@@ -48,210 +52,430 @@ pub(crate) struct Progress {
     pub(crate) is_all: bool,
 }
 
-/// Why a connection cannot be read any more.
-#[derive(Debug)]
-pub(crate) enum Broken {
-    /// The outlet has ended it. Of a secure one this is authentic.
-    Closed,
-    Failed(Error),
-    /// The outlet, and whoever keeps the records, have to be told.
-    Session(lsl_secure::Error),
-}
-
-impl Dialled {
-    /// Connects without encryption, within `limit`, and sends `request`.
+impl Connection {
+    /// Connects without encryption, within `limit`, and sends the request.
     ///
     /// # Errors
     /// [`Error::Io`] if there is no connection.
-    pub(crate) async fn plain(peer: SocketAddr, request: &[u8], limit: Duration) -> Result<Self> {
+    pub(crate) async fn plain(
+        peer: SocketAddr,
+        exchange: Exchange,
+        limit: Duration,
+    ) -> Result<Self> {
         let stream = sockets::tcp_connect(peer, limit).await?;
-        send_all(&stream, request)
-            .await
-            .map_err(|source| failed(peer, source))?;
-        let socket = ByteStream::new(stream).map_err(|source| failed(peer, source))?;
-        let way = Way::Plain(socket);
+        let machine = inlet::Connection::plain(peer, exchange);
+        let mut connection =
+            Self::new(stream, machine, None).map_err(|source| failed(peer, source))?;
+        let sending = poll_fn(|context| {
+            if let Some(stream) = &mut connection.stream {
+                stream.register()?;
+            }
+            connection.poll_transmit(context)
+        });
+        sending.await.map_err(|source| failed(peer, source))?;
+        Ok(connection)
+    }
+
+    /// Starts a handshake over `stream`; what it asks is for [`proceed`](Self::proceed).
+    ///
+    /// # Errors
+    /// The socket cannot be used.
+    pub(crate) fn secure(
+        stream: TcpStream,
+        peer: SocketAddr,
+        exchange: Exchange,
+        handshake: Handshake,
+    ) -> io::Result<Self> {
+        let machine = inlet::Connection::secure(peer, exchange, handshake);
+        // Due at once, and then set to what the machine says.
+        let alarm = Box::pin(tokio::time::sleep(Duration::ZERO));
+        Self::new(stream, machine, Some(alarm))
+    }
+
+    fn new(
+        stream: TcpStream,
+        machine: inlet::Connection,
+        alarm: Option<Pin<Box<Sleep>>>,
+    ) -> io::Result<Self> {
+        let stream = ByteStream::new(stream)?;
         Ok(Self {
-            peer,
-            way,
-            enrolled: None,
+            machine,
+            stream: Some(stream),
+            session: None,
+            plaintext: None,
+            alarm,
+            lingers: false,
+            owner: Generation::current(),
         })
     }
 
     /// Goes on in plaintext for as long as this allows it.
-    pub(crate) fn keep(&mut self, enrolled: lsl_secure::Enrolled) {
-        self.enrolled = Some(enrolled);
+    pub(crate) fn keep(&mut self, plaintext: lsl_secure::Enrolled) {
+        self.plaintext = Some(plaintext);
     }
 
-    /// A connection whose handshake is done and whose request was sent with it.
-    pub(crate) fn secure(peer: SocketAddr, tunnel: Tunnel) -> Self {
-        Self {
-            peer,
-            way: Way::Secure(Box::new(tunnel)),
-            enrolled: None,
-        }
+    /// Goes on as an established session.
+    pub(crate) fn begin_session(
+        &mut self,
+        info: Arc<SessionInfo>,
+        descriptor: Descriptor,
+        about: About,
+    ) {
+        let time_keys = self.machine.session().and_then(Handshake::take_time_keys);
+        let session = Session::new(info, descriptor, time_keys, about);
+        session.begun();
+        self.session = Some(session);
     }
 
-    /// The session, if this connection is encrypted.
-    pub(crate) fn tunnel(&mut self) -> Option<&mut Tunnel> {
-        match &mut self.way {
-            Way::Plain(_) => None,
-            Way::Secure(tunnel) => Some(tunnel),
-        }
+    /// Returns the session, if the connection is encrypted and its handshake done.
+    pub(crate) fn session(&mut self) -> Option<&mut Session> {
+        self.session.as_mut()
     }
 
-    /// Reads what is there, waiting for the first byte, and hands it on: as a whole, or record by
-    /// record. An error of `take` is the last thing that happens to this connection.
+    /// Returns what the outlet of a session said of its stream.
+    pub(crate) fn descriptor(&self) -> Option<&Descriptor> {
+        Some(self.session.as_ref()?.descriptor())
+    }
+
+    /// Goes on with a handshake until the next question for the caller, or the session. `answer` is the one
+    /// to its last question.
     ///
     /// # Errors
-    /// [`Error::Io`]; what `take` says; a secure session that failed or was cut off.
-    pub(crate) async fn read(
-        &mut self,
-        mut take: impl FnMut(&[u8]) -> Result<()>,
-    ) -> Result<Batch> {
-        let broken = poll_fn(|context| {
-            if let Err(broken) = self.poll_signals(context) {
-                return Poll::Ready(Err(broken));
-            }
-            match self.poll_receive(Some(context), &mut take) {
-                Poll::Pending => match self.poll_alarm(context) {
-                    Ok(()) => Poll::Pending,
-                    Err(broken) => Poll::Ready(Err(broken)),
-                },
-                ready @ Poll::Ready(_) => ready,
-            }
-        });
-        match broken.await {
-            Ok(_) => Ok(Batch::Some),
-            Err(broken) => match self.conclude(broken) {
-                None => Ok(Batch::End),
-                Some(error) => Err(error),
-            },
+    /// Why the handshake failed. What the peer must be told of it has been sent.
+    pub(crate) async fn proceed(&mut self, answer: Option<Answer>) -> lsl_secure::Result<Event> {
+        let event = self.advance(answer).await;
+        if event.is_err() {
+            self.lingers = true;
+            // Whatever goes wrong here, the connection is over.
+            let deadline = self.machine.poll_timeout();
+            in_time(deadline, poll_fn(|context| self.poll_transmit(context))).await;
         }
+        event
+    }
+
+    async fn advance(&mut self, mut answer: Option<Answer>) -> lsl_secure::Result<Event> {
+        loop {
+            if let Some(answer) = answer.take() {
+                self.handshake()?.handle_answer(answer, local_clock())?;
+            }
+            match poll_fn(|context| self.poll_handshake(context)).await? {
+                Event::Question(Question::Work(work)) => {
+                    let done = in_background(move || work.run(&mut OsRandom)).await?;
+                    answer = Some(Answer::Work(done));
+                }
+                event => return Ok(event),
+            }
+        }
+    }
+
+    fn handshake(&mut self) -> lsl_secure::Result<&mut Handshake> {
+        let none = || lsl_secure::Error::session(Cause::Internal, "no handshake is under way");
+        self.machine.session().ok_or_else(none)
+    }
+
+    fn poll_handshake(&mut self, context: &mut Context<'_>) -> Poll<lsl_secure::Result<Event>> {
+        // Of a handshake there are no samples.
+        let mut ring = SampleRing::new(1, 0);
+        loop {
+            let sent = match self.poll_transmit(context) {
+                Poll::Ready(Err(source)) => {
+                    return Poll::Ready(Err(lsl_secure::Error::io("sending", source)));
+                }
+                sent => sent.is_ready(),
+            };
+            if let Some(event) = self.handshake()?.poll_event() {
+                return Poll::Ready(Ok(event));
+            }
+            if sent && self.machine.max_read() == 0 {
+                let open = lsl_secure::Error::session(Cause::Internal, "a question is open");
+                return Poll::Ready(Err(open));
+            }
+            let take = |machine: &mut inlet::Connection, bytes: &mut [u8]| {
+                machine.handle_input(bytes, local_clock, &mut ring)
+            };
+            let outcome = match self.poll_receive(Some(context), take) {
+                Poll::Ready(Ok(_)) => continue,
+                Poll::Ready(Err(disconnect)) => Err(disconnect),
+                Poll::Pending => self.poll_alarm(context),
+            };
+            return match outcome {
+                Ok(()) => Poll::Pending,
+                Err(Disconnect::Session(error)) => Poll::Ready(Err(error)),
+                Err(other) => {
+                    let text = format!("{other:?}");
+                    Poll::Ready(Err(lsl_secure::Error::session(Cause::Internal, text)))
+                }
+            };
+        }
+    }
+
+    /// Tells a peer whose session is over before it began why.
+    pub(crate) fn refuse(&mut self, cause: Cause) {
+        self.lingers = true;
+        if let Some(sender) = self.machine.session().and_then(Handshake::sender) {
+            sender.alert(cause);
+        }
+        self.send_at_once();
     }
 
     /// Does what others want of this connection, and has `context` woken for the next time: ends it, or
-    /// asks for the outlet's clock.
+    /// asks for the outlet's clock. For the one task that looks after it.
     pub(crate) fn poll_signals(
         &mut self,
         context: &mut Context<'_>,
-    ) -> std::result::Result<(), Broken> {
-        match &mut self.way {
-            Way::Plain(_) => Ok(()),
-            Way::Secure(tunnel) => tunnel.poll_signals(context).map_err(Broken::Session),
+    ) -> std::result::Result<(), Disconnect> {
+        let Some(session) = &self.session else {
+            return Ok(());
+        };
+        session.poll_end(context).map_err(Disconnect::Session)?;
+        let Poll::Ready(t0) = session.pings.poll(context) else {
+            return Ok(());
+        };
+        if let Some(sender) = self.machine.session().and_then(Handshake::sender) {
+            sender.ping(t0).map_err(Disconnect::Session)?;
         }
+        // Reading will show what is wrong.
+        let _ = self.poll_transmit(context);
+        Ok(())
     }
 
-    /// Looks after an outlet that has sent nothing; `context` is woken for the next time.
+    /// Does what is due: pings a silent outlet, or gives it up. The alarm is set once per 30 s, not per
+    /// record; `context` is woken for the next time.
     pub(crate) fn poll_alarm(
         &mut self,
         context: &mut Context<'_>,
-    ) -> std::result::Result<(), Broken> {
-        match &mut self.way {
-            Way::Plain(_) => Ok(()),
-            Way::Secure(tunnel) => tunnel.poll_alarm(context).map_err(Broken::Session),
+    ) -> std::result::Result<(), Disconnect> {
+        while let Some(alarm) = &mut self.alarm
+            && let Some(due) = self.machine.poll_timeout()
+            && alarm.as_mut().poll(context).is_ready()
+        {
+            let now = local_clock();
+            let left = Duration::from_secs_f64((due - now).max(0.0));
+            // The two clocks may differ by a tick.
+            if left < TICK {
+                self.machine.handle_timeout(due.max(now))?;
+            } else {
+                let at = tokio::time::Instant::now() + left;
+                alarm.as_mut().reset(at);
+            }
         }
+        let _ = self.poll_transmit(context);
+        Ok(())
     }
 
-    /// One read, without blocking, see [`ByteStream::poll_receive`] for `context`; hands on what came as
-    /// a whole, or record by record. Broken is the last thing that happens to this connection.
+    /// Reads once, without blocking, see [`ByteStream::poll_receive`] for `context`, and hands the bytes
+    /// with the machine to `take`, none at the end of the stream. An error is the last thing that happens
+    /// to this connection.
+    #[inline]
     pub(crate) fn poll_receive(
         &mut self,
         context: Option<&mut Context<'_>>,
-        take: impl FnMut(&[u8]) -> Result<()>,
-    ) -> Poll<std::result::Result<Progress, Broken>> {
-        let peer = self.peer;
-        match &mut self.way {
-            Way::Plain(socket) => {
-                let mut take = take;
-                let received = ready!(poll_into_buffer(socket, context, |bytes| take(bytes)));
-                Poll::Ready(match received {
-                    Ok(Some((taken, progress))) => taken.map(|()| progress).map_err(Broken::Failed),
-                    Ok(None) => Err(Broken::Closed),
-                    Err(source) => Err(Broken::Failed(failed(peer, source))),
-                })
+        take: impl FnOnce(&mut inlet::Connection, &mut [u8]) -> std::result::Result<(), Disconnect>,
+    ) -> Poll<std::result::Result<Progress, Disconnect>> {
+        let most = self.machine.max_read();
+        let Some(stream) = self.stream.as_mut().filter(|_| most > 0) else {
+            return Poll::Pending;
+        };
+        let machine = &mut self.machine;
+        let outcome = with_read_buffer(|buffer| {
+            let room = buffer.len().min(most);
+            let buffer = buffer.get_mut(..room).unwrap_or_default();
+            let received = match stream.poll_receive(context, buffer) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Ok(received)) => received,
+                Poll::Ready(Err(error)) if is_gone(&error) && machine.session().is_some() => 0,
+                Poll::Ready(Err(error)) => return Poll::Ready((0, Err(machine.failed(error)))),
+            };
+            let taken = take(machine, buffer.get_mut(..received).unwrap_or_default());
+            let is_all = received < room;
+            Poll::Ready((received, taken.map(|()| is_all)))
+        });
+        let Poll::Ready((bytes, outcome)) = outcome else {
+            return Poll::Pending;
+        };
+        if let Some(session) = &mut self.session {
+            while let Some(event) = self.machine.session().and_then(Handshake::poll_event) {
+                if let Event::Pong { times, at } = event {
+                    session.pings.answered(times, at);
+                }
             }
-            Way::Secure(tunnel) => tunnel.poll_receive(context, take),
+            // Cut off: nothing may be sent any more.
+            session.is_failed |= bytes == 0 && matches!(outcome, Err(Disconnect::Failed(_)));
+        }
+        Poll::Ready(outcome.map(|is_all| Progress { bytes, is_all }))
+    }
+
+    /// Sends what waits, and asks to be called again if there is no room for it.
+    fn poll_transmit(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Some(stream) = &mut self.stream else {
+            return Poll::Ready(Ok(()));
+        };
+        let sent = self.machine.transmit(local_clock, |bytes| {
+            match stream.poll_send(context, bytes) {
+                Poll::Ready(sent) => sent,
+                Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),
+            }
+        });
+        match sent {
+            Ok(true) => Poll::Ready(Ok(())),
+            Ok(false) => Poll::Pending,
+            Err(error) => Poll::Ready(Err(error)),
         }
     }
 
-    /// Tells whom it concerns why this connection ends; `None` if the outlet just closed it.
-    pub(crate) fn conclude(&mut self, broken: Broken) -> Option<Error> {
-        match broken {
-            Broken::Closed => None,
-            Broken::Failed(error) => Some(error),
-            Broken::Session(error) => match &mut self.way {
-                Way::Secure(tunnel) => Some(tunnel.fail(&error)),
-                Way::Plain(_) => Some(Error::Security(error.to_string())),
-            },
+    /// Sends as much as there is room for: if the outlet does not read, it does not hear us either.
+    fn send_at_once(&mut self) {
+        if let Some(stream) = &self.stream {
+            let _ = (self.machine).transmit(local_clock, |bytes| stream.try_send(bytes));
         }
     }
 
-    /// Whether something is under way that would be of no use if it were read late.
-    pub(crate) fn is_urgent(&self) -> bool {
-        match &self.way {
-            Way::Plain(_) => false,
-            Way::Secure(tunnel) => tunnel.is_urgent(),
-        }
+    /// Reads until the connection ends.
+    async fn ended(&mut self, ring: &mut SampleRing) -> Disconnect {
+        poll_fn(|context| {
+            loop {
+                if let Err(disconnect) = self.poll_signals(context) {
+                    return Poll::Ready(disconnect);
+                }
+                let take = |machine: &mut inlet::Connection, bytes: &mut [u8]| {
+                    machine.handle_input(bytes, local_clock, ring)
+                };
+                match self.poll_receive(Some(context), take) {
+                    Poll::Ready(Ok(_)) => {}
+                    Poll::Ready(Err(disconnect)) => return Poll::Ready(disconnect),
+                    Poll::Pending => {
+                        return match self.poll_alarm(context) {
+                            Ok(()) => Poll::Pending,
+                            Err(disconnect) => Poll::Ready(disconnect),
+                        };
+                    }
+                }
+            }
+        })
+        .await
     }
 
-    /// To wait for the socket, never to read.
-    pub(crate) fn handle(&self) -> Option<Arc<Socket>> {
-        Some(self.socket()?.handle())
-    }
-
-    pub(crate) fn is_registered(&self) -> bool {
-        self.socket().is_some_and(ByteStream::is_registered)
-    }
-
-    pub(crate) fn unregister(&mut self) {
-        match &mut self.way {
-            Way::Plain(socket) => socket.unregister(),
-            Way::Secure(tunnel) => tunnel.unregister(),
-        }
-    }
-
-    fn socket(&self) -> Option<&ByteStream> {
-        match &self.way {
-            Way::Plain(socket) => Some(socket),
-            Way::Secure(tunnel) => tunnel.socket(),
-        }
+    /// Keeps a session alive from which nothing is to come. Returns why it ended.
+    pub(crate) async fn hold(mut self) -> Error {
+        let disconnect = self.ended(&mut SampleRing::new(1, 0)).await;
+        self.conclude(disconnect)
+            .unwrap_or_else(|| Error::Protocol("the outlet closed the connection".into()))
     }
 
     /// Reads everything until the outlet ends the connection.
     ///
     /// # Errors
-    /// As [`read`](Self::read); [`Error::Timeout`] after `limit`; [`Error::Protocol`] for more than
-    /// `max_bytes`.
-    pub(crate) async fn read_all(mut self, max_bytes: usize, limit: Duration) -> Result<Vec<u8>> {
-        let peer = self.peer;
-        let mut answer = Vec::new();
-        let reading = async {
-            loop {
-                let batch = self.read(|bytes| {
-                    if answer.len() + bytes.len() > max_bytes {
-                        let text = format!("the answer of {peer} is larger than {max_bytes} bytes");
-                        return Err(Error::Protocol(text));
-                    }
-                    answer.extend_from_slice(bytes);
-                    Ok(())
-                });
-                if batch.await? == Batch::End {
-                    return Ok(());
-                }
-            }
-        };
-        let timeout = Err(Error::Timeout {
+    /// [`Error::Io`]; a secure session that failed or was cut off; [`Error::Timeout`] after `limit`;
+    /// [`Error::Protocol`] for a larger reply than allowed.
+    pub(crate) async fn reply(mut self, limit: Duration) -> Result<Vec<u8>> {
+        let mut ring = SampleRing::new(1, 0);
+        let ended = tokio::time::timeout(limit, self.ended(&mut ring)).await;
+        let disconnect = ended.map_err(|_| Error::Timeout {
             operation: "connect",
-        });
-        tokio::time::timeout(limit, reading)
-            .await
-            .unwrap_or(timeout)?;
-        Ok(answer)
+        })?;
+        match self.conclude(disconnect) {
+            None => Ok(self.machine.take_reply()),
+            Some(error) => Err(error),
+        }
+    }
+
+    /// Returns why a data connection ended, and tells those whom it concerns.
+    pub(crate) fn end(mut self, disconnect: Disconnect) -> Error {
+        match self.conclude(disconnect) {
+            Some(error) => error,
+            None => self.machine.closed(),
+        }
+    }
+
+    /// Tells those whom it concerns why this connection ends; `None` if the outlet just closed it.
+    fn conclude(&mut self, disconnect: Disconnect) -> Option<Error> {
+        match disconnect {
+            Disconnect::Closed => None,
+            Disconnect::Failed(error) => Some(error),
+            Disconnect::Session(error) => {
+                let text = self.session.as_mut().map(|session| session.fail(&error));
+                if let Some(sender) = self.machine.session().and_then(Handshake::sender) {
+                    sender.fail(&error);
+                }
+                self.send_at_once();
+                Some(Error::Security(text.unwrap_or_else(|| error.to_string())))
+            }
+        }
+    }
+
+    /// Returns whether the clock waits for an answer, which would be of no use if it were read late.
+    #[inline]
+    pub(crate) fn is_urgent(&self) -> bool {
+        (self.session.as_ref()).is_some_and(|session| session.pings.is_outstanding())
+    }
+
+    /// Returns the socket, to wait for it, never to read.
+    #[inline]
+    pub(crate) fn handle(&self) -> Option<Arc<Socket>> {
+        Some(self.stream.as_ref()?.handle())
+    }
+
+    /// Returns whether the reactor wakes the inlet's task when something can be read.
+    #[inline]
+    pub(crate) fn is_registered(&self) -> bool {
+        self.stream.as_ref().is_some_and(ByteStream::is_registered)
+    }
+
+    /// Ends that: a registered socket wakes the reactor for every segment, though nobody cares. Returns
+    /// whether it was registered.
+    #[inline]
+    pub(crate) fn unregister(&mut self) -> bool {
+        let was_registered = self.is_registered();
+        if let Some(stream) = &mut self.stream {
+            stream.unregister();
+        }
+        was_registered
+    }
+
+    /// Returns whether the test patterns of a feed were right: all that comes is samples.
+    #[inline]
+    pub(crate) fn is_opened(&self) -> bool {
+        self.machine.is_opened()
     }
 }
 
-/// One short connection without encryption: sends `request` and returns all that comes back until the
-/// peer closes.
+impl Drop for Connection {
+    fn drop(&mut self) {
+        // In a forked child nothing is said, nor is the connection shut down: it is the parent's.
+        if !self.owner.is_current() {
+            return;
+        }
+        if let Some(is_failed) = self.session.as_ref().map(|session| session.is_failed) {
+            if !is_failed && let Some(sender) = self.machine.session().and_then(Handshake::sender) {
+                sender.close();
+                self.send_at_once();
+            }
+            let totals = |session: &mut Handshake| {
+                let sent = session.sender()?.totals();
+                Some([sent, session.receiver()?.totals()])
+            };
+            let totals = self.machine.session().and_then(totals).unwrap_or_default();
+            if let Some(session) = &self.session {
+                session.ended(totals);
+            }
+        } else if !self.lingers {
+            return;
+        }
+        // Without somebody who reads what is under way, the system would answer it with a reset
+        // that overtakes our last words. Without a runtime there is nobody.
+        let Some(stream) = self.stream.take().and_then(ByteStream::into_std) else {
+            return;
+        };
+        let lingering = async move {
+            if let Ok(stream) = TcpStream::from_std(stream) {
+                tcp::close(&stream).await;
+            }
+        };
+        drop(runtime::spawn(lingering));
+    }
+}
+
+/// Sends one request without encryption and returns all that comes back until the peer closes.
 ///
 /// # Errors
 /// [`Error::Io`], [`Error::Timeout`] after `limit`, [`Error::Protocol`] for an answer of more than
@@ -262,33 +486,18 @@ pub(crate) async fn exchange(
     max_bytes: usize,
     limit: Duration,
 ) -> Result<Vec<u8>> {
-    Dialled::plain(peer, request, limit)
-        .await?
-        .read_all(max_bytes, limit)
-        .await
-}
-
-/// One read, handed on; `None` at the end. The buffer belongs to the thread: between reads nothing is
-/// held per connection.
-pub(crate) fn poll_into_buffer<R>(
-    socket: &mut ByteStream,
-    context: Option<&mut Context<'_>>,
-    take: impl FnOnce(&mut [u8]) -> R,
-) -> Poll<io::Result<Option<(R, Progress)>>> {
-    with_read_buffer(|buffer| {
-        let received = socket.poll_receive(context, buffer);
-        received.map_ok(|received| {
-            let progress = Progress {
-                bytes: received,
-                is_all: received < READ_BYTES,
-            };
-            let bytes = buffer.get_mut(..received).unwrap_or_default();
-            (received > 0).then(|| (take(bytes), progress))
-        })
-    })
+    let exchange = Exchange::reply(request, max_bytes);
+    let connection = Connection::plain(peer, exchange, limit).await?;
+    connection.reply(limit).await
 }
 
 /// A connection that the system ended.
 pub(crate) fn failed(peer: SocketAddr, source: io::Error) -> Error {
     Error::io(format!("connection to {peer}"), source)
 }
+
+/// By how much the clock of timers may differ from `local_clock`.
+const TICK: Duration = Duration::from_millis(5);
+
+#[cfg(test)]
+mod tests;

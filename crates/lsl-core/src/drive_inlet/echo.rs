@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use lsl_platform::clock::local_clock;
 
+use crate::drive_clock::keys::LentKeys;
 use crate::drive_inlet::task::InletShared;
 
 /// How an outlet answered.
@@ -25,7 +26,7 @@ pub enum Echo {
 /// Asks until there is an answer.
 pub(crate) async fn ask(shared: Arc<InletShared>) -> Echo {
     loop {
-        let pings = shared.clock_keys.lock().pings_of_feed();
+        let pings = (shared.facts.lock().keys.as_ref()).and_then(LentKeys::pings_of_feed);
         if let Some(pings) = pings {
             pings.ask_echo(local_clock());
             // An outlet keeps one question; that of the clock may have taken its place.

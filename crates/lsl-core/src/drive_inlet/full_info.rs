@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lsl_proto::describe::descriptor;
+use lsl_proto::inlet::recovery::Endpoint;
 use lsl_proto::wire::request::FULLINFO_REQUEST;
 
-use crate::drive_inlet::recovery::Endpoint;
 use crate::drive_inlet::task::InletShared;
 use crate::{Error, Result, StreamInfo};
 
@@ -15,7 +15,7 @@ use crate::{Error, Result, StreamInfo};
 pub(crate) async fn fetch(shared: Arc<InletShared>) {
     let mut pause = NOT_READY_RETRY;
     loop {
-        let (endpoint, generation) = shared.source.endpoint();
+        let (endpoint, moves) = shared.source.endpoint();
         let present = shared.source.info();
         let result = match endpoint {
             None => Err(Error::Protocol("no address of the outlet is known".into())),
@@ -26,10 +26,10 @@ pub(crate) async fn fetch(shared: Arc<InletShared>) {
                 info.fill_v4_address(present.v4_address_bytes());
                 info.fill_v6_address(present.v6_address_bytes());
                 shared
-                    .full_info
-                    .update(|state| state.known = Some((generation, info)));
+                    .facts
+                    .update(|facts| facts.full_info = Some((moves, info)));
                 // A caller that came after the outlet changed waits for the new one's.
-                if shared.source.generation() == generation {
+                if shared.source.moves() == moves {
                     return;
                 }
             }
@@ -40,7 +40,7 @@ pub(crate) async fn fetch(shared: Arc<InletShared>) {
                 pause = (pause * 2).min(LONGEST_RETRY);
             }
             Err(error) => {
-                if !shared.recover(generation, &error).await {
+                if !shared.recover(moves, &error).await {
                     return;
                 }
             }

@@ -10,24 +10,23 @@ use std::time::Duration;
 use lsl_platform::clock::local_clock;
 use lsl_platform::fork::PerProcess;
 use lsl_proto::describe::descriptor;
+use lsl_proto::inlet::Exchange;
 use lsl_secure::audit::{Event, EventKind};
 use lsl_secure::connection::{self, Answer, Question};
 use lsl_secure::policy::{self, Advert, Way};
 use lsl_secure::{
-    Cause, Connection, Descriptor, Live, Local, OsRandom, Policy, PublicKey, Role, Security,
-    SessionInfo,
+    Cause, Descriptor, Live, Local, OsRandom, Policy, PublicKey, Role, Security, SessionInfo,
 };
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::byte_stream::ByteStream;
 use crate::context::Context;
-use crate::drive_inlet::connection::Dialled;
+use crate::drive_inlet::connection::Connection;
 use crate::drive_inlet::peers::Peers;
-use crate::drive_inlet::tunnel::{About, Ending, Tunnel};
+use crate::drive_inlet::session::{About, Ending};
 use crate::net::monitor::lock_ignoring_poison;
-use crate::net::secure_driver::{in_background, proceed};
-use crate::net::{runtime, sockets, tcp, trust_watch};
+use crate::net::secure_driver::in_background;
+use crate::net::{sockets, trust_watch};
 use crate::{Error, Result, StreamInfo};
 
 /// Whom somebody wants to reach.
@@ -104,7 +103,7 @@ fn way_by_policy(security: &Security, info: &StreamInfo, address: SocketAddr) ->
     )
 }
 
-/// Connects as policy demands and sends `request`. `limit` is for the TCP connection; a handshake has
+/// Connects as policy demands and sends the request of `exchange`. `limit` is for the TCP connection; a handshake has
 /// limits of its own (10 s for each of two answers).
 ///
 /// # Errors
@@ -115,26 +114,26 @@ pub(crate) async fn dial(
     context: &Context,
     target: Target<'_>,
     peer: SocketAddr,
-    request: &[u8],
+    exchange: Exchange,
     limit: Duration,
-) -> Result<Dialled> {
+) -> Result<Connection> {
     let security = context.security()?;
     let (cause, text) = match way(security, target.peers, target.info, peer).await {
-        Way::Secure => return secure(security, target, peer, request, limit).await,
+        Way::Secure => return secure(security, target, peer, exchange, limit).await,
         Way::Plaintext => {
-            let mut dialled = Dialled::plain(peer, request, limit).await?;
+            let mut connection = Connection::plain(peer, exchange, limit).await?;
             let source_id = target.info.source_id_bytes();
             let is_for_a_time = security
                 .settings()
                 .is_some_and(|it| it.policy == Policy::Migrate);
             if is_for_a_time && !security.is_plaintext_allowed(source_id) {
-                enrol_plaintext(security, target.info, &mut dialled, peer)?;
+                enrol_plaintext(security, target.info, &mut connection, peer)?;
             }
             if security.policy() != Policy::Off {
                 let event = event(EventKind::PlaintextAccepted, security, target.info, peer);
                 security.audit().record(event);
             }
-            return Ok(dialled);
+            return Ok(connection);
         }
         Way::Refuse { cause, text } => (cause, text),
     };
@@ -145,7 +144,7 @@ pub(crate) async fn dial(
     Err(Error::Security(text))
 }
 
-/// Connects through a handshake, whatever the policy, and sends `request`.
+/// Connects through a handshake, whatever the policy, and sends the request of `exchange`.
 ///
 /// # Errors
 /// As [`dial`].
@@ -153,9 +152,9 @@ pub(crate) async fn secure(
     security: &Arc<Security>,
     target: Target<'_>,
     peer: SocketAddr,
-    request: &[u8],
+    exchange: Exchange,
     limit: Duration,
-) -> Result<Dialled> {
+) -> Result<Connection> {
     let Some(local) = security.local() else {
         // Whoever has no key has policy `off`, and that does not come here.
         return Err(Error::Security("there is no key to encrypt with".into()));
@@ -176,17 +175,13 @@ pub(crate) async fn secure(
         wrong: None,
         accepted: None,
     };
-    let failure = match judge.shake_hands(&stream, local, request).await {
-        Ok((connection, info, about, said)) => {
+    let failure = match judge.connect(stream, local, exchange).await {
+        Ok(connection) => {
             trust_watch::watch(security);
-            let stream = ByteStream::new(stream)
-                .map_err(|source| crate::drive_inlet::connection::failed(peer, source))?;
-            let tunnel = Tunnel::new(stream, connection, info, said, about);
-            return Ok(Dialled::secure(peer, tunnel));
+            return Ok(connection);
         }
         Err(error) => error,
     };
-    linger(stream);
     Err(target.refused(security, peer, &failure, &judge.found, judge.wrong))
 }
 
@@ -204,20 +199,23 @@ struct Judge<'a> {
 
 impl Judge<'_> {
     /// Handshakes, until there is a session.
-    async fn shake_hands(
+    async fn connect(
         &mut self,
-        stream: &TcpStream,
+        stream: TcpStream,
         local: &Arc<Local>,
-        request: &[u8],
-    ) -> lsl_secure::Result<(Connection, Arc<SessionInfo>, About, Descriptor)> {
-        let (local, request) = (Arc::clone(local), request.to_vec());
+        exchange: Exchange,
+    ) -> lsl_secure::Result<Connection> {
+        let (local, request) = (Arc::clone(local), exchange.request().to_vec());
         let starting = in_background(move || {
-            Connection::initiator(local, &request, local_clock(), &mut OsRandom)
+            lsl_secure::Connection::initiator(local, &request, local_clock(), &mut OsRandom)
         });
-        let mut connection = starting.await??;
+        let handshake = starting.await??;
+        let connection = Connection::secure(stream, self.peer, exchange, handshake);
+        let unusable = |source| lsl_secure::Error::io("socket", source);
+        let mut connection = connection.map_err(unusable)?;
         let mut answer = None;
         let info = loop {
-            answer = Some(match proceed(stream, &mut connection, answer).await? {
+            answer = Some(match connection.proceed(answer).await? {
                 connection::Event::Question(Question::PeerKey(key)) => {
                     Answer::PeerKey(self.judge_key(key))
                 }
@@ -231,14 +229,11 @@ impl Judge<'_> {
         if let Some((about, said)) = self.accepted.take()
             && self.remember(&info).is_ok()
         {
-            return Ok((connection, info, about, said));
+            connection.begin_session(info, said, about);
+            return Ok(connection);
         }
         self.found.pinned = self.pinned_before(info.peer);
-        if let Some(sender) = connection.sender() {
-            sender.alert(Cause::NotAuthorised);
-        }
-        // As much as there is room for.
-        let _ = connection.flush(local_clock, |bytes| stream.try_write(bytes));
+        connection.refuse(Cause::NotAuthorised);
         let text = "no longer trusted";
         Err(lsl_secure::Error::session(Cause::NotAuthorised, text))
     }
@@ -507,10 +502,10 @@ async fn note(security: &Arc<Security>, said: &Descriptor, key: PublicKey) {
 fn enrol_plaintext(
     security: &Arc<Security>,
     info: &StreamInfo,
-    dialled: &mut Dialled,
+    connection: &mut Connection,
     peer: SocketAddr,
 ) -> Result<()> {
-    let Some(handle) = dialled.handle() else {
+    let Some(handle) = connection.handle() else {
         return Ok(());
     };
     let ended = event(EventKind::PlaintextRefused, security, info, peer)
@@ -528,7 +523,7 @@ fn enrol_plaintext(
     };
     let enrolled = security.enrol_plaintext(end);
     let over = |_| Error::Security("migrate_until has passed: plaintext is not read".into());
-    dialled.keep(enrolled.map_err(over)?);
+    connection.keep(enrolled.map_err(over)?);
     trust_watch::watch(security);
     Ok(())
 }
@@ -565,12 +560,6 @@ fn event(kind: EventKind, security: &Security, info: &StreamInfo, peer: SocketAd
         .stream_uid(info.uid())
 }
 
-/// Closes a connection so that what was said last arrives, in the background.
-fn linger(stream: TcpStream) {
-    let closing = async move { tcp::close(&stream).await };
-    drop(runtime::spawn(closing));
-}
-
 /// Waits until few handshakes with this address are under way in this process, so that many inlets
 /// of one program stay below what an outlet's host grants to one source. Spec: LSS/1 §6.2.
 async fn turn(address: IpAddr) -> Option<OwnedSemaphorePermit> {
@@ -600,6 +589,7 @@ const MAX_IN_FLIGHT: usize = 64;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::net::runtime;
 
     #[test]
     fn at_most_64_handshakes_with_an_address_are_under_way() {

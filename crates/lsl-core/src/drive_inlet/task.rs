@@ -1,8 +1,7 @@
-//! What an inlet's handle and its tasks share, and the task that reads the data connection.
+//! What an inlet's handle and its tasks share, and the task that owns the data connection.
 //!
-//! The task connects, reads until the stream flows, and recovers; from then on the connection lies in
-//! `Flow::reader` and is read as `inlet::reader` has it, by pulls themselves or by the task.
-//! Lock order: `tasks`, then `flow`, then `processing`, then `clock`; `full_info` is taken alone.
+//! The task connects, recovers, and reads as `drive_inlet::attend` has it; pulls read by themselves.
+//! Lock order: `tasks`, then `feed`; the others are taken alone.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,20 +10,18 @@ use std::time::Duration;
 
 use lsl_platform::clock::local_clock;
 use lsl_platform::fork::Generation;
-use lsl_platform::interrupt::Interrupt;
-use lsl_proto::clock::PostProcessor;
-use lsl_proto::inlet::SampleRing;
-use lsl_proto::inlet::reader::Reader;
-use lsl_proto::inlet::{FeedDecoder, FeedOptions, FeedState};
+use lsl_proto::clock::{PostProcessor, TimeCorrection};
+use lsl_proto::inlet::{Exchange, Feed, FeedDecoder, FeedOptions, SampleRing};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use crate::context::Context;
-use crate::drive_clock::{self, sealed};
-use crate::drive_inlet::attend::{Feed, Tenure};
-use crate::drive_inlet::connection::{self, Batch, Dialled};
+use crate::drive_clock::keys::{self, KeysGuard, LentKeys};
+use crate::drive_inlet::attend::Attendance;
+use crate::drive_inlet::connection::{self, Connection};
 use crate::drive_inlet::full_info;
-use crate::drive_inlet::recovery::{Recovered, Source};
+use crate::drive_inlet::pull::FeedState;
+use crate::drive_inlet::recovery::Source;
 use crate::net::monitor::{Monitor, lock_ignoring_poison};
 use crate::net::race::{Winner, race};
 use crate::net::runtime;
@@ -38,52 +35,53 @@ pub(crate) struct InletShared {
     pub(crate) info: StreamInfo,
     pub(crate) channels: usize,
     pub(crate) recoverable: bool,
-    /// Whether a loss is reported only once no sample waits.
-    pub(crate) samples_first: bool,
     pub(crate) source: Source,
-    pub(crate) flow: Monitor<Flow>,
-    /// Wakes the data task of an established connection to look again.
-    pub(crate) data_work: Notify,
+    pub(crate) feed: Monitor<FeedState>,
+    /// Wakes the task of the data connection to look again.
+    pub(crate) work: Notify,
     /// The connection of a forked child is its parent's.
     pub(crate) owner: Generation,
     /// Whether there ever was a task, and with it a connection or a key.
     has_begun: AtomicBool,
     capacity_samples: usize,
-    pub(crate) processing: Mutex<PostProcessor>,
-    pub(crate) clock: Monitor<drive_clock::Clock>,
-    pub(crate) full_info: Monitor<FullInfo>,
+    pub(crate) facts: Monitor<Facts>,
     /// Told after each batch of samples and when the stream is lost.
     pub(crate) notifier: OnceLock<Notifier>,
-    /// To probe the clock of an outlet that encrypts.
-    pub(crate) clock_keys: Monitor<sealed::ClockKeys>,
-    terms: FeedOptions,
+    options: FeedOptions,
+    samples_first: bool,
     tasks: Mutex<Tasks>,
 }
 
-/// Samples and the state of the connection they come from.
-#[derive(Debug)]
-pub(crate) struct Flow {
-    pub(crate) ring: SampleRing,
-    /// Whether a connection was complete at least once since the last `close`.
-    pub(crate) opened: bool,
-    /// Why no sample will ever come again.
-    pub(crate) lost: Option<String>,
-    pub(crate) samples: u64,
-    pub(crate) bytes: u64,
-    pub(crate) reconnects: u64,
-    pub(crate) last_arrival: Option<f64>,
-    /// Raised by `close`: a connection of an older epoch must not deliver any more.
-    pub(crate) epoch: u64,
-    /// The connection once it is established, and who waits for it.
-    pub(crate) reader: Reader<Box<Feed>, Arc<Interrupt>>,
+/// What is known of the outlet besides its samples.
+#[derive(Debug, Default)]
+pub(crate) struct Facts {
+    /// Of the outlet's clock.
+    pub(crate) correction: Option<TimeCorrection>,
+    /// Fetched when asked for, with the moves of the source it came from.
+    pub(crate) full_info: Option<(u64, StreamInfo)>,
+    /// For the clock of an outlet that encrypts, lent by whichever session lives.
+    pub(crate) keys: Option<LentKeys>,
+    /// Id of the keys that were lent last.
+    pub(crate) last_keys: u64,
+    /// Reason of the final loss.
+    lost: Option<String>,
 }
 
-/// The full description of the stream, fetched when asked for.
-#[derive(Debug, Default)]
-pub(crate) struct FullInfo {
-    /// With the generation of the source it came from.
-    pub(crate) known: Option<(u64, StreamInfo)>,
-    pub(crate) lost: Option<String>,
+impl Facts {
+    /// Returns whether a session lends its keys.
+    pub(crate) fn has_keys(&self) -> bool {
+        self.keys.is_some()
+    }
+
+    /// Returns `known` or the loss, for those who wait for it.
+    pub(crate) fn or_lost<T>(&self, known: Option<T>) -> Option<Result<T>> {
+        match &self.lost {
+            Some(reason) => Some(Err(Error::Lost {
+                reason: reason.clone(),
+            })),
+            None => known.map(Ok),
+        }
+    }
 }
 
 /// Somebody else's function, to be called without any lock held.
@@ -109,8 +107,9 @@ impl InletShared {
         capacity_samples: usize,
         max_chunk_samples: u32,
         recoverable: bool,
+        samples_first: bool,
     ) -> Self {
-        let terms = FeedOptions {
+        let options = FeedOptions {
             version: context.config().tuning().protocol_version,
             // An outlet of liblsl loses samples with a queue of one (Q12).
             max_buffer_samples: u32::try_from(capacity_samples)
@@ -120,39 +119,28 @@ impl InletShared {
         };
         let tuning = context.config().tuning();
         let processing = PostProcessor::new(info.nominal_srate(), tuning.smoothing_halftime_secs);
-        let clock = drive_clock::Clock::new(tuning);
         let mut byte_limit = (tuning.inlet_buffer_limit_mib as usize).saturating_mul(1 << 20);
         if info.channel_format().value_size() == 0 {
             // What a string takes is up to its sender.
             byte_limit = byte_limit.min(STRING_RING_BYTES);
         }
-        let flow = Flow {
-            ring: SampleRing::new(capacity_samples, byte_limit),
-            opened: false,
-            lost: None,
-            samples: 0,
-            bytes: 0,
-            reconnects: 0,
-            last_arrival: None,
-            epoch: 0,
-            reader: Reader::default(),
-        };
+        let channels = info.channel_count() as usize;
+        let ring = SampleRing::new(capacity_samples, byte_limit);
+        let mut feed = Feed::new(ring, processing, channels, info.channel_format());
+        feed.set_samples_first(samples_first);
         Self {
-            channels: info.channel_count() as usize,
+            channels,
             recoverable,
-            samples_first: false,
             source: Source::new(context.clone(), info.clone()),
-            flow: Monitor::new(flow),
-            data_work: Notify::new(),
+            feed: Monitor::new(FeedState::new(feed)),
+            work: Notify::new(),
             owner: Generation::current(),
             has_begun: AtomicBool::new(false),
             capacity_samples,
-            processing: Mutex::new(processing),
-            clock: Monitor::new(clock),
-            full_info: Monitor::default(),
+            facts: Monitor::default(),
             notifier: OnceLock::new(),
-            clock_keys: Monitor::default(),
-            terms,
+            options,
+            samples_first,
             tasks: Mutex::default(),
             context,
             info,
@@ -167,17 +155,17 @@ impl InletShared {
         if self.has_begun.load(Ordering::Relaxed) || self.notifier.get().is_some() {
             return None;
         }
-        let mut anew = Self::new(
+        let anew = Self::new(
             context,
             self.info.clone(),
             self.capacity_samples,
-            self.terms.max_chunk_samples,
+            self.options.max_chunk_samples,
             self.recoverable,
+            self.samples_first,
         );
-        anew.samples_first = self.samples_first;
         // Held by somebody who was about to change it: as if that came too late.
-        if let Ok(processing) = self.processing.try_lock() {
-            anew.processing = Mutex::new(processing.clone());
+        if let Some(state) = self.feed.try_lock() {
+            anew.feed.lock().feed.processing = state.feed.processing.clone();
         }
         Some(anew)
     }
@@ -187,7 +175,7 @@ impl InletShared {
         let mut tasks = lock_ignoring_poison(&self.tasks);
         if tasks.data.is_none() {
             self.has_begun.store(true, Ordering::Relaxed);
-            let epoch = self.flow.lock().epoch;
+            let epoch = self.feed.lock().epoch;
             let shared = Arc::clone(self);
             tasks.data = Some(runtime::start(move || receive(shared, epoch))?);
         }
@@ -200,7 +188,7 @@ impl InletShared {
         if tasks.clock.is_none() {
             self.has_begun.store(true, Ordering::Relaxed);
             let shared = Arc::clone(self);
-            tasks.clock = Some(runtime::start(move || drive_clock::probe(shared))?);
+            tasks.clock = Some(runtime::start(move || crate::drive_clock::probe(shared))?);
         }
         Ok(())
     }
@@ -221,26 +209,25 @@ impl InletShared {
         // Held until the epoch has changed, or a pull could start a task of the old one in between.
         let mut tasks = lock_ignoring_poison(&self.tasks);
         let task = tasks.data.take();
-        let (feed, leader) = self.flow.update(|flow| {
-            flow.epoch += 1;
-            flow.ring.clear();
-            flow.opened = false;
-            flow.reader.close()
+        let (connection, leader) = self.feed.update(|state| {
+            state.epoch += 1;
+            state.feed.clear();
+            state.end()
         });
         // Before there can be a task of the next epoch, which has the same signals.
         if let Some(task) = task {
             task.abort();
         }
-        self.source.note(false);
+        self.source.on_connected();
         drop(tasks);
         if let Some(leader) = leader {
             leader.raise();
         }
         if self.owner.is_current() {
-            drop(feed);
+            drop(connection);
         } else {
             // Its registration belongs to the parent's reactor.
-            std::mem::forget(feed);
+            std::mem::forget(connection);
         }
     }
 
@@ -249,14 +236,11 @@ impl InletShared {
         lock_ignoring_poison(&self.tasks).data.is_some()
     }
 
-    /// Longest round trip of an authentic clock probe that counts, and the error above which a clock
-    /// is found too uncertain; in seconds.
-    pub(crate) fn time_limits(&self) -> (f64, f64) {
-        let settings = self.context.security().ok().and_then(|it| it.settings());
-        let secs = |milliseconds: u32| f64::from(milliseconds) / 1000.0;
-        settings.map_or((0.128, 0.005), |settings| {
-            (secs(settings.max_rtt_ms), secs(settings.time_warn_ms))
-        })
+    /// Shows what is known of the outlet's clock to pulls, and to those who wait for it.
+    pub(crate) fn publish_clock(&self, correction: Option<TimeCorrection>, was_reset: bool) {
+        let offset_secs = correction.map(|it| it.offset_secs);
+        self.feed.lock().feed.set_offset(offset_secs, was_reset);
+        self.facts.update(|facts| facts.correction = correction);
     }
 
     /// Ends every task.
@@ -276,18 +260,16 @@ impl InletShared {
 
     /// No more of this stream, for any call. Final.
     pub(crate) fn lose(&self, reason: &str) {
-        self.flow.update(|flow| flow.lost = Some(reason.to_owned()));
+        self.feed.update(|state| state.feed.lose(reason));
         self.interrupt_leader();
-        self.clock
-            .update(|clock| clock.lost = Some(reason.to_owned()));
-        self.full_info
-            .update(|info| info.lost = Some(reason.to_owned()));
+        self.facts
+            .update(|facts| facts.lost = Some(reason.to_owned()));
         self.notify();
     }
 
-    /// The outlet of `generation` failed with `error`: finds it or a successor, or gives up.
+    /// The outlet of `moves` failed with `error`: finds it or a successor, or gives up.
     /// False means that the stream is lost.
-    pub(crate) async fn recover(&self, generation: u64, error: &Error) -> bool {
+    pub(crate) async fn recover(&self, moves: u64, error: &Error) -> bool {
         if self.source.wait_if_busy(error).await {
             return true;
         }
@@ -298,124 +280,96 @@ impl InletShared {
             return false;
         }
         tracing::debug!(name = ?self.info.name(), %error, "connection failed; looking for the stream");
-        if self.source.recover(generation).await == Recovered::Same {
+        if !self.source.recover(moves).await {
             self.source.pause(error).await;
         }
         true
     }
 }
 
-/// The data task: connects, reads and recovers until the inlet is closed or the stream lost.
+/// The task of the data connection: connects, reads and recovers until the inlet is closed or the stream
+/// lost.
 async fn receive(shared: Arc<InletShared>, epoch: u64) {
-    let mut connected_before = false;
     loop {
-        let (endpoint, generation) = shared.source.endpoint();
+        let (endpoint, moves) = shared.source.endpoint();
         let error = match endpoint {
             None => Error::Protocol("no address of the outlet is known".into()),
             Some(endpoint) => {
-                let connection = connection(&shared, endpoint.data, epoch, &mut connected_before);
+                let connection = connection(&shared, endpoint.data, epoch);
                 let watch = async {
-                    race(
-                        shared.source.changed(generation),
-                        watchdog(&shared, generation),
-                    )
-                    .await;
+                    race(shared.source.moved(moves), watchdog(&shared, moves)).await;
                 };
                 match race(connection, watch).await {
-                    Winner::First(Ok(never)) => match never {},
-                    Winner::First(Err(error)) => error,
+                    Winner::First(error) => error,
                     // Connect to the other outlet at once.
                     Winner::Second(()) => continue,
                 }
             }
         };
         // Not until this task is polled again does it learn that it was aborted.
-        if shared.flow.lock().epoch != epoch {
+        if shared.feed.lock().epoch != epoch {
             return;
         }
         // A refusal has pauses of its own.
         if !matches!(error, Error::Security(_)) {
-            shared.source.note(true);
+            shared.source.on_failed();
         }
-        if !shared.recover(generation, &error).await {
+        if !shared.recover(moves, &error).await {
             return;
         }
         shared.source.back_off().await;
     }
 }
 
-/// One data connection, from connecting to its end, which is always an error.
-async fn connection(
-    shared: &InletShared,
-    address: SocketAddr,
-    epoch: u64,
-    connected_before: &mut bool,
-) -> Result<std::convert::Infallible> {
+/// One data connection, from connecting to its end. Returns why it ended.
+async fn connection(shared: &InletShared, address: SocketAddr, epoch: u64) -> Error {
     // Boxed, because every inlet's task would else hold room for it.
-    let opening = Box::pin(establish(shared, address, epoch, connected_before));
-    let (tenure, _kept) = shared.source.in_turn(address, opening).await?;
-    Err(tenure.attend().await)
+    let opening = Box::pin(open(shared, address, epoch));
+    match shared.source.in_turn(address, opening).await {
+        Ok((attendance, _kept)) => attendance.attend().await,
+        Err(error) => error,
+    }
 }
 
 /// Connects and reads until the stream flows. Comes with what lasts as long as the connection.
-async fn establish<'a>(
-    shared: &'a InletShared,
+async fn open(
+    shared: &InletShared,
     address: SocketAddr,
     epoch: u64,
-    connected_before: &mut bool,
-) -> Result<(Tenure<'a>, Kept<'a>)> {
+) -> Result<(Attendance<'_>, Kept<'_>)> {
     let info = shape_of(&shared.info, shared.source.info());
-    let mut session = FeedDecoder::new(&info, shared.terms);
-    let dialling = (shared.source).dial(&info, address, session.request(), CONNECT_LIMIT);
-    let mut dialled = (dialling.await)
-        .inspect_err(|error| shared.source.note_refusal(info.uid_bytes(), error))?;
-    let kept = Kept::new(shared, &mut dialled);
-    let handshake_end = tokio::time::Instant::now() + HANDSHAKE_LIMIT;
-    let mut state = FeedState::Opening;
-    while state == FeedState::Opening {
-        let opening = open(
-            shared,
-            &mut dialled,
-            &mut session,
-            epoch,
-            &mut state,
-            connected_before,
-        );
-        // Once the stream flows a pause of any length is legal.
-        let outcome = tokio::time::timeout_at(handshake_end, opening).await;
-        let late = || {
-            Err(connection::failed(
-                address,
-                std::io::ErrorKind::TimedOut.into(),
-            ))
-        };
-        if outcome.unwrap_or_else(|_| late())? == Batch::End {
-            return Err(session.end());
-        }
-    }
-    shared.source.note(false);
-    // With the end of the handshake there may have come samples.
-    let came = session.samples() > 0;
-    let tenure = Tenure::begin(shared, epoch, Feed::new(dialled, session))?;
-    if came {
-        shared.notify();
-    }
-    Ok((tenure, kept))
+    let feed = || Exchange::Feed(Box::new(FeedDecoder::new(&info, shared.options)));
+    let connecting = shared.source.dial(&info, address, feed, CONNECT_LIMIT);
+    let mut connection = (connecting.await)
+        .inspect_err(|error| shared.source.on_refused(info.uid_bytes(), error))?;
+    let kept = Kept::new(shared, &mut connection);
+    let attendance = Attendance::begin(shared, epoch, connection)?;
+    // Once the stream flows a pause of any length is legal.
+    let opened = tokio::time::timeout(HANDSHAKE_LIMIT, attendance.open()).await;
+    let late = || {
+        Err(connection::failed(
+            address,
+            std::io::ErrorKind::TimedOut.into(),
+        ))
+    };
+    opened.unwrap_or_else(|_| late())?;
+    shared.source.on_connected();
+    Ok((attendance, kept))
 }
 
 /// As long as a data connection lives, its keys are lent to the clock and its encryption is shown.
 struct Kept<'a> {
     shared: &'a InletShared,
-    _keys: Option<sealed::Lease<'a>>,
+    _keys: Option<KeysGuard<'a>>,
 }
 
 impl<'a> Kept<'a> {
-    fn new(shared: &'a InletShared, dialled: &mut Dialled) -> Self {
-        let encryption = dialled.tunnel().map(|tunnel| tunnel.encryption());
+    fn new(shared: &'a InletShared, connection: &mut Connection) -> Self {
+        let encryption = connection.session().map(|session| session.encryption());
         shared.source.peers().set_encryption(encryption);
         Self {
             shared,
-            _keys: sealed::lend_of_feed(&shared.clock_keys, dialled),
+            _keys: keys::lend(&shared.facts, connection, true),
         }
     }
 }
@@ -426,47 +380,9 @@ impl Drop for Kept<'_> {
     }
 }
 
-/// Waits for bytes and takes all that are there, up to and with the first samples.
-async fn open(
-    shared: &InletShared,
-    dialled: &mut Dialled,
-    session: &mut FeedDecoder,
-    epoch: u64,
-    state: &mut FeedState,
-    connected_before: &mut bool,
-) -> Result<Batch> {
-    let outcome = dialled
-        .read(|bytes| {
-            let mut flow = shared.flow.lock();
-            if flow.epoch != epoch {
-                return Err(Error::Protocol("the inlet was closed".into()));
-            }
-            let before = session.samples();
-            let result = session.receive(bytes, &mut flow.ring);
-            let samples = session.samples() - before;
-            flow.bytes += bytes.len() as u64;
-            flow.samples += samples;
-            if samples > 0 {
-                flow.last_arrival = Some(local_clock());
-            }
-            if *state == FeedState::Opening && matches!(result, Ok(FeedState::Established)) {
-                *state = FeedState::Established;
-                flow.opened = true;
-                flow.reconnects += u64::from(std::mem::replace(connected_before, true));
-                flow.last_arrival = Some(local_clock());
-                let nominal_srate = session.nominal_srate();
-                lock_ignoring_poison(&shared.processing).set_nominal_srate(nominal_srate);
-            }
-            result.map(drop)
-        })
-        .await;
-    shared.flow.wake();
-    outcome
-}
-
 /// Looks for the stream when nothing has arrived for long: the outlet may be gone without a word.
 /// Returns only when the source has changed. Spec: lsl-protocol §10.
-async fn watchdog(shared: &InletShared, generation: u64) {
+async fn watchdog(shared: &InletShared, moves: u64) {
     let tuning = shared.context.config().tuning();
     let interval = Duration::from_secs_f64(tuning.watchdog_check_interval_secs.max(0.1));
     if !shared.recoverable {
@@ -475,13 +391,10 @@ async fn watchdog(shared: &InletShared, generation: u64) {
     let started = local_clock();
     loop {
         tokio::time::sleep(runtime::until_next(interval)).await;
-        let last_arrival = shared.flow.lock().last_arrival;
+        let last_arrival = shared.feed.lock().feed.last_arrival();
         let last_sign = last_arrival.unwrap_or(started).max(started);
         let quiet = local_clock() - last_sign > tuning.watchdog_time_threshold_secs;
-        if quiet
-            && !shared.source.answers_in_place().await
-            && shared.source.recover(generation).await == Recovered::Moved
-        {
+        if quiet && !shared.source.answers_in_place().await && shared.source.recover(moves).await {
             return;
         }
     }

@@ -7,7 +7,7 @@
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -51,6 +51,15 @@ impl<T> Monitor<T> {
     /// Locks the value without waking anybody afterwards: for reading, or before [`Self::wake`].
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
         lock_ignoring_poison(&self.value)
+    }
+
+    /// As [`lock`](Self::lock), unless somebody holds the lock.
+    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        match self.value.try_lock() {
+            Ok(value) => Some(value),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     /// Changes the value, then wakes every waiter to look again.

@@ -1,12 +1,13 @@
 //! Time: the offset of another clock from ours, and the corrections of timestamps on the way to the
-//! user. Both machines take `now` and numbers; neither sends, waits or reads a clock.
-//! Spec: lsl-protocol §5.2, §11.
+//! user. No machine here sends, waits or reads a clock. Spec: lsl-protocol §5.2, §11.
 
+mod machine;
 mod offset;
 mod pings;
 mod postprocess;
 mod watch;
 
+pub use self::machine::{Clock, ClockEvent, ClockLimits, Probe};
 pub use self::offset::{Action, OffsetEstimator, ProbeSchedule, RejectedReply, ReplyCounts};
 pub use self::pings::{PingAction, PingWaves};
 pub use self::postprocess::{ClockOffset, NeedsOffset, PostProcessor};

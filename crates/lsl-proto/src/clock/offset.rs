@@ -6,7 +6,7 @@
 
 use std::cmp::Ordering;
 
-use super::{ClockOffset, TimeCorrection};
+use super::TimeCorrection;
 use crate::config::Tuning;
 
 /// Schedule of probes, and the rule by which their answers count.
@@ -262,16 +262,6 @@ impl OffsetEstimator {
     pub fn adopt(&mut self, measured: TimeCorrection) {
         self.estimate = Some(measured);
         self.is_provisional = false;
-    }
-
-    /// Returns the offset for a post-processor, and once whether the clock was exchanged since the
-    /// last call. `None` while there is no estimate.
-    pub fn clock_offset(&mut self) -> Option<ClockOffset> {
-        let offset_secs = self.estimate?.offset_secs;
-        Some(ClockOffset {
-            offset_secs,
-            was_reset: self.take_was_reset(),
-        })
     }
 
     /// Forgets the estimate, because the outlet was replaced by another, and starts anew.

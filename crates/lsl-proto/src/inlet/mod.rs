@@ -2,10 +2,15 @@
 //! waits for the socket, and which outlet succeeds a lost one.
 
 mod byte_queue;
+mod connection;
 mod decoder;
+mod feed;
 pub mod reader;
 pub mod recovery;
 mod ring;
 
+pub use connection::{Connection, Disconnect, Exchange};
 pub use decoder::{FeedDecoder, FeedOptions, FeedState};
+pub use feed::{Feed, Pull, Read, Taken};
+pub use reader::{LeaderId, Reader};
 pub use ring::SampleRing;

@@ -1,10 +1,233 @@
-//! What an inlet does when its outlet is gone: which query finds a successor, and what the answers
-//! mean. Spec: lsl-protocol §3.5 (recovery row), §10.
+//! Where the outlet of an inlet is at present, and what to do when it is gone: which query finds a
+//! successor, what the answers mean, and when to try again. Spec: lsl-protocol §2.4, §3.5, §10.
 
 use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 
 use crate::StreamInfo;
+use crate::config::Ipv6Mode;
+use crate::describe::descriptor;
 use crate::query::quote_bytes;
+
+/// Addresses of one outlet in one family.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Endpoint {
+    /// Takes data connections.
+    pub data: SocketAddr,
+    /// Answers queries and clock probes by UDP.
+    pub service: SocketAddr,
+}
+
+/// State of the search for an outlet to connect with.
+#[derive(Debug)]
+pub struct Recovery {
+    present: StreamInfo,
+    ipv6: Ipv6Mode,
+    /// Looks up the interface that a link-local address names.
+    scope_of: fn(&str) -> u32,
+    /// Whether IPv6 is in use; kept across a recovery if possible.
+    is_v6: Option<bool>,
+    /// Number of changes of outlet or address so far.
+    moves: u64,
+    /// Tries in a row to connect the feed that came to nothing.
+    failures: u32,
+    /// Whether the outlet took the place of another.
+    is_adopted: bool,
+    /// Successors that could not be read, since there was a feed.
+    refused: Refused,
+}
+
+/// What to do after a search.
+#[derive(Debug)]
+pub enum Recovered {
+    /// The outlet we know answers as before: reconnect, but not in a hurry.
+    Same,
+    /// The outlet answers, but with another description or address: ask it where it was. If it is there no
+    /// more, [`move_to`](Recovery::move_to) this.
+    AskWhereItWas(Box<StreamInfo>),
+    /// There is another outlet now: connect at once.
+    Moved,
+    /// Search again, and collect answers for longer. So many outlets could be the one that was lost.
+    SearchAgain {
+        /// Number of outlets that could be it.
+        candidates: usize,
+    },
+}
+
+impl Recovery {
+    /// Starts with the outlet that `info` describes. `scope_of` returns the index of a named interface, 0
+    /// if there is none.
+    pub fn new(info: StreamInfo, ipv6: Ipv6Mode, scope_of: fn(&str) -> u32) -> Self {
+        Self {
+            present: info,
+            ipv6,
+            scope_of,
+            is_v6: None,
+            moves: 0,
+            failures: 0,
+            is_adopted: false,
+            refused: Refused::default(),
+        }
+    }
+
+    /// Returns the stream as its present outlet describes it.
+    pub fn info(&self) -> &StreamInfo {
+        &self.present
+    }
+
+    /// Returns the number of changes of outlet or address so far.
+    pub fn moves(&self) -> u64 {
+        self.moves
+    }
+
+    /// Returns where to connect now, and counts it as being in use; `None` if no address is known or
+    /// allowed.
+    pub fn endpoint(&mut self) -> Option<Endpoint> {
+        let endpoint = self.endpoint_of(&self.present, self.is_v6);
+        if let Some(endpoint) = endpoint {
+            self.use_endpoint(endpoint);
+        }
+        endpoint
+    }
+
+    /// Returns where the outlet of `info` can be reached besides `peer`: in the other family.
+    pub fn other_endpoint(&self, info: &StreamInfo, peer: SocketAddr) -> Option<Endpoint> {
+        let wants_v6 = peer.is_ipv4();
+        let other = self.endpoint_of(info, Some(wants_v6));
+        other.filter(|other| other.data.is_ipv6() == wants_v6)
+    }
+
+    /// Prefers the family of `endpoint` from now on.
+    pub fn use_endpoint(&mut self, endpoint: Endpoint) {
+        self.is_v6 = Some(endpoint.data.is_ipv6());
+    }
+
+    /// Prefers IPv4, or IPv6 if that was in use. Spec: lsl-protocol §2.4.
+    fn endpoint_of(&self, info: &StreamInfo, is_v6: Option<bool>) -> Option<Endpoint> {
+        let v4 = || {
+            let address = IpAddr::V4(info.v4_address().parse().ok()?);
+            let allowed = self.ipv6 != Ipv6Mode::Force;
+            (allowed.then(|| endpoint(address, 0, info.v4_data_port(), info.v4_service_port())))?
+        };
+        let v6 = || {
+            let text = info.v6_address();
+            let (address, scope) = text.split_once('%').unwrap_or((&text, ""));
+            let address = IpAddr::V6(address.parse().ok()?);
+            let allowed = self.ipv6 != Ipv6Mode::Disable;
+            let scope = match scope {
+                "" => 0,
+                name => (name.parse()).unwrap_or_else(|_| (self.scope_of)(name)),
+            };
+            (allowed
+                .then(|| endpoint(address, scope, info.v6_data_port(), info.v6_service_port())))?
+        };
+        if is_v6 == Some(true) {
+            v6().or_else(v4)
+        } else {
+            v4().or_else(v6)
+        }
+    }
+
+    /// Notes that the feed flows.
+    pub fn on_connected(&mut self) {
+        self.failures = 0;
+        self.refused = Refused::default();
+    }
+
+    /// Notes that a try to connect the feed came to nothing, or that it ended.
+    pub fn on_failed(&mut self) {
+        self.failures = self.failures.saturating_add(1);
+    }
+
+    /// Notes that the outlet with this uid, or we, refused a feed. Returns true if it is a successor, which
+    /// gives way to others from now on.
+    pub fn on_refused(&mut self, uid: &[u8]) -> bool {
+        let is_successor = self.is_adopted && self.present.uid_bytes() == uid;
+        if is_successor {
+            self.refused.note(uid);
+        }
+        is_successor
+    }
+
+    /// Returns whether successors give way because they refused or were refused.
+    pub fn has_refusals(&self) -> bool {
+        !self.refused.is_empty()
+    }
+
+    /// Forgets who refused or was refused, because others are trusted now.
+    pub fn forget_refusals(&mut self) {
+        self.refused = Refused::default();
+    }
+
+    /// Returns whether the feed seems to be hopeless: it waits for its turn, and its clock for the feed.
+    pub fn is_hopeless(&self) -> bool {
+        self.failures >= HOPELESS_FAILURES
+    }
+
+    /// Returns the pause before the next try in seconds, ever longer the more often it failed; `None` if it
+    /// may follow at once.
+    pub fn pause_secs(&self) -> Option<f64> {
+        let doublings = self.failures.checked_sub(HOPELESS_FAILURES + 1)?;
+        Some(RETRY_SECS * f64::from(1_u32 << doublings.min(MAX_DOUBLINGS)))
+    }
+
+    /// Returns the stream to search for. The answer of a present outlet that was refused would not do.
+    pub fn sought(&self) -> StreamInfo {
+        let mut sought = self.present.clone();
+        if self.refused.contains(sought.uid_bytes()) {
+            sought.reset_uid("");
+        }
+        sought
+    }
+
+    /// Takes the answers to a search for [`sought`](Self::sought).
+    pub fn on_answers(&mut self, mut answers: Vec<StreamInfo>) -> Recovered {
+        self.refused.leave_out(&self.present, &mut answers);
+        match judge(&self.present, answers) {
+            SearchVerdict::Same(found) => {
+                // Somebody may have hidden from us that it encrypts, or make that up now.
+                let in_use = self.endpoint_of(&self.present, self.is_v6);
+                let is_there = self.endpoint_of(&found, self.is_v6) == in_use;
+                if is_there && is_described_alike(&found, &self.present) {
+                    Recovered::Same
+                } else {
+                    Recovered::AskWhereItWas(found)
+                }
+            }
+            SearchVerdict::Adopt(found) => {
+                self.is_adopted = true;
+                self.move_to(*found);
+                Recovered::Moved
+            }
+            SearchVerdict::AskAgain { candidates } => Recovered::SearchAgain { candidates },
+        }
+    }
+
+    /// Goes on with the outlet that `info` describes.
+    pub fn move_to(&mut self, info: StreamInfo) {
+        self.moves += 1;
+        self.present = info;
+    }
+}
+
+/// Returns whether discovery says the same of an outlet as before. If not, one of the two may be a lie.
+pub fn is_described_alike(found: &StreamInfo, present: &StreamInfo) -> bool {
+    let same_content = descriptor(found)
+        .differs_from(&descriptor(present))
+        .is_none();
+    same_content && found.security_advert() == present.security_advert()
+}
+
+fn endpoint(address: IpAddr, scope: u32, data: u16, service: u16) -> Option<Endpoint> {
+    let at = |port| match address {
+        IpAddr::V4(_) => SocketAddr::new(address, port),
+        IpAddr::V6(address) => SocketAddr::V6(SocketAddrV6::new(address, port, 0, scope)),
+    };
+    (data != 0 && service != 0).then(|| Endpoint {
+        data: at(data),
+        service: at(service),
+    })
+}
 
 /// The query that finds an outlet of the same stream. It names no session: liblsl does not either.
 /// Bytes, because the texts of a stream need not be UTF-8.
@@ -101,76 +324,14 @@ impl Refused {
 
 const MAX_REFUSED: usize = 16;
 
+/// From so many tries in a row on a feed counts as hopeless.
+const HOPELESS_FAILURES: u32 = 2;
+
+/// Pause before connecting again to an outlet that answers queries but refused the connection, in seconds.
+pub const RETRY_SECS: f64 = 0.5;
+
+/// Of the pause between tries, up to 8 s.
+const MAX_DOUBLINGS: u32 = 4;
+
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::ChannelFormat;
-    use crate::query::Query;
-
-    fn info(name: &str, channels: u32, uid: &str) -> StreamInfo {
-        let mut info =
-            StreamInfo::new(name, "EEG", channels, 1.0, ChannelFormat::Int8, "src").unwrap();
-        info.reset_uid(uid);
-        info
-    }
-
-    #[test]
-    fn a_name_in_an_old_encoding_is_asked_for_as_it_is() {
-        let name = b"M\xfcller's \"EEG\"".to_vec();
-        let info = StreamInfo::new(name.clone(), "", 1, 1.0, ChannelFormat::Int8, "s").unwrap();
-        let query = recovery_query(&info);
-        assert!(query.windows(1).any(|byte| byte == b"\xfc"), "{query:?}");
-        assert!(info.matches(&Query::parse(&query).unwrap()).unwrap());
-    }
-
-    #[test]
-    fn one_successor_is_adopted_and_the_known_outlet_preferred() {
-        let lost = info("n", 2, "old");
-        let check = |answers: &[(&str, u32, &str)], expected: &str| {
-            let answers = answers
-                .iter()
-                .map(|&(name, channels, uid)| info(name, channels, uid));
-            let verdict = match judge(&lost, answers.collect()) {
-                SearchVerdict::Same(found) => format!("same {}", found.uid()),
-                SearchVerdict::Adopt(found) => format!("adopt {}", found.uid()),
-                SearchVerdict::AskAgain { candidates } => format!("ask again {candidates}"),
-            };
-            assert_eq!(verdict, expected);
-        };
-        check(&[], "ask again 0");
-        check(&[("n", 2, "new")], "adopt new");
-        check(&[("n", 2, "new"), ("n", 2, "old")], "same old");
-        check(&[("n", 2, "new"), ("n", 2, "other")], "ask again 2");
-        // Not what was asked for, whoever says so.
-        check(&[("n", 3, "new")], "ask again 0");
-        check(&[("m", 2, "old")], "ask again 0");
-        check(&[("m", 2, "liar"), ("n", 2, "new")], "adopt new");
-    }
-
-    #[test]
-    fn a_successor_that_was_refused_gives_way_to_any_other() {
-        let mut refused = Refused::default();
-        refused.note(b"b");
-        let present = info("n", 2, "b");
-        let left = |refused: &mut Refused, answers: &[(&str, &str)]| {
-            let answers = answers.iter().map(|&(name, uid)| info(name, 2, uid));
-            let mut answers = answers.collect();
-            refused.leave_out(&present, &mut answers);
-            let uids = answers.iter().map(|answer| answer.uid().into_owned());
-            uids.collect::<Vec<_>>().join(" ")
-        };
-        assert_eq!(left(&mut refused, &[]), "");
-        assert_eq!(left(&mut refused, &[("n", "b")]), "b");
-        assert_eq!(left(&mut refused, &[("n", "b"), ("other", "c")]), "b c");
-        assert_eq!(left(&mut refused, &[("n", "b"), ("n", "a")]), "a");
-        // All have been in vain: the others come next, and this one after them.
-        refused.note(b"a");
-        assert_eq!(left(&mut refused, &[("n", "b"), ("n", "a")]), "b a");
-        assert_eq!(left(&mut refused, &[("n", "b"), ("n", "a")]), "a");
-        for number in 0..100 {
-            refused.note(format!("forged-{number}").as_bytes());
-        }
-        assert_eq!(refused.uids.len(), MAX_REFUSED);
-        assert!(refused.contains(b"forged-99") && !refused.contains(b"b"));
-    }
-}
+mod tests;

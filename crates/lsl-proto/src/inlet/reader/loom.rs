@@ -1,7 +1,7 @@
 //! The hand-over under every interleaving: `RUSTFLAGS="--cfg lsl_loom" cargo test -p lsl-proto
 //! --lib loom --release --target-dir target/loom`.
 //!
-//! `Reader` is the real one. Around it is what `inlet::reader` and `net::monitor` do, step by step, on
+//! `Reader` is the real one. Around it is what `lsl_core::drive_inlet` and its `Monitor` do, step by step, on
 //! loom's locks; the kernel is one more lock. Time stands still: no deadline and no tick saves a
 //! thread, so a lost wake-up is a deadlock, which loom reports.
 
@@ -9,31 +9,13 @@ use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 
-use super::{Connection, Lead, LeaderId, Reader};
-
-#[derive(Debug, Default)]
-struct Fake {
-    is_registered: bool,
-}
-
-impl Connection for Fake {
-    fn is_registered(&self) -> bool {
-        self.is_registered
-    }
-
-    fn unregister(&mut self) {
-        self.is_registered = false;
-    }
-
-    fn is_broken(&self) -> bool {
-        false
-    }
-}
+use super::{LeaderId, Reader};
 
 /// What lies behind the flow's lock.
 struct Flow {
-    reader: Reader<Fake, ()>,
-    number: u64,
+    reader: Reader<()>,
+    is_connected: bool,
+    is_registered: bool,
     ring: usize,
     lost: bool,
 }
@@ -61,15 +43,14 @@ const NOW: f64 = 10.0;
 impl World {
     fn new() -> Arc<Self> {
         let mut reader = Reader::default();
-        let number = reader.begin(Fake {
-            is_registered: true,
-        });
+        reader.begin();
         reader.on_read(NOW - 0.01);
         reader.on_read(NOW);
         Arc::new(Self {
             flow: Mutex::new(Flow {
                 reader,
-                number,
+                is_connected: true,
+                is_registered: true,
                 ring: 0,
                 lost: false,
             }),
@@ -99,7 +80,7 @@ impl World {
 
     /// `Flow::receive`, under the lock; whether samples came.
     fn receive(&self, flow: &mut Flow, by_leader: bool) -> bool {
-        if flow.reader.connection().is_none() {
+        if !flow.is_connected {
             return false;
         }
         let taken = std::mem::take(&mut self.kernel.lock().unwrap().socket);
@@ -129,11 +110,8 @@ impl World {
         loop {
             match self.wait_or_lead(true) {
                 Ok(found) => return found,
-                Err(lead) => {
-                    if lead.was_registered {
-                        self.kernel(|kernel| kernel.task_woken = true);
-                    }
-                    if let Some(found) = self.lead(lead.id) {
+                Err(id) => {
+                    if let Some(found) = self.lead(id) {
                         return found;
                     }
                 }
@@ -147,17 +125,23 @@ impl World {
     }
 
     /// `Monitor::wait_blocking`.
-    fn wait_or_lead(&self, may_lead: bool) -> Result<bool, Lead> {
+    fn wait_or_lead(&self, may_lead: bool) -> Result<bool, LeaderId> {
         self.waiting.fetch_add(1, Ordering::AcqRel);
         let mut flow = self.flow.lock().unwrap();
         let outcome = loop {
             if let Some(found) = Self::step(&mut flow) {
                 break Ok(found);
             }
-            if may_lead && let Some(lead) = flow.reader.lead(NOW, &()) {
-                break Err(lead);
+            if may_lead
+                && flow.is_connected
+                && let Some(id) = flow.reader.lead(NOW, &())
+            {
+                if std::mem::take(&mut flow.is_registered) {
+                    self.kernel(|kernel| kernel.task_woken = true);
+                }
+                break Err(id);
             }
-            if flow.reader.request_reactor(NOW) {
+            if flow.reader.request_reactor(NOW) && flow.is_connected && !flow.is_registered {
                 self.kernel(|kernel| kernel.task_woken = true);
             }
             flow = self.threads.wait(flow).unwrap();
@@ -200,7 +184,9 @@ impl World {
         let mut flow = self.flow.lock().unwrap();
         let arrived = self.receive(&mut flow, false);
         let is_prompt = self.waiting.load(Ordering::Acquire) > 0;
-        if flow.reader.on_caller_read(NOW, arrived, is_prompt) {
+        if flow.reader.on_caller_read(NOW, arrived, is_prompt)
+            && std::mem::take(&mut flow.is_registered)
+        {
             self.kernel(|kernel| kernel.task_woken = true);
         }
         let available = flow.ring;
@@ -215,19 +201,15 @@ impl World {
     fn attend(&self) {
         loop {
             let mut flow = self.flow.lock().unwrap();
-            if flow.reader.any_connection().is_none() {
+            if !flow.is_connected {
                 return;
             }
             let mut is_registered = false;
             let mut arrived = false;
             if flow.reader.leader().is_none() {
                 let is_prompt = self.waiting.load(Ordering::Acquire) > 0;
-                if flow.reader.needs_reactor(NOW, is_prompt)
-                    && let Some(connection) = flow.reader.connection()
-                {
-                    connection.is_registered = true;
-                }
-                is_registered = flow.reader.connection().is_some_and(|it| it.is_registered);
+                flow.is_registered |= flow.reader.needs_reactor(NOW, is_prompt);
+                is_registered = flow.is_registered;
                 if is_registered {
                     arrived = self.receive(&mut flow, false);
                 }
@@ -256,8 +238,8 @@ impl World {
         drop(flow);
         self.wake();
         let mut flow = self.flow.lock().unwrap();
-        let number = flow.number;
-        let (_, leader) = flow.reader.end(number);
+        flow.is_connected = false;
+        let leader = flow.reader.end();
         drop(flow);
         if leader.is_some() {
             self.kernel(|kernel| kernel.raised = true);

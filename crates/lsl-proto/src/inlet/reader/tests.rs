@@ -4,31 +4,10 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A connection of which only the registration counts.
-#[derive(Debug, Default)]
-struct Fake {
-    is_registered: bool,
-    is_broken: bool,
-}
-
-impl Connection for Fake {
-    fn is_registered(&self) -> bool {
-        self.is_registered
-    }
-
-    fn unregister(&mut self) {
-        self.is_registered = false;
-    }
-
-    fn is_broken(&self) -> bool {
-        self.is_broken
-    }
-}
-
-/// Reader of a stream that flows at this time.
-fn flowing(now: f64) -> Reader<Fake, u32> {
+/// The reader of a stream that flows at this time.
+fn flowing(now: f64) -> Reader<u32> {
     let mut reader = Reader::default();
-    reader.begin(Fake::default());
+    reader.begin();
     reader.on_read(now - 0.01);
     reader.on_read(now);
     reader
@@ -37,21 +16,18 @@ fn flowing(now: f64) -> Reader<Fake, u32> {
 #[test]
 fn one_leads_and_the_next_when_it_has_left() {
     let mut reader = flowing(10.0);
-    reader.any_connection().unwrap().is_registered = true;
     let first = reader.lead(10.1, &1).unwrap();
-    assert!(first.was_registered && !reader.any_connection().unwrap().is_registered);
     assert_eq!(reader.leader(), Some(&1));
     assert_eq!(reader.lead(10.1, &2), None);
-    reader.resign(first.id);
+    reader.resign(first);
     let second = reader.lead(10.1, &2).unwrap();
-    assert!(!second.was_registered);
     // Who left twice takes nothing from anybody.
-    reader.resign(first.id);
-    assert!(reader.is_leader(second.id) && !reader.is_leader(first.id));
+    reader.resign(first);
+    assert!(reader.is_leader(second) && !reader.is_leader(first));
 }
 
 #[test]
-fn slow_new_and_broken_streams_are_not_led() {
+fn slow_and_new_streams_are_not_led() {
     let mut reader = flowing(10.0);
     assert_eq!(reader.lead(10.0 + QUIET_SECS, &1), None);
     reader.on_read(10.0 + QUIET_SECS);
@@ -61,38 +37,27 @@ fn slow_new_and_broken_streams_are_not_led() {
     let mut reader = flowing(10.0);
     reader.back_off();
     assert_eq!(reader.lead(10.0, &1), None);
-    let mut reader = flowing(10.0);
-    reader.any_connection().unwrap().is_broken = true;
-    assert_eq!(reader.lead(10.0, &1), None);
-    assert!(reader.connection().is_none() && reader.any_connection().is_some());
-    let mut reader = Reader::<Fake, u32>::default();
-    reader.begin(Fake::default());
+    let mut reader = Reader::<u32>::default();
+    reader.begin();
     assert_eq!(reader.lead(10.0, &1), None);
 }
 
 #[test]
-fn an_old_connection_ends_nothing_of_the_next() {
+fn a_leader_loses_the_lead_with_its_connection() {
     let mut reader = flowing(10.0);
     let lead = reader.lead(10.0, &7).unwrap();
-    let (connection, leader) = reader.close();
-    assert!(connection.is_some() && leader == Some(7));
-    assert!(!reader.is_leader(lead.id));
-    let number = reader.begin(Fake::default());
-    assert!(reader.end(number - 1).0.is_none());
-    assert!(reader.connection_of(number - 1).is_none() && reader.connection_of(number).is_some());
-    assert!(reader.connection().is_some());
-    assert!(reader.end(number).0.is_some());
-    assert!(reader.end(number).0.is_none());
+    assert_eq!(reader.end(), Some(7));
+    assert!(!reader.is_leader(lead));
+    reader.begin();
+    assert_eq!((reader.end(), reader.leader()), (None, None));
 }
 
 #[test]
-fn who_waits_has_the_socket_watched_and_who_stops_reading_too() {
+fn who_waits_has_the_socket_registered_and_who_stops_reading_too() {
     let mut reader = flowing(10.0);
     assert!(!reader.needs_reactor(10.0, false) && reader.needs_reactor(10.0, true));
     assert!(reader.request_reactor(10.0), "the task must be told");
     assert!(reader.needs_reactor(10.4, false) && !reader.needs_reactor(11.0, false));
-    reader.any_connection().unwrap().is_registered = true;
-    assert!(!reader.request_reactor(10.0), "it is watched");
     // A pull that found something takes it over, unless somebody waits or did just now.
     assert!(!reader.on_caller_read(10.1, true, false));
     assert!(!reader.on_caller_read(11.0, true, true));
@@ -101,14 +66,13 @@ fn who_waits_has_the_socket_watched_and_who_stops_reading_too() {
         "an idle stream stays"
     );
     assert!(reader.on_caller_read(11.0, true, false));
-    assert!(!reader.any_connection().unwrap().is_registered);
     // The task leaves it to callers for a tick after they read.
     reader.on_read(11.0);
     assert!(reader.is_read_by_callers(11.0) && !reader.is_read_by_callers(11.0));
 }
 
 #[test]
-fn polling_a_stream_that_stopped_does_not_keep_it_from_being_watched() {
+fn polling_a_stream_that_stopped_does_not_keep_it_from_being_registered() {
     let mut reader = flowing(10.0);
     reader.on_caller_read(10.1, false, false);
     assert!(reader.is_read_by_callers(10.1), "it may only be slow");
@@ -133,11 +97,14 @@ enum Event {
     Close,
 }
 
-/// A socket, a ring, three pulling threads and the data task, all by the rules of `inlet::reader`.
+/// A socket, a ring, three pulling threads and the data task, all by the rules of `lsl_core::drive_inlet`.
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 #[derive(Debug, Default)]
 struct World {
-    reader: Reader<Fake, usize>,
-    number: u64,
+    reader: Reader<usize>,
+    /// Of the socket with the reactor.
+    is_registered: bool,
+    is_broken: bool,
     now: f64,
     socket: VecDeque<u32>,
     sent: u32,
@@ -150,8 +117,17 @@ struct World {
 }
 
 impl World {
+    fn is_readable(&self) -> bool {
+        self.is_open && !self.is_broken
+    }
+
+    fn request_reactor(&mut self) {
+        let needed = self.reader.request_reactor(self.now);
+        self.task_woken |= needed && self.is_readable() && !self.is_registered;
+    }
+
     fn read(&mut self, by_leader: bool) -> bool {
-        if self.reader.connection().is_none() || self.socket.is_empty() {
+        if !self.is_readable() || self.socket.is_empty() {
             return false;
         }
         self.ring.append(&mut self.socket);
@@ -178,18 +154,21 @@ impl World {
             Event::Lead(thread) if !self.pop() => {
                 let former = self.leader.map(|(id, _)| id);
                 let is_led = former.is_some_and(|it| self.reader.is_leader(it));
-                match self.reader.lead(self.now, &thread) {
-                    Some(lead) => {
+                let lead = (self.is_readable())
+                    .then(|| self.reader.lead(self.now, &thread))
+                    .flatten();
+                match lead {
+                    Some(id) => {
                         assert!(!is_led, "two lead");
-                        self.task_woken |= lead.was_registered;
-                        self.leader = Some((lead.id, thread));
+                        self.task_woken |= std::mem::take(&mut self.is_registered);
+                        self.leader = Some((id, thread));
                         // One whose connection ended may not have woken up yet: it does now.
                         if let Some(former) = former {
                             self.reader.resign(former);
                             self.interrupted = false;
                         }
                     }
-                    None => self.task_woken |= self.reader.request_reactor(self.now),
+                    None => self.request_reactor(),
                 }
             }
             Event::Wakes => {
@@ -207,47 +186,35 @@ impl World {
             }
             Event::Look if !self.pop() => {
                 let arrived = self.read(false);
-                self.task_woken |= self.reader.on_caller_read(self.now, arrived, false);
+                if self.reader.on_caller_read(self.now, arrived, false) {
+                    self.task_woken |= std::mem::take(&mut self.is_registered);
+                }
                 self.pop();
             }
-            Event::AsyncWait if !self.pop() => {
-                self.task_woken |= self.reader.request_reactor(self.now);
-            }
+            Event::AsyncWait if !self.pop() => self.request_reactor(),
             Event::Task if self.reader.leader().is_none() => {
                 self.task_woken = false;
-                if self.reader.needs_reactor(self.now, false)
-                    && let Some(connection) = self.reader.connection()
-                {
-                    connection.is_registered = true;
+                if self.reader.needs_reactor(self.now, false) && self.is_readable() {
+                    self.is_registered = true;
                 }
-                if self.reader.connection().is_some_and(|it| it.is_registered) {
+                if self.is_registered {
                     self.read(false);
                 }
             }
             Event::TaskTick if self.reader.leader().is_none() => {
-                if !self.reader.is_read_by_callers(self.now)
-                    && !self.read(false)
-                    && let Some(connection) = self.reader.connection()
-                {
-                    connection.is_registered = true;
-                }
+                let is_idle = !self.reader.is_read_by_callers(self.now) && !self.read(false);
+                self.is_registered |= is_idle && self.is_readable();
             }
             Event::Later => self.now += 0.1,
-            Event::Break => {
-                if let Some(connection) = self.reader.connection() {
-                    connection.is_broken = true;
-                }
-            }
+            Event::Break => self.is_broken = true,
             Event::Close | Event::Reconnect => {
                 // What was not read is gone with the connection.
                 self.pulled.extend(self.ring.drain(..));
                 self.pulled.extend(self.socket.drain(..));
-                let (_, leader) = self.reader.end(self.number);
-                self.interrupted |= leader.is_some();
+                self.interrupted |= self.reader.end().is_some();
                 self.is_open = matches!(event, Event::Reconnect);
-                if self.is_open {
-                    self.number = self.reader.begin(Fake::default());
-                }
+                (self.is_registered, self.is_broken) = (false, false);
+                self.reader.begin();
             }
             _ => {}
         }
@@ -260,11 +227,13 @@ impl World {
             in_order.copied().eq(0..self.sent),
             "lost, doubled or out of order"
         );
-        let is_registered = self.reader.connection().is_some_and(|it| it.is_registered);
         if let Some((id, thread)) = self.leader {
             if self.reader.is_leader(id) {
                 assert_eq!(self.reader.leader(), Some(&thread));
-                assert!(!is_registered, "the leader and the reactor are both woken");
+                assert!(
+                    !self.is_registered,
+                    "the leader and the reactor are both woken"
+                );
                 assert!(
                     self.ring.is_empty() || self.interrupted,
                     "a leader sleeps on samples"

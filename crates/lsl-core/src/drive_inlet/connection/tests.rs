@@ -1,0 +1,202 @@
+use std::net::Ipv4Addr;
+use std::sync::mpsc;
+
+use lsl_secure::config::Settings;
+use lsl_secure::trust::TrustList;
+use lsl_secure::{Live, Local, Policy, Role, SecretKey, Security, Suites};
+use tokio::net::TcpListener;
+
+use super::*;
+use crate::drive_inlet::session::Ending;
+use crate::net::race::{Winner, race};
+use crate::net::secure_driver::proceed;
+
+fn local() -> Arc<Local> {
+    Arc::new(Local {
+        key: SecretKey::from_seed(&[7; 32]),
+        psk: None,
+        suites: Suites::ChaCha20Only,
+        pad_to: 0,
+    })
+}
+
+fn descriptor() -> Descriptor {
+    Descriptor {
+        uid: b"u".to_vec(),
+        name: b"n".to_vec(),
+        stream_type: Vec::new(),
+        source_id: Vec::new(),
+        hostname: Vec::new(),
+        session_id: Vec::new(),
+        channel_count: 1,
+        nominal_srate: 0.0,
+        channel_format: 1,
+        created_at: 1.0,
+    }
+}
+
+/// An encrypted connection, and the outlet's end of it.
+async fn pair() -> (Connection, TcpStream, Handshake) {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let outlet = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut preamble = [0; 14];
+        tokio::io::AsyncReadExt::read_exact(&mut stream, &mut preamble)
+            .await
+            .unwrap();
+        let mut connection = Handshake::responder(local(), descriptor().into(), local_clock());
+        let mut reply = None;
+        while let Some(question) = asked(proceed(&stream, &mut connection, reply).await.unwrap()) {
+            reply = Some(question);
+        }
+        (stream, connection)
+    });
+    let stream = TcpStream::connect(address).await.unwrap();
+    let exchange = Exchange::TimeKeys;
+    let started = Handshake::initiator(local(), exchange.request(), local_clock(), &mut OsRandom);
+    let mut connection = Connection::secure(stream, address, exchange, started.unwrap()).unwrap();
+    let mut reply = None;
+    let info = loop {
+        match connection.proceed(reply).await.unwrap() {
+            Event::Established(info) => break info,
+            event => reply = asked(event),
+        }
+    };
+    let settings = Settings::new(Policy::Required);
+    let key = SecretKey::from_seed(&[7; 32]);
+    let security = Security::from_parts(settings, key, TrustList::default()).unwrap();
+    let security = Arc::new(security);
+    let live = Live {
+        peer: info.peer,
+        role: Role::Outlet,
+        remote: address.ip(),
+        local: address.ip(),
+        stream: descriptor(),
+    };
+    let ending = Arc::new(Ending::default());
+    let about = About {
+        _enrolled: security.enrol(live, |_| {}).unwrap(),
+        security,
+        peers: Arc::default(),
+        ending,
+        peer: address,
+    };
+    connection.begin_session(info, descriptor(), about);
+    let (stream, outlet) = outlet.await.unwrap();
+    (connection, stream, outlet)
+}
+
+/// The answer of somebody who trusts everybody; `None` to the session.
+fn asked(event: Event) -> Option<Answer> {
+    match event {
+        Event::Question(Question::Turn) => Some(Answer::Turn(Ok(()))),
+        Event::Question(Question::PeerKey(_)) => Some(Answer::PeerKey(Ok("peer".to_owned()))),
+        Event::Question(Question::Descriptor(_)) => Some(Answer::Descriptor(Ok(()))),
+        Event::Established(_) => None,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Reads as an outlet does, and answers PINGs. Returns how the session ended.
+async fn attend(stream: &TcpStream, connection: &mut Handshake) -> lsl_secure::Result<()> {
+    let mut buffer = [0; 512];
+    loop {
+        stream.readable().await.unwrap();
+        let Ok(received) = stream.try_read(&mut buffer) else {
+            continue;
+        };
+        connection.handle_input(&mut buffer[..received], local_clock(), |_| Ok(()))?;
+        while let Some(event) = connection.poll_event() {
+            match event {
+                Event::Ping { t0, t1 } => connection.sender().unwrap().pong(t0, t1),
+                Event::Closed => return Ok(()),
+                _ => {}
+            }
+        }
+        let _ = connection.flush(local_clock, |bytes| stream.try_write(bytes));
+    }
+}
+
+fn on_runtime<R: Send + 'static>(task: impl Future<Output = R> + Send + 'static) -> R {
+    let (sender, receiver) = mpsc::channel();
+    runtime::spawn(async move { sender.send(task.await).unwrap() }).unwrap();
+    receiver.recv_timeout(Duration::from_mins(1)).unwrap()
+}
+
+#[test]
+fn who_loses_trust_is_told_and_ends() {
+    let (error, alert) = on_runtime(async {
+        let (mut connection, stream, mut session) = pair().await;
+        connection.session().unwrap().end(Cause::Revoked);
+        let error = connection.hold().await;
+        let alert = attend(&stream, &mut session).await.unwrap_err().to_string();
+        (error, alert)
+    });
+    assert!(matches!(error, Error::Security(_)), "{error}");
+    assert!(error.to_string().contains("revoked"), "{error}");
+    // Two causes have the code 10; the first of them is what is understood.
+    assert!(alert.contains("code 10"), "{alert}");
+}
+
+#[test]
+fn the_clock_has_its_pings_sent_and_their_answers() {
+    let answers = on_runtime(async {
+        let (mut connection, stream, mut session) = pair().await;
+        let reading = tokio::spawn(async move { attend(&stream, &mut session).await });
+        let pings = Arc::clone(&connection.session().unwrap().pings);
+        let asking = async {
+            let mut answers = Vec::new();
+            for _ in 0..3 {
+                // The reader sleeps by then, or not: both ways it is sent.
+                tokio::task::yield_now().await;
+                let t0 = local_clock();
+                pings.ask(t0);
+                answers.push((t0, pings.answer().await));
+            }
+            answers
+        };
+        let answers = match race(asking, connection.hold()).await {
+            Winner::First(answers) => answers,
+            Winner::Second(error) => panic!("the session ended: {error}"),
+        };
+        reading.await.unwrap().unwrap();
+        answers
+    });
+    assert_eq!(answers.len(), 3);
+    for (asked, pong) in answers {
+        let [t0, t1, t2] = pong.times;
+        assert_eq!(t0.to_bits(), asked.to_bits());
+        // Both ends have the same clock here.
+        assert!(t0 <= t1 && t1 <= t2 && t2 <= pong.opened_at, "{pong:?}");
+    }
+}
+
+/// An outlet that sends and never reads costs no memory for questions.
+#[test]
+fn pings_do_not_pile_up_before_an_outlet_that_does_not_read() {
+    let most = on_runtime(async {
+        let (mut connection, _stream, _session) = pair().await;
+        // Nothing more goes out.
+        let full = vec![0; 1 << 16];
+        let stream = connection.stream.as_ref().unwrap();
+        while stream.try_send(&full).is_ok() {}
+        let pings = Arc::clone(&connection.session().unwrap().pings);
+        let mut most = 0;
+        for number in 0..1000 {
+            pings.ask(f64::from(number));
+            let poll = poll_fn(|context| Poll::Ready(connection.poll_signals(context)));
+            assert!(poll.await.is_ok());
+            let poll = poll_fn(|context| Poll::Ready(connection.poll_alarm(context)));
+            assert!(poll.await.is_ok());
+            let sender = connection
+                .machine
+                .session()
+                .and_then(Handshake::sender)
+                .unwrap();
+            most = most.max(sender.unsent());
+        }
+        most
+    });
+    assert!((1..100).contains(&most), "{most} bytes wait");
+}

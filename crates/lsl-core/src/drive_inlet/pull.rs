@@ -1,0 +1,391 @@
+//! Pulls, and who reads the socket for them. Who waits for it when is decided in `inlet::reader`.
+//!
+//! Whoever holds the lock of the feed may read, without blocking, so `samples_available` is exact
+//! whoever waits. A thread that leads waits outside of the lock and holds only the descriptor.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use lsl_platform::clock::local_clock;
+use lsl_platform::interrupt::Interrupt;
+use lsl_platform::poll::{Woken, wait_readable_or};
+use lsl_proto::inlet::{Disconnect, Feed, LeaderId, Read, Reader};
+
+use crate::byte_stream::Socket;
+use crate::drive_inlet::connection::{Connection, Progress};
+use crate::drive_inlet::task::InletShared;
+use crate::net::monitor::has_passed;
+
+/// Everything behind the lock of the feed.
+#[derive(Debug)]
+pub(crate) struct FeedState {
+    pub(crate) feed: Feed,
+    pub(crate) reader: Reader<Arc<Interrupt>>,
+    /// The data connection, from the moment its request was sent.
+    pub(super) connection: Option<Box<Connection>>,
+    /// Number of the connection; never used again.
+    pub(super) number: u64,
+    /// Reason for which the connection cannot be read any more; only the inlet's task has any use for it.
+    pub(super) disconnect: Option<Disconnect>,
+    /// Raised by `close`: a connection of an older epoch must not deliver any more.
+    pub(crate) epoch: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ReadBy {
+    Leader,
+    Other,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Received {
+    pub(super) progress: Progress,
+    samples: u64,
+}
+
+impl FeedState {
+    pub(crate) fn new(feed: Feed) -> Self {
+        Self {
+            feed,
+            reader: Reader::default(),
+            connection: None,
+            number: 0,
+            disconnect: None,
+            epoch: 0,
+        }
+    }
+
+    /// Returns the connection, unless it is broken.
+    #[inline]
+    pub(super) fn readable(&mut self) -> Option<&mut Connection> {
+        self.connection
+            .as_deref_mut()
+            .filter(|_| self.disconnect.is_none())
+    }
+
+    /// Returns whether the test patterns of the connection were right: all that comes is samples.
+    pub(super) fn is_opened(&self) -> bool {
+        (self.connection.as_ref()).is_some_and(|connection| connection.is_opened())
+    }
+
+    /// Gives up the connection: returns it, to be dropped once the lock is free, with the leader to
+    /// interrupt.
+    pub(crate) fn end(&mut self) -> (Option<Box<Connection>>, Option<Arc<Interrupt>>) {
+        (self.connection.take(), self.reader.end())
+    }
+
+    /// Reads once, for whoever holds the lock. Interrupts a leader if others found samples for it. `None`
+    /// if there is nothing, or never will be.
+    #[inline]
+    pub(super) fn receive(
+        &mut self,
+        context: Option<&mut Context<'_>>,
+        by: ReadBy,
+    ) -> Option<Received> {
+        let Self {
+            feed,
+            connection: Some(connection),
+            disconnect: disconnect @ None,
+            reader,
+            ..
+        } = self
+        else {
+            return None;
+        };
+        let mut read = Read::default();
+        let received = connection.poll_receive(context, |machine, bytes| {
+            let taken;
+            (read, taken) = feed.handle_input(machine, bytes, local_clock);
+            taken
+        });
+        let progress = match received {
+            Poll::Pending => return None,
+            Poll::Ready(Ok(progress)) => progress,
+            Poll::Ready(Err(reason)) => {
+                *disconnect = Some(reason);
+                // Samples may have come before what was wrong.
+                Progress {
+                    bytes: 0,
+                    is_all: true,
+                }
+            }
+        };
+        if let Some(now) = feed.last_arrival().filter(|_| read.samples > 0) {
+            reader.on_read(now);
+        }
+        if by == ReadBy::Other
+            && (read.samples > 0 || disconnect.is_some())
+            && let Some(leader) = reader.leader()
+        {
+            leader.raise();
+        }
+        Some(Received {
+            progress,
+            samples: read.samples,
+        })
+    }
+
+    /// Reads everything that the socket holds, without blocking. Returns true if samples arrived; the
+    /// caller then wakes the other waiters.
+    pub(super) fn drain(&mut self) -> bool {
+        let before = self.feed.samples();
+        let mut left = DRAIN_BYTES;
+        while let Some(Received { progress, .. }) = self.receive(None, ReadBy::Other) {
+            left = left.saturating_sub(progress.bytes);
+            if progress.is_all || left == 0 {
+                break;
+            }
+        }
+        self.feed.samples() > before
+    }
+
+    /// Returns whether what comes next must be read at once.
+    #[inline]
+    pub(super) fn is_urgent(&mut self) -> bool {
+        self.readable().is_some_and(|it| it.is_urgent())
+    }
+}
+
+/// Result of one turn of a wait for a sample.
+enum Turn<R> {
+    Found(R),
+    /// This thread waits for the socket itself.
+    Lead(Lead),
+}
+
+/// The right and the duty to wait for the socket.
+struct Lead {
+    id: LeaderId,
+    socket: Arc<Socket>,
+    interrupt: Arc<Interrupt>,
+    /// The socket was registered with the reactor: the inlet's task must learn that it is not any more.
+    was_registered: bool,
+    /// When the stream counts as quiet.
+    quiet_at: f64,
+}
+
+/// Reason for which a lead ended without a result.
+enum Unless {
+    Late,
+    Waiting,
+}
+
+impl InletShared {
+    /// Takes what `take` gives of the ring and the socket, without waiting.
+    pub(crate) fn try_pull<R>(&self, mut take: impl FnMut(&mut Feed) -> Option<R>) -> Option<R> {
+        let mut state = self.feed.lock();
+        if let Some(found) = take(&mut state.feed) {
+            return Some(found);
+        }
+        let arrived = self.read_now(&mut state);
+        let found = if arrived { take(&mut state.feed) } else { None };
+        drop(state);
+        if arrived {
+            self.feed.wake();
+        }
+        found
+    }
+
+    /// Looks at the feed after a read of everything there is.
+    pub(crate) fn look<R>(&self, look: impl FnOnce(&mut Feed) -> R) -> R {
+        let mut state = self.feed.lock();
+        let arrived = self.read_now(&mut state);
+        let found = look(&mut state.feed);
+        drop(state);
+        if arrived {
+            self.feed.wake();
+        }
+        found
+    }
+
+    /// Blocks until `take` gives something, at the latest at `deadline`. Waits for the socket itself if
+    /// it can.
+    pub(crate) fn pull_blocking<R>(
+        &self,
+        deadline: f64,
+        mut take: impl FnMut(&mut Feed) -> Option<R>,
+    ) -> Option<R> {
+        let mut state = self.feed.lock();
+        if let Some(found) = take(&mut state.feed) {
+            return Some(found);
+        }
+        let now = local_clock();
+        if has_passed(deadline - now) {
+            drop(state);
+            return self.try_pull(take);
+        }
+        // The usual case, without waiting for anybody else.
+        let mut first = self.take_lead(&mut state, now);
+        drop(state);
+        loop {
+            let turn = match first.take() {
+                Some(lead) => Some(Turn::Lead(lead)),
+                None => self.feed.wait_blocking(deadline, |state| {
+                    if let Some(found) = take(&mut state.feed) {
+                        return Some(Turn::Found(found));
+                    }
+                    let now = local_clock();
+                    let lead = (deadline > now)
+                        .then(|| self.take_lead(state, now))
+                        .flatten();
+                    if lead.is_none() {
+                        self.request_reactor(state, now);
+                    }
+                    lead.map(Turn::Lead)
+                }),
+            };
+            let lead = match turn {
+                Some(Turn::Found(found)) => return Some(found),
+                Some(Turn::Lead(lead)) => lead,
+                None => return None,
+            };
+            if lead.was_registered {
+                self.work.notify_one();
+            }
+            match self.lead(&lead, deadline, &mut take) {
+                Ok(found) => return Some(found),
+                Err(Unless::Late) => return None,
+                Err(Unless::Waiting) => {}
+            }
+        }
+    }
+
+    /// Waits until `take` gives something, as [`pull_blocking`](Self::pull_blocking): the inlet's task
+    /// reads for it.
+    pub(crate) async fn pull<R>(
+        &self,
+        deadline: f64,
+        mut take: impl FnMut(&mut Feed) -> Option<R>,
+    ) -> Option<R> {
+        if has_passed(deadline - local_clock()) {
+            return self.try_pull(take);
+        }
+        let look = |state: &mut FeedState| {
+            let found = take(&mut state.feed);
+            if found.is_none() {
+                self.request_reactor(state, local_clock());
+            }
+            found
+        };
+        self.feed.wait(deadline, look).await
+    }
+
+    /// Takes the lead for a thread that found nothing, if it can be had.
+    fn take_lead(&self, state: &mut FeedState, now: f64) -> Option<Lead> {
+        if !self.may_read() || state.feed.lost().is_some() {
+            return None;
+        }
+        let interrupt = Interrupt::of_thread().ok()?;
+        let socket = state.readable()?.handle()?;
+        let id = state.reader.lead(now, &interrupt)?;
+        let was_registered = state.readable().is_some_and(Connection::unregister);
+        Some(Lead {
+            id,
+            socket,
+            interrupt,
+            was_registered,
+            quiet_at: state.reader.quiet_at(),
+        })
+    }
+
+    /// Has the inlet's task read for somebody who waits.
+    fn request_reactor(&self, state: &mut FeedState, now: f64) {
+        if self.owner.is_current()
+            && state.reader.request_reactor(now)
+            && state.readable().is_some_and(|it| !it.is_registered())
+        {
+            self.work.notify_one();
+        }
+    }
+
+    /// Waits for the socket and reads it until `take` has what it wants.
+    fn lead<R>(
+        &self,
+        lead: &Lead,
+        deadline: f64,
+        take: &mut impl FnMut(&mut Feed) -> Option<R>,
+    ) -> Result<R, Unless> {
+        let mut quiet_at = lead.quiet_at;
+        loop {
+            let woken = wait_readable_or(&*lead.socket, &lead.interrupt, deadline.min(quiet_at));
+            if matches!(woken, Ok(Woken::Interrupted)) {
+                lead.interrupt.lower();
+            }
+            let mut state = self.feed.lock();
+            let is_leader = state.reader.is_leader(lead.id);
+            let received = match woken {
+                Ok(Woken::Readable) if is_leader => state.receive(None, ReadBy::Leader),
+                _ => None,
+            };
+            let found = take(&mut state.feed);
+            let now = local_clock();
+            quiet_at = state.reader.quiet_at();
+            if woken.is_err() {
+                state.reader.back_off();
+            }
+            let stays = is_leader
+                && woken.is_ok()
+                && found.is_none()
+                && now < deadline
+                && now < quiet_at
+                && self.may_read()
+                && state.disconnect.is_none();
+            if stays {
+                // Nobody else is interested in samples that were not enough for this pull.
+                continue;
+            }
+            state.reader.resign(lead.id);
+            // An answer to the clock must not lie in the socket until somebody leads again.
+            let concerns_task = state.disconnect.is_some() || state.is_urgent();
+            drop(state);
+            // The next leader, and those for whom there is something too.
+            self.feed.wake();
+            if concerns_task {
+                self.work.notify_one();
+            }
+            if received.is_some_and(|it| it.samples > 0) && self.notifier.get().is_some() {
+                self.notify();
+            }
+            return match found {
+                Some(found) => Ok(found),
+                None if now >= deadline => Err(Unless::Late),
+                None => Err(Unless::Waiting),
+            };
+        }
+    }
+
+    /// Returns whether callers may read the socket: not in a forked child, whose parent's it is, and not
+    /// if somebody is to be told of samples, which is the business of the inlet's task.
+    fn may_read(&self) -> bool {
+        self.notifier.get().is_none() && self.owner.is_current()
+    }
+
+    /// Reads for a caller with the lock who does not wait. Returns true if samples came: others must be
+    /// woken.
+    fn read_now(&self, state: &mut FeedState) -> bool {
+        // What comes before the stream flows is for the inlet's task.
+        if !self.may_read() || !state.is_opened() {
+            return false;
+        }
+        let arrived = state.drain();
+        let is_prompt = self.feed.has_waiters() || state.is_urgent();
+        let was_registered = state
+            .reader
+            .on_caller_read(local_clock(), arrived, is_prompt)
+            && state.readable().is_some_and(Connection::unregister);
+        if was_registered || state.disconnect.is_some() {
+            self.work.notify_one();
+        }
+        arrived
+    }
+
+    /// Makes the leader look again.
+    pub(crate) fn interrupt_leader(&self) {
+        if let Some(leader) = self.feed.lock().reader.leader() {
+            leader.raise();
+        }
+    }
+}
+
+/// Read by one call that does not wait; more than the system buffers for a connection as a rule.
+const DRAIN_BYTES: usize = 8 << 20;

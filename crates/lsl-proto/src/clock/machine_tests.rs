@@ -1,0 +1,234 @@
+use std::sync::Arc;
+
+use lsl_secure::connection::{Answer, Connection, Event, Question};
+use lsl_secure::{
+    Descriptor, Local, OsRandom, SecretKey, Suites, TIME_PACKET_LEN, TimeKeys, TimeResponder,
+};
+
+use super::*;
+
+/// Of the outlet's clock against ours.
+const OFFSET: f64 = 100.0;
+const RTT: f64 = 0.002;
+
+fn clock() -> Clock {
+    let limits = ClockLimits {
+        max_rtt_secs: 0.128,
+        warn_secs: 0.005,
+    };
+    Clock::new(crate::config::Config::loopback().tuning(), limits, 7)
+}
+
+/// The clock keys of a session, of both ends.
+fn keys() -> (TimeProber, TimeResponder) {
+    let local = Arc::new(Local {
+        key: SecretKey::from_seed(&[7; 32]),
+        psk: None,
+        suites: Suites::ChaCha20Only,
+        pad_to: 0,
+    });
+    let started = Connection::initiator(Arc::clone(&local), b"r", 0.0, &mut OsRandom);
+    let descriptor = Descriptor {
+        uid: b"u".to_vec(),
+        channel_count: 1,
+        channel_format: 1,
+        created_at: 1.0,
+        ..Descriptor::default()
+    };
+    let mut ends = [
+        started.unwrap(),
+        Connection::responder(local, descriptor.into(), 0.0),
+    ];
+    let mut waiting = [Vec::new(), Vec::new()];
+    for turn in 0..16 {
+        let (from, to) = (turn % 2, 1 - turn % 2);
+        let write = |sent: &[u8]| {
+            waiting[to].extend_from_slice(sent);
+            Ok(sent.len())
+        };
+        ends[from].flush(|| 0.0, write).unwrap();
+        if turn == 0 {
+            // The preamble is read before there is a session.
+            waiting[to].drain(..14);
+        }
+        loop {
+            while let Some(event) = ends[to].poll_event() {
+                let answer = match event {
+                    Event::Question(Question::Turn) => Answer::Turn(Ok(())),
+                    Event::Question(Question::Work(work)) => Answer::Work(work.run(&mut OsRandom)),
+                    Event::Question(Question::PeerKey(_)) => Answer::PeerKey(Ok("peer".into())),
+                    Event::Question(Question::Descriptor(_)) => Answer::Descriptor(Ok(())),
+                    _ => continue,
+                };
+                ends[to].handle_answer(answer, 0.0).unwrap();
+            }
+            let most = ends[to].max_read().min(waiting[to].len());
+            if most == 0 {
+                break;
+            }
+            let mut piece: Vec<u8> = waiting[to].drain(..most).collect();
+            ends[to].handle_input(&mut piece, 0.0, |_| Ok(())).unwrap();
+        }
+    }
+    let [inlet, outlet] = ends.map(|mut end| end.take_time_keys().unwrap());
+    (TimeKeys::into_prober(inlet), outlet.into_responder())
+}
+
+/// What the outlet does with probes.
+enum Outlet {
+    Answers,
+    /// With a clock that has stepped by so many seconds.
+    AnswersSealed(TimeResponder, f64),
+    /// UDP is filtered.
+    AnswersPings,
+    IsGone,
+}
+
+/// Runs the clock from `from` to `until`. Returns what became known, with the numbers of probes and PINGs.
+fn run(
+    clock: &mut Clock,
+    outlet: &mut Outlet,
+    from: f64,
+    until: f64,
+) -> (Vec<ClockEvent>, [u32; 2]) {
+    let (mut events, mut sent) = (Vec::new(), [0; 2]);
+    let mut now = from;
+    while now < until {
+        while let Some(probe) = clock.poll_transmit(now) {
+            let (asked, back) = (now + RTT / 2.0, now + RTT);
+            let there = asked + OFFSET;
+            match (probe, &mut *outlet) {
+                (Probe::Udp(packet), Outlet::Answers) => {
+                    let TimeRequest { wave_id, t0 } = TimeRequest::parse(&packet).unwrap();
+                    let reply = TimeReply {
+                        wave_id,
+                        t0,
+                        t1: there,
+                        t2: there,
+                    };
+                    clock.handle_datagram(&reply.to_bytes(), back);
+                    sent[0] += 1;
+                }
+                (Probe::Udp(packet), Outlet::AnswersSealed(responder, step)) => {
+                    let there = there + *step;
+                    assert_eq!(packet.len(), TIME_PACKET_LEN);
+                    let reply = responder.answer(&packet, there, || there).unwrap();
+                    clock.handle_datagram(&reply, back);
+                    sent[0] += 1;
+                }
+                (Probe::Ping(t0), Outlet::AnswersPings) => {
+                    clock.handle_pong([t0, there, there], back);
+                    sent[1] += 1;
+                }
+                (Probe::Udp(_), _) => sent[0] += 1,
+                (Probe::Ping(_), _) => sent[1] += 1,
+            }
+        }
+        while let Some(event) = clock.poll_event() {
+            let is_last = matches!(event, ClockEvent::Silent | ClockEvent::Exhausted(_));
+            events.push(event);
+            if is_last {
+                return (events, sent);
+            }
+        }
+        now = clock.poll_timeout().clamp(now + 0.001, until);
+    }
+    (events, sent)
+}
+
+fn estimate(events: &[ClockEvent]) -> Option<TimeCorrection> {
+    let mut estimates = events.iter().filter_map(|event| match event {
+        ClockEvent::Estimate(estimate) => Some(*estimate),
+        _ => None,
+    });
+    estimates.next_back().flatten()
+}
+
+#[test]
+fn a_clock_is_known_within_a_tenth_of_a_second_and_renewed() {
+    let mut clock = clock();
+    clock.begin(false, 10.0);
+    let (events, _) = run(&mut clock, &mut Outlet::Answers, 10.0, 10.1);
+    let first = estimate(&events).unwrap();
+    assert!((first.offset_secs + OFFSET).abs() < RTT, "{first:?}");
+    let (events, [probes, pings]) = run(&mut clock, &mut Outlet::Answers, 10.1, 20.0);
+    assert!(events.len() >= 3 && probes > 10, "{events:?}");
+    assert_eq!(pings, 0, "no session");
+}
+
+#[test]
+fn who_is_silent_may_be_gone_and_another_outlet_has_another_clock() {
+    let mut clock = clock();
+    clock.begin(false, 10.0);
+    run(&mut clock, &mut Outlet::Answers, 10.0, 12.0);
+    let (events, _) = run(&mut clock, &mut Outlet::IsGone, 12.0, 60.0);
+    assert_eq!(events.last(), Some(&ClockEvent::Silent));
+    clock.invalidate();
+    assert_eq!(clock.poll_event(), Some(ClockEvent::Estimate(None)));
+    assert!(clock.take_was_reset() && !clock.take_was_reset());
+    clock.begin(false, 60.0);
+    let (events, _) = run(&mut clock, &mut Outlet::Answers, 60.0, 61.0);
+    assert!(estimate(&events).is_some());
+}
+
+#[test]
+fn without_keys_a_sealed_clock_asks_nobody_and_is_not_silent() {
+    let mut clock = clock();
+    clock.begin(true, 10.0);
+    let (events, sent) = run(&mut clock, &mut Outlet::IsGone, 10.0, 100.0);
+    assert_eq!((events.len(), sent), (0, [0, 0]));
+    let (prober, responder) = keys();
+    clock.set_keys(Some(prober), 100.0);
+    let mut outlet = Outlet::AnswersSealed(responder, 0.0);
+    let (events, [_, pings]) = run(&mut clock, &mut outlet, 100.0, 110.0);
+    let known = estimate(&events).unwrap();
+    assert!((known.offset_secs + OFFSET).abs() < RTT && !known.is_low_quality());
+    assert_eq!(pings, 0, "UDP answers");
+    clock.set_keys(None, 110.0);
+    assert_eq!(run(&mut clock, &mut outlet, 110.0, 200.0).1, [0, 0]);
+}
+
+#[test]
+fn plain_answers_do_not_bend_a_sealed_clock() {
+    let mut clock = clock();
+    clock.begin(true, 10.0);
+    clock.set_keys(Some(keys().0), 10.0);
+    assert!(matches!(clock.poll_transmit(10.0), Some(Probe::Udp(_))));
+    let forged = TimeReply {
+        wave_id: clock.wave_id,
+        t0: 10.0,
+        t1: 0.0,
+        t2: 0.0,
+    };
+    clock.handle_datagram(&forged.to_bytes(), 10.001);
+    assert_eq!(clock.estimator.counts().accepted, 0);
+}
+
+#[test]
+fn pings_measure_where_udp_is_filtered_and_say_so() {
+    let mut clock = clock();
+    clock.begin(true, 10.0);
+    clock.set_keys(Some(keys().0), 10.0);
+    let (events, [probes, pings]) = run(&mut clock, &mut Outlet::AnswersPings, 10.0, 40.0);
+    let known = estimate(&events).unwrap();
+    assert!((known.offset_secs + OFFSET).abs() < RTT && known.is_low_quality());
+    assert!(probes > 0 && pings > 0);
+    assert!(!events.contains(&ClockEvent::Silent), "PONGs are answers");
+}
+
+#[test]
+fn a_clock_that_steps_is_told_to_auditors() {
+    let mut clock = clock();
+    clock.begin(true, 10.0);
+    let (prober, responder) = keys();
+    clock.set_keys(Some(prober), 10.0);
+    let mut outlet = Outlet::AnswersSealed(responder, 0.0);
+    run(&mut clock, &mut outlet, 10.0, 20.0);
+    if let Outlet::AnswersSealed(_, step) = &mut outlet {
+        *step = 1.0;
+    }
+    let (events, _) = run(&mut clock, &mut outlet, 20.0, 30.0);
+    let is_step =
+        |event: &ClockEvent| matches!(event, ClockEvent::Alarm(TimeAlarm::Step { .. }, _));
+    assert!(events.iter().any(is_step), "{events:?}");
+}

@@ -1,0 +1,398 @@
+//! Everything of an inlet that pulls share: the ring, the counters, the corrections of timestamps and the
+//! loss. Callers hold it behind one lock, together with the connection that fills it.
+//! Spec: lsl-protocol §9.4, §11.
+
+use super::{Connection, Disconnect, SampleRing};
+use crate::clock::{ClockOffset, PostProcessor};
+use crate::value::{PullElement, read_raw};
+use crate::{ChannelFormat, Error, ProcessingOptions, Result};
+
+/// Samples of one stream and what is known of it.
+#[derive(Debug)]
+pub struct Feed {
+    /// Samples that wait for a pull.
+    pub ring: SampleRing,
+    /// Corrections that pulls apply to timestamps.
+    pub processing: PostProcessor,
+    channels: usize,
+    format: ChannelFormat,
+    /// Whether a loss is reported only once no sample waits.
+    samples_first: bool,
+    /// Reason of the final loss, as returned to callers. Never reset.
+    lost: Option<String>,
+    /// Whether a connection was complete at least once since the last [`clear`](Self::clear).
+    is_opened: bool,
+    /// Offset of the outlet's clock in seconds, once it is known.
+    offset_secs: Option<f64>,
+    /// Whether a known clock was replaced by another one since somebody asked.
+    was_clock_reset: bool,
+    samples: u64,
+    bytes: u64,
+    reconnects: u64,
+    /// Time of the last sample or connection, in seconds of `local_clock`.
+    last_arrival: Option<f64>,
+}
+
+/// Result of one read of the socket.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Read {
+    /// Samples put into the ring.
+    pub samples: u64,
+    /// Whether the connection has just become complete.
+    pub has_opened: bool,
+}
+
+/// Destination of a pull: one value per channel and sample, and the timestamps if they are wanted.
+#[derive(Debug)]
+pub struct Pull<'a, T> {
+    values: &'a mut [T],
+    timestamps: Option<&'a mut [f64]>,
+    /// Samples that fit.
+    wanted: usize,
+    /// Samples taken so far.
+    pulled: usize,
+}
+
+/// Result of [`Feed::take`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Taken {
+    /// At least one sample was taken.
+    Samples,
+    /// No sample waits.
+    Nothing,
+    /// Clock synchronisation is on, and the outlet's clock is not known yet.
+    NeedsClock,
+}
+
+impl<'a, T> Pull<'a, T> {
+    /// Creates a pull of samples with `channels` values each. `timestamps`, if given, has one place per
+    /// sample.
+    #[inline]
+    pub fn new(values: &'a mut [T], timestamps: Option<&'a mut [f64]>, channels: usize) -> Self {
+        Self {
+            wanted: values.len().checked_div(channels).unwrap_or(1),
+            values,
+            timestamps,
+            pulled: 0,
+        }
+    }
+
+    /// Returns whether no further sample fits.
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        self.pulled >= self.wanted
+    }
+
+    /// Returns the number of samples taken.
+    #[inline]
+    pub fn pulled(&self) -> usize {
+        self.pulled
+    }
+
+    /// Returns the number of samples taken, or `error` if there are none: samples already taken are worth
+    /// more than an error that the next call reports again.
+    ///
+    /// # Errors
+    /// `error`.
+    pub fn or(&self, error: Error) -> Result<usize> {
+        if self.pulled > 0 {
+            Ok(self.pulled)
+        } else {
+            Err(error)
+        }
+    }
+}
+
+impl Feed {
+    /// Creates an empty feed of samples with this shape.
+    pub fn new(
+        ring: SampleRing,
+        processing: PostProcessor,
+        channels: usize,
+        format: ChannelFormat,
+    ) -> Self {
+        Self {
+            ring,
+            processing,
+            channels,
+            format,
+            samples_first: false,
+            lost: None,
+            is_opened: false,
+            offset_secs: None,
+            was_clock_reset: false,
+            samples: 0,
+            bytes: 0,
+            reconnects: 0,
+            last_arrival: None,
+        }
+    }
+
+    /// Chooses whether samples that arrived before a loss are pulled before it is reported.
+    pub fn set_samples_first(&mut self, samples_first: bool) {
+        self.samples_first = samples_first;
+    }
+
+    /// Takes bytes of `connection`'s socket, none at the end of the stream, read at `now`. Returns what
+    /// came of them, and why the connection ends if it does.
+    #[inline]
+    pub fn handle_input(
+        &mut self,
+        connection: &mut Connection,
+        bytes: &mut [u8],
+        now: impl Fn() -> f64,
+    ) -> (Read, std::result::Result<(), Disconnect>) {
+        let before = (connection.samples(), connection.bytes());
+        let was_opened = connection.is_opened();
+        let received = connection.handle_input(bytes, &now, &mut self.ring);
+        let read = Read {
+            samples: connection.samples() - before.0,
+            has_opened: connection.is_opened() && !was_opened,
+        };
+        self.bytes += connection.bytes() - before.1;
+        self.samples += read.samples;
+        if read.has_opened {
+            self.reconnects += u64::from(std::mem::replace(&mut self.is_opened, true));
+            if let Some(decoder) = connection.feed() {
+                self.processing.set_nominal_srate(decoder.nominal_srate());
+            }
+        }
+        if read.samples > 0 || read.has_opened {
+            self.last_arrival = Some(now());
+        }
+        (read, received)
+    }
+
+    /// Takes as many samples as there are and fit, in runs: nothing is done per sample that can be done
+    /// per call. `now` is read only if timestamps are corrected.
+    ///
+    /// # Errors
+    /// [`Error::Lost`]; [`Error::Argument`] if the values cannot be converted.
+    #[inline]
+    pub fn take<T: PullElement>(
+        &mut self,
+        pull: &mut Pull<'_, T>,
+        now: impl FnOnce() -> f64,
+    ) -> Result<Taken> {
+        let waits = !self.ring.is_empty();
+        if let Some(reason) = &self.lost
+            && !(waits && self.samples_first)
+        {
+            let reason = reason.clone();
+            return Err(Error::Lost { reason });
+        }
+        if !waits {
+            return Ok(Taken::Nothing);
+        }
+        let now = (self.processing.options() != ProcessingOptions::NONE).then(now);
+        let before = pull.pulled;
+        while !pull.is_full() {
+            let (stamps, _) = self.ring.front_run(pull.wanted - pull.pulled);
+            let mut count = stamps.len();
+            if count == 0 {
+                break;
+            }
+            let slots = (pull.timestamps.as_deref_mut())
+                .and_then(|slots| slots.get_mut(pull.pulled..pull.pulled + count));
+            if let Some(now) = now {
+                let offset = || {
+                    self.offset_secs.map(|offset_secs| ClockOffset {
+                        offset_secs,
+                        was_reset: std::mem::take(&mut self.was_clock_reset),
+                    })
+                };
+                count = process(&mut self.processing, stamps, slots, now, offset);
+                if count == 0 {
+                    return Ok(Taken::NeedsClock);
+                }
+            } else if let Some(slots) = slots {
+                slots.copy_from_slice(stamps);
+            }
+            let (_, raw) = self.ring.front_run(count);
+            let room = pull.pulled * self.channels..(pull.pulled + count) * self.channels;
+            let values = pull.values.get_mut(room).unwrap_or_default();
+            let read = read_raw(raw, self.format, values);
+            self.ring.pop_many(count);
+            read?;
+            pull.pulled += count;
+        }
+        Ok(if pull.pulled > before {
+            Taken::Samples
+        } else {
+            Taken::Nothing
+        })
+    }
+
+    /// Forgets the samples that wait, for good: the next connection is a first one. Returns nothing of
+    /// them to the statistics.
+    pub fn clear(&mut self) {
+        self.ring.clear();
+        self.is_opened = false;
+    }
+
+    /// Forgets the samples that wait and returns their number, which the corrections count as pulled.
+    pub fn flush(&mut self) -> usize {
+        let count = self.ring.clear();
+        self.processing.flush(count as u64);
+        count
+    }
+
+    /// Ends the stream for every later call.
+    pub fn lose(&mut self, reason: &str) {
+        self.lost = Some(reason.to_owned());
+    }
+
+    /// Returns the reason of the final loss.
+    #[inline]
+    pub fn lost(&self) -> Option<&str> {
+        self.lost.as_deref()
+    }
+
+    /// Returns whether the stream flows or did, or that it is lost; `None` while it is being opened.
+    pub fn opened(&self) -> Option<Result<()>> {
+        match &self.lost {
+            Some(reason) => Some(Err(Error::Lost {
+                reason: reason.clone(),
+            })),
+            None => self.is_opened.then_some(Ok(())),
+        }
+    }
+
+    /// Returns whether a pull would return at once.
+    pub fn is_ready(&self) -> bool {
+        !self.ring.is_empty() || self.lost.is_some()
+    }
+
+    /// Takes over the offset of the outlet's clock in seconds, `None` while it is not known, and whether
+    /// a known clock was replaced by another one.
+    pub fn set_offset(&mut self, offset_secs: Option<f64>, was_reset: bool) {
+        self.offset_secs = offset_secs;
+        self.was_clock_reset |= was_reset;
+    }
+
+    /// Returns whether the outlet's clock became another one since the last call.
+    pub fn take_was_clock_reset(&mut self) -> bool {
+        std::mem::take(&mut self.was_clock_reset)
+    }
+
+    /// Returns the samples received so far.
+    pub fn samples(&self) -> u64 {
+        self.samples
+    }
+
+    /// Returns the bytes received so far on data connections.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Returns how often a connection was made again after a loss.
+    pub fn reconnects(&self) -> u64 {
+        self.reconnects
+    }
+
+    /// Returns the time of the last sample or connection, in seconds of `local_clock`.
+    pub fn last_arrival(&self) -> Option<f64> {
+        self.last_arrival
+    }
+}
+
+/// Corrects `stamps` into `slots`, if there are any; returns how many before the clock was needed.
+fn process(
+    processing: &mut PostProcessor,
+    stamps: &[f64],
+    mut slots: Option<&mut [f64]>,
+    now: f64,
+    mut offset: impl FnMut() -> Option<ClockOffset>,
+) -> usize {
+    for (index, &raw) in stamps.iter().enumerate() {
+        let Ok(processed) = processing.process(raw, now, &mut offset) else {
+            return index;
+        };
+        if let Some(slot) = slots.as_deref_mut().and_then(|it| it.get_mut(index)) {
+            *slot = processed;
+        }
+    }
+    stamps.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn feed(options: ProcessingOptions) -> Feed {
+        let mut processing = PostProcessor::new(1.0, 90.0);
+        processing.set_options(options);
+        let mut feed = Feed::new(
+            SampleRing::new(10, usize::MAX),
+            processing,
+            2,
+            ChannelFormat::Int8,
+        );
+        for number in 0..3_u8 {
+            feed.ring
+                .push(f64::from(number + 1), &[number, 10 + number]);
+        }
+        feed
+    }
+
+    #[test]
+    fn a_pull_takes_whole_samples_and_their_stamps() {
+        let mut feed = feed(ProcessingOptions::NONE);
+        let (mut values, mut stamps) = ([0_i8; 4], [0.0; 2]);
+        let mut pull = Pull::new(&mut values, Some(&mut stamps), 2);
+        assert_eq!(feed.take(&mut pull, || 0.0).unwrap(), Taken::Samples);
+        assert!(pull.is_full());
+        assert_eq!(
+            format!("{values:?} {stamps:?}"),
+            "[0, 10, 1, 11] [1.0, 2.0]"
+        );
+        let mut values = [0.0_f64; 4];
+        let mut pull = Pull::new(&mut values, None, 2);
+        assert_eq!(feed.take(&mut pull, || 0.0).unwrap(), Taken::Samples);
+        assert_eq!(feed.take(&mut pull, || 0.0).unwrap(), Taken::Nothing);
+        assert_eq!((pull.pulled(), pull.is_full()), (1, false));
+        assert_eq!(format!("{values:?}"), "[2.0, 12.0, 0.0, 0.0]");
+    }
+
+    #[test]
+    fn without_the_clock_nothing_is_taken_and_its_reset_is_told_once() {
+        let mut feed = feed(ProcessingOptions::CLOCKSYNC);
+        let (mut values, mut stamps) = ([0_i8; 2], [0.0; 1]);
+        let mut pull = Pull::new(&mut values, Some(&mut stamps), 2);
+        assert_eq!(feed.take(&mut pull, || 5.0).unwrap(), Taken::NeedsClock);
+        assert_eq!((pull.pulled(), feed.ring.len()), (0, 3));
+        feed.set_offset(Some(100.0), true);
+        assert_eq!(feed.take(&mut pull, || 5.0).unwrap(), Taken::Samples);
+        assert_eq!(format!("{stamps:?}"), "[101.0]");
+        assert!(!feed.take_was_clock_reset(), "the corrections know");
+        feed.set_offset(None, true);
+        assert!(feed.take_was_clock_reset() && !feed.take_was_clock_reset());
+    }
+
+    #[test]
+    fn a_loss_comes_first_unless_samples_shall() {
+        for samples_first in [false, true] {
+            let mut feed = feed(ProcessingOptions::NONE);
+            feed.set_samples_first(samples_first);
+            feed.lose("gone");
+            let mut values = [0_i8; 8];
+            let mut pull = Pull::new(&mut values, None, 2);
+            let taken = feed.take(&mut pull, || 0.0);
+            assert_eq!(taken.is_ok(), samples_first);
+            assert!(matches!(
+                feed.take(&mut pull, || 0.0),
+                Err(Error::Lost { .. })
+            ));
+            assert!(feed.is_ready() && matches!(feed.opened(), Some(Err(_))));
+        }
+    }
+
+    #[test]
+    fn forgetting_samples_is_no_loss_and_the_next_connection_a_first_one() {
+        let mut feed = feed(ProcessingOptions::NONE);
+        assert_eq!((feed.flush(), feed.ring.dropped()), (3, 0));
+        assert!(!feed.is_ready() && feed.opened().is_none());
+        feed.clear();
+        assert_eq!(feed.reconnects(), 0);
+    }
+}
