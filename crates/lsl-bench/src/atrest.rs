@@ -17,7 +17,7 @@ use lsl_xdf::at_rest::KeyPair;
 use serde::Serialize;
 
 pub(super) use self::ends::AtrestEnd;
-use self::turn::{Direction, Turn, Way};
+use self::turn::{AtrestTurn, Direction, FileOrPipe};
 use super::output::{Measured, Output};
 use super::result::{Cell, Machine, Measurement, Round, Subject};
 use super::rotation::order;
@@ -73,7 +73,7 @@ struct ResultRow {
     rounds: usize,
     file_mib_per_s: Option<f64>,
     pipe_mib_per_s: Option<f64>,
-    /// Of the pipe to the file, median of those in the same round.
+    /// Ratio of the pipe to the file, median of those in the same round.
     ratio: Option<f64>,
     smallest_ratio: Option<f64>,
     /// The most that a process of any round had.
@@ -146,7 +146,7 @@ impl Atrest {
                 direction.name(),
                 size::shown(size)
             ));
-            let turn = Turn {
+            let turn = AtrestTurn {
                 direction,
                 recipient,
                 identity,
@@ -275,6 +275,6 @@ fn make(path: &Path, size: u64, stop: &Stop) -> Outcome {
 /// Plain file, encrypted file and the output of a turn.
 const FILES: u64 = 3;
 const PIECE: usize = 1 << 20;
-const WAYS: [Way; 2] = [Way::File, Way::Pipe];
+const WAYS: [FileOrPipe; 2] = [FileOrPipe::File, FileOrPipe::Pipe];
 const SPEED: &str = "mib_per_s";
 const PEAK: &str = "peak_rss_mib";

@@ -90,7 +90,7 @@ impl Sender {
 pub(super) enum Receiver {
     Core(Inlet),
     Library(lsl_dl::Inlet),
-    Raw(Box<raw::Receiver>),
+    Raw(Box<raw::RawReceiver>),
 }
 
 impl Receiver {
@@ -145,7 +145,7 @@ impl Receiver {
                 let is_sealed = job.backend == Backend::TcpAesGcm;
                 let address = job.address.as_deref().unwrap_or_default();
                 let open = |_| {
-                    let receiver = raw::Receiver::open(address, is_sealed, job.nominal_rate())?;
+                    let receiver = raw::RawReceiver::open(address, is_sealed, job.nominal_rate())?;
                     Ok(Self::Raw(Box::new(receiver)))
                 };
                 let receivers = readers.map(open).collect::<Outcome<_>>()?;

@@ -108,12 +108,12 @@ impl Child {
         }
     }
 
-    /// Its id, for those who watch it.
+    /// Returns the process id, to watch its resources.
     pub(super) fn id(&self) -> u32 {
         self.process.id()
     }
 
-    /// Whatever it has said since the last call and is not heard yet.
+    /// Returns the lines that arrived since the last call and were not read yet.
     pub(super) fn said(&self) -> Vec<String> {
         self.lines.try_iter().collect()
     }

@@ -5,7 +5,7 @@ use lsl_cli::failure::Outcome;
 
 use super::library::Library;
 use super::result::Cell;
-use super::schedule::{Grid, Schedule, Turn, table, whole};
+use super::schedule::{Grid, LibraryTurn, Schedule, table, whole};
 use super::swarm::{Order, Values, datagrams_dropped, take};
 use super::turn_error::{TurnError, must_encrypt};
 
@@ -56,12 +56,12 @@ impl Discovery {
             rounds: self.repeat,
             parameters: &[],
         };
-        let measure = |turn: &Turn<'_>| turn.measurement(|values| self.turn(turn, values));
+        let measure = |turn: &LibraryTurn<'_>| turn.measurement(|values| self.turn(turn, values));
         self.schedule.run(&grid, measure, show)
     }
 
     /// Measures one library once. Values measured before a failure stay.
-    fn turn(&self, turn: &Turn<'_>, values: &mut Values) -> Result<(), TurnError> {
+    fn turn(&self, turn: &LibraryTurn<'_>, values: &mut Values) -> Result<(), TurnError> {
         let mut pair = turn.pair()?;
         let kind = format!("swarm{}", std::process::id());
         let clock = pair.outlets.order(&Order::Clock)?;
@@ -138,7 +138,7 @@ fn show(subjects: &[Library], cells: &[Cell]) -> Outcome {
 }
 
 const CHANNELS: u32 = 8;
-/// Of the stream that is read: a sample is never far.
+/// Rate of the stream that is read: a sample is never far.
 const RATE: f64 = 1000.0;
 /// Long enough for a time correction.
 const PUSHED: u32 = 2500;

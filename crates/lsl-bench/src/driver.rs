@@ -145,8 +145,8 @@ impl Comparison {
         })
     }
 
-    /// Lets `work` fill in the cells, beside busy processes if wanted, then writes the results,
-    /// shows a table and makes the report: also of partial results when the user interrupts. `work`
+    /// Lets `work` fill in the cells, beside busy processes if wanted. Then writes the results,
+    /// shows a table and makes the report, also of partial results when the user interrupts. `work`
     /// may save its cells early, in case the run is killed.
     pub(super) fn record(
         &self,

@@ -13,7 +13,7 @@ use lsl_cli::failure::{Failure, Outcome};
 use lsl_dl::Lsl;
 
 use super::backend::foreign;
-use super::job::{Event, LibraryInfo, Order, Task};
+use super::job::{ChildEvent, LibraryInfo, Order, Task};
 use super::number::with_format;
 
 #[derive(Debug, Args)]
@@ -36,7 +36,7 @@ impl Endpoint {
             },
         };
         if let Err(failure) = outcome {
-            tell(&Event::Failed(failure.to_string()))?;
+            tell(&ChildEvent::Failed(failure.to_string()))?;
         }
         // Ends without returning: a foreign library may take long to end, and the driver does not
         // wait.
@@ -49,7 +49,7 @@ use outlet::run as run_outlet;
 
 fn probe(path: &std::path::Path) -> Outcome {
     let lsl = Lsl::load(path).map_err(foreign)?;
-    tell(&Event::Library(LibraryInfo {
+    tell(&ChildEvent::Library(LibraryInfo {
         version: lsl.library_version(),
         info: lsl.library_info(),
         ours: lsl.can_encrypt(),
@@ -57,7 +57,7 @@ fn probe(path: &std::path::Path) -> Outcome {
 }
 
 /// Says it to the driver.
-fn tell(event: &Event) -> Outcome {
+fn tell(event: &ChildEvent) -> Outcome {
     let mut line = serde_json::to_vec(event)?;
     line.push(b'\n');
     let mut out = std::io::stdout().lock();

@@ -59,7 +59,7 @@ pub(super) struct Handshake {
         value_delimiter = ',',
         default_value = "chacha,aes"
     )]
-    suite: Vec<Wanted>,
+    suite: Vec<CipherChoice>,
 
     /// Rounds; in each, every way of auditing has its turn, in rotating order
     #[arg(long, value_name = "ROUNDS", default_value = "10", value_parser = clap::value_parser!(u32).range(1..=10_000))]
@@ -95,7 +95,7 @@ pub(super) enum Audited {
 
 /// A cipher suite that the command line names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Wanted {
+enum CipherChoice {
     /// ChaCha20-Poly1305
     #[value(name = "chacha")]
     ChaCha,
@@ -149,14 +149,14 @@ impl Handshake {
         self.output.write(machine, measured)
     }
 
-    /// Those that this processor can be asked for.
+    /// Returns the requested suites that this processor supports, and reports the others.
     fn suites(&self) -> Outcome<Vec<Suite>> {
         let here = Suites::of_this_cpu().list();
         let mut suites = Vec::new();
         for wanted in &self.suite {
             let suite = match wanted {
-                Wanted::ChaCha => Suite::ChaCha20Poly1305,
-                Wanted::Aes => Suite::Aes256Gcm,
+                CipherChoice::ChaCha => Suite::ChaCha20Poly1305,
+                CipherChoice::Aes => Suite::Aes256Gcm,
             };
             if here.contains(&suite) {
                 suites.push(suite);

@@ -31,7 +31,7 @@ pub(super) enum Backend {
     Library(PathBuf),
     /// A TCP connection without LSL: the caller's write, the caller's read.
     Tcp,
-    /// The same with one AES-256-GCM frame per push.
+    /// A TCP connection with one AES-256-GCM frame per push.
     TcpAesGcm,
 }
 
@@ -91,13 +91,13 @@ pub(super) struct Job {
     pub(super) readers: u32,
     pub(super) pull: Pull,
     pub(super) counted: Counted,
-    /// At most so many samples are pushed and not yet pulled.
+    /// Largest number of samples pushed and not yet pulled.
     pub(super) window: Option<u64>,
     /// Inlets pull only when everything is pushed.
     pub(super) read_last: bool,
-    /// For inlets: where the outlet of a raw transport listens.
+    /// For inlets: address at which the outlet of a raw transport listens.
     pub(super) address: Option<String>,
-    /// For inlets: where the outlet waits for progress.
+    /// For inlets: address at which the outlet waits for progress.
     pub(super) control: Option<String>,
 }
 
@@ -159,7 +159,7 @@ pub(super) enum Order {
 
 /// Events that a child reports to the driver.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) enum Event {
+pub(super) enum ChildEvent {
     /// Description of the probed library.
     Library(LibraryInfo),
     /// Outlet: the stream can be found. Inlets: all are connected.
@@ -194,7 +194,7 @@ pub(super) struct Ready {
 /// Values that one side measured.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Report {
-    /// By name of the metric; both sides together name each once.
+    /// Values by name of the metric; both sides together name each once.
     pub(super) values: BTreeMap<String, f64>,
     /// `local_clock` when the measured part began and ended.
     pub(super) begin: f64,

@@ -125,7 +125,7 @@ impl Latency {
     }
 }
 
-/// At least so many samples, in whole batches.
+/// Rounds a number of samples up to whole batches.
 pub(super) fn whole_batches(samples: u64, batch: u64) -> u64 {
     samples.max(1).next_multiple_of(batch.max(1))
 }

@@ -9,7 +9,7 @@ use lsl_cli::interrupt::Stop;
 use lsl_cli::ui::notice::note;
 
 use super::child::Child;
-use super::job::{Backend, Event, LibraryInfo, Task};
+use super::job::{Backend, ChildEvent, LibraryInfo, Task};
 use super::result;
 use super::sandbox::Sandbox;
 
@@ -81,7 +81,7 @@ pub(super) fn baseline(subjects: &[Library], names: &[String]) -> usize {
     }
 }
 
-fn add(subjects: &mut Vec<Library>, found: &Found, is_asked: bool) {
+fn add(subjects: &mut Vec<Library>, found: &FoundLibrary, is_asked: bool) {
     let name = if is_asked {
         format!("{} secure", found.name)
     } else {
@@ -107,7 +107,7 @@ fn add(subjects: &mut Vec<Library>, found: &Found, is_asked: bool) {
     });
 }
 
-struct Found {
+struct FoundLibrary {
     name: String,
     detail: String,
     backend: Backend,
@@ -120,12 +120,12 @@ enum Encryption {
     Never,
     /// Encrypts if `--secure` asks for it.
     AsAsked,
-    /// It is what its name says, so `--secure` changes nothing.
+    /// Encrypts or not by its name, so `--secure` changes nothing.
     Always,
 }
 
-fn read(name: &str, sandbox: &Sandbox, stop: &Stop) -> Outcome<Found> {
-    let found = |detail: &str, backend, encryption| Found {
+fn read(name: &str, sandbox: &Sandbox, stop: &Stop) -> Outcome<FoundLibrary> {
+    let found = |detail: &str, backend, encryption| FoundLibrary {
         name: name.into(),
         detail: detail.into(),
         backend,
@@ -172,14 +172,14 @@ fn read(name: &str, sandbox: &Sandbox, stop: &Stop) -> Outcome<Found> {
     }
 }
 
-fn library_found(path: PathBuf, library: &LibraryInfo) -> Found {
+fn library_found(path: PathBuf, library: &LibraryInfo) -> FoundLibrary {
     let (major, minor) = (library.version / 100, library.version % 100);
     let name = if library.ours {
         "ours".into()
     } else {
         format!("liblsl {major}.{minor}")
     };
-    Found {
+    FoundLibrary {
         name,
         detail: format!("{} ({})", path.display(), library.info),
         backend: Backend::Library(path),
@@ -196,14 +196,14 @@ fn probe(path: &Path, sandbox: &Sandbox, stop: &Stop) -> Outcome<LibraryInfo> {
     let mut child = Child::spawn(ENDPOINT, &sandbox.environment(false))?;
     child.say(&Task::Probe(path.into()))?;
     match child.hear(stop, PROBE_SECS)? {
-        Event::Library(library) => Ok(library),
-        Event::Failed(text) => Err(Failure::Runtime(text)),
+        ChildEvent::Library(library) => Ok(library),
+        ChildEvent::Failed(text) => Err(Failure::Runtime(text)),
         _ => Err(Failure::Runtime("it answered something else".into())),
     }
 }
 
 /// Our C library if it is where this program is, else the Rust library; and the first other liblsl.
-fn defaults(sandbox: &Sandbox, stop: &Stop) -> Outcome<Vec<Found>> {
+fn defaults(sandbox: &Sandbox, stop: &Stop) -> Outcome<Vec<FoundLibrary>> {
     let mut found = Vec::new();
     let ours = our_places().into_iter().find_map(|path| {
         let library = probe(&path, sandbox, stop).ok()?;
@@ -240,7 +240,7 @@ fn our_places() -> Vec<PathBuf> {
         .collect()
 }
 
-/// As LSL programs search: what PYLSL_LIB names, then the system's.
+/// Returns the places where LSL programs search: that of PYLSL_LIB, then the system's.
 fn other_places() -> Vec<PathBuf> {
     let named = std::env::var_os("PYLSL_LIB").map(PathBuf::from);
     named
@@ -264,8 +264,8 @@ const PROBE_SECS: f64 = 20.0;
 mod tests {
     use super::*;
 
-    fn found(name: &str, backend: Backend, encryption: Encryption) -> Found {
-        Found {
+    fn found(name: &str, backend: Backend, encryption: Encryption) -> FoundLibrary {
+        FoundLibrary {
             name: name.into(),
             detail: String::new(),
             backend,

@@ -56,7 +56,7 @@ impl Net {
 /// The two ways to stream of this machine.
 struct Ways {
     config: Config,
-    /// As the machine is set up.
+    /// Keys and policy of this machine's configuration.
     own: Arc<Security>,
 }
 

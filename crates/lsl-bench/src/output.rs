@@ -29,8 +29,8 @@ pub(super) struct Measured {
 }
 
 impl Output {
-    /// As [`write`](Self::write), after work that ended like this: rounds that were finished before the
-    /// user's Ctrl-C, or before what ended the run, count.
+    /// Works as [`write`](Self::write) with the outcome of the work: rounds that were finished
+    /// before Ctrl-C or a failure count.
     pub(super) fn end(
         &self,
         machine: Machine,

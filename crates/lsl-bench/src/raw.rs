@@ -79,10 +79,10 @@ impl Sender {
 }
 
 /// Receiving side of one reader.
-pub(super) struct Receiver {
+pub(super) struct RawReceiver {
     socket: TcpStream,
     cipher: Option<Cipher>,
-    /// As they came; `start..end` is not used up.
+    /// Bytes as they came; `start..end` is not used up.
     bytes: Vec<u8>,
     start: usize,
     end: usize,
@@ -93,7 +93,7 @@ pub(super) struct Receiver {
     period_secs: f64,
 }
 
-impl Receiver {
+impl RawReceiver {
     pub(super) fn open(address: &str, is_sealed: bool, nominal_rate: f64) -> Outcome<Self> {
         let socket = TcpStream::connect(address)?;
         socket.set_nodelay(true)?;
@@ -289,8 +289,8 @@ mod tests {
     fn check(is_sealed: bool, batch: usize) {
         let mut sender = Sender::open(is_sealed, 100.0).unwrap();
         let address = sender.address().unwrap();
-        let mut receivers: Vec<Receiver> = (0..2)
-            .map(|_| Receiver::open(&address, is_sealed, 100.0).unwrap())
+        let mut receivers: Vec<RawReceiver> = (0..2)
+            .map(|_| RawReceiver::open(&address, is_sealed, 100.0).unwrap())
             .collect();
         sender.accept(2).unwrap();
         let values: Vec<i16> = (0..3 * batch).map(|n| i16::try_from(n).unwrap()).collect();

@@ -86,7 +86,7 @@ Examples:
 
 /// Results of the run, as `--json` prints them.
 #[derive(Debug, Serialize)]
-struct Shown {
+struct RecordResult {
     streams: usize,
     channels: u32,
     rate: u32,
@@ -103,7 +103,7 @@ struct Shown {
     missing: u64,
     wrong: u64,
     gaps: usize,
-    /// As the recorder itself has noted.
+    /// Gaps that the recorder itself has noted.
     noted_gaps: u64,
     noted_missing: u64,
     #[serde(flatten)]
@@ -170,7 +170,7 @@ impl Record {
         samples * sample * u64::from(self.streams)
     }
 
-    fn measure(&self, folder: &Folder, stop: &Stop) -> Outcome<(Shown, Measurement)> {
+    fn measure(&self, folder: &Folder, stop: &Stop) -> Outcome<(RecordResult, Measurement)> {
         let ports = u16::try_from(self.streams).unwrap_or(u16::MAX) + SPARE_PORTS;
         let sandbox = Sandbox::make(ports)?;
         let environment = sandbox.environment(self.secure);
@@ -234,7 +234,7 @@ impl Record {
         let sum = |of: fn(&Proof) -> u64| proofs.iter().map(of).sum::<u64>();
         let (expected, received) = (sum(|proof| proof.next), sum(|proof| proof.received));
         let values = values(&life, file_mib);
-        let shown = Shown {
+        let shown = RecordResult {
             streams: proofs.len(),
             channels: self.channels,
             rate: self.rate,
@@ -268,7 +268,7 @@ impl Record {
     }
 
     /// Returns the fault of a recording that is not a gap.
-    fn complaint(&self, shown: &Shown, proofs: &[Proof]) -> Option<String> {
+    fn complaint(&self, shown: &RecordResult, proofs: &[Proof]) -> Option<String> {
         let least = u64::from(self.rate) * u64::from(self.seconds)
             - u64::from(self.rate) / 2
             - u64::from(self.chunk);
@@ -300,7 +300,7 @@ impl Record {
         }
     }
 
-    fn show(&self, shown: &Shown) -> Outcome {
+    fn show(&self, shown: &RecordResult) -> Outcome {
         let mut out = io::stdout().lock();
         if self.json {
             serde_json::to_writer(&mut out, shown)?;

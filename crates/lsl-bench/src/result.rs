@@ -81,7 +81,7 @@ pub(crate) struct Machine {
     pub(crate) kernel: String,
     /// `scaling_governor`, where there is one.
     pub(crate) governor: Option<String>,
-    /// Of 1, 5 and 15 minutes, when it started.
+    /// Load of 1, 5 and 15 minutes, at the start.
     pub(crate) load: [f64; 3],
     /// Version of `lsl` that measured.
     pub(crate) version: String,
@@ -146,14 +146,14 @@ impl Cell {
 /// One turn of every subject.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Round {
-    /// By index of the subject.
+    /// Measurements by index of the subject.
     pub(crate) measurements: Vec<Measurement>,
 }
 
 /// Values of one subject in one round.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Measurement {
-    /// By name of the metric, see [`METRICS`](crate::metrics::METRICS).
+    /// Values by name of the metric, see [`METRICS`](crate::metrics::METRICS).
     pub(crate) values: BTreeMap<String, f64>,
     /// Samples that should have arrived, over all readers, and those that did. 0 of 0 where a
     /// benchmark moves no samples.

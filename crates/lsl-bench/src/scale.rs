@@ -9,7 +9,7 @@ use lsl_cli::ui::text::count;
 
 use super::library::Library;
 use super::result::{Cell, Measurement};
-use super::schedule::{Grid, Schedule, Turn, table, whole};
+use super::schedule::{Grid, LibraryTurn, Schedule, table, whole};
 use super::swarm::{Order, Values, take};
 use super::turn_error::{TurnError, must_encrypt};
 
@@ -86,7 +86,7 @@ impl Scale {
         self.schedule.run(&grid, |turn| self.measure(turn), show)
     }
 
-    fn measure(&self, turn: &Turn<'_>) -> Outcome<Measurement> {
+    fn measure(&self, turn: &LibraryTurn<'_>) -> Outcome<Measurement> {
         if turn.streams > MOST_OF_OTHERS && turn.subject.is_foreign && !self.all {
             let reason = format!(
                 "{} skipped at {}: it has about three threads and 28 open files for each; --all tries",
@@ -110,7 +110,7 @@ impl Scale {
     }
 
     /// Measures one library once. Values measured before a failure stay.
-    fn turn(&self, turn: &Turn<'_>, values: &mut Values) -> Result<(), TurnError> {
+    fn turn(&self, turn: &LibraryTurn<'_>, values: &mut Values) -> Result<(), TurnError> {
         let mut pair = turn.pair()?;
         let kind = format!("swarm{}", std::process::id());
         let done = pair.outlets.order(&Order::Offer {
@@ -246,5 +246,5 @@ fn blank_line() -> Outcome {
 /// More streams than this would take another library thousands of threads.
 const MOST_OF_OTHERS: u32 = 500;
 const FIND_SECS: f64 = 30.0;
-/// Until what connecting and pushing left behind is over.
+/// Pause until effects of connecting and pushing are over.
 const SETTLE_SECS: f64 = 2.0;

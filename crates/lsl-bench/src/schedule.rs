@@ -46,13 +46,13 @@ pub(super) struct Grid<'a> {
     /// A cell for each of these numbers of streams.
     pub(super) streams: &'a [u32],
     pub(super) rounds: u32,
-    /// The same in all cells.
+    /// Parameters that are equal in all cells.
     pub(super) parameters: &'a [(&'static str, Value)],
 }
 
 /// One library at one number of streams, measured once.
 #[derive(Clone, Copy)]
-pub(super) struct Turn<'a> {
+pub(super) struct LibraryTurn<'a> {
     pub(super) streams: u32,
     pub(super) subject: &'a Library,
     pub(super) stop: &'a Stop,
@@ -64,7 +64,7 @@ impl Schedule {
     pub(super) fn run(
         &self,
         grid: &Grid<'_>,
-        measure: impl Fn(&Turn<'_>) -> Outcome<Measurement>,
+        measure: impl Fn(&LibraryTurn<'_>) -> Outcome<Measurement>,
         show: impl Fn(&[Library], &[Cell]) -> Outcome,
     ) -> Outcome {
         let stop = Stop::install()?;
@@ -88,14 +88,14 @@ impl Schedule {
                 round + 1,
                 grid.rounds
             ));
-            measure(&Turn {
+            measure(&LibraryTurn {
                 streams,
                 subject,
                 stop: &stop,
                 place: &place,
             })
         });
-        // Whoever closed stdout gets the files all the same.
+        // Without a reader of stdout the files are written all the same.
         let shown = if cells.is_empty() {
             Ok(())
         } else {
@@ -148,7 +148,7 @@ impl Grid<'_> {
     }
 }
 
-impl<'a> Turn<'a> {
+impl<'a> LibraryTurn<'a> {
     /// The processes of the library.
     pub(super) fn pair(&self) -> Outcome<Pair<'a>> {
         Pair::start(self.subject, self.place, self.stop)

@@ -16,7 +16,7 @@ pub(crate) fn parse(text: &str) -> Result<u64, String> {
         .ok_or_else(|| "from 1 byte to 64 GiB".into())
 }
 
-/// The same the other way round: `16 MiB`.
+/// Formats a size in the largest unit that fits: `16 MiB`.
 pub(crate) fn shown(size: u64) -> String {
     let units = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
     match units.iter().find(|(shift, _)| size >= 1 << shift) {

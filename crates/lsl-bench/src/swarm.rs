@@ -60,7 +60,7 @@ pub(super) enum Order {
 
 /// Answer of a process to one order.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) enum Answer {
+pub(super) enum SwarmAnswer {
     /// Values by name of the metric.
     Done(BTreeMap<String, f64>),
     Failed(String),
@@ -109,8 +109,8 @@ impl Side<'_> {
 
     pub(super) fn end(&mut self) -> Outcome<Values> {
         match self.child.hear(self.stop, LONGEST_SECS)? {
-            Answer::Done(values) => Ok(values),
-            Answer::Failed(reason) => Err(Failure::Runtime(reason)),
+            SwarmAnswer::Done(values) => Ok(values),
+            SwarmAnswer::Failed(reason) => Err(Failure::Runtime(reason)),
         }
     }
 }
@@ -156,7 +156,7 @@ impl Workplace {
     }
 }
 
-/// As on a network without any configuration, in a session of its own.
+/// Returns the configuration of a plain network, in a session of its own.
 fn multicast_configuration(id: u32) -> String {
     format!(
         "[ports]\nPortRange = 8192\nIPv6 = disable\n\n[multicast]\nResolveScope = link\n\n\

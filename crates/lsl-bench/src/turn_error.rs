@@ -8,9 +8,9 @@ use super::library::Library;
 /// Failure of one turn or of the whole run.
 #[derive(Debug)]
 pub(super) enum TurnError {
-    /// In this turn: the others go on.
+    /// Failure of this turn: the others go on.
     Turn(Failure),
-    /// Of the whole run, whose results would be wrong: it ends, and earlier cells count.
+    /// Failure of the whole run, whose results would be wrong: it ends, and earlier cells count.
     Run(Failure),
 }
 

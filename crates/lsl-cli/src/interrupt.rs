@@ -25,8 +25,8 @@ impl Stop {
         Self::install_patient(1)
     }
 
-    /// The same with as many wishes before the one that ends the process at once: commands that take
-    /// their time to end look at the [`second`](Self::second) one.
+    /// Works as `install`, with so many requests before the one that ends the process at once:
+    /// commands that take long to end look at the [`second`](Self::second) one.
     pub fn install_patient(patience: u32) -> Outcome<Self> {
         let stop = Self::default();
         let flag = stop.clone();

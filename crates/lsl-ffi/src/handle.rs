@@ -225,9 +225,9 @@ pub(crate) fn owner() -> Generation {
     Generation::current()
 }
 
-/// What the library locks for all of its objects, as the forking thread holds it. Were it in the hands
-/// of another thread, it would stay locked in the child for ever. A fork counts as a call until all of it is
-/// free again: a signal handler that pushes meanwhile would wait for its own thread.
+/// Locks that all objects share, as the forking thread holds them. A lock held by another thread
+/// would stay locked in the child for ever. A fork counts as a call until all of it is free again:
+/// a signal handler that pushes meanwhile would wait for its own thread.
 static HELD: Held = Held(UnsafeCell::new(None));
 
 type Locks = (
@@ -251,7 +251,7 @@ extern "C" fn before_fork() {
     unsafe { *HELD.0.get() = Some(locks) };
 }
 
-/// In the parent and in the child.
+/// Runs after a fork, in the parent and in the child.
 extern "C" fn release() {
     // SAFETY: the thread that forked still holds the table's lock.
     let locks = unsafe { (*HELD.0.get()).take() };

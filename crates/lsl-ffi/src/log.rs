@@ -66,7 +66,7 @@ pub(crate) fn observe<R>(read: impl FnOnce() -> R) -> (R, Option<Vec<Message>>) 
     }
     let keeper = Arc::new(Logger::new(
         LevelFilter::TRACE,
-        Output::Kept(Mutex::default()),
+        LogOutput::Kept(Mutex::default()),
     ));
     let result = with_default(Arc::clone(&keeper), read);
     (result, Some(keeper.take_kept()))
@@ -78,7 +78,7 @@ pub(crate) fn observe<R>(read: impl FnOnce() -> R) -> (R, Option<Vec<Message>>) 
     expect(dead_code, reason = "tests share one process and listen themselves")
 )]
 pub(crate) fn install(config: &Log, messages: Vec<Message>) {
-    let (output, failure) = Output::open(&config.file);
+    let (output, failure) = LogOutput::open(&config.file);
     let logger = Arc::new(Logger::new(filter(config.level), output));
     if set_global_default(Arc::clone(&logger)).is_err() {
         // The host set a subscriber meanwhile, and it takes precedence.
@@ -133,13 +133,13 @@ pub(crate) struct Message {
     text: String,
 }
 
-enum Output {
+enum LogOutput {
     Stderr,
     File(File),
     Kept(Mutex<Vec<Message>>),
 }
 
-impl Output {
+impl LogOutput {
     /// Opens the output. It is standard error for an empty name and, with a message, for an unusable one.
     fn open(name: &str) -> (Self, Option<Message>) {
         if name.is_empty() {
@@ -161,12 +161,12 @@ impl Output {
 /// Subscriber that writes events and ignores spans.
 struct Logger {
     filter: LevelFilter,
-    output: Output,
+    output: LogOutput,
     start: f64,
 }
 
 impl Logger {
-    fn new(filter: LevelFilter, output: Output) -> Self {
+    fn new(filter: LevelFilter, output: LogOutput) -> Self {
         Self {
             filter,
             output,
@@ -176,7 +176,7 @@ impl Logger {
 
     fn take_kept(&self) -> Vec<Message> {
         match &self.output {
-            Output::Kept(kept) => {
+            LogOutput::Kept(kept) => {
                 std::mem::take(&mut kept.lock().unwrap_or_else(PoisonError::into_inner))
             }
             _ => Vec::new(),
@@ -185,7 +185,7 @@ impl Logger {
 
     /// Writes a message as one line, whatever names and errors from the network it quotes.
     fn write(&self, mut message: Message) {
-        if let Output::Kept(kept) = &self.output {
+        if let LogOutput::Kept(kept) = &self.output {
             kept.lock()
                 .unwrap_or_else(PoisonError::into_inner)
                 .push(message);
@@ -204,7 +204,7 @@ impl Logger {
         );
         // A log that cannot be written has no place to report that.
         let _ = match &self.output {
-            Output::File(file) => { file }.write_all(line.as_bytes()),
+            LogOutput::File(file) => { file }.write_all(line.as_bytes()),
             _ => StandardError.write_all(line.as_bytes()),
         };
     }
@@ -303,7 +303,10 @@ mod tests {
             tracing::warn!(target: AUDIT, "handshake_failed");
         };
         for (level, expected) in [(-1, 1), (0, 1), (1, 2)] {
-            let logger = Arc::new(Logger::new(filter(level), Output::Kept(Mutex::default())));
+            let logger = Arc::new(Logger::new(
+                filter(level),
+                LogOutput::Kept(Mutex::default()),
+            ));
             with_default(Arc::clone(&logger), say);
             let kept = logger.take_kept();
             assert_eq!(kept.len(), expected, "{level}");
@@ -314,7 +317,10 @@ mod tests {
     #[test]
     fn levels_select_messages() {
         for (level, expected) in [(-3, 0), (-2, 1), (-1, 2), (0, 3), (1, 4), (2, 5), (9, 5)] {
-            let logger = Arc::new(Logger::new(filter(level), Output::Kept(Mutex::default())));
+            let logger = Arc::new(Logger::new(
+                filter(level),
+                LogOutput::Kept(Mutex::default()),
+            ));
             with_default(Arc::clone(&logger), say);
             let kept = logger.take_kept();
             assert_eq!(kept.len(), expected, "{level}");
@@ -327,7 +333,7 @@ mod tests {
 
     #[test]
     fn a_subscriber_of_the_host_is_respected() {
-        let host = Arc::new(Logger::new(filter(2), Output::Kept(Mutex::default())));
+        let host = Arc::new(Logger::new(filter(2), LogOutput::Kept(Mutex::default())));
         let (seven, messages) = with_default(Arc::clone(&host), || {
             observe(|| {
                 tracing::info!("read");
@@ -349,15 +355,15 @@ mod tests {
         let _alone = WRITING.lock();
         let path = std::env::temp_dir().join(format!("lsl-ffi-log-{}", std::process::id()));
         for _ in 0..2 {
-            let (output, failure) = Output::open(path.to_str().unwrap());
+            let (output, failure) = LogOutput::open(path.to_str().unwrap());
             assert!(failure.is_none());
             with_default(Logger::new(filter(0), output), || tracing::info!("there"));
         }
         let text = std::fs::read_to_string(&path).unwrap();
         std::fs::remove_file(&path).unwrap();
         assert_eq!(text.matches(" INFO| there\n").count(), 2, "{text}");
-        let (output, failure) = Output::open("/nonexistent/file");
-        assert!(matches!(output, Output::Stderr));
+        let (output, failure) = LogOutput::open("/nonexistent/file");
+        assert!(matches!(output, LogOutput::Stderr));
         assert!(failure.unwrap().text.contains("/nonexistent/file"));
     }
 
@@ -366,7 +372,7 @@ mod tests {
     fn log_injection() {
         let _alone = WRITING.lock();
         let path = std::env::temp_dir().join(format!("lsl-ffi-inject-{}", std::process::id()));
-        let (output, failure) = Output::open(path.to_str().unwrap());
+        let (output, failure) = LogOutput::open(path.to_str().unwrap());
         assert!(failure.is_none());
         let name = "Amp\n(   0.000s) [   lsl-io]  WARN| forged\x1b[2J\u{202e}\u{2028}";
         with_default(Logger::new(filter(0), output), || {
@@ -402,7 +408,7 @@ mod tests {
             level: Level::WARN,
             text: "a\0b".to_owned(),
         };
-        Logger::new(filter(0), Output::Stderr).write(message);
+        Logger::new(filter(0), LogOutput::Stderr).write(message);
         // SAFETY: NULL is allowed.
         unsafe { lslx_set_log_callback(None, std::ptr::null_mut()) };
         let collected = collected.lock().unwrap();

@@ -137,7 +137,7 @@ pub fn rfc3339(since_1970: Duration) -> String {
     date_time(since_1970) + "Z"
 }
 
-/// As [`rfc3339`], with nanoseconds: `2026-11-21T19:30:00.000000001Z`.
+/// Formats a time as [`rfc3339`], with nanoseconds: `2026-11-21T19:30:00.000000001Z`.
 pub fn rfc3339_nanos(since_1970: Duration) -> String {
     let nanos = since_1970.subsec_nanos();
     format!("{}.{nanos:09}Z", date_time(since_1970))

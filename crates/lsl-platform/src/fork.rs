@@ -129,7 +129,7 @@ fn word() -> Option<&'static AtomicU64> {
 static WORD: AtomicPtr<AtomicU64> = AtomicPtr::new(std::ptr::null_mut());
 /// The last generation of this process and its ancestors; ordinary memory.
 static LAST: AtomicU64 = AtomicU64::new(0);
-/// Its address stands for "no such page".
+/// Address that stands for "no such page".
 static NO_PAGE: AtomicU64 = AtomicU64::new(0);
 
 /// The one page, which is never unmapped once published.

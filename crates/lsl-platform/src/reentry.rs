@@ -86,7 +86,7 @@ pub fn block_signals() {}
 mod tests {
     use super::*;
 
-    /// As the begin of a call sees it.
+    /// Reads the state as the begin of a call sees it.
     fn interrupts() -> bool {
         let _call = Call::begin();
         is_interrupting()

@@ -1,8 +1,8 @@
 //! Decides when an ending stream has handed over all its samples. Knows no socket.
 //!
-//! Timestamps that cannot be mapped to our clock, because that of the sender was never measured or
-//! is not the one of LSL, do not tell which samples were made before the end: those that have come
-//! by then are recorded, and no others ([`Arrived`]).
+//! Some timestamps cannot be mapped to our clock, because that of the sender was never measured or
+//! is not the one of LSL. Of such streams the samples that have come by the end are recorded, and
+//! no others ([`Arrived`]).
 //!
 //! A stream at even intervals needs no question: a sample after the end means that none before it
 //! is missing. A sample of another stream may still be on its way after any silence, so the outlet
@@ -10,14 +10,14 @@
 //!
 //! * An answer through the encrypted connection of the samples arrives after all bytes sent before
 //!   it, as TCP keeps the order. Only samples that the sender had not sent yet can follow.
-//! * A plaintext connection cannot be asked. An answer by UDP says nothing of TCP by itself: a
-//!   segment that was lost comes again only after a retransmission timer of the sender has run out.
-//!   It shows that sender and network are alive, so that the repeated segment arrives: within one
-//!   such timer (200 ms on Linux, 230 on macOS, 300 on Windows, and a round trip) nothing older can
-//!   come any more. On one machine nothing is lost, and the answer is as good as the first one.
+//! * A plaintext connection cannot be asked. An answer by UDP says nothing of TCP by itself. A lost
+//!   segment comes again only after a retransmission timer of the sender has run out. The answer
+//!   shows that sender and network are alive, so that the repeated segment arrives. After one such
+//!   timer (200 ms on Linux, 230 on macOS, 300 on Windows, and a round trip) nothing older can
+//!   come. On one machine nothing is lost, and the answer is as good as the first one.
 //! * Without any answer a stream gets all the time there is.
 //!
-//! A sample that belongs to the recording cancels the question, asked or answered: there may be a
+//! A sample that belongs to the recording cancels the question, asked or answered. There may be a
 //! backlog, and an answer beside the samples does not tell its length.
 
 use lsl_core::Echo;
@@ -35,7 +35,7 @@ impl Drain {
         self.answer = Some((echo, now));
     }
 
-    /// Something came that belongs to the recording: the question has to be asked again.
+    /// Notes a sample of the recording: the question has to be asked again.
     pub(crate) fn came(&mut self) {
         self.answer = None;
     }
@@ -81,7 +81,7 @@ impl Arrived {
     }
 }
 
-/// From a timestamp until the sample is given to the system: what programs and their threads take.
+/// Time from a timestamp until the sample is given to the system, by programs and their threads.
 const HANDS_SECS: f64 = 0.05;
 /// Longer than a sender waits before it repeats a lost segment, and that one takes.
 const RETRANSMISSION_SECS: f64 = 0.5;

@@ -10,8 +10,8 @@ use lsl_core::{StreamInfo, Timeout, local_clock};
 
 use crate::space::Alarm;
 
-/// Something that a user of a recorder wants to know. Names and reasons come from the network as they are:
-/// escape them before they reach a terminal.
+/// Event of a recording for its user. Names and reasons come from the network as they are: escape
+/// them before they reach a terminal.
 #[derive(Debug, Clone)]
 pub enum Event {
     /// A stream that was asked for is not there yet; it is recorded when it comes.
@@ -80,7 +80,7 @@ pub enum Event {
         /// Seconds from the timestamp until now, negative for one in the future.
         lag_secs: f64,
     },
-    /// No more events come of streams that were never connected: anybody can make them up.
+    /// Streams that were never connected cause no more events: anybody can make them up.
     TooManyStrangers,
     /// The disk fills up: too little is free, or will be soon.
     LowSpace(Alarm),
@@ -106,7 +106,7 @@ pub enum Event {
     RoomAgain,
     /// The journal beside the file cannot be written.
     NoJournal(String),
-    /// Something could not be written.
+    /// A part of the recording could not be written.
     Trouble(String),
     /// The disk is too slow for the end of the recording; what waits in memory is given up.
     GivenUp,

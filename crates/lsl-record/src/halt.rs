@@ -11,7 +11,7 @@ use tokio::sync::watch;
 pub(crate) enum Halt {
     /// Go on; no end is set.
     Go,
-    /// With everything up to this time of our clock, and no later than the second one.
+    /// Stop with all samples up to this time of our clock, and no later than the second time.
     Drain(f64, f64),
     /// Stop at once with the samples already here.
     Now,
@@ -29,7 +29,7 @@ pub(crate) async fn unless_halted<T>(
     first(future, halted).await
 }
 
-/// The same, unless another wish is uttered, to stop or to stop at once.
+/// Awaits a future, unless the signal changes: to stop, or to stop at once.
 pub(crate) async fn unless_changed<T>(
     halt: &mut watch::Receiver<Halt>,
     future: impl Future<Output = T>,

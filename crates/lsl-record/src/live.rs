@@ -69,7 +69,7 @@ pub enum StreamState {
     Recording,
     /// Its connection is lost; the recorder looks for it.
     Lost,
-    /// Nothing more is recorded of it.
+    /// The recording of this stream has ended.
     Done,
 }
 
@@ -89,11 +89,11 @@ impl StreamState {
 /// Treatment of timestamps on their way into the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stamps {
-    /// They stay as they came, with the clock offsets beside them: whoever reads the file aligns them,
-    /// with all offsets at hand.
+    /// Timestamps stay as they came, with the clock offsets beside them: readers of the file align
+    /// them, with all offsets at hand.
     Raw,
-    /// They are mapped to our clock, and smoothed, with the offsets known so far. No offsets are
-    /// recorded then, so that they are not aligned twice; the header says `<synced>`.
+    /// Timestamps are mapped to our clock, and smoothed, with the offsets known so far. No offsets
+    /// are recorded then, so that they are not aligned twice; the header says `<synced>`.
     Synced,
 }
 

@@ -17,9 +17,9 @@ use lsl_xdf::{FileSink, Sink, SyncJob};
 #[derive(Debug)]
 pub(crate) struct LockedSink {
     output: Encrypting<Arc<File>>,
-    /// The same file, for everything but its content.
+    /// Handle of the same file, for all but its content.
     file: FileSink,
-    /// Since when something waits for its block to become full.
+    /// Time since when data waits for its block to become full.
     waiting_since: Cell<Option<f64>>,
     /// Longest time that data may wait for its block.
     padding_secs: Option<f64>,

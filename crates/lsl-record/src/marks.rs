@@ -11,7 +11,7 @@ pub enum MarkError {
     /// Too much waits for the disk; the next one may be taken.
     #[error("the disk does not keep up")]
     Full,
-    /// Nothing is written any more.
+    /// The recording has ended and takes no marks.
     #[error("the recording has ended")]
     Closed,
     /// The stream of text events has no valid header.

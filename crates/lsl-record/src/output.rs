@@ -113,7 +113,7 @@ impl<S: Blocks> Tape for Recording<S> {
 pub struct Output {
     /// File to write; one that is there already is renamed, never overwritten.
     pub path: PathBuf,
-    /// Those who can open the file; `None`: it is not encrypted.
+    /// Recipients that can open the file; `None` writes it in plaintext.
     pub recipients: Option<Arc<Recipients>>,
     /// Longest time that encrypted data waits for its block to become full; `None`: as long as it takes.
     pub padding_secs: Option<f64>,

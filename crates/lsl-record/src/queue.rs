@@ -56,7 +56,7 @@ impl Job {
 
 /// Progress of writing, shared by all threads.
 #[derive(Debug, Default)]
-pub(crate) struct Progress {
+pub(crate) struct WriteProgress {
     waiting_bytes: AtomicUsize,
     bytes: AtomicU64,
     synced_bytes: AtomicU64,
@@ -69,13 +69,13 @@ pub(crate) struct Progress {
     trouble: Mutex<Option<String>>,
 }
 
-impl Progress {
+impl WriteProgress {
     /// Bytes in whole chunks, of all files.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Of these, how many would survive a loss of power.
+    /// Returns the bytes of the files that would survive a loss of power.
     pub(crate) fn synced_bytes(&self) -> u64 {
         self.synced_bytes.load(Ordering::Relaxed)
     }
@@ -110,7 +110,7 @@ impl Progress {
         self.is_ending.load(Ordering::Relaxed)
     }
 
-    /// From now on a full disk is not waited for.
+    /// Ends waiting for a full disk.
     pub(crate) fn end(&self) {
         self.is_ending.store(true, Ordering::Relaxed);
     }
@@ -140,7 +140,7 @@ impl Progress {
         self.synced_bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// Nothing can be written any more.
+    /// Marks the writer as failed for good.
     pub(crate) fn note_failed(&self) {
         self.has_failed.store(true, Ordering::Relaxed);
     }
@@ -158,7 +158,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[derive(Debug, Clone)]
 pub(crate) struct Queue {
     sender: SyncSender<Job>,
-    progress: Arc<Progress>,
+    progress: Arc<WriteProgress>,
     max_bytes: usize,
 }
 
@@ -188,7 +188,7 @@ impl Queue {
         (queue, receiver)
     }
 
-    pub(crate) fn progress(&self) -> &Arc<Progress> {
+    pub(crate) fn progress(&self) -> &Arc<WriteProgress> {
         &self.progress
     }
 
@@ -223,7 +223,7 @@ impl Queue {
         }
     }
 
-    /// The same, blocking the calling thread.
+    /// Works as [`push`](Self::push), blocking the calling thread.
     pub(crate) fn push_blocking(&self, job: Job) -> bool {
         self.sender.send(job).is_ok()
     }

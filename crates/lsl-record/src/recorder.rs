@@ -17,8 +17,8 @@ use crate::live::{Live, Stamps, StreamState, StreamStatus};
 use crate::marks::{MarkError, Marks};
 use crate::output::{Output, file_header};
 use crate::place;
-use crate::queue::{Progress, Queue};
-use crate::selection::{Search, Session, Wanted, Wishes};
+use crate::queue::{Queue, WriteProgress};
+use crate::selection::{LabelledSelector, Search, Session, Wishes};
 use crate::signing::DeviceSigner;
 use crate::space::{self, Alarm};
 use crate::strangers::TURN_SECS;
@@ -47,19 +47,25 @@ impl RecorderBuilder {
     /// Records these streams, now and when they appear later. Events and [`Status::awaited`] name them by
     /// `label`.
     pub fn record(mut self, label: impl Into<String>, selector: Selector) -> Self {
-        self.wishes.wanted.push(Wanted::new(label, selector));
+        self.wishes
+            .wanted
+            .push(LabelledSelector::new(label, selector));
         self
     }
 
     /// Records these streams, and starts only if they are there.
     pub fn require(mut self, label: impl Into<String>, selector: Selector) -> Self {
-        self.wishes.required.push(Wanted::new(label, selector));
+        self.wishes
+            .required
+            .push(LabelledSelector::new(label, selector));
         self
     }
 
     /// Records these streams when they come, now or later.
     pub fn watch(mut self, label: impl Into<String>, selector: Selector) -> Self {
-        self.wishes.watched.push(Wanted::new(label, selector));
+        self.wishes
+            .watched
+            .push(LabelledSelector::new(label, selector));
         self
     }
 
@@ -174,7 +180,7 @@ impl RecorderBuilder {
         if let Some(end) = ends_at {
             session.end_at(end);
         }
-        let shared = Shared {
+        let shared = SharedState {
             events: self.events.clone(),
             progress: Arc::clone(queue.progress()),
             min_free: self.min_free,
@@ -236,7 +242,7 @@ impl RecorderBuilder {
 /// two seconds and the footers are then written in the background.
 #[derive(Debug)]
 pub struct Recorder {
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
     queue: Queue,
     /// Gives the streams back if it was told to stop.
     session: JoinHandle<Option<Session>>,
@@ -361,14 +367,14 @@ impl Recorder {
 /// Way in which a recording ends.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Stop {
-    /// With everything up to a time of our clock, or the planned end if that is earlier.
+    /// Stops with all samples up to a time of our clock, or the planned end if that is earlier.
     Drain {
         /// End of the recording, in seconds of `local_clock`; not later than now.
         until: f64,
         /// Longest time that streams may take to hand over what belongs to it.
         grace_secs: f64,
     },
-    /// At once, with the samples already here.
+    /// Stops at once, with the samples already here.
     Now,
 }
 
@@ -377,7 +383,7 @@ pub enum Stop {
 pub struct Status {
     /// Seconds since the recording began.
     pub secs: f64,
-    /// Its streams, in the order in which they began.
+    /// Streams of the recording, in the order in which they began.
     pub streams: Vec<StreamStatus>,
     /// Labels of wishes that are not required and not fulfilled yet.
     pub awaited: Vec<String>,
@@ -385,7 +391,7 @@ pub struct Status {
     pub files: Vec<PathBuf>,
     /// Bytes in whole chunks, of all files.
     pub bytes: u64,
-    /// Of these, how many would survive a loss of power.
+    /// Bytes of the files that would survive a loss of power.
     pub synced_bytes: u64,
     /// Bytes a second that the file grew by of late.
     pub bytes_per_sec: f64,
@@ -435,9 +441,9 @@ pub struct Report {
 
 /// State that the recorder shares with the thread of its session.
 #[derive(Debug)]
-struct Shared {
+struct SharedState {
     events: Events,
-    progress: Arc<Progress>,
+    progress: Arc<WriteProgress>,
     min_free: u64,
     started: f64,
     view: Mutex<View>,
@@ -455,7 +461,7 @@ struct View {
     bytes_per_sec: f64,
 }
 
-impl Shared {
+impl SharedState {
     fn view(&self) -> MutexGuard<'_, View> {
         lock(&self.view)
     }
@@ -631,7 +637,7 @@ fn drain(
 const DEFAULT_GRACE_SECS: f64 = 2.0;
 const SHORTEST_CONNECT: f64 = 1.0;
 const SPACE_SECS: f64 = 1.0;
-/// Over how long the growth of the file is measured.
+/// Time over which the growth of the file is measured.
 const GROWTH_SECS: f64 = 2.0;
 /// Interval at which the session is looked after.
 const STEP: Duration = Duration::from_millis(100);

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use lsl_xdf::is_being_written;
 
 /// Returns the other recordings in the same folder that have no end and are not being written,
-/// sorted. `lsl_xdf::repair` gives them one.
+/// sorted. `lsl_xdf::repair` adds the missing end.
 pub fn unfinished_beside(path: &Path) -> Vec<PathBuf> {
     let folder = path.parent().filter(|it| !it.as_os_str().is_empty());
     let Ok(entries) = fs::read_dir(folder.unwrap_or_else(|| Path::new("."))) else {

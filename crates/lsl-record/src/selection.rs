@@ -26,19 +26,19 @@ use crate::stream::{self, Claims, Common, OtherKeys};
 /// Streams that are asked for.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Wishes {
-    /// Those to record; without any wish at all everything.
-    pub(crate) wanted: Vec<Wanted>,
-    /// Those that must be there at the start.
-    pub(crate) required: Vec<Wanted>,
-    /// Those that need not be there at the start.
-    pub(crate) watched: Vec<Wanted>,
+    /// Streams to record; without any wish at all everything.
+    pub(crate) wanted: Vec<LabelledSelector>,
+    /// Streams that must be there at the start.
+    pub(crate) required: Vec<LabelledSelector>,
+    /// Streams that may be absent at the start.
+    pub(crate) watched: Vec<LabelledSelector>,
     /// Whether streams that appear later are left out.
     pub(crate) only_now: bool,
 }
 
 /// A selector with its label, as the caller names it.
 #[derive(Debug, Clone)]
-pub(crate) struct Wanted {
+pub(crate) struct LabelledSelector {
     pub(crate) label: String,
     pub(crate) selector: Selector,
 }
@@ -50,7 +50,7 @@ impl Wishes {
     }
 }
 
-impl Wanted {
+impl LabelledSelector {
     pub(crate) fn new(label: impl Into<String>, selector: Selector) -> Self {
         let label = label.into();
         Self { label, selector }
@@ -78,9 +78,9 @@ struct Wish {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Fulfilled {
     Never,
-    /// By an advert, which anybody can make.
+    /// Fulfilled by an advert, which anybody can make.
     ByAdvert,
-    /// By a stream that was connected.
+    /// Fulfilled by a stream that was connected.
     ByStream,
 }
 
@@ -110,19 +110,20 @@ impl Search {
     /// Starts one resolver for each wish.
     pub(crate) fn start(context: &Context, wishes: &Wishes) -> lsl_core::Result<Self> {
         let mut all = Vec::new();
-        let mut add = |wanted: &Wanted, is_required, is_expected| -> lsl_core::Result<()> {
-            let Wanted { label, selector } = wanted;
-            all.push(Wish {
-                label: label.clone(),
-                is_everything: *selector == Selector::all(),
-                is_required,
-                is_expected,
-                resolver: ContinuousResolver::in_context(context, selector, FORGET_AFTER)?,
-                found: HashMap::new(),
-                fulfilled: Fulfilled::Never,
-            });
-            Ok(())
-        };
+        let mut add =
+            |wanted: &LabelledSelector, is_required, is_expected| -> lsl_core::Result<()> {
+                let LabelledSelector { label, selector } = wanted;
+                all.push(Wish {
+                    label: label.clone(),
+                    is_everything: *selector == Selector::all(),
+                    is_required,
+                    is_expected,
+                    resolver: ContinuousResolver::in_context(context, selector, FORGET_AFTER)?,
+                    found: HashMap::new(),
+                    fulfilled: Fulfilled::Never,
+                });
+                Ok(())
+            };
         for wanted in &wishes.required {
             add(wanted, true, true)?;
         }
@@ -134,7 +135,7 @@ impl Search {
         }
         if wishes.is_empty() {
             // Nothing at all is nothing to begin with.
-            add(&Wanted::everything(), false, true)?;
+            add(&LabelledSelector::everything(), false, true)?;
         }
         Ok(Self {
             wishes: all,
@@ -340,7 +341,7 @@ impl Session {
         Ok(session)
     }
 
-    /// Everything recorded, in the order in which it began.
+    /// Returns the recorded streams, in the order in which they began.
     pub(crate) fn streams(&self) -> &[Arc<Live>] {
         &self.streams
     }
@@ -491,7 +492,7 @@ impl Session {
         }
     }
 
-    /// From now on there is a file.
+    /// Notes that there is a file from now on.
     pub(crate) fn note_recording(&mut self) {
         self.is_recording = true;
     }
@@ -609,7 +610,7 @@ fn notes(status: &StreamStatus) -> Vec<(&'static str, String)> {
 }
 
 const FORGET_AFTER: Timeout = Timeout::After(Duration::from_secs(5));
-/// Whoever is there answers within this time.
+/// Outlets in reach answer within this time.
 const FIRST_LOOK: f64 = 1.5;
 const SETTLE: f64 = 0.3;
 const NAP: Duration = Duration::from_millis(20);

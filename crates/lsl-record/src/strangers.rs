@@ -42,10 +42,10 @@ pub(crate) type Waiting<'a> = (&'a Advert, bool);
 /// wait.
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
-    /// Places in the queue by uid. Whoever is new and whoever had a turn goes to its end.
+    /// Places in the queue by uid. New adverts and those just tried go to its end.
     queue: HashMap<Vec<u8>, u64>,
     end: u64,
-    /// In which round a host has its next turn.
+    /// Round in which a host has its next turn.
     rounds: HashMap<Option<IpAddr>, u64>,
     round: u64,
     tried: HashMap<HostPort, u32>,
@@ -79,7 +79,7 @@ impl Turns {
         let mut in_rounds = Vec::with_capacity(adverts.len());
         for waiting in adverts {
             let host = waiting.0.sender;
-            // Whoever is new comes behind those that wait for this round.
+            // New hosts come behind those that wait for this round.
             let first = *before.get(&host).unwrap_or(&(self.round + 1));
             self.rounds.insert(host, first);
             let round = next.entry(host).or_insert(first);
@@ -90,7 +90,7 @@ impl Turns {
         in_rounds.into_iter().map(|it| it.2).collect()
     }
 
-    /// It has its turn now.
+    /// Notes that an advert is tried now.
     pub(crate) fn note_tried(&mut self, advert: &Advert) {
         let end = self.take_end();
         self.queue.insert(advert.uid().to_vec(), end);
@@ -113,7 +113,7 @@ impl Turns {
 #[derive(Debug, Default)]
 pub(crate) struct Candidates {
     turns: Turns,
-    /// Those whose turn comes next.
+    /// Adverts whose turn comes next.
     offered: Vec<Advert>,
 }
 

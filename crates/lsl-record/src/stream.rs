@@ -1,9 +1,9 @@
-//! One task for each stream: connects, waits for the first clock offset, then pulls samples ten
-//! times a second and hands them to the writer in pieces; measures the clock; finds the stream
-//! again when it is gone; drains it at the end.
+//! Records one stream in a task of its own: connects, waits for the first clock offset, then pulls
+//! samples ten times a second for the writer. It also measures the clock, finds a lost stream
+//! again, and drains it at the end.
 //!
-//! Samples that do not fit into the queue stay in the inlet, which holds a bounded time of them and
-//! counts dropped ones: a gap in the footer.
+//! Samples that do not fit into the queue stay in the inlet, which holds a bounded time of them.
+//! Samples dropped there are a gap in the footer.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -38,7 +38,7 @@ impl Claims {
         *claims.entry(uid.to_vec()).or_insert(slot) == slot
     }
 
-    /// It is not that of this stream any more.
+    /// Gives up the outlet `uid`, if this stream owns it.
     pub(crate) fn release(&self, uid: &[u8], slot: Slot) {
         let mut claims = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if claims.get(uid) == Some(&slot) {
@@ -62,9 +62,9 @@ impl Claims {
 /// Treatment of a stream that comes back with another trusted key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OtherKeys {
-    /// It is refused until the first key is back.
+    /// The stream is refused until the first key is back.
     Refuse,
-    /// It goes on, unless the configuration pins keys.
+    /// The stream goes on, unless the configuration pins keys.
     Allow,
 }
 
@@ -137,7 +137,7 @@ struct StreamTask {
     /// Address that announced the outlet.
     sender: Option<IpAddr>,
     last_stamp: Option<f64>,
-    /// That of the last sample that came, whether it is recorded or too late for that.
+    /// Timestamp of the last sample that came, whether it is recorded or too late for that.
     newest: Option<f64>,
     /// The last timestamp when nothing was known to be missing.
     stamp_at_look: Option<f64>,
@@ -192,8 +192,9 @@ impl StreamTask {
         let mut status = self.live.lock();
         let uid = self.info.uid_bytes();
         if refused.is_none() && status.info.uid_bytes() != uid {
-            // It was none by which to go on, and may be another stream. Whoever was refused is no other
-            // one: with a second key it would stand beside the first under the same name.
+            // The outlet cannot continue this stream, and may be another one. A refused outlet is
+            // no other stream: with a second key it would stand beside the first under the same
+            // name.
             self.common.claims.release(uid, self.live.slot);
         }
         status.encryption = None;
@@ -239,7 +240,7 @@ impl StreamTask {
     async fn find_again(&self) -> Option<Advert> {
         let mut halt = self.common.halt.clone();
         loop {
-            // Whoever answers and does not let us in is not to be asked in a hurry.
+            // An outlet that answers and refuses us is not asked again in a hurry.
             unless_halted(&mut halt, sleep(RETRY)).await?;
             let (claims, slot) = (&self.common.claims, self.live.slot);
             let claim = |advert: &Advert| claims.claim(advert.uid(), slot);
@@ -488,7 +489,7 @@ impl StreamTask {
         Ok(())
     }
 
-    /// Until samples are taken again: ten times a second, and at the end.
+    /// Returns the time until samples are taken again: ten times a second, and at the end.
     fn until_look(&self) -> Duration {
         let next = until_next(PERIOD);
         let left = self.end().map(|end| end - local_clock());
@@ -705,7 +706,7 @@ impl StreamTask {
 }
 
 /// Returns the buffer length of an inlet. Irregular streams come in bursts, so that seconds do not
-/// fit them: they get a number of samples, limited by memory alone, which is used as they come.
+/// fit them. They get a number of samples, limited by memory alone, which is used as they come.
 fn buffer<T: Recorded>(info: &StreamInfo, secs: f64) -> BufferLength {
     let seconds = BufferLength::Seconds(secs);
     if info.nominal_srate() > 0.0 {

@@ -32,7 +32,7 @@ pub enum TemplateError {
     /// A placeholder that stands for nothing.
     #[error("%{0} stands for nothing; known are %p %s %b %a %m %r %n")]
     Placeholder(char),
-    /// It names no file, or one elsewhere.
+    /// The template names no file, or one elsewhere.
     #[error("'{0}' does not name a file below the folder for recordings")]
     Outside(String),
     /// Every run number is taken.

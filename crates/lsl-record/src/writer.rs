@@ -17,7 +17,7 @@ use lsl_xdf::{Error, ErrorKind, FileHeader, Gap, PendingSync, StreamHeader, Sync
 use crate::error::StartError;
 use crate::event::{Event, Events};
 use crate::output::{Made, Output, Tape};
-use crate::queue::{Job, Progress, Slot};
+use crate::queue::{Job, Slot, WriteProgress};
 use crate::signing::DeviceSigner;
 use crate::space;
 
@@ -32,7 +32,7 @@ pub(crate) struct Settings {
     pub(crate) sync_secs: f64,
     /// Folder to go on in when the disk is full, or nearly so.
     pub(crate) spill: Option<PathBuf>,
-    /// With less room than this it is.
+    /// Free bytes below which the disk counts as nearly full.
     pub(crate) min_free: u64,
 }
 
@@ -58,7 +58,7 @@ pub(crate) struct Ended {
 pub(crate) fn start(
     settings: Settings,
     receiver: Receiver<Job>,
-    progress: &Arc<Progress>,
+    progress: &Arc<WriteProgress>,
     events: &Events,
 ) -> Result<JoinHandle<Ended>, StartError> {
     let (syncs, results) = start_syncing().map_err(StartError::Threads)?;
@@ -120,8 +120,8 @@ struct Writer {
     tape: Box<dyn Tape>,
     /// Bytes in the files before this one.
     before: u64,
-    streams: BTreeMap<Slot, Stream>,
-    progress: Arc<Progress>,
+    streams: BTreeMap<Slot, FileStream>,
+    progress: Arc<WriteProgress>,
     events: Events,
     syncs: SyncSender<(usize, u64, PendingSync)>,
     results: Receiver<(usize, u64, Synced)>,
@@ -135,9 +135,9 @@ struct Writer {
     journal_reported: bool,
 }
 
-struct Stream {
+struct FileStream {
     header: Box<StreamHeader>,
-    /// Its number in the present file.
+    /// Number of the stream in the present file.
     id: u32,
     notes: Vec<(&'static str, String)>,
     /// The last clock offset: its time, and its value in seconds.
@@ -214,7 +214,7 @@ impl Writer {
                     let offset = None;
                     self.streams.insert(
                         *slot,
-                        Stream {
+                        FileStream {
                             header,
                             id,
                             notes,
@@ -436,7 +436,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Nothing can be written any more.
+    /// Notes that nothing can be written any more.
     fn fail(&mut self, error: &Error) {
         self.progress.set_trouble(Some(&error.to_string()));
         self.progress.note_failed();

@@ -23,7 +23,8 @@ pub(crate) use places::Places;
 pub struct Settings {
     /// Label of this machine; the host name unless the file sets one.
     pub name: String,
-    /// As written; see [`Security::policy`](crate::Security::policy) for what holds today.
+    /// Policy as written; see [`Security::policy`](crate::Security::policy) for the one in force
+    /// today.
     pub policy: Policy,
     /// Last day (UTC) on which `migrate` still allows plaintext.
     pub migrate_until: Option<Date>,

@@ -152,8 +152,8 @@ pub fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
     let written = (|| {
         make_alike(&file, &old)?;
         file.write_all(bytes)?;
-        // A little older than the rename, also on file systems with coarse time: so that whoever
-        // watches the file sees that it was finished before it came (`Stamp::is_finished`).
+        // A little older than the rename, also on file systems with coarse time: so that watchers
+        // see that the file was finished before it came (`Stamp::is_finished`).
         let now = lsl_platform::clock::utc_now();
         let modified = SystemTime::UNIX_EPOCH + now.saturating_sub(Duration::from_millis(50));
         file.set_times(FileTimes::new().set_modified(modified))?;
@@ -377,7 +377,7 @@ const MOST_TRIES: u32 = 1000;
 /// So many does Linux follow.
 const MOST_LINKS: u32 = 40;
 
-/// Files in such a directory belong to whoever made them.
+/// Files in such a directory belong to their makers.
 const STICKY: u32 = 0o1000;
 
 /// No file that people write is longer: 1 MiB.

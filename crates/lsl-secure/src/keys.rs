@@ -99,7 +99,7 @@ impl PublicKey {
         &self.0
     }
 
-    /// For people: compare it in full, out of band.
+    /// Returns the fingerprint, which people compare in full, out of band.
     pub fn fingerprint(&self) -> Fingerprint {
         // The shape of OpenSSH's, with a type string that no SSH key has.
         let mut hash = Sha256::new();

@@ -7,7 +7,8 @@
 pub struct TokenBucket {
     rate: f64,
     burst: f64,
-    /// As of `at`; negative while work that was [`charge`](Self::charge)d is not paid for.
+    /// Tokens at the time `at`; negative while work that was [`charge`](Self::charge)d is not paid
+    /// for.
     tokens: f64,
     /// Minus infinity before the first use.
     at: f64,

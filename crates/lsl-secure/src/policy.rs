@@ -14,7 +14,7 @@ pub enum Policy {
 }
 
 impl Policy {
-    /// As in the configuration: `off`, `migrate`, `required`.
+    /// Returns the name of the configuration: `off`, `migrate`, `required`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Off => "off",
@@ -65,9 +65,9 @@ pub struct Candidate<'a> {
 pub enum Way {
     /// Like any liblsl; audited if the policy is not `off`.
     Plaintext,
-    /// With a handshake, and nothing else.
+    /// Connect with a handshake, and in no other way.
     Secure,
-    /// Not at all; the text is E1, E3 or E4 of §4.4.
+    /// Do not connect; the text is E1, E3 or E4 of §4.4.
     Refuse {
         /// Cause for the audit log.
         cause: Cause,
@@ -112,7 +112,7 @@ pub fn way_of_inlet(policy: Policy, candidate: &Candidate<'_>, searched: &str) -
 pub const REFUSAL_403: &[u8] =
     b"LSL/110 403 Encryption required: this outlet only accepts lsl-secure sessions\r\n\r\n";
 
-/// For `LSL:secure/1` on an outlet that is aware of LSS but `off`.
+/// Answers `LSL:secure/1` on an outlet that knows LSS but is `off`.
 pub const REFUSAL_501: &[u8] =
     b"LSL/110 501 Secure sessions are not enabled on this outlet\r\n\r\n";
 

@@ -63,7 +63,8 @@ struct Own {
 }
 
 impl Security {
-    /// No configuration: plaintext, exactly as before. `searched` are the places looked at.
+    /// Creates the state without a configuration: plaintext, exactly as before. `searched` are the
+    /// places looked at.
     ///
     /// # Errors
     /// [`Error::File`] if the system's file asks for encryption, which no program may switch off, or cannot
@@ -89,7 +90,7 @@ impl Security {
         .assemble())
     }
 
-    /// From the usual places (LSS/1 §11).
+    /// Loads the configuration from the usual places (LSS/1 §11).
     ///
     /// # Errors
     /// [`Error::File`]: nothing may stream then.
@@ -109,7 +110,7 @@ impl Security {
         }
     }
 
-    /// From a file that the program names.
+    /// Loads the configuration from a file that the program names.
     ///
     /// # Errors
     /// As [`search`](Self::search).
@@ -117,8 +118,8 @@ impl Security {
         Self::from_file_with_passphrase(file, None)
     }
 
-    /// From a file that the program names, with the passphrase of its key if the program asked a
-    /// person for it: the library never does.
+    /// Loads the configuration from a file that the program names, with the passphrase of its key
+    /// if the program asked a person for it. The library never does.
     ///
     /// # Errors
     /// As [`search`](Self::search).
@@ -203,8 +204,8 @@ impl Security {
         settings.map_or(Discovery::Open, |settings| settings.discovery)
     }
 
-    /// May the owner of `key` be `role` in a connection between these addresses? Returns its name.
-    /// Includes the rules for our own key. IPv4-mapped addresses are IPv4.
+    /// Decides whether the owner of `key` may be `role` in a connection between these addresses.
+    /// Returns its name. Includes the rules for our own key. IPv4-mapped addresses are IPv4.
     ///
     /// # Errors
     /// [`Cause::NotAuthorised`], [`Cause::RoleNotAllowed`], [`Cause::Expired`], [`Cause::SelfKey`].
@@ -243,8 +244,8 @@ impl Security {
         self.trust().check_streams(path, queries)
     }
 
-    /// May the owner of `key` serve, or read, this stream in a connection between these addresses? For
-    /// keys that [`authorise`](Self::authorise) let pass.
+    /// Decides whether the owner of `key` may serve, or read, this stream in a connection between
+    /// these addresses. For keys that [`authorise`](Self::authorise) let pass.
     ///
     /// # Errors
     /// [`Cause::RoleNotAllowed`] if its entry is for other streams.
@@ -300,7 +301,7 @@ impl Security {
         } else if !settings.allow_shared_key {
             Err(Cause::SelfKey)
         } else if trust.find(key).is_some() {
-            // Whoever wrote an entry for the shared key, perhaps to narrow it, means it.
+            // An entry for the shared key, perhaps to narrow it, is on purpose.
             Ok(Rule::Listed)
         } else {
             Ok(Rule::Welcome(settings.name.clone()))

@@ -32,7 +32,7 @@ pub struct Session {
     pub sealer: Sealer,
     /// Receiving half: opens the peer's records.
     pub opener: Opener,
-    /// For time probes over UDP.
+    /// Keys of time probes over UDP.
     pub time: TimeKeys,
     /// Derives values for channel binding.
     pub exporter: Exporter,

@@ -59,7 +59,7 @@ impl Suite {
         }
     }
 
-    /// As shown to people: `ChaCha20-Poly1305`, `AES-256-GCM`.
+    /// Returns the name for people: `ChaCha20-Poly1305` or `AES-256-GCM`.
     pub fn name(self) -> &'static str {
         match self {
             Self::ChaCha20Poly1305 => "ChaCha20-Poly1305",
@@ -78,8 +78,8 @@ pub enum Suites {
 }
 
 impl Suites {
-    /// By the features of this CPU: AES **and** carry-less multiplication. Software AES leaks its key
-    /// through the cache, so without both instructions AES-GCM does not exist here.
+    /// Chooses by the features of this CPU: AES **and** carry-less multiplication. Software AES
+    /// leaks its key through the cache, so without both instructions AES-GCM does not exist here.
     pub fn of_this_cpu() -> Self {
         if aes_is_accelerated() {
             Self::Both
@@ -140,7 +140,7 @@ impl Slot {
 }
 
 impl AeadKey {
-    /// From a 32-byte secret of the key schedule: `key(s)` and `iv(s)` (§5.6).
+    /// Derives key and IV from a 32-byte secret of the key schedule: `key(s)` and `iv(s)` (§5.6).
     pub(crate) fn from_secret(suite: Suite, secret: &[u8; 32]) -> Self {
         Self {
             suite,

@@ -13,7 +13,7 @@ pub(crate) fn unhex(text: &str) -> Vec<u8> {
         .collect()
 }
 
-/// The same of a length that the test knows.
+/// Decodes hex into an array whose length the test knows.
 pub(crate) fn unhex_array<const N: usize>(text: &str) -> [u8; N] {
     unhex(text).try_into().unwrap()
 }

@@ -45,7 +45,7 @@ impl TimeKeys {
     /// Takes the inlet's part of the keys.
     pub fn into_prober(self) -> TimeProber {
         TimeProber {
-            end: End::new(self.prefix, self.initiator, self.responder, self.generation),
+            end: TimeEnd::new(self.prefix, self.initiator, self.responder, self.generation),
             outstanding: VecDeque::with_capacity(MOST_OUTSTANDING),
         }
     }
@@ -53,7 +53,7 @@ impl TimeKeys {
     /// Takes the outlet's part of the keys.
     pub fn into_responder(self) -> TimeResponder {
         TimeResponder {
-            end: End::new(self.prefix, self.responder, self.initiator, self.generation),
+            end: TimeEnd::new(self.prefix, self.responder, self.initiator, self.generation),
             window: ReplayWindow::default(),
         }
     }
@@ -61,13 +61,13 @@ impl TimeKeys {
 
 /// The first 8 bytes of the session id in a packet of the right length and prefix.
 pub fn session_prefix(packet: &[u8]) -> Option<[u8; 8]> {
-    Header::parse(packet).map(|header| header.session)
+    PacketHeader::parse(packet).map(|header| header.session)
 }
 
 /// The inlet's side: counts its probes and accepts one reply for each.
 #[derive(Debug)]
 pub struct TimeProber {
-    end: End,
+    end: TimeEnd,
     /// Counter and t0 of the probes without reply, oldest first.
     outstanding: VecDeque<(u64, f64)>,
 }
@@ -147,7 +147,7 @@ impl TimeProber {
 /// The outlet's side: a replay window, and answers of the same size.
 #[derive(Debug)]
 pub struct TimeResponder {
-    end: End,
+    end: TimeEnd,
     window: ReplayWindow,
 }
 
@@ -208,7 +208,7 @@ impl TimeResponder {
 
 /// State that both ends have: keys, and the counter of their own packets.
 #[derive(Debug)]
-struct End {
+struct TimeEnd {
     prefix: [u8; 8],
     ours: AeadKey,
     theirs: AeadKey,
@@ -217,7 +217,7 @@ struct End {
     generation: Generation,
 }
 
-impl End {
+impl TimeEnd {
     fn new(prefix: [u8; 8], ours: AeadKey, theirs: AeadKey, generation: Generation) -> Self {
         Self {
             prefix,
@@ -230,8 +230,8 @@ impl End {
     }
 
     /// The header of a packet for this session, in the process that owns it.
-    fn header(&self, packet: &[u8]) -> Option<Header> {
-        Header::parse(packet)
+    fn header(&self, packet: &[u8]) -> Option<PacketHeader> {
+        PacketHeader::parse(packet)
             .filter(|header| header.session == self.prefix && self.generation.is_current())
     }
 
@@ -256,7 +256,7 @@ impl End {
         Some((counter, packet))
     }
 
-    fn open(&self, packet: &[u8], header: Header) -> Option<[u8; TEXT_LEN]> {
+    fn open(&self, packet: &[u8], header: PacketHeader) -> Option<[u8; TEXT_LEN]> {
         let (head, body) = packet.split_first_chunk::<HEAD_LEN>()?;
         let mut body: [u8; TIME_PACKET_LEN - HEAD_LEN] = body.try_into().ok()?;
         let text = self.theirs.open(header.counter, head, &mut body)?;
@@ -274,12 +274,12 @@ impl End {
 
 /// Fields of a packet before its ciphertext.
 #[derive(Debug, Clone, Copy)]
-struct Header {
+struct PacketHeader {
     session: [u8; 8],
     counter: u64,
 }
 
-impl Header {
+impl PacketHeader {
     fn parse(packet: &[u8]) -> Option<Self> {
         if packet.len() != TIME_PACKET_LEN {
             return None;

@@ -45,7 +45,7 @@ impl TrustedRole {
         }
     }
 
-    /// As in the file: `outlet`, `inlet`, `both`.
+    /// Returns the name in the file: `outlet`, `inlet`, `both`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Outlet => "outlet",
@@ -73,7 +73,7 @@ pub struct Peer {
     pub streams: Vec<String>,
 }
 
-/// The query language of [`Peer::streams`]. It belongs to whoever knows streams, not to this crate.
+/// Query language of [`Peer::streams`]. A crate that knows streams provides it.
 #[derive(Debug, Clone, Copy)]
 pub struct StreamQueries {
     /// Returns the reason for which a text is no predicate.
@@ -83,7 +83,8 @@ pub struct StreamQueries {
 }
 
 impl Peer {
-    /// May it be `role` and come from `remote`? The date is left out: it counts at handshakes only.
+    /// Decides whether it may be `role` and come from `remote`. The date is left out: it counts at
+    /// handshakes only.
     pub(crate) fn fits(&self, role: Role, remote: IpAddr) -> Result<(), Cause> {
         if !self.from.is_empty() && !self.from.iter().any(|network| network.contains(remote)) {
             Err(Cause::NotAuthorised)
@@ -165,7 +166,7 @@ impl TrustList {
         Ok(list)
     }
 
-    /// In the order of the file.
+    /// Returns the entries in the order of the file.
     pub fn peers(&self) -> &[Peer] {
         &self.peers
     }
@@ -207,7 +208,8 @@ impl TrustList {
         text
     }
 
-    /// May the owner of `key`, coming from `remote`, be `role` today? IPv4-mapped addresses are IPv4.
+    /// Decides whether the owner of `key`, coming from `remote`, may be `role` today. IPv4-mapped
+    /// addresses are IPv4.
     ///
     /// # Errors
     /// [`Cause::NotAuthorised`], [`Cause::RoleNotAllowed`], [`Cause::Expired`].
@@ -238,8 +240,9 @@ impl TrustList {
 }
 
 impl Peer {
-    /// As one `[[peer]]` of a `trusted_peers.toml`. The key comes last, so that an entry that is cut
-    /// off misses its key, which is an error, and not what narrows it, which would widen trust.
+    /// Writes the entry as one `[[peer]]` of a `trusted_peers.toml`. The key comes last, so that an
+    /// entry that is cut off lacks its key, which is an error, and not a limit, which would widen
+    /// trust.
     pub fn to_toml(&self) -> String {
         let mut text = format!(
             "[[peer]]\nname = {}\nrole = \"{}\"\n",
@@ -342,7 +345,7 @@ impl RawPeer {
         };
         let not_after = self.not_after.map(|day| checked_date("not_after", &day));
         if let Some(from) = self.from.as_ref().filter(|from| from.get_ref().is_empty()) {
-            // Whoever emptied the list did hardly mean "from anywhere".
+            // An empty list hardly means "from anywhere".
             let reason = "from names no network; remove this line if any address will do, or the \
                           entry if none will";
             return Err((from.span().start, reason.to_owned()));

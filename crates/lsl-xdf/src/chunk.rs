@@ -93,7 +93,7 @@ impl std::fmt::Display for Tag {
 pub enum Parsed<T> {
     /// Too few bytes were given: these many are needed.
     Need(usize),
-    /// No writer writes such bytes; with the reason.
+    /// Bytes that no writer makes, with the reason.
     Bad(&'static str),
     /// The value and its length in bytes.
     Done(T, usize),

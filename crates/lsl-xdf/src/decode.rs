@@ -50,7 +50,7 @@ pub enum Event {
     FileHeader(FileHeader),
     /// A stream begins, or is described anew.
     StreamHeader {
-        /// Its number in this file.
+        /// Number of the stream in this file.
         stream: u32,
         /// Description of the stream in its header.
         header: StreamHeader,
@@ -70,7 +70,7 @@ pub enum Event {
     Boundary,
     /// The footer of a stream that has ended.
     StreamFooter {
-        /// Its number in this file.
+        /// Number of the stream in this file.
         stream: u32,
         /// Summary of the data that was recorded.
         footer: StreamFooter,

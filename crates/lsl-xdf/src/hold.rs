@@ -41,7 +41,7 @@ pub(crate) fn options_to_write() -> OpenOptions {
 /// Opens a file for reading and writing and holds it.
 ///
 /// # Errors
-/// Those of the system; [`io::ErrorKind::ResourceBusy`] if another process holds it.
+/// Those of the system; [`io::ErrorKind::ResourceBusy`] if another handle holds it.
 pub(crate) fn open_to_write(path: &Path) -> io::Result<File> {
     let file = options_to_write().open(path).map_err(denied)?;
     hold(&file)?;
@@ -51,7 +51,7 @@ pub(crate) fn open_to_write(path: &Path) -> io::Result<File> {
 /// Opens a file for reading and holds it: alone, or together with other readers.
 ///
 /// # Errors
-/// Those of the system; [`io::ErrorKind::ResourceBusy`] if another process holds it.
+/// Those of the system; [`io::ErrorKind::ResourceBusy`] if another handle holds it.
 pub(crate) fn open_to_read(path: &Path, alone: bool) -> io::Result<File> {
     let file = options().open(path).map_err(denied)?;
     take(&file, alone)?;
@@ -61,7 +61,7 @@ pub(crate) fn open_to_read(path: &Path, alone: bool) -> io::Result<File> {
 /// Holds an open file until it is closed, with all its duplicates, or [released](release).
 ///
 /// # Errors
-/// [`io::ErrorKind::ResourceBusy`] if another process holds it, no other.
+/// [`io::ErrorKind::ResourceBusy`] if another handle holds it, no other.
 pub(crate) fn hold(file: &File) -> io::Result<()> {
     take(file, true)
 }

@@ -319,7 +319,7 @@ impl Pass {
         is_signed: &impl Fn(&[u8; 32], &[u8], &[u8; 64]) -> bool,
     ) {
         let at = self.proof.len;
-        let Some(link) = Link::read(content) else {
+        let Some(link) = ChainLink::read(content) else {
             return self.break_at(at, BrokenReason::Form);
         };
         if *self.proof.key.get_or_insert(link.key) != link.key {
@@ -350,7 +350,7 @@ impl Pass {
     }
 }
 
-struct Link {
+struct ChainLink {
     kind: Kind,
     len: u64,
     digest: [u8; 32],
@@ -358,7 +358,7 @@ struct Link {
     signature: [u8; 64],
 }
 
-impl Link {
+impl ChainLink {
     fn read(content: &[u8; LINK_LEN]) -> Option<Self> {
         let (&[version, kind], rest) = content.split_first_chunk::<2>()?;
         let (len, rest) = rest.split_first_chunk::<8>()?;

@@ -39,7 +39,7 @@ pub struct JournalState {
 /// Part of a stream that had reached the disk.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct JournalStream {
-    /// Its number in the file.
+    /// Number of the stream in the file.
     pub stream: u32,
     /// Number of samples on the disk.
     pub samples: u64,

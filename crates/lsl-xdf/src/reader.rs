@@ -122,7 +122,7 @@ impl<R: Read> Reader<R> {
 /// Stream of a file, wholly in memory.
 #[derive(Debug, Clone)]
 pub struct LoadedStream {
-    /// Its number in the file.
+    /// Number of the stream in the file.
     pub id: u32,
     /// Description of the stream; the last header if there are several.
     pub header: StreamHeader,

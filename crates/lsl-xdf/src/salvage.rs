@@ -24,7 +24,8 @@ pub struct Salvage {
 /// Result for one salvaged stream.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Salvaged {
-    /// Its number in the damaged file; it has the same one in the new file if that was free.
+    /// Number of the stream in the damaged file; it has the same one in the new file if that was
+    /// free.
     pub from: u32,
     /// Number of samples that were written.
     pub samples: u64,

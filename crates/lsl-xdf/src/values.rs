@@ -22,7 +22,7 @@ pub enum Values {
     Int64(Vec<i64>),
 }
 
-/// Evaluates an expression with the vector of whichever format.
+/// Evaluates an expression with the vector of any format.
 macro_rules! each {
     ($values:expr, $list:ident => $numbers:expr, $strings:expr) => {
         match $values {

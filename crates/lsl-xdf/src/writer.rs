@@ -52,7 +52,7 @@ pub struct Recording<S> {
     sink: S,
     /// Length of the output in bytes, whole chunks only.
     len: u64,
-    streams: BTreeMap<u32, Stream>,
+    streams: BTreeMap<u32, WrittenStream>,
     /// Time of the last boundary, and bytes since.
     boundary_at: f64,
     since_boundary: u64,
@@ -76,7 +76,7 @@ pub struct Recording<S> {
 }
 
 #[derive(Debug)]
-struct Stream {
+struct WrittenStream {
     encoder: SampleEncoder,
     tally: Tally,
     extra: Vec<(String, String)>,
@@ -178,7 +178,7 @@ impl<S: Sink> Recording<S> {
 
     /// Adds a stream with a given number that is not in use.
     pub(crate) fn add_stream_as(&mut self, id: u32, header: &StreamHeader, now: f64) -> Result<()> {
-        let stream = Stream {
+        let stream = WrittenStream {
             encoder: SampleEncoder::new(id, header),
             tally: Tally::default(),
             extra: Vec::new(),
@@ -595,7 +595,7 @@ impl<S: Sink> Recording<S> {
     }
 }
 
-fn open_stream(streams: &mut BTreeMap<u32, Stream>, id: u32) -> Result<&mut Stream> {
+fn open_stream(streams: &mut BTreeMap<u32, WrittenStream>, id: u32) -> Result<&mut WrittenStream> {
     match streams.get_mut(&id) {
         None => Err(Error::Argument(format!("there is no stream {id}"))),
         Some(stream) if stream.is_closed => {

@@ -12,11 +12,11 @@ use lsl_cli::files::unbuffered;
 #[derive(Debug, Args)]
 pub(crate) struct AtrestEnd {
     #[command(subcommand)]
-    end: End,
+    end: AtrestCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum End {
+enum AtrestCommand {
     /// Write a file to standard output
     Give { file: PathBuf },
     /// Read standard input to its end and print how many bytes that were
@@ -29,7 +29,7 @@ impl AtrestEnd {
         // program that makes its data can do.
         let mut piece = vec![0; PIECE];
         match &self.end {
-            End::Give { file } => {
+            AtrestCommand::Give { file } => {
                 let mut input = File::open(file)?;
                 let mut output = unbuffered::output()?;
                 loop {
@@ -40,7 +40,7 @@ impl AtrestEnd {
                     output.write_all(&piece[..len])?;
                 }
             }
-            End::Take => {
+            AtrestCommand::Take => {
                 let mut input = unbuffered::input()?;
                 let mut total = 0;
                 loop {

@@ -33,13 +33,13 @@ impl Direction {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum FileOrPipe {
     File,
     Pipe,
 }
 
 /// Files and keys of one turn.
-pub(super) struct Turn<'a> {
+pub(super) struct AtrestTurn<'a> {
     pub(super) direction: Direction,
     pub(super) recipient: &'a str,
     pub(super) identity: &'a Path,
@@ -49,12 +49,12 @@ pub(super) struct Turn<'a> {
     pub(super) stop: &'a Stop,
 }
 
-impl Turn<'_> {
-    pub(super) fn measure(&self, way: Way) -> Outcome<BTreeMap<String, f64>> {
+impl AtrestTurn<'_> {
+    pub(super) fn measure(&self, way: FileOrPipe) -> Outcome<BTreeMap<String, f64>> {
         let plain_bytes = fs::metadata(self.plain)?.len();
         let (secs, used) = match way {
-            Way::File => self.file()?,
-            Way::Pipe => self.pipe()?,
+            FileOrPipe::File => self.file()?,
+            FileOrPipe::Pipe => self.pipe()?,
         };
         let mut values = BTreeMap::new();
         values.insert(super::SPEED.into(), plain_bytes as f64 / MIB / secs);

@@ -5,7 +5,7 @@ use lsl_cli::interrupt::Stop;
 
 use super::{Benchmark, MIB, bytes_of};
 use crate::child::Child;
-use crate::job::{Event, Extent, Job, Order, Ready, Report, Speed, Task};
+use crate::job::{ChildEvent, Extent, Job, Order, Ready, Report, Speed, Task};
 use crate::library::{ENDPOINT, Library};
 use crate::result::Measurement;
 use crate::sandbox::Sandbox;
@@ -29,7 +29,7 @@ pub(super) fn exchange(
 ) -> Result<Sides, TurnError> {
     let environment = sandbox.environment(job.secure);
     let ready = |child: &mut Child| match child.hear(stop, CONNECT_SECS)? {
-        Event::Ready(ready) => Ok::<Ready, Failure>(ready),
+        ChildEvent::Ready(ready) => Ok::<Ready, Failure>(ready),
         other => Err(unexpected(other)),
     };
     let mut outlet = Child::spawn(ENDPOINT, &environment)?;
@@ -46,11 +46,11 @@ pub(super) fn exchange(
     outlet.say(&Order::Go)?;
     let limit = PUSH_SECS + 20.0 * expected_secs(job);
     let pushed = match outlet.hear(stop, limit)? {
-        Event::Pushed(pushed) => pushed,
+        ChildEvent::Pushed(pushed) => pushed,
         // It may have stopped for something that happened to the inlets.
         other => {
             let failure = match inlet.hear(stop, 1.0) {
-                Ok(Event::Failed(text)) => Failure::Runtime(text).context("inlet"),
+                Ok(ChildEvent::Failed(text)) => Failure::Runtime(text).context("inlet"),
                 _ => unexpected(other).context("outlet"),
             };
             return Err(failure.into());
@@ -58,7 +58,7 @@ pub(super) fn exchange(
     };
     inlet.say(&Order::Pushed(pushed))?;
     let report = |child: &mut Child, limit| match child.hear(stop, limit)? {
-        Event::Report(report) => Ok::<Report, Failure>(report),
+        ChildEvent::Report(report) => Ok::<Report, Failure>(report),
         other => Err(unexpected(other)),
     };
     let received = report(&mut inlet, limit).map_err(|failure| failure.context("inlet"))?;
@@ -71,9 +71,9 @@ pub(super) fn exchange(
     })
 }
 
-fn unexpected(event: Event) -> Failure {
+fn unexpected(event: ChildEvent) -> Failure {
     match event {
-        Event::Failed(text) => Failure::Runtime(text),
+        ChildEvent::Failed(text) => Failure::Runtime(text),
         _ => Failure::Runtime("the processes of the benchmark do not agree".into()),
     }
 }

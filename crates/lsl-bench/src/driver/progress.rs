@@ -15,7 +15,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Of so many steps that take about the same time.
+    /// Starts a display of so many steps that take about the same time.
     pub(crate) fn new(total: usize) -> Self {
         Self {
             begun: local_clock(),

@@ -12,7 +12,7 @@ use lsl_core::local_clock;
 
 use super::super::backend::Receiver;
 use super::super::gaps::GapDetector;
-use super::super::job::{Counted, Event, Job, Order, Pull, Ready, Report, Speed};
+use super::super::job::{ChildEvent, Counted, Job, Order, Pull, Ready, Report, Speed};
 use super::super::number::{Number, Numbering};
 use super::super::stats::{buckets, mean_latency, percentile, sorted_latencies};
 use super::super::usage::{Holdings, Usage, peak_rss_mib};
@@ -22,7 +22,7 @@ pub(super) fn run<T: Number>(job: &Job, orders: &Orders) -> Outcome {
     let before = Holdings::now();
     let (receivers, encrypted) = Receiver::open_all(job)?;
     let control = job.control.as_ref().map(TcpStream::connect).transpose()?;
-    tell(&Event::Ready(Ready {
+    tell(&ChildEvent::Ready(Ready {
         encrypted,
         ..Ready::default()
     }))?;
@@ -89,7 +89,7 @@ pub(super) fn run<T: Number>(job: &Job, orders: &Orders) -> Outcome {
             report.values.insert(name.into(), value);
         }
     }
-    tell(&Event::Report(report))
+    tell(&ChildEvent::Report(report))
 }
 
 fn panicked() -> Failure {
@@ -115,7 +115,7 @@ impl Race {
 /// Samples that one reader received.
 struct Reading {
     detector: GapDetector,
-    /// In microseconds by number, from the first measured sample on; NaN where none came.
+    /// Latencies in microseconds by number, from the first measured sample on; NaN where none came.
     latencies: Vec<f32>,
     ended: f64,
     used: Usage,

@@ -10,7 +10,7 @@ use lsl_cli::signal::pace::Pace;
 use lsl_core::local_clock;
 
 use super::super::backend::{PATIENCE, Sender};
-use super::super::job::{Event, Extent, Job, Order, Ready, Report, Speed};
+use super::super::job::{ChildEvent, Extent, Job, Order, Ready, Report, Speed};
 use super::super::number::{Number, Numbering};
 use super::super::stats::{mean_latency, percentile, sorted_latencies};
 use super::super::usage::{Holdings, Usage, peak_rss_mib};
@@ -24,7 +24,7 @@ pub(super) fn run<T: Number>(job: &Job, orders: &Orders) -> Outcome {
         .map(|_| TcpListener::bind(("127.0.0.1", 0)))
         .transpose()?;
     let port = control.as_ref().map(TcpListener::local_addr).transpose()?;
-    tell(&Event::Ready(Ready {
+    tell(&ChildEvent::Ready(Ready {
         address: sender.address()?,
         control: port.map(|port| port.to_string()),
         encrypted: 0,
@@ -32,10 +32,10 @@ pub(super) fn run<T: Number>(job: &Job, orders: &Orders) -> Outcome {
     orders.expect(|order| matches!(order, Order::Go).then_some(()))?;
     sender.wait(job.readers)?;
     let mut progress = control
-        .map(|control| Progress::accept(&control))
+        .map(|control| InletProgress::accept(&control))
         .transpose()?;
     let (mut report, begun, pushed) = push_all::<T>(job, &mut sender, progress.as_mut())?;
-    tell(&Event::Pushed(pushed))?;
+    tell(&ChildEvent::Pushed(pushed))?;
     orders.expect(|order| matches!(order, Order::Finish).then_some(()))?;
     // The cost includes sending queued samples after the last push.
     let (cpu_secs, switches) = Usage::now().since(begun);
@@ -60,7 +60,7 @@ pub(super) fn run<T: Number>(job: &Job, orders: &Orders) -> Outcome {
             report.values.insert(name.into(), value);
         }
     }
-    tell(&Event::Report(report))
+    tell(&ChildEvent::Report(report))
 }
 
 /// Pushes everything; gives the report so far, what had been used when the measured part began, and
@@ -68,7 +68,7 @@ pub(super) fn run<T: Number>(job: &Job, orders: &Orders) -> Outcome {
 fn push_all<T: Number>(
     job: &Job,
     sender: &mut Sender,
-    mut progress: Option<&mut Progress>,
+    mut progress: Option<&mut InletProgress>,
 ) -> Outcome<(Report, Usage, u64)> {
     let channels = job.channels as usize;
     let numbering = Numbering::of::<T>(channels);
@@ -149,12 +149,12 @@ fn sleep_until(due: f64) {
 }
 
 /// Progress of the inlet, reported over a connection of its own.
-struct Progress {
+struct InletProgress {
     connection: TcpStream,
     pulled: u64,
 }
 
-impl Progress {
+impl InletProgress {
     fn accept(listener: &TcpListener) -> Outcome<Self> {
         let (connection, _) = listener.accept()?;
         connection.set_read_timeout(Some(PATIENCE))?;
@@ -180,5 +180,5 @@ impl Progress {
     }
 }
 
-/// From the order to the first sample.
+/// Time from the order to the first sample.
 const START_SECS: f64 = 0.05;

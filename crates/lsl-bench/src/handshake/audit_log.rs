@@ -30,7 +30,7 @@ pub(super) struct Log {
 }
 
 impl AuditLogs {
-    /// In `parent`, or where temporary files go.
+    /// Makes the folder of the logs in `parent`, or among temporary files.
     pub(super) fn new(parent: Option<&Path>) -> Outcome<Self> {
         let parent = parent.map_or_else(std::env::temp_dir, Path::to_owned);
         let own = parent.join(format!("lsl-bench-{}", std::process::id()));

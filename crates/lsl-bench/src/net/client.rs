@@ -16,7 +16,7 @@ use lsl_cli::ui::text::printable;
 use lsl_core::{Context, Inlet, Outlet, TimeCorrection, Timeout, local_clock, random_uid};
 use lsl_platform::usage::Usage;
 
-use super::control::{MAX_CHANNELS, MAX_ECHOES, Offer, Reply, Request, VERSION};
+use super::control::{ControlRequest, MAX_CHANNELS, MAX_ECHOES, Offer, Reply, VERSION};
 use super::line::ControlLine;
 use super::server::{WAIT, addresses, find};
 use super::{Ways, info};
@@ -260,7 +260,7 @@ impl Peer {
     }
 
     fn greet(&mut self) -> Outcome {
-        match self.ask(&Request::Hello { version: VERSION }, SOON)? {
+        match self.ask(&ControlRequest::Hello { version: VERSION }, SOON)? {
             Some(Reply::Hello { version, .. }) if version != VERSION => Err(Failure::Runtime(
                 format!("the server speaks version {version} of this benchmark, not {VERSION}"),
             )),
@@ -268,7 +268,7 @@ impl Peer {
         }
     }
 
-    fn ask(&mut self, request: &Request, secs: f64) -> Outcome<Option<Reply>> {
+    fn ask(&mut self, request: &ControlRequest, secs: f64) -> Outcome<Option<Reply>> {
         self.line.say(request)?;
         self.hear(secs)
     }
@@ -302,14 +302,14 @@ struct Taken {
 impl Iteration<'_> {
     /// `None` when the user wants to end.
     fn run(&self, server: &mut Peer) -> Outcome<Option<Measurement>> {
-        let asked = server.ask(&Request::Offer(self.offer.clone()), SOON)?;
+        let asked = server.ask(&ControlRequest::Offer(self.offer.clone()), SOON)?;
         let Some(Reply::Offered { stream, echo }) = asked else {
             return self.ended(asked.as_ref());
         };
         let inlet = self.open(&stream)?;
         let before = link::time_correction(&inlet, WAIT)?;
         let used = Usage::now();
-        server.line.say(&Request::Push)?;
+        server.line.say(&ControlRequest::Push)?;
         let taken = self.take(&inlet)?;
         let used = Usage::now().since(used);
         let pushed = server.hear(SOON)?;
@@ -349,7 +349,7 @@ impl Iteration<'_> {
                 }
             }
         }
-        let ended = server.ask(&Request::End, SOON)?;
+        let ended = server.ask(&ControlRequest::End, SOON)?;
         if ended != Some(Reply::Ended) {
             return self.ended(ended.as_ref());
         }
@@ -423,7 +423,7 @@ impl Iteration<'_> {
         let outlet = Outlet::builder(own).context(&self.context).open()?;
         let inlet = self.open(echo)?;
         let count = self.client.pings;
-        server.line.say(&Request::Echo {
+        server.line.say(&ControlRequest::Echo {
             source_id: id,
             count,
         })?;
@@ -498,9 +498,9 @@ fn micros(secs: f64) -> f32 {
     (secs * 1e6) as f32
 }
 
-/// For answers that need no work, and those after it.
+/// Longest wait for answers that need no work, beyond any work before.
 const SOON: f64 = 20.0;
-/// For the first sample: the server waits for its reader.
+/// Longest wait for the first sample: the server waits for its reader.
 const START_SECS: f64 = 10.0;
 /// After so long without a sample nothing more comes.
 const QUIET_SECS: f64 = 5.0;

@@ -9,7 +9,7 @@ pub(super) const VERSION: u32 = 1;
 /// Requests of the client to the server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "snake_case")]
-pub(super) enum Request {
+pub(super) enum ControlRequest {
     /// Opens the conversation with the client's version.
     Hello { version: u32 },
     /// Offer a stream, and one that answers pings.
@@ -36,7 +36,7 @@ pub(super) struct Offer {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "reply", rename_all = "snake_case")]
 pub(super) enum Reply {
-    /// To the hello: its own version and that of `lsl`.
+    /// Answers the hello: its own version and that of `lsl`.
     Hello { version: u32, lsl: String },
     /// The source ids of both streams.
     Offered { stream: String, echo: String },
@@ -86,14 +86,14 @@ mod tests {
             samples: 30_000,
             secure: true,
         };
-        let text = serde_json::to_string(&Request::Offer(offer.clone())).unwrap();
+        let text = serde_json::to_string(&ControlRequest::Offer(offer.clone())).unwrap();
         assert_eq!(
             text,
             r#"{"request":"offer","channels":64,"rate":1000.0,"samples":30000,"secure":true}"#
         );
-        let heard: Request = serde_json::from_str(&text).unwrap();
-        assert_eq!(heard, Request::Offer(offer));
-        assert!(serde_json::from_str::<Request>(r#"{"request":"format_disk"}"#).is_err());
+        let heard: ControlRequest = serde_json::from_str(&text).unwrap();
+        assert_eq!(heard, ControlRequest::Offer(offer));
+        assert!(serde_json::from_str::<ControlRequest>(r#"{"request":"format_disk"}"#).is_err());
         let text = serde_json::to_string(&Reply::Ended).unwrap();
         assert_eq!(text, r#"{"reply":"ended"}"#);
     }

@@ -14,7 +14,7 @@ use lsl_cli::ui::text::printable;
 use lsl_core::{Context, Inlet, Outlet, Selector, Timeout, local_clock, random_uid};
 use lsl_platform::usage::Usage;
 
-use super::control::{MAX_ECHOES, Offer, PORT, Reply, Request, VERSION};
+use super::control::{ControlRequest, MAX_ECHOES, Offer, PORT, Reply, VERSION};
 use super::line::ControlLine;
 use super::{Ways, info, is_ours};
 use crate::number::Numbering;
@@ -150,22 +150,24 @@ fn serve(stream: TcpStream, ways: &Ways, stop: &Stop) -> Outcome {
 }
 
 fn answer(
-    request: Request,
+    request: ControlRequest,
     ways: &Ways,
     peer: &str,
     streams: &mut Option<Streams>,
     stop: &Stop,
 ) -> Outcome<Reply> {
     match (request, streams) {
-        (Request::Hello { version }, _) if version != VERSION => Err(Failure::Runtime(format!(
-            "the client speaks version {version} of this benchmark, this server {VERSION}: use one version of \
+        (ControlRequest::Hello { version }, _) if version != VERSION => {
+            Err(Failure::Runtime(format!(
+                "the client speaks version {version} of this benchmark, this server {VERSION}: use one version of \
              lsl on both machines"
-        ))),
-        (Request::Hello { .. }, _) => Ok(Reply::Hello {
+            )))
+        }
+        (ControlRequest::Hello { .. }, _) => Ok(Reply::Hello {
             version: VERSION,
             lsl: env!("CARGO_PKG_VERSION").into(),
         }),
-        (Request::Offer(offer), streams) => {
+        (ControlRequest::Offer(offer), streams) => {
             offer.check().map_err(Failure::Usage)?;
             // The ones before go first.
             *streams = None;
@@ -175,14 +177,14 @@ fn answer(
                 echo: new.echo.info().source_id().into_owned(),
             })
         }
-        (Request::Push, Some(streams)) => streams.push(stop),
-        (Request::Echo { source_id, count }, Some(streams)) => {
+        (ControlRequest::Push, Some(streams)) => streams.push(stop),
+        (ControlRequest::Echo { source_id, count }, Some(streams)) => {
             streams.send_back(&source_id, count.min(MAX_ECHOES), stop)
         }
-        (Request::Push | Request::Echo { .. }, None) => {
+        (ControlRequest::Push | ControlRequest::Echo { .. }, None) => {
             Err(Failure::Usage("nothing is offered yet".into()))
         }
-        (Request::End, streams) => {
+        (ControlRequest::End, streams) => {
             *streams = None;
             Ok(Reply::Ended)
         }

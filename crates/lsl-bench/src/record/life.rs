@@ -19,11 +19,11 @@ struct StatusLine {
     secs: f64,
     waiting_bytes: u64,
     unwritten_samples: u64,
-    streams: Vec<Stream>,
+    streams: Vec<StatusStream>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Stream {
+struct StatusStream {
     samples: u64,
     gaps: u64,
     missing_samples: u64,
@@ -108,7 +108,7 @@ impl Life {
                     "the recorder said {text}, which is not clear: {error}"
                 ))
             })?;
-            let sum = |of: fn(&Stream) -> u64| line.streams.iter().map(of).sum();
+            let sum = |of: fn(&StatusStream) -> u64| line.streams.iter().map(of).sum();
             self.samples = sum(|stream| stream.samples);
             self.gaps = sum(|stream| stream.gaps);
             self.missing = sum(|stream| stream.missing_samples);

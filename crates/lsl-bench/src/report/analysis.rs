@@ -16,7 +16,7 @@ use crate::stats::{self, Interval, Paired};
 #[derive(Debug)]
 pub(super) struct Analysis<'a> {
     pub(super) results: &'a Results,
-    /// By cell: what tells it from the others.
+    /// Labels of the cells, which tell them apart.
     pub(super) labels: Vec<String>,
     /// Parameters that are the same in all cells, in words.
     pub(super) common: Vec<String>,
@@ -41,7 +41,7 @@ pub(super) struct Measure {
     pub(super) better: Option<Better>,
     /// Whether it is shown first: those marked so, or all if none is.
     pub(super) headline: bool,
-    /// By cell, then by subject.
+    /// Results by cell, then by subject.
     pub(super) entries: Vec<Vec<SubjectResult>>,
 }
 

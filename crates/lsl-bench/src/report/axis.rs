@@ -18,7 +18,8 @@ pub(super) struct Axis {
 }
 
 impl Axis {
-    /// From 0 to a round number, or in logarithms where the values are too far apart.
+    /// Makes an axis from 0 to a round number, or a logarithmic one where the values are too far
+    /// apart.
     pub(super) fn of(title: &str, values: impl Iterator<Item = f64>) -> Self {
         match range(values) {
             ends @ [low, high] if low > 0.0 && high / low > 20.0 => Self::logarithmic(title, ends),
@@ -26,7 +27,7 @@ impl Axis {
         }
     }
 
-    /// With ticks at these values.
+    /// Makes an axis with ticks at these values.
     pub(super) fn at(title: &str, values: &[f64]) -> Self {
         let [low, high] = range(values.iter().copied());
         let is_logarithmic = low > 0.0 && high / low >= 4.0;
@@ -80,7 +81,7 @@ impl Axis {
         }
     }
 
-    /// From one 1, 2 or 5 times a power of ten to another; values must be above 0.
+    /// Makes an axis between 1, 2 or 5 times powers of ten; values must be above 0.
     pub(super) fn logarithmic(title: &str, [low, high]: Interval) -> Self {
         let low = low.max(1e-300);
         let high = if high > low { high } else { low * 10.0 };

@@ -12,7 +12,7 @@ use crate::stats::{self, Interval, Paired};
 pub(super) struct Encryption {
     #[serde(flatten)]
     pub(super) summary: EncryptionSummary,
-    /// By cell of the summary.
+    /// Statistics by cell of the summary.
     pub(super) details: Vec<Overhead>,
     /// Cells shown to be within the limit.
     pub(super) within: usize,
@@ -53,7 +53,7 @@ pub(super) struct OverheadSummary {
     pub(super) added_us_interval: Option<Interval>,
     /// Median of the ratios, less 1.
     pub(super) added_percent: f64,
-    /// Limit of the added time: 5 % or 2 µs, whichever is more.
+    /// Limit of the added time: 5 % or 2 µs, the larger of both.
     pub(super) limit_us: f64,
     /// `None` where it is not shown either way.
     pub(super) within_limit: Option<bool>,

@@ -30,7 +30,7 @@ pub(crate) fn buckets(sorted: &[f32]) -> Vec<(f64, u64)> {
 pub(crate) struct Histograms {
     /// All upper bounds that occur, rising.
     bounds: Vec<f64>,
-    /// By round: samples up to each bound.
+    /// Samples up to each bound, by round.
     cumulative: Vec<Vec<f64>>,
 }
 

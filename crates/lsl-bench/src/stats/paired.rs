@@ -28,7 +28,7 @@ impl Paired {
         Self::of_differences(&differences)
     }
 
-    /// The same, of the differences.
+    /// Tests the differences of pairs. `None` below two.
     pub(crate) fn of_differences(differences: &[f64]) -> Option<Self> {
         Self::from_summary(
             mean(differences)?,
@@ -37,7 +37,7 @@ impl Paired {
         )
     }
 
-    /// The same, from what papers print.
+    /// Tests pairs by the values that papers print.
     pub(crate) fn from_summary(mean: f64, deviation: f64, n: usize) -> Option<Self> {
         if n < 2 {
             return None;

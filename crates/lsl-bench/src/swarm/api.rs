@@ -15,7 +15,7 @@ pub(super) enum Api {
 }
 
 /// A stream that was found.
-pub(super) enum Found {
+pub(super) enum FoundStream {
     Core(Box<StreamInfo>),
     Foreign(lsl_dl::Info),
 }
@@ -27,7 +27,7 @@ pub(super) enum Sender {
 }
 
 /// An inlet of either library.
-pub(super) enum Receiver {
+pub(super) enum SwarmInlet {
     Core(lsl_core::Inlet),
     Foreign(lsl_dl::Inlet),
 }
@@ -80,54 +80,62 @@ impl Api {
         value: &str,
         minimum: u32,
         secs: f64,
-    ) -> Outcome<Vec<Found>> {
+    ) -> Outcome<Vec<FoundStream>> {
         match self {
             Self::Core(context) => {
                 let selector = Selector::property(property, value)?;
                 let timeout = Timeout::from_secs(secs);
                 let found = context.resolve_blocking(&selector, minimum as usize, timeout)?;
-                Ok(found.into_iter().map(Box::new).map(Found::Core).collect())
+                Ok(found
+                    .into_iter()
+                    .map(Box::new)
+                    .map(FoundStream::Core)
+                    .collect())
             }
             Self::Foreign(lsl) => lsl
                 .resolve_by(property, value, minimum, MOST, secs)
-                .map(|found| found.into_iter().map(Found::Foreign).collect())
+                .map(|found| found.into_iter().map(FoundStream::Foreign).collect())
                 .map_err(foreign),
         }
     }
 
-    /// Everything there is after so many seconds.
-    pub(super) fn sweep(&self, secs: f64) -> Outcome<Vec<Found>> {
+    /// Returns the streams found after so many seconds.
+    pub(super) fn sweep(&self, secs: f64) -> Outcome<Vec<FoundStream>> {
         match self {
             Self::Core(context) => {
                 let timeout = Timeout::from_secs(secs);
                 let found = context.resolve_blocking(&Selector::all(), usize::MAX, timeout)?;
-                Ok(found.into_iter().map(Box::new).map(Found::Core).collect())
+                Ok(found
+                    .into_iter()
+                    .map(Box::new)
+                    .map(FoundStream::Core)
+                    .collect())
             }
             Self::Foreign(lsl) => lsl
                 .resolve_all(MOST, secs)
-                .map(|found| found.into_iter().map(Found::Foreign).collect())
+                .map(|found| found.into_iter().map(FoundStream::Foreign).collect())
                 .map_err(foreign),
         }
     }
 
     /// An inlet that is not connected yet.
-    pub(super) fn inlet(&self, found: &Found) -> Outcome<Receiver> {
+    pub(super) fn inlet(&self, found: &FoundStream) -> Outcome<SwarmInlet> {
         match (self, found) {
-            (Self::Core(context), Found::Core(info)) => {
+            (Self::Core(context), FoundStream::Core(info)) => {
                 let inlet = lsl_core::Inlet::builder(info).context(context).create()?;
-                Ok(Receiver::Core(inlet))
+                Ok(SwarmInlet::Core(inlet))
             }
-            (_, Found::Foreign(info)) => lsl_dl::Inlet::new(info, BUFFER_SECS)
-                .map(Receiver::Foreign)
+            (_, FoundStream::Foreign(info)) => lsl_dl::Inlet::new(info, BUFFER_SECS)
+                .map(SwarmInlet::Foreign)
                 .map_err(foreign),
-            (Self::Foreign(_), Found::Core(_)) => {
+            (Self::Foreign(_), FoundStream::Core(_)) => {
                 Err(Failure::Runtime("found by another library".into()))
             }
         }
     }
 }
 
-impl Found {
+impl FoundStream {
     pub(super) fn channels(&self) -> u32 {
         match self {
             Self::Core(info) => info.channel_count(),
@@ -153,7 +161,7 @@ impl Sender {
     }
 }
 
-impl Receiver {
+impl SwarmInlet {
     pub(super) fn open(&self, secs: f64) -> Outcome {
         match self {
             Self::Core(inlet) => Ok(inlet.blocking().open(Timeout::from_secs(secs))?),

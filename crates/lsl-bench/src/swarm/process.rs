@@ -12,8 +12,8 @@ use lsl_core::local_clock;
 use lsl_platform::limits::raise_open_files;
 use lsl_platform::usage::Usage;
 
-use super::api::{Api, Found, Receiver, Sender};
-use super::{Answer, Order, Values};
+use super::api::{Api, FoundStream, Sender, SwarmInlet};
+use super::{Order, SwarmAnswer, Values};
 use crate::job::Backend;
 
 #[derive(Debug, Args)]
@@ -36,8 +36,8 @@ impl Swarm {
                 Err(failure) => Err(Failure::Runtime(failure.to_string())),
             };
             let answer = match done {
-                Ok(values) => Answer::Done(values),
-                Err(failure) => Answer::Failed(failure.to_string()),
+                Ok(values) => SwarmAnswer::Done(values),
+                Err(failure) => SwarmAnswer::Failed(failure.to_string()),
             };
             let mut out = std::io::stdout().lock();
             serde_json::to_writer(&mut out, &answer)?;
@@ -58,8 +58,8 @@ struct Members {
     most_files: u64,
     channels: u32,
     outlets: Vec<Sender>,
-    found: Vec<Found>,
-    inlets: Vec<Receiver>,
+    found: Vec<FoundStream>,
+    inlets: Vec<SwarmInlet>,
 }
 
 impl Members {
@@ -103,7 +103,7 @@ impl Members {
             } => self.push(*streams as usize, *samples, *rate),
             Order::FindOne { name } => {
                 self.found = self.library.find("name", name, 1, ONE_SECS)?;
-                let is_it = |found: &Found| found.name() == *name;
+                let is_it = |found: &FoundStream| found.name() == *name;
                 if self.found.iter().any(is_it) {
                     Ok(values([("first_hit_ms", since() * 1e3)]))
                 } else {
@@ -242,7 +242,12 @@ impl Members {
 
     /// Takes samples out of all inlets in turn.
     fn collect(&self, samples: u32) -> Outcome<Values> {
-        let channels = self.found.iter().map(Found::channels).max().unwrap_or(1);
+        let channels = self
+            .found
+            .iter()
+            .map(FoundStream::channels)
+            .max()
+            .unwrap_or(1);
         let mut sample = vec![0.0_f32; channels as usize];
         let mut next = vec![0_u32; self.inlets.len()];
         let mut is_whole = vec![true; self.inlets.len()];

@@ -13,12 +13,12 @@ use crate::failure::Outcome;
 pub struct Completions {
     /// The shell that is to complete
     #[arg(value_enum, value_name = "SHELL")]
-    shell: Known,
+    shell: SupportedShell,
 }
 
 /// The shells that `cargo xtask dist` installs completions for.
 #[derive(Debug, Clone, Copy, ValueEnum)]
-enum Known {
+enum SupportedShell {
     Bash,
     Zsh,
     Fish,
@@ -39,9 +39,9 @@ impl Completions {
     /// Prints the script that completes `command`.
     pub fn run(&self, mut command: Command) -> Outcome {
         let shell = match self.shell {
-            Known::Bash => Shell::Bash,
-            Known::Zsh => Shell::Zsh,
-            Known::Fish => Shell::Fish,
+            SupportedShell::Bash => Shell::Bash,
+            SupportedShell::Zsh => Shell::Zsh,
+            SupportedShell::Fish => Shell::Fish,
         };
         // Into memory first: the generator panics where it cannot write.
         let mut script = Vec::new();

@@ -115,7 +115,7 @@ impl Play {
         }
         while self.wait && !stop.requested() && !outlets.wait(LONGEST_NAP) {}
 
-        let mut clock = Clock {
+        let mut clock = PlaybackClock {
             start: local_clock() + LEAD_SECS,
             begin,
             speed: self.speed,
@@ -173,14 +173,14 @@ impl Play {
 
 /// Mapping from the time of the recording to ours.
 #[derive(Debug, Clone)]
-struct Clock {
+struct PlaybackClock {
     /// Time at which `begin` plays, on `local_clock`.
     start: f64,
     begin: f64,
     speed: f64,
 }
 
-impl Clock {
+impl PlaybackClock {
     fn time_of(&self, recorded: f64) -> f64 {
         self.start + (recorded - self.begin) / self.speed
     }
@@ -193,7 +193,7 @@ impl Clock {
 fn play_once(
     feed: &mut Feed,
     outlets: &Outlets,
-    clock: &Clock,
+    clock: &PlaybackClock,
     stop: &Stop,
     played: &mut u64,
 ) -> Outcome {
@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn distances_are_divided_by_the_speed() {
-        let clock = Clock {
+        let clock = PlaybackClock {
             start: 1000.0,
             begin: 50.0,
             speed: 4.0,

@@ -285,7 +285,7 @@ impl Record {
         // Reports a bad name now: a client would learn of it too late.
         naming.file()?;
         if plan.resume == Resume::Ask {
-            // Whoever sends commands cannot be asked.
+            // There is no terminal for a question.
             plan.resume = Resume::Repair;
         }
         let events = Events::default();

@@ -24,7 +24,7 @@ pub(crate) struct Recv {
 
     /// How samples are printed
     #[arg(long, short, value_enum, default_value = "text")]
-    output: Output,
+    output: OutputFormat,
 
     /// End after this many samples
     #[arg(long, short = 'n', value_name = "N")]
@@ -45,7 +45,7 @@ pub(crate) struct Recv {
 
 /// Format in which samples are printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Output {
+enum OutputFormat {
     /// Timestamp and values, with blanks between
     Text,
     /// Comma separated, with a header line of channel labels
@@ -123,13 +123,13 @@ impl Recv {
             out: BufWriter::new(io::stdout().lock()),
             output: self.output,
         };
-        if self.output == Output::Csv {
+        if self.output == OutputFormat::Csv {
             sink.header(&labels(inlet, self.stream.timeout()))?;
         }
         let start = local_clock();
         let mut received = 0;
         let result = self.copy::<T>(inlet, stop, start, &mut sink, &mut received);
-        let summary = Summary {
+        let summary = SampleSummary {
             received,
             secs: local_clock() - start,
             stats: inlet.stats(),
@@ -216,7 +216,7 @@ fn take<T: Shown>(
 /// Destination of samples: standard output, buffered.
 struct Sink<'a> {
     out: BufWriter<StdoutLock<'a>>,
-    output: Output,
+    output: OutputFormat,
 }
 
 impl Sink<'_> {
@@ -236,26 +236,26 @@ impl Sink<'_> {
 
 fn write_sample<T: Shown>(
     out: &mut impl Write,
-    output: Output,
+    output: OutputFormat,
     stamp: f64,
     values: &[T],
 ) -> io::Result<()> {
     match output {
-        Output::Text => {
+        OutputFormat::Text => {
             write!(out, "{stamp:.6} ")?;
             for value in values {
                 out.write_all(b" ")?;
                 value.write_text(out)?;
             }
         }
-        Output::Csv => {
+        OutputFormat::Csv => {
             stamp.write_csv(out)?;
             for value in values {
                 out.write_all(b",")?;
                 value.write_csv(out)?;
             }
         }
-        Output::Jsonl => {
+        OutputFormat::Jsonl => {
             out.write_all(b"{\"t\":")?;
             stamp.write_json(out)?;
             out.write_all(b",\"v\":[")?;
@@ -330,13 +330,13 @@ impl Watch {
 }
 
 /// Totals for the last line on stderr.
-struct Summary {
+struct SampleSummary {
     received: u64,
     secs: f64,
     stats: InletStats,
 }
 
-impl Summary {
+impl SampleSummary {
     fn line(&self) -> String {
         let Self {
             received,
@@ -364,9 +364,9 @@ mod tests {
     #[track_caller]
     fn check<T: Shown>(values: &[T], text: &str, csv: &str, jsonl: &str) {
         let outputs = [
-            (Output::Text, text),
-            (Output::Csv, csv),
-            (Output::Jsonl, jsonl),
+            (OutputFormat::Text, text),
+            (OutputFormat::Csv, csv),
+            (OutputFormat::Jsonl, jsonl),
         ];
         for (output, expected) in outputs {
             let mut out = Vec::new();

@@ -68,7 +68,7 @@ exists and has a mistake stops every stream: exit status 1.";
 
 /// State of the encryption: the object of `--json`.
 #[derive(Debug, Default, Serialize)]
-struct Report {
+struct SecurityReport {
     /// Policy in force today: `required`, `migrate`, `off`; null if nothing may stream.
     policy: Option<&'static str>,
     file: Option<PathBuf>,
@@ -120,7 +120,7 @@ impl Security {
 
 impl Status {
     fn run(&self, globals: &Globals) -> Outcome {
-        let mut report = Report::default();
+        let mut report = SecurityReport::default();
         match self.configuration(&mut report) {
             Ok(()) => {}
             Err(error) => report.errors.push(error.to_string()),
@@ -158,7 +158,7 @@ impl Status {
     }
 
     /// Reports the files, as far as they can be read.
-    fn configuration(&self, report: &mut Report) -> Outcome {
+    fn configuration(&self, report: &mut SecurityReport) -> Outcome {
         let (settings, file) = match self.place.directory() {
             Some(_) => {
                 let place = self.place.find()?;
@@ -182,7 +182,7 @@ impl Status {
         Ok(())
     }
 
-    fn look_around(&self, context: &Context, report: &mut Report) -> Outcome {
+    fn look_around(&self, context: &Context, report: &mut SecurityReport) -> Outcome {
         let timeout = Duration::from_secs_f64(self.timeout);
         let mut network = Network::default();
         for info in context.resolve_blocking(&Selector::all(), 0, timeout)? {
@@ -200,7 +200,7 @@ impl Status {
     }
 }
 
-impl Report {
+impl SecurityReport {
     fn settings(&mut self, settings: &Settings, file: &Path) {
         self.file = Some(file.to_owned());
         self.name = Some(settings.name.clone());

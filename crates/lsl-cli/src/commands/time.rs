@@ -50,7 +50,7 @@ struct Measurement {
     round_trip_secs: f64,
     remote_time: f64,
     local_time: f64,
-    /// Over the data connection instead of UDP.
+    /// Whether it was measured over the data connection instead of UDP.
     low_quality: bool,
 }
 

@@ -130,7 +130,7 @@ pub(crate) fn unlock(directory: Option<&Path>) -> Outcome<Option<Security>> {
     let place = match SecurityConfig::find(directory) {
         Ok(place) => place,
         Err(failure) if directory.is_some() => return Err(failure),
-        // Whoever needs it meets the same reason again.
+        // A later use meets the same reason again.
         Err(_) => return Ok(None),
     };
     if place.needs_asking() && prompt::can_ask() {

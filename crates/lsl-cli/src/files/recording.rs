@@ -31,7 +31,7 @@ impl Opener {
         Ok(Self::with(identities.identities()?, stop))
     }
 
-    /// The same with keys that are read already.
+    /// Opens recordings with keys that are read already.
     pub(crate) fn with(identities: Identities, stop: Stop) -> Self {
         Self {
             identities,
@@ -51,7 +51,7 @@ impl Opener {
     }
 
     /// Opens a file. `doing` is shown beside the progress.
-    pub(crate) fn open(&mut self, path: &Path, doing: &str) -> Outcome<Source> {
+    pub(crate) fn open(&mut self, path: &Path, doing: &str) -> Outcome<RecordingSource> {
         let named = |failure: Failure| failure.context(&path.display().to_string());
         let is_encrypted = is_locked(path).map_err(|error| named(error.into()))?;
         let file = File::open(path).map_err(|error| named(error.into()))?;
@@ -81,7 +81,7 @@ impl Opener {
                 opened => opened,
             };
             let inner = opened.map_err(|error| named(wrong_key(error)))?;
-            Box::new(Locked {
+            Box::new(LockedRecording {
                 inner,
                 end: Rc::clone(&end),
             })
@@ -89,7 +89,7 @@ impl Opener {
             Box::new(watched(file))
         };
         let (is_compressed, input) = inflated(plain).map_err(|error| named(error.into()))?;
-        Ok(Source {
+        Ok(RecordingSource {
             input,
             bar,
             end,
@@ -110,7 +110,7 @@ fn wrong_key(error: at_rest::Error) -> Failure {
 }
 
 /// The bytes of the XDF file, whatever they are wrapped in.
-pub(crate) struct Source {
+pub(crate) struct RecordingSource {
     input: Box<dyn Read>,
     bar: ProgressBar,
     end: Rc<Cell<Option<End>>>,
@@ -120,7 +120,7 @@ pub(crate) struct Source {
     pub(crate) is_compressed: bool,
 }
 
-impl Source {
+impl RecordingSource {
     /// Whether this is the XDF file itself.
     pub(crate) fn is_plain(&self) -> bool {
         !self.is_encrypted && !self.is_compressed
@@ -141,13 +141,13 @@ impl Source {
     }
 }
 
-impl Read for Source {
+impl Read for RecordingSource {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         self.input.read(out)
     }
 }
 
-impl Drop for Source {
+impl Drop for RecordingSource {
     fn drop(&mut self) {
         self.end_progress();
     }
@@ -171,12 +171,12 @@ impl Read for Watched {
     }
 }
 
-struct Locked {
+struct LockedRecording {
     inner: Decrypting<Watched>,
     end: Rc<Cell<Option<End>>>,
 }
 
-impl Read for Locked {
+impl Read for LockedRecording {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         let len = self.inner.read(out)?;
         self.end.set(self.inner.end());

@@ -22,8 +22,8 @@ impl Sequence {
         }
     }
 
-    /// As [`add`](Self::add) for a number of which only the remainder of division by `modulus` was
-    /// carried. Right as long as fewer than `modulus` samples are missing in a row.
+    /// Works as [`add`](Self::add) with the remainder of the number after division by `modulus`.
+    /// Right as long as fewer than `modulus` samples are missing in a row.
     pub(crate) fn add_wrapped(&mut self, remainder: u64, modulus: u64) {
         let expected = self.next % modulus;
         let ahead = if remainder >= expected {

@@ -32,7 +32,7 @@ pub(crate) enum Finding {
     Here(Cause),
     /// The outlet refuses our key.
     There(Cause),
-    /// No agreement, no answer, or an attack.
+    /// The handshake failed: no agreement, no answer, or an attack.
     Failed(Error),
 }
 

@@ -224,7 +224,7 @@ const KEYS: [&str; 13] = [
     "v4data_port",
     "v6data_port",
 ];
-/// Those whose text is a number.
+/// Fields whose text is a number.
 const NUMBERS: [&str; 6] = [
     "channel_count",
     "nominal_srate",

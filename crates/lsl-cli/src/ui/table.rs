@@ -8,9 +8,9 @@ use super::text::printable;
 /// Side of its column on which a cell stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Align {
-    /// On the left, for text.
+    /// Aligned on the left, for text.
     Left,
-    /// On the right, for numbers.
+    /// Aligned on the right, for numbers.
     Right,
 }
 

@@ -31,7 +31,7 @@ pub(crate) struct InletObject {
     pub(crate) signal: OnceLock<Option<Arc<Signal>>>,
     channels: usize,
     format: ChannelFormat,
-    /// In a forked child its threads do not exist.
+    /// Process that made it: a forked child has no threads for it.
     owner: Generation,
 }
 

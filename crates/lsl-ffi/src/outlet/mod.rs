@@ -26,7 +26,7 @@ pub(crate) struct OutletObject {
     pub(crate) outlet: Outlet,
     channels: usize,
     format: ChannelFormat,
-    /// In a forked child its threads do not exist.
+    /// Process that made it: a forked child has no threads for it.
     owner: Generation,
 }
 

@@ -17,9 +17,9 @@ use super::Generation;
 /// threads of the parent.
 #[derive(Debug)]
 pub struct PerProcess<T> {
-    /// By this process or, until it needs one, by an ancestor; null if there is none at all.
+    /// Made by this process or, until it needs one, by an ancestor; null if there is none at all.
     made: AtomicPtr<Made<T>>,
-    /// It is sent and shared as this would be.
+    /// Makes the type sent and shared as this would be.
     value: PhantomData<OnceLock<T>>,
 }
 
@@ -44,7 +44,7 @@ impl<T> PerProcess<T> {
         value
     }
 
-    /// As [`get_or_init`](Self::get_or_init), for a value that cannot always be made.
+    /// Works as [`get_or_init`](Self::get_or_init), for a value whose making may fail.
     ///
     /// # Errors
     /// That of `make`. The next call tries again.

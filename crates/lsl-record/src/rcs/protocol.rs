@@ -25,7 +25,8 @@ pub enum Command {
     Mark(String),
     /// End the recording and the program.
     Quit,
-    /// Nothing we know, and not kept: it may be a token that came without `auth`. LabRecorder says OK to it.
+    /// A line that is no known command, and is not kept: it may be a token that came without
+    /// `auth`. LabRecorder says OK to it.
     Unknown,
 }
 
@@ -165,7 +166,7 @@ fn starts_with(text: &str, start: &str) -> bool {
 }
 
 const MAX_LINE: usize = 1 << 16;
-/// Those of HTTP (RFC 9110), PATCH, and the preface of HTTP/2.
+/// Methods of HTTP (RFC 9110), PATCH, and the preface of HTTP/2.
 const METHODS: [&str; 10] = [
     "GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH", "PRI",
 ];

@@ -4,10 +4,10 @@
 //! The caller reads the words of `select`; `lsl record` takes those of its command line: a name,
 //! KEY=VALUE or an XPath predicate, which has `contains()` and `starts-with()`. No regular
 //! expressions: only the recorder could evaluate them, so every stream of the network would have to
-//! answer and be looked at, while a predicate is answered by the outlets that fit, now and when
-//! they appear; and the command would carry a crate for this alone.
+//! answer and be looked at. A predicate is answered by the outlets that fit, now and when they
+//! appear. And the command would carry a crate for this alone.
 //!
-//! Other users of a machine, web pages and programs in containers reach its loopback address:
+//! Other users of a machine, web pages and programs in containers reach its loopback address. So
 //! commands beyond the state need a token first (`token`), unless the user wants LabRecorder's
 //! behaviour.
 
@@ -178,7 +178,7 @@ impl Remote {
                 if is_known {
                     client.note_obeyed();
                 } else {
-                    // The state is for whoever is on this machine.
+                    // The state is for clients on this machine.
                     let is_here = stream.peer_addr()?.ip().to_canonical().is_loopback();
                     if command != Command::Status || !is_here {
                         return self.refuse(stream);
@@ -317,7 +317,7 @@ impl Clients {
 /// Port of LabRecorder, which its clients expect.
 const PORT: u16 = 22345;
 const MAX_CLIENTS: usize = 16;
-/// Commands that may wait; whoever sends more waits for them.
+/// Commands that may wait; clients that send more wait for them.
 const MAX_REQUESTS: usize = 64;
 /// Longest time until a client names the token.
 const AUTH_LIMIT: Duration = Duration::from_secs(10);

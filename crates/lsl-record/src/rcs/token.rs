@@ -12,9 +12,9 @@ use lsl_platform::files::create_directory;
 /// Clients that may give commands.
 #[derive(Clone)]
 pub enum Gate {
-    /// Whoever is on this machine, as with LabRecorder.
+    /// Every client on this machine, as with LabRecorder.
     Open,
-    /// Whoever knows the token of a file.
+    /// Every client that knows the token of a file.
     Token {
         /// Token that clients must name.
         token: String,

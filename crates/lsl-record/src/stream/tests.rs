@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 
 use super::*;
 use crate::live::Identity;
-use crate::queue::Progress;
+use crate::queue::WriteProgress;
 
 fn context(name: &str) -> Context {
     let mut config = Config::loopback();
@@ -63,7 +63,7 @@ fn until(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 /// Numbers that arrived at the writer, and how many are said to be missing.
-fn collect(receiver: &Receiver<Job>, progress: &Progress) -> (Vec<i32>, u64) {
+fn collect(receiver: &Receiver<Job>, progress: &WriteProgress) -> (Vec<i32>, u64) {
     let (mut numbers, mut missing) = (Vec::new(), 0);
     while let Ok(job) = receiver.recv_timeout(Duration::from_secs(20)) {
         progress.note_taken(&job);
@@ -102,7 +102,7 @@ struct Recorder {
 }
 
 impl Recorder {
-    /// With room for so many bytes on the way to the file.
+    /// Starts a recorder with room for so many bytes on the way to the file.
     fn start(context: Context, info: &StreamInfo, room: usize) -> Self {
         let (queue, jobs) = Queue::with_room(room);
         let (halt, halted) = watch::channel(Halt::Go);

@@ -25,7 +25,7 @@ impl HeldSockets {
         }
     }
 
-    /// Holds a refused connection from now. If there is a second value, close that one now: it is
+    /// Holds a refused connection from now. If there is a second value, close that one now. It is
     /// the oldest of the source that holds most, so that a flood pushes out only itself.
     pub fn hold(&mut self, source: IpAddr) -> (Held, Option<Held>) {
         let held = Held(self.pool.insert(Source::from(source)));

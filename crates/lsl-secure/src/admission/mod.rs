@@ -31,8 +31,8 @@ pub struct Admission {
     stages: HashMap<Ticket, Stage>,
     sources: HashMap<Source, Memory>,
     all: TokenBucket,
-    /// Sources that wait for tokens, the one served longest ago first; then those never served,
-    /// longest wait first. A source that is pushed out and comes back keeps its place, unlike in a
+    /// Sources that wait for tokens: those never served first, by the length of their wait, then by
+    /// their last turn. A source that is pushed out and comes back keeps its place, unlike in a
     /// ring.
     line: BTreeSet<QueuePosition>,
     /// Tokens handed out so far.
@@ -84,7 +84,7 @@ type QueuePosition = (u64, Ticket, Source);
 #[derive(Debug)]
 struct Memory {
     bucket: TokenBucket,
-    /// Its tickets that wait, the longest first.
+    /// Waiting tickets of the source, the longest first.
     waiting: VecDeque<Ticket>,
     last_turn: u64,
     live: usize,
@@ -161,7 +161,7 @@ impl Admission {
         }
     }
 
-    /// Those whose turn has come by now and who have not heard of it: wake them, [`turn`](Self::turn)
+    /// Returns the tickets whose turn has come since the last call: wake them, [`turn`](Self::turn)
     /// answers them with [`Turn::Now`]. Each is named once.
     pub fn next(&mut self, now: f64) -> Vec<Ticket> {
         self.hand_out(now);

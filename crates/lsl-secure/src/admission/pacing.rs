@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::IpAddr;
 
-/// At most 64 handshakes at a time with each remote address, of one process; the others queue, first
+/// Limits one process to 64 handshakes at a time with each remote address; the others queue, first
 /// come, first served.
 #[derive(Debug, Default)]
 pub struct Pacing {

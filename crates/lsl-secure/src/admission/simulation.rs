@@ -26,7 +26,7 @@ struct Flood {
 
 /// Result of a run for the recorder.
 #[derive(Debug, Default)]
-struct Outcome {
+struct RecorderOutcome {
     /// From the first connection to the last session, for each time it connected.
     open_secs: Vec<f64>,
     /// Connections that were refused or pushed out and came again.
@@ -35,7 +35,7 @@ struct Outcome {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Event {
+enum SimulatedEvent {
     FloodArrives(u32),
     RecorderStarts,
     /// A handshake of the recorder connects; the number is its pacing slot's place in `slots`.
@@ -64,13 +64,13 @@ struct Simulation {
     wakes: bool,
     pacing: Pacing,
     flood: Option<Flood>,
-    events: BinaryHeap<Reverse<(u64, Event)>>,
+    events: BinaryHeap<Reverse<(u64, SimulatedEvent)>>,
     owners: HashMap<u64, Owner>,
     working: HashSet<u64>,
     slots: Vec<Slot>,
     open: usize,
     started: u64,
-    outcome: Outcome,
+    outcome: RecorderOutcome,
     random: u64,
 }
 
@@ -94,26 +94,26 @@ impl Simulation {
             slots: Vec::new(),
             open: 0,
             started: 0,
-            outcome: Outcome::default(),
+            outcome: RecorderOutcome::default(),
             random: 1,
         }
     }
 
     /// The recorder connects when the flood has filled everything, leaves when all is open, and
     /// connects again, known by now.
-    fn run(mut self) -> Outcome {
+    fn run(mut self) -> RecorderOutcome {
         if let Some(flood) = self.flood {
-            self.at(0, Event::FloodArrives(flood.sources));
+            self.at(0, SimulatedEvent::FloodArrives(flood.sources));
         }
         // A slow flood fills everything in the time its connections live.
         let is_fast = self.flood.is_some_and(|flood| flood.per_second > 1000);
         let filled = if is_fast { 2 * SECOND } else { 6 * SECOND };
-        self.at(filled, Event::RecorderStarts);
+        self.at(filled, SimulatedEvent::RecorderStarts);
         while let Some(Reverse((now, event))) = self.events.pop() {
             self.step(now, event);
             if self.wakes {
                 for ticket in self.admission.next(secs(now)) {
-                    self.at(now, Event::Wake(ticket.0));
+                    self.at(now, SimulatedEvent::Wake(ticket.0));
                 }
             }
             let pending = self.admission.pending();
@@ -125,15 +125,15 @@ impl Simulation {
         self.outcome
     }
 
-    fn at(&mut self, time: u64, event: Event) {
+    fn at(&mut self, time: u64, event: SimulatedEvent) {
         self.events.push(Reverse((time, event)));
     }
 
-    fn step(&mut self, now: u64, event: Event) {
+    fn step(&mut self, now: u64, event: SimulatedEvent) {
         let clock = secs(now);
         match event {
-            Event::FloodArrives(number) => self.flood_arrives(number, now),
-            Event::RecorderStarts => {
+            SimulatedEvent::FloodArrives(number) => self.flood_arrives(number, now),
+            SimulatedEvent::RecorderStarts => {
                 self.started = now;
                 self.slots.clear();
                 for index in 0..SESSIONS {
@@ -141,20 +141,22 @@ impl Simulation {
                     match pace {
                         Pace::Go(slot) => {
                             self.slots.push(slot);
-                            self.at(now, Event::Connect(index));
+                            self.at(now, SimulatedEvent::Connect(index));
                         }
                         Pace::Queue(slot) => self.slots.push(slot),
                     }
                 }
             }
-            Event::Connect(index) => match self.arrive(RECORDER, Owner::Recorder(index), now) {
-                Some(ticket) => {
-                    let m1_at = now + ROUND_TRIP / 2;
-                    self.at(m1_at, Event::Ask(ticket.0, m1_at + 3 * SECOND));
+            SimulatedEvent::Connect(index) => {
+                match self.arrive(RECORDER, Owner::Recorder(index), now) {
+                    Some(ticket) => {
+                        let m1_at = now + ROUND_TRIP / 2;
+                        self.at(m1_at, SimulatedEvent::Ask(ticket.0, m1_at + 3 * SECOND));
+                    }
+                    None => self.retry(index, now),
                 }
-                None => self.retry(index, now),
-            },
-            Event::Ask(number, give_up) => {
+            }
+            SimulatedEvent::Ask(number, give_up) => {
                 if !self.owners.contains_key(&number) || self.working.contains(&number) {
                     return;
                 }
@@ -164,25 +166,25 @@ impl Simulation {
                         assert!(at > clock && at <= clock + 0.1 + 1e-9);
                         let at = micros(at).max(now + 1);
                         if at < give_up {
-                            self.at(at, Event::Ask(number, give_up));
+                            self.at(at, SimulatedEvent::Ask(number, give_up));
                         } else {
-                            self.at(give_up, Event::GiveUp(number));
+                            self.at(give_up, SimulatedEvent::GiveUp(number));
                         }
                     }
                 }
             }
-            Event::Wake(number) => {
+            SimulatedEvent::Wake(number) => {
                 if self.owners.contains_key(&number) {
                     assert_eq!(self.admission.turn(Ticket(number), clock), Turn::Now);
                     self.work(number, now);
                 }
             }
-            Event::GiveUp(number) => {
+            SimulatedEvent::GiveUp(number) => {
                 if !self.working.contains(&number) {
-                    self.step(now, Event::Finish(number));
+                    self.step(now, SimulatedEvent::Finish(number));
                 }
             }
-            Event::Finish(number) => {
+            SimulatedEvent::Finish(number) => {
                 let Some(owner) = self.owners.remove(&number) else {
                     return;
                 };
@@ -195,11 +197,11 @@ impl Simulation {
                         self.open += 1;
                         if self.open == SESSIONS {
                             self.outcome.open_secs.push(secs(now - self.started));
-                            self.at(now + SECOND, Event::RecorderLeaves);
+                            self.at(now + SECOND, SimulatedEvent::RecorderLeaves);
                         }
                         if let Some(next) = self.pacing.leave(self.slots[index]) {
                             let next = self.slots.iter().position(|slot| *slot == next);
-                            self.at(now, Event::Connect(next.unwrap()));
+                            self.at(now, SimulatedEvent::Connect(next.unwrap()));
                         }
                     }
                     Owner::Recorder(index) => {
@@ -209,12 +211,12 @@ impl Simulation {
                     Owner::Flood => self.admission.failed(ticket, clock),
                 }
             }
-            Event::RecorderLeaves => {
+            SimulatedEvent::RecorderLeaves => {
                 for _ in 0..SESSIONS {
                     self.admission.session_closed(RECORDER, clock);
                 }
                 self.open = 0;
-                self.at(now + SECOND, Event::RecorderStarts);
+                self.at(now + SECOND, SimulatedEvent::RecorderStarts);
             }
         }
     }
@@ -226,14 +228,14 @@ impl Simulation {
         if let Some(ticket) = self.arrive(source, Owner::Flood, now) {
             let give_up = now + 3 * SECOND;
             match flood.attack {
-                Attack::SilentFromTheStart => self.at(give_up, Event::Finish(ticket.0)),
+                Attack::SilentFromTheStart => self.at(give_up, SimulatedEvent::Finish(ticket.0)),
                 Attack::SilentAfterM2 | Attack::WrongM3 => {
-                    self.at(now, Event::Ask(ticket.0, give_up));
+                    self.at(now, SimulatedEvent::Ask(ticket.0, give_up));
                 }
             }
         }
         let next = now + SECOND / u64::from(flood.per_second);
-        self.at(next, Event::FloodArrives(number + 1));
+        self.at(next, SimulatedEvent::FloodArrives(number + 1));
     }
 
     /// Asymmetric work, then M2, then what the peer makes of it.
@@ -249,7 +251,7 @@ impl Simulation {
             },
             _ => ROUND_TRIP,
         };
-        self.at(now + finished, Event::Finish(number));
+        self.at(now + finished, SimulatedEvent::Finish(number));
     }
 
     fn arrive(&mut self, source: IpAddr, owner: Owner, now: u64) -> Option<Ticket> {
@@ -274,7 +276,7 @@ impl Simulation {
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1);
         let pause = SECOND / 4 + (self.random >> 33) % (SECOND * 3 / 4);
-        self.at(now + pause, Event::Connect(index));
+        self.at(now + pause, SimulatedEvent::Connect(index));
     }
 }
 

@@ -11,8 +11,8 @@ use serde::Serialize;
 use super::text::printable;
 use crate::{Cause, Fingerprint, Role, SessionId, Suite};
 
-/// Something that an auditor wants to know. Made with [`Event::new`] and the setters; fields that do
-/// not apply stay out. Texts from outside are made safe when the event is written.
+/// Security event for an auditor. Made with [`Event::new`] and the setters; fields that do not
+/// apply stay out. Texts from outside are made safe when the event is written.
 #[derive(Debug, Clone)]
 pub struct Event {
     pub(crate) kind: EventKind,
@@ -287,7 +287,7 @@ pub(super) struct AuditEntry {
     pub(super) role: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) suite: Option<&'static str>,
-    /// Of the protocol, where there is a session.
+    /// Version of the protocol, if there is a session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) version: Option<u8>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -387,7 +387,7 @@ impl AuditEntry {
 /// Version of the protocol that this crate speaks.
 const VERSION: u8 = 1;
 
-/// Of a line without texts from outside: times, names, and its place in its chain.
+/// Length of a line without texts from outside: times, names, and its place in its chain.
 const USUAL_LEN: usize = 256;
 
 /// Fits our own sentences with their quotations: a key and the command that adds it.

@@ -52,7 +52,7 @@ struct Current {
     file: File,
     /// The date of its first line.
     began: String,
-    /// Its last line broke off in the middle, so that the next must start with a line feed.
+    /// The last line broke off in the middle, so that the next must start with a line feed.
     is_torn: bool,
 }
 
@@ -282,7 +282,7 @@ pub fn rotated(path: &Path) -> io::Result<Vec<PathBuf>> {
 fn rotate(path: &Path, file: &File) -> io::Result<()> {
     let _guard = lock(file)?;
     if still_names(path, file)?.is_none() {
-        // Whoever held the lock before has done it.
+        // The former holder of the lock has done it.
         return Ok(());
     }
     let (_, name) = parts(path)?;
@@ -330,7 +330,7 @@ fn first_date(file: &mut File) -> Option<String> {
     Some(date_of(&first.ts))
 }
 
-/// Whether the last line of a file has no end: whoever wrote it ran out of disk.
+/// Returns true if the last line of a file has no end, as after a full disk.
 fn is_torn(file: &mut File) -> io::Result<bool> {
     if file.metadata()?.len() == 0 {
         return Ok(false);
@@ -392,7 +392,7 @@ fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// Of a line with its line feed: what POSIX and Linux write to a file in one piece.
+/// Length of a line with its line feed that POSIX and Linux write to a file in one piece.
 pub(super) const MAX_LINE: usize = 4096;
 
 #[cfg(test)]

@@ -59,7 +59,7 @@ impl Limiter {
         budgets.filter_map(Budget::release).collect()
     }
 
-    /// As [`overdue`](Self::overdue), whether the floods have ended or not: the process has.
+    /// Works as [`overdue`](Self::overdue), also for floods that go on: the process ends.
     pub(super) fn release(&mut self) -> Vec<AuditEntry> {
         self.budgets
             .iter_mut()

@@ -44,8 +44,8 @@ use crate::{Error, Result};
 ///
 /// [`Audit::default`] emits `tracing` events only. Dropping it waits shortly for lines that are not
 /// written yet, and so does the end of the process, if it is `exit` or a return from `main`. A
-/// program that ends otherwise (`_exit`, `exec`, a signal) calls [`Audit::flush`] before, or loses
-/// the ordinary lines of the last 250 ms that follow the last warning, and the count of a flood
+/// program that ends otherwise (`_exit`, `exec`, a signal) calls [`Audit::flush`] before. Else it
+/// loses ordinary lines of the last 250 ms that follow the last warning, and the count of a flood
 /// that is not over.
 #[derive(Debug, Default)]
 pub struct Audit {
@@ -57,7 +57,7 @@ pub struct Audit {
 #[derive(Debug, Default)]
 struct Shared {
     state: Mutex<AuditState>,
-    /// There is something to write, or the end has come.
+    /// Signalled when lines wait to be written, or the log is closing.
     work: Condvar,
     /// Signalled when all queued lines are written.
     idle: Condvar,
@@ -197,7 +197,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whoever calls it wakes the thread afterwards, if it is to be woken.
+    /// The caller wakes the thread afterwards, if it is to be woken.
     fn queue(
         self: &Arc<Self>,
         state: &mut AuditState,
@@ -306,7 +306,7 @@ impl Shared {
 
     /// Waits for lines that are due: queued ones, and those of floods that have ended. `None` at the
     /// end. So many of the last batch are `done`.
-    fn next_batch(&self, done: u64, lingers: bool) -> Option<Batch> {
+    fn next_batch(&self, done: u64, lingers: bool) -> Option<LineBatch> {
         let mut state = self.lock();
         state.done += done;
         self.idle.notify_all();
@@ -327,7 +327,7 @@ impl Shared {
                     state.batches += 1;
                 }
                 let (queued, was_full) = taken.unwrap_or_default();
-                return Some(Batch {
+                return Some(LineBatch {
                     queued,
                     held,
                     was_full,
@@ -356,15 +356,15 @@ impl Shared {
 }
 
 /// Lines that the thread writes at once.
-struct Batch {
+struct LineBatch {
     queued: VecDeque<AuditEntry>,
     /// Last lines of floods that ended.
     held: Vec<AuditEntry>,
-    /// There was more to write than needs to wait.
+    /// Whether more was queued than needs to wait.
     was_full: bool,
 }
 
-impl Batch {
+impl LineBatch {
     fn len(&self) -> u64 {
         count(self.queued.len() + self.held.len())
     }

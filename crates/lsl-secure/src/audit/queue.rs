@@ -19,7 +19,7 @@ pub(super) struct Queue {
     is_full_batch: bool,
 }
 
-/// There was no place for a line.
+/// The queue has no place for a line.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Full;
 
@@ -27,8 +27,8 @@ impl Queue {
     /// Adds a line at the time `now`.
     ///
     /// # Errors
-    /// [`Full`], for ordinary lines earlier than for warnings: whoever makes many of the one kind must
-    /// not push out the other.
+    /// [`Full`], for ordinary lines earlier than for warnings: many of one kind must not push out
+    /// the other.
     pub(super) fn push(&mut self, entry: AuditEntry, now: f64) -> Result<(), Full> {
         let is_warning = entry.kind.is_warning();
         let room = if is_warning {

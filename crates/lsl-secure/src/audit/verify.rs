@@ -14,14 +14,14 @@ use super::file::hash;
 /// Reads lines of all files of one log and remembers where each chain stands.
 #[derive(Debug, Default)]
 pub struct Verifier {
-    chains: HashMap<String, Link>,
+    chains: HashMap<String, LastLine>,
     lines: u64,
     dropped: u64,
 }
 
 /// The end of a chain.
 #[derive(Debug)]
-struct Link {
+struct LastLine {
     seq: u64,
     hash: String,
 }
@@ -85,7 +85,7 @@ impl Verifier {
         let Chained {
             chain, seq, prev, ..
         } = chained;
-        let link = Link {
+        let link = LastLine {
             seq,
             hash: hash(line),
         };

@@ -116,7 +116,7 @@ enum Content<'a> {
 }
 
 struct Auth<'a> {
-    /// Everything up to and including the extensions.
+    /// Bytes up to and including the extensions.
     identity: &'a [u8],
     id: Id<'a>,
     signature: &'a [u8; 64],

@@ -161,7 +161,7 @@ impl Pending {
     }
 }
 
-/// May send; must not deliver anything before the outlet's DESCRIPTOR.
+/// Session that may send, but must not deliver anything before the outlet's DESCRIPTOR.
 #[derive(Debug)]
 pub struct Unconfirmed {
     session: Session,

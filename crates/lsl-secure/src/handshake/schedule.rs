@@ -1,4 +1,4 @@
-//! From the two ephemerals to every key of a session. Spec: LSS/1 §5.6.
+//! Derives every key of a session from the two ephemerals. Spec: LSS/1 §5.6.
 
 use x25519_dalek::{PublicKey as Share, SharedSecret, StaticSecret};
 use zeroize::Zeroizing;
@@ -65,7 +65,7 @@ impl Agreed {
         expand_label(&self.0, label, h2)
     }
 
-    /// Everything of the session, with `h9`. Consumes `prk`.
+    /// Derives the whole session with `h9`. Consumes `prk`.
     pub(super) fn session(
         self,
         h9: &[u8; 32],

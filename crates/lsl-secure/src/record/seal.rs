@@ -261,7 +261,7 @@ impl Sealer {
         Ok(())
     }
 
-    /// Nothing in clear may be left for a caller who sends `out` all the same.
+    /// Removes the record: no plaintext may be left for a caller who sends `out` all the same.
     #[cold]
     #[inline(never)]
     fn abandon(&mut self, start: usize, out: &mut Vec<u8>) -> Error {
@@ -321,7 +321,7 @@ impl Sealer {
         &mut self.ratchet
     }
 
-    /// As if DESCRIPTOR had never been due.
+    /// Acts as if DESCRIPTOR had never been due.
     #[cfg(test)]
     pub(crate) fn skip_descriptor(&mut self) {
         self.phase = Phase::Open;

@@ -130,7 +130,7 @@ impl Sessions {
         self.plain.remove(&id)?
     }
 
-    /// Those that are to be told, each once.
+    /// Takes the plaintext connections that are to be told, each once.
     pub(super) fn take_plain(&mut self) -> Vec<EndPlaintext> {
         self.plain.values_mut().filter_map(Option::take).collect()
     }

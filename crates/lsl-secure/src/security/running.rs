@@ -1,7 +1,6 @@
 //! State that changes while a process runs: trust list, sessions, limits, memory. A forked child
-//! gets all of it anew: a lock could be in the hands of another thread when a thread forks, and
-//! then never opens in the child; and the parent's sessions are not the child's to end. Spec: LSS/1
-//! §8.6.
+//! gets all of it anew. A lock held by another thread during the fork would never open in the
+//! child, and the child must not end the parent's sessions. Spec: LSS/1 §8.6.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -26,7 +25,7 @@ pub(super) struct Running {
     /// read, and a network share can hang.
     pub(super) modified: Mutex<Option<Duration>>,
     pub(super) live: Mutex<Sessions>,
-    /// On which day the approaching end of an entry was last told.
+    /// Day on which the approaching end of an entry was last told.
     pub(super) told: Mutex<HashMap<PublicKey, Date>>,
     pub(super) admission: Mutex<Admission>,
     pub(super) known: Option<Known>,
@@ -37,7 +36,7 @@ pub(super) struct Running {
 pub(super) struct Origin {
     trust_file: Option<PathBuf>,
     known_file: Option<PathBuf>,
-    /// Of a program without files.
+    /// Trust list of a program without files.
     list: TrustList,
     /// Such a program under `migrate`.
     has_memory: bool,

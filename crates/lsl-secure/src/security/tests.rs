@@ -106,7 +106,7 @@ impl Lab {
         self.set_by.store(1000 * secs, Ordering::Relaxed);
     }
 
-    /// As `lsl trust` does it: by rename.
+    /// Replaces the trust file by rename, as `lsl trust` does.
     fn replace_trust(&self, text: &str) {
         files::replace(&self.scratch.path("trusted_peers.toml"), text.as_bytes()).unwrap();
     }

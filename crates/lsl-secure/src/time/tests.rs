@@ -28,7 +28,7 @@ fn forge(side: u8, counter: u64, text: [u8; TEXT_LEN]) -> [u8; TIME_PACKET_LEN] 
     } else {
         (keys.responder, keys.initiator)
     };
-    let mut end = End::new(keys.prefix, ours, theirs, keys.generation);
+    let mut end = TimeEnd::new(keys.prefix, ours, theirs, keys.generation);
     end.counter = counter;
     end.seal(text).unwrap().1
 }
@@ -306,7 +306,7 @@ fn counters_end() {
     assert!(
         responder
             .end
-            .open(&packet, Header::parse(&packet).unwrap())
+            .open(&packet, PacketHeader::parse(&packet).unwrap())
             .is_some(),
         "it is authentic"
     );

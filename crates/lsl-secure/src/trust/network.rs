@@ -31,8 +31,8 @@ impl fmt::Display for Network {
 impl FromStr for Network {
     type Err = String;
 
-    /// Reads `ADDRESS/BITS`, or an address alone. Bits behind the prefix are an error: whoever writes
-    /// `10.1.2.3/16` may have meant something narrower.
+    /// Reads `ADDRESS/BITS`, or an address alone. Bits behind the prefix are an error:
+    /// `10.1.2.3/16` may be meant narrower.
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = |why: &str| format!("from {text:?}: {why}; write for example \"10.1.0.0/16\"");
         let (address, bits) = match text.split_once('/') {

@@ -58,7 +58,7 @@ pub enum Rewrap {
     /// kept the file key can open the new file.
     #[default]
     Header,
-    /// Everything is encrypted anew under a new file key.
+    /// The whole content is encrypted anew under a new file key.
     Everything,
 }
 

@@ -157,7 +157,7 @@ enum Direction {
 }
 
 /// Consecutive chunks, each in a slot that has room for its tag, processed in place.
-struct Batch {
+struct ChunkBatch {
     bytes: Vec<u8>,
     /// Bytes read into each slot; after the work, bytes to be written from it.
     lens: Vec<usize>,
@@ -166,7 +166,7 @@ struct Batch {
     end: Option<End>,
 }
 
-impl Batch {
+impl ChunkBatch {
     fn new() -> Self {
         Self {
             bytes: vec![0; SLOTS * SEALED_LEN],
@@ -254,7 +254,7 @@ impl Batch {
     }
 }
 
-impl Drop for Batch {
+impl Drop for ChunkBatch {
     fn drop(&mut self) {
         self.bytes.zeroize();
     }
@@ -262,8 +262,8 @@ impl Drop for Batch {
 
 /// Channels to and from a thread that works on batches.
 struct Lane {
-    give: SyncSender<Batch>,
-    take: Receiver<Batch>,
+    give: SyncSender<ChunkBatch>,
+    take: Receiver<ChunkBatch>,
 }
 
 fn run(
@@ -276,7 +276,7 @@ fn run(
     thread::scope(|scope| {
         let mut lanes = Vec::new();
         for _ in 0..work.threads.min(Work::MAX_THREADS) {
-            let (give, jobs) = sync_channel::<Batch>(LANE_DEPTH);
+            let (give, jobs) = sync_channel::<ChunkBatch>(LANE_DEPTH);
             let (results, take) = sync_channel(LANE_DEPTH);
             let spawned = thread::Builder::new()
                 .name("lsl-at-rest".into())
@@ -316,7 +316,7 @@ struct Flow<'a> {
     next_give: usize,
     next_take: usize,
     in_flight: usize,
-    spare: VecDeque<Batch>,
+    spare: VecDeque<ChunkBatch>,
     end: Option<End>,
     plain_bytes: u64,
 }
@@ -331,10 +331,10 @@ impl Flow<'_> {
         let mut read_bytes = 0;
         let mut number = 0;
         // The last chunk is processed in another way, so a batch waits until the next one has begun.
-        let mut held: Option<Batch> = None;
+        let mut held: Option<ChunkBatch> = None;
         loop {
             work.check()?;
-            let mut batch = self.spare.pop_front().unwrap_or_else(Batch::new);
+            let mut batch = self.spare.pop_front().unwrap_or_else(ChunkBatch::new);
             batch.first_number = number;
             self.take_ready(output)?;
             let read = batch.read(self.direction, input).map_err(Error::from_io)?;
@@ -368,7 +368,7 @@ impl Flow<'_> {
     }
 
     /// Passes a batch to the next thread; takes one back before if all are busy.
-    fn give(&mut self, mut batch: Batch, output: &mut impl Write) -> Result<()> {
+    fn give(&mut self, mut batch: ChunkBatch, output: &mut impl Write) -> Result<()> {
         if self.lanes.is_empty() {
             batch.work(self.direction, self.key);
             return self.put(batch, output);
@@ -403,7 +403,7 @@ impl Flow<'_> {
         Ok(())
     }
 
-    fn put(&mut self, batch: Batch, output: &mut impl Write) -> Result<()> {
+    fn put(&mut self, batch: ChunkBatch, output: &mut impl Write) -> Result<()> {
         // Nothing behind the chunk that ended the file is trusted.
         if self.end.is_none() {
             let written = batch.write(output)?;

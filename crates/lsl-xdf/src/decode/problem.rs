@@ -7,11 +7,11 @@ use crate::chunk::Tag;
 /// Problem in a stretch of a file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Problem {
-    /// Where it begins, in bytes from the beginning of the file.
+    /// Position of the problem, in bytes from the beginning of the file.
     pub at: u64,
     /// Number of bytes that are lost by it.
     pub len: u64,
-    /// Where its chunk begins, in bytes from the beginning of the file.
+    /// Position of its chunk, in bytes from the beginning of the file.
     pub chunk_at: u64,
     /// Stream that is affected, if it is a single one.
     pub stream: Option<u32>,

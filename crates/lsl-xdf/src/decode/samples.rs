@@ -41,7 +41,7 @@ impl Track {
 pub(crate) struct Taken {
     /// Number of bytes of these samples.
     pub(crate) bytes: usize,
-    /// At least one sample; `None` if not even one is complete.
+    /// Batch of at least one sample; `None` if not even one is complete.
     pub(crate) batch: Option<Batch>,
     /// Reason why nothing more can be taken, however many bytes follow. Only if there is no batch.
     pub(crate) bad: Option<&'static str>,

@@ -46,7 +46,7 @@ pub fn survey(input: impl Read) -> Result<Survey> {
 
 #[derive(Default)]
 struct Pass {
-    streams: BTreeMap<u32, Known>,
+    streams: BTreeMap<u32, SurveyedStream>,
     findings: Vec<Finding>,
     /// Ranges that do not stay, in order, with the bytes that replace them.
     changes: Vec<(Range<u64>, Vec<u8>)>,
@@ -60,7 +60,7 @@ struct Pass {
     doubts: Doubts,
 }
 
-struct Known {
+struct SurveyedStream {
     summary: StreamSummary,
     encoder: SampleEncoder,
     footer_count: Option<u64>,
@@ -84,7 +84,7 @@ struct OpenChunk {
     stream: u32,
     samples: u64,
     bytes: usize,
-    /// Its samples, unless they are too many.
+    /// Batches of the stream, unless they are too many.
     batches: Vec<Batch>,
     /// Counts of the stream before this chunk.
     before: Counted,
@@ -157,7 +157,7 @@ impl Pass {
             return;
         }
         let short = |text: &str| text.chars().take(200).collect();
-        let known = Known {
+        let known = SurveyedStream {
             summary: StreamSummary {
                 name: short(&header.name()),
                 stream_type: short(&header.stream_type()),

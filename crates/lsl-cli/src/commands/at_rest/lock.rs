@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use lsl_xdf::at_rest::{self, Existing, Options, Source, Task, Work, lock_stream, locked_name};
 
-use super::report::{Deed, Report, cancel_on_interrupt, is_pipe};
+use super::report::{Deed, FileReporter, cancel_on_interrupt, is_pipe};
 use crate::failure::{Failure, Outcome};
 use crate::files::at_rest_keys::RecipientArgs;
 use crate::files::unbuffered;
@@ -69,7 +69,7 @@ impl Lock {
             return Ok(());
         }
         let cancel = cancel_on_interrupt()?;
-        let report = Report::new(self.json, Deed::Lock, &self.files);
+        let report = FileReporter::new(self.json, Deed::Lock, &self.files);
         let options = Options {
             existing: existing(self.force),
             source: if self.remove {

@@ -27,7 +27,7 @@ pub(super) enum Deed {
 }
 
 /// Reports files as they get done. Shared by the threads that work on them.
-pub(super) struct Report {
+pub(super) struct FileReporter {
     json: bool,
     /// Past participle of the operation, as in "locked".
     done: &'static str,
@@ -60,7 +60,7 @@ struct FileReport<'a> {
     error: Option<String>,
 }
 
-impl Report {
+impl FileReporter {
     pub(super) fn new(json: bool, deed: Deed, files: &[PathBuf]) -> Self {
         let (doing, done, event) = match deed {
             Deed::Lock => ("Locking", "locked", EventKind::FileLocked),
@@ -182,7 +182,7 @@ impl Report {
     }
 }
 
-impl Watch for Report {
+impl Watch for FileReporter {
     fn advanced(&self, file: &Path, done: u64, _total: u64) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         match state.files.iter_mut().find(|(known, _)| known == file) {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use lsl_xdf::at_rest::{self, Options, Rewrap};
 
-use super::report::{Deed, Report, add_passphrase, cancel_on_interrupt, is_pipe};
+use super::report::{Deed, FileReporter, add_passphrase, cancel_on_interrupt, is_pipe};
 use crate::failure::{Failure, Outcome};
 use crate::files::at_rest_keys::{IdentityArgs, RecipientArgs};
 
@@ -55,7 +55,7 @@ impl Rotate {
             Rewrap::Header
         };
         let cancel = cancel_on_interrupt()?;
-        let report = Report::new(self.json, Deed::Rotate, &self.files);
+        let report = FileReporter::new(self.json, Deed::Rotate, &self.files);
         let options = Options {
             cancel: Some(&cancel),
             watch: Some(&report),

@@ -61,7 +61,7 @@ impl Keys {
             None => None,
         };
         if let Some(wanted) = &self.wanted {
-            // Whoever names a key has decided about it.
+            // A key named by the user decides alone.
             let is_wanted = wanted == key;
             return Judged {
                 name: name.or_else(|| is_wanted.then(|| "the key that was named".into())),

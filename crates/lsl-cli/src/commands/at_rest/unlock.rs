@@ -6,7 +6,7 @@ use clap::Args;
 use lsl_xdf::at_rest::{self, Ending, Options, Source, Work, unlock_stream, unlocked_name};
 
 use super::lock::{existing, tasks};
-use super::report::{Deed, Report, add_passphrase, cancel_on_interrupt, is_pipe};
+use super::report::{Deed, FileReporter, add_passphrase, cancel_on_interrupt, is_pipe};
 use crate::failure::{Failure, Outcome};
 use crate::files::at_rest_keys::IdentityArgs;
 use crate::files::unbuffered;
@@ -87,7 +87,7 @@ impl Unlock {
             })
         })?;
         let cancel = cancel_on_interrupt()?;
-        let report = Report::new(self.json, Deed::Unlock, &self.files);
+        let report = FileReporter::new(self.json, Deed::Unlock, &self.files);
         let options = Options {
             existing: existing(self.force),
             source: if self.remove {

@@ -10,7 +10,7 @@ use lsl_xdf::at_rest::{self, Options, is_locked};
 use lsl_xdf::integrity::{self, Proof};
 use serde::Serialize;
 
-use super::report::{Deed, Report, add_passphrase, is_pipe};
+use super::report::{Deed, FileReporter, add_passphrase, is_pipe};
 use super::signer::{Gathering, Keys};
 use crate::failure::{Failure, Outcome};
 use crate::files::at_rest_keys::IdentityArgs;
@@ -98,7 +98,7 @@ impl Verify {
         let cancel = stop.first().clone();
         let mut bad = None;
         if !encrypted.is_empty() {
-            let report = Report::new(self.json, Deed::Verify, &encrypted);
+            let report = FileReporter::new(self.json, Deed::Verify, &encrypted);
             let options = Options {
                 cancel: Some(&cancel),
                 watch: Some(&report),

@@ -81,7 +81,7 @@ impl Tail {
         }
     }
 
-    /// Shows lines added to the file that `path` names, whichever that is at the time.
+    /// Shows lines added to the file that `path` names, also after rotation.
     fn follow(&self, path: &Path, mut current: Option<Lines>) -> Outcome {
         let stop = Stop::install()?;
         if !self.json {

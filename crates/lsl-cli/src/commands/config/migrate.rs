@@ -52,7 +52,7 @@ stays. The two kinds of encryption do not talk to each other: move all devices i
 
 /// Report of the migration: the object of `--json`.
 #[derive(Debug, Default, Serialize)]
-struct Report {
+struct MigrationReport {
     /// The file that asks for encryption; null if there is nothing to migrate.
     file: Option<PathBuf>,
     /// Names of the keys in its `[security]`.
@@ -74,14 +74,14 @@ struct Report {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Settings {
-    /// There are no other sections.
+    /// The file has no other sections.
     None,
     Copied,
-    /// They are in the right file already.
+    /// The sections are in the right file already.
     InPlace,
-    /// There is such a file already; it says the same.
+    /// Such a file exists already, with equal sections.
     Equal,
-    /// There is such a file already, and it stays as it is.
+    /// Such a file exists already, with other sections, and stays as it is.
     Differ,
 }
 
@@ -97,9 +97,9 @@ impl Migrate {
     pub(super) fn run(&self, globals: &Globals) -> Outcome {
         let report = match self.request(globals)? {
             Some(request) => self.migrate(&request)?,
-            None => Report {
+            None => MigrationReport {
                 dry_run: self.dry_run,
-                ..Report::default()
+                ..MigrationReport::default()
             },
         };
         let mut out = io::stdout().lock();
@@ -133,7 +133,7 @@ impl Migrate {
         Ok(in_force.or_else(|| encryption_request_in_home(&SystemFiles)))
     }
 
-    fn migrate(&self, request: &EncryptionRequest) -> Outcome<Report> {
+    fn migrate(&self, request: &EncryptionRequest) -> Outcome<MigrationReport> {
         let file = request.source.path().ok_or_else(|| {
             Failure::Runtime(format!("{}: name a file with --from", request.source))
         })?;
@@ -144,11 +144,11 @@ impl Migrate {
         let directory = place::user_directory()?;
         check_place(&directory)?;
         let target = directory.join(SETTINGS_NAME);
-        let mut report = Report {
+        let mut report = MigrationReport {
             file: Some(file.to_owned()),
             keys: request.keys.clone(),
             dry_run: self.dry_run,
-            ..Report::default()
+            ..MigrationReport::default()
         };
         let is_target = is_same(file, &target);
         report.settings = Some(if is_target {
@@ -191,7 +191,7 @@ impl Migrate {
     }
 }
 
-impl Report {
+impl MigrationReport {
     fn write(&self, out: &mut impl Write) -> io::Result<()> {
         let Some(file) = &self.file else {
             return writeln!(out, "nothing to migrate");

@@ -37,7 +37,7 @@ enum Mode {
 
 /// Summary at the end: the object of `--json`.
 #[derive(Debug, Serialize)]
-struct Summary<'a> {
+struct DemoSummary<'a> {
     duration_secs: f64,
     search_ms: f64,
     lost: u64,
@@ -110,7 +110,7 @@ impl View {
         let mut out = io::stdout().lock();
         let lost = readings.iter().map(|reading| reading.lost).sum();
         if self.mode == Mode::Json {
-            let summary = Summary {
+            let summary = DemoSummary {
                 duration_secs: secs,
                 search_ms: self.search_secs * 1e3,
                 lost,

@@ -11,9 +11,9 @@ use crate::ui::text::printable;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Remote {
     pub(super) machine: Machine,
-    /// Its C library; `None` if that is not glibc.
+    /// C library of the machine; `None` if that is not glibc.
     pub(super) glibc: Option<Glibc>,
-    /// Its name for itself, which streams carry.
+    /// Host name of the machine, which streams carry.
     pub(super) hostname: String,
     pub(super) user: String,
     /// The version of systemd that manages this user's services.

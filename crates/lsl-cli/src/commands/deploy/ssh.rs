@@ -1,4 +1,4 @@
-//! The way to the other machine: the system's `ssh`, which knows the user's keys, agents, jump hosts
+//! Reaches the other machine by the system's `ssh`, which knows the user's keys, agents, jump hosts
 //! and known hosts. It alone asks for passwords and passphrases, on the terminal, and once: all
 //! commands share one connection where the system can do that.
 //!
@@ -19,12 +19,12 @@ use crate::ui::text::printable;
 pub(super) struct Ssh {
     host: String,
     options: Vec<String>,
-    shared: Option<Shared>,
+    shared: Option<MasterConnection>,
 }
 
 /// The connection that all commands share; closed when dropped.
 #[derive(Debug)]
-struct Shared {
+struct MasterConnection {
     master: Child,
     folder: PathBuf,
 }
@@ -160,7 +160,7 @@ impl Ssh {
             }
         };
         let stdout = master.stdout.take();
-        let mut shared = Shared { master, folder };
+        let mut shared = MasterConnection { master, folder };
         let is_open = stdout.is_some_and(|stdout| {
             BufReader::new(stdout)
                 .split(b'\n')
@@ -180,13 +180,13 @@ impl Ssh {
     }
 }
 
-impl Shared {
+impl MasterConnection {
     fn socket(&self) -> PathBuf {
         self.folder.join(SOCKET)
     }
 }
 
-impl Drop for Shared {
+impl Drop for MasterConnection {
     fn drop(&mut self) {
         // The end of its input ends the command there, and with it the connection.
         drop(self.master.stdin.take());

@@ -39,7 +39,7 @@ until the first letters agree. A key with a passphrase asks for it.";
 
 /// Key as shown: the object of `--json`.
 #[derive(Debug, Serialize)]
-struct Shown {
+struct ShownKey {
     name: String,
     fingerprint: String,
     public_key: String,
@@ -56,7 +56,7 @@ impl Show {
         let encrypted = keyfile::is_encrypted(path)?;
         let public = place.key()?.public();
         let next = path.with_file_name(NEXT_KEY_NAME);
-        let shown = Shown {
+        let shown = ShownKey {
             name: place.settings.name.clone(),
             fingerprint: public.fingerprint().to_string(),
             public_key: public.to_string(),

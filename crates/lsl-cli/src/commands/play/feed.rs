@@ -5,14 +5,14 @@ use std::ops::Range;
 
 use lsl_xdf::{Event, Reader, Values};
 
-use super::timeline::{Clock, Timeline};
+use super::timeline::{StreamClock, Timeline};
 use crate::failure::Outcome;
-use crate::files::recording::Source;
+use crate::files::recording::RecordingSource;
 
 /// Recording that is being read.
 pub(super) struct Feed {
-    reader: Reader<Source>,
-    clocks: BTreeMap<u32, Clock>,
+    reader: Reader<RecordingSource>,
+    clocks: BTreeMap<u32, StreamClock>,
     timeline: Timeline,
     queues: BTreeMap<u32, Queue>,
     /// Samples before this are left out.
@@ -50,7 +50,7 @@ pub(super) struct Piece<'a> {
 
 impl Feed {
     /// Creates a reader of the samples from `begin` on.
-    pub(super) fn new(source: Source, timeline: Timeline, begin: f64) -> Self {
+    pub(super) fn new(source: RecordingSource, timeline: Timeline, begin: f64) -> Self {
         Self {
             reader: Reader::new(source),
             clocks: timeline.clocks(),

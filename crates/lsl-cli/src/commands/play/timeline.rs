@@ -32,8 +32,8 @@ pub(super) struct Track {
 
 impl Track {
     /// Returns the clock of its samples, for reading in the order of the file.
-    fn clock(&self) -> Clock {
-        Clock {
+    fn clock(&self) -> StreamClock {
+        StreamClock {
             cursor: self.correction.cursor(),
             shift_secs: self.shift_secs,
             plausible: self.plausible,
@@ -52,13 +52,13 @@ impl Track {
 
 /// The clock of a stream while its file is read.
 #[derive(Debug)]
-pub(super) struct Clock {
+pub(super) struct StreamClock {
     cursor: Cursor,
     shift_secs: f64,
     plausible: Option<(f64, f64)>,
 }
 
-impl Clock {
+impl StreamClock {
     /// Passes a place of the file at which an offset was measured.
     pub(super) fn pass_offset(&mut self) {
         self.cursor.pass_offset();
@@ -166,12 +166,12 @@ impl Timeline {
     }
 
     /// Returns the clocks of the chosen streams at the begin of the file.
-    pub(super) fn clocks(&self) -> BTreeMap<u32, Clock> {
+    pub(super) fn clocks(&self) -> BTreeMap<u32, StreamClock> {
         let clocks = self.tracks.iter().map(|(&id, track)| (id, track.clock()));
         clocks.collect()
     }
 
-    fn count(&mut self, batch: &Batch, clock: &mut Clock) {
+    fn count(&mut self, batch: &Batch, clock: &mut StreamClock) {
         let times = batch.stamps.iter().map(|&stamp| clock.time_of(stamp));
         for time in times {
             if time.is_nan()

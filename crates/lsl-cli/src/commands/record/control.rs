@@ -41,7 +41,7 @@ impl Control<'_> {
                     let quits = request.command == Command::Quit;
                     let answer = self.obey(request.command, stop);
                     if let Some(sender) = request.answer {
-                        // Whoever asked may have gone.
+                        // The client may have gone.
                         let _ = sender.send(answer);
                     }
                     if quits {

@@ -179,7 +179,7 @@ impl StatusLine {
     }
 }
 
-/// Everything, in so many lines at the most: of more than a screen has, some could not be erased.
+/// Draws the whole state in so many lines at the most: lines beyond the screen could not be erased.
 fn picture(status: &Status, now: f64, rows: usize) -> String {
     let mut top = Vec::new();
     // Nothing fails in memory.

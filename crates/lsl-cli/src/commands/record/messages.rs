@@ -25,10 +25,10 @@ fn lock() -> MutexGuard<'static, Remarks> {
     REMARKS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Something for the thread that writes.
+/// Message to the thread that writes.
 enum Word {
     Line(String),
-    /// Everything before this has been written.
+    /// Answered once all earlier messages are written.
     Mark(Sender<()>),
 }
 
@@ -85,7 +85,7 @@ pub(super) fn flush() -> bool {
     words.try_send(Word::Mark(written)).is_ok() && mark.recv_timeout(PATIENCE).is_ok()
 }
 
-/// From now on remarks wait for [`release`].
+/// Makes remarks wait for [`release`] from now on.
 pub(super) fn hold() {
     // Earlier messages stand above the table.
     flush();
@@ -109,7 +109,7 @@ pub(super) fn release_all() {
     release();
 }
 
-/// The same without waiting, for tables that are not redrawn any more.
+/// Releases the remarks without waiting, for tables that are not redrawn any more.
 pub(super) fn let_go() {
     let waiting = {
         let mut remarks = lock();

@@ -1,5 +1,5 @@
-//! Names the next recording as clients ask, within limits: a visible file below the folder for
-//! recordings, with the ending of a recording, which may replace only a recording.
+//! Names the next recording as clients ask, within limits. The file is visible, lies below the
+//! folder for recordings, ends as recordings do and may replace only a recording.
 
 use std::fs::{self, File};
 use std::io::Read;

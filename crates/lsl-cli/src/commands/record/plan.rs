@@ -84,11 +84,11 @@ impl Plan {
 /// Streams that are asked for.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Wishes {
-    /// Those to record; without any wish at all everything.
+    /// Streams to record; without any wish at all everything.
     pub(super) wanted: Vec<String>,
-    /// Those that must be there at the start.
+    /// Streams that must be there at the start.
     pub(super) required: Vec<String>,
-    /// Those that need not be there at the start.
+    /// Streams that may be absent at the start.
     pub(super) watched: Vec<String>,
     /// Whether streams that appear later are left out.
     pub(super) only_now: bool,

@@ -78,7 +78,7 @@ fn look_at_one(path: &Path, resume: Resume) -> Outcome {
 fn is_wished(path: &Path) -> Outcome<bool> {
     let mut stderr = io::stderr().lock();
     let question = format!("{} was not finished. Repair it now? [Y/n] ", path.display());
-    // Whoever does not see the question says nothing, which is yes.
+    // Without a visible question the user just presses Enter, which is yes.
     let _ = stderr
         .write_all(question.as_bytes())
         .and_then(|()| stderr.flush());

@@ -83,7 +83,7 @@ the fingerprint with what `lsl key show` says on that machine before you answer 
 impl Add {
     pub(super) fn run(&self) -> Outcome {
         check_name(&self.name)?;
-        let wanted = Wanted::parse(&self.key)?;
+        let wanted = KeySource::parse(&self.key)?;
         let place = self.place.find()?;
         let path = place.trust_file()?;
         if path.symlink_metadata().is_err() {
@@ -91,11 +91,11 @@ impl Add {
         }
         let file = TrustFile::read(path)?;
         let key = match &wanted {
-            Wanted::Key(key) => *key,
-            Wanted::Address(address) => fetch(&place, address)?,
+            KeySource::Key(key) => *key,
+            KeySource::Address(address) => fetch(&place, address)?,
         };
         Self::refuse_known(&place, &file, &key)?;
-        if matches!(wanted, Wanted::Address(_)) {
+        if matches!(wanted, KeySource::Address(_)) {
             self.confirm(&key)?;
         }
         let peer = Peer {
@@ -229,12 +229,12 @@ fn predicate(text: &str) -> Result<String, String> {
 
 /// Meaning of KEY|HOST:PORT on the command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Wanted {
+enum KeySource {
     Key(PublicKey),
     Address(String),
 }
 
-impl Wanted {
+impl KeySource {
     /// Parses KEY|HOST:PORT. A text that is neither may be secret and is not repeated.
     fn parse(text: &str) -> Outcome<Self> {
         let text = text.trim();
@@ -366,7 +366,7 @@ mod tests {
     #[test]
     fn what_is_no_key_is_explained_and_not_repeated() {
         let check = |text: &str, part: &str| {
-            let message = Wanted::parse(text).unwrap_err().to_string();
+            let message = KeySource::parse(text).unwrap_err().to_string();
             assert!(message.contains(part), "{text}: {message}");
             let repeated = text.len() > KEY_PREFIX.len() && message.contains(text);
             assert!(!repeated, "{message}");
@@ -391,7 +391,10 @@ mod tests {
     #[test]
     fn addresses() {
         for text in ["amp1:16572", "10.0.0.7:16572", "[fe80::1]:1"] {
-            assert_eq!(Wanted::parse(text).unwrap(), Wanted::Address(text.into()));
+            assert_eq!(
+                KeySource::parse(text).unwrap(),
+                KeySource::Address(text.into())
+            );
         }
     }
 }

@@ -78,7 +78,7 @@ enum Verdict {
     Plaintext,
     RefusedHere,
     RefusedThere,
-    /// No agreement, no answer, or an attack.
+    /// The handshake failed: no agreement, no answer, or an attack.
     Failed,
 }
 
@@ -312,8 +312,8 @@ impl Checker<'_> {
     }
 }
 
-/// Returns the command that trusts an outlet. Its host name and address came by discovery: whoever
-/// made them up must not write options or commands into a line that people copy.
+/// Returns the command that trusts an outlet. Its host name and address came by discovery: a forger
+/// must not write options or commands into a line that people copy.
 fn command_to_trust(hostname: &str, address: &str) -> String {
     let name = if check_name(hostname).is_ok() {
         shell::word(hostname)

@@ -19,7 +19,7 @@ pub(super) fn append(text: &str, block: &str) -> String {
 /// Comments above it stay: they may be the file's own.
 pub(super) fn remove(text: &str, index: usize) -> Option<String> {
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
-    let is_header = |line: &&str| header(line) == Some(Header::Peer);
+    let is_header = |line: &&str| header(line) == Some(TableHeader::Peer);
     let start = lines
         .iter()
         .enumerate()
@@ -56,26 +56,26 @@ pub(super) fn remove(text: &str, index: usize) -> Option<String> {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Header {
+enum TableHeader {
     Peer,
     Other,
 }
 
 /// Returns the kind of header that a line is, if any. Values in a trust file are short: a line that
 /// starts with a bracket inside a list or a long string is possible, and then the comparison fails.
-fn header(line: &str) -> Option<Header> {
+fn header(line: &str) -> Option<TableHeader> {
     let inner = line.trim_start().strip_prefix('[')?;
     let Some(inner) = inner.strip_prefix('[') else {
-        return Some(Header::Other);
+        return Some(TableHeader::Other);
     };
     let (name, rest) = inner.split_once("]]")?;
     let rest = rest.trim();
     let is_peer = matches!(name.trim(), "peer" | "\"peer\"" | "'peer'");
     let ends = rest.is_empty() || rest.starts_with('#');
     Some(if is_peer && ends {
-        Header::Peer
+        TableHeader::Peer
     } else {
-        Header::Other
+        TableHeader::Other
     })
 }
 
@@ -154,11 +154,11 @@ name = \"c\"
     #[test]
     fn headers() {
         for (line, expected) in [
-            ("[[peer]]", Some(Header::Peer)),
-            (" [[ 'peer' ]] # x\n", Some(Header::Peer)),
-            ("[[peers]]", Some(Header::Other)),
-            ("[[peer.sub]]", Some(Header::Other)),
-            ("[table]", Some(Header::Other)),
+            ("[[peer]]", Some(TableHeader::Peer)),
+            (" [[ 'peer' ]] # x\n", Some(TableHeader::Peer)),
+            ("[[peers]]", Some(TableHeader::Other)),
+            ("[[peer.sub]]", Some(TableHeader::Other)),
+            ("[table]", Some(TableHeader::Other)),
             ("# [[peer]]", None),
             ("key = \"[[peer]]\"", None),
         ] {

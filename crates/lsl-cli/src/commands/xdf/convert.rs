@@ -190,11 +190,11 @@ fn tame(name: &str) -> String {
 /// The tables of one recording; those that are not finished are removed.
 #[derive(Default)]
 struct Tables {
-    tables: BTreeMap<u32, Table>,
+    tables: BTreeMap<u32, StreamTable>,
     is_complete: bool,
 }
 
-struct Table {
+struct StreamTable {
     path: PathBuf,
     /// Another name until it is finished, where it replaces one.
     written_to: PathBuf,
@@ -224,7 +224,7 @@ impl Tables {
             _ => Failure::from(error).context(&path.display().to_string()),
         })?;
         let made = sheet(file, &stream.header, wish.to);
-        let table = Table {
+        let table = StreamTable {
             path: path.to_owned(),
             written_to: written_to.clone(),
             sheet: made.inspect_err(|_| {
