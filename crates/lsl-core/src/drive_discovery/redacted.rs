@@ -10,7 +10,8 @@ use lsl_proto::describe::descriptor;
 use lsl_proto::discovery::redacted::{
     self, Answered, HiddenOutlet, OutletKey, ProbeAction, ProbeFailure, QueryExposure,
 };
-use lsl_proto::discovery::search::{REPLY_LIMITS, Veto};
+use lsl_proto::discovery::reply::REPLY_LIMITS;
+use lsl_proto::discovery::search::Veto;
 use lsl_proto::inlet::Exchange;
 use lsl_proto::wire::discovery::SHORTINFO_COMMAND;
 use lsl_secure::Cause;
@@ -60,8 +61,8 @@ impl Prober {
         };
         let now = local_clock();
         let is_allowed = || {
-            let mut backoff = lock_ignoring_poison(self.context.backoff());
-            backoff.allows(target, &security.trust(), now)
+            let trust = security.trust();
+            lock_ignoring_poison(self.context.backoff()).allows(target, &trust, now)
         };
         let action =
             lock_ignoring_poison(&self.outlets).handle_redacted(&info, target, is_allowed, now);

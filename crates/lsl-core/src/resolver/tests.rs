@@ -78,27 +78,6 @@ fn one_search_finds_forty_streams_of_four_programs() {
 }
 
 #[test]
-fn a_session_sees_only_its_own_streams() {
-    let config = private_config();
-    let context = Context::new(config.clone());
-    let _announced = announce(&context, "mine", "EEG");
-    let mut other = config;
-    other.set_session_id("another").unwrap();
-    let foreign = Context::new(other);
-    let _foreign_stream = announce(&foreign, "theirs", "EEG");
-    let found = foreign
-        .resolve_blocking(&Selector::all(), 1, PLENTY)
-        .unwrap();
-    assert_eq!(found[0].uid(), "theirs");
-    // All of it passes: time enough for the stranger's answer too, if there were one.
-    let timeout = Duration::from_secs(1);
-    let found = foreign
-        .resolve_blocking(&Selector::all(), 0, timeout)
-        .unwrap();
-    assert_eq!(found.len(), 1);
-}
-
-#[test]
 fn calls_that_do_not_wait_find_a_stream_when_they_are_repeated() {
     let config = private_config();
     let context = Context::new(config.clone());

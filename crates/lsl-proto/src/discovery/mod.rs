@@ -6,5 +6,6 @@ pub mod evaluation;
 pub mod queries;
 pub mod redacted;
 pub mod registry;
+pub mod reply;
 pub mod search;
 mod tcp_probes;

@@ -12,7 +12,7 @@ use lsl_secure::Policy;
 use lsl_secure::policy::Discovery;
 use lsl_secure::trust::TrustList;
 
-use super::search::REPLY_LIMITS;
+use super::reply::REPLY_LIMITS;
 use crate::StreamInfo;
 use crate::describe::descriptor;
 

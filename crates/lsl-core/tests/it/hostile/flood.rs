@@ -1,5 +1,5 @@
 //! Floods of hostile discovery queries against an outlet. The work that they get is counted in
-//! `discovery/answers/tests.rs` of lsl-proto; how late samples are meanwhile is measured by `benches/src/bin/flood.rs`.
+//! `discovery/answers/tests.rs` of lsl-proto, how late samples are by `benches/src/bin/flood.rs`.
 
 use std::net::{Ipv4Addr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
