@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use lsl_platform::clock::local_clock;
+use lsl_proto::outlet::connection::OutletOptions;
 use lsl_proto::outlet::fanout::Fanout;
 use lsl_proto::outlet::{Pushthrough, Stamps};
 use lsl_proto::value::PushElement;
 
 use crate::context::Context;
 use crate::drive_outlet::listen::Acceptors;
-use crate::drive_outlet::push::{OutletOptions, OutletShared};
+use crate::drive_outlet::push::OutletShared;
 use crate::stats::{ConsumerStats, OutletStats};
 use crate::{BufferLength, ChannelFormat, Error, Result, StreamInfo, Timeout};
 

@@ -9,12 +9,13 @@ use std::task::Poll;
 use std::time::Duration;
 
 use lsl_platform::clock::local_clock;
+use lsl_proto::outlet::connection::Feed;
 use lsl_proto::outlet::encoder::Variant;
-use lsl_proto::outlet::fanout::{ConsumerId, FeedLimits, Status, Transmit};
+use lsl_proto::outlet::fanout::{ConsumerId, Status, Transmit};
 use lsl_proto::transport::Control;
 use lsl_proto::wire::response::Refusal;
 
-use crate::drive_outlet::link::{Connection, Heard, Receiver, Sender};
+use crate::drive_outlet::link::{Duplex, Heard, Receiver, Sender};
 use crate::drive_outlet::places::has_place;
 use crate::drive_outlet::push::OutletShared;
 use crate::net::race::{Winner, race};
@@ -22,26 +23,32 @@ use crate::net::secure_driver::in_time;
 use lsl_proto::limits::Host;
 
 impl OutletShared {
-    /// Makes a connection a consumer and serves it until it leaves or the outlet closes. `preamble` is
-    /// everything it must get before the first sample; whatever is pushed after this call reaches it.
+    /// Makes a connection a consumer and serves it until it leaves or the outlet closes. Whatever
+    /// is pushed after this call reaches it.
     ///
     /// # Errors
     /// The connection, and what its peer must be told, if there is no room.
     pub(super) fn join(
         self: &Arc<Self>,
-        connection: Connection,
-        variant: Variant,
-        limits: FeedLimits,
-        preamble: &[u8],
-    ) -> Result<(), (Box<Connection>, Refusal)> {
-        let link = Arc::clone(connection.link());
+        duplex: Duplex,
+        feed: Feed,
+    ) -> Result<(), (Box<Duplex>, Refusal)> {
+        let Feed {
+            variant,
+            preamble,
+            limits: Some(limits),
+        } = feed
+        else {
+            return Ok(());
+        };
+        let link = Arc::clone(duplex.link());
         let most = self.context.config().tuning().max_consumers;
         let host = Host::from(link.peer().ip());
         let mut fanout = self.fanout.lock();
         if fanout.is_closing() {
             drop(fanout);
-            let mut connection = connection;
-            tokio::spawn(async move { connection.close().await });
+            let mut duplex = duplex;
+            tokio::spawn(async move { duplex.close().await });
             return Ok(());
         }
         let hosts: Vec<_> = fanout
@@ -60,14 +67,14 @@ impl OutletShared {
                 Variant::V110(_) => Refusal::TooManyReaders,
                 Variant::V100 => Refusal::Silent,
             };
-            return Err((Box::new(connection), refusal));
+            return Err((Box::new(duplex), refusal));
         }
         self.is_full.store(false, Ordering::Relaxed);
-        let Connection {
+        let Duplex {
             mut sender,
             receiver,
-        } = connection;
-        sender.queue(preamble);
+        } = duplex;
+        sender.queue(&preamble);
         let id = fanout.join(sender, Arc::clone(&link), variant, limits);
         link.set_consumer(id);
         if let Some(cause) = link.ended() {
@@ -166,15 +173,15 @@ impl OutletShared {
     }
 
     /// Keeps a session that only lends its keys, until it or the outlet ends. It is no consumer.
-    pub(super) fn serve_time_keys(self: &Arc<Self>, mut connection: Connection) {
+    pub(super) fn serve_time_keys(self: &Arc<Self>, mut duplex: Duplex) {
         let shared = Arc::clone(self);
         tokio::spawn(async move {
             let closed = shared
                 .fanout
                 .wait(f64::INFINITY, |fanout| fanout.is_closing().then_some(()));
-            let ended = race(connection.serve_time_keys(KEYS_LIMIT), closed).await;
-            tracing::debug!(peer = %connection.link().peer(), ?ended, "time keys gone");
-            connection.close().await;
+            let ended = race(duplex.serve_time_keys(KEYS_LIMIT), closed).await;
+            tracing::debug!(peer = %duplex.link().peer(), ?ended, "time keys gone");
+            duplex.close().await;
         });
     }
 }

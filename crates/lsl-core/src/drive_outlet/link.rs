@@ -61,7 +61,7 @@ pub(crate) struct Receiver {
 
 /// A connection with both directions.
 #[derive(Debug)]
-pub(crate) struct Connection {
+pub(crate) struct Duplex {
     pub(crate) sender: Sender,
     pub(crate) receiver: Receiver,
 }
@@ -355,7 +355,7 @@ impl Drop for Receiver {
     }
 }
 
-impl Connection {
+impl Duplex {
     /// A connection in plaintext.
     pub(crate) fn plain(stream: TcpStream, peer: SocketAddr) -> Self {
         Self::new(Link::new(stream, peer, None), Tx::plain(), Rx::plain())

@@ -1,5 +1,4 @@
-//! An outlet's TCP side: its listeners and the first request of each connection, which decides what
-//! the connection is. Every connection serves one request. Spec: lsl-protocol §6, §7.
+//! An outlet's TCP side: its listeners. Spec: lsl-protocol §6.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
@@ -8,25 +7,15 @@ use std::time::Duration;
 
 use lsl_platform::clock::local_clock;
 use lsl_platform::descriptors;
-use lsl_proto::ByteOrder;
 use lsl_proto::discovery::advert;
-use lsl_proto::outlet::encoder::Variant;
-use lsl_proto::outlet::fanout::FeedLimits;
-use lsl_proto::wire::archive100::Encoder100;
-use lsl_proto::wire::negotiate::{Negotiated, OutletSide, Writing, negotiate, negotiate_100};
-use lsl_proto::wire::request::{Request, RequestParser};
-use lsl_proto::wire::response::{DataProtocol, Refusal};
-use lsl_proto::wire::sample110::Encoder110;
+use lsl_proto::outlet::connection::OutletOptions;
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::task::{AbortHandle, JoinSet};
-use tokio::time::Instant;
 
 use crate::context::Context;
 use crate::drive_discovery::serve::{Announcement, own_security};
-use crate::drive_outlet::entrance::{self, within};
-use crate::drive_outlet::link::Connection;
-use crate::drive_outlet::push::{OutletOptions, OutletShared};
-use crate::drive_outlet::refusal;
+use crate::drive_outlet::handshake;
+use crate::drive_outlet::push::OutletShared;
 use crate::net::monitor::lock_ignoring_poison;
 use crate::net::ports::PortSearch;
 use crate::net::sockets::{self, Family};
@@ -158,7 +147,7 @@ async fn accept(listener: TcpListener, shared: Arc<OutletShared>) {
             Ok((stream, peer)) => {
                 while handshakes.try_join_next().is_some() {}
                 newest_last.retain(|handshake| !handshake.is_finished());
-                if entrance::counted(&shared).is_none()
+                if handshake::counted(&shared).is_none()
                     && newest_last.len() >= MAX_HANDSHAKES
                     && let Some(oldest) = newest_last.pop_front()
                 {
@@ -191,218 +180,14 @@ async fn serve(stream: TcpStream, peer: SocketAddr, shared: Arc<OutletShared>) {
     ) {
         tracing::debug!(%peer, %error, "cannot set socket options");
     }
-    if let Err(error) = entrance::serve(stream, peer, &shared).await {
+    if let Err(error) = handshake::serve(stream, peer, &shared).await {
         shared.refused.add(1);
         tracing::debug!(%peer, %error, "connection ended");
     }
 }
 
-/// Reads the request, which begins with `first`, and answers it. A feed goes on in a task of its own.
-pub(super) async fn answer(
-    mut connection: Connection,
-    shared: &Arc<OutletShared>,
-    first: Vec<u8>,
-) -> Result<()> {
-    let deadline = Instant::now() + HANDSHAKE_LIMIT;
-    let answered = within(deadline, reply(&mut connection, shared, first)).await;
-    let next = match answered {
-        Ok(next) => next,
-        Err(error) => {
-            if connection.link().session().is_some() {
-                connection.close().await;
-            }
-            return Err(error);
-        }
-    };
-    match next {
-        Next::Done => {}
-        Next::Hold(text) => refusal::hold(connection, text),
-        Next::TimeKeys => shared.serve_time_keys(connection),
-        Next::Feed(variant, limits, preamble) => {
-            let joined = shared.join(connection, variant, limits, &preamble);
-            if let Err((mut connection, refusal)) = joined {
-                let reply = refused(shared, refusal);
-                return within(deadline, finish(&mut connection, &reply)).await;
-            }
-        }
-    }
-    Ok(())
-}
-
-/// What becomes of a connection after its request.
-enum Next {
-    /// It was answered.
-    Done,
-    /// It is refused with this text, or none, and held.
-    Hold(&'static [u8]),
-    /// It lends the keys of its session.
-    TimeKeys,
-    /// It becomes a consumer, after these bytes.
-    Feed(Variant, FeedLimits, Vec<u8>),
-}
-
-async fn reply(
-    connection: &mut Connection,
-    shared: &Arc<OutletShared>,
-    first: Vec<u8>,
-) -> Result<Next> {
-    let mut parser = RequestParser::new();
-    let mut head = Head::default();
-    let mut received = first;
-    let request = loop {
-        head.take(&received);
-        if let Some(request) = parser.feed(&received)? {
-            break request;
-        }
-        received = connection.receive().await.map_err(failed)?;
-        if received.is_empty() {
-            let text = "closed before the request was complete";
-            return Err(Error::Protocol(text.into()));
-        }
-    };
-    let is_sealed = connection.link().session().is_some();
-    if is_sealed && request == Request::Unknown && head.asks_for_keys() {
-        return Ok(Next::TimeKeys);
-    }
-    if !is_sealed && let Err(text) = entrance::admits_plaintext(connection.link(), shared, &request)
-    {
-        return Ok(Next::Hold(text));
-    }
-    let side = outlet_side(shared);
-    let reply = match request {
-        Request::ShortInfo { query } => {
-            let shown = shared.advertised.view(shared.security.policy());
-            // Whoever has a session may ask about everything.
-            let (document, shortinfo) = if is_sealed {
-                (shared.info.document(), &shared.shortinfo)
-            } else {
-                (&shown.document, &shown.shortinfo)
-            };
-            let service = shared.context.service();
-            let peer = connection.link().peer().ip();
-            if service.selects(&query, peer, document, local_clock())? {
-                shortinfo.clone()
-            } else {
-                Vec::new()
-            }
-        }
-        Request::FullInfo => shared.info.to_xml(),
-        Request::StreamFeed100 {
-            max_buffer,
-            max_chunk,
-        } => match negotiate_100(&side, max_buffer, max_chunk) {
-            Ok(negotiated) => return feed(connection, shared, negotiated).await,
-            Err(refusal) => refused(shared, refusal),
-        },
-        Request::StreamFeed {
-            version,
-            uid,
-            headers,
-        } => match negotiate(&side, version, &uid, &headers) {
-            Ok(negotiated) => return feed(connection, shared, negotiated).await,
-            Err(refusal) => refused(shared, refusal),
-        },
-        Request::Unknown => return Err(Error::Protocol("unknown request".into())),
-    };
-    finish(connection, &reply).await?;
-    Ok(Next::Done)
-}
-
-async fn finish(connection: &mut Connection, reply: &[u8]) -> Result<()> {
-    connection.finish(reply).await.map_err(failed)
-}
-
-fn refused(shared: &OutletShared, refusal: Refusal) -> Vec<u8> {
-    shared.refused.add(1);
-    refusal.to_bytes(shared.info.version())
-}
-
-async fn feed(
-    connection: &mut Connection,
-    shared: &OutletShared,
-    negotiated: Negotiated,
-) -> Result<Next> {
-    let info = &shared.info;
-    let (format, channels) = (info.channel_format(), info.channel_count());
-    let mut preamble = negotiated.preface_bytes(&outlet_side(shared));
-    let variant = match negotiated.feed.data_protocol {
-        DataProtocol::V110 => {
-            let order = negotiated.feed.byte_order;
-            Encoder110::new(format, channels, order).encode_test_patterns(&mut preamble);
-            Variant::V110(order)
-        }
-        DataProtocol::V100 => {
-            Encoder100::new(format, channels).encode_preamble(&mut preamble, &shared.shortinfo);
-            Variant::V100
-        }
-    };
-    let Some(max_buffer_samples) = negotiated.max_buffer_samples else {
-        finish(connection, &preamble).await?;
-        return Ok(Next::Done);
-    };
-    let options = &shared.options;
-    let limits = FeedLimits {
-        // Synchronous pushes wait, and drop nothing.
-        capacity: if options.synchronous {
-            usize::MAX
-        } else {
-            max_buffer_samples.min(options.capacity_samples)
-        },
-        chunk: match negotiated.max_chunk_samples {
-            0 => options.chunk_samples,
-            samples => samples,
-        },
-        coalesces: !shared.coalesce.is_zero() && connection.link().session().is_some(),
-    };
-    Ok(Next::Feed(variant, limits, preamble))
-}
-
-/// The first bytes of a request, in which the parser of LSL's own methods sees an unknown one.
-#[derive(Debug, Default)]
-struct Head {
-    bytes: [u8; TIME_KEYS_REQUEST.len()],
-    length: usize,
-}
-
-impl Head {
-    fn take(&mut self, received: &[u8]) {
-        let room = &mut self.bytes[self.length..];
-        let taken = room.len().min(received.len());
-        room[..taken].copy_from_slice(&received[..taken]);
-        self.length += taken;
-    }
-
-    fn asks_for_keys(&self) -> bool {
-        self.bytes == *TIME_KEYS_REQUEST
-    }
-}
-
-/// Asks for nothing but a session, whose keys authenticate clock probes. Spec: LSS/1 §9.2.
-const TIME_KEYS_REQUEST: &[u8; 16] = b"LSL:timekeys/1\r\n";
-
-fn failed(source: std::io::Error) -> Error {
-    Error::io("connection", source)
-}
-
-fn outlet_side(shared: &OutletShared) -> OutletSide<'_> {
-    OutletSide {
-        version: shared.info.version(),
-        uid: shared.info.uid_bytes(),
-        format: shared.info.channel_format(),
-        byte_order: ByteOrder::NATIVE,
-        writing: if shared.options.synchronous {
-            Writing::Synchronous
-        } else {
-            Writing::Queued
-        },
-    }
-}
-
 /// Connections of one listener that may be waiting for their request at the same time.
 const MAX_HANDSHAKES: usize = 256;
-
-/// Time from connecting to a complete request. Spec: lsl-protocol §15.
-pub(crate) const HANDSHAKE_LIMIT: Duration = Duration::from_secs(15);
 
 /// Pause after a failed accept.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);

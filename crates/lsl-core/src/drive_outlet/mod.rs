@@ -1,11 +1,12 @@
 //! Drives the sending side: accepts connections, pushes samples and serves the consumers that lag.
 
-mod entrance;
 mod feed;
 mod flush;
+mod handshake;
 mod link;
 pub(crate) mod listen;
 mod places;
 pub(crate) mod push;
 mod refusal;
+mod request;
 mod session;

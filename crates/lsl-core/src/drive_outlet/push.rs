@@ -12,6 +12,7 @@ use lsl_platform::clock::local_clock;
 use lsl_proto::describe;
 use lsl_proto::discovery::advert;
 use lsl_proto::discovery::registry::AnnouncedStream;
+use lsl_proto::outlet::connection::OutletOptions;
 use lsl_proto::outlet::encoder::{Encoder, Variant};
 use lsl_proto::outlet::fanout::{ConsumerId, Fanout, Inline, Position};
 use lsl_proto::outlet::{Pushthrough, Stamps, Timestamps};
@@ -24,17 +25,6 @@ use crate::drive_outlet::link::{Link, Sender};
 use crate::net::monitor::{Monitor, lock_ignoring_poison};
 use crate::stats::{ConsumerStats, Counter, OutletStats};
 use crate::{ChannelFormat, Error, Result, StreamInfo};
-
-/// How an outlet treats its readers.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct OutletOptions {
-    /// Samples a reader may lag.
-    pub(crate) capacity_samples: usize,
-    /// Samples sent together when pushes hold and the reader has no wish.
-    pub(crate) chunk_samples: usize,
-    /// Whether pushes wait for every reader.
-    pub(crate) synchronous: bool,
-}
 
 /// The part of an outlet that its handle, its acceptors and its connections' tasks hold together.
 #[derive(Debug)]

@@ -12,30 +12,30 @@ use lsl_secure::admission::{Held, HeldSockets};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
-use crate::drive_outlet::link::Connection;
+use crate::drive_outlet::link::Duplex;
 use crate::net::monitor::lock_ignoring_poison;
 use crate::net::race::race;
 use crate::net::tcp::{CLOSE_LIMIT, close, discard, send_all};
 
 /// Sends a textual refusal to a stranger, if there is one, and ends the connection. A flood of
-/// strangers takes these moments from itself, as it does with [`hold`].
+/// strangers takes these moments from itself, as it does with [`hold_open`].
 pub(crate) async fn refuse(stream: &TcpStream, source: IpAddr, text: &[u8]) {
-    let place = Place::take(source);
+    let slot = RefusedSlot::take(source);
     let ending = async {
         let sending = send_all(stream, text);
         if let Ok(Ok(())) = tokio::time::timeout(CLOSE_LIMIT, sending).await {
             close(stream).await;
         }
     };
-    race(ending, place.pushed_out.notified()).await;
+    race(ending, slot.pushed_out.notified()).await;
 }
 
 /// Sends the last word of a refused request, if there is one, and keeps the connection for a second:
 /// liblsl would ask again at once. Does not wait for any of it.
-pub(super) fn hold(connection: Connection, text: &'static [u8]) {
+pub(super) fn hold_open(duplex: Duplex, text: &'static [u8]) {
     tokio::spawn(async move {
-        let link = connection.link();
-        let place = Place::take(link.peer().ip());
+        let link = duplex.link();
+        let slot = RefusedSlot::take(link.peer().ip());
         let stream = link.stream();
         let holding = async {
             send_all(stream, text).await?;
@@ -44,26 +44,26 @@ pub(super) fn hold(connection: Connection, text: &'static [u8]) {
             std::future::pending::<io::Result<()>>().await
         };
         let holding = tokio::time::timeout(HOLD, holding);
-        let ended = race(holding, place.pushed_out.notified()).await;
+        let ended = race(holding, slot.pushed_out.notified()).await;
         tracing::debug!(peer = %link.peer(), ?ended, "refused peer let go");
     });
 }
 
-/// One of the connections that are held, of the whole process.
+/// One of the refused connections that the process holds open.
 #[derive(Debug)]
-struct Place {
+struct RefusedSlot {
     held: Held,
     pushed_out: Arc<Notify>,
 }
 
 /// All of them.
 #[derive(Debug)]
-struct Places {
+struct RefusedSlots {
     sockets: HeldSockets,
     holders: HashMap<Held, Arc<Notify>>,
 }
 
-impl Default for Places {
+impl Default for RefusedSlots {
     fn default() -> Self {
         let limit = lsl_platform::privilege::open_file_limit().unwrap_or(u64::MAX) / 8;
         Self {
@@ -73,17 +73,17 @@ impl Default for Places {
     }
 }
 
-impl Place {
-    /// A place for a peer there, for which an older one may have to go.
+impl RefusedSlot {
+    /// Takes a slot for a peer there, for which an older one may have to go.
     fn take(source: IpAddr) -> Self {
         let pushed_out = Arc::new(Notify::new());
         let (held, victim) = {
-            let mut places = lock_ignoring_poison(places());
-            let (held, victim) = places.sockets.hold(source);
-            places.holders.insert(held, Arc::clone(&pushed_out));
+            let mut slots = lock_ignoring_poison(slots());
+            let (held, victim) = slots.sockets.hold(source);
+            slots.holders.insert(held, Arc::clone(&pushed_out));
             (
                 held,
-                victim.and_then(|victim| places.holders.remove(&victim)),
+                victim.and_then(|victim| slots.holders.remove(&victim)),
             )
         };
         if let Some(victim) = victim {
@@ -93,17 +93,17 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for RefusedSlot {
     fn drop(&mut self) {
-        let mut places = lock_ignoring_poison(places());
-        places.holders.remove(&self.held);
-        places.sockets.release(self.held);
+        let mut slots = lock_ignoring_poison(slots());
+        slots.holders.remove(&self.held);
+        slots.sockets.release(self.held);
     }
 }
 
-fn places() -> &'static Mutex<Places> {
-    static PLACES: PerProcess<Mutex<Places>> = PerProcess::new();
-    PLACES.get()
+fn slots() -> &'static Mutex<RefusedSlots> {
+    static SLOTS: PerProcess<Mutex<RefusedSlots>> = PerProcess::new();
+    SLOTS.get()
 }
 
 /// How long a refused connection is held. Spec: LSS/1 §4.4.

@@ -1,6 +1,7 @@
 //! The sending side of a stream: samples are encoded once per wire variant, logged while somebody
 //! lags, and sent to each consumer at its own pace.
 
+pub mod connection;
 pub mod encoder;
 pub mod fanout;
 mod log;

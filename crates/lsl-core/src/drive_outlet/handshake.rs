@@ -1,5 +1,5 @@
-//! Where a connection is taken for what it is: plaintext or a session, decided by its first bytes and
-//! the policy, once and for all. Spec: LSS/1 §4.2-4.4, §5.7, §6.2.
+//! Accepts a connection: reads its first bytes, and shakes hands if they begin a session.
+//! Spec: LSS/1 §4.2-4.4, §5.7, §6.2.
 
 use std::collections::HashMap;
 use std::io;
@@ -9,22 +9,22 @@ use std::time::Duration;
 
 use lsl_platform::clock::local_clock;
 use lsl_platform::fork::PerProcess;
+use lsl_proto::outlet::connection::{Connection, Event as Asked};
 use lsl_proto::transport::{Control, Rx, Tx};
-use lsl_proto::wire::request::{FIRST_VERSION_WITH_HEADERS, Request};
 use lsl_secure::admission::{Arrival, Ticket, Turn};
-use lsl_secure::audit::{Event, EventKind};
+use lsl_secure::audit::EventKind;
 use lsl_secure::connection::{self as secure, Answer, Question};
 use lsl_secure::handshake::PREAMBLE;
-use lsl_secure::policy::{REFUSAL_403, REFUSAL_501, REFUSAL_503};
-use lsl_secure::{Cause, Descriptor, Enrolled, Live, Local, Policy, PublicKey, Role, Security};
+use lsl_secure::policy::{REFUSAL_501, REFUSAL_503};
+use lsl_secure::{Cause, Descriptor, Live, Local, Policy, PublicKey, Role, Security};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::drive_outlet::link::{Connection, Link};
-use crate::drive_outlet::listen::{HANDSHAKE_LIMIT, answer};
+use crate::drive_outlet::link::{Duplex, Link};
 use crate::drive_outlet::push::OutletShared;
 use crate::drive_outlet::refusal;
+use crate::drive_outlet::request::{HANDSHAKE_LIMIT, answer, audit, event, within};
 use crate::drive_outlet::session::Session;
 use crate::net::monitor::lock_ignoring_poison;
 use crate::net::race::{Winner, race};
@@ -39,36 +39,32 @@ pub(crate) async fn serve(
     shared: &Arc<OutletShared>,
 ) -> Result<()> {
     let security = &shared.security;
+    let mut connection = Connection::new();
     let Some(local) = counted(shared) else {
         let deadline = Instant::now() + HANDSHAKE_LIMIT;
-        return match within(deadline, first_bytes(&stream)).await? {
-            First::Preamble => {
-                refusal::refuse(&stream, peer.ip(), REFUSAL_501).await;
-                Err(Error::Protocol("secure sessions are not enabled".into()))
-            }
-            First::Other(bytes) => {
-                let connection = Connection::plain(stream, peer);
-                Box::pin(answer(connection, shared, bytes)).await
-            }
-        };
+        let asked = within(deadline, first_bytes(&stream, &mut connection)).await?;
+        if asked == Some(Asked::Handshake) {
+            refusal::refuse(&stream, peer.ip(), REFUSAL_501).await;
+            return Err(Error::Protocol("secure sessions are not enabled".into()));
+        }
+        let duplex = Duplex::plain(stream, peer);
+        return Box::pin(answer(duplex, shared, connection, asked)).await;
     };
-    let Some(pending) = Pending::arrive(security, peer.ip()) else {
+    let Some(pending) = PendingHandshake::arrive(security, peer.ip()) else {
         let event = event(EventKind::LimitsHit, peer, shared).cause(Cause::Busy);
         audit(shared, event.detail("connections of one source"));
         refusal::refuse(&stream, peer.ip(), REFUSAL_503).await;
         return Err(Error::Protocol("too many connections".into()));
     };
-    let first = race(
-        within(Instant::now() + PREAMBLE_LIMIT, first_bytes(&stream)),
-        pending.evicted(),
-    );
-    match first.await {
-        Winner::First(first) => match first? {
+    let deadline = Instant::now() + PREAMBLE_LIMIT;
+    let first = within(deadline, first_bytes(&stream, &mut connection));
+    match race(first, pending.evicted()).await {
+        Winner::First(asked) => match asked? {
             // On the heap: a connection that says nothing should cost next to nothing.
-            First::Preamble => Box::pin(secure(stream, peer, shared, local, pending)).await,
-            First::Other(bytes) => {
-                let connection = Connection::plain(stream, peer);
-                let served = Box::pin(answer(connection, shared, bytes));
+            Some(Asked::Handshake) => Box::pin(secure(stream, peer, shared, local, pending)).await,
+            asked => {
+                let duplex = Duplex::plain(stream, peer);
+                let served = Box::pin(answer(duplex, shared, connection, asked));
                 match race(served, pending.evicted()).await {
                     Winner::First(served) => served,
                     Winner::Second(()) => Err(evicted(peer, shared)),
@@ -91,37 +87,22 @@ pub(crate) fn counted(shared: &OutletShared) -> Option<Arc<Local>> {
     }
 }
 
-/// What a connection begins with.
-#[derive(Debug, PartialEq, Eq)]
-enum First {
-    /// The preamble, and nothing was read beyond it.
-    Preamble,
-    /// These bytes, which are not the beginning of one.
-    Other(Vec<u8>),
-}
-
-/// Reads not one byte more than it takes to tell.
-async fn first_bytes(stream: &TcpStream) -> Result<First> {
+/// Reads not one byte more than it takes to tell what a connection is. Returns what it asks for, if it is
+/// decided by then.
+async fn first_bytes(stream: &TcpStream, connection: &mut Connection) -> Result<Option<Asked>> {
     let io = |source| Error::io("connection", source);
     let mut buffer = [0; PREAMBLE.len()];
-    let mut length = 0;
     loop {
         stream.readable().await.map_err(io)?;
-        match stream.try_read(&mut buffer[length..]) {
-            Ok(0) => {
-                let text = "closed before the request was complete";
-                return Err(Error::Protocol(text.into()));
-            }
-            Ok(received) => length += received,
+        let most = connection.max_read().min(buffer.len());
+        let received = match stream.try_read(&mut buffer[..most]) {
+            Ok(received) => &buffer[..received],
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
             Err(error) => return Err(io(error)),
-        }
-        let bytes = &buffer[..length];
-        if !PREAMBLE.starts_with(bytes) {
-            return Ok(First::Other(bytes.to_vec()));
-        }
-        if length == PREAMBLE.len() {
-            return Ok(First::Preamble);
+        };
+        let asked = connection.handle_input(received)?;
+        if asked.is_some() || !connection.is_undecided() {
+            return Ok(asked);
         }
     }
 }
@@ -132,11 +113,11 @@ async fn secure(
     peer: SocketAddr,
     shared: &Arc<OutletShared>,
     local: Arc<Local>,
-    pending: Pending,
+    pending: PendingHandshake,
 ) -> Result<()> {
     let io = |source| Error::io("connection", source);
     let here = stream.local_addr().map_err(io)?;
-    let mut door = Door {
+    let mut questions = Questions {
         security: &shared.security,
         stream: &shared.descriptor,
         pending: &pending,
@@ -147,11 +128,11 @@ async fn secure(
     };
     let now = local_clock();
     let mut handshake = secure::Connection::responder(local, Arc::clone(&shared.descriptor), now);
-    let shaking = Box::pin(door.shake_hands(&stream, &mut handshake));
+    let shaking = Box::pin(questions.shake_hands(&stream, &mut handshake));
     let outcome = race(shaking, pending.evicted()).await;
-    let Door {
+    let Questions {
         admitted, asked, ..
-    } = door;
+    } = questions;
     match outcome {
         Winner::First(Ok(())) => {}
         Winner::First(Err(error)) => {
@@ -170,24 +151,24 @@ async fn secure(
         }
     }
     pending.succeeded();
-    let Some(mut connection) = established(stream, peer, shared, handshake) else {
+    let Some(mut duplex) = established(stream, peer, shared, handshake) else {
         return Err(Error::Security("the handshake gave no session".into()));
     };
-    if let Err(cause) = register(connection.link(), shared, here.ip()) {
-        connection.link().end_session(cause);
-        connection.close().await;
+    if let Err(cause) = register(duplex.link(), shared, here.ip()) {
+        duplex.link().end_session(cause);
+        duplex.close().await;
         return Err(Error::Security(cause.name().to_owned()));
     }
-    Box::pin(answer(connection, shared, Vec::new())).await
+    Box::pin(answer(duplex, shared, Connection::in_session(), None)).await
 }
 
-/// Makes a connection of the session that a handshake has established.
+/// Makes a connection with the session that a handshake has established.
 fn established(
     stream: TcpStream,
     peer: SocketAddr,
     shared: &OutletShared,
     mut handshake: secure::Connection,
-) -> Option<Connection> {
+) -> Option<Duplex> {
     let time = handshake.take_time_keys()?;
     let (sender, receiver) = handshake.split()?;
     let clocks = shared.context.service().clocks();
@@ -195,7 +176,7 @@ fn established(
     let uid = shared.info.uid().into_owned();
     let session = Session::new(sender.info(), &shared.security, peer, uid, clock);
     let (tx, rx) = (Tx::secure(sender), Rx::secure(receiver));
-    Some(Connection::secure(stream, peer, session, tx, rx))
+    Some(Duplex::secure(stream, peer, session, tx, rx))
 }
 
 /// Registers a session: it ends when its peer is no longer trusted.
@@ -233,11 +214,11 @@ fn register(link: &Arc<Link>, shared: &Arc<OutletShared>, local: IpAddr) -> Resu
     Ok(())
 }
 
-/// Answers what the handshake asks.
-struct Door<'a> {
+/// Answers the questions of a handshake.
+struct Questions<'a> {
     security: &'a Arc<Security>,
     stream: &'a Descriptor,
-    pending: &'a Pending,
+    pending: &'a PendingHandshake,
     remote: IpAddr,
     local: IpAddr,
     /// It was our turn: M2 may be on its way.
@@ -245,7 +226,7 @@ struct Door<'a> {
     asked: Option<PublicKey>,
 }
 
-impl Door<'_> {
+impl Questions<'_> {
     /// Handshakes, until there is a session.
     async fn shake_hands(
         &mut self,
@@ -287,13 +268,13 @@ impl Door<'_> {
 
 /// A connection that is not authenticated yet, as the limits of the process count it.
 #[derive(Debug)]
-struct Pending {
+struct PendingHandshake {
     security: Arc<Security>,
     ticket: Ticket,
     evict: Arc<Notify>,
 }
 
-impl Pending {
+impl PendingHandshake {
     /// `None` if its source has too many.
     fn arrive(security: &Arc<Security>, source: IpAddr) -> Option<Self> {
         let now = local_clock();
@@ -348,7 +329,7 @@ impl Pending {
     }
 }
 
-impl Drop for Pending {
+impl Drop for PendingHandshake {
     fn drop(&mut self) {
         lock_ignoring_poison(waiting()).remove(&self.key(self.ticket));
         // Says nothing new about one that succeeded.
@@ -361,60 +342,6 @@ type Waiting = HashMap<(usize, Ticket), Arc<Notify>>;
 fn waiting() -> &'static Mutex<Waiting> {
     static WAITING: PerProcess<Mutex<Waiting>> = PerProcess::new();
     WAITING.get()
-}
-
-/// Whether a request in plaintext may be answered. Queries are discovery and may
-/// always be. Spec: LSS/1 §4.3, §4.4.
-///
-/// # Errors
-/// What the peer of a refused request is told.
-pub(super) fn admits_plaintext(
-    link: &Arc<Link>,
-    shared: &Arc<OutletShared>,
-    request: &Request,
-) -> Result<(), &'static [u8]> {
-    let (method, refusal): (_, &'static [u8]) = match request {
-        Request::ShortInfo { .. } | Request::Unknown => return Ok(()),
-        Request::FullInfo => ("LSL:fullinfo", b""),
-        Request::StreamFeed { version, .. } if *version >= FIRST_VERSION_WITH_HEADERS => {
-            ("LSL:streamfeed/110", REFUSAL_403)
-        }
-        Request::StreamFeed { .. } | Request::StreamFeed100 { .. } => ("LSL:streamfeed", b""),
-    };
-    let plaintext = |kind| event(kind, link.peer(), shared).detail(method);
-    match shared.security.policy() {
-        Policy::Off => return Ok(()),
-        Policy::Migrate => {
-            if let Some(enrolled) = enrol_plaintext(link, shared) {
-                link.keep(enrolled);
-                trust_watch::watch(&shared.security);
-                audit(shared, plaintext(EventKind::PlaintextAccepted));
-                return Ok(());
-            }
-        }
-        Policy::Required => {}
-    }
-    let refused = plaintext(EventKind::PlaintextRefused);
-    audit(shared, refused.cause(Cause::PlaintextRefused));
-    shared.refused.add(1);
-    Err(refusal)
-}
-
-/// Makes a plaintext connection end when `migrate` does; `None` if that is over by now.
-fn enrol_plaintext(link: &Arc<Link>, shared: &Arc<OutletShared>) -> Option<Enrolled> {
-    let (connection, outlet) = (Arc::downgrade(link), Arc::downgrade(shared));
-    let end = move || {
-        if let (Some(link), Some(shared)) = (connection.upgrade(), outlet.upgrade()) {
-            let event = event(EventKind::PlaintextRefused, link.peer(), &shared);
-            let event = event.cause(Cause::PlaintextRefused);
-            audit(
-                &shared,
-                event.detail("migrate_until has passed; the reader is cut off"),
-            );
-            link.shut_down();
-        }
-    };
-    shared.security.enrol_plaintext(end).ok()
 }
 
 fn evicted(peer: SocketAddr, shared: &OutletShared) -> Error {
@@ -443,27 +370,6 @@ fn audit_failure(
         event = event.peer(key.fingerprint());
     }
     audit(shared, event);
-}
-
-fn event(kind: EventKind, peer: SocketAddr, shared: &OutletShared) -> Event {
-    Event::new(kind)
-        .peer_addr(peer)
-        .role(Role::Outlet)
-        .policy(shared.security.policy())
-        .stream_uid(shared.info.uid())
-}
-
-fn audit(shared: &OutletShared, event: Event) {
-    shared.security.audit().record(event);
-}
-
-pub(super) async fn within<T>(
-    deadline: Instant,
-    work: impl Future<Output = Result<T>>,
-) -> Result<T> {
-    let late = || Err(Error::Protocol("no complete request in time".into()));
-    let outcome = tokio::time::timeout_at(deadline, work).await;
-    outcome.unwrap_or_else(|_| late())
 }
 
 /// Time for the first bytes to show what a connection is. Spec: LSS/1 §4.2.

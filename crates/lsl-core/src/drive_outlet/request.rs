@@ -1,0 +1,223 @@
+//! Answers the request of a connection. Every connection serves one. Spec: lsl-protocol §6, §7.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lsl_platform::clock::local_clock;
+use lsl_proto::outlet::connection::{
+    Connection, Event as Asked, Feed, Permission, Refused, plaintext_permission,
+};
+use lsl_proto::wire::negotiate::{negotiate, negotiate_100};
+use lsl_proto::wire::request::Request;
+use lsl_proto::wire::response::Refusal;
+use lsl_secure::audit::{Event, EventKind};
+use lsl_secure::{Cause, Enrolled, Role};
+use tokio::time::Instant;
+
+use crate::drive_outlet::link::{Duplex, Link};
+use crate::drive_outlet::push::OutletShared;
+use crate::drive_outlet::refusal;
+use crate::net::trust_watch;
+use crate::{Error, Result};
+
+/// Reads the request, unless it was `asked` already, and answers it. A feed goes on in a task of its own.
+pub(super) async fn answer(
+    mut duplex: Duplex,
+    shared: &Arc<OutletShared>,
+    connection: Connection,
+    asked: Option<Asked>,
+) -> Result<()> {
+    let deadline = Instant::now() + HANDSHAKE_LIMIT;
+    let replied = within(deadline, reply(&mut duplex, shared, connection, asked)).await;
+    let next = match replied {
+        Ok(next) => next,
+        Err(error) => {
+            if duplex.link().session().is_some() {
+                duplex.close().await;
+            }
+            return Err(error);
+        }
+    };
+    match next {
+        Next::Done => {}
+        Next::Hold(text) => refusal::hold_open(duplex, text),
+        Next::TimeKeys => shared.serve_time_keys(duplex),
+        Next::Feed(feed) => {
+            if let Err((mut duplex, refusal)) = shared.join(duplex, feed) {
+                let reply = refused(shared, refusal);
+                return within(deadline, finish(&mut duplex, &reply)).await;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What becomes of a connection after its request.
+enum Next {
+    /// It was answered.
+    Done,
+    /// It is refused with this text, or none, and held.
+    Hold(&'static [u8]),
+    /// It lends the keys of its session.
+    TimeKeys,
+    /// It becomes a consumer.
+    Feed(Feed),
+}
+
+async fn reply(
+    duplex: &mut Duplex,
+    shared: &Arc<OutletShared>,
+    mut connection: Connection,
+    mut asked: Option<Asked>,
+) -> Result<Next> {
+    let request = loop {
+        match asked {
+            Some(Asked::Request(request)) => break request,
+            Some(Asked::TimeKeys) => return Ok(Next::TimeKeys),
+            Some(Asked::Handshake) => return Err(unknown()),
+            None => {}
+        }
+        let received = duplex.receive().await.map_err(failed)?;
+        asked = connection.handle_input(&received)?;
+    };
+    let is_sealed = duplex.link().session().is_some();
+    if !is_sealed && let Some(text) = refused_plaintext(duplex.link(), shared, &request) {
+        return Ok(Next::Hold(text));
+    }
+    let (info, options) = (&shared.info, &shared.options);
+    let negotiated = match request {
+        Request::ShortInfo { query } => {
+            let shown = shared.advertised.view(shared.security.policy());
+            // Whoever has a session may ask about everything.
+            let (document, shortinfo) = if is_sealed {
+                (info.document(), &shared.shortinfo)
+            } else {
+                (&shown.document, &shown.shortinfo)
+            };
+            let service = shared.context.service();
+            let peer = duplex.link().peer().ip();
+            let is_meant = service.selects(&query, peer, document, local_clock())?;
+            let reply: &[u8] = if is_meant { shortinfo } else { b"" };
+            finish(duplex, reply).await?;
+            return Ok(Next::Done);
+        }
+        Request::FullInfo => {
+            finish(duplex, &info.to_xml()).await?;
+            return Ok(Next::Done);
+        }
+        Request::StreamFeed100 {
+            max_buffer,
+            max_chunk,
+        } => negotiate_100(&options.side(info), max_buffer, max_chunk),
+        Request::StreamFeed {
+            version,
+            uid,
+            headers,
+        } => negotiate(&options.side(info), version, &uid, &headers),
+        Request::Unknown => return Err(unknown()),
+    };
+    let reply = match negotiated {
+        Ok(negotiated) => {
+            let coalesces = is_sealed && !shared.coalesce.is_zero();
+            let feed = Feed::new(info, &shared.shortinfo, options, &negotiated, coalesces);
+            if feed.limits.is_some() {
+                return Ok(Next::Feed(feed));
+            }
+            feed.preamble
+        }
+        Err(refusal) => refused(shared, refusal),
+    };
+    finish(duplex, &reply).await?;
+    Ok(Next::Done)
+}
+
+async fn finish(duplex: &mut Duplex, reply: &[u8]) -> Result<()> {
+    duplex.finish(reply).await.map_err(failed)
+}
+
+fn refused(shared: &OutletShared, refusal: Refusal) -> Vec<u8> {
+    shared.refused.add(1);
+    refusal.to_bytes(shared.info.version())
+}
+
+fn unknown() -> Error {
+    Error::Protocol("unknown request".into())
+}
+
+fn failed(source: std::io::Error) -> Error {
+    Error::io("connection", source)
+}
+
+/// Returns what the peer of a request in plaintext is told that is refused; `None` if it is answered.
+fn refused_plaintext(
+    link: &Arc<Link>,
+    shared: &Arc<OutletShared>,
+    request: &Request,
+) -> Option<&'static [u8]> {
+    let plaintext = |kind, method| event(kind, link.peer(), shared).detail(method);
+    let Refused { method, text } = match plaintext_permission(shared.security.policy(), request) {
+        Permission::Granted => return None,
+        Permission::Denied(refused) => refused,
+        Permission::Migrating(refused) => {
+            if let Some(enrolled) = enrol_plaintext(link, shared) {
+                link.keep(enrolled);
+                trust_watch::watch(&shared.security);
+                audit(
+                    shared,
+                    plaintext(EventKind::PlaintextAccepted, refused.method),
+                );
+                return None;
+            }
+            refused
+        }
+    };
+    let refused = plaintext(EventKind::PlaintextRefused, method);
+    audit(shared, refused.cause(Cause::PlaintextRefused));
+    shared.refused.add(1);
+    Some(text)
+}
+
+/// Makes a plaintext connection end when `migrate` does; `None` if that is over by now.
+fn enrol_plaintext(link: &Arc<Link>, shared: &Arc<OutletShared>) -> Option<Enrolled> {
+    let (connection, outlet) = (Arc::downgrade(link), Arc::downgrade(shared));
+    let end = move || {
+        if let (Some(link), Some(shared)) = (connection.upgrade(), outlet.upgrade()) {
+            let event = event(EventKind::PlaintextRefused, link.peer(), &shared);
+            let event = event.cause(Cause::PlaintextRefused);
+            audit(
+                &shared,
+                event.detail("migrate_until has passed; the reader is cut off"),
+            );
+            link.shut_down();
+        }
+    };
+    shared.security.enrol_plaintext(end).ok()
+}
+
+/// Builds an event of a connection without a session.
+pub(super) fn event(kind: EventKind, peer: SocketAddr, shared: &OutletShared) -> Event {
+    Event::new(kind)
+        .peer_addr(peer)
+        .role(Role::Outlet)
+        .policy(shared.security.policy())
+        .stream_uid(shared.info.uid())
+}
+
+/// Records an event.
+pub(super) fn audit(shared: &OutletShared, event: Event) {
+    shared.security.audit().record(event);
+}
+
+/// Returns the output of `work`, or an error after `deadline`.
+pub(super) async fn within<T>(
+    deadline: Instant,
+    work: impl Future<Output = Result<T>>,
+) -> Result<T> {
+    let late = || Err(Error::Protocol("no complete request in time".into()));
+    let outcome = tokio::time::timeout_at(deadline, work).await;
+    outcome.unwrap_or_else(|_| late())
+}
+
+/// Time from connecting to a complete request. Spec: lsl-protocol §15.
+pub(super) const HANDSHAKE_LIMIT: Duration = Duration::from_secs(15);

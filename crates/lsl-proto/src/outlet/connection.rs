@@ -1,0 +1,341 @@
+//! An accepted connection up to the answer of its request: what it is, what it asks for and what of it the
+//! policy allows. Decided once, by the first bytes; not one byte more is read than that takes.
+//! Spec: LSS/1 §4.2-4.4, §9.2; lsl-protocol §6, §7.
+
+use lsl_secure::Policy;
+use lsl_secure::handshake::PREAMBLE;
+use lsl_secure::policy::REFUSAL_403;
+
+use crate::outlet::encoder::Variant;
+use crate::outlet::fanout::FeedLimits;
+use crate::wire::archive100::Encoder100;
+use crate::wire::negotiate::{Negotiated, OutletSide, Writing};
+use crate::wire::request::{FIRST_VERSION_WITH_HEADERS, Request, RequestParser};
+use crate::wire::response::DataProtocol;
+use crate::wire::sample110::Encoder110;
+use crate::{ByteOrder, Error, Result, StreamInfo};
+
+/// An accepted connection. Spent after its first event.
+#[derive(Debug)]
+pub struct Connection {
+    stage: Stage,
+    parser: RequestParser,
+    /// The first bytes: of the connection, then of the request inside a session.
+    head: Vec<u8>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Undecided,
+    Plaintext,
+    Session,
+}
+
+/// What a connection asks for.
+#[derive(Debug, PartialEq)]
+pub enum Event {
+    /// A session. Nothing was read beyond the preamble.
+    Handshake,
+    /// An answer to this.
+    Request(Request),
+    /// Nothing but a session, whose keys authenticate clock probes.
+    TimeKeys,
+}
+
+impl Connection {
+    /// Awaits the first bytes of a connection.
+    pub fn new() -> Self {
+        Self::at(Stage::Undecided)
+    }
+
+    /// Awaits a request inside a session.
+    pub fn in_session() -> Self {
+        Self::at(Stage::Session)
+    }
+
+    fn at(stage: Stage) -> Self {
+        Self {
+            stage,
+            parser: RequestParser::new(),
+            head: Vec::new(),
+        }
+    }
+
+    /// Whether it may still be the beginning of a session.
+    pub fn is_undecided(&self) -> bool {
+        self.stage == Stage::Undecided
+    }
+
+    /// Returns how many bytes may be given to [`handle_input`](Self::handle_input).
+    pub fn max_read(&self) -> usize {
+        match self.stage {
+            Stage::Undecided => PREAMBLE.len().saturating_sub(self.head.len()),
+            Stage::Plaintext | Stage::Session => usize::MAX,
+        }
+    }
+
+    /// Takes bytes of the peer, none at the end. Returns what it asks for, once.
+    ///
+    /// # Errors
+    /// [`Error::Protocol`] for an end before the request was complete, and for what no peer may send.
+    pub fn handle_input(&mut self, bytes: &[u8]) -> Result<Option<Event>> {
+        if bytes.is_empty() {
+            let text = "closed before the request was complete";
+            return Err(Error::Protocol(text.into()));
+        }
+        match self.stage {
+            Stage::Undecided => {
+                self.head.extend_from_slice(bytes);
+                if self.head == *PREAMBLE {
+                    return Ok(Some(Event::Handshake));
+                }
+                if PREAMBLE.starts_with(&self.head) {
+                    return Ok(None);
+                }
+                self.stage = Stage::Plaintext;
+                let request = self.parser.feed(&self.head)?;
+                return Ok(request.map(Event::Request));
+            }
+            Stage::Plaintext => {}
+            Stage::Session => {
+                let room = TIME_KEYS_REQUEST.len() - self.head.len();
+                let taken = bytes.get(..room).unwrap_or(bytes);
+                self.head.extend_from_slice(taken);
+            }
+        }
+        let request = self.parser.feed(bytes)?;
+        // The parser of LSL's own methods does not know it.
+        let asks_for_keys = self.stage == Stage::Session && self.head == *TIME_KEYS_REQUEST;
+        Ok(request.map(|request| match request {
+            Request::Unknown if asks_for_keys => Event::TimeKeys,
+            request => Event::Request(request),
+        }))
+    }
+}
+
+impl Default for Connection {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// What the policy says to a request in plaintext.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Permission {
+    /// Answer it.
+    Granted,
+    /// Answer it as long as the migration lasts, and refuse it otherwise.
+    Migrating(Refused),
+    /// Refuse it.
+    Denied(Refused),
+}
+
+/// A request that is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Refused {
+    /// Its method, for auditors.
+    pub method: &'static str,
+    /// What the peer is told, or nothing.
+    pub text: &'static [u8],
+}
+
+/// Returns what `policy` says to a request in plaintext. Queries are discovery and may always be.
+/// Spec: LSS/1 §4.3, §4.4.
+pub fn plaintext_permission(policy: Policy, request: &Request) -> Permission {
+    let (method, text): (_, &[u8]) = match request {
+        Request::ShortInfo { .. } | Request::Unknown => return Permission::Granted,
+        Request::FullInfo => ("LSL:fullinfo", b""),
+        Request::StreamFeed { version, .. } if *version >= FIRST_VERSION_WITH_HEADERS => {
+            ("LSL:streamfeed/110", REFUSAL_403)
+        }
+        Request::StreamFeed { .. } | Request::StreamFeed100 { .. } => ("LSL:streamfeed", b""),
+    };
+    let refused = Refused { method, text };
+    match policy {
+        Policy::Off => Permission::Granted,
+        Policy::Migrate => Permission::Migrating(refused),
+        Policy::Required => Permission::Denied(refused),
+    }
+}
+
+/// How an outlet treats its readers.
+#[derive(Debug, Clone, Copy)]
+pub struct OutletOptions {
+    /// Samples a reader may lag.
+    pub capacity_samples: usize,
+    /// Samples sent together when pushes hold and the reader has no wish.
+    pub chunk_samples: usize,
+    /// Whether pushes wait for every reader.
+    pub synchronous: bool,
+}
+
+impl OutletOptions {
+    /// Returns what a feed of this outlet depends on.
+    pub fn side<'a>(&self, info: &'a StreamInfo) -> OutletSide<'a> {
+        OutletSide {
+            version: info.version(),
+            uid: info.uid_bytes(),
+            format: info.channel_format(),
+            byte_order: ByteOrder::NATIVE,
+            writing: if self.synchronous {
+                Writing::Synchronous
+            } else {
+                Writing::Queued
+            },
+        }
+    }
+}
+
+/// A feed as it was negotiated.
+#[derive(Debug)]
+pub struct Feed {
+    /// Its wire format.
+    pub variant: Variant,
+    /// What comes before the first sample.
+    pub preamble: Vec<u8>,
+    /// Its limits; `None` closes it after the preamble.
+    pub limits: Option<FeedLimits>,
+}
+
+impl Feed {
+    /// Builds a feed. `shortinfo` is the stream's; `coalesces` is as in [`FeedLimits`].
+    pub fn new(
+        info: &StreamInfo,
+        shortinfo: &[u8],
+        options: &OutletOptions,
+        negotiated: &Negotiated,
+        coalesces: bool,
+    ) -> Self {
+        let (format, channels) = (info.channel_format(), info.channel_count());
+        let mut preamble = negotiated.preface_bytes(&options.side(info));
+        let variant = match negotiated.feed.data_protocol {
+            DataProtocol::V110 => {
+                let order = negotiated.feed.byte_order;
+                Encoder110::new(format, channels, order).encode_test_patterns(&mut preamble);
+                Variant::V110(order)
+            }
+            DataProtocol::V100 => {
+                Encoder100::new(format, channels).encode_preamble(&mut preamble, shortinfo);
+                Variant::V100
+            }
+        };
+        let limits = negotiated.max_buffer_samples.map(|capacity| FeedLimits {
+            // Synchronous pushes wait, and drop nothing.
+            capacity: if options.synchronous {
+                usize::MAX
+            } else {
+                capacity.min(options.capacity_samples)
+            },
+            chunk: match negotiated.max_chunk_samples {
+                0 => options.chunk_samples,
+                samples => samples,
+            },
+            coalesces,
+        });
+        Self {
+            variant,
+            preamble,
+            limits,
+        }
+    }
+}
+
+/// Asks for nothing but a session. Spec: LSS/1 §9.2.
+const TIME_KEYS_REQUEST: &[u8; 16] = b"LSL:timekeys/1\r\n";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Gives `bytes` to a connection, `step` at a time. Returns its event and how many bytes it took.
+    fn ask(mut connection: Connection, bytes: &[u8], step: usize) -> (Option<Event>, usize) {
+        let mut taken = 0;
+        while taken < bytes.len() {
+            let length = step.min(connection.max_read()).min(bytes.len() - taken);
+            let event = connection.handle_input(&bytes[taken..taken + length]);
+            taken += length;
+            if let Some(event) = event.unwrap() {
+                return (Some(event), taken);
+            }
+        }
+        (None, taken)
+    }
+
+    #[test]
+    fn the_first_bytes_decide_however_they_arrive() {
+        let beyond = [&PREAMBLE[..], b"M1"].concat();
+        for step in 1..=16 {
+            let (event, taken) = ask(Connection::new(), &beyond, step);
+            assert_eq!((event, taken), (Some(Event::Handshake), PREAMBLE.len()));
+            for length in 0..PREAMBLE.len() {
+                let (event, _) = ask(Connection::new(), &PREAMBLE[..length], step);
+                assert_eq!(event, None, "{length}");
+            }
+            // As long as the preamble, and nearly the same.
+            for request in [&b"LSL:fullinfo\r\n"[..], b"LSL:secure/0\r\n"] {
+                let (event, taken) = ask(Connection::new(), request, step);
+                let expected = match request[4] {
+                    b'f' => Request::FullInfo,
+                    _ => Request::Unknown,
+                };
+                assert_eq!((event, taken), (Some(Event::Request(expected)), 14));
+            }
+        }
+    }
+
+    #[test]
+    fn keys_are_lent_inside_a_session_alone() {
+        for step in 1..=20 {
+            let (event, _) = ask(Connection::in_session(), TIME_KEYS_REQUEST, step);
+            assert_eq!(event, Some(Event::TimeKeys));
+            let (event, _) = ask(Connection::new(), TIME_KEYS_REQUEST, step);
+            assert_eq!(event, Some(Event::Request(Request::Unknown)));
+            let (event, _) = ask(Connection::in_session(), b"LSL:fullinfo\r\n", step);
+            assert_eq!(event, Some(Event::Request(Request::FullInfo)));
+            let (event, _) = ask(Connection::in_session(), b"LSL:timekeys/2\r\n", step);
+            assert_eq!(event, Some(Event::Request(Request::Unknown)));
+        }
+    }
+
+    #[test]
+    fn an_end_before_the_request_is_an_error() {
+        for bytes in [&b""[..], b"LSL:sec", b"LSL:shortinfo\r\n"] {
+            let mut connection = Connection::new();
+            if !bytes.is_empty() {
+                connection.handle_input(bytes).unwrap();
+            }
+            let error = connection.handle_input(b"").unwrap_err();
+            assert!(matches!(error, Error::Protocol(_)), "{error}");
+        }
+    }
+
+    #[test]
+    fn plaintext_is_for_the_policy_to_allow() {
+        let feed = |text: &[u8]| RequestParser::new().feed(text).unwrap().unwrap();
+        let cases: [(Request, Option<&[u8]>); 5] = [
+            (Request::Unknown, None),
+            (feed(b"LSL:shortinfo\r\nname='x'\r\n"), None),
+            (Request::FullInfo, Some(b"")),
+            (feed(b"LSL:streamfeed\r\n1 0\r\n"), Some(b"")),
+            (
+                feed(b"LSL:streamfeed/110 x\r\nA: b\r\n\r\n"),
+                Some(REFUSAL_403),
+            ),
+        ];
+        for (request, refusal) in cases {
+            let ask = |policy| plaintext_permission(policy, &request);
+            assert_eq!(ask(Policy::Off), Permission::Granted);
+            let (migrating, denied) = (ask(Policy::Migrate), ask(Policy::Required));
+            match refusal {
+                None => assert_eq!([migrating, denied], [Permission::Granted; 2]),
+                Some(text) => {
+                    let Permission::Denied(refused) = denied else {
+                        panic!("{request:?}");
+                    };
+                    assert_eq!(refused.text, text);
+                    assert_eq!(migrating, Permission::Migrating(refused));
+                }
+            }
+        }
+    }
+}
