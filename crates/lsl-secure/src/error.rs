@@ -124,6 +124,18 @@ impl Cause {
         matches!(self.code(), 7..=12 | 16 | 17 | 19 | 20)
     }
 
+    /// Whether a trust list says this of a key.
+    pub fn is_verdict(self) -> bool {
+        matches!(
+            self,
+            Self::NotAuthorised
+                | Self::RoleNotAllowed
+                | Self::Expired
+                | Self::Revoked
+                | Self::SelfKey
+        )
+    }
+
     /// Returns the cause of a received alert code; of two causes with one code, the first of the
     /// table.
     pub fn from_code(code: u8) -> Self {

@@ -380,7 +380,7 @@ impl Target<'_> {
         let kind = match error {
             lsl_secure::Error::Alert { .. } => EventKind::PeerAlert,
             // The cryptography was right, and it is the wrong one.
-            lsl_secure::Error::Session { .. } if found.key.is_some() && is_verdict(cause) => {
+            lsl_secure::Error::Session { .. } if found.key.is_some() && cause.is_verdict() => {
                 EventKind::PolicyRefused
             }
             _ => EventKind::HandshakeFailed,
@@ -526,18 +526,6 @@ fn enrol_plaintext(
     connection.keep(enrolled.map_err(over)?);
     trust_watch::watch(security);
     Ok(())
-}
-
-/// Whether this is what a trust list says of a key.
-fn is_verdict(cause: Cause) -> bool {
-    matches!(
-        cause,
-        Cause::NotAuthorised
-            | Cause::RoleNotAllowed
-            | Cause::Expired
-            | Cause::Revoked
-            | Cause::SelfKey
-    )
 }
 
 /// Audits that an outlet said of itself what its DESCRIPTOR does not say.

@@ -244,7 +244,8 @@ impl Questions<'_> {
                 secure::Event::Question(Question::PeerKey(peer)) => {
                     Answer::PeerKey(self.decide(peer))
                 }
-                _ => return Ok(()),
+                secure::Event::Established(_) => return Ok(()),
+                _ => return Err(lsl_secure::Error::session(Cause::Internal, "no session")),
             });
         }
     }
@@ -359,8 +360,8 @@ fn audit_failure(
     let cause = error.cause();
     let refused_here = matches!(error, lsl_secure::Error::Session { .. });
     let kind = match asked {
-        // The key was proved before we were asked about it.
-        Some(_) if refused_here => EventKind::PolicyRefused,
+        // The key was proved, and is the wrong one.
+        Some(_) if refused_here && cause.is_verdict() => EventKind::PolicyRefused,
         _ => EventKind::HandshakeFailed,
     };
     let mut event = event(kind, peer, shared)
