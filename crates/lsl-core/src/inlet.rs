@@ -301,15 +301,15 @@ impl Inlet {
     /// Everything counted so far.
     pub fn stats(&self) -> InletStats {
         let state = self.shared.feed.lock();
-        let feed = &state.feed;
+        let (feed, counts) = (&state.feed, state.feed.counts());
         InletStats {
-            samples: feed.samples(),
-            bytes: feed.bytes(),
+            samples: counts.samples,
+            bytes: counts.bytes,
             dropped: feed.ring.dropped(),
-            reconnects: feed.reconnects(),
+            reconnects: counts.reconnects,
             available: feed.ring.len(),
             available_bytes: feed.ring.len_bytes(),
-            idle_secs: feed.last_arrival().map(|arrival| local_clock() - arrival),
+            idle_secs: counts.last_arrival.map(|arrival| local_clock() - arrival),
         }
     }
 
@@ -319,7 +319,7 @@ impl Inlet {
     pub fn set_notifier(&self, notifier: impl Fn() + Send + Sync + 'static) -> bool {
         let notifier = Notifier(Box::new(notifier));
         let is_first = self.shared.notifier.set(notifier).is_ok();
-        // From now on the data task reads, whoever does now.
+        // From now on the inlet's task reads, whoever does now.
         self.shared.interrupt_leader();
         self.shared.work.notify_one();
         is_first

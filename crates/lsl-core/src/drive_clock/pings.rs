@@ -1,19 +1,14 @@
 //! PINGs that the clock task wants and the task that reads the connection sends: the two meet here.
 //! One question and one answer are kept, whatever the outlet sends. Spec: LSS/1 §9.5.
 
-use std::sync::Mutex;
 use std::task::{Context, Poll, Waker};
 
-use tokio::sync::Notify;
-
-use crate::net::monitor::lock_ignoring_poison;
+use crate::net::monitor::Monitor;
 
 /// Between the clock of an inlet and one session.
 #[derive(Debug, Default)]
 pub(crate) struct Pings {
-    state: Mutex<State>,
-    answered: Notify,
-    echoed: Notify,
+    state: Monitor<State>,
 }
 
 #[derive(Debug, Default)]
@@ -49,31 +44,37 @@ pub(crate) struct Pong {
 impl Pings {
     /// Wants a PING with this time. Whatever was wanted before is forgotten.
     pub(crate) fn ask(&self, t0: f64) {
-        let mut state = lock_ignoring_poison(&self.state);
-        state.wanted = Some(t0);
-        state.outstanding = None;
-        state.pong = None;
-        let reader = state.reader.take();
-        drop(state);
-        if let Some(reader) = reader {
-            reader.wake();
-        }
+        self.want(|state| {
+            state.wanted = Some(t0);
+            state.outstanding = None;
+            state.pong = None;
+        });
     }
 
-    /// The answer to what was asked last, once. Dropping the future loses nothing.
+    /// Returns the answer to what was asked last, once. Dropping the future loses nothing.
     pub(crate) async fn answer(&self) -> Pong {
         loop {
-            if let Some(pong) = lock_ignoring_poison(&self.state).pong.take() {
+            let pong = self.state.wait(f64::INFINITY, |state| state.pong.take());
+            if let Some(pong) = pong.await {
                 return pong;
             }
-            self.answered.notified().await;
         }
     }
 
     /// Wants a PING whose answer [`echo`](Self::echo) waits for, besides those of the clock.
     pub(crate) fn ask_echo(&self, t0: f64) {
-        let mut state = lock_ignoring_poison(&self.state);
-        state.echo = Echo::Wanted(t0);
+        self.want(|state| state.echo = Echo::Wanted(t0));
+    }
+
+    /// Returns when the answer to the last [`ask_echo`](Self::ask_echo) is here.
+    pub(crate) async fn echo(&self) {
+        let is_answered = |state: &mut State| matches!(state.echo, Echo::Answered).then_some(());
+        self.state.wait(f64::INFINITY, is_answered).await;
+    }
+
+    fn want(&self, change: impl FnOnce(&mut State)) {
+        let mut state = self.state.lock();
+        change(&mut state);
         let reader = state.reader.take();
         drop(state);
         if let Some(reader) = reader {
@@ -81,19 +82,9 @@ impl Pings {
         }
     }
 
-    /// Returns when the answer to the last [`ask_echo`](Self::ask_echo) is here.
-    pub(crate) async fn echo(&self) {
-        loop {
-            if matches!(lock_ignoring_poison(&self.state).echo, Echo::Answered) {
-                return;
-            }
-            self.echoed.notified().await;
-        }
-    }
-
     /// What to send. For the one task that reads the session; it is woken for the next.
     pub(crate) fn poll(&self, context: &Context<'_>) -> Poll<f64> {
-        let mut state = lock_ignoring_poison(&self.state);
+        let mut state = self.state.lock();
         match &mut state.reader {
             Some(waker) => waker.clone_from(context.waker()),
             none => *none = Some(context.waker().clone()),
@@ -116,24 +107,20 @@ impl Pings {
 
     /// Whether an answer is to come.
     pub(crate) fn is_outstanding(&self) -> bool {
-        let state = lock_ignoring_poison(&self.state);
+        let state = self.state.lock();
         state.outstanding.is_some() || matches!(state.echo, Echo::Outstanding(_))
     }
 
-    /// The outlet answered; what the clock did not ask keeps the session alive and is no news here.
+    /// Takes the answer of the outlet. One that nobody asked for keeps the session alive and is no news.
     pub(crate) fn answered(&self, times: [f64; 3], opened_at: f64) {
-        let mut state = lock_ignoring_poison(&self.state);
-        if matches!(state.echo, Echo::Outstanding(t0) if t0.to_bits() == times[0].to_bits()) {
-            state.echo = Echo::Answered;
-            self.echoed.notify_one();
-            return;
-        }
-        let is_asked = |asked: &mut f64| asked.to_bits() == times[0].to_bits();
-        if state.outstanding.take_if(is_asked).is_some() {
-            state.pong = Some(Pong { times, opened_at });
-            drop(state);
-            self.answered.notify_one();
-        }
+        self.state.update(|state| {
+            let is_asked = |asked: f64| asked.to_bits() == times[0].to_bits();
+            if matches!(state.echo, Echo::Outstanding(t0) if is_asked(t0)) {
+                state.echo = Echo::Answered;
+            } else if state.outstanding.take_if(|t0| is_asked(*t0)).is_some() {
+                state.pong = Some(Pong { times, opened_at });
+            }
+        });
     }
 }
 
@@ -151,7 +138,7 @@ mod tests {
     #[test]
     fn an_echo_does_not_disturb_the_clock() {
         let pings = Pings::default();
-        let is_echoed = || matches!(lock_ignoring_poison(&pings.state).echo, Echo::Answered);
+        let is_echoed = || matches!(pings.state.lock().echo, Echo::Answered);
         pings.ask(1.0);
         pings.ask_echo(2.0);
         assert_eq!((poll(&pings), poll(&pings)), (Some(1.0), Some(2.0)));
@@ -169,7 +156,7 @@ mod tests {
     }
 
     fn taken(pings: &Pings) -> Option<Pong> {
-        lock_ignoring_poison(&pings.state).pong.take()
+        pings.state.lock().pong.take()
     }
 
     #[test]

@@ -116,9 +116,9 @@ impl<'a> Attendance<'a> {
         if state.number != self.number || state.connection.is_none() {
             return Next::Ended(closed());
         }
-        let before = (state.feed.samples(), state.is_opened());
+        let before = (state.feed.counts().samples, state.is_opened());
         let next = self.read(&mut state, context, is_due, until);
-        let arrived = state.feed.samples() > before.0;
+        let arrived = state.feed.counts().samples > before.0;
         let is_opened = state.is_opened();
         let disconnect = state.disconnect.take();
         let ended = match disconnect {
@@ -196,13 +196,13 @@ impl<'a> Attendance<'a> {
                 return Next::Again;
             }
         }
-        let samples = state.feed.samples();
+        let samples = state.feed.counts().samples;
         while let Some(Received { progress, .. }) = state.receive(Some(context), ReadBy::Other) {
             taken += progress.bytes;
             if state.disconnect.is_some() {
                 return Next::Reactor;
             }
-            if state.feed.samples() > samples && !is_wanted(state) {
+            if state.feed.counts().samples > samples && !is_wanted(state) {
                 // It flows and nobody waits for it.
                 if let Some(connection) = state.readable() {
                     connection.unregister();

@@ -19,7 +19,7 @@ use tokio::net::TcpStream;
 use tokio::time::Sleep;
 
 use crate::byte_stream::{ByteStream, Socket};
-use crate::drive_inlet::session::{About, Session};
+use crate::drive_inlet::session::{Registration, Session};
 use crate::net::secure_driver::{in_background, in_time};
 use crate::net::sockets::{self, with_read_buffer};
 use crate::net::{runtime, tcp};
@@ -119,10 +119,10 @@ impl Connection {
         &mut self,
         info: Arc<SessionInfo>,
         descriptor: Descriptor,
-        about: About,
+        registration: Registration,
     ) {
         let time_keys = self.machine.session().and_then(Handshake::take_time_keys);
-        let session = Session::new(info, descriptor, time_keys, about);
+        let session = Session::new(info, descriptor, time_keys, registration);
         session.begun();
         self.session = Some(session);
     }

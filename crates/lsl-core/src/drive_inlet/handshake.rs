@@ -23,13 +23,13 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::context::Context;
 use crate::drive_inlet::connection::Connection;
 use crate::drive_inlet::peers::Peers;
-use crate::drive_inlet::session::{About, Ending};
+use crate::drive_inlet::session::{Ending, Registration};
 use crate::net::monitor::lock_ignoring_poison;
 use crate::net::secure_driver::in_background;
 use crate::net::{sockets, trust_watch};
 use crate::{Error, Result, StreamInfo};
 
-/// Whom somebody wants to reach.
+/// Target of an outgoing connection: the outlet as last announced and the identity it must prove.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Target<'a> {
     /// The outlet, as discovery describes it now.
@@ -40,7 +40,7 @@ pub(crate) struct Target<'a> {
     pub(crate) peers: &'a Arc<Peers>,
 }
 
-/// What a DESCRIPTOR is compared with. Spec: LSS/1 §7.4.
+/// Identity that a DESCRIPTOR must prove. Spec: LSS/1 §7.4.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum ExpectedIdentity<'a> {
     /// All of the outlet's info, and the stream that the user chose at first.
@@ -194,7 +194,7 @@ struct Judge<'a> {
     found: Found,
     wrong: Option<Wrong>,
     /// What the session needs, and what the outlet said of its stream.
-    accepted: Option<(About, Descriptor)>,
+    accepted: Option<(Registration, Descriptor)>,
 }
 
 impl Judge<'_> {
@@ -226,10 +226,10 @@ impl Judge<'_> {
                 _ => return Err(lsl_secure::Error::session(Cause::Internal, "no session")),
             });
         };
-        if let Some((about, said)) = self.accepted.take()
+        if let Some((registration, said)) = self.accepted.take()
             && self.remember(&info).is_ok()
         {
-            connection.begin_session(info, said, about);
+            connection.begin_session(info, said, registration);
             return Ok(connection);
         }
         self.found.pinned = self.pinned_before(info.peer);
@@ -266,7 +266,7 @@ impl Judge<'_> {
     }
 
     /// Has the session watched: it ends when the outlet is no longer trusted.
-    async fn enrol(&mut self, key: PublicKey, said: &Descriptor) -> Result<About, Cause> {
+    async fn enrol(&mut self, key: PublicKey, said: &Descriptor) -> Result<Registration, Cause> {
         let security = self.security;
         let (remote, local) = (self.peer.ip(), self.own_address.ip());
         let admitted = security.admits_stream(&key, remote, local, said);
@@ -282,7 +282,7 @@ impl Judge<'_> {
         };
         let ending = Arc::new(Ending::default());
         let to_end = Arc::clone(&ending);
-        Ok(About {
+        Ok(Registration {
             _enrolled: security.enrol(live, move |cause| to_end.end(cause))?,
             security: Arc::clone(security),
             peers: Arc::clone(self.target.peers),

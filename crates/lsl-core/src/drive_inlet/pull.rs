@@ -71,6 +71,7 @@ impl FeedState {
     /// Gives up the connection: returns it, to be dropped once the lock is free, with the leader to
     /// interrupt.
     pub(crate) fn end(&mut self) -> (Option<Box<Connection>>, Option<Arc<Interrupt>>) {
+        self.disconnect = None;
         (self.connection.take(), self.reader.end())
     }
 
@@ -110,7 +111,7 @@ impl FeedState {
                 }
             }
         };
-        if let Some(now) = feed.last_arrival().filter(|_| read.samples > 0) {
+        if let Some(now) = feed.counts().last_arrival.filter(|_| read.samples > 0) {
             reader.on_read(now);
         }
         if by == ReadBy::Other
@@ -128,7 +129,7 @@ impl FeedState {
     /// Reads everything that the socket holds, without blocking. Returns true if samples arrived; the
     /// caller then wakes the other waiters.
     pub(super) fn drain(&mut self) -> bool {
-        let before = self.feed.samples();
+        let before = self.feed.counts().samples;
         let mut left = DRAIN_BYTES;
         while let Some(Received { progress, .. }) = self.receive(None, ReadBy::Other) {
             left = left.saturating_sub(progress.bytes);
@@ -136,7 +137,7 @@ impl FeedState {
                 break;
             }
         }
-        self.feed.samples() > before
+        self.feed.counts().samples > before
     }
 
     /// Returns whether what comes next must be read at once.

@@ -22,7 +22,7 @@ use crate::stats::Encryption;
 pub(crate) struct Session {
     events: SessionEvents,
     descriptor: Descriptor,
-    about: About,
+    registration: Registration,
     /// Those that the clock asks for; they do not count as signs that the outlet is silent.
     pub(crate) pings: Arc<Pings>,
     prober: Option<TimeProber>,
@@ -31,9 +31,9 @@ pub(crate) struct Session {
     pub(crate) is_failed: bool,
 }
 
-/// The other end of a session, and its registration with `Security`.
+/// Registration of a session with `Security`, which ends it, and with what the inlet remembers of peers.
 #[derive(Debug)]
-pub(crate) struct About {
+pub(crate) struct Registration {
     pub(crate) security: Arc<Security>,
     pub(crate) peers: Arc<Peers>,
     pub(crate) ending: Arc<Ending>,
@@ -48,13 +48,13 @@ impl Session {
         info: Arc<SessionInfo>,
         descriptor: Descriptor,
         time_keys: Option<TimeKeys>,
-        about: About,
+        registration: Registration,
     ) -> Self {
         let uid = String::from_utf8_lossy(&descriptor.uid).into_owned();
         Self {
-            events: SessionEvents::new(info, Role::Inlet, about.peer, uid),
+            events: SessionEvents::new(info, Role::Inlet, registration.peer, uid),
             descriptor,
-            about,
+            registration,
             pings: Arc::default(),
             prober: time_keys.map(TimeKeys::into_prober),
             started: local_clock(),
@@ -64,8 +64,10 @@ impl Session {
 
     fn record(&self, event: Event) {
         let suite = self.events.info().suite;
-        let event = event.suite(suite).policy(self.about.security.policy());
-        self.about.security.audit().record(event);
+        let event = event
+            .suite(suite)
+            .policy(self.registration.security.policy());
+        self.registration.security.audit().record(event);
     }
 
     /// Audits the handshake.
@@ -86,8 +88,8 @@ impl Session {
         }
         self.is_failed = true;
         let name = &self.events.info().peer_name;
-        let text = format!("{name} at {}: {error}", self.about.peer);
-        self.about.peers.ended(error.cause(), &text);
+        let text = format!("{name} at {}: {error}", self.registration.peer);
+        self.registration.peers.ended(error.cause(), &text);
         text
     }
 
@@ -108,7 +110,7 @@ impl Session {
 
     /// Returns the builder of events about the clock, and where they go.
     pub(crate) fn events(&self) -> (SessionEvents, Arc<Security>) {
-        (self.events.clone(), Arc::clone(&self.about.security))
+        (self.events.clone(), Arc::clone(&self.registration.security))
     }
 
     /// Takes the means to ask the outlet's clock; it is of use while this session lives.
@@ -119,12 +121,12 @@ impl Session {
     /// Ends the session as if the outlet had lost our trust.
     #[cfg(test)]
     pub(crate) fn end(&self, cause: Cause) {
-        self.about.ending.end(cause);
+        self.registration.ending.end(cause);
     }
 
     /// Ends the session if the outlet lost our trust; else `context` is woken when it does.
     pub(crate) fn poll_end(&self, context: &Context<'_>) -> lsl_secure::Result<()> {
-        match self.about.ending.poll(context) {
+        match self.registration.ending.poll(context) {
             Poll::Pending => Ok(()),
             Poll::Ready(cause) => {
                 let text = "the outlet is no longer trusted";

@@ -126,8 +126,8 @@ impl InletShared {
         }
         let channels = info.channel_count() as usize;
         let ring = SampleRing::new(capacity_samples, byte_limit);
-        let mut feed = Feed::new(ring, processing, channels, info.channel_format());
-        feed.set_samples_first(samples_first);
+        let shape = (channels, info.channel_format());
+        let feed = Feed::new(ring, processing, shape, samples_first);
         Self {
             channels,
             recoverable,
@@ -326,7 +326,7 @@ async fn connection(shared: &InletShared, address: SocketAddr, epoch: u64) -> Er
     // Boxed, because every inlet's task would else hold room for it.
     let opening = Box::pin(open(shared, address, epoch));
     match shared.source.in_turn(address, opening).await {
-        Ok((attendance, _kept)) => attendance.attend().await,
+        Ok((attendance, _published)) => attendance.attend().await,
         Err(error) => error,
     }
 }
@@ -336,13 +336,13 @@ async fn open(
     shared: &InletShared,
     address: SocketAddr,
     epoch: u64,
-) -> Result<(Attendance<'_>, Kept<'_>)> {
+) -> Result<(Attendance<'_>, PublishedSession<'_>)> {
     let info = shape_of(&shared.info, shared.source.info());
     let feed = || Exchange::Feed(Box::new(FeedDecoder::new(&info, shared.options)));
     let connecting = shared.source.dial(&info, address, feed, CONNECT_LIMIT);
     let mut connection = (connecting.await)
         .inspect_err(|error| shared.source.on_refused(info.uid_bytes(), error))?;
-    let kept = Kept::new(shared, &mut connection);
+    let published = PublishedSession::new(shared, &mut connection);
     let attendance = Attendance::begin(shared, epoch, connection)?;
     // Once the stream flows a pause of any length is legal.
     let opened = tokio::time::timeout(HANDSHAKE_LIMIT, attendance.open()).await;
@@ -354,16 +354,16 @@ async fn open(
     };
     opened.unwrap_or_else(|_| late())?;
     shared.source.on_connected();
-    Ok((attendance, kept))
+    Ok((attendance, published))
 }
 
-/// As long as a data connection lives, its keys are lent to the clock and its encryption is shown.
-struct Kept<'a> {
+/// Lends the keys of a data connection to the clock, and shows its encryption, for as long as it lives.
+struct PublishedSession<'a> {
     shared: &'a InletShared,
     _keys: Option<KeysGuard<'a>>,
 }
 
-impl<'a> Kept<'a> {
+impl<'a> PublishedSession<'a> {
     fn new(shared: &'a InletShared, connection: &mut Connection) -> Self {
         let encryption = connection.session().map(|session| session.encryption());
         shared.source.peers().set_encryption(encryption);
@@ -374,7 +374,7 @@ impl<'a> Kept<'a> {
     }
 }
 
-impl Drop for Kept<'_> {
+impl Drop for PublishedSession<'_> {
     fn drop(&mut self) {
         self.shared.source.peers().set_encryption(None);
     }
@@ -391,7 +391,7 @@ async fn watchdog(shared: &InletShared, moves: u64) {
     let started = local_clock();
     loop {
         tokio::time::sleep(runtime::until_next(interval)).await;
-        let last_arrival = shared.feed.lock().feed.last_arrival();
+        let last_arrival = shared.feed.lock().feed.counts().last_arrival;
         let last_sign = last_arrival.unwrap_or(started).max(started);
         let quiet = local_clock() - last_sign > tuning.watchdog_time_threshold_secs;
         if quiet && !shared.source.answers_in_place().await && shared.source.recover(moves).await {

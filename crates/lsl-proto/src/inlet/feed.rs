@@ -26,11 +26,20 @@ pub struct Feed {
     offset_secs: Option<f64>,
     /// Whether a known clock was replaced by another one since somebody asked.
     was_clock_reset: bool,
-    samples: u64,
-    bytes: u64,
-    reconnects: u64,
+    counts: FeedCounts,
+}
+
+/// Counters of a feed since it was created.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct FeedCounts {
+    /// Samples received.
+    pub samples: u64,
+    /// Bytes received on data connections.
+    pub bytes: u64,
+    /// Connections that were made again after a loss.
+    pub reconnects: u64,
     /// Time of the last sample or connection, in seconds of `local_clock`.
-    last_arrival: Option<f64>,
+    pub last_arrival: Option<f64>,
 }
 
 /// Result of one read of the socket.
@@ -104,33 +113,26 @@ impl<'a, T> Pull<'a, T> {
 }
 
 impl Feed {
-    /// Creates an empty feed of samples with this shape.
+    /// Creates an empty feed of samples with so many channels of this format. `samples_first` if those that
+    /// arrived before a loss are pulled before it is reported.
     pub fn new(
         ring: SampleRing,
         processing: PostProcessor,
-        channels: usize,
-        format: ChannelFormat,
+        (channels, format): (usize, ChannelFormat),
+        samples_first: bool,
     ) -> Self {
         Self {
             ring,
             processing,
             channels,
             format,
-            samples_first: false,
+            samples_first,
             lost: None,
             is_opened: false,
             offset_secs: None,
             was_clock_reset: false,
-            samples: 0,
-            bytes: 0,
-            reconnects: 0,
-            last_arrival: None,
+            counts: FeedCounts::default(),
         }
-    }
-
-    /// Chooses whether samples that arrived before a loss are pulled before it is reported.
-    pub fn set_samples_first(&mut self, samples_first: bool) {
-        self.samples_first = samples_first;
     }
 
     /// Takes bytes of `connection`'s socket, none at the end of the stream, read at `now`. Returns what
@@ -149,16 +151,16 @@ impl Feed {
             samples: connection.samples() - before.0,
             has_opened: connection.is_opened() && !was_opened,
         };
-        self.bytes += connection.bytes() - before.1;
-        self.samples += read.samples;
+        self.counts.bytes += connection.bytes() - before.1;
+        self.counts.samples += read.samples;
         if read.has_opened {
-            self.reconnects += u64::from(std::mem::replace(&mut self.is_opened, true));
+            self.counts.reconnects += u64::from(std::mem::replace(&mut self.is_opened, true));
             if let Some(decoder) = connection.feed() {
                 self.processing.set_nominal_srate(decoder.nominal_srate());
             }
         }
         if read.samples > 0 || read.has_opened {
-            self.last_arrival = Some(now());
+            self.counts.last_arrival = Some(now());
         }
         (read, received)
     }
@@ -275,24 +277,10 @@ impl Feed {
         std::mem::take(&mut self.was_clock_reset)
     }
 
-    /// Returns the samples received so far.
-    pub fn samples(&self) -> u64 {
-        self.samples
-    }
-
-    /// Returns the bytes received so far on data connections.
-    pub fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
-    /// Returns how often a connection was made again after a loss.
-    pub fn reconnects(&self) -> u64 {
-        self.reconnects
-    }
-
-    /// Returns the time of the last sample or connection, in seconds of `local_clock`.
-    pub fn last_arrival(&self) -> Option<f64> {
-        self.last_arrival
+    /// Returns the counters.
+    #[inline]
+    pub fn counts(&self) -> &FeedCounts {
+        &self.counts
     }
 }
 
@@ -319,14 +307,14 @@ fn process(
 mod tests {
     use super::*;
 
-    fn feed(options: ProcessingOptions) -> Feed {
+    fn feed(options: ProcessingOptions, samples_first: bool) -> Feed {
         let mut processing = PostProcessor::new(1.0, 90.0);
         processing.set_options(options);
         let mut feed = Feed::new(
             SampleRing::new(10, usize::MAX),
             processing,
-            2,
-            ChannelFormat::Int8,
+            (2, ChannelFormat::Int8),
+            samples_first,
         );
         for number in 0..3_u8 {
             feed.ring
@@ -337,7 +325,7 @@ mod tests {
 
     #[test]
     fn a_pull_takes_whole_samples_and_their_stamps() {
-        let mut feed = feed(ProcessingOptions::NONE);
+        let mut feed = feed(ProcessingOptions::NONE, false);
         let (mut values, mut stamps) = ([0_i8; 4], [0.0; 2]);
         let mut pull = Pull::new(&mut values, Some(&mut stamps), 2);
         assert_eq!(feed.take(&mut pull, || 0.0).unwrap(), Taken::Samples);
@@ -356,7 +344,7 @@ mod tests {
 
     #[test]
     fn without_the_clock_nothing_is_taken_and_its_reset_is_told_once() {
-        let mut feed = feed(ProcessingOptions::CLOCKSYNC);
+        let mut feed = feed(ProcessingOptions::CLOCKSYNC, false);
         let (mut values, mut stamps) = ([0_i8; 2], [0.0; 1]);
         let mut pull = Pull::new(&mut values, Some(&mut stamps), 2);
         assert_eq!(feed.take(&mut pull, || 5.0).unwrap(), Taken::NeedsClock);
@@ -372,8 +360,7 @@ mod tests {
     #[test]
     fn a_loss_comes_first_unless_samples_shall() {
         for samples_first in [false, true] {
-            let mut feed = feed(ProcessingOptions::NONE);
-            feed.set_samples_first(samples_first);
+            let mut feed = feed(ProcessingOptions::NONE, samples_first);
             feed.lose("gone");
             let mut values = [0_i8; 8];
             let mut pull = Pull::new(&mut values, None, 2);
@@ -389,10 +376,10 @@ mod tests {
 
     #[test]
     fn forgetting_samples_is_no_loss_and_the_next_connection_a_first_one() {
-        let mut feed = feed(ProcessingOptions::NONE);
+        let mut feed = feed(ProcessingOptions::NONE, false);
         assert_eq!((feed.flush(), feed.ring.dropped()), (3, 0));
         assert!(!feed.is_ready() && feed.opened().is_none());
         feed.clear();
-        assert_eq!(feed.reconnects(), 0);
+        assert_eq!(feed.counts().reconnects, 0);
     }
 }

@@ -11,6 +11,6 @@ mod ring;
 
 pub use connection::{Connection, Disconnect, Exchange};
 pub use decoder::{FeedDecoder, FeedOptions, FeedState};
-pub use feed::{Feed, Pull, Read, Taken};
+pub use feed::{Feed, FeedCounts, Pull, Read, Taken};
 pub use reader::{LeaderId, Reader};
 pub use ring::SampleRing;

@@ -75,14 +75,14 @@ async fn pair() -> (Connection, TcpStream, Handshake) {
         stream: descriptor(),
     };
     let ending = Arc::new(Ending::default());
-    let about = About {
+    let registration = Registration {
         _enrolled: security.enrol(live, |_| {}).unwrap(),
         security,
         peers: Arc::default(),
         ending,
         peer: address,
     };
-    connection.begin_session(info, descriptor(), about);
+    connection.begin_session(info, descriptor(), registration);
     let (stream, outlet) = outlet.await.unwrap();
     (connection, stream, outlet)
 }

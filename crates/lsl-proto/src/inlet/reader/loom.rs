@@ -11,8 +11,8 @@ use loom::thread;
 
 use super::{LeaderId, Reader};
 
-/// What lies behind the flow's lock.
-struct Flow {
+/// What lies behind the lock of the feed.
+struct State {
     reader: Reader<()>,
     is_connected: bool,
     is_registered: bool,
@@ -20,7 +20,7 @@ struct Flow {
     lost: bool,
 }
 
-/// What the system keeps: bytes in the socket, the leader's flag, the data task's wake-up.
+/// What the system keeps: bytes in the socket, the leader's flag, the wake-up of the inlet's task.
 #[derive(Default)]
 struct Kernel {
     socket: usize,
@@ -30,7 +30,7 @@ struct Kernel {
 }
 
 struct World {
-    flow: Mutex<Flow>,
+    state: Mutex<State>,
     threads: Condvar,
     waiting: AtomicUsize,
     kernel: Mutex<Kernel>,
@@ -47,7 +47,7 @@ impl World {
         reader.on_read(NOW - 0.01);
         reader.on_read(NOW);
         Arc::new(Self {
-            flow: Mutex::new(Flow {
+            state: Mutex::new(State {
                 reader,
                 is_connected: true,
                 is_registered: true,
@@ -78,33 +78,33 @@ impl World {
         }
     }
 
-    /// `Flow::receive`, under the lock; whether samples came.
-    fn receive(&self, flow: &mut Flow, by_leader: bool) -> bool {
-        if !flow.is_connected {
+    /// `FeedState::receive`, under the lock; whether samples came.
+    fn receive(&self, state: &mut State, by_leader: bool) -> bool {
+        if !state.is_connected {
             return false;
         }
         let taken = std::mem::take(&mut self.kernel.lock().unwrap().socket);
-        flow.ring += taken;
-        if taken > 0 && !by_leader && flow.reader.leader().is_some() {
+        state.ring += taken;
+        if taken > 0 && !by_leader && state.reader.leader().is_some() {
             self.kernel(|kernel| kernel.raised = true);
         }
         taken > 0
     }
 
-    /// `Inlet::step`.
-    fn step(flow: &mut Flow) -> Option<bool> {
-        if flow.lost {
+    /// `Feed::take`.
+    fn take(state: &mut State) -> Option<bool> {
+        if state.lost {
             return Some(false);
         }
-        (flow.ring > 0).then(|| {
-            flow.ring -= 1;
+        (state.ring > 0).then(|| {
+            state.ring -= 1;
             true
         })
     }
 
     /// `InletShared::pull_blocking` without a deadline; false if the stream is lost.
     fn pull(&self) -> bool {
-        if let Some(found) = Self::step(&mut self.flow.lock().unwrap()) {
+        if let Some(found) = Self::take(&mut self.state.lock().unwrap()) {
             return found;
         }
         loop {
@@ -127,26 +127,26 @@ impl World {
     /// `Monitor::wait_blocking`.
     fn wait_or_lead(&self, may_lead: bool) -> Result<bool, LeaderId> {
         self.waiting.fetch_add(1, Ordering::AcqRel);
-        let mut flow = self.flow.lock().unwrap();
+        let mut state = self.state.lock().unwrap();
         let outcome = loop {
-            if let Some(found) = Self::step(&mut flow) {
+            if let Some(found) = Self::take(&mut state) {
                 break Ok(found);
             }
             if may_lead
-                && flow.is_connected
-                && let Some(id) = flow.reader.lead(NOW, &())
+                && state.is_connected
+                && let Some(id) = state.reader.lead(NOW, &())
             {
-                if std::mem::take(&mut flow.is_registered) {
+                if std::mem::take(&mut state.is_registered) {
                     self.kernel(|kernel| kernel.task_woken = true);
                 }
                 break Err(id);
             }
-            if flow.reader.request_reactor(NOW) && flow.is_connected && !flow.is_registered {
+            if state.reader.request_reactor(NOW) && state.is_connected && !state.is_registered {
                 self.kernel(|kernel| kernel.task_woken = true);
             }
-            flow = self.threads.wait(flow).unwrap();
+            state = self.threads.wait(state).unwrap();
         };
-        drop(flow);
+        drop(state);
         self.waiting.fetch_sub(1, Ordering::AcqRel);
         outcome
     }
@@ -163,58 +163,58 @@ impl World {
                 kernel.raised = false;
             }
             drop(kernel);
-            let mut flow = self.flow.lock().unwrap();
-            let is_leader = flow.reader.is_leader(id);
+            let mut state = self.state.lock().unwrap();
+            let is_leader = state.reader.is_leader(id);
             if readable && is_leader {
-                self.receive(&mut flow, true);
+                self.receive(&mut state, true);
             }
-            let found = Self::step(&mut flow);
+            let found = Self::take(&mut state);
             if is_leader && found.is_none() {
                 continue;
             }
-            flow.reader.resign(id);
-            drop(flow);
+            state.reader.resign(id);
+            drop(state);
             self.wake();
             return found;
         }
     }
 
-    /// `InletShared::look_at_all`: samples that are there.
+    /// `InletShared::look`: samples that are there.
     fn available(&self) -> usize {
-        let mut flow = self.flow.lock().unwrap();
-        let arrived = self.receive(&mut flow, false);
+        let mut state = self.state.lock().unwrap();
+        let arrived = self.receive(&mut state, false);
         let is_prompt = self.waiting.load(Ordering::Acquire) > 0;
-        if flow.reader.on_caller_read(NOW, arrived, is_prompt)
-            && std::mem::take(&mut flow.is_registered)
+        if state.reader.on_caller_read(NOW, arrived, is_prompt)
+            && std::mem::take(&mut state.is_registered)
         {
             self.kernel(|kernel| kernel.task_woken = true);
         }
-        let available = flow.ring;
-        drop(flow);
+        let available = state.ring;
+        drop(state);
         if arrived {
             self.wake();
         }
         available
     }
 
-    /// `Tenure::attend`, without its ticks.
+    /// `Attendance::attend`, without its ticks.
     fn attend(&self) {
         loop {
-            let mut flow = self.flow.lock().unwrap();
-            if !flow.is_connected {
+            let mut state = self.state.lock().unwrap();
+            if !state.is_connected {
                 return;
             }
             let mut is_registered = false;
             let mut arrived = false;
-            if flow.reader.leader().is_none() {
+            if state.reader.leader().is_none() {
                 let is_prompt = self.waiting.load(Ordering::Acquire) > 0;
-                flow.is_registered |= flow.reader.needs_reactor(NOW, is_prompt);
-                is_registered = flow.is_registered;
+                state.is_registered |= state.reader.needs_reactor(NOW, is_prompt);
+                is_registered = state.is_registered;
                 if is_registered {
-                    arrived = self.receive(&mut flow, false);
+                    arrived = self.receive(&mut state, false);
                 }
             }
-            drop(flow);
+            drop(state);
             if arrived {
                 self.wake();
             }
@@ -231,16 +231,16 @@ impl World {
         }
     }
 
-    /// `Inlet::shut_down` and the end of the data task.
+    /// `Inlet::shut_down` and the end of its task.
     fn shut_down(&self) {
-        let mut flow = self.flow.lock().unwrap();
-        flow.lost = true;
-        drop(flow);
+        let mut state = self.state.lock().unwrap();
+        state.lost = true;
+        drop(state);
         self.wake();
-        let mut flow = self.flow.lock().unwrap();
-        flow.is_connected = false;
-        let leader = flow.reader.end();
-        drop(flow);
+        let mut state = self.state.lock().unwrap();
+        state.is_connected = false;
+        let leader = state.reader.end();
+        drop(state);
         if leader.is_some() {
             self.kernel(|kernel| kernel.raised = true);
         }

@@ -97,7 +97,7 @@ enum Event {
     Close,
 }
 
-/// A socket, a ring, three pulling threads and the data task, all by the rules of `lsl_core::drive_inlet`.
+/// A socket, a ring, three pulling threads and the inlet's task, all by the rules of `lsl_core::drive_inlet`.
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 #[derive(Debug, Default)]
 struct World {
