@@ -19,7 +19,7 @@ pub(crate) struct KnownHosts {
 }
 
 impl KnownHosts {
-    /// This host and the peers that are given as addresses.
+    /// Returns this host and the peers that are given as addresses.
     pub(crate) fn literal(network: &NetworkConfig) -> Self {
         let mut known = Vec::new();
         if !network.uses(Family::V4) {
@@ -36,7 +36,7 @@ impl KnownHosts {
         }
     }
 
-    /// All names at once: one that a slow name server does not know must not hold up the others.
+    /// Looks all names up at once: one that a slow name server does not know must not hold up the others.
     pub(crate) async fn look_up(self: Arc<Self>, network: Arc<NetworkConfig>) {
         let mut lookups = JoinSet::new();
         for (host, port) in network.peers.clone() {
@@ -62,7 +62,7 @@ impl KnownHosts {
     }
 }
 
-/// Turns of looking names up. A dead name server keeps each of them in a thread of the runtime's pool
+/// Limits the look-ups of names under way. A dead name server keeps each of them in a thread of the runtime's pool
 /// for many seconds, and handshakes need threads of that pool too.
 struct Lookups(Arc<Semaphore>);
 
@@ -72,7 +72,7 @@ impl Default for Lookups {
     }
 }
 
-/// What the system knows of a name, when it is its turn.
+/// Returns what the system knows of a name, when it is its turn.
 async fn addresses_of(host: String) -> io::Result<Vec<SocketAddr>> {
     let turns = Arc::clone(&LOOKUPS.get().0);
     let turn = turns.acquire_owned().await.map_err(io::Error::other)?;

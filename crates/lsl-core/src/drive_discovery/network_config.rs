@@ -11,7 +11,7 @@ use lsl_proto::discovery::queries::{MulticastInterface, Transmit};
 use crate::net::ports::PortSearch;
 use crate::net::sockets::Family;
 
-/// Where discovery looks and listens.
+/// Families, addresses, ports and interfaces of discovery.
 #[derive(Debug, Clone)]
 pub(crate) struct NetworkConfig {
     /// Bind everything to loopback and use no multicast.
@@ -37,7 +37,7 @@ pub(crate) struct NetworkConfig {
 }
 
 impl NetworkConfig {
-    /// What this configuration means.
+    /// Works out what this configuration means.
     pub(crate) fn new(config: &Config) -> Self {
         let families = [
             (Family::V4, config.allows_ipv4()),
@@ -81,12 +81,12 @@ impl NetworkConfig {
         }
     }
 
-    /// Whether a family is in use.
+    /// Returns whether a family is in use.
     pub(crate) fn uses(&self, family: Family) -> bool {
         self.families.contains(&family)
     }
 
-    /// The address that services, acceptors and resolvers of a family bind to.
+    /// Returns the address that services, acceptors and resolvers of a family bind to.
     pub(crate) fn bind_address(&self, family: Family) -> IpAddr {
         if self.loopback_only {
             family.loopback()
@@ -95,7 +95,7 @@ impl NetworkConfig {
         }
     }
 
-    /// The address that the responder of a family binds to; `None` if there is none.
+    /// Returns the address that the responder of a family binds to; `None` if there is none.
     pub(crate) fn responder_address(&self, family: Family) -> Option<IpAddr> {
         match self.listen_address {
             _ if self.loopback_only => None,
@@ -104,7 +104,7 @@ impl NetworkConfig {
         }
     }
 
-    /// The configured addresses of a family.
+    /// Returns the configured addresses of a family.
     pub(crate) fn targets(&self, family: Family) -> impl Iterator<Item = IpAddr> + '_ {
         let addresses = if self.loopback_only {
             &[][..]
@@ -154,7 +154,7 @@ impl NetworkConfig {
         queries
     }
 
-    /// The interfaces that multicast of a family uses, given all `present` ones. Never empty: without
+    /// Returns the interfaces that multicast of a family uses, given all `present` ones. Never empty: without
     /// any the system is asked to choose, so that a host with unusual flags still works.
     pub(crate) fn multicast_interfaces(
         &self,
@@ -199,7 +199,7 @@ impl NetworkConfig {
     }
 }
 
-/// All interfaces of this host; a failure to list them is logged and means "unknown".
+/// Returns all interfaces of this host; a failure to list them is logged and means "unknown".
 pub(crate) fn present_interfaces() -> Vec<Interface> {
     interfaces().unwrap_or_else(|error: io::Error| {
         tracing::warn!(%error, "cannot list the network interfaces");

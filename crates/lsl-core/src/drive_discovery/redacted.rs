@@ -35,7 +35,7 @@ pub(crate) struct Prober {
 }
 
 impl Prober {
-    /// `None` if this context does not look for outlets that hide.
+    /// Returns `None` if this context does not look for outlets that hide.
     pub(crate) fn new(context: &Context, search: &Arc<Monitor<SearchState>>) -> Option<Arc<Self>> {
         (query_exposure(context) != QueryExposure::Open).then(|| {
             Arc::new(Self {
@@ -47,8 +47,8 @@ impl Prober {
         })
     }
 
-    /// An outlet answered with `xml`; asks it what it is, if it hides that. Called on the runtime.
-    /// Returns whether it hides.
+    /// Takes a short info that came from `from`, and asks its outlet in a session if it hides. Returns whether
+    /// it hides. To be called on the runtime.
     pub(crate) fn on_redacted(self: &Arc<Self>, from: SocketAddr, xml: &[u8]) -> bool {
         let Some(HiddenOutlet { info, target }) = HiddenOutlet::read(from, xml) else {
             return false;
@@ -147,7 +147,7 @@ pub(crate) fn veto(context: &Context) -> Veto {
     }))
 }
 
-/// The outlet's full short info if it matches `query`, else nothing.
+/// Asks an outlet in a session. Returns its full short info if it matches `query`, else nothing.
 async fn ask(
     context: Context,
     info: StreamInfo,

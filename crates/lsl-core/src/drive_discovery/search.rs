@@ -41,7 +41,6 @@ impl RunningSearch {
     /// # Errors
     /// [`Error::Io`] if no family can be opened or there is no runtime.
     pub(crate) fn start(context: &Context, search: Search) -> Result<Self> {
-        // As good as random: the standard library seeds its hashers from the system.
         let search = search.with_id(random());
         let search = match redacted::query_exposure(context) {
             QueryExposure::Open => search,
@@ -97,12 +96,12 @@ impl RunningSearch {
     }
 }
 
-/// As good as random: the standard library seeds its hashers from the system.
+/// Returns a query id, as good as random: the standard library seeds its hashers from the system.
 fn random() -> u64 {
     RandomState::new().hash_one(local_clock().to_bits())
 }
 
-/// Where replies go.
+/// Takes the replies to one search, from sockets and probes.
 #[derive(Debug, Clone)]
 struct Inbox {
     monitor: Arc<Monitor<SearchState>>,
@@ -133,7 +132,7 @@ impl Inbox {
         });
     }
 
-    /// Asks over TCP for whatever is at a data port, if it may hide what it is, or we what we look for.
+    /// Asks a data port over TCP what it shows to strangers, if its outlet may hide or our query is not sent.
     async fn look_for_hidden(&self, target: SocketAddr) {
         let Some(prober) = &self.prober else {
             return;
@@ -149,7 +148,7 @@ impl Inbox {
     }
 }
 
-/// The socket of one family and what it sends.
+/// The socket of one family, with the datagrams that it sends.
 #[derive(Debug)]
 struct Link {
     family: Family,
@@ -198,6 +197,7 @@ impl Link {
     }
 }
 
+/// The task that does what a search says.
 struct Driver {
     context: Context,
     network: Arc<NetworkConfig>,
@@ -278,7 +278,7 @@ impl Driver {
         }
     }
 
-    /// The ports of this host and of the known peers, without repeats.
+    /// Returns the ports of this host and of the known peers, without repeats.
     fn unicast_targets(&self) -> Vec<SocketAddr> {
         let mut seen = HashSet::new();
         let own = self.context.service().service_ports();
@@ -328,7 +328,7 @@ fn with_port(mut host: SocketAddr, port: u16) -> SocketAddr {
     host
 }
 
-/// Reads one socket for ever.
+/// Reads one socket of a search for ever.
 async fn receive(socket: Arc<UdpSocket>, inbox: Inbox) {
     loop {
         let received = sockets::receive_from(&socket, |datagram, from| inbox.take(from, datagram));

@@ -5,7 +5,7 @@ use lsl_proto::discovery::search::{Received, Search};
 
 use crate::net::monitor::Monitor;
 
-/// A search and whether it is over.
+/// A search, and whether it is over.
 #[derive(Debug)]
 pub(crate) struct SearchState {
     /// The search.
@@ -14,7 +14,7 @@ pub(crate) struct SearchState {
     pub done: bool,
 }
 
-/// Hands a reply to the search and wakes those whom it concerns.
+/// Hands a reply to the search, and wakes those who wait if it is news to them.
 pub(crate) fn take_in(
     monitor: &Monitor<SearchState>,
     reply: impl FnOnce(&mut Search, f64) -> Received,

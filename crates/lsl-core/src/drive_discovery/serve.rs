@@ -71,7 +71,7 @@ impl Shared {
 }
 
 impl Service {
-    /// A registry without streams or sockets.
+    /// Makes a service without streams or sockets.
     pub(crate) fn new(
         network: Arc<NetworkConfig>,
         max_cached_queries: usize,
@@ -113,14 +113,14 @@ impl Service {
         })
     }
 
-    /// The service ports in use, v4 and v6; 0 where there is none.
+    /// Returns the service ports in use, v4 and v6; 0 where there is none.
     pub(crate) fn service_ports(&self) -> ServicePorts {
         lock_ignoring_poison(&self.running)
             .upgrade()
             .map_or_else(ServicePorts::default, |service| service.ports)
     }
 
-    /// Where sessions say that their clock probes are to be answered.
+    /// Returns the sessions whose clock probes are answered.
     pub(crate) fn clocks(&self) -> &Arc<SealedClocks> {
         &self.shared.clocks
     }
@@ -173,12 +173,12 @@ pub(crate) struct Announcement {
 }
 
 impl Announcement {
-    /// The ports to write into the stream info.
+    /// Returns the ports to write into the stream info.
     pub(crate) fn service_ports(&self) -> ServicePorts {
         self.service.ports
     }
 
-    /// Room for one more socket of an outlet, if there are not too many.
+    /// Returns the place for one more socket of an outlet, if there are not too many.
     pub(crate) fn place(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.service.places).try_acquire_owned().ok()
     }
@@ -299,7 +299,7 @@ fn bind(network: &NetworkConfig, family: Family) -> Result<(UdpSocket, u16)> {
 /// A query with the socket that it came in by, which is also the one that answers.
 type QueuedQuery = (Arc<UdpSocket>, PendingQuery);
 
-/// Reads one socket for ever.
+/// Reads one socket of the service for ever.
 async fn listen(
     socket: Arc<UdpSocket>,
     arrival: Arrival,

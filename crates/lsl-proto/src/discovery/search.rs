@@ -1,4 +1,4 @@
-//! A search for streams: when to ask whom, what an answer is worth, when it is enough.
+//! A search for streams: when queries leave, which answers count, and when they are enough.
 //! Spec: lsl-protocol §2.4, §3.2, §3.4.
 //!
 //! The driver asks [`Search::poll`] what to do, does it, and hands in what it receives. When a wave begins,
@@ -86,7 +86,7 @@ pub enum SearchAction {
     Done,
 }
 
-/// What became of a stream during a continuous search.
+/// Change of a stream during a continuous search.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum ResolverEvent {
@@ -98,7 +98,7 @@ pub enum ResolverEvent {
     Lost(StreamInfo),
 }
 
-/// What became of a received datagram.
+/// Fate of a received reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Received {
     /// A stream that was not known.
@@ -130,6 +130,8 @@ pub struct Search {
     next_unicast: f64,
     queries: QueryPacer,
     probes: TcpProbes,
+    /// Time before which no stream of a continuous search is forgotten, in seconds of `local_clock`.
+    silent_at: f64,
     /// Whether streams were forgotten since [`take_forgotten`](Self::take_forgotten).
     has_forgotten: bool,
     /// By uid, so that results come out in the order of liblsl.
@@ -149,7 +151,7 @@ pub struct Search {
     vetoes: Vec<Veto>,
 }
 
-/// Whether an answer is not to be believed or not wanted, by what it says of itself.
+/// Leaves out answers that are not to be believed or not wanted, by what they say of themselves.
 #[derive(Clone)]
 pub struct Veto(pub std::sync::Arc<dyn Fn(&StreamInfo) -> bool + Send + Sync>);
 
@@ -162,7 +164,7 @@ impl std::fmt::Debug for Veto {
 #[derive(Debug)]
 struct Found {
     info: StreamInfo,
-    /// Whoever told of it first.
+    /// Host that told of it first.
     sender: IpAddr,
     last_seen: f64,
     /// The wave that `info` answers.
@@ -171,11 +173,11 @@ struct Found {
     text_bytes: usize,
 }
 
-/// What results take.
+/// Memory that results take.
 #[derive(Debug, Clone, Copy, Default)]
 struct Held {
     streams: usize,
-    /// Of the text they were made of.
+    /// Length of the text they were made of.
     bytes: usize,
 }
 
@@ -192,7 +194,7 @@ impl Held {
 }
 
 impl Search {
-    /// A search that starts `now` (seconds of `local_clock`) for what matches `query`.
+    /// Makes a search that starts `now` (seconds of `local_clock`) for what matches `query`.
     pub fn new(query: impl Into<Vec<u8>>, times: WaveTimes, goal: Goal, now: f64) -> Self {
         let query = query.into();
         Self {
@@ -208,6 +210,7 @@ impl Search {
             next_unicast: now,
             queries: QueryPacer::default(),
             probes: TcpProbes::default(),
+            silent_at: f64::INFINITY,
             has_forgotten: false,
             found: BTreeMap::new(),
             held: Held::default(),
@@ -267,13 +270,13 @@ impl Search {
         self
     }
 
-    /// Whether the query goes over the network, see
+    /// Returns whether the query goes over the network, see
     /// [`with_open_query_alone`](Self::with_open_query_alone).
     pub fn is_query_sent(&self) -> bool {
         !self.id.is_empty()
     }
 
-    /// The second datagram to send after [`with_open_query`](Self::with_open_query).
+    /// Returns the second datagram to send after [`with_open_query`](Self::with_open_query).
     pub fn open_datagram(&self, return_port: u16) -> Option<Vec<u8>> {
         let id = self.open_id.as_deref()?;
         let datagram = QueryDatagram {
@@ -284,7 +287,7 @@ impl Search {
         Some(datagram.to_bytes())
     }
 
-    /// The datagram to send when replies shall come to `return_port`; `None` after
+    /// Returns the datagram to send when replies shall come to `return_port`; `None` after
     /// [`with_open_query_alone`](Self::with_open_query_alone).
     pub fn datagram(&self, return_port: u16) -> Option<Vec<u8>> {
         let datagram = QueryDatagram {
@@ -295,7 +298,7 @@ impl Search {
         self.is_query_sent().then(|| datagram.to_bytes())
     }
 
-    /// The text that is searched for.
+    /// Returns the text that is searched for.
     pub fn query(&self) -> &[u8] {
         &self.query
     }
@@ -368,17 +371,12 @@ impl Search {
                     wake = wake.min(not_before);
                 }
             }
-            Goal::Continuous { forget_after_secs } => {
-                for found in self.found.values() {
-                    // A moment later, as it may be silent for so long.
-                    wake = wake.min((found.last_seen + forget_after_secs).next_up());
-                }
-            }
+            Goal::Continuous { .. } => wake = wake.min(self.silent_at),
         }
         SearchAction::WaitUntil(wake)
     }
 
-    /// Whether a search with an end has reached it.
+    /// Returns whether a search with an end has reached it.
     pub fn is_done(&self, now: f64) -> bool {
         match self.goal {
             Goal::Once {
@@ -434,7 +432,7 @@ impl Search {
         self.on_info(now, from, xml)
     }
 
-    /// The streams found and not forgotten, ordered by uid.
+    /// Returns the streams found and not forgotten, ordered by uid.
     pub fn results(&mut self, now: f64) -> Vec<StreamInfo> {
         self.forget_silent(now);
         self.found
@@ -443,36 +441,36 @@ impl Search {
             .collect()
     }
 
-    /// The streams found and not forgotten as of the last call, with the time of the last answer.
+    /// Returns the streams found and not forgotten as of the last call, with the time of the last answer.
     pub fn answers(&self) -> impl Iterator<Item = (&StreamInfo, f64)> {
         self.found
             .values()
             .map(|found| (&found.info, found.last_seen))
     }
 
-    /// The one of [`answers`](Self::answers) with this uid.
+    /// Returns the one of [`answers`](Self::answers) with this uid.
     pub fn answer_of(&self, uid: &[u8]) -> Option<(&StreamInfo, f64)> {
         let found = self.found.get(uid)?;
         Some((&found.info, found.last_seen))
     }
 
-    /// Which host told first of the stream with this uid, as of the last call. It need not be the one that
+    /// Returns the host that told first of the stream with this uid, as of the last call. It need not be the one that
     /// the answer names, which anybody can make up.
     pub fn sender_of(&self, uid: &[u8]) -> Option<IpAddr> {
         self.found.get(uid).map(|found| found.sender)
     }
 
-    /// Number of streams found and not forgotten as of the last call.
+    /// Returns the number of streams found and not forgotten as of the last call.
     pub fn len(&self) -> usize {
         self.found.len()
     }
 
-    /// Whether nothing is found.
+    /// Returns whether no stream is found.
     pub fn is_empty(&self) -> bool {
         self.found.is_empty()
     }
 
-    /// The next event of a continuous search that nobody took yet. Of events that nobody takes only
+    /// Returns the next event of a continuous search that nobody took yet. Of events that nobody takes only
     /// the newest 65,536 are kept.
     pub fn poll_event(&mut self, now: f64) -> Option<ResolverEvent> {
         // Once for all that wait, as every stream is looked at.
@@ -482,7 +480,7 @@ impl Search {
         self.events.pop_front()
     }
 
-    /// Number of answers that described no stream.
+    /// Returns the number of answers that described no stream.
     pub fn invalid(&self) -> u64 {
         self.invalid
     }
@@ -537,6 +535,9 @@ impl Search {
         self.held.add(xml.len());
         self.held_of.entry(sender).or_default().add(xml.len());
         fill_address(&mut info, from);
+        if let Goal::Continuous { forget_after_secs } = self.goal {
+            self.silent_at = self.silent_at.min((now + forget_after_secs).next_up());
+        }
         self.push_event(ResolverEvent::Appeared(info.clone()));
         self.found.insert(
             uid,
@@ -601,21 +602,26 @@ impl Search {
         let Goal::Continuous { forget_after_secs } = self.goal else {
             return;
         };
+        if now < self.silent_at {
+            return;
+        }
         let silent = |found: &Found| now > found.last_seen + forget_after_secs;
-        if self.found.values().any(silent) {
-            let lost: Vec<Vec<u8>> = self
-                .found
-                .iter()
-                .filter(|(_, found)| silent(found))
-                .map(|(uid, _)| uid.clone())
-                .collect();
-            self.has_forgotten = true;
-            for uid in lost {
-                if let Some(found) = self.remove(&uid) {
-                    self.push_event(ResolverEvent::Lost(found.info));
-                }
+        let lost: Vec<Vec<u8>> = self
+            .found
+            .iter()
+            .filter(|(_, found)| silent(found))
+            .map(|(uid, _)| uid.clone())
+            .collect();
+        self.has_forgotten |= !lost.is_empty();
+        for uid in lost {
+            if let Some(found) = self.remove(&uid) {
+                self.push_event(ResolverEvent::Lost(found.info));
             }
         }
+        let last_seen = self.found.values().map(|found| found.last_seen);
+        let first = last_seen.fold(f64::INFINITY, f64::min);
+        // A moment later, as a stream may be silent for so long.
+        self.silent_at = (first + forget_after_secs).next_up();
     }
 
     fn period_secs(&self) -> f64 {
@@ -628,7 +634,7 @@ impl Search {
     }
 }
 
-/// The first time after `now` on the grid that `last` lies on; a suspended host does not catch up.
+/// Returns the first time after `now` on the grid that `last` lies on; a suspended host does not catch up.
 fn after(last: f64, period: f64, now: f64) -> f64 {
     let next = last + period;
     if next > now { next } else { now + period }
