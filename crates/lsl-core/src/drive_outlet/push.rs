@@ -121,9 +121,12 @@ impl OutletShared {
             &mut room,
             local_clock,
         );
-        let mut waits = Waits::default();
-        for variant in Variant::ALL {
-            let mut at = if read & bit(variant) == 0 { samples } else { 0 };
+        let mut waits = None;
+        let mut unsent = read;
+        while unsent != 0 {
+            let variant = Variant::ALL[unsent.trailing_zeros() as usize];
+            unsent &= unsent - 1;
+            let mut at = 0;
             while at < samples {
                 let is_first = at == 0;
                 at = encoder.encode(variant, values, timestamps, at..samples)?;
@@ -135,11 +138,8 @@ impl OutletShared {
         encoder.trim();
         // Whoever is told may push.
         drop(encoder);
-        for link in waits.lost {
-            tracing::warn!(
-                peer = %link.peer(), error = %std::io::Error::from(std::io::ErrorKind::TimedOut),
-                "dropping a reader of a synchronous outlet"
-            );
+        if let Some(waits) = waits {
+            waits.warn();
         }
         Ok(())
     }
@@ -152,7 +152,7 @@ impl OutletShared {
         at: Position,
         pushthrough: Pushthrough,
         now: f64,
-        waits: &mut Waits,
+        waits: &mut Option<Waits>,
     ) {
         let (pushthrough, inline) = if self.options.synchronous {
             (Pushthrough::Flush, Inline::Always)
@@ -168,7 +168,7 @@ impl OutletShared {
             self.flusher.notify_one();
         }
         if must_wait {
-            self.wait_for_readers(waits);
+            self.wait_for_readers(waits.get_or_insert_default());
         }
     }
 
@@ -260,6 +260,16 @@ struct Waits {
     secs: Vec<(ConsumerId, f64)>,
     /// Those that were ended.
     lost: Vec<Arc<Link>>,
+}
+
+impl Waits {
+    #[cold]
+    fn warn(self) {
+        for link in self.lost {
+            let error = std::io::Error::from(std::io::ErrorKind::TimedOut);
+            tracing::warn!(peer = %link.peer(), %error, "dropping a reader of a synchronous outlet");
+        }
+    }
 }
 
 /// The bit of a variant among those that are read.

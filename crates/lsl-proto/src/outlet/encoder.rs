@@ -116,6 +116,7 @@ impl Encoder {
     }
 
     /// Gives back the memory of an exceptionally large push.
+    #[inline]
     pub fn trim(&mut self) {
         if self.piece.bytes.capacity() > KEEP_BYTES {
             self.piece.bytes = Vec::new();

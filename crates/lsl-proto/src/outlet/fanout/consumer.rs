@@ -211,7 +211,12 @@ impl<T: Transmit> Consumer<T> {
             return;
         }
         let ends = &piece.ends[..count];
-        match sender.send(&piece.bytes[..ends[count - 1]], Caller::Push) {
+        let ready = &piece.bytes[..ends[count - 1]];
+        match sender.send(ready, Caller::Push) {
+            Ok(committed) if committed == ready.len() => {
+                self.next += count as u64;
+                self.sent += count as u64;
+            }
             Ok(committed) => {
                 let whole = ends.partition_point(|&end| end <= committed);
                 self.next += whole as u64;
