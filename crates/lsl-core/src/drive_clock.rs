@@ -3,6 +3,7 @@
 
 pub(crate) mod keys;
 pub(crate) mod pings;
+pub(crate) mod session;
 
 use std::future::pending;
 use std::sync::Arc;
@@ -15,8 +16,9 @@ use lsl_proto::inlet::recovery::Endpoint;
 use lsl_secure::policy::Way;
 use tokio::net::UdpSocket;
 
-use crate::drive_clock::keys::{ClockSession, keep_keys};
-use crate::drive_inlet::task::{Facts, InletShared};
+use crate::drive_clock::keys::keep_keys;
+use crate::drive_clock::session::ClockSession;
+use crate::drive_inlet::shared::{Facts, InletShared};
 use crate::drive_inlet::{handshake, recovery};
 use crate::net::race::{Winner, race};
 use crate::net::uid;
@@ -116,7 +118,7 @@ async fn exchange(
     let mut buffer = [0; 256];
     loop {
         if let Some(session) = &mut session
-            && !ClockSession::follow(session, shared, clock)
+            && !ClockSession::follow(session, &mut shared.facts.lock().keys, clock)
         {
             let known = |facts: &mut Facts| facts.has_keys().then_some(());
             shared.facts.wait(f64::INFINITY, known).await;

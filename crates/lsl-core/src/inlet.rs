@@ -9,8 +9,8 @@ use lsl_proto::value::PullElement;
 
 use crate::context::Context;
 use crate::drive_inlet::echo::{self, Echo};
-use crate::drive_inlet::pull::FeedState;
-use crate::drive_inlet::task::{Facts, InletShared, Notifier};
+use crate::drive_inlet::feed_state::FeedState;
+use crate::drive_inlet::shared::{Facts, InletShared, Notifier};
 use crate::net::monitor::Monitor;
 use crate::net::runtime::{self, AbortOnDrop};
 use crate::stats::InletStats;

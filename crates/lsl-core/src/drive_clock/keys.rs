@@ -6,104 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lsl_platform::clock::local_clock;
-use lsl_proto::clock::{Clock, TimeAlarm, TimeCorrection};
 use lsl_proto::inlet::Exchange;
-use lsl_proto::security::SessionEvents;
-use lsl_secure::audit::EventKind;
-use lsl_secure::{Security, TimeProber};
 
-use crate::drive_clock::pings::Pings;
+use crate::drive_clock::session::{ClockSession, LentKeys};
 use crate::drive_inlet::connection::Connection;
-use crate::drive_inlet::task::{Facts, InletShared};
+use crate::drive_inlet::shared::{Facts, InletShared};
 use crate::net::monitor::Monitor;
 use crate::net::race::{Winner, race};
 use crate::{Error, Result};
-
-/// A session that lends its keys.
-#[derive(Debug)]
-pub(crate) struct LentKeys {
-    id: u64,
-    is_of_feed: bool,
-    /// Taken by the clock.
-    prober: Option<TimeProber>,
-    session: ClockSession,
-}
-
-/// What the clock uses of a session besides its keys.
-#[derive(Debug, Clone)]
-pub(crate) struct ClockSession {
-    id: u64,
-    pub(crate) pings: Arc<Pings>,
-    events: SessionEvents,
-    security: Arc<Security>,
-}
-
-impl LentKeys {
-    /// Returns the way to ask through the session that the samples come by.
-    pub(crate) fn pings_of_feed(&self) -> Option<Arc<Pings>> {
-        self.is_of_feed.then(|| Arc::clone(&self.session.pings))
-    }
-}
-
-impl ClockSession {
-    /// Takes over the keys that are lent now. Returns whether there are any.
-    pub(crate) fn follow(
-        present: &mut Option<Self>,
-        shared: &InletShared,
-        clock: &mut Clock,
-    ) -> bool {
-        let mut facts = shared.facts.lock();
-        let id = facts.keys.as_ref().map(|keys| keys.id);
-        if id != present.as_ref().map(|session| session.id) {
-            let keys = facts.keys.as_mut();
-            let prober = keys.and_then(|keys| keys.prober.take());
-            clock.set_keys(prober, local_clock());
-            *present = facts.keys.as_ref().map(|keys| keys.session.clone());
-        }
-        id.is_some()
-    }
-
-    /// Tells auditors what is odd about an authentic clock.
-    pub(crate) fn report(&self, alarm: TimeAlarm, estimate: TimeCorrection) {
-        let milliseconds = |secs: f64| secs * 1000.0;
-        let (kind, mut detail) = match alarm {
-            TimeAlarm::Step {
-                change_secs,
-                possible_secs,
-            } => (
-                EventKind::TimeStep,
-                format!(
-                    "the clock offset changed by {:.3} ms, at most {:.3} ms are possible",
-                    milliseconds(change_secs),
-                    milliseconds(possible_secs)
-                ),
-            ),
-            TimeAlarm::RttRise {
-                before_secs,
-                now_secs,
-            } => (
-                EventKind::TimeRttRise,
-                format!(
-                    "the shortest round trip grew from {:.3} ms to {:.3} ms",
-                    milliseconds(before_secs),
-                    milliseconds(now_secs)
-                ),
-            ),
-            TimeAlarm::Uncertain { error_secs } => (
-                EventKind::TimeUncertain,
-                format!(
-                    "the clock offset may be wrong by {:.3} ms",
-                    milliseconds(error_secs)
-                ),
-            ),
-        };
-        if estimate.is_low_quality() {
-            detail.push_str("; measured over the data connection, as nobody answers over UDP");
-        }
-        let event = self.events.event(kind).detail(detail);
-        self.security.audit().record(event);
-    }
-}
 
 /// Takes the keys back when the session ends.
 #[derive(Debug)]

@@ -9,8 +9,8 @@ use std::time::Duration;
 use lsl_platform::clock::local_clock;
 
 use crate::drive_inlet::connection::Connection;
-use crate::drive_inlet::pull::{FeedState, ReadBy, Received};
-use crate::drive_inlet::task::InletShared;
+use crate::drive_inlet::feed_state::{FeedState, ReadBy, Received};
+use crate::drive_inlet::shared::InletShared;
 use crate::{Error, Result};
 
 /// A data connection behind the lock of the feed. Dropping it ends the connection, also under a thread

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use lsl_platform::clock::local_clock;
 
-use crate::drive_clock::keys::LentKeys;
-use crate::drive_inlet::task::InletShared;
+use crate::drive_clock::session::LentKeys;
+use crate::drive_inlet::shared::InletShared;
 
 /// How an outlet answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use lsl_proto::describe::descriptor;
 use lsl_proto::inlet::recovery::Endpoint;
 use lsl_proto::wire::request::FULLINFO_REQUEST;
 
-use crate::drive_inlet::task::InletShared;
+use crate::drive_inlet::shared::InletShared;
 use crate::{Error, Result, StreamInfo};
 
 /// Tries until the info of the present outlet is known or the stream lost.

@@ -26,7 +26,8 @@ use crate::drive_inlet::peers::Peers;
 use crate::drive_inlet::session::{Ending, Registration};
 use crate::net::monitor::lock_ignoring_poison;
 use crate::net::secure_driver::in_background;
-use crate::net::{sockets, trust_watch};
+use crate::net::sockets;
+use crate::net::trust_watch::{self, refresh};
 use crate::{Error, Result, StreamInfo};
 
 /// Target of an outgoing connection: the outlet as last announced and the identity it must prove.
@@ -483,15 +484,6 @@ fn pins(security: &Security) -> bool {
     settings.is_some_and(|settings| settings.pin_peer)
 }
 
-/// Looks at the trust file where it delays no samples: it may lie on a network share. Without an answer
-/// the last good list counts.
-pub(crate) async fn refresh(security: &Arc<Security>) {
-    let looking = Arc::clone(security);
-    let looked = tokio::task::spawn_blocking(move || looking.refresh_if_idle());
-    // Fails otherwise only while the runtime ends.
-    let _ = tokio::time::timeout(LOOK_LIMIT, looked).await;
-}
-
 /// Remembers that a stream encrypts, before anything of it is delivered.
 async fn note(security: &Arc<Security>, said: &Descriptor, key: PublicKey) {
     let (security, said) = (Arc::clone(security), said.clone());
@@ -567,9 +559,6 @@ async fn turn(address: IpAddr) -> Option<OwnedSemaphorePermit> {
 }
 
 static QUEUES: PerProcess<Mutex<HashMap<IpAddr, Weak<Semaphore>>>> = PerProcess::new();
-
-/// How long a look at the trust file may hold up a connection.
-const LOOK_LIMIT: Duration = Duration::from_secs(1);
 
 /// Handshakes with one address at the same time.
 const MAX_IN_FLIGHT: usize = 64;

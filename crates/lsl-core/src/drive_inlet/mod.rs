@@ -4,6 +4,7 @@
 pub(crate) mod attend;
 pub(crate) mod connection;
 pub(crate) mod echo;
+pub(crate) mod feed_state;
 pub(crate) mod full_info;
 pub(crate) mod handshake;
 pub(crate) mod lost;
@@ -12,5 +13,6 @@ pub(crate) mod peers;
 pub(crate) mod pull;
 pub(crate) mod recovery;
 pub(crate) mod session;
+pub(crate) mod shared;
 pub(crate) mod task;
 pub(crate) mod turns;

@@ -9,8 +9,8 @@ use lsl_platform::clock::local_clock;
 use lsl_proto::limits::TokenBucket;
 use lsl_secure::{Cause, PublicKey, Security};
 
-use crate::drive_inlet::handshake::refresh;
 use crate::net::monitor::lock_ignoring_poison;
+use crate::net::trust_watch::refresh;
 use crate::net::uid;
 use crate::stats::Encryption;
 

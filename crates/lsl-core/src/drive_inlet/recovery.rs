@@ -27,6 +27,7 @@ use crate::drive_inlet::turns::Turns;
 use crate::net::monitor::{Monitor, lock_ignoring_poison};
 use crate::net::race::race;
 use crate::net::sockets::{self, Family};
+use crate::net::trust_watch;
 use crate::{Error, Result};
 
 /// Where an inlet's outlet is at present.
@@ -229,7 +230,7 @@ impl Source {
         if !self.recovery.lock().has_refusals() {
             return;
         }
-        handshake::refresh(security).await;
+        trust_watch::refresh(security).await;
         let trust = security.trust();
         let under = lock_ignoring_poison(&self.refused_under).clone();
         if !under.is_some_and(|under| Arc::ptr_eq(&under, &trust)) {

@@ -60,6 +60,15 @@ async fn look_every(
     }
 }
 
+/// Looks at the trust file where it delays no samples: it may lie on a network share. Without an answer
+/// the last good list counts.
+pub(crate) async fn refresh(security: &Arc<Security>) {
+    let looking = Arc::clone(security);
+    let looked = tokio::task::spawn_blocking(move || looking.refresh_if_idle());
+    // Fails otherwise only while the runtime ends.
+    let _ = tokio::time::timeout(LOOK_LIMIT, looked).await;
+}
+
 /// A watched security is held by its watcher, so its address is its own.
 type Key = usize;
 
@@ -72,6 +81,9 @@ fn watched() -> &'static Mutex<HashSet<Key>> {
     static WATCHED: PerProcess<Mutex<HashSet<Key>>> = PerProcess::new();
     WATCHED.get()
 }
+
+/// How long a look at the trust file may hold up a connection.
+const LOOK_LIMIT: Duration = Duration::from_secs(1);
 
 const PERIOD: Duration = Duration::from_secs(2);
 

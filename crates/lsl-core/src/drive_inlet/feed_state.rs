@@ -1,0 +1,144 @@
+//! Everything behind the lock of an inlet's feed, and one read of its socket.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use lsl_platform::clock::local_clock;
+use lsl_platform::interrupt::Interrupt;
+use lsl_proto::inlet::{Disconnect, Feed, Read, Reader};
+
+use crate::drive_inlet::connection::{Connection, Progress};
+
+/// Everything behind the lock of the feed.
+#[derive(Debug)]
+pub(crate) struct FeedState {
+    pub(crate) feed: Feed,
+    pub(crate) reader: Reader<Arc<Interrupt>>,
+    /// The data connection, from the moment its request was sent.
+    pub(super) connection: Option<Box<Connection>>,
+    /// Number of the connection; never used again.
+    pub(super) number: u64,
+    /// Reason for which the connection cannot be read any more; only the inlet's task has any use for it.
+    pub(super) disconnect: Option<Disconnect>,
+    /// Raised by `close`: a connection of an older epoch must not deliver any more.
+    pub(crate) epoch: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ReadBy {
+    Leader,
+    Other,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Received {
+    pub(super) progress: Progress,
+    pub(super) samples: u64,
+}
+
+impl FeedState {
+    pub(crate) fn new(feed: Feed) -> Self {
+        Self {
+            feed,
+            reader: Reader::default(),
+            connection: None,
+            number: 0,
+            disconnect: None,
+            epoch: 0,
+        }
+    }
+
+    /// Returns the connection, unless it is broken.
+    #[inline]
+    pub(super) fn readable(&mut self) -> Option<&mut Connection> {
+        self.connection
+            .as_deref_mut()
+            .filter(|_| self.disconnect.is_none())
+    }
+
+    /// Returns whether the test patterns of the connection were right: all that comes is samples.
+    pub(super) fn is_opened(&self) -> bool {
+        (self.connection.as_ref()).is_some_and(|connection| connection.is_opened())
+    }
+
+    /// Gives up the connection: returns it, to be dropped once the lock is free, with the leader to
+    /// interrupt.
+    pub(crate) fn end(&mut self) -> (Option<Box<Connection>>, Option<Arc<Interrupt>>) {
+        self.disconnect = None;
+        (self.connection.take(), self.reader.end())
+    }
+
+    /// Reads once, for whoever holds the lock. Interrupts a leader if others found samples for it. `None`
+    /// if there is nothing, or never will be.
+    #[inline]
+    pub(super) fn receive(
+        &mut self,
+        context: Option<&mut Context<'_>>,
+        by: ReadBy,
+    ) -> Option<Received> {
+        let Self {
+            feed,
+            connection: Some(connection),
+            disconnect: disconnect @ None,
+            reader,
+            ..
+        } = self
+        else {
+            return None;
+        };
+        let mut read = Read::default();
+        let received = connection.poll_receive(context, |machine, bytes| {
+            let taken;
+            (read, taken) = feed.handle_input(machine, bytes, local_clock);
+            taken
+        });
+        let progress = match received {
+            Poll::Pending => return None,
+            Poll::Ready(Ok(progress)) => progress,
+            Poll::Ready(Err(reason)) => {
+                *disconnect = Some(reason);
+                // Samples may have come before what was wrong.
+                Progress {
+                    bytes: 0,
+                    is_all: true,
+                }
+            }
+        };
+        if let Some(now) = feed.counts().last_arrival.filter(|_| read.samples > 0) {
+            reader.on_read(now);
+        }
+        if by == ReadBy::Other
+            && (read.samples > 0 || disconnect.is_some())
+            && let Some(leader) = reader.leader()
+        {
+            leader.raise();
+        }
+        Some(Received {
+            progress,
+            samples: read.samples,
+        })
+    }
+
+    /// Reads everything that the socket holds, without blocking. Returns true if samples arrived; the
+    /// caller then wakes the other waiters.
+    pub(super) fn drain(&mut self) -> bool {
+        let before = self.feed.counts().samples;
+        let mut left = DRAIN_BYTES;
+        while let Some(Received { progress, .. }) = self.receive(None, ReadBy::Other) {
+            left = left.saturating_sub(progress.bytes);
+            if progress.is_all || left == 0 {
+                break;
+            }
+        }
+        self.feed.counts().samples > before
+    }
+
+    /// Returns whether what comes next must be read at once.
+    #[inline]
+    pub(super) fn is_urgent(&mut self) -> bool {
+        self.readable().is_some_and(|it| it.is_urgent())
+    }
+}
+
+/// Read by one call that does not wait; more than the system buffers for a connection as a rule.
+const DRAIN_BYTES: usize = 8 << 20;
