@@ -21,8 +21,8 @@ const MODULES: &[(&str, &str)] = &[
     ),
     (
         "crates/lsl-proto/src/",
-        "error text types limits xml query info config value wire transport security clock inlet outlet \
-         describe discovery",
+        "error text types limits xml query info config value wire transport security describe clock inlet \
+         outlet discovery",
     ),
     (
         "crates/lsl-record/src/",
