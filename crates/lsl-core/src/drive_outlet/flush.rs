@@ -1,11 +1,13 @@
 //! The flush task of an outlet: sends to consumers that lag, as far as their sockets have room.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use lsl_proto::outlet::fanout::Batch;
 
 use crate::drive_outlet::link::Sender;
 use crate::drive_outlet::push::OutletShared;
+use crate::net::race::{Winner, race};
 
 impl OutletShared {
     /// Serves all consumers that lag, until the outlet is closed and they have left.
@@ -39,13 +41,26 @@ impl OutletShared {
         let mut fanout = self.fanout.lock();
         fanout.finish(batch);
         fanout.fill(BATCH_BYTES, batch);
+        while self.options.synchronous && !batch.is_empty() {
+            // Under the lock: a push that waits must find every sender, whatever else keeps this thread.
+            while batch.send_next().is_some() {}
+            fanout.finish(batch);
+            fanout.fill(BATCH_BYTES, batch);
+        }
         !(fanout.is_closing() && fanout.is_empty())
     }
 
-    /// Lets small records wait for more. What was sent in part does not wait.
+    /// Lets small records wait for more. Ends early for consumers that do not wait, and for what was sent
+    /// in part.
     async fn coalesce(&self) {
-        if !self.coalesce.is_zero() && !self.fanout.lock().is_urgent() {
-            tokio::time::sleep(self.coalesce).await;
+        if self.coalesce.is_zero() {
+            return;
+        }
+        let mut pause = pin!(tokio::time::sleep(self.coalesce));
+        while !self.fanout.lock().is_urgent() {
+            if let Winner::First(()) = race(pause.as_mut(), self.flusher.notified()).await {
+                return;
+            }
         }
     }
 }

@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use lsl_platform::clock::local_clock;
+use lsl_platform::poll;
 use lsl_platform::socket::send_nonblocking;
 use lsl_proto::outlet::fanout::{Caller, ConsumerId, Transmit};
 use lsl_proto::transport::{Control, Rx, Tx};
@@ -135,6 +136,13 @@ impl Link {
     /// Waits until the socket may have room.
     pub(crate) async fn writable(&self) -> io::Result<()> {
         self.stream.writable().await
+    }
+
+    /// Blocks the calling thread until the socket may have room. Returns false at `deadline` (seconds of
+    /// `local_clock`). Pushes of signal handlers are refused meanwhile, so the caller may hold locks.
+    pub(crate) fn wait_writable(&self, deadline: f64) -> bool {
+        // A socket that cannot be waited for counts as stalled.
+        poll::wait_writable(&self.stream, deadline).unwrap_or(false)
     }
 
     /// Waits until somebody wakes the connection's task.

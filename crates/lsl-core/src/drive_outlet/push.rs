@@ -163,18 +163,17 @@ impl OutletShared {
         let published = fanout.publish(&mut encoder.piece, at, pushthrough, inline, now);
         let must_wait = self.options.synchronous && !fanout.is_flushed();
         drop(fanout);
-        if published.wake_flusher {
+        if must_wait {
+            self.wait_for_readers(waits.get_or_insert_default());
+        } else if published.wake_flusher {
             // Without the lock, or the flush task would run into it at once.
             self.flusher.notify_one();
         }
-        if must_wait {
-            self.wait_for_readers(waits.get_or_insert_default());
-        }
     }
 
-    /// Waits for one reader after the other until the flush task has sent everything, and ends those for
+    /// Sends the rest to one reader after the other, waiting for the sockets, and ends the readers for
     /// which that takes too long. Each has the whole time: one that stalls must not use up that of the
-    /// others.
+    /// others. Needs no thread but this one, which may be the runtime's.
     #[cold]
     fn wait_for_readers(&self, waits: &mut Waits) {
         let limit_secs = self.context.config().tuning().sync_send_timeout_secs;
@@ -190,11 +189,16 @@ impl OutletShared {
             });
             let start = local_clock();
             let deadline = start + limit_secs - waits.secs[index].1;
-            let flushed = |fanout: &mut Fanout<_>| {
-                let mut unflushed = fanout.unflushed();
-                unflushed.all(|(other, _)| other != id).then_some(())
+            let is_sent = loop {
+                if self.fanout.lock().send_ready(id) {
+                    break true;
+                }
+                // `encoder` is locked: signal handlers must not push now.
+                if !link.wait_writable(deadline) {
+                    break false;
+                }
             };
-            if self.fanout.wait_blocking(deadline, flushed).is_some() {
+            if is_sent {
                 waits.secs[index].1 += local_clock() - start;
                 continue;
             }
@@ -204,6 +208,8 @@ impl OutletShared {
             self.refused.add(1);
             waits.lost.push(link);
         }
+        // Flushes that wait look again.
+        self.fanout.wake();
     }
 
     /// Notes which variants are read; `fanout` is locked.
@@ -275,4 +281,54 @@ impl Waits {
 /// The bit of a variant among those that are read.
 fn bit(variant: Variant) -> u8 {
     1 << variant.index()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+
+    use lsl_proto::config::Config;
+
+    use super::*;
+    use crate::Outlet;
+    use crate::net::runtime;
+
+    #[test]
+    fn a_synchronous_push_on_the_runtime_s_own_thread_waits_for_nobody_but_its_reader() {
+        // Far more than sockets take.
+        const VALUES: usize = 1 << 22;
+        let mut config = Config::loopback();
+        config.set("tuning.SyncSendTimeout", "5").unwrap();
+        let security = lsl_secure::Security::off(Vec::new()).unwrap();
+        let context = Context::with_security(config, Arc::new(security));
+        let info = StreamInfo::new("own", "", 1, 0.0, ChannelFormat::Double64, "own").unwrap();
+        let outlet = Outlet::builder(info).context(&context).synchronous(true);
+        let outlet = outlet.open().unwrap();
+        let port = outlet.info().v4_data_port();
+        let mut reader = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+        let request = b"LSL:streamfeed/110 \r\nMax-Buffer-Length: 1000\r\n\r\n";
+        reader.write_all(request).unwrap();
+        let is_there = outlet
+            .blocking()
+            .wait_for_consumers(Duration::from_secs(20));
+        assert!(is_there);
+        let outlet = Arc::new(outlet);
+        let stats_of = Arc::clone(&outlet);
+        let reading = std::thread::spawn(move || {
+            while stats_of.stats().backlog_bytes == 0 {
+                std::thread::yield_now();
+            }
+            let received = &mut vec![0; VALUES * 8];
+            reader.read_exact(received).map(|()| reader)
+        });
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let pushing = async move {
+            outlet.push_chunk(&vec![0.5; VALUES]).unwrap();
+            sender.send((outlet.stats().refused, outlet)).unwrap();
+        };
+        runtime::spawn(pushing).unwrap();
+        let (refused, outlet) = receiver.recv_timeout(Duration::from_mins(1)).unwrap();
+        assert_eq!(refused, 0, "dropped a reader that reads");
+        drop((reading.join().unwrap().unwrap(), outlet));
+    }
 }

@@ -1,6 +1,8 @@
 /* A push from a signal handler returns, whatever it interrupts: it sends (0), or says that it cannot (-4)
  * because it interrupted the library at work. In a call that waits it sends. */
+#include <arpa/inet.h>
 #include <errno.h>
+#include <sys/socket.h>
 #include <sys/time.h>
 
 #include "host.h"
@@ -97,6 +99,64 @@ static void wait_for_a_synchronous_outlet(const sigset_t *alarms)
     outlet = other;
 }
 
+/* Reads nothing for a second, in a thread that the signals do not meet. */
+static void *read_late(void *descriptor)
+{
+    static char bytes[1 << 16];
+    pause_for(1.0);
+    while (read(*(int *)descriptor, bytes, sizeof bytes) > 0)
+        ;
+    return NULL;
+}
+
+/* The interrupted call waits for a reader's socket, with locks that the handler's push needs. */
+static void push_to_a_synchronous_outlet(const sigset_t *alarms)
+{
+    /* Far more than sockets take. */
+    static float chunk[1 << 23];
+    static const char request[] = "LSL:streamfeed/110 \r\nMax-Buffer-Length: 1000\r\n\r\n";
+    lsl_outlet other = outlet;
+    struct sockaddr_in address = {.sin_family = AF_INET};
+    char id[64], status[11], *xml, *port;
+    pthread_t late;
+    int reader = socket(AF_INET, SOCK_STREAM, 0);
+    snprintf(id, sizeof id, "full-%ld", (long)getpid());
+    lsl_streaminfo info = lsl_create_streaminfo("full", "host", 2, 0.0, cft_float32, id), known;
+    outlet = lsl_create_outlet_ex(info, 0, 60, transp_sync_blocking);
+    CHECK(outlet != NULL);
+    known = find(id);
+    xml = lsl_get_xml(known);
+    port = strstr(xml, "<v4data_port>");
+    CHECK(port != NULL);
+    address.sin_port = htons((uint16_t)atoi(port + strlen("<v4data_port>")));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    CHECK(connect(reader, (struct sockaddr *)&address, sizeof address) == 0);
+    CHECK(write(reader, request, strlen(request)) == (ssize_t)strlen(request));
+    CHECK(read(reader, status, sizeof status) == (ssize_t)sizeof status);
+    if (memcmp(status, "LSL/110 403", sizeof status) == 0) {
+        printf("interrupting: not tried with a security policy, which refuses the reader\n");
+        return;
+    }
+    CHECK(memcmp(status, "LSL/110 200", sizeof status) == 0);
+    CHECK(lsl_wait_for_consumers(outlet, PATIENCE) == 1);
+    CHECK(pthread_sigmask(SIG_BLOCK, alarms, NULL) == 0);
+    late = start(read_late, &reader);
+    CHECK(pthread_sigmask(SIG_UNBLOCK, alarms, NULL) == 0);
+    sent = refused = 0;
+    every(10000);
+    CHECK(lsl_push_chunk_f(outlet, chunk, sizeof chunk / sizeof *chunk) == 0);
+    CHECK(refused > 0 && others == 0);
+    every(0);
+    CHECK(lsl_have_consumers(outlet) == 1);
+    lsl_destroy_outlet(outlet);
+    pthread_join(late, NULL);
+    close(reader);
+    lsl_destroy_string(xml);
+    lsl_destroy_streaminfo(known);
+    lsl_destroy_streaminfo(info);
+    outlet = other;
+}
+
 int main(void)
 {
     char source_id[64], other_id[64];
@@ -156,5 +216,6 @@ int main(void)
     CHECK(sent > refused && others == 0);
     every(0);
     wait_for_a_synchronous_outlet(&alarms);
+    push_to_a_synchronous_outlet(&alarms);
     _exit(0);
 }

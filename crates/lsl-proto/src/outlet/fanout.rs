@@ -300,7 +300,7 @@ impl<T: Transmit> Fanout<T> {
             consumer.note_flush_points(before, after, pushthrough);
             if was_idle && consumer.has_work() && consumer.sender.is_some() {
                 if consumer.next < before {
-                    consumer.queue_held(log, before);
+                    consumer.queue_logged(log, before);
                 }
                 if is_inline && !consumer.limits.coalesces {
                     consumer.send_now(piece);
@@ -414,6 +414,18 @@ impl<T: Transmit> Fanout<T> {
         consumer.can_send() && consumer.has_work()
     }
 
+    /// Sends a consumer everything that is ready, on the pushing thread. Returns false while its socket is
+    /// full. Does nothing if the sender is in a batch.
+    pub fn send_ready(&mut self, id: ConsumerId) -> bool {
+        let Some(consumer) = self.consumers.iter_mut().find(|each| each.id == id) else {
+            return true;
+        };
+        let variant = consumer.variant;
+        let is_sent = consumer.send_ready(&self.logs[variant.index()]);
+        self.trim(variant);
+        is_sent
+    }
+
     /// Lets the flush task send to a consumer again whose socket has room: wake it.
     pub fn unblock(&mut self, id: ConsumerId) {
         if let Some(consumer) = self.consumers.iter_mut().find(|each| each.id == id)
@@ -464,9 +476,11 @@ impl<T: Transmit> Fanout<T> {
         consumers.map(|each| (each.id, &each.info))
     }
 
-    /// Whether a consumer waits for bytes that are neither logged nor wait for its socket.
+    /// Whether a consumer can be sent something that need not wait for more samples.
     pub fn is_urgent(&self) -> bool {
-        self.consumers.iter().any(Consumer::is_urgent)
+        let waits = |each: &Consumer<T>| each.limits.coalesces && !each.is_urgent();
+        let mut consumers = self.consumers.iter();
+        consumers.any(|each| each.can_send() && each.has_work() && !waits(each))
     }
 
     /// Ends the stream: everything held becomes ready, and each connection's task is told once it was

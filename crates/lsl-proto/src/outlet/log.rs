@@ -138,13 +138,13 @@ impl SampleLog {
         self.trim(needed);
     }
 
-    /// Appends all samples from `from` to `to` to `out`.
-    pub fn copy(&self, mut from: u64, to: u64, out: &mut Vec<u8>) {
+    /// Hands all samples from `from` to `to` to `read`, block by block.
+    pub fn read(&self, mut from: u64, to: u64, mut read: impl FnMut(&[u8])) {
         while from < to
             && let Some(block) = self.block_of(from)
         {
             let until = to.min(block.end());
-            out.extend_from_slice(&block.bytes[block.offset_of(from)..block.offset_of(until)]);
+            read(&block.bytes[block.offset_of(from)..block.offset_of(until)]);
             from = until;
         }
     }
@@ -249,7 +249,7 @@ mod tests {
         log.take(0, 2, 0, &mut out);
         assert_eq!((out.as_slice(), log.len_bytes()), (b"abcde".as_slice(), 5));
         out.clear();
-        log.copy(1, 2, &mut out);
+        log.read(1, 2, |bytes| out.extend_from_slice(bytes));
         assert_eq!(out, b"de");
         assert_eq!(read(&mut log, 0, 2, 100), (2, b"abcde".to_vec()));
     }
@@ -327,7 +327,7 @@ mod tests {
                 prop_assert_eq!(log.len_bytes() + seen.len(), written.len());
             }
             let mut rest = Vec::new();
-            log.copy(cursor, log.end(), &mut rest);
+            log.read(cursor, log.end(), |bytes| rest.extend_from_slice(bytes));
             while cursor < log.end() {
                 let end = log.end();
                 let (next, bytes) = read(&mut log, cursor, end, 7);

@@ -186,18 +186,17 @@ impl<T: Transmit> Consumer<T> {
         }
     }
 
-    /// Queues the samples that were held until now: on their way, as in liblsl, they take no room from
-    /// those that flush them.
+    /// Queues the logged samples before `end`. Those that were held are on their way then: as in liblsl,
+    /// they take no room from those that flush them.
     #[cold]
-    pub(super) fn queue_held(&mut self, log: &SampleLog, before: u64) {
-        let mut held = Vec::new();
-        log.copy(self.next, before, &mut held);
-        if let Some(sender) = &mut self.sender {
-            sender.queue(&held);
-        }
+    pub(super) fn queue_logged(&mut self, log: &SampleLog, end: u64) {
+        let Some(sender) = &mut self.sender else {
+            return;
+        };
+        log.read(self.next, end, |bytes| sender.queue(bytes));
         self.output = Output::Unsent;
-        self.sent += before - self.next;
-        self.next = before;
+        self.sent += end - self.next;
+        self.next = end;
     }
 
     /// Sends the flushable part of a fresh piece. The rest of a frame that was cut is queued; later
@@ -240,6 +239,29 @@ impl<T: Transmit> Consumer<T> {
         } else {
             Output::Flushed
         };
+    }
+
+    /// Sends everything that is ready. Returns false while the socket is full.
+    pub(super) fn send_ready(&mut self, log: &SampleLog) -> bool {
+        if self.has_work() && self.next < self.flush_to {
+            self.queue_logged(log, self.flush_to);
+        }
+        let Some(sender) = self
+            .sender
+            .as_mut()
+            .filter(|_| self.output != Output::Ended)
+        else {
+            return true;
+        };
+        match sender.flush(Caller::Push) {
+            Ok(true) => self.output = Output::Flushed,
+            Ok(false) => return false,
+            Err(_) => {
+                self.output = Output::Ended;
+                sender.wake();
+            }
+        }
+        true
     }
 
     pub(super) fn drop_oldest(&mut self, after: u64) -> u64 {

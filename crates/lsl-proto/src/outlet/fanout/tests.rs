@@ -223,6 +223,66 @@ fn a_full_socket_wakes_flusher_and_task_once() {
 }
 
 #[test]
+fn a_push_that_waits_sends_the_rest_itself() {
+    let (mut fanout, id, socket) = fanout(LIMITS);
+    socket.room.set(3);
+    push(&mut fanout, "a1a2a3", Pushthrough::Flush);
+    assert!(!fanout.send_ready(id));
+    socket.room.set(1);
+    assert!(!fanout.send_ready(id));
+    assert!(!fanout.is_flushed());
+    socket.room.set(usize::MAX);
+    assert!(fanout.send_ready(id) && fanout.is_flushed());
+    let state = (received(&socket), fanout.backlog_bytes());
+    assert_eq!(state, ("<a1a2a3".to_owned(), 0));
+    assert_eq!(
+        (socket.wakes.get(), fanout.status(id)),
+        (0, Status::Feeding)
+    );
+    socket.room.set(0);
+    push(&mut fanout, "a4", Pushthrough::Flush);
+    serve(&mut fanout);
+    assert_eq!(fanout.status(id), Status::Blocked);
+    assert!(!fanout.send_ready(id));
+    socket.broken.set(true);
+    assert!(fanout.send_ready(id), "nothing more can be sent");
+    assert_eq!(fanout.status(id), Status::Ended);
+    assert!(fanout.send_ready(id));
+    assert!(matches!(fanout.leave(id), Poll::Ready(Some(_))));
+    assert!(fanout.send_ready(id));
+}
+
+#[test]
+fn a_push_does_not_wait_for_a_sender_that_is_away() {
+    let (mut fanout, id, socket) = fanout(LAZY);
+    push(&mut fanout, "a1", Pushthrough::Flush);
+    let mut batch = Batch::default();
+    fanout.fill(2, &mut batch);
+    push(&mut fanout, "a2", Pushthrough::Flush);
+    assert!(fanout.send_ready(id));
+    while batch.send_next().is_some() {}
+    fanout.finish(&mut batch);
+    serve(&mut fanout);
+    assert_eq!(received(&socket), "<a1a2");
+}
+
+#[test]
+fn only_samples_for_consumers_that_coalesce_wait_for_more() {
+    let (mut fanout, _, _) = fanout(LAZY);
+    let (id, eager) = join(&mut fanout, LIMITS);
+    push(&mut fanout, "a1", Pushthrough::Flush);
+    assert!(!fanout.is_urgent());
+    eager.room.set(0);
+    push(&mut fanout, "a2", Pushthrough::Flush);
+    assert!(fanout.is_urgent());
+    serve(&mut fanout);
+    push(&mut fanout, "a3", Pushthrough::Flush);
+    assert!(!fanout.is_urgent(), "its socket is full");
+    fanout.unblock(id);
+    assert!(fanout.is_urgent());
+}
+
+#[test]
 fn the_oldest_are_dropped_and_counted_but_never_the_rest_of_a_cut_frame() {
     let (mut fanout, _, socket) = fanout(LIMITS);
     socket.room.set(1);
