@@ -14,6 +14,7 @@ use lsl_proto::outlet::encoder::Variant;
 use lsl_proto::outlet::fanout::{ConsumerId, Status, Transmit};
 use lsl_proto::transport::Control;
 use lsl_proto::wire::response::Refusal;
+use lsl_secure::Cause;
 
 use crate::drive_outlet::link::{Duplex, Heard, Receiver, Sender};
 use crate::drive_outlet::places::has_place;
@@ -138,7 +139,10 @@ impl OutletShared {
                     }
                     receiver.discard_chatter()?;
                     if let Some(pong) = receiver.take_pong() {
-                        self.control(id, pong);
+                        let wake_flusher = self.fanout.lock().control(id, pong);
+                        if wake_flusher {
+                            self.flusher.notify_one();
+                        }
                     }
                 }
                 Some(Winner::Second(ready)) => {
@@ -153,11 +157,10 @@ impl OutletShared {
         }
     }
 
-    /// Tells the peer of a session something, now or when its sender is back.
-    pub(super) fn control(&self, id: ConsumerId, control: Control) {
-        if self.fanout.update(|fanout| fanout.control(id, control)) {
-            self.flusher.notify_one();
-        }
+    /// Ends the feed of a session with an ALERT, now or when its sender is back.
+    pub(super) fn alert(&self, id: ConsumerId, cause: Cause) {
+        // It ends the consumer, which leaves the flush task nothing to do.
+        let _ = (self.fanout).update(|fanout| fanout.control(id, Control::Alert(cause)));
     }
 
     /// As [`Fanout::leave`](lsl_proto::outlet::fanout::Fanout::leave).
@@ -176,9 +179,13 @@ impl OutletShared {
     pub(super) fn serve_time_keys(self: &Arc<Self>, mut duplex: Duplex) {
         let shared = Arc::clone(self);
         tokio::spawn(async move {
-            let closed = shared
-                .fanout
-                .wait(f64::INFINITY, |fanout| fanout.is_closing().then_some(()));
+            let closed = async {
+                // Before it looks: it is told of what comes after this.
+                let closed = shared.closed.notified();
+                if !shared.fanout.lock().is_closing() {
+                    closed.await;
+                }
+            };
             let ended = race(duplex.serve_time_keys(KEYS_LIMIT), closed).await;
             tracing::debug!(peer = %duplex.link().peer(), ?ended, "time keys gone");
             duplex.close().await;
@@ -191,3 +198,49 @@ const LINGER_SECS: f64 = 1.0;
 
 /// How long a session without feed is kept without a record. Spec: LSS/1 §9.2.
 const KEYS_LIMIT: Duration = Duration::from_secs(100);
+
+#[cfg(test)]
+mod tests {
+    use lsl_proto::config::Config;
+    use lsl_proto::outlet::connection::OutletOptions;
+    use tokio::net::{TcpListener, TcpStream};
+
+    use super::*;
+    use crate::net::runtime;
+    use crate::{ChannelFormat, Context, StreamInfo};
+
+    #[test]
+    fn who_lends_keys_waits_for_the_end_of_the_outlet_and_for_no_other_change() {
+        let security = Arc::new(lsl_secure::Security::off(Vec::new()).unwrap());
+        let context = Context::with_security(Config::loopback(), security);
+        let info = StreamInfo::new("keys", "", 1, 0.0, ChannelFormat::Int8, "keys").unwrap();
+        let options = OutletOptions {
+            capacity_samples: 1,
+            chunk_samples: 1,
+            synchronous: false,
+        };
+        let (told, is_told) = std::sync::mpsc::channel();
+        let lending = async move {
+            let shared = Arc::new(OutletShared::new(context, info, options).unwrap());
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let address = listener.local_addr().unwrap();
+            let peer = TcpStream::connect(address).await.unwrap();
+            let (stream, address) = listener.accept().await.unwrap();
+            shared.serve_time_keys(Duplex::plain(stream, address));
+            for _ in 0..100 {
+                tokio::task::yield_now().await;
+            }
+            assert_eq!(shared.fanout.waiters(), 0);
+            shared.close();
+            let end = loop {
+                peer.readable().await.unwrap();
+                if let Ok(length) = peer.try_read(&mut [0]) {
+                    break length;
+                }
+            };
+            told.send(end).unwrap();
+        };
+        runtime::spawn(lending).unwrap();
+        assert_eq!(is_told.recv_timeout(Duration::from_secs(20)), Ok(0));
+    }
+}

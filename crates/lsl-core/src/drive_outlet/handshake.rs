@@ -10,7 +10,7 @@ use std::time::Duration;
 use lsl_platform::clock::local_clock;
 use lsl_platform::fork::PerProcess;
 use lsl_proto::outlet::connection::{Connection, Event as Asked};
-use lsl_proto::transport::{Control, Rx, Tx};
+use lsl_proto::transport::{Rx, Tx};
 use lsl_secure::admission::{Arrival, Ticket, Turn};
 use lsl_secure::audit::EventKind;
 use lsl_secure::connection::{self as secure, Answer, Question};
@@ -196,7 +196,7 @@ fn register(link: &Arc<Link>, shared: &Arc<OutletShared>, local: IpAddr) -> Resu
         if let (Some(link), Some(shared)) = (watched.upgrade(), outlet.upgrade())
             && let Some(consumer) = link.end_session(cause)
         {
-            shared.control(consumer, Control::Alert(cause));
+            shared.alert(consumer, cause);
         }
     };
     match security.enrol(live, end) {

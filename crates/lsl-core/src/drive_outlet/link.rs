@@ -231,12 +231,17 @@ impl Sender {
         self.flush_all().await
     }
 
-    /// Waits in the runtime until the socket has taken everything.
+    /// Waits in the runtime until the socket has taken everything, or this side ends the session.
     async fn flush_all(&mut self) -> io::Result<()> {
-        while !self.flush(Caller::Task)? {
-            self.link.writable().await?;
+        loop {
+            self.link.check_ended()?;
+            if self.flush(Caller::Task)? {
+                return Ok(());
+            }
+            if let Winner::First(ready) = race(self.link.writable(), self.link.woken()).await {
+                ready?;
+            }
         }
-        Ok(())
     }
 
     /// Ends a session with what the peer must be told, in bounded time, such that it arrives; a plaintext
@@ -260,7 +265,13 @@ impl Sender {
             Some(cause) => Control::Alert(cause),
             None => Control::Close,
         });
-        let _ = tokio::time::timeout(LAST_WORDS_LIMIT, self.flush_all()).await;
+        let last_words = async {
+            while !self.flush(Caller::Task)? {
+                link.writable().await?;
+            }
+            io::Result::Ok(())
+        };
+        let _ = tokio::time::timeout(LAST_WORDS_LIMIT, last_words).await;
         session.record_key_updates(0);
         tcp::close(&link.stream).await;
     }
@@ -483,3 +494,35 @@ const LAST_WORDS_LIMIT: Duration = Duration::from_secs(1);
 
 /// How long a peer may keep a finished connection open.
 const CLOSE_LIMIT: Duration = Duration::from_secs(2);
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::net::runtime;
+
+    #[test]
+    fn an_answer_that_a_full_socket_stops_ends_with_its_session() {
+        let (told, is_told) = std::sync::mpsc::channel();
+        let answering = async move {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let address = listener.local_addr().unwrap();
+            let _peer = TcpStream::connect(address).await.unwrap();
+            let (stream, address) = listener.accept().await.unwrap();
+            let mut duplex = Duplex::plain(stream, address);
+            let link = Arc::clone(duplex.link());
+            // Far more than sockets take.
+            let answer = tokio::spawn(async move { duplex.finish(&vec![0; 1 << 26]).await });
+            for _ in 0..100 {
+                tokio::task::yield_now().await;
+            }
+            link.ended.set(Cause::NotAuthorised).unwrap();
+            link.work.notify_one();
+            told.send(answer.await.unwrap().unwrap_err().kind())
+        };
+        runtime::spawn(answering).unwrap();
+        let ended = is_told.recv_timeout(Duration::from_secs(20));
+        assert_eq!(ended, Ok(io::ErrorKind::ConnectionAborted));
+    }
+}

@@ -54,6 +54,8 @@ pub(crate) struct OutletShared {
     /// Tells the flush task that there is something to send.
     pub(crate) flusher: Notify,
     pub(crate) has_flusher: AtomicBool,
+    /// Tells sessions that are no consumers of the end.
+    pub(crate) closed: Notify,
     /// Whether somebody was refused for want of room since there was some.
     pub(crate) is_full: AtomicBool,
 }
@@ -86,6 +88,7 @@ impl OutletShared {
             read: AtomicU8::new(0),
             flusher: Notify::new(),
             has_flusher: AtomicBool::new(false),
+            closed: Notify::new(),
             is_full: AtomicBool::new(false),
         })
     }
@@ -230,6 +233,7 @@ impl OutletShared {
     /// Ends the stream: no new readers; present ones get what was pushed, within a time limit.
     pub(crate) fn close(&self) {
         self.fanout.update(Fanout::close);
+        self.closed.notify_waiters();
         self.flusher.notify_one();
     }
 

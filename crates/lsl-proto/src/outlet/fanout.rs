@@ -400,16 +400,20 @@ impl<T: Transmit> Fanout<T> {
     }
 
     /// Tells the peer of a session something: now, or when its sender is back. ALERT and CLOSE end the
-    /// consumer. Returns true if the flush task has work that it had not before: wake it.
+    /// consumer at once; nothing is said after them. Returns true if the flush task has work that it had not before: wake it.
     #[must_use]
     pub fn control(&mut self, id: ConsumerId, control: Control) -> bool {
-        let Some(consumer) = self.consumers.iter_mut().find(|each| each.id == id) else {
+        let is_it = |each: &&mut Consumer<T>| each.id == id && each.output != Output::Ended;
+        let Some(consumer) = self.consumers.iter_mut().find(is_it) else {
             return false;
         };
         if consumer.sender.is_some() {
             consumer.control(control);
         } else {
             consumer.control = Some(control);
+        }
+        if !matches!(control, Control::Pong { .. }) {
+            consumer.output = Output::Ended;
         }
         consumer.can_send() && consumer.has_work()
     }

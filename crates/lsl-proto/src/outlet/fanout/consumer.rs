@@ -159,14 +159,13 @@ impl<T: Transmit> Consumer<T> {
         }
     }
 
-    /// Tells the peer something. ALERT and CLOSE are the last.
+    /// Tells the peer something. A PONG behind unsent bytes is the flush task's: those may be many.
     pub(super) fn control(&mut self, control: Control) {
         if let Some(sender) = &mut self.sender {
             sender.control(control);
         }
-        self.flush();
-        if !matches!(control, Control::Pong { .. }) {
-            self.output = Output::Ended;
+        if self.output == Output::Flushed || !matches!(control, Control::Pong { .. }) {
+            self.flush();
         }
     }
 

@@ -494,9 +494,11 @@ fn what_a_session_says_goes_at_once_or_when_its_sender_is_back() {
     push(&mut fanout, "a2", Pushthrough::Flush);
     socket.room.set(1);
     assert!(!fanout.control(id, pong), "still full");
-    socket.room.set(usize::MAX);
-    assert!(fanout.control(id, pong), "and then samples follow");
-    serve(&mut fanout);
+    assert_eq!(received(&socket), "<!a1!", "sent by a push or a PING");
+    fanout.unblock(id);
+    assert!(fanout.control(id, pong), "the flush task sends it");
+    assert_eq!(received(&socket), "<!a1!");
+    resume(&mut fanout, id, &socket);
     assert_eq!(received(&socket), "<!a1!!!!a2");
     assert!(!fanout.control(id, Control::Alert(lsl_secure::Cause::NotAuthorised)));
     assert_eq!(fanout.status(id), Status::Ended);
@@ -504,6 +506,24 @@ fn what_a_session_says_goes_at_once_or_when_its_sender_is_back() {
     serve(&mut fanout);
     assert_eq!(received(&socket), "<!a1!!!!a2?");
     assert_eq!(fanout.backlog_bytes(), 0);
+}
+
+#[test]
+fn an_alert_ends_a_consumer_whose_sender_is_away_and_no_pong_takes_its_place() {
+    let (mut fanout, id, socket) = fanout(LAZY);
+    push(&mut fanout, "a1", Pushthrough::Flush);
+    let mut batch = Batch::default();
+    fanout.fill(8, &mut batch);
+    assert!(!fanout.control(id, Control::Alert(lsl_secure::Cause::NotAuthorised)));
+    assert_eq!(fanout.status(id), Status::Ended);
+    assert!(!fanout.control(id, Control::Pong { t0: 1.0, t1: 2.0 }));
+    push(&mut fanout, "a2", Pushthrough::Flush);
+    while batch.send_next().is_some() {}
+    fanout.finish(&mut batch);
+    serve(&mut fanout);
+    assert_eq!(fanout.status(id), Status::Ended);
+    assert_eq!(received(&socket), "<a1?");
+    assert!(socket.wakes.get() > 0);
 }
 
 #[test]
