@@ -225,10 +225,13 @@ impl Unsent {
         self.len() == 0
     }
 
-    /// Drops the bytes.
+    /// Drops the bytes, and the memory of exceptionally many.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.sent = 0;
+        if self.bytes.capacity() > MOST_BYTES_KEPT {
+            self.bytes = Vec::new();
+        }
     }
 
     /// Appends bytes.
@@ -271,3 +274,23 @@ const MOST_SEALED_AT_ONCE: usize = 48 * 1024;
 /// Sealed bytes that may wait for a socket: DATA, and on top of it PONG, KEY_UPDATE, ALERT or CLOSE,
 /// each padded to 4096 bytes at most. Spec: LSS/1 §8.4.
 pub(super) const MAX_UNSENT_BYTES: usize = 64 * 1024;
+
+/// Memory that a queue keeps for the next bytes.
+const MOST_BYTES_KEPT: usize = 2 * MAX_UNSENT_BYTES;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_memory_of_exceptionally_many_bytes_goes_back() {
+        let mut unsent = Unsent::default();
+        let mut write = |bytes: &[u8]| Ok(bytes.len());
+        unsent.push(&vec![0; MAX_UNSENT_BYTES]);
+        assert!(unsent.write_to(&mut write).unwrap());
+        assert!(unsent.bytes.capacity() >= MAX_UNSENT_BYTES);
+        unsent.push(&vec![0; MOST_BYTES_KEPT + 1]);
+        assert!(unsent.write_to(&mut write).unwrap());
+        assert_eq!(unsent.bytes.capacity(), 0);
+    }
+}
