@@ -30,13 +30,12 @@ use crate::{Error, Result};
 pub(crate) async fn probe(shared: Arc<InletShared>) {
     let tuning = shared.context.config().tuning();
     let mut clock = Clock::new(tuning, limits(&shared), uid::random_number());
-    let mut session = None;
     loop {
         let (endpoint, moves) = shared.source.endpoint();
         let silent = async {
             let mut error = Error::Protocol("no address of the outlet is known".into());
             if let Some(endpoint) = endpoint {
-                error = ask(&shared, &mut clock, &mut session, endpoint).await;
+                error = ask(&shared, &mut clock, endpoint).await;
                 tracing::debug!(name = ?shared.info.name(), %error, "no clock");
             }
             if shared.recoverable {
@@ -74,21 +73,16 @@ fn limits(shared: &InletShared) -> ClockLimits {
 }
 
 /// Probes one outlet, with or without encryption as its feed. Returns why it cannot go on.
-async fn ask(
-    shared: &InletShared,
-    clock: &mut Clock,
-    session: &mut Option<ClockSession>,
-    endpoint: Endpoint,
-) -> Error {
+async fn ask(shared: &InletShared, clock: &mut Clock, endpoint: Endpoint) -> Error {
     let security = match shared.context.security() {
         Ok(security) => security,
         Err(error) => return error,
     };
     let (info, peers) = (shared.source.info(), shared.source.peers());
     match handshake::way(security, peers, &info, endpoint.data).await {
-        Way::Plaintext => exchange(shared, clock, None, endpoint).await,
+        Way::Plaintext => exchange(shared, clock, false, endpoint).await,
         Way::Secure => {
-            let probing = exchange(shared, clock, Some(session), endpoint);
+            let probing = exchange(shared, clock, true, endpoint);
             // Boxed, because every inlet's task would else hold room for it.
             match race(Box::pin(keep_keys(shared, endpoint.data)), probing).await {
                 Winner::First(error) | Winner::Second(error) => error,
@@ -106,44 +100,49 @@ async fn ask(
 async fn exchange(
     shared: &InletShared,
     clock: &mut Clock,
-    mut session: Option<&mut Option<ClockSession>>,
+    is_sealed: bool,
     endpoint: Endpoint,
 ) -> Error {
-    let is_sealed = session.is_some();
     let socket = match service_socket(endpoint, is_sealed).await {
         Ok(socket) => socket,
         Err(error) => return error,
     };
     clock.begin(is_sealed, local_clock());
+    let mut session = None;
     let mut buffer = [0; 256];
     loop {
-        if let Some(session) = &mut session
-            && !ClockSession::follow(session, &mut shared.facts.lock().keys, clock)
-        {
+        let (has_keys, probe) = {
+            let mut facts = shared.facts.lock();
+            let lent = facts.keys.as_mut().filter(|_| is_sealed);
+            let keys = ClockSession::follow(&mut session, lent, clock);
+            (keys.is_some(), clock.poll_transmit(local_clock(), keys))
+        };
+        if is_sealed && !has_keys {
             let known = |facts: &mut Facts| facts.has_keys().then_some(());
             shared.facts.wait(f64::INFINITY, known).await;
             continue;
         }
-        let session = session.as_deref().and_then(Option::as_ref);
-        while let Some(probe) = clock.poll_transmit(local_clock()) {
-            match (probe, session) {
+        let present = session.as_ref();
+        if let Some(probe) = probe {
+            match (probe, present) {
                 // A port that nobody listens on is not ours to judge.
                 (Probe::Udp(packet), None) => drop(socket.send(&packet).await),
                 (Probe::Udp(packet), Some(_)) => {
                     drop(socket.send_to(&packet, endpoint.service).await);
                 }
-                (Probe::Ping(t0), Some(session)) => session.pings.ask(t0),
+                (Probe::Ping(t0), Some(present)) => present.pings.ask(t0),
                 (Probe::Ping(_), None) => {}
             }
+            continue;
         }
-        if let Some(error) = tell(shared, clock, session) {
+        if let Some(error) = tell(shared, clock, present) {
             return error;
         }
         let pause = (clock.poll_timeout() - local_clock()).clamp(0.0, 3600.0);
         let pause = Duration::from_secs_f64(pause);
         let pong = async {
-            match session {
-                Some(session) => session.pings.answer().await,
+            match present {
+                Some(present) => present.pings.answer().await,
                 None => pending().await,
             }
         };
@@ -153,7 +152,10 @@ async fn exchange(
             Winner::First(Winner::Second(Ok((received, _)))) => {
                 let now = arrived_at(&socket).unwrap_or_else(local_clock);
                 let datagram = buffer.get(..received).unwrap_or_default();
-                clock.handle_datagram(datagram, now);
+                let mut facts = shared.facts.lock();
+                let lent = facts.keys.as_mut().filter(|_| is_sealed);
+                let keys = ClockSession::follow(&mut session, lent, clock);
+                clock.handle_datagram(datagram, now, keys);
             }
             Winner::First(Winner::Second(Err(_))) => {
                 tokio::time::sleep(pause.min(UNREACHABLE_PAUSE)).await;

@@ -50,7 +50,7 @@ pub(crate) fn lend<'a>(
         facts.keys = Some(LentKeys {
             id,
             is_of_feed,
-            prober: Some(prober),
+            prober,
             session: ClockSession {
                 id,
                 pings,

@@ -15,8 +15,8 @@ use crate::drive_clock::pings::Pings;
 pub(crate) struct LentKeys {
     pub(super) id: u64,
     pub(super) is_of_feed: bool,
-    /// Taken by the clock.
-    pub(super) prober: Option<TimeProber>,
+    /// Lent to the clock for single calls, so that it ends with the session.
+    pub(super) prober: TimeProber,
     pub(super) session: ClockSession,
 }
 
@@ -37,19 +37,20 @@ impl LentKeys {
 }
 
 impl ClockSession {
-    /// Takes over the keys that are lent now. Returns whether there are any.
-    pub(super) fn follow(
+    /// Goes over to the session that lends its keys now. Returns these keys.
+    pub(super) fn follow<'a>(
         present: &mut Option<Self>,
-        lent: &mut Option<LentKeys>,
+        lent: Option<&'a mut LentKeys>,
         clock: &mut Clock,
-    ) -> bool {
+    ) -> Option<&'a mut TimeProber> {
         let id = lent.as_ref().map(|keys| keys.id);
         if id != present.as_ref().map(|session| session.id) {
-            let prober = (lent.as_mut()).and_then(|keys| keys.prober.take());
-            clock.set_keys(prober, local_clock());
+            if present.is_none() {
+                clock.resume(local_clock());
+            }
             *present = lent.as_ref().map(|keys| keys.session.clone());
         }
-        id.is_some()
+        lent.map(|keys| &mut keys.prober)
     }
 
     /// Tells auditors what is odd about an authentic clock.

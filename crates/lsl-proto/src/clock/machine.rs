@@ -9,7 +9,8 @@ use super::{Action, OffsetEstimator, PingAction, PingWaves, TimeAlarm, TimeCorre
 use crate::config::Tuning;
 use crate::wire::timedata::{TimeReply, TimeRequest};
 
-/// Measures the clock of whatever outlet the inlet is connected with.
+/// Measures the clock of whatever outlet the inlet is connected with. The keys of a session stay its own, so
+/// that they end with it: they are lent for each call. Spec: LSS/1 §9.2.
 #[derive(Debug)]
 pub struct Clock {
     estimator: OffsetEstimator,
@@ -19,8 +20,6 @@ pub struct Clock {
     /// Estimate that was watched last: what is watched is how waves differ.
     watched: Option<TimeCorrection>,
     is_sealed: bool,
-    /// Of a session, while there is one.
-    keys: Option<TimeProber>,
     wave_id: i32,
     last_reply: f64,
     next_poll: f64,
@@ -72,7 +71,6 @@ impl Clock {
             watch: None,
             watched: None,
             is_sealed: false,
-            keys: None,
             wave_id: 0,
             last_reply: f64::NEG_INFINITY,
             next_poll: f64::NEG_INFINITY,
@@ -93,13 +91,9 @@ impl Clock {
             .retain(|event| matches!(event, ClockEvent::Estimate(_)));
     }
 
-    /// Goes on with the keys of another session, or with none until there is one.
-    pub fn set_keys(&mut self, keys: Option<TimeProber>, now: f64) {
-        if self.keys.is_none() {
-            // Nobody was asked.
-            self.last_reply = now;
-        }
-        self.keys = keys;
+    /// Goes on after a time without keys, in which nobody was asked.
+    pub fn resume(&mut self, now: f64) {
+        self.last_reply = now;
     }
 
     /// Forgets everything, because another outlet has another clock, until proven otherwise.
@@ -115,9 +109,10 @@ impl Clock {
         self.estimator.take_was_reset()
     }
 
-    /// Returns what to send at `now`; call it until there is nothing, then take the events.
-    pub fn poll_transmit(&mut self, now: f64) -> Option<Probe> {
-        if self.is_sealed && self.keys.is_none() {
+    /// Returns what to send at `now`; call it until there is nothing, then take the events. `keys` are those
+    /// of the session, while there is one.
+    pub fn poll_transmit(&mut self, now: f64, keys: Option<&mut TimeProber>) -> Option<Probe> {
+        if self.is_sealed && keys.is_none() {
             self.next_poll = f64::INFINITY;
             return None;
         }
@@ -126,7 +121,7 @@ impl Clock {
         match action {
             Action::SendProbe { wave_id, t0 } => {
                 self.wave_id = wave_id;
-                return self.probe(wave_id, t0);
+                return self.probe(wave_id, t0, keys);
             }
             Action::WaitUntil(at) => self.next_poll = at,
         }
@@ -149,11 +144,11 @@ impl Clock {
         None
     }
 
-    fn probe(&mut self, wave_id: i32, t0: f64) -> Option<Probe> {
+    fn probe(&mut self, wave_id: i32, t0: f64, keys: Option<&mut TimeProber>) -> Option<Probe> {
         if !self.is_sealed {
             return Some(Probe::Udp(TimeRequest { wave_id, t0 }.to_bytes()));
         }
-        match self.keys.as_mut()?.probe(t0) {
+        match keys?.probe(t0) {
             Ok(packet) => Some(Probe::Udp(packet.to_vec())),
             Err(error) => {
                 let text = format!("no clock probes: {error}");
@@ -168,10 +163,10 @@ impl Clock {
         self.next_poll
     }
 
-    /// Takes a datagram that arrived at `now`.
-    pub fn handle_datagram(&mut self, datagram: &[u8], now: f64) {
+    /// Takes a datagram that arrived at `now`. `keys` are those of the session, while there is one.
+    pub fn handle_datagram(&mut self, datagram: &[u8], now: f64, keys: Option<&mut TimeProber>) {
         let max_rtt_secs = self.limits.max_rtt_secs;
-        let reply = match &mut self.keys {
+        let reply = match keys {
             _ if !self.is_sealed => TimeReply::parse(datagram).ok(),
             None => None,
             Some(keys) => {

@@ -84,9 +84,10 @@ enum Outlet {
     IsGone,
 }
 
-/// Runs the clock from `from` to `until`. Returns what became known, with the numbers of probes and PINGs.
+/// Runs the clock from `from` to `until` with these keys. Returns what became known, with the numbers of probes and PINGs.
 fn run(
     clock: &mut Clock,
+    mut keys: Option<&mut TimeProber>,
     outlet: &mut Outlet,
     from: f64,
     until: f64,
@@ -94,7 +95,7 @@ fn run(
     let (mut events, mut sent) = (Vec::new(), [0; 2]);
     let mut now = from;
     while now < until {
-        while let Some(probe) = clock.poll_transmit(now) {
+        while let Some(probe) = clock.poll_transmit(now, keys.as_deref_mut()) {
             let (asked, back) = (now + RTT / 2.0, now + RTT);
             let there = asked + OFFSET;
             match (probe, &mut *outlet) {
@@ -106,14 +107,14 @@ fn run(
                         t1: there,
                         t2: there,
                     };
-                    clock.handle_datagram(&reply.to_bytes(), back);
+                    clock.handle_datagram(&reply.to_bytes(), back, None);
                     sent[0] += 1;
                 }
                 (Probe::Udp(packet), Outlet::AnswersSealed(responder, step)) => {
                     let there = there + *step;
                     assert_eq!(packet.len(), TIME_PACKET_LEN);
                     let reply = responder.answer(&packet, there, || there).unwrap();
-                    clock.handle_datagram(&reply, back);
+                    clock.handle_datagram(&reply, back, keys.as_deref_mut());
                     sent[0] += 1;
                 }
                 (Probe::Ping(t0), Outlet::AnswersPings) => {
@@ -148,10 +149,10 @@ fn estimate(events: &[ClockEvent]) -> Option<TimeCorrection> {
 fn a_clock_is_known_within_a_tenth_of_a_second_and_renewed() {
     let mut clock = clock();
     clock.begin(false, 10.0);
-    let (events, _) = run(&mut clock, &mut Outlet::Answers, 10.0, 10.1);
+    let (events, _) = run(&mut clock, None, &mut Outlet::Answers, 10.0, 10.1);
     let first = estimate(&events).unwrap();
     assert!((first.offset_secs + OFFSET).abs() < RTT, "{first:?}");
-    let (events, [probes, pings]) = run(&mut clock, &mut Outlet::Answers, 10.1, 20.0);
+    let (events, [probes, pings]) = run(&mut clock, None, &mut Outlet::Answers, 10.1, 20.0);
     assert!(events.len() >= 3 && probes > 10, "{events:?}");
     assert_eq!(pings, 0, "no session");
 }
@@ -160,14 +161,14 @@ fn a_clock_is_known_within_a_tenth_of_a_second_and_renewed() {
 fn who_is_silent_may_be_gone_and_another_outlet_has_another_clock() {
     let mut clock = clock();
     clock.begin(false, 10.0);
-    run(&mut clock, &mut Outlet::Answers, 10.0, 12.0);
-    let (events, _) = run(&mut clock, &mut Outlet::IsGone, 12.0, 60.0);
+    run(&mut clock, None, &mut Outlet::Answers, 10.0, 12.0);
+    let (events, _) = run(&mut clock, None, &mut Outlet::IsGone, 12.0, 60.0);
     assert_eq!(events.last(), Some(&ClockEvent::Silent));
     clock.invalidate();
     assert_eq!(clock.poll_event(), Some(ClockEvent::Estimate(None)));
     assert!(clock.take_was_reset() && !clock.take_was_reset());
     clock.begin(false, 60.0);
-    let (events, _) = run(&mut clock, &mut Outlet::Answers, 60.0, 61.0);
+    let (events, _) = run(&mut clock, None, &mut Outlet::Answers, 60.0, 61.0);
     assert!(estimate(&events).is_some());
 }
 
@@ -175,32 +176,51 @@ fn who_is_silent_may_be_gone_and_another_outlet_has_another_clock() {
 fn without_keys_a_sealed_clock_asks_nobody_and_is_not_silent() {
     let mut clock = clock();
     clock.begin(true, 10.0);
-    let (events, sent) = run(&mut clock, &mut Outlet::IsGone, 10.0, 100.0);
+    let (events, sent) = run(&mut clock, None, &mut Outlet::IsGone, 10.0, 100.0);
     assert_eq!((events.len(), sent), (0, [0, 0]));
-    let (prober, responder) = keys();
-    clock.set_keys(Some(prober), 100.0);
+    let (mut prober, responder) = keys();
+    clock.resume(100.0);
     let mut outlet = Outlet::AnswersSealed(responder, 0.0);
-    let (events, [_, pings]) = run(&mut clock, &mut outlet, 100.0, 110.0);
+    let (events, [_, pings]) = run(&mut clock, Some(&mut prober), &mut outlet, 100.0, 110.0);
     let known = estimate(&events).unwrap();
     assert!((known.offset_secs + OFFSET).abs() < RTT && !known.is_low_quality());
     assert_eq!(pings, 0, "UDP answers");
-    clock.set_keys(None, 110.0);
-    assert_eq!(run(&mut clock, &mut outlet, 110.0, 200.0).1, [0, 0]);
+    assert_eq!(run(&mut clock, None, &mut outlet, 110.0, 200.0).1, [0, 0]);
+}
+
+#[test]
+fn an_answer_that_comes_after_its_session_does_not_count() {
+    let mut clock = clock();
+    clock.begin(true, 10.0);
+    let (mut prober, mut responder) = keys();
+    let Some(Probe::Udp(packet)) = clock.poll_transmit(10.0, Some(&mut prober)) else {
+        panic!("no probe")
+    };
+    let reply = responder.answer(&packet, 110.001, || 110.001).unwrap();
+    // The clock waits for the answer, and nobody has told it of the end.
+    clock.handle_datagram(&reply, 10.002, None);
+    assert_eq!(clock.estimator.counts().accepted, 0);
+    assert_eq!(clock.poll_transmit(20.0, None), None);
+    clock.handle_datagram(&reply, 10.002, Some(&mut keys().0));
+    assert_eq!(clock.estimator.counts().accepted, 0, "of the next session");
+    clock.handle_datagram(&reply, 10.002, Some(&mut prober));
+    assert_eq!(clock.estimator.counts().accepted, 1, "it was right");
 }
 
 #[test]
 fn plain_answers_do_not_bend_a_sealed_clock() {
     let mut clock = clock();
     clock.begin(true, 10.0);
-    clock.set_keys(Some(keys().0), 10.0);
-    assert!(matches!(clock.poll_transmit(10.0), Some(Probe::Udp(_))));
+    let (mut prober, _) = keys();
+    let probe = clock.poll_transmit(10.0, Some(&mut prober));
+    assert!(matches!(probe, Some(Probe::Udp(_))));
     let forged = TimeReply {
         wave_id: clock.wave_id,
         t0: 10.0,
         t1: 0.0,
         t2: 0.0,
     };
-    clock.handle_datagram(&forged.to_bytes(), 10.001);
+    clock.handle_datagram(&forged.to_bytes(), 10.001, Some(&mut prober));
     assert_eq!(clock.estimator.counts().accepted, 0);
 }
 
@@ -208,8 +228,14 @@ fn plain_answers_do_not_bend_a_sealed_clock() {
 fn pings_measure_where_udp_is_filtered_and_say_so() {
     let mut clock = clock();
     clock.begin(true, 10.0);
-    clock.set_keys(Some(keys().0), 10.0);
-    let (events, [probes, pings]) = run(&mut clock, &mut Outlet::AnswersPings, 10.0, 40.0);
+    let (mut prober, _) = keys();
+    let (events, [probes, pings]) = run(
+        &mut clock,
+        Some(&mut prober),
+        &mut Outlet::AnswersPings,
+        10.0,
+        40.0,
+    );
     let known = estimate(&events).unwrap();
     assert!((known.offset_secs + OFFSET).abs() < RTT && known.is_low_quality());
     assert!(probes > 0 && pings > 0);
@@ -220,14 +246,13 @@ fn pings_measure_where_udp_is_filtered_and_say_so() {
 fn a_clock_that_steps_is_told_to_auditors() {
     let mut clock = clock();
     clock.begin(true, 10.0);
-    let (prober, responder) = keys();
-    clock.set_keys(Some(prober), 10.0);
+    let (mut prober, responder) = keys();
     let mut outlet = Outlet::AnswersSealed(responder, 0.0);
-    run(&mut clock, &mut outlet, 10.0, 20.0);
+    run(&mut clock, Some(&mut prober), &mut outlet, 10.0, 20.0);
     if let Outlet::AnswersSealed(_, step) = &mut outlet {
         *step = 1.0;
     }
-    let (events, _) = run(&mut clock, &mut outlet, 20.0, 30.0);
+    let (events, _) = run(&mut clock, Some(&mut prober), &mut outlet, 20.0, 30.0);
     let is_step =
         |event: &ClockEvent| matches!(event, ClockEvent::Alarm(TimeAlarm::Step { .. }, _));
     assert!(events.iter().any(is_step), "{events:?}");
