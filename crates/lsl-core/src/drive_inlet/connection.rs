@@ -144,8 +144,12 @@ impl Connection {
     /// Why the handshake failed. What the peer must be told of it has been sent.
     pub(crate) async fn proceed(&mut self, answer: Option<Answer>) -> lsl_secure::Result<Event> {
         let event = self.advance(answer).await;
-        if event.is_err() {
+        if let Err(error) = &event {
             self.lingers = true;
+            // The machine does not know the errors of its socket and of its threads.
+            if let Some(handshake) = self.machine.session() {
+                handshake.fail(error);
+            }
             // Whatever goes wrong here, the connection is over.
             let deadline = self.machine.poll_timeout();
             in_time(deadline, poll_fn(|context| self.poll_transmit(context))).await;
@@ -196,7 +200,7 @@ impl Connection {
             let outcome = match self.poll_receive(Some(context), take) {
                 Poll::Ready(Ok(_)) => continue,
                 Poll::Ready(Err(disconnect)) => Err(disconnect),
-                Poll::Pending => self.poll_alarm(context),
+                Poll::Pending => self.poll_due(context),
             };
             return match outcome {
                 Ok(()) => Poll::Pending,
@@ -245,6 +249,15 @@ impl Connection {
         &mut self,
         context: &mut Context<'_>,
     ) -> std::result::Result<(), Disconnect> {
+        self.poll_due(context)?;
+        // Reading will show what is wrong.
+        let _ = self.poll_transmit(context);
+        Ok(())
+    }
+
+    /// Does what is due, as [`poll_alarm`](Self::poll_alarm), without sending: in a handshake an error of
+    /// that is not shown by reading.
+    fn poll_due(&mut self, context: &mut Context<'_>) -> std::result::Result<(), Disconnect> {
         while let Some(alarm) = &mut self.alarm
             && let Some(due) = self.machine.poll_timeout()
             && alarm.as_mut().poll(context).is_ready()
@@ -259,7 +272,6 @@ impl Connection {
                 alarm.as_mut().reset(at);
             }
         }
-        let _ = self.poll_transmit(context);
         Ok(())
     }
 

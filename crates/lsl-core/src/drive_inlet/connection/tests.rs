@@ -200,3 +200,25 @@ fn pings_do_not_pile_up_before_an_outlet_that_does_not_read() {
     });
     assert!((1..100).contains(&most), "{most} bytes wait");
 }
+
+/// What only its driver knows of a socket ends a handshake, too: no key is left, and nothing more is sent.
+#[test]
+fn a_handshake_ends_with_its_socket() {
+    let (error, max_read, timeout) = on_runtime(async {
+        // Not connected: sending says that the peer is gone, and reading that there was none.
+        let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None);
+        let socket = socket.unwrap();
+        socket.set_nonblocking(true).unwrap();
+        let stream = TcpStream::from_std(socket.into()).unwrap();
+        let peer = (Ipv4Addr::LOCALHOST, 1).into();
+        let exchange = Exchange::TimeKeys;
+        let started =
+            Handshake::initiator(local(), exchange.request(), local_clock(), &mut OsRandom);
+        let mut connection = Connection::secure(stream, peer, exchange, started.unwrap()).unwrap();
+        let error = connection.proceed(None).await.unwrap_err();
+        let machine = &connection.machine;
+        (error, machine.max_read(), machine.poll_timeout())
+    });
+    assert!(matches!(error, lsl_secure::Error::Io { .. }), "{error:?}");
+    assert_eq!((max_read, timeout), (0, None));
+}
