@@ -225,7 +225,7 @@ impl Inlet {
         let moves = self.begin_full_info()?;
         let known = |facts: &mut Facts| known_info(facts, moves);
         let found = self.shared.facts.wait(deadline, known).await;
-        found.unwrap_or(Err(Error::Timeout { operation: "info" }))
+        own_info(found)
     }
 
     /// What to add to the outlet's timestamps to get ours, with its uncertainty. The first call
@@ -491,7 +491,7 @@ impl BlockingInlet<'_> {
         let moves = self.inlet.begin_full_info()?;
         let known = |facts: &mut Facts| known_info(facts, moves);
         let found = self.inlet.shared.facts.wait_blocking(deadline, known);
-        found.unwrap_or(Err(Error::Timeout { operation: "info" }))
+        own_info(found)
     }
 
     /// As [`Inlet::time_correction`].
@@ -642,10 +642,15 @@ fn opened(state: &mut FeedState) -> Option<Result<()>> {
     state.feed.opened()
 }
 
-fn known_info(facts: &mut Facts, moves: u64) -> Option<Result<StreamInfo>> {
+fn known_info(facts: &mut Facts, moves: u64) -> Option<Result<Arc<StreamInfo>>> {
     let known = facts.full_info.as_ref();
     let known = known.filter(|(known, _)| *known >= moves);
-    facts.or_lost(known.map(|(_, info)| info.clone()))
+    facts.or_lost(known.map(|(_, info)| Arc::clone(info)))
+}
+
+fn own_info(found: Option<Result<Arc<StreamInfo>>>) -> Result<StreamInfo> {
+    let found = found.unwrap_or(Err(Error::Timeout { operation: "info" }));
+    found.map(Arc::unwrap_or_clone)
 }
 
 fn known_offset(facts: &mut Facts) -> Option<Result<TimeCorrection>> {

@@ -120,17 +120,7 @@ impl<'a> Attendance<'a> {
         let next = self.read(&mut state, context, is_due, until);
         let arrived = state.feed.counts().samples > before.0;
         let is_opened = state.is_opened();
-        let disconnect = state.disconnect.take();
-        let ended = match disconnect {
-            None => None,
-            Some(disconnect) => {
-                let (connection, leader) = state.end();
-                if let Some(leader) = leader {
-                    leader.raise();
-                }
-                Some((connection, disconnect))
-            }
-        };
+        let ended = state.disconnect.is_some().then(|| state.end());
         drop(state);
         if arrived || is_opened != before.1 || ended.is_some() {
             shared.feed.wake();
@@ -139,8 +129,7 @@ impl<'a> Attendance<'a> {
             shared.notify();
         }
         match ended {
-            Some((Some(connection), disconnect)) => Next::Ended(connection.end(disconnect)),
-            Some((None, _)) => Next::Ended(closed()),
+            Some(ended) => Next::Ended(ended.finish().unwrap_or_else(closed)),
             None if until == Until::Opened && is_opened => Next::Opened,
             None => next,
         }
@@ -228,22 +217,20 @@ impl<'a> Attendance<'a> {
 impl Drop for Attendance<'_> {
     fn drop(&mut self) {
         let mut state = self.shared.feed.lock();
-        let (connection, leader) = if state.number == self.number {
+        let is_own = self.shared.owner.is_current();
+        let ended = (state.number == self.number).then(|| {
             // What arrived before the stream moved is not lost with its connection, unless its inlet was
             // closed, and then the connection is not here any more.
-            if self.shared.owner.is_current() {
+            if is_own {
                 state.drain();
             }
             state.end()
-        } else {
-            (None, None)
-        };
+        });
         drop(state);
-        if let Some(leader) = leader {
-            leader.raise();
+        // Not under the lock: a session says goodbye, except in a forked child.
+        if let Some(ended) = ended.filter(|_| is_own) {
+            ended.finish();
         }
-        // Not under the lock: a session says goodbye.
-        drop(connection);
         self.shared.feed.wake();
     }
 }

@@ -7,6 +7,7 @@ use lsl_platform::clock::local_clock;
 use lsl_platform::interrupt::Interrupt;
 use lsl_proto::inlet::{Disconnect, Feed, Read, Reader};
 
+use crate::Error;
 use crate::drive_inlet::connection::{Connection, Progress};
 
 /// Everything behind the lock of the feed.
@@ -36,6 +37,26 @@ pub(super) struct Received {
     pub(super) samples: u64,
 }
 
+/// A connection that was given up, to be ended once the lock is free.
+#[derive(Debug)]
+pub(super) struct Ended {
+    connection: Option<Box<Connection>>,
+    disconnect: Option<Disconnect>,
+    leader: Option<Arc<Interrupt>>,
+}
+
+impl Ended {
+    /// Interrupts the leader and ends the connection. Returns the reason for which it could not be read any
+    /// more, if it was so.
+    pub(super) fn finish(self) -> Option<Error> {
+        if let Some(leader) = self.leader {
+            leader.raise();
+        }
+        let connection = self.connection?;
+        Some(connection.end(self.disconnect?))
+    }
+}
+
 impl FeedState {
     pub(crate) fn new(feed: Feed) -> Self {
         Self {
@@ -61,11 +82,13 @@ impl FeedState {
         (self.connection.as_ref()).is_some_and(|connection| connection.is_opened())
     }
 
-    /// Gives up the connection: returns it, to be dropped once the lock is free, with the leader to
-    /// interrupt.
-    pub(crate) fn end(&mut self) -> (Option<Box<Connection>>, Option<Arc<Interrupt>>) {
-        self.disconnect = None;
-        (self.connection.take(), self.reader.end())
+    /// Gives up the connection.
+    pub(super) fn end(&mut self) -> Ended {
+        Ended {
+            connection: self.connection.take(),
+            disconnect: self.disconnect.take(),
+            leader: self.reader.end(),
+        }
     }
 
     /// Reads once, for whoever holds the lock. Interrupts a leader if others found samples for it. `None`

@@ -25,9 +25,8 @@ pub(crate) async fn fetch(shared: Arc<InletShared>) {
             Ok(mut info) => {
                 info.fill_v4_address(present.v4_address_bytes());
                 info.fill_v6_address(present.v6_address_bytes());
-                shared
-                    .facts
-                    .update(|facts| facts.full_info = Some((moves, info)));
+                let info = Arc::new(info);
+                drop((shared.facts).update(|facts| facts.full_info.replace((moves, info))));
                 // A caller that came after the outlet changed waits for the new one's.
                 if shared.source.moves() == moves {
                     return;

@@ -3,7 +3,7 @@
 //! Lock order: `tasks`, then `feed`; the others are taken alone.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use lsl_platform::fork::Generation;
 use lsl_proto::clock::{PostProcessor, TimeCorrection};
@@ -48,8 +48,9 @@ pub(crate) struct InletShared {
 pub(crate) struct Facts {
     /// Of the outlet's clock.
     pub(crate) correction: Option<TimeCorrection>,
-    /// Fetched when asked for, with the moves of the source it came from.
-    pub(crate) full_info: Option<(u64, StreamInfo)>,
+    /// Fetched when asked for, with the moves of the source it came from. Copied and dropped without the lock,
+    /// which the I/O thread needs: it may be large.
+    pub(crate) full_info: Option<(u64, Arc<StreamInfo>)>,
     /// For the clock of an outlet that encrypts, lent by whichever session lives.
     pub(crate) keys: Option<LentKeys>,
     /// Id of the keys that were lent last.
@@ -168,6 +169,10 @@ impl InletShared {
 
     /// Shows what is known of the outlet's clock to pulls, and to those who wait for it.
     pub(crate) fn publish_clock(&self, correction: Option<TimeCorrection>, was_reset: bool) {
+        if correction.is_none() {
+            // First, or a pull that finds no offset would be given the old one here, again and again.
+            self.facts.update(|facts| facts.correction = None);
+        }
         let offset_secs = correction.map(|it| it.offset_secs);
         self.feed.lock().feed.set_offset(offset_secs, was_reset);
         self.facts.update(|facts| facts.correction = correction);
@@ -192,3 +197,47 @@ impl InletShared {
 
 /// Queued string data may take this much memory, whatever a peer sends.
 const STRING_RING_BYTES: usize = 256 << 20;
+
+#[cfg(test)]
+mod tests {
+    use lsl_platform::clock::local_clock;
+    use lsl_proto::clock::{Action, OffsetEstimator};
+    use lsl_proto::config::Config;
+
+    use super::*;
+    use crate::ChannelFormat;
+
+    fn correction() -> TimeCorrection {
+        let mut estimator = OffsetEstimator::new(Config::loopback().tuning().into(), 1);
+        let mut now = 0.0;
+        loop {
+            match estimator.poll(now) {
+                Action::SendProbe { wave_id, t0 } => {
+                    let replied = estimator.on_reply(now, wave_id, t0, now, now);
+                    replied.unwrap();
+                }
+                Action::WaitUntil(next) => now = next,
+            }
+            if let Some(correction) = estimator.estimate() {
+                return correction;
+            }
+        }
+    }
+
+    /// A pull that finds no offset takes the correction, and would not wait for the old one.
+    #[test]
+    fn a_correction_that_does_not_hold_any_more_is_forgotten_before_its_offset() {
+        let info = StreamInfo::new("n", "t", 1, 1.0, ChannelFormat::Int8, "clock-order");
+        let context = Context::new(Config::loopback());
+        let shared = InletShared::new(context, info.unwrap(), 1, 0, true, false);
+        shared.publish_clock(Some(correction()), false);
+        std::thread::scope(|scope| {
+            let feed = shared.feed.lock();
+            scope.spawn(|| shared.publish_clock(None, true));
+            let is_gone = |facts: &mut Facts| facts.correction.is_none().then_some(());
+            let gone = (shared.facts).wait_blocking(local_clock() + 20.0, is_gone);
+            drop(feed);
+            assert!(gone.is_some());
+        });
+    }
+}

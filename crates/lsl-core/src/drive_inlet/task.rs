@@ -60,7 +60,7 @@ impl InletShared {
         // Held until the epoch has changed, or a pull could start a task of the old one in between.
         let mut tasks = lock_ignoring_poison(&self.tasks);
         let task = tasks.data.take();
-        let (connection, leader) = self.feed.update(|state| {
+        let ended = self.feed.update(|state| {
             state.epoch += 1;
             state.feed.clear();
             state.end()
@@ -71,14 +71,11 @@ impl InletShared {
         }
         self.source.on_connected();
         drop(tasks);
-        if let Some(leader) = leader {
-            leader.raise();
-        }
         if self.owner.is_current() {
-            drop(connection);
+            ended.finish();
         } else {
             // Its registration belongs to the parent's reactor.
-            std::mem::forget(connection);
+            std::mem::forget(ended);
         }
     }
 

@@ -1,12 +1,15 @@
 use std::net::Ipv4Addr;
 use std::sync::mpsc;
 
+use lsl_proto::clock::PostProcessor;
+use lsl_proto::inlet::Feed;
 use lsl_secure::config::Settings;
 use lsl_secure::trust::TrustList;
 use lsl_secure::{Live, Local, Policy, Role, SecretKey, Security, Suites};
 use tokio::net::TcpListener;
 
 use super::*;
+use crate::drive_inlet::feed_state::FeedState;
 use crate::drive_inlet::session::Ending;
 use crate::net::race::{Winner, race};
 use crate::net::secure_driver::proceed;
@@ -221,4 +224,21 @@ fn a_handshake_ends_with_its_socket() {
     });
     assert!(matches!(error, lsl_secure::Error::Io { .. }), "{error:?}");
     assert_eq!((max_read, timeout), (0, None));
+}
+
+#[test]
+fn a_session_that_failed_says_so_also_if_its_inlet_is_closed_before_its_task_knows() {
+    let alert = on_runtime(async {
+        let (connection, stream, mut outlet) = pair().await;
+        let processing = PostProcessor::new(0.0, 0.0);
+        let shape = (1, crate::ChannelFormat::Int8);
+        let feed = Feed::new(SampleRing::new(1, 0), processing, shape, false);
+        let mut state = FeedState::new(feed);
+        state.connection = Some(Box::new(connection));
+        let error = lsl_secure::Error::session(Cause::Revoked, "in between");
+        state.disconnect = Some(Disconnect::Session(error));
+        assert!(matches!(state.end().finish(), Some(Error::Security(_))));
+        attend(&stream, &mut outlet).await.unwrap_err().to_string()
+    });
+    assert!(alert.contains("code 10"), "{alert}");
 }
