@@ -195,7 +195,7 @@ impl fmt::Debug for Context {
 /// A security configuration, or why it cannot be used.
 type LoadedSecurity = Result<Arc<Security>, String>;
 
-/// What [`Context::configure_global`] was told.
+/// Overrides given to the last [`Context::configure_global`].
 static OVERRIDES: Mutex<Overrides> = Mutex::new(Overrides {
     content: None,
     file: None,

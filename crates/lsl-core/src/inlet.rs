@@ -298,7 +298,7 @@ impl Inlet {
         self.shared.source.peers().last_error()
     }
 
-    /// Everything counted so far.
+    /// Returns the counters since the inlet was created, and its present state.
     pub fn stats(&self) -> InletStats {
         let state = self.shared.feed.lock();
         let (feed, counts) = (&state.feed, state.feed.counts());

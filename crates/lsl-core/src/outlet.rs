@@ -181,12 +181,12 @@ impl Outlet {
         &self.shared.info
     }
 
-    /// Everything counted so far.
+    /// Returns the counters since the outlet was created, and its present backlog.
     pub fn stats(&self) -> OutletStats {
         self.shared.stats()
     }
 
-    /// Who reads this stream now, and how far each reader is.
+    /// Returns the inlets that read this stream now, each with its counters.
     pub fn consumers(&self) -> Vec<ConsumerStats> {
         self.shared.consumers()
     }
@@ -222,7 +222,7 @@ impl BlockingOutlet<'_> {
 }
 
 impl BlockingOutlet<'_> {
-    /// As [`Outlet::flush`].
+    /// Does the same as [`Outlet::flush`], but blocks the calling thread.
     pub fn flush(&self, timeout: impl Into<Timeout>) -> bool {
         let deadline = timeout.into().deadline(local_clock());
         let shared = &self.outlet.shared;

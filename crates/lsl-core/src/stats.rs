@@ -18,7 +18,7 @@ impl Counter {
     }
 }
 
-/// What an outlet has done so far.
+/// Counters of an outlet since its creation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OutletStats {
@@ -28,7 +28,7 @@ pub struct OutletStats {
     pub bytes: u64,
     /// Samples dropped because a consumer was too slow, summed over all consumers past and present.
     pub dropped: u64,
-    /// Consumers that ever connected.
+    /// Consumers that connected since the outlet was created.
     pub consumers_seen: u64,
     /// Connections ended because their peer broke the protocol, stalled or asked for something this
     /// outlet does not offer.
@@ -41,7 +41,7 @@ pub struct OutletStats {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ConsumerStats {
-    /// Where it connects from.
+    /// Address and port that it connects from.
     pub peer: SocketAddr,
     /// Samples handed to its socket.
     pub sent: u64,
@@ -49,7 +49,7 @@ pub struct ConsumerStats {
     pub dropped: u64,
     /// Samples waiting for it in the outlet.
     pub behind: u64,
-    /// With whom and how the connection is encrypted; `None` in plaintext.
+    /// Encryption of the connection and its authenticated peer; `None` in plaintext.
     pub encryption: Option<Encryption>,
 }
 
@@ -57,7 +57,7 @@ pub struct ConsumerStats {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Encryption {
-    /// What our trust file calls the peer.
+    /// Name of the peer in our trust file.
     pub peer_name: String,
     /// The peer's key, as `SHA256:…`.
     pub fingerprint: String,
@@ -65,11 +65,11 @@ pub struct Encryption {
     pub suite: &'static str,
 }
 
-/// What an inlet has done so far.
+/// Counters of an inlet since its creation.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 #[non_exhaustive]
 pub struct InletStats {
-    /// Samples received.
+    /// Samples received on all data connections.
     pub samples: u64,
     /// Bytes received on the data connection.
     pub bytes: u64,

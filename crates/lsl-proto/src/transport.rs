@@ -20,12 +20,12 @@ pub enum Tx {
 /// Receives the bytes of the peer of a connection.
 #[derive(Debug)]
 pub enum Rx {
-    /// Passes the bytes on.
+    /// Passes the received bytes on unchanged.
     Plain {
         /// The peer has ended its direction.
         is_closed: bool,
     },
-    /// Opens the records.
+    /// Opens the records of a session.
     Secure(Box<ReceiveHalf>),
 }
 
@@ -34,9 +34,9 @@ pub enum Rx {
 pub enum Control {
     /// Answers the PING that carried `t0` and arrived at `t1`.
     Pong {
-        /// The peer's clock.
+        /// Time of the peer's clock that its PING carried.
         t0: f64,
-        /// The time of arrival.
+        /// Time when the PING arrived, in seconds of `local_clock`.
         t1: f64,
     },
     /// Ends the session because of an error.

@@ -62,7 +62,7 @@ struct Established {
     time: Option<TimeKeys>,
 }
 
-/// What a connection tells its caller.
+/// Event of a connection, for its caller to handle.
 #[derive(Debug)]
 pub enum Event {
     /// Nothing goes on before its answer.
@@ -78,14 +78,14 @@ pub enum Event {
     },
     /// The answer to a PING.
     Pong {
-        /// t0, t1 and t2.
+        /// The times t0, t1 and t2 of the exchange, in seconds.
         times: [f64; 3],
         /// The time of its arrival.
         at: f64,
     },
     /// The peer has changed its key.
     KeyUpdated,
-    /// The authenticated end of what the peer sends.
+    /// The authenticated end of the peer's direction.
     Closed,
 }
 
@@ -108,24 +108,24 @@ pub enum Question {
 pub enum Answer {
     /// Whether there is room for this peer.
     Turn(Result<(), Cause>),
-    /// The work is done.
+    /// The result of the asymmetric work.
     Work(WorkDone),
-    /// The peer's name.
+    /// Name of the peer, if its key is trusted.
     PeerKey(Result<String, Cause>),
     /// Whether the stream is accepted.
     Descriptor(Result<(), Cause>),
 }
 
-/// What is known of an established session; shared by its halves.
+/// Facts of an established session; shared by its halves.
 #[derive(Debug)]
 pub struct SessionInfo {
-    /// Its public name.
+    /// Public name of the session, 16 bytes.
     pub id: SessionId,
-    /// The authenticated peer.
+    /// The authenticated key of the peer.
     pub peer: PublicKey,
     /// The peer's name, as the answer to [`Question::PeerKey`] gave it.
     pub peer_name: String,
-    /// In use for records.
+    /// The suite that seals and opens the records.
     pub suite: Suite,
 }
 

@@ -11,10 +11,10 @@ use lsl_platform::socket::{receive_nonblocking, send_nonblocking};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// What a thread waits for.
+/// Socket type that a waiting thread holds.
 pub(crate) type Socket = TcpStream;
 
-/// See the module's documentation.
+/// Connected TCP socket that the reactor watches only on demand.
 #[derive(Debug)]
 pub(crate) struct ByteStream {
     /// Shared with a thread that waits for it.
@@ -79,13 +79,13 @@ impl ByteStream {
         }
     }
 
-    /// Sends what fits now.
+    /// Sends as many bytes as fit now, and returns their number; `WouldBlock` if none does.
     pub(crate) fn try_send(&self, bytes: &[u8]) -> io::Result<usize> {
         send_nonblocking(&self.stream, bytes)
     }
 
-    /// Sends what fits now. If nothing does the task is woken when there is room, as long as the socket
-    /// is watched.
+    /// Sends as many bytes as fit now. If none does, the task is woken when there is room, as long as
+    /// the socket is watched.
     pub(crate) fn poll_send(
         &self,
         context: &mut Context<'_>,

@@ -12,10 +12,10 @@ use std::task::{Context, Poll, ready};
 use lsl_platform::socket::{receive_nonblocking, send_nonblocking};
 use tokio::net::TcpStream;
 
-/// What a thread would wait for, if it could be interrupted (`lsl_platform::interrupt`).
+/// Socket type that a thread would wait for, if it could be interrupted (`lsl_platform::interrupt`).
 pub(crate) type Socket = TcpStream;
 
-/// See the Unix version.
+/// Connected TCP socket with the interface of the Unix version; tokio always watches it.
 #[derive(Debug)]
 pub(crate) struct ByteStream {
     stream: Arc<TcpStream>,
@@ -51,7 +51,8 @@ impl ByteStream {
         self.is_registered = false;
     }
 
-    /// As on Unix.
+    /// Receives the available bytes; 0 is the end of the stream. If there are none, the task of `context`
+    /// is woken when some arrive; without one this only looks.
     pub(crate) fn poll_receive(
         &mut self,
         context: Option<&mut Context<'_>>,
@@ -70,12 +71,13 @@ impl ByteStream {
         }
     }
 
-    /// Sends what fits now.
+    /// Sends as many bytes as fit now, and returns their number; `WouldBlock` if none does.
     pub(crate) fn try_send(&self, bytes: &[u8]) -> io::Result<usize> {
         send_nonblocking(&*self.stream, bytes)
     }
 
-    /// As on Unix.
+    /// Sends as many bytes as fit now. If none does, the task of a registered socket is
+    /// woken when there is room.
     pub(crate) fn poll_send(
         &self,
         context: &mut Context<'_>,

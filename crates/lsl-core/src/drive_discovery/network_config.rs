@@ -18,7 +18,7 @@ pub(crate) struct NetworkConfig {
     pub loopback_only: bool,
     /// Families in use, v4 first.
     pub families: Vec<Family>,
-    /// `ports.MulticastPort`
+    /// UDP port for multicast queries, from `ports.MulticastPort`.
     pub multicast_port: u16,
     /// The port range of services and resolvers.
     pub ports: PortSearch,
@@ -26,13 +26,13 @@ pub(crate) struct NetworkConfig {
     pub addresses: Vec<IpAddr>,
     /// Routers a query may cross plus one.
     pub ttl: u8,
-    /// `multicast.ListenAddress`
+    /// Address to which multicast responders bind, from `multicast.ListenAddress`.
     pub listen_address: Option<IpAddr>,
     /// `multicast.Interfaces`; empty means all that are up and can multicast.
     pub interfaces: Vec<MulticastInterface>,
     /// This host and `lab.KnownPeers`: host and, if only one port is meant, that port.
     pub peers: Vec<(String, Option<u16>)>,
-    /// `lab.ResolveOverTCP`
+    /// Resolve over TCP too, by `lab.ResolveOverTCP`.
     pub resolve_over_tcp: bool,
 }
 

@@ -8,9 +8,7 @@ use crate::net::monitor::Monitor;
 /// A search, and whether it is over.
 #[derive(Debug)]
 pub(crate) struct SearchState {
-    /// The search.
     pub search: Search,
-    /// Whether it has ended.
     pub done: bool,
 }
 

@@ -48,7 +48,7 @@ struct Shared {
     registry: Mutex<Registry>,
     /// Locked for the time of a query's turn, so nobody who answers clock probes takes it.
     evaluator: Mutex<Evaluator>,
-    /// Clock probes of sessions.
+    /// Sessions whose clock probes are answered.
     clocks: Arc<SealedClocks>,
     /// `None` forbids nothing in plaintext.
     security: Option<Arc<Security>>,
@@ -139,7 +139,6 @@ impl Service {
         lock_ignoring_poison(&self.shared.evaluator).selects(query, from, document, now)
     }
 
-    /// Locks the announced streams.
     #[cfg(test)]
     pub(crate) fn registry(&self) -> std::sync::MutexGuard<'_, Registry> {
         lock_ignoring_poison(&self.shared.registry)
@@ -158,9 +157,9 @@ pub(crate) fn own_security(security: &Security) -> OwnSecurity {
 /// The UDP ports of a service; 0 where the family is not available.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct ServicePorts {
-    /// `v4service_port`
+    /// UDP port over IPv4 (`v4service_port`).
     pub v4: u16,
-    /// `v6service_port`
+    /// UDP port over IPv6 (`v6service_port`).
     pub v6: u16,
 }
 
@@ -221,7 +220,7 @@ struct ServiceSockets {
     owner: Generation,
     ports: ServicePorts,
     answers: mpsc::Sender<QueuedQuery>,
-    /// For sockets of outlets.
+    /// Limits the sockets that outlets open for themselves.
     places: Arc<Semaphore>,
     tasks: Vec<AbortOnDrop<()>>,
 }

@@ -43,10 +43,9 @@ pub(crate) struct Connection {
     owner: Generation,
 }
 
-/// What one read took from the socket.
+/// Result of one read from the socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Progress {
-    /// Taken from the socket.
     pub(crate) bytes: usize,
     /// Whether that was all there was.
     pub(crate) is_all: bool,

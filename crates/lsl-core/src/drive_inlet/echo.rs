@@ -9,7 +9,7 @@ use lsl_platform::clock::local_clock;
 use crate::drive_clock::session::LentKeys;
 use crate::drive_inlet::shared::InletShared;
 
-/// How an outlet answered.
+/// Path by which an outlet answered a request for a sign of life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Echo {
     /// Through the encrypted connection that the samples come by: TCP keeps their order, so that all the

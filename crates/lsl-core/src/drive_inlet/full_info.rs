@@ -95,7 +95,7 @@ fn check_content(
 /// Largest stream info accepted from a peer.
 const MAX_INFO_BYTES: usize = 16 << 20;
 
-/// Time for one exchange.
+/// Longest duration of one exchange.
 const EXCHANGE_LIMIT: Duration = Duration::from_secs(10);
 
 /// First pause before asking again an outlet that is not ready; it doubles each time.

@@ -46,9 +46,9 @@ pub(crate) struct Target<'a> {
 pub(crate) enum ExpectedIdentity<'a> {
     /// All of the outlet's info, and the stream that the user chose at first.
     Stream {
-        /// The user's choice.
+        /// Descriptor of the stream that the user chose.
         original: &'a Descriptor,
-        /// Whether that was made among found streams, by anything that discovery said of them.
+        /// Whether the choice was made among found streams, by anything that discovery said of them.
         was_found: bool,
     },
     /// Only what a redacted info shows: the rest is about to be asked for.

@@ -41,7 +41,7 @@ struct Waiting {
     lost: StreamInfo,
     since: f64,
     not_before: f64,
-    /// When somebody first answered.
+    /// Time of the first answer, in seconds of `local_clock`.
     answered: Option<f64>,
     answers: oneshot::Sender<Vec<StreamInfo>>,
 }

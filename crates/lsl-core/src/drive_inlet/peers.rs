@@ -45,11 +45,11 @@ struct Learnt {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct KeyChange {
-    /// The key before, as `SHA256:…`.
+    /// The key before the change, as `SHA256:…`.
     pub before: String,
-    /// The other one.
+    /// The key after the change, as `SHA256:…`.
     pub after: String,
-    /// What our trust file calls the owner of the other one.
+    /// Name of the new key's owner in our trust file.
     pub peer_name: String,
     /// Whether the outlet was refused, because the key is pinned.
     pub is_refused: bool,
@@ -122,7 +122,7 @@ struct State {
     /// Of the data connection, while there is one.
     encryption: Option<Encryption>,
     last_error: Option<String>,
-    /// Since the last success.
+    /// Failed tries since the last success.
     failures: u32,
     busy: bool,
     /// How often each cause may be logged.

@@ -37,7 +37,7 @@ pub(crate) struct Registration {
     pub(crate) security: Arc<Security>,
     pub(crate) peers: Arc<Peers>,
     pub(crate) ending: Arc<Ending>,
-    /// Held for its drop.
+    /// Keeps the session enrolled until it is dropped.
     pub(crate) _enrolled: Enrolled,
     pub(crate) peer: SocketAddr,
 }
@@ -70,7 +70,7 @@ impl Session {
         self.registration.security.audit().record(event);
     }
 
-    /// Audits the handshake.
+    /// Audits the success of the handshake.
     pub(crate) fn begun(&self) {
         self.record(self.events.event(EventKind::HandshakeOk));
     }

@@ -43,10 +43,10 @@ pub(crate) struct InletShared {
     pub(super) tasks: Mutex<Tasks>,
 }
 
-/// What is known of the outlet besides its samples.
+/// Knowledge about the outlet besides its samples.
 #[derive(Debug, Default)]
 pub(crate) struct Facts {
-    /// Of the outlet's clock.
+    /// Newest estimate of the outlet's clock; `None` while there is none.
     pub(crate) correction: Option<TimeCorrection>,
     /// Fetched when asked for, with the moves of the source it came from. Copied and dropped without the lock,
     /// which the I/O thread needs: it may be large.

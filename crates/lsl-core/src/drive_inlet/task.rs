@@ -79,7 +79,7 @@ impl InletShared {
         }
     }
 
-    /// Ends every task.
+    /// Aborts every task of the inlet, without waiting for their end.
     pub(crate) fn stop(&self) {
         let tasks = std::mem::take(&mut *lock_ignoring_poison(&self.tasks));
         for task in [tasks.data, tasks.clock, tasks.info].into_iter().flatten() {

@@ -70,7 +70,6 @@ impl Lingering {
         queries.iter().any(|asked| asked.search.is_some())
     }
 
-    /// The number of searches.
     #[cfg(test)]
     pub(crate) fn searches(&self) -> usize {
         let queries = lock_ignoring_poison(&self.queries);

@@ -37,7 +37,6 @@ pub(crate) struct Monitor<T> {
 }
 
 impl<T> Monitor<T> {
-    /// A monitor over `value`.
     pub(crate) fn new(value: T) -> Self {
         Self {
             value: Mutex::new(value),

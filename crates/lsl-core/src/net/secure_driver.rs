@@ -142,7 +142,7 @@ impl Default for Turns {
     }
 }
 
-/// §6.2.
+/// Most threads that do asymmetric work at once in this process. Spec: LSS/1 §6.2.
 const ASYMMETRIC_THREADS: usize = 2;
 
 #[cfg(test)]

@@ -18,12 +18,9 @@ use crate::net::ports::PortSearch;
 use crate::net::runtime;
 use crate::{Error, Result};
 
-/// An internet protocol version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Family {
-    /// IPv4
     V4,
-    /// IPv6
     V6,
 }
 
@@ -37,7 +34,7 @@ impl Family {
         }
     }
 
-    /// 127.0.0.1 or ::1.
+    /// Returns the loopback address, 127.0.0.1 or ::1.
     pub(crate) fn loopback(self) -> IpAddr {
         match self {
             Self::V4 => Ipv4Addr::LOCALHOST.into(),
@@ -45,7 +42,7 @@ impl Family {
         }
     }
 
-    /// 0.0.0.0 or ::.
+    /// Returns the unspecified address, 0.0.0.0 or ::.
     pub(crate) fn wildcard(self) -> IpAddr {
         match self {
             Self::V4 => Ipv4Addr::UNSPECIFIED.into(),

@@ -39,7 +39,7 @@ pub struct ClockLimits {
     pub warn_secs: f64,
 }
 
-/// What to send now.
+/// Message that measures the outlet's clock, to be sent now.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Probe {
     /// A datagram to the outlet's service port.
@@ -48,7 +48,7 @@ pub enum Probe {
     Ping(f64),
 }
 
-/// What became known.
+/// News about the outlet's clock.
 #[derive(Debug, PartialEq)]
 pub enum ClockEvent {
     /// Another estimate, or none any more.

@@ -57,7 +57,7 @@ pub enum Source {
     WorkingDirectory(PathBuf),
     /// `lsl_api/lsl_api.cfg` in the home directory.
     Home(PathBuf),
-    /// `/etc/lsl_api/lsl_api.cfg`, for all users.
+    /// The file `/etc/lsl_api/lsl_api.cfg`, for all users.
     System(PathBuf),
     /// `.lsl_api/lsl_api.cfg` in the home directory, the file of Secure LSL. Its settings are not
     /// used. Spec: audit §5.

@@ -38,7 +38,7 @@ pub struct PendingQuery {
 enum QueryStep {
     /// It matches: the datagram to send.
     Reply(Vec<u8>),
-    /// It does not match.
+    /// The stream does not match the query.
     No,
     /// There is no stream left, or the query is none or too costly.
     End,
@@ -105,7 +105,7 @@ pub struct Reply<S> {
     pub at: S,
     /// Endpoint that the query named.
     pub to: SocketAddr,
-    /// Datagram to send.
+    /// Bytes of the datagram to send.
     pub bytes: Vec<u8>,
 }
 
@@ -133,7 +133,7 @@ pub struct AnswerQueue<S> {
     pub overflow: u64,
 }
 
-/// Queries of one host.
+/// Queries of one host that wait for answers.
 #[derive(Debug)]
 struct HostQueue<S> {
     host: Host,
@@ -163,7 +163,7 @@ struct QueuedQuery<S> {
 /// The turn of one host: it ends after so many answers or [`TURN_WORK`].
 #[derive(Debug)]
 struct Turn {
-    /// Index of the host.
+    /// Index of the host in `AnswerQueue::hosts`.
     host: usize,
     answers: usize,
     work: u64,

@@ -18,11 +18,11 @@ use crate::xml::Document;
 pub struct Evaluator {
     cache: QueryCache,
     budget: QueryBudget,
-    /// Counts so far.
+    /// Counters since the evaluator was created.
     pub counters: EvaluationCounters,
 }
 
-/// Counts of evaluated queries.
+/// Counters of queries that were evaluated or dropped.
 #[derive(Debug, Default)]
 pub struct EvaluationCounters {
     /// Texts that are no query.
@@ -126,7 +126,6 @@ impl Evaluator {
 /// Work that one query may spend and has spent.
 #[derive(Debug)]
 pub(super) struct QueryAccount {
-    /// Who pays.
     pub(super) host: Host,
     /// Rest of the free work.
     pub(super) cheap: u64,

@@ -70,7 +70,7 @@ impl Backoff {
 /// An outlet that hides, as it shows itself.
 #[derive(Debug)]
 pub struct HiddenOutlet {
-    /// Redacted stream info.
+    /// Stream info as the outlet shows it to strangers.
     pub info: StreamInfo,
     /// Data port at the address that the reply came from; `None` if it has none there.
     pub target: Option<SocketAddr>,
@@ -108,7 +108,7 @@ pub struct Prober {
 #[derive(Debug)]
 enum OutletState {
     Asked,
-    /// It is not sought.
+    /// The outlet is not sought by this search.
     Other,
     /// It is sought: its real short info.
     Sought(Arc<[u8]>),
@@ -117,7 +117,7 @@ enum OutletState {
     },
 }
 
-/// Result of [`Prober::handle_redacted`].
+/// Result of [`Prober::handle_redacted`]: what the search does with the outlet.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ProbeAction {
     /// Nothing is to be done.
@@ -133,11 +133,11 @@ pub enum ProbeAction {
 pub enum ProbeFailure {
     /// It has another uid, perhaps because somebody lies about it.
     WrongUid,
-    /// Everything else.
+    /// Every reason besides a wrong uid.
     Other,
 }
 
-/// Result of [`Prober::handle_answer`].
+/// Result of [`Prober::handle_answer`] for an asked outlet.
 #[derive(Debug, PartialEq)]
 pub enum Answered {
     /// The outlet is not sought, or may be asked again by this search later.

@@ -69,7 +69,7 @@ pub enum Arrival {
     Responder,
 }
 
-/// Result of [`Registry::handle_datagram`].
+/// Reaction to a datagram, returned by [`Registry::handle_datagram`].
 #[derive(Debug)]
 pub enum Answer {
     /// Nothing is to be done.
@@ -110,7 +110,7 @@ pub struct Registry {
     /// A token is a query of a stranger.
     strangers: TokenBucket,
     next_key: u64,
-    /// Counts so far.
+    /// Counters since the registry was created.
     pub counters: Counters,
 }
 
@@ -214,7 +214,7 @@ const STRANGERS_PER_SEC: f64 = 50.0;
 /// An address of this host, and how much of it names the subnet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Subnet {
-    /// Address of an interface.
+    /// Address of one of this host's interfaces.
     pub address: IpAddr,
     /// Netmask of that address, if it has one.
     pub netmask: Option<IpAddr>,

@@ -46,13 +46,13 @@ impl Default for WaveTimes {
     }
 }
 
-/// When a search ends.
+/// Condition under which a search ends.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Goal {
     /// Ends at `deadline`, or before it once there are `minimum` results and it is `not_before`.
     /// A `minimum` of 0 always lasts until the deadline.
     Once {
-        /// Enough results.
+        /// Number of results that is enough.
         minimum: usize,
         /// Earliest end, in seconds of `local_clock`.
         not_before: f64,
@@ -61,7 +61,7 @@ pub enum Goal {
     },
     /// Never ends. A stream that did not answer for `forget_after_secs` counts as lost.
     Continuous {
-        /// Seconds; infinite keeps everything.
+        /// Seconds of silence until a stream is lost; infinite keeps every stream.
         forget_after_secs: f64,
     },
 }
@@ -76,13 +76,13 @@ pub enum SearchAction {
     /// Say to which ports of this host and of the known peers the queries of this wave go, by
     /// [`send_unicast`](Search::send_unicast).
     SendUnicast,
-    /// Send the query.
+    /// Send this datagram of the query.
     Send(Transmit),
     /// Ask this data port over TCP, then call [`handle_probe_ended`](Search::handle_probe_ended).
     ProbeTcp(SocketAddr),
     /// Nothing before this time, unless a reply arrives or a probe ends.
     WaitUntil(f64),
-    /// The search is over.
+    /// The search is over; nothing remains to be done.
     Done,
 }
 
@@ -105,7 +105,7 @@ pub enum Received {
     New,
     /// Something new about a known stream.
     Changed,
-    /// A known stream lives.
+    /// An answer that only shows that a known stream lives.
     Refreshed,
     /// No answer to this search.
     Foreign,
@@ -173,7 +173,7 @@ struct Found {
     text_bytes: usize,
 }
 
-/// Memory that results take.
+/// Memory that results take up, for its limits.
 #[derive(Debug, Clone, Copy, Default)]
 struct Held {
     streams: usize,

@@ -18,11 +18,11 @@ pub enum Exchange {
     Feed(Box<FeedDecoder>),
     /// All bytes until the outlet ends the connection.
     Reply {
-        /// Sent first.
+        /// Bytes sent before the reply is read.
         request: Vec<u8>,
-        /// Limit of `reply`.
+        /// Largest length of `reply` in bytes.
         most_bytes: usize,
-        /// Received so far.
+        /// Bytes of the reply received so far.
         reply: Vec<u8>,
     },
     /// A session for its clock keys, in which nothing else comes.

@@ -9,7 +9,7 @@ use crate::wire::sample110::{Decoder110, TimestampDeducer};
 use crate::wire::testpattern::PatternCheck;
 use crate::{ByteOrder, Error, Result, StreamInfo};
 
-/// What an inlet asks of a feed.
+/// Terms that an inlet asks of a feed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FeedOptions {
     /// Our protocol version (110, or what the configuration lowers it to).
@@ -20,7 +20,7 @@ pub struct FeedOptions {
     pub max_chunk_samples: u32,
 }
 
-/// Where a connection stands.
+/// Progress of a data connection through its handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FeedState {
     /// The handshake is not complete.
@@ -94,7 +94,7 @@ impl FeedDecoder {
         self.info.nominal_srate()
     }
 
-    /// Samples received so far.
+    /// Returns the number of samples received on this connection.
     pub fn samples(&self) -> u64 {
         self.samples
     }

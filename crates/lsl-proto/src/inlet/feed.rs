@@ -32,7 +32,7 @@ pub struct Feed {
 /// Counters of a feed since it was created.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct FeedCounts {
-    /// Samples received.
+    /// Samples received on all data connections.
     pub samples: u64,
     /// Bytes received on data connections.
     pub bytes: u64,
@@ -56,18 +56,18 @@ pub struct Read {
 pub struct Pull<'a, T> {
     values: &'a mut [T],
     timestamps: Option<&'a mut [f64]>,
-    /// Samples that fit.
+    /// Number of samples that fit; the pull is complete with them.
     wanted: usize,
-    /// Samples taken so far.
+    /// Number of samples taken so far.
     pulled: usize,
 }
 
-/// Result of [`Feed::take`].
+/// Result of [`Feed::take`]: whether samples came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Taken {
     /// At least one sample was taken.
     Samples,
-    /// No sample waits.
+    /// No sample waits in the ring.
     Nothing,
     /// Clock synchronisation is on, and the outlet's clock is not known yet.
     NeedsClock,
@@ -277,7 +277,7 @@ impl Feed {
         std::mem::take(&mut self.was_clock_reset)
     }
 
-    /// Returns the counters.
+    /// Returns the counters since the feed was created.
     #[inline]
     pub fn counts(&self) -> &FeedCounts {
         &self.counts

@@ -12,9 +12,9 @@ use crate::query::quote_bytes;
 /// Addresses of one outlet in one family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Endpoint {
-    /// Takes data connections.
+    /// Address that accepts data connections by TCP.
     pub data: SocketAddr,
-    /// Answers queries and clock probes by UDP.
+    /// Address that answers queries and clock probes by UDP.
     pub service: SocketAddr,
 }
 
@@ -255,7 +255,7 @@ pub enum SearchVerdict {
     Adopt(Box<StreamInfo>),
     /// Nobody answered, or several did and none is the one we know: ask again.
     AskAgain {
-        /// How many answered.
+        /// Number of outlets of the stream that answered.
         candidates: usize,
     },
 }
@@ -292,7 +292,7 @@ pub struct Refused {
 }
 
 impl Refused {
-    /// Remembers a successor.
+    /// Remembers the uid of a refused successor.
     pub fn note(&mut self, uid: &[u8]) {
         if !self.contains(uid) {
             self.uids.truncate(MAX_REFUSED - 1);
@@ -300,12 +300,12 @@ impl Refused {
         }
     }
 
-    /// Whether this one is remembered.
+    /// Returns whether the successor with this uid is remembered.
     pub fn contains(&self, uid: &[u8]) -> bool {
         self.uids.iter().any(|refused| refused == uid)
     }
 
-    /// Whether there are none.
+    /// Returns whether no successor is remembered.
     pub fn is_empty(&self) -> bool {
         self.uids.is_empty()
     }

@@ -31,12 +31,12 @@ enum Stage {
     Session,
 }
 
-/// What a connection asks for.
+/// Request of a connection, as its first bytes tell.
 #[derive(Debug, PartialEq)]
 pub enum Event {
     /// A session. Nothing was read beyond the preamble.
     Handshake,
-    /// An answer to this.
+    /// An answer to this request, in plaintext or inside a session.
     Request(Request),
     /// Nothing but a session, whose keys authenticate clock probes.
     TimeKeys,
@@ -119,28 +119,28 @@ impl Default for Connection {
     }
 }
 
-/// What the policy says to a request in plaintext.
+/// Decision of the policy about a request in plaintext.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Permission {
-    /// Answer it.
+    /// The request may be answered in plaintext.
     Granted,
     /// Answer it as long as the migration lasts, and refuse it otherwise.
     Migrating(Refused),
-    /// Refuse it.
+    /// The request is refused in any case.
     Denied(Refused),
 }
 
 /// A request that is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Refused {
-    /// Its method, for auditors.
+    /// Method of the request, for the audit log.
     pub method: &'static str,
-    /// What the peer is told, or nothing.
+    /// Text of the refusal for the peer; may be empty.
     pub text: &'static [u8],
 }
 
-/// Returns what `policy` says to a request in plaintext. Queries are discovery and may always be.
-/// Spec: LSS/1 §4.3, §4.4.
+/// Returns the decision of `policy` about a request in plaintext. Queries are discovery
+/// and may always be. Spec: LSS/1 §4.3, §4.4.
 pub fn plaintext_permission(policy: Policy, request: &Request) -> Permission {
     let (method, text): (_, &[u8]) = match request {
         Request::ShortInfo { .. } | Request::Unknown => return Permission::Granted,
@@ -189,11 +189,11 @@ impl OutletOptions {
 /// A feed as it was negotiated.
 #[derive(Debug)]
 pub struct Feed {
-    /// Its wire format.
+    /// Wire format of the samples of this feed.
     pub variant: Variant,
-    /// What comes before the first sample.
+    /// Bytes that precede the first sample.
     pub preamble: Vec<u8>,
-    /// Its limits; `None` closes it after the preamble.
+    /// Limits of the feed; `None` closes it after the preamble.
     pub limits: Option<FeedLimits>,
 }
 

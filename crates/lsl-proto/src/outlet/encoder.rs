@@ -40,7 +40,7 @@ impl Variant {
 pub struct Encoder {
     codecs: [Codec; Variant::ALL.len()],
     channels: usize,
-    /// Encoded last.
+    /// Samples encoded by the last [`encode`](Self::encode).
     pub piece: Piece,
     /// Memory for the timestamps of a chunk.
     pub stamps: Vec<f64>,

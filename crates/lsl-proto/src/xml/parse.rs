@@ -30,13 +30,13 @@ impl Default for Limits {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParseError {
-    /// The text exceeds [`Limits::bytes`].
+    /// The text is longer than [`Limits::bytes`].
     #[error("XML document longer than {0} bytes")]
     TooLong(usize),
-    /// The nesting exceeds [`Limits::depth`].
+    /// The elements are nested deeper than [`Limits::depth`].
     #[error("XML document nested deeper than {0} elements")]
     TooDeep(usize),
-    /// The content exceeds [`Limits::nodes`].
+    /// The document has more nodes than [`Limits::nodes`].
     #[error("XML document with more than {0} nodes")]
     TooManyNodes(usize),
 }

@@ -16,7 +16,7 @@ use crate::policy::{REFUSAL_503, REFUSAL_505};
 use crate::record::MAX_RECORD_LEN;
 use crate::{Cause, Descriptor, Error, Local, PublicKey, Random, Result, Session};
 
-/// A handshake under way.
+/// Handshake machine of either role, until the session is established or it fails.
 #[derive(Debug)]
 pub(super) struct Handshake {
     step: Step,
@@ -27,9 +27,9 @@ pub(super) struct Handshake {
     deadline: (f64, &'static str),
     question: Option<Question>,
     peer_name: String,
-    /// What an initiator sends with M3.
+    /// Request that an initiator sends with M3.
     request: Vec<u8>,
-    /// What a responder says of its stream.
+    /// Descriptor that a responder sends of its stream.
     descriptor: Arc<Descriptor>,
 }
 

@@ -18,9 +18,9 @@ pub struct SendHalf {
     out: Unsent,
     /// t0 and t1 of the newest PING without an answer.
     pong: Option<(f64, f64)>,
-    /// CLOSE or ALERT was sealed, or nothing may be.
+    /// CLOSE or ALERT was sealed, or nothing may be sealed any more.
     has_ended: bool,
-    /// It was CLOSE.
+    /// CLOSE was sealed, so that this direction ends properly.
     has_closed: bool,
     failure: Option<Cause>,
     reported_key_updates: u64,
@@ -40,7 +40,7 @@ impl SendHalf {
         }
     }
 
-    /// Returns what is known of the session.
+    /// Returns the facts of the session.
     pub fn info(&self) -> &Arc<SessionInfo> {
         &self.info
     }
@@ -168,7 +168,7 @@ impl SendHalf {
         self.has_ended
     }
 
-    /// Whether CLOSE has left.
+    /// Returns whether CLOSE was sealed and written completely.
     pub fn is_closed(&self) -> bool {
         self.has_closed && self.out.is_empty()
     }
@@ -178,7 +178,7 @@ impl SendHalf {
         self.failure
     }
 
-    /// Returns what was sealed.
+    /// Returns the sums of the sealed records.
     pub fn totals(&self) -> Totals {
         self.sealer.totals()
     }
@@ -199,7 +199,7 @@ impl SendHalf {
 #[derive(Debug)]
 pub struct Unsent {
     bytes: Vec<u8>,
-    /// Written already.
+    /// Length of the prefix of `bytes` that was written.
     sent: usize,
     generation: Generation,
 }
@@ -220,12 +220,12 @@ impl Unsent {
         self.bytes.len() - self.sent
     }
 
-    /// Whether nothing waits.
+    /// Returns whether every byte was written.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Drops the bytes, and the memory of exceptionally many.
+    /// Drops all bytes without writing them, and the memory of exceptionally many.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.sent = 0;
@@ -234,7 +234,7 @@ impl Unsent {
         }
     }
 
-    /// Appends bytes.
+    /// Appends `bytes`; the next write sends them.
     pub fn push(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }

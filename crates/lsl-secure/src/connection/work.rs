@@ -19,7 +19,7 @@ pub(super) enum Task {
     ReceiveM3(WaitM3, Vec<u8>),
 }
 
-/// Its result, for [`Answer::Work`](super::Answer::Work).
+/// Result of [`Work`], for [`Answer::Work`](super::Answer::Work).
 #[derive(Debug)]
 pub struct WorkDone(pub(super) Box<Done>);
 

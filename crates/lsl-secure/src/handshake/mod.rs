@@ -113,7 +113,7 @@ const VERSION: u8 = 1;
 /// Reason why a handshake ends, with the message or record that tells the peer.
 #[derive(Debug)]
 pub struct Failure {
-    /// For this side's log.
+    /// Error for the log of this side.
     pub error: Error,
     /// To be sent before closing; empty if the peer may not know of the failure.
     pub last_words: Vec<u8>,
