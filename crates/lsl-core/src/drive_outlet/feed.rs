@@ -76,6 +76,8 @@ impl OutletShared {
             receiver,
         } = duplex;
         sender.queue(&preamble);
+        // Before the peer can know that it is a reader: what is pushed from then on reaches it.
+        self.expect_reader(variant);
         let id = fanout.join(sender, Arc::clone(&link), variant, limits);
         link.set_consumer(id);
         if let Some(cause) = link.ended() {

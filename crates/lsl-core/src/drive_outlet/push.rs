@@ -223,6 +223,11 @@ impl OutletShared {
         self.read.store(read.map(bit).sum(), Ordering::Release);
     }
 
+    /// Has pushes encode a variant for a consumer that is about to join.
+    pub(super) fn expect_reader(&self, variant: Variant) {
+        self.read.fetch_or(bit(variant), Ordering::Release);
+    }
+
     /// Makes everything pushed so far ready to be sent.
     pub(crate) fn flush(&self) {
         if self.fanout.lock().flush() {

@@ -374,7 +374,7 @@ fn known_peers_are_asked_at_one_port_or_at_all() {
         let context = lab::context_with(&[
             session,
             ("lab.KnownPeers", peers),
-            ("ports.BasePort", "19000"),
+            ("ports.BasePort", "12000"),
         ]);
         let all = lsl_core::Selector::all();
         context.resolve_blocking(&all, 1, patience).unwrap().len()
