@@ -314,7 +314,7 @@ impl Search {
         self.queries.is_spreading()
     }
 
-    /// Starts the unicast queries of a wave.
+    /// Starts the unicast queries of a wave. Those of the last wave, if they are still on their way, go on instead.
     pub fn send_unicast(&mut self, targets: impl IntoIterator<Item = SocketAddr>, now: f64) {
         self.queries.send(targets, now);
     }
