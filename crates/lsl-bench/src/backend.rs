@@ -15,7 +15,7 @@ use super::raw;
 pub(super) enum Sender {
     Core(Outlet),
     Library(lsl_dl::Outlet),
-    Raw(raw::Sender),
+    Raw(raw::RawSender),
 }
 
 impl Sender {
@@ -34,8 +34,8 @@ impl Sender {
                 let outlet = info.and_then(|info| lsl_dl::Outlet::open(&info, BUFFER_SECS));
                 outlet.map(Self::Library).map_err(|error| told(&lsl, error))
             }
-            Backend::Tcp => raw::Sender::open(false, rate).map(Self::Raw),
-            Backend::TcpAesGcm => raw::Sender::open(true, rate).map(Self::Raw),
+            Backend::Tcp => raw::RawSender::open(false, rate).map(Self::Raw),
+            Backend::TcpAesGcm => raw::RawSender::open(true, rate).map(Self::Raw),
         }
     }
 

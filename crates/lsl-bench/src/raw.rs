@@ -14,7 +14,7 @@ use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use super::number::Number;
 
 /// Sending side, with one socket for each reader.
-pub(super) struct Sender {
+pub(super) struct RawSender {
     listener: TcpListener,
     readers: Vec<(TcpStream, Option<Cipher>)>,
     is_sealed: bool,
@@ -23,7 +23,7 @@ pub(super) struct Sender {
     period_secs: f64,
 }
 
-impl Sender {
+impl RawSender {
     pub(super) fn open(is_sealed: bool, nominal_rate: f64) -> Outcome<Self> {
         Ok(Self {
             listener: TcpListener::bind(("127.0.0.1", 0))?,
@@ -287,7 +287,7 @@ mod tests {
 
     #[track_caller]
     fn check(is_sealed: bool, batch: usize) {
-        let mut sender = Sender::open(is_sealed, 100.0).unwrap();
+        let mut sender = RawSender::open(is_sealed, 100.0).unwrap();
         let address = sender.address().unwrap();
         let mut receivers: Vec<RawReceiver> = (0..2)
             .map(|_| RawReceiver::open(&address, is_sealed, 100.0).unwrap())

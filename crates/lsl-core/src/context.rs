@@ -29,10 +29,10 @@ use crate::net::monitor::lock_ignoring_poison;
 /// ```
 #[derive(Clone)]
 pub struct Context {
-    shared: Arc<Shared>,
+    shared: Arc<ContextShared>,
 }
 
-struct Shared {
+struct ContextShared {
     config: Config,
     network: Arc<NetworkConfig>,
     service: Service,
@@ -146,7 +146,7 @@ impl Context {
         let enforced = security.as_ref().ok().cloned();
         let service = Service::new(Arc::clone(&network), queries, policy, enforced);
         Self {
-            shared: Arc::new(Shared {
+            shared: Arc::new(ContextShared {
                 config,
                 network,
                 service,

@@ -20,7 +20,7 @@ use crate::drive_clock::keys::keep_keys;
 use crate::drive_clock::session::ClockSession;
 use crate::drive_inlet::shared::{Facts, InletShared};
 use crate::drive_inlet::{handshake, recovery};
-use crate::net::race::{Winner, race};
+use crate::net::select2::{Either, select2};
 use crate::net::uid;
 use crate::{Error, Result};
 
@@ -43,8 +43,8 @@ pub(crate) async fn probe(shared: Arc<InletShared>) {
             }
             shared.source.pause(&error).await;
         };
-        let changed = race(shared.source.moved(moves), shared.source.is_hopeless(true));
-        if let Winner::Second(Winner::Second(())) = race(silent, changed).await {
+        let changed = select2(shared.source.moved(moves), shared.source.is_hopeless(true));
+        if let Either::Second(Either::Second(())) = select2(silent, changed).await {
             // A socket and probes for each of thousands of streams that were made up.
             shared.source.is_hopeless(false).await;
         }
@@ -84,8 +84,8 @@ async fn ask(shared: &InletShared, clock: &mut Clock, endpoint: Endpoint) -> Err
         Way::Plaintext => Box::pin(exchange(shared, clock, false, endpoint)).await,
         Way::Secure => {
             let probing = Box::pin(exchange(shared, clock, true, endpoint));
-            match race(Box::pin(keep_keys(shared, endpoint.data)), probing).await {
-                Winner::First(error) | Winner::Second(error) => error,
+            match select2(Box::pin(keep_keys(shared, endpoint.data)), probing).await {
+                Either::First(error) | Either::Second(error) => error,
             }
         }
         Way::Refuse { cause, text } => {
@@ -146,10 +146,10 @@ async fn exchange(
                 None => pending().await,
             }
         };
-        let answer = race(pong, socket.recv_from(&mut buffer));
-        match race(answer, tokio::time::sleep(pause)).await {
-            Winner::First(Winner::First(pong)) => clock.handle_pong(pong.times, pong.opened_at),
-            Winner::First(Winner::Second(Ok((received, _)))) => {
+        let answer = select2(pong, socket.recv_from(&mut buffer));
+        match select2(answer, tokio::time::sleep(pause)).await {
+            Either::First(Either::First(pong)) => clock.handle_pong(pong.times, pong.opened_at),
+            Either::First(Either::Second(Ok((received, _)))) => {
                 let now = arrived_at(&socket).unwrap_or_else(local_clock);
                 let datagram = buffer.get(..received).unwrap_or_default();
                 let mut facts = shared.facts.lock();
@@ -157,10 +157,10 @@ async fn exchange(
                 let keys = ClockSession::follow(&mut session, lent, clock);
                 clock.handle_datagram(datagram, now, keys);
             }
-            Winner::First(Winner::Second(Err(_))) => {
+            Either::First(Either::Second(Err(_))) => {
                 tokio::time::sleep(pause.min(UNREACHABLE_PAUSE)).await;
             }
-            Winner::Second(()) => {}
+            Either::Second(()) => {}
         }
     }
 }

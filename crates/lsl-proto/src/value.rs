@@ -22,20 +22,20 @@ mod tests;
 use crate::{ByteOrder, ChannelFormat, Error, Result};
 
 pub(crate) use convert::{append_numbers, sealed, write_numbers};
-use sealed::Source;
+use sealed::ValueSource;
 
 /// A type that may be pushed into a stream of any format: `f32 f64 i64 i32 i16 i8`, and text as
 /// `String`, `Vec<u8>`, `&str`, `&[u8]`. Sealed. Spec: c-abi §7.2, §9.
-pub trait PushElement: Source {}
+pub trait PushElement: ValueSource {}
 
-impl<T: Source> PushElement for T {}
+impl<T: ValueSource> PushElement for T {}
 
 /// A type that may be pulled from a stream of any format: `f32 f64 i64 i32 i16 i8`, and text as
 /// `Vec<u8>` (exact) or `String` (invalid UTF-8 becomes U+FFFD; LSL does not validate text). Sealed.
 /// Spec: c-abi §9.
-pub trait PullElement: sealed::Target {}
+pub trait PullElement: sealed::ValueTarget {}
 
-impl<T: sealed::Target> PullElement for T {}
+impl<T: sealed::ValueTarget> PullElement for T {}
 
 /// Returns the bytes of one raw sample; `None` for strings, whose samples differ in length.
 pub const fn raw_sample_len(format: ChannelFormat, channels: usize) -> Option<usize> {

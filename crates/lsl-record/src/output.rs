@@ -17,7 +17,7 @@ use crate::locked::{LockedSink, PADDING_SECS};
 use crate::signing::DeviceSigner;
 
 /// A recording, whatever it is written into. The methods are those of [`Recording`].
-pub(crate) trait Tape: Send {
+pub(crate) trait RecordingSink: Send {
     fn add_stream(&mut self, header: &StreamHeader, now: f64) -> Result<u32>;
     fn samples(&mut self, id: u32, stamps: &[f64], values: &Values, now: f64) -> Result<()>;
     fn clock_offset(&mut self, id: u32, time: f64, value: f64, now: f64) -> Result<()>;
@@ -53,7 +53,7 @@ impl Blocks for LockedSink {
     }
 }
 
-impl<S: Blocks> Tape for Recording<S> {
+impl<S: Blocks> RecordingSink for Recording<S> {
     fn add_stream(&mut self, header: &StreamHeader, now: f64) -> Result<u32> {
         self.add_stream(header, now)
     }
@@ -128,7 +128,7 @@ pub(crate) fn file_header() -> FileHeader {
 
 /// A file that was just made.
 pub(crate) struct Made {
-    pub(crate) tape: Box<dyn Tape>,
+    pub(crate) sink: Box<dyn RecordingSink>,
     /// Path to which an older file of this name was moved.
     pub(crate) moved: Option<PathBuf>,
 }
@@ -161,14 +161,14 @@ impl Output {
             })?;
             let mut recording = Recording::new(sink, header, now)?;
             recording.mark_unfinished(path);
-            let tape = signed(recording, signer, now)?;
+            let sink = signed(recording, signer, now)?;
             let moved = claimed.moved;
-            return Ok(Made { tape, moved });
+            return Ok(Made { sink, moved });
         }
         let recording: Recording<FileSink> = Recording::create(path, header, now)?;
         let moved = recording.moved().map(Path::to_owned);
-        let tape = signed(recording, signer, now)?;
-        Ok(Made { tape, moved })
+        let sink = signed(recording, signer, now)?;
+        Ok(Made { sink, moved })
     }
 }
 
@@ -176,7 +176,7 @@ fn signed<S: Blocks + 'static>(
     mut recording: Recording<S>,
     signer: Option<&DeviceSigner>,
     now: f64,
-) -> Result<Box<dyn Tape>> {
+) -> Result<Box<dyn RecordingSink>> {
     if let Some(signer) = signer {
         recording.sign_with(Box::new(signer.clone()), now)?;
     }

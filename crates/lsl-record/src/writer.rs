@@ -16,7 +16,7 @@ use lsl_xdf::{Error, ErrorKind, FileHeader, Gap, PendingSync, StreamHeader, Sync
 
 use crate::error::StartError;
 use crate::event::{Event, Events};
-use crate::output::{Made, Output, Tape};
+use crate::output::{Made, Output, RecordingSink};
 use crate::queue::{Job, Slot, WriteProgress};
 use crate::signing::DeviceSigner;
 use crate::space;
@@ -70,10 +70,10 @@ pub(crate) fn start(
         events.push(Event::Displaced { path, moved });
     }
     progress.note_file(path);
-    progress.note_bytes(made.tape.len());
+    progress.note_bytes(made.sink.len());
     let writer = Writer {
         settings,
-        tape: made.tape,
+        sink: made.sink,
         before: 0,
         streams: BTreeMap::new(),
         progress: Arc::clone(progress),
@@ -117,7 +117,7 @@ fn start_syncing() -> io::Result<(
 
 struct Writer {
     settings: Settings,
-    tape: Box<dyn Tape>,
+    sink: Box<dyn RecordingSink>,
     /// Bytes in the files before this one.
     before: u64,
     streams: BTreeMap<Slot, FileStream>,
@@ -208,7 +208,7 @@ impl Writer {
         match job {
             Job::Stream { slot, header } => {
                 if !self.streams.contains_key(slot) {
-                    let id = self.tape.add_stream(header, now)?;
+                    let id = self.sink.add_stream(header, now)?;
                     let header = header.clone();
                     let notes = Vec::new();
                     let offset = None;
@@ -231,7 +231,7 @@ impl Writer {
                 ..
             } => {
                 let id = self.id(*slot)?;
-                self.tape.samples(id, stamps, values, now)?;
+                self.sink.samples(id, stamps, values, now)?;
                 *self.ended.samples.entry(*slot).or_default() += stamps.len() as u64;
                 Ok(())
             }
@@ -240,15 +240,15 @@ impl Writer {
                 if let Some(stream) = self.streams.get_mut(slot) {
                     stream.offset = Some((*time, *value));
                 }
-                self.tape.clock_offset(id, *time, *value, now)
+                self.sink.clock_offset(id, *time, *value, now)
             }
             Job::Gap { slot, gap } => {
                 let id = self.id(*slot)?;
-                self.tape.gap(id, gap.clone())
+                self.sink.gap(id, gap.clone())
             }
             Job::Note { slot, name, text } => {
                 let id = self.id(*slot)?;
-                self.tape.note(id, name, text)?;
+                self.sink.note(id, name, text)?;
                 if let Some(stream) = self.streams.get_mut(slot) {
                     stream.notes.retain(|(known, _)| known != name);
                     stream.notes.push((name, text.clone()));
@@ -278,13 +278,13 @@ impl Writer {
             return;
         };
         let gap = Gap {
-            from: self.tape.last_stamp(id).unwrap_or(first),
+            from: self.sink.last_stamp(id).unwrap_or(first),
             to: last,
             samples: Some(count),
             reason: "the disk did not take them".into(),
         };
         // It was refused because the file has ended; the number above remains.
-        let _ = self.tape.gap(id, gap);
+        let _ = self.sink.gap(id, gap);
     }
 
     /// Writes boundaries and starts syncs when they are due.
@@ -298,7 +298,7 @@ impl Writer {
             return;
         }
         self.leave_in_time(now);
-        match self.tape.tick(now) {
+        match self.sink.tick(now) {
             Ok(()) => self.note_bytes(),
             // The next samples meet the same.
             Err(error) if error.kind() == ErrorKind::Full => {}
@@ -306,11 +306,11 @@ impl Writer {
         }
         if now - self.sync_at >= self.settings.sync_secs && !self.is_syncing {
             self.sync_at = now;
-            let len = self.before + self.tape.len();
+            let len = self.before + self.sink.len();
             if len == self.progress.synced_bytes() {
                 return;
             }
-            match self.tape.begin_sync(now) {
+            match self.sink.begin_sync(now) {
                 Ok(pending) => {
                     self.is_syncing = self.syncs.try_send((self.file, len, pending)).is_ok();
                 }
@@ -326,18 +326,18 @@ impl Writer {
         if file != self.file {
             return;
         }
-        match self.tape.end_sync(synced) {
+        match self.sink.end_sync(synced) {
             Ok(()) => self.progress.note_synced(len),
             Err(error) => self.survive(&error),
         }
-        if let (Some(trouble), false) = (self.tape.journal_trouble(), self.journal_reported) {
+        if let (Some(trouble), false) = (self.sink.journal_trouble(), self.journal_reported) {
             self.events.push(Event::NoJournal(trouble.to_owned()));
             self.journal_reported = true;
         }
     }
 
     fn note_bytes(&self) {
-        let bytes = self.before + self.tape.len();
+        let bytes = self.before + self.sink.len();
         self.progress.note_bytes(bytes);
     }
 
@@ -408,23 +408,23 @@ impl Writer {
     fn begin_anew(&mut self, path: &Path) -> lsl_xdf::Result<()> {
         let now = local_clock();
         let made = self.settings.make(path, now)?;
-        let mut tape = made.tape;
+        let mut sink = made.sink;
         let mut ids = Vec::new();
         for stream in self.streams.values() {
-            let id = tape.add_stream(&stream.header, now)?;
+            let id = sink.add_stream(&stream.header, now)?;
             for (name, text) in &stream.notes {
-                tape.note(id, name, text)?;
+                sink.note(id, name, text)?;
             }
             // Readers need one to begin with, and the next may be long in coming.
             if let Some((time, value)) = stream.offset {
-                tape.clock_offset(id, time, value, now)?;
+                sink.clock_offset(id, time, value, now)?;
             }
             ids.push(id);
         }
         for (stream, id) in self.streams.values_mut().zip(ids) {
             stream.id = id;
         }
-        let mut old = std::mem::replace(&mut self.tape, tape);
+        let mut old = std::mem::replace(&mut self.sink, sink);
         // There is room for its footers unless the disk is worse than full.
         if let Err(error) = old.finish(now) {
             self.complain(&format!("its footers are missing: {error}"));
@@ -459,7 +459,7 @@ impl Writer {
         if self.progress.has_failed() {
             return;
         }
-        match self.tape.finish(local_clock()) {
+        match self.sink.finish(local_clock()) {
             Ok(()) => {
                 self.ended.is_finished = true;
                 self.note_bytes();

@@ -30,7 +30,7 @@ mod running;
 mod tests;
 mod watch;
 
-pub use live::{Enrolled, Live};
+pub use live::{SessionEntry, SessionGuard};
 
 use clock::Clock;
 use running::{Origin, Running};
@@ -309,7 +309,7 @@ impl Security {
     }
 
     /// Whether a session that was authorised may go on. Dates count at handshakes only.
-    fn still_fits(&self, trust: &TrustList, session: &Live) -> Result<(), Cause> {
+    fn still_fits(&self, trust: &TrustList, session: &SessionEntry) -> Result<(), Cause> {
         match self.own_rule(trust, &session.peer, session.remote, session.local)? {
             Rule::Welcome(_) => Ok(()),
             Rule::Listed => {
@@ -439,36 +439,36 @@ impl Security {
     ///
     /// # Errors
     /// [`Cause::Busy`]; what [`authorise`](Self::authorise) says if trust went away since its check.
-    pub fn enrol(
+    pub fn register(
         self: &Arc<Self>,
-        session: Live,
+        session: SessionEntry,
         end: impl Fn(Cause) + Send + Sync + 'static,
-    ) -> Result<Enrolled, Cause> {
+    ) -> Result<SessionGuard, Cause> {
         let running = self.running();
         let mut live = lock(&running.live);
         // Under the lock, so that a list which came between the handshake's check and now is seen
         // either here or by the reload that brought it.
         self.still_fits(&live.trust(), &session)?;
         let id = live.add(session, Arc::new(end))?;
-        Ok(Enrolled::new(Arc::downgrade(self), running.owner, id))
+        Ok(SessionGuard::new(Arc::downgrade(self), running.owner, id))
     }
 
     /// Registers a connection in plaintext that only `migrate` allows: `end` is called (as in
-    /// [`enrol`](Self::enrol)) when its last day is over.
+    /// [`register`](Self::register)) when its last day is over.
     ///
     /// # Errors
     /// [`Cause::PlaintextRefused`] if it is over by now.
-    pub fn enrol_plaintext(
+    pub fn register_plaintext(
         self: &Arc<Self>,
         end: impl Fn() + Send + Sync + 'static,
-    ) -> Result<Enrolled, Cause> {
+    ) -> Result<SessionGuard, Cause> {
         let running = self.running();
         let mut live = lock(&running.live);
         if self.is_migration_over() {
             return Err(Cause::PlaintextRefused);
         }
         let id = live.add_plain(Arc::new(end));
-        Ok(Enrolled::new(Arc::downgrade(self), running.owner, id))
+        Ok(SessionGuard::new(Arc::downgrade(self), running.owner, id))
     }
 
     /// Ends the sessions still in plaintext after the last day of `migrate`.
@@ -572,7 +572,7 @@ impl Security {
         (ended.end)(Cause::Revoked);
     }
 
-    /// Returns true while any session or plaintext connection is enrolled.
+    /// Returns true while any session or plaintext connection is registered.
     pub fn has_live_sessions(&self) -> bool {
         !lock(&self.running().live).is_empty()
     }

@@ -13,7 +13,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use lsl_secure::trust::{Peer, TrustList, TrustedRole};
-use lsl_secure::{Cause, Descriptor, Live, PublicKey, Role, SecretKey, Security, files, keyfile};
+use lsl_secure::{
+    Cause, Descriptor, PublicKey, Role, SecretKey, Security, SessionEntry, files, keyfile,
+};
 
 /// Runs `child` in a forked process; true if it returned true there. An alarm ends a child that waits
 /// for a lock for ever.
@@ -56,8 +58,8 @@ fn list(seeds: &[u8]) -> String {
         .to_toml()
 }
 
-fn session(seed: u8) -> Live {
-    Live {
+fn session(seed: u8) -> SessionEntry {
+    SessionEntry {
         peer: key(seed),
         role: Role::Inlet,
         remote: REMOTE,
@@ -91,7 +93,7 @@ fn a_child_decides_for_itself() {
     let end = move |_| {
         counted.fetch_add(1, Ordering::Relaxed);
     };
-    let enrolled = security.enrol(session(2), end).unwrap();
+    let guard = security.register(session(2), end).unwrap();
     files::replace(&path("trusted_peers.toml"), list(&[3]).as_bytes()).unwrap();
 
     // As if another thread were at it while this one forks.
@@ -105,8 +107,8 @@ fn a_child_decides_for_itself() {
         is_right &= ends.load(Ordering::Relaxed) == 0;
         is_right &= security.admission().lock().is_ok_and(|a| a.pending() == 0);
         // Its first session has the number of its parent's, which it must not take away.
-        let mine = security.enrol(session(3), |_| {});
-        drop(enrolled_copy(&enrolled));
+        let mine = security.register(session(3), |_| {});
+        drop(guard_copy(&guard));
         is_right &= mine.is_ok() && security.has_live_sessions();
         drop(mine);
         is_right && !security.has_live_sessions()
@@ -127,14 +129,14 @@ fn a_child_decides_for_itself() {
     assert!(security.has_live_sessions());
     assert!(security.refresh());
     assert_eq!(ends.load(Ordering::Relaxed), 1);
-    drop(enrolled);
+    drop(guard);
     assert!(!security.has_live_sessions());
     fs::remove_dir_all(&directory).unwrap();
 }
 
 /// The same object a second time, as a child that drops all that it inherited would drop it.
-fn enrolled_copy(enrolled: &lsl_secure::Enrolled) -> lsl_secure::Enrolled {
+fn guard_copy(guard: &lsl_secure::SessionGuard) -> lsl_secure::SessionGuard {
     // SAFETY: only called in a child that leaves by `_exit`, so that the original is never dropped
     // there: this is its only drop.
-    unsafe { std::ptr::read(enrolled) }
+    unsafe { std::ptr::read(guard) }
 }

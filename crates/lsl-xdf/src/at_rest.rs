@@ -44,8 +44,8 @@ pub use decrypting::{Decrypting, End, Ending};
 pub use encrypting::Encrypting;
 pub use error::{Error, ErrorKind, Result};
 pub use files::{
-    Done, Existing, Options, Outcome, Rewrap, Source, Task, Watch, is_locked, lock, locked_name,
-    rotate, unlock, unlocked_name, verify,
+    Done, Existing, FileOutcome, Options, Rewrap, Source, Task, Watch, is_locked, lock,
+    locked_name, rotate, unlock, unlocked_name, verify,
 };
 pub use keys::{Identities, KeyPair, Passphrase, Recipients};
 pub use pipe::{Cancel, Passed, Work, lock_stream, unlock_stream};

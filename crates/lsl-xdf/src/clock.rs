@@ -28,12 +28,12 @@ const ROUNDS: usize = 30;
 /// ```
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Correction {
-    pieces: Vec<Piece>,
+    pieces: Vec<LinearPiece>,
 }
 
 /// Line `base + slope * (time - origin)` through the measurements of `from..=to`.
 #[derive(Debug, Clone, PartialEq)]
-struct Piece {
+struct LinearPiece {
     /// Index of its first measurement among all.
     first: usize,
     /// Whether it is a single measurement among others.
@@ -69,7 +69,7 @@ impl Correction {
                 if is_alone {
                     continue;
                 }
-                pieces.extend(Piece::fit(&piece, first));
+                pieces.extend(LinearPiece::fit(&piece, first));
                 piece.clear();
             }
             if piece.is_empty() {
@@ -77,7 +77,7 @@ impl Correction {
             }
             piece.push(next);
         }
-        pieces.extend(Piece::fit(&piece, first));
+        pieces.extend(LinearPiece::fit(&piece, first));
         // If all are single ones, they are the best there is.
         if pieces.iter().all(|piece| piece.is_lone) {
             for piece in &mut pieces {
@@ -126,7 +126,7 @@ impl Correction {
     }
 }
 
-fn nearest(pieces: &[Piece], timestamp: f64) -> Option<usize> {
+fn nearest(pieces: &[LinearPiece], timestamp: f64) -> Option<usize> {
     let distances = pieces.iter().map(|piece| piece.distance(timestamp));
     let nearest = distances
         .enumerate()
@@ -150,7 +150,7 @@ fn nearest(pieces: &[Piece], timestamp: f64) -> Option<usize> {
 /// ```
 #[derive(Debug, Clone)]
 pub struct Cursor {
-    pieces: Vec<Piece>,
+    pieces: Vec<LinearPiece>,
     /// Index of the piece that the last timestamp belonged to.
     current: Option<usize>,
     last: f64,
@@ -168,7 +168,7 @@ impl Cursor {
         let Some(current) = self.current else {
             return;
         };
-        let begins = |piece: &Piece| piece.first == number && !piece.is_lone;
+        let begins = |piece: &LinearPiece| piece.first == number && !piece.is_lone;
         let later = self.pieces.iter().skip(current + 1).position(begins);
         if let Some(steps) = later {
             self.current = Some(current + 1 + steps);
@@ -230,7 +230,7 @@ fn is_one_clock((time, value): (f64, f64), (next_time, next_value): (f64, f64)) 
         && (next_value - value).abs() <= STEP_SECS + LARGEST_DRIFT * passed.max(0.0)
 }
 
-impl Piece {
+impl LinearPiece {
     /// Returns the distance of a timestamp from the measurements, in seconds.
     fn distance(&self, timestamp: f64) -> f64 {
         let outside = (self.from - timestamp).max(timestamp - self.to).max(0.0);

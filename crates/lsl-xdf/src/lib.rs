@@ -39,7 +39,7 @@
 
 mod clock;
 mod error;
-mod hold;
+mod file_lock;
 mod journal;
 mod markup;
 mod place;

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::{Error, Result, hold};
+use crate::{Error, Result, file_lock};
 
 /// New file under the name asked for.
 #[derive(Debug)]
@@ -35,10 +35,10 @@ pub fn claim(path: &Path) -> Result<Claimed> {
     let mut moved = None;
     // Another program may be as quick: then its file is renamed, too.
     for _ in 0..100 {
-        match hold::options_to_write().create_new(true).open(path) {
+        match file_lock::options_to_write().create_new(true).open(path) {
             Ok(file) => {
                 // Another program holds it already, and may remove it any moment.
-                if hold::hold(&file).is_err() {
+                if file_lock::lock(&file).is_err() {
                     continue;
                 }
                 sync_folder_of(path).map_err(Error::path("make", path))?;
@@ -60,7 +60,7 @@ pub fn claim(path: &Path) -> Result<Claimed> {
 /// # Errors
 /// [`Error::Path`] if the file cannot be opened.
 pub fn is_being_written(path: &Path) -> Result<bool> {
-    match hold::open_to_read(path, false) {
+    match file_lock::open_to_read(path, false) {
         Ok(_) => Ok(false),
         Err(error) if error.kind() == io::ErrorKind::ResourceBusy => Ok(true),
         Err(error) => Err(Error::path("open", path)(error)),
@@ -109,7 +109,7 @@ fn make_way(path: &Path) -> Result<PathBuf> {
     // may not be opened may still be renamed. Links are not opened: recorders never use their names, and
     // opening the target may block.
     let is_link = found.is_some_and(|it| it.is_symlink());
-    let _held = match (!is_link).then(|| hold::open_to_read(path, true)) {
+    let _held = match (!is_link).then(|| file_lock::open_to_read(path, true)) {
         Some(Err(error)) if error.kind() == io::ErrorKind::ResourceBusy => {
             return Err(Error::Argument(format!("{}: {error}", path.display())));
         }

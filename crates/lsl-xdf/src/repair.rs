@@ -2,9 +2,9 @@
 //! footers are made from the data. One pass surveys, one copies; memory grows with the damage, not with the
 //! file. The journal is not needed. Spec: recorder §3.4.
 
-mod doubt;
 mod findings;
 mod survey;
+mod suspect;
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -13,7 +13,7 @@ use std::path::Path;
 
 use crate::journal::JournalState;
 use crate::place::{self, claim, journal_path};
-use crate::{Error, Result, hold};
+use crate::{Error, Result, file_lock};
 
 pub use findings::{Finding, StreamSummary, Survey};
 pub use survey::survey;
@@ -88,7 +88,7 @@ fn check_open(file: &File, path: &Path) -> Result<Survey> {
 /// [`io::ErrorKind::ResourceBusy`] in it for a file that is being recorded. [`Error::NotXdf`].
 pub fn repair_in_place(path: &Path) -> Result<Survey> {
     // Held until the repair is done: a file with an active recorder must not be cut.
-    let mut file = match hold::open_to_write(path) {
+    let mut file = match file_lock::open_to_write(path) {
         // A whole file needs no write access.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             let survey = check(path)?;
@@ -106,8 +106,8 @@ pub fn repair_in_place(path: &Path) -> Result<Survey> {
         return Err(Error::Argument(text));
     };
     if !survey
-        .doubts
-        .are_cleared(&mut file)
+        .suspects
+        .are_useless(&mut file)
         .map_err(Error::path("read", path))?
     {
         let lost = survey.dropped_bytes;

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
 use std::sync::Arc;
 
-use crate::hold;
+use crate::file_lock;
 
 /// Rest of a [`Sink::sync_job`]. May block, on any thread.
 pub type SyncJob = Box<dyn FnOnce() -> io::Result<()> + Send>;
@@ -125,7 +125,7 @@ impl Sink for FileSink {
     fn close(&mut self, len: u64) -> io::Result<()> {
         self.file.set_len(len)?;
         self.file.sync_all()?;
-        hold::release(&self.file);
+        file_lock::release(&self.file);
         Ok(())
     }
 }

@@ -293,7 +293,7 @@ struct Iteration<'a> {
 }
 
 /// Samples that came over a stream.
-struct Taken {
+struct TakenSamples {
     detector: GapDetector,
     /// When a sample came, and when it was pushed by the server's clock.
     times: Vec<(f64, f64)>,
@@ -322,7 +322,7 @@ impl Iteration<'_> {
         let mut set = |name: &str, value: f64| {
             values.insert(name.to_owned(), value);
         };
-        let Taken { detector, times } = taken;
+        let TakenSamples { detector, times } = taken;
         let late = sorted_latencies(latencies(&times, before, after));
         for (name, part) in [("p50", 0.5), ("p95", 0.95), ("p99", 0.99), ("max", 1.0)] {
             if let Some(value) = percentile(&late, part) {
@@ -392,7 +392,7 @@ impl Iteration<'_> {
     }
 
     /// Takes out all samples, or those that come.
-    fn take(&self, inlet: &Inlet) -> Outcome<Taken> {
+    fn take(&self, inlet: &Inlet) -> Outcome<TakenSamples> {
         let channels = self.offer.channels as usize;
         let numbering = Numbering::of::<f32>(channels);
         let mut detector = GapDetector::new(0, 0, numbering.modulus);
@@ -412,7 +412,7 @@ impl Iteration<'_> {
                 break;
             }
         }
-        Ok(Taken { detector, times })
+        Ok(TakenSamples { detector, times })
     }
 
     /// Half of each round trip in microseconds, sorted. `None` when the user wants to end.

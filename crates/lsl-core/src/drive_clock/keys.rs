@@ -12,7 +12,7 @@ use crate::drive_clock::session::{ClockSession, LentKeys};
 use crate::drive_inlet::connection::Connection;
 use crate::drive_inlet::shared::{Facts, InletShared};
 use crate::net::monitor::Monitor;
-use crate::net::race::{Winner, race};
+use crate::net::select2::{Either, select2};
 use crate::{Error, Result};
 
 /// Takes the keys back when the session ends.
@@ -103,9 +103,9 @@ async fn hold_session(shared: &InletShared, address: SocketAddr) -> Result<()> {
         let keys = facts.keys.as_ref();
         keys.is_some_and(|keys| keys.is_of_feed).then_some(())
     };
-    match race(connection.hold(), facts.wait(f64::INFINITY, of_feed)).await {
-        Winner::First(error) => Err(error),
-        Winner::Second(_) => Ok(()),
+    match select2(connection.hold(), facts.wait(f64::INFINITY, of_feed)).await {
+        Either::First(error) => Err(error),
+        Either::Second(_) => Ok(()),
     }
 }
 

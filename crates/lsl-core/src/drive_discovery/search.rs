@@ -22,8 +22,8 @@ use crate::drive_discovery::redacted::{self, Prober};
 use crate::drive_discovery::search_state::{SearchState, take_in};
 use crate::drive_inlet::connection::exchange;
 use crate::net::monitor::Monitor;
-use crate::net::race::{Winner, race};
 use crate::net::runtime::{self, AbortOnDrop};
+use crate::net::select2::{Either, select2};
 use crate::net::sockets::{self, Family};
 use crate::{Error, Result};
 
@@ -251,7 +251,7 @@ impl Driver {
         if self.probes.is_empty() {
             return pause.await;
         }
-        if let Winner::Second(Some(Ok(target))) = race(pause, self.probes.join_next()).await {
+        if let Either::Second(Some(Ok(target))) = select2(pause, self.probes.join_next()).await {
             self.monitor.lock().search.handle_probe_ended(target);
         }
     }

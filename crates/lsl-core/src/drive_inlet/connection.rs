@@ -34,7 +34,7 @@ pub(crate) struct Connection {
     /// Once the handshake of an encrypted one is done.
     session: Option<Session>,
     /// Keeps a plaintext connection registered that must end with the migration.
-    plaintext: Option<lsl_secure::Enrolled>,
+    plaintext: Option<lsl_secure::SessionGuard>,
     /// Runs until the machine's time-out, as that was when it was set. `None` in plaintext.
     alarm: Option<Pin<Box<Sleep>>>,
     /// Whether the peer has to be told something by a connection that failed.
@@ -109,7 +109,7 @@ impl Connection {
     }
 
     /// Goes on in plaintext for as long as this allows it.
-    pub(crate) fn keep(&mut self, plaintext: lsl_secure::Enrolled) {
+    pub(crate) fn keep(&mut self, plaintext: lsl_secure::SessionGuard) {
         self.plaintext = Some(plaintext);
     }
 

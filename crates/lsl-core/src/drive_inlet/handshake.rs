@@ -15,7 +15,8 @@ use lsl_secure::audit::{Event, EventKind};
 use lsl_secure::connection::{self, Answer, Question};
 use lsl_secure::policy::{self, Advert, Way};
 use lsl_secure::{
-    Cause, Descriptor, Live, Local, OsRandom, Policy, PublicKey, Role, Security, SessionInfo,
+    Cause, Descriptor, Local, OsRandom, Policy, PublicKey, Role, Security, SessionEntry,
+    SessionInfo,
 };
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -128,7 +129,7 @@ pub(crate) async fn dial(
                 .settings()
                 .is_some_and(|it| it.policy == Policy::Migrate);
             if is_for_a_time && !security.is_plaintext_allowed(source_id) {
-                enrol_plaintext(security, target.info, &mut connection, peer)?;
+                register_plaintext(security, target.info, &mut connection, peer)?;
             }
             if security.policy() != Policy::Off {
                 let event = event(EventKind::PlaintextAccepted, security, target.info, peer);
@@ -258,23 +259,23 @@ impl Judge<'_> {
             return Err(Cause::DescriptorMismatch);
         }
         let key = self.found.key.ok_or(Cause::Internal)?;
-        let enrolled = self.enrol(key, &said).await;
-        if enrolled.is_err() {
+        let guard = self.register(key, &said).await;
+        if guard.is_err() {
             self.found.pinned = self.pinned_before(key);
         }
-        self.accepted = Some((enrolled?, said));
+        self.accepted = Some((guard?, said));
         Ok(())
     }
 
     /// Has the session watched: it ends when the outlet is no longer trusted.
-    async fn enrol(&mut self, key: PublicKey, said: &Descriptor) -> Result<Registration, Cause> {
+    async fn register(&mut self, key: PublicKey, said: &Descriptor) -> Result<Registration, Cause> {
         let security = self.security;
         let (remote, local) = (self.peer.ip(), self.own_address.ip());
         let admitted = security.admits_stream(&key, remote, local, said);
         self.found.is_for_other_streams = admitted.is_err();
         admitted?;
         note(security, said, key).await;
-        let live = Live {
+        let live = SessionEntry {
             peer: key,
             role: Role::Outlet,
             remote,
@@ -284,7 +285,7 @@ impl Judge<'_> {
         let ending = Arc::new(Ending::default());
         let to_end = Arc::clone(&ending);
         Ok(Registration {
-            _enrolled: security.enrol(live, move |cause| to_end.end(cause))?,
+            _guard: security.register(live, move |cause| to_end.end(cause))?,
             security: Arc::clone(security),
             peers: Arc::clone(self.target.peers),
             ending,
@@ -491,7 +492,7 @@ async fn note(security: &Arc<Security>, said: &Descriptor, key: PublicKey) {
 }
 
 /// Makes a plaintext connection end when `migrate` does.
-fn enrol_plaintext(
+fn register_plaintext(
     security: &Arc<Security>,
     info: &StreamInfo,
     connection: &mut Connection,
@@ -513,9 +514,9 @@ fn enrol_plaintext(
             let _ = socket2::SockRef::from(&*socket).shutdown(std::net::Shutdown::Both);
         }
     };
-    let enrolled = security.enrol_plaintext(end);
+    let guard = security.register_plaintext(end);
     let over = |_| Error::Security("migrate_until has passed: plaintext is not read".into());
-    connection.keep(enrolled.map_err(over)?);
+    connection.keep(guard.map_err(over)?);
     trust_watch::watch(security);
     Ok(())
 }

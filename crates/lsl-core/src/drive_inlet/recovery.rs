@@ -25,7 +25,7 @@ use crate::drive_inlet::pacer;
 use crate::drive_inlet::peers::Peers;
 use crate::drive_inlet::turns::Turns;
 use crate::net::monitor::{Monitor, lock_ignoring_poison};
-use crate::net::race::race;
+use crate::net::select2::select2;
 use crate::net::sockets::{self, Family};
 use crate::net::trust_watch;
 use crate::{Error, Result};
@@ -269,7 +269,7 @@ impl Source {
         };
         if let Some(pause_secs) = pause_secs {
             let pause = Duration::from_secs_f64(pause_secs);
-            race(tokio::time::sleep(pause), self.moved(moves)).await;
+            select2(tokio::time::sleep(pause), self.moved(moves)).await;
         }
     }
 

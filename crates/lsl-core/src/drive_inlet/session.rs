@@ -9,7 +9,7 @@ use lsl_platform::clock::local_clock;
 use lsl_proto::security::SessionEvents;
 use lsl_secure::audit::{Event, EventKind};
 use lsl_secure::{
-    Cause, Descriptor, Enrolled, Role, Security, SessionInfo, TimeKeys, TimeProber, Totals,
+    Cause, Descriptor, Role, Security, SessionGuard, SessionInfo, TimeKeys, TimeProber, Totals,
 };
 
 use crate::drive_clock::pings::Pings;
@@ -37,8 +37,8 @@ pub(crate) struct Registration {
     pub(crate) security: Arc<Security>,
     pub(crate) peers: Arc<Peers>,
     pub(crate) ending: Arc<Ending>,
-    /// Keeps the session enrolled until it is dropped.
-    pub(crate) _enrolled: Enrolled,
+    /// Keeps the session registered until it is dropped.
+    pub(crate) _guard: SessionGuard,
     pub(crate) peer: SocketAddr,
 }
 

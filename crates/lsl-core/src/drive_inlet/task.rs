@@ -16,8 +16,8 @@ use crate::drive_inlet::connection::{self, Connection};
 use crate::drive_inlet::full_info;
 use crate::drive_inlet::shared::InletShared;
 use crate::net::monitor::lock_ignoring_poison;
-use crate::net::race::{Winner, race};
 use crate::net::runtime;
+use crate::net::select2::{Either, select2};
 use crate::{Error, Result, StreamInfo};
 
 impl InletShared {
@@ -117,12 +117,12 @@ async fn receive(shared: Arc<InletShared>, epoch: u64) {
             Some(endpoint) => {
                 let connection = connection(&shared, endpoint.data, epoch);
                 let watch = async {
-                    race(shared.source.moved(moves), watchdog(&shared, moves)).await;
+                    select2(shared.source.moved(moves), watchdog(&shared, moves)).await;
                 };
-                match race(connection, watch).await {
-                    Winner::First(error) => error,
+                match select2(connection, watch).await {
+                    Either::First(error) => error,
                     // Connect to the other outlet at once.
-                    Winner::Second(()) => continue,
+                    Either::Second(()) => continue,
                 }
             }
         };

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 
 use crate::net::monitor::lock_ignoring_poison;
-use crate::net::race::{Winner, race};
+use crate::net::select2::{Either, select2};
 use crate::{Error, Result};
 use lsl_proto::limits::Host;
 
@@ -53,9 +53,9 @@ impl Turns {
         // Nobody closes them.
         let _of_host = host.acquire().await;
         let _turn = self.all.acquire().await;
-        match race(trying, self.is_wanted(&host)).await {
-            Winner::First(outcome) => outcome,
-            Winner::Second(()) => Err(Error::Timeout {
+        match select2(trying, self.is_wanted(&host)).await {
+            Either::First(outcome) => outcome,
+            Either::Second(()) => Err(Error::Timeout {
                 operation: "connect",
             }),
         }

@@ -19,8 +19,8 @@ use lsl_secure::Cause;
 use crate::drive_outlet::link::{Duplex, Heard, Receiver, Sender};
 use crate::drive_outlet::places::has_place;
 use crate::drive_outlet::push::OutletShared;
-use crate::net::race::{Winner, race};
 use crate::net::secure_driver::in_time;
+use crate::net::select2::{Either, select2};
 use lsl_proto::limits::Host;
 
 impl OutletShared {
@@ -133,9 +133,9 @@ impl OutletShared {
                     _ => pending().await,
                 }
             };
-            match in_time(deadline, race(receiver.hear(), room)).await {
+            match in_time(deadline, select2(receiver.hear(), room)).await {
                 None => return Err(io::ErrorKind::TimedOut.into()),
-                Some(Winner::First(heard)) => {
+                Some(Either::First(heard)) => {
                     if heard? == Heard::Close {
                         return Ok(());
                     }
@@ -147,7 +147,7 @@ impl OutletShared {
                         }
                     }
                 }
-                Some(Winner::Second(ready)) => {
+                Some(Either::Second(ready)) => {
                     ready?;
                     self.fanout.lock().unblock(id);
                     self.flusher.notify_one();
@@ -188,7 +188,7 @@ impl OutletShared {
                     closed.await;
                 }
             };
-            let ended = race(duplex.serve_time_keys(KEYS_LIMIT), closed).await;
+            let ended = select2(duplex.serve_time_keys(KEYS_LIMIT), closed).await;
             tracing::debug!(peer = %duplex.link().peer(), ?ended, "time keys gone");
             duplex.close().await;
         });

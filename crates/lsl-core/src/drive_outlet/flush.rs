@@ -7,7 +7,7 @@ use lsl_proto::outlet::fanout::Batch;
 
 use crate::drive_outlet::link::Sender;
 use crate::drive_outlet::push::OutletShared;
-use crate::net::race::{Winner, race};
+use crate::net::select2::{Either, select2};
 
 impl OutletShared {
     /// Serves all consumers that lag, until the outlet is closed and they have left.
@@ -58,7 +58,7 @@ impl OutletShared {
         }
         let mut pause = pin!(tokio::time::sleep(self.coalesce));
         while !self.fanout.lock().is_urgent() {
-            if let Winner::First(()) = race(pause.as_mut(), self.flusher.notified()).await {
+            if let Either::First(()) = select2(pause.as_mut(), self.flusher.notified()).await {
                 return;
             }
         }

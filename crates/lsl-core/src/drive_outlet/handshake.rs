@@ -16,7 +16,7 @@ use lsl_secure::audit::EventKind;
 use lsl_secure::connection::{self as secure, Answer, Question};
 use lsl_secure::handshake::PREAMBLE;
 use lsl_secure::policy::{REFUSAL_501, REFUSAL_503};
-use lsl_secure::{Cause, Descriptor, Live, Local, Policy, PublicKey, Role, Security};
+use lsl_secure::{Cause, Descriptor, Local, Policy, PublicKey, Role, Security, SessionEntry};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -27,8 +27,8 @@ use crate::drive_outlet::refusal;
 use crate::drive_outlet::request::{HANDSHAKE_LIMIT, answer, audit, event, within};
 use crate::drive_outlet::session::Session;
 use crate::net::monitor::lock_ignoring_poison;
-use crate::net::race::{Winner, race};
 use crate::net::secure_driver::{in_time, proceed};
+use crate::net::select2::{Either, select2};
 use crate::net::trust_watch;
 use crate::{Error, Result};
 
@@ -58,20 +58,20 @@ pub(crate) async fn serve(
     };
     let deadline = Instant::now() + PREAMBLE_LIMIT;
     let first = within(deadline, first_bytes(&stream, &mut connection));
-    match race(first, pending.evicted()).await {
-        Winner::First(asked) => match asked? {
+    match select2(first, pending.evicted()).await {
+        Either::First(asked) => match asked? {
             // On the heap: a connection that says nothing should cost next to nothing.
             Some(Asked::Handshake) => Box::pin(secure(stream, peer, shared, local, pending)).await,
             asked => {
                 let duplex = Duplex::plain(stream, peer);
                 let served = Box::pin(answer(duplex, shared, connection, asked));
-                match race(served, pending.evicted()).await {
-                    Winner::First(served) => served,
-                    Winner::Second(()) => Err(evicted(peer, shared)),
+                match select2(served, pending.evicted()).await {
+                    Either::First(served) => served,
+                    Either::Second(()) => Err(evicted(peer, shared)),
                 }
             }
         },
-        Winner::Second(()) => {
+        Either::Second(()) => {
             refusal::refuse(&stream, peer.ip(), REFUSAL_503).await;
             Err(evicted(peer, shared))
         }
@@ -129,19 +129,19 @@ async fn secure(
     let now = local_clock();
     let mut handshake = secure::Connection::responder(local, Arc::clone(&shared.descriptor), now);
     let shaking = Box::pin(questions.shake_hands(&stream, &mut handshake));
-    let outcome = race(shaking, pending.evicted()).await;
+    let outcome = select2(shaking, pending.evicted()).await;
     let Questions {
         admitted, asked, ..
     } = questions;
     match outcome {
-        Winner::First(Ok(())) => {}
-        Winner::First(Err(error)) => {
+        Either::First(Ok(())) => {}
+        Either::First(Err(error)) => {
             drop(pending);
             audit_failure(peer, shared, asked, &error);
             refusal::refuse(&stream, peer.ip(), b"").await;
             return Err(Error::Security(error.to_string()));
         }
-        Winner::Second(()) => {
+        Either::Second(()) => {
             if admitted {
                 refusal::refuse(&stream, peer.ip(), b"").await;
             } else {
@@ -184,7 +184,7 @@ fn register(link: &Arc<Link>, shared: &Arc<OutletShared>, local: IpAddr) -> Resu
     let (security, session) = (&shared.security, link.session().ok_or(Cause::Internal)?);
     let policy = security.policy();
     audit(shared, session.event(EventKind::HandshakeOk).policy(policy));
-    let live = Live {
+    let live = SessionEntry {
         peer: session.peer(),
         role: Role::Inlet,
         remote: link.peer().ip(),
@@ -199,8 +199,8 @@ fn register(link: &Arc<Link>, shared: &Arc<OutletShared>, local: IpAddr) -> Resu
             shared.alert(consumer, cause);
         }
     };
-    match security.enrol(live, end) {
-        Ok(enrolled) => session.keep(enrolled),
+    match security.register(live, end) {
+        Ok(guard) => session.keep(guard),
         Err(cause) => {
             let kind = match cause {
                 Cause::Busy => EventKind::LimitsHit,

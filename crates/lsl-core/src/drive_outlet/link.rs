@@ -12,13 +12,13 @@ use lsl_platform::socket::send_nonblocking;
 use lsl_proto::outlet::fanout::{Caller, ConsumerId, Transmit};
 use lsl_proto::transport::{Control, Rx, Tx};
 use lsl_secure::connection::{Event, SendHalf};
-use lsl_secure::{Cause, Enrolled};
+use lsl_secure::{Cause, SessionGuard};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
 use crate::drive_outlet::session::Session;
-use crate::net::race::{Winner, race};
+use crate::net::select2::{Either, select2};
 use crate::net::tcp;
 use crate::stats::Encryption;
 
@@ -32,7 +32,7 @@ pub(crate) struct Link {
     /// The session, without which everything is plaintext.
     session: Option<Box<Session>>,
     /// Keeps a plaintext connection registered that must end with the migration.
-    plaintext: OnceLock<Enrolled>,
+    plaintext: OnceLock<SessionGuard>,
     /// Set when it joins the fan-out, under the fan-out's lock.
     consumer: OnceLock<ConsumerId>,
     /// Why this side ends the session.
@@ -106,9 +106,9 @@ impl Link {
     }
 
     /// Keeps a plaintext connection registered as long as it lives.
-    pub(crate) fn keep(&self, enrolled: Enrolled) {
+    pub(crate) fn keep(&self, guard: SessionGuard) {
         // A connection asks for one feed.
-        let _ = self.plaintext.set(enrolled);
+        let _ = self.plaintext.set(guard);
     }
 
     /// Notes which consumer the connection has become.
@@ -238,7 +238,7 @@ impl Sender {
             if self.flush(Caller::Task)? {
                 return Ok(());
             }
-            if let Winner::First(ready) = race(self.link.writable(), self.link.woken()).await {
+            if let Either::First(ready) = select2(self.link.writable(), self.link.woken()).await {
                 ready?;
             }
         }
@@ -298,9 +298,9 @@ impl Receiver {
         tokio::task::consume_budget().await;
         loop {
             self.link.check_ended()?;
-            match race(self.link.stream.readable(), self.link.woken()).await {
-                Winner::First(ready) => ready?,
-                Winner::Second(()) => return Ok(Heard::Nothing),
+            match select2(self.link.stream.readable(), self.link.woken()).await {
+                Either::First(ready) => ready?,
+                Either::Second(()) => return Ok(Heard::Nothing),
             }
             if let Some(heard) = self.try_hear()? {
                 return Ok(heard);

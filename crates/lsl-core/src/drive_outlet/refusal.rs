@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 
 use crate::drive_outlet::link::Duplex;
 use crate::net::monitor::lock_ignoring_poison;
-use crate::net::race::race;
+use crate::net::select2::select2;
 use crate::net::tcp::{CLOSE_LIMIT, close, discard, send_all};
 
 /// Sends a textual refusal to a stranger, if there is one, and ends the connection. A flood of
@@ -27,7 +27,7 @@ pub(crate) async fn refuse(stream: &TcpStream, source: IpAddr, text: &[u8]) {
             close(stream).await;
         }
     };
-    race(ending, slot.pushed_out.notified()).await;
+    select2(ending, slot.pushed_out.notified()).await;
 }
 
 /// Sends the last word of a refused request, if there is one, and keeps the connection for a second:
@@ -44,7 +44,7 @@ pub(super) fn hold_open(duplex: Duplex, text: &'static [u8]) {
             std::future::pending::<io::Result<()>>().await
         };
         let holding = tokio::time::timeout(HOLD, holding);
-        let ended = race(holding, slot.pushed_out.notified()).await;
+        let ended = select2(holding, slot.pushed_out.notified()).await;
         tracing::debug!(peer = %link.peer(), ?ended, "refused peer let go");
     });
 }

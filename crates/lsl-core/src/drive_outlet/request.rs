@@ -12,7 +12,7 @@ use lsl_proto::wire::negotiate::{negotiate, negotiate_100};
 use lsl_proto::wire::request::Request;
 use lsl_proto::wire::response::Refusal;
 use lsl_secure::audit::{Event, EventKind};
-use lsl_secure::{Cause, Enrolled, Role};
+use lsl_secure::{Cause, Role, SessionGuard};
 use tokio::time::Instant;
 
 use crate::drive_outlet::link::{Duplex, Link};
@@ -160,8 +160,8 @@ fn refused_plaintext(
         Permission::Granted => return None,
         Permission::Denied(refused) => refused,
         Permission::Migrating(refused) => {
-            if let Some(enrolled) = enrol_plaintext(link, shared) {
-                link.keep(enrolled);
+            if let Some(guard) = register_plaintext(link, shared) {
+                link.keep(guard);
                 trust_watch::watch(&shared.security);
                 audit(
                     shared,
@@ -179,7 +179,7 @@ fn refused_plaintext(
 }
 
 /// Makes a plaintext connection end when `migrate` does; `None` if that is over by now.
-fn enrol_plaintext(link: &Arc<Link>, shared: &Arc<OutletShared>) -> Option<Enrolled> {
+fn register_plaintext(link: &Arc<Link>, shared: &Arc<OutletShared>) -> Option<SessionGuard> {
     let (connection, outlet) = (Arc::downgrade(link), Arc::downgrade(shared));
     let end = move || {
         if let (Some(link), Some(shared)) = (connection.upgrade(), outlet.upgrade()) {
@@ -192,7 +192,7 @@ fn enrol_plaintext(link: &Arc<Link>, shared: &Arc<OutletShared>) -> Option<Enrol
             link.shut_down();
         }
     };
-    shared.security.enrol_plaintext(end).ok()
+    shared.security.register_plaintext(end).ok()
 }
 
 /// Builds an event of a connection without a session.

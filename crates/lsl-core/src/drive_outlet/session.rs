@@ -13,7 +13,7 @@ use lsl_proto::security::SessionEvents;
 use lsl_proto::transport::Rx;
 use lsl_secure::audit::{Event, EventKind};
 use lsl_secure::connection::SendHalf;
-use lsl_secure::{Cause, Enrolled, PublicKey, Role, Security, SessionInfo, Totals};
+use lsl_secure::{Cause, PublicKey, Role, Security, SessionGuard, SessionInfo, Totals};
 
 use crate::net::monitor::lock_ignoring_poison;
 use crate::net::sealed_time::Registration;
@@ -35,7 +35,7 @@ pub(crate) struct Session {
 /// Watches the trust in the peer and answers its clock probes, until dropped.
 #[derive(Debug)]
 struct Registrations {
-    trust: Option<Enrolled>,
+    trust: Option<SessionGuard>,
     clock: Option<Registration>,
 }
 
@@ -99,8 +99,8 @@ impl Session {
     }
 
     /// Keeps the session registered as long as it lives.
-    pub(crate) fn keep(&self, enrolled: Enrolled) {
-        lock_ignoring_poison(&self.registrations).trust = Some(enrolled);
+    pub(crate) fn keep(&self, guard: SessionGuard) {
+        lock_ignoring_poison(&self.registrations).trust = Some(guard);
     }
 
     /// Answers no clock probe any more.

@@ -4,10 +4,10 @@
 pub(crate) mod lingering;
 pub(crate) mod monitor;
 pub(crate) mod ports;
-pub(crate) mod race;
 pub(crate) mod runtime;
 pub(crate) mod sealed_time;
 pub(crate) mod secure_driver;
+pub(crate) mod select2;
 pub(crate) mod sockets;
 pub(crate) mod tcp;
 pub(crate) mod trust_watch;

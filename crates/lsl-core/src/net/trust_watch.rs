@@ -12,7 +12,7 @@ use crate::net::monitor::lock_ignoring_poison;
 use crate::net::runtime;
 
 /// Makes sure that `security` is watched as long as it has live sessions; call it after each
-/// `Security::enrol`. Does not block.
+/// `Security::register`. Does not block.
 pub(crate) fn watch(security: &Arc<Security>) {
     let key = key(security);
     if !lock_ignoring_poison(watched()).insert(key) {
@@ -25,7 +25,7 @@ pub(crate) fn watch(security: &Arc<Security>) {
             looking.refresh_if_idle();
         };
         let goes_on = move || {
-            // Under the lock: who enrols after this look finds the place free.
+            // Under the lock: who registers after this look finds the place free.
             let mut watched = lock_ignoring_poison(watched());
             let goes_on = security.has_live_sessions();
             if !goes_on {

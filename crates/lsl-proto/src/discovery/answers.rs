@@ -124,7 +124,7 @@ pub struct AnswerQueue<S> {
     clock: u64,
     /// Answers since the last pause.
     sent: usize,
-    turn: Option<Turn>,
+    turn: Option<HostTurn>,
     /// Nothing is sent before this time.
     paused_until: f64,
     /// Queries whose matching streams were sent.
@@ -139,7 +139,7 @@ struct HostQueue<S> {
     host: Host,
     /// Work it had, counted from that of the others when it came.
     had: u64,
-    /// The first one is served during a [`Turn`].
+    /// The first one is served during a [`HostTurn`].
     resolvers: VecDeque<ResolverQueue<S>>,
 }
 
@@ -162,7 +162,7 @@ struct QueuedQuery<S> {
 
 /// The turn of one host: it ends after so many answers or [`TURN_WORK`].
 #[derive(Debug)]
-struct Turn {
+struct HostTurn {
     /// Index of the host in `AnswerQueue::hosts`.
     host: usize,
     answers: usize,
@@ -358,7 +358,7 @@ impl<S: Clone> AnswerQueue<S> {
     }
 
     /// Chooses the next host, or begins a pause if all have had their answers.
-    fn begin_turn(&mut self, now: f64) -> Option<Turn> {
+    fn begin_turn(&mut self, now: f64) -> Option<HostTurn> {
         if self.hosts.is_empty() {
             return None;
         }
@@ -377,7 +377,7 @@ impl<S: Clone> AnswerQueue<S> {
         let resolver = host.resolvers.remove(resolver)?;
         let answers = (MOST_AT_ONCE - self.sent).min(BURST - resolver.sent);
         host.resolvers.push_front(resolver);
-        Some(Turn {
+        Some(HostTurn {
             host: index,
             answers,
             work: 0,

@@ -19,7 +19,7 @@ pub(super) enum Expr {
     /// A node-set narrowed by predicates, and whether they count positions, which is in document order.
     Filter(Box<Self>, Vec<Self>, Positions),
     /// Location path: start and steps.
-    Path(Start, Vec<Step>),
+    Path(Start, Vec<XPathStep>),
     /// String constant, without its quotes.
     Literal(Vec<u8>),
     /// Number constant; a sign is `Negate`.
@@ -48,7 +48,7 @@ pub(super) enum Start {
 
 /// One step of a location path.
 #[derive(Debug, Clone)]
-pub(super) struct Step {
+pub(super) struct XPathStep {
     pub(super) axis: Axis,
     pub(super) test: NodeTest,
     pub(super) predicates: Vec<Expr>,

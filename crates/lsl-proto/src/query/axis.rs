@@ -1,6 +1,8 @@
 //! Walks along the axes. Each walk is a loop, so the depth of the document costs no stack, and every
 //! node passed is paid for. Spec: lsl-protocol §4.
 
+use std::ops::ControlFlow;
+
 use super::EvalError;
 use super::ast::{Axis, NodeTest};
 use super::eval::{Budget, NODE_WORK};
@@ -15,13 +17,6 @@ pub(super) struct Walk<'a> {
     /// Stop at the first node that passes the test.
     pub(super) once: bool,
     pub(super) found: &'a mut Vec<Item>,
-}
-
-/// Result of offering a node: continue or stop.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Progress {
-    GoOn,
-    Done,
 }
 
 impl Walk<'_> {
@@ -74,8 +69,8 @@ impl Walk<'_> {
             Axis::Parent => self.offer(parent).map(drop),
             Axis::Ancestor => self.chain(Some(parent), Document::parent),
             Axis::AncestorOrSelf => match self.offer_attribute(attribute)? {
-                Progress::Done => Ok(()),
-                Progress::GoOn => self.chain(Some(parent), Document::parent),
+                ControlFlow::Break(()) => Ok(()),
+                ControlFlow::Continue(()) => self.chain(Some(parent), Document::parent),
             },
             // Attributes stand between their element and its children.
             Axis::Following => {
@@ -103,7 +98,7 @@ impl Walk<'_> {
     ) -> Result<(), EvalError> {
         let mut at = first;
         while let Some(node) = at {
-            if self.offer(node)? == Progress::Done {
+            if self.offer(node)?.is_break() {
                 break;
             }
             at = next(self.document, node);
@@ -115,7 +110,7 @@ impl Walk<'_> {
     fn preorder(&mut self, first: Option<NodeId>, top: Option<NodeId>) -> Result<(), EvalError> {
         let mut at = first;
         while let Some(node) = at {
-            if self.offer(node)? == Progress::Done {
+            if self.offer(node)?.is_break() {
                 break;
             }
             at = match self.document.first_child(node) {
@@ -167,7 +162,7 @@ impl Walk<'_> {
                     continue;
                 }
             }
-            if self.offer(at)? == Progress::Done {
+            if self.offer(at)?.is_break() {
                 return Ok(());
             }
         }
@@ -197,7 +192,8 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn offer(&mut self, node: NodeId) -> Result<Progress, EvalError> {
+    /// Takes a node that passes the test. Breaks when the walk is to stop.
+    fn offer(&mut self, node: NodeId) -> Result<ControlFlow<()>, EvalError> {
         self.budget.spend(NODE_WORK)?;
         let kind = self.document.kind(node);
         let is_element = kind == Some(NodeKind::Element);
@@ -212,19 +208,19 @@ impl Walk<'_> {
         Ok(self.take_if(passes, node.into()))
     }
 
-    fn offer_attribute(&mut self, attribute: Item) -> Result<Progress, EvalError> {
+    fn offer_attribute(&mut self, attribute: Item) -> Result<ControlFlow<()>, EvalError> {
         self.budget.spend(NODE_WORK)?;
         Ok(self.take_if(*self.test == NodeTest::Node, attribute))
     }
 
-    fn take_if(&mut self, passes: bool, item: Item) -> Progress {
+    fn take_if(&mut self, passes: bool, item: Item) -> ControlFlow<()> {
         if passes {
             self.found.push(item);
         }
         if passes && self.once {
-            Progress::Done
+            ControlFlow::Break(())
         } else {
-            Progress::GoOn
+            ControlFlow::Continue(())
         }
     }
 }

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
-use super::ast::{Axis, Expr, Kind, Operator, Positions, Start, Step};
+use super::ast::{Axis, Expr, Kind, Operator, Positions, Start, XPathStep};
 use super::axis::Walk;
 use super::functions;
 use super::value::{Item, NodeSet, Order, Value, compare};
@@ -214,7 +214,7 @@ impl<'a> Evaluator<'a> {
     fn path(
         &mut self,
         start: &'a Start,
-        steps: &'a [Step],
+        steps: &'a [XPathStep],
         frame: Frame,
         want: Want,
     ) -> Result<NodeSet, EvalError> {
@@ -236,7 +236,12 @@ impl<'a> Evaluator<'a> {
         Ok(set)
     }
 
-    fn step(&mut self, from: &NodeSet, step: &'a Step, want: Want) -> Result<NodeSet, EvalError> {
+    fn step(
+        &mut self,
+        from: &NodeSet,
+        step: &'a XPathStep,
+        want: Want,
+    ) -> Result<NodeSet, EvalError> {
         let several = from.items.len() > 1;
         let order = match step.axis {
             Axis::Itself => from.order,

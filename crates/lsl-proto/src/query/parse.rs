@@ -1,7 +1,9 @@
 //! Tokens to expression tree, with every check pugixml makes while parsing: arity, and node-sets
 //! where only node-sets will do. Recursion is bounded by `MAX_DEPTH`. Spec: lsl-protocol §4, §15.
 
-use super::ast::{Axis, Expr, Kind, NodeTest, Operator, Positions, Start, Step, UNION_PRECEDENCE};
+use super::ast::{
+    Axis, Expr, Kind, NodeTest, Operator, Positions, Start, UNION_PRECEDENCE, XPathStep,
+};
 use super::functions::Function;
 use super::lex::{self, Token, TokenKind};
 use super::{MAX_DEPTH, MAX_PARTS, MAX_QUERY_BYTES, ParseReason, number};
@@ -226,7 +228,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Parses every `/step` and `//step` that follows.
-    fn more_steps(&mut self, steps: &mut Vec<Step>) -> Result<(), Fault> {
+    fn more_steps(&mut self, steps: &mut Vec<XPathStep>) -> Result<(), Fault> {
         loop {
             let anywhere_below = match self.peek() {
                 Some(TokenKind::Slash) => false,
@@ -237,7 +239,7 @@ impl<'a> Parser<'a> {
             self.part()?;
             let mut step = self.step()?;
             if anywhere_below && !fold_double_slash(&mut step) {
-                steps.push(Step {
+                steps.push(XPathStep {
                     axis: Axis::DescendantOrSelf,
                     test: NodeTest::Node,
                     predicates: Vec::new(),
@@ -247,7 +249,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn step(&mut self) -> Result<Step, Fault> {
+    fn step(&mut self) -> Result<XPathStep, Fault> {
         let abbreviated = match self.peek() {
             Some(TokenKind::Dot) => Some(Axis::Itself),
             Some(TokenKind::DoubleDot) => Some(Axis::Parent),
@@ -258,7 +260,7 @@ impl<'a> Parser<'a> {
             if self.peek() == Some(TokenKind::OpenSquare) {
                 return Err(self.syntax("'.' and '..' take no predicates"));
             }
-            return Ok(Step {
+            return Ok(XPathStep {
                 axis,
                 test: NodeTest::Node,
                 predicates: Vec::new(),
@@ -266,7 +268,7 @@ impl<'a> Parser<'a> {
         }
         let axis = self.axis()?;
         let test = self.node_test()?;
-        Ok(Step {
+        Ok(XPathStep {
             axis,
             test,
             predicates: self.predicates()?,
@@ -395,7 +397,7 @@ fn pushed<T>(mut list: Vec<T>, last: T) -> Vec<T> {
 
 /// Folds `//x`, which is `/descendant-or-self::node()/x`, into one walk that does not collect every node
 /// of the document first. Returns false where the axis or a predicate that counts positions forbids it.
-fn fold_double_slash(step: &mut Step) -> bool {
+fn fold_double_slash(step: &mut XPathStep) -> bool {
     let folded = match step.axis {
         Axis::Child | Axis::Descendant => Axis::Descendant,
         Axis::Itself | Axis::DescendantOrSelf => Axis::DescendantOrSelf,

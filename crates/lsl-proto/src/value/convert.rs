@@ -21,7 +21,7 @@ use crate::{ByteOrder, ChannelFormat};
 #[expect(unnameable_types, reason = "that is what seals the element traits")]
 pub(crate) mod sealed {
     /// A value that can be read as any stream format.
-    pub trait Source {
+    pub trait ValueSource {
         fn f32(&self) -> f32;
         fn f64(&self) -> f64;
         fn i64(&self) -> i64;
@@ -35,15 +35,15 @@ pub(crate) mod sealed {
     }
 
     /// A slot that can be set from any stream format.
-    pub trait Target {
-        fn set<S: Source>(&mut self, value: &S);
+    pub trait ValueTarget {
+        fn set<S: ValueSource>(&mut self, value: &S);
     }
 }
 
-use sealed::{Source, Target};
+use sealed::{ValueSource, ValueTarget};
 
 /// Appends `values` as `format` in the given byte order; nothing for strings and `Undefined`.
-pub(crate) fn append_numbers<T: Source>(
+pub(crate) fn append_numbers<T: ValueSource>(
     values: &[T],
     format: ChannelFormat,
     order: ByteOrder,
@@ -57,7 +57,7 @@ pub(crate) fn append_numbers<T: Source>(
 /// Writes `values` as `format` in the given byte order to the beginning of `out`, which has room for
 /// all; nothing for strings and `Undefined`.
 #[inline]
-pub(crate) fn write_numbers<T: Source>(
+pub(crate) fn write_numbers<T: ValueSource>(
     values: &[T],
     format: ChannelFormat,
     order: ByteOrder,
@@ -82,7 +82,11 @@ pub(crate) fn write_numbers<T: Source>(
 }
 
 /// Sets `values` from native numbers of `format`; false for strings and `Undefined` with values.
-pub(super) fn read_numbers<T: Target>(raw: &[u8], format: ChannelFormat, values: &mut [T]) -> bool {
+pub(super) fn read_numbers<T: ValueTarget>(
+    raw: &[u8],
+    format: ChannelFormat,
+    values: &mut [T],
+) -> bool {
     use ChannelFormat as F;
     match format {
         F::Float32 => read_each(raw, values, f32::from_ne_bytes),
@@ -104,7 +108,7 @@ fn write_each<T, const N: usize>(values: &[T], out: &mut [u8], encode: impl Fn(&
     }
 }
 
-fn read_each<T: Target, S: Source, const N: usize>(
+fn read_each<T: ValueTarget, S: ValueSource, const N: usize>(
     raw: &[u8],
     values: &mut [T],
     decode: impl Fn([u8; N]) -> S,
@@ -135,7 +139,7 @@ fn truncate_to_i64(value: f64) -> i64 {
 
 macro_rules! float_source {
     ($float:ident, $digits:ident) => {
-        impl Source for $float {
+        impl ValueSource for $float {
             #[inline]
             fn f32(&self) -> f32 {
                 *self as f32
@@ -178,7 +182,7 @@ float_source!(f64, DIGITS_F64);
 
 macro_rules! integer_source {
     ($($integer:ident)+) => { $(
-        impl Source for $integer {
+        impl ValueSource for $integer {
             #[inline]
             fn f32(&self) -> f32 {
                 *self as f32
@@ -220,7 +224,7 @@ integer_source!(i64 i32 i16 i8);
 
 macro_rules! text_source {
     ($($text:ty)+) => { $(
-        impl Source for $text {
+        impl ValueSource for $text {
             fn f32(&self) -> f32 {
                 parse::f32(self.as_ref())
             }
@@ -253,9 +257,9 @@ text_source!(String Vec<u8> &str &[u8]);
 
 macro_rules! number_target {
     ($($number:ident)+) => { $(
-        impl Target for $number {
+        impl ValueTarget for $number {
             #[inline]
-            fn set<S: Source>(&mut self, value: &S) {
+            fn set<S: ValueSource>(&mut self, value: &S) {
                 *self = value.$number();
             }
         }
@@ -264,15 +268,15 @@ macro_rules! number_target {
 
 number_target!(f32 f64 i64 i32 i16 i8);
 
-impl Target for Vec<u8> {
-    fn set<S: Source>(&mut self, value: &S) {
+impl ValueTarget for Vec<u8> {
+    fn set<S: ValueSource>(&mut self, value: &S) {
         self.clear();
         value.append_text(self);
     }
 }
 
-impl Target for String {
-    fn set<S: Source>(&mut self, value: &S) {
+impl ValueTarget for String {
+    fn set<S: ValueSource>(&mut self, value: &S) {
         let mut bytes = std::mem::take(self).into_bytes();
         bytes.clear();
         value.append_text(&mut bytes);

@@ -134,11 +134,11 @@ pub struct RequestParser {
     start: usize,
     /// Offset before which no terminator begins.
     scanned: usize,
-    stage: Stage,
+    stage: RequestStage,
 }
 
 #[derive(Debug, Default)]
-enum Stage {
+enum RequestStage {
     #[default]
     Command,
     Query,
@@ -168,7 +168,7 @@ impl RequestParser {
             .extend_from_slice(bytes.get(..room).unwrap_or(bytes));
         loop {
             let end: &[u8] = match self.stage {
-                Stage::Headers { .. } => b"\r\n\r\n",
+                RequestStage::Headers { .. } => b"\r\n\r\n",
                 _ => b"\r\n",
             };
             let Some(at) = self.find(end) else {
@@ -184,7 +184,7 @@ impl RequestParser {
                 .get(self.start..at + end.len())
                 .unwrap_or_default();
             let request = match &self.stage {
-                Stage::Command => {
+                RequestStage::Command => {
                     // The command ends at the first LF, even if the CR LF comes later.
                     let (command, _) = split_line(text);
                     let next = self.start + command.len() + 1;
@@ -198,7 +198,7 @@ impl RequestParser {
                         }
                     }
                 }
-                Stage::Query => {
+                RequestStage::Query => {
                     let query = split_line(text).0.trim_ascii();
                     if query.len() > MAX_QUERY_BYTES {
                         return Err(RequestError::QueryTooLong);
@@ -207,14 +207,14 @@ impl RequestParser {
                         query: query.to_vec(),
                     }
                 }
-                Stage::Lengths => {
+                RequestStage::Lengths => {
                     let (max_buffer, max_chunk) = parse_lengths(text);
                     Request::StreamFeed100 {
                         max_buffer,
                         max_chunk,
                     }
                 }
-                Stage::Headers { version, uid } => {
+                RequestStage::Headers { version, uid } => {
                     let headers = if *version < FIRST_VERSION_WITH_HEADERS {
                         let (max_buffer_length, max_chunk_length) = parse_lengths(text);
                         FeedParams {
@@ -251,7 +251,7 @@ impl RequestParser {
 
 enum Command {
     Complete(Request),
-    Continue(Stage),
+    Continue(RequestStage),
 }
 
 fn parse_command(command: &[u8]) -> Result<Command, RequestError> {
@@ -265,12 +265,12 @@ fn parse_command(command: &[u8]) -> Result<Command, RequestError> {
         let version = leading_int(version).and_then(|version| u32::try_from(version).ok());
         let version = version.ok_or(RequestError::Version)?;
         let uid = split_blank(rest).0.to_vec();
-        return Ok(Command::Continue(Stage::Headers { version, uid }));
+        return Ok(Command::Continue(RequestStage::Headers { version, uid }));
     }
     Ok(match command {
-        SHORTINFO_COMMAND => Command::Continue(Stage::Query),
+        SHORTINFO_COMMAND => Command::Continue(RequestStage::Query),
         FULLINFO_COMMAND => Command::Complete(Request::FullInfo),
-        FEED_COMMAND => Command::Continue(Stage::Lengths),
+        FEED_COMMAND => Command::Continue(RequestStage::Lengths),
         _ => Command::Complete(Request::Unknown),
     })
 }

@@ -10,16 +10,14 @@
 //! sources it takes twice as long, since sleepers are pushed out.
 
 mod held;
-mod pacing;
 mod pool;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::net::IpAddr;
 
 pub use self::held::{Held, HeldSockets};
-pub use self::pacing::{Pace, Pacing, Slot};
 
-use self::pool::{Pool, Source};
+use self::pool::{Pool, SourceNetwork};
 use crate::TokenBucket;
 
 /// Limits of one process, over all its outlets.
@@ -29,7 +27,7 @@ pub struct Admission {
     pool: Pool,
     /// Progress of each pending connection.
     stages: HashMap<Ticket, Stage>,
-    sources: HashMap<Source, Memory>,
+    sources: HashMap<SourceNetwork, Memory>,
     all: TokenBucket,
     /// Sources that wait for tokens: those never served first, by the length of their wait, then by
     /// their last turn. A source that is pushed out and comes back keeps its place, unlike in a
@@ -78,7 +76,7 @@ enum Stage {
 
 /// Position of a source in the line: the number of its last turn (0: none) and its longest waiting
 /// ticket.
-type QueuePosition = (u64, Ticket, Source);
+type QueuePosition = (u64, Ticket, SourceNetwork);
 
 /// Limits and history of one source.
 #[derive(Debug)]
@@ -110,7 +108,7 @@ impl Admission {
 
     /// Registers an accepted connection of `source` at the time `now`.
     pub fn arrive(&mut self, source: IpAddr, now: f64) -> Arrival {
-        let source = Source::from(source);
+        let source = SourceNetwork::from(source);
         if self.pool.count(source) >= MAX_PENDING_PER_SOURCE {
             return Arrival::Refuse;
         }
@@ -193,7 +191,7 @@ impl Admission {
 
     /// A session that began with [`succeeded`](Self::succeeded) is over.
     pub fn session_closed(&mut self, source: IpAddr, now: f64) {
-        let memory = self.remember(Source::from(source), now);
+        let memory = self.remember(SourceNetwork::from(source), now);
         if memory.live > 0 {
             memory.live -= 1;
             memory.known_until = now + KNOWN_SECS;
@@ -244,7 +242,7 @@ impl Admission {
     /// Changes a source that waits, or stops or begins to, and its place in the line.
     fn change_line<T>(
         &mut self,
-        source: Source,
+        source: SourceNetwork,
         change: impl FnOnce(&mut Memory) -> T,
     ) -> Option<T> {
         let memory = self.sources.get_mut(&source)?;
@@ -260,7 +258,7 @@ impl Admission {
 
     /// About how long a waiting ticket will wait: for the sources before its own, and for all in the
     /// line between two turns of its own. Only an estimate, since others give up, succeed or are known.
-    fn delay_secs(&self, source: Source, ticket: Ticket) -> f64 {
+    fn delay_secs(&self, source: SourceNetwork, ticket: Ticket) -> f64 {
         let Some(memory) = self.sources.get(&source) else {
             return LONGEST_NAP_SECS;
         };
@@ -290,7 +288,7 @@ impl Admission {
     }
 
     /// Returns the record of a source seen just now, creating it if needed.
-    fn remember(&mut self, source: Source, now: f64) -> &mut Memory {
+    fn remember(&mut self, source: SourceNetwork, now: f64) -> &mut Memory {
         if self.sources.len() >= MAX_SOURCES && !self.sources.contains_key(&source) {
             self.make_room(now);
         }
@@ -336,7 +334,7 @@ impl Memory {
         self.live > 0 || now < self.known_until
     }
 
-    fn place(&self, source: Source) -> Option<QueuePosition> {
+    fn place(&self, source: SourceNetwork) -> Option<QueuePosition> {
         Some((self.last_turn, *self.waiting.front()?, source))
     }
 }
@@ -359,6 +357,8 @@ const LONGEST_NAP_SECS: f64 = 0.1;
 /// Turns in the longest nap.
 const MAX_COUNTED: usize = 20;
 
+#[cfg(test)]
+mod pacing;
 #[cfg(test)]
 mod simulation;
 #[cfg(test)]

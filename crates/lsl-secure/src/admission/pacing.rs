@@ -1,5 +1,6 @@
 //! Limits the handshakes that an initiator has in flight: the counterpart of the outlet's limit per
-//! source. Spec: LSS/1 §6.2.
+//! source. Simulated recorders keep to it; those of `lsl-core` keep to it by a semaphore.
+//! Spec: LSS/1 §6.2.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::IpAddr;
@@ -7,7 +8,7 @@ use std::net::IpAddr;
 /// Limits one process to 64 handshakes at a time with each remote address; the others queue, first
 /// come, first served.
 #[derive(Debug, Default)]
-pub struct Pacing {
+pub(super) struct Pacing {
     next: u64,
     slots: HashMap<Slot, IpAddr>,
     remotes: HashMap<IpAddr, RemoteQueue>,
@@ -15,11 +16,11 @@ pub struct Pacing {
 
 /// One handshake, in flight or queued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Slot(u64);
+pub(super) struct Slot(u64);
 
 /// Whether a handshake may begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Pace {
+pub(super) enum Pace {
     /// Connect now; the slot counts as in flight.
     Go(Slot),
     /// Wait until [`Pacing::leave`] of another names this slot, or [`Pacing::may_go`] says so.
@@ -34,7 +35,7 @@ struct RemoteQueue {
 
 impl Pacing {
     /// A handshake with `remote` is wanted. Every slot must [`leave`](Self::leave) in the end.
-    pub fn enter(&mut self, remote: IpAddr) -> Pace {
+    pub(super) fn enter(&mut self, remote: IpAddr) -> Pace {
         let remote = remote.to_canonical();
         let slot = Slot(self.next);
         self.next += 1;
@@ -50,7 +51,7 @@ impl Pacing {
     }
 
     /// Whether a queued slot's time has come.
-    pub fn may_go(&self, slot: Slot) -> bool {
+    pub(super) fn may_go(&self, slot: Slot) -> bool {
         let remote = self.slots.get(&slot);
         let line = remote.and_then(|remote| self.remotes.get(remote));
         line.is_some_and(|line| line.in_flight.contains(&slot))
@@ -58,7 +59,7 @@ impl Pacing {
 
     /// The handshake is over, well or not, or is not wanted any more. Returns the slot that may go
     /// now instead: wake its owner. Leaving twice does nothing.
-    pub fn leave(&mut self, slot: Slot) -> Option<Slot> {
+    pub(super) fn leave(&mut self, slot: Slot) -> Option<Slot> {
         let remote = self.slots.remove(&slot)?;
         let line = self.remotes.get_mut(&remote)?;
         if !line.in_flight.remove(&slot) {

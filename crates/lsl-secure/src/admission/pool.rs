@@ -6,9 +6,9 @@ use std::net::{IpAddr, Ipv6Addr};
 
 /// One IPv4 address, or one IPv6 /64 network: the share of a single subscriber.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct Source(IpAddr);
+pub(super) struct SourceNetwork(IpAddr);
 
-impl From<IpAddr> for Source {
+impl From<IpAddr> for SourceNetwork {
     fn from(address: IpAddr) -> Self {
         Self(match address.to_canonical() {
             IpAddr::V6(address) => {
@@ -24,11 +24,11 @@ impl From<IpAddr> for Source {
 #[derive(Debug, Default)]
 pub(super) struct Pool {
     next: u64,
-    owners: HashMap<u64, Source>,
+    owners: HashMap<u64, SourceNetwork>,
     /// Numbers held by each source; sources without any are absent.
-    holdings: HashMap<Source, BTreeSet<u64>>,
+    holdings: HashMap<SourceNetwork, BTreeSet<u64>>,
     /// The same sources, ordered by the number of things held, then by the age of the oldest.
-    ranking: BTreeSet<(usize, Reverse<u64>, Source)>,
+    ranking: BTreeSet<(usize, Reverse<u64>, SourceNetwork)>,
 }
 
 impl Pool {
@@ -36,15 +36,15 @@ impl Pool {
         self.owners.len()
     }
 
-    pub(super) fn count(&self, source: Source) -> usize {
+    pub(super) fn count(&self, source: SourceNetwork) -> usize {
         self.holdings.get(&source).map_or(0, BTreeSet::len)
     }
 
-    pub(super) fn source(&self, number: u64) -> Option<Source> {
+    pub(super) fn source(&self, number: u64) -> Option<SourceNetwork> {
         self.owners.get(&number).copied()
     }
 
-    pub(super) fn insert(&mut self, source: Source) -> u64 {
+    pub(super) fn insert(&mut self, source: SourceNetwork) -> u64 {
         let number = self.next;
         self.next += 1;
         self.owners.insert(number, source);
@@ -52,7 +52,7 @@ impl Pool {
         number
     }
 
-    pub(super) fn remove(&mut self, number: u64) -> Option<Source> {
+    pub(super) fn remove(&mut self, number: u64) -> Option<SourceNetwork> {
         let source = self.owners.remove(&number)?;
         self.change(source, |held| held.remove(&number));
         Some(source)
@@ -60,7 +60,10 @@ impl Pool {
 
     /// The oldest thing of the source that holds most, of several such the oldest of all; sources
     /// that are `protected` come last.
-    pub(super) fn oldest_of_largest(&self, protected: impl Fn(Source) -> bool) -> Option<u64> {
+    pub(super) fn oldest_of_largest(
+        &self,
+        protected: impl Fn(SourceNetwork) -> bool,
+    ) -> Option<u64> {
         let ranked = self.ranking.iter().rev();
         let stranger = ranked.clone().find(|(_, _, source)| !protected(*source));
         let (_, oldest, _) = stranger.or_else(|| self.ranking.last())?;
@@ -68,7 +71,7 @@ impl Pool {
     }
 
     /// Changes the things that a source holds, and its place in the ranking.
-    fn change(&mut self, source: Source, change: impl FnOnce(&mut BTreeSet<u64>) -> bool) {
+    fn change(&mut self, source: SourceNetwork, change: impl FnOnce(&mut BTreeSet<u64>) -> bool) {
         let held = self.holdings.entry(source).or_default();
         let rank = |held: &BTreeSet<u64>| Some((held.len(), Reverse(*held.first()?), source));
         if let Some(rank) = rank(held) {
@@ -90,8 +93,8 @@ impl Pool {
 mod tests {
     use super::*;
 
-    fn source(address: &str) -> Source {
-        Source::from(address.parse::<IpAddr>().unwrap())
+    fn source(address: &str) -> SourceNetwork {
+        SourceNetwork::from(address.parse::<IpAddr>().unwrap())
     }
 
     #[test]

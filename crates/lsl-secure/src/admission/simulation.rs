@@ -4,6 +4,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet};
 
+use super::pacing::{Pace, Pacing, Slot};
 use super::*;
 
 /// Behaviour of attackers once they are connected.

@@ -11,13 +11,13 @@ use lsl_platform::clock::local_clock;
 use lsl_platform::exit::at_exit;
 use lsl_platform::fork::Generation;
 
-use super::{LAST_WORDS, Shared};
+use super::{AuditShared, LAST_WORDS};
 
 /// One log of one process, and the next.
 #[derive(Debug)]
 struct Known {
     owner: Generation,
-    shared: Weak<Shared>,
+    shared: Weak<AuditShared>,
     next: OnceLock<Box<Self>>,
 }
 
@@ -36,7 +36,7 @@ pub(super) fn is_over() -> bool {
 }
 
 /// Has the lines of `shared` written when this process exits, if [`prepare`] was called.
-pub(super) fn register(shared: Weak<Shared>) {
+pub(super) fn register(shared: Weak<AuditShared>) {
     let mut known = Box::new(Known {
         owner: Generation::current(),
         shared,

@@ -50,12 +50,12 @@ use crate::{Error, Result};
 #[derive(Debug, Default)]
 pub struct Audit {
     place: Option<LogFile>,
-    shared: PerProcess<Arc<Shared>>,
+    shared: PerProcess<Arc<AuditShared>>,
 }
 
 /// State that recorders and the writing thread share.
 #[derive(Debug, Default)]
-struct Shared {
+struct AuditShared {
     state: Mutex<AuditState>,
     /// Signalled when lines wait to be written, or the log is closing.
     work: Condvar,
@@ -177,7 +177,7 @@ impl Audit {
     }
 
     /// The state of the process that runs now.
-    fn shared(&self) -> &Arc<Shared> {
+    fn shared(&self) -> &Arc<AuditShared> {
         self.shared.get()
     }
 }
@@ -191,7 +191,7 @@ impl Drop for Audit {
     }
 }
 
-impl Shared {
+impl AuditShared {
     /// A panic elsewhere does not make a queue invalid.
     fn lock(&self) -> MutexGuard<'_, AuditState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)

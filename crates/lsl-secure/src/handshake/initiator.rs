@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::auth::{ALERT_LEN, AUTH_LEN, Opened, open_auth, seal_alert, seal_auth};
-use super::messages::{Answer, m1, m3_head, malformed};
+use super::messages::{ParsedM2, m1, m3_head, malformed};
 use super::schedule::{Agreed, Ephemeral};
 use super::transcript::Transcript;
 use super::{Failure, Owner, PREAMBLE, alert};
@@ -65,7 +65,7 @@ impl Initiator {
 
     fn open_m2(mut self, m2: &[u8]) -> Result<(Opened, Pending)> {
         self.owner.check()?;
-        let answer = Answer::parse(m2, self.local.suites.list())?;
+        let answer = ParsedM2::parse(m2, self.local.suites.list())?;
         self.transcript.add(&[answer.head]);
         let agreed = self
             .ephemeral

@@ -180,7 +180,7 @@ pub(super) fn m1(suites: &[Suite], share: &[u8; 32]) -> Vec<u8> {
 }
 
 /// M2, the outlet's answer; its identity is still sealed.
-pub(super) struct Answer<'a> {
+pub(super) struct ParsedM2<'a> {
     /// Bytes before C2, which the transcript takes first.
     pub(super) head: &'a [u8],
     pub(super) suite: Suite,
@@ -189,7 +189,7 @@ pub(super) struct Answer<'a> {
     pub(super) sealed: &'a [u8],
 }
 
-impl<'a> Answer<'a> {
+impl<'a> ParsedM2<'a> {
     /// Parses M2; `offered` are the suites of our M1.
     pub(super) fn parse(m2: &'a [u8], offered: &[Suite]) -> Result<Self> {
         let mut reader = Reader::message(m2, MAX_M2_M3_LEN, M2)?;

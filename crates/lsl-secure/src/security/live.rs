@@ -14,7 +14,7 @@ use crate::{Cause, Descriptor, PublicKey, Role};
 
 /// A session that the trust list may end.
 #[derive(Debug, Clone)]
-pub struct Live {
+pub struct SessionEntry {
     /// Key that the peer proved.
     pub peer: PublicKey,
     /// Role of the **peer**, not ours.
@@ -27,15 +27,15 @@ pub struct Live {
     pub stream: Descriptor,
 }
 
-/// Keeps a session enrolled until dropped.
+/// Keeps a session registered until dropped.
 #[derive(Debug)]
-pub struct Enrolled {
+pub struct SessionGuard {
     security: Weak<Security>,
     owner: Generation,
     id: u64,
 }
 
-impl Enrolled {
+impl SessionGuard {
     pub(super) fn new(security: Weak<Security>, owner: Generation, id: u64) -> Self {
         Self {
             security,
@@ -45,13 +45,13 @@ impl Enrolled {
     }
 }
 
-impl Drop for Enrolled {
+impl Drop for SessionGuard {
     fn drop(&mut self) {
         // In a forked child this number may be another session's.
         if self.owner.is_current()
             && let Some(security) = self.security.upgrade()
         {
-            // The callback may own what enrols: it is dropped after the lock.
+            // The callback may own what registers: it is dropped after the lock.
             let mut live = lock(&security.running().live);
             let removed = (live.remove(self.id), live.remove_plain(self.id));
             drop(live);
@@ -65,7 +65,7 @@ pub(super) type EndPlaintext = Arc<dyn Fn() + Send + Sync>;
 
 /// A session that a new list ends.
 pub(super) struct Ended {
-    pub(super) session: Live,
+    pub(super) session: SessionEntry,
     /// Name of the peer in the old list.
     pub(super) name: Option<String>,
     pub(super) cause: Cause,
@@ -85,7 +85,7 @@ pub(super) struct Sessions {
 }
 
 pub(super) struct RunningSession {
-    session: Live,
+    session: SessionEntry,
     /// Taken when it was ended; the session counts until it is gone.
     end: Option<End>,
 }
@@ -106,7 +106,7 @@ impl Sessions {
         self.by_id.is_empty() && self.plain.is_empty()
     }
 
-    pub(super) fn add(&mut self, session: Live, end: End) -> Result<u64, Cause> {
+    pub(super) fn add(&mut self, session: SessionEntry, end: End) -> Result<u64, Cause> {
         let count = self.counts.entry(key_of(&session)).or_insert(0);
         if *count >= MAX_SESSIONS {
             return Err(Cause::Busy);
@@ -151,7 +151,7 @@ impl Sessions {
     pub(super) fn replace_trust(
         &mut self,
         trust: TrustList,
-        fits: impl Fn(&TrustList, &Live) -> Result<(), Cause>,
+        fits: impl Fn(&TrustList, &SessionEntry) -> Result<(), Cause>,
     ) -> Vec<Ended> {
         let old = std::mem::replace(&mut self.trust, Arc::new(trust));
         let mut ended = Vec::new();
@@ -171,7 +171,7 @@ impl Sessions {
     }
 }
 
-fn key_of(session: &Live) -> (PublicKey, Vec<u8>) {
+fn key_of(session: &SessionEntry) -> (PublicKey, Vec<u8>) {
     (session.peer, session.stream.uid.clone())
 }
 

@@ -153,8 +153,8 @@ impl Ends {
     }
 }
 
-fn live(seed: u8, role: Role, remote: &str) -> Live {
-    Live {
+fn live(seed: u8, role: Role, remote: &str) -> SessionEntry {
+    SessionEntry {
         peer: key(seed),
         role,
         remote: ip(remote),

@@ -114,7 +114,7 @@ pub enum Error {
     #[error("the file changed while it was read: is something still recording into it?")]
     Changed,
     /// The file is still being written; nothing was changed.
-    #[error("{}", crate::hold::BUSY)]
+    #[error("{}", crate::file_lock::BUSY)]
     InUse,
     /// The source was to be removed, but it is a symbolic link.
     #[error(

@@ -19,7 +19,7 @@ use super::keys::{Identities, Recipients};
 use super::payload::{NONCE_LEN, SEALED_LEN, TAG_LEN};
 use super::pipe::{Cancel, Passed, Work, lock_stream, unlock_stream};
 use super::replace::{Replacement, remove};
-use crate::hold;
+use crate::file_lock;
 
 /// Source and target of one operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,7 +70,7 @@ pub trait Watch: Sync {
     }
 
     /// Reports the outcome of a file, in order of completion.
-    fn finished(&self, outcome: &Outcome) {
+    fn finished(&self, outcome: &FileOutcome) {
         let _ = outcome;
     }
 }
@@ -107,7 +107,7 @@ impl std::fmt::Debug for Options<'_> {
 /// Outcome of the work on one file.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct Outcome {
+pub struct FileOutcome {
     /// The file that was read.
     pub from: PathBuf,
     /// The file to create; `None` for `verify`.
@@ -132,7 +132,7 @@ pub struct Done {
 ///
 /// An age file fails with [`Error::AlreadyLocked`], and one that is being recorded with [`Error::InUse`].
 /// One that changes meanwhile, because something else writes to it, fails with [`Error::Changed`].
-pub fn lock(tasks: &[Task], recipients: &Recipients, options: &Options<'_>) -> Vec<Outcome> {
+pub fn lock(tasks: &[Task], recipients: &Recipients, options: &Options<'_>) -> Vec<FileOutcome> {
     make(tasks, options, |task, work| {
         refuse_link(task, options)?;
         let mut source = open_held(&task.from, options.source == Source::Remove)?;
@@ -159,7 +159,7 @@ pub fn lock(tasks: &[Task], recipients: &Recipients, options: &Options<'_>) -> V
 /// Decrypts files. A target has the owner and permissions of its source, and appears only if all of it is
 /// authentic. With [`Ending::Tolerant`] a cut off file gives as much as is whole, and its source stays in
 /// any case.
-pub fn unlock(tasks: &[Task], identities: &Identities, options: &Options<'_>) -> Vec<Outcome> {
+pub fn unlock(tasks: &[Task], identities: &Identities, options: &Options<'_>) -> Vec<FileOutcome> {
     make(tasks, options, |task, work| {
         refuse_link(task, options)?;
         // A file that is being recorded may be read up to its present end, but not be removed.
@@ -186,8 +186,8 @@ pub fn rotate(
     recipients: &Recipients,
     rewrap: Rewrap,
     options: &Options<'_>,
-) -> Vec<Outcome> {
-    each(files, options, |file, work| Outcome {
+) -> Vec<FileOutcome> {
+    each(files, options, |file, work| FileOutcome {
         from: file.clone(),
         to: Some(file.clone()),
         result: (|| {
@@ -228,8 +228,12 @@ pub fn rotate(
 /// Checks files without writing anything: whether the identities fit, and whether the file is whole.
 ///
 /// [`Error::CutOff`] and [`Error::Damaged`] tell the length of the whole part.
-pub fn verify(files: &[PathBuf], identities: &Identities, options: &Options<'_>) -> Vec<Outcome> {
-    each(files, options, |file, work| Outcome {
+pub fn verify(
+    files: &[PathBuf],
+    identities: &Identities,
+    options: &Options<'_>,
+) -> Vec<FileOutcome> {
+    each(files, options, |file, work| FileOutcome {
         from: file.clone(),
         to: None,
         result: (|| {
@@ -347,7 +351,7 @@ fn done(
     if source_removed {
         // The last moment to detect a writer that takes no lock.
         state.check(source)?;
-        if !hold::is_still(&task.from, source)? {
+        if !file_lock::is_still(&task.from, source)? {
             return Err(Error::Changed);
         }
         remove(&task.from)?;
@@ -364,14 +368,14 @@ fn make(
     tasks: &[Task],
     options: &Options<'_>,
     run: impl Fn(&Task, &Work<'_>) -> Result<Done> + Sync,
-) -> Vec<Outcome> {
+) -> Vec<FileOutcome> {
     let mut seen = HashSet::new();
     // Two sources with one target would lose one of the results.
     let tasks: Vec<(&Task, bool)> = tasks
         .iter()
         .map(|task| (task, seen.insert(&task.to)))
         .collect();
-    each(&tasks, options, |(task, first), work| Outcome {
+    each(&tasks, options, |(task, first), work| FileOutcome {
         from: task.from.clone(),
         to: Some(task.to.clone()),
         result: work.check().and_then(|()| {
@@ -405,8 +409,8 @@ impl Named for (&Task, bool) {
 fn each<T: Named + Sync>(
     items: &[T],
     options: &Options<'_>,
-    run: impl Fn(&T, &Work<'_>) -> Outcome + Sync,
-) -> Vec<Outcome> {
+    run: impl Fn(&T, &Work<'_>) -> FileOutcome + Sync,
+) -> Vec<FileOutcome> {
     let threads = options
         .threads
         .or_else(|| thread::available_parallelism().ok())
@@ -477,12 +481,12 @@ fn open_held(path: &Path, alone: bool) -> Result<File> {
     if !fs::metadata(path)?.is_file() {
         return Err(Error::NotAFile);
     }
-    let file = hold::open_to_read(path, alone).map_err(|error| match error.kind() {
+    let file = file_lock::open_to_read(path, alone).map_err(|error| match error.kind() {
         io::ErrorKind::ResourceBusy => Error::InUse,
         _ => Error::Io(error),
     })?;
     // The file may have been replaced before the lock was taken.
-    if hold::is_still(path, &file)? {
+    if file_lock::is_still(path, &file)? {
         Ok(file)
     } else {
         Err(Error::Changed)

@@ -6,7 +6,7 @@ use std::fmt;
 use lsl_proto::ChannelFormat;
 
 use super::Segment;
-use super::doubt::Doubts;
+use super::suspect::SuspectRanges;
 use crate::decode::Problem;
 use crate::journal::JournalState;
 use crate::stream::Tally;
@@ -163,7 +163,7 @@ pub struct Survey {
     /// Number of boundaries in the file.
     pub boundaries: u64,
     pub(crate) segments: Vec<Segment>,
-    pub(crate) doubts: Doubts,
+    pub(crate) suspects: SuspectRanges,
 }
 
 impl Survey {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::Read;
 use std::ops::Range;
 
-use super::doubt::Doubts;
+use super::suspect::SuspectRanges;
 use super::{Finding, Segment, StreamSummary, Survey};
 use crate::chunk::Tag;
 use crate::decode::{Batch, Event, Located, Problem, ProblemKind};
@@ -57,7 +57,7 @@ struct Pass {
     /// The last chunk of XML, in case it has a flaw.
     xml: Option<Xml>,
     chunk: Option<OpenChunk>,
-    doubts: Doubts,
+    suspects: SuspectRanges,
 }
 
 struct SurveyedStream {
@@ -231,7 +231,7 @@ impl Pass {
                 if replacement.is_none() {
                     self.forget_chunk(&problem);
                 }
-                self.doubts.problem(&problem, is_saved, has_samples);
+                self.suspects.problem(&problem, is_saved, has_samples);
                 self.change(range, replacement.unwrap_or_default())?;
             }
         }
@@ -378,7 +378,7 @@ impl Pass {
         let end = complete.max(at);
         dropped += len - end;
         if end < len {
-            self.doubts.rest(end..len);
+            self.suspects.rest(end..len);
         }
         if end > at {
             segments.push(Segment::Keep(at..end));
@@ -399,7 +399,7 @@ impl Pass {
             dropped_bytes: dropped,
             boundaries: self.boundaries,
             segments,
-            doubts: self.doubts,
+            suspects: self.suspects,
         })
     }
 }

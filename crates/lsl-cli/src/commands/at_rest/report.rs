@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use indicatif::ProgressBar;
 use lsl_core::secure::audit::{Audit, Event, EventKind};
 use lsl_core::secure::config::{Found, search};
-use lsl_xdf::at_rest::{self, Cancel, End, ErrorKind, Identities, Outcome as Each, Watch};
+use lsl_xdf::at_rest::{self, Cancel, End, ErrorKind, FileOutcome, Identities, Watch};
 use serde::Serialize;
 
 use crate::failure::{Failure, Outcome};
@@ -84,7 +84,7 @@ impl FileReporter {
     }
 
     /// Clears the bar and sums up: an error if any file failed.
-    pub(super) fn end(self, outcomes: &[Each], cancel: &Cancel) -> Outcome {
+    pub(super) fn end(self, outcomes: &[FileOutcome], cancel: &Cancel) -> Outcome {
         self.bar.finish_and_clear();
         let state = self
             .state
@@ -123,7 +123,7 @@ impl FileReporter {
     }
 
     /// Logs the outcome of a file in the security log, for auditors.
-    fn log(&self, outcome: &Each) {
+    fn log(&self, outcome: &FileOutcome) {
         let Some(audit) = &self.audit else {
             return;
         };
@@ -136,7 +136,7 @@ impl FileReporter {
         });
     }
 
-    fn write(&self, outcome: &Each) -> io::Result<()> {
+    fn write(&self, outcome: &FileOutcome) -> io::Result<()> {
         let name = printable(&outcome.from.display().to_string());
         if self.json {
             let done = outcome.result.as_ref().ok();
@@ -193,7 +193,7 @@ impl Watch for FileReporter {
         self.bar.set_position(sum.min(state.total));
     }
 
-    fn finished(&self, outcome: &Each) {
+    fn finished(&self, outcome: &FileOutcome) {
         self.log(outcome);
         let written = self.bar.suspend(|| self.write(outcome));
         if let Err(error) = written {

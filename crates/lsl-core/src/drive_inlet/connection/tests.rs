@@ -5,14 +5,14 @@ use lsl_proto::clock::PostProcessor;
 use lsl_proto::inlet::Feed;
 use lsl_secure::config::Settings;
 use lsl_secure::trust::TrustList;
-use lsl_secure::{Live, Local, Policy, Role, SecretKey, Security, Suites};
+use lsl_secure::{Local, Policy, Role, SecretKey, Security, SessionEntry, Suites};
 use tokio::net::TcpListener;
 
 use super::*;
 use crate::drive_inlet::feed_state::FeedState;
 use crate::drive_inlet::session::Ending;
-use crate::net::race::{Winner, race};
 use crate::net::secure_driver::proceed;
+use crate::net::select2::{Either, select2};
 
 fn local() -> Arc<Local> {
     Arc::new(Local {
@@ -70,7 +70,7 @@ async fn pair() -> (Connection, TcpStream, Handshake) {
     let key = SecretKey::from_seed(&[7; 32]);
     let security = Security::from_parts(settings, key, TrustList::default()).unwrap();
     let security = Arc::new(security);
-    let live = Live {
+    let live = SessionEntry {
         peer: info.peer,
         role: Role::Outlet,
         remote: address.ip(),
@@ -79,7 +79,7 @@ async fn pair() -> (Connection, TcpStream, Handshake) {
     };
     let ending = Arc::new(Ending::default());
     let registration = Registration {
-        _enrolled: security.enrol(live, |_| {}).unwrap(),
+        _guard: security.register(live, |_| {}).unwrap(),
         security,
         peers: Arc::default(),
         ending,
@@ -159,9 +159,9 @@ fn the_clock_has_its_pings_sent_and_their_answers() {
             }
             answers
         };
-        let answers = match race(asking, connection.hold()).await {
-            Winner::First(answers) => answers,
-            Winner::Second(error) => panic!("the session ended: {error}"),
+        let answers = match select2(asking, connection.hold()).await {
+            Either::First(answers) => answers,
+            Either::Second(error) => panic!("the session ended: {error}"),
         };
         reading.await.unwrap().unwrap();
         answers

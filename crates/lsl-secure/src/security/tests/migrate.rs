@@ -264,14 +264,14 @@ fn plaintext_that_runs_ends_with_the_last_day_of_migrate() {
     let security = lab.start(&lines).unwrap();
     let ends = Arc::new(AtomicUsize::new(0));
     let count = |ends: &Arc<AtomicUsize>| ends.load(Ordering::Relaxed);
-    let enrol = || {
+    let register = || {
         let ends = Arc::clone(&ends);
-        security.enrol_plaintext(move || {
+        security.register_plaintext(move || {
             ends.fetch_add(1, Ordering::Relaxed);
         })
     };
-    let running = enrol().unwrap();
-    drop(enrol().unwrap());
+    let running = register().unwrap();
+    drop(register().unwrap());
     assert!(security.has_live_sessions());
     security.refresh();
     assert_eq!(count(&ends), 0, "its last day counts");
@@ -279,7 +279,7 @@ fn plaintext_that_runs_ends_with_the_last_day_of_migrate() {
     security.refresh_if_idle();
     security.refresh();
     assert_eq!(count(&ends), 1, "each once, and only those that run");
-    assert_eq!(enrol().map(drop), Err(Cause::PlaintextRefused));
+    assert_eq!(register().map(drop), Err(Cause::PlaintextRefused));
     drop(running);
     assert!(!security.has_live_sessions());
 }

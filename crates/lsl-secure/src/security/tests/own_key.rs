@@ -16,12 +16,12 @@ fn programs_on_one_machine_share_a_key() {
                     expected,
                     "{remote} {role:?}"
                 );
-                let session = Live {
+                let session = SessionEntry {
                     local: ip(local),
                     ..live(OWN, role, remote)
                 };
-                let enrolled = security.enrol(session, |_| {}).map(drop);
-                assert_eq!(enrolled, expected.map(drop), "{remote} {role:?}");
+                let guard = security.register(session, |_| {}).map(drop);
+                assert_eq!(guard, expected.map(drop), "{remote} {role:?}");
             }
         };
     let alone = "policy = \"required\"";
@@ -78,7 +78,7 @@ fn an_empty_list_does_not_part_the_programs_of_one_machine() {
     let security = lab.required();
     let ends = Ends::default();
     let session = live(OWN, Role::Outlet, "127.0.0.1");
-    let _session = security.enrol(session, ends.callback()).unwrap();
+    let _session = security.register(session, ends.callback()).unwrap();
     lab.replace_trust("");
     assert!(security.refresh());
     assert_eq!(ends.count(), 0);

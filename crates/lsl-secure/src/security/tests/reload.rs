@@ -8,10 +8,10 @@ fn removal_ends_the_sessions_of_that_key_only() {
     let security = lab.required();
     let (amp, rec) = (Ends::default(), Ends::default());
     let amp_session = security
-        .enrol(live(AMP, Role::Outlet, LAN), amp.callback())
+        .register(live(AMP, Role::Outlet, LAN), amp.callback())
         .unwrap();
     let _rec = security
-        .enrol(live(REC, Role::Inlet, LAN), rec.callback())
+        .register(live(REC, Role::Inlet, LAN), rec.callback())
         .unwrap();
     assert!(!security.refresh());
     lab.replace_trust(&peer("rec", REC, "role = \"inlet\""));
@@ -57,7 +57,7 @@ fn what_is_narrowed_ends_and_what_is_not_goes_on() {
         let security = lab.required();
         let ended = Ends::default();
         let _session = security
-            .enrol(live(AMP, Role::Outlet, LAN), ended.callback())
+            .register(live(AMP, Role::Outlet, LAN), ended.callback())
             .unwrap();
         lab.replace_trust(new);
         assert!(security.refresh(), "{new}");
@@ -81,7 +81,7 @@ fn a_bad_file_keeps_the_last_good_list_and_is_told_once_a_minute() {
         let security = lab.required();
         let ends = Ends::default();
         let _session = security
-            .enrol(live(AMP, Role::Outlet, LAN), ends.callback())
+            .register(live(AMP, Role::Outlet, LAN), ends.callback())
             .unwrap();
         lab.pass(10);
         damage(&lab.scratch);
@@ -161,7 +161,7 @@ fn an_editor_that_saves_in_place_does_not_end_recordings() {
     let security = lab.required();
     let ends = Ends::default();
     let _session = security
-        .enrol(live(AMP, Role::Outlet, LAN), ends.callback())
+        .register(live(AMP, Role::Outlet, LAN), ends.callback())
         .unwrap();
     let path = lab.scratch.path("trusted_peers.toml");
     // Emptied, and looked at before the content comes: an empty list would be valid.
@@ -232,7 +232,7 @@ fn not_after_counts_at_handshakes_and_not_by_a_clock_set_back() {
     let now = || decide(&security, AMP, Role::Outlet, LAN);
     assert_eq!(now().as_deref(), Ok("amp"));
     let _session = security
-        .enrol(live(AMP, Role::Outlet, LAN), ends.callback())
+        .register(live(AMP, Role::Outlet, LAN), ends.callback())
         .unwrap();
     lab.pass(2 * day);
     assert_eq!(now(), Err(Cause::Expired));
@@ -270,10 +270,10 @@ fn trust_that_went_away_since_the_handshake_is_seen_at_enrolment() {
     );
     lab.replace_trust(&peer("rec", REC, "role = \"outlet\""));
     assert!(security.refresh());
-    let enrol = |seed, role| security.enrol(live(seed, role, LAN), |_| {}).map(drop);
-    assert_eq!(enrol(AMP, Role::Outlet), Err(Cause::NotAuthorised));
-    assert_eq!(enrol(REC, Role::Inlet), Err(Cause::RoleNotAllowed));
-    assert_eq!(enrol(REC, Role::Outlet), Ok(()));
+    let register = |seed, role| security.register(live(seed, role, LAN), |_| {}).map(drop);
+    assert_eq!(register(AMP, Role::Outlet), Err(Cause::NotAuthorised));
+    assert_eq!(register(REC, Role::Inlet), Err(Cause::RoleNotAllowed));
+    assert_eq!(register(REC, Role::Outlet), Ok(()));
     assert!(!security.has_live_sessions());
 }
 
@@ -281,40 +281,40 @@ fn trust_that_went_away_since_the_handshake_is_seen_at_enrolment() {
 fn one_peer_has_at_most_1024_sessions_with_one_stream() {
     let lab = Lab::new(&both());
     let security = lab.required();
-    let enrol = |seed, role, uid: &[u8]| {
-        let session = Live {
+    let register = |seed, role, uid: &[u8]| {
+        let session = SessionEntry {
             stream: Descriptor {
                 uid: uid.to_vec(),
                 ..Descriptor::default()
             },
             ..live(seed, role, LAN)
         };
-        security.enrol(session, |_| {})
+        security.register(session, |_| {})
     };
     let mut sessions: Vec<_> = (0..1024)
-        .map(|_| enrol(REC, Role::Inlet, b"a").unwrap())
+        .map(|_| register(REC, Role::Inlet, b"a").unwrap())
         .collect();
-    assert_eq!(enrol(REC, Role::Inlet, b"a").map(drop), Err(Cause::Busy));
-    let _other_stream = enrol(REC, Role::Inlet, b"b").unwrap();
-    let _other_peer = enrol(AMP, Role::Outlet, b"a").unwrap();
+    assert_eq!(register(REC, Role::Inlet, b"a").map(drop), Err(Cause::Busy));
+    let _other_stream = register(REC, Role::Inlet, b"b").unwrap();
+    let _other_peer = register(AMP, Role::Outlet, b"a").unwrap();
     sessions.pop();
-    let _again = enrol(REC, Role::Inlet, b"a").unwrap();
-    assert_eq!(enrol(REC, Role::Inlet, b"a").map(drop), Err(Cause::Busy));
+    let _again = register(REC, Role::Inlet, b"a").unwrap();
+    assert_eq!(register(REC, Role::Inlet, b"a").map(drop), Err(Cause::Busy));
 }
 
 #[test]
 fn ending_may_call_back_into_everything() {
     let lab = Lab::new(&both());
     let security = lab.required();
-    let slot: Arc<Mutex<Option<Enrolled>>> = Arc::default();
+    let slot: Arc<Mutex<Option<SessionGuard>>> = Arc::default();
     let (inner, taken) = (Arc::downgrade(&security), Arc::clone(&slot));
     let session = security
-        .enrol(live(AMP, Role::Outlet, LAN), move |_| {
+        .register(live(AMP, Role::Outlet, LAN), move |_| {
             let security = inner.upgrade().unwrap();
             assert!(!security.refresh());
             assert_eq!(security.trust().peers().len(), 0);
             assert_eq!(security.policy(), Policy::Required);
-            let again = security.enrol(live(AMP, Role::Outlet, LAN), |_| {});
+            let again = security.register(live(AMP, Role::Outlet, LAN), |_| {});
             assert_eq!(again.map(drop), Err(Cause::NotAuthorised));
             drop(taken.lock().unwrap().take().unwrap());
         })
@@ -335,7 +335,7 @@ fn enrolling_while_the_list_changes_leaves_nobody_behind() {
         for _ in 0..3 {
             scope.spawn(|| {
                 for _ in 0..300 {
-                    match security.enrol(live(AMP, Role::Outlet, LAN), told.callback()) {
+                    match security.register(live(AMP, Role::Outlet, LAN), told.callback()) {
                         Ok(session) => {
                             alive.fetch_add(1, Ordering::Relaxed);
                             // Lives on: only being told ends it.
@@ -389,13 +389,13 @@ fn sessions_of_streams_that_an_entry_covers_no_longer_end() {
     assert!(!security.disowns(&fingerprint, &stream("eeg")));
     assert!(!security.disowns("SHA256:other", &stream("gaze")));
     let ends = Ends::default();
-    let session = |name| Live {
+    let session = |name| SessionEntry {
         stream: stream(name),
         ..live(AMP, Role::Outlet, LAN)
     };
-    let enrol = |name| security.enrol(session(name), ends.callback());
-    assert_eq!(enrol("gaze").map(drop), refused);
-    let _session = enrol("eeg").unwrap();
+    let register = |name| security.register(session(name), ends.callback());
+    assert_eq!(register("gaze").map(drop), refused);
+    let _session = register("eeg").unwrap();
     // Half a predicate keeps the last good list.
     lab.replace_trust(&peer("amp", AMP, "streams = [\"eeg\"]"));
     lab.pass(2);

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use super::*;
 use crate::at_rest::payload::SEALED_LEN;
 use crate::at_rest::{
-    Cancel, Done, Existing, Options, Outcome, Rewrap, Source, Task, Watch, is_locked, lock,
+    Cancel, Done, Existing, FileOutcome, Options, Rewrap, Source, Task, Watch, is_locked, lock,
     locked_name, rotate, unlock, unlocked_name, verify,
 };
 
@@ -50,7 +50,7 @@ fn task(from: &Path) -> Task {
     }
 }
 
-fn only(outcomes: Vec<Outcome>) -> Result<Done, Error> {
+fn only(outcomes: Vec<FileOutcome>) -> Result<Done, Error> {
     assert_eq!(outcomes.len(), 1);
     outcomes.into_iter().next().unwrap().result
 }
@@ -322,7 +322,7 @@ impl Watch for Stopper {
         self.cancel.cancel();
     }
 
-    fn finished(&self, _: &Outcome) {
+    fn finished(&self, _: &FileOutcome) {
         *self.finished.lock().unwrap() += 1;
     }
 }

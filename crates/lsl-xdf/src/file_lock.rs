@@ -9,7 +9,7 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::Path;
 
-/// Returns the options to open a file that is to be held. On Windows, others may read, rename and remove,
+/// Returns the options to open a file that is to be locked. On Windows, others may read, rename and remove,
 /// but not write, nor have it open for writing. On Unix a pipe that took its name is not waited for.
 fn options() -> OpenOptions {
     let mut options = OpenOptions::new();
@@ -38,31 +38,31 @@ pub(crate) fn options_to_write() -> OpenOptions {
     options
 }
 
-/// Opens a file for reading and writing and holds it.
+/// Opens a file for reading and writing and locks it.
 ///
 /// # Errors
-/// Those of the system; [`io::ErrorKind::ResourceBusy`] if another handle holds it.
+/// Those of the system; [`io::ErrorKind::ResourceBusy`] if another handle has it locked.
 pub(crate) fn open_to_write(path: &Path) -> io::Result<File> {
     let file = options_to_write().open(path).map_err(denied)?;
-    hold(&file)?;
+    lock(&file)?;
     Ok(file)
 }
 
-/// Opens a file for reading and holds it: alone, or together with other readers.
+/// Opens a file for reading and locks it: alone, or together with other readers.
 ///
 /// # Errors
-/// Those of the system; [`io::ErrorKind::ResourceBusy`] if another handle holds it.
+/// Those of the system; [`io::ErrorKind::ResourceBusy`] if another handle has it locked.
 pub(crate) fn open_to_read(path: &Path, alone: bool) -> io::Result<File> {
     let file = options().open(path).map_err(denied)?;
     take(&file, alone)?;
     Ok(file)
 }
 
-/// Holds an open file until it is closed, with all its duplicates, or [released](release).
+/// Locks an open file until it is closed, with all its duplicates, or [released](release).
 ///
 /// # Errors
-/// [`io::ErrorKind::ResourceBusy`] if another handle holds it, no other.
-pub(crate) fn hold(file: &File) -> io::Result<()> {
+/// [`io::ErrorKind::ResourceBusy`] if another handle has it locked, no other.
+pub(crate) fn lock(file: &File) -> io::Result<()> {
     take(file, true)
 }
 
@@ -133,6 +133,6 @@ fn busy() -> io::Error {
     io::Error::new(io::ErrorKind::ResourceBusy, BUSY)
 }
 
-/// Message for users about a file that is held.
+/// Message for users about a file that is locked.
 pub(crate) const BUSY: &str =
     "it is being recorded; stop the recording first, or wait if another lsl works on the file";

@@ -4,25 +4,25 @@ use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::task::Poll;
 
-/// Which future of a race ended first.
+/// Output of the future that ended first.
 #[derive(Debug)]
-pub(crate) enum Winner<A, B> {
+pub(crate) enum Either<A, B> {
     First(A),
     Second(B),
 }
 
 /// Runs both futures until one ends; the other is dropped. The first is polled first.
-pub(crate) async fn race<A: Future, B: Future>(
+pub(crate) async fn select2<A: Future, B: Future>(
     first: A,
     second: B,
-) -> Winner<A::Output, B::Output> {
+) -> Either<A::Output, B::Output> {
     let mut first = pin!(first);
     let mut second = pin!(second);
     poll_fn(|cx| {
         if let Poll::Ready(output) = first.as_mut().poll(cx) {
-            return Poll::Ready(Winner::First(output));
+            return Poll::Ready(Either::First(output));
         }
-        second.as_mut().poll(cx).map(Winner::Second)
+        second.as_mut().poll(cx).map(Either::Second)
     })
     .await
 }

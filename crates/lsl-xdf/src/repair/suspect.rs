@@ -1,4 +1,4 @@
-//! Doubts whether the bytes that a repair leaves out at the end of a file were useless. A crash leaves one
+//! Decides whether the bytes that a repair leaves out at the end of a file were useless. A crash leaves one
 //! cut chunk, and perhaps zeros. Other damage without a later boundary looks alike to a reader, however
 //! much is readable behind it.
 
@@ -26,13 +26,13 @@ const MOST: usize = 16;
 
 /// Bytes that a repair leaves out, to be checked before a repair in place.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Doubts {
+pub(crate) struct SuspectRanges {
     stretches: Vec<Useless>,
-    /// Whether data are lost for sure, or too much is in doubt.
+    /// Whether data are lost for sure, or too much is suspect.
     is_lost: bool,
 }
 
-impl Doubts {
+impl SuspectRanges {
     /// Records a problem for which bytes are left out. `is_saved`: the part of the chunk that was read is
     /// written anew. `has_samples`: samples of the chunk were read.
     pub(super) fn problem(&mut self, problem: &Problem, is_saved: bool, has_samples: bool) {
@@ -82,7 +82,7 @@ impl Doubts {
     ///
     /// # Errors
     /// Those of the system.
-    pub(super) fn are_cleared(&self, mut file: impl Read + Seek) -> io::Result<bool> {
+    pub(super) fn are_useless(&self, mut file: impl Read + Seek) -> io::Result<bool> {
         if self.is_lost {
             return Ok(false);
         }
