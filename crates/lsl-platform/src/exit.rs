@@ -19,6 +19,22 @@ pub fn at_exit(hook: extern "C" fn()) -> io::Result<()> {
     }
 }
 
+/// Runs the hooks of [`at_exit`] and ends the process. Programs call this in place of std's `exit`, which on
+/// Windows runs no hook of a program.
+#[cfg_attr(
+    windows,
+    expect(unsafe_code, reason = "std's `exit` does not ask the C library")
+)]
+pub fn leave(status: i32) -> ! {
+    #[cfg(unix)]
+    std::process::exit(status);
+    // SAFETY: it takes any number; hooks that call it again would be ours.
+    #[cfg(windows)]
+    unsafe {
+        libc::exit(status)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::process::Command;
@@ -37,7 +53,7 @@ mod tests {
     fn a_hook_runs_when_the_process_exits() {
         if std::env::var_os(ROLE).is_some() {
             at_exit(say_so).unwrap();
-            std::process::exit(0);
+            leave(0);
         }
         let file = std::env::temp_dir().join(format!("lsl-exit-{}", std::process::id()));
         let mut command = Command::new(std::env::current_exe().unwrap());

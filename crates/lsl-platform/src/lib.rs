@@ -10,7 +10,7 @@
 //! Unsafe code only in `fork`, for the one page that the kernel must clear, for hooks and for values that a
 //! child makes anew, in `locked`, for the pages of keys, in `directories` and `files`, for the databases of
 //! users and groups, in `cancel`, `usage`, `arrival`, `exit` and `hangup`; and where another system than Linux
-//! gives its clock, its name or its privileges to nobody else.
+//! gives its clock, its name or its privileges to nobody else, or what Unix has safe functions for.
 #![deny(unsafe_code)]
 
 #[cfg_attr(windows, path = "windows/append.rs")]
@@ -22,6 +22,8 @@ pub mod clock;
 #[cfg_attr(windows, path = "windows/descriptors.rs")]
 pub mod descriptors;
 pub mod directories;
+#[cfg_attr(windows, path = "windows/disk.rs")]
+pub mod disk;
 pub mod event_count;
 pub mod exit;
 #[cfg_attr(windows, path = "windows/files.rs")]
@@ -46,3 +48,6 @@ pub mod stderr;
 pub mod terminal;
 mod text;
 pub mod usage;
+#[cfg(windows)]
+#[path = "windows/wide.rs"]
+mod wide;

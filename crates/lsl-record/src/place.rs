@@ -5,6 +5,8 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use lsl_platform::disk::is_one_disk;
+
 use crate::error::StartError;
 use crate::event::{Event, Events};
 
@@ -62,17 +64,4 @@ fn try_to_write(folder: &Path) -> Result<(), StartError> {
     // Folders that nothing can be removed from may be recorded into.
     let _ = fs::remove_file(&trial);
     Ok(())
-}
-
-#[cfg(unix)]
-fn is_one_disk(one: &Path, other: &Path) -> bool {
-    use std::os::unix::fs::MetadataExt as _;
-
-    let device = |path| fs::metadata(path).ok().map(|it| it.dev());
-    device(one).is_some() && device(one) == device(other)
-}
-
-#[cfg(not(unix))]
-fn is_one_disk(_one: &Path, _other: &Path) -> bool {
-    false
 }

@@ -8,6 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use lsl_core::{Context, Selector, StreamInfo, Timeout, local_clock};
+use lsl_platform::disk::free_space;
 use lsl_xdf::at_rest::Cancel;
 
 use crate::error::StartError;
@@ -232,7 +233,7 @@ impl RecorderBuilder {
             path: self.output.path.clone(),
             in_plaintext,
             bytes_per_sec: space::estimate(&streams),
-            free: space::free(&self.output.path),
+            free: free_space(&self.output.path),
             streams,
         });
     }
@@ -500,7 +501,7 @@ impl SharedState {
     fn look_at_space(&self) {
         let files = self.progress.files();
         // Without the lock: a disk may take its time to answer.
-        let free = files.last().and_then(|file| space::free(file));
+        let free = files.last().and_then(|file| free_space(file));
         let mut view = self.view();
         let left_secs = free.and_then(|free| left_secs(free, view.bytes_per_sec));
         let alarm = free.and_then(|free| Alarm::of(free, left_secs, self.min_free));

@@ -1,7 +1,5 @@
 //! Room on the disk: how much the streams will need, how much there is, and when to raise an alarm.
 
-use std::path::Path;
-
 use lsl_core::StreamInfo;
 
 /// Bytes a second that streams will need, as far as they say; irregular ones need next to nothing, if
@@ -13,26 +11,6 @@ pub(crate) fn estimate(streams: &[StreamInfo]) -> f64 {
         info.nominal_srate().max(0.0) * sample
     };
     streams.iter().map(of_stream).sum()
-}
-
-/// Bytes that are free where a file is, or will be; `None` if the system does not tell.
-#[cfg(unix)]
-pub(crate) fn free(path: &Path) -> Option<u64> {
-    // The folder may not be there yet.
-    let place = path.ancestors().skip(1).find_map(|folder| {
-        let folder = if folder.as_os_str().is_empty() {
-            Path::new(".")
-        } else {
-            folder
-        };
-        rustix::fs::statvfs(folder).ok()
-    })?;
-    Some(place.f_bavail.saturating_mul(place.f_frsize))
-}
-
-#[cfg(not(unix))]
-pub(crate) fn free(_path: &Path) -> Option<u64> {
-    None
 }
 
 /// Reason to warn of a disk.

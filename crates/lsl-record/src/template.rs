@@ -118,7 +118,7 @@ fn fill(template: &str, fields: &Fields, run: u32) -> Result<PathBuf, TemplateEr
     if path.file_name().is_none() || !path.components().all(is_inside) {
         return Err(TemplateError::Outside(template.to_owned()));
     }
-    Ok(path.to_owned())
+    Ok(path.components().map(portable).collect())
 }
 
 /// Appends a text with its placeholders replaced; false if one of them has no value.
@@ -157,6 +157,30 @@ fn safe(text: &str) -> String {
         text
     }
 }
+
+/// Returns a part of a path as it can be on every system, since recordings travel: Windows drops dots and
+/// spaces at the end, and gives some names to devices, whatever extension they have.
+fn portable(part: Component<'_>) -> String {
+    let text = part.as_os_str().to_string_lossy();
+    if part == Component::CurDir {
+        return text.into_owned();
+    }
+    let kept = text.trim_end_matches(['.', ' ']);
+    let stem = text.split('.').next().unwrap_or_default().trim_end();
+    let stem = stem.to_ascii_uppercase();
+    let is_numbered = |port: &str| {
+        let number = stem.strip_prefix(port).map(|rest| rest.chars());
+        number.is_some_and(|mut it| {
+            matches!(it.next(), Some('0'..='9' | '\u{b9}' | '\u{b2}' | '\u{b3}'))
+                && it.next().is_none()
+        })
+    };
+    let is_device = DEVICES.contains(&&*stem) || is_numbered("COM") || is_numbered("LPT");
+    let before = if is_device { "_" } else { "" };
+    format!("{before}{kept}{}", "-".repeat(text.len() - kept.len()))
+}
+
+const DEVICES: &[&str] = &["CON", "PRN", "AUX", "NUL", "CLOCK$", "CONIN$", "CONOUT$"];
 
 /// LabRecorder tries no run number beyond this one.
 const LAST_RUN: u32 = 1000;
@@ -227,6 +251,19 @@ mod tests {
             "x%",
         ] {
             assert!(expand(bad, &fields(), Path::new("/data")).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn no_name_is_one_that_windows_keeps_or_shortens() {
+        for (template, expected) in [
+            ("con/Aux.xdf", "_con/_Aux.xdf"),
+            ("COM1/lpt\u{b9}.x.xdf", "_COM1/_lpt\u{b9}.x.xdf"),
+            ("COM10/comb/nul0/NUL .a", "COM10/comb/nul0/_NUL .a"),
+            ("./a. ./x.xdf..", "a---/x.xdf--"),
+            ("CONIN$.xdf", "_CONIN$.xdf"),
+        ] {
+            check(template, &fields(), expected);
         }
     }
 

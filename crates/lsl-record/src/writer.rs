@@ -12,6 +12,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use lsl_core::local_clock;
+use lsl_platform::disk::free_space;
 use lsl_xdf::{Error, ErrorKind, FileHeader, Gap, PendingSync, StreamHeader, Synced};
 
 use crate::error::StartError;
@@ -19,7 +20,6 @@ use crate::event::{Event, Events};
 use crate::output::{Made, Output, RecordingSink};
 use crate::queue::{Job, Slot, WriteProgress};
 use crate::signing::DeviceSigner;
-use crate::space;
 
 /// Settings of the writer for all its files.
 #[derive(Debug, Clone)]
@@ -359,8 +359,8 @@ impl Writer {
         let least = self.settings.min_free;
         // The other disk may take its time to answer: it is asked only if it is needed. A folder on this
         // same disk has no room either.
-        let is_low = space::free(&self.settings.output.path).is_some_and(|free| free < least);
-        if !is_low || space::free(&path).is_none_or(|free| free < least) {
+        let is_low = free_space(&self.settings.output.path).is_some_and(|free| free < least);
+        if !is_low || free_space(&path).is_none_or(|free| free < least) {
             return;
         }
         self.events.push(Event::LeavingDisk {

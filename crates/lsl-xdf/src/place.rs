@@ -4,6 +4,8 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use lsl_platform::disk::{rename_new, sync_folder};
+
 use crate::{Error, Result, file_lock};
 
 /// New file under the name asked for.
@@ -35,7 +37,7 @@ pub fn claim(path: &Path) -> Result<Claimed> {
     let mut moved = None;
     // Another program may be as quick: then its file is renamed, too.
     for _ in 0..100 {
-        match file_lock::options_to_write().create_new(true).open(path) {
+        match file_lock::create_new(path) {
             Ok(file) => {
                 // Another program holds it already, and may remove it any moment.
                 if file_lock::lock(&file).is_err() {
@@ -75,22 +77,12 @@ fn folder_of(path: &Path) -> Option<&Path> {
 
 /// Syncs the folder of a file, so that a new or changed entry survives a loss of power.
 pub(crate) fn sync_folder_of(path: &Path) -> io::Result<()> {
-    if cfg!(unix) {
-        let folder = folder_of(path).unwrap_or_else(|| Path::new("."));
-        match File::open(folder).and_then(|folder| folder.sync_all()) {
-            // Some file systems cannot sync folders, some folders may be written but not read.
-            Err(error)
-                if !matches!(
-                    error.kind(),
-                    io::ErrorKind::InvalidInput | io::ErrorKind::PermissionDenied
-                ) =>
-            {
-                return Err(error);
-            }
-            _ => {}
-        }
+    let folder = folder_of(path).unwrap_or_else(|| Path::new("."));
+    match sync_folder(folder) {
+        // Some folders may be written but not read.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+        done => done,
     }
-    Ok(())
 }
 
 /// Renames the file of this name to the first `_oldN` that is free.
@@ -181,24 +173,6 @@ pub fn journal_path(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".lslj");
     path.with_file_name(name)
-}
-
-/// Renames a file, but never onto an existing one.
-fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
-    #[cfg(any(target_os = "linux", target_os = "android"))]
-    {
-        use rustix::fs::{CWD, RenameFlags, renameat_with};
-        use rustix::io::Errno;
-        match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
-            // Not every file system can.
-            Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {}
-            done => return Ok(done?),
-        }
-    }
-    if is_taken(to) {
-        return Err(io::ErrorKind::AlreadyExists.into());
-    }
-    fs::rename(from, to)
 }
 
 #[cfg(test)]

@@ -5,6 +5,8 @@ use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
 use std::sync::Arc;
 
+use lsl_platform::disk::reserve;
+
 use crate::file_lock;
 
 /// Rest of a [`Sink::sync_job`]. May block, on any thread.
@@ -66,7 +68,7 @@ impl FileSink {
         Self {
             file: Arc::new(file),
             reserved: 0,
-            can_reserve: cfg!(any(target_os = "linux", target_os = "android")),
+            can_reserve: true,
         }
     }
 
@@ -93,9 +95,9 @@ impl Sink for FileSink {
             return Ok(());
         }
         let generous = len.next_multiple_of(RESERVE_STEP);
-        let done = match allocate(&self.file, self.reserved, generous) {
+        let done = match reserve(&self.file, self.reserved, generous) {
             Err(error) if error.kind() == io::ErrorKind::StorageFull => {
-                allocate(&self.file, self.reserved, len).map(|()| len)
+                reserve(&self.file, self.reserved, len).map(|()| len)
             }
             done => done.map(|()| generous),
         };
@@ -128,23 +130,6 @@ impl Sink for FileSink {
         file_lock::release(&self.file);
         Ok(())
     }
-}
-
-/// Allocates blocks for the bytes `from..to` without making the file longer.
-#[cfg(any(target_os = "linux", target_os = "android"))]
-fn allocate(file: &File, from: u64, to: u64) -> io::Result<()> {
-    use rustix::fs::{FallocateFlags, fallocate};
-    loop {
-        match fallocate(file, FallocateFlags::KEEP_SIZE, from, to - from) {
-            Err(rustix::io::Errno::INTR) => {}
-            done => return Ok(done?),
-        }
-    }
-}
-
-#[cfg(not(any(target_os = "linux", target_os = "android")))]
-fn allocate(_file: &File, _from: u64, _to: u64) -> io::Result<()> {
-    Err(io::ErrorKind::Unsupported.into())
 }
 
 /// Sink into any writer. It cannot take bytes back: after an error in the middle of a chunk the recording

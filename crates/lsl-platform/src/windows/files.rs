@@ -6,8 +6,15 @@
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
+use std::os::windows::io::AsRawHandle;
 use std::path::Path;
 use std::time::Duration;
+
+use windows_sys::Win32::Storage::FileSystem::{
+    FILE_ID_INFO, FileIdInfo, GetFileInformationByHandleEx,
+};
+
+use crate::disk::{bytes_of, checked};
 
 /// Counterpart of the Unix type; never constructed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,6 +108,43 @@ pub fn give(_path: &Path, owner: Option<u32>) -> io::Result<()> {
         None => Ok(()),
         Some(_) => Err(unchecked()),
     }
+}
+
+/// Number of a volume and of a file on it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Identity {
+    /// 0 where the system does not tell: of a renamed file under Wine.
+    pub(crate) volume: u64,
+    file: [u8; 16],
+}
+
+impl Identity {
+    pub(crate) fn is_same(self, other: Self) -> bool {
+        let is_one_volume = self.volume == other.volume || self.volume == 0 || other.volume == 0;
+        is_one_volume && self.file == other.file
+    }
+}
+
+/// Reads the numbers by which an open file or folder is the same under any name.
+#[expect(
+    unsafe_code,
+    reason = "std tells half of the number, in unstable functions"
+)]
+pub(crate) fn identity(file: &File) -> io::Result<Identity> {
+    let mut id = FILE_ID_INFO::default();
+    // SAFETY: the handle is open, and there is room for one structure of this kind and size.
+    checked(unsafe {
+        GetFileInformationByHandleEx(
+            file.as_raw_handle(),
+            FileIdInfo,
+            (&raw mut id).cast(),
+            bytes_of::<FILE_ID_INFO>(),
+        )
+    })?;
+    Ok(Identity {
+        volume: id.VolumeSerialNumber,
+        file: id.FileId.Identifier,
+    })
 }
 
 /// Permission bits of group and others.

@@ -150,8 +150,8 @@ pub fn lock(tasks: &[Task], recipients: &Recipients, options: &Options<'_>) -> V
             return Err(Error::Changed);
         }
         state.check(&source)?;
-        target.commit(&source)?;
-        drop(held);
+        target.make_alike(&source)?;
+        target.commit(held)?;
         done(task, options, passed, &source, state)
     })
 }
@@ -170,8 +170,8 @@ pub fn unlock(tasks: &[Task], identities: &Identities, options: &Options<'_>) ->
         let state = FileState::of(&source)?;
         let (target, held) = begin(task, options)?;
         let passed = unlock_stream(&source, target.file()?, identities, options.ending, work)?;
-        target.commit(&source)?;
-        drop(held);
+        target.make_alike(&source)?;
+        target.commit(held)?;
         done(task, options, passed, &source, state)
     })
 }
@@ -219,7 +219,8 @@ pub fn rotate(
             };
             // Bytes added meanwhile would be lost.
             state.check(&source)?;
-            target.commit(&source)?;
+            target.make_alike(&source)?;
+            target.commit(Some(source))?;
             Ok(done)
         })(),
     })

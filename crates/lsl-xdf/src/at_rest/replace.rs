@@ -4,6 +4,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use lsl_platform::disk::{replace, sync_folder};
+
 use super::error::{Error, Result};
 use super::files::Existing;
 
@@ -54,18 +56,23 @@ impl Replacement {
             .ok_or_else(|| Error::Io(io::ErrorKind::NotConnected.into()))
     }
 
-    /// Gives the file the owner and permissions of `source`, syncs it, and moves it to its name.
-    pub(super) fn commit(mut self, source: &File) -> Result<()> {
-        let file = self.file()?;
-        like(file, source)?;
-        file.sync_all()?;
+    /// Gives the file the owner and permissions of `source`: locking, unlocking or rotating a recording must
+    /// not change its readers.
+    pub(super) fn make_alike(&self, source: &File) -> Result<()> {
+        Ok(like(self.file()?, source)?)
+    }
+
+    /// Syncs the file and moves it to its name. `replaced` is the file that has the name until then, if this
+    /// program has it open.
+    pub(super) fn commit(mut self, replaced: Option<File>) -> Result<()> {
+        self.file()?.sync_all()?;
         // Windows renames no file that is open.
         self.file = None;
         match self.existing {
-            Existing::Replace => fs::rename(&self.temp, &self.target)?,
+            Existing::Replace => replace(&self.temp, &self.target, replaced)?,
             Existing::Refuse => self.claim()?,
         }
-        sync_directory(&self.directory)?;
+        sync_folder(&self.directory)?;
         Ok(())
     }
 
@@ -87,7 +94,7 @@ impl Replacement {
                         io::ErrorKind::AlreadyExists => Error::Exists(self.target.clone()),
                         _ => Error::Io(error),
                     })?;
-                fs::rename(&self.temp, &self.target).inspect_err(|_| {
+                replace(&self.temp, &self.target, None).inspect_err(|_| {
                     // Ours, and empty; report the error of the rename.
                     let _ = fs::remove_file(&self.target);
                 })?;
@@ -108,7 +115,7 @@ impl Drop for Replacement {
 /// Removes a file whose content is safe elsewhere.
 pub(super) fn remove(path: &Path) -> Result<()> {
     fs::remove_file(path)?;
-    sync_directory(&directory_of(path))?;
+    sync_folder(&directory_of(path))?;
     Ok(())
 }
 
@@ -119,8 +126,6 @@ fn directory_of(path: &Path) -> PathBuf {
     }
 }
 
-/// Gives `file` the owner and permissions of `source`: locking, unlocking or rotating a recording must not
-/// change its readers.
 #[cfg(unix)]
 fn like(file: &File, source: &File) -> io::Result<()> {
     use std::os::unix::fs::{MetadataExt, fchown};
@@ -137,21 +142,5 @@ fn like(file: &File, source: &File) -> io::Result<()> {
 #[cfg(not(unix))]
 #[expect(clippy::unnecessary_wraps, reason = "the same signature everywhere")]
 fn like(_file: &File, _source: &File) -> io::Result<()> {
-    Ok(())
-}
-
-/// Syncs a directory: a name is durable only when its directory is.
-#[cfg(unix)]
-fn sync_directory(path: &Path) -> io::Result<()> {
-    match File::open(path)?.sync_all() {
-        // Some network file systems sync no directories.
-        Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
-        outcome => outcome,
-    }
-}
-
-#[cfg(not(unix))]
-#[expect(clippy::unnecessary_wraps, reason = "the same signature everywhere")]
-fn sync_directory(_path: &Path) -> io::Result<()> {
     Ok(())
 }
