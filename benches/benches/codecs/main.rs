@@ -17,7 +17,7 @@ fn main() -> Result<()> {
         .measurement_time(Duration::from_millis(600))
         .configure_from_args();
     sample::codecs(&mut criterion)?;
-    sample::chunks(&mut criterion)?;
+    sample::chunks(&mut criterion);
     sample::values(&mut criterion);
     text::infos(&mut criterion)?;
     text::queries(&mut criterion)?;

@@ -4,7 +4,7 @@ use std::hint::black_box;
 
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, BenchmarkId, Criterion, Throughput};
-use lsl_core::{ChannelFormat, PullElement, PushElement, Result};
+use lsl_core::{ChannelFormat, DEDUCED_TIMESTAMP, PullElement, PushElement, Result};
 use lsl_proto::ByteOrder;
 use lsl_proto::value::{append_raw, read_raw};
 use lsl_proto::wire::archive100::{Decoder100, Encoder100};
@@ -156,14 +156,15 @@ fn decode100(
 }
 
 /// `codec/encode-chunk/float32/64`: 64 samples of 64 channels at once.
-pub(crate) fn chunks(criterion: &mut Criterion) -> Result<()> {
+pub(crate) fn chunks(criterion: &mut Criterion) {
     const SAMPLES: usize = 64;
     let values: Vec<f32> = (0..64 * 64_u16).map(f32::from).collect();
     for (order, suffix) in [(ByteOrder::NATIVE, ""), (FOREIGN, "-swapped")] {
         let id = || BenchmarkId::new(format!("float32{suffix}"), 64);
         let encoder = Encoder110::new(ChannelFormat::Float32, 64, order);
-        let mut wire = Vec::new();
-        encoder.encode_chunk(&mut wire, STAMP, &values)?;
+        let stamp = |n: usize| if n == 0 { STAMP } else { DEDUCED_TIMESTAMP };
+        let (mut wire, mut ends) = (Vec::new(), Vec::new());
+        encoder.encode_run(&values, stamp, usize::MAX, &mut wire, &mut ends);
 
         let mut group = criterion.benchmark_group("codec/encode-chunk");
         group.throughput(Throughput::Elements(SAMPLES as u64));
@@ -171,7 +172,7 @@ pub(crate) fn chunks(criterion: &mut Criterion) -> Result<()> {
         group.bench_function(id(), |bencher| {
             bencher.iter(|| {
                 out.clear();
-                encoder.encode_chunk(&mut out, STAMP, black_box(&values))
+                encoder.encode_run(black_box(&values), stamp, usize::MAX, &mut out, &mut ends)
             });
         });
         group.finish();
@@ -182,7 +183,6 @@ pub(crate) fn chunks(criterion: &mut Criterion) -> Result<()> {
         decode110(&mut group, id(), decoder, &wire);
         group.finish();
     }
-    Ok(())
 }
 
 /// `value/push/float32-to-int16`: 64 values from what is pushed to what the stream carries, and

@@ -46,19 +46,6 @@ impl Lsl {
         self.info(handle, "lsl_create_streaminfo")
     }
 
-    /// Creates a description from XML, such as [`Info::xml`] of another process. An inlet made of it needs
-    /// no search.
-    ///
-    /// # Errors
-    /// [`Error::Nul`], and [`Error::Refused`] if the library rejects the XML.
-    #[expect(unsafe_code, reason = "a C function")]
-    pub fn info_from_xml(&self, xml: &str) -> Result<Info, Error> {
-        let xml = CString::new(xml)?;
-        // SAFETY: the text ends with NUL and lives until the call returns, which copies it.
-        let handle = unsafe { (self.symbols.lsl_streaminfo_from_xml)(xml.as_ptr()) };
-        self.info(handle, "lsl_streaminfo_from_xml")
-    }
-
     /// Searches for one stream by the value of a property. Waits at most `timeout_secs`.
     ///
     /// # Errors

@@ -71,27 +71,4 @@ impl Outlet {
         let code = unsafe { push(self.object.handle, values.as_ptr(), count, timestamp, 1) };
         check("lsl_push_chunk", code)
     }
-
-    /// Sends samples as [`push_chunk`](Self::push_chunk) does, with a timestamp for each.
-    ///
-    /// # Errors
-    /// [`Error::Length`], and [`Error::Code`] if the library reports one.
-    #[expect(unsafe_code, reason = "a C function")]
-    pub fn push_chunk_stamped<T: Element>(
-        &self,
-        values: &[T],
-        timestamps: &[f64],
-    ) -> Result<(), Error> {
-        check_sample(
-            timestamps.len(),
-            whole_samples(values.len(), self.channels)?,
-        )?;
-        let push = T::typed(&self.object.lsl.symbols).push_chunk_stamps;
-        let count = c_count(values.len())?;
-        let stamps = timestamps.as_ptr();
-        // SAFETY: the outlet is alive; as many values are announced as there are, and there is a
-        // timestamp for each sample.
-        let code = unsafe { push(self.object.handle, values.as_ptr(), count, stamps, 1) };
-        check("lsl_push_chunk", code)
-    }
 }

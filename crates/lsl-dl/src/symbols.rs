@@ -42,8 +42,6 @@ macro_rules! symbols {
                     $($field: Typed {
                         push_sample: find(&library, concat!("lsl_push_sample_", $letter, "tp\0"))?,
                         push_chunk: find(&library, concat!("lsl_push_chunk_", $letter, "tp\0"))?,
-                        push_chunk_stamps:
-                            find(&library, concat!("lsl_push_chunk_", $letter, "tnp\0"))?,
                         pull_sample: find(&library, concat!("lsl_pull_sample_", $letter, "\0"))?,
                         pull_chunk: find(&library, concat!("lsl_pull_chunk_", $letter, "\0"))?,
                     },)+
@@ -59,8 +57,6 @@ macro_rules! symbols {
 pub(crate) struct Typed<T> {
     pub(crate) push_sample: unsafe extern "C" fn(Handle, *const T, f64, i32) -> i32,
     pub(crate) push_chunk: unsafe extern "C" fn(Handle, *const T, c_ulong, f64, i32) -> i32,
-    pub(crate) push_chunk_stamps:
-        unsafe extern "C" fn(Handle, *const T, c_ulong, *const f64, i32) -> i32,
     pub(crate) pull_sample: unsafe extern "C" fn(Handle, *mut T, i32, f64, *mut i32) -> f64,
     pub(crate) pull_chunk:
         unsafe extern "C" fn(Handle, *mut T, *mut f64, c_ulong, c_ulong, f64, *mut i32) -> c_ulong,
@@ -74,7 +70,6 @@ symbols! {
         lsl_destroy_string: fn(*mut c_char);
         lsl_create_streaminfo:
             fn(*const c_char, *const c_char, i32, f64, i32, *const c_char) -> Handle;
-        lsl_streaminfo_from_xml: fn(*const c_char) -> Handle;
         lsl_destroy_streaminfo: fn(Handle);
         lsl_get_xml: fn(Handle) -> *mut c_char;
         lsl_get_name: fn(Handle) -> *const c_char;

@@ -1,5 +1,5 @@
-//! Floating-point text as C's `printf` writes it: the form of every number in LSL's XML, headers and
-//! string conversions. Knows nothing of the number's origin. Spec: c-abi §9.3, lsl-protocol §2.2.
+//! Numbers as text: written as C's `printf` does, which is the form of every number in LSL's XML, headers
+//! and string conversions; and the prefix of a text that C++ reads as one. Knows nothing of the number's origin. Spec: c-abi §9.3, lsl-protocol §2.2.
 
 use std::io::Write as _;
 
@@ -81,6 +81,73 @@ fn write_point(out: &mut Vec<u8>, whole: &[u8], fraction: &[u8], zeros: Zeros) {
         out.push(b'.');
     }
     out.extend_from_slice(fraction);
+}
+
+/// Skips white space as C's `isspace` sees it.
+pub(crate) fn skip_space(text: &[u8]) -> &[u8] {
+    let is_space = |byte: &&u8| matches!(byte, b' ' | b'\t'..=b'\r');
+    let blanks = text.iter().take_while(is_space).count();
+    text.get(blanks..).unwrap_or_default()
+}
+
+/// Returns the leading decimal integer: a sign and digits. `None` without digits.
+pub(crate) fn integer_prefix(text: &[u8]) -> Option<&str> {
+    let mut prefix = Prefix { text, len: 0 };
+    prefix.eat(b"+-");
+    (prefix.eat_digits() > 0).then(|| prefix.text()).flatten()
+}
+
+/// Returns the leading decimal number: a sign, digits with or without a point, an exponent. `None`
+/// without digits. An exponent without digits voids the number, as the stream reader of C++ has
+/// swallowed its `e` by then; `nan`, `inf` and hexadecimal are no numbers.
+pub(crate) fn decimal_prefix(text: &[u8]) -> Option<&str> {
+    let mut prefix = Prefix { text, len: 0 };
+    prefix.eat(b"+-");
+    let mut digits = prefix.eat_digits();
+    if prefix.eat(b".") {
+        digits += prefix.eat_digits();
+    }
+    if digits > 0 && prefix.eat(b"eE") {
+        prefix.eat(b"+-");
+        digits = prefix.eat_digits();
+    }
+    (digits > 0).then(|| prefix.text()).flatten()
+}
+
+/// Parses what [`integer_prefix`] returned; saturates at the limits of 64 bits.
+pub(crate) fn saturating_i64(integer: &str) -> i64 {
+    let limit = if integer.starts_with('-') {
+        i64::MIN
+    } else {
+        i64::MAX
+    };
+    integer.parse().unwrap_or(limit)
+}
+
+/// Cursor over a text, whose prefix grows with the characters accepted.
+struct Prefix<'a> {
+    text: &'a [u8],
+    len: usize,
+}
+
+impl<'a> Prefix<'a> {
+    fn eat(&mut self, any_of: &[u8]) -> bool {
+        let next = self.text.get(self.len);
+        let found = next.is_some_and(|byte| any_of.contains(byte));
+        self.len += usize::from(found);
+        found
+    }
+
+    fn eat_digits(&mut self) -> usize {
+        let rest = self.text.get(self.len..).unwrap_or_default();
+        let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        self.len += digits;
+        digits
+    }
+
+    fn text(&self) -> Option<&'a str> {
+        std::str::from_utf8(self.text.get(..self.len)?).ok()
+    }
 }
 
 #[cfg(test)]

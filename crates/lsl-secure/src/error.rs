@@ -7,118 +7,89 @@ use std::path::PathBuf;
 /// Result of every fallible call in this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Reason for which a session ended, as audit and alerts name it. Two causes may share a
-/// [`code`](Self::code).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Cause {
+/// Makes [`Cause`] of its variants with their codes and names.
+macro_rules! causes {
+    ($($(#[$doc:meta])+ $cause:ident = $code:literal, $name:literal;)+) => {
+        /// Reason for which a session ended, as audit and alerts name it. Two causes may share a
+        /// [`code`](Self::code).
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum Cause {
+            $($(#[$doc])+ $cause,)+
+        }
+
+        impl Cause {
+            const ALL: &[Self] = &[$(Self::$cause,)+];
+
+            /// Returns the number in alerts and audit, 1 to 20.
+            pub fn code(self) -> u8 {
+                match self {
+                    $(Self::$cause => $code,)+
+                }
+            }
+
+            /// Returns the name in audit lines and messages.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$cause => $name,)+
+                }
+            }
+        }
+    };
+}
+
+causes! {
     /// A message that does not follow the specification.
-    Malformed,
+    Malformed = 1, "malformed";
     /// No protocol version in common.
-    Version,
+    Version = 2, "version";
     /// No cipher suite in common.
-    NoCommonSuite,
+    NoCommonSuite = 3, "no_common_suite";
     /// The key exchange gave the all-zero secret.
-    BadKeyShare,
+    BadKeyShare = 4, "bad_key_share";
     /// A handshake ciphertext does not open (also: other PSK).
-    DecryptFailed,
+    DecryptFailed = 5, "decrypt_failed";
     /// The peer's signature does not verify.
-    BadSignature,
+    BadSignature = 6, "bad_signature";
     /// The peer's transcript authenticator does not verify.
-    BadFinished,
+    BadFinished = 6, "bad_finished";
     /// The peer has a kind of identity that this version does not know.
-    UnsupportedIdentity,
+    UnsupportedIdentity = 7, "unsupported_identity";
     /// The peer's key is not in the trust file, or its address not in `from`.
-    NotAuthorised,
+    NotAuthorised = 8, "not_authorised";
     /// The peer's key may not play this role.
-    RoleNotAllowed,
+    RoleNotAllowed = 9, "role_not_allowed";
     /// The peer's entry ended with its `not_after`.
-    Expired,
+    Expired = 10, "expired";
     /// The peer's entry was removed or narrowed while its session was alive.
-    Revoked,
+    Revoked = 10, "revoked";
     /// The peer has our own key but is another machine.
-    SelfKey,
+    SelfKey = 11, "self_key";
     /// A limit on sessions or handshakes.
-    Busy,
+    Busy = 12, "busy";
     /// The peer took too long.
-    Timeout,
+    Timeout = 13, "timeout";
     /// A record does not open: changed, replayed, reordered or left out.
-    RecordAuthFailed,
+    RecordAuthFailed = 14, "record_auth_failed";
     /// The connection ended without CLOSE.
-    Truncated,
-    /// A record longer than allowed.
-    RecordOverflow,
+    Truncated = 15, "truncated";
     /// A record that may not come now, or not from this side, or with this content.
-    UnexpectedRecord,
+    UnexpectedRecord = 16, "unexpected_record";
+    /// A record longer than allowed.
+    RecordOverflow = 16, "record_overflow";
     /// The outlet's DESCRIPTOR differs from the stream that the user resolved.
-    DescriptorMismatch,
+    DescriptorMismatch = 17, "descriptor_mismatch";
     /// The peer does not speak LSS.
-    PeerNotSecure,
+    PeerNotSecure = 18, "peer_not_secure";
     /// The peer only speaks plaintext and the policy forbids it.
-    PlaintextRefused,
+    PlaintextRefused = 18, "plaintext_refused";
     /// A key was used for too many records.
-    KeyLimit,
+    KeyLimit = 19, "key_limit";
     /// Anything else, and every code we do not know.
-    Internal,
+    Internal = 20, "internal";
 }
 
 impl Cause {
-    /// The number in alerts and audit, 1 to 20.
-    pub fn code(self) -> u8 {
-        match self {
-            Self::Malformed => 1,
-            Self::Version => 2,
-            Self::NoCommonSuite => 3,
-            Self::BadKeyShare => 4,
-            Self::DecryptFailed => 5,
-            Self::BadSignature | Self::BadFinished => 6,
-            Self::UnsupportedIdentity => 7,
-            Self::NotAuthorised => 8,
-            Self::RoleNotAllowed => 9,
-            Self::Expired | Self::Revoked => 10,
-            Self::SelfKey => 11,
-            Self::Busy => 12,
-            Self::Timeout => 13,
-            Self::RecordAuthFailed => 14,
-            Self::Truncated => 15,
-            Self::RecordOverflow | Self::UnexpectedRecord => 16,
-            Self::DescriptorMismatch => 17,
-            Self::PeerNotSecure | Self::PlaintextRefused => 18,
-            Self::KeyLimit => 19,
-            Self::Internal => 20,
-        }
-    }
-
-    /// The name in audit lines and messages.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Malformed => "malformed",
-            Self::Version => "version",
-            Self::NoCommonSuite => "no_common_suite",
-            Self::BadKeyShare => "bad_key_share",
-            Self::DecryptFailed => "decrypt_failed",
-            Self::BadSignature => "bad_signature",
-            Self::BadFinished => "bad_finished",
-            Self::UnsupportedIdentity => "unsupported_identity",
-            Self::NotAuthorised => "not_authorised",
-            Self::RoleNotAllowed => "role_not_allowed",
-            Self::Expired => "expired",
-            Self::Revoked => "revoked",
-            Self::SelfKey => "self_key",
-            Self::Busy => "busy",
-            Self::Timeout => "timeout",
-            Self::RecordAuthFailed => "record_auth_failed",
-            Self::Truncated => "truncated",
-            Self::RecordOverflow => "record_overflow",
-            Self::UnexpectedRecord => "unexpected_record",
-            Self::DescriptorMismatch => "descriptor_mismatch",
-            Self::PeerNotSecure => "peer_not_secure",
-            Self::PlaintextRefused => "plaintext_refused",
-            Self::KeyLimit => "key_limit",
-            Self::Internal => "internal",
-        }
-    }
-
     /// Whether a peer is told by ALERT that its session ends for this.
     pub(crate) fn is_alerted(self) -> bool {
         matches!(self.code(), 7..=12 | 16 | 17 | 19 | 20)
@@ -137,30 +108,12 @@ impl Cause {
     }
 
     /// Returns the cause of a received alert code; of two causes with one code, the first of the
-    /// table.
+    /// table, and [`Cause::Internal`] for codes that are not in it.
     pub fn from_code(code: u8) -> Self {
-        match code {
-            1 => Self::Malformed,
-            2 => Self::Version,
-            3 => Self::NoCommonSuite,
-            4 => Self::BadKeyShare,
-            5 => Self::DecryptFailed,
-            6 => Self::BadSignature,
-            7 => Self::UnsupportedIdentity,
-            8 => Self::NotAuthorised,
-            9 => Self::RoleNotAllowed,
-            10 => Self::Expired,
-            11 => Self::SelfKey,
-            12 => Self::Busy,
-            13 => Self::Timeout,
-            14 => Self::RecordAuthFailed,
-            15 => Self::Truncated,
-            16 => Self::UnexpectedRecord,
-            17 => Self::DescriptorMismatch,
-            18 => Self::PeerNotSecure,
-            19 => Self::KeyLimit,
-            _ => Self::Internal,
-        }
+        let mut causes = Self::ALL.iter().copied();
+        causes
+            .find(|cause| cause.code() == code)
+            .unwrap_or(Self::Internal)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ fn write(path: &str) {
     audit.record(
         Event::new(EventKind::HandshakeFailed)
             .role(Role::Outlet)
-            .peer_addr("10.0.0.7:5000".parse().unwrap())
+            .peer_addr("10.0.0.7:5000".parse::<SocketAddr>().unwrap())
             .cause(Cause::NotAuthorised)
             .detail("unknown\nkey"),
     );

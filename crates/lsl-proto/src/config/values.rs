@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use super::ini::trim;
 use super::{InterfaceAddress, Ipv6Mode, KnownPeer, MulticastGroup, ResolveScope};
+use crate::text::{decimal_prefix, integer_prefix, saturating_i64};
 
 /// Smallest and largest usable number, if limited.
 pub(super) type Range = Option<(f64, f64)>;
@@ -64,7 +65,7 @@ impl Setting for i32 {
         reason = "an i32 moved towards an i32 bound"
     )]
     fn read(text: &str, range: Range, problems: &mut Vec<String>) -> Result<Self, String> {
-        let (value, length) = integer_prefix(text);
+        let (value, length) = leading_integer(text);
         note_rest(text, length, &value, problems);
         Ok(into_range(f64::from(value), range, problems) as Self)
     }
@@ -92,7 +93,7 @@ impl Setting for u16 {
     const KIND: &'static str = "whole number up to 65535";
 
     fn read(text: &str, _: Range, problems: &mut Vec<String>) -> Result<Self, String> {
-        let (value, length) = integer_prefix(text);
+        let (value, length) = leading_integer(text);
         note_rest(text, length, &value, problems);
         // liblsl cuts it to 16 bits without a check.
         let wrapped = Self::try_from(value.rem_euclid(1 << 16)).unwrap_or_default();
@@ -113,7 +114,7 @@ impl Setting for f64 {
     const KIND: &'static str = "seconds";
 
     fn read(text: &str, range: Range, problems: &mut Vec<String>) -> Result<Self, String> {
-        let (value, length) = float_prefix(text);
+        let (value, length) = leading_decimal(text);
         note_rest(text, length, &value, problems);
         Ok(into_range(value, range, problems))
     }
@@ -331,65 +332,20 @@ impl Display for KnownPeer {
 }
 
 /// Returns the longest leading decimal integer, saturated to 32 bits, and its length, or (0, 0).
-fn integer_prefix(text: &str) -> (i32, usize) {
-    let sign = usize::from(text.starts_with(['+', '-']));
-    let digits = text
-        .bytes()
-        .skip(sign)
-        .take_while(u8::is_ascii_digit)
-        .count();
-    if digits == 0 {
+fn leading_integer(text: &str) -> (i32, usize) {
+    let Some(number) = integer_prefix(text.as_bytes()) else {
         return (0, 0);
-    }
-    let length = sign + digits;
-    let value = text
-        .bytes()
-        .skip(sign)
-        .take(digits)
-        .fold(0_i64, |value, digit| {
-            (value * 10 + i64::from(digit - b'0')).min(1 << 40)
-        });
-    let value = if text.starts_with('-') { -value } else { value };
+    };
+    let value = saturating_i64(number);
     let limit = if value < 0 { i32::MIN } else { i32::MAX };
-    (i32::try_from(value).unwrap_or(limit), length)
+    (i32::try_from(value).unwrap_or(limit), number.len())
 }
 
 /// Returns the longest leading decimal number and its length; (0.0, 0) if none.
-fn float_prefix(text: &str) -> (f64, usize) {
-    let bytes = text.as_bytes();
-    let digits_from = |from: usize| {
-        bytes
-            .iter()
-            .skip(from)
-            .take_while(|byte| byte.is_ascii_digit())
-            .count()
-    };
-    let sign = usize::from(text.starts_with(['+', '-']));
-    let whole = digits_from(sign);
-    let mut length = sign + whole;
-    let mut digits = whole;
-    if bytes.get(length) == Some(&b'.') {
-        let fraction = digits_from(length + 1);
-        digits += fraction;
-        length += 1 + fraction;
-    }
-    if digits == 0 {
-        return (0.0, 0);
-    }
-    if matches!(bytes.get(length), Some(b'e' | b'E')) {
-        let sign = usize::from(matches!(bytes.get(length + 1), Some(b'+' | b'-')));
-        let exponent = digits_from(length + 1 + sign);
-        if exponent == 0 {
-            // The stream reader of C++ has swallowed the 'e' by now and fails.
-            return (0.0, 0);
-        }
-        length += 1 + sign + exponent;
-    }
-    let value: f64 = text
-        .get(..length)
-        .and_then(|number| number.parse().ok())
-        .unwrap_or(0.0);
-    (value.clamp(f64::MIN, f64::MAX), length)
+fn leading_decimal(text: &str) -> (f64, usize) {
+    let number = decimal_prefix(text.as_bytes()).unwrap_or_default();
+    let value: f64 = number.parse().unwrap_or(0.0);
+    (value.clamp(f64::MIN, f64::MAX), number.len())
 }
 
 fn note_rest(text: &str, length: usize, value: &dyn Display, problems: &mut Vec<String>) {

@@ -448,12 +448,6 @@ impl Search {
             .map(|found| (&found.info, found.last_seen))
     }
 
-    /// Returns the one of [`answers`](Self::answers) with this uid.
-    pub fn answer_of(&self, uid: &[u8]) -> Option<(&StreamInfo, f64)> {
-        let found = self.found.get(uid)?;
-        Some((&found.info, found.last_seen))
-    }
-
     /// Returns the host that told first of the stream with this uid, as of the last call. It need not be the one that
     /// the answer names, which anybody can make up.
     pub fn sender_of(&self, uid: &[u8]) -> Option<IpAddr> {

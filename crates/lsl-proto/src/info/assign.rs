@@ -65,16 +65,6 @@ impl StreamInfo {
     pub fn fill_v6_address(&mut self, address: impl Into<Vec<u8>>) -> bool {
         fill(&mut self.fields.v6.address, address.into())
     }
-
-    /// Replaces the address over IPv4, as recovery does when a stream moved. Field only.
-    pub fn set_v4_address(&mut self, address: impl Into<Vec<u8>>) {
-        self.fields.v4.address = address.into();
-    }
-
-    /// Replaces the address over IPv6, as recovery does when a stream moved. Field only.
-    pub fn set_v6_address(&mut self, address: impl Into<Vec<u8>>) {
-        self.fields.v6.address = address.into();
-    }
 }
 
 impl StreamInfo {

@@ -1,8 +1,8 @@
 //! Reading and writing the whole document. Spec: lsl-protocol §2.3, c-abi §5.4.
 
 use super::endpoint::Family;
-use super::number::{parse_double, parse_int};
 use super::{Fields, StreamInfo};
+use crate::text::{decimal_prefix, integer_prefix, skip_space};
 use crate::xml::{self, ElementRef, Limits};
 use crate::{Error, Result};
 
@@ -128,4 +128,16 @@ fn read_version(version: f64) -> Option<u32> {
     (1.0..=f64::from(i32::MAX))
         .contains(&scaled)
         .then_some(scaled as u32)
+}
+
+/// Parses as C++ `stoi`: white space, a sign, decimal digits. `None` without digits or beyond an `int`.
+pub(super) fn parse_int(text: &[u8]) -> Option<i32> {
+    integer_prefix(skip_space(text))?.parse().ok()
+}
+
+/// Parses as C++ stream extraction of a `double`: white space, then [`decimal_prefix`]. `None` where
+/// that is none, and for what overflows.
+pub(super) fn parse_double(text: &[u8]) -> Option<f64> {
+    let number: f64 = decimal_prefix(skip_space(text))?.parse().ok()?;
+    number.is_finite().then_some(number)
 }

@@ -16,7 +16,6 @@ mod advert;
 mod assign;
 mod endpoint;
 mod fullinfo;
-mod number;
 mod shortinfo;
 
 #[cfg(test)]

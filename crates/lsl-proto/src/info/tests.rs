@@ -1,6 +1,6 @@
 use serde_json::Value;
 
-use super::number::{parse_double, parse_int};
+use super::fullinfo::{parse_double, parse_int};
 use super::*;
 use crate::ErrorKind;
 use crate::xml::Limits;
@@ -375,7 +375,7 @@ fn fields_and_document_may_part() {
 fn endpoints_need_address_and_ports() {
     let mut info = rich();
     assert!(info.is_unresolved());
-    info.set_v6_address("fe80::1%eth0");
+    assert!(info.fill_v6_address("fe80::1%eth0"));
     assert_eq!(info.v4_endpoint(), None);
     let endpoint = info.v6_endpoint().unwrap();
     assert_eq!(
@@ -384,7 +384,7 @@ fn endpoints_need_address_and_ports() {
     );
     assert!(!info.is_unresolved() && !info.fill_v6_address("::1"));
     info.set_v6_ports(16577, 0);
-    info.set_v4_address("10.0.0.1");
+    assert!(info.fill_v4_address("10.0.0.1"));
     assert_eq!(info.v6_endpoint(), None);
     assert_eq!(info.v4_endpoint().unwrap().service_port, 16576);
     // The document keeps the announced text.

@@ -26,7 +26,7 @@ use crate::outlet::encoder::{Piece, Variant};
 use crate::outlet::log::SampleLog;
 use crate::transport::Control;
 
-/// Sends to one consumer.
+/// Sends the samples of an outlet to one consumer.
 pub trait Transmit {
     /// What can be told of the consumer also while its sender is away.
     type Info: Debug;
@@ -59,7 +59,7 @@ pub trait Transmit {
     fn wake(&self);
 }
 
-/// The thread that sends.
+/// Kind of thread that sends to a consumer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Caller {
     /// A thread of the application, which never waits for the socket.
@@ -71,19 +71,19 @@ pub enum Caller {
 /// Whether a push asks for its samples to be sent now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Pushthrough {
-    /// Send now.
+    /// Sends the samples before the push returns, or as soon as the socket has room.
     #[default]
     Flush,
-    /// Wait for a later push that flushes, or until a chunk is full.
+    /// Waits for a later push that flushes, or until a chunk is full.
     Hold,
 }
 
 /// Whether a push sends on its own thread to consumers that have caught up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Inline {
-    /// As far as system calls are worth it there.
+    /// Sends as far as system calls are worth it there.
     Budget,
-    /// In any case.
+    /// Sends whatever the number of consumers and of samples.
     Always,
 }
 
@@ -96,7 +96,7 @@ pub struct Position {
     pub is_first: bool,
 }
 
-/// Result of [`Fanout::publish`].
+/// Samples dropped by [`Fanout::publish`], and whether to wake the flush task.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Published {
     /// Samples that had to be dropped, over all consumers.
@@ -109,7 +109,7 @@ pub struct Published {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ConsumerId(u64);
 
-/// Limits of a feed.
+/// Limits on the samples that wait for one consumer.
 #[derive(Debug, Clone, Copy)]
 pub struct FeedLimits {
     /// Samples that may wait before the oldest is dropped; at least 1.
@@ -127,14 +127,14 @@ pub struct ConsumerProgress {
     pub sent: u64,
     /// Dropped because the consumer was too slow.
     pub dropped: u64,
-    /// Waiting in the log.
+    /// Waiting in the log of its variant.
     pub behind: u64,
 }
 
 /// What the task of a connection has to do for its consumer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Status {
-    /// Nothing but to read.
+    /// Has nothing to do but to read.
     Feeding,
     /// To call [`Fanout::unblock`] once the socket has room.
     Blocked,
@@ -146,7 +146,7 @@ pub enum Status {
 #[derive(Debug)]
 pub struct Fanout<T: Transmit> {
     consumers: Vec<Consumer<T>>,
-    /// One for each variant.
+    /// Samples that lagging consumers still need, for each variant.
     logs: [SampleLog; Variant::ALL.len()],
     budget: InlineBudget,
     batches: u64,

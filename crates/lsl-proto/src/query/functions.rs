@@ -10,35 +10,57 @@ use super::lex::is_space;
 use super::value::{Item, NodeSet, Value};
 use super::{EvalError, Text, number};
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Function {
-    Boolean,
-    Ceiling,
-    Concat,
-    Contains,
-    Count,
-    False,
-    Floor,
-    Id,
-    Lang,
-    Last,
-    LocalName,
-    Name,
-    NamespaceUri,
-    NormalizeSpace,
-    Not,
-    Number,
-    Position,
-    Round,
-    StartsWith,
-    String,
-    StringLength,
-    Substring,
-    SubstringAfter,
-    SubstringBefore,
-    Sum,
-    Translate,
-    True,
+/// Makes [`Function`] and the table of its names, numbers of arguments and types.
+macro_rules! functions {
+    ($($function:ident = $name:literal, $least:literal..=$most:expr, $kind:ident;)+) => {
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub(super) enum Function {
+            $($function,)+
+        }
+
+        /// Name, fewest and most arguments.
+        const FUNCTIONS: &[(&str, usize, usize, Function)] = &[
+            $(($name, $least, $most, Function::$function),)+
+        ];
+
+        impl Function {
+            pub(super) fn kind(self) -> Kind {
+                match self {
+                    $(Self::$function => Kind::$kind,)+
+                }
+            }
+        }
+    };
+}
+
+functions! {
+    Boolean = "boolean", 1..=1, Boolean;
+    Ceiling = "ceiling", 1..=1, Number;
+    Concat = "concat", 2..=usize::MAX, Text;
+    Contains = "contains", 2..=2, Boolean;
+    Count = "count", 1..=1, Number;
+    False = "false", 0..=0, Boolean;
+    Floor = "floor", 1..=1, Number;
+    Id = "id", 1..=1, Nodes;
+    Lang = "lang", 1..=1, Boolean;
+    Last = "last", 0..=0, Number;
+    LocalName = "local-name", 0..=1, Text;
+    Name = "name", 0..=1, Text;
+    NamespaceUri = "namespace-uri", 0..=1, Text;
+    NormalizeSpace = "normalize-space", 0..=1, Text;
+    Not = "not", 1..=1, Boolean;
+    Number = "number", 0..=1, Number;
+    Position = "position", 0..=0, Number;
+    Round = "round", 1..=1, Number;
+    StartsWith = "starts-with", 2..=2, Boolean;
+    String = "string", 0..=1, Text;
+    StringLength = "string-length", 0..=1, Number;
+    Substring = "substring", 2..=3, Text;
+    SubstringAfter = "substring-after", 2..=2, Text;
+    SubstringBefore = "substring-before", 2..=2, Text;
+    Sum = "sum", 1..=1, Number;
+    Translate = "translate", 3..=3, Text;
+    True = "true", 0..=0, Boolean;
 }
 
 impl Function {
@@ -56,38 +78,6 @@ impl Function {
             self,
             Self::Count | Self::Sum | Self::Name | Self::LocalName | Self::NamespaceUri
         )
-    }
-
-    pub(super) fn kind(self) -> Kind {
-        match self {
-            Self::Boolean
-            | Self::Contains
-            | Self::False
-            | Self::Lang
-            | Self::Not
-            | Self::StartsWith
-            | Self::True => Kind::Boolean,
-            Self::Ceiling
-            | Self::Count
-            | Self::Floor
-            | Self::Last
-            | Self::Number
-            | Self::Position
-            | Self::Round
-            | Self::StringLength
-            | Self::Sum => Kind::Number,
-            Self::Concat
-            | Self::LocalName
-            | Self::Name
-            | Self::NamespaceUri
-            | Self::NormalizeSpace
-            | Self::String
-            | Self::Substring
-            | Self::SubstringAfter
-            | Self::SubstringBefore
-            | Self::Translate => Kind::Text,
-            Self::Id => Kind::Nodes,
-        }
     }
 }
 
@@ -423,34 +413,3 @@ fn translate(text: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
 
 /// Price of the table by which `translate()` replaces bytes.
 const TRANSLATE_WORK: u64 = 160;
-
-/// Name, fewest and most arguments.
-const FUNCTIONS: [(&str, usize, usize, Function); 27] = [
-    ("boolean", 1, 1, Function::Boolean),
-    ("ceiling", 1, 1, Function::Ceiling),
-    ("concat", 2, usize::MAX, Function::Concat),
-    ("contains", 2, 2, Function::Contains),
-    ("count", 1, 1, Function::Count),
-    ("false", 0, 0, Function::False),
-    ("floor", 1, 1, Function::Floor),
-    ("id", 1, 1, Function::Id),
-    ("lang", 1, 1, Function::Lang),
-    ("last", 0, 0, Function::Last),
-    ("local-name", 0, 1, Function::LocalName),
-    ("name", 0, 1, Function::Name),
-    ("namespace-uri", 0, 1, Function::NamespaceUri),
-    ("normalize-space", 0, 1, Function::NormalizeSpace),
-    ("not", 1, 1, Function::Not),
-    ("number", 0, 1, Function::Number),
-    ("position", 0, 0, Function::Position),
-    ("round", 1, 1, Function::Round),
-    ("starts-with", 2, 2, Function::StartsWith),
-    ("string", 0, 1, Function::String),
-    ("string-length", 0, 1, Function::StringLength),
-    ("substring", 2, 3, Function::Substring),
-    ("substring-after", 2, 2, Function::SubstringAfter),
-    ("substring-before", 2, 2, Function::SubstringBefore),
-    ("sum", 1, 1, Function::Sum),
-    ("translate", 3, 3, Function::Translate),
-    ("true", 0, 0, Function::True),
-];

@@ -277,20 +277,15 @@ impl<'a> Parser<'a> {
 
     fn axis(&mut self) -> Result<Axis, Fault> {
         let at_sign = self.take(TokenKind::At);
-        let Some(TokenKind::Name(name)) = self.peek() else {
+        let (Some(TokenKind::Name(name)), Some(TokenKind::DoubleColon)) =
+            (self.peek(), self.peek_second())
+        else {
             return Ok(if at_sign {
                 Axis::Attribute
             } else {
                 Axis::Child
             });
         };
-        if self.peek_second() != Some(TokenKind::DoubleColon) {
-            return Ok(if at_sign {
-                Axis::Attribute
-            } else {
-                Axis::Child
-            });
-        }
         if at_sign {
             return Err(self.syntax("two axes in one step"));
         }

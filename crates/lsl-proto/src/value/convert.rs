@@ -29,7 +29,11 @@ pub(crate) mod sealed {
         fn i16(&self) -> i16;
         fn i8(&self) -> i8;
         /// Returns the bytes of its text form, either its own or written to `scratch`.
-        fn text<'a>(&'a self, scratch: &'a mut Vec<u8>) -> &'a [u8];
+        fn text<'a>(&'a self, scratch: &'a mut Vec<u8>) -> &'a [u8] {
+            scratch.clear();
+            self.append_text(scratch);
+            scratch
+        }
         /// Appends the bytes of its text form.
         fn append_text(&self, out: &mut Vec<u8>);
     }
@@ -165,11 +169,6 @@ macro_rules! float_source {
             fn i8(&self) -> i8 {
                 truncate_to_i32(f64::from(*self)) as i8
             }
-            fn text<'a>(&'a self, scratch: &'a mut Vec<u8>) -> &'a [u8] {
-                scratch.clear();
-                self.append_text(scratch);
-                scratch
-            }
             fn append_text(&self, out: &mut Vec<u8>) {
                 write_general(out, f64::from(*self), $digits);
             }
@@ -206,11 +205,6 @@ macro_rules! integer_source {
             #[inline]
             fn i8(&self) -> i8 {
                 *self as i8
-            }
-            fn text<'a>(&'a self, scratch: &'a mut Vec<u8>) -> &'a [u8] {
-                scratch.clear();
-                self.append_text(scratch);
-                scratch
             }
             fn append_text(&self, out: &mut Vec<u8>) {
                 // Writing to a vector cannot fail.

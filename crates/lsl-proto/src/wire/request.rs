@@ -6,6 +6,7 @@
 
 use std::ops::Range;
 
+use crate::text::integer_prefix;
 use crate::wire::discovery::{MAX_QUERY_BYTES, SHORTINFO_COMMAND, split_blank, split_line};
 use crate::{ByteOrder, ChannelFormat, Error};
 
@@ -353,22 +354,7 @@ impl Header {
 
 /// Parses the integer a text begins with, as C's `stoi`; `None` if there is none or it does not fit.
 pub(crate) fn leading_int(text: &[u8]) -> Option<i32> {
-    let text = text.trim_ascii_start();
-    let (sign, digits) = match text.split_first() {
-        Some((b'-', digits)) => (-1, digits),
-        Some((b'+', digits)) => (1, digits),
-        _ => (1, text),
-    };
-    let count = digits
-        .iter()
-        .take_while(|byte| byte.is_ascii_digit())
-        .count();
-    let (digits, _) = digits.split_at_checked(count).filter(|_| count > 0)?;
-    digits.iter().try_fold(0i32, |value, digit| {
-        value
-            .checked_mul(10)?
-            .checked_add(sign * i32::from(digit - b'0'))
-    })
+    integer_prefix(text.trim_ascii_start())?.parse().ok()
 }
 
 /// Parses the decimal number a lower-cased text begins with, as C's `stod`; `None` if there is none
@@ -454,15 +440,6 @@ impl FeedRequest<'_> {
         out.extend_from_slice(b"\r\n\r\n");
         out
     }
-}
-
-/// Writes the request for the short info, if it matches `query`; line ends in it become blanks.
-/// Spec: lsl-protocol §3.6.
-pub fn shortinfo_request(query: &[u8]) -> Vec<u8> {
-    let mut out = [SHORTINFO_COMMAND, b"\r\n"].concat();
-    crate::wire::discovery::push_one_line(&mut out, query);
-    out.extend_from_slice(b"\r\n");
-    out
 }
 
 /// The request for the full info. Spec: lsl-protocol §6.

@@ -128,55 +128,6 @@ impl Encoder110 {
         Ok(())
     }
 
-    /// Appends a chunk (sample-major: all channels of the first sample, then of the second): the
-    /// first sample with timestamp `first`, the rest to be deduced. Spec: lsl-protocol §9.1.
-    ///
-    /// # Errors
-    /// `Argument` when the number of values is not a multiple of the number of channels.
-    pub fn encode_chunk<T: PushElement>(
-        &self,
-        out: &mut Vec<u8>,
-        first: f64,
-        values: &[T],
-    ) -> Result<()> {
-        let samples = self.samples_of(values)?;
-        let stamps = std::iter::once(first).chain(std::iter::repeat(DEDUCED_TIMESTAMP));
-        for (sample, timestamp) in samples.zip(stamps) {
-            self.append_stamp(out, timestamp);
-            self.append_values(out, sample);
-        }
-        Ok(())
-    }
-
-    /// Appends a chunk with one timestamp per sample.
-    ///
-    /// # Errors
-    /// `Argument` when there are not exactly `timestamps.len()` samples.
-    pub fn encode_chunk_stamped<T: PushElement>(
-        &self,
-        out: &mut Vec<u8>,
-        timestamps: &[f64],
-        values: &[T],
-    ) -> Result<()> {
-        let samples = self.samples_of(values)?;
-        if samples.len() != timestamps.len() && self.channels != 0 {
-            return Err(wrong_count(
-                values.len(),
-                self.channels.saturating_mul(timestamps.len()),
-            ));
-        }
-        if self.channels == 0 {
-            for timestamp in timestamps {
-                self.append_stamp(out, *timestamp);
-            }
-        }
-        for (sample, timestamp) in samples.zip(timestamps) {
-            self.append_stamp(out, *timestamp);
-            self.append_values(out, sample);
-        }
-        Ok(())
-    }
-
     /// Encodes numeric samples (sample-major) up to `most_bytes`, at least one. Replaces the contents of
     /// `out`, and of `ends` by the end of each. `stamp` returns the timestamp of each, counted from the
     /// first. Returns false and changes nothing if samples of this stream differ in length.
@@ -262,15 +213,6 @@ impl Encoder110 {
         match raw_sample_len(self.format, self.channels) {
             Some(raw) => raw.checked_add(if deduced { 1 } else { STAMPED_HEAD }),
             None => None,
-        }
-    }
-
-    fn samples_of<'a, T>(&self, values: &'a [T]) -> Result<std::slice::ChunksExact<'a, T>> {
-        let samples = values.chunks_exact(self.channels.max(1));
-        if samples.remainder().is_empty() && (self.channels != 0 || values.is_empty()) {
-            Ok(samples)
-        } else {
-            Err(wrong_count(values.len(), self.channels))
         }
     }
 

@@ -26,10 +26,7 @@ impl Document {
     /// Walks by links, not by recursion: a tree made by the application may have any depth.
     fn write_below(&self, out: &mut Vec<u8>, top: NodeId) {
         // A text takes the line break and the indentation from whatever follows it.
-        let mut layout = Layout {
-            line: false,
-            indent: true,
-        };
+        let mut layout = Layout::INDENT;
         let mut depth = 0_usize;
         let mut node = top;
         loop {
@@ -38,32 +35,18 @@ impl Document {
                 None => return,
                 Some(NodeKind::Text) => {
                     write_escaped(out, self.text(node), Escape::Text);
-                    layout = Layout {
-                        line: false,
-                        indent: false,
-                    };
+                    layout = Layout::INLINE;
                 }
                 Some(NodeKind::CData) => {
                     write_cdata(out, self.text(node));
-                    layout = Layout {
-                        line: false,
-                        indent: false,
-                    };
+                    layout = Layout::INLINE;
                 }
-                Some(NodeKind::Document) => {
-                    layout = Layout {
-                        line: false,
-                        indent: true,
-                    }
-                }
+                Some(NodeKind::Document) => layout = Layout::INDENT,
                 Some(NodeKind::Element) => {
                     layout.apply(out, depth);
                     self.write_start(out, node);
                     out.extend_from_slice(if first.is_some() { b">" } else { b" />" });
-                    layout = Layout {
-                        line: true,
-                        indent: true,
-                    };
+                    layout = Layout::NEW_LINE;
                     depth += usize::from(first.is_some());
                 }
             }
@@ -87,10 +70,7 @@ impl Document {
                     out.extend_from_slice(b"</");
                     out.extend_from_slice(printed_name(self.name(node)));
                     out.push(b'>');
-                    layout = Layout {
-                        line: true,
-                        indent: true,
-                    };
+                    layout = Layout::NEW_LINE;
                 }
             }
             if node == top {
@@ -122,6 +102,19 @@ struct Layout {
 }
 
 impl Layout {
+    const INLINE: Self = Self {
+        line: false,
+        indent: false,
+    };
+    const INDENT: Self = Self {
+        line: false,
+        indent: true,
+    };
+    const NEW_LINE: Self = Self {
+        line: true,
+        indent: true,
+    };
+
     fn apply(self, out: &mut Vec<u8>, depth: usize) {
         if self.line {
             out.push(b'\n');

@@ -9,29 +9,64 @@ use lsl_platform::calendar::rfc3339_nanos;
 use serde::Serialize;
 
 use super::text::printable;
-use crate::{Cause, Fingerprint, Role, SessionId, Suite};
+use crate::{Cause, Fingerprint, Policy, Role, SessionId, Suite};
 
-/// Security event for an auditor. Made with [`Event::new`] and the setters; fields that do not
-/// apply stay out. Texts from outside are made safe when the event is written.
-#[derive(Debug, Clone)]
-pub struct Event {
-    pub(crate) kind: EventKind,
-    pub(crate) session: Option<SessionId>,
-    pub(crate) peer_addr: Option<SocketAddr>,
-    pub(crate) peer: Option<Fingerprint>,
-    pub(crate) peer_name: Option<String>,
-    pub(crate) claimed: bool,
-    pub(crate) role: Option<Role>,
-    pub(crate) suite: Option<Suite>,
-    pub(crate) policy: Option<crate::Policy>,
-    pub(crate) stream_uid: Option<String>,
-    pub(crate) cause: Option<Cause>,
-    pub(crate) detail: Option<String>,
-    pub(crate) traffic: Option<Traffic>,
+/// Makes [`Event`] of its optional fields, with a setter for each.
+macro_rules! event_fields {
+    ($($(#[$doc:meta])+ $field:ident: $type:ty,)+) => {
+        /// Security event for an auditor. Made with [`Event::new`] and the setters; fields that do not
+        /// apply stay out. Texts from outside are made safe when the event is written.
+        #[derive(Debug, Clone)]
+        pub struct Event {
+            pub(crate) kind: EventKind,
+            $(pub(crate) $field: Option<$type>,)+
+        }
+
+        impl Event {
+            /// Creates an event whose fields are all empty.
+            pub fn new(kind: EventKind) -> Self {
+                Self { kind, $($field: None,)+ }
+            }
+
+            $(
+                $(#[$doc])+
+                #[must_use]
+                pub fn $field(mut self, value: impl Into<$type>) -> Self {
+                    self.$field = Some(value.into());
+                    self
+                }
+            )+
+        }
+    };
+}
+
+event_fields! {
+    /// Sets the session that the event belongs to.
+    session: SessionId,
+    /// Sets the remote address of the peer.
+    peer_addr: SocketAddr,
+    /// Sets the fingerprint that the peer proved.
+    peer: Fingerprint,
+    /// Sets the peer's name in our trust file.
+    peer_name: String,
+    /// Sets the role of **this** side.
+    role: Role,
+    /// Sets the suite that seals the session's records.
+    suite: Suite,
+    /// Sets the policy that decided about the event.
+    policy: Policy,
+    /// Sets the `uid` of the stream.
+    stream_uid: String,
+    /// Sets the cause; the line names it with its code.
+    cause: Cause,
+    /// Sets the explanation in words; cut to 1024 bytes.
+    detail: String,
+    /// Sets the sums of a closed session.
+    traffic: Traffic,
 }
 
 /// Sums of one session, for `session_closed`.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Traffic {
     /// DATA bytes of both directions.
     pub bytes: u64,
@@ -43,178 +78,59 @@ pub struct Traffic {
     pub clean: bool,
 }
 
-/// The name of an event.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-#[expect(
-    missing_docs,
-    reason = "LSS/1 §10 lists them, and recorder.md §4 wants one for each encrypted file; the names say it"
-)]
-pub enum EventKind {
-    HandshakeOk,
-    HandshakeFailed,
-    PolicyRefused,
-    PlaintextAccepted,
-    PlaintextRefused,
-    PeerAlert,
-    KeyUpdate,
-    SessionClosed,
-    RecordAuthFailed,
-    TrustReloaded,
-    Revoked,
-    TimeStep,
-    TimeRttRise,
-    TimeUncertain,
-    PeerChanged,
-    TrustReloadFailed,
-    LimitsHit,
-    SharedKeyMode,
-    ForceChacha20,
-    FileLocked,
-    FileUnlocked,
-    FileRotated,
-    FileVerified,
-    FileFailed,
+/// Makes [`EventKind`] of its variants and their names.
+macro_rules! event_kinds {
+    ($($kind:ident = $name:literal,)+) => {
+        /// The name of an event.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        #[expect(
+            missing_docs,
+            reason = "LSS/1 §10 lists them, and recorder.md §4 wants one for each encrypted file; the names say it"
+        )]
+        pub enum EventKind {
+            $($kind,)+
+        }
+
+        impl EventKind {
+            /// Returns the name in lines and log messages: `handshake_ok`.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$kind => $name,)+
+                }
+            }
+        }
+    };
 }
 
-impl Event {
-    /// Creates an event whose fields are all empty.
-    pub fn new(kind: EventKind) -> Self {
-        Self {
-            kind,
-            session: None,
-            peer_addr: None,
-            peer: None,
-            peer_name: None,
-            claimed: false,
-            role: None,
-            suite: None,
-            policy: None,
-            stream_uid: None,
-            cause: None,
-            detail: None,
-            traffic: None,
-        }
-    }
-
-    /// Sets the session that the event belongs to.
-    #[must_use]
-    pub fn session(mut self, id: SessionId) -> Self {
-        self.session = Some(id);
-        self
-    }
-
-    /// Sets the remote address of the peer.
-    #[must_use]
-    pub fn peer_addr(mut self, address: SocketAddr) -> Self {
-        self.peer_addr = Some(address);
-        self
-    }
-
-    /// Sets the fingerprint that the peer proved.
-    #[must_use]
-    pub fn peer(mut self, fingerprint: Fingerprint) -> Self {
-        self.peer = Some(fingerprint);
-        self.claimed = false;
-        self
-    }
-
-    /// Sets the fingerprint that a peer claims without proof.
-    #[must_use]
-    pub fn claimed_peer(mut self, fingerprint: Fingerprint) -> Self {
-        self.peer = Some(fingerprint);
-        self.claimed = true;
-        self
-    }
-
-    /// The peer's name in our trust file.
-    #[must_use]
-    pub fn peer_name(mut self, name: impl Into<String>) -> Self {
-        self.peer_name = Some(name.into());
-        self
-    }
-
-    /// The role of **this** side.
-    #[must_use]
-    pub fn role(mut self, role: Role) -> Self {
-        self.role = Some(role);
-        self
-    }
-
-    /// Sets the suite that seals the session's records.
-    #[must_use]
-    pub fn suite(mut self, suite: Suite) -> Self {
-        self.suite = Some(suite);
-        self
-    }
-
-    /// Sets the policy that decided about the event.
-    #[must_use]
-    pub fn policy(mut self, policy: crate::Policy) -> Self {
-        self.policy = Some(policy);
-        self
-    }
-
-    /// Sets the `uid` of the stream.
-    #[must_use]
-    pub fn stream_uid(mut self, uid: impl Into<String>) -> Self {
-        self.stream_uid = Some(uid.into());
-        self
-    }
-
-    /// Sets the cause; the line names it with its code.
-    #[must_use]
-    pub fn cause(mut self, cause: Cause) -> Self {
-        self.cause = Some(cause);
-        self
-    }
-
-    /// Sets the explanation in words; cut to 1024 bytes.
-    #[must_use]
-    pub fn detail(mut self, detail: impl Into<String>) -> Self {
-        self.detail = Some(detail.into());
-        self
-    }
-
-    /// Sets the sums of a closed session.
-    #[must_use]
-    pub fn traffic(mut self, traffic: Traffic) -> Self {
-        self.traffic = Some(traffic);
-        self
-    }
+event_kinds! {
+    HandshakeOk = "handshake_ok",
+    HandshakeFailed = "handshake_failed",
+    PolicyRefused = "policy_refused",
+    PlaintextAccepted = "plaintext_accepted",
+    PlaintextRefused = "plaintext_refused",
+    PeerAlert = "peer_alert",
+    KeyUpdate = "key_update",
+    SessionClosed = "session_closed",
+    RecordAuthFailed = "record_auth_failed",
+    TrustReloaded = "trust_reloaded",
+    Revoked = "revoked",
+    TimeStep = "time_step",
+    TimeRttRise = "time_rtt_rise",
+    TimeUncertain = "time_uncertain",
+    PeerChanged = "peer_changed",
+    TrustReloadFailed = "trust_reload_failed",
+    LimitsHit = "limits_hit",
+    SharedKeyMode = "shared_key_mode",
+    ForceChacha20 = "force_chacha20",
+    FileLocked = "file_locked",
+    FileUnlocked = "file_unlocked",
+    FileRotated = "file_rotated",
+    FileVerified = "file_verified",
+    FileFailed = "file_failed",
 }
 
 impl EventKind {
-    /// The name in lines and log messages: `handshake_ok`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::HandshakeOk => "handshake_ok",
-            Self::HandshakeFailed => "handshake_failed",
-            Self::PolicyRefused => "policy_refused",
-            Self::PlaintextAccepted => "plaintext_accepted",
-            Self::PlaintextRefused => "plaintext_refused",
-            Self::PeerAlert => "peer_alert",
-            Self::KeyUpdate => "key_update",
-            Self::SessionClosed => "session_closed",
-            Self::RecordAuthFailed => "record_auth_failed",
-            Self::TrustReloaded => "trust_reloaded",
-            Self::Revoked => "revoked",
-            Self::TimeStep => "time_step",
-            Self::TimeRttRise => "time_rtt_rise",
-            Self::TimeUncertain => "time_uncertain",
-            Self::PeerChanged => "peer_changed",
-            Self::TrustReloadFailed => "trust_reload_failed",
-            Self::LimitsHit => "limits_hit",
-            Self::SharedKeyMode => "shared_key_mode",
-            Self::ForceChacha20 => "force_chacha20",
-            Self::FileLocked => "file_locked",
-            Self::FileUnlocked => "file_unlocked",
-            Self::FileRotated => "file_rotated",
-            Self::FileVerified => "file_verified",
-            Self::FileFailed => "file_failed",
-        }
-    }
-
     /// Returns true for events that need attention: they are warnings in the log.
     pub fn is_warning(self) -> bool {
         !matches!(
@@ -280,7 +196,7 @@ pub(super) struct AuditEntry {
     pub(super) peer_fp: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) peer_name: Option<String>,
-    /// Only where there is a fingerprint to believe or not.
+    /// Only where there is a fingerprint to believe or not. All that are recorded today were proved.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) claimed: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -301,14 +217,8 @@ pub(super) struct AuditEntry {
     pub(super) cause: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) detail: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) bytes: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) records: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) duration_secs: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) clean: Option<bool>,
+    #[serde(flatten)]
+    pub(super) traffic: Option<Traffic>,
     /// Events of this kind since the last line of this kind that were only counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) suppressed: Option<u64>,
@@ -318,7 +228,6 @@ impl AuditEntry {
     /// `now` is the time since 1970 in UTC.
     pub(super) fn new(event: Event, now: Duration) -> Self {
         let safe = |text: String| printable(text.as_bytes());
-        let traffic = event.traffic;
         let in_session = event.session.is_some() || event.suite.is_some();
         Self {
             kind: event.kind,
@@ -328,28 +237,21 @@ impl AuditEntry {
             peer_addr: event.peer_addr.map(|address| address.to_string()),
             peer_fp: event.peer.map(|fingerprint| fingerprint.to_string()),
             peer_name: event.peer_name.map(safe),
-            claimed: event.peer.map(|_| event.claimed),
+            claimed: event.peer.map(|_| false),
             role: event.role.map(|role| match role {
                 Role::Outlet => "outlet",
                 Role::Inlet => "inlet",
             }),
             suite: event.suite.map(Suite::name),
             version: in_session.then_some(VERSION),
-            policy: event.policy.map(|policy| match policy {
-                crate::Policy::Off => "off",
-                crate::Policy::Migrate => "migrate",
-                crate::Policy::Required => "required",
-            }),
+            policy: event.policy.map(Policy::name),
             stream_uid: event.stream_uid.map(safe),
             code: event.cause.map(Cause::code),
             cause: event.cause.map(Cause::name),
             detail: event
                 .detail
                 .map(|text| lsl_platform::terminal::printable(text.as_bytes(), MAX_DETAIL)),
-            bytes: traffic.map(|traffic| traffic.bytes),
-            records: traffic.map(|traffic| traffic.records),
-            duration_secs: traffic.map(|traffic| traffic.duration_secs),
-            clean: traffic.map(|traffic| traffic.clean),
+            traffic: event.traffic,
             suppressed: None,
         }
     }

@@ -392,6 +392,7 @@ impl AuditState {
 
 /// The entry as a `tracing` event. Fields that it does not have stay out.
 fn emit(entry: &AuditEntry) {
+    let traffic = entry.traffic;
     macro_rules! event {
         ($level:expr) => {
             tracing::event!(
@@ -410,10 +411,10 @@ fn emit(entry: &AuditEntry) {
                 stream_uid = entry.stream_uid,
                 code = entry.code,
                 cause = entry.cause,
-                bytes = entry.bytes,
-                records = entry.records,
-                duration_secs = entry.duration_secs,
-                clean = entry.clean,
+                bytes = traffic.map(|traffic| traffic.bytes),
+                records = traffic.map(|traffic| traffic.records),
+                duration_secs = traffic.map(|traffic| traffic.duration_secs),
+                clean = traffic.map(|traffic| traffic.clean),
                 suppressed = entry.suppressed,
                 "{}",
                 entry.detail.as_deref().unwrap_or(entry.event)

@@ -1,6 +1,7 @@
 //! The log as a whole: what ends up in the file, whoever writes and whatever goes wrong.
 
 use std::fs;
+use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -86,7 +87,7 @@ fn a_line_has_the_fields_of_its_event_and_no_others() {
     audit.record(
         Event::new(EventKind::SessionClosed)
             .session(SessionId([0xab; 16]))
-            .peer_addr("10.1.2.3:16572".parse().unwrap())
+            .peer_addr("10.1.2.3:16572".parse::<SocketAddr>().unwrap())
             .peer_name("eeg-amp-1")
             .role(Role::Inlet)
             .suite(Suite::Aes256Gcm)
@@ -491,7 +492,7 @@ fn the_last_error_is_our_own_and_not_a_strangers() {
     audit.record(
         Event::new(EventKind::HandshakeFailed)
             .role(Role::Inlet)
-            .peer_addr("[::1]:16572".parse().unwrap())
+            .peer_addr("[::1]:16572".parse::<SocketAddr>().unwrap())
             .cause(Cause::NotAuthorised)
             .detail("there run: lsl trust add\x07"),
     );

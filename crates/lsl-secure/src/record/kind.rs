@@ -2,40 +2,34 @@
 
 /// Types of records: the first byte of a plaintext, without the padding bit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
 pub(super) enum Kind {
-    Data,
-    Descriptor,
-    KeyUpdate,
-    Close,
-    Ping,
-    Pong,
-    Alert,
+    Data = 1,
+    Descriptor = 2,
+    KeyUpdate = 3,
+    Close = 4,
+    Ping = 5,
+    Pong = 6,
+    Alert = 7,
 }
 
 impl Kind {
+    const ALL: [Self; 7] = [
+        Self::Data,
+        Self::Descriptor,
+        Self::KeyUpdate,
+        Self::Close,
+        Self::Ping,
+        Self::Pong,
+        Self::Alert,
+    ];
+
     pub(super) const fn byte(self) -> u8 {
-        match self {
-            Self::Data => 1,
-            Self::Descriptor => 2,
-            Self::KeyUpdate => 3,
-            Self::Close => 4,
-            Self::Ping => 5,
-            Self::Pong => 6,
-            Self::Alert => 7,
-        }
+        self as u8
     }
 
     pub(super) fn from_byte(byte: u8) -> Option<Self> {
-        Some(match byte {
-            1 => Self::Data,
-            2 => Self::Descriptor,
-            3 => Self::KeyUpdate,
-            4 => Self::Close,
-            5 => Self::Ping,
-            6 => Self::Pong,
-            7 => Self::Alert,
-            _ => return None,
-        })
+        Self::ALL.into_iter().find(|kind| kind.byte() == byte)
     }
 }
 

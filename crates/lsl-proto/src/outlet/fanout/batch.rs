@@ -12,7 +12,7 @@ use super::{Caller, Consumer, ConsumerId, Transmit};
 /// Senders that are away from their consumers. Keeps its memory from batch to batch.
 #[derive(Debug)]
 pub struct Batch<T> {
-    /// Shared by the entries.
+    /// Window of a log that all entries send from.
     pub(super) bytes: Vec<u8>,
     pub(super) entries: Vec<BatchEntry<T>>,
     /// Entries before this one were sent.

@@ -32,7 +32,7 @@ pub(super) struct Consumer<T: Transmit> {
     pub(super) output: Output,
 }
 
-/// State of a sender.
+/// State of the bytes that a sender has accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Output {
     Flushed,
@@ -40,7 +40,7 @@ pub(super) enum Output {
     Unsent,
     /// It has something unsent, and the socket is full.
     Blocked,
-    /// It sends nothing more.
+    /// It failed or was closed, and sends nothing more.
     Ended,
 }
 

@@ -191,9 +191,9 @@ proptest! {
 fn the_worked_bytes_of_appendix_a() {
     let encoder = Encoder110::new(ChannelFormat::Float32, 2, ByteOrder::Little);
     let mut out = Vec::new();
-    encoder
-        .encode_chunk(&mut out, 1000.5, &[1.0_f32, -2.0, 3.0, 4.0])
-        .unwrap();
+    for (stamp, sample) in [(1000.5, [1.0_f32, -2.0]), (DEDUCED_TIMESTAMP, [3.0, 4.0])] {
+        encoder.encode_sample(&mut out, stamp, &sample).unwrap();
+    }
     let expected = [
         &[
             0x02, 0, 0, 0, 0, 0, 0x44, 0x8f, 0x40, 0, 0, 0x80, 0x3f, 0, 0, 0, 0xc0,
@@ -206,33 +206,35 @@ fn the_worked_bytes_of_appendix_a() {
 }
 
 #[test]
-fn chunks_are_the_samples_they_consist_of() {
+fn runs_are_the_samples_they_consist_of() {
     for format in ChannelFormat::STREAMABLE {
         for channels in [1_u32, 3] {
             let encoder = Encoder110::new(format, channels, ByteOrder::Big);
             let values: Vec<i32> = (0..4 * channels.cast_signed())
                 .map(|n| n * 77 - 100)
                 .collect();
-            let stamps = [5.0, DEDUCED_TIMESTAMP, 7.0, f64::INFINITY];
-            let one_by_one = |stamps: [f64; 4]| {
-                let mut out = Vec::new();
+            for stamps in [
+                [5.0, DEDUCED_TIMESTAMP, 7.0, f64::INFINITY],
+                [5.0, -1.0, -1.0, -1.0],
+            ] {
+                let (mut one_by_one, mut expected_ends) = (Vec::new(), Vec::new());
                 for (sample, stamp) in values.chunks(channels as usize).zip(stamps) {
-                    encoder.encode_sample(&mut out, stamp, sample).unwrap();
+                    let out = &mut one_by_one;
+                    encoder.encode_sample(out, stamp, sample).unwrap();
+                    expected_ends.push(out.len());
                 }
-                out
-            };
-            let mut stamped = Vec::new();
-            encoder
-                .encode_chunk_stamped(&mut stamped, &stamps, &values)
-                .unwrap();
-            assert_eq!(stamped, one_by_one(stamps), "{format} {channels}");
-            let mut deduced = Vec::new();
-            encoder.encode_chunk(&mut deduced, 5.0, &values).unwrap();
-            assert_eq!(
-                deduced,
-                one_by_one([5.0, -1.0, -1.0, -1.0]),
-                "{format} {channels}"
-            );
+                let (mut out, mut ends) = (Vec::new(), Vec::new());
+                let stamp = |n: usize| stamps[n];
+                let is_run = encoder.encode_run(&values, stamp, usize::MAX, &mut out, &mut ends);
+                assert_eq!(is_run, format != ChannelFormat::String);
+                if is_run {
+                    assert_eq!(
+                        (out, ends),
+                        (one_by_one, expected_ends),
+                        "{format} {channels}"
+                    );
+                }
+            }
         }
     }
 }
@@ -255,19 +257,8 @@ fn the_wrong_number_of_values_is_refused_before_a_byte_is_written() {
                 "{format} {count}"
             );
         }
-        assert!(encoder.encode_chunk(&mut out, 1.0, &[1_i16; 4]).is_err());
-        assert!(
-            encoder
-                .encode_chunk_stamped(&mut out, &[1.0], &[1_i16; 6])
-                .is_err()
-        );
-        assert!(
-            encoder
-                .encode_chunk_stamped(&mut out, &[1.0, 2.0, 3.0], &[1_i16; 6])
-                .is_err()
-        );
         let none = Encoder110::new(format, 0, ByteOrder::Little);
-        assert!(none.encode_chunk(&mut out, 1.0, &[1_i16]).is_err());
+        assert!(none.encode_sample(&mut out, 1.0, &[1_i16]).is_err());
     }
     assert_eq!(out, b"");
 }
