@@ -40,7 +40,7 @@ impl Endpoint {
         }
         // Ends without returning: a foreign library may take long to end, and the driver does not
         // wait.
-        std::process::exit(0);
+        lsl_platform::exit::leave(0);
     }
 }
 
@@ -81,7 +81,7 @@ impl Orders {
                     break;
                 }
             }
-            std::process::exit(0);
+            lsl_platform::exit::leave(0);
         });
         Self(orders)
     }

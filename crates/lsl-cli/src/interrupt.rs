@@ -2,12 +2,12 @@
 //! A second Ctrl-C ends the process at once. Commands install it only when their loop starts: while
 //! they search or connect, Ctrl-C keeps its usual meaning.
 
-use std::process;
 use std::thread;
 use std::time::Duration;
 
 use lsl_core::local_clock;
-use lsl_platform::hangup::kept_ignored;
+use lsl_platform::exit::leave;
+use lsl_platform::termination::{Request, catch};
 use lsl_xdf::at_rest::Cancel;
 
 use crate::failure::{Failure, Outcome};
@@ -33,25 +33,24 @@ impl Stop {
         let mut last = None;
         let mut wishes = 0;
         // Runs on a thread of its own, not in a signal handler.
-        let handler = move || {
+        let handler = move |request| {
             let now = local_clock();
             // Terminals and wrappers such as `timeout` signal both a process and its group: two
             // signals in a row are one wish.
-            if last.is_some_and(|last| now - last <= SAME_WISH_SECS) {
+            if request == Request::End && last.is_some_and(|last| now - last <= SAME_WISH_SECS) {
                 return;
             }
             last = Some(now);
             wishes += 1;
             if wishes > patience {
-                process::exit(INTERRUPTED);
+                leave(INTERRUPTED);
             }
-            if flag.requested() {
+            if flag.requested() || request == Request::EndNow {
                 flag.second.cancel();
             }
             flag.request();
         };
-        // `nohup lsl record` goes on without its terminal.
-        kept_ignored(|| ctrlc::set_handler(handler))
+        catch(handler)
             .map_err(|error| Failure::Runtime(format!("cannot catch Ctrl-C: {error}")))?;
         Ok(stop)
     }

@@ -9,7 +9,7 @@
 //!
 //! Unsafe code only in `fork`, for the one page that the kernel must clear, for hooks and for values that a
 //! child makes anew, in `locked`, for the pages of keys, in `directories` and `files`, for the databases of
-//! users and groups, in `cancel`, `usage`, `arrival`, `exit` and `hangup`; and where another system than Linux
+//! users and groups, in `cancel`, `usage`, `arrival`, `exit` and `termination`; and where another system than Linux
 //! gives its clock, its name or its privileges to nobody else, or what Unix has safe functions for.
 #![deny(unsafe_code)]
 
@@ -29,7 +29,6 @@ pub mod exit;
 #[cfg_attr(windows, path = "windows/files.rs")]
 pub mod files;
 pub mod fork;
-pub mod hangup;
 pub mod interfaces;
 #[cfg_attr(windows, path = "windows/interrupt.rs")]
 pub mod interrupt;
@@ -46,6 +45,8 @@ pub mod socket;
 pub mod stderr;
 #[cfg_attr(windows, path = "windows/terminal.rs")]
 pub mod terminal;
+#[cfg_attr(windows, path = "windows/termination.rs")]
+pub mod termination;
 mod text;
 pub mod usage;
 #[cfg(windows)]

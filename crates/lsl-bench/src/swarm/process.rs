@@ -46,7 +46,7 @@ impl Swarm {
         }
         // Ends without returning: a foreign library may take long to end, and the driver does not
         // wait.
-        std::process::exit(0);
+        lsl_platform::exit::leave(0);
     }
 }
 

@@ -51,7 +51,7 @@ fn replaced_by(command: &mut Command) -> io::Error {
 #[cfg(not(unix))]
 fn replaced_by(command: &mut Command) -> io::Error {
     match command.status() {
-        Ok(status) => std::process::exit(status.code().unwrap_or(1)),
+        Ok(status) => lsl_platform::exit::leave(status.code().unwrap_or(1)),
         Err(error) => error,
     }
 }

@@ -15,11 +15,11 @@ mod running;
 mod screen;
 
 use std::path::{Path, PathBuf};
-use std::process;
 use std::sync::Arc;
 
 use clap::Args;
 use lsl_core::{Context, local_clock};
+use lsl_platform::exit::leave;
 use lsl_record::rcs::{self, Gate, ListenError, TokenError};
 use lsl_record::template::{self, BIDS, Fields, TemplateError};
 use lsl_record::{Events, OtherKeys, PADDING_SECS, Stamps};
@@ -233,7 +233,7 @@ impl Record {
         let outcome = self.record(context);
         if !messages::flush() {
             // The reader of the messages is stuck: waiting for it would take for ever.
-            process::exit(outcome.map_or_else(|failure| failure.status().into(), |()| 0));
+            leave(outcome.map_or_else(|failure| failure.status().into(), |()| 0));
         }
         outcome
     }
