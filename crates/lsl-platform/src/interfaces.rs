@@ -1,8 +1,10 @@
 //! The network interfaces of this host, one entry per address.
 
+#[cfg(unix)]
 use std::io;
 use std::net::IpAddr;
 
+#[cfg(unix)]
 use getifaddrs::{Address, InterfaceFlags};
 
 /// One address of one interface.
@@ -24,10 +26,17 @@ pub struct Interface {
     pub is_loopback: bool,
 }
 
+#[cfg(windows)]
+#[path = "windows/interfaces.rs"]
+mod system;
+#[cfg(windows)]
+pub use system::interfaces;
+
 /// Lists every IPv4 and IPv6 address of this host. A few system calls per address; does not block.
 ///
 /// # Errors
 /// Those of `getifaddrs(3)`.
+#[cfg(unix)]
 pub fn interfaces() -> io::Result<Vec<Interface>> {
     let listed = getifaddrs::getifaddrs()?.filter_map(|entry| {
         let (address, netmask) = match entry.address {

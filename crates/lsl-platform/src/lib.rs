@@ -30,15 +30,15 @@ pub mod exit;
 pub mod files;
 pub mod fork;
 pub mod interfaces;
-#[cfg_attr(windows, path = "windows/interrupt.rs")]
-pub mod interrupt;
 #[cfg_attr(windows, path = "windows/limits.rs")]
 pub mod limits;
 pub mod locked;
-pub mod poll;
+pub mod module;
+pub mod power;
 #[cfg_attr(windows, path = "windows/privilege.rs")]
 pub mod privilege;
 pub mod process;
+mod readiness;
 pub mod reentry;
 pub mod signal;
 pub mod socket;
@@ -49,6 +49,12 @@ pub mod terminal;
 pub mod termination;
 mod text;
 pub mod usage;
+#[cfg_attr(windows, path = "windows/wait.rs")]
+pub mod wait;
 #[cfg(windows)]
 #[path = "windows/wide.rs"]
 mod wide;
+
+// The former names of `wait`, as lsl-core has them.
+pub use wait as interrupt;
+pub use wait as poll;

@@ -135,7 +135,7 @@ mod tests {
     use std::os::fd::BorrowedFd;
 
     use super::*;
-    use crate::poll::wait_readable;
+    use crate::wait::wait_readable;
 
     #[test]
     #[expect(unsafe_code, reason = "what C programs get is a number")]

@@ -4,12 +4,16 @@
 //! `write` and `writev` raise SIGPIPE in a host whose C runtime left it at its default; `send` can be
 //! told not to.
 
+#[cfg_attr(windows, path = "windows/prepare.rs")]
+mod prepare;
+
 use std::io;
 #[cfg(unix)]
 pub use std::os::fd::AsFd as AsSocket;
 #[cfg(windows)]
 pub use std::os::windows::io::AsSocket;
 
+pub use self::prepare::{is_noise, is_taken, prepare_bind, prepare_connect, prepare_udp};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 /// Flags of a send that neither waits nor raises a signal.

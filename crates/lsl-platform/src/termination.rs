@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::OnceLock;
 
-use crate::poll::wait_readable;
+use crate::readiness::wait_readable;
 use crate::signal::Signal;
 
 /// Request that this program ends.

@@ -18,7 +18,6 @@ use rustix::fd::AsFd;
 use rustix::io::Errno;
 
 use crate::clock::local_clock;
-use crate::reentry::interruptible;
 
 /// Waits until reading from `fd` would not block: data, end of stream or a pending error.
 ///
@@ -29,36 +28,6 @@ use crate::reentry::interruptible;
 /// Those of `poll(2)` (`WSAPoll` on Windows). An interrupting signal is not an error: the wait continues.
 pub fn wait_readable(fd: impl AsFd, deadline: f64) -> io::Result<bool> {
     wait(fd, PollFlags::IN, deadline)
-}
-
-/// Reason why a wait for two descriptors ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Woken {
-    /// Reading from the first would not block.
-    Readable,
-    /// Only the second is readable.
-    Interrupted,
-    /// The deadline passed before either was readable.
-    Late,
-}
-
-/// Waits as [`wait_readable`] does, until `fd` or `interrupt` is readable. Signal handlers may push
-/// meanwhile, so the caller must hold no lock.
-///
-/// # Errors
-/// As [`wait_readable`].
-pub fn wait_readable_or(fd: impl AsFd, interrupt: impl AsFd, deadline: f64) -> io::Result<Woken> {
-    let mut both = [
-        PollFd::from_borrowed_fd(fd.as_fd(), PollFlags::IN),
-        PollFd::from_borrowed_fd(interrupt.as_fd(), PollFlags::IN),
-    ];
-    Ok(if !interruptible(|| wait_any(&mut both, deadline))? {
-        Woken::Late
-    } else if both[0].revents().is_empty() {
-        Woken::Interrupted
-    } else {
-        Woken::Readable
-    })
 }
 
 /// Waits until writing to `fd` would not block, or would report an error at once.
@@ -80,7 +49,7 @@ fn wait(fd: impl AsFd, interest: PollFlags, deadline: f64) -> io::Result<bool> {
     clippy::cast_possible_truncation,
     reason = "a hop is at most an hour, and cutting off fractions of a nanosecond is meant"
 )]
-fn wait_any(fds: &mut [PollFd<'_>], deadline: f64) -> io::Result<bool> {
+pub(crate) fn wait_any(fds: &mut [PollFd<'_>], deadline: f64) -> io::Result<bool> {
     loop {
         let remaining_secs = (deadline - local_clock()).max(0.0);
         // Long waits go in hops: some systems refuse timeouts beyond 2^31 milliseconds.

@@ -1,18 +1,22 @@
-//! Ending one thread's wait for a socket from another thread, without touching the socket.
+//! Waits of one thread for a socket, which other threads can end without touching the socket.
 //!
 //! Shutting the socket down would also end the connection of a forked parent. And a wait may end although
 //! the connection lasts: another thread took the bytes, or shall wait instead.
 
 use std::cell::Cell;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use crate::fork::Generation;
+use rustix::event::{PollFd, PollFlags};
 
-/// Flag that one thread can wait for together with a socket, see
-/// [`wait_readable_or`](crate::poll::wait_readable_or). It stays raised until that thread lowers it, so
-/// raising may precede waiting.
+use crate::fork::Generation;
+use crate::readiness::wait_any;
+pub use crate::readiness::{wait_readable, wait_writable};
+use crate::reentry::interruptible;
+
+/// Flag that one thread can wait for together with a socket, see [`wait_readable_or`]. It stays raised until
+/// that thread lowers it, so raising may precede waiting.
 #[derive(Debug)]
 pub struct Interrupt {
     /// Readable while the flag is raised.
@@ -83,56 +87,39 @@ impl Interrupt {
     }
 }
 
-impl AsFd for Interrupt {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.read.as_fd()
-    }
-}
-
 thread_local! {
     static OWN: Cell<Option<Arc<Interrupt>>> = const { Cell::new(None) };
 }
 
-#[cfg(test)]
-mod tests {
-    use std::io::Write as _;
-    use std::os::unix::net::UnixStream;
-
-    use super::*;
-    use crate::clock::local_clock;
-    use crate::poll::{Woken, wait_readable_or};
-
-    #[test]
-    fn a_raised_flag_ends_a_wait_before_and_during_it_and_once() {
-        let (_near, far) = UnixStream::pair().unwrap();
-        let own = Interrupt::of_thread().unwrap();
-        assert!(Arc::ptr_eq(&own, &Interrupt::of_thread().unwrap()));
-        own.raise();
-        own.raise();
-        let woken = wait_readable_or(&far, &*own, f64::INFINITY).unwrap();
-        assert_eq!(woken, Woken::Interrupted);
-        own.lower();
-        let woken = wait_readable_or(&far, &*own, local_clock() + 0.002).unwrap();
-        assert_eq!(woken, Woken::Late);
-        let other = Arc::clone(&own);
-        let raising = std::thread::spawn(move || {
-            assert!(!Arc::ptr_eq(&other, &Interrupt::of_thread().unwrap()));
-            other.raise();
-        });
-        let woken = wait_readable_or(&far, &*own, f64::INFINITY).unwrap();
-        assert_eq!(woken, Woken::Interrupted);
-        raising.join().unwrap();
-        own.lower();
-    }
-
-    #[test]
-    fn data_comes_before_a_flag() {
-        let (mut near, far) = UnixStream::pair().unwrap();
-        let own = Interrupt::of_thread().unwrap();
-        near.write_all(b"x").unwrap();
-        own.raise();
-        let woken = wait_readable_or(&far, &*own, f64::INFINITY).unwrap();
-        assert_eq!(woken, Woken::Readable);
-        own.lower();
-    }
+/// Reason why a wait for a socket and a flag ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Woken {
+    /// Reading from the socket would not block.
+    Readable,
+    /// Only the flag is raised.
+    Interrupted,
+    /// The deadline passed before either.
+    Late,
 }
+
+/// Waits as [`wait_readable`] does, until `fd` is readable or the flag is raised. Signal handlers may push
+/// meanwhile, so the caller must hold no lock.
+///
+/// # Errors
+/// As [`wait_readable`].
+pub fn wait_readable_or(fd: impl AsFd, interrupt: &Interrupt, deadline: f64) -> io::Result<Woken> {
+    let mut both = [
+        PollFd::from_borrowed_fd(fd.as_fd(), PollFlags::IN),
+        PollFd::from_borrowed_fd(interrupt.read.as_fd(), PollFlags::IN),
+    ];
+    Ok(if !interruptible(|| wait_any(&mut both, deadline))? {
+        Woken::Late
+    } else if both[0].revents().is_empty() {
+        Woken::Interrupted
+    } else {
+        Woken::Readable
+    })
+}
+
+#[cfg(test)]
+mod tests;

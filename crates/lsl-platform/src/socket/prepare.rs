@@ -1,0 +1,26 @@
+//! What Windows' sockets need and those of Unix do not.
+
+use std::io;
+use std::net::IpAddr;
+
+use super::AsSocket;
+
+/// Returns whether an error of a receive is about one datagram alone, so that the next one can be received
+/// at once. Unix has no such errors.
+pub fn is_noise(_error: &io::Error) -> bool {
+    false
+}
+
+/// Returns whether a port could not be bound because it belongs to others.
+pub fn is_taken(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::AddrInUse
+}
+
+/// Prepares a UDP socket: what others answer to its datagrams is no error of a receive. On Unix it is none.
+pub fn prepare_udp(_socket: impl AsSocket) {}
+
+/// Prepares a socket that is to be bound: no other program can bind its port then. On Unix none can.
+pub fn prepare_bind(_socket: impl AsSocket) {}
+
+/// Prepares a socket that is to be connected: a closed port of this host refuses at once, as on Unix.
+pub fn prepare_connect(_socket: impl AsSocket, _peer: IpAddr) {}
