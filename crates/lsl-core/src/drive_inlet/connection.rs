@@ -13,16 +13,15 @@ use std::time::Duration;
 use lsl_platform::clock::local_clock;
 use lsl_platform::fork::Generation;
 use lsl_proto::inlet::{self, Disconnect, Exchange, SampleRing};
-use lsl_secure::connection::{Answer, Event, Question, is_gone};
-use lsl_secure::{Cause, Connection as Handshake, Descriptor, OsRandom, SessionInfo};
-use tokio::net::TcpStream;
+use lsl_proto::outlet::fanout::Caller;
+use lsl_secure::connection::{Answer, Event, is_gone};
+use lsl_secure::{Cause, Connection as Handshake, Descriptor, SessionInfo};
 use tokio::time::Sleep;
 
-use crate::byte_stream::{ByteStream, Socket};
+use crate::byte_stream::{ByteStream, CLOSE_LIMIT, Writer};
 use crate::drive_inlet::session::{Registration, Session};
-use crate::net::secure_driver::{in_background, in_time};
 use crate::net::sockets::{self, with_read_buffer};
-use crate::net::{runtime, tcp};
+use crate::net::{runtime, secure_driver};
 use crate::{Error, Result};
 
 /// An open connection to an outlet.
@@ -63,8 +62,7 @@ impl Connection {
     ) -> Result<Self> {
         let stream = sockets::tcp_connect(peer, limit).await?;
         let machine = inlet::Connection::plain(peer, exchange);
-        let mut connection =
-            Self::new(stream, machine, None).map_err(|source| failed(peer, source))?;
+        let mut connection = Self::new(stream, machine, None);
         let sending = poll_fn(|context| {
             if let Some(stream) = &mut connection.stream {
                 stream.register()?;
@@ -76,28 +74,20 @@ impl Connection {
     }
 
     /// Starts a handshake over `stream`; what it asks is for [`proceed`](Self::proceed).
-    ///
-    /// # Errors
-    /// The socket cannot be used.
     pub(crate) fn secure(
-        stream: TcpStream,
+        stream: ByteStream,
         peer: SocketAddr,
         exchange: Exchange,
         handshake: Handshake,
-    ) -> io::Result<Self> {
+    ) -> Self {
         let machine = inlet::Connection::secure(peer, exchange, handshake);
         // Due at once, and then set to what the machine says.
         let alarm = Box::pin(tokio::time::sleep(Duration::ZERO));
         Self::new(stream, machine, Some(alarm))
     }
 
-    fn new(
-        stream: TcpStream,
-        machine: inlet::Connection,
-        alarm: Option<Pin<Box<Sleep>>>,
-    ) -> io::Result<Self> {
-        let stream = ByteStream::new(stream)?;
-        Ok(Self {
+    fn new(stream: ByteStream, machine: inlet::Connection, alarm: Option<Pin<Box<Sleep>>>) -> Self {
+        Self {
             machine,
             stream: Some(stream),
             session: None,
@@ -105,7 +95,7 @@ impl Connection {
             alarm,
             lingers: false,
             owner: Generation::current(),
-        })
+        }
     }
 
     /// Goes on in plaintext for as long as this allows it.
@@ -142,74 +132,16 @@ impl Connection {
     /// # Errors
     /// Why the handshake failed. What the peer must be told of it has been sent.
     pub(crate) async fn proceed(&mut self, answer: Option<Answer>) -> lsl_secure::Result<Event> {
-        let event = self.advance(answer).await;
+        let (Some(stream), Some(handshake)) = (&mut self.stream, self.machine.session()) else {
+            let text = "no handshake is under way";
+            return Err(lsl_secure::Error::session(Cause::Internal, text));
+        };
+        let event = secure_driver::advance(stream, handshake, answer).await;
         if let Err(error) = &event {
             self.lingers = true;
-            // The machine does not know the errors of its socket and of its threads.
-            if let Some(handshake) = self.machine.session() {
-                handshake.fail(error);
-            }
-            // Whatever goes wrong here, the connection is over.
-            let deadline = self.machine.poll_timeout();
-            in_time(deadline, poll_fn(|context| self.poll_transmit(context))).await;
+            secure_driver::send_last_words(stream, handshake, error).await;
         }
         event
-    }
-
-    async fn advance(&mut self, mut answer: Option<Answer>) -> lsl_secure::Result<Event> {
-        loop {
-            if let Some(answer) = answer.take() {
-                self.handshake()?.handle_answer(answer, local_clock())?;
-            }
-            match poll_fn(|context| self.poll_handshake(context)).await? {
-                Event::Question(Question::Work(work)) => {
-                    let done = in_background(move || work.run(&mut OsRandom)).await?;
-                    answer = Some(Answer::Work(done));
-                }
-                event => return Ok(event),
-            }
-        }
-    }
-
-    fn handshake(&mut self) -> lsl_secure::Result<&mut Handshake> {
-        let none = || lsl_secure::Error::session(Cause::Internal, "no handshake is under way");
-        self.machine.session().ok_or_else(none)
-    }
-
-    fn poll_handshake(&mut self, context: &mut Context<'_>) -> Poll<lsl_secure::Result<Event>> {
-        // Of a handshake there are no samples.
-        let mut ring = SampleRing::new(1, 0);
-        loop {
-            let sent = match self.poll_transmit(context) {
-                Poll::Ready(Err(source)) => {
-                    return Poll::Ready(Err(lsl_secure::Error::io("sending", source)));
-                }
-                sent => sent.is_ready(),
-            };
-            if let Some(event) = self.handshake()?.poll_event() {
-                return Poll::Ready(Ok(event));
-            }
-            if sent && self.machine.max_read() == 0 {
-                let open = lsl_secure::Error::session(Cause::Internal, "a question is open");
-                return Poll::Ready(Err(open));
-            }
-            let take = |machine: &mut inlet::Connection, bytes: &mut [u8]| {
-                machine.handle_input(bytes, local_clock, &mut ring)
-            };
-            let outcome = match self.poll_receive(Some(context), take) {
-                Poll::Ready(Ok(_)) => continue,
-                Poll::Ready(Err(disconnect)) => Err(disconnect),
-                Poll::Pending => self.poll_due(context),
-            };
-            return match outcome {
-                Ok(()) => Poll::Pending,
-                Err(Disconnect::Session(error)) => Poll::Ready(Err(error)),
-                Err(other) => {
-                    let text = format!("{other:?}");
-                    Poll::Ready(Err(lsl_secure::Error::session(Cause::Internal, text)))
-                }
-            };
-        }
     }
 
     /// Tells a peer whose session is over before it began why.
@@ -248,15 +180,6 @@ impl Connection {
         &mut self,
         context: &mut Context<'_>,
     ) -> std::result::Result<(), Disconnect> {
-        self.poll_due(context)?;
-        // Reading will show what is wrong.
-        let _ = self.poll_transmit(context);
-        Ok(())
-    }
-
-    /// Does what is due, as [`poll_alarm`](Self::poll_alarm), without sending: in a handshake an error of
-    /// that is not shown by reading.
-    fn poll_due(&mut self, context: &mut Context<'_>) -> std::result::Result<(), Disconnect> {
         while let Some(alarm) = &mut self.alarm
             && let Some(due) = self.machine.poll_timeout()
             && alarm.as_mut().poll(context).is_ready()
@@ -271,10 +194,12 @@ impl Connection {
                 alarm.as_mut().reset(at);
             }
         }
+        // Reading will show what is wrong.
+        let _ = self.poll_transmit(context);
         Ok(())
     }
 
-    /// Reads once, without blocking, see [`ByteStream::poll_receive`] for `context`, and hands the bytes
+    /// Reads once, without blocking, see [`ByteStream::poll_read`] for `context`, and hands the bytes
     /// with the machine to `take`, none at the end of the stream. An error is the last thing that happens
     /// to this connection.
     #[inline]
@@ -291,7 +216,7 @@ impl Connection {
         let outcome = with_read_buffer(|buffer| {
             let room = buffer.len().min(most);
             let buffer = buffer.get_mut(..room).unwrap_or_default();
-            let received = match stream.poll_receive(context, buffer) {
+            let received = match stream.poll_read(context, buffer) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Ok(received)) => received,
                 Poll::Ready(Err(error)) if is_gone(&error) && machine.session().is_some() => 0,
@@ -318,26 +243,21 @@ impl Connection {
 
     /// Sends what waits, and asks to be called again if there is no room for it.
     fn poll_transmit(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let Some(stream) = &mut self.stream else {
+        let Some(stream) = &self.stream else {
             return Poll::Ready(Ok(()));
         };
-        let sent = self.machine.transmit(local_clock, |bytes| {
-            match stream.poll_send(context, bytes) {
-                Poll::Ready(sent) => sent,
-                Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),
-            }
-        });
-        match sent {
-            Ok(true) => Poll::Ready(Ok(())),
-            Ok(false) => Poll::Pending,
-            Err(error) => Poll::Ready(Err(error)),
-        }
+        let (machine, writer) = (&mut self.machine, stream.writer());
+        writer.poll_flush(context, || {
+            machine.transmit(local_clock, |bytes| writer.try_write(bytes, Caller::Task))
+        })
     }
 
     /// Sends as much as there is room for: if the outlet does not read, it does not hear us either.
     fn send_at_once(&mut self) {
         if let Some(stream) = &self.stream {
-            let _ = (self.machine).transmit(local_clock, |bytes| stream.try_send(bytes));
+            let writer = stream.writer();
+            let write = |bytes: &[u8]| writer.try_write(bytes, Caller::Push);
+            let _ = self.machine.transmit(local_clock, write);
         }
     }
 
@@ -420,10 +340,10 @@ impl Connection {
         (self.session.as_ref()).is_some_and(|session| session.pings.is_outstanding())
     }
 
-    /// Returns the socket, to wait for it, never to read.
+    /// Returns the handle that waits for the stream and ends it. Nobody else writes.
     #[inline]
-    pub(crate) fn handle(&self) -> Option<Arc<Socket>> {
-        Some(self.stream.as_ref()?.handle())
+    pub(crate) fn writer(&self) -> Option<&Writer> {
+        self.stream.as_ref().map(ByteStream::writer)
     }
 
     /// Returns whether the reactor wakes the inlet's task when something can be read.
@@ -474,15 +394,11 @@ impl Drop for Connection {
         }
         // Without somebody who reads what is under way, the system would answer it with a reset
         // that overtakes our last words. Without a runtime there is nobody.
-        let Some(stream) = self.stream.take().and_then(ByteStream::into_std) else {
-            return;
-        };
-        let lingering = async move {
-            if let Ok(stream) = TcpStream::from_std(stream) {
-                tcp::close(&stream).await;
-            }
-        };
-        drop(runtime::spawn(lingering));
+        if let Some(mut stream) = self.stream.take() {
+            drop(runtime::spawn(
+                async move { stream.close(CLOSE_LIMIT).await },
+            ));
+        }
     }
 }
 

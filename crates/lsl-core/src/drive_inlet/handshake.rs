@@ -18,9 +18,9 @@ use lsl_secure::{
     Cause, Descriptor, Local, OsRandom, Policy, PublicKey, Role, Security, SessionEntry,
     SessionInfo,
 };
-use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::byte_stream::{ByteStream, Writer};
 use crate::context::Context;
 use crate::drive_inlet::connection::Connection;
 use crate::drive_inlet::peers::Peers;
@@ -203,7 +203,7 @@ impl Judge<'_> {
     /// Handshakes, until there is a session.
     async fn connect(
         &mut self,
-        stream: TcpStream,
+        stream: ByteStream,
         local: &Arc<Local>,
         exchange: Exchange,
     ) -> lsl_secure::Result<Connection> {
@@ -212,9 +212,7 @@ impl Judge<'_> {
             lsl_secure::Connection::initiator(local, &request, local_clock(), &mut OsRandom)
         });
         let handshake = starting.await??;
-        let connection = Connection::secure(stream, self.peer, exchange, handshake);
-        let unusable = |source| lsl_secure::Error::io("socket", source);
-        let mut connection = connection.map_err(unusable)?;
+        let mut connection = Connection::secure(stream, self.peer, exchange, handshake);
         let mut answer = None;
         let info = loop {
             answer = Some(match connection.proceed(answer).await? {
@@ -498,21 +496,19 @@ fn register_plaintext(
     connection: &mut Connection,
     peer: SocketAddr,
 ) -> Result<()> {
-    let Some(handle) = connection.handle() else {
+    let Some(close) = connection.writer().map(Writer::closer) else {
         return Ok(());
     };
     let ended = event(EventKind::PlaintextRefused, security, info, peer)
         .cause(Cause::PlaintextRefused)
         .detail("migrate_until has passed; the stream is not read any more");
-    let (socket, to_audit) = (Arc::downgrade(&handle), Arc::downgrade(security));
+    let to_audit = Arc::downgrade(security);
     let end = move || {
         if let Some(security) = to_audit.upgrade() {
             security.audit().record(ended.clone());
         }
-        if let Some(socket) = socket.upgrade() {
-            // Who waits for it, wherever, sees its end. Failing means that the outlet was faster.
-            let _ = socket2::SockRef::from(&*socket).shutdown(std::net::Shutdown::Both);
-        }
+        // Who waits for it, wherever, sees its end.
+        close();
     };
     let guard = security.register_plaintext(end);
     let over = |_| Error::Security("migrate_until has passed: plaintext is not read".into());

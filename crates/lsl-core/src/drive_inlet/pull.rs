@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use lsl_platform::clock::local_clock;
 use lsl_platform::interrupt::Interrupt;
-use lsl_platform::poll::{Woken, wait_readable_or};
+use lsl_platform::poll::Woken;
 use lsl_proto::inlet::{Feed, LeaderId};
 
-use crate::byte_stream::Socket;
+use crate::byte_stream::Waiter;
 use crate::drive_inlet::connection::Connection;
 use crate::drive_inlet::feed_state::{FeedState, ReadBy};
 use crate::drive_inlet::shared::InletShared;
@@ -26,7 +26,7 @@ enum Turn<R> {
 /// The right and the duty to wait for the socket.
 struct Lead {
     id: LeaderId,
-    socket: Arc<Socket>,
+    waiter: Waiter,
     interrupt: Arc<Interrupt>,
     /// The socket was registered with the reactor: the inlet's task must learn that it is not any more.
     was_registered: bool,
@@ -146,12 +146,12 @@ impl InletShared {
             return None;
         }
         let interrupt = Interrupt::of_thread().ok()?;
-        let socket = state.readable()?.handle()?;
+        let waiter = state.readable()?.writer()?.waiter()?;
         let id = state.reader.lead(now, &interrupt)?;
         let was_registered = state.readable().is_some_and(Connection::unregister);
         Some(Lead {
             id,
-            socket,
+            waiter,
             interrupt,
             was_registered,
             quiet_at: state.reader.quiet_at(),
@@ -177,7 +177,8 @@ impl InletShared {
     ) -> Result<R, Unless> {
         let mut quiet_at = lead.quiet_at;
         loop {
-            let woken = wait_readable_or(&*lead.socket, &lead.interrupt, deadline.min(quiet_at));
+            let until = deadline.min(quiet_at);
+            let woken = lead.waiter.wait_readable_or(&lead.interrupt, until);
             if matches!(woken, Ok(Woken::Interrupted)) {
                 lead.interrupt.lower();
             }

@@ -16,7 +16,8 @@ use lsl_proto::transport::Control;
 use lsl_proto::wire::response::Refusal;
 use lsl_secure::Cause;
 
-use crate::drive_outlet::link::{Duplex, Heard, Receiver, Sender};
+use crate::drive_outlet::connection::{Connection, Heard};
+use crate::drive_outlet::link::Sender;
 use crate::drive_outlet::places::has_place;
 use crate::drive_outlet::push::OutletShared;
 use crate::net::secure_driver::in_time;
@@ -31,9 +32,9 @@ impl OutletShared {
     /// The connection, and what its peer must be told, if there is no room.
     pub(super) fn join(
         self: &Arc<Self>,
-        duplex: Duplex,
+        mut connection: Connection,
         feed: Feed,
-    ) -> Result<(), (Box<Duplex>, Refusal)> {
+    ) -> Result<(), (Box<Connection>, Refusal)> {
         let Feed {
             variant,
             preamble,
@@ -42,25 +43,24 @@ impl OutletShared {
         else {
             return Ok(());
         };
-        let link = Arc::clone(duplex.link());
+        let link = Arc::clone(connection.link());
         let most = self.context.config().tuning().max_consumers;
-        let host = Host::from(link.peer().ip());
+        let host = Host::from(link.peer.ip());
         let mut fanout = self.fanout.lock();
         if fanout.is_closing() {
             drop(fanout);
-            let mut duplex = duplex;
-            tokio::spawn(async move { duplex.close().await });
+            tokio::spawn(async move { connection.close().await });
             return Ok(());
         }
         let hosts: Vec<_> = fanout
             .consumers()
-            .map(|(_, link, _)| Host::from(link.peer().ip()))
+            .map(|(_, link, _)| Host::from(link.peer.ip()))
             .collect();
         if !has_place(hosts.into_iter(), host, most as usize) {
             drop(fanout);
             if !self.is_full.swap(true, Ordering::Relaxed) {
                 tracing::warn!(
-                    name = %self.info.name(), peer = %link.peer(),
+                    name = %self.info.name(), peer = %link.peer,
                     "reader refused: the outlet has no place left for this host (tuning.MaxConsumers is {most})"
                 );
             }
@@ -68,13 +68,12 @@ impl OutletShared {
                 Variant::V110(_) => Refusal::TooManyReaders,
                 Variant::V100 => Refusal::Silent,
             };
-            return Err((Box::new(duplex), refusal));
+            return Err((Box::new(connection), refusal));
         }
         self.is_full.store(false, Ordering::Relaxed);
-        let Duplex {
-            mut sender,
-            receiver,
-        } = duplex;
+        let Some(mut sender) = connection.sender.take() else {
+            return Ok(());
+        };
         sender.queue(&preamble);
         // Before the peer can know that it is a reader: what is pushed from then on reaches it.
         self.expect_reader(variant);
@@ -91,31 +90,31 @@ impl OutletShared {
         if !self.has_flusher.swap(true, Ordering::Relaxed) {
             tokio::spawn(Arc::clone(self).run_flusher());
         }
-        tokio::spawn(Arc::clone(self).serve(id, receiver));
+        tokio::spawn(Arc::clone(self).serve(id, connection));
         Ok(())
     }
 
-    async fn serve(self: Arc<Self>, id: ConsumerId, mut receiver: Receiver) {
-        let link = Arc::clone(receiver.link());
-        let ended = self.attend(id, &mut receiver).await;
-        tracing::debug!(peer = %link.peer(), ?ended, "reader gone");
-        let sender = loop {
+    async fn serve(self: Arc<Self>, id: ConsumerId, mut connection: Connection) {
+        let link = Arc::clone(connection.link());
+        let ended = self.attend(id, &mut connection).await;
+        tracing::debug!(peer = %link.peer, ?ended, "reader gone");
+        connection.sender = loop {
             match self.remove(id) {
                 Poll::Ready(sender) => break sender,
                 Poll::Pending => link.woken().await,
             }
         };
         let is_late = ended.is_err_and(|error| error.kind() == io::ErrorKind::TimedOut);
-        if let Some(mut sender) = sender.filter(|_| !is_late) {
-            sender.close(&mut receiver).await;
+        if !is_late {
+            connection.close().await;
         }
     }
 
     /// Reads, and waits for the socket where the flush task found it full, until the feed is over.
-    async fn attend(&self, id: ConsumerId, receiver: &mut Receiver) -> io::Result<()> {
-        let link = Arc::clone(receiver.link());
+    async fn attend(&self, id: ConsumerId, connection: &mut Connection) -> io::Result<()> {
+        let link = Arc::clone(connection.link());
         let mut deadline = None;
-        receiver.discard_chatter()?;
+        connection.discard_chatter()?;
         loop {
             let (status, is_closing) = {
                 let fanout = self.fanout.lock();
@@ -129,18 +128,18 @@ impl OutletShared {
             }
             let room = async {
                 match status {
-                    Status::Blocked => link.writable().await,
+                    Status::Blocked => link.writer.writable().await,
                     _ => pending().await,
                 }
             };
-            match in_time(deadline, select2(receiver.hear(), room)).await {
+            match in_time(deadline, select2(connection.hear(), room)).await {
                 None => return Err(io::ErrorKind::TimedOut.into()),
                 Some(Either::First(heard)) => {
                     if heard? == Heard::Close {
                         return Ok(());
                     }
-                    receiver.discard_chatter()?;
-                    if let Some(pong) = receiver.take_pong() {
+                    connection.discard_chatter()?;
+                    if let Some(pong) = connection.take_pong() {
                         let wake_flusher = self.fanout.lock().control(id, pong);
                         if wake_flusher {
                             self.flusher.notify_one();
@@ -178,7 +177,7 @@ impl OutletShared {
     }
 
     /// Keeps a session that only lends its keys, until it or the outlet ends. It is no consumer.
-    pub(super) fn serve_time_keys(self: &Arc<Self>, mut duplex: Duplex) {
+    pub(super) fn serve_time_keys(self: &Arc<Self>, mut connection: Connection) {
         let shared = Arc::clone(self);
         tokio::spawn(async move {
             let closed = async {
@@ -188,9 +187,9 @@ impl OutletShared {
                     closed.await;
                 }
             };
-            let ended = select2(duplex.serve_time_keys(KEYS_LIMIT), closed).await;
-            tracing::debug!(peer = %duplex.link().peer(), ?ended, "time keys gone");
-            duplex.close().await;
+            let ended = select2(connection.serve_time_keys(KEYS_LIMIT), closed).await;
+            tracing::debug!(peer = %connection.link().peer, ?ended, "time keys gone");
+            connection.close().await;
         });
     }
 }
@@ -203,13 +202,12 @@ const KEYS_LIMIT: Duration = Duration::from_secs(100);
 
 #[cfg(test)]
 mod tests {
-    use lsl_proto::config::Config;
-    use lsl_proto::outlet::connection::OutletOptions;
-    use tokio::net::{TcpListener, TcpStream};
-
     use super::*;
+    use crate::byte_stream::pipe;
     use crate::net::runtime;
     use crate::{ChannelFormat, Context, StreamInfo};
+    use lsl_proto::config::Config;
+    use lsl_proto::outlet::connection::OutletOptions;
 
     #[test]
     fn who_lends_keys_waits_for_the_end_of_the_outlet_and_for_no_other_change() {
@@ -224,23 +222,14 @@ mod tests {
         let (told, is_told) = std::sync::mpsc::channel();
         let lending = async move {
             let shared = Arc::new(OutletShared::new(context, info, options).unwrap());
-            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-            let address = listener.local_addr().unwrap();
-            let peer = TcpStream::connect(address).await.unwrap();
-            let (stream, address) = listener.accept().await.unwrap();
-            shared.serve_time_keys(Duplex::plain(stream, address));
+            let (mut peer, stream) = pipe::pair();
+            shared.serve_time_keys(Connection::plain(stream, ([127, 0, 0, 1], 1).into()));
             for _ in 0..100 {
                 tokio::task::yield_now().await;
             }
             assert_eq!(shared.fanout.waiters(), 0);
             shared.close();
-            let end = loop {
-                peer.readable().await.unwrap();
-                if let Ok(length) = peer.try_read(&mut [0]) {
-                    break length;
-                }
-            };
-            told.send(end).unwrap();
+            told.send(peer.read(&mut [0]).await.unwrap()).unwrap();
         };
         runtime::spawn(lending).unwrap();
         assert_eq!(is_told.recv_timeout(Duration::from_secs(20)), Ok(0));

@@ -2,14 +2,13 @@
 //! Spec: LSS/1 §4.2-4.4, §5.7, §6.2.
 
 use std::collections::HashMap;
-use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lsl_platform::clock::local_clock;
 use lsl_platform::fork::PerProcess;
-use lsl_proto::outlet::connection::{Connection, Event as Asked};
+use lsl_proto::outlet::connection::{self as proto, Event as Asked};
 use lsl_proto::transport::{Rx, Tx};
 use lsl_secure::admission::{Arrival, Ticket, Turn};
 use lsl_secure::audit::EventKind;
@@ -17,11 +16,12 @@ use lsl_secure::connection::{self as secure, Answer, Question};
 use lsl_secure::handshake::PREAMBLE;
 use lsl_secure::policy::{REFUSAL_501, REFUSAL_503};
 use lsl_secure::{Cause, Descriptor, Local, Policy, PublicKey, Role, Security, SessionEntry};
-use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::drive_outlet::link::{Duplex, Link};
+use crate::byte_stream::ByteStream;
+use crate::drive_outlet::connection::Connection;
+use crate::drive_outlet::link::Link;
 use crate::drive_outlet::push::OutletShared;
 use crate::drive_outlet::refusal;
 use crate::drive_outlet::request::{HANDSHAKE_LIMIT, answer, audit, event, within};
@@ -34,37 +34,37 @@ use crate::{Error, Result};
 
 /// Serves a fresh connection up to its answer; feeds go on in tasks of their own.
 pub(crate) async fn serve(
-    stream: TcpStream,
+    mut stream: ByteStream,
     peer: SocketAddr,
     shared: &Arc<OutletShared>,
 ) -> Result<()> {
     let security = &shared.security;
-    let mut connection = Connection::new();
+    let mut machine = proto::Connection::new();
     let Some(local) = counted(shared) else {
         let deadline = Instant::now() + HANDSHAKE_LIMIT;
-        let asked = within(deadline, first_bytes(&stream, &mut connection)).await?;
+        let asked = within(deadline, first_bytes(&mut stream, &mut machine)).await?;
         if asked == Some(Asked::Handshake) {
-            refusal::refuse(&stream, peer.ip(), REFUSAL_501).await;
+            refusal::refuse(&mut stream, peer.ip(), REFUSAL_501).await;
             return Err(Error::Protocol("secure sessions are not enabled".into()));
         }
-        let duplex = Duplex::plain(stream, peer);
-        return Box::pin(answer(duplex, shared, connection, asked)).await;
+        let connection = Connection::plain(stream, peer);
+        return Box::pin(answer(connection, shared, machine, asked)).await;
     };
     let Some(pending) = PendingHandshake::arrive(security, peer.ip()) else {
         let event = event(EventKind::LimitsHit, peer, shared).cause(Cause::Busy);
         audit(shared, event.detail("connections of one source"));
-        refusal::refuse(&stream, peer.ip(), REFUSAL_503).await;
+        refusal::refuse(&mut stream, peer.ip(), REFUSAL_503).await;
         return Err(Error::Protocol("too many connections".into()));
     };
     let deadline = Instant::now() + PREAMBLE_LIMIT;
-    let first = within(deadline, first_bytes(&stream, &mut connection));
+    let first = within(deadline, first_bytes(&mut stream, &mut machine));
     match select2(first, pending.evicted()).await {
         Either::First(asked) => match asked? {
             // On the heap: a connection that says nothing should cost next to nothing.
             Some(Asked::Handshake) => Box::pin(secure(stream, peer, shared, local, pending)).await,
             asked => {
-                let duplex = Duplex::plain(stream, peer);
-                let served = Box::pin(answer(duplex, shared, connection, asked));
+                let connection = Connection::plain(stream, peer);
+                let served = Box::pin(answer(connection, shared, machine, asked));
                 match select2(served, pending.evicted()).await {
                     Either::First(served) => served,
                     Either::Second(()) => Err(evicted(peer, shared)),
@@ -72,7 +72,7 @@ pub(crate) async fn serve(
             }
         },
         Either::Second(()) => {
-            refusal::refuse(&stream, peer.ip(), REFUSAL_503).await;
+            refusal::refuse(&mut stream, peer.ip(), REFUSAL_503).await;
             Err(evicted(peer, shared))
         }
     }
@@ -89,19 +89,17 @@ pub(crate) fn counted(shared: &OutletShared) -> Option<Arc<Local>> {
 
 /// Reads not one byte more than it takes to tell what a connection is. Returns what it asks for, if it is
 /// decided by then.
-async fn first_bytes(stream: &TcpStream, connection: &mut Connection) -> Result<Option<Asked>> {
-    let io = |source| Error::io("connection", source);
+async fn first_bytes(
+    stream: &mut ByteStream,
+    machine: &mut proto::Connection,
+) -> Result<Option<Asked>> {
     let mut buffer = [0; PREAMBLE.len()];
     loop {
-        stream.readable().await.map_err(io)?;
-        let most = connection.max_read().min(buffer.len());
-        let received = match stream.try_read(&mut buffer[..most]) {
-            Ok(received) => &buffer[..received],
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
-            Err(error) => return Err(io(error)),
-        };
-        let asked = connection.handle_input(received)?;
-        if asked.is_some() || !connection.is_undecided() {
+        let most = machine.max_read().min(buffer.len());
+        let received = stream.read(&mut buffer[..most]).await;
+        let received = received.map_err(|source| Error::io("connection", source))?;
+        let asked = machine.handle_input(&buffer[..received])?;
+        if asked.is_some() || !machine.is_undecided() {
             return Ok(asked);
         }
     }
@@ -109,7 +107,7 @@ async fn first_bytes(stream: &TcpStream, connection: &mut Connection) -> Result<
 
 /// Handshakes, and answers the request inside the session.
 async fn secure(
-    stream: TcpStream,
+    mut stream: ByteStream,
     peer: SocketAddr,
     shared: &Arc<OutletShared>,
     local: Arc<Local>,
@@ -128,7 +126,7 @@ async fn secure(
     };
     let now = local_clock();
     let mut handshake = secure::Connection::responder(local, Arc::clone(&shared.descriptor), now);
-    let shaking = Box::pin(questions.shake_hands(&stream, &mut handshake));
+    let shaking = Box::pin(questions.shake_hands(&mut stream, &mut handshake));
     let outcome = select2(shaking, pending.evicted()).await;
     let Questions {
         admitted, asked, ..
@@ -138,45 +136,47 @@ async fn secure(
         Either::First(Err(error)) => {
             drop(pending);
             audit_failure(peer, shared, asked, &error);
-            refusal::refuse(&stream, peer.ip(), b"").await;
+            refusal::refuse(&mut stream, peer.ip(), b"").await;
             return Err(Error::Security(error.to_string()));
         }
         Either::Second(()) => {
             if admitted {
-                refusal::refuse(&stream, peer.ip(), b"").await;
+                refusal::refuse(&mut stream, peer.ip(), b"").await;
             } else {
-                refusal::refuse(&stream, peer.ip(), REFUSAL_503).await;
+                refusal::refuse(&mut stream, peer.ip(), REFUSAL_503).await;
             }
             return Err(evicted(peer, shared));
         }
     }
     pending.succeeded();
-    let Some(mut duplex) = established(stream, peer, shared, handshake) else {
+    let Some(mut connection) = established(stream, peer, shared, handshake) else {
         return Err(Error::Security("the handshake gave no session".into()));
     };
-    if let Err(cause) = register(duplex.link(), shared, here.ip()) {
-        duplex.link().end_session(cause);
-        duplex.close().await;
+    if let Err(cause) = register(connection.link(), shared, here.ip()) {
+        connection.link().end_session(cause);
+        connection.close().await;
         return Err(Error::Security(cause.name().to_owned()));
     }
-    Box::pin(answer(duplex, shared, Connection::in_session(), None)).await
+    let machine = proto::Connection::in_session();
+    Box::pin(answer(connection, shared, machine, None)).await
 }
 
 /// Makes a connection with the session that a handshake has established.
 fn established(
-    stream: TcpStream,
+    stream: ByteStream,
     peer: SocketAddr,
     shared: &OutletShared,
     mut handshake: secure::Connection,
-) -> Option<Duplex> {
+) -> Option<Connection> {
     let time = handshake.take_time_keys()?;
     let (sender, receiver) = handshake.split()?;
     let clocks = shared.context.service().clocks();
     let clock = clocks.register(time.into_responder());
     let uid = shared.info.uid().into_owned();
     let session = Session::new(sender.info(), &shared.security, peer, uid, clock);
-    let (tx, rx) = (Tx::secure(sender), Rx::secure(receiver));
-    Some(Duplex::secure(stream, peer, session, tx, rx))
+    let halves = (Tx::secure(sender), Rx::secure(receiver));
+    let session = Some(Box::new(session));
+    Some(Connection::new(stream, peer, halves, session))
 }
 
 /// Registers a session: it ends when its peer is no longer trusted.
@@ -187,7 +187,7 @@ fn register(link: &Arc<Link>, shared: &Arc<OutletShared>, local: IpAddr) -> Resu
     let live = SessionEntry {
         peer: session.peer(),
         role: Role::Inlet,
-        remote: link.peer().ip(),
+        remote: link.peer.ip(),
         local,
         stream: (*shared.descriptor).clone(),
     };
@@ -230,7 +230,7 @@ impl Questions<'_> {
     /// Handshakes, until there is a session.
     async fn shake_hands(
         &mut self,
-        stream: &TcpStream,
+        stream: &mut ByteStream,
         connection: &mut secure::Connection,
     ) -> lsl_secure::Result<()> {
         let mut answer = None;

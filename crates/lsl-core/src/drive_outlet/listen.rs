@@ -9,9 +9,10 @@ use lsl_platform::clock::local_clock;
 use lsl_platform::descriptors;
 use lsl_proto::discovery::advert;
 use lsl_proto::outlet::connection::OutletOptions;
-use tokio::net::{TcpListener, TcpStream, UdpSocket};
+use tokio::net::{TcpListener, UdpSocket};
 use tokio::task::{AbortHandle, JoinSet};
 
+use crate::byte_stream::ByteStream;
 use crate::context::Context;
 use crate::drive_discovery::serve::{Announcement, own_security};
 use crate::drive_outlet::handshake;
@@ -139,12 +140,25 @@ fn bind(
 }
 
 async fn accept(listener: TcpListener, shared: Arc<OutletShared>) {
+    let tuning = shared.context.config().tuning();
+    let [send_bytes, receive_bytes] = [
+        tuning.send_socket_buffer_bytes as usize,
+        tuning.receive_socket_buffer_bytes as usize,
+    ];
     // Dropped with this task, and every unfinished handshake with it.
     let mut handshakes = JoinSet::new();
     let mut newest_last: VecDeque<AbortHandle> = VecDeque::new();
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => {
+                let stream = match sockets::accepted(stream, send_bytes, receive_bytes) {
+                    Ok(stream) => stream,
+                    Err(error) => {
+                        shared.refused.add(1);
+                        tracing::debug!(%peer, %error, "connection ended");
+                        continue;
+                    }
+                };
                 while handshakes.try_join_next().is_some() {}
                 newest_last.retain(|handshake| !handshake.is_finished());
                 if handshake::counted(&shared).is_none()
@@ -170,16 +184,7 @@ async fn accept(listener: TcpListener, shared: Arc<OutletShared>) {
     }
 }
 
-async fn serve(stream: TcpStream, peer: SocketAddr, shared: Arc<OutletShared>) {
-    let config = shared.context.config();
-    let tuning = config.tuning();
-    if let Err(error) = sockets::prepare_accepted(
-        &stream,
-        tuning.send_socket_buffer_bytes as usize,
-        tuning.receive_socket_buffer_bytes as usize,
-    ) {
-        tracing::debug!(%peer, %error, "cannot set socket options");
-    }
+async fn serve(stream: ByteStream, peer: SocketAddr, shared: Arc<OutletShared>) {
     if let Err(error) = handshake::serve(stream, peer, &shared).await {
         shared.refused.add(1);
         tracing::debug!(%peer, %error, "connection ended");

@@ -1,5 +1,6 @@
 //! Drives the sending side: accepts connections, pushes samples and serves the consumers that lag.
 
+pub(crate) mod connection;
 mod feed;
 mod flush;
 mod handshake;

@@ -4,6 +4,7 @@
 //! [`Fanout`], which sends on the pushing thread where it can. What it leaves is sent by the outlet's
 //! flush task. Lock order: `encoder`, then `fanout`.
 
+use std::net::Shutdown;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -197,7 +198,8 @@ impl OutletShared {
                     break true;
                 }
                 // `encoder` is locked: signal handlers must not push now.
-                if !link.wait_writable(deadline) {
+                let waiter = link.writer.waiter();
+                if !waiter.is_some_and(|waiter| waiter.wait_writable(deadline)) {
                     break false;
                 }
             };
@@ -206,7 +208,7 @@ impl OutletShared {
                 continue;
             }
             // The feed may be cut inside a sample: it cannot be continued.
-            link.shut_down();
+            link.shut_down(Shutdown::Both);
             drop(self.remove(id));
             self.refused.add(1);
             waits.lost.push(link);
@@ -258,7 +260,7 @@ impl OutletShared {
     pub(crate) fn consumers(&self) -> Vec<ConsumerStats> {
         let fanout = self.fanout.lock();
         let consumers = fanout.consumers().map(|(_, link, progress)| ConsumerStats {
-            peer: link.peer(),
+            peer: link.peer,
             sent: progress.sent,
             dropped: progress.dropped,
             behind: progress.behind,
@@ -282,7 +284,7 @@ impl Waits {
     fn warn(self) {
         for link in self.lost {
             let error = std::io::Error::from(std::io::ErrorKind::TimedOut);
-            tracing::warn!(peer = %link.peer(), %error, "dropping a reader of a synchronous outlet");
+            tracing::warn!(peer = %link.peer, %error, "dropping a reader of a synchronous outlet");
         }
     }
 }

@@ -9,22 +9,21 @@ use std::time::Duration;
 
 use lsl_platform::fork::PerProcess;
 use lsl_secure::admission::{Held, HeldSockets};
-use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
-use crate::drive_outlet::link::Duplex;
+use crate::byte_stream::{ByteStream, CLOSE_LIMIT};
+use crate::drive_outlet::connection::Connection;
 use crate::net::monitor::lock_ignoring_poison;
 use crate::net::select2::select2;
-use crate::net::tcp::{CLOSE_LIMIT, close, discard, send_all};
 
 /// Sends a textual refusal to a stranger, if there is one, and ends the connection. A flood of
 /// strangers takes these moments from itself, as it does with [`hold_open`].
-pub(crate) async fn refuse(stream: &TcpStream, source: IpAddr, text: &[u8]) {
+pub(crate) async fn refuse(stream: &mut ByteStream, source: IpAddr, text: &[u8]) {
     let slot = RefusedSlot::take(source);
     let ending = async {
-        let sending = send_all(stream, text);
+        let sending = stream.writer().send_all(text);
         if let Ok(Ok(())) = tokio::time::timeout(CLOSE_LIMIT, sending).await {
-            close(stream).await;
+            stream.close(CLOSE_LIMIT).await;
         }
     };
     select2(ending, slot.pushed_out.notified()).await;
@@ -32,20 +31,20 @@ pub(crate) async fn refuse(stream: &TcpStream, source: IpAddr, text: &[u8]) {
 
 /// Sends the last word of a refused request, if there is one, and keeps the connection for a second:
 /// liblsl would ask again at once. Does not wait for any of it.
-pub(super) fn hold_open(duplex: Duplex, text: &'static [u8]) {
+pub(super) fn hold_open(mut connection: Connection, text: &'static [u8]) {
     tokio::spawn(async move {
-        let link = duplex.link();
-        let slot = RefusedSlot::take(link.peer().ip());
-        let stream = link.stream();
+        let peer = connection.link().peer;
+        let slot = RefusedSlot::take(peer.ip());
+        let stream = &mut connection.stream;
         let holding = async {
-            send_all(stream, text).await?;
-            discard(stream).await?;
+            stream.writer().send_all(text).await?;
+            stream.discard().await?;
             // Closed for one direction, or more than anybody has to say: the time is not over.
             std::future::pending::<io::Result<()>>().await
         };
         let holding = tokio::time::timeout(HOLD, holding);
         let ended = select2(holding, slot.pushed_out.notified()).await;
-        tracing::debug!(peer = %link.peer(), ?ended, "refused peer let go");
+        tracing::debug!(%peer, ?ended, "refused peer let go");
     });
 }
 

@@ -1,12 +1,12 @@
 //! Answers the request of a connection. Every connection serves one. Spec: lsl-protocol §6, §7.
 
-use std::net::SocketAddr;
+use std::net::{Shutdown, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use lsl_platform::clock::local_clock;
 use lsl_proto::outlet::connection::{
-    Connection, Event as Asked, Feed, Permission, Refused, plaintext_permission,
+    self as proto, Event as Asked, Feed, Permission, Refused, plaintext_permission,
 };
 use lsl_proto::wire::negotiate::{negotiate, negotiate_100};
 use lsl_proto::wire::request::Request;
@@ -15,7 +15,8 @@ use lsl_secure::audit::{Event, EventKind};
 use lsl_secure::{Cause, Role, SessionGuard};
 use tokio::time::Instant;
 
-use crate::drive_outlet::link::{Duplex, Link};
+use crate::drive_outlet::connection::Connection;
+use crate::drive_outlet::link::Link;
 use crate::drive_outlet::push::OutletShared;
 use crate::drive_outlet::refusal;
 use crate::net::trust_watch;
@@ -23,30 +24,30 @@ use crate::{Error, Result};
 
 /// Reads the request, unless it was `asked` already, and answers it. A feed goes on in a task of its own.
 pub(super) async fn answer(
-    mut duplex: Duplex,
+    mut connection: Connection,
     shared: &Arc<OutletShared>,
-    connection: Connection,
+    machine: proto::Connection,
     asked: Option<Asked>,
 ) -> Result<()> {
     let deadline = Instant::now() + HANDSHAKE_LIMIT;
-    let replied = within(deadline, reply(&mut duplex, shared, connection, asked)).await;
+    let replied = within(deadline, reply(&mut connection, shared, machine, asked)).await;
     let next = match replied {
         Ok(next) => next,
         Err(error) => {
-            if duplex.link().session().is_some() {
-                duplex.close().await;
+            if connection.link().session().is_some() {
+                connection.close().await;
             }
             return Err(error);
         }
     };
     match next {
         Next::Done => {}
-        Next::Hold(text) => refusal::hold_open(duplex, text),
-        Next::TimeKeys => shared.serve_time_keys(duplex),
+        Next::Hold(text) => refusal::hold_open(connection, text),
+        Next::TimeKeys => shared.serve_time_keys(connection),
         Next::Feed(feed) => {
-            if let Err((mut duplex, refusal)) = shared.join(duplex, feed) {
+            if let Err((mut connection, refusal)) = shared.join(connection, feed) {
                 let reply = refused(shared, refusal);
-                return within(deadline, finish(&mut duplex, &reply)).await;
+                return within(deadline, finish(&mut connection, &reply)).await;
             }
         }
     }
@@ -66,9 +67,9 @@ enum Next {
 }
 
 async fn reply(
-    duplex: &mut Duplex,
+    connection: &mut Connection,
     shared: &Arc<OutletShared>,
-    mut connection: Connection,
+    mut machine: proto::Connection,
     mut asked: Option<Asked>,
 ) -> Result<Next> {
     let request = loop {
@@ -78,11 +79,12 @@ async fn reply(
             Some(Asked::Handshake) => return Err(unknown()),
             None => {}
         }
-        let received = duplex.receive().await.map_err(failed)?;
-        asked = connection.handle_input(&received)?;
+        let received = connection.receive().await.map_err(failed)?;
+        asked = machine.handle_input(&received)?;
     };
-    let is_sealed = duplex.link().session().is_some();
-    if !is_sealed && let Some(text) = refused_plaintext(duplex.link(), shared, &request) {
+    let is_sealed = connection.link().session().is_some();
+    let is_protected = is_sealed || connection.stream.is_protected();
+    if !is_protected && let Some(text) = refused_plaintext(connection.link(), shared, &request) {
         return Ok(Next::Hold(text));
     }
     let (info, options) = (&shared.info, &shared.options);
@@ -96,14 +98,14 @@ async fn reply(
                 (&shown.document, &shown.shortinfo)
             };
             let service = shared.context.service();
-            let peer = duplex.link().peer().ip();
+            let peer = connection.link().peer.ip();
             let is_meant = service.selects(&query, peer, document, local_clock())?;
             let reply: &[u8] = if is_meant { shortinfo } else { b"" };
-            finish(duplex, reply).await?;
+            finish(connection, reply).await?;
             return Ok(Next::Done);
         }
         Request::FullInfo => {
-            finish(duplex, &info.to_xml()).await?;
+            finish(connection, &info.to_xml()).await?;
             return Ok(Next::Done);
         }
         Request::StreamFeed100 {
@@ -128,12 +130,12 @@ async fn reply(
         }
         Err(refusal) => refused(shared, refusal),
     };
-    finish(duplex, &reply).await?;
+    finish(connection, &reply).await?;
     Ok(Next::Done)
 }
 
-async fn finish(duplex: &mut Duplex, reply: &[u8]) -> Result<()> {
-    duplex.finish(reply).await.map_err(failed)
+async fn finish(connection: &mut Connection, reply: &[u8]) -> Result<()> {
+    connection.finish(reply).await.map_err(failed)
 }
 
 fn refused(shared: &OutletShared, refusal: Refusal) -> Vec<u8> {
@@ -155,7 +157,7 @@ fn refused_plaintext(
     shared: &Arc<OutletShared>,
     request: &Request,
 ) -> Option<&'static [u8]> {
-    let plaintext = |kind, method| event(kind, link.peer(), shared).detail(method);
+    let plaintext = |kind, method| event(kind, link.peer, shared).detail(method);
     let Refused { method, text } = match plaintext_permission(shared.security.policy(), request) {
         Permission::Granted => return None,
         Permission::Denied(refused) => refused,
@@ -183,13 +185,13 @@ fn register_plaintext(link: &Arc<Link>, shared: &Arc<OutletShared>) -> Option<Se
     let (connection, outlet) = (Arc::downgrade(link), Arc::downgrade(shared));
     let end = move || {
         if let (Some(link), Some(shared)) = (connection.upgrade(), outlet.upgrade()) {
-            let event = event(EventKind::PlaintextRefused, link.peer(), &shared);
+            let event = event(EventKind::PlaintextRefused, link.peer, &shared);
             let event = event.cause(Cause::PlaintextRefused);
             audit(
                 &shared,
                 event.detail("migrate_until has passed; the reader is cut off"),
             );
-            link.shut_down();
+            link.shut_down(Shutdown::Both);
         }
     };
     shared.security.register_plaintext(end).ok()

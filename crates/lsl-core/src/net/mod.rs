@@ -9,6 +9,5 @@ pub(crate) mod sealed_time;
 pub(crate) mod secure_driver;
 pub(crate) mod select2;
 pub(crate) mod sockets;
-pub(crate) mod tcp;
 pub(crate) mod trust_watch;
 pub(crate) mod uid;

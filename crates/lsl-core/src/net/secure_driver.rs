@@ -1,17 +1,20 @@
-//! Handshakes over TCP: input, output and time-outs of a [`Connection`], and the threads of its
+//! Handshakes over a stream: input, output and time-outs of a [`Connection`], and the threads of its
 //! asymmetric work. What it asks besides is for its callers to answer. Spec: LSS/1 §4.2, §6.2.
 
+use std::future::poll_fn;
 use std::io;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use lsl_platform::clock::local_clock;
 use lsl_platform::fork::PerProcess;
+use lsl_proto::outlet::fanout::Caller;
 use lsl_secure::connection::{Answer, Connection, Event, Question, is_gone};
 use lsl_secure::{Cause, Error, OsRandom, Result};
-use tokio::io::Interest;
-use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
+
+use crate::byte_stream::ByteStream;
 
 /// Gives `connection` the answer to its last question, if it has asked one, and goes on to the next
 /// question for a caller, or to the session.
@@ -20,90 +23,108 @@ use tokio::sync::Semaphore;
 /// Why the handshake failed. What the peer must be told has been sent, as far as it took that within
 /// a second.
 pub(crate) async fn proceed(
-    stream: &TcpStream,
+    stream: &mut ByteStream,
     connection: &mut Connection,
     answer: Option<Answer>,
 ) -> Result<Event> {
     let event = advance(stream, connection, answer).await;
     if let Err(error) = &event {
-        // The connection does not know those of its socket and of its threads.
-        connection.fail(error);
-        send_last_words(stream, connection).await;
+        send_last_words(stream, connection, error).await;
     }
     event
 }
 
-async fn advance(
-    stream: &TcpStream,
+/// Does the work of [`proceed`]; after an error [`send_last_words`] is due.
+pub(crate) async fn advance(
+    stream: &mut ByteStream,
     connection: &mut Connection,
     mut answer: Option<Answer>,
 ) -> Result<Event> {
+    let unusable = |source| Error::io("socket", source);
+    stream.register().map_err(unusable)?;
     loop {
         if let Some(answer) = answer.take() {
             connection.handle_answer(answer, local_clock())?;
         }
-        let sent = connection
-            .flush(local_clock, |bytes| stream.try_write(bytes))
-            .map_err(|source| Error::io("sending", source))?;
-        match connection.poll_event() {
+        let timeout = connection.poll_timeout();
+        let transferring = poll_fn(|context| poll_transfer(stream, connection, context));
+        let Some(event) = in_time(timeout, transferring).await else {
+            // The two clocks may differ by a tick.
+            let due = timeout.unwrap_or_default().max(local_clock());
+            connection.handle_timeout(due)?;
+            continue;
+        };
+        match event? {
+            None => {}
             Some(Event::Question(Question::Work(work))) => {
-                let done = in_background(move || work.run(&mut OsRandom)).await?;
-                answer = Some(Answer::Work(done));
+                // On the heap: a connection that waits for its peer does not hold it.
+                let done = Box::pin(in_background(move || work.run(&mut OsRandom)));
+                answer = Some(Answer::Work(done.await?));
             }
             Some(event) => return Ok(event),
-            None => {
-                let timeout = connection.poll_timeout();
-                let transferring = transfer(stream, connection, sent);
-                if let Some(transferred) = in_time(timeout, transferring).await {
-                    transferred?;
-                } else {
-                    // The two clocks may differ by a tick.
-                    let due = timeout.unwrap_or_default().max(local_clock());
-                    connection.handle_timeout(due)?;
-                }
-            }
         }
     }
 }
 
-/// Waits for the socket and reads what the connection may have.
-async fn transfer(stream: &TcpStream, connection: &mut Connection, sent: bool) -> Result<()> {
-    let failed = |source| Error::io("receiving", source);
-    let most = connection.max_read();
-    let interest = match (most > 0, sent) {
-        (true, true) => Interest::READABLE,
-        (true, false) => Interest::READABLE | Interest::WRITABLE,
-        (false, false) => Interest::WRITABLE,
-        (false, true) => return Err(Error::session(Cause::Internal, "a question is open")),
-    };
-    let ready = stream.ready(interest).await.map_err(failed)?;
-    if most == 0 || !ready.is_readable() {
-        return Ok(());
+/// Sends what waits. Returns the next event, or `None` after a read of what the connection may have.
+fn poll_transfer(
+    stream: &mut ByteStream,
+    connection: &mut Connection,
+    context: &mut Context<'_>,
+) -> Poll<Result<Option<Event>>> {
+    let flushed = poll_flush(stream, connection, context);
+    let is_sent = flushed.is_ready();
+    if let Poll::Ready(Err(source)) = flushed {
+        return Poll::Ready(Err(Error::io("sending", source)));
     }
-    // Below the last await, so that a connection that waits does not hold it.
+    if let Some(event) = connection.poll_event() {
+        return Poll::Ready(Ok(Some(event)));
+    }
     let mut buffer = [0; 2048];
-    let most = most.min(buffer.len());
-    let received = match stream.try_read(&mut buffer[..most]) {
+    let most = connection.max_read().min(buffer.len());
+    if most == 0 {
+        let open = || Err(Error::session(Cause::Internal, "a question is open"));
+        return if is_sent {
+            Poll::Ready(open())
+        } else {
+            Poll::Pending
+        };
+    }
+    let received = match ready!(stream.poll_read(Some(context), &mut buffer[..most])) {
         Ok(received) => received,
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
         Err(error) if is_gone(&error) => 0,
-        Err(source) => return Err(failed(source)),
+        Err(source) => return Poll::Ready(Err(Error::io("receiving", source))),
     };
-    connection.handle_input(&mut buffer[..received], local_clock(), |_| Ok(()))
+    let handled = connection.handle_input(&mut buffer[..received], local_clock(), |_| Ok(()));
+    Poll::Ready(handled.map(|()| None))
 }
 
-/// Sends what a connection that failed still has to say, as far as the peer takes it in time.
-async fn send_last_words(stream: &TcpStream, connection: &mut Connection) {
+/// Ends a connection that failed, and sends what it still has to say, as far as the peer takes it in time.
+pub(crate) async fn send_last_words(
+    stream: &ByteStream,
+    connection: &mut Connection,
+    error: &Error,
+) {
+    // The connection does not know those of its socket and of its threads.
+    connection.fail(error);
     let deadline = connection.poll_timeout();
-    let sending = async {
-        // Whatever goes wrong here, the connection is over.
-        while let Ok(false) = connection.flush(local_clock, |bytes| stream.try_write(bytes)) {
-            if stream.writable().await.is_err() {
-                return;
-            }
-        }
-    };
-    in_time(deadline, sending).await;
+    // Whatever goes wrong here, the connection is over.
+    in_time(
+        deadline,
+        poll_fn(|context| poll_flush(stream, connection, context)),
+    )
+    .await;
+}
+
+fn poll_flush(
+    stream: &ByteStream,
+    connection: &mut Connection,
+    context: &mut Context<'_>,
+) -> Poll<io::Result<()>> {
+    let writer = stream.writer();
+    writer.poll_flush(context, || {
+        connection.flush(local_clock, |bytes| writer.try_write(bytes, Caller::Task))
+    })
 }
 
 /// The output of `work`, unless the deadline (`local_clock`) passes before.

@@ -14,6 +14,7 @@ use lsl_platform::{arrival, descriptors};
 use socket2::{Domain, InterfaceIndexOrAddress, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tokio::net::TcpSocket;
 
+use crate::byte_stream::ByteStream;
 use crate::net::ports::PortSearch;
 use crate::net::runtime;
 use crate::{Error, Result};
@@ -286,12 +287,25 @@ impl Binder {
     }
 }
 
-/// Sets up a connection that an outlet accepted. Sizes are in bytes, 0 leaves the system's default
-/// (`tuning.SendSocketBufferSize`, `tuning.ReceiveSocketBufferSize`).
+/// Takes a connection that an outlet accepted, registered with the reactor. Sizes are in bytes, 0 leaves the
+/// system's default (`tuning.SendSocketBufferSize`, `tuning.ReceiveSocketBufferSize`).
 ///
 /// # Errors
-/// What `setsockopt(2)` reports; buffer sizes are a wish and never fail.
-pub(crate) fn prepare_accepted(
+/// Those of the reactor. Options are a wish and never fail.
+pub(crate) fn accepted(
+    stream: tokio::net::TcpStream,
+    send_buffer_bytes: usize,
+    receive_buffer_bytes: usize,
+) -> io::Result<ByteStream> {
+    if let Err(error) = prepare_accepted(&stream, send_buffer_bytes, receive_buffer_bytes) {
+        tracing::debug!(%error, "cannot set socket options");
+    }
+    let mut stream = ByteStream::tcp(stream)?;
+    stream.register()?;
+    Ok(stream)
+}
+
+fn prepare_accepted(
     stream: &impl AsSocket,
     send_buffer_bytes: usize,
     receive_buffer_bytes: usize,
@@ -314,17 +328,13 @@ pub(crate) fn prepare_accepted(
 ///
 /// # Errors
 /// [`Error::Timeout`] after `limit`, [`Error::Io`] for a refused or failing connection.
-pub(crate) async fn tcp_connect(
-    peer: SocketAddr,
-    limit: Duration,
-) -> Result<tokio::net::TcpStream> {
+pub(crate) async fn tcp_connect(peer: SocketAddr, limit: Duration) -> Result<ByteStream> {
     let connecting = async {
         let socket = open(Family::of(peer.ip()), Type::STREAM, Protocol::TCP)?;
         socket.set_tcp_nodelay(true)?;
         socket.set_tcp_keepalive(&KEEPALIVE)?;
-        TcpSocket::from_std_stream(socket.into())
-            .connect(peer)
-            .await
+        let socket = TcpSocket::from_std_stream(socket.into());
+        ByteStream::tcp(socket.connect(peer).await?)
     };
     match tokio::time::timeout(limit, connecting).await {
         Ok(outcome) => {
@@ -555,7 +565,7 @@ mod tests {
         })
         .unwrap();
         let connected = receiver.recv().unwrap();
-        assert!(connected.nodelay().unwrap());
+        assert!(connected.has_no_delay());
         acceptor.set_nonblocking(false).unwrap();
         let (stream, _) = acceptor.accept().unwrap();
         prepare_accepted(&stream, 65_536, 0).unwrap();

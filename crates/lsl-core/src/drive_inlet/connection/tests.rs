@@ -4,9 +4,10 @@ use std::sync::mpsc;
 use lsl_proto::clock::PostProcessor;
 use lsl_proto::inlet::Feed;
 use lsl_secure::config::Settings;
+use lsl_secure::connection::Question;
 use lsl_secure::trust::TrustList;
-use lsl_secure::{Local, Policy, Role, SecretKey, Security, SessionEntry, Suites};
-use tokio::net::TcpListener;
+use lsl_secure::{Local, OsRandom, Policy, Role, SecretKey, Security, SessionEntry, Suites};
+use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
 use crate::drive_inlet::feed_state::FeedState;
@@ -39,26 +40,27 @@ fn descriptor() -> Descriptor {
 }
 
 /// An encrypted connection, and the outlet's end of it.
-async fn pair() -> (Connection, TcpStream, Handshake) {
+async fn pair() -> (Connection, ByteStream, Handshake) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let address = listener.local_addr().unwrap();
     let outlet = tokio::spawn(async move {
-        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut stream = ByteStream::tcp(listener.accept().await.unwrap().0).unwrap();
         let mut preamble = [0; 14];
-        tokio::io::AsyncReadExt::read_exact(&mut stream, &mut preamble)
-            .await
-            .unwrap();
+        // It comes in one go, as it was sent.
+        assert_eq!(stream.read(&mut preamble).await.unwrap(), preamble.len());
         let mut connection = Handshake::responder(local(), descriptor().into(), local_clock());
         let mut reply = None;
-        while let Some(question) = asked(proceed(&stream, &mut connection, reply).await.unwrap()) {
+        while let Some(question) =
+            asked(proceed(&mut stream, &mut connection, reply).await.unwrap())
+        {
             reply = Some(question);
         }
         (stream, connection)
     });
-    let stream = TcpStream::connect(address).await.unwrap();
+    let stream = ByteStream::tcp(TcpStream::connect(address).await.unwrap()).unwrap();
     let exchange = Exchange::TimeKeys;
     let started = Handshake::initiator(local(), exchange.request(), local_clock(), &mut OsRandom);
-    let mut connection = Connection::secure(stream, address, exchange, started.unwrap()).unwrap();
+    let mut connection = Connection::secure(stream, address, exchange, started.unwrap());
     let mut reply = None;
     let info = loop {
         match connection.proceed(reply).await.unwrap() {
@@ -102,13 +104,10 @@ fn asked(event: Event) -> Option<Answer> {
 }
 
 /// Reads as an outlet does, and answers PINGs. Returns how the session ended.
-async fn attend(stream: &TcpStream, connection: &mut Handshake) -> lsl_secure::Result<()> {
+async fn attend(stream: &mut ByteStream, connection: &mut Handshake) -> lsl_secure::Result<()> {
     let mut buffer = [0; 512];
     loop {
-        stream.readable().await.unwrap();
-        let Ok(received) = stream.try_read(&mut buffer) else {
-            continue;
-        };
+        let received = stream.read(&mut buffer).await.unwrap();
         connection.handle_input(&mut buffer[..received], local_clock(), |_| Ok(()))?;
         while let Some(event) = connection.poll_event() {
             match event {
@@ -117,7 +116,8 @@ async fn attend(stream: &TcpStream, connection: &mut Handshake) -> lsl_secure::R
                 _ => {}
             }
         }
-        let _ = connection.flush(local_clock, |bytes| stream.try_write(bytes));
+        let writer = stream.writer();
+        let _ = connection.flush(local_clock, |bytes| writer.try_write(bytes, Caller::Push));
     }
 }
 
@@ -130,10 +130,13 @@ fn on_runtime<R: Send + 'static>(task: impl Future<Output = R> + Send + 'static)
 #[test]
 fn who_loses_trust_is_told_and_ends() {
     let (error, alert) = on_runtime(async {
-        let (mut connection, stream, mut session) = pair().await;
+        let (mut connection, mut stream, mut session) = pair().await;
         connection.session().unwrap().end(Cause::Revoked);
         let error = connection.hold().await;
-        let alert = attend(&stream, &mut session).await.unwrap_err().to_string();
+        let alert = attend(&mut stream, &mut session)
+            .await
+            .unwrap_err()
+            .to_string();
         (error, alert)
     });
     assert!(matches!(error, Error::Security(_)), "{error}");
@@ -145,8 +148,8 @@ fn who_loses_trust_is_told_and_ends() {
 #[test]
 fn the_clock_has_its_pings_sent_and_their_answers() {
     let answers = on_runtime(async {
-        let (mut connection, stream, mut session) = pair().await;
-        let reading = tokio::spawn(async move { attend(&stream, &mut session).await });
+        let (mut connection, mut stream, mut session) = pair().await;
+        let reading = tokio::spawn(async move { attend(&mut stream, &mut session).await });
         let pings = Arc::clone(&connection.session().unwrap().pings);
         let asking = async {
             let mut answers = Vec::new();
@@ -182,8 +185,8 @@ fn pings_do_not_pile_up_before_an_outlet_that_does_not_read() {
         let (mut connection, _stream, _session) = pair().await;
         // Nothing more goes out.
         let full = vec![0; 1 << 16];
-        let stream = connection.stream.as_ref().unwrap();
-        while stream.try_send(&full).is_ok() {}
+        let writer = connection.writer().unwrap();
+        while writer.try_write(&full, Caller::Push).is_ok() {}
         let pings = Arc::clone(&connection.session().unwrap().pings);
         let mut most = 0;
         for number in 0..1000 {
@@ -213,11 +216,12 @@ fn a_handshake_ends_with_its_socket() {
         let socket = socket.unwrap();
         socket.set_nonblocking(true).unwrap();
         let stream = TcpStream::from_std(socket.into()).unwrap();
+        let stream = ByteStream::tcp(stream).unwrap();
         let peer = (Ipv4Addr::LOCALHOST, 1).into();
         let exchange = Exchange::TimeKeys;
         let started =
             Handshake::initiator(local(), exchange.request(), local_clock(), &mut OsRandom);
-        let mut connection = Connection::secure(stream, peer, exchange, started.unwrap()).unwrap();
+        let mut connection = Connection::secure(stream, peer, exchange, started.unwrap());
         let error = connection.proceed(None).await.unwrap_err();
         let machine = &connection.machine;
         (error, machine.max_read(), machine.poll_timeout())
@@ -229,7 +233,7 @@ fn a_handshake_ends_with_its_socket() {
 #[test]
 fn a_session_that_failed_says_so_also_if_its_inlet_is_closed_before_its_task_knows() {
     let alert = on_runtime(async {
-        let (connection, stream, mut outlet) = pair().await;
+        let (connection, mut stream, mut outlet) = pair().await;
         let processing = PostProcessor::new(0.0, 0.0);
         let shape = (1, crate::ChannelFormat::Int8);
         let feed = Feed::new(SampleRing::new(1, 0), processing, shape, false);
@@ -238,7 +242,10 @@ fn a_session_that_failed_says_so_also_if_its_inlet_is_closed_before_its_task_kno
         let error = lsl_secure::Error::session(Cause::Revoked, "in between");
         state.disconnect = Some(Disconnect::Session(error));
         assert!(matches!(state.end().finish(), Some(Error::Security(_))));
-        attend(&stream, &mut outlet).await.unwrap_err().to_string()
+        attend(&mut stream, &mut outlet)
+            .await
+            .unwrap_err()
+            .to_string()
     });
     assert!(alert.contains("code 10"), "{alert}");
 }

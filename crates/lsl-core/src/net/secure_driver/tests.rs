@@ -4,10 +4,11 @@ use std::sync::mpsc;
 use lsl_secure::handshake::{Initiator, PREAMBLE};
 use lsl_secure::{Descriptor, Local, SecretKey, Suites};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
-use crate::net::{runtime, tcp};
+use crate::byte_stream::CLOSE_LIMIT;
+use crate::net::runtime;
 
 fn on_runtime<R: Send + 'static>(task: impl Future<Output = R> + Send + 'static) -> R {
     let (sender, receiver) = mpsc::channel();
@@ -34,11 +35,12 @@ fn asymmetric_work_runs_on_two_threads_however_many_peers_there_are() {
     assert_eq!((done, MOST.load(Ordering::SeqCst)), (64, 2));
 }
 
-/// Both ends of a connection.
-async fn streams() -> (TcpStream, TcpStream) {
+/// Both ends of a connection: a peer by hand, and the driver's.
+async fn streams() -> (TcpStream, ByteStream) {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
-    let near = TcpStream::connect(listener.local_addr().unwrap());
-    (near.await.unwrap(), listener.accept().await.unwrap().0)
+    let near = TcpStream::connect(listener.local_addr().unwrap()).await;
+    let far = ByteStream::tcp(listener.accept().await.unwrap().0);
+    (near.unwrap(), far.unwrap())
 }
 
 fn local() -> Arc<Local> {
@@ -66,18 +68,18 @@ fn hello() -> Vec<u8> {
 #[test]
 fn a_turn_that_does_not_come_is_late_and_the_reason_arrives() {
     let (cause, answer) = on_runtime(async move {
-        let (mut near, far) = streams().await;
+        let (mut near, mut far) = streams().await;
         near.write_all(&hello()).await.unwrap();
         // Two of its three seconds are over.
         let started = local_clock() - 2.0;
         let mut outlet = Connection::responder(local(), Arc::default(), started);
-        let asked = proceed(&far, &mut outlet, None).await;
+        let asked = proceed(&mut far, &mut outlet, None).await;
         assert!(matches!(asked, Ok(Event::Question(Question::Turn))));
         let never = std::future::pending::<()>();
         assert!(in_time(outlet.poll_timeout(), never).await.is_none());
         let answer = Answer::Turn(Err(Cause::Busy));
-        let ended = proceed(&far, &mut outlet, Some(answer)).await;
-        tcp::close(&far).await;
+        let ended = proceed(&mut far, &mut outlet, Some(answer)).await;
+        far.close(CLOSE_LIMIT).await;
         drop(far);
         let mut answer = Vec::new();
         near.read_to_end(&mut answer).await.unwrap();
@@ -90,8 +92,8 @@ fn a_turn_that_does_not_come_is_late_and_the_reason_arrives() {
 #[test]
 fn a_connection_that_waits_costs_little() {
     let size = on_runtime(async {
-        let (_near, far) = streams().await;
-        size_of_val(&proceed(&far, &mut outlet(), None))
+        let (_near, mut far) = streams().await;
+        size_of_val(&proceed(&mut far, &mut outlet(), None))
     });
     assert!(size <= 1024, "{size} bytes");
 }
@@ -99,14 +101,14 @@ fn a_connection_that_waits_costs_little() {
 #[test]
 fn a_reset_instead_of_an_answer_is_an_outlet_that_is_not_secure() {
     let cause = on_runtime(async {
-        let (near, far) = streams().await;
+        let (far, mut near) = streams().await;
         let mut inlet = inlet(b"?");
         tokio::spawn(async move {
             // Closing over what nobody reads is what an outlet of liblsl does.
             far.readable().await.unwrap();
             drop(far);
         });
-        let ended = proceed(&near, &mut inlet, None).await;
+        let ended = proceed(&mut near, &mut inlet, None).await;
         ended.map(drop).map_err(|error| error.cause())
     });
     assert_eq!(cause, Err(Cause::PeerNotSecure));
@@ -124,36 +126,41 @@ fn a_long_request_and_the_descriptor_pass_each_other() {
     };
     let expected = said.clone();
     let received = on_runtime(async move {
-        let (near, mut far) = streams().await;
+        let (mut peer, mut near) = streams().await;
         let (introduced, introduction) = tokio::sync::oneshot::channel();
         let mut introduced = Some(introduced);
         let asking = async {
             let mut inlet = inlet(&vec![7; REQUEST]);
             let mut answer = None;
             loop {
-                answer = Some(match proceed(&near, &mut inlet, answer).await.unwrap() {
-                    Event::Question(Question::PeerKey(_)) => Answer::PeerKey(Ok(String::new())),
-                    Event::Question(Question::Descriptor(heard)) => {
-                        assert_eq!(heard, expected);
-                        introduced.take().unwrap().send(()).unwrap();
-                        Answer::Descriptor(Ok(()))
-                    }
-                    Event::Established(_) => return inlet,
-                    other => panic!("{other:?}"),
-                });
+                answer = Some(
+                    match proceed(&mut near, &mut inlet, answer).await.unwrap() {
+                        Event::Question(Question::PeerKey(_)) => Answer::PeerKey(Ok(String::new())),
+                        Event::Question(Question::Descriptor(heard)) => {
+                            assert_eq!(heard, expected);
+                            introduced.take().unwrap().send(()).unwrap();
+                            Answer::Descriptor(Ok(()))
+                        }
+                        Event::Established(_) => return inlet,
+                        other => panic!("{other:?}"),
+                    },
+                );
             }
         };
         let answering = tokio::spawn(async move {
-            far.read_exact(&mut [0; PREAMBLE.len()]).await.unwrap();
+            peer.read_exact(&mut [0; PREAMBLE.len()]).await.unwrap();
+            let mut far = ByteStream::tcp(peer).unwrap();
             let mut outlet = Connection::responder(local(), Arc::new(said), local_clock());
             let mut answer = None;
             loop {
-                answer = Some(match proceed(&far, &mut outlet, answer).await.unwrap() {
-                    Event::Question(Question::Turn) => Answer::Turn(Ok(())),
-                    Event::Question(Question::PeerKey(_)) => Answer::PeerKey(Ok(String::new())),
-                    Event::Established(_) => break,
-                    other => panic!("{other:?}"),
-                });
+                answer = Some(
+                    match proceed(&mut far, &mut outlet, answer).await.unwrap() {
+                        Event::Question(Question::Turn) => Answer::Turn(Ok(())),
+                        Event::Question(Question::PeerKey(_)) => Answer::PeerKey(Ok(String::new())),
+                        Event::Established(_) => break,
+                        other => panic!("{other:?}"),
+                    },
+                );
             }
             // Reads nothing of the request before the inlet has the DESCRIPTOR.
             introduction.await.unwrap();
@@ -177,16 +184,21 @@ fn a_long_request_and_the_descriptor_pass_each_other() {
 #[test]
 fn last_words_do_not_wait_for_a_peer_that_does_not_read() {
     let (cause, secs) = on_runtime(async {
-        let (mut near, far) = streams().await;
+        let (mut near, mut far) = streams().await;
         let mut hello = hello();
         (hello[3], hello[4]) = (9, 9);
         near.write_all(&hello).await.unwrap();
         let patience = Duration::from_millis(200);
-        while tokio::time::timeout(patience, far.writable()).await.is_ok() {
-            let _ = far.try_write(&[0; 1 << 13]);
+        far.register().unwrap();
+        let writer = far.writer();
+        while tokio::time::timeout(patience, writer.writable())
+            .await
+            .is_ok()
+        {
+            let _ = writer.try_write(&[0; 1 << 13], Caller::Task);
         }
         let started = local_clock();
-        let ended = proceed(&far, &mut outlet(), None).await;
+        let ended = proceed(&mut far, &mut outlet(), None).await;
         let cause = ended.map(drop).map_err(|error| error.cause());
         (cause, local_clock() - started)
     });
