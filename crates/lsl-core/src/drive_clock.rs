@@ -12,7 +12,7 @@ use std::time::Duration;
 use lsl_platform::arrival::arrived_at;
 use lsl_platform::clock::local_clock;
 use lsl_proto::clock::{Clock, ClockEvent, ClockLimits, Probe};
-use lsl_proto::inlet::recovery::Endpoint;
+use lsl_proto::inlet::recovery::{Attempt, Endpoint, Input, Purpose};
 use lsl_secure::policy::Way;
 use tokio::net::UdpSocket;
 
@@ -30,27 +30,18 @@ use crate::{Error, Result};
 pub(crate) async fn probe(shared: Arc<InletShared>) {
     let tuning = shared.context.config().tuning();
     let mut clock = Clock::new(tuning, limits(&shared), uid::random_number());
+    let mut moves = shared.source.moves();
+    shared.tell(Input::Wanted(Purpose::Clock));
     loop {
-        let (endpoint, moves) = shared.source.endpoint();
-        let silent = async {
-            let mut error = Error::Protocol("no address of the outlet is known".into());
-            if let Some(endpoint) = endpoint {
-                error = ask(&shared, &mut clock, endpoint).await;
-                tracing::debug!(name = ?shared.info.name(), %error, "no clock");
-            }
-            if shared.recoverable {
-                shared.source.recover(moves).await;
-            }
-            shared.source.pause(&error).await;
-        };
-        let changed = select2(shared.source.moved(moves), shared.source.is_hopeless(true));
-        if let Either::Second(Either::Second(())) = select2(silent, changed).await {
-            // A socket and probes for each of thousands of streams that were made up.
-            shared.source.is_hopeless(false).await;
-        }
-        if shared.source.moves() != moves {
+        let attempt = shared.next_attempt(Purpose::Clock).await;
+        if attempt.moves != moves {
+            moves = attempt.moves;
             clock.invalidate();
             tell(&shared, &mut clock, None);
+        }
+        let asking = ask(&shared, &mut clock, &attempt);
+        if let Some(error) = shared.attempt(attempt.id, asking).await {
+            shared.failed(attempt.id, &error);
         }
     }
 }
@@ -73,18 +64,23 @@ fn limits(shared: &InletShared) -> ClockLimits {
 }
 
 /// Probes one outlet, with or without encryption as its feed. Returns why it cannot go on.
-async fn ask(shared: &InletShared, clock: &mut Clock, endpoint: Endpoint) -> Error {
-    let security = match shared.context.security() {
-        Ok(security) => security,
-        Err(error) => return error,
+async fn ask(shared: &InletShared, clock: &mut Clock, attempt: &Attempt) -> Error {
+    let (security, endpoint) = match (shared.context.security(), attempt.address()) {
+        (Ok(security), Ok(endpoint)) => (security, endpoint),
+        (Err(error), _) | (_, Err(error)) => return error,
     };
-    let (info, peers) = (shared.source.info(), shared.source.peers());
+    let peers = shared.source.peers();
     // Boxed, because every inlet's task would else hold room for several of them.
-    match handshake::way(security, peers, &info, endpoint.data).await {
+    match handshake::way(security, peers, &attempt.info, endpoint.data).await {
         Way::Plaintext => Box::pin(exchange(shared, clock, false, endpoint)).await,
         Way::Secure => {
             let probing = Box::pin(exchange(shared, clock, true, endpoint));
-            match select2(Box::pin(keep_keys(shared, endpoint.data)), probing).await {
+            match select2(
+                Box::pin(keep_keys(shared, &attempt.info, endpoint.data)),
+                probing,
+            )
+            .await
+            {
                 Either::First(error) | Either::Second(error) => error,
             }
         }

@@ -282,7 +282,7 @@ impl Inlet {
     /// The stream as its present outlet announced it: uid, host and addresses change when the
     /// stream is recovered from another outlet.
     pub fn present_info(&self) -> StreamInfo {
-        self.shared.source.info()
+        StreamInfo::clone(&self.shared.source.info())
     }
 
     /// With whom and how the data connection is encrypted; `None` while there is none, and in

@@ -35,3 +35,38 @@ fn network(address: IpAddr, (v4, v6): (u32, u32)) -> IpAddr {
         _ => Ipv4Addr::UNSPECIFIED.into(),
     }
 }
+
+/// Returns the pause before an inlet tries again what failed for a reason of security, in seconds: 0.25 to 1
+/// if the outlet was busy (503); else 0.5, doubling to 10 with each failure, a quarter more or less.
+/// Spec: LSS/1 §4.2.
+pub fn retry_delay_secs(is_busy: bool, failures: u32, random: u32) -> f64 {
+    let fraction = f64::from(random) / f64::from(u32::MAX);
+    if is_busy {
+        return 0.25 + 0.75 * fraction;
+    }
+    let doublings = failures.saturating_sub(1).min(16);
+    (0.5 * f64::from(1_u32 << doublings)).min(10.0) * (0.75 + 0.5 * fraction)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn retries_slow_down_but_never_stop() {
+        let check = |is_busy, failures, shortest: f64, longest: f64| {
+            for (random, secs) in [(0, shortest), (u32::MAX, longest)] {
+                let delay = retry_delay_secs(is_busy, failures, random);
+                assert!((delay - secs).abs() < 1e-6, "{is_busy} {failures}: {delay}");
+            }
+        };
+        check(true, 1, 0.25, 1.0);
+        check(true, 50, 0.25, 1.0);
+        check(false, 0, 0.375, 0.625);
+        check(false, 1, 0.375, 0.625);
+        check(false, 2, 0.75, 1.25);
+        check(false, 5, 6.0, 10.0);
+        check(false, 6, 7.5, 12.5);
+        check(false, u32::MAX, 7.5, 12.5);
+    }
+}

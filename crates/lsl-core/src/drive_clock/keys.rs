@@ -13,7 +13,7 @@ use crate::drive_inlet::connection::Connection;
 use crate::drive_inlet::shared::{Facts, InletShared};
 use crate::net::monitor::Monitor;
 use crate::net::select2::{Either, select2};
-use crate::{Error, Result};
+use crate::{Error, Result, StreamInfo};
 
 /// Takes the keys back when the session ends.
 #[derive(Debug)]
@@ -64,7 +64,11 @@ pub(crate) fn lend<'a>(
 }
 
 /// Opens a session for the clock whenever no feed lends its keys. Returns why that failed.
-pub(crate) async fn keep_keys(shared: &InletShared, address: SocketAddr) -> Error {
+pub(crate) async fn keep_keys(
+    shared: &InletShared,
+    info: &StreamInfo,
+    address: SocketAddr,
+) -> Error {
     let facts = &shared.facts;
     loop {
         if shared.is_receiving() {
@@ -73,7 +77,7 @@ pub(crate) async fn keep_keys(shared: &InletShared, address: SocketAddr) -> Erro
             facts.wait(local_clock() + FEED_GRACE_SECS, known).await;
         }
         if !facts.lock().has_keys()
-            && let Err(error) = hold_session(shared, address).await
+            && let Err(error) = hold_session(shared, info, address).await
         {
             return error;
         }
@@ -83,12 +87,11 @@ pub(crate) async fn keep_keys(shared: &InletShared, address: SocketAddr) -> Erro
 }
 
 /// Holds a session for its keys alone, until a feed has one or it fails.
-async fn hold_session(shared: &InletShared, address: SocketAddr) -> Result<()> {
+async fn hold_session(shared: &InletShared, info: &StreamInfo, address: SocketAddr) -> Result<()> {
     let facts = &shared.facts;
-    let info = shared.source.info();
     let connecting = shared
         .source
-        .dial(&info, address, || Exchange::TimeKeys, CONNECT_LIMIT);
+        .dial(info, address, || Exchange::TimeKeys, CONNECT_LIMIT);
     let mut connection = connecting.await?;
     let Some(_guard) = lend(facts, &mut connection, false) else {
         if facts.lock().has_keys() {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lsl_proto::describe::descriptor;
-use lsl_proto::inlet::recovery::Endpoint;
+use lsl_proto::inlet::recovery::{Attempt, Input, Purpose};
 use lsl_proto::wire::request::FULLINFO_REQUEST;
 
 use crate::drive_inlet::shared::InletShared;
@@ -13,41 +13,31 @@ use crate::{Error, Result, StreamInfo};
 
 /// Tries until the info of the present outlet is known or the stream lost.
 pub(crate) async fn fetch(shared: Arc<InletShared>) {
-    let mut pause = NOT_READY_RETRY;
+    shared.tell(Input::Wanted(Purpose::FullInfo));
     loop {
-        let (endpoint, moves) = shared.source.endpoint();
-        let present = shared.source.info();
-        let result = match endpoint {
-            None => Err(Error::Protocol("no address of the outlet is known".into())),
-            Some(endpoint) => ask(&shared, &present, endpoint).await,
-        };
-        match result {
-            Ok(mut info) => {
+        let attempt = shared.next_attempt(Purpose::FullInfo).await;
+        let present = &attempt.info;
+        let asked = shared.attempt(attempt.id, ask(&shared, &attempt)).await;
+        match asked {
+            Some(Ok(mut info)) => {
                 info.fill_v4_address(present.v4_address_bytes());
                 info.fill_v6_address(present.v6_address_bytes());
-                let info = Arc::new(info);
-                drop((shared.facts).update(|facts| facts.full_info.replace((moves, info))));
+                let info = (attempt.moves, Arc::new(info));
+                drop((shared.facts).update(|facts| facts.full_info.replace(info)));
                 // A caller that came after the outlet changed waits for the new one's.
-                if shared.source.moves() == moves {
+                if shared.source.moves() == attempt.moves {
+                    shared.tell(Input::Done(Purpose::FullInfo));
                     return;
                 }
             }
-            // The outlet is up but not ready (Q13).
-            Err(Error::InvalidInfo(reason)) => {
-                tracing::debug!(reason, "full info not ready");
-                tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(LONGEST_RETRY);
-            }
-            Err(error) => {
-                if !shared.recover(moves, &error).await {
-                    return;
-                }
-            }
+            Some(Err(error)) if !shared.failed(attempt.id, &error) => return,
+            _ => {}
         }
     }
 }
 
-async fn ask(shared: &InletShared, present: &StreamInfo, endpoint: Endpoint) -> Result<StreamInfo> {
+async fn ask(shared: &InletShared, attempt: &Attempt) -> Result<StreamInfo> {
+    let (present, endpoint) = (&attempt.info, attempt.address()?);
     let asking = shared.source.exchange(
         present,
         endpoint.data,
@@ -97,8 +87,3 @@ const MAX_INFO_BYTES: usize = 16 << 20;
 
 /// Longest duration of one exchange.
 const EXCHANGE_LIMIT: Duration = Duration::from_secs(10);
-
-/// First pause before asking again an outlet that is not ready; it doubles each time.
-const NOT_READY_RETRY: Duration = Duration::from_millis(100);
-
-const LONGEST_RETRY: Duration = Duration::from_secs(5);

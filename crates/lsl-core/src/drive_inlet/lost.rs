@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use lsl_platform::clock::local_clock;
 use lsl_proto::discovery::search::{Goal, Search, Veto};
-use lsl_proto::inlet::recovery::{is_same_stream, recovery_query};
+use lsl_proto::inlet::successor::{is_same_stream, recovery_query};
 use tokio::sync::{Semaphore, oneshot};
 
 use crate::context::Context;

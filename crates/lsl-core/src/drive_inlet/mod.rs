@@ -11,6 +11,7 @@ pub(crate) mod lost;
 pub(crate) mod pacer;
 pub(crate) mod peers;
 pub(crate) mod pull;
+pub(crate) mod recover;
 pub(crate) mod recovery;
 pub(crate) mod session;
 pub(crate) mod shared;

@@ -3,14 +3,12 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use lsl_platform::clock::local_clock;
-use lsl_proto::limits::TokenBucket;
-use lsl_secure::{Cause, PublicKey, Security};
+use lsl_proto::limits::{self, TokenBucket};
+use lsl_secure::{Cause, PublicKey};
 
 use crate::net::monitor::lock_ignoring_poison;
-use crate::net::trust_watch::refresh;
 use crate::net::uid;
 use crate::stats::Encryption;
 
@@ -249,40 +247,15 @@ impl Peers {
         self.lock().encryption = encryption;
     }
 
-    /// Waits before the next try; not longer than until the trust list changes.
-    pub(crate) async fn pause(&self, security: &Arc<Security>) {
-        let (busy, failures) = {
-            let state = self.lock();
-            (state.busy, state.failures)
-        };
-        let mut left = retry_delay(busy, failures, uid::random_number());
-        let before = security.trust();
-        while !left.is_zero() {
-            let nap = left.min(TRUST_CHECK);
-            tokio::time::sleep(nap).await;
-            left -= nap;
-            refresh(security).await;
-            if !Arc::ptr_eq(&before, &security.trust()) {
-                return;
-            }
-        }
+    /// Pause before the next try in seconds.
+    pub(crate) fn retry_delay_secs(&self) -> f64 {
+        let state = self.lock();
+        limits::retry_delay_secs(state.busy, state.failures, uid::random_number())
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {
         lock_ignoring_poison(&self.state)
     }
-}
-
-/// After 503 0.25 to 1 s; else 0.5 s, doubling to 10 s with each failure, a quarter more or less.
-/// Spec: LSS/1 §4.2.
-fn retry_delay(busy: bool, failures: u32, random: u32) -> Duration {
-    let fraction = f64::from(random) / f64::from(u32::MAX);
-    if busy {
-        return Duration::from_secs_f64(0.25 + 0.75 * fraction);
-    }
-    let doublings = i32::try_from(failures.saturating_sub(1).min(16)).unwrap_or(0);
-    let secs = (0.5 * 2.0_f64.powi(doublings)).min(10.0);
-    Duration::from_secs_f64(secs * (0.75 + 0.5 * fraction))
 }
 
 /// Changes of keys that are remembered; a stream has few, and a trusted outlet may try many.
@@ -291,32 +264,11 @@ const MAX_CHANGES: usize = 16;
 /// How often the same cause is logged.
 const LOG_INTERVAL_SECS: f64 = 60.0;
 
-/// How often a waiting inlet looks at the trust file.
-const TRUST_CHECK: Duration = Duration::from_secs(1);
-
 #[cfg(test)]
 mod tests {
     use lsl_secure::SecretKey;
 
     use super::*;
-
-    #[test]
-    fn retries_slow_down_but_never_stop() {
-        let check = |busy, failures, shortest: f64, longest: f64| {
-            for (random, secs) in [(0, shortest), (u32::MAX, longest)] {
-                let delay = retry_delay(busy, failures, random).as_secs_f64();
-                assert!((delay - secs).abs() < 1e-6, "{busy} {failures}: {delay}");
-            }
-        };
-        check(true, 1, 0.25, 1.0);
-        check(true, 50, 0.25, 1.0);
-        check(false, 0, 0.375, 0.625);
-        check(false, 1, 0.375, 0.625);
-        check(false, 2, 0.75, 1.25);
-        check(false, 5, 6.0, 10.0);
-        check(false, 6, 7.5, 12.5);
-        check(false, u32::MAX, 7.5, 12.5);
-    }
 
     #[test]
     fn a_pinned_key_outlives_the_inlet_that_learnt_it() {

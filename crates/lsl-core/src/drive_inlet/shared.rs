@@ -123,7 +123,7 @@ impl InletShared {
         Self {
             channels,
             recoverable,
-            source: Source::new(context.clone(), info.clone()),
+            source: Source::new(context.clone(), info.clone(), recoverable),
             feed: Monitor::new(FeedState::new(feed)),
             work: Notify::new(),
             owner: Generation::current(),

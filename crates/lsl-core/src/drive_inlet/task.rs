@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use lsl_platform::clock::local_clock;
+use lsl_proto::inlet::recovery::{Attempt, Input, Purpose};
 use lsl_proto::inlet::{Exchange, FeedDecoder};
 use tokio::task::AbortHandle;
 
@@ -17,8 +17,7 @@ use crate::drive_inlet::full_info;
 use crate::drive_inlet::shared::InletShared;
 use crate::net::monitor::lock_ignoring_poison;
 use crate::net::runtime;
-use crate::net::select2::{Either, select2};
-use crate::{Error, Result, StreamInfo};
+use crate::{Error, Result};
 
 impl InletShared {
     /// Starts to receive, unless that is under way.
@@ -69,7 +68,7 @@ impl InletShared {
         if let Some(task) = task {
             task.abort();
         }
-        self.source.on_connected();
+        self.tell(Input::Done(Purpose::Feed));
         drop(tasks);
         if self.owner.is_current() {
             ended.finish();
@@ -86,65 +85,36 @@ impl InletShared {
             task.abort();
         }
     }
-
-    /// The outlet of `moves` failed with `error`: finds it or a successor, or gives up.
-    /// False means that the stream is lost.
-    pub(crate) async fn recover(&self, moves: u64, error: &Error) -> bool {
-        if self.source.wait_if_busy(error).await {
-            return true;
-        }
-        if !self.recoverable {
-            // Said here and not in `lose`, which also ends inlets that nobody wants any more.
-            tracing::info!(name = ?self.info.name(), %error, "stream lost");
-            self.lose(&error.to_string());
-            return false;
-        }
-        tracing::debug!(name = ?self.info.name(), %error, "connection failed; looking for the stream");
-        if !self.source.recover(moves).await {
-            self.source.pause(error).await;
-        }
-        true
-    }
 }
 
 /// The task of the data connection: connects, reads and recovers until the inlet is closed or the stream
 /// lost.
 async fn receive(shared: Arc<InletShared>, epoch: u64) {
+    shared.tell(Input::Wanted(Purpose::Feed));
     loop {
-        let (endpoint, moves) = shared.source.endpoint();
-        let error = match endpoint {
-            None => Error::Protocol("no address of the outlet is known".into()),
-            Some(endpoint) => {
-                let connection = connection(&shared, endpoint.data, epoch);
-                let watch = async {
-                    select2(shared.source.moved(moves), watchdog(&shared, moves)).await;
-                };
-                match select2(connection, watch).await {
-                    Either::First(error) => error,
-                    // Connect to the other outlet at once.
-                    Either::Second(()) => continue,
-                }
-            }
-        };
-        // Not until this task is polled again does it learn that it was aborted.
+        let attempt = shared.next_attempt(Purpose::Feed).await;
+        // Not until this task is polled again does it learn that it was aborted. Then the attempt is another's.
         if shared.feed.lock().epoch != epoch {
+            shared.tell(Input::Wanted(Purpose::Feed));
             return;
         }
-        // A refusal has pauses of its own.
-        if !matches!(error, Error::Security(_)) {
-            shared.source.on_failed();
-        }
-        if !shared.recover(moves, &error).await {
+        let trying = connection(&shared, &attempt, epoch);
+        if let Some(error) = shared.attempt(attempt.id, trying).await
+            && !shared.failed(attempt.id, &error)
+        {
             return;
         }
-        shared.source.back_off().await;
     }
 }
 
 /// One data connection, from connecting to its end. Returns why it ended.
-async fn connection(shared: &InletShared, address: SocketAddr, epoch: u64) -> Error {
+async fn connection(shared: &InletShared, attempt: &Attempt, epoch: u64) -> Error {
+    let address = match attempt.address() {
+        Ok(endpoint) => endpoint.data,
+        Err(error) => return error,
+    };
     // Boxed, because every inlet's task would else hold room for it.
-    let opening = Box::pin(open(shared, address, epoch));
+    let opening = Box::pin(open(shared, attempt, address, epoch));
     match shared.source.in_turn(address, opening).await {
         Ok((attendance, _published)) => attendance.attend().await,
         Err(error) => error,
@@ -152,16 +122,23 @@ async fn connection(shared: &InletShared, address: SocketAddr, epoch: u64) -> Er
 }
 
 /// Connects and reads until the stream flows. Comes with what lasts as long as the connection.
-async fn open(
-    shared: &InletShared,
+async fn open<'a>(
+    shared: &'a InletShared,
+    attempt: &Attempt,
     address: SocketAddr,
     epoch: u64,
-) -> Result<(Attendance<'_>, PublishedSession<'_>)> {
-    let info = shape_of(&shared.info, shared.source.info());
-    let feed = || Exchange::Feed(Box::new(FeedDecoder::new(&info, shared.options)));
-    let connecting = shared.source.dial(&info, address, feed, CONNECT_LIMIT);
-    let mut connection = (connecting.await)
-        .inspect_err(|error| shared.source.on_refused(info.uid_bytes(), error))?;
+) -> Result<(Attendance<'a>, PublishedSession<'a>)> {
+    let info = &attempt.info;
+    debug_assert_eq!(shared.info.channel_count(), info.channel_count());
+    debug_assert_eq!(shared.info.channel_format(), info.channel_format());
+    let feed = || Exchange::Feed(Box::new(FeedDecoder::new(info, shared.options)));
+    let connecting = shared.source.dial(info, address, feed, CONNECT_LIMIT);
+    let mut connection = (connecting.await).inspect_err(|error| {
+        if matches!(error, Error::Security(_)) && !shared.source.peers().is_busy() {
+            shared.tell_trust();
+            shared.tell(Input::Refused(attempt.id));
+        }
+    })?;
     let published = PublishedSession::new(shared, &mut connection);
     let attendance = Attendance::begin(shared, epoch, connection)?;
     // Once the stream flows a pause of any length is legal.
@@ -173,7 +150,7 @@ async fn open(
         ))
     };
     opened.unwrap_or_else(|_| late())?;
-    shared.source.on_connected();
+    shared.tell(Input::Connected);
     Ok((attendance, published))
 }
 
@@ -198,33 +175,6 @@ impl Drop for PublishedSession<'_> {
     fn drop(&mut self) {
         self.shared.source.peers().set_encryption(None);
     }
-}
-
-/// Looks for the stream when nothing has arrived for long: the outlet may be gone without a word.
-/// Returns only when the source has changed. Spec: lsl-protocol §10.
-async fn watchdog(shared: &InletShared, moves: u64) {
-    let tuning = shared.context.config().tuning();
-    let interval = Duration::from_secs_f64(tuning.watchdog_check_interval_secs.max(0.1));
-    if !shared.recoverable {
-        return std::future::pending().await;
-    }
-    let started = local_clock();
-    loop {
-        tokio::time::sleep(runtime::until_next(interval)).await;
-        let last_arrival = shared.feed.lock().feed.counts().last_arrival;
-        let last_sign = last_arrival.unwrap_or(started).max(started);
-        let quiet = local_clock() - last_sign > tuning.watchdog_time_threshold_secs;
-        if quiet && !shared.source.answers_in_place().await && shared.source.recover(moves).await {
-            return;
-        }
-    }
-}
-
-/// The present outlet's identity with the shape that the caller's samples have.
-fn shape_of(original: &StreamInfo, present: StreamInfo) -> StreamInfo {
-    debug_assert_eq!(original.channel_count(), present.channel_count());
-    debug_assert_eq!(original.channel_format(), present.channel_format());
-    present
 }
 
 /// Time to connect; liblsl waits for the system, which can take minutes.

@@ -8,6 +8,7 @@ mod feed;
 pub mod reader;
 pub mod recovery;
 mod ring;
+pub mod successor;
 
 pub use connection::{Connection, Disconnect, Exchange};
 pub use decoder::{FeedDecoder, FeedOptions, FeedState};

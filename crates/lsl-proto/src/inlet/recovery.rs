@@ -1,13 +1,16 @@
-//! Where the outlet of an inlet is at present, and what to do when it is gone: which query finds a
-//! successor, what the answers mean, and when to try again. Spec: lsl-protocol §2.4, §3.5, §10.
+//! Where an inlet connects: its outlet, the pauses after failures, and the search for a successor of an
+//! outlet that is gone. Three tasks connect, each for its purpose; this machine tells them where and when.
+//! Spec: lsl-protocol §2.4, §3.5, §10.
 
-use std::collections::VecDeque;
+use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
+use std::sync::Arc;
 
-use crate::StreamInfo;
-use crate::config::Ipv6Mode;
-use crate::describe::descriptor;
-use crate::query::quote_bytes;
+use lsl_secure::trust::TrustList;
+
+use super::successor::{Refused, is_described_alike, is_same_stream};
+use crate::config::{Config, Ipv6Mode};
+use crate::{Error, Result, StreamInfo};
 
 /// Addresses of one outlet in one family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,13 +21,122 @@ pub struct Endpoint {
     pub service: SocketAddr,
 }
 
-/// State of the search for an outlet to connect with.
+/// Purpose of a connection to the outlet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// Samples.
+    Feed,
+    /// Probes of the outlet's clock, and the session that seals them.
+    Clock,
+    /// The full info, once.
+    FullInfo,
+}
+
+const PURPOSES: [Purpose; 3] = [Purpose::Feed, Purpose::Clock, Purpose::FullInfo];
+
+/// Number of an attempt of an inlet; never used again.
+pub type AttemptId = u64;
+
+/// One attempt to connect. It lasts for as long as the connection does.
+#[derive(Debug, Clone)]
+pub struct Attempt {
+    /// Name in what the machine is told of it.
+    pub id: AttemptId,
+    /// The stream as its present outlet describes it.
+    pub info: Arc<StreamInfo>,
+    /// Where to connect; `None` if no address is known or allowed.
+    pub endpoint: Option<Endpoint>,
+    /// Number of changes of outlet or address so far.
+    pub moves: u64,
+}
+
+impl Attempt {
+    /// Returns where to connect.
+    ///
+    /// # Errors
+    /// [`Error::Protocol`] if no address is known or allowed.
+    pub fn address(&self) -> Result<Endpoint> {
+        let unknown = || Error::Protocol("no address of the outlet is known".into());
+        self.endpoint.ok_or_else(unknown)
+    }
+}
+
+/// Event that the machine has to know.
+#[derive(Debug)]
+pub enum Input {
+    /// Connections of this purpose are wanted from now on; an attempt that is under way is nobody's any more.
+    Wanted(Purpose),
+    /// They are not wanted any more. Without a feed its failures are forgotten.
+    Done(Purpose),
+    /// The feed flows.
+    Connected,
+    /// A handshake for the feed failed.
+    Refused(AttemptId),
+    /// An attempt came to nothing, or its connection ended.
+    Failed(AttemptId, Failure),
+    /// Answers to [`Action::Search`].
+    Found(Vec<StreamInfo>),
+    /// Whether the outlet answered to [`Action::AskByTcp`] or [`Action::AskByUdp`].
+    InPlace(bool),
+    /// The present trust list: before what it may change, and in answer to [`Action::LookAtTrust`].
+    Trust(Arc<TrustList>),
+}
+
+/// Kind of a failed attempt.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Failure {
+    /// A reason of the network or of the protocol.
+    Connection,
+    /// A reason of security.
+    Security {
+        /// Pause before the next attempt in seconds, unless the trust list changes.
+        delay_secs: f64,
+        /// Whether the outlet only has no place just now.
+        is_busy: bool,
+    },
+    /// The outlet is there, but its full info is not complete yet.
+    NotReady,
+}
+
+/// Work for the driver, which answers with an [`Input`]. It takes the place of the work before.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Action {
+    /// Search for [`sought`](Recovery::sought) until somebody answers, and at least for so many seconds, so
+    /// that a second candidate is noticed: [`Input::Found`].
+    Search(f64),
+    /// Ask the outlet at the address in use by TCP whether it is there: [`Input::InPlace`].
+    AskByTcp,
+    /// Ask it by UDP whether it is there and as we know it: [`Input::InPlace`].
+    AskByUdp,
+    /// Read the trust list again: [`Input::Trust`].
+    LookAtTrust,
+}
+
+/// Change that people and callers are told of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Notice {
+    /// A successor has taken the place of the outlet.
+    Adopted,
+    /// So many outlets could be the one that was lost; the search goes on until only one is left.
+    Ambiguous(usize),
+    /// The stream is lost for good.
+    Lost,
+}
+
+/// The outlet of an inlet, and the state of its connections to it.
+///
+/// [`handle`](Self::handle) and [`handle_timeout`](Self::handle_timeout) change it; then
+/// [`poll_connect`](Self::poll_connect) gives the attempts that may begin, and
+/// [`poll_action`](Self::poll_action) the work to do. Times are seconds of `local_clock`.
 #[derive(Debug)]
 pub struct Recovery {
-    present: StreamInfo,
+    present: Arc<StreamInfo>,
     ipv6: Ipv6Mode,
     /// Looks up the interface that a link-local address names.
     scope_of: fn(&str) -> u32,
+    is_recoverable: bool,
+    watchdog_interval_secs: f64,
+    watchdog_threshold_secs: f64,
     /// Whether IPv6 is in use; kept across a recovery if possible.
     is_v6: Option<bool>,
     /// Number of changes of outlet or address so far.
@@ -35,43 +147,228 @@ pub struct Recovery {
     is_adopted: bool,
     /// Successors that could not be read, since there was a feed.
     refused: Refused,
+    /// Trust list under which they were refused.
+    trust: Option<Arc<TrustList>>,
+    /// When to look for another trust list, while a pause may end with it.
+    look_at: f64,
+    last_attempt: AttemptId,
+    /// Of each purpose, in their order.
+    connections: [Progress; 3],
+    /// Next pause for a full info that is not complete, in seconds.
+    not_ready_secs: f64,
+    /// Watchdog of an attempt of the feed.
+    watch: Option<Watch>,
+    /// Work whose answer is awaited.
+    action: Option<Action>,
+    /// Whether the driver has it.
+    is_given: bool,
+    /// The outlet as a search found it elsewhere.
+    found: Option<Box<StreamInfo>>,
+    /// Shortest duration of the next round of the search.
+    round_secs: f64,
 }
 
-/// What to do after a search.
-#[derive(Debug)]
-pub enum Recovered {
-    /// The outlet we know answers as before: reconnect, but not in a hurry.
-    Same,
-    /// The outlet answers, but with another description or address: ask it where it was. If it is there no
-    /// more, [`move_to`](Recovery::move_to) this.
-    AskWhereItWas(Box<StreamInfo>),
-    /// There is another outlet now: connect at once.
-    Moved,
-    /// Search again, and collect answers for longer. So many outlets could be the one that was lost.
-    SearchAgain {
-        /// Number of outlets that could be it.
-        candidates: usize,
+#[derive(Debug, Clone, Copy)]
+struct Watch {
+    since: f64,
+    next_look: f64,
+    /// Whether the outlet does not answer where it was.
+    is_missed: bool,
+}
+
+/// Progress of the connections of one purpose.
+#[derive(Debug, Clone, Copy, Default)]
+enum Progress {
+    #[default]
+    Unwanted,
+    /// An attempt may begin.
+    Ready,
+    Trying(AttemptId),
+    /// Waits for the outlet or its successor to be found, and then, if it is the same, so many seconds.
+    Searching {
+        pause_secs: f64,
+        is_security: bool,
+    },
+    Paused {
+        until: f64,
+        is_security: bool,
     },
 }
 
 impl Recovery {
     /// Starts with the outlet that `info` describes. `scope_of` returns the index of a named interface, 0
     /// if there is none.
-    pub fn new(info: StreamInfo, ipv6: Ipv6Mode, scope_of: fn(&str) -> u32) -> Self {
+    pub fn new(
+        info: StreamInfo,
+        config: &Config,
+        is_recoverable: bool,
+        scope_of: fn(&str) -> u32,
+    ) -> Self {
+        let tuning = config.tuning();
         Self {
-            present: info,
-            ipv6,
+            present: Arc::new(info),
+            ipv6: config.ports().ipv6,
             scope_of,
+            is_recoverable,
+            watchdog_interval_secs: tuning.watchdog_check_interval_secs.max(0.1),
+            watchdog_threshold_secs: tuning.watchdog_time_threshold_secs,
             is_v6: None,
             moves: 0,
             failures: 0,
             is_adopted: false,
             refused: Refused::default(),
+            trust: None,
+            look_at: f64::INFINITY,
+            last_attempt: 0,
+            connections: Default::default(),
+            not_ready_secs: NOT_READY_SECS,
+            watch: None,
+            action: None,
+            is_given: false,
+            found: None,
+            round_secs: FIRST_ROUND_SECS,
         }
     }
 
+    /// Takes an event. One of an attempt that is over, and an answer that nobody waits for, change nothing.
+    pub fn handle(&mut self, input: Input, now: f64) -> Option<Notice> {
+        match (input, &self.action) {
+            (Input::Wanted(purpose), _) => {
+                let progress = self.progress(purpose);
+                if matches!(progress, Progress::Unwanted | Progress::Trying(_)) {
+                    *progress = Progress::Ready;
+                }
+                self.not_ready_secs = NOT_READY_SECS;
+            }
+            (Input::Done(purpose), _) => {
+                *self.progress(purpose) = Progress::Unwanted;
+                if purpose == Purpose::Feed {
+                    self.end_watch();
+                    self.forget_failures();
+                }
+            }
+            (Input::Connected, _) => self.forget_failures(),
+            (Input::Refused(id), _) if self.is_current(id) && self.is_adopted => {
+                // As the present outlet it would keep the inlet from the one that it lost.
+                self.refused.note(self.present.uid_bytes());
+            }
+            (Input::Failed(id, failure), _) => return self.on_failed(id, failure, now),
+            (Input::Found(answers), Some(Action::Search(_))) => {
+                return self.on_answers(answers, now);
+            }
+            (Input::InPlace(is_there), Some(Action::AskByTcp)) => {
+                let found = self.found.take().filter(|_| !is_there);
+                // Same outlet, other address: the host moved to another network.
+                let has_moved = found.map(|found| self.move_to(*found)).is_some();
+                self.end_search(has_moved, now);
+            }
+            (Input::InPlace(is_there), Some(Action::AskByUdp)) => {
+                self.action = None;
+                if let Some(watch) = &mut self.watch {
+                    watch.is_missed = !is_there;
+                }
+            }
+            (Input::Trust(trust), action) => {
+                if let Some(Action::LookAtTrust) = action {
+                    self.action = None;
+                    self.look_at = now + TRUST_CHECK_SECS;
+                }
+                if !(self.trust.as_ref()).is_some_and(|known| Arc::ptr_eq(known, &trust)) {
+                    self.trust = Some(trust);
+                    self.refused = Refused::default();
+                    self.end_pauses(|_, is_security| is_security);
+                }
+            }
+            _ => {}
+        }
+        None
+    }
+
+    /// Does what is due. `last_arrival` is the time of the last sample.
+    pub fn handle_timeout(&mut self, last_arrival: Option<f64>, now: f64) {
+        self.end_pauses(|until, _| until <= now);
+        if self.action.is_some() {
+            return;
+        }
+        let next_look = self.next_watch(now);
+        match &mut self.watch {
+            Some(watch) if watch.next_look <= now => {
+                watch.next_look = next_look;
+                let quiet_secs = now - last_arrival.unwrap_or(watch.since).max(watch.since);
+                if quiet_secs > self.watchdog_threshold_secs {
+                    self.begin(Action::AskByUdp);
+                }
+            }
+            _ if self.look_at <= now => self.begin(Action::LookAtTrust),
+            _ => {}
+        }
+    }
+
+    /// Returns the attempt that may begin for this purpose. The clock waits for a feed that seems to be
+    /// hopeless: sockets and probes for each of thousands of streams that were made up.
+    pub fn poll_connect(&mut self, purpose: Purpose, now: f64) -> Option<Attempt> {
+        let is_blocked = purpose == Purpose::Clock && self.is_hopeless();
+        if is_blocked || !matches!(self.progress(purpose), Progress::Ready) {
+            return None;
+        }
+        self.last_attempt += 1;
+        *self.progress(purpose) = Progress::Trying(self.last_attempt);
+        if purpose == Purpose::Feed && self.is_recoverable {
+            self.watch = Some(Watch {
+                since: now,
+                next_look: self.next_watch(now),
+                is_missed: false,
+            });
+        }
+        Some(Attempt {
+            id: self.last_attempt,
+            info: Arc::clone(&self.present),
+            endpoint: self.endpoint(),
+            moves: self.moves,
+        })
+    }
+
+    /// Returns whether this attempt goes on. If not, its connection is to be dropped.
+    pub fn is_current(&self, id: AttemptId) -> bool {
+        self.connections.iter().any(|progress| progress.is(id))
+    }
+
+    /// Returns the next work for the driver, each once.
+    pub fn poll_action(&mut self) -> Option<Action> {
+        let is_searching = |progress| matches!(progress, &Progress::Searching { .. });
+        let is_searching = self.connections.iter().any(is_searching)
+            || self.watch.is_some_and(|watch| watch.is_missed);
+        if self.action.is_none() && is_searching {
+            self.begin(Action::Search(self.round_secs));
+        }
+        let is_given = std::mem::replace(&mut self.is_given, true);
+        self.action.clone().filter(|_| !is_given)
+    }
+
+    /// Gives the last work once more, because whoever had it is gone.
+    pub fn repeat_action(&mut self) {
+        self.is_given = false;
+    }
+
+    /// Returns when to call [`handle_timeout`](Self::handle_timeout).
+    pub fn poll_timeout(&self) -> Option<f64> {
+        let mut due = f64::INFINITY;
+        if self.action.is_none() {
+            due = self
+                .watch
+                .map_or(due, |watch| watch.next_look)
+                .min(self.look_at);
+        }
+        for progress in &self.connections {
+            if let Progress::Paused { until, .. } = progress {
+                due = due.min(*until);
+            }
+        }
+        due.is_finite().then_some(due)
+    }
+
     /// Returns the stream as its present outlet describes it.
-    pub fn info(&self) -> &StreamInfo {
+    pub fn info(&self) -> &Arc<StreamInfo> {
         &self.present
     }
 
@@ -128,94 +425,208 @@ impl Recovery {
         }
     }
 
-    /// Notes that the feed flows.
-    pub fn on_connected(&mut self) {
-        self.failures = 0;
-        self.refused = Refused::default();
-    }
-
-    /// Notes that a try to connect the feed came to nothing, or that it ended.
-    pub fn on_failed(&mut self) {
-        self.failures = self.failures.saturating_add(1);
-    }
-
-    /// Notes that the outlet with this uid, or we, refused a feed. Returns true if it is a successor, which
-    /// gives way to others from now on.
-    pub fn on_refused(&mut self, uid: &[u8]) -> bool {
-        let is_successor = self.is_adopted && self.present.uid_bytes() == uid;
-        if is_successor {
-            self.refused.note(uid);
-        }
-        is_successor
-    }
-
-    /// Returns whether successors give way because they refused or were refused.
-    pub fn has_refusals(&self) -> bool {
-        !self.refused.is_empty()
-    }
-
-    /// Forgets who refused or was refused, because others are trusted now.
-    pub fn forget_refusals(&mut self) {
-        self.refused = Refused::default();
-    }
-
     /// Returns whether the feed seems to be hopeless: it waits for its turn, and its clock for the feed.
     pub fn is_hopeless(&self) -> bool {
         self.failures >= HOPELESS_FAILURES
     }
 
-    /// Returns the pause before the next try in seconds, ever longer the more often it failed; `None` if it
-    /// may follow at once.
-    pub fn pause_secs(&self) -> Option<f64> {
-        let doublings = self.failures.checked_sub(HOPELESS_FAILURES + 1)?;
-        Some(RETRY_SECS * f64::from(1_u32 << doublings.min(MAX_DOUBLINGS)))
+    fn progress(&mut self, purpose: Purpose) -> &mut Progress {
+        &mut self.connections[purpose as usize]
+    }
+
+    fn begin(&mut self, action: Action) {
+        self.action = Some(action);
+        self.is_given = false;
+    }
+
+    fn end_watch(&mut self) {
+        self.watch = None;
+        self.action.take_if(|action| *action == Action::AskByUdp);
+    }
+
+    fn end_pauses(&mut self, is_over: impl Fn(f64, bool) -> bool) {
+        let mut is_watched = false;
+        for progress in &mut self.connections {
+            if let Progress::Paused { until, is_security } = *progress {
+                if is_over(until, is_security) {
+                    *progress = Progress::Ready;
+                } else {
+                    is_watched |= is_security;
+                }
+            }
+        }
+        if !is_watched {
+            self.look_at = f64::INFINITY;
+        }
+    }
+
+    /// Waits before the next attempt; that of a feed ever longer, the more often it failed.
+    fn pause(&mut self, purpose: Purpose, secs: f64, is_security: bool, now: f64) {
+        let doublings = self.failures.checked_sub(HOPELESS_FAILURES + 1);
+        let doublings = doublings.filter(|_| purpose == Purpose::Feed);
+        let more_secs = doublings.map_or(0.0, |doublings| {
+            RETRY_SECS * f64::from(1_u32 << doublings.min(MAX_DOUBLINGS))
+        });
+        if is_security {
+            self.look_at = self.look_at.min(now + TRUST_CHECK_SECS);
+        }
+        *self.progress(purpose) = if secs + more_secs > 0.0 {
+            let until = now + secs + more_secs;
+            Progress::Paused { until, is_security }
+        } else {
+            Progress::Ready
+        };
+    }
+
+    /// Returns when the watchdog looks next: those of all inlets do in the same moment.
+    fn next_watch(&self, now: f64) -> f64 {
+        now + self.watchdog_interval_secs - now % self.watchdog_interval_secs
+    }
+
+    fn forget_failures(&mut self) {
+        self.failures = 0;
+        self.refused = Refused::default();
+    }
+
+    fn on_failed(&mut self, id: AttemptId, failure: Failure, now: f64) -> Option<Notice> {
+        let purpose = (PURPOSES.into_iter()).find(|purpose| self.progress(*purpose).is(id))?;
+        let (mut pause_secs, mut is_security) = (RETRY_SECS, false);
+        let mut is_to_wait = purpose == Purpose::Clock && !self.is_recoverable;
+        match failure {
+            Failure::Security {
+                delay_secs,
+                is_busy,
+            } => {
+                (pause_secs, is_security) = (delay_secs, true);
+                is_to_wait |= is_busy && purpose != Purpose::Clock;
+            }
+            Failure::NotReady if purpose == Purpose::FullInfo => {
+                pause_secs = self.not_ready_secs;
+                self.not_ready_secs = (2.0 * pause_secs).min(LONGEST_NOT_READY_SECS);
+                is_to_wait = true;
+            }
+            _ => {}
+        }
+        if purpose == Purpose::Feed {
+            self.end_watch();
+            // A refusal has pauses of its own.
+            self.failures = self.failures.saturating_add(u32::from(!is_security));
+            let is_hopeless = self.is_hopeless();
+            let clock = self.progress(Purpose::Clock);
+            if is_hopeless && !matches!(clock, Progress::Unwanted) {
+                *clock = Progress::Ready;
+            }
+        }
+        if is_to_wait {
+            self.pause(purpose, pause_secs, is_security, now);
+        } else if self.is_recoverable {
+            *self.progress(purpose) = Progress::Searching {
+                pause_secs,
+                is_security,
+            };
+        } else {
+            *self.progress(purpose) = Progress::Unwanted;
+            return Some(Notice::Lost);
+        }
+        None
     }
 
     /// Returns the stream to search for. The answer of a present outlet that was refused would not do.
     pub fn sought(&self) -> StreamInfo {
-        let mut sought = self.present.clone();
+        let mut sought = (*self.present).clone();
         if self.refused.contains(sought.uid_bytes()) {
             sought.reset_uid("");
         }
         sought
     }
 
-    /// Takes the answers to a search for [`sought`](Self::sought).
-    pub fn on_answers(&mut self, mut answers: Vec<StreamInfo>) -> Recovered {
+    /// Judges the answers to a search. Those that the recovery query does not select are nobody's, or a lie.
+    fn on_answers(&mut self, mut answers: Vec<StreamInfo>, now: f64) -> Option<Notice> {
         self.refused.leave_out(&self.present, &mut answers);
-        match judge(&self.present, answers) {
-            SearchVerdict::Same(found) => {
-                // Somebody may have hidden from us that it encrypts, or make that up now.
-                let in_use = self.endpoint_of(&self.present, self.is_v6);
-                let is_there = self.endpoint_of(&found, self.is_v6) == in_use;
-                if is_there && is_described_alike(&found, &self.present) {
-                    Recovered::Same
-                } else {
-                    Recovered::AskWhereItWas(found)
-                }
-            }
-            SearchVerdict::Adopt(found) => {
-                self.is_adopted = true;
-                self.move_to(*found);
-                Recovered::Moved
-            }
-            SearchVerdict::AskAgain { candidates } => Recovered::SearchAgain { candidates },
+        answers.retain(|answer| is_same_stream(&self.present, answer));
+        let known = |answer: &StreamInfo| answer.uid_bytes() == self.present.uid_bytes();
+        let known = answers.iter().position(known);
+        let candidates = answers.len();
+        if candidates != 1 && known.is_none() {
+            self.action = None;
+            self.round_secs = LATER_ROUNDS_SECS;
+            return (candidates > 1).then_some(Notice::Ambiguous(candidates));
         }
+        let found = answers.swap_remove(known.unwrap_or(0));
+        if known.is_none() {
+            self.is_adopted = true;
+            self.move_to(found);
+            self.end_search(true, now);
+            return Some(Notice::Adopted);
+        }
+        // Somebody may have hidden from us that it encrypts, or make that up now.
+        let in_use = self.endpoint_of(&self.present, self.is_v6);
+        let is_there = self.endpoint_of(&found, self.is_v6) == in_use;
+        if is_there && is_described_alike(&found, &self.present) {
+            self.end_search(false, now);
+        } else {
+            self.found = Some(Box::new(found));
+            self.begin(Action::AskByTcp);
+        }
+        None
     }
 
     /// Goes on with the outlet that `info` describes.
-    pub fn move_to(&mut self, info: StreamInfo) {
+    fn move_to(&mut self, info: StreamInfo) {
         self.moves += 1;
-        self.present = info;
+        self.present = Arc::new(info);
+    }
+
+    /// Lets all go on who wait for the search: at once if the outlet is another one or elsewhere, and else
+    /// after their pauses. Attempts of the outlet that was are over.
+    fn end_search(&mut self, has_moved: bool, now: f64) {
+        for purpose in PURPOSES {
+            match *self.progress(purpose) {
+                Progress::Searching {
+                    pause_secs,
+                    is_security,
+                } => {
+                    let pause_secs = if has_moved { 0.0 } else { pause_secs };
+                    self.pause(purpose, pause_secs, is_security, now);
+                }
+                Progress::Trying(_) | Progress::Paused { .. } if has_moved => {
+                    *self.progress(purpose) = Progress::Ready;
+                }
+                _ => {}
+            }
+        }
+        let next_look = self.next_watch(now);
+        self.watch = self.watch.filter(|_| !has_moved).map(|watch| Watch {
+            next_look,
+            is_missed: false,
+            ..watch
+        });
+        self.round_secs = FIRST_ROUND_SECS;
+        self.action = None;
     }
 }
 
-/// Returns whether discovery says the same of an outlet as before. If not, one of the two may be a lie.
-pub fn is_described_alike(found: &StreamInfo, present: &StreamInfo) -> bool {
-    let same_content = descriptor(found)
-        .differs_from(&descriptor(present))
-        .is_none();
-    same_content && found.security_advert() == present.security_advert()
+impl Progress {
+    fn is(&self, id: AttemptId) -> bool {
+        matches!(self, Self::Trying(tried) if *tried == id)
+    }
+}
+
+/// Returns whether nobody accepts connections there. What happens after that is no reason to try elsewhere.
+pub fn is_unreachable(error: &Error) -> bool {
+    match error {
+        Error::Timeout { .. } => true,
+        Error::Io { source, .. } => matches!(
+            source.kind(),
+            ErrorKind::ConnectionRefused
+                | ErrorKind::HostUnreachable
+                | ErrorKind::NetworkUnreachable
+                | ErrorKind::TimedOut
+                | ErrorKind::AddrNotAvailable
+                | ErrorKind::PermissionDenied
+        ),
+        _ => false,
+    }
 }
 
 fn endpoint(address: IpAddr, scope: u32, data: u16, service: u16) -> Option<Endpoint> {
@@ -229,106 +640,26 @@ fn endpoint(address: IpAddr, scope: u32, data: u16, service: u16) -> Option<Endp
     })
 }
 
-/// The query that finds an outlet of the same stream. It names no session: liblsl does not either.
-/// Bytes, because the texts of a stream need not be UTF-8.
-pub fn recovery_query(info: &StreamInfo) -> Vec<u8> {
-    let mut query = format!("channel_count='{}'", info.channel_count()).into_bytes();
-    let texts = [
-        ("name", info.name_bytes()),
-        ("type", info.stream_type_bytes()),
-        ("source_id", info.source_id_bytes()),
-    ];
-    for (key, value) in texts.into_iter().filter(|(_, value)| !value.is_empty()) {
-        query.extend_from_slice(format!(" and {key}=").as_bytes());
-        query.extend_from_slice(&quote_bytes(value));
-    }
-    query.extend_from_slice(format!(" and channel_format='{}'", info.channel_format()).as_bytes());
-    query
-}
-
-/// What the answers to a recovery query mean.
-#[derive(Debug)]
-pub enum SearchVerdict {
-    /// The outlet we know still lives; reconnect to it. The info carries its present addresses.
-    Same(Box<StreamInfo>),
-    /// Exactly one other outlet of the stream lives: it is the successor.
-    Adopt(Box<StreamInfo>),
-    /// Nobody answered, or several did and none is the one we know: ask again.
-    AskAgain {
-        /// Number of outlets of the stream that answered.
-        candidates: usize,
-    },
-}
-
-/// Judges the answers to a recovery query for the outlet that `lost` describes. Answers that the
-/// query does not select are nobody's, or a lie: they are ignored.
-pub fn judge(lost: &StreamInfo, mut answers: Vec<StreamInfo>) -> SearchVerdict {
-    answers.retain(|answer| is_same_stream(lost, answer));
-    let known = |answer: &StreamInfo| answer.uid_bytes() == lost.uid_bytes();
-    if let Some(index) = answers.iter().position(known) {
-        return SearchVerdict::Same(Box::new(answers.swap_remove(index)));
-    }
-    match answers.len() {
-        1 => SearchVerdict::Adopt(Box::new(answers.swap_remove(0))),
-        candidates => SearchVerdict::AskAgain { candidates },
-    }
-}
-
-/// Whether the recovery query for `lost` selects `answer`, judged by its fields.
-pub fn is_same_stream(lost: &StreamInfo, answer: &StreamInfo) -> bool {
-    let same_text = |wanted: &[u8], found: &[u8]| wanted.is_empty() || wanted == found;
-    lost.channel_count() == answer.channel_count()
-        && lost.channel_format() == answer.channel_format()
-        && same_text(lost.name_bytes(), answer.name_bytes())
-        && same_text(lost.stream_type_bytes(), answer.stream_type_bytes())
-        && same_text(lost.source_id_bytes(), answer.source_id_bytes())
-}
-
-/// Successors that were adopted and then could not be read, for a reason of security: the newest 16.
-/// As the present outlet they would else keep an inlet from the one that it lost.
-#[derive(Debug, Default)]
-pub struct Refused {
-    uids: VecDeque<Vec<u8>>,
-}
-
-impl Refused {
-    /// Remembers the uid of a refused successor.
-    pub fn note(&mut self, uid: &[u8]) {
-        if !self.contains(uid) {
-            self.uids.truncate(MAX_REFUSED - 1);
-            self.uids.push_front(uid.to_vec());
-        }
-    }
-
-    /// Returns whether the successor with this uid is remembered.
-    pub fn contains(&self, uid: &[u8]) -> bool {
-        self.uids.iter().any(|refused| refused == uid)
-    }
-
-    /// Returns whether no successor is remembered.
-    pub fn is_empty(&self) -> bool {
-        self.uids.is_empty()
-    }
-
-    /// Removes them from the answers for the outlet that `lost` describes, if others answered too. If
-    /// only they did, all but the present one may be tried again, after a pause.
-    pub fn leave_out(&mut self, lost: &StreamInfo, answers: &mut Vec<StreamInfo>) {
-        let is_other = |answer: &StreamInfo| !self.contains(answer.uid_bytes());
-        if (answers.iter()).any(|answer| is_same_stream(lost, answer) && is_other(answer)) {
-            answers.retain(is_other);
-        } else if !answers.is_empty() {
-            self.uids.retain(|uid| uid == lost.uid_bytes());
-        }
-    }
-}
-
-const MAX_REFUSED: usize = 16;
-
 /// From so many tries in a row on a feed counts as hopeless.
 const HOPELESS_FAILURES: u32 = 2;
 
 /// Pause before connecting again to an outlet that answers queries but refused the connection, in seconds.
 pub const RETRY_SECS: f64 = 0.5;
+
+/// How long the first round of a search collects answers, so that a second candidate is noticed. liblsl waits
+/// twice as long; answers come within milliseconds, and samples are being lost meanwhile.
+const FIRST_ROUND_SECS: f64 = 0.5;
+
+/// The same for later rounds, when there were several.
+const LATER_ROUNDS_SECS: f64 = 5.0;
+
+/// How often a pause after a refusal looks at the trust file.
+const TRUST_CHECK_SECS: f64 = 1.0;
+
+/// First pause before asking again an outlet that is not ready (Q13); it doubles each time.
+const NOT_READY_SECS: f64 = 0.1;
+
+const LONGEST_NOT_READY_SECS: f64 = 5.0;
 
 /// Of the pause between tries, up to 8 s.
 const MAX_DOUBLINGS: u32 = 4;

@@ -384,7 +384,7 @@ fn golden_recovery_queries() {
             continue;
         };
         let info = StreamInfo::from_xml(xml.as_bytes()).unwrap();
-        let query = crate::inlet::recovery::recovery_query(&info);
+        let query = crate::inlet::successor::recovery_query(&info);
         let search = Search::new(query, WaveTimes::default(), once(1, 0.0, 1.0), 0.0);
         assert_eq!(
             search.datagram(16573),

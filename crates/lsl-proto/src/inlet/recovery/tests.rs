@@ -1,78 +1,14 @@
+#![expect(clippy::float_cmp, reason = "these times are exact")]
+
+use lsl_secure::trust::TrustList;
+
 use super::*;
 use crate::ChannelFormat;
-use crate::query::Query;
 
 fn info(name: &str, channels: u32, uid: &str) -> StreamInfo {
     let mut info = StreamInfo::new(name, "EEG", channels, 1.0, ChannelFormat::Int8, "src").unwrap();
     info.reset_uid(uid);
     info
-}
-
-#[test]
-fn a_name_in_an_old_encoding_is_asked_for_as_it_is() {
-    let name = b"M\xfcller's \"EEG\"".to_vec();
-    let info = StreamInfo::new(name.clone(), "", 1, 1.0, ChannelFormat::Int8, "s").unwrap();
-    let query = recovery_query(&info);
-    assert!(query.windows(1).any(|byte| byte == b"\xfc"), "{query:?}");
-    assert!(info.matches(&Query::parse(&query).unwrap()).unwrap());
-}
-
-#[test]
-fn one_successor_is_adopted_and_the_known_outlet_preferred() {
-    let lost = info("n", 2, "old");
-    let check = |answers: &[(&str, u32, &str)], expected: &str| {
-        let answers = answers
-            .iter()
-            .map(|&(name, channels, uid)| info(name, channels, uid));
-        let verdict = match judge(&lost, answers.collect()) {
-            SearchVerdict::Same(found) => format!("same {}", found.uid()),
-            SearchVerdict::Adopt(found) => format!("adopt {}", found.uid()),
-            SearchVerdict::AskAgain { candidates } => format!("ask again {candidates}"),
-        };
-        assert_eq!(verdict, expected);
-    };
-    check(&[], "ask again 0");
-    check(&[("n", 2, "new")], "adopt new");
-    check(&[("n", 2, "new"), ("n", 2, "old")], "same old");
-    check(&[("n", 2, "new"), ("n", 2, "other")], "ask again 2");
-    // Not what was asked for, whoever says so.
-    check(&[("n", 3, "new")], "ask again 0");
-    check(&[("m", 2, "old")], "ask again 0");
-    check(&[("m", 2, "liar"), ("n", 2, "new")], "adopt new");
-}
-
-#[test]
-fn a_successor_that_was_refused_gives_way_to_any_other() {
-    let mut refused = Refused::default();
-    refused.note(b"b");
-    let present = info("n", 2, "b");
-    let left = |refused: &mut Refused, answers: &[(&str, &str)]| {
-        let answers = answers.iter().map(|&(name, uid)| info(name, 2, uid));
-        let mut answers = answers.collect();
-        refused.leave_out(&present, &mut answers);
-        let uids = answers.iter().map(|answer| answer.uid().into_owned());
-        uids.collect::<Vec<_>>().join(" ")
-    };
-    assert_eq!(left(&mut refused, &[]), "");
-    assert_eq!(left(&mut refused, &[("n", "b")]), "b");
-    assert_eq!(left(&mut refused, &[("n", "b"), ("other", "c")]), "b c");
-    assert_eq!(left(&mut refused, &[("n", "b"), ("n", "a")]), "a");
-    // All have been in vain: the others come next, and this one after them.
-    refused.note(b"a");
-    assert_eq!(left(&mut refused, &[("n", "b"), ("n", "a")]), "b a");
-    assert_eq!(left(&mut refused, &[("n", "b"), ("n", "a")]), "a");
-    for number in 0..100 {
-        refused.note(format!("forged-{number}").as_bytes());
-    }
-    assert_eq!(refused.uids.len(), MAX_REFUSED);
-    assert!(refused.contains(b"forged-99") && !refused.contains(b"b"));
-}
-
-/// An inlet of the stream of [`info`], with addresses, that knows the outlet "old".
-fn recovery(ipv6: Ipv6Mode) -> Recovery {
-    Recovery::new(at("old", "192.0.2.1", "2001:db8::1"), ipv6, |name| {
-        u32::from(name == "lo")
-    })
 }
 
 fn at(uid: &str, v4: &str, v6: &str) -> StreamInfo {
@@ -84,10 +20,81 @@ fn at(uid: &str, v4: &str, v6: &str) -> StreamInfo {
     info
 }
 
+/// An inlet of the stream of [`info`] that knows the outlet "old".
+fn recovery_of(config: &Config, is_recoverable: bool) -> Recovery {
+    let old = at("old", "192.0.2.1", "2001:db8::1");
+    Recovery::new(old, config, is_recoverable, |name| u32::from(name == "lo"))
+}
+
+/// The same with its feed wanted.
+fn recovery() -> Recovery {
+    let mut recovery = recovery_of(&Config::default(), true);
+    recovery.handle(Input::Wanted(Purpose::Feed), 0.0);
+    recovery
+}
+
+fn begin(recovery: &mut Recovery, purpose: Purpose, now: f64) -> Attempt {
+    recovery.poll_connect(purpose, now).unwrap()
+}
+
+/// Fails an attempt of the feed, and takes the action that follows.
+fn search(recovery: &mut Recovery, now: f64) -> f64 {
+    let attempt = begin(recovery, Purpose::Feed, now);
+    let notice = recovery.handle(Input::Failed(attempt.id, Failure::Connection), now);
+    assert_eq!(notice, None);
+    match recovery.poll_action() {
+        Some(Action::Search(minimum_secs)) => minimum_secs,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Passes time until a connection of this purpose may begin. Returns when.
+fn wait_for(recovery: &mut Recovery, purpose: Purpose) -> (f64, Attempt) {
+    let mut now = 0.0;
+    loop {
+        if let Some(attempt) = recovery.poll_connect(purpose, now) {
+            return (now, attempt);
+        }
+        now = recovery.poll_timeout().expect("nothing will happen");
+        recovery.handle_timeout(None, now);
+    }
+}
+
+#[test]
+fn one_successor_is_adopted_and_the_known_outlet_preferred() {
+    let check = |answers: &[(&str, u32, &str)], expected: &str| {
+        let mut recovery = recovery();
+        search(&mut recovery, 0.0);
+        let answers = answers
+            .iter()
+            .map(|&(name, channels, uid)| info(name, channels, uid));
+        let notice = recovery.handle(Input::Found(answers.collect()), 0.5);
+        let verdict = match (notice, recovery.poll_action()) {
+            (None, Some(Action::AskByTcp)) => "same".into(),
+            (Some(Notice::Adopted), None) => format!("adopt {}", recovery.info().uid()),
+            (None, Some(Action::Search(5.0))) => "ask again 0".into(),
+            (Some(Notice::Ambiguous(candidates)), Some(Action::Search(5.0))) => {
+                format!("ask again {candidates}")
+            }
+            other => format!("{other:?}"),
+        };
+        assert_eq!(verdict, expected);
+    };
+    check(&[], "ask again 0");
+    check(&[("n", 2, "new")], "adopt new");
+    check(&[("n", 2, "new"), ("n", 2, "old")], "same");
+    check(&[("n", 2, "new"), ("n", 2, "other")], "ask again 2");
+    // Not what was asked for, whoever says so.
+    check(&[("n", 3, "new")], "ask again 0");
+    check(&[("m", 2, "old")], "ask again 0");
+    check(&[("m", 2, "liar"), ("n", 2, "new")], "adopt new");
+}
+
 #[test]
 fn ipv4_is_preferred_unless_ipv6_is_in_use_or_the_only_one() {
     let check = |v4: &str, v6: &str, is_v6, mode, expected: Option<&str>| {
-        let recovery = recovery(mode);
+        let mut recovery = recovery();
+        recovery.ipv6 = mode;
         let found = recovery.endpoint_of(&at("u", v4, v6), is_v6);
         let found = found.map(|endpoint| endpoint.data.to_string());
         assert_eq!(found.as_deref(), expected);
@@ -118,9 +125,9 @@ fn ipv4_is_preferred_unless_ipv6_is_in_use_or_the_only_one() {
 
 #[test]
 fn the_other_family_is_where_the_outlet_is_besides_and_stays_in_use() {
-    let mut recovery = recovery(Ipv6Mode::Allow);
+    let mut recovery = recovery();
     let first = recovery.endpoint().unwrap();
-    let known = recovery.info().clone();
+    let known = StreamInfo::clone(recovery.info());
     let other = recovery.other_endpoint(&known, first.data).unwrap();
     assert_eq!(other.data.to_string(), "[2001:db8::1]:3");
     recovery.use_endpoint(other);
@@ -133,88 +140,219 @@ fn the_other_family_is_where_the_outlet_is_besides_and_stays_in_use() {
 
 #[test]
 fn a_feed_that_never_comes_about_is_tried_ever_more_rarely() {
-    let mut recovery = recovery(Ipv6Mode::Allow);
+    let mut recovery = recovery();
+    recovery.handle(Input::Wanted(Purpose::Clock), 0.0);
+    let clock = begin(&mut recovery, Purpose::Clock, 0.0);
     let mut pauses = Vec::new();
-    for failures in 0..8 {
+    for failures in 0..9 {
         assert_eq!(recovery.is_hopeless(), failures >= 2);
-        pauses.push(recovery.pause_secs());
-        recovery.on_failed();
+        // The clock waits for the feed, and makes place for it.
+        assert_eq!(recovery.is_current(clock.id), failures < 2);
+        assert!(recovery.poll_connect(Purpose::Clock, 0.0).is_none());
+        assert_eq!(search(&mut recovery, 0.0), 0.5);
+        let same = StreamInfo::clone(recovery.info());
+        assert_eq!(recovery.handle(Input::Found(vec![same]), 0.0), None);
+        assert!(recovery.poll_connect(Purpose::Feed, 0.0).is_none());
+        let (now, attempt) = wait_for(&mut recovery, Purpose::Feed);
+        pauses.push(now);
+        recovery.handle(Input::Wanted(Purpose::Feed), 0.0);
+        assert!(!recovery.is_current(attempt.id));
     }
-    let expected = [
-        None,
-        None,
-        None,
-        Some(0.5),
-        Some(1.0),
-        Some(2.0),
-        Some(4.0),
-        Some(8.0),
-    ];
-    assert_eq!(pauses, expected);
-    recovery.failures = u32::MAX;
-    recovery.on_failed();
-    assert_eq!(recovery.pause_secs(), Some(8.0));
-    recovery.on_connected();
-    assert_eq!(
-        (recovery.is_hopeless(), recovery.pause_secs()),
-        (false, None)
-    );
+    assert_eq!(pauses, [0.5, 0.5, 1.0, 1.5, 2.5, 4.5, 8.5, 8.5, 8.5]);
+    recovery.handle(Input::Connected, 0.0);
+    assert!(!recovery.is_hopeless());
+    assert!(recovery.poll_connect(Purpose::Clock, 0.0).is_some());
 }
 
 #[test]
 fn the_same_outlet_is_asked_where_it_was_before_anybody_moves() {
-    let mut recovery = recovery(Ipv6Mode::Allow);
+    let mut recovery = recovery();
     let same = at("old", "192.0.2.1", "2001:db8::1");
-    assert!(matches!(
-        recovery.on_answers(vec![same.clone()]),
-        Recovered::Same
-    ));
     // Another way to the same host, and the same place with another description.
     let elsewhere = at("old", "192.0.2.9", "2001:db8::1");
     let mut other = same.clone();
     other.set_hostname("liar");
     for found in [elsewhere.clone(), other] {
-        let recovered = recovery.on_answers(vec![found]);
-        assert!(
-            matches!(recovered, Recovered::AskWhereItWas(_)),
-            "{recovered:?}"
-        );
+        search(&mut recovery, 0.0);
+        assert_eq!(recovery.handle(Input::Found(vec![found]), 0.0), None);
+        assert_eq!(recovery.poll_action(), Some(Action::AskByTcp));
+        recovery.handle(Input::InPlace(true), 0.0);
+        assert_eq!(recovery.poll_action(), None);
+        let (_, attempt) = wait_for(&mut recovery, Purpose::Feed);
+        assert_eq!(attempt.moves, 0);
+        recovery.handle(Input::Wanted(Purpose::Feed), 0.0);
     }
-    assert_eq!(recovery.moves(), 0);
-    recovery.move_to(elsewhere);
-    assert_eq!(recovery.moves(), 1);
-    assert_eq!(recovery.endpoint().unwrap().data.to_string(), "192.0.2.9:1");
-    assert!(!recovery.on_refused(b"old"), "nobody's successor");
+    recovery.handle(Input::Done(Purpose::Feed), 0.0);
+    recovery.handle(Input::Wanted(Purpose::Feed), 0.0);
+    search(&mut recovery, 0.0);
+    recovery.handle(Input::Found(vec![elsewhere]), 0.0);
+    assert_eq!(recovery.poll_action(), Some(Action::AskByTcp));
+    recovery.handle(Input::InPlace(false), 0.0);
+    let attempt = begin(&mut recovery, Purpose::Feed, 0.0);
+    assert_eq!((attempt.moves, recovery.moves()), (1, 1));
+    assert_eq!(attempt.endpoint.unwrap().data.to_string(), "192.0.2.9:1");
+    recovery.handle(Input::Refused(attempt.id), 0.0);
+    assert!(recovery.refused.uids.is_empty(), "nobody's successor");
 }
 
 #[test]
 fn a_successor_is_adopted_and_gives_way_once_it_was_refused() {
-    let mut recovery = recovery(Ipv6Mode::Allow);
+    let trust = || Arc::new(TrustList::default());
+    let mut recovery = recovery();
     let new = at("new", "192.0.2.2", "");
-    let again = recovery.on_answers(vec![new.clone(), at("other", "192.0.2.3", "")]);
-    assert!(matches!(again, Recovered::SearchAgain { candidates: 2 }));
-    assert!(matches!(
-        recovery.on_answers(vec![new.clone()]),
-        Recovered::Moved
-    ));
-    assert_eq!(
-        (recovery.info().uid().as_ref(), recovery.moves()),
-        ("new", 1)
-    );
-    assert!(!recovery.on_refused(b"old") && recovery.on_refused(b"new"));
-    assert!(recovery.has_refusals());
-    assert_ne!(
-        recovery.sought().uid_bytes(),
-        b"new",
-        "its answer alone would not do"
-    );
+    search(&mut recovery, 0.0);
+    recovery.handle(Input::Found(vec![new.clone()]), 0.0);
+    let attempt = begin(&mut recovery, Purpose::Feed, 0.0);
+    assert_eq!((recovery.info().uid().as_ref(), attempt.moves), ("new", 1));
+    let under = trust();
+    recovery.handle(Input::Trust(Arc::clone(&under)), 0.0);
+    recovery.handle(Input::Refused(attempt.id - 1), 0.0);
+    assert!(recovery.refused.uids.is_empty(), "not of this attempt");
+    recovery.handle(Input::Refused(attempt.id), 0.0);
+    let refused = Failure::Security {
+        delay_secs: 10.0,
+        is_busy: false,
+    };
+    recovery.handle(Input::Failed(attempt.id, refused), 0.0);
+    assert_eq!(recovery.failures, 1, "a refusal has pauses of its own");
+    let uid = recovery.sought().uid().into_owned();
+    assert_ne!(uid, "new", "its answer alone would not do");
+    // Alone it is tried again, after the pause, unless another list trusts it.
+    assert_eq!(recovery.poll_action(), Some(Action::Search(0.5)));
+    recovery.handle(Input::Found(vec![new.clone()]), 0.0);
+    for second in 1..4 {
+        let now = f64::from(second);
+        assert_eq!(recovery.poll_timeout(), Some(now));
+        recovery.handle_timeout(None, now);
+        assert_eq!(recovery.poll_action(), Some(Action::LookAtTrust));
+        assert_eq!(recovery.poll_timeout(), Some(10.0));
+        recovery.handle(Input::Trust(Arc::clone(&under)), now);
+        assert!(recovery.poll_connect(Purpose::Feed, now).is_none());
+        assert!(!recovery.refused.uids.is_empty());
+    }
+    recovery.handle(Input::Trust(trust()), 4.0);
+    assert!(recovery.refused.uids.is_empty());
+    let attempt = begin(&mut recovery, Purpose::Feed, 4.0);
+    assert_eq!(recovery.look_at, f64::INFINITY);
+    // Refused again, it gives way to the one that is back.
+    recovery.handle(Input::Refused(attempt.id), 4.0);
+    recovery.handle(Input::Failed(attempt.id, refused), 4.0);
+    assert_eq!(recovery.poll_action(), Some(Action::Search(0.5)));
     let back = at("back", "192.0.2.1", "");
-    assert!(matches!(
-        recovery.on_answers(vec![new.clone(), back]),
-        Recovered::Moved
-    ));
+    recovery.handle(Input::Found(vec![new, back]), 4.0);
     assert_eq!(recovery.info().uid(), "back");
-    recovery.on_connected();
-    assert!(!recovery.has_refusals());
+    assert!(recovery.poll_connect(Purpose::Feed, 4.0).is_some());
+    recovery.handle(Input::Connected, 4.0);
+    assert!(recovery.refused.uids.is_empty());
     assert_eq!(recovery.sought().uid_bytes(), b"back");
+}
+
+#[test]
+fn who_cannot_recover_is_lost_and_its_clock_waits() {
+    let mut recovery = recovery_of(&Config::default(), false);
+    for purpose in PURPOSES {
+        recovery.handle(Input::Wanted(purpose), 0.0);
+        let attempt = begin(&mut recovery, purpose, 0.0);
+        let failed = Input::Failed(attempt.id, Failure::Connection);
+        let notice = recovery.handle(failed, 0.0);
+        let is_clock = purpose == Purpose::Clock;
+        assert_eq!(notice, (!is_clock).then_some(Notice::Lost));
+        assert_eq!(recovery.poll_action(), None);
+        assert_eq!(
+            recovery.poll_timeout().is_some(),
+            !matches!(purpose, Purpose::Feed)
+        );
+    }
+    recovery.handle_timeout(None, 0.5);
+    assert!(recovery.poll_connect(Purpose::Clock, 0.5).is_some());
+}
+
+#[test]
+fn an_outlet_without_place_or_info_is_not_looked_for() {
+    let mut recovery = recovery();
+    recovery.handle(Input::Wanted(Purpose::FullInfo), 0.0);
+    let mut pauses = Vec::new();
+    for _ in 0..8 {
+        let attempt = begin(&mut recovery, Purpose::FullInfo, 0.0);
+        recovery.handle(Input::Failed(attempt.id, Failure::NotReady), 0.0);
+        assert_eq!(recovery.poll_action(), None);
+        pauses.push(recovery.poll_timeout().unwrap());
+        recovery.handle_timeout(None, 9.0);
+    }
+    assert_eq!(pauses, [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]);
+    for purpose in [Purpose::FullInfo, Purpose::Feed] {
+        let attempt = begin(&mut recovery, purpose, 0.0);
+        let busy = Failure::Security {
+            delay_secs: 0.75,
+            is_busy: true,
+        };
+        recovery.handle(Input::Failed(attempt.id, busy), 0.0);
+        assert_eq!(recovery.poll_action(), None);
+        assert_eq!(recovery.poll_timeout(), Some(0.75));
+        assert_eq!(wait_for(&mut recovery, purpose).0, 0.75);
+    }
+}
+
+#[test]
+fn the_watchdog_looks_for_a_silent_outlet_in_the_moment_of_all_others() {
+    let mut recovery = recovery_of(&Config::default(), true);
+    recovery.handle(Input::Wanted(Purpose::Feed), 0.0);
+    let attempt = begin(&mut recovery, Purpose::Feed, 7.0);
+    assert_eq!(recovery.poll_timeout(), Some(15.0));
+    recovery.handle_timeout(None, 15.0);
+    assert_eq!(recovery.poll_action(), None, "not silent for long");
+    recovery.handle_timeout(Some(16.0), 30.0);
+    assert_eq!(recovery.poll_action(), None);
+    assert_eq!(recovery.poll_timeout(), Some(45.0));
+    // It is there, and then it is not.
+    recovery.handle_timeout(Some(16.0), 45.0);
+    assert_eq!(recovery.poll_action(), Some(Action::AskByUdp));
+    recovery.handle(Input::InPlace(true), 45.1);
+    assert_eq!(
+        (recovery.poll_action(), recovery.poll_timeout()),
+        (None, Some(60.0))
+    );
+    recovery.handle_timeout(Some(16.0), 60.0);
+    assert_eq!(recovery.poll_action(), Some(Action::AskByUdp));
+    recovery.handle(Input::InPlace(false), 61.0);
+    assert_eq!(recovery.poll_action(), Some(Action::Search(0.5)));
+    let same = StreamInfo::clone(recovery.info());
+    recovery.handle(Input::Found(vec![same]), 70.0);
+    assert!(
+        recovery.is_current(attempt.id),
+        "a connection is not given up for that"
+    );
+    assert_eq!(recovery.poll_timeout(), Some(75.0));
+    // An attempt that ends meanwhile is not held up by the question.
+    recovery.handle_timeout(Some(16.0), 75.0);
+    assert_eq!(recovery.poll_action(), Some(Action::AskByUdp));
+    recovery.handle(Input::Failed(attempt.id, Failure::Connection), 75.1);
+    assert_eq!(recovery.poll_action(), Some(Action::Search(0.5)));
+    recovery.handle(Input::InPlace(true), 75.2);
+    // Whoever works for the machine may go; the next one begins anew.
+    assert_eq!(recovery.poll_action(), None);
+    recovery.repeat_action();
+    assert_eq!(recovery.poll_action(), Some(Action::Search(0.5)));
+}
+
+#[test]
+fn all_connections_go_over_to_the_successor_at_once() {
+    let mut recovery = recovery();
+    recovery.handle(Input::Wanted(Purpose::Clock), 0.0);
+    recovery.handle(Input::Wanted(Purpose::FullInfo), 0.0);
+    let feed = begin(&mut recovery, Purpose::Feed, 0.0);
+    let clock = begin(&mut recovery, Purpose::Clock, 0.0);
+    let info = begin(&mut recovery, Purpose::FullInfo, 0.0);
+    recovery.handle(Input::Failed(clock.id, Failure::Connection), 0.0);
+    recovery.handle(Input::Failed(info.id, Failure::NotReady), 0.0);
+    assert_eq!(recovery.poll_action(), Some(Action::Search(0.5)));
+    assert!(recovery.is_current(feed.id));
+    recovery.handle(Input::Found(vec![at("new", "192.0.2.2", "")]), 0.5);
+    assert!(!recovery.is_current(feed.id));
+    for purpose in PURPOSES {
+        let attempt = begin(&mut recovery, purpose, 0.5);
+        assert_eq!((attempt.moves, attempt.info.uid().as_ref()), (1, "new"));
+    }
+    recovery.handle(Input::Failed(feed.id, Failure::Connection), 0.6);
+    assert_eq!(recovery.poll_action(), None, "an attempt that is over");
 }

@@ -1,9 +1,41 @@
 use std::io::{Read, Write};
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use lsl_proto::inlet::Exchange;
+use lsl_proto::inlet::recovery::{Endpoint, Failure};
 
 use super::*;
 use crate::ChannelFormat;
+use crate::StreamInfo;
+use crate::context::Context;
 use crate::net::runtime;
+use crate::net::sockets::{self, Family};
+
+fn shared(context: &Context, info: StreamInfo) -> Arc<InletShared> {
+    Arc::new(InletShared::new(context.clone(), info, 1, 0, true, false))
+}
+
+/// Fails one attempt. Returns whether the next one is for another outlet or address.
+async fn recover(shared: &InletShared) -> bool {
+    shared.tell(Input::Wanted(Purpose::Feed));
+    let gone = shared.next_attempt(Purpose::Feed).await;
+    assert!(shared.failed(gone.id, &Error::Protocol("gone".into())));
+    shared.next_attempt(Purpose::Feed).await.moves > gone.moves
+}
+
+/// Fails so many attempts at once that the feed seems to be hopeless.
+fn give_up_hope(shared: &InletShared) {
+    let mut recovery = shared.source.recovery.lock();
+    recovery.handle(Input::Wanted(Purpose::Feed), 0.0);
+    while !recovery.is_hopeless() {
+        let attempt = recovery.poll_connect(Purpose::Feed, 0.0).unwrap();
+        recovery.handle(Input::Failed(attempt.id, Failure::Connection), 0.0);
+        recovery.poll_action().unwrap();
+        recovery.handle(Input::Found(vec![StreamInfo::clone(&attempt.info)]), 0.0);
+        recovery.handle_timeout(None, 100.0);
+    }
+}
 
 #[test]
 fn an_outlet_that_answers_by_another_way_too_has_not_moved() {
@@ -20,9 +52,9 @@ fn an_outlet_that_answers_by_another_way_too_has_not_moved() {
     let mut found = outlet.info().clone();
     found.fill_v4_address("127.0.0.2");
     let recover = |info: StreamInfo| {
-        let source = Source::new(context.clone(), info);
+        let shared = shared(&context, info);
         let (sender, receiver) = std::sync::mpsc::channel();
-        runtime::spawn(async move { sender.send(source.recover(0).await).unwrap() }).unwrap();
+        runtime::spawn(async move { sender.send(recover(&shared).await).unwrap() }).unwrap();
         receiver.recv_timeout(Duration::from_secs(20)).unwrap()
     };
     assert!(recover(found.clone()), "nobody is there");
@@ -39,10 +71,10 @@ fn an_outlet_that_answers_by_another_way_too_has_not_moved() {
     assert!(!recover(found));
 }
 
-fn lost(context: &Context, number: usize) -> Source {
+fn lost(context: &Context, number: usize) -> Arc<InletShared> {
     let source_id = format!("lost-{number}");
     let lost = StreamInfo::new("n", "t", 1, 1.0, ChannelFormat::Int8, source_id);
-    Source::new(context.clone(), lost.unwrap())
+    shared(context, lost.unwrap())
 }
 
 #[test]
@@ -57,9 +89,9 @@ fn streams_that_are_lost_together_share_one_search() {
     let context = Context::new(config);
     let tasks: Vec<_> = (0..STREAMS)
         .map(|number| {
-            let source = lost(&context, number);
+            let lost = lost(&context, number);
             let searching = async move {
-                let _ = source.recover(0).await;
+                recover(&lost).await;
             };
             runtime::AbortOnDrop(runtime::spawn(searching).unwrap())
         })
@@ -67,7 +99,7 @@ fn streams_that_are_lost_together_share_one_search() {
     somebody
         .set_read_timeout(Some(Duration::from_secs(20)))
         .unwrap();
-    let started = lsl_platform::clock::local_clock();
+    let started = local_clock();
     let mut buffer = [0; 1500];
     let mut named = std::collections::HashSet::<Vec<u8>>::new();
     let (mut asked, mut for_all) = (0_u32, 0);
@@ -81,7 +113,7 @@ fn streams_that_are_lost_together_share_one_search() {
             named.insert(query);
         }
         // A wave asks a port at most twice.
-        let passed = lsl_platform::clock::local_clock() - started;
+        let passed = local_clock() - started;
         let waves = 2.0 + passed / 1.25;
         let searches = u32::try_from(crate::drive_inlet::lost::MAX_OWN_SEARCHES + 1).unwrap();
         asked += 1;
@@ -104,10 +136,10 @@ fn all_streams_of_a_program_that_restarts_come_back() {
     let context = Context::new(config);
     let (sender, receiver) = std::sync::mpsc::channel();
     for number in 0..STREAMS {
-        let (source, sender) = (lost(&context, number), sender.clone());
+        let (lost, sender) = (lost(&context, number), sender.clone());
         let searching = async move {
-            let recovered = source.recover(0).await;
-            let source_id = source.info().source_id().into_owned();
+            let recovered = recover(&lost).await;
+            let source_id = lost.source.info().source_id().into_owned();
             sender.send((recovered, source_id)).unwrap();
         };
         drop(runtime::spawn(searching).unwrap());
@@ -137,15 +169,15 @@ fn hundreds_of_streams_of_a_silent_host_keep_no_other_from_its_turn() {
     let context = Context::new(config);
     let silent = std::net::TcpListener::bind("127.0.0.2:0").unwrap();
     let silent = silent.local_addr().unwrap();
-    let outlet = crate::Outlet::builder(lost(&context, 0).info()).context(&context);
+    let outlet = crate::Outlet::builder(lost(&context, 0).info.clone()).context(&context);
     let outlet = outlet.open().unwrap();
     let answers = (Ipv4Addr::LOCALHOST, outlet.info().v4_data_port()).into();
     let (sender, receiver) = std::sync::mpsc::channel();
     let ask = |number: usize, peer: SocketAddr| {
-        let (source, sender) = (lost(&context, number), sender.clone());
-        source.on_failed();
-        source.on_failed();
+        let (lost, sender) = (lost(&context, number), sender.clone());
+        give_up_hope(&lost);
         let asking = async move {
+            let source = &lost.source;
             let info = source.info();
             let request = b"LSL:fullinfo\r\n";
             let answer = source.exchange(&info, peer, request, 1 << 20, LIMIT).await;
@@ -185,8 +217,9 @@ fn an_address_that_does_not_answer_over_tcp_gives_way_to_the_other() {
             Family::V4 => info.set_v4_ports(port, there.v4_service_port()),
             Family::V6 => info.set_v6_ports(port, there.v6_service_port()),
         }
-        let source = Source::new(context.clone(), info.clone());
-        let mut other = source.endpoint().0.unwrap();
+        let shared = shared(&context, info.clone());
+        let source = &shared.source;
+        let mut other = source.recovery.lock().endpoint().unwrap();
         if Family::of(other.data.ip()) != deaf {
             other = source
                 .recovery
@@ -197,13 +230,14 @@ fn an_address_that_does_not_answer_over_tcp_gives_way_to_the_other() {
         source.recovery.lock().use_endpoint(other);
         let (sender, receiver) = std::sync::mpsc::channel();
         let dialling = async move {
-            let from = source.endpoint().0.unwrap();
+            let source = &shared.source;
+            let from = source.recovery.lock().endpoint().unwrap();
             let limit = Duration::from_mins(1);
             let exchange = || Exchange::reply(b"LSL:fullinfo\r\n", 1 << 20);
             let dialled = source.dial(&info, from.data, exchange, limit);
             let dialled = dialled.await.map(drop);
             let family = |endpoint: Endpoint| Family::of(endpoint.data.ip());
-            let to = source.endpoint().0.map(family);
+            let to = source.recovery.lock().endpoint().map(family);
             sender.send((family(from), dialled, to)).unwrap();
         };
         drop(runtime::spawn(dialling).unwrap());
@@ -233,10 +267,10 @@ fn an_outlet_that_answers_where_it_was_is_not_looked_for() {
     let mut known = outlet.info().clone();
     known.fill_v4_address("127.0.0.1");
     let answers = |info: &StreamInfo| {
-        let source = Source::new(context.clone(), info.clone());
+        let shared = shared(&context, info.clone());
         let (sender, receiver) = std::sync::mpsc::channel();
-        runtime::spawn(async move { sender.send(source.answers_in_place().await).unwrap() })
-            .unwrap();
+        let asking = async move { shared.source.asked_in_place().await.is_some() };
+        runtime::spawn(async move { sender.send(asking.await).unwrap() }).unwrap();
         receiver.recv_timeout(Duration::from_secs(20)).unwrap()
     };
     assert!(answers(&known));
@@ -285,9 +319,9 @@ fn an_inlet_leaves_a_successor_that_it_must_refuse_when_the_outlet_returns() {
         outlet.open().unwrap()
     };
     let until = |what: &str, mut holds: Box<dyn FnMut() -> bool + '_>| {
-        let deadline = lsl_platform::clock::local_clock() + 40.0;
+        let deadline = local_clock() + 40.0;
         while !holds() {
-            assert!(lsl_platform::clock::local_clock() < deadline, "{what}");
+            assert!(local_clock() < deadline, "{what}");
             std::thread::sleep(Duration::from_millis(20));
         }
     };
@@ -326,18 +360,25 @@ fn a_lie_that_was_believed_once_is_not_believed_for_ever() {
     truth.fill_v4_address("127.0.0.1");
     let mut lie = truth.clone();
     lie.set_hostname("elsewhere");
+    let shared = shared(&context, described);
     // As if it had been adopted in place of a lost outlet.
-    let source = Arc::new(Source::new(context.clone(), described));
-    source.recovery.update(|recovery| recovery.move_to(lie));
+    {
+        let mut recovery = shared.source.recovery.lock();
+        recovery.handle(Input::Wanted(Purpose::Feed), 0.0);
+        let attempt = recovery.poll_connect(Purpose::Feed, 0.0).unwrap();
+        recovery.handle(Input::Failed(attempt.id, Failure::Connection), 0.0);
+        recovery.poll_action().unwrap();
+        recovery.handle(Input::Found(vec![lie]), 0.0);
+    }
     let recover = || {
         let (sender, receiver) = std::sync::mpsc::channel();
-        let source = Arc::clone(&source);
-        let moves = source.moves();
-        runtime::spawn(async move { sender.send(source.recover(moves).await).unwrap() }).unwrap();
+        let shared = Arc::clone(&shared);
+        runtime::spawn(async move { sender.send(recover(&shared).await).unwrap() }).unwrap();
         receiver.recv_timeout(Duration::from_secs(20)).unwrap()
     };
     assert!(recover());
-    assert_eq!(source.info().hostname_bytes(), truth.hostname_bytes());
+    let present = shared.source.info();
+    assert_eq!(present.hostname_bytes(), truth.hostname_bytes());
     assert!(!recover());
 }
 

@@ -1,0 +1,146 @@
+//! The driver of `Recovery`: when the tasks of an inlet connect, and who searches for them meanwhile. Each task
+//! waits here, and the first of them works for all.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use lsl_platform::clock::local_clock;
+use lsl_proto::inlet::recovery::{Action, Attempt, AttemptId, Input, Notice, Purpose, Recovery};
+
+use crate::Error;
+use crate::drive_inlet::shared::InletShared;
+use crate::net::select2::{Either, select2};
+use crate::net::trust_watch;
+
+impl InletShared {
+    /// Waits until a connection of this purpose may begin.
+    pub(crate) async fn next_attempt(&self, purpose: Purpose) -> Attempt {
+        let next = |recovery: &mut Recovery| recovery.poll_connect(purpose, local_clock());
+        self.drive(next).await
+    }
+
+    /// Runs an attempt until it ends, or until it is of no use any more: then there is nothing to report.
+    pub(crate) async fn attempt<T>(
+        &self,
+        id: AttemptId,
+        trying: impl Future<Output = T>,
+    ) -> Option<T> {
+        let dropped = |recovery: &mut Recovery| (!recovery.is_current(id)).then_some(());
+        match select2(trying, self.drive(dropped)).await {
+            Either::First(outcome) => Some(outcome),
+            Either::Second(()) => None,
+        }
+    }
+
+    /// Reports that an attempt failed. False means that the stream is lost.
+    pub(crate) fn failed(&self, id: AttemptId, error: &Error) -> bool {
+        self.tell_trust();
+        let notice = self.tell(Input::Failed(id, self.source.failure(error)));
+        if notice == Some(Notice::Lost) {
+            // Said here and not in `lose`, which also ends inlets that nobody wants any more.
+            tracing::info!(name = ?self.info.name(), %error, "stream lost");
+            self.lose(&error.to_string());
+            return false;
+        }
+        tracing::debug!(name = ?self.info.name(), %error, "connection failed");
+        true
+    }
+
+    /// Tells the machine whom the trust file trusts now.
+    pub(super) fn tell_trust(&self) {
+        if let Ok(security) = self.context.security() {
+            self.tell(Input::Trust(security.trust()));
+        }
+    }
+
+    /// Tells the machine of an event, and all tasks to look.
+    pub(crate) fn tell(&self, input: Input) -> Option<Notice> {
+        let recovery = &self.source.recovery;
+        let notice = recovery.update(|recovery| recovery.handle(input, local_clock()));
+        match notice {
+            Some(Notice::Adopted) => {
+                let info = self.source.info();
+                tracing::info!(name = ?info.name(), uid = ?info.uid(), "stream is back at another outlet");
+            }
+            Some(Notice::Ambiguous(candidates)) => tracing::warn!(
+                candidates, name = ?self.info.name(),
+                "several outlets could be the one that was lost; waiting until only one is left"
+            ),
+            Some(Notice::Lost) | None => {}
+        }
+        notice
+    }
+
+    /// Waits until `ready` gives something; works for the machine meanwhile, unless another task does.
+    async fn drive<R>(&self, ready: impl FnMut(&mut Recovery) -> Option<R>) -> R {
+        // Boxed, because every inlet's tasks would else hold room for it.
+        let waiting = self.source.recovery.wait(f64::INFINITY, ready);
+        match select2(waiting, Box::pin(self.work())).await {
+            Either::First(Some(result)) => result,
+            Either::First(None) => std::future::pending().await,
+            Either::Second(never) => match never {},
+        }
+    }
+
+    async fn work(&self) -> Infallible {
+        let recovery = &self.source.recovery;
+        let _turn = self.source.turn.lock().await;
+        recovery.lock().repeat_action();
+        let mut working = None;
+        loop {
+            let due = recovery.lock().poll_timeout();
+            let look = |recovery: &mut Recovery| match recovery.poll_action() {
+                None if recovery.poll_timeout() == due => None,
+                action => Some(action),
+            };
+            let looking = recovery.wait(due.unwrap_or(f64::INFINITY), look);
+            let next = match &mut working {
+                Some(working) => select2(looking, working).await,
+                None => Either::First(looking.await),
+            };
+            match next {
+                Either::First(Some(Some(action))) => working = Some(Box::pin(self.perform(action))),
+                Either::First(Some(None)) => {}
+                Either::First(None) => {
+                    let last_arrival = self.feed.lock().feed.counts().last_arrival;
+                    recovery
+                        .update(|recovery| recovery.handle_timeout(last_arrival, local_clock()));
+                }
+                Either::Second(()) => working = None,
+            }
+        }
+    }
+
+    /// Does what the machine wants, and tells it what came of that.
+    async fn perform(&self, action: Action) {
+        let (context, source) = (&self.context, &self.source);
+        let input = match action {
+            Action::Search(minimum_secs) => {
+                let sought = source.recovery.lock().sought();
+                let mut found = context.lost().find(context, &sought, minimum_secs).await;
+                while let Err(error) = found {
+                    tracing::warn!(%error, "cannot look for a lost stream; trying again");
+                    tokio::time::sleep(SEARCH_RETRY).await;
+                    found = context.lost().find(context, &sought, minimum_secs).await;
+                }
+                self.tell_trust();
+                Input::Found(found.unwrap_or_default())
+            }
+            Action::AskByTcp => Input::InPlace(source.is_where_it_was().await),
+            Action::AskByUdp => Input::InPlace(source.asked_in_place().await.is_some()),
+            Action::LookAtTrust => {
+                if let Ok(security) = context.security() {
+                    trust_watch::refresh(security).await;
+                }
+                return self.tell_trust();
+            }
+        };
+        self.tell(input);
+    }
+}
+
+/// Pause after a search that could not be started: out of descriptors, most likely.
+const SEARCH_RETRY: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests;
