@@ -159,16 +159,6 @@ impl Inlet {
         Some(unsafe { ask(self.object.handle) } == 1)
     }
 
-    /// Returns the cipher of an encrypted connection.
-    #[expect(unsafe_code, reason = "a C function")]
-    pub fn cipher(&self) -> Option<String> {
-        let lsl = &self.object.lsl;
-        let ask = lsl.symbols.lslx_cipher?;
-        // SAFETY: the inlet is alive.
-        let text = unsafe { ask(self.object.handle) };
-        Some(lsl.take_text(text)).filter(|text| !text.is_empty())
-    }
-
     /// Returns the reason why security refuses the stream, if there is one and the library tells it.
     #[expect(unsafe_code, reason = "a C function")]
     pub fn last_security_error(&self) -> Option<String> {

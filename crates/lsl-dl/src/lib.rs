@@ -97,13 +97,6 @@ impl Lsl {
         unsafe { (self.symbols.lsl_library_version)() }
     }
 
-    /// Returns the newest protocol version it speaks, `major * 100 + minor`.
-    #[expect(unsafe_code, reason = "a C function")]
-    pub fn protocol_version(&self) -> i32 {
-        // SAFETY: no arguments, no preconditions.
-        unsafe { (self.symbols.lsl_protocol_version)() }
-    }
-
     /// Returns the library's build information; empty if it has none.
     #[expect(unsafe_code, reason = "a C function")]
     pub fn library_info(&self) -> String {

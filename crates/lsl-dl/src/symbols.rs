@@ -65,7 +65,6 @@ pub(crate) struct Typed<T> {
 symbols! {
     required {
         lsl_library_version: fn() -> i32;
-        lsl_protocol_version: fn() -> i32;
         lsl_local_clock: fn() -> f64;
         lsl_destroy_string: fn(*mut c_char);
         lsl_create_streaminfo:
@@ -94,7 +93,6 @@ symbols! {
         lsl_library_info: fn() -> *const c_char;
         lsl_last_error: fn() -> *const c_char;
         lslx_is_encrypted: fn(Handle) -> i32;
-        lslx_cipher: fn(Handle) -> *mut c_char;
         lslx_last_security_error: fn(Handle) -> *mut c_char;
     }
     typed {

@@ -168,21 +168,6 @@ pub fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Makes a directory that only its owner may enter, and its parents as usual; fine if it exists.
-///
-/// # Errors
-/// [`Error::File`].
-pub fn create_directory(path: &Path) -> Result<()> {
-    let failed = |error| Error::file(path, format!("cannot be made: {error}"));
-    if let Some(parent) = path.parent() {
-        fs::create_dir_all(parent).map_err(failed)?;
-    }
-    match lsl_platform::files::create_directory(path, 0o700) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
-        done => done.map_err(failed),
-    }
-}
-
 /// A word for the remedy of a message, so that it can be pasted into a shell.
 pub(crate) fn quote(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:,@%".contains(c);

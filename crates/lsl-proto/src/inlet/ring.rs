@@ -50,11 +50,6 @@ impl SampleRing {
         self.raw.len()
     }
 
-    /// Returns the number of samples the ring can hold before it drops.
-    pub fn capacity_samples(&self) -> usize {
-        self.capacity_samples
-    }
-
     /// Returns the number of samples dropped so far because they were not pulled in time.
     pub fn dropped(&self) -> u64 {
         self.dropped

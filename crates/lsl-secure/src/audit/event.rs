@@ -147,21 +147,6 @@ impl EventKind {
         )
     }
 
-    /// Whether it says that something the program wanted was refused or broke: what
-    /// [`Audit::last_error`](super::Audit::last_error) keeps.
-    pub(super) fn is_error(self) -> bool {
-        matches!(
-            self,
-            Self::HandshakeFailed
-                | Self::PolicyRefused
-                | Self::PlaintextRefused
-                | Self::PeerAlert
-                | Self::RecordAuthFailed
-                | Self::Revoked
-                | Self::TrustReloadFailed
-        )
-    }
-
     /// Which of the [`RATED`] budgets it draws on, if anybody on the network can cause it at will.
     pub(super) fn rated(self) -> Option<usize> {
         RATED.iter().position(|kind| *kind == self)
@@ -268,21 +253,6 @@ impl AuditEntry {
         ];
         let texts = texts.into_iter().flatten().map(String::len);
         USUAL_LEN + texts.sum::<usize>()
-    }
-
-    /// The event as one sentence, for `lsl_last_error`.
-    pub(super) fn sentence(&self) -> String {
-        let mut text = self.event.replace('_', " ");
-        let mut add = |before: &str, part: Option<&str>| {
-            if let Some(part) = part.filter(|part| !part.is_empty()) {
-                text.push_str(before);
-                text.push_str(part);
-            }
-        };
-        add(" with ", self.peer_addr.as_deref());
-        add(": ", self.cause);
-        add(": ", self.detail.as_deref());
-        text
     }
 }
 

@@ -68,7 +68,6 @@ struct AuditShared {
 struct AuditState {
     queue: Queue,
     limiter: Limiter,
-    last_error: Option<String>,
     has_thread: bool,
     /// Lines that were queued so far, and how many of them, the oldest, were written or failed to be.
     queued: u64,
@@ -121,15 +120,9 @@ impl Audit {
     }
 
     fn record_at(&self, event: Event, now: f64, utc: Duration) {
-        // A stranger's failure at our outlet is not an error of this program's own doing, and must
-        // not replace one that the user is told.
-        let is_own = event.role != Some(crate::Role::Outlet);
         let entry = AuditEntry::new(event, utc);
         let shared = self.shared();
         let mut state = shared.lock();
-        if is_own && entry.kind.is_error() {
-            state.last_error = Some(entry.sentence());
-        }
         let admitted = state.limiter.admit(entry, now);
         if let (Some(entry), Some(place)) = (&admitted, &self.place) {
             shared.queue(&mut state, entry.clone(), place, now);
@@ -148,13 +141,6 @@ impl Audit {
     /// Lines that did not fit into the queue or could not be written, in this process.
     pub fn dropped(&self) -> u64 {
         self.shared().dropped.load(Ordering::Relaxed)
-    }
-
-    /// Returns the last error that this process met on its own behalf: a refused or broken
-    /// connection, as one sentence that is safe to print. Failures of strangers at our outlets do
-    /// not count.
-    pub fn last_error(&self) -> Option<String> {
-        self.shared().lock().last_error.clone()
     }
 
     /// Waits until all lines recorded so far are written, at most `timeout`; says whether they are.

@@ -211,16 +211,6 @@ fn a_stamp_sees_every_change() {
 }
 
 #[test]
-fn directories_are_private_and_may_exist() {
-    let scratch = Scratch::new();
-    create_directory(&scratch.path("a/b")).unwrap();
-    assert_eq!(scratch.mode("a/b"), 0o700);
-    create_directory(&scratch.path("a/b")).unwrap();
-    scratch.write("file", "", 0o600);
-    assert!(create_directory(&scratch.path("file")).is_err());
-}
-
-#[test]
 fn words_can_be_pasted() {
     let check = |word: &str, expected: &str| assert_eq!(quote(word), expected);
     check("amp1", "amp1");

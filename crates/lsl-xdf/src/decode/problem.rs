@@ -110,14 +110,6 @@ impl ProblemKind {
         }
     }
 
-    /// Returns whether the file just ends too early, as after a crash.
-    pub fn is_cut(&self) -> bool {
-        matches!(
-            self,
-            Self::CutHead | Self::Cut { .. } | Self::CutSamples { .. }
-        )
-    }
-
     /// Returns whether nothing of the file is lost by it.
     pub fn is_harmless(&self) -> bool {
         matches!(self, Self::Flaw { .. } | Self::StampsGuessed)

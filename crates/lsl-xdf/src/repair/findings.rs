@@ -75,16 +75,6 @@ pub enum Finding {
     More,
 }
 
-impl Finding {
-    /// Returns whether a repair does something about it.
-    pub fn is_repairable(&self) -> bool {
-        matches!(
-            self,
-            Self::Problem(_) | Self::NoFooter { .. } | Self::Unfinished
-        )
-    }
-}
-
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
