@@ -1,16 +1,13 @@
-//! Looks for the streams that this process lost. A few have searches of their own, with the query of
-//! liblsl; all others share one that asks for every stream and is sorted here. So a sender of 2,000
-//! streams that restarts, and adverts of streams that never existed, cost one query per wave, two
-//! sockets and a few hundred bytes for each stream. Spec: lsl-protocol §10.
+//! Searches for the streams that this process lost. A few have searches of their own, with the query of liblsl;
+//! all others share one, whose answers `LostStreams` sorts. Spec: lsl-protocol §10.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lsl_platform::clock::local_clock;
+use lsl_proto::discovery::lost::LostStreams;
 use lsl_proto::discovery::search::{Goal, Search, Veto};
-use lsl_proto::inlet::successor::{is_same_stream, recovery_query};
+use lsl_proto::inlet::successor::recovery_query;
 use tokio::sync::{Semaphore, oneshot};
 
 use crate::context::Context;
@@ -29,21 +26,8 @@ pub(crate) struct Lost {
 
 #[derive(Debug, Default)]
 struct Shared {
-    /// By the key of their recovery queries.
-    waiting: HashMap<u64, Vec<Waiting>>,
-    hasher: RandomState,
+    streams: LostStreams<oneshot::Sender<Vec<StreamInfo>>>,
     is_running: bool,
-}
-
-/// A stream that the shared search looks for.
-#[derive(Debug)]
-struct Waiting {
-    lost: StreamInfo,
-    since: f64,
-    not_before: f64,
-    /// Time of the first answer, in seconds of `local_clock`.
-    answered: Option<f64>,
-    answers: oneshot::Sender<Vec<StreamInfo>>,
 }
 
 impl Default for Lost {
@@ -93,16 +77,8 @@ impl Lost {
         now: f64,
     ) -> (oneshot::Receiver<Vec<StreamInfo>>, bool) {
         let (answers, found) = oneshot::channel();
-        let waiting = Waiting {
-            lost: lost.clone(),
-            since: now,
-            not_before: now + minimum_secs,
-            answered: None,
-            answers,
-        };
         let mut shared = lock_ignoring_poison(&self.shared);
-        let key = key(&shared.hasher, lost, texts(lost));
-        shared.waiting.entry(key).or_default().push(waiting);
+        shared.streams.wait_for(lost, minimum_secs, now, answers);
         let is_first = !std::mem::replace(&mut shared.is_running, true);
         (found, is_first)
     }
@@ -110,34 +86,30 @@ impl Lost {
     /// Hands out what the shared search knows. False if nobody waits any more.
     fn look(&self, search: Option<&Search>, now: f64) -> bool {
         let mut shared = lock_ignoring_poison(&self.shared);
-        shared.waiting.retain(|_, waiting| {
-            waiting.retain(|waiting| !waiting.answers.is_closed());
-            !waiting.is_empty()
-        });
-        if let Some(search) = search {
-            shared.hand_out(search, now);
+        let Shared { streams, .. } = &mut *shared;
+        streams.retain(|answers| !answers.is_closed());
+        for (answers, found) in search.map_or_else(Vec::new, |search| streams.hand_out(search, now))
+        {
+            // Whoever does not wait any more needs no answer.
+            let _ = answers.send(found);
         }
-        shared.is_running = !shared.waiting.is_empty();
+        shared.is_running = !shared.streams.is_empty();
         shared.is_running
     }
 
     /// Tells all who wait that nobody looks for their streams, so that they ask again.
     fn give_up(&self) {
-        let mut shared = lock_ignoring_poison(&self.shared);
-        shared.waiting.clear();
-        shared.is_running = false;
+        *lock_ignoring_poison(&self.shared) = Shared::default();
     }
 
     fn is_awaited(&self, info: &StreamInfo) -> bool {
-        let shared = lock_ignoring_poison(&self.shared);
-        keys(&shared.hasher, info).any(|key| shared.waiting.contains_key(&key))
+        lock_ignoring_poison(&self.shared).streams.is_awaited(info)
     }
 
     /// The number of streams that share a search.
     #[cfg(test)]
     pub(crate) fn sharing(&self) -> usize {
-        let shared = lock_ignoring_poison(&self.shared);
-        shared.waiting.values().map(Vec::len).sum()
+        lock_ignoring_poison(&self.shared).streams.len()
     }
 }
 
@@ -181,99 +153,8 @@ fn search_for_awaited(context: &Context, now: f64) -> Search {
         .with_veto(Veto(Arc::new(is_unwanted)))
 }
 
-impl Shared {
-    /// Answers those for whom somebody answered since they wait. Costs each answer a few look-ups.
-    fn hand_out(&mut self, search: &Search, now: f64) {
-        let mut answers: HashMap<u64, Vec<(&StreamInfo, f64)>> = HashMap::new();
-        for (info, last_seen) in search.answers() {
-            for key in keys(&self.hasher, info) {
-                if self.waiting.contains_key(&key) {
-                    answers.entry(key).or_default().push((info, last_seen));
-                }
-            }
-        }
-        for (key, alike) in answers {
-            let Some(waiting) = self.waiting.get_mut(&key) else {
-                continue;
-            };
-            let ready = waiting.extract_if(.., |waiting| waiting.is_ready(&alike, now));
-            for waiting in ready {
-                let found = waiting.candidates(&alike).into_iter().cloned();
-                // Whoever does not wait any more needs no answer.
-                let _ = waiting.answers.send(found.collect());
-            }
-        }
-        self.waiting.retain(|_, waiting| !waiting.is_empty());
-    }
-}
-
-impl Waiting {
-    /// Whether the outlet itself answered, or others that look like it had time to answer too.
-    fn is_ready(&mut self, alike: &[(&StreamInfo, f64)], now: f64) -> bool {
-        let found = self.candidates(alike);
-        let Some(first) = found.first() else {
-            return false;
-        };
-        let is_known = first.uid_bytes() == self.lost.uid_bytes();
-        let answered = *self.answered.get_or_insert(now);
-        now >= self.not_before && (is_known || now >= answered + GATHER_SECS)
-    }
-
-    /// Who could be the lost stream: the outlet itself, or some that look like it.
-    fn candidates<'a>(&self, alike: &[(&'a StreamInfo, f64)]) -> Vec<&'a StreamInfo> {
-        let mut found = Vec::new();
-        for &(info, last_seen) in alike {
-            if last_seen < self.since || !is_same_stream(&self.lost, info) {
-                continue;
-            }
-            if info.uid_bytes() == self.lost.uid_bytes() {
-                return vec![info];
-            }
-            if found.len() < MAX_CANDIDATES {
-                found.push(info);
-            }
-        }
-        found
-    }
-}
-
-/// Stands for all that a recovery query says which names these of the texts.
-fn key(hasher: &RandomState, info: &StreamInfo, texts: [&[u8]; 3]) -> u64 {
-    hasher.hash_one((texts, info.channel_count(), info.channel_format()))
-}
-
-fn texts(info: &StreamInfo) -> [&[u8]; 3] {
-    [
-        info.source_id_bytes(),
-        info.name_bytes(),
-        info.stream_type_bytes(),
-    ]
-}
-
-/// The key of each recovery query that could select this answer: a lost stream may lack any text.
-fn keys(hasher: &RandomState, info: &StreamInfo) -> impl Iterator<Item = u64> {
-    let all = texts(info);
-    let named = (0..8_u8).map(move |named| {
-        let mut some: [&[u8]; 3] = [b""; 3];
-        for (index, text) in all.into_iter().enumerate() {
-            if named & (1 << index) != 0 {
-                // Left out and empty are the same.
-                some[index] = Some(text).filter(|text| !text.is_empty())?;
-            }
-        }
-        Some(some)
-    });
-    named.flatten().map(|some| key(hasher, info, some))
-}
-
 /// So many streams lost at once, a laboratory's devices, are looked for one by one.
 pub(crate) const MAX_OWN_SEARCHES: usize = 16;
-
-/// Outlets of one stream that are handed out: twice as many as an inlet remembers as refused.
-const MAX_CANDIDATES: usize = 32;
-
-/// From the first answer for a stream until it is handed out, so that a second candidate is noticed.
-const GATHER_SECS: f64 = 0.5;
 
 /// How often answers are handed out, while somebody waits.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);

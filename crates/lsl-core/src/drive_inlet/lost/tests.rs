@@ -10,18 +10,6 @@ fn stream(name: &str, source_id: &str, uid: &str) -> StreamInfo {
     info
 }
 
-fn search() -> Search {
-    let goal = Goal::Continuous {
-        forget_after_secs: 60.0,
-    };
-    Search::new(
-        b"",
-        lsl_proto::discovery::search::WaveTimes::default(),
-        goal,
-        0.0,
-    )
-}
-
 fn answer(search: &mut Search, info: &StreamInfo, now: f64) {
     let from = ([127, 0, 0, 1], 16_572).into();
     search.handle_reply(from, &info.to_shortinfo_xml(), now);
@@ -39,78 +27,6 @@ type Found = oneshot::Receiver<Vec<StreamInfo>>;
 fn uids(found: &mut Found) -> Vec<String> {
     let infos = found.try_recv().unwrap_or_default();
     infos.iter().map(|info| info.uid().into_owned()).collect()
-}
-
-#[test]
-fn many_streams_of_one_source_id_all_come_back() {
-    const STREAMS: usize = 60;
-    let (lost, mut search) = (Lost::default(), search());
-    // Names and uids that sort alike, and types that a program left out.
-    let name = |number: usize| format!("channel group {number:02}");
-    let mut found: Vec<Found> = (0..STREAMS)
-        .map(|number| {
-            let stream_type = if number % 2 == 0 { "EEG" } else { "" };
-            let gone = StreamInfo::new(
-                name(number),
-                stream_type,
-                1,
-                1.0,
-                ChannelFormat::Int8,
-                "serial",
-            );
-            lost.wait_for(&gone.unwrap(), 0.5, 1.0).0
-        })
-        .collect();
-    for number in 0..STREAMS {
-        let uid = format!("back-{number:02}");
-        answer(&mut search, &stream(&name(number), "serial", &uid), 1.1);
-    }
-    look_from(&lost, &search, 1.1);
-    let back: Vec<_> = found.iter_mut().map(uids).collect();
-    for (number, uids) in back.iter().enumerate() {
-        assert_eq!(*uids, [format!("back-{number:02}")]);
-    }
-    assert_eq!(lost.sharing(), 0);
-}
-
-#[test]
-fn adverts_with_the_source_id_of_a_lost_stream_do_not_hide_it() {
-    let (lost, mut search) = (Lost::default(), search());
-    let gone = stream("amplifier", "serial", "gone");
-    let (mut found, _) = lost.wait_for(&gone, 0.5, 1.0);
-    for number in 0..40 {
-        let forged = stream("another", "serial", &format!("a-{number:02}"));
-        answer(&mut search, &forged, 1.1);
-    }
-    answer(&mut search, &stream("amplifier", "serial", "back"), 1.1);
-    look_from(&lost, &search, 1.1);
-    assert_eq!(uids(&mut found), ["back"]);
-}
-
-#[test]
-fn candidates_that_answer_one_after_the_other_are_seen_together() {
-    let (lost, mut search) = (Lost::default(), search());
-    let gone = stream("amplifier", "serial", "gone");
-    // Long after it was lost.
-    let (mut found, _) = lost.wait_for(&gone, 0.5, 1.0);
-    let first = stream("amplifier", "serial", "first");
-    answer(&mut search, &first, 9.0);
-    lost.look(Some(&search), 9.0);
-    let second = stream("amplifier", "serial", "second");
-    answer(&mut search, &second, 9.1);
-    look_from(&lost, &search, 9.1);
-    assert_eq!(uids(&mut found), ["first", "second"]);
-
-    // Whom we know needs no comparison.
-    let (mut found, _) = lost.wait_for(&first, 0.5, 10.0);
-    answer(&mut search, &first, 10.1);
-    answer(&mut search, &second, 10.1);
-    lost.look(Some(&search), 10.4);
-    assert_eq!(uids(&mut found), [""; 0]);
-    let (mut found, _) = lost.wait_for(&first, 0.5, 11.0);
-    answer(&mut search, &first, 11.4);
-    lost.look(Some(&search), 11.5);
-    assert_eq!(uids(&mut found), ["first"]);
 }
 
 #[test]
