@@ -21,7 +21,7 @@ const MODULES: &[(&str, &str)] = &[
     ),
     (
         "crates/lsl-proto/src/",
-        "error text types limits xml query info config value wire transport security describe clock inlet \
+        "error text types limits xml query info config value wire transport describe security clock inlet \
          outlet discovery",
     ),
     (

@@ -48,9 +48,50 @@ pub fn retry_delay_secs(is_busy: bool, failures: u32, random: u32) -> f64 {
     (0.5 * f64::from(1_u32 << doublings)).min(10.0) * (0.75 + 0.5 * fraction)
 }
 
+/// Gives turns in the order in which they are asked for: a burst at once, and after it so many a second.
+///
+/// When 2,000 streams are silent by nature, each of their watchdogs asks in the same moment whether the outlet
+/// is still there. Without turns the questions would drown the network, and the answers with them.
+#[derive(Debug)]
+pub struct Pacer {
+    bucket: TokenBucket,
+}
+
+impl Default for Pacer {
+    fn default() -> Self {
+        Self {
+            bucket: TokenBucket::new(QUESTIONS_PER_SEC, QUESTION_BURST),
+        }
+    }
+}
+
+impl Pacer {
+    /// Returns the time of the next free turn, which is taken.
+    pub fn take(&mut self, now: f64) -> f64 {
+        let turn = self.bucket.ready_at(now);
+        self.bucket.charge(1.0, now);
+        turn
+    }
+}
+
+/// A question is a datagram, and the answer another.
+const QUESTIONS_PER_SEC: f64 = 1000.0;
+
+/// A receive buffer of usual size holds as many.
+const QUESTION_BURST: f64 = 64.0;
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn questions_go_at_once_or_one_after_the_other() {
+        let mut pacer = Pacer::default();
+        let turns: Vec<_> = (0..164).map(|_| pacer.take(5.0)).collect();
+        assert!(turns.is_sorted() && turns[..64].iter().all(|turn| *turn <= 5.0));
+        assert!((turns[163] - 5.1).abs() < 1e-6, "{}", turns[163]);
+        assert!(pacer.take(9.0) <= 9.0);
+    }
 
     #[test]
     fn retries_slow_down_but_never_stop() {

@@ -1,10 +1,15 @@
-//! Audit events of sessions: the one place that builds them, for both roles. Spec: LSS/1 §10.
+//! Policy of connections to outlets: the identity that an outlet must prove, keys that must not change, no way
+//! back to plaintext, and texts for people. Audit events of both roles. Spec: LSS/1 §4.2-§4.4, §7.4, §10.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use lsl_secure::audit::{Event, EventKind, Traffic};
-use lsl_secure::{Cause, Error, Role, SessionInfo, Totals};
+use lsl_secure::audit::{Event, EventKind, Traffic, printable};
+use lsl_secure::policy::{Way, not_secure_text};
+use lsl_secure::{Cause, Descriptor, Error, Policy, PublicKey, Role, SessionInfo, Totals};
+
+use crate::StreamInfo;
+use crate::describe::descriptor;
 
 /// Builds the audit events of one session.
 #[derive(Debug, Clone)]
@@ -68,5 +73,351 @@ impl SessionEvents {
             duration_secs,
             clean,
         })
+    }
+}
+
+/// Builds an event of a connection without a session; `role` is ours.
+pub fn connection_event(
+    kind: EventKind,
+    role: Role,
+    policy: Policy,
+    peer: SocketAddr,
+    info: &StreamInfo,
+) -> Event {
+    Event::new(kind)
+        .peer_addr(peer)
+        .role(role)
+        .policy(policy)
+        .stream_uid(info.uid())
+}
+
+/// Returns the kind of the event that a handshake failed. `is_key_proved`: the cryptography was right up to the
+/// peer's key.
+pub fn failure_kind(role: Role, error: &Error, is_key_proved: bool) -> EventKind {
+    match error {
+        Error::Alert { .. } if role == Role::Inlet => EventKind::PeerAlert,
+        Error::Session { .. } if is_key_proved && error.cause().is_verdict() => {
+            EventKind::PolicyRefused
+        }
+        _ => EventKind::HandshakeFailed,
+    }
+}
+
+/// Identity that a DESCRIPTOR must prove. Spec: LSS/1 §7.4.
+#[derive(Debug, Clone, Copy)]
+pub enum ExpectedIdentity<'a> {
+    /// All of the outlet's info, and the stream that the user chose at first.
+    Stream {
+        /// Descriptor of the stream that the user chose.
+        original: &'a Descriptor,
+        /// Whether the choice was made among found streams, by anything that discovery said of them.
+        was_found: bool,
+    },
+    /// Only what a redacted info shows: the rest is about to be asked for.
+    Redacted,
+}
+
+/// A DESCRIPTOR that is not what was expected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mismatch {
+    /// Another outlet lives at that address now: an ordinary event.
+    Outlet,
+    /// The outlet is the right one and not what discovery said of this field: somebody lied.
+    Field(&'static str),
+}
+
+impl ExpectedIdentity<'_> {
+    /// Compares what an outlet says of its stream with what is expected and with `info`, its info as found.
+    pub fn compare(&self, info: &StreamInfo, said: &Descriptor) -> Option<Mismatch> {
+        let known = descriptor(info);
+        let field = match self {
+            Self::Stream {
+                original,
+                was_found,
+            } => said.differs_from(&known).or_else(|| {
+                if *was_found && said.uid == original.uid {
+                    // The very outlet of the choice: recovery must not wash off what was a lie of it.
+                    said.differs_from(original)
+                } else {
+                    said.is_other_stream_than(original)
+                }
+            }),
+            Self::Redacted => {
+                let shown = Descriptor {
+                    uid: known.uid,
+                    channel_count: known.channel_count,
+                    nominal_srate: known.nominal_srate,
+                    channel_format: known.channel_format,
+                    ..said.clone()
+                };
+                said.differs_from(&shown)
+            }
+        }?;
+        Some(if said.uid == info.uid_bytes() {
+            Mismatch::Field(field)
+        } else {
+            Mismatch::Outlet
+        })
+    }
+}
+
+/// Findings of a handshake about an outlet.
+#[derive(Debug, Default)]
+pub struct Findings {
+    /// Key that it has proved to own.
+    pub key: Option<PublicKey>,
+    /// Name of the key's owner. Empty until the key is known to be trusted.
+    pub name: String,
+    /// Whether its entry in the trust file covers other streams only.
+    pub is_for_other_streams: bool,
+    /// The key that it would have to have.
+    pub pinned: Option<PublicKey>,
+    /// Difference between its DESCRIPTOR and what was expected.
+    pub mismatch: Option<Mismatch>,
+}
+
+impl Findings {
+    /// Builds the event of the failed handshake with the outlet of `info`.
+    pub fn failure(
+        &self,
+        info: &StreamInfo,
+        peer: SocketAddr,
+        policy: Policy,
+        error: &Error,
+    ) -> Event {
+        let kind = failure_kind(Role::Inlet, error, self.key.is_some());
+        let mut event =
+            connection_event(kind, Role::Inlet, policy, peer, info).cause(error.cause());
+        if let Some(key) = self.key {
+            event = event.peer(key.fingerprint());
+        }
+        if !self.name.is_empty() {
+            event = event.peer_name(self.name.as_str());
+        }
+        event
+    }
+
+    /// Says why the handshake with the outlet of `info` failed. `pins`: the configuration demands that streams
+    /// keep their keys; `not_trusted` is the text for an outlet that does not trust us.
+    pub fn text(
+        &self,
+        info: &StreamInfo,
+        peer: SocketAddr,
+        error: &Error,
+        pins: bool,
+        not_trusted: impl FnOnce(&PublicKey) -> String,
+    ) -> String {
+        let stream = format!("stream \"{}\" at {peer}", printable(info.name_bytes()));
+        let (cause, key) = (error.cause(), self.key);
+        let is_ours = matches!(error, Error::Session { .. });
+        match (self.mismatch, key) {
+            (Some(Mismatch::Field(field)), _) if is_ours => {
+                let hides = info.security_advert();
+                let advice = if hides.is_some_and(|advert| advert.minimal) {
+                    " (it shows itself only to programs with security.discovery = \"minimal\")"
+                } else {
+                    ""
+                };
+                return format!(
+                    "{stream} is not what discovery said of it: its {field} is another one; \
+                     refused{advice}"
+                );
+            }
+            (_, Some(key))
+                if matches!(error, Error::Alert { .. }) && cause == Cause::NotAuthorised =>
+            {
+                return not_trusted(&key);
+            }
+            _ if is_ours && cause == Cause::PeerNotSecure => {
+                return not_secure_text(&peer.to_string());
+            }
+            _ => {}
+        }
+        let Some(key) = key.filter(|_| is_ours) else {
+            return format!("{stream}: {error}");
+        };
+        let fingerprint = key.fingerprint();
+        if let (Cause::NotAuthorised, Some(before)) = (cause, self.pinned) {
+            let by = if pins {
+                "security.pin_peer is set"
+            } else {
+                "the reader pins it"
+            };
+            return format!(
+                "{stream}: its key {fingerprint} is another one than before ({}), and {by}",
+                before.fingerprint()
+            );
+        }
+        let reason = match cause {
+            Cause::NotAuthorised => "is not trusted by this device",
+            Cause::RoleNotAllowed if self.is_for_other_streams => {
+                "is trusted for other streams only: see `streams` of its entry in the trust file"
+            }
+            Cause::RoleNotAllowed => "may not send streams to this device",
+            Cause::Expired => "is trusted no longer: its not_after has passed",
+            Cause::SelfKey => "is our own, but it is another machine (was a disk image copied?)",
+            _ => return format!("{stream}: {error}"),
+        };
+        format!(
+            "{stream}: its key {fingerprint} {reason} ({})",
+            cause.name()
+        )
+    }
+}
+
+/// Returns the way to connect with the outlet of `info`, given that of the policy. A stream that was tried with
+/// encryption once is not tried without, whatever discovery says by then.
+pub fn way_after(has_tried: bool, info: &StreamInfo, way: Way) -> Way {
+    if way != Way::Plaintext || !has_tried {
+        return way;
+    }
+    Way::Refuse {
+        cause: Cause::PlaintextRefused,
+        text: format!(
+            "stream \"{}\" offered encryption before but offers only plaintext now: possible \
+             downgrade; refused",
+            printable(info.name_bytes())
+        ),
+    }
+}
+
+/// Keys of the outlets of one stream.
+#[derive(Debug, Default)]
+pub struct PeerKeys {
+    /// Whether every other key than the first one is refused, whatever the configuration says.
+    pub pins: bool,
+    /// Key of the outlet that was accepted last.
+    pub key: Option<PublicKey>,
+    /// Whether encryption was ever tried, with whatever result. From then on there is no way back to plaintext.
+    pub has_tried: bool,
+    /// Changes so far, each pair of keys once, the first sixteen.
+    pub changes: Vec<KeyChange>,
+}
+
+/// An outlet that was trusted and had another key than the one before.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct KeyChange {
+    /// The key before the change, as `SHA256:…`.
+    pub before: String,
+    /// The key after the change, as `SHA256:…`.
+    pub after: String,
+    /// Name of the new key's owner in our trust file.
+    pub peer_name: String,
+    /// Whether the outlet was refused, because the key is pinned.
+    pub is_refused: bool,
+    /// When that was first seen, in seconds of `local_clock`.
+    pub time: f64,
+}
+
+impl PeerKeys {
+    /// Returns the key of the outlet before, if `key` is another one.
+    pub fn before(&self, key: PublicKey) -> Option<PublicKey> {
+        self.key.filter(|before| *before != key)
+    }
+
+    /// Returns the key that `key` must not replace, if it is another one and the configuration (`pins`) or
+    /// the history says so. Remembers such a try.
+    pub fn pinned_against(
+        &mut self,
+        key: PublicKey,
+        name: &str,
+        pins: bool,
+        now: f64,
+    ) -> Option<PublicKey> {
+        let before = self.before(key).filter(|_| pins || self.pins)?;
+        self.note(before, key, name, true, now);
+        Some(before)
+    }
+
+    /// Accepts the key of an outlet. Returns the key that was there before if it is another one.
+    ///
+    /// # Errors
+    /// That key, if it is pinned: another handshake of the stream was faster.
+    pub fn accept(
+        &mut self,
+        key: PublicKey,
+        name: &str,
+        pins: bool,
+        now: f64,
+    ) -> Result<Option<PublicKey>, PublicKey> {
+        if let Some(pinned) = self.pinned_against(key, name, pins, now) {
+            return Err(pinned);
+        }
+        let before = self.before(key);
+        if let Some(before) = before {
+            self.note(before, key, name, false, now);
+        }
+        self.key = Some(key);
+        Ok(before)
+    }
+
+    fn note(
+        &mut self,
+        before: PublicKey,
+        after: PublicKey,
+        peer_name: &str,
+        is_refused: bool,
+        time: f64,
+    ) {
+        let change = KeyChange {
+            before: before.fingerprint().to_string(),
+            after: after.fingerprint().to_string(),
+            peer_name: peer_name.to_owned(),
+            is_refused,
+            time,
+        };
+        let is_known = |known: &KeyChange| {
+            (&known.before, &known.after, known.is_refused)
+                == (&change.before, &change.after, is_refused)
+        };
+        if self.changes.len() < MAX_CHANGES && !self.changes.iter().any(is_known) {
+            self.changes.push(change);
+        }
+    }
+}
+
+/// Changes of keys that are remembered; a stream has few, and a trusted outlet may try many.
+const MAX_CHANGES: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use lsl_secure::SecretKey;
+
+    use super::*;
+
+    #[test]
+    fn a_pinned_key_is_not_replaced() {
+        let [first, second] = [1, 2].map(|seed| SecretKey::from_seed(&[seed; 32]).public());
+        let mut keys = PeerKeys {
+            pins: true,
+            ..PeerKeys::default()
+        };
+        assert_eq!(keys.accept(first, "amp", false, 0.0), Ok(None));
+        assert_eq!(keys.pinned_against(first, "amp", false, 0.0), None);
+        for _ in 0..3 {
+            assert_eq!(
+                keys.pinned_against(second, "spare", false, 0.0),
+                Some(first)
+            );
+            // The handshake of the first one may end between check and acceptance.
+            assert_eq!(keys.accept(second, "spare", false, 0.0), Err(first));
+        }
+        assert_eq!(keys.key, Some(first));
+        let changes = &keys.changes;
+        assert_eq!(changes.len(), 1, "{changes:?}");
+        assert!(changes[0].is_refused && changes[0].peer_name == "spare");
+
+        let mut keys = PeerKeys::default();
+        assert_eq!(keys.accept(first, "amp", false, 0.0), Ok(None));
+        assert_eq!(keys.pinned_against(second, "spare", true, 0.0), Some(first));
+        assert_eq!(keys.accept(second, "spare", false, 0.0), Ok(Some(first)));
+        let refused: Vec<_> = keys.changes.iter().map(|it| it.is_refused).collect();
+        assert_eq!(refused, [true, false]);
+        for seed in 3..60 {
+            let other = SecretKey::from_seed(&[seed; 32]).public();
+            keys.pinned_against(other, "x", true, 0.0);
+        }
+        assert_eq!(keys.changes.len(), MAX_CHANGES);
     }
 }

@@ -13,14 +13,15 @@ use lsl_proto::discovery::redacted::{
 use lsl_proto::discovery::reply::REPLY_LIMITS;
 use lsl_proto::discovery::search::Veto;
 use lsl_proto::inlet::Exchange;
-use lsl_proto::wire::discovery::SHORTINFO_COMMAND;
+use lsl_proto::security::ExpectedIdentity;
+use lsl_proto::wire::request::shortinfo_request;
 use lsl_secure::Cause;
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 
 use crate::context::Context;
 use crate::drive_discovery::search_state::{SearchState, take_in};
-use crate::drive_inlet::handshake::{self, ExpectedIdentity, Target};
+use crate::drive_inlet::handshake::{self, Target};
 use crate::drive_inlet::peers::Peers;
 use crate::net::monitor::{Monitor, lock_ignoring_poison};
 use crate::{Error, Result, StreamInfo};
@@ -162,8 +163,7 @@ async fn ask(
         expected: ExpectedIdentity::Redacted,
         peers: &peers,
     };
-    let request = [SHORTINFO_COMMAND, b"\r\n", &query, b"\r\n"].concat();
-    let exchange = Exchange::reply(&request, MAX_ANSWER_BYTES);
+    let exchange = Exchange::reply(&shortinfo_request(&query), MAX_ANSWER_BYTES);
     let connecting = handshake::secure(security, outlet, target, exchange, CONNECT_LIMIT);
     let connection = connecting.await?;
     let said = connection.descriptor().cloned();

@@ -65,7 +65,7 @@ fn check_content(
     info: &StreamInfo,
     address: SocketAddr,
 ) -> Result<()> {
-    if shared.source.peers().key().is_none() {
+    if shared.source.peers().keys().key.is_none() {
         return Ok(());
     }
     let Some(field) = descriptor(info).differs_from(&descriptor(present)) else {

@@ -2,30 +2,29 @@
 //! anything is sent, and never changed by what the other side answers: a secure attempt that fails is
 //! not repeated in plaintext. Spec: LSS/1 §4.2-§4.4, §5.7, §7.4.
 
-use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use lsl_platform::clock::local_clock;
 use lsl_platform::fork::PerProcess;
-use lsl_proto::describe::descriptor;
 use lsl_proto::inlet::Exchange;
+use lsl_proto::security::{ExpectedIdentity, Findings, Mismatch, connection_event, way_after};
 use lsl_secure::audit::{Event, EventKind};
 use lsl_secure::connection::{self, Answer, Question};
-use lsl_secure::policy::{self, Advert, Way};
+use lsl_secure::policy::{Advert, Way};
 use lsl_secure::{
     Cause, Descriptor, Local, OsRandom, Policy, PublicKey, Role, Security, SessionEntry,
     SessionInfo,
 };
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::OwnedSemaphorePermit;
 
 use crate::byte_stream::{ByteStream, Writer};
 use crate::context::Context;
 use crate::drive_inlet::connection::Connection;
 use crate::drive_inlet::peers::Peers;
 use crate::drive_inlet::session::{Ending, Registration};
-use crate::net::monitor::lock_ignoring_poison;
+use crate::drive_inlet::turns::PerHost;
 use crate::net::secure_driver::in_background;
 use crate::net::sockets;
 use crate::net::trust_watch::{self, refresh};
@@ -40,20 +39,6 @@ pub(crate) struct Target<'a> {
     pub(crate) expected: ExpectedIdentity<'a>,
     /// What became of earlier tries.
     pub(crate) peers: &'a Arc<Peers>,
-}
-
-/// Identity that a DESCRIPTOR must prove. Spec: LSS/1 §7.4.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum ExpectedIdentity<'a> {
-    /// All of the outlet's info, and the stream that the user chose at first.
-    Stream {
-        /// Descriptor of the stream that the user chose.
-        original: &'a Descriptor,
-        /// Whether the choice was made among found streams, by anything that discovery said of them.
-        was_found: bool,
-    },
-    /// Only what a redacted info shows: the rest is about to be asked for.
-    Redacted,
 }
 
 /// Whether to encrypt, for this outlet at this address. What was tried with encryption once is not
@@ -77,17 +62,7 @@ pub(crate) async fn way(
     } else {
         way_by_policy(security, info, address)
     };
-    if way != Way::Plaintext || !peers.has_tried() {
-        return way;
-    }
-    let name = lsl_secure::audit::printable(info.name_bytes());
-    Way::Refuse {
-        cause: Cause::PlaintextRefused,
-        text: format!(
-            "stream \"{name}\" offered encryption before but offers only plaintext now: possible \
-             downgrade; refused"
-        ),
-    }
+    way_after(peers.keys().has_tried, info, way)
 }
 
 fn way_by_policy(security: &Security, info: &StreamInfo, address: SocketAddr) -> Way {
@@ -161,7 +136,7 @@ pub(crate) async fn secure(
         // Whoever has no key has policy `off`, and that does not come here.
         return Err(Error::Security("there is no key to encrypt with".into()));
     };
-    target.peers.tries();
+    target.peers.keys().has_tried = true;
     let _turn = turn(peer.ip()).await;
     refresh(security).await;
     let stream = sockets::tcp_connect(peer, limit).await?;
@@ -173,8 +148,7 @@ pub(crate) async fn secure(
         target,
         peer,
         own_address,
-        found: Found::default(),
-        wrong: None,
+        found: Findings::default(),
         accepted: None,
     };
     let failure = match judge.connect(stream, local, exchange).await {
@@ -184,7 +158,7 @@ pub(crate) async fn secure(
         }
         Err(error) => error,
     };
-    Err(target.refused(security, peer, &failure, &judge.found, judge.wrong))
+    Err(target.refused(security, peer, &failure, &judge.found))
 }
 
 /// Answers what a handshake asks, and keeps what it showed.
@@ -193,8 +167,7 @@ struct Judge<'a> {
     target: Target<'a>,
     peer: SocketAddr,
     own_address: SocketAddr,
-    found: Found,
-    wrong: Option<Wrong>,
+    found: Findings,
     /// What the session needs, and what the outlet said of its stream.
     accepted: Option<(Registration, Descriptor)>,
 }
@@ -232,7 +205,7 @@ impl Judge<'_> {
             connection.begin_session(info, said, registration);
             return Ok(connection);
         }
-        self.found.pinned = self.pinned_before(info.peer);
+        self.found.pinned = self.target.peers.keys().before(info.peer);
         connection.refuse(Cause::NotAuthorised);
         let text = "no longer trusted";
         Err(lsl_secure::Error::session(Cause::NotAuthorised, text))
@@ -243,8 +216,8 @@ impl Judge<'_> {
         found.key = Some(key);
         let (remote, own) = (self.peer.ip(), self.own_address.ip());
         found.name = security.authorise(&key, Role::Outlet, remote, own)?;
-        let peers = self.target.peers;
-        found.pinned = peers.pinned_against(key, &found.name, pins(security));
+        let mut keys = self.target.peers.keys();
+        found.pinned = keys.pinned_against(key, &found.name, pins(security), local_clock());
         match found.pinned {
             None => Ok(found.name.clone()),
             Some(_) => Err(Cause::NotAuthorised),
@@ -252,14 +225,14 @@ impl Judge<'_> {
     }
 
     async fn judge_stream(&mut self, said: Descriptor) -> Result<(), Cause> {
-        self.wrong = self.target.compare(&said);
-        if self.wrong.is_some() {
+        self.found.mismatch = self.target.expected.compare(self.target.info, &said);
+        if self.found.mismatch.is_some() {
             return Err(Cause::DescriptorMismatch);
         }
         let key = self.found.key.ok_or(Cause::Internal)?;
         let guard = self.register(key, &said).await;
         if guard.is_err() {
-            self.found.pinned = self.pinned_before(key);
+            self.found.pinned = self.target.peers.keys().before(key);
         }
         self.accepted = Some((guard?, said));
         Ok(())
@@ -294,8 +267,10 @@ impl Judge<'_> {
     /// Remembers the outlet's key; an error if another one was pinned meanwhile.
     fn remember(&self, info: &SessionInfo) -> Result<(), PublicKey> {
         let Self { security, peer, .. } = *self;
-        let peers = self.target.peers;
-        if let Some(before) = peers.accepted(info.peer, &info.peer_name, pins(security))? {
+        let (peers, now) = (self.target.peers, local_clock());
+        let before = (peers.keys()).accept(info.peer, &info.peer_name, pins(security), now)?;
+        peers.accepted();
+        if let Some(before) = before {
             let event = event(EventKind::PeerChanged, security, self.target.info, peer)
                 .session(info.id)
                 .peer(info.peer.fingerprint())
@@ -305,175 +280,29 @@ impl Judge<'_> {
         }
         Ok(())
     }
-
-    /// The key that this stream's outlet had, if it is another one.
-    fn pinned_before(&self, key: PublicKey) -> Option<PublicKey> {
-        self.target.peers.key().filter(|before| *before != key)
-    }
-}
-
-/// What the handshake showed of the outlet before it failed.
-#[derive(Debug, Default)]
-struct Found {
-    key: Option<PublicKey>,
-    /// Empty until the key is known to be trusted.
-    name: String,
-    /// Whether its entry in the trust file covers other streams only.
-    is_for_other_streams: bool,
-    /// The key that it would have to have.
-    pinned: Option<PublicKey>,
-}
-
-/// A DESCRIPTOR that is not what was expected, and in which field.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Wrong {
-    /// Another outlet lives at that address now: an ordinary event.
-    Outlet,
-    /// The outlet is the right one and not what discovery said: somebody lied.
-    Field(&'static str),
 }
 
 impl Target<'_> {
-    fn compare(&self, said: &Descriptor) -> Option<Wrong> {
-        let known = descriptor(self.info);
-        let field = match self.expected {
-            ExpectedIdentity::Stream {
-                original,
-                was_found,
-            } => said.differs_from(&known).or_else(|| {
-                if was_found && said.uid == original.uid {
-                    // The very outlet of the choice: recovery must not wash off what was a lie of it.
-                    said.differs_from(original)
-                } else {
-                    said.is_other_stream_than(original)
-                }
-            }),
-            ExpectedIdentity::Redacted => {
-                let shown = Descriptor {
-                    uid: known.uid,
-                    channel_count: known.channel_count,
-                    nominal_srate: known.nominal_srate,
-                    channel_format: known.channel_format,
-                    ..said.clone()
-                };
-                said.differs_from(&shown)
-            }
-        }?;
-        let is_other = said.uid != self.info.uid_bytes();
-        Some(if is_other {
-            Wrong::Outlet
-        } else {
-            Wrong::Field(field)
-        })
-    }
-
     /// Puts a failed handshake into words: for the audit log, for people, and for the next try.
     fn refused(
         &self,
         security: &Security,
         peer: SocketAddr,
         error: &lsl_secure::Error,
-        found: &Found,
-        wrong: Option<Wrong>,
+        found: &Findings,
     ) -> Error {
-        let cause = error.cause();
-        let kind = match error {
-            lsl_secure::Error::Alert { .. } => EventKind::PeerAlert,
-            // The cryptography was right, and it is the wrong one.
-            lsl_secure::Error::Session { .. } if found.key.is_some() && cause.is_verdict() => {
-                EventKind::PolicyRefused
-            }
-            _ => EventKind::HandshakeFailed,
-        };
-        let mut event = event(kind, security, self.info, peer).cause(cause);
-        if let Some(key) = found.key {
-            // From here on the outlet has proved to own its key.
-            event = event.peer(key.fingerprint());
+        let event = found.failure(self.info, peer, security.policy(), error);
+        if found.mismatch == Some(Mismatch::Outlet) {
+            let event = event.detail("another outlet (uid) is at this address");
+            security.audit().record(event);
+            // What LSL's status 404 means too: look for the stream again.
+            return Error::Protocol("another outlet is at this address".into());
         }
-        if !found.name.is_empty() {
-            event = event.peer_name(found.name.as_str());
-        }
-        if wrong == Some(Wrong::Outlet) {
-            security
-                .audit()
-                .record(event.detail("another outlet (uid) is at this address"));
-            return another_outlet();
-        }
-        let text = self.words(security, peer, error, found, wrong);
+        let not_trusted = |key: &PublicKey| security.not_trusted_text(key);
+        let text = found.text(self.info, peer, error, pins(security), not_trusted);
         security.audit().record(event.detail(text.as_str()));
-        self.peers.failed(cause, &text);
+        self.peers.failed(error.cause(), &text);
         Error::Security(text)
-    }
-
-    fn words(
-        &self,
-        security: &Security,
-        peer: SocketAddr,
-        error: &lsl_secure::Error,
-        found: &Found,
-        wrong: Option<Wrong>,
-    ) -> String {
-        let name = lsl_secure::audit::printable(self.info.name_bytes());
-        let stream = format!("stream \"{name}\" at {peer}");
-        match (error, found.key, wrong) {
-            (lsl_secure::Error::Session { .. }, _, Some(Wrong::Field(field))) => {
-                let hides = self.info.security_advert();
-                let advice = if hides.is_some_and(|advert| advert.minimal) {
-                    " (it shows itself only to programs with security.discovery = \"minimal\")"
-                } else {
-                    ""
-                };
-                format!(
-                    "{stream} is not what discovery said of it: its {field} is another one; \
-                     refused{advice}"
-                )
-            }
-            (
-                lsl_secure::Error::Alert {
-                    cause: Cause::NotAuthorised,
-                    ..
-                },
-                Some(key),
-                _,
-            ) => security.not_trusted_text(&key),
-            (
-                lsl_secure::Error::Session {
-                    cause: Cause::PeerNotSecure,
-                    ..
-                },
-                ..,
-            ) => policy::not_secure_text(&peer.to_string()),
-            (lsl_secure::Error::Session { cause, .. }, Some(key), _) => {
-                let fingerprint = key.fingerprint();
-                if let (Cause::NotAuthorised, Some(before)) = (cause, found.pinned) {
-                    let by = if pins(security) {
-                        "security.pin_peer is set"
-                    } else {
-                        "the reader pins it"
-                    };
-                    return format!(
-                        "{stream}: its key {fingerprint} is another one than before ({}), and {by}",
-                        before.fingerprint()
-                    );
-                }
-                let reason = match cause {
-                    Cause::NotAuthorised => "is not trusted by this device",
-                    Cause::RoleNotAllowed if found.is_for_other_streams => {
-                        "is trusted for other streams only: see `streams` of its entry in the trust \
-                         file"
-                    }
-                    Cause::RoleNotAllowed => "may not send streams to this device",
-                    Cause::Expired => "is trusted no longer: its not_after has passed",
-                    Cause::SelfKey => {
-                        "is our own, but it is another machine (was a disk image copied?)"
-                    }
-                    _ => return format!("{stream}: {error}"),
-                };
-                let name = cause.name();
-                format!("{stream}: its key {fingerprint} {reason} ({name})")
-            }
-            _ => format!("{stream}: {error}"),
-        }
     }
 }
 
@@ -524,38 +353,27 @@ pub(crate) fn mismatch(security: &Security, info: &StreamInfo, peer: SocketAddr,
     security.audit().record(event);
 }
 
-/// What LSL's status 404 means too: look for the stream again.
-fn another_outlet() -> Error {
-    Error::Protocol("another outlet is at this address".into())
-}
-
 fn event(kind: EventKind, security: &Security, info: &StreamInfo, peer: SocketAddr) -> Event {
-    Event::new(kind)
-        .peer_addr(peer)
-        .role(Role::Inlet)
-        .policy(security.policy())
-        .stream_uid(info.uid())
+    connection_event(kind, Role::Inlet, security.policy(), peer, info)
 }
 
 /// Waits until few handshakes with this address are under way in this process, so that many inlets
 /// of one program stay below what an outlet's host grants to one source. Spec: LSS/1 §6.2.
 async fn turn(address: IpAddr) -> Option<OwnedSemaphorePermit> {
-    let address = address.to_canonical();
-    let queue = {
-        let mut queues = lock_ignoring_poison(QUEUES.get());
-        queues.retain(|_, queue| queue.strong_count() > 0);
-        let queue = queues.get(&address).and_then(Weak::upgrade);
-        queue.unwrap_or_else(|| {
-            let queue = Arc::new(Semaphore::new(MAX_IN_FLIGHT));
-            queues.insert(address, Arc::downgrade(&queue));
-            queue
-        })
-    };
+    let permits = HANDSHAKES.get().0.get(address.to_canonical());
     // Nobody ever closes the semaphore.
-    queue.acquire_owned().await.ok()
+    permits.acquire_owned().await.ok()
 }
 
-static QUEUES: PerProcess<Mutex<HashMap<IpAddr, Weak<Semaphore>>>> = PerProcess::new();
+static HANDSHAKES: PerProcess<Handshakes> = PerProcess::new();
+
+struct Handshakes(PerHost<IpAddr>);
+
+impl Default for Handshakes {
+    fn default() -> Self {
+        Self(PerHost::new(MAX_IN_FLIGHT))
+    }
+}
 
 /// Handshakes with one address at the same time.
 const MAX_IN_FLIGHT: usize = 64;
@@ -586,11 +404,5 @@ mod tests {
         runtime::spawn(task).unwrap();
         let result = receiver.recv_timeout(Duration::from_secs(20)).unwrap();
         assert_eq!(result, (true, true, true));
-        let queues = lock_ignoring_poison(QUEUES.get());
-        let left = queues.iter().filter(|(address, queue)| {
-            let is_ours = address.to_string().starts_with("192.0.2.");
-            is_ours && queue.strong_count() > 0
-        });
-        assert_eq!(left.count(), 0);
     }
 }

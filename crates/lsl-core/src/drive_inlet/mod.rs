@@ -8,7 +8,6 @@ pub(crate) mod feed_state;
 pub(crate) mod full_info;
 pub(crate) mod handshake;
 pub(crate) mod lost;
-pub(crate) mod pacer;
 pub(crate) mod peers;
 pub(crate) mod pull;
 pub(crate) mod recover;

@@ -2,11 +2,13 @@
 //! went wrong last, and how long to wait before the next try. Spec: LSS/1 §4.2, §7.4.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use lsl_platform::clock::local_clock;
 use lsl_proto::limits::{self, TokenBucket};
-use lsl_secure::{Cause, PublicKey};
+pub use lsl_proto::security::KeyChange;
+use lsl_proto::security::PeerKeys;
+use lsl_secure::Cause;
 
 use crate::net::monitor::lock_ignoring_poison;
 use crate::net::uid;
@@ -21,38 +23,7 @@ use crate::stats::Encryption;
 /// [`InletBuilder::peer_history`]: crate::InletBuilder::peer_history
 #[derive(Debug, Clone, Default)]
 pub struct PeerHistory {
-    shared: Arc<Shared>,
-}
-
-#[derive(Debug, Default)]
-struct Shared {
-    pins: bool,
-    learnt: Mutex<Learnt>,
-}
-
-#[derive(Debug, Default)]
-struct Learnt {
-    /// Of the outlet that was accepted last.
-    key: Option<PublicKey>,
-    /// Whether encryption was ever tried, with whatever result.
-    has_tried: bool,
-    changes: Vec<KeyChange>,
-}
-
-/// An outlet that was trusted and had another key than the one before.
-#[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
-pub struct KeyChange {
-    /// The key before the change, as `SHA256:…`.
-    pub before: String,
-    /// The key after the change, as `SHA256:…`.
-    pub after: String,
-    /// Name of the new key's owner in our trust file.
-    pub peer_name: String,
-    /// Whether the outlet was refused, because the key is pinned.
-    pub is_refused: bool,
-    /// When that was first seen, in seconds of [`local_clock`](crate::local_clock).
-    pub time: f64,
+    keys: Arc<Mutex<PeerKeys>>,
 }
 
 impl PeerHistory {
@@ -63,13 +34,9 @@ impl PeerHistory {
 
     /// Refuses every other key than the first one, whatever the configuration says.
     pub fn pinned() -> Self {
-        let shared = Shared {
-            pins: true,
-            ..Shared::default()
-        };
-        Self {
-            shared: Arc::new(shared),
-        }
+        let history = Self::default();
+        history.lock().pins = true;
+        history
     }
 
     /// Whose key the outlet had that was accepted last, as `SHA256:…`.
@@ -82,27 +49,8 @@ impl PeerHistory {
         self.lock().changes.clone()
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Learnt> {
-        lock_ignoring_poison(&self.shared.learnt)
-    }
-}
-
-impl Learnt {
-    fn note(&mut self, before: PublicKey, after: PublicKey, peer_name: &str, is_refused: bool) {
-        let change = KeyChange {
-            before: before.fingerprint().to_string(),
-            after: after.fingerprint().to_string(),
-            peer_name: peer_name.to_owned(),
-            is_refused,
-            time: local_clock(),
-        };
-        let is_known = |known: &KeyChange| {
-            (&known.before, &known.after, known.is_refused)
-                == (&change.before, &change.after, is_refused)
-        };
-        if self.changes.len() < MAX_CHANGES && !self.changes.iter().any(is_known) {
-            self.changes.push(change);
-        }
+    fn lock(&self) -> MutexGuard<'_, PeerKeys> {
+        lock_ignoring_poison(&self.keys)
     }
 }
 
@@ -144,64 +92,17 @@ impl Peers {
         }
     }
 
-    /// The key that the stream's outlet had last.
-    pub(crate) fn key(&self) -> Option<PublicKey> {
-        self.history.lock().key
+    /// Keys of the stream's outlets, locked.
+    pub(crate) fn keys(&self) -> MutexGuard<'_, PeerKeys> {
+        self.history.lock()
     }
 
-    /// Encryption is tried now. From here on there is no way back to plaintext.
-    pub(crate) fn tries(&self) {
-        self.history.lock().has_tried = true;
-    }
-
-    /// Whether encryption was ever tried.
-    pub(crate) fn has_tried(&self) -> bool {
-        self.history.lock().has_tried
-    }
-
-    /// The key that another one must not replace, if `key` is another one and the configuration
-    /// (`pins`) or the history says so. Remembers such a try.
-    pub(crate) fn pinned_against(
-        &self,
-        key: PublicKey,
-        name: &str,
-        pins: bool,
-    ) -> Option<PublicKey> {
-        let mut learnt = self.history.lock();
-        let before = learnt.key.filter(|before| *before != key)?;
-        if !pins && !self.history.shared.pins {
-            return None;
-        }
-        learnt.note(before, key, name, true);
-        Some(before)
-    }
-
-    /// An outlet was accepted. Gives the key that was there before if it is another one.
-    ///
-    /// # Errors
-    /// That key, if it is pinned: another handshake of the stream was faster.
-    pub(crate) fn accepted(
-        &self,
-        key: PublicKey,
-        name: &str,
-        pins: bool,
-    ) -> Result<Option<PublicKey>, PublicKey> {
-        let mut learnt = self.history.lock();
-        let before = learnt.key.filter(|before| *before != key);
-        if let Some(before) = before {
-            let is_refused = pins || self.history.shared.pins;
-            learnt.note(before, key, name, is_refused);
-            if is_refused {
-                return Err(before);
-            }
-        }
-        learnt.key = Some(key);
-        drop(learnt);
+    /// An outlet was accepted: forgets failures.
+    pub(crate) fn accepted(&self) {
         let mut state = self.lock();
         state.failures = 0;
         state.busy = false;
         state.last_error = None;
-        Ok(before)
     }
 
     /// There is no connection, for a reason of security. Logged once a minute per cause.
@@ -253,59 +154,17 @@ impl Peers {
         limits::retry_delay_secs(state.busy, state.failures, uid::random_number())
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, State> {
         lock_ignoring_poison(&self.state)
     }
 }
-
-/// Changes of keys that are remembered; a stream has few, and a trusted outlet may try many.
-const MAX_CHANGES: usize = 16;
 
 /// How often the same cause is logged.
 const LOG_INTERVAL_SECS: f64 = 60.0;
 
 #[cfg(test)]
 mod tests {
-    use lsl_secure::SecretKey;
-
     use super::*;
-
-    #[test]
-    fn a_pinned_key_outlives_the_inlet_that_learnt_it() {
-        let [first, second] = [1, 2].map(|seed| SecretKey::from_seed(&[seed; 32]).public());
-        let history = PeerHistory::pinned();
-        let inlet = || Peers::with_history(history.clone());
-        assert_eq!(inlet().accepted(first, "amp", false), Ok(None));
-        inlet().tries();
-        assert!(inlet().has_tried());
-        assert_eq!(inlet().pinned_against(first, "amp", false), None);
-        for _ in 0..3 {
-            assert_eq!(inlet().pinned_against(second, "spare", false), Some(first));
-            // The handshake of the first one may end between check and acceptance.
-            assert_eq!(inlet().accepted(second, "spare", false), Err(first));
-        }
-        assert_eq!(inlet().key(), Some(first));
-        let changes = history.key_changes();
-        assert_eq!(changes.len(), 1, "{changes:?}");
-        assert!(changes[0].is_refused && changes[0].peer_name == "spare");
-
-        let history = PeerHistory::new();
-        let inlet = || Peers::with_history(history.clone());
-        assert_eq!(inlet().accepted(first, "amp", false), Ok(None));
-        assert_eq!(inlet().pinned_against(second, "spare", true), Some(first));
-        assert_eq!(inlet().accepted(second, "spare", false), Ok(Some(first)));
-        let refused = history
-            .key_changes()
-            .iter()
-            .map(|it| it.is_refused)
-            .collect::<Vec<_>>();
-        assert_eq!(refused, [true, false]);
-        for seed in 3..60 {
-            let other = SecretKey::from_seed(&[seed; 32]).public();
-            inlet().pinned_against(other, "x", true);
-        }
-        assert_eq!(history.key_changes().len(), MAX_CHANGES);
-    }
 
     #[test]
     fn an_error_is_known_until_there_is_a_connection() {

@@ -2,26 +2,29 @@
 //! Spec: lsl-protocol §2.4, §10.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use lsl_platform::clock::local_clock;
 use lsl_platform::fork::PerProcess;
 use lsl_proto::describe::descriptor;
 use lsl_proto::inlet::Exchange;
-use lsl_proto::inlet::recovery::{Endpoint, Failure, RETRY_SECS, Recovery, is_unreachable};
+use lsl_proto::inlet::recovery::{Endpoint, Failure, Recovery, is_unreachable};
 use lsl_proto::inlet::successor::is_described_alike;
+use lsl_proto::limits::Pacer;
 use lsl_proto::query::quote_bytes;
-use lsl_proto::wire::discovery::{QueryDatagram, ReplyDatagram, SHORTINFO_COMMAND, query_id};
+use lsl_proto::security::ExpectedIdentity;
+use lsl_proto::wire::discovery::{QueryDatagram, ReplyDatagram, query_id};
+use lsl_proto::wire::request::shortinfo_request;
 use tokio::net::UdpSocket;
 
 use crate::StreamInfo;
 use crate::context::Context;
 use crate::drive_inlet::connection::Connection;
-use crate::drive_inlet::handshake::{self, ExpectedIdentity, Target};
-use crate::drive_inlet::pacer;
+use crate::drive_inlet::handshake::{self, Target};
 use crate::drive_inlet::peers::Peers;
 use crate::drive_inlet::turns::Turns;
-use crate::net::monitor::Monitor;
+use crate::net::monitor::{Monitor, lock_ignoring_poison};
 use crate::net::sockets::{self, Family};
 use crate::{Error, Result};
 
@@ -40,6 +43,9 @@ pub(crate) struct Source {
 }
 
 static HOPELESS: PerProcess<Turns> = PerProcess::new();
+
+/// Turns of the questions to outlets that are silent whether they are still there.
+static QUESTIONS: PerProcess<Mutex<Pacer>> = PerProcess::new();
 
 /// Opens a socket from which the outlet's service port can be reached.
 pub(crate) fn service_socket(endpoint: Endpoint) -> Result<UdpSocket> {
@@ -159,13 +165,12 @@ impl Source {
 
     /// Returns what kind of failure `error` is, and the pause that it asks for.
     pub(super) fn failure(&self, error: &Error) -> Failure {
-        let security = self.context.security().ok();
         match error {
             Error::InvalidInfo(_) => Failure::NotReady,
-            Error::Security(_) => Failure::Security {
-                delay_secs: security.map_or(RETRY_SECS, |_| self.peers.retry_delay_secs()),
-                is_busy: self.peers.is_busy(),
-            },
+            Error::Security(_) if self.peers.is_busy() => {
+                Failure::Busy(self.peers.retry_delay_secs())
+            }
+            Error::Security(_) => Failure::Security(self.peers.retry_delay_secs()),
             _ => Failure::Connection,
         }
     }
@@ -204,7 +209,9 @@ impl Source {
         let (endpoint, info) = self.present()?;
         // The watchdogs of all inlets look in the same millisecond, and one socket may have to hear all
         // their questions.
-        pacer::questions().turn().await;
+        let now = local_clock();
+        let wait_secs = lock_ignoring_poison(QUESTIONS.get()).take(now) - now;
+        tokio::time::sleep(Duration::from_secs_f64(wait_secs)).await;
         let asking = ask_by_udp(endpoint, &info);
         match tokio::time::timeout(IN_PLACE_LIMIT, asking).await {
             Ok(Ok((found, is_local))) => {
@@ -222,7 +229,7 @@ impl Source {
             return false;
         };
         let query = [b"uid=", &*quote_bytes(info.uid_bytes())].concat();
-        let request = [SHORTINFO_COMMAND, b"\r\n", &query, b"\r\n"].concat();
+        let request = shortinfo_request(&query);
         let asking = self.exchange(
             &info,
             endpoint.data,

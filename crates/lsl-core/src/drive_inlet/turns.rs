@@ -3,6 +3,7 @@
 //! would keep all turns from an outlet that answers.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -14,12 +15,34 @@ use crate::net::select2::{Either, select2};
 use crate::{Error, Result};
 use lsl_proto::limits::Host;
 
+/// Semaphores of hosts, each for as long as somebody holds or awaits a permit.
+#[derive(Debug)]
+pub(crate) struct PerHost<K> {
+    hosts: Mutex<HashMap<K, Arc<Semaphore>>>,
+    permits: usize,
+}
+
+impl<K: Eq + Hash> PerHost<K> {
+    pub(crate) fn new(permits: usize) -> Self {
+        Self {
+            hosts: Mutex::default(),
+            permits,
+        }
+    }
+
+    pub(crate) fn get(&self, host: K) -> Arc<Semaphore> {
+        let mut hosts = lock_ignoring_poison(&self.hosts);
+        hosts.retain(|_, permits| Arc::strong_count(permits) > 1);
+        let new = || Arc::new(Semaphore::new(self.permits));
+        Arc::clone(hosts.entry(host).or_insert_with(new))
+    }
+}
+
 /// So many try at the same time, and fewer of them with the same host.
 #[derive(Debug)]
 pub(crate) struct Turns {
     all: Semaphore,
-    hosts: Mutex<HashMap<Host, Arc<Semaphore>>>,
-    most_of_host: usize,
+    hosts: PerHost<Host>,
     /// How long somebody may try while no turn is free.
     patience: Duration,
 }
@@ -34,8 +57,7 @@ impl Turns {
     fn new(most: usize, most_of_host: usize, patience: Duration) -> Self {
         Self {
             all: Semaphore::new(most),
-            hosts: Mutex::default(),
-            most_of_host,
+            hosts: PerHost::new(most_of_host),
             patience,
         }
     }
@@ -49,7 +71,7 @@ impl Turns {
         peer: IpAddr,
         trying: impl Future<Output = Result<T>> + Unpin,
     ) -> Result<T> {
-        let host = self.host(peer);
+        let host = self.hosts.get(peer.into());
         // Nobody closes them.
         let _of_host = host.acquire().await;
         let _turn = self.all.acquire().await;
@@ -70,13 +92,6 @@ impl Turns {
             }
         }
     }
-
-    fn host(&self, peer: IpAddr) -> Arc<Semaphore> {
-        let mut hosts = lock_ignoring_poison(&self.hosts);
-        hosts.retain(|_, turns| Arc::strong_count(turns) > 1);
-        let new = || Arc::new(Semaphore::new(self.most_of_host));
-        Arc::clone(hosts.entry(peer.into()).or_insert_with(new))
-    }
 }
 
 const MAX_TURNS: usize = 256;
@@ -94,6 +109,22 @@ mod tests {
 
     use super::*;
     use crate::net::runtime;
+
+    #[test]
+    fn a_host_is_forgotten_with_its_last_permit() {
+        let hosts = PerHost::new(2);
+        let first = hosts.get(1);
+        let held = Arc::clone(&hosts.get(1)).try_acquire_owned().unwrap();
+        assert_eq!(
+            (first.available_permits(), hosts.get(2).available_permits()),
+            (1, 2)
+        );
+        drop(first);
+        assert_eq!(hosts.get(1).available_permits(), 1);
+        drop(held);
+        hosts.get(2);
+        assert_eq!(lock_ignoring_poison(&hosts.hosts).len(), 1);
+    }
 
     #[test]
     fn the_silent_give_way_once_no_turn_is_free() {

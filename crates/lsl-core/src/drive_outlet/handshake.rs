@@ -9,6 +9,7 @@ use std::time::Duration;
 use lsl_platform::clock::local_clock;
 use lsl_platform::fork::PerProcess;
 use lsl_proto::outlet::connection::{self as proto, Event as Asked};
+use lsl_proto::security::failure_kind;
 use lsl_proto::transport::{Rx, Tx};
 use lsl_secure::admission::{Arrival, Ticket, Turn};
 use lsl_secure::audit::EventKind;
@@ -358,12 +359,7 @@ fn audit_failure(
     error: &lsl_secure::Error,
 ) {
     let cause = error.cause();
-    let refused_here = matches!(error, lsl_secure::Error::Session { .. });
-    let kind = match asked {
-        // The key was proved, and is the wrong one.
-        Some(_) if refused_here && cause.is_verdict() => EventKind::PolicyRefused,
-        _ => EventKind::HandshakeFailed,
-    };
+    let kind = failure_kind(Role::Outlet, error, asked.is_some());
     let mut event = event(kind, peer, shared)
         .cause(cause)
         .detail(error.to_string());

@@ -8,6 +8,7 @@ use lsl_platform::clock::local_clock;
 use lsl_proto::outlet::connection::{
     self as proto, Event as Asked, Feed, Permission, Refused, plaintext_permission,
 };
+use lsl_proto::security::connection_event;
 use lsl_proto::wire::negotiate::{negotiate, negotiate_100};
 use lsl_proto::wire::request::Request;
 use lsl_proto::wire::response::Refusal;
@@ -199,11 +200,13 @@ fn register_plaintext(link: &Arc<Link>, shared: &Arc<OutletShared>) -> Option<Se
 
 /// Builds an event of a connection without a session.
 pub(super) fn event(kind: EventKind, peer: SocketAddr, shared: &OutletShared) -> Event {
-    Event::new(kind)
-        .peer_addr(peer)
-        .role(Role::Outlet)
-        .policy(shared.security.policy())
-        .stream_uid(shared.info.uid())
+    connection_event(
+        kind,
+        Role::Outlet,
+        shared.security.policy(),
+        peer,
+        &shared.info,
+    )
 }
 
 /// Records an event.

@@ -14,7 +14,6 @@ use crate::inlet::successor::is_same_stream;
 pub struct LostStreams<T> {
     /// By the key of their recovery queries.
     waiting: HashMap<u64, Vec<Waiting<T>>>,
-    hasher: RandomState,
 }
 
 #[derive(Debug)]
@@ -31,7 +30,6 @@ impl<T> Default for LostStreams<T> {
     fn default() -> Self {
         Self {
             waiting: HashMap::new(),
-            hasher: RandomState::new(),
         }
     }
 }
@@ -46,22 +44,21 @@ impl<T> LostStreams<T> {
             answered: None,
             waiter,
         };
-        let key = key(&self.hasher, lost, texts(lost));
+        let key = key(self.waiting.hasher(), lost, texts(lost));
         self.waiting.entry(key).or_default().push(waiting);
     }
 
-    /// Forgets those who do not wait any more. Returns whether somebody does.
-    pub fn retain(&mut self, is_waiting: impl Fn(&T) -> bool) -> bool {
+    /// Forgets those who do not wait any more.
+    pub fn retain(&mut self, is_waiting: impl Fn(&T) -> bool) {
         self.waiting.retain(|_, waiting| {
             waiting.retain(|waiting| is_waiting(&waiting.waiter));
             !waiting.is_empty()
         });
-        !self.waiting.is_empty()
     }
 
     /// Returns whether somebody could wait for the stream of this answer.
     pub fn is_awaited(&self, info: &StreamInfo) -> bool {
-        keys(&self.hasher, info).any(|key| self.waiting.contains_key(&key))
+        keys(self.waiting.hasher(), info).any(|key| self.waiting.contains_key(&key))
     }
 
     /// Returns the number of streams that are waited for.
@@ -79,7 +76,7 @@ impl<T> LostStreams<T> {
     pub fn hand_out(&mut self, search: &Search, now: f64) -> Vec<(T, Vec<StreamInfo>)> {
         let mut answers: HashMap<u64, Vec<(&StreamInfo, f64)>> = HashMap::new();
         for (info, last_seen) in search.answers() {
-            for key in keys(&self.hasher, info) {
+            for key in keys(self.waiting.hasher(), info) {
                 if self.waiting.contains_key(&key) {
                     answers.entry(key).or_default().push((info, last_seen));
                 }

@@ -87,13 +87,10 @@ pub enum Input {
 pub enum Failure {
     /// A reason of the network or of the protocol.
     Connection,
-    /// A reason of security.
-    Security {
-        /// Pause before the next attempt in seconds, unless the trust list changes.
-        delay_secs: f64,
-        /// Whether the outlet only has no place just now.
-        is_busy: bool,
-    },
+    /// A reason of security. Pause before the next attempt in seconds, unless the trust list changes.
+    Security(f64),
+    /// The outlet only has no place just now. The same pause.
+    Busy(f64),
     /// The outlet is there, but its full info is not complete yet.
     NotReady,
 }
@@ -490,23 +487,17 @@ impl Recovery {
 
     fn on_failed(&mut self, id: AttemptId, failure: Failure, now: f64) -> Option<Notice> {
         let purpose = (PURPOSES.into_iter()).find(|purpose| self.progress(*purpose).is(id))?;
-        let (mut pause_secs, mut is_security) = (RETRY_SECS, false);
-        let mut is_to_wait = purpose == Purpose::Clock && !self.is_recoverable;
-        match failure {
-            Failure::Security {
-                delay_secs,
-                is_busy,
-            } => {
-                (pause_secs, is_security) = (delay_secs, true);
-                is_to_wait |= is_busy && purpose != Purpose::Clock;
-            }
+        let is_clock = purpose == Purpose::Clock;
+        let (pause_secs, is_security, is_there) = match failure {
+            Failure::Busy(secs) => (secs, true, !is_clock),
+            Failure::Security(secs) => (secs, true, false),
             Failure::NotReady if purpose == Purpose::FullInfo => {
-                pause_secs = self.not_ready_secs;
-                self.not_ready_secs = (2.0 * pause_secs).min(LONGEST_NOT_READY_SECS);
-                is_to_wait = true;
+                let secs = self.not_ready_secs;
+                self.not_ready_secs = (2.0 * secs).min(LONGEST_NOT_READY_SECS);
+                (secs, false, true)
             }
-            _ => {}
-        }
+            Failure::NotReady | Failure::Connection => (RETRY_SECS, false, false),
+        };
         if purpose == Purpose::Feed {
             self.end_watch();
             // A refusal has pauses of its own.
@@ -517,7 +508,7 @@ impl Recovery {
                 *clock = Progress::Ready;
             }
         }
-        if is_to_wait {
+        if is_there || (is_clock && !self.is_recoverable) {
             self.pause(purpose, pause_secs, is_security, now);
         } else if self.is_recoverable {
             *self.progress(purpose) = Progress::Searching {
@@ -644,7 +635,7 @@ fn endpoint(address: IpAddr, scope: u32, data: u16, service: u16) -> Option<Endp
 const HOPELESS_FAILURES: u32 = 2;
 
 /// Pause before connecting again to an outlet that answers queries but refused the connection, in seconds.
-pub const RETRY_SECS: f64 = 0.5;
+const RETRY_SECS: f64 = 0.5;
 
 /// How long the first round of a search collects answers, so that a second candidate is noticed. liblsl waits
 /// twice as long; answers come within milliseconds, and samples are being lost meanwhile.

@@ -442,6 +442,15 @@ impl FeedRequest<'_> {
     }
 }
 
+/// Writes the request for the short info, if it matches `query`; line ends in it become blanks.
+/// Spec: lsl-protocol §3.6.
+pub fn shortinfo_request(query: &[u8]) -> Vec<u8> {
+    let mut out = [SHORTINFO_COMMAND, b"\r\n"].concat();
+    crate::wire::discovery::push_one_line(&mut out, query);
+    out.extend_from_slice(b"\r\n");
+    out
+}
+
 /// The request for the full info. Spec: lsl-protocol §6.
 pub const FULLINFO_REQUEST: &[u8] = b"LSL:fullinfo\r\n";
 

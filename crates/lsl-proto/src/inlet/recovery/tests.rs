@@ -209,10 +209,7 @@ fn a_successor_is_adopted_and_gives_way_once_it_was_refused() {
     recovery.handle(Input::Refused(attempt.id - 1), 0.0);
     assert!(recovery.refused.uids.is_empty(), "not of this attempt");
     recovery.handle(Input::Refused(attempt.id), 0.0);
-    let refused = Failure::Security {
-        delay_secs: 10.0,
-        is_busy: false,
-    };
+    let refused = Failure::Security(10.0);
     recovery.handle(Input::Failed(attempt.id, refused), 0.0);
     assert_eq!(recovery.failures, 1, "a refusal has pauses of its own");
     let uid = recovery.sought().uid().into_owned();
@@ -282,11 +279,7 @@ fn an_outlet_without_place_or_info_is_not_looked_for() {
     assert_eq!(pauses, [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]);
     for purpose in [Purpose::FullInfo, Purpose::Feed] {
         let attempt = begin(&mut recovery, purpose, 0.0);
-        let busy = Failure::Security {
-            delay_secs: 0.75,
-            is_busy: true,
-        };
-        recovery.handle(Input::Failed(attempt.id, busy), 0.0);
+        recovery.handle(Input::Failed(attempt.id, Failure::Busy(0.75)), 0.0);
         assert_eq!(recovery.poll_action(), None);
         assert_eq!(recovery.poll_timeout(), Some(0.75));
         assert_eq!(wait_for(&mut recovery, purpose).0, 0.75);

@@ -23,14 +23,6 @@ fn parse_slowly(bytes: &[u8]) -> Result<Option<Request>, RequestError> {
     Ok(None)
 }
 
-/// Writes a request for the short info as inlets do over UDP; line ends in the query become blanks.
-fn shortinfo_request(query: &[u8]) -> Vec<u8> {
-    let mut out = [SHORTINFO_COMMAND, b"\r\n"].concat();
-    crate::wire::discovery::push_one_line(&mut out, query);
-    out.extend_from_slice(b"\r\n");
-    out
-}
-
 fn feed_params(headers: &str) -> Result<FeedParams, RequestError> {
     let request = format!("LSL:streamfeed/110 u\r\n{headers}\r\n\r\n");
     match parse(request.as_bytes())? {
