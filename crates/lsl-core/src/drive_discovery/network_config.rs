@@ -5,10 +5,10 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 
 use lsl_platform::interfaces::{Interface, interfaces};
+use lsl_proto::config::ports::PortSearch;
 use lsl_proto::config::{Bind, Config};
 use lsl_proto::discovery::queries::{MulticastInterface, Transmit};
 
-use crate::net::ports::PortSearch;
 use crate::net::sockets::Family;
 
 /// Families, addresses, ports and interfaces of discovery.

@@ -51,16 +51,15 @@ pub(crate) struct Progress {
 }
 
 impl Connection {
-    /// Connects without encryption, within `limit`, and sends the request.
+    /// Sends the request over `stream`, without encryption.
     ///
     /// # Errors
-    /// [`Error::Io`] if there is no connection.
+    /// [`Error::Io`] if the connection is over.
     pub(crate) async fn plain(
+        stream: ByteStream,
         peer: SocketAddr,
         exchange: Exchange,
-        limit: Duration,
     ) -> Result<Self> {
-        let stream = sockets::tcp_connect(peer, limit).await?;
         let machine = inlet::Connection::plain(peer, exchange);
         let mut connection = Self::new(stream, machine, None);
         let sending = poll_fn(|context| {
@@ -414,7 +413,8 @@ pub(crate) async fn exchange(
     limit: Duration,
 ) -> Result<Vec<u8>> {
     let exchange = Exchange::reply(request, max_bytes);
-    let connection = Connection::plain(peer, exchange, limit).await?;
+    let stream = sockets::tcp_connect(peer, limit).await?;
+    let connection = Connection::plain(stream, peer, exchange).await?;
     connection.reply(limit).await
 }
 

@@ -98,7 +98,8 @@ pub(crate) async fn dial(
     let (cause, text) = match way(security, target.peers, target.info, peer).await {
         Way::Secure => return secure(security, target, peer, exchange, limit).await,
         Way::Plaintext => {
-            let mut connection = Connection::plain(peer, exchange, limit).await?;
+            let stream = sockets::tcp_connect(peer, limit).await?;
+            let mut connection = Connection::plain(stream, peer, exchange).await?;
             let source_id = target.info.source_id_bytes();
             let is_for_a_time = security
                 .settings()

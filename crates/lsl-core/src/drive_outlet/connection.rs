@@ -31,7 +31,7 @@ pub(crate) struct Connection {
     /// Bytes that the peer sent after its request.
     chatter: usize,
     /// The answer to the newest PING.
-    pong: Option<Control>,
+    pub(super) pong: Option<Control>,
     failure: Option<lsl_secure::Error>,
 }
 
@@ -86,7 +86,7 @@ impl Connection {
         Ok(std::mem::take(&mut self.inbox))
     }
 
-    /// Reads once: DATA goes to the inbox. A PING is answered, or else [`take_pong`](Self::take_pong) has
+    /// Reads once: DATA goes to the inbox. A PING is answered, or else `pong` is
     /// the answer. Returns also when somebody wakes the connection's task.
     pub(crate) async fn hear(&mut self) -> io::Result<Heard> {
         let link = Arc::clone(&self.link);
@@ -94,7 +94,7 @@ impl Connection {
         // Reading costs budget: a flood of records, which are no chatter, would keep the one I/O thread
         // from everybody else.
         let reading = poll_fn(|context| self.poll_hear(context));
-        let Either::First(heard) = select2(reading, link.woken()).await else {
+        let Either::First(heard) = select2(reading, link.work.notified()).await else {
             return Ok(Heard::Nothing);
         };
         let heard = heard?;
@@ -143,11 +143,6 @@ impl Connection {
         } else {
             Heard::Nothing
         }))
-    }
-
-    /// Takes the answer to the newest PING.
-    pub(crate) fn take_pong(&mut self) -> Option<Control> {
-        self.pong.take()
     }
 
     /// Discards what the peer sent after its request, up to a limit: no peer has anything to say then.

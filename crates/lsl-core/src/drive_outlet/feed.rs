@@ -9,6 +9,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use lsl_platform::clock::local_clock;
+use lsl_proto::limits::{Host, has_place};
 use lsl_proto::outlet::connection::Feed;
 use lsl_proto::outlet::encoder::Variant;
 use lsl_proto::outlet::fanout::{ConsumerId, Status, Transmit};
@@ -18,11 +19,9 @@ use lsl_secure::Cause;
 
 use crate::drive_outlet::connection::{Connection, Heard};
 use crate::drive_outlet::link::Sender;
-use crate::drive_outlet::places::has_place;
 use crate::drive_outlet::push::OutletShared;
 use crate::net::secure_driver::in_time;
 use crate::net::select2::{Either, select2};
-use lsl_proto::limits::Host;
 
 impl OutletShared {
     /// Makes a connection a consumer and serves it until it leaves or the outlet closes. Whatever
@@ -78,7 +77,8 @@ impl OutletShared {
         // Before the peer can know that it is a reader: what is pushed from then on reaches it.
         self.expect_reader(variant);
         let id = fanout.join(sender, Arc::clone(&link), variant, limits);
-        link.set_consumer(id);
+        // It becomes one once.
+        let _ = link.consumer.set(id);
         if let Some(cause) = link.ended() {
             // Before it could be told which consumer that is.
             let _ = fanout.control(id, Control::Alert(cause));
@@ -101,7 +101,7 @@ impl OutletShared {
         connection.sender = loop {
             match self.remove(id) {
                 Poll::Ready(sender) => break sender,
-                Poll::Pending => link.woken().await,
+                Poll::Pending => link.work.notified().await,
             }
         };
         let is_late = ended.is_err_and(|error| error.kind() == io::ErrorKind::TimedOut);
@@ -139,7 +139,7 @@ impl OutletShared {
                         return Ok(());
                     }
                     connection.discard_chatter()?;
-                    if let Some(pong) = connection.take_pong() {
+                    if let Some(pong) = connection.pong.take() {
                         let wake_flusher = self.fanout.lock().control(id, pong);
                         if wake_flusher {
                             self.flusher.notify_one();

@@ -18,14 +18,13 @@ use lsl_secure::handshake::PREAMBLE;
 use lsl_secure::policy::{REFUSAL_501, REFUSAL_503};
 use lsl_secure::{Cause, Descriptor, Local, Policy, PublicKey, Role, Security, SessionEntry};
 use tokio::sync::Notify;
-use tokio::time::Instant;
 
 use crate::byte_stream::ByteStream;
 use crate::drive_outlet::connection::Connection;
 use crate::drive_outlet::link::Link;
 use crate::drive_outlet::push::OutletShared;
 use crate::drive_outlet::refusal;
-use crate::drive_outlet::request::{HANDSHAKE_LIMIT, answer, audit, event, within};
+use crate::drive_outlet::request::{HANDSHAKE_SECS, answer, audit, event, within};
 use crate::drive_outlet::session::Session;
 use crate::net::monitor::lock_ignoring_poison;
 use crate::net::secure_driver::{in_time, proceed};
@@ -42,7 +41,7 @@ pub(crate) async fn serve(
     let security = &shared.security;
     let mut machine = proto::Connection::new();
     let Some(local) = counted(shared) else {
-        let deadline = Instant::now() + HANDSHAKE_LIMIT;
+        let deadline = local_clock() + HANDSHAKE_SECS;
         let asked = within(deadline, first_bytes(&mut stream, &mut machine)).await?;
         if asked == Some(Asked::Handshake) {
             refusal::refuse(&mut stream, peer.ip(), REFUSAL_501).await;
@@ -57,7 +56,7 @@ pub(crate) async fn serve(
         refusal::refuse(&mut stream, peer.ip(), REFUSAL_503).await;
         return Err(Error::Protocol("too many connections".into()));
     };
-    let deadline = Instant::now() + PREAMBLE_LIMIT;
+    let deadline = local_clock() + PREAMBLE_SECS;
     let first = within(deadline, first_bytes(&mut stream, &mut machine));
     match select2(first, pending.evicted()).await {
         Either::First(asked) => match asked? {
@@ -370,7 +369,7 @@ fn audit_failure(
 }
 
 /// Time for the first bytes to show what a connection is. Spec: LSS/1 §4.2.
-const PREAMBLE_LIMIT: Duration = Duration::from_secs(3);
+const PREAMBLE_SECS: f64 = 3.0;
 
 /// Between two questions whether it is our turn.
 const SHORTEST_WAIT_SECS: f64 = 0.001;

@@ -15,7 +15,6 @@ use tokio::sync::Notify;
 use crate::byte_stream::Writer;
 use crate::drive_outlet::session::Session;
 use crate::net::select2::{Either, select2};
-use crate::stats::Encryption;
 
 /// The shared part of a connection.
 #[derive(Debug)]
@@ -23,13 +22,13 @@ pub(crate) struct Link {
     pub(super) writer: Writer,
     pub(super) peer: SocketAddr,
     /// Wakes the connection's task.
-    work: Notify,
+    pub(super) work: Notify,
     /// The session, without which everything is plaintext.
     session: Option<Box<Session>>,
     /// Keeps a plaintext connection registered that must end with the migration.
-    plaintext: OnceLock<SessionGuard>,
+    pub(super) plaintext: OnceLock<SessionGuard>,
     /// Set when it joins the fan-out, under the fan-out's lock.
-    consumer: OnceLock<ConsumerId>,
+    pub(super) consumer: OnceLock<ConsumerId>,
     /// Why this side ends the session.
     ended: OnceLock<Cause>,
 }
@@ -57,23 +56,6 @@ impl Link {
     /// Returns the session, if there is one.
     pub(crate) fn session(&self) -> Option<&Session> {
         self.session.as_deref()
-    }
-
-    /// Returns what people are told of the session, if there is one.
-    pub(crate) fn encryption(&self) -> Option<Encryption> {
-        self.session().map(Session::encryption)
-    }
-
-    /// Keeps a plaintext connection registered as long as it lives.
-    pub(crate) fn keep(&self, guard: SessionGuard) {
-        // A connection asks for one feed.
-        let _ = self.plaintext.set(guard);
-    }
-
-    /// Notes which consumer the connection has become.
-    pub(crate) fn set_consumer(&self, id: ConsumerId) {
-        // It becomes one once.
-        let _ = self.consumer.set(id);
     }
 
     /// Has the connection's task end the session. Returns the consumer, whose sender is the fan-out's.
@@ -104,11 +86,6 @@ impl Link {
             None => Ok(()),
             Some(_) => Err(io::ErrorKind::ConnectionAborted.into()),
         }
-    }
-
-    /// Waits until somebody wakes the connection's task.
-    pub(crate) async fn woken(&self) {
-        self.work.notified().await;
     }
 
     /// Ends a direction, or both; a task that waits for the stream returns.
@@ -181,7 +158,7 @@ impl Sender {
                 return Ok(());
             }
             let writable = self.link.writer.writable();
-            if let Either::First(ready) = select2(writable, self.link.woken()).await {
+            if let Either::First(ready) = select2(writable, self.link.work.notified()).await {
                 ready?;
             }
         }

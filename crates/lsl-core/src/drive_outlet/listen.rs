@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use lsl_platform::clock::local_clock;
 use lsl_platform::descriptors;
+use lsl_proto::config::ports::PortSearch;
 use lsl_proto::discovery::advert;
 use lsl_proto::outlet::connection::OutletOptions;
 use tokio::net::{TcpListener, UdpSocket};
@@ -18,7 +19,6 @@ use crate::drive_discovery::serve::{Announcement, own_security};
 use crate::drive_outlet::handshake;
 use crate::drive_outlet::push::OutletShared;
 use crate::net::monitor::lock_ignoring_poison;
-use crate::net::ports::PortSearch;
 use crate::net::sockets::{self, Family};
 use crate::net::{runtime, uid};
 use crate::{Error, Result, StreamInfo};
@@ -140,18 +140,13 @@ fn bind(
 }
 
 async fn accept(listener: TcpListener, shared: Arc<OutletShared>) {
-    let tuning = shared.context.config().tuning();
-    let [send_bytes, receive_bytes] = [
-        tuning.send_socket_buffer_bytes as usize,
-        tuning.receive_socket_buffer_bytes as usize,
-    ];
     // Dropped with this task, and every unfinished handshake with it.
     let mut handshakes = JoinSet::new();
     let mut newest_last: VecDeque<AbortHandle> = VecDeque::new();
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => {
-                let stream = match sockets::accepted(stream, send_bytes, receive_bytes) {
+                let stream = match sockets::accepted(stream, shared.context.config().tuning()) {
                     Ok(stream) => stream,
                     Err(error) => {
                         shared.refused.add(1);

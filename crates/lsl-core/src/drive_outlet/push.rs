@@ -23,6 +23,7 @@ use tokio::sync::Notify;
 use crate::context::Context;
 use crate::drive_discovery::serve::own_security;
 use crate::drive_outlet::link::{Link, Sender};
+use crate::drive_outlet::session::Session;
 use crate::net::monitor::{Monitor, lock_ignoring_poison};
 use crate::stats::{ConsumerStats, Counter, OutletStats};
 use crate::{ChannelFormat, Error, Result, StreamInfo};
@@ -264,7 +265,7 @@ impl OutletShared {
             sent: progress.sent,
             dropped: progress.dropped,
             behind: progress.behind,
-            encryption: link.encryption(),
+            encryption: link.session().map(Session::encryption),
         });
         consumers.collect()
     }

@@ -2,7 +2,6 @@
 
 use std::net::{Shutdown, SocketAddr};
 use std::sync::Arc;
-use std::time::Duration;
 
 use lsl_platform::clock::local_clock;
 use lsl_proto::outlet::connection::{
@@ -14,12 +13,12 @@ use lsl_proto::wire::request::Request;
 use lsl_proto::wire::response::Refusal;
 use lsl_secure::audit::{Event, EventKind};
 use lsl_secure::{Cause, Role, SessionGuard};
-use tokio::time::Instant;
 
 use crate::drive_outlet::connection::Connection;
 use crate::drive_outlet::link::Link;
 use crate::drive_outlet::push::OutletShared;
 use crate::drive_outlet::refusal;
+use crate::net::secure_driver::in_time;
 use crate::net::trust_watch;
 use crate::{Error, Result};
 
@@ -30,7 +29,7 @@ pub(super) async fn answer(
     machine: proto::Connection,
     asked: Option<Asked>,
 ) -> Result<()> {
-    let deadline = Instant::now() + HANDSHAKE_LIMIT;
+    let deadline = local_clock() + HANDSHAKE_SECS;
     let replied = within(deadline, reply(&mut connection, shared, machine, asked)).await;
     let next = match replied {
         Ok(next) => next,
@@ -163,8 +162,9 @@ fn refused_plaintext(
         Permission::Granted => return None,
         Permission::Denied(refused) => refused,
         Permission::Migrating(refused) => {
-            if let Some(guard) = register_plaintext(link, shared) {
-                link.keep(guard);
+            if let Some(enrolled) = register_plaintext(link, shared) {
+                // A connection asks for one feed.
+                let _ = link.plaintext.set(enrolled);
                 trust_watch::watch(&shared.security);
                 audit(
                     shared,
@@ -214,15 +214,11 @@ pub(super) fn audit(shared: &OutletShared, event: Event) {
     shared.security.audit().record(event);
 }
 
-/// Returns the output of `work`, or an error after `deadline`.
-pub(super) async fn within<T>(
-    deadline: Instant,
-    work: impl Future<Output = Result<T>>,
-) -> Result<T> {
+/// Returns the output of `work`, or an error after `deadline` (seconds of `local_clock`).
+pub(super) async fn within<T>(deadline: f64, work: impl Future<Output = Result<T>>) -> Result<T> {
     let late = || Err(Error::Protocol("no complete request in time".into()));
-    let outcome = tokio::time::timeout_at(deadline, work).await;
-    outcome.unwrap_or_else(|_| late())
+    in_time(Some(deadline), work).await.unwrap_or_else(late)
 }
 
 /// Time from connecting to a complete request. Spec: lsl-protocol §15.
-pub(super) const HANDSHAKE_LIMIT: Duration = Duration::from_secs(15);
+pub(super) const HANDSHAKE_SECS: f64 = 15.0;

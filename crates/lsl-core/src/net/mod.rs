@@ -3,7 +3,6 @@
 
 pub(crate) mod lingering;
 pub(crate) mod monitor;
-pub(crate) mod ports;
 pub(crate) mod runtime;
 pub(crate) mod sealed_time;
 pub(crate) mod secure_driver;

@@ -11,11 +11,12 @@ use std::time::Duration;
 
 use lsl_platform::socket::{self, AsSocket, force_receive_buffer};
 use lsl_platform::{arrival, descriptors};
+use lsl_proto::config::Tuning;
+use lsl_proto::config::ports::PortSearch;
 use socket2::{Domain, InterfaceIndexOrAddress, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tokio::net::TcpSocket;
 
 use crate::byte_stream::ByteStream;
-use crate::net::ports::PortSearch;
 use crate::net::runtime;
 use crate::{Error, Result};
 
@@ -81,14 +82,7 @@ fn prepare_service(socket: &Socket) {
 /// # Errors
 /// As [`udp_service`].
 pub(crate) fn udp_ephemeral(address: IpAddr) -> io::Result<UdpSocket> {
-    udp_service(
-        address,
-        PortSearch {
-            base: 0,
-            count: 0,
-            allow_random: true,
-        },
-    )
+    udp_service(address, PortSearch::ANY)
 }
 
 /// The UDP socket that hears multicast queries. Join groups with [`join_multicast`].
@@ -287,17 +281,12 @@ impl Binder {
     }
 }
 
-/// Takes a connection that an outlet accepted, registered with the reactor. Sizes are in bytes, 0 leaves the
-/// system's default (`tuning.SendSocketBufferSize`, `tuning.ReceiveSocketBufferSize`).
+/// Takes a connection that an outlet accepted, registered with the reactor.
 ///
 /// # Errors
 /// Those of the reactor. Options are a wish and never fail.
-pub(crate) fn accepted(
-    stream: tokio::net::TcpStream,
-    send_buffer_bytes: usize,
-    receive_buffer_bytes: usize,
-) -> io::Result<ByteStream> {
-    if let Err(error) = prepare_accepted(&stream, send_buffer_bytes, receive_buffer_bytes) {
+pub(crate) fn accepted(stream: tokio::net::TcpStream, tuning: &Tuning) -> io::Result<ByteStream> {
+    if let Err(error) = prepare_accepted(&stream, tuning) {
         tracing::debug!(%error, "cannot set socket options");
     }
     let mut stream = ByteStream::tcp(stream)?;
@@ -305,19 +294,20 @@ pub(crate) fn accepted(
     Ok(stream)
 }
 
-fn prepare_accepted(
-    stream: &impl AsSocket,
-    send_buffer_bytes: usize,
-    receive_buffer_bytes: usize,
-) -> io::Result<()> {
+fn prepare_accepted(stream: &impl AsSocket, tuning: &Tuning) -> io::Result<()> {
     descriptors::make_room(stream);
     socket::prepare(stream)?;
     let socket = SockRef::from(stream);
-    if send_buffer_bytes > 0 {
-        let _ = socket.set_send_buffer_size(send_buffer_bytes);
+    // Sizes are a wish, and 0 leaves the system's default.
+    let (send_bytes, receive_bytes) = (
+        tuning.send_socket_buffer_bytes as usize,
+        tuning.receive_socket_buffer_bytes as usize,
+    );
+    if send_bytes > 0 {
+        let _ = socket.set_send_buffer_size(send_bytes);
     }
-    if receive_buffer_bytes > 0 {
-        let _ = socket.set_recv_buffer_size(receive_buffer_bytes);
+    if receive_bytes > 0 {
+        let _ = socket.set_recv_buffer_size(receive_bytes);
     }
     socket.set_tcp_keepalive(&KEEPALIVE)?;
     socket.set_tcp_nodelay(true)
@@ -485,12 +475,7 @@ mod tests {
 
     #[test]
     fn the_port_search_skips_taken_tcp_ports() {
-        let any = PortSearch {
-            base: 0,
-            count: 0,
-            allow_random: true,
-        };
-        let first = tcp_acceptor(Ipv4Addr::LOCALHOST.into(), any).unwrap();
+        let first = tcp_acceptor(Ipv4Addr::LOCALHOST.into(), PortSearch::ANY).unwrap();
         let taken = first.local_addr().unwrap().port();
         let only = PortSearch {
             base: taken,
@@ -551,12 +536,7 @@ mod tests {
 
     #[test]
     fn connections_have_no_delay() {
-        let any = PortSearch {
-            base: 0,
-            count: 0,
-            allow_random: true,
-        };
-        let acceptor = tcp_acceptor(Ipv4Addr::LOCALHOST.into(), any).unwrap();
+        let acceptor = tcp_acceptor(Ipv4Addr::LOCALHOST.into(), PortSearch::ANY).unwrap();
         let peer = acceptor.local_addr().unwrap();
         let (sender, receiver) = std::sync::mpsc::channel();
         runtime::spawn(async move {
@@ -568,7 +548,9 @@ mod tests {
         assert!(connected.has_no_delay());
         acceptor.set_nonblocking(false).unwrap();
         let (stream, _) = acceptor.accept().unwrap();
-        prepare_accepted(&stream, 65_536, 0).unwrap();
+        let mut config = lsl_proto::config::Config::loopback();
+        config.set("tuning.SendSocketBufferSize", "65536").unwrap();
+        prepare_accepted(&stream, config.tuning()).unwrap();
         assert!(stream.nodelay().unwrap());
     }
 }

@@ -6,6 +6,7 @@ mod encryption;
 pub mod ini;
 mod keys;
 mod load;
+pub mod ports;
 mod sections;
 mod targets;
 mod values;

@@ -2,7 +2,10 @@ use std::net::Ipv4Addr;
 use std::sync::mpsc;
 
 use lsl_proto::clock::PostProcessor;
-use lsl_proto::inlet::Feed;
+use lsl_proto::config::Config;
+use lsl_proto::inlet::{Feed, FeedDecoder, FeedOptions};
+use lsl_proto::outlet::connection::OutletOptions;
+use lsl_proto::outlet::{Pushthrough, Stamps};
 use lsl_secure::config::Settings;
 use lsl_secure::connection::Question;
 use lsl_secure::trust::TrustList;
@@ -10,8 +13,11 @@ use lsl_secure::{Local, OsRandom, Policy, Role, SecretKey, Security, SessionEntr
 use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
+use crate::byte_stream::pipe;
 use crate::drive_inlet::feed_state::FeedState;
 use crate::drive_inlet::session::Ending;
+use crate::drive_outlet::handshake;
+use crate::drive_outlet::push::OutletShared;
 use crate::net::secure_driver::proceed;
 use crate::net::select2::{Either, select2};
 
@@ -68,10 +74,7 @@ async fn pair() -> (Connection, ByteStream, Handshake) {
             event => reply = asked(event),
         }
     };
-    let settings = Settings::new(Policy::Required);
-    let key = SecretKey::from_seed(&[7; 32]);
-    let security = Security::from_parts(settings, key, TrustList::default()).unwrap();
-    let security = Arc::new(security);
+    let security = required();
     let live = SessionEntry {
         peer: info.peer,
         role: Role::Outlet,
@@ -90,6 +93,13 @@ async fn pair() -> (Connection, ByteStream, Handshake) {
     connection.begin_session(info, descriptor(), registration);
     let (stream, outlet) = outlet.await.unwrap();
     (connection, stream, outlet)
+}
+
+/// A configuration that requires encryption and trusts nobody.
+fn required() -> Arc<Security> {
+    let settings = Settings::new(Policy::Required);
+    let key = SecretKey::from_seed(&[7; 32]);
+    Arc::new(Security::from_parts(settings, key, TrustList::default()).unwrap())
 }
 
 /// The answer of somebody who trusts everybody; `None` to the session.
@@ -248,4 +258,49 @@ fn a_session_that_failed_says_so_also_if_its_inlet_is_closed_before_its_task_kno
             .to_string()
     });
     assert!(alert.contains("code 10"), "{alert}");
+}
+
+/// Both drivers over a stream that is no socket. It counts as protected: the outlet serves plain bytes
+/// although it requires encryption, as inside a link.
+#[test]
+fn samples_arrive_over_any_stream() {
+    // Far more than the stream holds.
+    let values: Vec<i32> = (0..10_000).collect();
+    let context = crate::Context::with_security(Config::loopback(), required());
+    let format = crate::ChannelFormat::Int32;
+    let mut info = crate::StreamInfo::new("pipe", "", 1, 0.0, format, "pipe").unwrap();
+    info.set_version(110);
+    let options = OutletOptions {
+        capacity_samples: values.len(),
+        chunk_samples: 1,
+        synchronous: false,
+    };
+    let wishes = FeedOptions {
+        version: 110,
+        max_buffer_samples: 100_000,
+        max_chunk_samples: 0,
+    };
+    let pushed = values.clone();
+    let received = on_runtime(async move {
+        let peer = (Ipv4Addr::LOCALHOST, 1).into();
+        let exchange = Exchange::Feed(Box::new(FeedDecoder::new(&info, wishes)));
+        let outlet = Arc::new(OutletShared::new(context, info, options).unwrap());
+        let (near, far) = pipe::pair();
+        let serving = Arc::clone(&outlet);
+        let served = tokio::spawn(async move { handshake::serve(far, peer, &serving).await });
+        let mut connection = Connection::plain(near, peer, exchange).await.unwrap();
+        served.await.unwrap().unwrap();
+        (outlet.push(&pushed, pushed.len(), Stamps::Now, Pushthrough::Flush)).unwrap();
+        outlet.close();
+        let mut ring = SampleRing::new(pushed.len(), 4 * pushed.len());
+        let ended = connection.ended(&mut ring).await;
+        assert!(matches!(ended, Disconnect::Closed), "{ended:?}");
+        let mut received = Vec::new();
+        while let Some((_, raw)) = ring.front() {
+            received.push(i32::from_ne_bytes(raw.try_into().unwrap()));
+            ring.pop_many(1);
+        }
+        received
+    });
+    assert_eq!(received, values);
 }

@@ -2,9 +2,9 @@
 
 use std::io;
 
-/// Where to look for a port.
+/// Says where to look for a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct PortSearch {
+pub struct PortSearch {
     /// First port to try (`ports.BasePort`).
     pub base: u16,
     /// How many ports to try from there (`ports.PortRange`).
@@ -14,8 +14,15 @@ pub(crate) struct PortSearch {
 }
 
 impl PortSearch {
-    /// The ports of the range in order; it ends early at 65535.
-    pub(crate) fn ports(self) -> impl Iterator<Item = u16> + Clone {
+    /// A port that the system chooses.
+    pub const ANY: Self = Self {
+        base: 0,
+        count: 0,
+        allow_random: true,
+    };
+
+    /// Returns the ports of the range in order; it ends early at 65535.
+    pub fn ports(self) -> impl Iterator<Item = u16> + Clone {
         (0..self.count).map_while(move |offset| self.base.checked_add(offset))
     }
 
@@ -24,7 +31,7 @@ impl PortSearch {
     /// # Errors
     /// The first error that is not "address in use", since another port would not cure it; or
     /// "address in use" when the range is full and no other port is allowed.
-    pub(crate) fn bind<S>(self, mut bind: impl FnMut(u16) -> io::Result<S>) -> io::Result<S> {
+    pub fn bind<S>(self, mut bind: impl FnMut(u16) -> io::Result<S>) -> io::Result<S> {
         for port in self.ports() {
             match bind(port) {
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
