@@ -13,6 +13,16 @@
 //! gives its clock, its name or its privileges to nobody else, or what Unix has safe functions for.
 #![deny(unsafe_code)]
 
+#[cfg(any(windows, test))]
+#[cfg_attr(
+    not(windows),
+    expect(
+        dead_code,
+        unreachable_pub,
+        reason = "used on Windows, tested everywhere"
+    )
+)]
+mod acl;
 #[cfg_attr(windows, path = "windows/append.rs")]
 pub mod append;
 pub mod arrival;

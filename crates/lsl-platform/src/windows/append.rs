@@ -1,45 +1,128 @@
-//! Append-only files of one user: not on Windows yet. Access is controlled by access control lists there,
-//! which nothing here reads. So there is no audit file and no list of streams that were encrypted before.
+//! Append-only files of one user: safe opening, and the lock for rotation; see the Unix version.
 
-use std::convert::Infallible;
 use std::fs::File;
 use std::io;
-use std::marker::PhantomData;
+use std::os::windows::fs::MetadataExt;
+use std::os::windows::io::AsRawHandle;
 use std::path::Path;
 
-use crate::files::unchecked;
+use windows_sys::Win32::Storage::FileSystem::{
+    FILE_APPEND_DATA, FILE_ATTRIBUTE_NORMAL, FILE_ATTRIBUTE_REPARSE_POINT,
+    FILE_FLAG_BACKUP_SEMANTICS, FILE_FLAG_OPEN_REPARSE_POINT, FILE_READ_ATTRIBUTES, FILE_READ_DATA,
+    LOCKFILE_EXCLUSIVE_LOCK, LockFileEx, OPEN_ALWAYS, READ_CONTROL, SYNCHRONIZE,
+};
 
-/// Fails; see the Unix version.
+use crate::disk::{checked, is_on_disk, lock_place, open_itself, unlock};
+use crate::files::{Need, exposed, identity, open_private};
+
+/// Opens a file for appending; a new one is for the user of this program alone. Follows no link in the last
+/// place.
 ///
 /// # Errors
-/// Always `Unsupported`.
-pub fn open(_path: &Path) -> io::Result<File> {
-    Err(unchecked())
-}
-
-/// Lock of a file. It has no value.
-#[derive(Debug)]
-pub struct Locked<'a>(Infallible, PhantomData<&'a File>);
-
-/// Exists so that callers may drop a lock explicitly, as on Unix.
-impl Drop for Locked<'_> {
-    fn drop(&mut self) {
-        match self.0 {}
+/// Those of the system. [`io::ErrorKind::PermissionDenied`] with a text for anything but a regular file,
+/// for a file of another user, and for one that others may change.
+pub fn open(path: &Path) -> io::Result<File> {
+    // A handle that only appends could not be locked.
+    let access =
+        FILE_APPEND_DATA | FILE_READ_DATA | FILE_READ_ATTRIBUTES | READ_CONTROL | SYNCHRONIZE;
+    let flags = FILE_ATTRIBUTE_NORMAL | FILE_FLAG_OPEN_REPARSE_POINT;
+    let file = open_private(path, access, OPEN_ALWAYS, flags)?;
+    if !is_on_disk(&file) {
+        return Err(denied("it is not a regular file"));
+    }
+    if file.metadata()?.file_attributes() & FILE_ATTRIBUTE_REPARSE_POINT != 0 {
+        return Err(denied("it is a symbolic link; name the file itself"));
+    }
+    match exposed(&file, Need::Shared)? {
+        None => Ok(file),
+        Some(reason) => Err(denied(&reason.to_string())),
     }
 }
 
-/// Fails; see the Unix version.
+/// Exclusive lock of a file, released when dropped. Other programs that lock the file wait.
+#[derive(Debug)]
+pub struct Locked<'a>(&'a File);
+
+/// Waits for the exclusive lock of `file`, without a time limit.
 ///
 /// # Errors
-/// Always `Unsupported`.
-pub fn lock(_file: &File) -> io::Result<Locked<'_>> {
-    Err(unchecked())
+/// Those of file systems without locks, and of folders.
+#[expect(
+    unsafe_code,
+    reason = "std locks all bytes, which nobody can read then"
+)]
+pub fn lock(file: &File) -> io::Result<Locked<'_>> {
+    let mut place = lock_place();
+    // SAFETY: the handle is open, and the system is done with `place` when the call returns: the file was
+    // opened for calls that wait.
+    checked(unsafe {
+        LockFileEx(
+            file.as_raw_handle(),
+            LOCKFILE_EXCLUSIVE_LOCK,
+            0,
+            1,
+            0,
+            &raw mut place,
+        )
+    })?;
+    Ok(Locked(file))
 }
 
-/// Fails; see the Unix version.
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        unlock(self.0);
+    }
+}
+
+/// Returns the length of the open `file` in bytes if `path` still names it.
 ///
 /// # Errors
-/// Always `Unsupported`.
-pub fn still_names(_path: &Path, _file: &File) -> io::Result<Option<u64>> {
-    Err(unchecked())
+/// Those of the system, other than that the path is gone.
+pub fn still_names(path: &Path, file: &File) -> io::Result<Option<u64>> {
+    let flags = FILE_FLAG_BACKUP_SEMANTICS | FILE_FLAG_OPEN_REPARSE_POINT;
+    match open_itself(path, 0, flags) {
+        Ok(there) if identity(&there)?.is_same(identity(file)?) => Ok(Some(file.metadata()?.len())),
+        Ok(_) => Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn denied(reason: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::PermissionDenied, reason.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::io::Write;
+
+    use super::*;
+    use crate::disk::try_lock;
+
+    #[test]
+    fn a_private_file_grows_at_its_end_and_is_locked_and_rotated() {
+        let folder = std::env::temp_dir().join(format!("lsl-append-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir(&folder).unwrap();
+        let path = folder.join("log");
+        let (mut first, mut second) = (open(&path).unwrap(), open(&path).unwrap());
+        assert_eq!(exposed(&first, Need::Secret).unwrap(), None);
+        for (file, bytes) in [(&mut first, b"a"), (&mut second, b"b")] {
+            file.write_all(bytes).unwrap();
+        }
+        first.write_all(b"c").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"abc");
+        let guard = lock(&first).unwrap();
+        let busy = try_lock(&second, true).unwrap_err();
+        assert_eq!(busy.kind(), io::ErrorKind::ResourceBusy);
+        drop(guard);
+        drop(lock(&second).unwrap());
+        assert_eq!(still_names(&path, &first).unwrap(), Some(3));
+        fs::rename(&path, folder.join("log.1")).unwrap();
+        assert_eq!(still_names(&path, &first).unwrap(), None);
+        assert!(open(&folder).is_err());
+        drop((first, second));
+        fs::remove_dir_all(folder).unwrap();
+    }
 }

@@ -185,10 +185,15 @@ pub fn reserve(file: &File, _from: u64, to: u64) -> io::Result<()> {
 }
 
 /// Opens a file or a folder.
-pub(crate) fn open_any(path: &Path, access: u32) -> io::Result<File> {
+fn open_any(path: &Path, access: u32) -> io::Result<File> {
+    open_itself(path, access, FILE_FLAG_BACKUP_SEMANTICS)
+}
+
+/// Opens what a path names, as the flags of `CreateFileW` say.
+pub(crate) fn open_itself(path: &Path, access: u32, flags: u32) -> io::Result<File> {
     OpenOptions::new()
         .access_mode(access)
-        .custom_flags(FILE_FLAG_BACKUP_SEMANTICS)
+        .custom_flags(flags)
         .open(path)
 }
 

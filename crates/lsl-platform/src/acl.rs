@@ -1,0 +1,171 @@
+//! Rule of who may have read or changed a file, for owners and lists of access as Windows keeps them. Knows
+//! only their bytes, so that lists that no file here has can be judged. Spec: LSS/1 §3.3.
+
+use std::fmt;
+
+/// Secrecy that the content of a file needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Need {
+    /// Keys and passphrases: only the owner may even read them.
+    Secret,
+    /// Configuration and trust: others may read, not write.
+    Shared,
+}
+
+/// Reason why a file may have been read or changed by others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Exposure {
+    /// It belongs to this other user.
+    Owner(String),
+    /// This user or group may read it.
+    Read(String),
+    /// This user or group may change it.
+    Write(String),
+    /// It has no list of access: everybody may do everything.
+    NoList,
+    /// Its disk knows no owners.
+    NoOwners,
+    /// Its list has an entry that only a later system understands, or is damaged.
+    Unknown,
+}
+
+impl fmt::Display for Exposure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Owner(who) => write!(f, "it belongs to {who}, not to the user of this program"),
+            Self::Read(who) => write!(f, "{who} may read it"),
+            Self::Write(who) => write!(f, "{who} may change it"),
+            Self::NoList => f.write_str("it has no access control list: everybody may change it"),
+            Self::NoOwners => f.write_str("it is on a disk that knows no owners"),
+            Self::Unknown => f.write_str("its access control list has an entry of an unknown kind"),
+        }
+    }
+}
+
+/// Judges a security descriptor (self-relative, with owner and list) for a process of `user`. Returns the
+/// first reason against it.
+pub(crate) fn exposure(descriptor: &[u8], user: Sid<'_>, need: Need) -> Option<Exposure> {
+    let judged = judge(descriptor, user, need).unwrap_or(Err(Exposure::Unknown));
+    judged.err()
+}
+
+/// Does the work of [`exposure`]. `None` for a descriptor that is damaged.
+fn judge(descriptor: &[u8], user: Sid<'_>, need: Need) -> Option<Result<(), Exposure>> {
+    let owner = Sid::read(descriptor.get(u32_at(descriptor, 4)? as usize..)?)?;
+    let is_trusted = |who: Sid<'_>| who == user || TRUSTED.contains(&who.0);
+    // As root on Unix: what runs as the system reads the files of any user.
+    if user.0 != SYSTEM && !is_trusted(owner) {
+        return Some(Err(Exposure::Owner(owner.to_string())));
+    }
+    let at = u32_at(descriptor, 16)? as usize;
+    if u16_at(descriptor, 2)? & DACL_PRESENT == 0 || at == 0 {
+        return Some(Err(Exposure::NoList));
+    }
+    let list = descriptor.get(at..)?;
+    let mut rest = list.get(8..u16_at(list, 2)?.into())?;
+    for _ in 0..u16_at(list, 4)? {
+        let (entry, others) = rest.split_at_checked(u16_at(rest, 2)?.into())?;
+        rest = others;
+        let (kind, flags) = (*entry.first()?, *entry.get(1)?);
+        let sid_at = match kind {
+            ALLOWED | ALLOWED_CALLBACK => 8,
+            ALLOWED_OBJECT | ALLOWED_CALLBACK_OBJECT => {
+                12 + 16 * (u32_at(entry, 8)? & 3).count_ones() as usize
+            }
+            DENIED | DENIED_OBJECT | DENIED_CALLBACK | DENIED_CALLBACK_OBJECT => continue,
+            _ => return None,
+        };
+        let trustee = Sid::read(entry.get(sid_at..)?)?;
+        if flags & INHERIT_ONLY != 0 || is_trusted(trustee) || trustee.0 == OWNER_RIGHTS {
+            continue;
+        }
+        let rights = specific(u32_at(entry, 4)?);
+        if rights & CHANGES != 0 {
+            return Some(Err(Exposure::Write(trustee.to_string())));
+        }
+        if need == Need::Secret && rights & !HARMLESS != 0 {
+            return Some(Err(Exposure::Read(trustee.to_string())));
+        }
+    }
+    Some(Ok(()))
+}
+
+/// Converts rights of any object into those of files.
+fn specific(rights: u32) -> u32 {
+    let generic = [
+        (0x8000_0000, 0x0012_0089),
+        (0x4000_0000, 0x0012_0116),
+        (0x2000_0000, 0x0012_00A0),
+        (0x1000_0000, 0x001F_01FF),
+    ];
+    let mapped = generic.iter().filter(|(bit, _)| rights & bit != 0);
+    mapped.fold(rights & 0x0FFF_FFFF, |all, (_, files)| all | files)
+}
+
+/// Number of a user or group, as bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Sid<'a>(pub(crate) &'a [u8]);
+
+impl<'a> Sid<'a> {
+    /// Reads the number at the beginning of `bytes`.
+    pub(crate) fn read(bytes: &'a [u8]) -> Option<Self> {
+        let len = 8 + 4 * usize::from(*bytes.get(1)?);
+        (*bytes.first()? == 1).then_some(Self(bytes.get(..len)?))
+    }
+}
+
+impl fmt::Display for Sid<'_> {
+    /// As in `S-1-5-18`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (head, parts) = self.0.split_at_checked(8).unwrap_or_default();
+        let authority = head.iter().skip(2);
+        let authority = authority.fold(0_u64, |all, byte| all << 8 | u64::from(*byte));
+        write!(f, "S-1-{authority}")?;
+        for part in parts.chunks_exact(4) {
+            write!(f, "-{}", u32_at(part, 0).unwrap_or(0))?;
+        }
+        Ok(())
+    }
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+/// S-1-5-18, the system itself.
+const SYSTEM: &[u8] = &[1, 1, 0, 0, 0, 0, 0, 5, 18, 0, 0, 0];
+/// S-1-3-4, whoever owns the file.
+const OWNER_RIGHTS: &[u8] = &[1, 1, 0, 0, 0, 0, 0, 3, 4, 0, 0, 0];
+/// Those who can take any file anyway: the system, administrators and TrustedInstaller.
+const TRUSTED: [&[u8]; 3] = [
+    SYSTEM,
+    &[1, 2, 0, 0, 0, 0, 0, 5, 32, 0, 0, 0, 32, 2, 0, 0],
+    &[
+        1, 6, 0, 0, 0, 0, 0, 5, 80, 0, 0, 0, 0xB5, 0x89, 0xFB, 0x38, 0x19, 0x84, 0xC2, 0xCB, 0x5C,
+        0x6C, 0x23, 0x6D, 0x57, 0x00, 0x77, 0x6E, 0xC0, 0x02, 0x64, 0x87,
+    ],
+];
+
+const DACL_PRESENT: u16 = 4;
+const INHERIT_ONLY: u8 = 8;
+const ALLOWED: u8 = 0;
+const DENIED: u8 = 1;
+const ALLOWED_OBJECT: u8 = 5;
+const DENIED_OBJECT: u8 = 6;
+const ALLOWED_CALLBACK: u8 = 9;
+const DENIED_CALLBACK: u8 = 10;
+const ALLOWED_CALLBACK_OBJECT: u8 = 11;
+const DENIED_CALLBACK_OBJECT: u8 = 12;
+
+/// To synchronise, and to read the list, the attributes and the extended attributes.
+const HARMLESS: u32 = 0x0012_0088;
+/// To write data and extended attributes, to append, to delete it or what is in a folder, and to change the
+/// list and the owner.
+const CHANGES: u32 = 0x000D_0056;
+
+#[cfg(test)]
+mod tests;
