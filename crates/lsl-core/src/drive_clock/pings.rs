@@ -13,23 +13,20 @@ pub(crate) struct Pings {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Not sent yet.
-    wanted: Option<f64>,
-    /// Sent and not answered.
-    outstanding: Option<f64>,
-    pong: Option<Pong>,
-    echo: Echo,
+    clock: PingSlot,
+    /// The answer says only that it came: all that the outlet sent before is here.
+    echo: PingSlot,
     reader: Option<Waker>,
 }
 
-/// A question whose answer says only that it came: all that the outlet sent before is here.
+/// Newest PING for one asker, and its answer.
 #[derive(Debug, Default)]
-enum Echo {
-    #[default]
-    None,
-    Wanted(f64),
-    Outstanding(f64),
-    Answered,
+struct PingSlot {
+    /// Time of a PING that is not sent yet.
+    wanted: Option<f64>,
+    /// Time of a PING that is not answered yet.
+    outstanding: Option<f64>,
+    pong: Option<Pong>,
 }
 
 /// The answer to a PING of the clock.
@@ -44,17 +41,15 @@ pub(crate) struct Pong {
 impl Pings {
     /// Wants a PING with this time. Whatever was wanted before is forgotten.
     pub(crate) fn ask(&self, t0: f64) {
-        self.want(|state| {
-            state.wanted = Some(t0);
-            state.outstanding = None;
-            state.pong = None;
-        });
+        self.want(t0, |state| &mut state.clock);
     }
 
     /// Returns the answer to what was asked last, once. Dropping the future loses nothing.
     pub(crate) async fn answer(&self) -> Pong {
         loop {
-            let pong = self.state.wait(f64::INFINITY, |state| state.pong.take());
+            let pong = self
+                .state
+                .wait(f64::INFINITY, |state| state.clock.pong.take());
             if let Some(pong) = pong.await {
                 return pong;
             }
@@ -63,18 +58,21 @@ impl Pings {
 
     /// Wants a PING whose answer [`echo`](Self::echo) waits for, besides those of the clock.
     pub(crate) fn ask_echo(&self, t0: f64) {
-        self.want(|state| state.echo = Echo::Wanted(t0));
+        self.want(t0, |state| &mut state.echo);
     }
 
     /// Returns when the answer to the last [`ask_echo`](Self::ask_echo) is here.
     pub(crate) async fn echo(&self) {
-        let is_answered = |state: &mut State| matches!(state.echo, Echo::Answered).then_some(());
+        let is_answered = |state: &mut State| state.echo.pong.map(drop);
         self.state.wait(f64::INFINITY, is_answered).await;
     }
 
-    fn want(&self, change: impl FnOnce(&mut State)) {
+    fn want(&self, t0: f64, slot: impl FnOnce(&mut State) -> &mut PingSlot) {
         let mut state = self.state.lock();
-        change(&mut state);
+        *slot(&mut state) = PingSlot {
+            wanted: Some(t0),
+            ..PingSlot::default()
+        };
         let reader = state.reader.take();
         drop(state);
         if let Some(reader) = reader {
@@ -89,36 +87,33 @@ impl Pings {
             Some(waker) => waker.clone_from(context.waker()),
             none => *none = Some(context.waker().clone()),
         }
-        if let Some(t0) = state.wanted.take() {
-            state.outstanding = Some(t0);
-            if matches!(state.echo, Echo::Wanted(_)) {
-                context.waker().wake_by_ref();
-            }
-            return Poll::Ready(t0);
+        let State { clock, echo, .. } = &mut *state;
+        let slot = if clock.wanted.is_some() { clock } else { echo };
+        let Some(t0) = slot.wanted.take() else {
+            return Poll::Pending;
+        };
+        slot.outstanding = Some(t0);
+        if state.echo.wanted.is_some() {
+            context.waker().wake_by_ref();
         }
-        match state.echo {
-            Echo::Wanted(t0) => {
-                state.echo = Echo::Outstanding(t0);
-                Poll::Ready(t0)
-            }
-            _ => Poll::Pending,
-        }
+        Poll::Ready(t0)
     }
 
     /// Whether an answer is to come.
     pub(crate) fn is_outstanding(&self) -> bool {
         let state = self.state.lock();
-        state.outstanding.is_some() || matches!(state.echo, Echo::Outstanding(_))
+        state.clock.outstanding.is_some() || state.echo.outstanding.is_some()
     }
 
     /// Takes the answer of the outlet. One that nobody asked for keeps the session alive and is no news.
     pub(crate) fn answered(&self, times: [f64; 3], opened_at: f64) {
         self.state.update(|state| {
-            let is_asked = |asked: f64| asked.to_bits() == times[0].to_bits();
-            if matches!(state.echo, Echo::Outstanding(t0) if is_asked(t0)) {
-                state.echo = Echo::Answered;
-            } else if state.outstanding.take_if(|t0| is_asked(*t0)).is_some() {
-                state.pong = Some(Pong { times, opened_at });
+            let is_asked = |asked: &mut f64| asked.to_bits() == times[0].to_bits();
+            for slot in [&mut state.echo, &mut state.clock] {
+                if slot.outstanding.take_if(is_asked).is_some() {
+                    slot.pong = Some(Pong { times, opened_at });
+                    return;
+                }
             }
         });
     }
@@ -138,7 +133,7 @@ mod tests {
     #[test]
     fn an_echo_does_not_disturb_the_clock() {
         let pings = Pings::default();
-        let is_echoed = || matches!(pings.state.lock().echo, Echo::Answered);
+        let is_echoed = || pings.state.lock().echo.pong.is_some();
         pings.ask(1.0);
         pings.ask_echo(2.0);
         assert_eq!((poll(&pings), poll(&pings)), (Some(1.0), Some(2.0)));
@@ -156,7 +151,7 @@ mod tests {
     }
 
     fn taken(pings: &Pings) -> Option<Pong> {
-        pings.state.lock().pong.take()
+        pings.state.lock().clock.pong.take()
     }
 
     #[test]

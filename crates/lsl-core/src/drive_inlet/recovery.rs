@@ -167,10 +167,10 @@ impl Source {
     pub(super) fn failure(&self, error: &Error) -> Failure {
         match error {
             Error::InvalidInfo(_) => Failure::NotReady,
-            Error::Security(_) if self.peers.is_busy() => {
-                Failure::Busy(self.peers.retry_delay_secs())
-            }
-            Error::Security(_) => Failure::Security(self.peers.retry_delay_secs()),
+            Error::Security(_) => Failure::Security {
+                delay_secs: self.peers.retry_delay_secs(),
+                is_busy: self.peers.is_busy(),
+            },
             _ => Failure::Connection,
         }
     }

@@ -23,33 +23,35 @@ impl InletShared {
     /// Starts to receive, unless that is under way.
     pub(crate) fn start_data(self: &Arc<Self>) -> Result<()> {
         let mut tasks = lock_ignoring_poison(&self.tasks);
-        if tasks.data.is_none() {
-            self.has_begun.store(true, Ordering::Relaxed);
-            let epoch = self.feed.lock().epoch;
-            let shared = Arc::clone(self);
-            tasks.data = Some(runtime::start(move || receive(shared, epoch))?);
+        if tasks.data.is_some() {
+            return Ok(());
         }
-        Ok(())
+        let epoch = self.feed.lock().epoch;
+        self.start(&mut tasks.data, move |shared| receive(shared, epoch))
     }
 
     /// Starts to probe the outlet's clock, unless that is under way.
     pub(crate) fn start_clock(self: &Arc<Self>) -> Result<()> {
         let mut tasks = lock_ignoring_poison(&self.tasks);
-        if tasks.clock.is_none() {
-            self.has_begun.store(true, Ordering::Relaxed);
-            let shared = Arc::clone(self);
-            tasks.clock = Some(runtime::start(move || crate::drive_clock::probe(shared))?);
-        }
-        Ok(())
+        self.start(&mut tasks.clock, crate::drive_clock::probe)
     }
 
     /// Starts to fetch the full info, unless that is under way.
     pub(crate) fn start_full_info(self: &Arc<Self>) -> Result<()> {
         let mut tasks = lock_ignoring_poison(&self.tasks);
-        if tasks.info.as_ref().is_none_or(AbortHandle::is_finished) {
+        tasks.info.take_if(|task| task.is_finished());
+        self.start(&mut tasks.info, full_info::fetch)
+    }
+
+    fn start<F: Future<Output = ()> + Send + 'static>(
+        self: &Arc<Self>,
+        task: &mut Option<AbortHandle>,
+        make: impl FnOnce(Arc<Self>) -> F + Send + 'static,
+    ) -> Result<()> {
+        if task.is_none() {
             self.has_begun.store(true, Ordering::Relaxed);
             let shared = Arc::clone(self);
-            tasks.info = Some(runtime::start(move || full_info::fetch(shared))?);
+            *task = Some(runtime::start(move || make(shared))?);
         }
         Ok(())
     }

@@ -87,10 +87,13 @@ pub enum Input {
 pub enum Failure {
     /// A reason of the network or of the protocol.
     Connection,
-    /// A reason of security. Pause before the next attempt in seconds, unless the trust list changes.
-    Security(f64),
-    /// The outlet only has no place just now. The same pause.
-    Busy(f64),
+    /// A reason of security.
+    Security {
+        /// Pause before the next attempt in seconds, unless the trust list changes.
+        delay_secs: f64,
+        /// Whether the outlet only has no place just now.
+        is_busy: bool,
+    },
     /// The outlet is there, but its full info is not complete yet.
     NotReady,
 }
@@ -335,7 +338,12 @@ impl Recovery {
         let is_searching = |progress| matches!(progress, &Progress::Searching { .. });
         let is_searching = self.connections.iter().any(is_searching)
             || self.watch.is_some_and(|watch| watch.is_missed);
-        if self.action.is_none() && is_searching {
+        if !is_searching {
+            // Nobody waits for it any more, and it must not move those who are well.
+            let is_search =
+                |action: &mut Action| matches!(action, Action::Search(_) | Action::AskByTcp);
+            self.action.take_if(is_search);
+        } else if self.action.is_none() {
             self.begin(Action::Search(self.round_secs));
         }
         let is_given = std::mem::replace(&mut self.is_given, true);
@@ -489,8 +497,10 @@ impl Recovery {
         let purpose = (PURPOSES.into_iter()).find(|purpose| self.progress(*purpose).is(id))?;
         let is_clock = purpose == Purpose::Clock;
         let (pause_secs, is_security, is_there) = match failure {
-            Failure::Busy(secs) => (secs, true, !is_clock),
-            Failure::Security(secs) => (secs, true, false),
+            Failure::Security {
+                delay_secs,
+                is_busy,
+            } => (delay_secs, true, is_busy && !is_clock),
             Failure::NotReady if purpose == Purpose::FullInfo => {
                 let secs = self.not_ready_secs;
                 self.not_ready_secs = (2.0 * secs).min(LONGEST_NOT_READY_SECS);

@@ -209,7 +209,10 @@ fn a_successor_is_adopted_and_gives_way_once_it_was_refused() {
     recovery.handle(Input::Refused(attempt.id - 1), 0.0);
     assert!(recovery.refused.uids.is_empty(), "not of this attempt");
     recovery.handle(Input::Refused(attempt.id), 0.0);
-    let refused = Failure::Security(10.0);
+    let refused = Failure::Security {
+        delay_secs: 10.0,
+        is_busy: false,
+    };
     recovery.handle(Input::Failed(attempt.id, refused), 0.0);
     assert_eq!(recovery.failures, 1, "a refusal has pauses of its own");
     let uid = recovery.sought().uid().into_owned();
@@ -279,7 +282,11 @@ fn an_outlet_without_place_or_info_is_not_looked_for() {
     assert_eq!(pauses, [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]);
     for purpose in [Purpose::FullInfo, Purpose::Feed] {
         let attempt = begin(&mut recovery, purpose, 0.0);
-        recovery.handle(Input::Failed(attempt.id, Failure::Busy(0.75)), 0.0);
+        let busy = Failure::Security {
+            delay_secs: 0.75,
+            is_busy: true,
+        };
+        recovery.handle(Input::Failed(attempt.id, busy), 0.0);
         assert_eq!(recovery.poll_action(), None);
         assert_eq!(recovery.poll_timeout(), Some(0.75));
         assert_eq!(wait_for(&mut recovery, purpose).0, 0.75);
@@ -326,6 +333,20 @@ fn the_watchdog_looks_for_a_silent_outlet_in_the_moment_of_all_others() {
     assert_eq!(recovery.poll_action(), None);
     recovery.repeat_action();
     assert_eq!(recovery.poll_action(), Some(Action::Search(0.5)));
+}
+
+#[test]
+fn a_search_of_a_feed_that_was_closed_moves_nobody() {
+    let mut recovery = recovery();
+    let found = || vec![at("new", "192.0.2.2", "")];
+    search(&mut recovery, 0.0);
+    recovery.handle(Input::Done(Purpose::Feed), 0.1);
+    recovery.handle(Input::Wanted(Purpose::Feed), 0.2);
+    recovery.repeat_action();
+    assert_eq!(recovery.poll_action(), None);
+    let attempt = begin(&mut recovery, Purpose::Feed, 0.2);
+    assert_eq!(recovery.handle(Input::Found(found()), 0.5), None);
+    assert!(recovery.is_current(attempt.id) && attempt.moves == recovery.moves());
 }
 
 #[test]
