@@ -19,8 +19,10 @@ pub struct Decoder100 {
     step: Step,
     item: Item,
     shortinfo: Vec<u8>,
-    /// The sample so far, in the raw layout.
+    /// The sample so far: in the raw layout, with its timestamp and the number of its whole channels.
     partial: Vec<u8>,
+    stamp: Option<f64>,
+    channel: usize,
 }
 
 /// State of the decoder: the part to which the next byte belongs.
@@ -38,13 +40,8 @@ enum Step {
     },
     Tag,
     Timestamp,
-    Value {
-        stamp: Option<f64>,
-        channel: usize,
-    },
+    Value,
     Text {
-        stamp: Option<f64>,
-        channel: usize,
         missing: usize,
     },
 }
@@ -66,6 +63,8 @@ impl Decoder100 {
             item: Item::default(),
             shortinfo: Vec::new(),
             partial: Vec::new(),
+            stamp: None,
+            channel: 0,
         }
     }
 
@@ -118,57 +117,43 @@ impl Decoder100 {
         let mut decoded = 0;
         while decoded < samples || !self.has_shortinfo() {
             self.step = match self.step {
-                Step::Value { stamp, channel } if channel == self.channels => {
-                    sink.sample(stamp, &self.partial);
+                Step::Value if self.channel == self.channels => {
+                    sink.sample(self.stamp, &self.partial);
                     decoded += 1;
                     self.partial.clear();
                     // One huge string must not pin its memory for the life of the stream.
                     self.partial.shrink_to(KEPT_CAPACITY);
                     Step::Tag
                 }
-                Step::Value { stamp, channel } if self.format == ChannelFormat::String => {
+                Step::Value if self.format == ChannelFormat::String => {
                     let Some(len) = self.item.take(input, 8, Sign::Refused)? else {
                         break;
                     };
                     let missing = admit_string(len, self.partial.len(), &self.limits)?;
                     self.partial.extend_from_slice(&len.to_ne_bytes());
-                    Step::Text {
-                        stamp,
-                        channel,
-                        missing,
-                    }
+                    Step::Text { missing }
                 }
-                Step::Value { stamp, channel } => {
+                Step::Value => {
                     if !self.take_number(input)? {
                         break;
                     }
-                    Step::Value {
-                        stamp,
-                        channel: channel + 1,
-                    }
+                    self.channel += 1;
+                    Step::Value
                 }
-                Step::Text {
-                    stamp,
-                    channel,
-                    ref mut missing,
-                } => {
+                Step::Text { ref mut missing } => {
                     if !take_bytes(input, missing, &mut self.partial) {
                         break;
                     }
-                    Step::Value {
-                        stamp,
-                        channel: channel + 1,
-                    }
+                    self.channel += 1;
+                    Step::Value
                 }
                 Step::Tag => {
                     let Some(tag) = self.item.take(input, 1, Sign::Allowed)? else {
                         break;
                     };
+                    (self.stamp, self.channel) = (None, 0);
                     if tag == u64::from(TAG_DEDUCED) {
-                        Step::Value {
-                            stamp: None,
-                            channel: 0,
-                        }
+                        Step::Value
                     } else {
                         Step::Timestamp
                     }
@@ -177,10 +162,8 @@ impl Decoder100 {
                     let Some(bits) = self.item.take(input, 8, Sign::Refused)? else {
                         break;
                     };
-                    Step::Value {
-                        stamp: explicit(f64::from_bits(bits)),
-                        channel: 0,
-                    }
+                    self.stamp = explicit(f64::from_bits(bits));
+                    Step::Value
                 }
                 _ => match self.preamble_step(input)? {
                     Some(step) => step,

@@ -21,7 +21,10 @@ pub struct Decoder110 {
     partial: Vec<u8>,
     /// Buffer in which values are swapped and flushed, if they have to be.
     scratch: Vec<u8>,
+    /// Strings: the next step, and timestamp and channel of the sample so far.
     text: TextStep,
+    stamp: Option<f64>,
+    channel: usize,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -37,20 +40,10 @@ struct Shape {
 enum TextStep {
     Tag,
     Timestamp(Field),
-    Width {
-        stamp: Option<f64>,
-        channel: usize,
-    },
-    Length {
-        stamp: Option<f64>,
-        channel: usize,
-        field: Field,
-    },
-    Bytes {
-        stamp: Option<f64>,
-        channel: usize,
-        missing: usize,
-    },
+    Width,
+    Length(Field),
+    /// So many bytes of a string are missing.
+    Bytes(usize),
 }
 
 impl Decoder110 {
@@ -68,6 +61,8 @@ impl Decoder110 {
             partial: Vec::new(),
             scratch: Vec::new(),
             text: TextStep::Tag,
+            stamp: None,
+            channel: 0,
         }
     }
 
@@ -166,11 +161,9 @@ impl Decoder110 {
             self.text = match self.text {
                 TextStep::Tag => {
                     let Some(tag) = take_byte(input) else { break };
+                    (self.stamp, self.channel) = (None, 0);
                     if tag == TAG_DEDUCED {
-                        TextStep::Width {
-                            stamp: None,
-                            channel: 0,
-                        }
+                        TextStep::Width
                     } else {
                         TextStep::Timestamp(Field::new(8))
                     }
@@ -179,51 +172,33 @@ impl Decoder110 {
                     let Some(bits) = field.take(input, order) else {
                         break;
                     };
-                    TextStep::Width {
-                        stamp: explicit(f64::from_bits(bits)),
-                        channel: 0,
-                    }
+                    self.stamp = explicit(f64::from_bits(bits));
+                    TextStep::Width
                 }
-                TextStep::Width { stamp, channel } if channel == self.shape.channels => {
-                    sink.sample(stamp, &self.partial);
+                TextStep::Width if self.channel == self.shape.channels => {
+                    sink.sample(self.stamp, &self.partial);
                     decoded += 1;
                     self.partial.clear();
                     // One huge string must not pin its memory for the life of the stream.
                     self.partial.shrink_to(KEPT_CAPACITY);
                     TextStep::Tag
                 }
-                TextStep::Width { stamp, channel } => {
+                TextStep::Width => {
                     let Some(width) = take_byte(input) else { break };
                     if !matches!(width, 1 | 2 | 4 | 8) {
                         return Err(Error::Protocol(format!("string length of {width} bytes")));
                     }
-                    TextStep::Length {
-                        stamp,
-                        channel,
-                        field: Field::new(width),
-                    }
+                    TextStep::Length(Field::new(width))
                 }
-                TextStep::Length {
-                    stamp,
-                    channel,
-                    ref mut field,
-                } => {
+                TextStep::Length(ref mut field) => {
                     let Some(len) = field.take(input, order) else {
                         break;
                     };
                     let missing = admit_string(len, self.partial.len(), &self.limits)?;
                     self.partial.extend_from_slice(&len.to_ne_bytes());
-                    TextStep::Bytes {
-                        stamp,
-                        channel,
-                        missing,
-                    }
+                    TextStep::Bytes(missing)
                 }
-                TextStep::Bytes {
-                    stamp,
-                    channel,
-                    ref mut missing,
-                } => {
+                TextStep::Bytes(ref mut missing) => {
                     let (bytes, rest) = input.split_at((*missing).min(input.len()));
                     self.partial.extend_from_slice(bytes);
                     *input = rest;
@@ -231,10 +206,8 @@ impl Decoder110 {
                     if *missing > 0 {
                         break;
                     }
-                    TextStep::Width {
-                        stamp,
-                        channel: channel + 1,
-                    }
+                    self.channel += 1;
+                    TextStep::Width
                 }
             };
         }
