@@ -133,6 +133,7 @@ impl Context {
             checked.map_err(|error| error.to_string())?;
             Ok(security)
         });
+        lsl_platform::power::set_timer_resolution(config.tuning().timer_resolution_ms);
         let network = Arc::new(NetworkConfig::new(&config));
         let policy = SourcePolicy {
             allow_all: config.multicast().resolve_scope >= ResolveScope::Organization,

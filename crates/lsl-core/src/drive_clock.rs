@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use lsl_platform::arrival::arrived_at;
 use lsl_platform::clock::local_clock;
+use lsl_platform::socket::is_noise;
 use lsl_proto::clock::{Clock, ClockEvent, ClockLimits, Probe};
 use lsl_proto::inlet::recovery::{Attempt, Endpoint, Input, Purpose};
 use lsl_secure::policy::Way;
@@ -153,6 +154,7 @@ async fn exchange(
                 let keys = ClockSession::follow(&mut session, lent, clock);
                 clock.handle_datagram(datagram, now, keys);
             }
+            Either::First(Either::Second(Err(error))) if is_noise(&error) => {}
             Either::First(Either::Second(Err(_))) => {
                 tokio::time::sleep(pause.min(UNREACHABLE_PAUSE)).await;
             }

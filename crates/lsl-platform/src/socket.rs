@@ -13,7 +13,9 @@ pub use std::os::fd::AsFd as AsSocket;
 #[cfg(windows)]
 pub use std::os::windows::io::AsSocket;
 
-pub use self::prepare::{is_noise, is_taken, prepare_bind, prepare_connect, prepare_udp};
+pub use self::prepare::{
+    JOINS_BY_ADDRESS, is_noise, is_taken, prepare_bind, prepare_connect, prepare_udp,
+};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 /// Flags of a send that neither waits nor raises a signal.

@@ -88,16 +88,18 @@ impl Memberships {
         for group in network.targets(self.family).filter(IpAddr::is_multicast) {
             for interface in &interfaces {
                 let membership = (group, interface.index);
-                if !self.joined.contains(&membership) && self.join(group, interface.index) {
+                if !self.joined.contains(&membership)
+                    && self.join(group, interface.address, interface.index)
+                {
                     self.joined.insert(membership);
                 }
             }
         }
     }
 
-    fn join(&mut self, group: IpAddr, index: u32) -> bool {
+    fn join(&mut self, group: IpAddr, address: IpAddr, index: u32) -> bool {
         let joined = |holder: Option<&UdpSocket>| match holder {
-            Some(holder) => match sockets::join_multicast(holder, group, index) {
+            Some(holder) => match sockets::join_multicast(holder, group, address, index) {
                 Ok(()) => Some(true),
                 Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => Some(true),
                 Err(error) => {

@@ -114,6 +114,7 @@ impl Drop for ProcessRuntime {
 }
 
 fn build() -> Result<Runtime> {
+    lsl_platform::module::pin();
     let cores = available_parallelism().map_or(1, usize::from);
     Builder::new_multi_thread()
         // More workers only bounce samples between cores; LSL's work is a few system calls a second

@@ -110,18 +110,28 @@ pub(crate) fn membership_holder(family: Family) -> io::Result<UdpSocket> {
     Ok(open(family, Type::DGRAM, Protocol::UDP)?.into())
 }
 
-/// Joins `group` on one interface; index 0 lets the system choose.
+/// Joins `group` on one interface, which has this address; index 0 lets the system choose.
 ///
 /// # Errors
 /// What the system reports: `AddrInUse` for a membership that exists, `ENOBUFS` for one too many.
-pub(crate) fn join_multicast(socket: &UdpSocket, group: IpAddr, index: u32) -> io::Result<()> {
+pub(crate) fn join_multicast(
+    socket: &UdpSocket,
+    group: IpAddr,
+    address: IpAddr,
+    index: u32,
+) -> io::Result<()> {
     let socket = SockRef::from(socket);
-    match group {
-        IpAddr::V4(group) if index == 0 => socket.join_multicast_v4(&group, &Ipv4Addr::UNSPECIFIED),
-        IpAddr::V4(group) => {
+    match (group, address) {
+        (IpAddr::V4(group), _) if index == 0 => {
+            socket.join_multicast_v4(&group, &Ipv4Addr::UNSPECIFIED)
+        }
+        (IpAddr::V4(group), IpAddr::V4(address)) if socket::JOINS_BY_ADDRESS => {
+            socket.join_multicast_v4(&group, &address)
+        }
+        (IpAddr::V4(group), _) => {
             socket.join_multicast_v4_n(&group, &InterfaceIndexOrAddress::Index(index))
         }
-        IpAddr::V6(group) => socket.join_multicast_v6(&group, index),
+        (IpAddr::V6(group), _) => socket.join_multicast_v6(&group, index),
     }
 }
 
@@ -271,11 +281,17 @@ impl Binder {
     fn bind(&self, port: u16) -> io::Result<Socket> {
         let socket = match self.spare.take() {
             Some(socket) => socket,
-            None => open(Family::of(self.address), self.kind, self.protocol)?,
+            None => open(Family::of(self.address), self.kind, self.protocol)
+                .inspect(|socket| socket::prepare_bind(socket))?,
         };
         if let Err(error) = socket.bind(&SocketAddr::new(self.address, port).into()) {
             self.spare.set(Some(socket));
-            return Err(error);
+            // Windows has a second error for it.
+            return Err(if socket::is_taken(&error) {
+                io::ErrorKind::AddrInUse.into()
+            } else {
+                error
+            });
         }
         Ok(socket)
     }
@@ -323,6 +339,7 @@ pub(crate) async fn tcp_connect(peer: SocketAddr, limit: Duration) -> Result<Byt
         let socket = open(Family::of(peer.ip()), Type::STREAM, Protocol::TCP)?;
         socket.set_tcp_nodelay(true)?;
         socket.set_tcp_keepalive(&KEEPALIVE)?;
+        socket::prepare_connect(&socket, peer.ip());
         let socket = TcpSocket::from_std_stream(socket.into());
         ByteStream::tcp(socket.connect(peer).await?)
     };
@@ -345,6 +362,7 @@ pub(crate) async fn receive_from<R>(
     socket: &tokio::net::UdpSocket,
     mut take: impl FnMut(&[u8], SocketAddr) -> R,
 ) -> io::Result<R> {
+    let mut noise_left = MOST_NOISE;
     loop {
         socket.readable().await?;
         let received: io::Result<R> = with_read_buffer(|buffer| {
@@ -353,10 +371,14 @@ pub(crate) async fn receive_from<R>(
         });
         match received {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) if socket::is_noise(&error) && noise_left > 0 => noise_left -= 1,
             other => return other,
         }
     }
 }
+
+/// Errors about one datagram alone that may follow each other before a pause.
+const MOST_NOISE: u32 = 64;
 
 /// Lends the thread's buffer of [`READ_BYTES`].
 pub(crate) fn with_read_buffer<R>(read: impl FnOnce(&mut [u8]) -> R) -> R {
@@ -406,6 +428,9 @@ fn open(family: Family, kind: Type, protocol: Protocol) -> io::Result<Socket> {
     descriptors::make_room(&socket);
     if family == Family::V6 {
         socket.set_only_v6(true)?;
+    }
+    if kind == Type::DGRAM {
+        socket::prepare_udp(&socket);
     }
     socket.set_nonblocking(true)?;
     Ok(socket)

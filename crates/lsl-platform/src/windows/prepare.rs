@@ -14,6 +14,9 @@ use windows_sys::Win32::Networking::WinSock::{
 
 use super::AsSocket;
 
+/// Whether the groups of IPv4 are joined by the address of an interface, and not by its index.
+pub const JOINS_BY_ADDRESS: bool = true;
+
 /// Returns whether an error of a receive is about one datagram alone, so that the next one can be received
 /// at once: it was longer than the buffer, or one that was sent found nobody.
 pub fn is_noise(error: &io::Error) -> bool {
