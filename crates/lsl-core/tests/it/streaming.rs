@@ -6,9 +6,8 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use lsl_core::{
-    BufferLength, ChannelFormat, DEDUCED_TIMESTAMP, Echo, ErrorKind, Inlet, Outlet,
-    ProcessingOptions, PullElement, PushElement, Pushthrough, Stamps, StreamInfo, Timeout,
-    local_clock,
+    ChannelFormat, DEDUCED_TIMESTAMP, Echo, ErrorKind, Inlet, Outlet, ProcessingOptions,
+    PullElement, PushElement, Pushthrough, Stamps, StreamInfo, Timeout, local_clock,
 };
 
 use crate::lab::{self, SOON};
@@ -136,68 +135,6 @@ fn nothing_pushed_after_open_is_lost() {
         assert!(inlet.blocking().pull(&mut value, SOON).unwrap().is_some());
         assert_eq!(value, [round]);
     }
-}
-
-#[test]
-fn a_slow_reader_loses_the_oldest_and_both_sides_count_it() {
-    let context = lab::context();
-    let outlet = Outlet::builder(info("slow", 1, 100.0, ChannelFormat::Int32))
-        .context(&context)
-        .buffer(BufferLength::Samples(50))
-        .open()
-        .unwrap();
-    let inlet = Inlet::builder(&lab::find(&context, "slow"))
-        .context(&context)
-        .buffer(BufferLength::Samples(10))
-        .create()
-        .unwrap();
-    inlet.blocking().open(SOON).unwrap();
-    for n in 0..1000 {
-        outlet.push(&[n]).unwrap();
-    }
-    lab::until("everything arrived or was dropped", || {
-        outlet.stats().dropped + inlet.stats().samples == 1000
-    });
-    assert_eq!(inlet.samples_available(), 10);
-    assert_eq!(inlet.stats().dropped + 10, inlet.stats().samples);
-    let mut values = [0; 10];
-    assert_eq!(inlet.try_pull_chunk(&mut values, None).unwrap(), 10);
-    assert_eq!(values, [990, 991, 992, 993, 994, 995, 996, 997, 998, 999]);
-}
-
-#[test]
-fn held_samples_wait_for_a_flush_and_a_chunk_size_flushes() {
-    let context = lab::context();
-    let outlet = lab::outlet(&context, info("held", 1, 100.0, ChannelFormat::Int8));
-    let inlet = Inlet::builder(&lab::find(&context, "held"))
-        .context(&context)
-        .max_chunk(4)
-        .create()
-        .unwrap();
-    inlet.blocking().open(SOON).unwrap();
-    for n in 0..3_i8 {
-        outlet.push_with(&[n], 0.0, Pushthrough::Hold).unwrap();
-    }
-    assert_eq!(inlet.stats().samples, 0);
-    outlet.push_with(&[3_i8], 0.0, Pushthrough::Hold).unwrap();
-    let mut values = [0_i8; 4];
-    assert_eq!(
-        inlet
-            .blocking()
-            .pull_chunk(&mut values, None, SOON)
-            .unwrap(),
-        4
-    );
-    outlet.push_with(&[4_i8], 0.0, Pushthrough::Hold).unwrap();
-    outlet.push(&[5_i8]).unwrap();
-    assert_eq!(
-        inlet
-            .blocking()
-            .pull_chunk(&mut values[..2], None, SOON)
-            .unwrap(),
-        2
-    );
-    assert_eq!(values[..2], [4, 5]);
 }
 
 #[test]
@@ -441,23 +378,6 @@ fn clocks_on_one_host_agree() {
     outlet.push_at(&[1], 100.0).unwrap();
     let stamp = inlet.blocking().pull(&mut [0], SOON).unwrap().unwrap();
     assert!((stamp - 100.0).abs() < 0.01, "{stamp}");
-}
-
-#[test]
-fn a_clock_is_measured_again_however_rarely_that_is_wanted() {
-    let context = lab::context_with(&[
-        ("tuning.TimeUpdateInterval", "2.0"),
-        ("tuning.WatchdogTimeThreshold", "0.1"),
-        ("tuning.TimeProbeCount", "3"),
-        ("tuning.TimeUpdateMinProbes", "3"),
-        ("tuning.TimeProbeInterval", "0.01"),
-        ("tuning.TimeProbeMaxRTT", "0.03"),
-    ]);
-    let _outlet = lab::outlet(&context, info("rarely", 1, 100.0, ChannelFormat::Int32));
-    let inlet = lab::inlet(&context, "rarely");
-    let measured = || inlet.blocking().time_correction(SOON).unwrap().remote_time;
-    let first = measured();
-    lab::until("it is measured again", || measured() > first);
 }
 
 #[test]

@@ -7,7 +7,18 @@
     reason = "a test, which may read its seed from the environment"
 )]
 
+mod clock;
 mod dice;
+mod discovering;
 mod discovery;
+mod hostile;
+mod inlet;
 mod network;
+mod outlet;
+mod peers;
+mod programs;
+mod recovery;
+mod secure;
+mod streaming;
+mod tcp;
 mod world;

@@ -2,19 +2,21 @@
 //! does what `lsl-core` does with sockets and timers, and checks their contract after every event.
 
 use std::cmp::Ordering;
-use std::collections::{BTreeSet, BinaryHeap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use lsl_proto::discovery::answers::AnswerQueue;
 use lsl_proto::discovery::evaluation::Evaluator;
-use lsl_proto::discovery::queries::{MulticastInterface, Transmit};
-use lsl_proto::discovery::registry::{AnnouncedStream, Answer, Arrival, Registry, SourcePolicy};
-use lsl_proto::discovery::search::{ResolverEvent, Search, SearchAction};
+use lsl_proto::discovery::registry::{AnnouncedStream, Registry, SourcePolicy};
+use lsl_proto::discovery::search::Search;
 use lsl_proto::{ChannelFormat, StreamInfo};
 use lsl_secure::Policy;
 
 use crate::dice::Dice;
 use crate::network::{Datagram, Network};
+use crate::programs::scripts::{Peer, Script};
+use crate::programs::{CLOCK_PORT, Connection, InletId, OutletId, RunningInlet, RunningOutlet};
+use crate::tcp::Side;
 
 /// A host by its number.
 pub(crate) type HostId = usize;
@@ -28,6 +30,17 @@ pub(crate) struct World {
     pub(crate) now: f64,
     pub(crate) network: Network,
     pub(crate) hosts: Vec<Host>,
+    pub(crate) outlets: Vec<RunningOutlet>,
+    pub(crate) inlets: Vec<RunningInlet>,
+    pub(crate) peers: Vec<Peer>,
+    /// Connections by their numbers.
+    pub(crate) connections: BTreeMap<usize, Connection>,
+    /// Whether inlets that are opened look for their streams when they lose them.
+    pub(crate) recovers: bool,
+    /// Addresses at which scripts answer.
+    pub(crate) scripts: HashMap<SocketAddr, Script>,
+    /// Connections that there ever were.
+    pub(crate) connects: usize,
     events: BinaryHeap<Scheduled>,
     scheduled: u64,
 }
@@ -41,6 +54,12 @@ pub(crate) struct Host {
     pub(crate) known_peers: Vec<IpAddr>,
     /// Datagrams that came to ports of nobody.
     pub(crate) strays: u64,
+    /// What its outlets do about plaintext.
+    pub(crate) policy: Policy,
+    /// Seconds by which its clock is ahead of the world's, at the beginning of the world.
+    pub(crate) ahead: f64,
+    /// Seconds that its clock gains per second.
+    pub(crate) drift: f64,
 }
 
 /// The announcing side of a program.
@@ -50,16 +69,16 @@ pub(crate) struct Outlets {
     pub(crate) answers: AnswerQueue<()>,
     /// Keys of the announced streams, by uid.
     pub(crate) streams: HashMap<String, u64>,
-    wake_at: Option<f64>,
+    pub(crate) wake_at: Option<f64>,
     /// Answers since the last pause of the queue.
-    burst: usize,
+    pub(crate) burst: usize,
 }
 
 /// A search and what came of it.
 pub(crate) struct RunningSearch {
     pub(crate) search: Search,
-    port: u16,
-    wake_at: Option<f64>,
+    pub(crate) port: u16,
+    pub(crate) wake_at: Option<f64>,
     pub(crate) ended_at: Option<f64>,
     /// Uids that appeared and were not lost.
     pub(crate) present: BTreeSet<String>,
@@ -67,10 +86,18 @@ pub(crate) struct RunningSearch {
     pub(crate) events: [usize; 3],
 }
 
-enum Event {
+pub(crate) enum Event {
     Arrives(HostId, Datagram),
     WakeAnswers(HostId),
     WakeSearch(SearchId),
+    WakeOutlet(OutletId),
+    WakeInlet(InletId),
+    /// An inlet's connection reaches an address.
+    Connects(InletId, SocketAddr),
+    /// Bytes of a connection arrive at an end.
+    Delivers(usize, Side),
+    /// An end that found its connection full can write again.
+    HasRoom(usize, Side),
 }
 
 struct Scheduled {
@@ -121,6 +148,13 @@ impl World {
             now: 1000.0,
             network: Network::default(),
             hosts: Vec::new(),
+            outlets: Vec::new(),
+            inlets: Vec::new(),
+            peers: Vec::new(),
+            connections: BTreeMap::new(),
+            recovers: true,
+            scripts: HashMap::new(),
+            connects: 0,
             events: BinaryHeap::new(),
             scheduled: 0,
         }
@@ -135,6 +169,9 @@ impl World {
             searches: Vec::new(),
             known_peers: Vec::new(),
             strays: 0,
+            policy: Policy::Off,
+            ahead: 0.0,
+            drift: 0.0,
         });
         self.hosts.len() - 1
     }
@@ -207,6 +244,7 @@ impl World {
                     assert!(next.at >= self.now, "time goes back");
                     self.now = next.at;
                     self.happen(next.event);
+                    self.settle();
                 }
                 next => {
                     self.events.extend(next);
@@ -231,13 +269,25 @@ impl World {
         self.now - begin
     }
 
-    fn schedule(&mut self, at: f64, event: Event) {
+    pub(crate) fn schedule(&mut self, at: f64, event: Event) {
         self.scheduled += 1;
         self.events.push(Scheduled {
             at,
             number: self.scheduled,
             event,
         });
+    }
+
+    /// Returns what the clock of a host shows.
+    pub(crate) fn local(&self, host: HostId) -> f64 {
+        let Host { ahead, drift, .. } = self.hosts[host];
+        self.now * (1.0 + drift) + ahead
+    }
+
+    /// Returns when the clock of a host shows a time, in the future.
+    pub(crate) fn when(&self, host: HostId, local: f64) -> f64 {
+        let Host { ahead, drift, .. } = self.hosts[host];
+        ((local - ahead) / (1.0 + drift)).max(self.now + 1e-9)
     }
 
     fn happen(&mut self, event: Event) {
@@ -256,6 +306,27 @@ impl World {
                     self.drive_search(id);
                 }
             }
+            Event::WakeOutlet(id) => {
+                if self.outlets[id]
+                    .wake_at
+                    .take_if(|at| *at <= self.now)
+                    .is_some()
+                {
+                    self.drive_outlet(id);
+                }
+            }
+            Event::WakeInlet(id) => {
+                if self.inlets[id]
+                    .wake_at
+                    .take_if(|at| *at <= self.now)
+                    .is_some()
+                {
+                    self.drive_inlet(id);
+                }
+            }
+            Event::Connects(inlet, to) => self.connect(inlet, to),
+            Event::Delivers(number, to) => self.deliver(number, to),
+            Event::HasRoom(number, of) => self.drive_end(number, of),
         }
     }
 
@@ -281,15 +352,21 @@ impl World {
                 _ => self.network.delays(from.ip(), address, &mut self.dice),
             };
             for delay in delays {
-                let bytes = bytes.to_vec();
-                let arrives = Event::Arrives(host, Datagram { from, to, bytes });
-                self.schedule(self.now + delay, arrives);
+                let arrive = if to.port() >= CLOCK_PORT {
+                    self.network.pass_time(bytes, &mut self.dice)
+                } else {
+                    vec![bytes.to_vec()]
+                };
+                for bytes in arrive {
+                    let arrives = Event::Arrives(host, Datagram { from, to, bytes });
+                    self.schedule(self.now + delay, arrives);
+                }
             }
         }
     }
 
     /// Returns the endpoint of a host's port, as a peer at `to` sees it.
-    fn endpoint(&self, host: HostId, port: u16, to: SocketAddr) -> SocketAddr {
+    pub(crate) fn endpoint(&self, host: HostId, port: u16, to: SocketAddr) -> SocketAddr {
         let address = if to.ip().is_loopback() {
             to.ip()
         } else {
@@ -297,157 +374,13 @@ impl World {
         };
         (address, port).into()
     }
-
-    fn receive(&mut self, id: HostId, datagram: &Datagram) {
-        let Datagram { from, to, bytes } = datagram;
-        let (now, host) = (self.now, &mut self.hosts[id]);
-        let arrival = match to.port() {
-            SERVICE_PORT => Arrival::Service,
-            MULTICAST_PORT => Arrival::Responder,
-            port => {
-                let found = host.searches.iter().position(|it| it.port == port);
-                let Some(number) = found else {
-                    host.strays += 1;
-                    return;
-                };
-                let search = &mut host.searches[number].search;
-                search.handle_datagram(*from, bytes, now);
-                return self.drive_search((id, number));
-            }
-        };
-        let registry = &mut host.outlets.registry;
-        if let Answer::Query(query) =
-            registry.handle_datagram(arrival, bytes, *from, || Policy::Off, now)
-        {
-            host.outlets.answers.push((), query, now);
-            if host.outlets.wake_at.is_none_or(|at| at > now + TURN_SECS) {
-                host.outlets.wake_at = Some(now + TURN_SECS);
-                self.schedule(now + TURN_SECS, Event::WakeAnswers(id));
-            }
-        }
-    }
-
-    fn drive_answers(&mut self, id: HostId) {
-        let (now, host) = (self.now, &mut self.hosts[id]);
-        let outlets = &mut host.outlets;
-        let mut replies = Vec::new();
-        while let Some(reply) =
-            outlets
-                .answers
-                .poll_transmit(&mut outlets.evaluator, Policy::Off, now)
-        {
-            outlets.burst += 1;
-            replies.push(reply);
-        }
-        // A resolver of liblsl has room for about a hundred.
-        assert!(
-            replies.len() <= 16 && outlets.burst <= 64,
-            "too many at once"
-        );
-        if let Some(time) = outlets.answers.poll_timeout(now) {
-            if time > now {
-                outlets.burst = 0;
-            }
-            let time = time.max(now + TURN_SECS);
-            outlets.wake_at = Some(time);
-            self.schedule(time, Event::WakeAnswers(id));
-        } else {
-            assert!(
-                self.hosts[id].outlets.answers.is_idle(),
-                "work without a timer"
-            );
-        }
-        for reply in replies {
-            let from = self.endpoint(id, SERVICE_PORT, reply.to);
-            self.send(Some(id), from, reply.to, &reply.bytes);
-        }
-    }
-
-    fn drive_search(&mut self, id: SearchId) {
-        let now = self.now;
-        let mut actions = 0;
-        while self.search(id).ended_at.is_none() {
-            actions += 1;
-            assert!(actions < 10_000, "a search without end");
-            match self.search(id).search.poll(now) {
-                SearchAction::SendMulticast => {
-                    let queries = groups().collect();
-                    self.search(id).search.send_multicast(queries, now);
-                }
-                SearchAction::SendUnicast => {
-                    let own = IpAddr::from(Ipv4Addr::LOCALHOST);
-                    let hosts = [&[own], &self.hosts[id.0].known_peers[..]].concat();
-                    let ports = |host| (0..UNICAST_PORTS).map(move |n| (host, SERVICE_PORT + n));
-                    let targets = hosts.into_iter().flat_map(ports).map(SocketAddr::from);
-                    self.search(id)
-                        .search
-                        .send_unicast(targets.collect::<Vec<_>>(), now);
-                }
-                SearchAction::Send(query) => {
-                    let RunningSearch { search, port, .. } = self.search(id);
-                    let (port, datagram) = (*port, search.datagram(*port).unwrap());
-                    let from = self.endpoint(id.0, port, query.to);
-                    self.send(Some(id.0), from, query.to, &datagram);
-                }
-                SearchAction::ProbeTcp(target) => unreachable!("{target} was not given"),
-                SearchAction::WaitUntil(time) => {
-                    assert!(time > now, "waits for the past");
-                    if self.search(id).wake_at.is_none_or(|at| at > time) {
-                        self.search(id).wake_at = Some(time);
-                        self.schedule(time, Event::WakeSearch(id));
-                    }
-                    break;
-                }
-                SearchAction::Done => self.search(id).ended_at = Some(now),
-            }
-        }
-        self.search(id).take_events(now);
-    }
 }
 
-impl RunningSearch {
-    fn take_events(&mut self, now: f64) {
-        while let Some(event) = self.search.poll_event(now) {
-            let kind = match event {
-                ResolverEvent::Appeared(info) => {
-                    assert!(
-                        self.present.insert(info.uid().into_owned()),
-                        "{info:?} twice"
-                    );
-                    0
-                }
-                ResolverEvent::Changed(info) => {
-                    assert!(self.present.contains(&*info.uid()), "{info:?} is not there");
-                    1
-                }
-                ResolverEvent::Lost(info) => {
-                    assert!(self.present.remove(&*info.uid()), "{info:?} was not there");
-                    2
-                }
-                _ => unreachable!("no other event is known"),
-            };
-            self.events[kind] += 1;
-        }
-    }
-}
-
-/// The multicast queries of a wave, by two groups.
-fn groups() -> impl Iterator<Item = Transmit> {
-    let groups = [[224, 0, 0, 183], [239, 255, 172, 215]];
-    groups.into_iter().map(|group| Transmit {
-        interface: Some(MulticastInterface {
-            address: Ipv4Addr::UNSPECIFIED.into(),
-            index: 0,
-        }),
-        ..SocketAddr::from((group, MULTICAST_PORT)).into()
-    })
-}
-
-const MULTICAST_PORT: u16 = 16_571;
+pub(crate) const MULTICAST_PORT: u16 = 16_571;
 pub(crate) const SERVICE_PORT: u16 = 16_572;
-const UNICAST_PORTS: u16 = 4;
+pub(crate) const UNICAST_PORTS: u16 = 4;
 const FIRST_SEARCH_PORT: u16 = 20_000;
 /// From one turn of the answers to the next: what others do with the thread.
-const TURN_SECS: f64 = 30e-6;
+pub(crate) const TURN_SECS: f64 = 30e-6;
 /// Datagrams of a host to itself are neither lost nor late.
 const LOOPBACK_SECS: f64 = 20e-6;

@@ -1,6 +1,6 @@
 //! Hostile inlets and strangers against our outlet.
 
-use lsl_core::{BufferLength, Outlet, local_clock};
+use lsl_core::{Outlet, local_clock};
 
 use super::peer::{Peer, Stranger};
 use super::{CHANNELS, assert_delivers, assert_serves, info};
@@ -205,40 +205,6 @@ fn a_reader_that_closes_its_side_is_gone() {
     lab::until("it is none any more", || !outlet.have_consumers());
     assert!(peer.ending().bytes.starts_with(b"LSL/110 200 OK\r\n"));
     assert_serves(&context, &outlet);
-}
-
-/// Readers that never read, and readers that talk all the time, beside a good one.
-#[test]
-fn stalled_and_talkative_readers_do_not_disturb_others() {
-    let context = lab::context();
-    let outlet = Outlet::builder(info("stalled"))
-        .context(&context)
-        .buffer(BufferLength::Samples(500))
-        .open()
-        .unwrap();
-    let mut peers: Vec<Peer> = (0..20).map(|_| Peer::connect(&outlet)).collect();
-    for peer in &mut peers {
-        peer.send(b"LSL:streamfeed/110\r\nMax-Buffer-Length: 1000000\r\n\r\n");
-    }
-    let inlet = lab::inlet(&context, "stalled");
-    lab::until("all are consumers", || outlet.consumers().len() == 21);
-    let chunk = vec![0.5_f32; 400 * CHANNELS];
-    let mut pulled = vec![0.0_f32; 400 * CHANNELS];
-    let mut rounds = 0;
-    // Until the sockets of those that do not read are full.
-    lab::until("samples are dropped", || {
-        for peer in peers.iter_mut().take(3) {
-            peer.send(b"more! more! more!");
-        }
-        outlet.push_chunk(&chunk).unwrap();
-        let samples = inlet.blocking().pull_chunk(&mut pulled, None, lab::SOON);
-        assert_eq!(samples.unwrap(), 400, "the good reader misses samples");
-        rounds += 1;
-        outlet.stats().dropped > 0
-    });
-    assert_eq!(inlet.stats().samples, rounds * 400);
-    assert!(outlet.stats().backlog_bytes < 1 << 20);
-    assert_delivers(&outlet, &inlet);
 }
 
 /// A synchronous outlet waits for its readers, but not for ever. Spec: lsl-protocol §13, §15.

@@ -158,8 +158,6 @@ pub struct Connection {
     pub alert: Option<Cause>,
     pub closed: bool,
     pub pings: usize,
-    /// Answers PINGs, with this clock.
-    pub pongs: Option<Arc<dyn Fn() -> f64 + Send + Sync>>,
 }
 
 /// A fake outlet that listens until dropped.
@@ -322,7 +320,6 @@ impl Fake {
             alert: None,
             closed: false,
             pings: 0,
-            pongs: None,
         };
         while !connection.request.ends_with(b"\r\n") {
             let Some(bytes) = connection.receive().await else {
@@ -369,11 +366,9 @@ impl Connection {
             if length == 0 {
                 return None;
             }
-            let (mut data, mut out) = (Vec::new(), Vec::new());
+            let mut data = Vec::new();
             let Self {
                 opener,
-                sealer,
-                pongs,
                 alert,
                 closed,
                 pings,
@@ -385,18 +380,12 @@ impl Connection {
                     Record::Data(bytes) => data.extend_from_slice(bytes),
                     Record::Close => *closed = true,
                     Record::Alert(cause, _) => *alert = Some(cause),
-                    Record::Ping(t0) => {
-                        *pings += 1;
-                        if let Some(clock) = pongs {
-                            sealer.seal_pong([t0, clock(), clock()], &mut out)?;
-                        }
-                    }
+                    Record::Ping(_) => *pings += 1,
                     _ => {}
                 }
                 Ok(())
             });
             opened.ok()?;
-            self.raw(&out).await;
             if !data.is_empty() {
                 return Some(data);
             }

@@ -2,20 +2,17 @@
 //! what delays do is bounded by what is reported. Spec: LSS/1 §9.
 
 use std::net::{Ipv4Addr, UdpSocket};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use lsl_core::secure::{Policy, TIME_PACKET_LEN, TIME_PREFIX, TimeResponder};
-use lsl_core::{ErrorKind, Inlet, StreamInfo, local_clock};
+use lsl_core::secure::{Policy, TimeResponder};
+use lsl_core::{Inlet, StreamInfo, local_clock};
 
 use super::fake::{Claim, Fake, Running, either};
 use super::people::{Place, Side};
 use super::proxy::{Proxy, Verdict, Way};
 use crate::lab::{self, SOON};
-
-/// Makes packets of a probe and the answer before.
-type Forger = fn(&[u8], &[u8]) -> Vec<Vec<u8>>;
 
 /// The clock of a fake outlet and everybody between it and the inlet.
 #[derive(Default)]
@@ -24,19 +21,10 @@ struct Clock {
     ahead: AtomicU64,
     /// How long answers are held back, in milliseconds.
     delay: AtomicU64,
-    /// What comes before each true answer, made of the probe and the answer before.
-    forge: Option<Forger>,
     /// The connection breaks at the next probe, and afterwards the clock is 3 s ahead.
     breaks: AtomicBool,
     /// Sends from another socket.
     elsewhere: bool,
-    /// Probes are heard and not answered.
-    filtered: AtomicBool,
-    /// PINGs are answered.
-    pongs: bool,
-    pings: AtomicUsize,
-    /// First bytes of what came.
-    heard: Mutex<Vec<Vec<u8>>>,
     probes: AtomicUsize,
     /// Sessions for the clock alone that the inlet ended properly.
     closed: AtomicUsize,
@@ -57,7 +45,6 @@ impl Clock {
             .await
             .unwrap();
         let mut buffer = [0; 256];
-        let mut last = Vec::new();
         loop {
             let (length, from) = socket.recv_from(&mut buffer).await.unwrap();
             if self.breaks.swap(false, Ordering::AcqRel) {
@@ -65,24 +52,14 @@ impl Clock {
                 return;
             }
             let packet = &buffer[..length];
-            self.heard.lock().unwrap().push(packet.to_vec());
             let t1 = local_clock() + self.ahead();
             let delay = self.delay.load(Ordering::Acquire);
-            if let Some(forge) = self.forge {
-                for forged in forge(packet, &last) {
-                    socket.send_to(&forged, from).await.unwrap();
-                }
-            }
-            if self.filtered.load(Ordering::Acquire) {
-                continue;
-            }
             let answer = responder.answer(packet, t1, || local_clock() + self.ahead());
             let Some(answer) = answer else {
                 continue;
             };
             self.probes.fetch_add(1, Ordering::AcqRel);
             tokio::time::sleep(Duration::from_millis(delay)).await;
-            last = answer.to_vec();
             let way = if self.elsewhere { &other } else { socket };
             way.send_to(&answer, from).await.unwrap();
         }
@@ -105,13 +82,6 @@ fn outlet(name: &str, clock: Clock) -> (Running, Claim, Arc<Clock>) {
         async move {
             let service = tokio::net::UdpSocket::from_std(service).unwrap();
             let responder = connection.time.take().unwrap().into_responder();
-            if clock.pongs {
-                let clock = Arc::clone(&clock);
-                connection.pongs = Some(Arc::new(move || {
-                    clock.pings.fetch_add(1, Ordering::AcqRel);
-                    local_clock() + clock.ahead()
-                }));
-            }
             let is_of_clock = connection.request == b"LSL:timekeys/1\r\n";
             if connection.request.starts_with(b"LSL:streamfeed") {
                 connection.data(&claim.preamble()).await;
@@ -150,43 +120,6 @@ fn assert_bounded(inlet: &Inlet, clock: &Clock) -> f64 {
 }
 
 #[test]
-fn what_others_answer_does_not_count() {
-    let place = Place::new();
-    let rec = rec(&place, "rec", 128);
-    let forge = |probe: &[u8], last: &[u8]| {
-        let mut forged = probe.to_vec();
-        forged[40] ^= 1;
-        let mut bent = last.to_vec();
-        if let Some(byte) = bent.get_mut(45) {
-            *byte ^= 0x40;
-        }
-        vec![
-            // Reflected, replayed, changed, too short, and in plaintext.
-            probe.to_vec(),
-            last.to_vec(),
-            forged,
-            bent,
-            probe[..30].to_vec(),
-            b" 1804289383 1.0 99.0 99.0".to_vec(),
-        ]
-    };
-    let clock = Clock {
-        forge: Some(forge),
-        ..Clock::default()
-    };
-    clock.set_ahead(1234.5);
-    let (_outlet, claim, clock) = outlet("forged", clock);
-    let inlet = rec.inlet_for(&claim.info());
-    assert_bounded(&inlet, &clock);
-    let heard = clock.heard.lock().unwrap();
-    assert!(heard.len() >= 6);
-    for packet in heard.iter() {
-        assert_eq!(packet.len(), TIME_PACKET_LEN);
-        assert!(packet.starts_with(TIME_PREFIX), "{packet:?}");
-    }
-}
-
-#[test]
 fn answers_from_another_address_count_if_they_are_authentic() {
     let place = Place::new();
     let rec = rec(&place, "rec", 128);
@@ -197,35 +130,6 @@ fn answers_from_another_address_count_if_they_are_authentic() {
     let (_outlet, claim, clock) = outlet("multi-homed", clock);
     let inlet = rec.inlet_for(&claim.info());
     assert_bounded(&inlet, &clock);
-}
-
-#[test]
-fn delays_are_reported_and_long_ones_discarded() {
-    let place = Place::new();
-    let patient = rec(&place, "rec", 128);
-    let strict = place.side_with(
-        "rec-strict",
-        Policy::Required,
-        vec![super::people::trusted(
-            "amp",
-            lsl_core::secure::trust::TrustedRole::Outlet,
-        )],
-        |settings| settings.max_rtt_ms = 5,
-    );
-    let (_outlet, claim, clock) = outlet("delayed", Clock::default());
-    clock.set_ahead(-77.0);
-    clock.delay.store(20, Ordering::Release);
-    let inlet = patient.inlet_for(&claim.info());
-    let bound = assert_bounded(&inlet, &clock);
-    assert!(bound >= 0.009, "20 ms went unnoticed: {bound}");
-    drop(inlet);
-    let inlet = strict.inlet_for(&claim.info());
-    let error = inlet
-        .blocking()
-        .time_correction(Duration::from_secs(2))
-        .unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Timeout);
-    assert!(clock.probes.load(Ordering::Acquire) > 8, "nobody asked");
 }
 
 /// Without a feed a session of its own lends the keys; it ends when there is a feed.
@@ -272,94 +176,6 @@ fn a_jump_while_there_is_no_session_is_audited_too() {
     clock.breaks.store(true, Ordering::Release);
     rec.await_audit("time_step", |_| true);
     assert!(outlet.handshakes() > 1);
-}
-
-/// Whether the next estimates become such that the error is bounded and this holds.
-fn await_quality(inlet: &Inlet, clock: &Clock, is_low: bool) {
-    lab::until("the clock is measured in the other way", || {
-        let correction = inlet.blocking().time_correction(SOON).unwrap();
-        correction.is_low_quality() == is_low
-    });
-    assert_bounded(inlet, clock);
-}
-
-/// With and without a feed, whose session is asked then.
-#[test]
-fn where_udp_is_filtered_the_session_is_asked() {
-    let place = Place::new();
-    let rec = rec(&place, "rec", 128);
-    for is_open in [false, true] {
-        let clock = Clock {
-            filtered: AtomicBool::new(true),
-            pongs: true,
-            ..Clock::default()
-        };
-        clock.set_ahead(1234.5);
-        let (outlet, claim, clock) = outlet("filtered", clock);
-        let inlet = rec.inlet_for(&claim.info());
-        if is_open {
-            inlet.blocking().open(SOON).unwrap();
-        }
-        assert_bounded(&inlet, &clock);
-        let correction = inlet.blocking().time_correction(SOON).unwrap();
-        assert!(correction.is_low_quality(), "{correction:?}");
-        assert_eq!(clock.probes.load(Ordering::Acquire), 0);
-        let heard = clock.heard.lock().unwrap().len();
-        assert!(heard >= 8, "UDP was asked only {heard} times");
-        assert_eq!(outlet.handshakes(), 1);
-        // UDP is tried all the while.
-        clock.filtered.store(false, Ordering::Release);
-        await_quality(&inlet, &clock, false);
-    }
-}
-
-/// Fast, and back and forth: a filter that is set up later, and taken away.
-#[test]
-fn udp_is_left_and_taken_up_again() {
-    let place = Place::with(&[
-        ("tuning.TimeProbeCount", "3"),
-        ("tuning.TimeProbeInterval", "0.01"),
-        ("tuning.TimeProbeMaxRTT", "0.06"),
-        ("tuning.TimeUpdateInterval", "0.1"),
-        ("tuning.TimeUpdateMinProbes", "1"),
-    ]);
-    let rec = rec(&place, "rec", 128);
-    let clock = Clock {
-        pongs: true,
-        ..Clock::default()
-    };
-    clock.set_ahead(-5.0);
-    let (outlet, claim, clock) = outlet("now-and-then", clock);
-    let inlet = rec.inlet_for(&claim.info());
-    inlet.blocking().open(SOON).unwrap();
-    for _ in 0..2 {
-        await_quality(&inlet, &clock, false);
-        clock.filtered.store(true, Ordering::Release);
-        await_quality(&inlet, &clock, true);
-        clock.filtered.store(false, Ordering::Release);
-    }
-    await_quality(&inlet, &clock, false);
-    assert_eq!(outlet.handshakes(), 1, "the feed alone was asked");
-    assert!(rec.audited("time_step").is_empty());
-}
-
-/// Who answers over UDP is never asked through the session.
-#[test]
-fn nobody_is_pinged_who_answers_over_udp() {
-    let place = Place::new();
-    let rec = rec(&place, "rec", 128);
-    let clock = Clock {
-        pongs: true,
-        ..Clock::default()
-    };
-    let (_outlet, claim, clock) = outlet("answering", clock);
-    let inlet = rec.inlet_for(&claim.info());
-    assert_bounded(&inlet, &clock);
-    lab::until("the second wave is over", || {
-        clock.probes.load(Ordering::Acquire) >= 16
-    });
-    await_quality(&inlet, &clock, false);
-    assert_eq!(clock.pings.load(Ordering::Acquire), 0);
 }
 
 /// A stream that somebody else seems to serve.

@@ -2,32 +2,14 @@
 
 use std::io::Write;
 use std::net::Shutdown;
-use std::time::Duration;
 
 use lsl_core::secure::Policy;
 use lsl_core::secure::handshake::PREAMBLE;
 use lsl_core::{Outlet, local_clock};
 
-use super::reader::{Reader, dial, feed_request, hello, message, rest, say};
+use super::reader::{Reader, dial, feed_request, hello, rest, say};
 use crate::lab;
 use crate::secure::people::{Place, info};
-
-#[test]
-fn the_hello_may_be_cut_anywhere() {
-    let place = Place::new();
-    let amp = place.side("amp", Policy::Required, &["rec"]);
-    let outlet = lab::outlet(&amp.context, info("cut"));
-    let length = hello("rec").1.len();
-    for cut in 0..=length {
-        let mut stream = dial(&outlet);
-        let (initiator, hello) = hello("rec");
-        stream.write_all(&hello[..cut]).unwrap();
-        // So that the outlet mostly sees two parts; it must not matter.
-        std::thread::sleep(Duration::from_millis(1));
-        stream.write_all(&hello[cut..]).unwrap();
-        initiator.receive_m2(&message(&mut stream)).expect("M2");
-    }
-}
 
 fn requests(outlet: &Outlet) -> Vec<(Vec<u8>, &'static [u8])> {
     vec![
@@ -45,45 +27,6 @@ fn requests(outlet: &Outlet) -> Vec<(Vec<u8>, &'static [u8])> {
         (b"LSL:secure/2\r\n".to_vec(), b""),
         (b"\r\n".to_vec(), b""),
     ]
-}
-
-#[test]
-fn plaintext_may_be_cut_anywhere() {
-    let place = Place::new();
-    let amp = place.side("amp", Policy::Migrate, &["rec"]);
-    for context in [place.legacy(), amp.context.clone()] {
-        let outlet = lab::outlet(&context, info("plain"));
-        for (request, answer) in requests(&outlet) {
-            for cut in 0..request.len().min(20) {
-                let mut stream = dial(&outlet);
-                stream.write_all(&request[..cut]).unwrap();
-                std::thread::sleep(Duration::from_millis(1));
-                say(&mut stream, &request[cut..]);
-                let _ = stream.shutdown(Shutdown::Write);
-                let shown = String::from_utf8_lossy(&request);
-                let bytes = rest(&mut stream);
-                let begins = &bytes[..answer.len().min(bytes.len())];
-                assert_eq!(begins, answer, "{shown:?} at {cut}");
-                assert_eq!(bytes.is_empty(), answer.is_empty(), "{shown:?} at {cut}");
-            }
-        }
-    }
-}
-
-#[test]
-fn a_preamble_with_a_wrong_byte_is_no_preamble() {
-    let place = Place::new();
-    let amp = place.side("amp", Policy::Required, &["rec"]);
-    let outlet = lab::outlet(&amp.context, info("wrong"));
-    for at in 0..PREAMBLE.len() {
-        let (_, mut hello) = hello("rec");
-        hello[at] ^= 0x20;
-        let mut stream = dial(&outlet);
-        say(&mut stream, &hello);
-        let _ = stream.shutdown(Shutdown::Write);
-        assert_eq!(rest(&mut stream), b"", "byte {at}");
-    }
-    Reader::feed(&outlet, "rec", 10);
 }
 
 #[test]
