@@ -31,6 +31,7 @@ mod roots;
 mod systems;
 mod tidy;
 mod vectors;
+mod wine;
 mod xdf;
 mod zig;
 
@@ -84,6 +85,7 @@ Usage: cargo xtask TASK
                          the same list
   msrv *                 check the shipped crates with the oldest supported compiler
   systems                type-check everything for Windows and macOS, where it never ran
+  wine [PACKAGE]         the tests of Windows under Wine 8.0, but for those it lists
   fuzz [SECONDS] [TARGET]  every fuzz target (or one) for SECONDS (default 30) each
   book [--update]        run every command that the README and docs show, and build the book
                          (or make the pages that come from the program)
@@ -188,6 +190,8 @@ fn run() -> Result {
         ["deny"] => deny(&sh),
         ["msrv"] => msrv(&sh),
         ["systems"] => systems::run(&sh),
+        ["wine"] => wine::run(&sh, None),
+        ["wine", package] => wine::run(&sh, Some(package)),
         ["fuzz"] => fuzz::run(&sh, fuzz::DEFAULT_SECONDS, None),
         ["fuzz", seconds] => fuzz::run(&sh, seconds.parse()?, None),
         ["fuzz", seconds, target] => fuzz::run(&sh, seconds.parse()?, Some(target)),
