@@ -199,8 +199,14 @@ impl OutletShared {
                     break true;
                 }
                 // `encoder` is locked: signal handlers must not push now.
-                let waiter = link.writer.waiter();
-                if !waiter.is_some_and(|waiter| waiter.wait_writable(deadline)) {
+                let has_waited = if let Some(waiter) = link.writer.waiter() {
+                    waiter.wait_writable(deadline)
+                } else {
+                    // Only the reactor can wait for it.
+                    std::thread::sleep(LOOK_AGAIN);
+                    local_clock() < deadline
+                };
+                if !has_waited {
                     break false;
                 }
             };
@@ -294,6 +300,9 @@ impl Waits {
 fn bit(variant: Variant) -> u8 {
     1 << variant.index()
 }
+
+/// Pause of a synchronous push before a stream that no thread can wait for.
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
 #[cfg(test)]
 mod tests {

@@ -264,6 +264,12 @@ fn a_session_that_failed_says_so_also_if_its_inlet_is_closed_before_its_task_kno
 /// although it requires encryption, as inside a link.
 #[test]
 fn samples_arrive_over_any_stream() {
+    for synchronous in [false, true] {
+        feed_in_memory(synchronous);
+    }
+}
+
+fn feed_in_memory(synchronous: bool) {
     // Far more than the stream holds.
     let values: Vec<i32> = (0..10_000).collect();
     let context = crate::Context::with_security(Config::loopback(), required());
@@ -273,7 +279,7 @@ fn samples_arrive_over_any_stream() {
     let options = OutletOptions {
         capacity_samples: values.len(),
         chunk_samples: 1,
-        synchronous: false,
+        synchronous,
     };
     let wishes = FeedOptions {
         version: 110,
@@ -290,10 +296,14 @@ fn samples_arrive_over_any_stream() {
         let served = tokio::spawn(async move { handshake::serve(far, peer, &serving).await });
         let mut connection = Connection::plain(near, peer, exchange).await.unwrap();
         served.await.unwrap().unwrap();
-        (outlet.push(&pushed, pushed.len(), Stamps::Now, Pushthrough::Flush)).unwrap();
-        outlet.close();
         let mut ring = SampleRing::new(pushed.len(), 4 * pushed.len());
+        // A synchronous push waits for the reader.
+        let pushing = std::thread::spawn(move || {
+            (outlet.push(&pushed, pushed.len(), Stamps::Now, Pushthrough::Flush)).unwrap();
+            outlet.close();
+        });
         let ended = connection.ended(&mut ring).await;
+        pushing.join().unwrap();
         assert!(matches!(ended, Disconnect::Closed), "{ended:?}");
         let mut received = Vec::new();
         while let Some((_, raw)) = ring.front() {
