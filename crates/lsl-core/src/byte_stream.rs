@@ -306,15 +306,19 @@ mod tests {
     use super::*;
     use crate::net::runtime;
 
+    /// Returns both ends, registered.
     async fn pair() -> (ByteStream, ByteStream) {
+        let (mut near, mut far) = unregistered_pair().await;
+        near.register().unwrap();
+        far.register().unwrap();
+        (near, far)
+    }
+
+    async fn unregistered_pair() -> (ByteStream, ByteStream) {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let near = TcpStream::connect(listener.local_addr().unwrap()).await;
         let far = listener.accept().await.unwrap().0;
-        let stream = |stream| {
-            let mut stream = ByteStream::tcp(stream).unwrap();
-            stream.register().unwrap();
-            stream
-        };
+        let stream = |stream| ByteStream::tcp(stream).unwrap();
         (stream(near.unwrap()), stream(far))
     }
 
@@ -324,10 +328,14 @@ mod tests {
         receiver.recv_timeout(Duration::from_mins(1)).unwrap()
     }
 
-    /// The time that closing took.
-    fn closing(bytes: usize, is_closed: bool) -> f64 {
+    /// The time that closing took, of a stream that is registered or not.
+    fn closing(bytes: usize, is_closed: bool, is_registered: bool) -> f64 {
         on_runtime(async move {
-            let (mut near, far) = pair().await;
+            let (mut near, mut far) = unregistered_pair().await;
+            far.register().unwrap();
+            if is_registered {
+                near.register().unwrap();
+            }
             far.writer().send_all(&vec![7; bytes]).await.unwrap();
             if is_closed {
                 far.writer().shut_down(Shutdown::Write);
@@ -341,16 +349,18 @@ mod tests {
     #[test]
     fn a_peer_that_stays_is_let_go_after_a_second() {
         for bytes in [0, MAX_DISCARDED_BYTES - 512] {
-            let secs = closing(bytes, false);
+            let secs = closing(bytes, false, true);
             assert!((0.99..20.0).contains(&secs), "{bytes}: {secs}");
         }
     }
 
     #[test]
     fn a_peer_that_closes_or_goes_on_talking_is_let_go_at_once() {
-        for (bytes, is_closed) in [(0, true), (1000, true), (MAX_DISCARDED_BYTES, false)] {
-            let secs = closing(bytes, is_closed);
-            assert!(secs < 0.99, "{bytes}: {secs}");
+        for is_registered in [true, false] {
+            for (bytes, is_closed) in [(0, true), (1000, true), (MAX_DISCARDED_BYTES, false)] {
+                let secs = closing(bytes, is_closed, is_registered);
+                assert!(secs < 0.99, "{bytes}: {secs}");
+            }
         }
     }
 
@@ -360,14 +370,39 @@ mod tests {
         const BYTES: usize = 1 << 24;
         let received = on_runtime(async {
             let (near, mut far) = pair().await;
+            let writer = near.writer();
+            writer.writable().await.unwrap();
+            let (mut sent, bytes) = (0, vec![7; 1 << 16]);
+            // The system may find more room a moment later.
+            let mut tries = 0..100;
+            let waiting = loop {
+                assert!(tries.next().is_some(), "a full socket counts as writable");
+                let full = loop {
+                    match writer.try_write(&bytes, Caller::Task) {
+                        Ok(written) => sent += written,
+                        Err(error) => break error.kind(),
+                    }
+                };
+                assert_eq!(full, io::ErrorKind::WouldBlock);
+                let mut waiting = Box::pin(writer.writable());
+                let looking = poll_fn(|context| Poll::Ready(waiting.as_mut().poll(context)));
+                if looking.await.is_pending() {
+                    break waiting;
+                }
+            };
+            let (mut total, mut buffer) = (0, vec![0; 1 << 16]);
+            while total < sent {
+                total += far.read(&mut buffer).await.unwrap();
+            }
+            waiting.await.unwrap();
+
             let sending =
                 tokio::spawn(async move { near.writer().send_all(&vec![7; BYTES]).await });
-            let (mut total, mut buffer) = (0, vec![0; 1 << 16]);
             while let length @ 1.. = far.read(&mut buffer).await.unwrap() {
                 total += length;
             }
             sending.await.unwrap().unwrap();
-            total
+            total - sent
         });
         assert_eq!(received, BYTES);
     }

@@ -59,6 +59,8 @@ impl Connection {
         (tx, rx): (Tx, Rx),
         session: Option<Box<Session>>,
     ) -> Self {
+        // Else nobody would be woken for room.
+        debug_assert!(stream.is_registered());
         let link = Arc::new(Link::new(stream.writer().clone(), peer, session));
         Self {
             sender: Some(Sender::new(Arc::clone(&link), tx)),
@@ -242,7 +244,8 @@ mod tests {
     fn an_answer_that_a_full_socket_stops_ends_with_its_session() {
         let (told, is_told) = std::sync::mpsc::channel();
         let answering = async move {
-            let (stream, _peer) = pipe::pair();
+            let (mut stream, _peer) = pipe::pair();
+            stream.register().unwrap();
             let mut connection = Connection::plain(stream, ([127, 0, 0, 1], 1).into());
             let link = Arc::clone(connection.link());
             // Far more than it takes.

@@ -222,7 +222,8 @@ mod tests {
         let (told, is_told) = std::sync::mpsc::channel();
         let lending = async move {
             let shared = Arc::new(OutletShared::new(context, info, options).unwrap());
-            let (mut peer, stream) = pipe::pair();
+            let (mut peer, mut stream) = pipe::pair();
+            stream.register().unwrap();
             shared.serve_time_keys(Connection::plain(stream, ([127, 0, 0, 1], 1).into()));
             for _ in 0..100 {
                 tokio::task::yield_now().await;

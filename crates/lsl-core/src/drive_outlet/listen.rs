@@ -146,7 +146,8 @@ async fn accept(listener: TcpListener, shared: Arc<OutletShared>) {
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => {
-                let stream = match sockets::accepted(stream, shared.context.config().tuning()) {
+                let tuning = shared.context.config().tuning();
+                let stream = match sockets::accepted(stream, peer, tuning) {
                     Ok(stream) => stream,
                     Err(error) => {
                         shared.refused.add(1);

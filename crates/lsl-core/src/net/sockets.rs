@@ -301,9 +301,13 @@ impl Binder {
 ///
 /// # Errors
 /// Those of the reactor. Options are a wish and never fail.
-pub(crate) fn accepted(stream: tokio::net::TcpStream, tuning: &Tuning) -> io::Result<ByteStream> {
+pub(crate) fn accepted(
+    stream: tokio::net::TcpStream,
+    peer: SocketAddr,
+    tuning: &Tuning,
+) -> io::Result<ByteStream> {
     if let Err(error) = prepare_accepted(&stream, tuning) {
-        tracing::debug!(%error, "cannot set socket options");
+        tracing::debug!(%peer, %error, "cannot set socket options");
     }
     let mut stream = ByteStream::tcp(stream)?;
     stream.register()?;
