@@ -42,7 +42,7 @@ pub(crate) async fn probe(shared: Arc<InletShared>) {
         }
         let asking = ask(&shared, &mut clock, &attempt);
         if let Some(error) = shared.attempt(attempt.id, asking).await {
-            shared.failed(attempt.id, &error);
+            shared.failed(&attempt, &error);
         }
     }
 }

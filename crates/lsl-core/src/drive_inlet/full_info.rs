@@ -9,6 +9,7 @@ use lsl_proto::inlet::recovery::{Attempt, Input, Purpose};
 use lsl_proto::wire::request::FULLINFO_REQUEST;
 
 use crate::drive_inlet::shared::InletShared;
+use crate::net::monitor::lock_ignoring_poison;
 use crate::{Error, Result, StreamInfo};
 
 /// Tries until the info of the present outlet is known or the stream lost.
@@ -24,13 +25,16 @@ pub(crate) async fn fetch(shared: Arc<InletShared>) {
                 info.fill_v6_address(present.v6_address_bytes());
                 let info = (attempt.moves, Arc::new(info));
                 drop((shared.facts).update(|facts| facts.full_info.replace(info)));
-                // A caller that came after the outlet changed waits for the new one's.
-                if shared.source.moves() == attempt.moves {
-                    shared.tell(Input::Done(Purpose::FullInfo));
+                // A caller that came after the outlet changed waits for the new one's: from this task, or from
+                // another one that it starts.
+                let mut tasks = lock_ignoring_poison(&shared.tasks);
+                let recovery = &shared.source.recovery;
+                if recovery.update(|recovery| recovery.finish(attempt.id)) {
+                    tasks.info = None;
                     return;
                 }
             }
-            Some(Err(error)) if !shared.failed(attempt.id, &error) => return,
+            Some(Err(error)) if !shared.failed(&attempt, &error) => return,
             _ => {}
         }
     }

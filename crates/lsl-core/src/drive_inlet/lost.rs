@@ -106,6 +106,12 @@ impl Lost {
         lock_ignoring_poison(&self.shared).streams.is_awaited(info)
     }
 
+    /// The number of streams that have a search of their own.
+    #[cfg(test)]
+    pub(crate) fn searching(&self) -> usize {
+        MAX_OWN_SEARCHES - self.own_searches.available_permits()
+    }
+
     /// The number of streams that share a search.
     #[cfg(test)]
     pub(crate) fn sharing(&self) -> usize {

@@ -33,24 +33,24 @@ impl InletShared {
     }
 
     /// Reports that an attempt failed. False means that the stream is lost.
-    pub(crate) fn failed(&self, id: AttemptId, error: &Error) -> bool {
+    pub(crate) fn failed(&self, attempt: &Attempt, error: &Error) -> bool {
         self.tell_trust();
-        let notice = self.tell(Input::Failed(id, self.source.failure(error)));
+        let notice = self.tell(Input::Failed(attempt.id, self.source.failure(error)));
         if notice == Some(Notice::Lost) {
             // Said here and not in `lose`, which also ends inlets that nobody wants any more.
             tracing::info!(name = ?self.info.name(), %error, "stream lost");
             self.lose(&error.to_string());
             return false;
         }
-        tracing::debug!(name = ?self.info.name(), %error, "connection failed");
+        let purpose = attempt.purpose;
+        tracing::debug!(name = ?self.info.name(), ?purpose, %error, "connection failed");
         true
     }
 
     /// Tells the machine whom the trust file trusts now.
     pub(super) fn tell_trust(&self) {
-        if let Ok(security) = self.context.security() {
-            self.tell(Input::Trust(security.trust()));
-        }
+        let security = self.context.security().ok();
+        self.tell(Input::Trust(security.map(|security| security.trust())));
     }
 
     /// Tells the machine of an event, and all tasks to look.
@@ -88,9 +88,11 @@ impl InletShared {
         recovery.lock().repeat_action();
         let mut working = None;
         loop {
-            let due = recovery.lock().poll_timeout();
+            let waits_for = |recovery: &Recovery| (recovery.poll_timeout(), recovery.has_action());
+            let (due, has_action) = waits_for(&recovery.lock());
+            working.take_if(|_| !has_action);
             let look = |recovery: &mut Recovery| match recovery.poll_action() {
-                None if recovery.poll_timeout() == due => None,
+                None if waits_for(recovery) == (due, has_action) => None,
                 action => Some(action),
             };
             let looking = recovery.wait(due.unwrap_or(f64::INFINITY), look);

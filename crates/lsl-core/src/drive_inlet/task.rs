@@ -27,6 +27,8 @@ impl InletShared {
             return Ok(());
         }
         let epoch = self.feed.lock().epoch;
+        // Not by the task, which may be aborted before it is polled, and late then.
+        self.tell(Input::Wanted(Purpose::Feed));
         self.start(&mut tasks.data, move |shared| receive(shared, epoch))
     }
 
@@ -92,17 +94,16 @@ impl InletShared {
 /// The task of the data connection: connects, reads and recovers until the inlet is closed or the stream
 /// lost.
 async fn receive(shared: Arc<InletShared>, epoch: u64) {
-    shared.tell(Input::Wanted(Purpose::Feed));
     loop {
         let attempt = shared.next_attempt(Purpose::Feed).await;
         // Not until this task is polled again does it learn that it was aborted. Then the attempt is another's.
         if shared.feed.lock().epoch != epoch {
-            shared.tell(Input::Wanted(Purpose::Feed));
+            shared.tell(Input::Returned(attempt.id));
             return;
         }
         let trying = connection(&shared, &attempt, epoch);
         if let Some(error) = shared.attempt(attempt.id, trying).await
-            && !shared.failed(attempt.id, &error)
+            && !shared.failed(&attempt, &error)
         {
             return;
         }

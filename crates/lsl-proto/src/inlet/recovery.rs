@@ -42,6 +42,8 @@ pub type AttemptId = u64;
 pub struct Attempt {
     /// Name in what the machine is told of it.
     pub id: AttemptId,
+    /// Purpose of the connection.
+    pub purpose: Purpose,
     /// The stream as its present outlet describes it.
     pub info: Arc<StreamInfo>,
     /// Where to connect; `None` if no address is known or allowed.
@@ -68,6 +70,8 @@ pub enum Input {
     Wanted(Purpose),
     /// They are not wanted any more. Without a feed its failures are forgotten.
     Done(Purpose),
+    /// The task that got this attempt has ended: another one of its purpose may begin.
+    Returned(AttemptId),
     /// The feed flows.
     Connected,
     /// A handshake for the feed failed.
@@ -78,8 +82,9 @@ pub enum Input {
     Found(Vec<StreamInfo>),
     /// Whether the outlet answered to [`Action::AskByTcp`] or [`Action::AskByUdp`].
     InPlace(bool),
-    /// The present trust list: before what it may change, and in answer to [`Action::LookAtTrust`].
-    Trust(Arc<TrustList>),
+    /// The present trust list: before what it may change, and in answer to [`Action::LookAtTrust`]; `None` if
+    /// there is none to be had.
+    Trust(Option<Arc<TrustList>>),
 }
 
 /// Kind of a failed attempt.
@@ -162,6 +167,8 @@ pub struct Recovery {
     action: Option<Action>,
     /// Whether the driver has it.
     is_given: bool,
+    /// Number of rounds of searches begun so far.
+    rounds: u64,
     /// The outlet as a search found it elsewhere.
     found: Option<Box<StreamInfo>>,
     /// Shortest duration of the next round of the search.
@@ -188,6 +195,8 @@ enum Progress {
     Searching {
         pause_secs: f64,
         is_security: bool,
+        /// Number of the last round begun before the failure. Its answers may be older.
+        after_round: u64,
     },
     Paused {
         until: f64,
@@ -225,6 +234,7 @@ impl Recovery {
             watch: None,
             action: None,
             is_given: false,
+            rounds: 0,
             found: None,
             round_secs: FIRST_ROUND_SECS,
         }
@@ -232,13 +242,33 @@ impl Recovery {
 
     /// Takes an event. One of an attempt that is over, and an answer that nobody waits for, change nothing.
     pub fn handle(&mut self, input: Input, now: f64) -> Option<Notice> {
+        let notice = self.on_input(input, now);
+        if !self.is_searching() {
+            // Nobody waits for it any more, and it must not move those who are well.
+            let is_search =
+                |action: &mut Action| matches!(action, Action::Search(_) | Action::AskByTcp);
+            self.action.take_if(is_search);
+            self.found = None;
+            self.round_secs = FIRST_ROUND_SECS;
+        }
+        notice
+    }
+
+    fn on_input(&mut self, input: Input, now: f64) -> Option<Notice> {
         match (input, &self.action) {
             (Input::Wanted(purpose), _) => {
                 let progress = self.progress(purpose);
                 if matches!(progress, Progress::Unwanted | Progress::Trying(_)) {
                     *progress = Progress::Ready;
                 }
-                self.not_ready_secs = NOT_READY_SECS;
+                if purpose == Purpose::FullInfo {
+                    self.not_ready_secs = NOT_READY_SECS;
+                }
+            }
+            (Input::Returned(id), _) => {
+                if let Some(progress) = self.trying(id) {
+                    *progress = Progress::Ready;
+                }
             }
             (Input::Done(purpose), _) => {
                 *self.progress(purpose) = Progress::Unwanted;
@@ -273,8 +303,10 @@ impl Recovery {
                     self.action = None;
                     self.look_at = now + TRUST_CHECK_SECS;
                 }
-                if !(self.trust.as_ref()).is_some_and(|known| Arc::ptr_eq(known, &trust)) {
-                    self.trust = Some(trust);
+                let is_known =
+                    |trust| (self.trust.as_ref()).is_some_and(|known| Arc::ptr_eq(known, trust));
+                if trust.as_ref().is_some_and(|trust| !is_known(trust)) {
+                    self.trust = trust;
                     self.refused = Refused::default();
                     self.end_pauses(|_, is_security| is_security);
                 }
@@ -322,6 +354,7 @@ impl Recovery {
         }
         Some(Attempt {
             id: self.last_attempt,
+            purpose,
             info: Arc::clone(&self.present),
             endpoint: self.endpoint(),
             moves: self.moves,
@@ -333,21 +366,28 @@ impl Recovery {
         self.connections.iter().any(|progress| progress.is(id))
     }
 
-    /// Returns the next work for the driver, each once.
+    /// Ends an attempt that did all it was for: its purpose is not wanted any more. Returns false if it was
+    /// over before; then another one begins.
+    pub fn finish(&mut self, id: AttemptId) -> bool {
+        let progress = self.trying(id);
+        progress.map(|it| *it = Progress::Unwanted).is_some()
+    }
+
+    /// Returns the next work for the driver, each once. A search waits for no other work: it answers the
+    /// watchdog's question too, and the trust file is looked at after it.
     pub fn poll_action(&mut self) -> Option<Action> {
-        let is_searching = |progress| matches!(progress, &Progress::Searching { .. });
-        let is_searching = self.connections.iter().any(is_searching)
-            || self.watch.is_some_and(|watch| watch.is_missed);
-        if !is_searching {
-            // Nobody waits for it any more, and it must not move those who are well.
-            let is_search =
-                |action: &mut Action| matches!(action, Action::Search(_) | Action::AskByTcp);
-            self.action.take_if(is_search);
-        } else if self.action.is_none() {
+        let is_search = matches!(self.action, Some(Action::Search(_) | Action::AskByTcp));
+        if self.is_searching() && !is_search {
+            self.rounds += 1;
             self.begin(Action::Search(self.round_secs));
         }
         let is_given = std::mem::replace(&mut self.is_given, true);
         self.action.clone().filter(|_| !is_given)
+    }
+
+    /// Returns whether an answer to some work is awaited. If not, that work is to be dropped.
+    pub fn has_action(&self) -> bool {
+        self.action.is_some()
     }
 
     /// Gives the last work once more, because whoever had it is gone.
@@ -439,6 +479,15 @@ impl Recovery {
         &mut self.connections[purpose as usize]
     }
 
+    fn trying(&mut self, id: AttemptId) -> Option<&mut Progress> {
+        self.connections.iter_mut().find(|progress| progress.is(id))
+    }
+
+    fn is_searching(&self) -> bool {
+        let is_searching = |progress| matches!(progress, &Progress::Searching { .. });
+        self.connections.iter().any(is_searching) || self.watch.is_some_and(|watch| watch.is_missed)
+    }
+
     fn begin(&mut self, action: Action) {
         self.action = Some(action);
         self.is_given = false;
@@ -524,6 +573,7 @@ impl Recovery {
             *self.progress(purpose) = Progress::Searching {
                 pause_secs,
                 is_security,
+                after_round: self.rounds,
             };
         } else {
             *self.progress(purpose) = Progress::Unwanted;
@@ -579,14 +629,16 @@ impl Recovery {
     }
 
     /// Lets all go on who wait for the search: at once if the outlet is another one or elsewhere, and else
-    /// after their pauses. Attempts of the outlet that was are over.
+    /// after their pauses, but for those who failed since it began. Attempts of the outlet that was are over.
     fn end_search(&mut self, has_moved: bool, now: f64) {
+        let rounds = self.rounds;
         for purpose in PURPOSES {
             match *self.progress(purpose) {
                 Progress::Searching {
                     pause_secs,
                     is_security,
-                } => {
+                    after_round,
+                } if has_moved || after_round < rounds => {
                     let pause_secs = if has_moved { 0.0 } else { pause_secs };
                     self.pause(purpose, pause_secs, is_security, now);
                 }

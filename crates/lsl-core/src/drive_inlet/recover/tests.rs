@@ -20,7 +20,7 @@ fn shared(context: &Context, info: StreamInfo) -> Arc<InletShared> {
 async fn recover(shared: &InletShared) -> bool {
     shared.tell(Input::Wanted(Purpose::Feed));
     let gone = shared.next_attempt(Purpose::Feed).await;
-    assert!(shared.failed(gone.id, &Error::Protocol("gone".into())));
+    assert!(shared.failed(&gone, &Error::Protocol("gone".into())));
     shared.next_attempt(Purpose::Feed).await.moves > gone.moves
 }
 
@@ -75,6 +75,35 @@ fn lost(context: &Context, number: usize) -> Arc<InletShared> {
     let source_id = format!("lost-{number}");
     let lost = StreamInfo::new("n", "t", 1, 1.0, ChannelFormat::Int8, source_id);
     shared(context, lost.unwrap())
+}
+
+#[test]
+fn a_search_ends_with_the_last_connection_that_waits_for_it() {
+    let mut config = lsl_proto::config::Config::loopback();
+    config.set_ports(48_430, 2);
+    config.set_session_id("source-unwanted-search").unwrap();
+    let context = Context::new(config);
+    let lost = lost(&context, 0);
+    // Not wanted, so that it waits and works for the others.
+    let worker = Arc::clone(&lost);
+    let working = async move { drop(worker.next_attempt(Purpose::FullInfo).await) };
+    let _working = runtime::AbortOnDrop(runtime::spawn(working).unwrap());
+    let until_searching = |searches: usize| {
+        let deadline = local_clock() + 20.0;
+        while context.lost().searching() != searches {
+            assert!(local_clock() < deadline, "not {searches}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    };
+    for _ in 0..2 {
+        lost.tell(Input::Wanted(Purpose::Feed));
+        let poll = |recovery: &mut Recovery| recovery.poll_connect(Purpose::Feed, local_clock());
+        let gone = lost.source.recovery.update(poll).unwrap();
+        assert!(lost.failed(&gone, &Error::Protocol("gone".into())));
+        until_searching(1);
+        lost.tell(Input::Done(Purpose::Feed));
+        until_searching(0);
+    }
 }
 
 #[test]

@@ -159,9 +159,21 @@ fn a_feed_that_never_comes_about_is_tried_ever_more_rarely() {
         assert!(!recovery.is_current(attempt.id));
     }
     assert_eq!(pauses, [0.5, 0.5, 1.0, 1.5, 2.5, 4.5, 8.5, 8.5, 8.5]);
+    let pause = |recovery: &mut Recovery| {
+        search(recovery, 0.0);
+        let same = StreamInfo::clone(recovery.info());
+        recovery.handle(Input::Found(vec![same]), 0.0);
+        let (now, _) = wait_for(recovery, Purpose::Feed);
+        recovery.handle(Input::Wanted(Purpose::Feed), 0.0);
+        now
+    };
+    recovery.failures = u32::MAX - 1;
+    assert_eq!([pause(&mut recovery), pause(&mut recovery)], [8.5, 8.5]);
+    assert_eq!(recovery.failures, u32::MAX);
     recovery.handle(Input::Connected, 0.0);
     assert!(!recovery.is_hopeless());
     assert!(recovery.poll_connect(Purpose::Clock, 0.0).is_some());
+    assert_eq!(pause(&mut recovery), 0.5, "nothing is left of the failures");
 }
 
 #[test]
@@ -205,7 +217,7 @@ fn a_successor_is_adopted_and_gives_way_once_it_was_refused() {
     let attempt = begin(&mut recovery, Purpose::Feed, 0.0);
     assert_eq!((recovery.info().uid().as_ref(), attempt.moves), ("new", 1));
     let under = trust();
-    recovery.handle(Input::Trust(Arc::clone(&under)), 0.0);
+    recovery.handle(Input::Trust(Some(Arc::clone(&under))), 0.0);
     recovery.handle(Input::Refused(attempt.id - 1), 0.0);
     assert!(recovery.refused.uids.is_empty(), "not of this attempt");
     recovery.handle(Input::Refused(attempt.id), 0.0);
@@ -226,11 +238,11 @@ fn a_successor_is_adopted_and_gives_way_once_it_was_refused() {
         recovery.handle_timeout(None, now);
         assert_eq!(recovery.poll_action(), Some(Action::LookAtTrust));
         assert_eq!(recovery.poll_timeout(), Some(10.0));
-        recovery.handle(Input::Trust(Arc::clone(&under)), now);
+        recovery.handle(Input::Trust(Some(Arc::clone(&under))), now);
         assert!(recovery.poll_connect(Purpose::Feed, now).is_none());
         assert!(!recovery.refused.uids.is_empty());
     }
-    recovery.handle(Input::Trust(trust()), 4.0);
+    recovery.handle(Input::Trust(Some(trust())), 4.0);
     assert!(recovery.refused.uids.is_empty());
     let attempt = begin(&mut recovery, Purpose::Feed, 4.0);
     assert_eq!(recovery.look_at, f64::INFINITY);
@@ -253,6 +265,7 @@ fn who_cannot_recover_is_lost_and_its_clock_waits() {
     for purpose in PURPOSES {
         recovery.handle(Input::Wanted(purpose), 0.0);
         let attempt = begin(&mut recovery, purpose, 0.0);
+        assert_eq!(attempt.purpose, purpose);
         let failed = Input::Failed(attempt.id, Failure::Connection);
         let notice = recovery.handle(failed, 0.0);
         let is_clock = purpose == Purpose::Clock;
@@ -347,6 +360,137 @@ fn a_search_of_a_feed_that_was_closed_moves_nobody() {
     let attempt = begin(&mut recovery, Purpose::Feed, 0.2);
     assert_eq!(recovery.handle(Input::Found(found()), 0.5), None);
     assert!(recovery.is_current(attempt.id) && attempt.moves == recovery.moves());
+    // Nor does an answer that comes before anybody looked for work, nor one that was to be checked.
+    recovery.handle(Input::Failed(attempt.id, Failure::Connection), 0.6);
+    assert_eq!(recovery.poll_action(), Some(Action::Search(0.5)));
+    recovery.handle(Input::Found(vec![at("old", "192.0.2.9", "")]), 1.1);
+    assert_eq!(recovery.poll_action(), Some(Action::AskByTcp));
+    recovery.handle(Input::Done(Purpose::Feed), 1.2);
+    assert!(!recovery.has_action() && recovery.found.is_none());
+    recovery.handle(Input::Wanted(Purpose::Feed), 1.2);
+    let attempt = begin(&mut recovery, Purpose::Feed, 1.2);
+    recovery.handle(Input::InPlace(false), 1.3);
+    assert_eq!(recovery.handle(Input::Found(found()), 1.3), None);
+    assert!(recovery.is_current(attempt.id) && attempt.moves == recovery.moves());
+}
+
+#[test]
+fn the_search_after_one_that_was_given_up_begins_with_a_short_round() {
+    for is_asked_again in [false, true] {
+        let mut recovery = recovery();
+        assert_eq!(search(&mut recovery, 0.0), 0.5);
+        recovery.handle(Input::Found(vec![]), 0.5);
+        if is_asked_again {
+            assert_eq!(recovery.poll_action(), Some(Action::Search(5.0)));
+        }
+        recovery.handle(Input::Done(Purpose::Feed), 0.6);
+        assert!(!recovery.has_action());
+        recovery.handle(Input::Wanted(Purpose::Feed), 0.7);
+        assert_eq!(search(&mut recovery, 0.8), 0.5);
+    }
+}
+
+#[test]
+fn answers_older_than_a_failure_say_nothing_about_it() {
+    let mut recovery = recovery();
+    recovery.handle(Input::Wanted(Purpose::Clock), 0.0);
+    let clock = begin(&mut recovery, Purpose::Clock, 0.0);
+    let feed = begin(&mut recovery, Purpose::Feed, 0.0);
+    recovery.handle(Input::Failed(clock.id, Failure::Connection), 0.0);
+    assert_eq!(recovery.poll_action(), Some(Action::Search(0.5)));
+    recovery.handle(Input::Failed(feed.id, Failure::Connection), 0.4);
+    assert_eq!(recovery.poll_action(), None);
+    let same = || vec![at("old", "192.0.2.1", "2001:db8::1")];
+    recovery.handle(Input::Found(same()), 0.5);
+    assert_eq!(recovery.poll_action(), Some(Action::Search(0.5)));
+    recovery.handle_timeout(None, 1.0);
+    assert!(recovery.poll_connect(Purpose::Clock, 1.0).is_some());
+    assert!(recovery.poll_connect(Purpose::Feed, 1.0).is_none());
+    recovery.handle(Input::Found(same()), 1.0);
+    recovery.handle_timeout(None, 1.5);
+    assert!(recovery.poll_connect(Purpose::Feed, 1.5).is_some());
+    assert_eq!(recovery.poll_action(), None);
+}
+
+#[test]
+fn a_task_that_ended_gives_back_its_own_attempt_and_no_other() {
+    let mut recovery = recovery();
+    let taken = begin(&mut recovery, Purpose::Feed, 0.0);
+    recovery.handle(Input::Returned(taken.id), 0.1);
+    let next = begin(&mut recovery, Purpose::Feed, 0.1);
+    recovery.handle(Input::Returned(taken.id), 0.2);
+    assert!(recovery.is_current(next.id));
+    recovery.handle(Input::Done(Purpose::Feed), 0.3);
+    recovery.handle(Input::Returned(next.id), 0.4);
+    assert!(recovery.poll_connect(Purpose::Feed, 0.4).is_none());
+}
+
+#[test]
+fn an_attempt_that_did_its_work_is_over_unless_the_outlet_changed() {
+    let mut recovery = recovery();
+    recovery.handle(Input::Wanted(Purpose::FullInfo), 0.0);
+    let stale = begin(&mut recovery, Purpose::FullInfo, 0.0);
+    search(&mut recovery, 0.0);
+    recovery.handle(Input::Found(vec![at("new", "192.0.2.2", "")]), 0.5);
+    assert!(!recovery.finish(stale.id));
+    let attempt = begin(&mut recovery, Purpose::FullInfo, 0.5);
+    assert!(recovery.finish(attempt.id) && !recovery.is_current(attempt.id));
+    assert!((recovery.poll_connect(Purpose::FullInfo, 0.5)).is_none());
+}
+
+#[test]
+fn a_search_waits_for_no_look_at_the_trust_file_and_no_question() {
+    let mut recovery = recovery();
+    recovery.handle(Input::Wanted(Purpose::FullInfo), 0.0);
+    let info = begin(&mut recovery, Purpose::FullInfo, 0.0);
+    let feed = begin(&mut recovery, Purpose::Feed, 0.0);
+    let busy = Failure::Security {
+        delay_secs: 60.0,
+        is_busy: true,
+    };
+    recovery.handle(Input::Failed(feed.id, busy), 0.0);
+    recovery.handle_timeout(None, 1.0);
+    assert_eq!(recovery.poll_action(), Some(Action::LookAtTrust));
+    recovery.handle(Input::Failed(info.id, Failure::Connection), 1.1);
+    assert_eq!(recovery.poll_action(), Some(Action::Search(0.5)));
+    recovery.handle(Input::Found(vec![StreamInfo::clone(&feed.info)]), 1.6);
+    // The look is due again.
+    recovery.handle_timeout(None, recovery.poll_timeout().unwrap());
+    assert_eq!(recovery.poll_action(), Some(Action::LookAtTrust));
+    // It may come to nothing.
+    recovery.handle(Input::Trust(None), 1.7);
+    assert!(!recovery.has_action());
+    assert_eq!(recovery.look_at, 2.7);
+
+    let mut recovery = recovery_of(&Config::default(), true);
+    recovery.handle(Input::Wanted(Purpose::Feed), 0.0);
+    recovery.handle(Input::Wanted(Purpose::Clock), 0.0);
+    let feed = begin(&mut recovery, Purpose::Feed, 0.0);
+    let clock = begin(&mut recovery, Purpose::Clock, 0.0);
+    recovery.handle_timeout(None, 30.0);
+    assert_eq!(recovery.poll_action(), Some(Action::AskByUdp));
+    recovery.handle(Input::Failed(clock.id, Failure::Connection), 30.1);
+    assert_eq!(recovery.poll_action(), Some(Action::Search(0.5)));
+    recovery.handle(Input::Found(vec![StreamInfo::clone(&feed.info)]), 46.0);
+    assert_eq!(recovery.poll_action(), None);
+    assert_eq!(recovery.watch.unwrap().next_look, 60.0);
+}
+
+#[test]
+fn only_a_full_info_that_is_asked_for_anew_is_asked_for_often_again() {
+    let mut recovery = recovery();
+    let mut pause = |wanted: Purpose| {
+        recovery.handle(Input::Wanted(wanted), 0.0);
+        let attempt = begin(&mut recovery, Purpose::FullInfo, 0.0);
+        recovery.handle(Input::Failed(attempt.id, Failure::NotReady), 0.0);
+        let pause_secs = recovery.poll_timeout();
+        recovery.handle_timeout(None, 9.0);
+        pause_secs.unwrap()
+    };
+    assert_eq!(pause(Purpose::FullInfo), 0.1);
+    assert_eq!(pause(Purpose::Feed), 0.2);
+    assert_eq!(pause(Purpose::Clock), 0.4);
+    assert_eq!(pause(Purpose::FullInfo), 0.1);
 }
 
 #[test]

@@ -109,7 +109,7 @@ impl InletProgram {
                 Action::LookAtTrust => {
                     self.is_asking = false;
                     let trust = Arc::clone(&self.identity.trust);
-                    self.recovery.handle(Input::Trust(trust), now);
+                    self.recovery.handle(Input::Trust(Some(trust)), now);
                 }
             }
         }
