@@ -41,6 +41,10 @@ pub(crate) struct Writer(Carrier);
 pub(crate) struct Waiter(Arc<Socket>);
 
 /// Carries the bytes of a stream. Clones are handles to the same one.
+///
+/// What a write took has left this process's hands: a carrier that frames bytes takes none while a frame of its own
+/// is unsent. A read of 0 is the end of the stream, never an empty frame. Outlets accept streams in
+/// `drive_outlet/listen.rs`; inlets are connected by `sockets::tcp_connect`.
 #[derive(Debug, Clone)]
 enum Carrier {
     Tcp(Tcp),
@@ -66,7 +70,8 @@ impl ByteStream {
         &self.writer
     }
 
-    /// Whether the stream lies inside an authenticated one, so that plain bytes need no other protection.
+    /// Whether the stream lies inside an authenticated one, so that plain bytes need no other protection: outlets
+    /// serve them then whatever their policy. `true` for nothing that a stranger can open.
     pub(crate) fn is_protected(&self) -> bool {
         match &self.writer.0 {
             Carrier::Tcp(_) => false,

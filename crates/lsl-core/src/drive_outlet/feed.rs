@@ -1,5 +1,5 @@
-//! The task of a connection that has become a consumer. It only reads: what its peer must be told goes
-//! through the fan-out, which has the sender.
+//! The task of a connection that has become a consumer. It only reads until the sender comes back: what its
+//! peer must be told goes through the fan-out, which has it.
 
 use std::future::pending;
 use std::io;

@@ -221,7 +221,7 @@ mod tests {
         log.append(&mut sample.to_vec(), &mut vec![sample.len()]);
     }
 
-    /// Reads for the only consumer, as a lane does.
+    /// Reads for the only consumer, as a fan-out does.
     fn read(log: &mut SampleLog, from: u64, to: u64, max_bytes: usize) -> (u64, Vec<u8>) {
         let mut out = Vec::new();
         let next = log.reach(from, to, max_bytes);

@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn many_consumers_are_the_couriers_and_large_pieces_are_not() {
+    fn many_consumers_are_the_flush_tasks_and_large_pieces_are_not() {
         let mut budget = InlineBudget::default();
         sent_inline(&mut budget, 0.0, 100, 1e-9);
         assert!(budget.allows(100_000, 4, 1e-6));
