@@ -34,10 +34,15 @@ impl Stop {
         let mut wishes = 0;
         // Runs on a thread of its own, not in a signal handler.
         let handler = move |request| {
+            if request == Request::EndNow {
+                // The system ends the process soon; until then it has time for its last words.
+                flag.second.cancel();
+                return flag.request();
+            }
             let now = local_clock();
             // Terminals and wrappers such as `timeout` signal both a process and its group: two
             // signals in a row are one wish.
-            if request == Request::End && last.is_some_and(|last| now - last <= SAME_WISH_SECS) {
+            if last.is_some_and(|last| now - last <= SAME_WISH_SECS) {
                 return;
             }
             last = Some(now);
@@ -45,7 +50,7 @@ impl Stop {
             if wishes > patience {
                 leave(INTERRUPTED);
             }
-            if flag.requested() || request == Request::EndNow {
+            if flag.requested() {
                 flag.second.cancel();
             }
             flag.request();

@@ -154,9 +154,13 @@ async fn exchange(
                 let keys = ClockSession::follow(&mut session, lent, clock);
                 clock.handle_datagram(datagram, now, keys);
             }
-            Either::First(Either::Second(Err(error))) if is_noise(&error) => {}
-            Either::First(Either::Second(Err(_))) => {
-                tokio::time::sleep(pause.min(UNREACHABLE_PAUSE)).await;
+            Either::First(Either::Second(Err(error))) => {
+                let longest = if is_noise(&error) {
+                    NOISE_PAUSE
+                } else {
+                    UNREACHABLE_PAUSE
+                };
+                tokio::time::sleep(pause.min(longest)).await;
             }
             Either::Second(()) => {}
         }
@@ -195,6 +199,9 @@ fn tell(shared: &InletShared, clock: &mut Clock, session: Option<&ClockSession>)
     }
     None
 }
+
+/// Pause after an error that is about one datagram alone, in case the system repeats it.
+const NOISE_PAUSE: Duration = Duration::from_millis(1);
 
 /// Pause after the network reported that nobody listens.
 const UNREACHABLE_PAUSE: Duration = Duration::from_millis(50);

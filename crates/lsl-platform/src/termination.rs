@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_of_three_signals_is_a_request() {
+    fn an_interrupt_is_a_request_and_so_is_a_termination() {
         let (sender, requests) = channel();
         catch(move |request| sender.send(request).unwrap()).unwrap();
         let again = catch(|_| ()).unwrap_err();

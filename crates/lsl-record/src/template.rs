@@ -143,18 +143,20 @@ fn replace(text: &str, fields: &Fields, run: u32, out: &mut String) -> Result<bo
 
 /// A value as a part of a file name: without separators, and no name of a folder above.
 fn safe(text: &str) -> String {
-    let fit = |c: char| {
-        if c.is_control() || "/\\:*?\"<>|".contains(c) {
-            '-'
-        } else {
-            c
-        }
-    };
     let text: String = text.trim().chars().map(fit).collect();
     if text.chars().all(|c| c == '.') {
         text.replace('.', "-")
     } else {
         text
+    }
+}
+
+/// Replaces what Windows allows in no name; a colon would lead to another drive there.
+fn fit(c: char) -> char {
+    if c.is_control() || "/\\:*?\"<>|".contains(c) {
+        '-'
+    } else {
+        c
     }
 }
 
@@ -165,6 +167,7 @@ fn portable(part: Component<'_>) -> String {
     if part == Component::CurDir {
         return text.into_owned();
     }
+    let text: String = text.chars().map(fit).collect();
     let kept = text.trim_end_matches(['.', ' ']);
     let stem = text.split('.').next().unwrap_or_default().trim_end();
     let stem = stem.to_ascii_uppercase();
@@ -262,6 +265,8 @@ mod tests {
             ("COM10/comb/nul0/NUL .a", "COM10/comb/nul0/_NUL .a"),
             ("./a. ./x.xdf..", "a---/x.xdf--"),
             ("CONIN$.xdf", "_CONIN$.xdf"),
+            ("a/C:x.xdf", "a/C-x.xdf"),
+            ("a/C:/b?.xdf", "a/C-/b-.xdf"),
         ] {
             check(template, &fields(), expected);
         }

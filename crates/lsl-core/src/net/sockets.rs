@@ -286,8 +286,9 @@ impl Binder {
         };
         if let Err(error) = socket.bind(&SocketAddr::new(self.address, port).into()) {
             self.spare.set(Some(socket));
+            let has_usual_kind = error.kind() == io::ErrorKind::AddrInUse;
             // Windows has a second error for it.
-            return Err(if socket::is_taken(&error) {
+            return Err(if socket::is_taken(&error) && !has_usual_kind {
                 io::ErrorKind::AddrInUse.into()
             } else {
                 error
