@@ -23,9 +23,9 @@ use windows_sys::Win32::Security::{
     TokenUser,
 };
 use windows_sys::Win32::Storage::FileSystem::{
-    CREATE_NEW, CreateDirectoryW, CreateFileW, FILE_ATTRIBUTE_NORMAL, FILE_ID_INFO,
-    FILE_SHARE_DELETE, FILE_SHARE_READ, FILE_SHARE_WRITE, FileIdInfo, GetFileInformationByHandleEx,
-    GetVolumeInformationByHandleW,
+    BY_HANDLE_FILE_INFORMATION, CREATE_NEW, CreateDirectoryW, CreateFileW, FILE_ATTRIBUTE_NORMAL,
+    FILE_ID_INFO, FILE_SHARE_DELETE, FILE_SHARE_READ, FILE_SHARE_WRITE, FileIdInfo,
+    GetFileInformationByHandle, GetFileInformationByHandleEx, GetVolumeInformationByHandleW,
 };
 use windows_sys::Win32::System::Threading::{GetCurrentProcess, OpenProcessToken};
 
@@ -325,17 +325,36 @@ impl Identity {
 pub(crate) fn identity(file: &File) -> io::Result<Identity> {
     let mut id = FILE_ID_INFO::default();
     // SAFETY: the handle is open, and there is room for one structure of this kind and size.
-    checked(unsafe {
+    let asked = checked(unsafe {
         GetFileInformationByHandleEx(
             file.as_raw_handle(),
             FileIdInfo,
             (&raw mut id).cast(),
             bytes_of::<FILE_ID_INFO>(),
         )
-    })?;
+    });
+    if asked.is_err() {
+        return short_identity(file);
+    }
     Ok(Identity {
         volume: id.VolumeSerialNumber,
         file: id.FileId.Identifier,
+    })
+}
+
+/// Reads the numbers that also FAT has, as on memory sticks.
+#[expect(
+    unsafe_code,
+    reason = "std tells these numbers in unstable functions only"
+)]
+fn short_identity(file: &File) -> io::Result<Identity> {
+    let mut id = BY_HANDLE_FILE_INFORMATION::default();
+    // SAFETY: the handle is open, and there is room for the structure.
+    checked(unsafe { GetFileInformationByHandle(file.as_raw_handle(), &raw mut id) })?;
+    let index = u128::from(id.nFileIndexHigh) << 32 | u128::from(id.nFileIndexLow);
+    Ok(Identity {
+        volume: id.dwVolumeSerialNumber.into(),
+        file: index.to_le_bytes(),
     })
 }
 
@@ -375,6 +394,19 @@ mod tests {
         }
         drop((file, made));
         fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn two_handles_are_of_one_file_by_the_short_numbers_too() {
+        let path = |name| std::env::temp_dir().join(format!("lsl-{name}-{}", std::process::id()));
+        let (one, other) = (path("one"), path("other"));
+        let open = |path| short_identity(&File::open(path).unwrap()).unwrap();
+        for path in [&one, &other] {
+            fs::write(path, "").unwrap();
+        }
+        assert!(open(&one).is_same(open(&one)) && !open(&one).is_same(open(&other)));
+        fs::remove_file(one).unwrap();
+        fs::remove_file(other).unwrap();
     }
 
     #[test]
