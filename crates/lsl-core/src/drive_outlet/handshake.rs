@@ -11,7 +11,7 @@ use lsl_platform::fork::PerProcess;
 use lsl_proto::outlet::connection::{self as proto, Event as Asked};
 use lsl_proto::security::failure_kind;
 use lsl_proto::transport::{Rx, Tx};
-use lsl_secure::admission::{Arrival, Ticket, Turn};
+use lsl_secure::admission::{Admission, Arrival, Ticket, Turn};
 use lsl_secure::audit::EventKind;
 use lsl_secure::connection::{self as secure, Answer, Question};
 use lsl_secure::handshake::PREAMBLE;
@@ -272,7 +272,16 @@ impl Questions<'_> {
 struct PendingHandshake {
     security: Arc<Security>,
     ticket: Ticket,
-    evict: Arc<Notify>,
+    signals: Arc<Signals>,
+}
+
+/// Wakes the task of a pending handshake.
+#[derive(Debug, Default)]
+struct Signals {
+    /// Somebody else needs the place more.
+    evict: Notify,
+    /// Asymmetric work may start.
+    turn: Notify,
 }
 
 impl PendingHandshake {
@@ -286,42 +295,57 @@ impl PendingHandshake {
         let pending = Self {
             security: Arc::clone(security),
             ticket,
-            evict: Arc::default(),
+            signals: Arc::default(),
         };
         let mut waiting = lock_ignoring_poison(waiting());
-        waiting.insert(pending.key(ticket), Arc::clone(&pending.evict));
+        waiting.insert(pending.key(ticket), Arc::clone(&pending.signals));
         let victim = victim.and_then(|victim| waiting.remove(&pending.key(victim)));
         drop(waiting);
         if let Some(victim) = victim {
-            victim.notify_one();
+            victim.evict.notify_one();
         }
         Some(pending)
     }
 
     /// Waits until somebody else needs the place more.
     async fn evicted(&self) {
-        self.evict.notified().await;
+        self.signals.evict.notified().await;
     }
 
     /// Waits until asymmetric work may start.
     async fn turn(&self, deadline: f64) -> Result<(), Cause> {
         loop {
             let now = local_clock();
-            let turn = lock_ignoring_poison(self.security.admission()).turn(self.ticket, now);
-            match turn {
+            match self.ask(|admission| admission.turn(self.ticket, now)) {
                 Turn::Now => return Ok(()),
                 Turn::Wait(_) if now >= deadline => return Err(Cause::Busy),
                 Turn::Wait(until) => {
                     let secs = (until.min(deadline) - now).max(SHORTEST_WAIT_SECS);
-                    tokio::time::sleep(Duration::from_secs_f64(secs)).await;
+                    let sleeping = tokio::time::sleep(Duration::from_secs_f64(secs));
+                    select2(sleeping, self.signals.turn.notified()).await;
                 }
             }
         }
     }
 
     fn succeeded(self) {
-        let now = local_clock();
-        lock_ignoring_poison(self.security.admission()).succeeded(self.ticket, now);
+        self.ask(|admission| admission.succeeded(self.ticket, local_clock()));
+    }
+
+    /// Asks the limits of the process, and wakes those whose turn came by that.
+    fn ask<T>(&self, question: impl FnOnce(&mut Admission) -> T) -> T {
+        let mut admission = lock_ignoring_poison(self.security.admission());
+        let answer = question(&mut admission);
+        let next = admission.next(local_clock());
+        drop(admission);
+        if !next.is_empty() {
+            let waiting = lock_ignoring_poison(waiting());
+            let signals = next
+                .iter()
+                .filter_map(|&ticket| waiting.get(&self.key(ticket)));
+            signals.for_each(|signals| signals.turn.notify_one());
+        }
+        answer
     }
 
     /// Securities of one process have limits of their own; one that is in use has its address alone.
@@ -334,11 +358,11 @@ impl Drop for PendingHandshake {
     fn drop(&mut self) {
         lock_ignoring_poison(waiting()).remove(&self.key(self.ticket));
         // Says nothing new about one that succeeded.
-        lock_ignoring_poison(self.security.admission()).failed(self.ticket, local_clock());
+        self.ask(|admission| admission.failed(self.ticket, local_clock()));
     }
 }
 
-type Waiting = HashMap<(usize, Ticket), Arc<Notify>>;
+type Waiting = HashMap<(usize, Ticket), Arc<Signals>>;
 
 fn waiting() -> &'static Mutex<Waiting> {
     static WAITING: PerProcess<Mutex<Waiting>> = PerProcess::new();
@@ -373,3 +397,62 @@ const PREAMBLE_SECS: f64 = 3.0;
 
 /// Between two questions whether it is our turn.
 const SHORTEST_WAIT_SECS: f64 = 0.001;
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+    use std::pin::pin;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::task::{Context, Wake, Waker};
+
+    use lsl_secure::config::Settings;
+    use lsl_secure::trust::TrustList;
+    use lsl_secure::{Policy, SecretKey};
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Count(AtomicU32);
+
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn a_token_that_comes_back_wakes_who_waits_for_it() {
+        // Nobody drives it: no timer wakes anybody.
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        let runtime = builder.enable_time().build().unwrap();
+        let _context = runtime.enter();
+        let woken = Arc::new(Count::default());
+        let waker = Waker::from(Arc::clone(&woken));
+        let mut context = Context::from_waker(&waker);
+        let key = SecretKey::from_seed(&[7; 32]);
+        let settings = Settings::new(Policy::Required);
+        let security = Security::from_parts(settings, key, TrustList::default());
+        let security = Arc::new(security.unwrap());
+        let mut sources = (0..255).flat_map(|network| [Ipv4Addr::new(10, network, 0, 1); 100]);
+        let mut arrive = || {
+            let source = sources.next().unwrap().into();
+            PendingHandshake::arrive(&security, source).unwrap()
+        };
+        let successful = arrive();
+        let has_turn = pin!(successful.turn(f64::INFINITY)).poll(&mut context);
+        assert!(has_turn.is_ready());
+        loop {
+            let pending = arrive();
+            let mut turn = pin!(pending.turn(f64::INFINITY));
+            if turn.as_mut().poll(&mut context).is_ready() {
+                // Its token is lost with it.
+                continue;
+            }
+            assert_eq!(woken.0.load(Ordering::Relaxed), 0);
+            successful.succeeded();
+            assert_eq!(woken.0.load(Ordering::Relaxed), 1);
+            assert!(turn.as_mut().poll(&mut context).is_ready());
+            return;
+        }
+    }
+}
