@@ -89,8 +89,8 @@ impl Topic {
     }
 }
 
-/// A cell's body: gets the lab and the cell's name.
-pub(crate) type Run = Box<dyn FnOnce(&Lab, &str) -> Outcome + Send>;
+/// A cell's body: gets the lab and the cell's name. Repeated if a liblsl died of itself meanwhile.
+pub(crate) type Run = Box<dyn Fn(&Lab, &str) -> Outcome + Send>;
 
 /// How samples are handed over on both ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -44,6 +44,10 @@ impl Library {
         }
     }
 
+    fn is_ours(self) -> bool {
+        matches!(self, Self::LslFfi | Self::PylslOnOurs)
+    }
+
     /// What the peer is started with: a library to load, for pylsl the Python that has it.
     fn variable(self) -> &'static str {
         match self {
@@ -180,6 +184,8 @@ pub(crate) struct Lab {
     keyring: Keyring,
     /// Tells the files of peers apart.
     spawned: AtomicU32,
+    /// Shared peers on a real liblsl that ended though nobody ended them.
+    deaths: AtomicU32,
 }
 
 /// Filled by the first cell that needs it while others wait for that one peer only.
@@ -209,6 +215,7 @@ impl Lab {
             contexts: Mutex::default(),
             keyring: Keyring::default(),
             spawned: AtomicU32::new(0),
+            deaths: AtomicU32::new(0),
         }
     }
 
@@ -240,6 +247,20 @@ impl Lab {
     pub(crate) fn peer(&self, library: Library, setup: Setup) -> Outcome<Arc<Peer>> {
         let slot = Arc::clone(locked(&self.peers).entry((library, setup)).or_default());
         slot.get_or_init(|| self.spawn(library, setup)).clone()
+    }
+
+    /// How many shared peers on a real liblsl have died so far. Their successors start when they are asked for.
+    pub(crate) fn deaths(&self) -> u32 {
+        let is_dead = |library: &Library, slot: &Slot| {
+            let peer = slot.get().and_then(|peer| peer.as_ref().ok());
+            !library.is_ours() && peer.is_some_and(|peer| peer.is_dead())
+        };
+        let mut peers = locked(&self.peers);
+        for ((library, _), _) in peers.extract_if(|(library, _), slot| is_dead(library, slot)) {
+            println!("interop: {} died of itself", library.name());
+            self.deaths.fetch_add(1, Ordering::Relaxed);
+        }
+        self.deaths.load(Ordering::Relaxed)
     }
 
     /// A peer of its own, for a cell that wants to kill it.

@@ -90,7 +90,18 @@ fn trial(lab: &Arc<Lab>, report: &Arc<Mutex<Report>>, cell: Cell) -> Trial {
         locked(&report).begun(&cell.place);
         let (sender, result) = channel();
         // In a thread of its own, so that a cell that hangs fails and the others go on.
-        thread::spawn(move || sender.send((cell.run)(&lab, &cell.name)));
+        thread::spawn(move || {
+            let deaths = lab.deaths();
+            let mut outcome = (cell.run)(&lab, &cell.name);
+            if outcome.is_err() {
+                // A pipe breaks before its process can be seen to have ended.
+                thread::sleep(Duration::from_millis(200));
+            }
+            if outcome.is_err() && lab.deaths() != deaths && lab.deaths() <= FORGIVEN {
+                outcome = (cell.run)(&lab, &cell.name);
+            }
+            sender.send(outcome)
+        });
         result.recv_timeout(LIMIT).map_err(|error| match error {
             RecvTimeoutError::Timeout => format!("no end after {} s", LIMIT.as_secs()),
             RecvTimeoutError::Disconnected => "panicked".to_owned(),
@@ -99,6 +110,10 @@ fn trial(lab: &Arc<Lab>, report: &Arc<Mutex<Report>>, cell: Cell) -> Trial {
         Ok(())
     })
 }
+
+/// Deaths of real liblsl in a run after which cells are repeated. Once in some runs 1.18.0 crashes in its own
+/// threads when an inlet is destroyed (libstdc++, general protection).
+const FORGIVEN: u32 = 2;
 
 /// Every wait within a cell ends earlier.
 const LIMIT: Duration = Duration::from_secs(100);

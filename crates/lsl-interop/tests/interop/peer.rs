@@ -92,6 +92,11 @@ impl Peer {
         Ok(receiver)
     }
 
+    /// Whether the process has ended.
+    pub(crate) fn is_dead(&self) -> bool {
+        matches!(locked(&self.child).try_wait(), Ok(Some(_)))
+    }
+
     /// End the process at once, as a crash would.
     pub(crate) fn kill(&self) {
         locked(&self.input).take();
