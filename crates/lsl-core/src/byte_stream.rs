@@ -15,9 +15,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use lsl_platform::interrupt::Interrupt;
-use lsl_platform::poll::{Woken, wait_readable_or, wait_writable};
 use lsl_platform::socket::{receive_nonblocking, send_nonblocking};
+use lsl_platform::wait::{Interrupt, Woken, wait_readable_or, wait_writable};
 use lsl_proto::outlet::fanout::Caller;
 use lsl_secure::connection::Unsent;
 use socket2::SockRef;

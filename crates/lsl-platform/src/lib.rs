@@ -64,7 +64,3 @@ pub mod wait;
 #[cfg(windows)]
 #[path = "windows/wide.rs"]
 mod wide;
-
-// The former names of `wait`, as lsl-core has them.
-pub use wait as interrupt;
-pub use wait as poll;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use lsl_platform::clock::local_clock;
-use lsl_platform::interrupt::Interrupt;
+use lsl_platform::wait::Interrupt;
 use lsl_proto::inlet::{Disconnect, Feed, Read, Reader};
 
 use crate::Error;

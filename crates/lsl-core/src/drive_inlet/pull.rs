@@ -6,8 +6,7 @@
 use std::sync::Arc;
 
 use lsl_platform::clock::local_clock;
-use lsl_platform::interrupt::Interrupt;
-use lsl_platform::poll::Woken;
+use lsl_platform::wait::{Interrupt, Woken};
 use lsl_proto::inlet::{Feed, LeaderId};
 
 use crate::byte_stream::Waiter;
