@@ -63,6 +63,8 @@ impl InletShared {
         // Held until the epoch has changed, or a pull could start a task of the old one in between.
         let mut tasks = lock_ignoring_poison(&self.tasks);
         let task = tasks.data.take();
+        // First: a task that finds its connection gone reports a failure, which counts while it is wanted.
+        self.tell(Input::Done(Purpose::Feed));
         let ended = self.feed.update(|state| {
             state.epoch += 1;
             state.feed.clear();
@@ -72,7 +74,6 @@ impl InletShared {
         if let Some(task) = task {
             task.abort();
         }
-        self.tell(Input::Done(Purpose::Feed));
         drop(tasks);
         if self.owner.is_current() {
             ended.finish();
