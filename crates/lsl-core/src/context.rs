@@ -11,10 +11,10 @@ use lsl_proto::discovery::registry::SourcePolicy;
 use lsl_secure::Security;
 
 use crate::config_files::SystemFiles;
+use crate::drive_discovery::lingering::Lingering;
 use crate::drive_discovery::network_config::NetworkConfig;
 use crate::drive_discovery::serve::Service;
 use crate::drive_inlet::lost::Lost;
-use crate::net::lingering::Lingering;
 use crate::net::monitor::lock_ignoring_poison;
 
 /// A configuration and the sockets that go with it: one multicast responder and one UDP service for

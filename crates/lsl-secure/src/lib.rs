@@ -34,7 +34,7 @@ pub use connection::{Connection, SessionInfo};
 pub use descriptor::Descriptor;
 pub use error::{Cause, Error, Result};
 pub use keys::{Fingerprint, Local, Psk, PublicKey, Role, SecretKey};
-pub use limits::TokenBucket;
+pub use limits::{Host, TokenBucket};
 pub use policy::Policy;
 pub use record::{Opener, Record, Sealer, Totals};
 pub use security::{Security, SessionEntry, SessionGuard};

@@ -1,4 +1,38 @@
-//! The one rate limiter of the workspace. Pure bookkeeping with a clock passed in.
+//! The one rate limiter of the workspace, and hosts as limits count them. Pure bookkeeping with a clock passed in.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// A host as limits count it: an IPv4 address, or the /64 of which an IPv6 host may use every address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Host(IpAddr);
+
+impl From<IpAddr> for Host {
+    fn from(address: IpAddr) -> Self {
+        Self(network(address.to_canonical(), (32, 64)))
+    }
+}
+
+impl Host {
+    /// Returns the network of the host, for these lengths of the prefix (IPv4, IPv6).
+    pub fn network(self, prefix: (u32, u32)) -> IpAddr {
+        network(self.0, prefix)
+    }
+}
+
+/// Returns the network of an address. There is only one of length zero.
+fn network(address: IpAddr, (v4, v6): (u32, u32)) -> IpAddr {
+    match address {
+        IpAddr::V4(address) if v4 > 0 => {
+            let mask = u32::MAX << (32 - v4);
+            Ipv4Addr::from_bits(address.to_bits() & mask).into()
+        }
+        IpAddr::V6(address) if v6 > 0 => {
+            let mask = u128::MAX << (128 - v6);
+            Ipv6Addr::from_bits(address.to_bits() & mask).into()
+        }
+        _ => Ipv4Addr::UNSPECIFIED.into(),
+    }
+}
 
 /// Limits a rate: holds at most `burst` tokens and gains `rate` of them a second.
 ///
@@ -66,8 +100,8 @@ impl TokenBucket {
     }
 }
 
-#[cfg(test)]
 #[expect(clippy::float_cmp, reason = "these times are exact")]
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -6,8 +6,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use lsl_platform::interfaces::{Interface, interfaces};
 use lsl_proto::config::ports::PortSearch;
-use lsl_proto::config::{Bind, Config};
-use lsl_proto::discovery::queries::{MulticastInterface, Transmit};
+use lsl_proto::config::{Bind, Config, InterfaceAddress};
+use lsl_proto::discovery::queries::Transmit;
 
 use crate::net::sockets::Family;
 
@@ -29,7 +29,7 @@ pub(crate) struct NetworkConfig {
     /// Address to which multicast responders bind, from `multicast.ListenAddress`.
     pub listen_address: Option<IpAddr>,
     /// `multicast.Interfaces`; empty means all that are up and can multicast.
-    pub interfaces: Vec<MulticastInterface>,
+    pub interfaces: Vec<InterfaceAddress>,
     /// This host and `lab.KnownPeers`: host and, if only one port is meant, that port.
     pub peers: Vec<(String, Option<u16>)>,
     /// Resolve over TCP too, by `lab.ResolveOverTCP`.
@@ -44,7 +44,6 @@ impl NetworkConfig {
             (Family::V6, config.allows_ipv6()),
         ];
         let ports = config.ports();
-        let interfaces = &config.multicast().interfaces;
         Self {
             loopback_only: config.bind() == Bind::Loopback,
             families: families
@@ -65,13 +64,7 @@ impl NetworkConfig {
                 .collect(),
             ttl: config.multicast_ttl(),
             listen_address: config.multicast().listen_address,
-            interfaces: interfaces
-                .iter()
-                .map(|wanted| MulticastInterface {
-                    address: wanted.address,
-                    index: wanted.index,
-                })
-                .collect(),
+            interfaces: config.multicast().interfaces.clone(),
             peers: config
                 .unicast_peers()
                 .into_iter()
@@ -160,12 +153,12 @@ impl NetworkConfig {
         &self,
         family: Family,
         present: &[Interface],
-    ) -> Vec<MulticastInterface> {
-        let mut usable: Vec<MulticastInterface> = if self.interfaces.is_empty() {
+    ) -> Vec<InterfaceAddress> {
+        let mut usable: Vec<InterfaceAddress> = if self.interfaces.is_empty() {
             present
                 .iter()
                 .filter(|interface| interface.is_up && interface.is_multicast)
-                .map(|interface| MulticastInterface {
+                .map(|interface| InterfaceAddress {
                     address: interface.address,
                     index: interface.index,
                 })
@@ -179,7 +172,7 @@ impl NetworkConfig {
                         (0, Some(interface)) => interface.index,
                         (index, _) => index,
                     };
-                    MulticastInterface { index, ..*wanted }
+                    InterfaceAddress { index, ..*wanted }
                 })
                 .collect()
         };
@@ -190,7 +183,7 @@ impl NetworkConfig {
             usable.dedup_by_key(|interface| interface.index);
         }
         if usable.is_empty() {
-            usable.push(MulticastInterface {
+            usable.push(InterfaceAddress {
                 address: family.wildcard(),
                 index: 0,
             });

@@ -11,7 +11,8 @@ use lsl_platform::clock::local_clock;
 use lsl_proto::discovery::queries::Transmit;
 use lsl_proto::discovery::redacted::QueryExposure;
 use lsl_proto::discovery::search::{Received, Search, SearchAction};
-use lsl_proto::wire::discovery::{ReplyDatagram, SHORTINFO_COMMAND};
+use lsl_proto::wire::discovery::ReplyDatagram;
+use lsl_proto::wire::request::shortinfo_request;
 use tokio::net::UdpSocket;
 use tokio::task::JoinSet;
 
@@ -84,7 +85,6 @@ impl RunningSearch {
             network,
             links,
             hosts,
-            monitor: Arc::clone(&monitor),
             inbox,
             probes: JoinSet::new(),
         };
@@ -153,9 +153,8 @@ impl Inbox {
 struct Link {
     family: Family,
     socket: Arc<UdpSocket>,
-    datagram: Option<Vec<u8>>,
-    /// Asks everybody, because outlets that hide what they are do not answer the other.
-    open_datagram: Option<Vec<u8>>,
+    /// The query, and one that asks everybody, because outlets that hide what they are do not answer the other.
+    datagrams: Vec<Vec<u8>>,
 }
 
 impl Link {
@@ -168,11 +167,14 @@ impl Link {
         }
         let return_port = socket.local_addr().map_err(context)?.port();
         let socket = Arc::new(sockets::into_tokio_udp(socket)?);
+        let datagrams = [
+            search.datagram(return_port),
+            search.open_datagram(return_port),
+        ];
         Ok(Self {
             family,
             socket,
-            datagram: search.datagram(return_port),
-            open_datagram: search.open_datagram(return_port),
+            datagrams: datagrams.into_iter().flatten().collect(),
         })
     }
 
@@ -186,10 +188,7 @@ impl Link {
                 return;
             }
         }
-        for datagram in [self.datagram.as_ref(), self.open_datagram.as_ref()]
-            .into_iter()
-            .flatten()
-        {
+        for datagram in &self.datagrams {
             if let Err(error) = self.socket.send_to(datagram, to).await {
                 tracing::trace!(%error, %to, "query not sent");
             }
@@ -203,7 +202,6 @@ struct Driver {
     network: Arc<NetworkConfig>,
     links: Vec<Link>,
     hosts: Arc<KnownHosts>,
-    monitor: Arc<Monitor<SearchState>>,
     inbox: Inbox,
     /// Each returns the port that it asked.
     probes: JoinSet<SocketAddr>,
@@ -214,17 +212,17 @@ impl Driver {
         loop {
             let now = local_clock();
             let (action, has_forgotten) = {
-                let search = &mut self.monitor.lock().search;
+                let search = &mut self.inbox.monitor.lock().search;
                 (search.poll(now), search.take_forgotten())
             };
             if has_forgotten {
-                self.monitor.wake();
+                self.inbox.monitor.wake();
             }
             match action {
                 SearchAction::SendMulticast => self.send_multicast(now),
                 SearchAction::SendUnicast => {
                     let targets = self.unicast_targets();
-                    self.monitor.lock().search.send_unicast(targets, now);
+                    self.inbox.monitor.lock().search.send_unicast(targets, now);
                 }
                 SearchAction::Send(query) => {
                     let family = Family::of(query.to.ip());
@@ -238,7 +236,7 @@ impl Driver {
                     self.wait(Duration::from_secs_f64(pause)).await;
                 }
                 SearchAction::Done => {
-                    self.monitor.update(|state| state.done = true);
+                    self.inbox.monitor.update(|state| state.done = true);
                     return;
                 }
             }
@@ -252,12 +250,12 @@ impl Driver {
             return pause.await;
         }
         if let Either::Second(Some(Ok(target))) = select2(pause, self.probes.join_next()).await {
-            self.monitor.lock().search.handle_probe_ended(target);
+            self.inbox.monitor.lock().search.handle_probe_ended(target);
         }
     }
 
     fn send_multicast(&self, now: f64) {
-        if !self.monitor.lock().search.is_spreading() {
+        if !self.inbox.monitor.lock().search.is_spreading() {
             // Looked up in every wave, because networks come and go while a resolver runs.
             let present = if self.network.loopback_only {
                 Vec::new()
@@ -270,11 +268,15 @@ impl Driver {
                 .map(|link| link.family)
                 .collect::<Vec<_>>();
             let queries = self.network.multicast_queries(&families, &present);
-            self.monitor.lock().search.send_multicast(queries, now);
+            self.inbox
+                .monitor
+                .lock()
+                .search
+                .send_multicast(queries, now);
         }
         if self.network.resolve_over_tcp {
             let targets = self.unicast_targets();
-            self.monitor.lock().search.probe_tcp(&targets);
+            self.inbox.monitor.lock().search.probe_tcp(&targets);
         }
     }
 
@@ -303,9 +305,8 @@ impl Driver {
     /// Asks a data port for a short info (§3.6).
     fn probe_over_tcp(&mut self, target: SocketAddr) {
         let request = {
-            let search = &self.monitor.lock().search;
-            let lines = [SHORTINFO_COMMAND, b"\r\n", search.query(), b"\r\n"];
-            search.is_query_sent().then(|| lines.concat())
+            let search = &self.inbox.monitor.lock().search;
+            (search.is_query_sent()).then(|| shortinfo_request(search.query()))
         };
         let inbox = self.inbox.clone();
         self.probes.spawn(async move {

@@ -20,9 +20,7 @@ pub(crate) fn take_in(
     let now = local_clock();
     let mut state = monitor.lock();
     let received = reply(&mut state.search, now);
-    if !state.done && state.search.is_done(now) {
-        state.done = true;
-    }
+    state.done |= state.search.is_done(now);
     let news = state.done || matches!(received, Received::New | Received::Changed);
     drop(state);
     if news {

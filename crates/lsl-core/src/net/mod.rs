@@ -1,7 +1,6 @@
 //! The tokio shell: sockets, timers and tasks around the protocol modules. Nothing here decides what
 //! a byte means, and nothing outside `sockets` sets a socket option.
 
-pub(crate) mod lingering;
 pub(crate) mod monitor;
 pub(crate) mod runtime;
 pub(crate) mod sealed_time;

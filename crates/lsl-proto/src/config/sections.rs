@@ -117,12 +117,12 @@ impl Default for MulticastGroup {
     }
 }
 
-/// An address of a local interface.
+/// A local interface, as the way out of this host for multicast.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InterfaceAddress {
-    /// IPv4 or IPv6 address of the interface.
+    /// IPv4 or IPv6 address of the interface; unspecified lets the system choose.
     pub address: IpAddr,
-    /// Interface index for IPv6, 0 if not given.
+    /// Index of the interface; 0 if not given, and lets the system choose.
     pub index: u32,
 }
 

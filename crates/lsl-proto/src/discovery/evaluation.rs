@@ -92,23 +92,20 @@ impl Evaluator {
         let Some(info) = document.child(document.root(), "info") else {
             return Ok(false);
         };
-        let mut within = |work: &mut u64| {
+        let within = |counters: &mut EvaluationCounters, work: &mut u64| {
             let allowed = *work;
             let matched = query.matches_within(document, info, work);
             let spent = allowed - *work;
-            self.counters.work += spent;
+            counters.work += spent;
             (matched, spent)
         };
-        let (matched, spent) = within(&mut account.cheap);
+        let (matched, spent) = within(&mut self.counters, &mut account.cheap);
         account.spent += spent;
         if matched != Err(EvalError::TooExpensive) {
             return matched;
         }
-        if !self.budget.admits(account.host, now) {
-            self.counters.costly += 1;
-            return Err(EvalError::TooExpensive);
-        }
-        let (matched, spent) = within(&mut costly_work(document.len()));
+        self.admit_costly(account, now)?;
+        let (matched, spent) = within(&mut self.counters, &mut costly_work(document.len()));
         account.spent += spent;
         self.budget.charge(account.host, spent, now);
         matched
@@ -168,7 +165,7 @@ impl QueryBudget {
     /// Returns whether a host may begin something costly at `now`, in seconds of `local_clock`.
     fn admits(&self, host: Host, now: f64) -> bool {
         LEVELS.iter().enumerate().all(|(level, limit)| {
-            let bucket = self.buckets.get(&(level, limit.network(host)));
+            let bucket = self.buckets.get(&(level, host.network(limit.prefix)));
             bucket.is_none_or(|bucket| bucket.ready_at(now) <= now)
         })
     }
@@ -182,7 +179,7 @@ impl QueryBudget {
         let work = work as f64;
         for (level, limit) in LEVELS.iter().enumerate() {
             let full = || TokenBucket::new(limit.rate, limit.capacity);
-            let key = (level, limit.network(host));
+            let key = (level, host.network(limit.prefix));
             let bucket = self.buckets.entry(key).or_insert_with(full);
             bucket.charge(work, now);
         }
@@ -197,12 +194,6 @@ struct Limit {
     capacity: f64,
     /// Work a second, in units.
     rate: f64,
-}
-
-impl Limit {
-    fn network(&self, host: Host) -> IpAddr {
-        host.network(self.prefix)
-    }
 }
 
 /// A million units are about two milliseconds: everybody together has a hundredth of the thread.

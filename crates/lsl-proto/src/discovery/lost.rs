@@ -66,7 +66,7 @@ impl<T> LostStreams<T> {
         self.waiting.values().map(Vec::len).sum()
     }
 
-    /// Returns whether nobody waits.
+    /// Returns whether nobody waits for a stream.
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }

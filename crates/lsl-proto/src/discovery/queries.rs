@@ -2,7 +2,9 @@
 //! numbers, 64 unicast queries a millisecond. Spec: lsl-protocol §3.3, §3.4.
 
 use std::collections::VecDeque;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
+
+use crate::config::InterfaceAddress;
 
 /// A query to send now, from the socket of its target's family.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -10,7 +12,7 @@ pub struct Transmit {
     /// Target: a group, a broadcast address or a host.
     pub to: SocketAddr,
     /// Interface that it leaves by, for a group.
-    pub interface: Option<MulticastInterface>,
+    pub interface: Option<InterfaceAddress>,
     /// Pause before it, in seconds.
     pub pause_secs: f64,
 }
@@ -23,15 +25,6 @@ impl From<SocketAddr> for Transmit {
             pause_secs: 0.0,
         }
     }
-}
-
-/// One way out of this host for multicast.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct MulticastInterface {
-    /// Address of the interface; unspecified lets the system choose.
-    pub address: IpAddr,
-    /// Index of the interface; 0 lets the system choose.
-    pub index: u32,
 }
 
 /// Queries of the waves under way, and when they may leave.

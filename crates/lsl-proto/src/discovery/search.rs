@@ -173,6 +173,14 @@ struct Found {
     text_bytes: usize,
 }
 
+impl Found {
+    /// Takes note of one more answer. Returns the info if it has a new address.
+    fn refresh(&mut self, from: SocketAddr, now: f64) -> Option<StreamInfo> {
+        self.last_seen = self.last_seen.max(now);
+        fill_address(&mut self.info, from).then(|| self.info.clone())
+    }
+}
+
 /// Memory that results take up, for its limits.
 #[derive(Debug, Clone, Copy, Default)]
 struct Held {
@@ -403,7 +411,7 @@ impl Search {
             return Received::Foreign;
         }
         if is_answer && !(self.open_id.is_some() && is_redacted(reply.xml)) {
-            return self.on_info(now, from, reply.xml);
+            return self.handle_reply(from, reply.xml, now);
         }
         self.handle_open_reply(from, reply.xml, now)
     }
@@ -421,7 +429,7 @@ impl Search {
             info.is_ok_and(|info| info.matches(query).unwrap_or(false))
         });
         if is_sought {
-            self.on_info(now, from, xml)
+            self.handle_reply(from, xml, now)
         } else {
             Received::Foreign
         }
@@ -429,7 +437,74 @@ impl Search {
 
     /// Takes in a short info that came over TCP, where it has no query id (§3.6).
     pub fn handle_reply(&mut self, from: SocketAddr, xml: &[u8], now: f64) -> Received {
-        self.on_info(now, from, xml)
+        let text = self.hasher.hash_one(xml);
+        if let Some(found) = self
+            .known_texts
+            .get(&text)
+            .and_then(|uid| self.found.get_mut(uid))
+            .filter(|found| found.wave == self.wave)
+        {
+            let changed = found.refresh(from, now);
+            return self.on_refreshed(changed);
+        }
+        let mut info = match StreamInfo::from_xml_with(xml, &REPLY_LIMITS) {
+            Ok(info) if !info.uid_bytes().is_empty() => info,
+            Ok(_) | Err(_) => {
+                self.invalid += 1;
+                return Received::Invalid;
+            }
+        };
+        if self.vetoes.iter().any(|Veto(veto)| veto(&info)) {
+            self.invalid += 1;
+            return Received::Invalid;
+        }
+        if contradicts(self.parsed.as_ref(), &info, xml) {
+            return Received::Foreign;
+        }
+        let uid = info.uid_bytes().to_vec();
+        if self.known_texts.len() >= MAX_RESULTS {
+            self.known_texts.clear();
+        }
+        self.known_texts.insert(text, uid.clone());
+        if let Some(found) = self.found.get_mut(&uid)
+            && found.wave == self.wave
+        {
+            // Another text of the same outlet: the first one stays (§2.4).
+            let changed = found.refresh(from, now);
+            return self.on_refreshed(changed);
+        }
+        let is_news = self.remove(&uid).is_none();
+        let sender = from.ip().to_canonical();
+        let of_sender = self.held_of.get(&sender).copied().unwrap_or_default();
+        // A sender has at most a third of what is left: whoever makes up streams hides no real one.
+        if 3 * of_sender.streams + self.held.streams >= MAX_RESULTS
+            || 3 * of_sender.bytes + self.held.bytes + xml.len() > MAX_RESULT_BYTES
+        {
+            self.invalid += 1;
+            return Received::Invalid;
+        }
+        self.held.add(xml.len());
+        self.held_of.entry(sender).or_default().add(xml.len());
+        fill_address(&mut info, from);
+        if let Goal::Continuous { forget_after_secs } = self.goal {
+            self.silent_at = self.silent_at.min((now + forget_after_secs).next_up());
+        }
+        self.push_event(ResolverEvent::Appeared(info.clone()));
+        self.found.insert(
+            uid,
+            Found {
+                info,
+                sender,
+                last_seen: now,
+                wave: self.wave,
+                text_bytes: xml.len(),
+            },
+        );
+        if is_news {
+            Received::New
+        } else {
+            Received::Refreshed
+        }
     }
 
     /// Returns the streams found and not forgotten, ordered by uid.
@@ -479,77 +554,6 @@ impl Search {
         self.invalid
     }
 
-    fn on_info(&mut self, now: f64, from: SocketAddr, xml: &[u8]) -> Received {
-        let text = self.hasher.hash_one(xml);
-        if let Some(found) = self
-            .known_texts
-            .get(&text)
-            .and_then(|uid| self.found.get_mut(uid))
-            .filter(|found| found.wave == self.wave)
-        {
-            found.last_seen = found.last_seen.max(now);
-            return self.add_address(text, from);
-        }
-        let mut info = match StreamInfo::from_xml_with(xml, &REPLY_LIMITS) {
-            Ok(info) if !info.uid_bytes().is_empty() => info,
-            Ok(_) | Err(_) => {
-                self.invalid += 1;
-                return Received::Invalid;
-            }
-        };
-        if self.vetoes.iter().any(|Veto(veto)| veto(&info)) {
-            self.invalid += 1;
-            return Received::Invalid;
-        }
-        if contradicts(self.parsed.as_ref(), &info, xml) {
-            return Received::Foreign;
-        }
-        let uid = info.uid_bytes().to_vec();
-        if self.known_texts.len() >= MAX_RESULTS {
-            self.known_texts.clear();
-        }
-        self.known_texts.insert(text, uid.clone());
-        if let Some(found) = self.found.get_mut(&uid)
-            && found.wave == self.wave
-        {
-            // Another text of the same outlet: the first one stays (§2.4).
-            found.last_seen = found.last_seen.max(now);
-            return self.add_address(text, from);
-        }
-        let is_news = self.remove(&uid).is_none();
-        let sender = from.ip().to_canonical();
-        let of_sender = self.held_of.get(&sender).copied().unwrap_or_default();
-        // A sender has at most a third of what is left: whoever makes up streams hides no real one.
-        if 3 * of_sender.streams + self.held.streams >= MAX_RESULTS
-            || 3 * of_sender.bytes + self.held.bytes + xml.len() > MAX_RESULT_BYTES
-        {
-            self.invalid += 1;
-            return Received::Invalid;
-        }
-        self.held.add(xml.len());
-        self.held_of.entry(sender).or_default().add(xml.len());
-        fill_address(&mut info, from);
-        if let Goal::Continuous { forget_after_secs } = self.goal {
-            self.silent_at = self.silent_at.min((now + forget_after_secs).next_up());
-        }
-        self.push_event(ResolverEvent::Appeared(info.clone()));
-        self.found.insert(
-            uid,
-            Found {
-                info,
-                sender,
-                last_seen: now,
-                wave: self.wave,
-                text_bytes: xml.len(),
-            },
-        );
-        if is_news {
-            Received::New
-        } else {
-            Received::Refreshed
-        }
-    }
-
     fn remove(&mut self, uid: &[u8]) -> Option<Found> {
         let found = self.found.remove(uid)?;
         self.held.remove(found.text_bytes);
@@ -562,18 +566,10 @@ impl Search {
         Some(found)
     }
 
-    fn add_address(&mut self, text: u64, from: SocketAddr) -> Received {
-        let known = self
-            .known_texts
-            .get(&text)
-            .and_then(|uid| self.found.get_mut(uid));
-        let Some(found) = known else {
+    fn on_refreshed(&mut self, changed: Option<StreamInfo>) -> Received {
+        let Some(info) = changed else {
             return Received::Refreshed;
         };
-        if !fill_address(&mut found.info, from) {
-            return Received::Refreshed;
-        }
-        let info = found.info.clone();
         self.push_event(ResolverEvent::Changed(info));
         Received::Changed
     }

@@ -15,7 +15,7 @@ use crate::value::{PushElement, RawStrings, append_numbers, raw_sample_len, writ
 use crate::{ByteOrder, ChannelFormat, DEDUCED_TIMESTAMP, Error, Result};
 
 pub use decode::Decoder110;
-pub(super) use decode::{KEPT_CAPACITY, admit_string, explicit, take_byte, too_large};
+pub(super) use decode::{KEPT_CAPACITY, admit_string, explicit, take_byte, take_bytes, too_large};
 
 /// Tag of a sample without a timestamp; readers take every other value as "timestamp follows".
 const TAG_DEDUCED: u8 = 1;

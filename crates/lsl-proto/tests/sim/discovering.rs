@@ -3,7 +3,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use lsl_proto::discovery::queries::{MulticastInterface, Transmit};
+use lsl_proto::config::InterfaceAddress;
+use lsl_proto::discovery::queries::Transmit;
 use lsl_proto::discovery::registry::{Answer, Arrival};
 use lsl_proto::discovery::search::{ResolverEvent, SearchAction};
 use lsl_proto::wire::timedata::{TimeReply, TimeRequest};
@@ -171,7 +172,7 @@ impl RunningSearch {
 fn groups() -> impl Iterator<Item = Transmit> {
     let groups = [[224, 0, 0, 183], [239, 255, 172, 215]];
     groups.into_iter().map(|group| Transmit {
-        interface: Some(MulticastInterface {
+        interface: Some(InterfaceAddress {
             address: Ipv4Addr::UNSPECIFIED.into(),
             index: 0,
         }),

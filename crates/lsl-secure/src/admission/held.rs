@@ -3,7 +3,8 @@
 
 use std::net::IpAddr;
 
-use super::pool::{Pool, SourceNetwork};
+use super::pool::Pool;
+use crate::Host;
 
 /// Refused connections of one process that stay open for a second.
 #[derive(Debug)]
@@ -28,7 +29,7 @@ impl HeldSockets {
     /// Holds a refused connection from now. If there is a second value, close that one now. It is
     /// the oldest of the source that holds most, so that a flood pushes out only itself.
     pub fn hold(&mut self, source: IpAddr) -> (Held, Option<Held>) {
-        let held = Held(self.pool.insert(SourceNetwork::from(source)));
+        let held = Held(self.pool.insert(Host::from(source)));
         if self.pool.len() <= self.max {
             return (held, None);
         }

@@ -17,8 +17,8 @@ use std::net::IpAddr;
 
 pub use self::held::{Held, HeldSockets};
 
-use self::pool::{Pool, SourceNetwork};
-use crate::TokenBucket;
+use self::pool::Pool;
+use crate::{Host, TokenBucket};
 
 /// Limits of one process, over all its outlets.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ pub struct Admission {
     pool: Pool,
     /// Progress of each pending connection.
     stages: HashMap<Ticket, Stage>,
-    sources: HashMap<SourceNetwork, Memory>,
+    sources: HashMap<Host, Memory>,
     all: TokenBucket,
     /// Sources that wait for tokens: those never served first, by the length of their wait, then by
     /// their last turn. A source that is pushed out and comes back keeps its place, unlike in a
@@ -76,7 +76,7 @@ enum Stage {
 
 /// Position of a source in the line: the number of its last turn (0: none) and its longest waiting
 /// ticket.
-type QueuePosition = (u64, Ticket, SourceNetwork);
+type QueuePosition = (u64, Ticket, Host);
 
 /// Limits and history of one source.
 #[derive(Debug)]
@@ -108,7 +108,7 @@ impl Admission {
 
     /// Registers an accepted connection of `source` at the time `now`.
     pub fn arrive(&mut self, source: IpAddr, now: f64) -> Arrival {
-        let source = SourceNetwork::from(source);
+        let source = Host::from(source);
         if self.pool.count(source) >= MAX_PENDING_PER_SOURCE {
             return Arrival::Refuse;
         }
@@ -191,7 +191,7 @@ impl Admission {
 
     /// A session that began with [`succeeded`](Self::succeeded) is over.
     pub fn session_closed(&mut self, source: IpAddr, now: f64) {
-        let memory = self.remember(SourceNetwork::from(source), now);
+        let memory = self.remember(Host::from(source), now);
         if memory.live > 0 {
             memory.live -= 1;
             memory.known_until = now + KNOWN_SECS;
@@ -240,11 +240,7 @@ impl Admission {
     }
 
     /// Changes a source that waits, or stops or begins to, and its place in the line.
-    fn change_line<T>(
-        &mut self,
-        source: SourceNetwork,
-        change: impl FnOnce(&mut Memory) -> T,
-    ) -> Option<T> {
+    fn change_line<T>(&mut self, source: Host, change: impl FnOnce(&mut Memory) -> T) -> Option<T> {
         let memory = self.sources.get_mut(&source)?;
         if let Some(place) = memory.place(source) {
             self.line.remove(&place);
@@ -258,7 +254,7 @@ impl Admission {
 
     /// About how long a waiting ticket will wait: for the sources before its own, and for all in the
     /// line between two turns of its own. Only an estimate, since others give up, succeed or are known.
-    fn delay_secs(&self, source: SourceNetwork, ticket: Ticket) -> f64 {
+    fn delay_secs(&self, source: Host, ticket: Ticket) -> f64 {
         let Some(memory) = self.sources.get(&source) else {
             return LONGEST_NAP_SECS;
         };
@@ -288,7 +284,7 @@ impl Admission {
     }
 
     /// Returns the record of a source seen just now, creating it if needed.
-    fn remember(&mut self, source: SourceNetwork, now: f64) -> &mut Memory {
+    fn remember(&mut self, source: Host, now: f64) -> &mut Memory {
         if self.sources.len() >= MAX_SOURCES && !self.sources.contains_key(&source) {
             self.make_room(now);
         }
@@ -334,7 +330,7 @@ impl Memory {
         self.live > 0 || now < self.known_until
     }
 
-    fn place(&self, source: SourceNetwork) -> Option<QueuePosition> {
+    fn place(&self, source: Host) -> Option<QueuePosition> {
         Some((self.last_turn, *self.waiting.front()?, source))
     }
 }

@@ -2,33 +2,18 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
-use std::net::{IpAddr, Ipv6Addr};
 
-/// One IPv4 address, or one IPv6 /64 network: the share of a single subscriber.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct SourceNetwork(IpAddr);
-
-impl From<IpAddr> for SourceNetwork {
-    fn from(address: IpAddr) -> Self {
-        Self(match address.to_canonical() {
-            IpAddr::V6(address) => {
-                let prefix = u128::from(address) & (u128::MAX << 64);
-                IpAddr::V6(Ipv6Addr::from(prefix))
-            }
-            v4 @ IpAddr::V4(_) => v4,
-        })
-    }
-}
+use crate::Host;
 
 /// Numbered things by source. Numbers are never used again and grow with time.
 #[derive(Debug, Default)]
 pub(super) struct Pool {
     next: u64,
-    owners: HashMap<u64, SourceNetwork>,
+    owners: HashMap<u64, Host>,
     /// Numbers held by each source; sources without any are absent.
-    holdings: HashMap<SourceNetwork, BTreeSet<u64>>,
+    holdings: HashMap<Host, BTreeSet<u64>>,
     /// The same sources, ordered by the number of things held, then by the age of the oldest.
-    ranking: BTreeSet<(usize, Reverse<u64>, SourceNetwork)>,
+    ranking: BTreeSet<(usize, Reverse<u64>, Host)>,
 }
 
 impl Pool {
@@ -36,15 +21,15 @@ impl Pool {
         self.owners.len()
     }
 
-    pub(super) fn count(&self, source: SourceNetwork) -> usize {
+    pub(super) fn count(&self, source: Host) -> usize {
         self.holdings.get(&source).map_or(0, BTreeSet::len)
     }
 
-    pub(super) fn source(&self, number: u64) -> Option<SourceNetwork> {
+    pub(super) fn source(&self, number: u64) -> Option<Host> {
         self.owners.get(&number).copied()
     }
 
-    pub(super) fn insert(&mut self, source: SourceNetwork) -> u64 {
+    pub(super) fn insert(&mut self, source: Host) -> u64 {
         let number = self.next;
         self.next += 1;
         self.owners.insert(number, source);
@@ -52,7 +37,7 @@ impl Pool {
         number
     }
 
-    pub(super) fn remove(&mut self, number: u64) -> Option<SourceNetwork> {
+    pub(super) fn remove(&mut self, number: u64) -> Option<Host> {
         let source = self.owners.remove(&number)?;
         self.change(source, |held| held.remove(&number));
         Some(source)
@@ -60,10 +45,7 @@ impl Pool {
 
     /// The oldest thing of the source that holds most, of several such the oldest of all; sources
     /// that are `protected` come last.
-    pub(super) fn oldest_of_largest(
-        &self,
-        protected: impl Fn(SourceNetwork) -> bool,
-    ) -> Option<u64> {
+    pub(super) fn oldest_of_largest(&self, protected: impl Fn(Host) -> bool) -> Option<u64> {
         let ranked = self.ranking.iter().rev();
         let stranger = ranked.clone().find(|(_, _, source)| !protected(*source));
         let (_, oldest, _) = stranger.or_else(|| self.ranking.last())?;
@@ -71,7 +53,7 @@ impl Pool {
     }
 
     /// Changes the things that a source holds, and its place in the ranking.
-    fn change(&mut self, source: SourceNetwork, change: impl FnOnce(&mut BTreeSet<u64>) -> bool) {
+    fn change(&mut self, source: Host, change: impl FnOnce(&mut BTreeSet<u64>) -> bool) {
         let held = self.holdings.entry(source).or_default();
         let rank = |held: &BTreeSet<u64>| Some((held.len(), Reverse(*held.first()?), source));
         if let Some(rank) = rank(held) {
@@ -91,10 +73,12 @@ impl Pool {
 
 #[cfg(test)]
 mod tests {
+    use std::net::IpAddr;
+
     use super::*;
 
-    fn source(address: &str) -> SourceNetwork {
-        SourceNetwork::from(address.parse::<IpAddr>().unwrap())
+    fn source(address: &str) -> Host {
+        Host::from(address.parse::<IpAddr>().unwrap())
     }
 
     #[test]

@@ -265,7 +265,7 @@ fn memory_is_bounded_and_keeps_who_matters() {
         assert!(admission.sources.len() <= MAX_SOURCES);
     }
     for number in [0, 1] {
-        let known = &admission.sources[&SourceNetwork::from(host(number))];
+        let known = &admission.sources[&Host::from(host(number))];
         assert!(known.is_known(50.0));
     }
     assert!(admission.stages.is_empty() && admission.line.is_empty());

@@ -3,7 +3,8 @@
 use super::{MAGIC, NEWEST_ARCHIVE_VERSION, TAG_DEDUCED};
 use crate::value::raw_sample_len;
 use crate::wire::sample110::{
-    DecodeLimits, KEPT_CAPACITY, SampleSink, admit_string, explicit, take_byte, too_large,
+    DecodeLimits, KEPT_CAPACITY, SampleSink, admit_string, explicit, take_byte, take_bytes,
+    too_large,
 };
 use crate::{ChannelFormat, Error, Result};
 
@@ -315,13 +316,4 @@ impl Item {
         self.started = false;
         Ok(Some(self.value))
     }
-}
-
-/// Moves as many of `missing` bytes as there are; returns true when none is missing any more.
-fn take_bytes(input: &mut &[u8], missing: &mut usize, into: &mut Vec<u8>) -> bool {
-    let (bytes, rest) = input.split_at((*missing).min(input.len()));
-    into.extend_from_slice(bytes);
-    *input = rest;
-    *missing -= bytes.len();
-    *missing == 0
 }

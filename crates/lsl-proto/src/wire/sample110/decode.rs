@@ -199,11 +199,7 @@ impl Decoder110 {
                     TextStep::Bytes(missing)
                 }
                 TextStep::Bytes(ref mut missing) => {
-                    let (bytes, rest) = input.split_at((*missing).min(input.len()));
-                    self.partial.extend_from_slice(bytes);
-                    *input = rest;
-                    *missing -= bytes.len();
-                    if *missing > 0 {
+                    if !take_bytes(input, missing, &mut self.partial) {
                         break;
                     }
                     self.channel += 1;
@@ -277,6 +273,19 @@ pub(in crate::wire) fn take_byte(input: &mut &[u8]) -> Option<u8> {
     let (byte, rest) = input.split_first()?;
     *input = rest;
     Some(*byte)
+}
+
+/// Moves as many of `missing` bytes as there are; returns true when none is missing any more.
+pub(in crate::wire) fn take_bytes(
+    input: &mut &[u8],
+    missing: &mut usize,
+    into: &mut Vec<u8>,
+) -> bool {
+    let (bytes, rest) = input.split_at((*missing).min(input.len()));
+    into.extend_from_slice(bytes);
+    *input = rest;
+    *missing -= bytes.len();
+    *missing == 0
 }
 
 /// Returns the timestamp, unless it is -1.0, which means the same as none. Spec: lsl-protocol §9.2.
