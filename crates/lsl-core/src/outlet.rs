@@ -219,9 +219,7 @@ impl BlockingOutlet<'_> {
         let known = |fanout: &mut Fanout<_>| fanout.has_consumers();
         (self.outlet.shared.fanout).wait_blocking(deadline, known) == Some(true)
     }
-}
 
-impl BlockingOutlet<'_> {
     /// Does the same as [`Outlet::flush`], but blocks the calling thread.
     pub fn flush(&self, timeout: impl Into<Timeout>) -> bool {
         let deadline = timeout.into().deadline(local_clock());

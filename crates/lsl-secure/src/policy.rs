@@ -34,17 +34,6 @@ pub enum Discovery {
     Minimal,
 }
 
-/// Outlet's announcement of its security (`<lsl_secure …/>`); unauthenticated. Spec: LSS/1 §7.1.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Advert {
-    /// Attribute `policy`: `off`, `migrate`, `required` or unknown.
-    pub policy: String,
-    /// Attribute `fp`: the fingerprint that the outlet claims.
-    pub fingerprint: Option<String>,
-    /// Whether attribute `mode` is `minimal`.
-    pub minimal: bool,
-}
-
 /// An inlet's knowledge of the outlet that it is about to connect with.
 #[derive(Debug, Clone, Copy)]
 pub struct Candidate<'a> {
@@ -52,8 +41,9 @@ pub struct Candidate<'a> {
     pub name: &'a str,
     /// Remote end as `address:port`, for messages.
     pub address: &'a str,
-    /// Announcement of security, if there is one.
-    pub advert: Option<&'a Advert>,
+    /// The policy that its announcement of security (`<lsl_secure …/>`) names, if there is one: `off`, `migrate`,
+    /// `required` or unknown; unauthenticated. Spec: LSS/1 §7.1.
+    pub advert: Option<&'a str>,
     /// The fingerprint it had when it was encrypted before (`known_secure`).
     pub known_secure: Option<&'a str>,
     /// Whether `plaintext_allow` names its source id.
@@ -87,7 +77,7 @@ pub fn way_of_inlet(policy: Policy, candidate: &Candidate<'_>, searched: &str) -
         text,
     };
     match (policy, candidate.advert) {
-        (Policy::Off, Some(advert)) if advert.policy == "required" => refuse(format!(
+        (Policy::Off, Some("required")) => refuse(format!(
             "stream \"{name}\" is encrypted and this program has no key; searched {searched}; run: \
              lsl key init"
         )),

@@ -17,7 +17,7 @@ use crate::admission::Admission;
 use crate::audit::{Audit, Event, EventKind, printable};
 use crate::config::{Found, Places, Settings};
 use crate::known::Known;
-use crate::policy::{Advert, Candidate, Discovery, Policy, Way, not_trusted_text, way_of_inlet};
+use crate::policy::{Candidate, Discovery, Policy, Way, not_trusted_text, way_of_inlet};
 use crate::trust::{Date, StreamQueries, TrustList, today};
 use crate::{Cause, Descriptor, Error, Local, Psk, PublicKey, Result, Role, SecretKey, Suites};
 
@@ -327,7 +327,7 @@ impl Security {
         stream_type: &[u8],
         source_id: &[u8],
         address: &str,
-        advert: Option<&Advert>,
+        advert: Option<&str>,
     ) -> Way {
         let known = self.known_key(name, stream_type, source_id);
         let known = known.map(|key| key.fingerprint().to_string());

@@ -105,18 +105,8 @@ impl TimeProber {
     }
 
     /// Takes a packet that arrived at `now`. `None` for everything that is not an authentic first
-    /// reply, within `max_rtt_secs`, to one of our probes: dropped and counted in [`dropped`](Self::dropped).
+    /// reply, within `max_rtt_secs`, to one of our probes.
     pub fn receive(&mut self, packet: &[u8], now: f64, max_rtt_secs: f64) -> Option<TimeReply> {
-        let reply = self.authentic_reply(packet, now, max_rtt_secs);
-        self.end.count(reply)
-    }
-
-    /// Returns the packets dropped so far: forged, repeated or late.
-    pub fn dropped(&self) -> u64 {
-        self.end.dropped
-    }
-
-    fn authentic_reply(&mut self, packet: &[u8], now: f64, max_rtt: f64) -> Option<TimeReply> {
         let header = self.end.header(packet)?;
         let text = self.end.open(packet, header)?;
         let counter = u64::from_be_bytes(field(&text, 0)?);
@@ -139,7 +129,7 @@ impl TimeProber {
                 .all(|time| time.is_finite())
             && reply.t1 <= reply.t2
             // Never negative between honest clocks, and such a probe would win every selection.
-            && (0.0..=max_rtt).contains(&rtt);
+            && (0.0..=max_rtt_secs).contains(&rtt);
         sound.then_some(reply)
     }
 }
@@ -160,21 +150,6 @@ impl TimeResponder {
     /// Answers a packet that arrived at `t1`; `t2` is read just before sealing. `None` for
     /// everything that is not authentic and new.
     pub fn answer(
-        &mut self,
-        packet: &[u8],
-        t1: f64,
-        t2: impl FnOnce() -> f64,
-    ) -> Option<[u8; TIME_PACKET_LEN]> {
-        let answer = self.answer_new(packet, t1, t2);
-        self.end.count(answer)
-    }
-
-    /// Returns the packets dropped so far: forged or repeated.
-    pub fn dropped(&self) -> u64 {
-        self.end.dropped
-    }
-
-    fn answer_new(
         &mut self,
         packet: &[u8],
         t1: f64,
@@ -213,7 +188,6 @@ struct TimeEnd {
     ours: AeadKey,
     theirs: AeadKey,
     counter: u64,
-    dropped: u64,
     generation: Generation,
 }
 
@@ -224,7 +198,6 @@ impl TimeEnd {
             ours,
             theirs,
             counter: 0,
-            dropped: 0,
             generation,
         }
     }
@@ -261,14 +234,6 @@ impl TimeEnd {
         let mut body: [u8; TIME_PACKET_LEN - HEAD_LEN] = body.try_into().ok()?;
         let text = self.theirs.open(header.counter, head, &mut body)?;
         <[u8; TEXT_LEN]>::try_from(&*text).ok()
-    }
-
-    /// Counts a packet as dropped if its `outcome` is `None`.
-    fn count<T>(&mut self, outcome: Option<T>) -> Option<T> {
-        if outcome.is_none() {
-            self.dropped += 1;
-        }
-        outcome
     }
 }
 

@@ -12,7 +12,7 @@ use lsl_proto::inlet::Exchange;
 use lsl_proto::security::{ExpectedIdentity, Findings, Mismatch, connection_event, way_after};
 use lsl_secure::audit::{Event, EventKind};
 use lsl_secure::connection::{self, Answer, Question};
-use lsl_secure::policy::{Advert, Way};
+use lsl_secure::policy::Way;
 use lsl_secure::{
     Cause, Descriptor, Local, OsRandom, Policy, PublicKey, Role, Security, SessionEntry,
     SessionInfo,
@@ -66,17 +66,13 @@ pub(crate) async fn way(
 }
 
 fn way_by_policy(security: &Security, info: &StreamInfo, address: SocketAddr) -> Way {
-    let advert = info.security_advert().map(|advert| Advert {
-        policy: advert.policy,
-        fingerprint: advert.fingerprint,
-        minimal: advert.minimal,
-    });
+    let advert = info.security_advert().map(|advert| advert.policy);
     security.way_of_inlet(
         info.name_bytes(),
         info.stream_type_bytes(),
         info.source_id_bytes(),
         &address.to_string(),
-        advert.as_ref(),
+        advert.as_deref(),
     )
 }
 

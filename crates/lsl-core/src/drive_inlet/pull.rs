@@ -4,6 +4,7 @@
 //! whoever waits. A thread that leads waits outside of the lock and holds only the descriptor.
 
 use std::sync::Arc;
+use std::task::Poll;
 
 use lsl_platform::clock::local_clock;
 use lsl_platform::wait::{Interrupt, Woken};
@@ -31,12 +32,6 @@ struct Lead {
     was_registered: bool,
     /// When the stream counts as quiet.
     quiet_at: f64,
-}
-
-/// Reason for which a lead ended without a result.
-enum Unless {
-    Late,
-    Waiting,
 }
 
 impl InletShared {
@@ -111,10 +106,8 @@ impl InletShared {
             if lead.was_registered {
                 self.work.notify_one();
             }
-            match self.lead(&lead, deadline, &mut take) {
-                Ok(found) => return Some(found),
-                Err(Unless::Late) => return None,
-                Err(Unless::Waiting) => {}
+            if let Poll::Ready(found) = self.lead(&lead, deadline, &mut take) {
+                return found;
             }
         }
     }
@@ -167,13 +160,14 @@ impl InletShared {
         }
     }
 
-    /// Waits for the socket and reads it until `take` has what it wants.
+    /// Waits for the socket and reads it until `take` has what it wants: `None` at the deadline. Pending if the
+    /// lead ended before.
     fn lead<R>(
         &self,
         lead: &Lead,
         deadline: f64,
         take: &mut impl FnMut(&mut Feed) -> Option<R>,
-    ) -> Result<R, Unless> {
+    ) -> Poll<Option<R>> {
         let mut quiet_at = lead.quiet_at;
         loop {
             let until = deadline.min(quiet_at);
@@ -217,9 +211,8 @@ impl InletShared {
                 self.notify();
             }
             return match found {
-                Some(found) => Ok(found),
-                None if now >= deadline => Err(Unless::Late),
-                None => Err(Unless::Waiting),
+                None if now < deadline => Poll::Pending,
+                found => Poll::Ready(found),
             };
         }
     }

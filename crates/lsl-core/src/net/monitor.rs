@@ -140,18 +140,18 @@ impl<T> Monitor<T> {
             }
             // Waiting for ever needs no runtime.
             if alarm.is_none() && deadline.is_finite() {
-                alarm = Some(Alarm::after(remaining_secs)?);
+                alarm = Some(alarm_after(remaining_secs)?);
             }
             poll_fn(|context| match woken.as_mut().poll(context) {
                 Poll::Ready(()) => Poll::Ready(()),
-                Poll::Pending => match alarm.as_mut().map(|alarm| alarm.sleep.as_mut()) {
-                    Some(sleep) => sleep.poll(context),
+                Poll::Pending => match &mut alarm {
+                    Some(alarm) => alarm.as_mut().poll(context),
                     None => Poll::Pending,
                 },
             })
             .await;
             woken.set(self.tasks.notified());
-            if alarm.as_ref().is_some_and(|alarm| alarm.sleep.is_elapsed()) {
+            if alarm.as_ref().is_some_and(|alarm| alarm.is_elapsed()) {
                 // The last look is above; a hop that ended early sets the alarm again.
                 alarm = None;
             }
@@ -177,21 +177,13 @@ impl Drop for Announced<'_> {
     }
 }
 
-/// A timer of the process runtime, for use in a future that some other executor polls.
-struct Alarm {
-    sleep: Pin<Box<Sleep>>,
-}
-
-impl Alarm {
-    /// `None` if there is no runtime to keep time, in which case nothing else works either.
-    fn after(secs: f64) -> Option<Self> {
-        let handle = runtime::handle().ok()?;
-        let _context = handle.enter();
-        let hop = Duration::from_secs_f64(secs.min(LONGEST_HOP_SECS));
-        Some(Self {
-            sleep: Box::pin(tokio::time::sleep(hop)),
-        })
-    }
+/// Returns a timer of the process runtime, for use in a future that some other executor polls. `None` if there is
+/// no runtime to keep time, in which case nothing else works either.
+fn alarm_after(secs: f64) -> Option<Pin<Box<Sleep>>> {
+    let handle = runtime::handle().ok()?;
+    let _context = handle.enter();
+    let hop = Duration::from_secs_f64(secs.min(LONGEST_HOP_SECS));
+    Some(Box::pin(tokio::time::sleep(hop)))
 }
 
 /// A NaN deadline counts as passed, so that a caller's bad arithmetic cannot hang it.

@@ -166,25 +166,14 @@ impl Clock {
     /// Takes a datagram that arrived at `now`. `keys` are those of the session, while there is one.
     pub fn handle_datagram(&mut self, datagram: &[u8], now: f64, keys: Option<&mut TimeProber>) {
         let max_rtt_secs = self.limits.max_rtt_secs;
-        let reply = match keys {
-            _ if !self.is_sealed => TimeReply::parse(datagram).ok(),
-            None => None,
-            Some(keys) => {
-                let reply = keys.receive(datagram, now, max_rtt_secs);
-                reply.map(|reply| TimeReply {
-                    wave_id: self.wave_id,
-                    t0: reply.t0,
-                    t1: reply.t1,
-                    t2: reply.t2,
-                })
-            }
+        let reply = if self.is_sealed {
+            let reply = keys.and_then(|keys| keys.receive(datagram, now, max_rtt_secs));
+            reply.map(|reply| (self.wave_id, [reply.t0, reply.t1, reply.t2]))
+        } else {
+            let reply = TimeReply::parse(datagram).ok();
+            reply.map(|reply| (reply.wave_id, [reply.t0, reply.t1, reply.t2]))
         };
-        if let Some(TimeReply {
-            wave_id,
-            t0,
-            t1,
-            t2,
-        }) = reply
+        if let Some((wave_id, [t0, t1, t2])) = reply
             && self.estimator.on_reply(now, wave_id, t0, t1, t2).is_ok()
         {
             self.last_reply = now;

@@ -79,7 +79,7 @@ enum Outlet {
     Answers,
     /// With a clock that has stepped by so many seconds.
     AnswersSealed(TimeResponder, f64),
-    /// UDP is filtered.
+    /// Nothing but PINGs arrives: UDP is filtered.
     AnswersPings,
     IsGone,
 }
@@ -199,12 +199,12 @@ fn an_answer_that_comes_after_its_session_does_not_count() {
     let reply = responder.answer(&packet, 110.001, || 110.001).unwrap();
     // The clock waits for the answer, and nobody has told it of the end.
     clock.handle_datagram(&reply, 10.002, None);
-    assert_eq!(clock.estimator.counts().accepted, 0);
+    assert!(clock.last_reply < 10.002);
     assert_eq!(clock.poll_transmit(20.0, None), None);
     clock.handle_datagram(&reply, 10.002, Some(&mut keys().0));
-    assert_eq!(clock.estimator.counts().accepted, 0, "of the next session");
+    assert!(clock.last_reply < 10.002, "of the next session");
     clock.handle_datagram(&reply, 10.002, Some(&mut prober));
-    assert_eq!(clock.estimator.counts().accepted, 1, "it was right");
+    assert!(clock.last_reply >= 10.002, "it was right");
 }
 
 #[test]
@@ -221,7 +221,7 @@ fn plain_answers_do_not_bend_a_sealed_clock() {
         t2: 0.0,
     };
     clock.handle_datagram(&forged.to_bytes(), 10.001, Some(&mut prober));
-    assert_eq!(clock.estimator.counts().accepted, 0);
+    assert!(clock.last_reply < 10.001);
 }
 
 #[test]

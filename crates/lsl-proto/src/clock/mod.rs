@@ -8,7 +8,7 @@ mod postprocess;
 mod watch;
 
 pub use self::machine::{Clock, ClockEvent, ClockLimits, Probe};
-pub use self::offset::{Action, OffsetEstimator, ProbeSchedule, RejectedReply, ReplyCounts};
+pub use self::offset::{Action, OffsetEstimator, ProbeSchedule, RejectedReply};
 pub use self::pings::{PingAction, PingWaves};
 pub use self::postprocess::{ClockOffset, NeedsOffset, PostProcessor};
 pub use self::watch::{TimeAlarm, TimeWatch};

@@ -92,17 +92,6 @@ pub enum RejectedReply {
     NegativeRoundTrip,
 }
 
-/// Numbers of answers since the start.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct ReplyCounts {
-    /// Answers that counted in their wave.
-    pub accepted: u64,
-    /// Too late, repeated or addressed to somebody else; normal on bad networks.
-    pub stale: u64,
-    /// Forged or broken, by their contents.
-    pub invalid: u64,
-}
-
 /// Measures the offset of one remote clock, for as long as it is polled.
 #[derive(Debug, Clone)]
 pub struct OffsetEstimator {
@@ -115,7 +104,6 @@ pub struct OffsetEstimator {
     is_provisional: bool,
     silence: Silence,
     was_reset: bool,
-    counts: ReplyCounts,
 }
 
 /// Waves without any answer, since the last answer.
@@ -166,7 +154,6 @@ impl OffsetEstimator {
             is_provisional: false,
             silence: Silence::default(),
             was_reset: false,
-            counts: ReplyCounts::default(),
         }
     }
 
@@ -222,17 +209,36 @@ impl OffsetEstimator {
         t1: f64,
         t2: f64,
     ) -> Result<(), RejectedReply> {
-        let verdict = self.try_reply(now, wave_id, t0, t1, t2);
-        match verdict {
-            Ok(()) => {
-                self.counts.accepted += 1;
-                self.silence = Silence::default();
-                self.estimate_early();
-            }
-            Err(RejectedReply::OtherWave | RejectedReply::Duplicate) => self.counts.stale += 1,
-            Err(_) => self.counts.invalid += 1,
+        let wave = self.wave.as_mut().filter(|wave| wave.id == wave_id);
+        let wave = wave.ok_or(RejectedReply::OtherWave)?;
+        if ![now, t0, t1, t2].into_iter().all(f64::is_finite) {
+            return Err(RejectedReply::NotFinite);
         }
-        verdict
+        let key = as_sent(t0).to_bits();
+        let probe = wave
+            .probes
+            .iter_mut()
+            .find(|probe| probe.t0.to_bits() == key);
+        let probe = probe.ok_or(RejectedReply::UnknownProbe)?;
+        if probe.answered {
+            return Err(RejectedReply::Duplicate);
+        }
+        let measured = TimeCorrection::measured([t0, t1, t2, now]);
+        if !measured.is_finite() {
+            return Err(RejectedReply::NotFinite);
+        }
+        let rtt = measured.uncertainty_secs;
+        if rtt < -ROUND_TRIP_TOLERANCE_SECS {
+            return Err(RejectedReply::NegativeRoundTrip);
+        }
+        probe.answered = true;
+        wave.replies += 1;
+        if wave.best.is_none_or(|best| rtt < best.uncertainty_secs) {
+            wave.best = Some(measured);
+        }
+        self.silence = Silence::default();
+        self.estimate_early();
+        Ok(())
     }
 
     /// Returns the result of the last good wave, or the best of the first one so far. `None` before
@@ -280,11 +286,6 @@ impl OffsetEstimator {
         std::mem::take(&mut self.was_reset)
     }
 
-    /// Returns the numbers of answers since the start.
-    pub fn counts(&self) -> ReplyCounts {
-        self.counts
-    }
-
     fn start_wave(&mut self, now: f64) {
         let schedule = &self.schedule;
         let probing = schedule.probe_interval_secs * f64::from(schedule.probe_count);
@@ -306,44 +307,6 @@ impl OffsetEstimator {
             replies: 0,
             best: None,
         });
-    }
-
-    fn try_reply(
-        &mut self,
-        now: f64,
-        wave_id: i32,
-        t0: f64,
-        t1: f64,
-        t2: f64,
-    ) -> Result<(), RejectedReply> {
-        let wave = self.wave.as_mut().filter(|wave| wave.id == wave_id);
-        let wave = wave.ok_or(RejectedReply::OtherWave)?;
-        if ![now, t0, t1, t2].into_iter().all(f64::is_finite) {
-            return Err(RejectedReply::NotFinite);
-        }
-        let key = as_sent(t0).to_bits();
-        let probe = wave
-            .probes
-            .iter_mut()
-            .find(|probe| probe.t0.to_bits() == key);
-        let probe = probe.ok_or(RejectedReply::UnknownProbe)?;
-        if probe.answered {
-            return Err(RejectedReply::Duplicate);
-        }
-        let measured = TimeCorrection::measured([t0, t1, t2, now]);
-        if !measured.is_finite() {
-            return Err(RejectedReply::NotFinite);
-        }
-        let rtt = measured.uncertainty_secs;
-        if rtt < -ROUND_TRIP_TOLERANCE_SECS {
-            return Err(RejectedReply::NegativeRoundTrip);
-        }
-        probe.answered = true;
-        wave.replies += 1;
-        if wave.best.is_none_or(|best| rtt < best.uncertainty_secs) {
-            wave.best = Some(measured);
-        }
-        Ok(())
     }
 
     /// Adopts the best answer at the end of a wave, if there were enough.

@@ -7,7 +7,7 @@ use lsl_proto::describe::descriptor;
 use lsl_proto::discovery::advert::OwnSecurity;
 use lsl_proto::{Error, StreamInfo};
 use lsl_secure::connection::{Answer, Question};
-use lsl_secure::policy::{Advert, Candidate, Discovery, Way, way_of_inlet};
+use lsl_secure::policy::{Candidate, Discovery, Way, way_of_inlet};
 use lsl_secure::trust::{BUILD_DATE, Peer, TrustList, TrustedRole};
 use lsl_secure::{Cause, Local, Policy, PublicKey, Random, Role, SecretKey, Suites};
 
@@ -55,15 +55,11 @@ impl Identity {
 
     /// Decides how an inlet connects.
     pub(crate) fn way(&self, info: &StreamInfo, address: &str) -> Way {
-        let advert = info.security_advert().map(|advert| Advert {
-            policy: advert.policy,
-            fingerprint: advert.fingerprint,
-            minimal: advert.minimal,
-        });
+        let advert = info.security_advert().map(|advert| advert.policy);
         let candidate = Candidate {
             name: &info.name(),
             address,
-            advert: advert.as_ref(),
+            advert: advert.as_deref(),
             known_secure: None,
             plaintext_allowed: false,
         };

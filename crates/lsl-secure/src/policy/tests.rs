@@ -13,15 +13,10 @@ const E4: &str = "stream \"eeg\" is encrypted and this program has no key; searc
 fn every_combination_of_policy_and_outlet() {
     let check =
         |policy: Policy, advert: Option<&str>, known: bool, allowed: bool, expected: &str| {
-            let advert = advert.map(|policy| Advert {
-                policy: policy.to_owned(),
-                fingerprint: Some("SHA256:forged".to_owned()),
-                minimal: false,
-            });
             let candidate = Candidate {
                 name: "eeg",
                 address: "10.0.0.1:16572",
-                advert: advert.as_ref(),
+                advert,
                 known_secure: known.then_some("SHA256:abc"),
                 plaintext_allowed: allowed,
             };

@@ -55,7 +55,6 @@ fn a_probe_and_its_reply() {
         let (t1, t2) = (50.0, 50.25);
         assert_eq!(reply, TimeReply { t0, t1, t2 });
     }
-    assert_eq!((prober.dropped(), responder.dropped()), (0, 0));
 }
 
 #[test]
@@ -74,7 +73,6 @@ fn replies_may_come_in_any_order_but_once() {
         assert_eq!(reply.t0.to_bits(), f64::from(round).to_bits());
         assert_eq!(prober.receive(packet, now, MAX_RTT), None);
     }
-    assert_eq!(prober.dropped(), 3);
 }
 
 #[test]
@@ -86,7 +84,6 @@ fn every_changed_bit_is_dropped() {
         changed[bit / 8] ^= 1 << (bit % 8);
         assert_eq!(answer(&mut responder, &changed), None, "bit {bit}");
     }
-    assert_eq!(responder.dropped(), 8 * TIME_PACKET_LEN as u64);
     // None of them has moved the window or used up the probe.
     let packet = answer(&mut responder, &probe).unwrap();
     for bit in 0..TIME_PACKET_LEN * 8 {

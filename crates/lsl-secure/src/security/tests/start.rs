@@ -127,12 +127,7 @@ fn off_needs_nothing_and_announces_nothing() {
     assert!(
         security.local().is_none() && security.settings().is_none() && security.file().is_none()
     );
-    let advert = Advert {
-        policy: "required".to_owned(),
-        fingerprint: None,
-        minimal: true,
-    };
-    let way = security.way_of_inlet(b"ee\x1bg", b"", b"", "10.0.0.1:1", Some(&advert));
+    let way = security.way_of_inlet(b"ee\x1bg", b"", b"", "10.0.0.1:1", Some("required"));
     let Way::Refuse { text, .. } = way else {
         panic!("{way:?}");
     };
