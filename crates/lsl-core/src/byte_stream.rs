@@ -199,7 +199,7 @@ impl Writer {
         }
     }
 
-    /// As [`poll_writable`](Self::poll_writable).
+    /// Waits as [`poll_writable`](Self::poll_writable) does.
     pub(crate) async fn writable(&self) -> io::Result<()> {
         poll_fn(|context| self.poll_writable(context)).await
     }
@@ -216,7 +216,7 @@ impl Writer {
         Poll::Ready(Ok(()))
     }
 
-    /// Sends all of `bytes`.
+    /// Sends all of `bytes`, and waits while the socket is full.
     pub(crate) async fn send_all(&self, bytes: &[u8]) -> io::Result<()> {
         let mut unsent = Unsent::default();
         unsent.push(bytes);
@@ -265,7 +265,7 @@ impl Writer {
 }
 
 impl Waiter {
-    /// Waits as [`wait_readable_or`] does.
+    /// Waits until the stream is readable, `interrupt` is raised or the deadline passes.
     pub(crate) fn wait_readable_or(
         &self,
         interrupt: &Interrupt,
@@ -310,7 +310,6 @@ mod tests {
     use super::*;
     use crate::net::runtime;
 
-    /// Returns both ends, registered.
     async fn pair() -> (ByteStream, ByteStream) {
         let (mut near, mut far) = unregistered_pair().await;
         near.register().unwrap();

@@ -115,7 +115,7 @@ impl<'a> Sid<'a> {
 }
 
 impl fmt::Display for Sid<'_> {
-    /// As in `S-1-5-18`.
+    /// Writes it as Windows does: `S-1-5-18`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (head, parts) = self.0.split_at_checked(8).unwrap_or_default();
         let authority = head.iter().skip(2);
@@ -136,7 +136,7 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-/// S-1-5-18, the system itself.
+/// S-1-5-18: the account of the system itself.
 const SYSTEM: &[u8] = &[1, 1, 0, 0, 0, 0, 0, 5, 18, 0, 0, 0];
 /// S-1-3-4, whoever owns the file.
 const OWNER_RIGHTS: &[u8] = &[1, 1, 0, 0, 0, 0, 0, 3, 4, 0, 0, 0];

@@ -5,15 +5,7 @@
 //! After an error the connection is spent: its keys are erased, and all it does is to send what the
 //! peer must be told, by `flush`. A handshake gives up on that at [`poll_timeout`](Connection::poll_timeout),
 //! a session when its caller does.
-#![cfg_attr(
-    not(test),
-    deny(
-        clippy::unwrap_used,
-        clippy::expect_used,
-        clippy::panic,
-        clippy::indexing_slicing
-    )
-)]
+#![deny(clippy::expect_used, clippy::indexing_slicing, clippy::panic)]
 
 mod handshake;
 mod receive;
@@ -33,7 +25,7 @@ use std::io;
 use std::sync::Arc;
 
 use self::handshake::Handshake;
-use crate::handshake::Failure;
+use crate::handshake::HandshakeError;
 use crate::{
     Cause, Descriptor, Error, Local, PublicKey, Random, Result, Session, SessionId, Suite, TimeKeys,
 };
@@ -314,12 +306,12 @@ impl Connection {
     fn step(
         &mut self,
         now: f64,
-        step: impl FnOnce(&mut Handshake) -> Result<(), Failure>,
+        step: impl FnOnce(&mut Handshake) -> Result<(), HandshakeError>,
     ) -> Result<()> {
         let State::Handshake(handshake) = &mut self.state else {
             return Err(Error::session(Cause::Internal, "no handshake is under way"));
         };
-        let Err(Failure { error, last_words }) = step(handshake) else {
+        let Err(HandshakeError { error, last_words }) = step(handshake) else {
             self.establish(now);
             return Ok(());
         };

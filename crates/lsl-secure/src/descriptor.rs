@@ -1,6 +1,8 @@
 //! DESCRIPTOR: the outlet's description of its stream, sent inside the session, so that forged
 //! discovery cannot swap streams. Spec: LSS/1 §7.4.
 
+use std::borrow::Cow;
+
 use sha2::{Digest, Sha256};
 
 use crate::{Cause, Error, Result};
@@ -55,34 +57,32 @@ impl Descriptor {
 
     /// The payload of the record. Over-long strings are cut here if they are not yet.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let short = self.clone().canonical();
-        let channel_count = short.channel_count.to_be_bytes();
-        let (rate, created_at) = (
-            short.nominal_srate.to_be_bytes(),
-            short.created_at.to_be_bytes(),
-        );
-        let format = [short.channel_format];
-        let values: [&[u8]; 10] = [
-            &short.uid,
-            &short.name,
-            &short.stream_type,
-            &short.source_id,
-            &short.hostname,
-            &short.session_id,
-            &channel_count,
-            &rate,
-            &format,
-            &created_at,
-        ];
         let mut payload = Vec::new();
-        for (field_type, value) in (1_u16..).zip(values) {
+        for (field_type, (_, value)) in (1_u16..).zip(self.clone().canonical().fields()) {
             // `canonical` keeps every text below 64 KiB.
             let len = u16::try_from(value.len()).unwrap_or(u16::MAX);
             payload.extend_from_slice(&field_type.to_be_bytes());
             payload.extend_from_slice(&len.to_be_bytes());
-            payload.extend_from_slice(value);
+            payload.extend_from_slice(&value);
         }
         payload
+    }
+
+    /// Returns the fields in the order of the record, with their LSL names.
+    fn fields(&self) -> [(&'static str, Cow<'_, [u8]>); 10] {
+        let number = |bytes: &[u8]| Cow::Owned(bytes.to_vec());
+        [
+            ("uid", self.uid.as_slice().into()),
+            ("name", self.name.as_slice().into()),
+            ("type", self.stream_type.as_slice().into()),
+            ("source_id", self.source_id.as_slice().into()),
+            ("hostname", self.hostname.as_slice().into()),
+            ("session_id", self.session_id.as_slice().into()),
+            ("channel_count", number(&self.channel_count.to_be_bytes())),
+            ("nominal_srate", number(&self.nominal_srate.to_be_bytes())),
+            ("channel_format", number(&[self.channel_format])),
+            ("created_at", number(&self.created_at.to_be_bytes())),
+        ]
     }
 
     /// # Errors
@@ -118,32 +118,8 @@ impl Descriptor {
 
     /// The first field in which `self` (received) is not `expected`, by its LSL name, uid first.
     pub fn differs_from(&self, expected: &Self) -> Option<&'static str> {
-        [
-            ("uid", self.uid == expected.uid),
-            ("name", self.name == expected.name),
-            ("type", self.stream_type == expected.stream_type),
-            ("source_id", self.source_id == expected.source_id),
-            ("hostname", self.hostname == expected.hostname),
-            ("session_id", self.session_id == expected.session_id),
-            (
-                "channel_count",
-                self.channel_count == expected.channel_count,
-            ),
-            (
-                "nominal_srate",
-                self.nominal_srate.to_bits() == expected.nominal_srate.to_bits(),
-            ),
-            (
-                "channel_format",
-                self.channel_format == expected.channel_format,
-            ),
-            (
-                "created_at",
-                self.created_at.to_bits() == expected.created_at.to_bits(),
-            ),
-        ]
-        .into_iter()
-        .find_map(|(field, equal)| (!equal).then_some(field))
+        let mut fields = self.fields().into_iter().zip(expected.fields());
+        fields.find_map(|((field, own), (_, other))| (own != other).then_some(field))
     }
 
     /// Like [`differs_from`](Self::differs_from), of what identifies a stream across restarts

@@ -6,15 +6,7 @@
 //! left out, added or moved since the holder of the key wrote it. The link with which a recording was
 //! closed says so; without it the end may be missing. Nothing here knows how keys are kept or made: see
 //! [`Signer`]. Spec: recorder §5.
-#![cfg_attr(
-    not(test),
-    deny(
-        clippy::unwrap_used,
-        clippy::expect_used,
-        clippy::panic,
-        clippy::indexing_slicing
-    )
-)]
+#![deny(clippy::expect_used, clippy::indexing_slicing, clippy::panic)]
 
 use std::fmt;
 use std::io::{self, Read};

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 use super::{ByteStream, Carrier};
 use crate::net::monitor::lock_ignoring_poison;
 
-/// One end.
+/// One end of a stream in memory.
 #[derive(Debug, Clone)]
 pub(super) struct Pipe {
     ends: Arc<Ends>,
@@ -28,7 +28,7 @@ struct Direction {
     wakers: Vec<Waker>,
 }
 
-/// Returns both ends.
+/// Returns both ends of a new stream.
 pub(crate) fn pair() -> (ByteStream, ByteStream) {
     let (there, back) = <(Arc<Mutex<Direction>>, Arc<Mutex<Direction>>)>::default();
     let end = |incoming: &Arc<_>, outgoing: &Arc<_>| {
@@ -121,7 +121,7 @@ impl Direction {
     }
 }
 
-/// Address of both ends.
+/// Address that both ends have.
 pub(super) const ADDRESS: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 

@@ -19,7 +19,7 @@ use lsl_secure::{Cause, Connection as Handshake, Descriptor, SessionInfo};
 use tokio::time::Sleep;
 
 use crate::byte_stream::{ByteStream, CLOSE_LIMIT, Writer};
-use crate::drive_inlet::session::{Registration, Session};
+use crate::drive_inlet::session::{InletSession, Registration};
 use crate::net::sockets::{self, with_read_buffer};
 use crate::net::{runtime, secure_driver};
 use crate::{Error, Result};
@@ -31,7 +31,7 @@ pub(crate) struct Connection {
     /// Taken by the drop, which may leave it to a task.
     stream: Option<ByteStream>,
     /// Once the handshake of an encrypted one is done.
-    session: Option<Session>,
+    session: Option<InletSession>,
     /// Keeps a plaintext connection registered that must end with the migration.
     plaintext: Option<lsl_secure::SessionGuard>,
     /// Runs until the machine's time-out, as that was when it was set. `None` in plaintext.
@@ -110,13 +110,13 @@ impl Connection {
         registration: Registration,
     ) {
         let time_keys = self.machine.session().and_then(Handshake::take_time_keys);
-        let session = Session::new(info, descriptor, time_keys, registration);
+        let session = InletSession::new(info, descriptor, time_keys, registration);
         session.begun();
         self.session = Some(session);
     }
 
     /// Returns the session, if the connection is encrypted and its handshake done.
-    pub(crate) fn session(&mut self) -> Option<&mut Session> {
+    pub(crate) fn session(&mut self) -> Option<&mut InletSession> {
         self.session.as_mut()
     }
 

@@ -82,7 +82,7 @@ impl FeedState {
         (self.connection.as_ref()).is_some_and(|connection| connection.is_opened())
     }
 
-    /// Gives up the connection.
+    /// Takes the connection, and what waits for it, out of the state.
     pub(super) fn end(&mut self) -> Ended {
         Ended {
             connection: self.connection.take(),

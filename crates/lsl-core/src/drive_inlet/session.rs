@@ -19,7 +19,7 @@ use crate::stats::Encryption;
 
 /// A session and those who want to know how it goes.
 #[derive(Debug)]
-pub(crate) struct Session {
+pub(crate) struct InletSession {
     events: SessionEvents,
     descriptor: Descriptor,
     registration: Registration,
@@ -42,7 +42,7 @@ pub(crate) struct Registration {
     pub(crate) peer: SocketAddr,
 }
 
-impl Session {
+impl InletSession {
     /// `descriptor` is what the outlet said of its stream; `time_keys` are those of the session.
     pub(crate) fn new(
         info: Arc<SessionInfo>,

@@ -2,15 +2,7 @@
 //! queries, the description and the full XML read the document. Editing the document does not
 //! change the fields, as in liblsl. Nothing here resolves, connects or knows a host's addresses.
 //! Spec: lsl-protocol §2, c-abi §5.
-#![cfg_attr(
-    not(test),
-    deny(
-        clippy::unwrap_used,
-        clippy::expect_used,
-        clippy::panic,
-        clippy::indexing_slicing
-    )
-)]
+#![deny(clippy::expect_used, clippy::indexing_slicing, clippy::panic)]
 
 mod advert;
 mod assign;

@@ -24,11 +24,11 @@ pub struct Endpoint {
 /// Purpose of a connection to the outlet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
-    /// Samples.
+    /// The samples of the stream.
     Feed,
     /// Probes of the outlet's clock, and the session that seals them.
     Clock,
-    /// The full info, once.
+    /// The full info, which is fetched once.
     FullInfo,
 }
 
@@ -42,7 +42,7 @@ pub type AttemptId = u64;
 pub struct Attempt {
     /// Name in what the machine is told of it.
     pub id: AttemptId,
-    /// Purpose of the connection.
+    /// Purpose that the connection shall serve.
     pub purpose: Purpose,
     /// The stream as its present outlet describes it.
     pub info: Arc<StreamInfo>,
@@ -72,13 +72,13 @@ pub enum Input {
     Done(Purpose),
     /// The task that got this attempt has ended: another one of its purpose may begin.
     Returned(AttemptId),
-    /// The feed flows.
+    /// The feed flows: earlier failures are forgotten.
     Connected,
     /// A handshake for the feed failed.
     Refused(AttemptId),
     /// An attempt came to nothing, or its connection ended.
     Failed(AttemptId, Failure),
-    /// Answers to [`Action::Search`].
+    /// Streams that answered to [`Action::Search`].
     Found(Vec<StreamInfo>),
     /// Whether the outlet answered to [`Action::AskByTcp`] or [`Action::AskByUdp`].
     InPlace(bool),
@@ -92,7 +92,7 @@ pub enum Input {
 pub enum Failure {
     /// A reason of the network or of the protocol.
     Connection,
-    /// A reason of security.
+    /// A reason of security: wrong key, no trust or no place.
     Security {
         /// Pause before the next attempt in seconds, unless the trust list changes.
         delay_secs: f64,
@@ -162,7 +162,7 @@ pub struct Recovery {
     /// Next pause for a full info that is not complete, in seconds.
     not_ready_secs: f64,
     /// Watchdog of an attempt of the feed.
-    watch: Option<Watch>,
+    watch: Option<Watchdog>,
     /// Work whose answer is awaited.
     action: Option<Action>,
     /// Whether the driver has it.
@@ -176,7 +176,7 @@ pub struct Recovery {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Watch {
+struct Watchdog {
     since: f64,
     next_look: f64,
     /// Whether the outlet does not answer where it was.
@@ -188,7 +188,7 @@ struct Watch {
 enum Progress {
     #[default]
     Unwanted,
-    /// An attempt may begin.
+    /// An attempt may begin at once.
     Ready,
     Trying(AttemptId),
     /// Waits for the outlet or its successor to be found, and then, if it is the same, so many seconds.
@@ -346,7 +346,7 @@ impl Recovery {
         self.last_attempt += 1;
         *self.progress(purpose) = Progress::Trying(self.last_attempt);
         if purpose == Purpose::Feed && self.is_recoverable {
-            self.watch = Some(Watch {
+            self.watch = Some(Watchdog {
                 since: now,
                 next_look: self.next_watch(now),
                 is_missed: false,
@@ -649,7 +649,7 @@ impl Recovery {
             }
         }
         let next_look = self.next_watch(now);
-        self.watch = self.watch.filter(|_| !has_moved).map(|watch| Watch {
+        self.watch = self.watch.filter(|_| !has_moved).map(|watch| Watchdog {
             next_look,
             is_missed: false,
             ..watch

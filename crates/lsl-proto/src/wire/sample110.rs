@@ -6,8 +6,6 @@
 
 mod decode;
 #[cfg(test)]
-mod golden;
-#[cfg(test)]
 mod tests;
 
 use super::testpattern;

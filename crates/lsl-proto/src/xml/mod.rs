@@ -1,15 +1,7 @@
 //! The XML document that describes a stream: an editable tree, a lenient capped parser and a writer
 //! that produces liblsl's bytes. Text is bytes: LSL passes any content through unvalidated.
 //! Nothing here knows stream infos. Spec: lsl-protocol §2.2, §2.3; c-abi §6.
-#![cfg_attr(
-    not(test),
-    deny(
-        clippy::unwrap_used,
-        clippy::expect_used,
-        clippy::panic,
-        clippy::indexing_slicing
-    )
-)]
+#![deny(clippy::expect_used, clippy::indexing_slicing, clippy::panic)]
 
 mod element;
 mod parse;

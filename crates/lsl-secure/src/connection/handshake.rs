@@ -9,7 +9,7 @@ use super::send::Unsent;
 use super::work::{Done, Task};
 use super::{Answer, Question, Work, WorkDone};
 use crate::handshake::{
-    Claim, Failure, Initiator, MAX_M1_LEN, MAX_M2_M3_LEN, Responder, Unconfirmed,
+    Claim, HandshakeError, Initiator, MAX_M1_LEN, MAX_M2_M3_LEN, Responder, Unconfirmed,
     VerifiedInitiator, VerifiedResponder, WaitM3, alert,
 };
 use crate::policy::{REFUSAL_503, REFUSAL_505};
@@ -142,7 +142,7 @@ impl Handshake {
         matches!(self.step, Step::AwaitM2(_)) && self.input.starts_with(refusal::START)
     }
 
-    pub(super) fn handle_input(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+    pub(super) fn handle_input(&mut self, bytes: &[u8]) -> Result<(), HandshakeError> {
         if bytes.is_empty() {
             return Err(self.end_of_stream().into());
         }
@@ -175,7 +175,7 @@ impl Handshake {
     }
 
     /// Takes one message or record, with its length field; whole, but for a record that is too long.
-    fn handle_message(&mut self, mut message: Vec<u8>) -> Result<(), Failure> {
+    fn handle_message(&mut self, mut message: Vec<u8>) -> Result<(), HandshakeError> {
         match mem::replace(&mut self.step, Step::Spent) {
             Step::AwaitM1(responder) => {
                 responder.check_m1(&message).map_err(refused_hello)?;
@@ -209,7 +209,7 @@ impl Handshake {
         }
     }
 
-    pub(super) fn handle_answer(&mut self, answer: Answer, now: f64) -> Result<(), Failure> {
+    pub(super) fn handle_answer(&mut self, answer: Answer, now: f64) -> Result<(), HandshakeError> {
         match (mem::replace(&mut self.step, Step::Spent), answer) {
             (Step::AwaitTurn(responder, m1), Answer::Turn(Ok(()))) => {
                 self.ask_for(Task::ReceiveM1(responder, m1));
@@ -225,7 +225,7 @@ impl Handshake {
             }
             (Step::JudgeInitiator(verified), Answer::PeerKey(Err(cause))) => {
                 let error = refused_key("inlet", verified.peer(), cause);
-                return Err(Failure::told(error, verified.refuse(cause, "")));
+                return Err(HandshakeError::told(error, verified.refuse(cause, "")));
             }
             (Step::JudgeResponder(verified), Answer::PeerKey(Ok(name))) => {
                 self.peer_name = name;
@@ -233,7 +233,7 @@ impl Handshake {
             }
             (Step::JudgeResponder(verified), Answer::PeerKey(Err(cause))) => {
                 let error = refused_key("outlet", verified.peer(), cause);
-                return Err(Failure::told(error, verified.refuse(cause)));
+                return Err(HandshakeError::told(error, verified.refuse(cause)));
             }
             (Step::JudgeDescriptor(session), Answer::Descriptor(Ok(()))) => {
                 // Due at the same time.
@@ -242,14 +242,14 @@ impl Handshake {
             }
             (Step::JudgeDescriptor(mut session), Answer::Descriptor(Err(cause))) => {
                 let told = alert(&mut session.sealer, cause, "");
-                return Err(Failure::told(refused_stream(cause), told));
+                return Err(HandshakeError::told(refused_stream(cause), told));
             }
             _ => return Err(internal("not the answer to the open question").into()),
         }
         Ok(())
     }
 
-    fn handle_work(&mut self, done: Done, now: f64) -> Result<(), Failure> {
+    fn handle_work(&mut self, done: Done, now: f64) -> Result<(), HandshakeError> {
         match done {
             Done::M1(greeted) => {
                 let (wait, m2) = greeted?;
@@ -291,7 +291,7 @@ impl Handshake {
         is_timed.then_some(self.deadline.0)
     }
 
-    pub(super) fn handle_timeout(&mut self, now: f64) -> Result<(), Failure> {
+    pub(super) fn handle_timeout(&mut self, now: f64) -> Result<(), HandshakeError> {
         if self.poll_timeout().is_none_or(|deadline| now < deadline) {
             return Ok(());
         }
@@ -302,14 +302,14 @@ impl Handshake {
     }
 }
 
-fn no_turn(cause: Cause) -> Failure {
+fn no_turn(cause: Cause) -> HandshakeError {
     let error = Error::session(cause, "a limit on handshakes");
-    Failure::told(error, REFUSAL_503)
+    HandshakeError::told(error, REFUSAL_503)
 }
 
-fn refused_hello(error: Error) -> Failure {
+fn refused_hello(error: Error) -> HandshakeError {
     match error.cause() {
-        Cause::Version | Cause::NoCommonSuite => Failure::told(error, REFUSAL_505),
+        Cause::Version | Cause::NoCommonSuite => HandshakeError::told(error, REFUSAL_505),
         _ => error.into(),
     }
 }

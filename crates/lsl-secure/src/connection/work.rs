@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::handshake::{
-    Claim, Failure, Initiator, Responder, Unconfirmed, VerifiedResponder, WaitM3,
+    Claim, HandshakeError, Initiator, Responder, Unconfirmed, VerifiedResponder, WaitM3,
 };
 use crate::{Random, Result};
 
@@ -26,9 +26,9 @@ pub struct WorkDone(pub(super) Box<Done>);
 #[derive(Debug)]
 pub(super) enum Done {
     M1(Result<(WaitM3, Vec<u8>)>),
-    M2(Result<VerifiedResponder, Failure>),
+    M2(Result<VerifiedResponder, HandshakeError>),
     MadeM3(Result<(Box<Unconfirmed>, Vec<u8>)>),
-    M3(Result<Claim, Failure>),
+    M3(Result<Claim, HandshakeError>),
 }
 
 impl Work {

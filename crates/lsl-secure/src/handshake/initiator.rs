@@ -7,7 +7,7 @@ use super::auth::{ALERT_LEN, AUTH_LEN, Opened, open_auth, seal_alert, seal_auth}
 use super::messages::{ParsedM2, m1, m3_head, malformed};
 use super::schedule::{Agreed, Ephemeral};
 use super::transcript::Transcript;
-use super::{Failure, Owner, PREAMBLE, alert};
+use super::{HandshakeError, Owner, PREAMBLE, alert};
 use crate::audit::printable;
 use crate::kdf::Secret;
 use crate::{
@@ -49,7 +49,7 @@ impl Initiator {
     /// # Errors
     /// Any failure is answered by closing the connection, except an identity of a kind that we do
     /// not know: then there is an M3 to send before closing.
-    pub fn receive_m2(self, m2: &[u8]) -> Result<VerifiedResponder, Failure> {
+    pub fn receive_m2(self, m2: &[u8]) -> Result<VerifiedResponder, HandshakeError> {
         let (opened, pending) = self.open_m2(m2)?;
         match opened {
             Opened::Identity(peer) => Ok(VerifiedResponder { pending, peer }),
@@ -57,7 +57,7 @@ impl Initiator {
                 let cause = Cause::UnsupportedIdentity;
                 let text = format!("the outlet's identity is of type {id_type:#04x}");
                 let error = Error::session(cause, text);
-                Err(Failure::told(error, pending.refuse(cause)))
+                Err(HandshakeError::told(error, pending.refuse(cause)))
             }
             Opened::Alert(_) => Err(malformed("an alert in place of the identity").into()),
         }
@@ -182,12 +182,12 @@ impl Unconfirmed {
     pub fn receive_descriptor(
         mut self,
         record: &mut [u8],
-    ) -> Result<(Session, Descriptor), Failure> {
+    ) -> Result<(Session, Descriptor), HandshakeError> {
         match self.open_descriptor(record) {
             Ok(descriptor) => Ok((self.session, descriptor)),
             Err(error @ Error::Session { .. }) if error.cause().is_alerted() => {
                 let told = alert(&mut self.session.sealer, error.cause(), "");
-                Err(Failure::told(error, told))
+                Err(HandshakeError::told(error, told))
             }
             Err(error) => Err(error.into()),
         }

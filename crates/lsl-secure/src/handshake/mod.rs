@@ -72,15 +72,7 @@
 //!     wait.accept(descriptor).unwrap().0
 //! }
 //! ```
-#![cfg_attr(
-    not(test),
-    deny(
-        clippy::unwrap_used,
-        clippy::expect_used,
-        clippy::panic,
-        clippy::indexing_slicing
-    )
-)]
+#![deny(clippy::expect_used, clippy::indexing_slicing, clippy::panic)]
 
 mod auth;
 mod initiator;
@@ -112,28 +104,28 @@ const VERSION: u8 = 1;
 
 /// Reason why a handshake ends, with the message or record that tells the peer.
 #[derive(Debug)]
-pub struct Failure {
+pub struct HandshakeError {
     /// Error for the log of this side.
     pub error: Error,
     /// To be sent before closing; empty if the peer may not know of the failure.
     pub last_words: Vec<u8>,
 }
 
-impl Failure {
+impl HandshakeError {
     pub(crate) fn told(error: Error, last_words: impl Into<Vec<u8>>) -> Self {
         let last_words = last_words.into();
         Self { error, last_words }
     }
 }
 
-impl From<Error> for Failure {
+impl From<Error> for HandshakeError {
     fn from(error: Error) -> Self {
         Self::told(error, [])
     }
 }
 
-impl From<Failure> for Error {
-    fn from(failure: Failure) -> Self {
+impl From<HandshakeError> for Error {
+    fn from(failure: HandshakeError) -> Self {
         failure.error
     }
 }

@@ -7,7 +7,7 @@ use super::auth::{AUTH_LEN, Opened, open_auth, seal_auth};
 use super::messages::{Hello, m2_head, parse_m3};
 use super::schedule::{Agreed, Ephemeral};
 use super::transcript::Transcript;
-use super::{Failure, Owner, PREAMBLE, alert};
+use super::{HandshakeError, Owner, PREAMBLE, alert};
 use crate::kdf::Secret;
 use crate::{
     Cause, Descriptor, Error, Local, PublicKey, Random, Result, Role, Sealer, Session, Suite,
@@ -96,7 +96,7 @@ impl WaitM3 {
     ///
     /// # Errors
     /// With the record that must be sent before closing, if the peer deserves one.
-    pub fn receive_m3(mut self, m3: &[u8]) -> Result<Claim, Failure> {
+    pub fn receive_m3(mut self, m3: &[u8]) -> Result<Claim, HandshakeError> {
         match self.open(m3)? {
             Opened::Alert(cause) => Ok(Claim::Refused(cause)),
             Opened::Identity(peer) => Ok(Claim::Verified(Box::new(VerifiedInitiator {
@@ -116,7 +116,7 @@ impl WaitM3 {
                 let cause = Cause::UnsupportedIdentity;
                 let text = format!("the inlet's identity is of type {id_type:#04x}");
                 let error = Error::session(cause, text);
-                Err(Failure::told(error, alert(&mut sealer, cause, "")))
+                Err(HandshakeError::told(error, alert(&mut sealer, cause, "")))
             }
         }
     }

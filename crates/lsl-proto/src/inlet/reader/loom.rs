@@ -66,12 +66,12 @@ impl World {
         self.changed.notify_all();
     }
 
-    /// The outlet.
+    /// Sends a sample, as the outlet does.
     fn send(&self) {
         self.kernel(|kernel| kernel.socket += 1);
     }
 
-    /// `Monitor::wake`.
+    /// Wakes those who wait, as `Monitor::wake` does.
     fn wake(&self) {
         if self.waiting.load(Ordering::Acquire) > 0 {
             self.threads.notify_all();
@@ -91,7 +91,7 @@ impl World {
         taken > 0
     }
 
-    /// `Feed::take`.
+    /// Takes a sample, as `Feed::take` does.
     fn take(state: &mut State) -> Option<bool> {
         if state.lost {
             return Some(false);
@@ -124,7 +124,7 @@ impl World {
         self.wait_or_lead(false).unwrap_or(false)
     }
 
-    /// `Monitor::wait_blocking`.
+    /// Waits as `Monitor::wait_blocking` does.
     fn wait_or_lead(&self, may_lead: bool) -> Result<bool, LeaderId> {
         self.waiting.fetch_add(1, Ordering::AcqRel);
         let mut state = self.state.lock().unwrap();
@@ -151,7 +151,7 @@ impl World {
         outcome
     }
 
-    /// `InletShared::lead`.
+    /// Leads as `InletShared::lead` does.
     fn lead(&self, id: LeaderId) -> Option<bool> {
         loop {
             let mut kernel = self.kernel.lock().unwrap();
@@ -197,7 +197,7 @@ impl World {
         available
     }
 
-    /// `Attendance::attend`, without its ticks.
+    /// Attends as `Attendance::attend` does, but without ticks.
     fn attend(&self) {
         loop {
             let mut state = self.state.lock().unwrap();

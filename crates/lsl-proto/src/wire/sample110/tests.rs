@@ -1,3 +1,5 @@
+mod golden;
+
 use proptest::prelude::*;
 
 use super::*;

@@ -321,5 +321,5 @@ fn an_alert_is_an_error_with_its_text_made_safe_and_not_answered() {
     }
 }
 
-/// A time of `local_clock`.
+/// A time in seconds of `local_clock`.
 const NOW: f64 = 1000.0;

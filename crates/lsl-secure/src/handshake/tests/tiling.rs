@@ -117,7 +117,7 @@ fn outlet_at_h2(run: &Run, plain_len: usize) -> (Vec<u8>, Transcript, Agreed, Se
     (head, transcript, agreed, secret)
 }
 
-fn inlet_on(run: &Run, forge: &Forge) -> Result<VerifiedResponder, Failure> {
+fn inlet_on(run: &Run, forge: &Forge) -> Result<VerifiedResponder, HandshakeError> {
     let (head, mut transcript, _, secret) = outlet_at_h2(run, forge.plain_len());
     let m2 = forge.message(head, &mut transcript, run.suite(), &secret);
     run.start().0.receive_m2(&m2)
@@ -137,7 +137,7 @@ fn inlet_at_h6(run: &Run, plain_len: usize) -> (Vec<u8>, Transcript, Agreed, Sec
     (head, transcript, agreed, secret)
 }
 
-fn outlet_on(run: &Run, forge: &Forge) -> Result<Claim, Failure> {
+fn outlet_on(run: &Run, forge: &Forge) -> Result<Claim, HandshakeError> {
     let (head, mut transcript, _, secret) = inlet_at_h6(run, forge.plain_len());
     let m3 = forge.message(head, &mut transcript, run.suite(), &secret);
     run.answer(&run.m1()).unwrap().0.receive_m3(&m3)

@@ -5,7 +5,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use super::*;
+use super::super::*;
 use crate::value::{append_raw, read_raw};
 use crate::wire::archive100::{Decoder100, Encoder100};
 use crate::wire::testpattern::PatternCheck;
