@@ -10,7 +10,6 @@ use lsl_proto::query::{Query, quote_bytes};
 
 use crate::context::Context;
 use crate::drive_discovery::search::RunningSearch;
-use crate::drive_discovery::search_state::SearchState;
 use crate::{Result, StreamInfo, Timeout};
 
 /// Which streams to look for. The session is added from the configuration.
@@ -240,8 +239,9 @@ impl Resolving {
 
 const SPARE_SECS: f64 = 1.0;
 
-fn results_when_done(state: &mut SearchState) -> Option<Vec<StreamInfo>> {
-    state.done.then(|| state.search.results(local_clock()))
+fn results_when_done(search: &mut Search) -> Option<Vec<StreamInfo>> {
+    let now = local_clock();
+    search.is_done(now).then(|| search.results(now))
 }
 
 /// Keeps looking for streams until dropped, and knows at any time which ones there are.
@@ -297,13 +297,13 @@ impl ContinuousResolver {
 
     /// The streams that answered within the last `forget_after`, ordered by uid. Never blocks.
     pub fn results(&self) -> Vec<StreamInfo> {
-        self.running.monitor.lock().search.results(local_clock())
+        self.running.monitor.lock().results(local_clock())
     }
 
     /// Which host told first of the stream with this uid, if that is known and not forgotten. Unlike the
     /// addresses in the info, which anybody can make up, this one could be answered. Never blocks.
     pub fn sender_of(&self, uid: &[u8]) -> Option<IpAddr> {
-        self.running.monitor.lock().search.sender_of(uid)
+        self.running.monitor.lock().sender_of(uid)
     }
 
     /// Waits for the next change. Each event goes to one caller. Dropping the future loses nothing.
@@ -325,14 +325,14 @@ impl ContinuousResolver {
     /// Waits until `minimum` streams are known, at the longest for `timeout`; returns those known.
     pub fn wait_blocking(&self, minimum: usize, timeout: Duration) -> Vec<StreamInfo> {
         let deadline = Timeout::After(timeout).deadline(local_clock());
-        let enough = |state: &mut SearchState| (state.search.len() >= minimum).then_some(());
+        let enough = |search: &mut Search| (search.len() >= minimum).then_some(());
         self.running.monitor.wait_blocking(deadline, enough);
         self.results()
     }
 }
 
-fn take_event(state: &mut SearchState) -> Option<ResolverEvent> {
-    state.search.poll_event(local_clock())
+fn take_event(search: &mut Search) -> Option<ResolverEvent> {
+    search.poll_event(local_clock())
 }
 
 #[cfg(test)]

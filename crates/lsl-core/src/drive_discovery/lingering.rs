@@ -43,7 +43,7 @@ impl Lingering {
         };
         asked.last_call = now;
         if let Some(running) = &asked.search {
-            return Ok(running.monitor.lock().search.results(now));
+            return Ok(running.monitor.lock().results(now));
         }
         let times = context.wave_times();
         let goal = Goal::Continuous {

@@ -4,7 +4,7 @@ mod known_hosts;
 pub(crate) mod lingering;
 pub(crate) mod network_config;
 pub(crate) mod redacted;
+mod replies;
 pub(crate) mod responder;
 pub(crate) mod search;
-pub(crate) mod search_state;
 pub(crate) mod serve;

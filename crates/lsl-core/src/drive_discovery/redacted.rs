@@ -11,7 +11,7 @@ use lsl_proto::discovery::redacted::{
     self, Answered, HiddenOutlet, OutletKey, ProbeAction, ProbeFailure, QueryExposure,
 };
 use lsl_proto::discovery::reply::REPLY_LIMITS;
-use lsl_proto::discovery::search::Veto;
+use lsl_proto::discovery::search::{Search, Veto};
 use lsl_proto::inlet::Exchange;
 use lsl_proto::security::ExpectedIdentity;
 use lsl_proto::wire::request::shortinfo_request;
@@ -20,7 +20,7 @@ use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 
 use crate::context::Context;
-use crate::drive_discovery::search_state::{SearchState, take_in};
+use crate::drive_discovery::replies::take_in;
 use crate::drive_inlet::handshake::{self, Target};
 use crate::drive_inlet::peers::Peers;
 use crate::net::monitor::{Monitor, lock_ignoring_poison};
@@ -30,14 +30,14 @@ use crate::{Error, Result, StreamInfo};
 #[derive(Debug)]
 pub(crate) struct Prober {
     context: Context,
-    search: Arc<Monitor<SearchState>>,
+    search: Arc<Monitor<Search>>,
     outlets: Mutex<redacted::Prober>,
     probes: Mutex<JoinSet<()>>,
 }
 
 impl Prober {
     /// Returns `None` if this context does not look for outlets that hide.
-    pub(crate) fn new(context: &Context, search: &Arc<Monitor<SearchState>>) -> Option<Arc<Self>> {
+    pub(crate) fn new(context: &Context, search: &Arc<Monitor<Search>>) -> Option<Arc<Self>> {
         (query_exposure(context) != QueryExposure::Open).then(|| {
             Arc::new(Self {
                 context: context.clone(),
@@ -71,7 +71,7 @@ impl Prober {
             ProbeAction::None => {}
             ProbeAction::Found(xml) => self.found(from, &xml),
             ProbeAction::Ask(key) => {
-                let query = self.search.lock().search.query().to_vec();
+                let query = self.search.lock().query().to_vec();
                 let asking = ask(self.context.clone(), info, target, query);
                 let prober = Arc::downgrade(self);
                 let probe = async move {

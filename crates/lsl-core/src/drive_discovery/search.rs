@@ -20,7 +20,7 @@ use crate::context::Context;
 use crate::drive_discovery::known_hosts::KnownHosts;
 use crate::drive_discovery::network_config::{NetworkConfig, present_interfaces};
 use crate::drive_discovery::redacted::{self, Prober};
-use crate::drive_discovery::search_state::{SearchState, take_in};
+use crate::drive_discovery::replies::take_in;
 use crate::drive_inlet::connection::exchange;
 use crate::net::monitor::Monitor;
 use crate::net::runtime::{self, AbortOnDrop};
@@ -32,7 +32,7 @@ use crate::{Error, Result};
 #[derive(Debug)]
 pub(crate) struct RunningSearch {
     /// The search; waiters are woken when it ends and when there is an event to take.
-    pub monitor: Arc<Monitor<SearchState>>,
+    pub monitor: Arc<Monitor<Search>>,
     _tasks: Vec<AbortOnDrop<()>>,
 }
 
@@ -64,10 +64,7 @@ impl RunningSearch {
         if let (true, Some(error)) = (links.is_empty(), failure) {
             return Err(error);
         }
-        let monitor = Arc::new(Monitor::new(SearchState {
-            search,
-            done: false,
-        }));
+        let monitor = Arc::new(Monitor::new(search));
         let mut tasks = Vec::new();
         let inbox = Inbox {
             monitor: Arc::clone(&monitor),
@@ -104,7 +101,7 @@ fn random() -> u64 {
 /// Takes the replies to one search, from sockets and probes.
 #[derive(Debug, Clone)]
 struct Inbox {
-    monitor: Arc<Monitor<SearchState>>,
+    monitor: Arc<Monitor<Search>>,
     /// For outlets that hide what they are, if this context looks for them.
     prober: Option<Arc<Prober>>,
 }
@@ -212,7 +209,7 @@ impl Driver {
         loop {
             let now = local_clock();
             let (action, has_forgotten) = {
-                let search = &mut self.inbox.monitor.lock().search;
+                let mut search = self.inbox.monitor.lock();
                 (search.poll(now), search.take_forgotten())
             };
             if has_forgotten {
@@ -222,7 +219,7 @@ impl Driver {
                 SearchAction::SendMulticast => self.send_multicast(now),
                 SearchAction::SendUnicast => {
                     let targets = self.unicast_targets();
-                    self.inbox.monitor.lock().search.send_unicast(targets, now);
+                    self.inbox.monitor.lock().send_unicast(targets, now);
                 }
                 SearchAction::Send(query) => {
                     let family = Family::of(query.to.ip());
@@ -236,7 +233,7 @@ impl Driver {
                     self.wait(Duration::from_secs_f64(pause)).await;
                 }
                 SearchAction::Done => {
-                    self.inbox.monitor.update(|state| state.done = true);
+                    self.inbox.monitor.wake();
                     return;
                 }
             }
@@ -250,12 +247,12 @@ impl Driver {
             return pause.await;
         }
         if let Either::Second(Some(Ok(target))) = select2(pause, self.probes.join_next()).await {
-            self.inbox.monitor.lock().search.handle_probe_ended(target);
+            self.inbox.monitor.lock().handle_probe_ended(target);
         }
     }
 
     fn send_multicast(&self, now: f64) {
-        if !self.inbox.monitor.lock().search.is_spreading() {
+        if !self.inbox.monitor.lock().is_spreading() {
             // Looked up in every wave, because networks come and go while a resolver runs.
             let present = if self.network.loopback_only {
                 Vec::new()
@@ -268,15 +265,11 @@ impl Driver {
                 .map(|link| link.family)
                 .collect::<Vec<_>>();
             let queries = self.network.multicast_queries(&families, &present);
-            self.inbox
-                .monitor
-                .lock()
-                .search
-                .send_multicast(queries, now);
+            self.inbox.monitor.lock().send_multicast(queries, now);
         }
         if self.network.resolve_over_tcp {
             let targets = self.unicast_targets();
-            self.inbox.monitor.lock().search.probe_tcp(&targets);
+            self.inbox.monitor.lock().probe_tcp(&targets);
         }
     }
 
@@ -305,7 +298,7 @@ impl Driver {
     /// Asks a data port for a short info (§3.6).
     fn probe_over_tcp(&mut self, target: SocketAddr) {
         let request = {
-            let search = &self.inbox.monitor.lock().search;
+            let search = self.inbox.monitor.lock();
             (search.is_query_sent()).then(|| shortinfo_request(search.query()))
         };
         let inbox = self.inbox.clone();

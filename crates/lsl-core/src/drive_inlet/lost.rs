@@ -125,10 +125,9 @@ async fn search_for_all(context: Context) {
     loop {
         tokio::time::sleep(LOOK_INTERVAL).await;
         let still_wanted = {
-            let state = running.as_ref();
-            let state = state.map(|running: &RunningSearch| running.monitor.lock());
-            let search = state.as_ref().map(|state| &state.search);
-            context.lost().look(search, local_clock())
+            let search = running.as_ref();
+            let search = search.map(|running: &RunningSearch| running.monitor.lock());
+            context.lost().look(search.as_deref(), local_clock())
         };
         if !still_wanted {
             return;
