@@ -199,7 +199,7 @@ impl Writer {
         }
     }
 
-    /// Waits as [`poll_writable`](Self::poll_writable) does.
+    /// Waits until bytes can be written again.
     pub(crate) async fn writable(&self) -> io::Result<()> {
         poll_fn(|context| self.poll_writable(context)).await
     }

@@ -5,11 +5,11 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::{Arc, Mutex};
 
 use lsl_platform::fork::PerProcess;
-use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use crate::drive_discovery::network_config::NetworkConfig;
 use crate::net::monitor::lock_ignoring_poison;
+use crate::net::runtime::BlockingWork;
 use crate::net::sockets::Family;
 
 /// The hosts that are asked by unicast. Names are looked up once, while the search already runs.
@@ -62,32 +62,15 @@ impl KnownHosts {
     }
 }
 
-/// Limits the look-ups of names under way. A dead name server keeps each of them in a thread of the runtime's pool
-/// for many seconds, and handshakes need threads of that pool too.
-struct Lookups(Arc<Semaphore>);
-
-impl Default for Lookups {
-    fn default() -> Self {
-        Self(Arc::new(Semaphore::new(MAX_LOOKUPS)))
-    }
-}
-
 /// Returns what the system knows of a name, when it is its turn.
 async fn addresses_of(host: String) -> io::Result<Vec<SocketAddr>> {
-    let turns = Arc::clone(&LOOKUPS.get().0);
-    let turn = turns.acquire_owned().await.map_err(io::Error::other)?;
-    let look_up = move || {
-        let addresses = (host.as_str(), 0).to_socket_addrs();
-        // As long as the thread is busy, also if nobody waits for it any more.
-        drop(turn);
-        addresses.map(Iterator::collect)
-    };
-    tokio::task::spawn_blocking(look_up)
-        .await
-        .map_err(io::Error::other)?
+    let look_up = move || Ok((host.as_str(), 0).to_socket_addrs()?.collect());
+    LOOKUPS.get().run(look_up).await.map_err(io::Error::other)?
 }
 
-static LOOKUPS: PerProcess<Lookups> = PerProcess::new();
+/// Look-ups of names. A dead name server keeps each of them in a thread of the runtime's pool for many seconds, and
+/// handshakes need threads of that pool too.
+static LOOKUPS: PerProcess<BlockingWork<MAX_LOOKUPS>> = PerProcess::new();
 
 /// Of the four threads of the pool.
 const MAX_LOOKUPS: usize = 2;

@@ -5,14 +5,15 @@
 //! Nothing here knows LSL.
 
 use std::future::Future;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::thread::available_parallelism;
 use std::time::Duration;
 
 use lsl_platform::clock::local_clock;
 use lsl_platform::fork::PerProcess;
 use tokio::runtime::{Builder, Handle, Runtime};
-use tokio::task::{AbortHandle, JoinHandle};
+use tokio::sync::Semaphore;
+use tokio::task::{AbortHandle, JoinError, JoinHandle};
 
 use crate::{Error, Result};
 
@@ -78,6 +79,32 @@ pub(crate) fn register<R: Send + 'static>(
 pub(crate) fn until_next(period: Duration) -> Duration {
     let period_secs = period.as_secs_f64().max(0.001);
     Duration::from_secs_f64(period_secs - local_clock() % period_secs)
+}
+
+/// Blocking work of one kind: at most so many pieces at a time in the pool of the runtime.
+pub(crate) struct BlockingWork<const MOST: usize>(pub(crate) Arc<Semaphore>);
+
+impl<const MOST: usize> Default for BlockingWork<MOST> {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(MOST)))
+    }
+}
+
+impl<const MOST: usize> BlockingWork<MOST> {
+    /// Runs a piece of work when it is its turn, which lasts as long as a thread is busy with it, also if nobody
+    /// waits any more.
+    pub(crate) async fn run<R: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> R + Send + 'static,
+    ) -> std::result::Result<R, JoinError> {
+        // Nobody closes the semaphore.
+        let turn = Arc::clone(&self.0).acquire_owned().await.ok();
+        let work = move || {
+            let _turn = turn;
+            work()
+        };
+        tokio::task::spawn_blocking(work).await
+    }
 }
 
 /// A task that ends with its owner.

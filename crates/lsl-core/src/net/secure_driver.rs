@@ -3,7 +3,6 @@
 
 use std::future::poll_fn;
 use std::io;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -12,9 +11,9 @@ use lsl_platform::fork::PerProcess;
 use lsl_proto::outlet::fanout::Caller;
 use lsl_secure::connection::{Answer, Connection, Event, Question, is_gone};
 use lsl_secure::{Cause, Error, OsRandom, Result};
-use tokio::sync::Semaphore;
 
 use crate::byte_stream::ByteStream;
+use crate::net::runtime::BlockingWork;
 
 /// Gives `connection` the answer to its last question, if it has asked one, and goes on to the next
 /// question for a caller, or to the session.
@@ -141,27 +140,11 @@ pub(crate) async fn in_time<R>(deadline: Option<f64>, work: impl Future<Output =
 pub(crate) async fn in_background<R: Send + 'static>(
     work: impl FnOnce() -> R + Send + 'static,
 ) -> Result<R> {
-    // Nobody closes the semaphore.
-    let turn = Arc::clone(&TURNS.get().0).acquire_owned().await.ok();
-    let work = move || {
-        let _turn = turn;
-        work()
-    };
-    tokio::task::spawn_blocking(work)
-        .await
-        .map_err(|error| Error::session(Cause::Internal, format!("handshake task: {error}")))
+    let done = ASYMMETRIC_WORK.get().run(work).await;
+    done.map_err(|error| Error::session(Cause::Internal, format!("handshake task: {error}")))
 }
 
-/// Who does asymmetric work in this process.
-static TURNS: PerProcess<Turns> = PerProcess::new();
-
-struct Turns(Arc<Semaphore>);
-
-impl Default for Turns {
-    fn default() -> Self {
-        Self(Arc::new(Semaphore::new(ASYMMETRIC_THREADS)))
-    }
-}
+static ASYMMETRIC_WORK: PerProcess<BlockingWork<ASYMMETRIC_THREADS>> = PerProcess::new();
 
 /// Most threads that do asymmetric work at once in this process. Spec: LSS/1 §6.2.
 const ASYMMETRIC_THREADS: usize = 2;

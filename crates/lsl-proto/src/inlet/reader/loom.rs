@@ -124,7 +124,7 @@ impl World {
         self.wait_or_lead(false).unwrap_or(false)
     }
 
-    /// Waits as `Monitor::wait_blocking` does.
+    /// Waits for samples as `Monitor::wait_blocking` does.
     fn wait_or_lead(&self, may_lead: bool) -> Result<bool, LeaderId> {
         self.waiting.fetch_add(1, Ordering::AcqRel);
         let mut state = self.state.lock().unwrap();
@@ -151,7 +151,7 @@ impl World {
         outcome
     }
 
-    /// Leads as `InletShared::lead` does.
+    /// Leads and reads as `InletShared::lead` does.
     fn lead(&self, id: LeaderId) -> Option<bool> {
         loop {
             let mut kernel = self.kernel.lock().unwrap();
