@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use xshell::{Shell, cmd};
 
-use crate::Result;
+use crate::{Result, windows};
 
 const TABLE: &str = "crates/lsl-ffi/abi/abi.tsv";
 const INCLUDE: &str = "crates/lsl-ffi/include";
@@ -144,17 +144,35 @@ fn symlink(_to: &str, _path: &Path) -> std::io::Result<()> {
     Err(std::io::ErrorKind::Unsupported.into())
 }
 
-/// Lay a built library out below `prefix`, itself in the folder `libdir` there.
+/// Lay a built library out below `prefix`, itself in the folder `libdir` there; a DLL in `bin`, and in
+/// `libdir` what programs are linked with.
 pub(crate) fn lay_out(sh: &Shell, library: &Path, prefix: &Path, libdir: &str) -> Result {
     let lib = prefix.join(libdir);
-    let real = format!("liblsl.so.{LIBLSL_VERSION}");
     sh.create_dir(&lib)?;
-    sh.copy_file(library, lib.join(&real))?;
-    for name in [SONAME, "liblsl.so"] {
-        let path = lib.join(name);
-        sh.remove_path(&path)?;
-        symlink(&real, &path)?;
-    }
+    let is_dll = library.extension().is_some_and(|end| end == "dll");
+    let (file, linking) = if is_dll {
+        let bin = prefix.join("bin");
+        sh.create_dir(&bin)?;
+        sh.copy_file(library, bin.join(windows::LIBRARY))?;
+        windows::import_libraries(sh, &lib)?;
+        let file = format!("bin/{}", windows::LIBRARY);
+        (
+            file,
+            format!("IMPORTED_IMPLIB \"${{_lsl_prefix}}/{libdir}/lsl.lib\""),
+        )
+    } else {
+        let real = format!("liblsl.so.{LIBLSL_VERSION}");
+        sh.copy_file(library, lib.join(&real))?;
+        for name in [SONAME, "liblsl.so"] {
+            let path = lib.join(name);
+            sh.remove_path(&path)?;
+            symlink(&real, &path)?;
+        }
+        (
+            format!("{libdir}/{SONAME}"),
+            format!("IMPORTED_SONAME \"{SONAME}\""),
+        )
+    };
     // From the folder of the library back to the prefix; both kinds of file find it by their own place.
     let up = vec![".."; libdir.split('/').count()].join("/");
     for (from, to) in [
@@ -169,8 +187,14 @@ pub(crate) fn lay_out(sh: &Shell, library: &Path, prefix: &Path, libdir: &str) -
         let text = text
             .replace("@VERSION@", LIBLSL_VERSION)
             .replace("@LIBDIR@", libdir)
+            .replace("@FILE@", &file)
+            .replace("@LINKING@", &linking)
             .replace("@UP@", &up);
-        sh.write_file(lib.join(to), text)?;
+        // Of the static library, which is there on Unix alone.
+        let lines = text
+            .lines()
+            .filter(|line| !(is_dll && line.starts_with("Libs.private")));
+        sh.write_file(lib.join(to), lines.collect::<Vec<_>>().join("\n") + "\n")?;
     }
     sh.create_dir(prefix.join("include"))?;
     for (header, _) in HEADERS {
@@ -186,7 +210,7 @@ pub(crate) fn lay_out(sh: &Shell, library: &Path, prefix: &Path, libdir: &str) -
 }
 
 /// The liblsl whose place ours takes; packages that ask for a version mean this one.
-const LIBLSL_VERSION: &str = "1.18.0";
+pub(crate) const LIBLSL_VERSION: &str = "1.18.0";
 
 fn table(sh: &Shell) -> Result<Vec<Function>> {
     let text = sh.read_file(TABLE)?;
@@ -328,12 +352,23 @@ fn exports(sh: &Shell, library: &Path) -> Result<Vec<String>> {
         }
         exported.insert((*name).to_owned());
     }
-    let listed: BTreeSet<String> = table(sh)?
-        .into_iter()
-        .map(|function| function.name)
+    problems.extend(against_table(sh, &exported)?);
+    Ok(problems)
+}
+
+/// Names of all functions, in the order of the table.
+pub(crate) fn names(sh: &Shell) -> Result<Vec<String>> {
+    let functions = table(sh)?.into_iter();
+    Ok(functions.map(|function| function.name).collect())
+}
+
+/// Every difference between these names and those of the table.
+pub(crate) fn against_table(sh: &Shell, exported: &BTreeSet<String>) -> Result<Vec<String>> {
+    let listed = names(sh)?.into_iter().collect();
+    let missing = BTreeSet::difference(&listed, exported);
+    let mut problems: Vec<String> = missing
+        .map(|name| format!("{name} is not exported"))
         .collect();
-    let missing = listed.difference(&exported);
-    problems.extend(missing.map(|name| format!("{name} is not exported")));
     let extra = exported.difference(&listed);
     problems.extend(extra.map(|name| format!("{name} is exported, but not in the table")));
     Ok(problems)

@@ -1,10 +1,11 @@
 //! What must be true of files that leave this machine, read from the files themselves.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use xshell::{Cmd, Shell, cmd};
 
-use crate::cross::{Build, GLIBC};
+use crate::cross::{self, Build, GLIBC, System};
 use crate::{Result, abi};
 
 /// What a program of ours may ask the dynamic linker for: glibc in its parts before 2.34, nothing else.
@@ -19,22 +20,111 @@ const NEEDED: &[&str] = &[
     "ld-linux-x86-64.so.2",
 ];
 
+/// What a program of ours may ask Windows for: its own parts, and the C runtime that belongs to it. Never
+/// a compiler's runtime, which users would have to install.
+const IMPORTS: &[&str] = &[
+    "advapi32.dll",
+    "bcrypt.dll",
+    "bcryptprimitives.dll",
+    "iphlpapi.dll",
+    "kernel32.dll",
+    "ntdll.dll",
+    "userenv.dll",
+    "winmm.dll",
+    "ws2_32.dll",
+];
+const IMPORTED_SETS: [&str; 2] = ["api-ms-win-core-", "api-ms-win-crt-"];
+
+/// The largest that a stripped file for Windows may be, in bytes.
+const LARGEST: [(&str, usize); 2] = [("lsl.dll", 7_000_000), ("lsl.exe", 15_000_000)];
+
 /// Check the files of a build.
 pub(crate) fn check(sh: &Shell, build: &Build) -> Result {
     let mut problems = Vec::new();
-    for file in [&build.command, &build.benchmarks, &build.library] {
-        for problem in file_problems(sh, file, build.target.machine)? {
-            problems.push(format!("{}: {problem}", file.display()));
+    let here = cross::machine_paths(sh)?;
+    for file in build.files() {
+        let mut found = match build.target.system {
+            System::Linux { .. } => elf_problems(sh, file, build.target.machine)?,
+            System::Windows => pe_problems(sh, file)?,
+        };
+        let bytes = sh.read_binary_file(file)?;
+        for (name, most) in LARGEST {
+            if file.ends_with(name) && bytes.len() > most {
+                found.push(format!("it has {} bytes, more than {most}", bytes.len()));
+            }
         }
+        for (path, _) in &here {
+            if bytes
+                .windows(path.len())
+                .any(|part| part == path.as_bytes())
+            {
+                found.push(format!("it names {path}, which is of this machine"));
+            }
+        }
+        problems.extend(
+            found
+                .into_iter()
+                .map(|problem| format!("{}: {problem}", file.display())),
+        );
     }
-    problems.extend(abi::library_problems(sh, &build.library)?);
+    if build.target.system != System::Windows {
+        problems.extend(abi::library_problems(sh, &build.library)?);
+    }
     if problems.is_empty() {
         return Ok(());
     }
     Err(format!("not fit to leave:\n    {}", problems.join("\n    ")).into())
 }
 
-fn file_problems(sh: &Shell, file: &Path, machine: &str) -> Result<Vec<String>> {
+/// Whatever is wrong with a program or library for Windows.
+pub(crate) fn pe_problems(sh: &Shell, file: &Path) -> Result<Vec<String>> {
+    let mut problems = Vec::new();
+    let listed = listing(cmd!(sh, "objdump -p {file}"))?;
+    let is_library = file.extension().is_some_and(|end| end == "dll");
+    let mut wanted = vec![
+        "file format pei-x86-64",
+        "HIGH_ENTROPY_VA",
+        "DYNAMIC_BASE",
+        "NX_COMPAT",
+    ];
+    if !is_library {
+        wanted.push("(Windows CUI)");
+    }
+    let lacking = wanted.iter().filter(|word| !listed.contains(**word));
+    problems.extend(lacking.map(|word| format!("objdump does not say {word}")));
+    let imports = listed
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("DLL Name: "))
+        .map(str::to_lowercase)
+        .collect::<BTreeSet<_>>();
+    for import in &imports {
+        let is_known = IMPORTS.contains(&import.as_str())
+            || IMPORTED_SETS.iter().any(|set| import.starts_with(set));
+        if !is_known {
+            problems.push(format!("it needs {import}, which not every Windows has"));
+        }
+    }
+    if imports.is_empty() {
+        problems.push("it imports nothing: was it read at all?".to_owned());
+    }
+    if is_library {
+        problems.extend(abi::against_table(sh, &pe_exports(&listed))?);
+    }
+    Ok(problems)
+}
+
+/// Names in the last table that `objdump -p` lists.
+fn pe_exports(listed: &str) -> BTreeSet<String> {
+    let table = listed.split("[Ordinal/Name Pointer] Table").nth(1);
+    let rows = table.unwrap_or_default().lines().skip(1);
+    rows.take_while(|row| row.contains(']'))
+        .filter_map(|row| row.split_whitespace().last())
+        .map(str::to_owned)
+        .collect()
+}
+
+/// Whatever is wrong with a program or library for Linux.
+fn elf_problems(sh: &Shell, file: &Path, machine: &str) -> Result<Vec<String>> {
     let mut problems = Vec::new();
 
     let header = listing(cmd!(sh, "readelf -hW {file}"))?;

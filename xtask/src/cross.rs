@@ -1,14 +1,27 @@
 //! Release builds that run on other machines: `lsl`, `lsl-bench` and `liblsl.so` for each target, for
-//! glibc 2.28 (2018: Debian 10, Ubuntu 18.10, RHEL 8) or newer. Any x86-64 Linux can make them.
+//! glibc 2.28 (2018: Debian 10, Ubuntu 18.10, RHEL 8) or newer; `lsl.exe` and `lsl.dll` for Windows. Any
+//! x86-64 Linux can make them.
 
 use std::path::PathBuf;
 
 use xshell::{Shell, cmd};
 
-use crate::{Result, artefact, zig};
+use crate::{Result, artefact, windows, zig};
 
 /// The oldest glibc that the builds run on; also what the wheels' tags promise.
 pub(crate) const GLIBC: &str = "2.28";
+
+/// Operating system that a target runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum System {
+    Linux {
+        /// As Debian calls the machine.
+        debian: &'static str,
+        /// Where Debian keeps libraries of this kind.
+        multiarch: &'static str,
+    },
+    Windows,
+}
 
 /// A machine that we ship for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,24 +30,30 @@ pub(crate) struct Target {
     pub(crate) triple: &'static str,
     /// As wheels and ELF tools call the processor.
     pub(crate) machine: &'static str,
-    /// As Debian calls it.
-    pub(crate) debian: &'static str,
-    /// Where Debian keeps libraries of this kind.
-    pub(crate) multiarch: &'static str,
+    pub(crate) system: System,
 }
 
 pub(crate) const TARGETS: &[Target] = &[
     Target {
         triple: "aarch64-unknown-linux-gnu",
         machine: "aarch64",
-        debian: "arm64",
-        multiarch: "aarch64-linux-gnu",
+        system: System::Linux {
+            debian: "arm64",
+            multiarch: "aarch64-linux-gnu",
+        },
     },
     Target {
         triple: "x86_64-unknown-linux-gnu",
         machine: "x86_64",
-        debian: "amd64",
-        multiarch: "x86_64-linux-gnu",
+        system: System::Linux {
+            debian: "amd64",
+            multiarch: "x86_64-linux-gnu",
+        },
+    },
+    Target {
+        triple: windows::TRIPLE,
+        machine: "x86_64",
+        system: System::Windows,
     },
 ];
 
@@ -43,8 +62,8 @@ const TARGET_DIR: &str = "target/cross";
 /// What one target's build leaves.
 pub(crate) struct Build {
     pub(crate) target: Target,
-    pub(crate) command: PathBuf,
-    pub(crate) benchmarks: PathBuf,
+    /// `lsl`, and where it is offered `lsl-bench`.
+    pub(crate) programs: Vec<PathBuf>,
     pub(crate) library: PathBuf,
 }
 
@@ -74,34 +93,46 @@ pub(crate) fn select(triple: Option<&str>) -> Result<Vec<Target>> {
 pub(crate) fn build(sh: &Shell, target: Target) -> Result<Build> {
     let Target { triple, .. } = target;
     zig::require_targets(sh, &[triple])?;
+    let root = sh.current_dir();
     // Programs that users run need neither symbols nor the paths of the machine that built them;
     // without the paths, every checkout builds the same bytes.
-    let root = sh.current_dir();
-    let cargo_home = match sh.var_os("CARGO_HOME") {
-        Some(home) => PathBuf::from(home),
-        None => PathBuf::from(sh.var("HOME")?).join(".cargo"),
+    let flags = machine_paths(sh)?.map(|(path, name)| format!("--remap-path-prefix={path}={name}"));
+    let (for_system, packages, files, resources) = match target.system {
+        System::Linux { .. } => (
+            format!("{triple}.{GLIBC}"),
+            &["lsl-cli", "lsl-bench", "lsl-ffi"][..],
+            &["lsl", "lsl-bench", "liblsl.so"][..],
+            None,
+        ),
+        System::Windows => (
+            triple.to_owned(),
+            &["lsl-cli", "lsl-ffi"][..],
+            &["lsl.exe", "lsl.dll"][..],
+            Some(windows::resources(sh, &root.join(TARGET_DIR))?),
+        ),
     };
-    let flags = [(&root, "/lsl-rs"), (&cargo_home, "/cargo")]
-        .map(|(path, name)| format!("--remap-path-prefix={}={name}", path.display()));
+    let packages = packages.iter().flat_map(|package| ["-p", package]);
     cmd!(
         sh,
-        "cargo zigbuild --profile dist --locked --target {triple}.{GLIBC} --target-dir {TARGET_DIR}
-            -p lsl-cli -p lsl-bench -p lsl-ffi"
+        "cargo zigbuild --profile dist --locked --target {for_system} --target-dir {TARGET_DIR} {packages...}"
     )
     .env("PATH", zig::search_path(sh)?)
     // Separated by a byte that no path has, as cargo wants it.
     .env("CARGO_ENCODED_RUSTFLAGS", flags.join("\u{1f}"))
+    .env("SOURCE_DATE_EPOCH", epoch(sh)?)
+    .envs(resources.map(|folder| ("LSL_RESOURCES", folder)))
     .run()?;
 
     let folder = root.join(TARGET_DIR).join(triple).join("dist");
+    let mut files: Vec<PathBuf> = files.iter().map(|file| folder.join(file)).collect();
+    let library = files.pop().ok_or("no files")?;
     let build = Build {
         target,
-        command: folder.join("lsl"),
-        benchmarks: folder.join("lsl-bench"),
-        library: folder.join("liblsl.so"),
+        programs: files,
+        library,
     };
     artefact::check(sh, &build)?;
-    for file in [&build.command, &build.benchmarks, &build.library] {
+    for file in build.files() {
         println!(
             "cross: {} bytes  {}",
             file.metadata()?.len(),
@@ -109,4 +140,42 @@ pub(crate) fn build(sh: &Shell, target: Target) -> Result<Build> {
         );
     }
     Ok(build)
+}
+
+impl Build {
+    /// All that was built.
+    pub(crate) fn files(&self) -> impl Iterator<Item = &PathBuf> {
+        self.programs.iter().chain([&self.library])
+    }
+}
+
+/// Folders of the building machine, and what files that leave it say instead.
+pub(crate) fn machine_paths(sh: &Shell) -> Result<[(String, &'static str); 2]> {
+    let cargo_home = match sh.var_os("CARGO_HOME") {
+        Some(home) => PathBuf::from(home),
+        None => PathBuf::from(sh.var("HOME")?).join(".cargo"),
+    };
+    let paths = [(sh.current_dir(), "/lsl-rs"), (cargo_home, "/cargo")];
+    Ok(paths.map(|(path, name)| (path.display().to_string(), name)))
+}
+
+/// The time of the commit, or what `SOURCE_DATE_EPOCH` says where there is no history.
+pub(crate) fn epoch(sh: &Shell) -> Result<String> {
+    if let Ok(epoch) = sh.var("SOURCE_DATE_EPOCH") {
+        return Ok(epoch);
+    }
+    cmd!(sh, "git log -1 --format=%ct")
+        .quiet()
+        .read()
+        .map_err(|_| "no git history: set SOURCE_DATE_EPOCH to the time of the release".into())
+}
+
+/// Version of all crates.
+pub(crate) fn version(sh: &Shell) -> Result<String> {
+    let manifest = sh.read_file("Cargo.toml")?;
+    let line = manifest
+        .lines()
+        .find_map(|line| line.strip_prefix("version = \""));
+    let version = line.and_then(|rest| rest.strip_suffix('"'));
+    Ok(version.ok_or("Cargo.toml names no version")?.to_owned())
 }

@@ -1,4 +1,4 @@
-//! What people download: for each target an archive, a Debian package and a Python wheel, then
+//! What people download: for each target an archive and a Python wheel, for Linux a Debian package, then
 //! checksums and a bill of materials. The same sources and tools give the same bytes, wherever the checkout
 //! lies: times are that of the commit, orders are by name, owners are nobody.
 
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest, Sha256};
 use xshell::{Shell, cmd};
 
-use crate::cross::{self, Build, TARGETS, Target};
+use crate::cross::{self, Build, System, TARGETS, Target};
 use crate::{Result, abi};
 
 /// The product's name in packages.
@@ -37,8 +37,8 @@ struct Release {
 /// the wheel of this machine.
 pub(crate) fn run(sh: &Shell, prove: bool) -> Result {
     let release = Release {
-        version: version(sh)?,
-        epoch: epoch(sh)?,
+        version: cross::version(sh)?,
+        epoch: cross::epoch(sh)?,
         search_path: tools(sh)?,
     };
     let builds = TARGETS
@@ -82,80 +82,60 @@ fn tools(sh: &Shell) -> Result<std::ffi::OsString> {
     .into())
 }
 
-fn version(sh: &Shell) -> Result<String> {
-    let manifest = sh.read_file("Cargo.toml")?;
-    let line = manifest
-        .lines()
-        .find_map(|line| line.strip_prefix("version = \""));
-    let version = line.and_then(|rest| rest.strip_suffix('"'));
-    Ok(version.ok_or("Cargo.toml names no version")?.to_owned())
-}
-
-/// The time of the commit, or what `SOURCE_DATE_EPOCH` says where there is no history.
-fn epoch(sh: &Shell) -> Result<String> {
-    if let Ok(epoch) = sh.var("SOURCE_DATE_EPOCH") {
-        return Ok(epoch);
-    }
-    cmd!(sh, "git log -1 --format=%ct")
-        .quiet()
-        .read()
-        .map_err(|_| "no git history: set SOURCE_DATE_EPOCH to the time of the release".into())
-}
-
 /// Make all files anew; their checksums, as `sha256sum` writes them.
 fn pack(sh: &Shell, release: &Release, builds: &[Build]) -> Result<String> {
     sh.remove_path(DIST)?;
     sh.create_dir(STAGE)?;
     let made_here = builds
         .iter()
-        .find(|build| build.target.machine == std::env::consts::ARCH)
+        .find(|build| is_for_this_machine(build.target))
         .ok_or("none of the targets runs on this machine; pages come from the command itself")?;
-    let pages = pages(sh, &made_here.benchmarks, release)?;
+    let pages = pages(sh, made_here, release)?;
     for build in builds {
         let bill = bill_of_materials(sh, release, build.target)?;
-        let name = format!("{NAME}-{}-{}", release.version, build.target.triple);
-        let tree = Path::new(STAGE).join(&name);
-        lay_out(sh, build, &tree, "lib", &pages, &bill)?;
-        archive(sh, release, &name)?;
+        match build.target.system {
+            System::Linux { debian, multiarch } => {
+                let name = format!("{NAME}-{}-{}", release.version, build.target.triple);
+                let tree = Path::new(STAGE).join(&name);
+                lay_out(sh, build, &tree, "lib", &bill)?;
+                lay_out_unix(sh, &tree, &pages)?;
+                archive(sh, release, &name)?;
 
-        let tree = Path::new(STAGE).join("deb");
-        sh.remove_path(&tree)?;
-        let libdir = format!("lib/{}", build.target.multiarch);
-        lay_out(sh, build, &tree, &libdir, &pages, &bill)?;
-        // Debian's zsh looks for what packages complete here, not in the folder of all others.
-        let zsh = tree.join("share/zsh");
-        std::fs::rename(zsh.join("site-functions"), zsh.join("vendor-completions"))?;
-        deb(sh, release, build.target)?;
-
+                let tree = Path::new(STAGE).join("deb");
+                sh.remove_path(&tree)?;
+                lay_out(sh, build, &tree, &format!("lib/{multiarch}"), &bill)?;
+                lay_out_unix(sh, &tree, &pages)?;
+                // Debian's zsh looks for what packages complete here, not in the folder of all others.
+                let zsh = tree.join("share/zsh");
+                std::fs::rename(zsh.join("site-functions"), zsh.join("vendor-completions"))?;
+                deb(sh, release, build.target, debian)?;
+            }
+            System::Windows => {
+                let name = format!("{NAME}-{}-Win_amd64", release.version);
+                lay_out(sh, build, &Path::new(STAGE).join(&name), "lib", &bill)?;
+                zip(sh, release, &name)?;
+            }
+        }
         wheel::pack(sh, release, build)?;
     }
     sh.remove_path(STAGE)?;
     sums(sh)
 }
 
-/// Everything a target's users get, as it lies below a prefix such as `/usr`.
-fn lay_out(
-    sh: &Shell,
-    build: &Build,
-    prefix: &Path,
-    libdir: &str,
-    pages: &Path,
-    bill: &Path,
-) -> Result {
-    sh.create_dir(prefix.join("bin"))?;
-    sh.copy_file(&build.command, prefix.join("bin/lsl"))?;
-    sh.copy_file(&build.benchmarks, prefix.join("bin/lsl-bench"))?;
+/// Whether what is built for `target` can be run here.
+fn is_for_this_machine(target: Target) -> bool {
+    target.system != System::Windows && target.machine == std::env::consts::ARCH
+}
+
+/// What every target's users get, as it lies below a prefix such as `/usr`.
+fn lay_out(sh: &Shell, build: &Build, prefix: &Path, libdir: &str, bill: &Path) -> Result {
+    let bin = prefix.join("bin");
+    sh.create_dir(&bin)?;
+    for program in &build.programs {
+        sh.copy_file(program, &bin)?;
+    }
     abi::lay_out(sh, &build.library, prefix, libdir)?;
-    let share = prefix.join("share");
-    sh.create_dir(&share)?;
-    cmd!(sh, "cp -r {pages}/. {share}").quiet().run()?;
-    let units = prefix.join("lib/systemd/user");
-    sh.create_dir(&units)?;
-    sh.copy_file(
-        "crates/lsl-cli/systemd/lsl@.service",
-        units.join("lsl@.service"),
-    )?;
-    let doc = share.join("doc").join(NAME);
+    let doc = prefix.join("share/doc").join(NAME);
     sh.create_dir(&doc)?;
     for file in ["README.md", "LICENSE-APACHE", "LICENSE-MIT"] {
         sh.copy_file(file, doc.join(file))?;
@@ -165,8 +145,22 @@ fn lay_out(
     Ok(())
 }
 
+/// Manual pages, completions and the service, in their places below the same prefix.
+fn lay_out_unix(sh: &Shell, prefix: &Path, pages: &Path) -> Result {
+    let share = prefix.join("share");
+    cmd!(sh, "cp -r {pages}/. {share}").quiet().run()?;
+    let units = prefix.join("lib/systemd/user");
+    sh.create_dir(&units)?;
+    sh.copy_file(
+        "crates/lsl-cli/systemd/lsl@.service",
+        units.join("lsl@.service"),
+    )?;
+    Ok(())
+}
+
 /// Manual pages and completions of `lsl`, from the program that knows its benchmarks too.
-fn pages(sh: &Shell, lsl_bench: &Path, release: &Release) -> Result<PathBuf> {
+fn pages(sh: &Shell, build: &Build, release: &Release) -> Result<PathBuf> {
+    let lsl_bench = build.programs.last().ok_or("no programs")?;
     let share = Path::new(STAGE).join("pages");
     let manual = share.join("man/man1");
     sh.create_dir(&manual)?;
@@ -241,13 +235,36 @@ fn archive(sh: &Shell, release: &Release, name: &str) -> Result {
     Ok(())
 }
 
-fn deb(sh: &Shell, release: &Release, target: Target) -> Result {
+/// An archive as Windows opens it, with the same bytes each time.
+fn zip(sh: &Shell, release: &Release, name: &str) -> Result {
+    let output = sh.current_dir().join(DIST).join(format!("{name}.zip"));
+    let epoch = &release.epoch;
+    let _inside = sh.push_dir(Path::new(STAGE).join(name));
+    cmd!(sh, "python3 -c {ZIP} {output} {epoch}")
+        .quiet()
+        .run()?;
+    Ok(())
+}
+
+/// Packs the folder it runs in: in the order of the names, all at one time in UTC. Zip has even seconds.
+const ZIP: &str = "
+import pathlib, sys, time, zipfile
+when = time.gmtime(max(int(sys.argv[2]), 315532800))[:6]
+with zipfile.ZipFile(sys.argv[1], 'x') as archive:
+    for file in sorted(pathlib.Path().rglob('*')):
+        if file.is_file():
+            entry = zipfile.ZipInfo(file.as_posix(), when)
+            entry.external_attr = 0o644 << 16
+            archive.writestr(entry, file.read_bytes(), zipfile.ZIP_DEFLATED, 9)
+";
+
+fn deb(sh: &Shell, release: &Release, target: Target, debian: &str) -> Result {
     let Release {
         version,
         epoch,
         search_path,
     } = release;
-    let Target { triple, debian, .. } = target;
+    let triple = target.triple;
     let output = Path::new(DIST).join(format!("{NAME}_{version}_{debian}.deb"));
     cmd!(
         sh,

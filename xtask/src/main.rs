@@ -31,6 +31,7 @@ mod roots;
 mod systems;
 mod tidy;
 mod vectors;
+mod windows;
 mod wine;
 mod xdf;
 mod zig;

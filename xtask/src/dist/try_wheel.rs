@@ -26,7 +26,7 @@ pub(crate) fn run(sh: &Shell, release: &Release) -> Result {
         .into_iter()
         .find(|file| {
             let name = file.to_string_lossy();
-            name.contains(machine) && name.ends_with(".whl")
+            name.contains("linux") && name.contains(machine) && name.ends_with(".whl")
         })
         .ok_or("no wheel for this machine")?;
     let venv = sh.current_dir().join(VENV);

@@ -5,8 +5,8 @@ use std::path::Path;
 use xshell::{Shell, cmd};
 
 use super::{DIST, Release, STAGE};
-use crate::Result;
-use crate::cross::{Build, GLIBC};
+use crate::cross::{Build, GLIBC, System};
+use crate::{Result, abi, windows};
 
 const PROJECT: &str = "crates/lsl-ffi/python";
 const HATCHLING: &str = "hatchling==1.33.0";
@@ -32,19 +32,26 @@ pub(crate) fn pack(sh: &Shell, release: &Release, build: &Build) -> Result {
     for file in ["LICENSE-APACHE", "LICENSE-MIT"] {
         sh.copy_file(file, project.join(file))?;
     }
-    sh.copy_file(&build.library, project.join("lsl_rs/liblsl.so.2"))?;
+    let (file, tag) = match build.target.system {
+        System::Linux { .. } => (
+            abi::SONAME,
+            format!(
+                "manylinux_{}_{}",
+                GLIBC.replace('.', "_"),
+                build.target.machine
+            ),
+        ),
+        System::Windows => (windows::LIBRARY, "win_amd64".to_owned()),
+    };
+    sh.copy_file(&build.library, project.join("lsl_rs").join(file))?;
     let dist = sh.current_dir().join(DIST);
-    let glibc = GLIBC.replace('.', "_");
     let _inside = sh.push_dir(&project);
     cmd!(
         sh,
         "{python} -m hatchling build --target wheel --directory {dist}"
     )
     .env("LSL_RS_VERSION", &release.version)
-    .env(
-        "LSL_RS_PLATFORM",
-        format!("manylinux_{glibc}_{}", build.target.machine),
-    )
+    .env("LSL_RS_PLATFORM", tag)
     .env("SOURCE_DATE_EPOCH", &release.epoch)
     .quiet()
     .ignore_stdout()
