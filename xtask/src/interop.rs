@@ -54,12 +54,7 @@ const INTEROP: &str = "crates/lsl-interop";
 
 /// Make the stage as far as this machine allows and run the cells whose name contains `filter`.
 pub(crate) fn run(sh: &Shell, filter: Option<&str>, scope: Scope) -> Result {
-    // Built here, because inside the namespace there is no network to fetch anything from.
-    cmd!(
-        sh,
-        "cargo test --workspace --locked --test interop --no-run"
-    )
-    .run()?;
+    build(sh)?;
     let built = crate::programs(sh)?;
     let mut variables = vec![
         ("LSL_INTEROP_COMMAND", built.join("lsl")),
@@ -95,7 +90,20 @@ pub(crate) fn run(sh: &Shell, filter: Option<&str>, scope: Scope) -> Result {
         return Err("the gate must not run interop with gaps".into());
     }
 
-    let mut words = namespace;
+    if scope == Scope::Gate {
+        gaps.push("other peers are for `cargo xtask interop --all`".to_owned());
+    }
+    play(sh, namespace, &variables, &gaps, filter)
+}
+
+/// Run the cells whose name contains `filter` by these words, on the stage that the variables tell.
+pub(crate) fn play(
+    sh: &Shell,
+    mut words: Vec<String>,
+    variables: &[(&str, PathBuf)],
+    gaps: &[String],
+    filter: Option<&str>,
+) -> Result {
     words.extend(
         [
             "cargo",
@@ -112,16 +120,22 @@ pub(crate) fn run(sh: &Shell, filter: Option<&str>, scope: Scope) -> Result {
     words.extend(filter.map(str::to_owned));
     let (program, arguments) = words.split_first().ok_or("no command")?;
     let mut run = cmd!(sh, "{program} {arguments...}").env("LSL_INTEROP_STAGE", "1");
-    for (name, path) in &variables {
+    for (name, path) in variables {
         run = run.env(name, path);
-    }
-    if scope == Scope::Gate {
-        gaps.push("other peers are for `cargo xtask interop --all`".to_owned());
     }
     if !gaps.is_empty() {
         run = run.env("LSL_INTEROP_SKIP", gaps.join("; "));
     }
     Ok(run.run()?)
+}
+
+/// Build the cells here, because inside the namespace there is no network to fetch anything from.
+pub(crate) fn build(sh: &Shell) -> Result {
+    Ok(cmd!(
+        sh,
+        "cargo test --workspace --locked --test interop --no-run"
+    )
+    .run()?)
 }
 
 /// The newest real liblsl.

@@ -28,6 +28,10 @@ pub(crate) enum Library {
     LslFfi,
     /// The same Python classes on our library.
     PylslOnOurs,
+    /// The newest release for Windows, played by Wine.
+    Windows,
+    /// Our library for Windows, played by Wine.
+    LslDll,
 }
 
 impl Library {
@@ -41,11 +45,17 @@ impl Library {
             Self::Pylsl => "pylsl 1.18.6",
             Self::LslFfi => "lsl-ffi",
             Self::PylslOnOurs => "pylsl on lsl-ffi",
+            Self::Windows => "Windows liblsl 1.18.0",
+            Self::LslDll => "Windows lsl-ffi",
         }
     }
 
-    fn is_ours(self) -> bool {
-        matches!(self, Self::LslFfi | Self::PylslOnOurs)
+    pub(crate) fn is_ours(self) -> bool {
+        matches!(self, Self::LslFfi | Self::PylslOnOurs | Self::LslDll)
+    }
+
+    pub(crate) fn is_for_windows(self) -> bool {
+        matches!(self, Self::Windows | Self::LslDll)
     }
 
     /// What the peer is started with: a library to load, for pylsl the Python that has it.
@@ -55,15 +65,19 @@ impl Library {
             Self::V1_17_7 => "LSL_INTEROP_LIB_1_17_7",
             Self::Pylsl | Self::PylslOnOurs => "LSL_INTEROP_PYLSL",
             Self::LslFfi => "LSL_INTEROP_LIB_LSL_FFI",
+            Self::Windows => "LSL_INTEROP_DLL_1_18_0",
+            Self::LslDll => "LSL_INTEROP_DLL_LSL_FFI",
         }
     }
 
-    const ALL: [Self; 5] = [
+    const ALL: [Self; 7] = [
         Self::V1_18_0,
         Self::V1_17_7,
         Self::Pylsl,
         Self::LslFfi,
         Self::PylslOnOurs,
+        Self::Windows,
+        Self::LslDll,
     ];
 }
 
@@ -174,6 +188,8 @@ impl Setup {
 /// The stage that `cargo xtask interop` made, as found in the environment.
 pub(crate) struct Lab {
     python: Option<PathBuf>,
+    /// What starts a Python of Windows.
+    windows_python: Option<PathBuf>,
     libraries: HashMap<Library, PathBuf>,
     command: Option<PathBuf>,
     /// Why nothing can run here at all.
@@ -204,6 +220,7 @@ impl Lab {
         };
         Self {
             python: path("LSL_INTEROP_PYTHON"),
+            windows_python: path("LSL_INTEROP_WINDOWS_PYTHON"),
             libraries: Library::ALL
                 .into_iter()
                 .filter_map(|library| Some((library, path(library.variable())?)))
@@ -266,10 +283,19 @@ impl Lab {
     /// A peer of its own, for a cell that wants to kill it.
     pub(crate) fn spawn(&self, library: Library, setup: Setup) -> Outcome<Arc<Peer>> {
         let path = self.libraries.get(&library).ok_or("no library")?;
-        let python = self.python.as_ref().ok_or("no Python")?;
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/");
         let mut command = match library {
-            Library::V1_18_0 | Library::V1_17_7 | Library::LslFfi => {
+            Library::V1_18_0
+            | Library::V1_17_7
+            | Library::LslFfi
+            | Library::Windows
+            | Library::LslDll => {
+                let python = if library.is_for_windows() {
+                    &self.windows_python
+                } else {
+                    &self.python
+                };
+                let python = python.as_ref().ok_or("no Python")?;
                 let mut command = Command::new(python);
                 command.arg(format!("{folder}peer.py")).arg(path);
                 command

@@ -6,7 +6,9 @@ use crate::enrolment;
 use crate::keys::{Device, Keys, Policy};
 use crate::lab::{Family, Library, Protocol};
 use crate::programs;
-use crate::scenes::{clock, crossing, crowd, exchange, exchanges, metadata, recovery, synchronous};
+use crate::scenes::{
+    clock, clocks, crossing, crowd, exchange, exchanges, metadata, recovery, synchronous,
+};
 use crate::secrecy::{Sight, recorded};
 use crate::secure_scenes;
 use crate::side::{Route, Side};
@@ -19,6 +21,8 @@ const OLDER: Side = Side::Foreign(Library::V1_17_7);
 const PYLSL: Side = Side::Foreign(Library::Pylsl);
 const PYLSL_ON_OURS: Side = Side::Foreign(Library::PylslOnOurs);
 const C_ABI: Side = Side::Foreign(Library::LslFfi);
+const WINDOWS: Side = Side::Foreign(Library::Windows);
+const C_ABI_OF_WINDOWS: Side = Side::Foreign(Library::LslDll);
 
 /// liblsl against liblsl comes first: if these fail, the stage is broken and no other cell means
 /// anything.
@@ -37,6 +41,7 @@ pub(crate) fn cells() -> Vec<Cell> {
     cells.extend(c_abi());
     cells.extend(programs::cells());
     cells.extend(secure());
+    cells.extend(windows());
     cells
 }
 
@@ -243,6 +248,33 @@ fn secure() -> Vec<Cell> {
         }
     }
     cells.push(enrolment::enrolment());
+    cells
+}
+
+/// Libraries for Windows in both roles. The first pair proves the stage; Wine has no IPv6 groups.
+fn windows() -> Vec<Cell> {
+    let mut cells = Vec::new();
+    for (one, other) in [
+        (WINDOWS, NEWEST),
+        (C_ABI_OF_WINDOWS, NEWEST),
+        (C_ABI_OF_WINDOWS, Side::Ours),
+        (C_ABI_OF_WINDOWS, WINDOWS),
+    ] {
+        for (from, to) in [(one, other), (other, one)] {
+            for protocol in Protocol::ALL {
+                let route = Route::speaking(from, protocol, to, protocol, Family::V4);
+                cells.extend(exchanges(route));
+            }
+            let route = Route::new(from, to, Family::V4);
+            cells.extend([metadata(route), recovery(route)]);
+            if other == WINDOWS {
+                cells.push(clock(route));
+            }
+        }
+        if other != WINDOWS {
+            cells.push(clocks(Route::new(one, other, Family::V4)));
+        }
+    }
     cells
 }
 

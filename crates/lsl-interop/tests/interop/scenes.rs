@@ -86,6 +86,32 @@ pub(crate) fn clock(route: Route) -> Cell {
     route.cell(Topic::Clock, "", Box::new(run))
 }
 
+/// Two clocks that count from different moments: what is added one way is taken away the other way.
+pub(crate) fn clocks(route: Route) -> Cell {
+    let back = Route {
+        from: route.to,
+        to: route.from,
+    };
+    let run = move |lab: &Lab, id: &str| {
+        nearly_nothing(|| {
+            let mut sum = Correction {
+                offset_secs: 0.0,
+                uncertainty_secs: Some(0.0),
+            };
+            for (route, way) in [(route, "there"), (back, "back")] {
+                let id = format!("{id} {way}");
+                let _outlet = route.outlet(lab, &Announcement::new(&id, Format::Float32))?;
+                let found = route.inlet(lab, &id)?.time_correction()?;
+                sum.offset_secs += found.offset_secs;
+                let both = sum.uncertainty_secs.zip(found.uncertainty_secs);
+                sum.uncertainty_secs = both.map(|(one, other)| one + other);
+            }
+            Ok(sum)
+        })
+    };
+    route.cell(Topic::Clock, "there and back", Box::new(run))
+}
+
 /// Measure until the offset of a stream on this machine is within the bound.
 pub(crate) fn nearly_nothing(mut measure: impl FnMut() -> Outcome<Correction>) -> Outcome {
     let mut seen = Vec::new();

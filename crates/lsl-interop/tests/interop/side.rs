@@ -26,10 +26,10 @@ impl Side {
 
     /// Whether it runs our code, which can tell of encryption.
     pub(crate) fn is_ours(self) -> bool {
-        matches!(
-            self,
-            Self::Ours | Self::Foreign(Library::LslFfi | Library::PylslOnOurs)
-        )
+        match self {
+            Self::Foreign(library) => library.is_ours(),
+            Self::Ours => true,
+        }
     }
 
     pub(crate) fn needs(self) -> Option<Need> {
