@@ -73,7 +73,7 @@ Usage: cargo xtask TASK
   deploy [FILTER]        `lsl deploy` to a real sshd and systemd in namespaces (needs root)
   install --prefix DIR   build the C library and lay out lib, include, pkg-config and CMake files
   cross [TARGET]         the commands and the C library for Raspberry Pi (aarch64) and x86-64, for
-                         glibc 2.28 and newer, checked; below target/cross
+                         glibc 2.28 and newer, and for Windows, checked; below target/cross
   dist [--prove]         archives, Debian packages and Python wheels of these, with checksums and a
                          bill of materials, below target/dist (and pack twice, try the wheel)
   tidy *                 purity, file sizes, licences, machine paths and other house rules
@@ -85,8 +85,9 @@ Usage: cargo xtask TASK
   deny                   licences, bans and sources of the dependencies, by cargo-deny; `tidy` reads
                          the same list
   msrv *                 check the shipped crates with the oldest supported compiler
-  systems                type-check everything for Windows and macOS, where it never ran
-  wine [PACKAGE]         the tests of Windows under Wine 8.0, but for those it lists
+  systems                type-check everything for Windows and macOS
+  wine [PACKAGE]         the tests of Windows under Wine 8.0, but for those it lists, and (or only `interop`)
+                         liblsl for Windows, ours and Linux with each other
   fuzz [SECONDS] [TARGET]  every fuzz target (or one) for SECONDS (default 30) each
   book [--update]        run every command that the README and docs show, and build the book
                          (or make the pages that come from the program)

@@ -72,8 +72,17 @@ pub(super) const PARTS: &[Part] = &[
         },
     },
     Part {
+        name: "wine",
+        proves: "tests as Windows programs under Wine; liblsl for Windows, ours and Linux send to each other",
+        paths: LIBRARY,
+        run: |sh, _| {
+            std_for(sh, &["x86_64-pc-windows-gnu"])?;
+            quiet(crate::wine::run(sh, None))
+        },
+    },
+    Part {
         name: "dist",
-        proves: "packages for x86-64 and aarch64, the same bytes twice; the wheel",
+        proves: "packages for x86-64, aarch64 and Windows, the same bytes twice; the wheel",
         paths: &[
             "Cargo.toml",
             "Cargo.lock",
@@ -84,7 +93,11 @@ pub(super) const PARTS: &[Part] = &[
         run: |sh, _| {
             std_for(
                 sh,
-                &["aarch64-unknown-linux-gnu", "x86_64-unknown-linux-gnu"],
+                &[
+                    "aarch64-unknown-linux-gnu",
+                    "x86_64-pc-windows-gnu",
+                    "x86_64-unknown-linux-gnu",
+                ],
             )?;
             tool(sh, "cargo-deb", "3.8.0", "0")?;
             tool(sh, "cargo-cyclonedx", "0.5.9", "0")?;

@@ -10,7 +10,9 @@ This module runs at every start of Python: it imports nothing but ``os``, which 
 import os
 
 #: The C library.
-LIBRARY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "liblsl.so.2")
+LIBRARY = os.path.join(
+    os.path.dirname(os.path.abspath(__file__)), "lsl.dll" if os.name == "nt" else "liblsl.so.2"
+)
 
 #: Where pylsl and mne-lsl look first.
 VARIABLES = ("PYLSL_LIB", "MNE_LSL_LIB")

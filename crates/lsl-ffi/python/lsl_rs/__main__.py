@@ -22,12 +22,25 @@ PACKAGES = {
 # what is loaded here, a package that cannot be imported ends only that one, and what a library logs
 # stays there.
 PROBE = """
-import json, re
+import json, os, re
 {imports}
-with open("/proc/self/maps") as maps:
-    files = {{line.split(None, 5)[5].strip() for line in maps if "/" in line}}
-is_library = re.compile(r"(lib)?lsl(64)?(-debug)?[.]so([.]|$)").match
-files = sorted(file for file in files if is_library(file.rsplit("/", 1)[-1]))
+def loaded():
+    if os.name != "nt":
+        with open("/proc/self/maps") as maps:
+            return {{line.split(None, 5)[5].strip() for line in maps if "/" in line}}
+    import ctypes as c
+    kernel = c.WinDLL("kernel32")
+    kernel.GetCurrentProcess.restype = c.c_void_p
+    this, modules, size = c.c_void_p(kernel.GetCurrentProcess()), (c.c_void_p * 4096)(), c.c_uint32()
+    kernel.K32EnumProcessModules(this, modules, c.sizeof(modules), c.byref(size))
+    name = c.create_unicode_buffer(32768)
+    files = set()
+    for module in modules[: size.value // c.sizeof(c.c_void_p)]:
+        if kernel.GetModuleFileNameW(c.c_void_p(module), name, len(name)):
+            files.add(name.value)
+    return files
+is_library = re.compile(r"(lib)?lsl(64)?(-debug)?[.](so([.]|$)|dll$)", re.I).match
+files = sorted(file for file in loaded() if is_library(os.path.basename(file)))
 print(json.dumps({{"version": version, "library_version": str(library), "files": files}}))
 """
 
@@ -93,8 +106,9 @@ def ask(name):
         answer = json.loads(run.stdout.splitlines()[-1])
     except (IndexError, ValueError):
         return {"ours": False, "error": last_line(run)}
-    ours = os.path.realpath(lsl_rs.LIBRARY)
-    answer["ours"] = [os.path.realpath(file) for file in answer["files"]] == [ours]
+    # Windows writes one name in several ways.
+    files = [os.path.normcase(os.path.realpath(file)) for file in answer["files"]]
+    answer["ours"] = files == [os.path.normcase(os.path.realpath(lsl_rs.LIBRARY))]
     return answer
 
 
