@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use lsl_cli::failure::Outcome;
 use lsl_core::secure::{OsRandom, SecretKey, keyfile};
-use lsl_platform::files::{create_directory, create_new};
+use lsl_platform::files::{Who, create_directory, create_new};
 
 use super::child::Environment;
 
@@ -25,7 +25,7 @@ impl Sandbox {
     pub(super) fn make(ports: u16) -> Outcome<Self> {
         let name = format!("lsl-bench-{}", std::process::id());
         let folder = std::env::temp_dir().join(&name);
-        let private = |folder: &Path| -> Outcome { Ok(create_directory(folder, 0o700)?) };
+        let private = |folder: &Path| -> Outcome { Ok(create_directory(folder, Who::Owner)?) };
         private(&folder).map_err(|failure| failure.context(&folder.display().to_string()))?;
         let sandbox = Self { folder };
         private(&sandbox.path("home"))?;
@@ -58,7 +58,7 @@ impl Sandbox {
     }
 
     fn write(&self, name: &str, text: &str) -> Outcome {
-        Ok(create_new(&self.path(name), 0o600)?.write_all(text.as_bytes())?)
+        Ok(create_new(&self.path(name), Who::Owner)?.write_all(text.as_bytes())?)
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus};
 
 use lsl_cli::failure::{Failure, Outcome};
-use lsl_platform::files::{create_directory, create_new};
+use lsl_platform::files::{Who, create_directory, create_new};
 
 use super::size;
 
@@ -43,7 +43,7 @@ impl Folder {
     /// Makes the folder in `place`, for this user alone.
     pub(super) fn make(place: &Path, what: &str) -> Outcome<Self> {
         let folder = place.join(format!("lsl-bench-{what}-{}", std::process::id()));
-        create_directory(&folder, 0o700)
+        create_directory(&folder, Who::Owner)
             .map_err(|error| Failure::from(error).context(&folder.display().to_string()))?;
         Ok(Self(folder))
     }
@@ -62,7 +62,7 @@ impl Drop for Folder {
 
 /// Writes a file that only this user may read.
 pub(super) fn write_private(path: &Path, content: &[u8]) -> Outcome {
-    Ok(create_new(path, 0o600)?.write_all(content)?)
+    Ok(create_new(path, Who::Owner)?.write_all(content)?)
 }
 
 /// A process that is killed when dropped. Ctrl-C at the terminal does not reach it.

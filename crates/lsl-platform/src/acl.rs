@@ -3,18 +3,11 @@
 
 use std::fmt;
 
-/// Secrecy that the content of a file needs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Need {
-    /// Keys and passphrases: only the owner may even read them.
-    Secret,
-    /// Configuration and trust: others may read, not write.
-    Shared,
-}
+use crate::access::Need;
 
 /// Reason why a file may have been read or changed by others.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Exposure {
+pub(crate) enum Fault {
     /// It belongs to this other user.
     Owner(String),
     /// This user or group may read it.
@@ -29,43 +22,26 @@ pub enum Exposure {
     Unknown,
 }
 
-impl fmt::Display for Exposure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Owner(who) => write!(f, "it belongs to {who}, not to the user of this program"),
-            Self::Read(who) => write!(f, "{who} may read it"),
-            Self::Write(who) => write!(f, "{who} may change it"),
-            Self::NoList => f.write_str("it has no access control list: everybody may change it"),
-            Self::NoOwners => f.write_str("it is on a disk that knows no owners"),
-            Self::Unknown => f.write_str("its access control list has an entry of an unknown kind"),
-        }
-    }
-}
-
 /// Judges a security descriptor (self-relative, with owner and list) for a process of `user`. Returns the
 /// first reason against it.
-pub(crate) fn exposure(descriptor: &[u8], user: Sid<'_>, need: Need) -> Option<Exposure> {
-    let judged = judge(descriptor, user, need).unwrap_or(Err(Exposure::Unknown));
+pub(crate) fn fault(descriptor: &[u8], user: Sid<'_>, need: Need) -> Option<Fault> {
+    let judged = judge(descriptor, user, need).unwrap_or(Err(Fault::Unknown));
     judged.err()
 }
 
-/// Does the work of [`exposure`]. `None` for a descriptor that is damaged.
-fn judge(descriptor: &[u8], user: Sid<'_>, need: Need) -> Option<Result<(), Exposure>> {
-    let owner = Sid::read(descriptor.get(u32_at(descriptor, 4)? as usize..)?)?;
+/// Does the work of [`fault`]. `None` for a descriptor that is damaged.
+fn judge(descriptor: &[u8], user: Sid<'_>, need: Need) -> Option<Result<(), Fault>> {
+    let owner = owner(descriptor)?;
     let is_trusted = |who: Sid<'_>| who == user || TRUSTED.contains(&who.0);
     // As root on Unix: what runs as the system reads the files of any user.
     if user.0 != SYSTEM && !is_trusted(owner) {
-        return Some(Err(Exposure::Owner(owner.to_string())));
+        return Some(Err(Fault::Owner(owner.to_string())));
     }
     let at = u32_at(descriptor, 16)? as usize;
     if u16_at(descriptor, 2)? & DACL_PRESENT == 0 || at == 0 {
-        return Some(Err(Exposure::NoList));
+        return Some(Err(Fault::NoList));
     }
-    let list = descriptor.get(at..)?;
-    let mut rest = list.get(8..u16_at(list, 2)?.into())?;
-    for _ in 0..u16_at(list, 4)? {
-        let (entry, others) = rest.split_at_checked(u16_at(rest, 2)?.into())?;
-        rest = others;
+    for entry in entries(descriptor.get(at..)?)? {
         let (kind, flags) = (*entry.first()?, *entry.get(1)?);
         let sid_at = match kind {
             ALLOWED | ALLOWED_CALLBACK => 8,
@@ -80,14 +56,34 @@ fn judge(descriptor: &[u8], user: Sid<'_>, need: Need) -> Option<Result<(), Expo
             continue;
         }
         let rights = specific(u32_at(entry, 4)?);
-        if rights & CHANGES != 0 {
-            return Some(Err(Exposure::Write(trustee.to_string())));
+        let refused = match need {
+            Need::Kept => REMOVALS,
+            Need::Secret | Need::Shared => CHANGES,
+        };
+        if rights & refused != 0 {
+            return Some(Err(Fault::Write(trustee.to_string())));
         }
         if need == Need::Secret && rights & !HARMLESS != 0 {
-            return Some(Err(Exposure::Read(trustee.to_string())));
+            return Some(Err(Fault::Read(trustee.to_string())));
         }
     }
     Some(Ok(()))
+}
+
+/// Splits a list of access into its entries. `None` for one that is damaged.
+fn entries(list: &[u8]) -> Option<Vec<&[u8]>> {
+    let mut rest = list.get(8..u16_at(list, 2)?.into())?;
+    let next = |_| {
+        let (entry, others) = rest.split_at_checked(u16_at(rest, 2)?.into())?;
+        rest = others;
+        Some(entry)
+    };
+    (0..u16_at(list, 4)?).map(next).collect()
+}
+
+/// Returns the owner in a security descriptor.
+pub(crate) fn owner(descriptor: &[u8]) -> Option<Sid<'_>> {
+    Sid::read(descriptor.get(u32_at(descriptor, 4)? as usize..)?)
 }
 
 /// Converts rights of any object into those of files.
@@ -166,6 +162,8 @@ const HARMLESS: u32 = 0x0012_0088;
 /// To write data and extended attributes, to append, to delete it or what is in a folder, and to change the
 /// list and the owner.
 const CHANGES: u32 = 0x000D_0056;
+/// Those of them that remove what is in a folder: to delete it or all, and to change its list and its owner.
+const REMOVALS: u32 = 0x000D_0040;
 
 #[cfg(test)]
 mod tests;

@@ -1,5 +1,6 @@
 //! Append-only files of one user: safe opening, and the lock for rotation. Knows nothing of their content.
 
+use std::borrow::Borrow;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -47,25 +48,40 @@ pub fn open(path: &Path) -> io::Result<File> {
 
 /// Exclusive lock of a file, released when dropped. Other programs that lock the file wait.
 #[derive(Debug)]
-pub struct Locked<'a>(&'a File);
+pub struct Locked<F: Borrow<File>>(F);
+
+/// Waits for the exclusive lock of a folder, whose files are about to be replaced.
+///
+/// # Errors
+/// Those of the system, and of file systems without locks.
+pub fn lock_folder(folder: &Path) -> io::Result<Locked<File>> {
+    lock(File::open(folder)?)
+}
 
 /// Waits for the exclusive lock of `file`, without a time limit.
 ///
 /// # Errors
 /// Those of file systems without locks.
-pub fn lock(file: &File) -> io::Result<Locked<'_>> {
+pub fn lock<F: Borrow<File>>(file: F) -> io::Result<Locked<F>> {
     loop {
-        match flock(file, FlockOperation::LockExclusive) {
+        match flock(file.borrow(), FlockOperation::LockExclusive) {
             Err(Errno::INTR) => {}
             done => return Ok(done.map(|()| Locked(file))?),
         }
     }
 }
 
-impl Drop for Locked<'_> {
+impl<F: Borrow<File>> Locked<F> {
+    /// Returns the open file.
+    pub fn file(&self) -> &File {
+        self.0.borrow()
+    }
+}
+
+impl<F: Borrow<File>> Drop for Locked<F> {
     fn drop(&mut self) {
         // Closing is not enough: a child made by `fork` in the meantime has the same open file.
-        let _ = flock(self.0, FlockOperation::Unlock);
+        let _ = flock(self.file(), FlockOperation::Unlock);
     }
 }
 

@@ -77,13 +77,13 @@ pub fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
     std::fs::rename(from, to)
 }
 
-/// Renames a file, and replaces one that has the new name. `replaced` is that file, if this program has it
-/// open: Windows needs it closed before. There, programs that look into new files, scanners for instance,
-/// are waited for, half a second at most.
+/// Renames a file, and replaces one that has the new name. `replaced` is that file or its lock, if this program
+/// has it open: some file systems of Windows need it closed before. There, programs that look into new files,
+/// scanners for instance, are waited for, half a second at most.
 ///
 /// # Errors
 /// Those of the system.
-pub fn replace(from: &Path, to: &Path, replaced: Option<File>) -> io::Result<()> {
+pub fn replace<T>(from: &Path, to: &Path, replaced: T) -> io::Result<()> {
     let done = std::fs::rename(from, to);
     // Its lock kept others away until now.
     drop(replaced);

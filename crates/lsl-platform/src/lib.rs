@@ -13,14 +13,11 @@
 //! gives its clock, its name or its privileges to nobody else, or what Unix has safe functions for.
 #![deny(unsafe_code)]
 
+mod access;
 #[cfg(any(windows, test))]
 #[cfg_attr(
     not(windows),
-    expect(
-        dead_code,
-        unreachable_pub,
-        reason = "used on Windows, tested everywhere"
-    )
+    expect(dead_code, reason = "used on Windows, tested everywhere")
 )]
 mod acl;
 #[cfg_attr(windows, path = "windows/append.rs")]
@@ -50,6 +47,7 @@ pub mod privilege;
 pub mod process;
 mod readiness;
 pub mod reentry;
+pub mod remedy;
 pub mod signal;
 pub mod socket;
 pub mod stderr;

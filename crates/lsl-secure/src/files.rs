@@ -3,29 +3,21 @@
 //!
 //! What is checked is always the opened file, never the path: a path may name another file a moment
 //! later. Knows nothing of what the files say.
-//!
-//! A system on which nobody can see who may read a file gets no keys and no trust: every function here fails
-//! there, and with them everything that encrypts (`lsl_platform::files`).
 
-use std::fs::{self, File, FileTimes};
+use std::fs::{self, File, FileTimes, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-use lsl_platform::files::{Access, Version, create_new, is_group_private, make_alike};
+pub use lsl_platform::files::Need as Content;
+use lsl_platform::files::{
+    Exposure, Version, Who, copy_access, copy_owner, create_new, exposed, exposed_folder,
+};
+use lsl_platform::{disk, remedy};
 use zeroize::Zeroizing;
 
 use crate::{Error, Result};
-
-/// Secrecy that the content of a file needs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Content {
-    /// Keys, PSK, passphrases: only the owner may even read them.
-    Secret,
-    /// Configuration and trust: others may read, not write.
-    Shared,
-}
 
 /// Which version of a file was read. Any difference means: look again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,7 +38,7 @@ impl Stamp {
 
     /// The version that is there now.
     pub(crate) fn of_path(path: &Path) -> io::Result<Self> {
-        Version::of(&fs::metadata(path)?).map(Self)
+        Version::of_path(path).map(Self)
     }
 }
 
@@ -69,13 +61,14 @@ pub(crate) fn read_stamped(
     let failed = |error: io::Error| unreadable(path, content, &error);
     let metadata = fs::metadata(path).map_err(failed)?;
     check_kind(&metadata).map_err(|reason| Error::file(path, reason))?;
-    let mut file = File::open(path).map_err(failed)?;
+    let mut file = disk::open(path, OpenOptions::new().read(true)).map_err(failed)?;
     let metadata = file.metadata().map_err(failed)?;
     check_kind(&metadata).map_err(|reason| Error::file(path, reason))?;
-    let Access { owner, mode, user } = Access::of(&metadata).map_err(failed)?;
-    check_access(path, content, mode, owner, user).map_err(|reason| Error::file(path, reason))?;
+    if let Some(exposure) = exposed(&file, path, content).map_err(failed)? {
+        return Err(Error::file(path, refusal(&exposure, content)));
+    }
     check_directories(path)?;
-    let stamp = Stamp(Version::of(&metadata).map_err(failed)?);
+    let stamp = Stamp(Version::of(&file).map_err(failed)?);
     // Room for all of it, so that growing leaves no copies of secrets behind.
     let room = usize::try_from(metadata.len().min(max)).map_or(0, |len| len + 1);
     let mut bytes = Zeroizing::new(Vec::with_capacity(room));
@@ -103,12 +96,12 @@ pub(crate) fn read_stamped(
     }
 }
 
-/// Makes a new file, readable by its owner alone (0600). Never overwrites.
+/// Makes a new file, readable by its owner alone. Never overwrites.
 ///
 /// # Errors
 /// [`Error::File`]; then there is no new file.
 pub fn create(path: &Path, bytes: &[u8]) -> Result<()> {
-    let mut file = create_new(path, 0o600).map_err(|error| {
+    let mut file = create_new(path, Who::Owner).map_err(|error| {
         Error::file(
             path,
             match error.kind() {
@@ -116,8 +109,8 @@ pub fn create(path: &Path, bytes: &[u8]) -> Result<()> {
                     "already exists and is never overwritten; move it away first".to_owned()
                 }
                 io::ErrorKind::NotFound => {
-                    let parent = quote(&parent(path).display().to_string());
-                    format!("its directory does not exist; run: mkdir -p {parent}")
+                    let command = remedy::make_folder(parent(path));
+                    format!("its directory does not exist; run: {command}")
                 }
                 _ => format!("cannot be made: {error}"),
             },
@@ -141,16 +134,24 @@ pub fn create(path: &Path, bytes: &[u8]) -> Result<()> {
 /// # Errors
 /// [`Error::File`]; then the old file is untouched. Also if there is no file.
 pub fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
+    replace_open(path, bytes, ())
+}
+
+/// Does the work of [`replace`]. `replaced` is the old file or its lock, if this program has it open.
+pub(crate) fn replace_open<T>(path: &Path, bytes: &[u8], replaced: T) -> Result<()> {
     let failed = |error: io::Error| {
         let reason = format!("cannot be replaced: {error}; the old file is unchanged");
         Error::file(path, reason)
     };
     let target = fs::canonicalize(path).map_err(failed)?;
-    let old = fs::metadata(&target).map_err(failed)?;
-    check_kind(&old).map_err(|reason| Error::file(path, reason))?;
+    let metadata = fs::metadata(&target).map_err(failed)?;
+    check_kind(&metadata).map_err(|reason| Error::file(path, reason))?;
+    let old = disk::open(&target, OpenOptions::new().read(true)).map_err(failed)?;
     let (temporary, mut file) = open_temporary(&target).map_err(failed)?;
     let written = (|| {
-        make_alike(&file, &old)?;
+        copy_owner(&file, &old)?;
+        copy_access(&file, &old)?;
+        drop(old);
         file.write_all(bytes)?;
         // A little older than the rename, also on file systems with coarse time: so that watchers
         // see that the file was finished before it came (`Stamp::is_finished`).
@@ -158,7 +159,8 @@ pub fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
         let modified = SystemTime::UNIX_EPOCH + now.saturating_sub(Duration::from_millis(50));
         file.set_times(FileTimes::new().set_modified(modified))?;
         file.sync_all()?;
-        fs::rename(&temporary, &target)
+        drop(file);
+        disk::replace(&temporary, &target, replaced)
     })();
     written.map_err(|error| {
         let _ = fs::remove_file(&temporary);
@@ -166,16 +168,6 @@ pub fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
     })?;
     sync_parent(&target);
     Ok(())
-}
-
-/// A word for the remedy of a message, so that it can be pasted into a shell.
-pub(crate) fn quote(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:,@%".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', r"'\''"))
-    }
 }
 
 /// The number of the line at a byte offset, from 1.
@@ -189,17 +181,22 @@ fn count_lines(bytes: &[u8]) -> usize {
 
 fn unreadable(path: &Path, content: Content, error: &io::Error) -> Error {
     let remedy = match error.kind() {
-        io::ErrorKind::NotFound => "; correct the name, or make it with: lsl key init",
+        io::ErrorKind::NotFound => "correct the name, or make it with: lsl key init".to_owned(),
         // Not first of all to take it from the user whose it is.
-        io::ErrorKind::PermissionDenied if content == Content::Secret => {
-            "; if it is meant for another user, make the one who runs this program a key of its own \
-             (lsl key init), else give it to that user (chown)"
+        io::ErrorKind::PermissionDenied if content == Content::Secret => format!(
+            "if it is meant for another user, make the one who runs this program a key of its own (lsl key \
+             init), else give it to that user ({})",
+            remedy::GIVE
+        ),
+        io::ErrorKind::PermissionDenied => {
+            format!(
+                "give it to the user who runs this program ({})",
+                remedy::GIVE
+            )
         }
-        io::ErrorKind::PermissionDenied => "; give it to the user who runs this program (chown)",
-        io::ErrorKind::Unsupported => "; encrypt on Linux instead",
-        _ => "; repair or remove it",
+        _ => "repair or remove it".to_owned(),
     };
-    Error::file(path, format!("cannot be read: {error}{remedy}"))
+    Error::file(path, format!("cannot be read: {error}; {remedy}"))
 }
 
 fn check_kind(metadata: &fs::Metadata) -> Result<(), &'static str> {
@@ -210,50 +207,27 @@ fn check_kind(metadata: &fs::Metadata) -> Result<(), &'static str> {
     }
 }
 
-/// The rule of §3.3 about owner and mode, of the opened file.
-fn check_access(
-    path: &Path,
-    content: Content,
-    mode: u32,
-    owner: u32,
-    user: u32,
-) -> Result<(), String> {
-    let mode = mode & 0o7777;
-    let file = quote(&path.display().to_string());
-    // Root may read any owner's files: containers mount secrets of users they do not know.
-    if user != 0 && owner != user && owner != 0 {
-        return Err(format!(
-            "belongs to user {owner}, but this program runs as user {user}; run: chown {user} {file}"
-        ));
-    }
-    match content {
-        Content::Secret if mode & 0o077 != 0 => Err(format!(
-            "mode {mode:04o} lets other users at this secret; run: chmod 600 {file} (where secrets \
-             are mounted: mode 0400)"
-        )),
-        Content::Shared if mode & 0o022 != 0 => Err(format!(
-            "mode {mode:04o} lets other users change it; run: chmod go-w {file}"
-        )),
-        _ => Ok(()),
-    }
+/// Says why a file is not read whose content others may know or have changed.
+fn refusal(exposure: &Exposure, content: Content) -> String {
+    exposure.told(match content {
+        Content::Secret => "at this secret",
+        Content::Shared | Content::Kept => "change it",
+    })
 }
 
-/// Refuses a directory in which other users can replace or remove files. Where the sticky bit is
-/// set they cannot. A missing directory is accepted.
+/// Refuses a directory in which other users can replace or remove files; on Unix they cannot where the sticky
+/// bit is set. A missing directory is accepted.
 ///
 /// # Errors
 /// [`Error::File`] with the remedy.
 pub fn check_directory(directory: &Path) -> Result<()> {
-    let looked = writable_by_others(directory);
-    let Some((mode, _)) = looked.map_err(|error| unreadable(directory, Content::Shared, &error))?
-    else {
-        return Ok(());
-    };
-    let name = quote(&directory.display().to_string());
-    Err(Error::file(
-        directory,
-        format!("mode {mode:04o} lets other users replace the files in it; run: chmod go-w {name}"),
-    ))
+    match look_into(directory, Content::Shared)? {
+        Some(exposure) => {
+            let reason = exposure.told("replace the files in it");
+            Err(Error::file(directory, reason))
+        }
+        None => Ok(()),
+    }
 }
 
 /// Refuses a directory that lacks a file because other users may have removed it. Unlike where there is a
@@ -261,35 +235,24 @@ pub fn check_directory(directory: &Path) -> Result<()> {
 /// users of LSL never encrypt.
 pub(crate) fn check_absence(path: &Path) -> Result<()> {
     let directory = parent(path);
-    let (mode, metadata) = match writable_by_others(directory) {
-        Ok(Some(found)) => found,
-        Ok(None) => return Ok(()),
-        // On systems without such checks all encryption is refused earlier.
-        Err(error) if error.kind() == io::ErrorKind::Unsupported => return Ok(()),
-        Err(error) => return Err(unreadable(directory, Content::Shared, &error)),
-    };
-    if mode & 0o002 == 0 && is_group_private(&metadata) {
+    let Some(exposure) = look_into(directory, Content::Kept)? else {
         return Ok(());
-    }
-    let name = quote(&directory.display().to_string());
+    };
     let file = path.file_name().unwrap_or_default().display();
-    Err(Error::file(
-        directory,
-        format!(
-            "mode {mode:04o} lets other users remove {file}, so that nobody knows whether to encrypt; run: \
-             chmod go-w {name} (a lsl_api.cfg that others may write can be elsewhere: LSLAPICFG names it)"
-        ),
-    ))
+    let told = exposure.told(&format!(
+        "remove {file}, so that nobody knows whether to encrypt"
+    ));
+    let elsewhere = "(a lsl_api.cfg that others may write can be elsewhere: LSLAPICFG names it)";
+    Err(Error::file(directory, format!("{told} {elsewhere}")))
 }
 
-/// The mode of a directory in which other users can replace or remove files.
-fn writable_by_others(directory: &Path) -> io::Result<Option<(u32, fs::Metadata)>> {
-    let metadata = match fs::metadata(directory) {
-        Err(error) if is_gone(&error) => return Ok(None),
-        looked => looked?,
-    };
-    let mode = Access::of(&metadata)?.mode;
-    Ok((mode & 0o022 != 0 && mode & STICKY == 0).then_some((mode, metadata)))
+/// Returns why other users can replace or remove files in a directory, if there is one and they can.
+fn look_into(directory: &Path, need: Content) -> Result<Option<Exposure>> {
+    match exposed_folder(directory, need) {
+        Err(error) if is_gone(&error) => Ok(None),
+        Err(error) => Err(unreadable(directory, Content::Shared, &error)),
+        Ok(found) => Ok(found),
+    }
 }
 
 /// Refuses a file that other users can replace, be it at the other end of a symbolic link.
@@ -331,7 +294,7 @@ fn open_temporary(path: &Path) -> io::Result<(PathBuf, File)> {
     let mut tries = 0;
     loop {
         let temporary = temporary_of(path);
-        match create_new(&temporary, 0o600) {
+        match create_new(&temporary, Who::Owner) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && tries < MOST_TRIES => {
                 tries += 1;
             }
@@ -352,9 +315,7 @@ fn temporary_of(path: &Path) -> PathBuf {
 
 /// Writes the directory entry to disk; errors are ignored, since the file is already complete.
 fn sync_parent(path: &Path) {
-    if let Ok(directory) = File::open(parent(path)) {
-        let _ = directory.sync_all();
-    }
+    let _ = disk::sync_folder(parent(path));
 }
 
 const MOST_TRIES: u32 = 1000;
@@ -362,15 +323,10 @@ const MOST_TRIES: u32 = 1000;
 /// So many does Linux follow.
 const MOST_LINKS: u32 = 40;
 
-/// Files in such a directory belong to their makers.
-const STICKY: u32 = 0o1000;
-
 /// No file that people write is longer: 1 MiB.
 pub(crate) const MAX_LEN: u64 = 1 << 20;
 
 #[cfg(test)]
-#[cfg(unix)]
 pub(crate) mod scratch;
 #[cfg(test)]
-#[cfg(unix)]
 mod tests;

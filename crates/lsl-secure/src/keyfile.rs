@@ -33,9 +33,12 @@ pub fn read_key(path: &Path, passphrase: Option<&str>) -> Result<SecretKey> {
             let passphrase = passphrase.ok_or_else(|| {
                 Error::file(
                     path,
-                    "is encrypted, and a library cannot ask for the passphrase: name a file with it \
-                     (mode 0600) as passphrase_file in lsl-secure.toml, or store the key without: lsl \
-                     key passwd --remove",
+                    format!(
+                        "is encrypted, and a library cannot ask for the passphrase: name a file with it \
+                         ({}) as passphrase_file in lsl-secure.toml, or store the key without: lsl key \
+                         passwd --remove",
+                        lsl_platform::remedy::SECRET
+                    ),
                 )
             })?;
             let encrypted =
@@ -72,7 +75,7 @@ pub fn is_encrypted(path: &Path) -> Result<bool> {
     Ok(read_document(path)?.0 == Form::Encrypted)
 }
 
-/// Writes a new private key file (`O_EXCL`, 0600), encrypted if there is a passphrase.
+/// Writes a new private key file that nobody else can read, encrypted if there is a passphrase.
 ///
 /// # Errors
 /// [`Error::File`]; never overwrites.
@@ -125,7 +128,7 @@ pub fn read_psk(path: &Path) -> Result<Psk> {
     Psk::from_bytes(*bytes).map_err(|_| wrong("is all zero, which is no secret"))
 }
 
-/// Makes a new PSK file (`O_EXCL`, 0600).
+/// Makes a new PSK file that nobody else can read.
 ///
 /// # Errors
 /// [`Error::File`]; never overwrites.
@@ -235,5 +238,4 @@ const NOT_A_KEY: &str =
 const REENCRYPT: &str = "encrypt it anew with: openssl pkcs8 -topk8 -scrypt";
 
 #[cfg(test)]
-#[cfg(unix)]
 mod tests;

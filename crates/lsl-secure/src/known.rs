@@ -195,10 +195,12 @@ impl KnownStreams {
     fn append(&mut self, path: &Path, entry: KnownStream) -> Result<()> {
         let failed = |error: io::Error| unusable(path, &error);
         loop {
-            let file = append::open(path).map_err(failed)?;
-            let locked = append::lock(&file).map_err(failed)?;
+            let locked = append::lock(append::open(path).map_err(failed)?).map_err(failed)?;
             // Another process may have put a shortened file in its place while we waited.
-            if append::still_names(path, &file).map_err(failed)?.is_none() {
+            if append::still_names(path, locked.file())
+                .map_err(failed)?
+                .is_none()
+            {
                 continue;
             }
             self.look_locked(path)?;
@@ -207,14 +209,15 @@ impl KnownStreams {
             }
             if self.lines < self.limits.entries + self.limits.slack {
                 let line = line_of(&entry)?;
-                (&file).write_all(line.as_bytes()).map_err(failed)?;
+                let mut file = locked.file();
+                file.write_all(line.as_bytes()).map_err(failed)?;
                 file.sync_data().map_err(failed)?;
                 self.push(entry);
                 self.lines += 1;
             } else {
                 self.push(entry);
                 let lines: Result<String> = self.entries.iter().map(line_of).collect();
-                files::replace(path, lines?.as_bytes())?;
+                files::replace_open(path, lines?.as_bytes(), locked)?;
                 self.lines = self.entries.len();
                 // The lock is that of the old file: another process may have written to the new
                 // one.
@@ -223,7 +226,6 @@ impl KnownStreams {
             }
             // Nobody else wrote: all of them take the lock.
             self.stamp = Some(Stamp::of_path(path).map_err(failed)?);
-            drop(locked);
             return Ok(());
         }
     }
@@ -261,7 +263,8 @@ fn unusable(path: &Path, error: &io::Error) -> Error {
         path,
         format!(
             "the list of streams that were encrypted before cannot be used: {error}; give the file \
-             (mode 0600) and its directory to the user who runs this program"
+             ({}) and its directory to the user who runs this program",
+            lsl_platform::remedy::SECRET
         ),
     )
 }
@@ -291,5 +294,4 @@ const MAX_TEXT: usize = 64;
 const MAX_BYTES: u64 = 16 << 20;
 
 #[cfg(test)]
-#[cfg(unix)]
 mod tests;

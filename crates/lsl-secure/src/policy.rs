@@ -127,7 +127,7 @@ pub(crate) fn not_trusted_text(
     own_name: &str,
     own_key: &str,
 ) -> String {
-    let own_name = crate::files::quote(own_name);
+    let own_name = lsl_platform::remedy::word(own_name);
     format!(
         "\"{peer_name}\" ({fingerprint}) does not trust this device; there run: lsl trust add \
          {own_name} {own_key}"

@@ -26,7 +26,6 @@ mod live;
 mod load;
 mod running;
 #[cfg(test)]
-#[cfg(unix)]
 mod tests;
 mod watch;
 

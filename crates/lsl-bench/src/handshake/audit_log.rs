@@ -11,7 +11,7 @@ use lsl_benches::handshake::Peers;
 use lsl_cli::failure::{Failure, Outcome};
 use lsl_core::secure::audit::{Event, EventKind, rotated};
 use lsl_core::secure::{Audit, Policy, Role, Session};
-use lsl_platform::files::create_directory;
+use lsl_platform::files::{Who, create_directory};
 
 use super::Audited;
 
@@ -35,7 +35,7 @@ impl AuditLogs {
         let parent = parent.map_or_else(std::env::temp_dir, Path::to_owned);
         let own = parent.join(format!("lsl-bench-{}", std::process::id()));
         // Nobody else may have a hand in it: others can write to the parent.
-        create_directory(&own, 0o700)
+        create_directory(&own, Who::Owner)
             .map_err(|error| Failure::Runtime(format!("cannot make {}: {error}", own.display())))?;
         Ok(Self(own))
     }

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use lsl_core::secure::{OsRandom, PublicKey, SecretKey, config, files, keyfile};
-use lsl_platform::files::{create_directory, create_new, give};
+use lsl_platform::files::{Owner, Who, create_directory, create_new, give};
 
 use super::place::{CONFIG_NAME, KEY_NAME, NEXT_KEY_NAME, SETTINGS_NAME, TRUST_NAME};
 use crate::failure::{Failure, Outcome};
@@ -18,10 +18,10 @@ pub(crate) struct Device<'a> {
     pub(crate) name: &'a str,
     /// Target directory, checked with [`check_place`].
     pub(crate) directory: &'a Path,
-    /// Mode of the directory, if it has to be made.
-    pub(crate) mode: u32,
+    /// Readers of the directory, if it has to be made.
+    pub(crate) who: Who,
     pub(crate) passphrase: Option<&'a Passphrase>,
-    pub(crate) owner: Option<u32>,
+    pub(crate) owner: Option<&'a Owner>,
     /// Content of a new `lsl_api.cfg` beside it.
     pub(crate) settings: Option<&'a str>,
 }
@@ -32,7 +32,7 @@ impl Device<'_> {
         let key = SecretKey::generate(&mut OsRandom)?;
         let directory = self.directory;
         let mut made = Made::default();
-        made.directory(directory, self.mode)?;
+        made.directory(directory, self.who)?;
         made.key(&directory.join(KEY_NAME), &key, self.passphrase, self.owner)?;
         made.text(&directory.join(TRUST_NAME), EMPTY_TRUST)?;
         if let Some(owner) = self.owner {
@@ -122,16 +122,16 @@ pub(crate) struct Made {
 
 impl Made {
     /// Makes a directory, and those above it that are missing.
-    fn directory(&mut self, path: &Path, mode: u32) -> Outcome {
+    fn directory(&mut self, path: &Path, who: Who) -> Outcome {
         if path.is_dir() {
             return Ok(());
         }
         if let Some(parent) = path.parent()
             && !parent.exists()
         {
-            self.directory(parent, mode)?;
+            self.directory(parent, who)?;
         }
-        create_directory(path, mode).map_err(|error| cannot_write(path, &error))?;
+        create_directory(path, who).map_err(|error| cannot_write(path, &error))?;
         self.directories.push(path.to_owned());
         Ok(())
     }
@@ -141,7 +141,7 @@ impl Made {
         path: &Path,
         key: &SecretKey,
         passphrase: Option<&Passphrase>,
-        owner: Option<u32>,
+        owner: Option<&Owner>,
     ) -> Outcome {
         keyfile::write_new_key(path, key, passphrase.map(|text| text.as_str()))?;
         self.files.push(path.to_owned());
@@ -156,7 +156,7 @@ impl Made {
 
     /// Makes the file in which programs of another user remember encrypted outlets under `migrate`:
     /// they may not make files in a directory of root.
-    fn state(&mut self, path: &Path, owner: u32) -> Outcome {
+    fn state(&mut self, path: &Path, owner: &Owner) -> Outcome {
         if path.symlink_metadata().is_ok() {
             return Ok(());
         }
@@ -166,7 +166,8 @@ impl Made {
     }
 
     fn text(&mut self, path: &Path, content: &str) -> Outcome {
-        let mut file = create_new(path, 0o644).map_err(|error| cannot_write(path, &error))?;
+        let mut file =
+            create_new(path, Who::Everybody).map_err(|error| cannot_write(path, &error))?;
         self.files.push(path.to_owned());
         file.write_all(content.as_bytes())
             .and_then(|()| file.sync_all())
@@ -221,7 +222,7 @@ mod tests {
         let other = base.join("other");
         for keep in [false, true] {
             let mut made = Made::default();
-            made.directory(&inner, 0o700).unwrap();
+            made.directory(&inner, Who::Owner).unwrap();
             made.text(&inner.join("x"), "x").unwrap();
             assert!(made.text(&inner.join("x"), "y").is_err());
             fs::write(&other, "").unwrap();

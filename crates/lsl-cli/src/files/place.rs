@@ -1,13 +1,12 @@
 //! Configuration of the encryption of this machine, or of a directory the user names, for the
 //! commands that change it. `lsl_secure` reads and checks it.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use lsl_core::secure::config::{self, Found, Settings};
 use lsl_core::secure::{Error, PublicKey, SecretKey, Security, keyfile};
-use lsl_platform::files::Access;
+use lsl_platform::files::Owner;
 
 use crate::failure::{Failure, Outcome};
 use crate::ui::prompt::{self, Passphrase};
@@ -177,11 +176,8 @@ pub(crate) fn places(paths: &[PathBuf]) -> String {
 }
 
 /// Returns the owner that files made beside `file` need: root writes for others without taking theirs.
-pub(crate) fn owner_to_keep(file: &Path) -> Outcome<Option<u32>> {
-    let access = fs::metadata(file).and_then(|metadata| Access::of(&metadata));
-    let access =
-        access.map_err(|error| Failure::Runtime(format!("{}: {error}", file.display())))?;
-    Ok((access.owner != access.user).then_some(access.owner))
+pub(crate) fn owner_to_keep(file: &Path) -> Outcome<Option<Owner>> {
+    Owner::if_other(file).map_err(|error| Failure::Runtime(format!("{}: {error}", file.display())))
 }
 
 /// The name of the configuration file in its directory.

@@ -44,12 +44,9 @@ impl<'a> TrustFile<'a> {
         }
         // Two commands at once must not undo each other. The lock is the directory's, since the file
         // is another one afterwards; where there are no locks, looking again must do.
-        let directory = fs::canonicalize(self.path)
+        let _locked = fs::canonicalize(self.path)
             .ok()
-            .and_then(|path| fs::File::open(path.parent()?).ok());
-        let _locked = directory
-            .as_ref()
-            .and_then(|directory| append::lock(directory).ok());
+            .and_then(|path| append::lock_folder(path.parent()?).ok());
         let now = files::read_text(self.path, Content::Shared)?;
         if *now != self.text {
             return Err(Failure::Runtime(format!(

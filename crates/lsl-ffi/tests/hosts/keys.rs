@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use lsl_core::secure::{OsRandom, SecretKey, keyfile};
-use lsl_platform::files::create_new;
+use lsl_platform::files::{Who, create_new};
 
 use crate::stage::{Outcome, Stage};
 use crate::{Need, Test};
@@ -211,7 +211,7 @@ fn mode(path: &Path, _mode: u32) -> Outcome {
 fn write_private(path: &Path, content: &str) -> Outcome {
     use std::io::Write as _;
     let fail = |error| format!("{}: {error}", path.display());
-    let mut file = create_new(path, 0o600).map_err(fail)?;
+    let mut file = create_new(path, Who::Owner).map_err(fail)?;
     file.write_all(content.as_bytes()).map_err(fail)
 }
 

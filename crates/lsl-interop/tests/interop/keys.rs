@@ -8,7 +8,7 @@ use std::sync::{Mutex, OnceLock};
 
 use lsl_core::secure::trust::{Peer, TrustList, TrustedRole};
 use lsl_core::secure::{OsRandom, PublicKey, SecretKey, keyfile};
-use lsl_platform::files::{create_directory, create_new};
+use lsl_platform::files::{Who, create_directory, create_new};
 
 use crate::cell::Outcome;
 use crate::peer::locked;
@@ -217,14 +217,14 @@ pub(crate) fn new_folder(name: &str) -> Outcome<PathBuf> {
         _ => {}
     }
     fs::create_dir_all(&parent).map_err(fail)?;
-    create_directory(&folder, 0o700).map_err(fail)?;
+    create_directory(&folder, Who::Owner).map_err(fail)?;
     Ok(folder)
 }
 
 fn write_private(path: &Path, content: &[u8]) -> Outcome {
     use std::io::Write as _;
     let fail = |error| format!("{}: {error}", path.display());
-    let mut file = create_new(path, 0o600).map_err(fail)?;
+    let mut file = create_new(path, Who::Owner).map_err(fail)?;
     file.write_all(content).map_err(fail)
 }
 

@@ -69,7 +69,7 @@ fn descriptor(owner: &str, entries: Option<&[Vec<u8>]>) -> Vec<u8> {
 }
 
 /// Judges a list of plain entries for [`USER`], once for each need.
-fn both(owner: &str, entries: &[(u32, &str)]) -> [Option<Exposure>; 2] {
+fn both(owner: &str, entries: &[(u32, &str)]) -> [Option<Fault>; 2] {
     let entries: Vec<_> = entries
         .iter()
         .map(|&(rights, who)| entry(ALLOWED, 0, rights, who))
@@ -77,21 +77,21 @@ fn both(owner: &str, entries: &[(u32, &str)]) -> [Option<Exposure>; 2] {
     of_entries(owner, USER, &entries)
 }
 
-fn of_entries(owner: &str, user: &str, entries: &[Vec<u8>]) -> [Option<Exposure>; 2] {
+fn of_entries(owner: &str, user: &str, entries: &[Vec<u8>]) -> [Option<Fault>; 2] {
     let (descriptor, user) = (descriptor(owner, Some(entries)), sid(user));
     let user = Sid::read(&user).unwrap();
-    [Need::Secret, Need::Shared].map(|need| exposure(&descriptor, user, need))
+    [Need::Secret, Need::Shared].map(|need| fault(&descriptor, user, need))
 }
 
-fn read(who: &str) -> Exposure {
-    Exposure::Read(who.to_owned())
+fn read(who: &str) -> Fault {
+    Fault::Read(who.to_owned())
 }
 
-fn write(who: &str) -> [Option<Exposure>; 2] {
-    [(); 2].map(|()| Some(Exposure::Write(who.to_owned())))
+fn write(who: &str) -> [Option<Fault>; 2] {
+    [(); 2].map(|()| Some(Fault::Write(who.to_owned())))
 }
 
-const FINE: [Option<Exposure>; 2] = [None, None];
+const FINE: [Option<Fault>; 2] = [None, None];
 
 #[test]
 fn owners_are_this_user_and_those_who_can_take_any_file() {
@@ -99,7 +99,7 @@ fn owners_are_this_user_and_those_who_can_take_any_file() {
         assert_eq!(both(owner, &[(ALL, USER)]), FINE, "{owner}");
     }
     for owner in [OTHER, USERS, EVERYONE, CREATOR_OWNER, OWNER] {
-        let reason = Some(Exposure::Owner(owner.to_owned()));
+        let reason = Some(Fault::Owner(owner.to_owned()));
         assert_eq!(
             both(owner, &[(ALL, USER)]),
             [reason.clone(), reason],
@@ -153,6 +153,24 @@ fn others_read_what_is_shared_and_nothing_that_is_secret() {
 }
 
 #[test]
+fn folders_that_lack_a_file_may_be_added_to() {
+    let of = |owner, rights, who| {
+        let bytes = descriptor(owner, Some(&[entry(ALLOWED, 0, rights, who)]));
+        fault(&bytes, Sid::read(&sid(USER)).unwrap(), Need::Kept)
+    };
+    // What everybody has in %ProgramData%: to read and to add.
+    for rights in [READ, 2, 4, 0x10, 0x0012_01BF] {
+        assert_eq!(of(USER, rights, USERS), None, "{rights:x}");
+    }
+    for right in [0x40, 0x0001_0000, 0x0004_0000, 0x0008_0000, GENERIC_ALL] {
+        let reason = Some(Fault::Write(USERS.to_owned()));
+        assert_eq!(of(USER, right, USERS), reason, "{right:x}");
+    }
+    let foreign = Some(Fault::Owner(OTHER.to_owned()));
+    assert_eq!(of(OTHER, 0, USERS), foreign);
+}
+
+#[test]
 fn kinds_of_entries_that_allow_count_and_those_that_deny_or_are_for_others_do_not() {
     for kind in [
         ALLOWED,
@@ -184,23 +202,23 @@ fn kinds_of_entries_that_allow_count_and_those_that_deny_or_are_for_others_do_no
 
 #[test]
 fn what_is_not_understood_is_refused() {
-    let unknown = [(); 2].map(|()| Some(Exposure::Unknown));
+    let unknown = [(); 2].map(|()| Some(Fault::Unknown));
     for kind in [2, 3, 4, 7, 8, 13, 17, 255] {
         let entries = [entry(kind, 0, READ, USER)];
         assert_eq!(of_entries(USER, USER, &entries), unknown, "{kind}");
     }
     let user = sid(USER);
     let user = Sid::read(&user).unwrap();
-    let no_list = exposure(&descriptor(USER, None), user, Need::Shared);
-    assert_eq!(no_list, Some(Exposure::NoList));
+    let no_list = fault(&descriptor(USER, None), user, Need::Shared);
+    assert_eq!(no_list, Some(Fault::NoList));
     let whole = descriptor(
         USER,
         Some(&[entry(ALLOWED, 0, ALL, USER), entry(ALLOWED, 0, 0, USERS)]),
     );
-    assert_eq!(exposure(&whole, user, Need::Secret), None);
+    assert_eq!(fault(&whole, user, Need::Secret), None);
     for len in 0..whole.len() {
-        let cut = exposure(&whole[..len], user, Need::Secret);
-        assert_eq!(cut, Some(Exposure::Unknown), "{len}");
+        let cut = fault(&whole[..len], user, Need::Secret);
+        assert_eq!(cut, Some(Fault::Unknown), "{len}");
     }
 }
 

@@ -1,5 +1,6 @@
 //! Append-only files of one user: safe opening, and the lock for rotation; see the Unix version.
 
+use std::borrow::Borrow;
 use std::fs::File;
 use std::io;
 use std::os::windows::fs::MetadataExt;
@@ -7,7 +8,7 @@ use std::os::windows::io::AsRawHandle;
 use std::path::Path;
 
 use windows_sys::Win32::Storage::FileSystem::{
-    FILE_APPEND_DATA, FILE_ATTRIBUTE_NORMAL, FILE_ATTRIBUTE_REPARSE_POINT,
+    FILE_APPEND_DATA, FILE_ATTRIBUTE_HIDDEN, FILE_ATTRIBUTE_NORMAL, FILE_ATTRIBUTE_REPARSE_POINT,
     FILE_FLAG_BACKUP_SEMANTICS, FILE_FLAG_OPEN_REPARSE_POINT, FILE_READ_ATTRIBUTES, FILE_READ_DATA,
     LOCKFILE_EXCLUSIVE_LOCK, LockFileEx, OPEN_ALWAYS, READ_CONTROL, SYNCHRONIZE,
 };
@@ -33,31 +34,47 @@ pub fn open(path: &Path) -> io::Result<File> {
     if file.metadata()?.file_attributes() & FILE_ATTRIBUTE_REPARSE_POINT != 0 {
         return Err(denied("it is a symbolic link; name the file itself"));
     }
-    match exposed(&file, Need::Shared)? {
+    match exposed(&file, path, Need::Shared)? {
         None => Ok(file),
-        Some(reason) => Err(denied(&reason.to_string())),
+        Some(reason) => Err(denied(&reason.told("change it"))),
     }
 }
 
 /// Exclusive lock of a file, released when dropped. Other programs that lock the file wait.
 #[derive(Debug)]
-pub struct Locked<'a>(&'a File);
+pub struct Locked<F: Borrow<File>>(F);
+
+/// Waits for the exclusive lock of a folder, whose files are about to be replaced: that of a file in it, since
+/// Windows locks no folders.
+///
+/// # Errors
+/// Those of the system, such as [`io::ErrorKind::PermissionDenied`] if another user was the first.
+pub fn lock_folder(folder: &Path) -> io::Result<Locked<File>> {
+    let flags = FILE_ATTRIBUTE_HIDDEN | FILE_FLAG_OPEN_REPARSE_POINT;
+    let access = FILE_READ_DATA | FILE_READ_ATTRIBUTES | SYNCHRONIZE;
+    lock(open_private(
+        &folder.join(".lsl.lock"),
+        access,
+        OPEN_ALWAYS,
+        flags,
+    )?)
+}
 
 /// Waits for the exclusive lock of `file`, without a time limit.
 ///
 /// # Errors
-/// Those of file systems without locks, and of folders.
+/// Those of file systems without locks.
 #[expect(
     unsafe_code,
     reason = "std locks all bytes, which nobody can read then"
 )]
-pub fn lock(file: &File) -> io::Result<Locked<'_>> {
+pub fn lock<F: Borrow<File>>(file: F) -> io::Result<Locked<F>> {
     let mut place = lock_place();
     // SAFETY: the handle is open, and the system is done with `place` when the call returns: the file was
     // opened for calls that wait.
     checked(unsafe {
         LockFileEx(
-            file.as_raw_handle(),
+            file.borrow().as_raw_handle(),
             LOCKFILE_EXCLUSIVE_LOCK,
             0,
             1,
@@ -68,9 +85,16 @@ pub fn lock(file: &File) -> io::Result<Locked<'_>> {
     Ok(Locked(file))
 }
 
-impl Drop for Locked<'_> {
+impl<F: Borrow<File>> Locked<F> {
+    /// Returns the open file.
+    pub fn file(&self) -> &File {
+        self.0.borrow()
+    }
+}
+
+impl<F: Borrow<File>> Drop for Locked<F> {
     fn drop(&mut self) {
-        unlock(self.0);
+        unlock(self.file());
     }
 }
 
@@ -107,7 +131,7 @@ mod tests {
         fs::create_dir(&folder).unwrap();
         let path = folder.join("log");
         let (mut first, mut second) = (open(&path).unwrap(), open(&path).unwrap());
-        assert_eq!(exposed(&first, Need::Secret).unwrap(), None);
+        assert_eq!(exposed(&first, &path, Need::Secret).unwrap(), None);
         for (file, bytes) in [(&mut first, b"a"), (&mut second, b"b")] {
             file.write_all(bytes).unwrap();
         }
@@ -122,6 +146,9 @@ mod tests {
         fs::rename(&path, folder.join("log.1")).unwrap();
         assert_eq!(still_names(&path, &first).unwrap(), None);
         assert!(open(&folder).is_err());
+        drop(lock_folder(&folder).unwrap());
+        drop(lock_folder(&folder).unwrap());
+        assert!(lock_folder(&folder.join("none")).is_err());
         drop((first, second));
         fs::remove_dir_all(folder).unwrap();
     }

@@ -121,7 +121,10 @@ pub fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
 ///
 /// # Errors
 /// Those of the system.
-pub fn replace(from: &Path, to: &Path, replaced: Option<File>) -> io::Result<()> {
+pub fn replace<T>(from: &Path, to: &Path, replaced: T) -> io::Result<()> {
+    if std::fs::rename(from, to).is_ok() {
+        return Ok(());
+    }
     drop(replaced);
     patiently(|| std::fs::rename(from, to))
 }
@@ -185,7 +188,7 @@ pub fn reserve(file: &File, _from: u64, to: u64) -> io::Result<()> {
 }
 
 /// Opens a file or a folder.
-fn open_any(path: &Path, access: u32) -> io::Result<File> {
+pub(crate) fn open_any(path: &Path, access: u32) -> io::Result<File> {
     open_itself(path, access, FILE_FLAG_BACKUP_SEMANTICS)
 }
 

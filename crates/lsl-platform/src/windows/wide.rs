@@ -1,4 +1,4 @@
-//! Paths as the functions of Windows take them.
+//! Paths and texts as the functions of Windows take them.
 
 use std::ffi::OsStr;
 use std::io;
@@ -22,6 +22,12 @@ pub(crate) fn wide_path(path: &Path) -> io::Result<Vec<u16>> {
         return Err(io::ErrorKind::InvalidInput.into());
     }
     Ok(units.into_iter().chain([0]).collect())
+}
+
+/// Returns a text in UTF-16 with a NUL behind it, and none in it: what comes after one is cut off.
+pub(crate) fn wide_text(text: &str) -> Vec<u16> {
+    let units = text.encode_utf16().take_while(|unit| *unit != 0);
+    units.chain([0]).collect()
 }
 
 /// Length from which a folder's path must have the other form; for files it is 260.

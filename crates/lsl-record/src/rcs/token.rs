@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use lsl_core::secure::files::{self, Content};
 use lsl_core::secure::{self, OsRandom, Random};
 use lsl_platform::directories;
-use lsl_platform::files::create_directory;
+use lsl_platform::files::{Who, create_directory};
 
 /// Clients that may give commands.
 #[derive(Clone)]
@@ -114,7 +114,7 @@ impl Gate {
 fn make_folders(folder: &Path) -> Result {
     let parents = folder.ancestors().skip(1).take(1);
     for folder in parents.chain([folder]) {
-        match create_directory(folder, 0o700) {
+        match create_directory(folder, Who::Owner) {
             Err(source) if source.kind() != io::ErrorKind::AlreadyExists => {
                 let folder = folder.to_owned();
                 return Err(TokenError::Folder { folder, source });

@@ -14,7 +14,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use lsl_platform::append::{lock, open, still_names};
 use lsl_platform::calendar::{DAY_SECS, Date};
-use lsl_platform::files::create_new;
+use lsl_platform::files::{Who, create_new};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -303,7 +303,7 @@ fn rotate(path: &Path, file: &File) -> io::Result<()> {
 /// Renames a file to a name that is free.
 fn move_to(path: &Path, numbered: &Path) -> io::Result<()> {
     // Reserve the name first: renaming would replace a file that appeared just now.
-    create_new(numbered, 0o600)?;
+    create_new(numbered, Who::Owner)?;
     fs::rename(path, numbered).inspect_err(|_| {
         // An append-only file (`chattr +a`) may not be renamed: no empty file for every line then.
         let _ = fs::remove_file(numbered);

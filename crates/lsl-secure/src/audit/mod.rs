@@ -428,5 +428,4 @@ const MAX_NAP_SECS: f64 = 1.0;
 const SHORT_NAP: Duration = Duration::from_millis(1);
 
 #[cfg(test)]
-#[cfg(unix)]
 mod tests;

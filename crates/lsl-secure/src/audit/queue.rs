@@ -70,7 +70,6 @@ impl Queue {
     }
 
     #[cfg(test)]
-    #[cfg(unix)]
     pub(super) fn len(&self) -> usize {
         self.entries.len()
     }

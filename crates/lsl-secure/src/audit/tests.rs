@@ -2,16 +2,17 @@
 
 use std::fs;
 use std::net::SocketAddr;
-use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicU32;
 
 use lsl_platform::calendar::DAY_SECS;
+use lsl_platform::files::{mode_of, set_mode};
 use serde_json::Value;
 
 use super::queue::MAX_QUEUE;
 use super::*;
+use crate::files::scratch::says;
 use crate::{Cause, Policy, Role, SessionId, Suite};
 
 const SOON: Duration = Duration::from_secs(20);
@@ -123,8 +124,7 @@ fn a_line_has_the_fields_of_its_event_and_no_others() {
     });
     assert_eq!(values[1], expected);
     assert_eq!(verify(&scratch.lines()).1, []);
-    let mode = fs::metadata(scratch.file()).unwrap().permissions().mode();
-    assert_eq!(mode & 0o777, 0o600);
+    assert_eq!(mode_of(&scratch.file()).unwrap(), 0o600);
 }
 
 #[test]
@@ -238,6 +238,7 @@ fn the_end_of_a_flood_is_written_without_anybody_asking() {
 }
 
 #[test]
+#[cfg_attr(windows, ignore = "no folder goes there while a file in it is open")]
 fn what_cannot_be_written_is_counted_and_told_later() {
     let scratch = Scratch::new();
     let audit = Audit::open(&scratch.file(), 0).unwrap();
@@ -372,7 +373,8 @@ fn nothing_is_lost_when_the_process_exits() {
         drop(closed);
         // As a context that lives as long as its process.
         Box::leak(Box::new([first, second]));
-        std::process::exit(7);
+        // As std's `exit`, which on Windows runs no hook of a program.
+        lsl_platform::exit::leave(7);
     }
     let scratch = Scratch::new();
     let test = "nothing_is_lost_when_the_process_exits";
@@ -452,6 +454,10 @@ fn with_a_time_limit_each_day_has_its_file_and_old_ones_go() {
         "midnight may pass during the test: {kept}"
     );
     fs::write(scratch.0.join("audit.jsonl.backup"), "not ours").unwrap();
+    if cfg!(windows) {
+        // Wine keeps the name of a deleted file that is open.
+        drop(writer);
+    }
     other.write(&at(4), 0, day(4)).unwrap();
     assert_eq!(rotated(&scratch.file()).unwrap().len(), 0);
     assert!(scratch.0.join("audit.jsonl.backup").exists());
@@ -466,10 +472,10 @@ fn with_a_time_limit_each_day_has_its_file_and_old_ones_go() {
 fn files_that_others_could_change_are_refused_at_the_start() {
     let scratch = Scratch::new();
     fs::write(scratch.file(), "").unwrap();
-    fs::set_permissions(scratch.file(), fs::Permissions::from_mode(0o666)).unwrap();
+    set_mode(&scratch.file(), 0o666).unwrap();
     let error = Audit::open(&scratch.file(), 0).unwrap_err().to_string();
     assert!(
-        error.contains("audit.jsonl") && error.contains("chmod 600"),
+        error.contains("audit.jsonl") && says(&error, "chmod 600"),
         "{error}"
     );
     let error = Audit::open(&scratch.0.join("no/such"), 0).unwrap_err();
@@ -491,10 +497,17 @@ const ROLE: &str = "LSL_AUDIT_TEST_ROLE";
 
 /// This binary again, as another process that runs `test` in its role.
 fn another_process(test: &str, directory: &Path, shell: &str) -> Command {
-    let mut command = Command::new("sh");
+    let binary = std::env::current_exe().unwrap();
+    let mut command = Command::new(if shell.is_empty() {
+        &binary
+    } else {
+        Path::new("sh")
+    });
+    if !shell.is_empty() {
+        command.args(["-c", &format!("{shell} exec \"$0\" \"$@\"")]);
+        command.arg(&binary);
+    }
     command
-        .args(["-c", &format!("{shell} exec \"$0\" \"$@\"")])
-        .arg(std::env::current_exe().unwrap())
         .args(["--exact", "--test-threads=1"])
         .arg(format!("audit::tests::{test}"))
         .env(ROLE, directory)
@@ -534,6 +547,10 @@ fn processes_share_a_file_and_rotate_it() {
 }
 
 #[test]
+#[cfg_attr(
+    windows,
+    ignore = "no process of Windows has a limit of the length of files"
+)]
 fn a_full_disk_tears_one_line_and_the_next_process_goes_on() {
     if let Ok(directory) = std::env::var(ROLE) {
         let audit = Audit::open(&PathBuf::from(directory).join("audit.jsonl"), 0).unwrap();

@@ -1,13 +1,11 @@
 //! Settings of a configuration, and every place and mistake of §11 (verification 35).
 
 use std::fs;
-use std::os::unix::fs::{MetadataExt, chown, symlink};
 
-use lsl_platform::files::is_group_private;
 use proptest::prelude::*;
 
 use super::*;
-use crate::files::scratch::Scratch;
+use crate::files::scratch::{Scratch, says};
 
 fn parse(text: &str) -> Result<Settings> {
     Settings::parse(text, Path::new("/lab/etc/lsl-secure.toml"))
@@ -218,7 +216,10 @@ impl Machine {
             Found::Nothing { .. } => None,
             Found::Settings { settings, file } => {
                 let file = file.strip_prefix(&self.scratch).unwrap();
-                Some((file.display().to_string(), settings.policy))
+                Some((
+                    file.display().to_string().replace('\\', "/"),
+                    settings.policy,
+                ))
             }
         }
     }
@@ -226,7 +227,7 @@ impl Machine {
     fn refused(&self, words: &[&str]) {
         let error = self.places.search().expect_err("refused").to_string();
         for word in words {
-            assert!(error.contains(word), "{error} lacks {word}");
+            assert!(says(&error, word), "{error} lacks {word}");
         }
     }
 }
@@ -353,22 +354,10 @@ fn a_place_that_exists_and_cannot_be_used_is_an_error() {
         machine.scratch.chmod(system, mode);
         machine.refused(&[system, "chmod go-w"]);
     }
-    // No file where one is named, or behind a link.
+    // No file where one is named.
     let mut machine = Machine::new().user(OFF);
     machine.places.variable = Some(machine.scratch.path("none").into());
     machine.refused(&["/none", "cannot be read"]);
-    let machine = Machine::new();
-    fs::create_dir_all(machine.scratch.path("home/lsl_api")).unwrap();
-    symlink("/none", machine.scratch.path(user)).unwrap();
-    machine.refused(&[user, "cannot be read"]);
-    let machine = Machine::new();
-    fs::create_dir(machine.scratch.path("home")).unwrap();
-    symlink("/no/such/disk", machine.scratch.path("home/lsl_api")).unwrap();
-    machine.refused(&["home/lsl_api", "cannot be looked up"]);
-    let machine = Machine::new();
-    fs::create_dir(machine.scratch.path("home")).unwrap();
-    symlink("lsl_api", machine.scratch.path("home/lsl_api")).unwrap();
-    machine.refused(&[user, "cannot be looked up"]);
     let machine = Machine::new();
     fs::create_dir_all(machine.scratch.path(user)).unwrap();
     machine.refused(&[user, "not a regular file"]);
@@ -394,19 +383,6 @@ fn no_file_where_others_may_have_removed_it_is_an_error() {
         for mode in [0o755, 0o700, 0o1777] {
             machine.scratch.chmod(place, mode);
             assert_eq!(machine.found(), None, "{mode:o}");
-        }
-        // A group of many is nobody's alone; that of one user is what most systems give to everybody.
-        machine.scratch.chmod(place, 0o775);
-        let metadata = fs::metadata(machine.scratch.path(place)).unwrap();
-        if is_group_private(&metadata) {
-            assert_eq!(machine.found(), None);
-        } else {
-            machine.refused(&[place, "chmod go-w"]);
-        }
-        let others = Some(metadata.uid() ^ 0x4000_0000);
-        if chown(machine.scratch.path(place), None, others).is_ok() {
-            machine.scratch.chmod(place, 0o775);
-            machine.refused(&[place, "chmod go-w"]);
         }
     }
     // The floor may have been removed under a user's file, too.
@@ -570,3 +546,6 @@ proptest! {
         }
     }
 }
+
+#[cfg(unix)]
+mod unix;

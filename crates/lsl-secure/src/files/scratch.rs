@@ -1,9 +1,10 @@
 //! A directory of one test, gone with it.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
+
+use lsl_platform::files::{mode_of, set_mode};
 
 pub(crate) struct Scratch(PathBuf);
 
@@ -31,11 +32,11 @@ impl Scratch {
     }
 
     pub(crate) fn chmod(&self, name: &str, mode: u32) {
-        fs::set_permissions(self.path(name), fs::Permissions::from_mode(mode)).unwrap();
+        set_mode(&self.path(name), mode).unwrap();
     }
 
     pub(crate) fn mode(&self, name: &str) -> u32 {
-        fs::metadata(self.path(name)).unwrap().permissions().mode() & 0o7777
+        mode_of(&self.path(name)).unwrap()
     }
 
     pub(crate) fn names(&self) -> Vec<String> {
@@ -57,5 +58,21 @@ impl AsRef<Path> for Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Whether a message says `words`. Those of Unix's modes are those of lists on Windows, and paths have other
+/// signs there.
+pub(crate) fn says(message: &str, words: &str) -> bool {
+    if cfg!(windows)
+        && ["chmod", "mode ", "0400"]
+            .iter()
+            .any(|of| words.contains(of))
+    {
+        message.contains("icacls")
+    } else if cfg!(windows) {
+        message.replace('\\', "/").contains(words)
+    } else {
+        message.contains(words)
     }
 }

@@ -8,7 +8,7 @@ use pkcs8::der::asn1::OctetString;
 use pkcs8::pkcs5::pbes2::Pbkdf2Params;
 
 use super::*;
-use crate::files::scratch::Scratch;
+use crate::files::scratch::{Scratch, says};
 
 /// Public key of the files that OpenSSL made.
 const OPENSSL_KEY: &str = "lsl-ed25519:5z9xWv65hPQAkBD2ViWUdJMIgpNYD1alHi43YihiOp0=";
@@ -31,7 +31,7 @@ fn refused(path: &Path, passphrase: Option<&str>, words: &[&str]) {
     let error = read_key(path, passphrase).expect_err("refused").to_string();
     assert!(error.starts_with(&path.display().to_string()), "{error}");
     for word in words {
-        assert!(error.contains(word), "{error} lacks {word}");
+        assert!(says(&error, word), "{error} lacks {word}");
     }
 }
 
@@ -240,12 +240,8 @@ fn passphrase_files_hold_one_line() {
         let error = read(text, 0o600).expect_err(text).to_string();
         assert!(error.contains("one line"), "{error}");
     }
-    assert!(
-        read("x", 0o644)
-            .unwrap_err()
-            .to_string()
-            .contains("chmod 600")
-    );
+    let error = read("x", 0o644).unwrap_err().to_string();
+    assert!(says(&error, "chmod 600"), "{error}");
 }
 
 #[test]
@@ -278,10 +274,6 @@ fn pre_shared_keys_are_made_and_read() {
     check(&Base64::encode_string(&[1; 33]), "base64");
     check(&Base64::encode_string(&[0; 32]), "all zero");
     scratch.chmod("lab.psk", 0o644);
-    assert!(
-        read_psk(&path)
-            .unwrap_err()
-            .to_string()
-            .contains("chmod 600")
-    );
+    let error = read_psk(&path).unwrap_err().to_string();
+    assert!(says(&error, "chmod 600"), "{error}");
 }

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicI64, AtomicUsize};
 use std::time::Duration;
 
 use super::*;
-use crate::files::{self, scratch::Scratch};
+use crate::files;
+use crate::files::scratch::{Scratch, says};
 use crate::keyfile;
 
 mod migrate;

@@ -189,7 +189,6 @@ const SETTLED: Duration = Duration::from_secs(3);
 const REMINDER_SECS: f64 = 60.0;
 
 #[cfg(test)]
-#[cfg(unix)]
 mod tests {
     use std::fs;
 

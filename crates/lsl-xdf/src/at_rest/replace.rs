@@ -94,7 +94,7 @@ impl Replacement {
                         io::ErrorKind::AlreadyExists => Error::Exists(self.target.clone()),
                         _ => Error::Io(error),
                     })?;
-                replace(&self.temp, &self.target, None).inspect_err(|_| {
+                replace(&self.temp, &self.target, ()).inspect_err(|_| {
                     // Ours, and empty; report the error of the rename.
                     let _ = fs::remove_file(&self.target);
                 })?;

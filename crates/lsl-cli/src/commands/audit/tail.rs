@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 use lsl_core::local_clock;
-use lsl_platform::files::is_same;
+use lsl_platform::disk::is_still;
 
 use super::lines::{AuditRecord, Lines, parse};
 use super::{Log, configured};
@@ -135,11 +135,8 @@ impl Tail {
 
 /// Returns whether `path` still is the file that is being read, and no shorter than before.
 fn still_names(path: &Path, lines: &Lines) -> Outcome<bool> {
-    let open = lines.file().metadata()?;
-    match std::fs::metadata(path) {
-        Ok(there) => Ok(is_same(&there, &open)? && there.len() >= lines.position()),
-        Err(_) => Ok(false),
-    }
+    let file = lines.file();
+    Ok(is_still(path, file).unwrap_or(false) && file.metadata()?.len() >= lines.position())
 }
 
 /// Formats an event for people, in one line.

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use lsl_core::config::{Config, Overrides, Source, SystemFiles, load, load_text};
 use lsl_core::secure::config::{Found, search};
+use lsl_platform::files::Who;
 use lsl_proto::config::{
     EncryptionRequest, encryption_request_in_home, without_encryption_request,
 };
@@ -176,7 +177,7 @@ impl Migrate {
             let device = Device {
                 name: &name,
                 directory: &directory,
-                mode: 0o700,
+                who: Who::Owner,
                 passphrase: None,
                 owner: None,
                 settings: (report.settings == Some(Settings::Copied)).then_some(&text),

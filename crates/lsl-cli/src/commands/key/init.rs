@@ -2,10 +2,10 @@
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use clap::Args;
 use lsl_core::secure::{OsRandom, PublicKey, SecretKey, config};
+use lsl_platform::files::{Owner, Who};
 
 use crate::failure::{Failure, Outcome};
 use crate::files::device::{
@@ -74,14 +74,14 @@ impl Init {
         let directory = self.directory()?;
         // All checks come before the first file.
         check_place(&directory)?;
-        let owner = self.owner.as_deref().map(user_id).transpose()?;
+        let owner = self.owner.as_deref().map(named_owner).transpose()?;
         let passphrase = self.new_passphrase("the new key")?;
         let device = Device {
             name: &name,
             directory: &directory,
-            mode: self.directory_mode(),
+            who: self.readers(),
             passphrase: passphrase.as_ref(),
-            owner,
+            owner: owner.as_ref(),
             settings: None,
         };
         self.report(&name, &directory, &device.make()?)
@@ -100,13 +100,13 @@ impl Init {
             &[NEXT_KEY_NAME],
         )?;
         let owner = match &self.owner {
-            Some(user) => Some(user_id(user)?),
+            Some(user) => Some(named_owner(user)?),
             None => place::owner_to_keep(current)?,
         };
         let passphrase = self.new_passphrase("the next key")?;
         let key = SecretKey::generate(&mut OsRandom)?;
         let mut made = Made::default();
-        made.key(&path, &key, passphrase.as_ref(), owner)?;
+        made.key(&path, &key, passphrase.as_ref(), owner.as_ref())?;
         made.keep();
 
         let public = key.public();
@@ -143,8 +143,12 @@ impl Init {
     }
 
     /// Users of the machine must get at /etc/lsl_api; the key in it protects itself.
-    fn directory_mode(&self) -> u32 {
-        if self.system { 0o755 } else { 0o700 }
+    fn readers(&self) -> Who {
+        if self.system {
+            Who::Everybody
+        } else {
+            Who::Owner
+        }
     }
 
     fn new_passphrase(&self, what: &str) -> Outcome<Option<Passphrase>> {
@@ -219,17 +223,12 @@ impl Init {
     }
 }
 
-/// Returns the number of a user, from wherever this system keeps its users.
-fn user_id(user: &str) -> Outcome<u32> {
-    let output = Command::new("id").args(["-u", "--", user]).output();
-    output
-        .ok()
-        .filter(|output| output.status.success())
-        .and_then(|output| String::from_utf8(output.stdout).ok()?.trim().parse().ok())
-        .ok_or_else(|| {
-            Failure::Usage(format!(
-                "--owner {}: there is no such user on this machine",
-                printable(user)
-            ))
-        })
+/// Looks up the user who is to own the key.
+fn named_owner(user: &str) -> Outcome<Owner> {
+    Owner::named(user).ok_or_else(|| {
+        Failure::Usage(format!(
+            "--owner {}: there is no such user on this machine",
+            printable(user)
+        ))
+    })
 }

@@ -41,7 +41,7 @@ impl MakePsk {
         let owner = place::owner_to_keep(place.key_file()?)?;
         keyfile::write_new_psk(&path)?;
         // Never through a link, which the owner of the directory may just have put there.
-        give(&path, owner).map_err(|error| {
+        give(&path, owner.as_ref()).map_err(|error| {
             let _ = fs::remove_file(&path);
             Failure::Runtime(format!(
                 "{}: giving it to the key's owner: {error}",

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use lsl_core::secure::trust::{Peer, TrustList, TrustedRole};
-use lsl_platform::files::create_new;
+use lsl_platform::files::{Who, create_new};
 
 use crate::failure::{Failure, Outcome};
 use crate::files::place::PlaceArgs;
@@ -65,7 +65,7 @@ impl Export {
             Failure::Runtime(format!("{}: {error}{advice}", path.display()))
         };
         // With a umask that lets the group write, the copies would be refused.
-        let mut out = create_new(path, 0o644).map_err(refuse)?;
+        let mut out = create_new(path, Who::Everybody).map_err(refuse)?;
         out.write_all(text.as_bytes()).map_err(refuse)?;
         note(format_args!(
             "{}: {}. Copy it to every machine as trusted_peers.toml beside its \

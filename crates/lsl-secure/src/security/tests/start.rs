@@ -33,7 +33,7 @@ fn what_is_missing_or_open_to_others_stops_the_start() {
         let directory = lab.scratch.as_ref().display().to_string();
         assert!(error.starts_with(&directory), "{error}");
         for word in words {
-            assert!(error.contains(word), "{error} lacks {word}");
+            assert!(says(&error, word), "{error} lacks {word}");
         }
     };
     let nothing = |_: &Scratch| {};
@@ -106,7 +106,7 @@ fn off_cannot_undercut_the_floor() {
     for policy in [migrate, "policy = \"required\"", "policy = \"wrong\""] {
         scratch.write(file, &format!("[security]\n{policy}"), 0o644);
         let error = off().unwrap_err().to_string();
-        assert!(error.contains(file), "{error}");
+        assert!(says(&error, file), "{error}");
     }
 }
 
@@ -248,7 +248,7 @@ fn a_floor_that_demands_a_key_is_no_key() {
         .unwrap_err()
         .to_string();
     assert!(
-        error.contains("etc/device_key.pem") && error.contains("lsl key init"),
+        says(&error, "etc/device_key.pem") && error.contains("lsl key init"),
         "{error}"
     );
     // With the key of a user it holds.

@@ -1,0 +1,70 @@
+//! Commands in messages, as people of this system type them.
+
+use std::path::Path;
+
+/// Quotes a word of a command, so that it can be pasted into a shell of Unix.
+pub fn word(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:,@%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+/// Quotes a path for a shell of this system.
+pub fn path(path: &Path) -> String {
+    let text = path.display().to_string();
+    if cfg!(windows) {
+        // Commands do not take the form for long paths. No name has a quote in it.
+        let short = text.strip_prefix(r"\\?\").unwrap_or(&text);
+        format!("\"{}\"", short.replace('"', ""))
+    } else {
+        word(&text)
+    }
+}
+
+/// Returns the command that makes a folder, and those above it.
+pub fn make_folder(folder: &Path) -> String {
+    let command = if cfg!(windows) { "mkdir" } else { "mkdir -p" };
+    format!("{command} {}", path(folder))
+}
+
+/// Command that gives a file to another user.
+pub const GIVE: &str = if cfg!(windows) {
+    "icacls /setowner"
+} else {
+    "chown"
+};
+
+/// Access to a file that is secret.
+pub const SECRET: &str = if cfg!(windows) {
+    "that nobody else can read"
+} else {
+    "mode 0600"
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_can_be_pasted() {
+        let check = |text: &str, expected: &str| assert_eq!(word(text), expected);
+        check("amp1", "amp1");
+        check("/lab/lsl_api/key_2.pem", "/lab/lsl_api/key_2.pem");
+        check("", "''");
+        check("amp 1", "'amp 1'");
+        check("$(reboot)", "'$(reboot)'");
+        check("it's", r"'it'\''s'");
+        check("~x", "'~x'");
+    }
+
+    #[test]
+    #[cfg(windows)]
+    fn paths_can_be_pasted() {
+        let check = |text: &str, expected: &str| assert_eq!(path(Path::new(text)), expected);
+        check(r"C:\amp 1\a&b", r#""C:\amp 1\a&b""#);
+        check(r"\\?\C:\ProgramData\lsl_api", r#""C:\ProgramData\lsl_api""#);
+    }
+}
