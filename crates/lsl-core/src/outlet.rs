@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use lsl_platform::clock::local_clock;
-use lsl_proto::outlet::connection::OutletOptions;
 use lsl_proto::outlet::fanout::Fanout;
+use lsl_proto::outlet::request::OutletOptions;
 use lsl_proto::outlet::{Pushthrough, Stamps};
 use lsl_proto::value::PushElement;
 

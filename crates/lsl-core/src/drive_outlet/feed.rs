@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use lsl_platform::clock::local_clock;
 use lsl_proto::limits::{Host, has_place};
-use lsl_proto::outlet::connection::Feed;
 use lsl_proto::outlet::encoder::Variant;
 use lsl_proto::outlet::fanout::{ConsumerId, Status, Transmit};
+use lsl_proto::outlet::request::Feed;
 use lsl_proto::transport::Control;
 use lsl_proto::wire::response::Refusal;
 use lsl_secure::Cause;
@@ -37,11 +37,8 @@ impl OutletShared {
         let Feed {
             variant,
             preamble,
-            limits: Some(limits),
-        } = feed
-        else {
-            return Ok(());
-        };
+            limits,
+        } = feed;
         let link = Arc::clone(connection.link());
         let most = self.context.config().tuning().max_consumers;
         let host = Host::from(link.peer.ip());
@@ -207,7 +204,7 @@ mod tests {
     use crate::net::runtime;
     use crate::{ChannelFormat, Context, StreamInfo};
     use lsl_proto::config::Config;
-    use lsl_proto::outlet::connection::OutletOptions;
+    use lsl_proto::outlet::request::OutletOptions;
 
     #[test]
     fn who_lends_keys_waits_for_the_end_of_the_outlet_and_for_no_other_change() {

@@ -9,7 +9,7 @@ use lsl_platform::clock::local_clock;
 use lsl_platform::descriptors;
 use lsl_proto::config::ports::PortSearch;
 use lsl_proto::discovery::advert;
-use lsl_proto::outlet::connection::OutletOptions;
+use lsl_proto::outlet::request::OutletOptions;
 use tokio::net::{TcpListener, UdpSocket};
 use tokio::task::{AbortHandle, JoinSet};
 

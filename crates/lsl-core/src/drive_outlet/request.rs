@@ -4,11 +4,9 @@ use std::net::{Shutdown, SocketAddr};
 use std::sync::Arc;
 
 use lsl_platform::clock::local_clock;
-use lsl_proto::outlet::connection::{
-    self as proto, Event as Asked, Feed, Permission, Refused, plaintext_permission,
-};
+use lsl_proto::outlet::connection::{self as proto, Event as Asked};
+use lsl_proto::outlet::request::{Feed, Offer, Permission, Refused, Reply, plaintext_permission};
 use lsl_proto::security::connection_event;
-use lsl_proto::wire::negotiate::{negotiate, negotiate_100};
 use lsl_proto::wire::request::Request;
 use lsl_proto::wire::response::Refusal;
 use lsl_secure::audit::{Event, EventKind};
@@ -76,7 +74,7 @@ async fn reply(
         match asked {
             Some(Asked::Request(request)) => break request,
             Some(Asked::TimeKeys) => return Ok(Next::TimeKeys),
-            Some(Asked::Handshake) => return Err(unknown()),
+            Some(Asked::Handshake) => return Err(Error::Protocol("a second handshake".into())),
             None => {}
         }
         let received = connection.receive().await.map_err(failed)?;
@@ -87,48 +85,29 @@ async fn reply(
     if !is_protected && let Some(text) = refused_plaintext(connection.link(), shared, &request) {
         return Ok(Next::Hold(text));
     }
-    let (info, options) = (&shared.info, &shared.options);
-    let negotiated = match request {
-        Request::ShortInfo { query } => {
-            let shown = shared.advertised.view(shared.security.policy());
-            // Whoever has a session may ask about everything.
-            let (document, shortinfo) = if is_sealed {
-                (info.document(), &shared.shortinfo)
-            } else {
-                (&shown.document, &shown.shortinfo)
-            };
-            let service = shared.context.service();
-            let peer = connection.link().peer.ip();
-            let is_meant = service.selects(&query, peer, document, local_clock())?;
-            let reply: &[u8] = if is_meant { shortinfo } else { b"" };
-            finish(connection, reply).await?;
-            return Ok(Next::Done);
-        }
-        Request::FullInfo => {
-            finish(connection, &info.to_xml()).await?;
-            return Ok(Next::Done);
-        }
-        Request::StreamFeed100 {
-            max_buffer,
-            max_chunk,
-        } => negotiate_100(&options.side(info), max_buffer, max_chunk),
-        Request::StreamFeed {
-            version,
-            uid,
-            headers,
-        } => negotiate(&options.side(info), version, &uid, &headers),
-        Request::Unknown => return Err(unknown()),
+    let offer = Offer {
+        info: &shared.info,
+        shortinfo: &shared.shortinfo,
+        options: &shared.options,
+        coalesces: is_sealed && !shared.coalesce.is_zero(),
     };
-    let reply = match negotiated {
-        Ok(negotiated) => {
-            let coalesces = is_sealed && !shared.coalesce.is_zero();
-            let feed = Feed::new(info, &shared.shortinfo, options, &negotiated, coalesces);
-            if feed.limits.is_some() {
-                return Ok(Next::Feed(feed));
-            }
-            feed.preamble
-        }
-        Err(refusal) => refused(shared, refusal),
+    let peer = connection.link().peer.ip();
+    let reply = offer.reply(&request, |query| {
+        let shown = shared.advertised.view(shared.security.policy());
+        // Whoever has a session may ask about everything.
+        let (document, shortinfo) = if is_sealed {
+            (shared.info.document(), &shared.shortinfo)
+        } else {
+            (&shown.document, &shown.shortinfo)
+        };
+        let service = shared.context.service();
+        let is_meant = service.selects(query, peer, document, local_clock())?;
+        Ok(if is_meant { shortinfo } else { b"" })
+    })?;
+    let reply = match reply {
+        Reply::Feed(feed) => return Ok(Next::Feed(feed)),
+        Reply::Bytes(bytes) => bytes,
+        Reply::Refusal(refusal) => refused(shared, refusal),
     };
     finish(connection, &reply).await?;
     Ok(Next::Done)
@@ -141,10 +120,6 @@ async fn finish(connection: &mut Connection, reply: &[u8]) -> Result<()> {
 fn refused(shared: &OutletShared, refusal: Refusal) -> Vec<u8> {
     shared.refused.add(1);
     refusal.to_bytes(shared.info.version())
-}
-
-fn unknown() -> Error {
-    Error::Protocol("unknown request".into())
 }
 
 fn failed(source: std::io::Error) -> Error {

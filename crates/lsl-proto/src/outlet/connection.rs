@@ -2,18 +2,10 @@
 //! policy allows. Decided once, by the first bytes; not one byte more is read than that takes.
 //! Spec: LSS/1 §4.2-4.4, §9.2; lsl-protocol §6, §7.
 
-use lsl_secure::Policy;
 use lsl_secure::handshake::PREAMBLE;
-use lsl_secure::policy::REFUSAL_403;
 
-use crate::outlet::encoder::Variant;
-use crate::outlet::fanout::FeedLimits;
-use crate::wire::archive100::Encoder100;
-use crate::wire::negotiate::{Negotiated, OutletSide, Writing};
-use crate::wire::request::{FIRST_VERSION_WITH_HEADERS, Request, RequestParser};
-use crate::wire::response::DataProtocol;
-use crate::wire::sample110::Encoder110;
-use crate::{ByteOrder, Error, Result, StreamInfo};
+use crate::wire::request::{Request, RequestParser};
+use crate::{Error, Result};
 
 /// An accepted connection. Spent after its first event.
 #[derive(Debug)]
@@ -119,127 +111,6 @@ impl Default for Connection {
     }
 }
 
-/// Decision of the policy about a request in plaintext.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Permission {
-    /// The request may be answered in plaintext.
-    Granted,
-    /// Answer it as long as the migration lasts, and refuse it otherwise.
-    Migrating(Refused),
-    /// The request is refused in any case.
-    Denied(Refused),
-}
-
-/// A request that is refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Refused {
-    /// Method of the request, for the audit log.
-    pub method: &'static str,
-    /// Text of the refusal for the peer; may be empty.
-    pub text: &'static [u8],
-}
-
-/// Returns the decision of `policy` about a request in plaintext. Queries are discovery
-/// and may always be. Spec: LSS/1 §4.3, §4.4.
-pub fn plaintext_permission(policy: Policy, request: &Request) -> Permission {
-    let (method, text): (_, &[u8]) = match request {
-        Request::ShortInfo { .. } | Request::Unknown => return Permission::Granted,
-        Request::FullInfo => ("LSL:fullinfo", b""),
-        Request::StreamFeed { version, .. } if *version >= FIRST_VERSION_WITH_HEADERS => {
-            ("LSL:streamfeed/110", REFUSAL_403)
-        }
-        Request::StreamFeed { .. } | Request::StreamFeed100 { .. } => ("LSL:streamfeed", b""),
-    };
-    let refused = Refused { method, text };
-    match policy {
-        Policy::Off => Permission::Granted,
-        Policy::Migrate => Permission::Migrating(refused),
-        Policy::Required => Permission::Denied(refused),
-    }
-}
-
-/// How an outlet treats its readers.
-#[derive(Debug, Clone, Copy)]
-pub struct OutletOptions {
-    /// Samples a reader may lag.
-    pub capacity_samples: usize,
-    /// Samples sent together when pushes hold and the reader has no wish.
-    pub chunk_samples: usize,
-    /// Whether pushes wait for every reader.
-    pub synchronous: bool,
-}
-
-impl OutletOptions {
-    /// Returns what a feed of this outlet depends on.
-    pub fn side<'a>(&self, info: &'a StreamInfo) -> OutletSide<'a> {
-        OutletSide {
-            version: info.version(),
-            uid: info.uid_bytes(),
-            format: info.channel_format(),
-            byte_order: ByteOrder::NATIVE,
-            writing: if self.synchronous {
-                Writing::Synchronous
-            } else {
-                Writing::Queued
-            },
-        }
-    }
-}
-
-/// A feed as it was negotiated.
-#[derive(Debug)]
-pub struct Feed {
-    /// Wire format of the samples of this feed.
-    pub variant: Variant,
-    /// Bytes that precede the first sample.
-    pub preamble: Vec<u8>,
-    /// Limits of the feed; `None` closes it after the preamble.
-    pub limits: Option<FeedLimits>,
-}
-
-impl Feed {
-    /// Builds a feed. `shortinfo` is the stream's; `coalesces` is as in [`FeedLimits`].
-    pub fn new(
-        info: &StreamInfo,
-        shortinfo: &[u8],
-        options: &OutletOptions,
-        negotiated: &Negotiated,
-        coalesces: bool,
-    ) -> Self {
-        let (format, channels) = (info.channel_format(), info.channel_count());
-        let mut preamble = negotiated.preface_bytes(&options.side(info));
-        let variant = match negotiated.feed.data_protocol {
-            DataProtocol::V110 => {
-                let order = negotiated.feed.byte_order;
-                Encoder110::new(format, channels, order).encode_test_patterns(&mut preamble);
-                Variant::V110(order)
-            }
-            DataProtocol::V100 => {
-                Encoder100::new(format, channels).encode_preamble(&mut preamble, shortinfo);
-                Variant::V100
-            }
-        };
-        let limits = negotiated.max_buffer_samples.map(|capacity| FeedLimits {
-            // Synchronous pushes wait, and drop nothing.
-            capacity: if options.synchronous {
-                usize::MAX
-            } else {
-                capacity.min(options.capacity_samples)
-            },
-            chunk: match negotiated.max_chunk_samples {
-                0 => options.chunk_samples,
-                samples => samples,
-            },
-            coalesces,
-        });
-        Self {
-            variant,
-            preamble,
-            limits,
-        }
-    }
-}
-
 /// Asks for nothing but a session. Spec: LSS/1 §9.2.
 const TIME_KEYS_REQUEST: &[u8; 16] = b"LSL:timekeys/1\r\n";
 
@@ -306,36 +177,6 @@ mod tests {
             }
             let error = connection.handle_input(b"").unwrap_err();
             assert!(matches!(error, Error::Protocol(_)), "{error}");
-        }
-    }
-
-    #[test]
-    fn plaintext_is_for_the_policy_to_allow() {
-        let feed = |text: &[u8]| RequestParser::new().feed(text).unwrap().unwrap();
-        let cases: [(Request, Option<&[u8]>); 5] = [
-            (Request::Unknown, None),
-            (feed(b"LSL:shortinfo\r\nname='x'\r\n"), None),
-            (Request::FullInfo, Some(b"")),
-            (feed(b"LSL:streamfeed\r\n1 0\r\n"), Some(b"")),
-            (
-                feed(b"LSL:streamfeed/110 x\r\nA: b\r\n\r\n"),
-                Some(REFUSAL_403),
-            ),
-        ];
-        for (request, refusal) in cases {
-            let ask = |policy| plaintext_permission(policy, &request);
-            assert_eq!(ask(Policy::Off), Permission::Granted);
-            let (migrating, denied) = (ask(Policy::Migrate), ask(Policy::Required));
-            match refusal {
-                None => assert_eq!([migrating, denied], [Permission::Granted; 2]),
-                Some(text) => {
-                    let Permission::Denied(refused) = denied else {
-                        panic!("{request:?}");
-                    };
-                    assert_eq!(refused.text, text);
-                    assert_eq!(migrating, Permission::Migrating(refused));
-                }
-            }
         }
     }
 }

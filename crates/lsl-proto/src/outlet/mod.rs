@@ -5,6 +5,7 @@ pub mod connection;
 pub mod encoder;
 pub mod fanout;
 mod log;
+pub mod request;
 mod timestamps;
 
 pub use fanout::Pushthrough;

@@ -10,12 +10,14 @@ use std::sync::Arc;
 
 use lsl_proto::describe;
 use lsl_proto::discovery::advert;
+use lsl_proto::discovery::evaluation::Evaluator;
 use lsl_proto::discovery::registry::AnnouncedStream;
-use lsl_proto::outlet::connection::{Connection, OutletOptions};
+use lsl_proto::outlet::connection::Connection;
 use lsl_proto::outlet::encoder::{Encoder, Variant};
 use lsl_proto::outlet::fanout::{
     Batch, Caller, Fanout, Inline, Position, Pushthrough, Status, Transmit,
 };
+use lsl_proto::outlet::request::OutletOptions;
 use lsl_proto::outlet::{Stamps, Timestamps};
 use lsl_proto::transport::{Control, Rx, Tx};
 use lsl_proto::{Error, StreamInfo};
@@ -36,6 +38,7 @@ pub(crate) struct OutletProgram {
     pub(crate) options: OutletOptions,
     shortinfo: Vec<u8>,
     descriptor: Arc<Descriptor>,
+    evaluator: Evaluator,
     encoder: Encoder,
     pub(crate) fanout: Fanout<Sender>,
     batch: Batch<Sender>,
@@ -109,6 +112,7 @@ impl OutletProgram {
             shortinfo: advert::shortinfo(&info, &security),
             descriptor: Arc::new(describe::descriptor(&describe::as_received(&info))),
             encoder: Encoder::new(&info),
+            evaluator: Evaluator::new(10),
             options: OutletOptions {
                 capacity_samples: capacity,
                 chunk_samples: capacity,

@@ -4,7 +4,7 @@ use std::sync::mpsc;
 use lsl_proto::clock::PostProcessor;
 use lsl_proto::config::Config;
 use lsl_proto::inlet::{Feed, FeedDecoder, FeedOptions};
-use lsl_proto::outlet::connection::OutletOptions;
+use lsl_proto::outlet::request::OutletOptions;
 use lsl_proto::outlet::{Pushthrough, Stamps};
 use lsl_secure::config::Settings;
 use lsl_secure::connection::Question;

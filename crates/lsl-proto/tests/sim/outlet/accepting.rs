@@ -7,13 +7,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 
-use lsl_proto::outlet::connection::{
-    Connection, Event as Asked, Feed, Permission, plaintext_permission,
-};
+use lsl_proto::outlet::connection::{Connection, Event as Asked};
 use lsl_proto::outlet::fanout::{ConsumerId, Status};
-use lsl_proto::query::Query;
+use lsl_proto::outlet::request::{Feed, Offer, Permission, Reply, plaintext_permission};
 use lsl_proto::transport::{Control, Rx, Tx};
-use lsl_proto::wire::negotiate::{negotiate, negotiate_100};
 use lsl_proto::wire::request::Request;
 use lsl_proto::{Error, Result};
 use lsl_secure::connection::{Connection as Handshake, Event, Question};
@@ -153,7 +150,7 @@ impl OutletProgram {
                 accepted.deadline = Some(now + KEYS_SECS);
                 accepted.stage = Stage::Request { connection, tx, rx };
             }
-            Ok(Some(Asked::Request(request))) => self.reply(accepted, &request, tx, rx)?,
+            Ok(Some(Asked::Request(request))) => self.reply(accepted, &request, tx, rx, now)?,
             Err(error) => {
                 accepted.stage = Stage::closing(tx);
                 return Err(error);
@@ -238,6 +235,7 @@ impl OutletProgram {
         request: &Request,
         mut tx: Tx,
         rx: Rx,
+        now: f64,
     ) -> Result<()> {
         let is_sealed = tx.session().is_some();
         if !is_sealed
@@ -247,72 +245,54 @@ impl OutletProgram {
             accepted.stage = Stage::closing(tx);
             return Err(Error::Protocol(format!("{} in plaintext", refused.method)));
         }
-        let side = self.options.side(&self.info);
-        let negotiated = match request {
-            Request::ShortInfo { query } => {
-                let view = self.announced.view(self.identity.policy);
-                let query =
-                    Query::parse(query).map_err(|error| Error::Protocol(error.to_string()))?;
-                if self.info.matches(&query).is_ok_and(|it| it) {
-                    tx.queue(if is_sealed {
-                        &self.shortinfo
-                    } else {
-                        &view.shortinfo
-                    });
-                }
-                accepted.stage = Stage::closing(tx);
-                return Ok(());
-            }
-            Request::FullInfo => {
-                tx.queue(&self.info.to_xml());
-                accepted.stage = Stage::closing(tx);
-                return Ok(());
-            }
-            Request::StreamFeed100 {
-                max_buffer,
-                max_chunk,
-            } => negotiate_100(&side, *max_buffer, *max_chunk),
-            Request::StreamFeed {
-                version,
-                uid,
-                headers,
-            } => negotiate(&side, *version, uid, headers),
-            Request::Unknown => {
-                accepted.stage = Stage::closing(tx);
-                return Err(Error::Protocol("unknown request".into()));
-            }
+        let offer = Offer {
+            info: &self.info,
+            shortinfo: &self.shortinfo,
+            options: &self.options,
+            coalesces: false,
         };
-        let negotiated = match negotiated {
-            Ok(negotiated) => negotiated,
-            Err(refusal) => {
+        let replied = offer.reply(request, |query| {
+            let view = self.announced.view(self.identity.policy);
+            let peer = accepted.socket.peer().ip();
+            let (document, shortinfo) = if is_sealed {
+                (self.info.document(), &self.shortinfo)
+            } else {
+                (&view.document, &view.shortinfo)
+            };
+            let is_meant = self.evaluator.selects(query, peer, document, now)?;
+            Ok(if is_meant { shortinfo } else { b"" })
+        });
+        let result = match replied {
+            Ok(Reply::Feed(feed)) => {
+                self.join(accepted, &feed, tx, rx);
+                return Ok(());
+            }
+            Ok(Reply::Bytes(bytes)) => {
+                tx.queue(&bytes);
+                Ok(())
+            }
+            Ok(Reply::Refusal(refusal)) => {
                 tx.queue(&refusal.to_bytes(self.info.version()));
-                accepted.stage = Stage::closing(tx);
-                return Err(Error::Protocol(format!("refused: {refusal:?}")));
+                Err(Error::Protocol(format!("refused: {refusal:?}")))
             }
+            Err(error) => Err(error),
         };
-        let feed = Feed::new(
-            &self.info,
-            &self.shortinfo,
-            &self.options,
-            &negotiated,
-            false,
-        );
+        accepted.stage = Stage::closing(tx);
+        result
+    }
+
+    fn join(&mut self, accepted: &mut Accepted, feed: &Feed, mut tx: Tx, rx: Rx) {
         tx.queue(&feed.preamble);
-        let Some(limits) = feed.limits else {
-            accepted.stage = Stage::closing(tx);
-            return Ok(());
-        };
         let sender = Sender {
             socket: Rc::clone(&accepted.socket),
             tx,
             clock: Rc::clone(&self.clock),
             is_woken: Rc::clone(&accepted.is_woken),
         };
-        let id = self.fanout.join(sender, (), feed.variant, limits);
+        let id = self.fanout.join(sender, (), feed.variant, feed.limits);
         self.consumers_seen += 1;
         accepted.deadline = None;
         accepted.stage = Stage::Feed { id, rx };
-        Ok(())
     }
 
     fn feed(&mut self, accepted: &mut Accepted, id: ConsumerId, mut rx: Rx, now: f64) -> bool {
