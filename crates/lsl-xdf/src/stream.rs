@@ -138,7 +138,12 @@ impl StreamHeader {
         let flaw = markup::flaw(text, &parsed);
         let document = parsed.document;
         let top = info(&document).ok_or("it has no <info>")?;
-        let field = |name: &str| top.get(name).unwrap_or_default().trim().to_owned();
+        // Nothing but XML's blanks: other control characters are not written again by a repair.
+        let blanks = [' ', '\t', '\r', '\n'];
+        let field = |name: &str| {
+            let text = top.get(name).unwrap_or_default();
+            text.trim_matches(blanks).to_owned()
+        };
         let format = field("channel_format");
         let format = match format.as_str() {
             // Written by a few programs instead of LSL's name.
