@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus};
 
 use lsl_cli::failure::{Failure, Outcome};
+use lsl_platform::disk::free_space;
 use lsl_platform::files::{Who, create_directory, create_new};
 
 use super::size;
@@ -13,7 +14,7 @@ use super::size;
 /// Refuses to fill a disk.
 pub(super) fn require(place: &Path, bytes: u64) -> Outcome {
     let needed = bytes.saturating_add(RESERVE);
-    match free(place) {
+    match free_space(&place.join("x")) {
         Some(free) if free < needed => Err(Failure::Usage(format!(
             "{} has {} free, and {} are needed there; choose another folder or less to measure",
             place.display(),
@@ -22,17 +23,6 @@ pub(super) fn require(place: &Path, bytes: u64) -> Outcome {
         ))),
         _ => Ok(()),
     }
-}
-
-#[cfg(unix)]
-fn free(place: &Path) -> Option<u64> {
-    let found = rustix::fs::statvfs(place).ok()?;
-    Some(found.f_bavail.saturating_mul(found.f_frsize))
-}
-
-#[cfg(not(unix))]
-fn free(_place: &Path) -> Option<u64> {
-    None
 }
 
 /// A folder of this run; removed with everything in it when dropped.

@@ -30,6 +30,37 @@ pub fn make_folder(folder: &Path) -> String {
     format!("{command} {}", path(folder))
 }
 
+/// Returns the command that takes a file away from all other users.
+pub fn make_private(file: &Path) -> String {
+    let file = path(file);
+    if cfg!(windows) {
+        format!("icacls {file} /inheritance:r /grant:r \"%USERNAME%:F\" \"*S-1-5-18:F\"")
+    } else {
+        format!("chmod 600 {file}")
+    }
+}
+
+/// How a command is run that changes what belongs to the whole machine.
+pub const WITH_RIGHTS: &str = if cfg!(windows) {
+    "as administrator"
+} else {
+    "by sudo"
+};
+
+/// User to whom the files of such a command belong.
+pub const RIGHTFUL: &str = if cfg!(windows) {
+    "this administrator"
+} else {
+    "root"
+};
+
+/// User who can give files away.
+pub const GIVER: &str = if cfg!(windows) {
+    "administrator"
+} else {
+    "root"
+};
+
 /// Command that gives a file to another user.
 pub const GIVE: &str = if cfg!(windows) {
     "icacls /setowner"

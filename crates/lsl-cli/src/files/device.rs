@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use lsl_core::secure::{OsRandom, PublicKey, SecretKey, config, files, keyfile};
 use lsl_platform::files::{Owner, Who, create_directory, create_new, give};
+use lsl_platform::remedy;
 
 use super::place::{CONFIG_NAME, KEY_NAME, NEXT_KEY_NAME, SETTINGS_NAME, TRUST_NAME};
 use crate::failure::{Failure, Outcome};
@@ -148,8 +149,9 @@ impl Made {
         // Never through a link, which the owner of the directory may just have put there.
         give(path, owner).map_err(|error| {
             Failure::Runtime(format!(
-                "{}: giving it to another user: {error} (run it as root)",
-                path.display()
+                "{}: giving it to another user: {error} (run it as {})",
+                path.display(),
+                remedy::GIVER
             ))
         })
     }
@@ -193,8 +195,10 @@ impl Drop for Made {
 
 fn cannot_write(path: &Path, error: &io::Error) -> Failure {
     let advice = match error.kind() {
-        io::ErrorKind::PermissionDenied => " (with --system, run it by sudo)",
-        _ => "",
+        io::ErrorKind::PermissionDenied => {
+            format!(" (with --system, run it {})", remedy::WITH_RIGHTS)
+        }
+        _ => String::new(),
     };
     Failure::Runtime(format!("{}: {error}{advice}", path.display()))
 }

@@ -55,13 +55,15 @@ impl<'a> TrustFile<'a> {
             )));
         }
         files::replace(self.path, text.as_bytes()).map_err(|error| {
-            let denied = error.to_string().contains("Permission denied");
-            let advice = if denied {
-                "; run it as its owner, or by sudo"
-            } else {
-                ""
-            };
-            Failure::Runtime(format!("{error}{advice}"))
+            let text = error.to_string();
+            // The second is ERROR_ACCESS_DENIED of Windows.
+            let is_denied = text.contains("Permission denied")
+                || cfg!(windows) && text.contains("(os error 5)");
+            if !is_denied {
+                return Failure::Runtime(text);
+            }
+            let rights = lsl_platform::remedy::WITH_RIGHTS;
+            Failure::Runtime(format!("{text}; run it as its owner, or {rights}"))
         })
     }
 

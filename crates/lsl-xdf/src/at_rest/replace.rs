@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use lsl_platform::disk::{replace, sync_folder};
+use lsl_platform::files::{Who, copy_access, copy_owner, create_new};
 
 use super::error::{Error, Result};
 use super::files::Existing;
@@ -35,12 +36,8 @@ impl Replacement {
         let mut random = [0; 8];
         getrandom::fill(&mut random).map_err(|error| io::Error::other(error.to_string()))?;
         let temp = directory.join(format!(".lsl-{:016x}.tmp", u64::from_ne_bytes(random)));
-        let mut options = OpenOptions::new();
-        options.write(true).create_new(true);
         // The readers of the content are set at the end; until then it is the owner alone.
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let file = options.open(&temp)?;
+        let file = create_new(&temp, Who::Owner)?;
         Ok(Self {
             temp,
             target: target.into(),
@@ -59,7 +56,10 @@ impl Replacement {
     /// Gives the file the owner and permissions of `source`: locking, unlocking or rotating a recording must
     /// not change its readers.
     pub(super) fn make_alike(&self, source: &File) -> Result<()> {
-        Ok(like(self.file()?, source)?)
+        let file = self.file()?;
+        // Only root may give files away. For everybody else the file is their own, as copies are.
+        let _ = copy_owner(file, source);
+        Ok(copy_access(file, source)?)
     }
 
     /// Syncs the file and moves it to its name. `replaced` is the file that has the name until then, if this
@@ -124,23 +124,4 @@ fn directory_of(path: &Path) -> PathBuf {
         Some(parent) if !parent.as_os_str().is_empty() => parent.into(),
         _ => PathBuf::from("."),
     }
-}
-
-#[cfg(unix)]
-fn like(file: &File, source: &File) -> io::Result<()> {
-    use std::os::unix::fs::{MetadataExt, fchown};
-
-    let metadata = source.metadata()?;
-    let ours = file.metadata()?;
-    if (metadata.uid(), metadata.gid()) != (ours.uid(), ours.gid()) {
-        // Only root may give files away. For everybody else the file is their own, as copies are.
-        let _ = fchown(file, Some(metadata.uid()), Some(metadata.gid()));
-    }
-    file.set_permissions(metadata.permissions())
-}
-
-#[cfg(not(unix))]
-#[expect(clippy::unnecessary_wraps, reason = "the same signature everywhere")]
-fn like(_file: &File, _source: &File) -> io::Result<()> {
-    Ok(())
 }

@@ -1,12 +1,13 @@
 //! `lsl key age`: a key pair for encrypted recordings.
 
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
 use clap::Args;
 use lsl_platform::calendar::rfc3339;
 use lsl_platform::clock::utc_now;
+use lsl_platform::files::{Who, create_new};
 use lsl_xdf::at_rest::KeyPair;
 use zeroize::Zeroizing;
 
@@ -41,19 +42,13 @@ impl MakeAge {
             pair.recipient,
             pair.identity.as_str()
         ));
-        let mut options = OpenOptions::new();
-        options.write(true).create_new(true);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let mut file = options
-            .open(&self.file)
-            .map_err(|error| match error.kind() {
-                io::ErrorKind::AlreadyExists => Failure::Usage(format!(
-                    "{} exists already; a key is never replaced",
-                    self.file.display()
-                )),
-                _ => named(error),
-            })?;
+        let mut file = create_new(&self.file, Who::Owner).map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => Failure::Usage(format!(
+                "{} exists already; a key is never replaced",
+                self.file.display()
+            )),
+            _ => named(error),
+        })?;
         let written = file
             .write_all(text.as_bytes())
             .and_then(|()| file.sync_all());

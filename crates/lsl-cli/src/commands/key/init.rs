@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use lsl_core::secure::{OsRandom, PublicKey, SecretKey, config};
 use lsl_platform::files::{Owner, Who};
+use lsl_platform::remedy;
 
 use crate::failure::{Failure, Outcome};
 use crate::files::device::{
@@ -202,10 +203,11 @@ impl Init {
             _ => {}
         }
         if self.system && self.owner.is_none() {
-            note(
-                "The key belongs to root: only programs that run as root can use it. Others need \
-                 --owner USER.",
-            );
+            let user = remedy::RIGHTFUL;
+            note(format_args!(
+                "The key belongs to {user}: only programs that run as {user} can use it. Others need \
+                 --owner USER."
+            ));
         } else if self.system {
             note(
                 "Other users of this machine need a key of their own: lsl key init, without sudo.",

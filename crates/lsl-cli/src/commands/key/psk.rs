@@ -2,10 +2,12 @@
 
 use std::fs;
 use std::io::{self, Write};
+use std::path::Path;
 
 use clap::Args;
 use lsl_core::secure::keyfile;
 use lsl_platform::files::give;
+use lsl_platform::remedy;
 
 use crate::failure::{Failure, Outcome};
 use crate::files::place::{self, PSK_NAME, PlaceArgs};
@@ -54,9 +56,10 @@ impl MakePsk {
             out,
             "\nIt is secret and not in use yet:\n\
              1. copy it to every machine of the lab, by USB stick or scp, and there\n   \
-                chmod 600 {PSK_NAME}\n\
+                {}\n\
              2. on all of them, here too, set in {}\n   {}\n\
              3. restart the LSL programs.",
+            remedy::make_private(Path::new(PSK_NAME)),
             shell::word(&place.file.display().to_string()),
             line_to_set(&fs::read_to_string(&place.file).unwrap_or_default())
         )?;

@@ -11,6 +11,5 @@ mod flood;
 mod queries;
 mod reader;
 mod refusals;
-#[cfg(unix)]
 mod revocation;
 mod time;

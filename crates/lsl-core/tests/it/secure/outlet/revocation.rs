@@ -1,11 +1,11 @@
 //! Who is no longer trusted is gone within seconds, and does not come back.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use lsl_core::secure::trust::{Peer, TrustList, TrustedRole};
 use lsl_core::secure::{Cause, Error, keyfile};
+use lsl_platform::files::set_mode;
 
 use super::reader::{Reader, feed_request};
 use super::time::{Clock, answered};
@@ -17,7 +17,7 @@ fn write_trust(dir: &Path, peers: Vec<Peer>) {
     let text = TrustList::from_peers(peers).unwrap().to_toml();
     let fresh = dir.join("trusted_peers.new");
     fs::write(&fresh, text).unwrap();
-    fs::set_permissions(&fresh, fs::Permissions::from_mode(0o600)).unwrap();
+    set_mode(&fresh, 0o600).unwrap();
     fs::rename(&fresh, dir.join("trusted_peers.toml")).unwrap();
 }
 
@@ -25,7 +25,7 @@ fn write_trust(dir: &Path, peers: Vec<Peer>) {
 fn a_removed_peer_is_told_and_ended_and_its_clock_stops() {
     let place = Place::new();
     let dir = place.dir().to_owned();
-    fs::set_permissions(&dir, fs::Permissions::from_mode(0o700)).unwrap();
+    set_mode(&dir, 0o700).unwrap();
     keyfile::write_new_key(&dir.join("device_key.pem"), &key_of("amp"), None).unwrap();
     let inlet = |who| trusted(who, TrustedRole::Inlet);
     write_trust(&dir, vec![inlet("rec"), inlet("spare")]);
@@ -37,7 +37,7 @@ fn a_removed_peer_is_told_and_ended_and_its_clock_stops() {
          trusted_peers = \"trusted_peers.toml\"\naudit_file = \"audit.jsonl\"\n",
     )
     .unwrap();
-    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    set_mode(&file, 0o600).unwrap();
     let amp = place.side_of_file(&file, audit);
     let outlet = lab::outlet(&amp.context, info("revoked"));
 
@@ -70,7 +70,7 @@ fn a_removed_peer_is_told_and_ended_and_its_clock_stops() {
 fn the_trust_file_is_watched_while_sessions_live() {
     let place = Place::new();
     let dir = place.dir().to_owned();
-    fs::set_permissions(&dir, fs::Permissions::from_mode(0o700)).unwrap();
+    set_mode(&dir, 0o700).unwrap();
     keyfile::write_new_key(&dir.join("device_key.pem"), &key_of("amp"), None).unwrap();
     write_trust(&dir, vec![trusted("rec", TrustedRole::Both)]);
     let file = dir.join("lsl-secure.toml");
@@ -80,7 +80,7 @@ fn the_trust_file_is_watched_while_sessions_live() {
          trusted_peers = \"trusted_peers.toml\"\n",
     )
     .unwrap();
-    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    set_mode(&file, 0o600).unwrap();
     let amp = place.side_of_file(&file, dir.join("none"));
     let outlet = lab::outlet(&amp.context, info("watched"));
     for _ in 0..2 {
