@@ -54,10 +54,12 @@ pub(crate) fn check(sh: &Shell, build: &Build) -> Result {
             }
         }
         for (path, _) in &here {
-            if bytes
-                .windows(path.len())
-                .any(|part| part == path.as_bytes())
-            {
+            // With what lies in it: a checkout at `/src` is not meant by `crates/lsl-core/src`.
+            let is_named = ["crates/", "target/", "registry/"].iter().any(|part| {
+                let place = format!("{path}/{part}");
+                (bytes.windows(place.len())).any(|bytes| bytes == place.as_bytes())
+            });
+            if is_named {
                 found.push(format!("it names {path}, which is of this machine"));
             }
         }

@@ -16,7 +16,13 @@ use rustix::io::Errno;
 /// nobody, and [`io::ErrorKind::InvalidInput`] for a device or a hidden stream of a file.
 pub fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     let flags = OFlags::NONBLOCK.bits().cast_signed();
-    options.custom_flags(flags).open(path)
+    match options.custom_flags(flags).open(path) {
+        // A file server holds a lease on it, which it gives back to whoever waits.
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            options.custom_flags(0).open(path)
+        }
+        opened => opened,
+    }
 }
 
 /// Locks an open file until it is closed, with all its duplicates, or [unlocked](unlock): exclusively, or

@@ -61,10 +61,12 @@ fn exposure(path: &Path, need: Need, mode: u32, owner: u32, user: u32) -> Option
 pub fn exposed_folder(folder: &Path, need: Need) -> io::Result<Option<Exposure>> {
     let metadata = std::fs::metadata(folder)?;
     let mode = metadata.mode() & 0o7777;
-    let is_fine = mode & STICKY != 0
-        || need == Need::Kept && mode & 0o002 == 0 && is_group_private(&metadata);
+    // Asked last: the group's members may be known to a server alone.
+    let is_fine = || {
+        mode & STICKY != 0 || need == Need::Kept && mode & 0o002 == 0 && is_group_private(&metadata)
+    };
     // Whose it is does not count.
-    Ok(exposure(folder, need, mode, 0, 0).filter(|_| !is_fine))
+    Ok(exposure(folder, need, mode, 0, 0).filter(|_| !is_fine()))
 }
 
 /// Version of a file. Any difference means that the file was changed or replaced.
