@@ -2,14 +2,13 @@
 //! peer must be told goes through the fan-out, which has it.
 
 use std::future::pending;
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
-use std::time::Duration;
 
 use lsl_platform::clock::local_clock;
 use lsl_proto::limits::{Host, has_place};
+use lsl_proto::outlet::connection::Event;
 use lsl_proto::outlet::encoder::Variant;
 use lsl_proto::outlet::fanout::{ConsumerId, Status, Transmit};
 use lsl_proto::outlet::request::Feed;
@@ -17,11 +16,11 @@ use lsl_proto::transport::Control;
 use lsl_proto::wire::response::Refusal;
 use lsl_secure::Cause;
 
-use crate::drive_outlet::connection::{Connection, Heard};
+use crate::drive_outlet::connection::Connection;
 use crate::drive_outlet::link::Sender;
 use crate::drive_outlet::push::OutletShared;
-use crate::net::secure_driver::in_time;
 use crate::net::select2::{Either, select2};
+use crate::{Error, Result};
 
 impl OutletShared {
     /// Makes a connection a consumer and serves it until it leaves or the outlet closes. Whatever
@@ -67,9 +66,10 @@ impl OutletShared {
             return Err((Box::new(connection), refusal));
         }
         self.is_full.store(false, Ordering::Relaxed);
-        let Some(mut sender) = connection.sender.take() else {
+        let Some(tx) = connection.machine.take_sender() else {
             return Ok(());
         };
+        let mut sender = Sender::new(Arc::clone(&link), tx);
         sender.queue(&preamble);
         // Before the peer can know that it is a reader: what is pushed from then on reaches it.
         self.expect_reader(variant);
@@ -95,33 +95,34 @@ impl OutletShared {
         let link = Arc::clone(connection.link());
         let ended = self.attend(id, &mut connection).await;
         tracing::debug!(peer = %link.peer, ?ended, "reader gone");
-        connection.sender = loop {
+        let sender = loop {
             match self.remove(id) {
                 Poll::Ready(sender) => break sender,
                 Poll::Pending => link.work.notified().await,
             }
         };
-        let is_late = ended.is_err_and(|error| error.kind() == io::ErrorKind::TimedOut);
+        if let Some(mut sender) = sender {
+            connection.machine.return_sender(sender.take_tx());
+        }
+        let is_late = matches!(ended, Err(Error::Timeout { .. }));
         if !is_late {
             connection.close().await;
         }
     }
 
     /// Reads, and waits for the socket where the flush task found it full, until the feed is over.
-    async fn attend(&self, id: ConsumerId, connection: &mut Connection) -> io::Result<()> {
+    async fn attend(&self, id: ConsumerId, connection: &mut Connection) -> Result<()> {
         let link = Arc::clone(connection.link());
-        let mut deadline = None;
-        connection.discard_chatter()?;
         loop {
             let (status, is_closing) = {
                 let fanout = self.fanout.lock();
                 (fanout.status(id), fanout.is_closing())
             };
-            if status == Status::Ended {
+            if status == Status::Ended || connection.machine.is_closed() {
                 return Ok(());
             }
-            if is_closing && deadline.is_none() {
-                deadline = Some(local_clock() + LINGER_SECS);
+            if is_closing {
+                connection.machine.linger(local_clock());
             }
             let room = async {
                 match status {
@@ -129,28 +130,21 @@ impl OutletShared {
                     _ => pending().await,
                 }
             };
-            match in_time(deadline, select2(connection.hear(), room)).await {
-                None => return Err(io::ErrorKind::TimedOut.into()),
-                Some(Either::First(heard)) => {
-                    if heard? == Heard::Close {
-                        return Ok(());
-                    }
-                    connection.discard_chatter()?;
-                    if let Some(pong) = connection.pong.take() {
+            match select2(connection.step(), room).await {
+                Either::First(stepped) => {
+                    stepped?;
+                    if let Some(Event::Control(pong)) = connection.machine.poll_event() {
                         let wake_flusher = self.fanout.lock().control(id, pong);
                         if wake_flusher {
                             self.flusher.notify_one();
                         }
                     }
                 }
-                Some(Either::Second(ready)) => {
-                    ready?;
+                Either::Second(ready) => {
+                    ready.map_err(|source| Error::io("connection", source))?;
                     self.fanout.lock().unblock(id);
                     self.flusher.notify_one();
                 }
-            }
-            if let Some(session) = link.session() {
-                session.record_key_updates(0);
             }
         }
     }
@@ -184,26 +178,29 @@ impl OutletShared {
                     closed.await;
                 }
             };
-            let ended = select2(connection.serve_time_keys(KEYS_LIMIT), closed).await;
+            let serving = async {
+                while !connection.machine.is_closed() {
+                    connection.step().await?;
+                }
+                Ok::<_, Error>(())
+            };
+            let ended = select2(serving, closed).await;
             tracing::debug!(peer = %connection.link().peer, ?ended, "time keys gone");
             connection.close().await;
         });
     }
 }
 
-/// How long readers of a closed outlet may take to fetch what was pushed.
-const LINGER_SECS: f64 = 1.0;
-
-/// How long a session without feed is kept without a record. Spec: LSS/1 §9.2.
-const KEYS_LIMIT: Duration = Duration::from_secs(100);
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::byte_stream::pipe;
     use crate::net::runtime;
     use crate::{ChannelFormat, Context, StreamInfo};
     use lsl_proto::config::Config;
+    use lsl_proto::outlet::connection as proto;
     use lsl_proto::outlet::request::OutletOptions;
 
     #[test]
@@ -221,7 +218,9 @@ mod tests {
             let shared = Arc::new(OutletShared::new(context, info, options).unwrap());
             let (mut peer, mut stream) = pipe::pair();
             stream.register().unwrap();
-            shared.serve_time_keys(Connection::plain(stream, ([127, 0, 0, 1], 1).into()));
+            let machine = proto::Connection::new(false, local_clock());
+            let address = ([127, 0, 0, 1], 1).into();
+            shared.serve_time_keys(Connection::new(stream, address, machine, None));
             for _ in 0..100 {
                 tokio::task::yield_now().await;
             }

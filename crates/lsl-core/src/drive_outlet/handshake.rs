@@ -8,23 +8,21 @@ use std::time::Duration;
 
 use lsl_platform::clock::local_clock;
 use lsl_platform::fork::PerProcess;
-use lsl_proto::outlet::connection::{self as proto, Event as Asked};
+use lsl_proto::outlet::connection::{self as proto, Stage};
 use lsl_proto::security::failure_kind;
-use lsl_proto::transport::{Rx, Tx};
 use lsl_secure::admission::{Admission, Arrival, Ticket, Turn};
 use lsl_secure::audit::EventKind;
 use lsl_secure::connection::{self as secure, Answer, Question};
-use lsl_secure::handshake::PREAMBLE;
 use lsl_secure::policy::{REFUSAL_501, REFUSAL_503};
 use lsl_secure::{Cause, Descriptor, Local, Policy, PublicKey, Role, Security, SessionEntry};
 use tokio::sync::Notify;
 
 use crate::byte_stream::ByteStream;
-use crate::drive_outlet::connection::Connection;
+use crate::drive_outlet::connection::{Connection, transfer};
 use crate::drive_outlet::link::Link;
 use crate::drive_outlet::push::OutletShared;
 use crate::drive_outlet::refusal;
-use crate::drive_outlet::request::{HANDSHAKE_SECS, answer, audit, event, within};
+use crate::drive_outlet::request::{answer, audit, event};
 use crate::drive_outlet::session::Session;
 use crate::net::monitor::lock_ignoring_poison;
 use crate::net::secure_driver::{in_time, proceed};
@@ -38,43 +36,38 @@ pub(crate) async fn serve(
     peer: SocketAddr,
     shared: &Arc<OutletShared>,
 ) -> Result<()> {
-    let security = &shared.security;
-    let mut machine = proto::Connection::new();
-    let Some(local) = counted(shared) else {
-        let deadline = local_clock() + HANDSHAKE_SECS;
-        let asked = within(deadline, first_bytes(&mut stream, &mut machine)).await?;
-        if asked == Some(Asked::Handshake) {
+    let local = counted(shared);
+    let mut machine = proto::Connection::new(local.is_some(), local_clock());
+    let Some(local) = local else {
+        first_bytes(&mut stream, &mut machine).await?;
+        if machine.stage() == Stage::Hello {
             refusal::refuse(&mut stream, peer.ip(), REFUSAL_501).await;
             return Err(Error::Protocol("secure sessions are not enabled".into()));
         }
-        let connection = Connection::plain(stream, peer);
-        return Box::pin(answer(connection, shared, machine, asked)).await;
+        let connection = Connection::new(stream, peer, machine, None);
+        return Box::pin(answer(connection, shared)).await;
     };
-    let Some(pending) = PendingHandshake::arrive(security, peer.ip()) else {
+    let Some(pending) = PendingHandshake::arrive(&shared.security, peer.ip()) else {
         let event = event(EventKind::LimitsHit, peer, shared).cause(Cause::Busy);
         audit(shared, event.detail("connections of one source"));
         refusal::refuse(&mut stream, peer.ip(), REFUSAL_503).await;
         return Err(Error::Protocol("too many connections".into()));
     };
-    let deadline = local_clock() + PREAMBLE_SECS;
-    let first = within(deadline, first_bytes(&mut stream, &mut machine));
-    match select2(first, pending.evicted()).await {
-        Either::First(asked) => match asked? {
-            // On the heap: a connection that says nothing should cost next to nothing.
-            Some(Asked::Handshake) => Box::pin(secure(stream, peer, shared, local, pending)).await,
-            asked => {
-                let connection = Connection::plain(stream, peer);
-                let served = Box::pin(answer(connection, shared, machine, asked));
-                match select2(served, pending.evicted()).await {
-                    Either::First(served) => served,
-                    Either::Second(()) => Err(evicted(peer, shared)),
-                }
-            }
-        },
-        Either::Second(()) => {
-            refusal::refuse(&mut stream, peer.ip(), REFUSAL_503).await;
-            Err(evicted(peer, shared))
-        }
+    let first = first_bytes(&mut stream, &mut machine);
+    let Either::First(decided) = select2(first, pending.evicted()).await else {
+        refusal::refuse(&mut stream, peer.ip(), REFUSAL_503).await;
+        return Err(evicted(peer, shared));
+    };
+    decided?;
+    // On the heap: a connection that says nothing should cost next to nothing.
+    if machine.stage() == Stage::Hello {
+        return Box::pin(secure(stream, peer, shared, local, pending)).await;
+    }
+    let connection = Connection::new(stream, peer, machine, None);
+    let answered = Box::pin(answer(connection, shared));
+    match select2(answered, pending.evicted()).await {
+        Either::First(answered) => answered,
+        Either::Second(()) => Err(evicted(peer, shared)),
     }
 }
 
@@ -87,22 +80,12 @@ pub(crate) fn counted(shared: &OutletShared) -> Option<Arc<Local>> {
     }
 }
 
-/// Reads not one byte more than it takes to tell what a connection is. Returns what it asks for, if it is
-/// decided by then.
-async fn first_bytes(
-    stream: &mut ByteStream,
-    machine: &mut proto::Connection,
-) -> Result<Option<Asked>> {
-    let mut buffer = [0; PREAMBLE.len()];
-    loop {
-        let most = machine.max_read().min(buffer.len());
-        let received = stream.read(&mut buffer[..most]).await;
-        let received = received.map_err(|source| Error::io("connection", source))?;
-        let asked = machine.handle_input(&buffer[..received])?;
-        if asked.is_some() || !machine.is_undecided() {
-            return Ok(asked);
-        }
+/// Reads not one byte more than it takes to tell what a connection is.
+async fn first_bytes(stream: &mut ByteStream, machine: &mut proto::Connection) -> Result<()> {
+    while machine.stage() == Stage::Undecided {
+        transfer(stream, machine).await?;
     }
+    Ok(())
 }
 
 /// Handshakes, and answers the request inside the session.
@@ -149,34 +132,21 @@ async fn secure(
         }
     }
     pending.succeeded();
-    let Some(mut connection) = established(stream, peer, shared, handshake) else {
+    let session = proto::Connection::in_session(handshake, local_clock());
+    let Some((machine, info, time)) = session else {
         return Err(Error::Security("the handshake gave no session".into()));
     };
+    let clocks = shared.context.service().clocks();
+    let clock = clocks.register(time.into_responder());
+    let uid = shared.info.uid().into_owned();
+    let session = Session::new(&info, &shared.security, peer, uid, clock);
+    let mut connection = Connection::new(stream, peer, machine, Some(Box::new(session)));
     if let Err(cause) = register(connection.link(), shared, here.ip()) {
         connection.link().end_session(cause);
         connection.close().await;
         return Err(Error::Security(cause.name().to_owned()));
     }
-    let machine = proto::Connection::in_session();
-    Box::pin(answer(connection, shared, machine, None)).await
-}
-
-/// Makes a connection with the session that a handshake has established.
-fn established(
-    stream: ByteStream,
-    peer: SocketAddr,
-    shared: &OutletShared,
-    mut handshake: secure::Connection,
-) -> Option<Connection> {
-    let time = handshake.take_time_keys()?;
-    let (sender, receiver) = handshake.split()?;
-    let clocks = shared.context.service().clocks();
-    let clock = clocks.register(time.into_responder());
-    let uid = shared.info.uid().into_owned();
-    let session = Session::new(sender.info(), &shared.security, peer, uid, clock);
-    let halves = (Tx::secure(sender), Rx::secure(receiver));
-    let session = Some(Box::new(session));
-    Some(Connection::new(stream, peer, halves, session))
+    Box::pin(answer(connection, shared)).await
 }
 
 /// Registers a session: it ends when its peer is no longer trusted.
@@ -391,9 +361,6 @@ fn audit_failure(
     }
     audit(shared, event);
 }
-
-/// Time for the first bytes to show what a connection is. Spec: LSS/1 §4.2.
-const PREAMBLE_SECS: f64 = 3.0;
 
 /// Between two questions whether it is our turn.
 const SHORTEST_WAIT_SECS: f64 = 0.001;

@@ -14,7 +14,6 @@ use tokio::sync::Notify;
 
 use crate::byte_stream::Writer;
 use crate::drive_outlet::session::Session;
-use crate::net::select2::{Either, select2};
 
 /// The shared part of a connection.
 #[derive(Debug)]
@@ -150,33 +149,9 @@ impl Sender {
         }
     }
 
-    /// Waits in the runtime until the stream has taken everything, or this side ends the session.
-    pub(super) async fn flush_all(&mut self) -> io::Result<()> {
-        loop {
-            self.link.check_ended()?;
-            if self.flush(Caller::Task)? {
-                return Ok(());
-            }
-            let writable = self.link.writer.writable();
-            if let Either::First(ready) = select2(writable, self.link.work.notified()).await {
-                ready?;
-            }
-        }
-    }
-
-    /// Prepares the end of the session: with why it failed, else with why this side ends it, else properly.
-    pub(super) fn end(&mut self, failure: Option<lsl_secure::Error>) {
-        if let (Some(error), Some(session)) = (failure, self.link.session()) {
-            let has_ended = self.tx.session().is_some_and(SendHalf::has_ended);
-            if !(has_ended && error.cause() == Cause::Truncated) {
-                session.record_failure(&error);
-                self.tx.fail(&error);
-            }
-        }
-        self.tx.control(match self.link.ended() {
-            Some(cause) => Control::Alert(cause),
-            None => Control::Close,
-        });
+    /// Returns what it sent with; it is spent.
+    pub(super) fn take_tx(&mut self) -> Tx {
+        std::mem::replace(&mut self.tx, Tx::plain())
     }
 }
 

@@ -4,32 +4,24 @@ use std::net::{Shutdown, SocketAddr};
 use std::sync::Arc;
 
 use lsl_platform::clock::local_clock;
-use lsl_proto::outlet::connection::{self as proto, Event as Asked};
+use lsl_proto::outlet::connection::Event;
 use lsl_proto::outlet::request::{Feed, Offer, Permission, Refused, Reply, plaintext_permission};
 use lsl_proto::security::connection_event;
 use lsl_proto::wire::request::Request;
 use lsl_proto::wire::response::Refusal;
-use lsl_secure::audit::{Event, EventKind};
+use lsl_secure::audit::{self, EventKind};
 use lsl_secure::{Cause, Role, SessionGuard};
 
+use crate::Result;
 use crate::drive_outlet::connection::Connection;
 use crate::drive_outlet::link::Link;
 use crate::drive_outlet::push::OutletShared;
 use crate::drive_outlet::refusal;
-use crate::net::secure_driver::in_time;
 use crate::net::trust_watch;
-use crate::{Error, Result};
 
-/// Reads the request, unless it was `asked` already, and answers it. A feed goes on in a task of its own.
-pub(super) async fn answer(
-    mut connection: Connection,
-    shared: &Arc<OutletShared>,
-    machine: proto::Connection,
-    asked: Option<Asked>,
-) -> Result<()> {
-    let deadline = local_clock() + HANDSHAKE_SECS;
-    let replied = within(deadline, reply(&mut connection, shared, machine, asked)).await;
-    let next = match replied {
+/// Awaits the request and answers it. A feed goes on in a task of its own.
+pub(super) async fn answer(mut connection: Connection, shared: &Arc<OutletShared>) -> Result<()> {
+    let next = match reply(&mut connection, shared).await {
         Ok(next) => next,
         Err(error) => {
             if connection.link().session().is_some() {
@@ -44,8 +36,7 @@ pub(super) async fn answer(
         Next::TimeKeys => shared.serve_time_keys(connection),
         Next::Feed(feed) => {
             if let Err((mut connection, refusal)) = shared.join(connection, feed) {
-                let reply = refused(shared, refusal);
-                return within(deadline, finish(&mut connection, &reply)).await;
+                return connection.finish(&refused(shared, refusal)).await;
             }
         }
     }
@@ -64,21 +55,13 @@ enum Next {
     Feed(Feed),
 }
 
-async fn reply(
-    connection: &mut Connection,
-    shared: &Arc<OutletShared>,
-    mut machine: proto::Connection,
-    mut asked: Option<Asked>,
-) -> Result<Next> {
+async fn reply(connection: &mut Connection, shared: &Arc<OutletShared>) -> Result<Next> {
     let request = loop {
-        match asked {
-            Some(Asked::Request(request)) => break request,
-            Some(Asked::TimeKeys) => return Ok(Next::TimeKeys),
-            Some(Asked::Handshake) => return Err(Error::Protocol("a second handshake".into())),
-            None => {}
+        match connection.machine.poll_event() {
+            Some(Event::Request(request)) => break request,
+            Some(Event::TimeKeys) => return Ok(Next::TimeKeys),
+            _ => connection.step().await?,
         }
-        let received = connection.receive().await.map_err(failed)?;
-        asked = machine.handle_input(&received)?;
     };
     let is_sealed = connection.link().session().is_some();
     let is_protected = is_sealed || connection.stream.is_protected();
@@ -109,21 +92,13 @@ async fn reply(
         Reply::Bytes(bytes) => bytes,
         Reply::Refusal(refusal) => refused(shared, refusal),
     };
-    finish(connection, &reply).await?;
+    connection.finish(&reply).await?;
     Ok(Next::Done)
-}
-
-async fn finish(connection: &mut Connection, reply: &[u8]) -> Result<()> {
-    connection.finish(reply).await.map_err(failed)
 }
 
 fn refused(shared: &OutletShared, refusal: Refusal) -> Vec<u8> {
     shared.refused.add(1);
     refusal.to_bytes(shared.info.version())
-}
-
-fn failed(source: std::io::Error) -> Error {
-    Error::io("connection", source)
 }
 
 /// Returns what the peer of a request in plaintext is told that is refused; `None` if it is answered.
@@ -174,7 +149,7 @@ fn register_plaintext(link: &Arc<Link>, shared: &Arc<OutletShared>) -> Option<Se
 }
 
 /// Builds an event of a connection without a session.
-pub(super) fn event(kind: EventKind, peer: SocketAddr, shared: &OutletShared) -> Event {
+pub(super) fn event(kind: EventKind, peer: SocketAddr, shared: &OutletShared) -> audit::Event {
     connection_event(
         kind,
         Role::Outlet,
@@ -185,15 +160,6 @@ pub(super) fn event(kind: EventKind, peer: SocketAddr, shared: &OutletShared) ->
 }
 
 /// Records an event.
-pub(super) fn audit(shared: &OutletShared, event: Event) {
+pub(super) fn audit(shared: &OutletShared, event: audit::Event) {
     shared.security.audit().record(event);
 }
-
-/// Returns the output of `work`, or an error after `deadline` (seconds of `local_clock`).
-pub(super) async fn within<T>(deadline: f64, work: impl Future<Output = Result<T>>) -> Result<T> {
-    let late = || Err(Error::Protocol("no complete request in time".into()));
-    in_time(Some(deadline), work).await.unwrap_or_else(late)
-}
-
-/// Time from connecting to a complete request. Spec: lsl-protocol §15.
-pub(super) const HANDSHAKE_SECS: f64 = 15.0;

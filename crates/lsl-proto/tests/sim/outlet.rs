@@ -19,7 +19,7 @@ use lsl_proto::outlet::fanout::{
 };
 use lsl_proto::outlet::request::OutletOptions;
 use lsl_proto::outlet::{Stamps, Timestamps};
-use lsl_proto::transport::{Control, Rx, Tx};
+use lsl_proto::transport::{Control, Tx};
 use lsl_proto::{Error, StreamInfo};
 use lsl_secure::trust::TrustList;
 use lsl_secure::{Cause, Descriptor, Policy, TimeResponder};
@@ -140,12 +140,9 @@ impl OutletProgram {
         }
         let accepted = Accepted {
             socket: Rc::new(socket),
-            stage: Stage::Request {
-                connection: Connection::new(),
-                tx: Tx::plain(),
-                rx: Rx::plain(),
-            },
-            deadline: Some(now + REQUEST_SECS),
+            machine: Connection::new(self.identity.policy != Policy::Off, now),
+            stage: Stage::Open,
+            deadline: None,
             late: None,
             is_woken: Rc::default(),
             peer: None,
@@ -196,7 +193,7 @@ impl OutletProgram {
         self.wake_flusher(now);
         for accepted in self.connections.values_mut() {
             match accepted.stage {
-                Stage::Feed { .. } => accepted.deadline = Some(now + LINGER_SECS),
+                Stage::Feed(_) => accepted.deadline = Some(now + LINGER_SECS),
                 Stage::Closing { .. } | Stage::Lingering => {}
                 _ => accepted.stage = Stage::Over,
             }
@@ -213,7 +210,7 @@ impl OutletProgram {
         self.responders.clear();
         for accepted in self.connections.values_mut() {
             if accepted.peer == Some(key)
-                && let Stage::Feed { id, .. } = accepted.stage
+                && let Stage::Feed(id) = accepted.stage
             {
                 let _ = self.fanout.control(id, Control::Alert(Cause::Revoked));
                 accepted.is_woken.set(true);
@@ -278,7 +275,7 @@ impl OutletProgram {
         for accepted in self.connections.values() {
             let deadline = accepted.times().reduce(f64::min);
             match &accepted.stage {
-                Stage::Feed { id, .. } => {
+                Stage::Feed(id) => {
                     let has_room = accepted.socket.has_room();
                     let is_stuck = self.fanout.status(*id) == Status::Blocked && has_room;
                     assert!(!is_stuck, "a consumer waits for room that there is");

@@ -166,20 +166,6 @@ fn slow_requests_keep_nobody_out() {
     assert_serves(&context, &outlet);
 }
 
-/// Spec: lsl-protocol §15. Waiting is what this is about: it takes the 15 s of the limit.
-#[test]
-fn a_peer_without_a_request_is_disconnected() {
-    let context = lab::context();
-    let outlet = lab::outlet(&context, info("mute"));
-    let mute = Peer::connect(&outlet);
-    let mut slow = Peer::connect(&outlet);
-    slow.send(b"LSL:streamfeed/110\r\nMax-Buffer-Length: 1");
-    assert_eq!(mute.ending().bytes, b"");
-    assert_eq!(slow.ending().bytes, b"");
-    lab::until("both are counted", || outlet.stats().refused == 2);
-    assert_serves(&context, &outlet);
-}
-
 #[test]
 fn a_thousand_connects_are_counted_and_forgotten() {
     let context = lab::context();

@@ -7,10 +7,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 
-use lsl_proto::outlet::connection::{Connection, Event as Asked};
+use lsl_proto::outlet::connection::{Connection, Event as Asked, Stage as Decided};
 use lsl_proto::outlet::fanout::{ConsumerId, Status};
-use lsl_proto::outlet::request::{Feed, Offer, Permission, Reply, plaintext_permission};
-use lsl_proto::transport::{Control, Rx, Tx};
+use lsl_proto::outlet::request::{Offer, Permission, Reply, plaintext_permission};
 use lsl_proto::wire::request::Request;
 use lsl_proto::{Error, Result};
 use lsl_secure::connection::{Connection as Handshake, Event, Question};
@@ -24,7 +23,9 @@ use crate::tcp::Socket;
 /// A connection that was accepted.
 pub(crate) struct Accepted {
     pub(super) socket: Rc<Socket>,
+    pub(super) machine: Connection,
     pub(super) stage: Stage,
+    /// End of a feed of a closed outlet, and of last words.
     pub(super) deadline: Option<f64>,
     pub(super) late: Option<Late>,
     pub(super) is_woken: Rc<Cell<bool>>,
@@ -33,23 +34,13 @@ pub(crate) struct Accepted {
 }
 
 pub(super) enum Stage {
-    Request {
-        connection: Connection,
-        tx: Tx,
-        rx: Rx,
-    },
+    /// Awaits what the machine awaits.
+    Open,
     Handshake(Box<Handshake>),
-    Feed {
-        id: ConsumerId,
-        rx: Rx,
-    },
-    Leaving {
-        id: ConsumerId,
-        failure: Option<lsl_secure::Error>,
-    },
+    Feed(ConsumerId),
+    Leaving(ConsumerId),
     /// Sends its last words.
     Closing {
-        tx: Tx,
         has_closed: bool,
     },
     /// Waits for the end of the peer, so that the last words arrive.
@@ -61,23 +52,18 @@ impl OutletProgram {
     /// Goes on with one connection. Returns true if there may be more to do.
     pub(super) fn attend(&mut self, accepted: &mut Accepted, now: f64) -> bool {
         if accepted.deadline.is_some_and(|at| at <= now) {
-            accepted.stage = match &accepted.stage {
-                Stage::Feed { id, .. } => {
-                    let _ = self.fanout.leave(*id);
-                    Stage::Over
-                }
-                _ => Stage::Over,
-            };
+            if let Stage::Feed(id) = accepted.stage {
+                let _ = self.fanout.leave(id);
+            }
+            accepted.stage = Stage::Over;
             return false;
         }
         let progress = match std::mem::replace(&mut accepted.stage, Stage::Over) {
-            Stage::Request { connection, tx, rx } => {
-                self.await_request(accepted, connection, tx, rx, now)
-            }
+            Stage::Open => self.await_request(accepted, now),
             Stage::Handshake(handshake) => self.shake_hands(accepted, handshake, now),
-            Stage::Feed { id, rx } => Ok(self.feed(accepted, id, rx, now)),
-            Stage::Leaving { id, failure } => Ok(self.leave(accepted, id, failure, now)),
-            Stage::Closing { tx, has_closed } => Ok(accepted.close(tx, has_closed, now)),
+            Stage::Feed(id) => self.feed(accepted, id, now),
+            Stage::Leaving(id) => Ok(self.leave(accepted, id, now)),
+            Stage::Closing { has_closed } => Ok(accepted.close(has_closed, now)),
             Stage::Lingering => match accepted.socket.read(READ_BYTES) {
                 Ok(bytes) if !bytes.is_empty() => {
                     accepted.stage = Stage::Lingering;
@@ -94,69 +80,39 @@ impl OutletProgram {
         progress.unwrap_or_else(|error| {
             self.errors.push(error);
             // An error that its stage had nothing to say about.
-            matches!(accepted.stage, Stage::Closing { .. })
+            !matches!(accepted.stage, Stage::Over)
         })
     }
 
-    fn await_request(
-        &mut self,
-        accepted: &mut Accepted,
-        mut connection: Connection,
-        mut tx: Tx,
-        mut rx: Rx,
-        now: f64,
-    ) -> Result<bool> {
-        let socket = Rc::clone(&accepted.socket);
-        // The answer to a PING.
-        let _ = tx.flush(|| now, |bytes| socket.write(bytes));
-        let mut bytes = match socket.read(connection.max_read().min(READ_BYTES)) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                accepted.stage = Stage::Request { connection, tx, rx };
-                return Ok(false);
+    fn await_request(&mut self, accepted: &mut Accepted, now: f64) -> Result<bool> {
+        let stepped = accepted.step(now);
+        let machine = &mut accepted.machine;
+        let event = machine.poll_event();
+        if stepped.is_err() || (event.is_none() && machine.is_closed()) {
+            if accepted.peer.is_some() {
+                machine.close(None);
+                accepted.end(now + LAST_WORDS_SECS);
             }
-            read => read.map_err(|source| Error::io("connection", source))?,
-        };
-        let mut data = Vec::new();
-        let received = rx.handle_input(&mut bytes, now, |part| {
-            data.extend_from_slice(part);
-            Ok(())
-        });
-        while let Some(event) = rx.poll_event() {
-            if let Event::Ping { t0, t1 } = event {
-                tx.control(Control::Pong { t0, t1 });
+            return stepped;
+        }
+        accepted.stage = Stage::Open;
+        if let Some(Asked::Request(request)) = event {
+            let replied = self.reply(accepted, &request, now);
+            if !matches!(accepted.stage, Stage::Feed(_)) {
+                accepted.end(now + super::REQUEST_SECS);
             }
-        }
-        if let Err(error) = received {
-            tx.fail(&error);
-            accepted.stage = Stage::closing(tx);
-            return Err(peers::as_error(&error));
-        }
-        if data.is_empty() && !rx.is_closed() {
-            accepted.stage = Stage::Request { connection, tx, rx };
-            return Ok(true);
-        }
-        match connection.handle_input(&data) {
-            Ok(None) => accepted.stage = Stage::Request { connection, tx, rx },
-            Ok(Some(Asked::Handshake)) if self.identity.policy == Policy::Off => {
-                tx.queue(REFUSAL_501);
-                accepted.stage = Stage::closing(tx);
-            }
-            Ok(Some(Asked::Handshake)) => {
+            replied?;
+        } else if machine.stage() == Decided::Hello {
+            if self.identity.policy == Policy::Off {
+                machine.reply(REFUSAL_501);
+                accepted.end(now + LAST_WORDS_SECS);
+            } else {
                 let local = Arc::clone(&self.identity.local);
                 let handshake = Handshake::responder(local, Arc::clone(&self.descriptor), now);
                 accepted.stage = Stage::Handshake(Box::new(handshake));
             }
-            Ok(Some(Asked::TimeKeys)) => {
-                accepted.deadline = Some(now + KEYS_SECS);
-                accepted.stage = Stage::Request { connection, tx, rx };
-            }
-            Ok(Some(Asked::Request(request))) => self.reply(accepted, &request, tx, rx, now)?,
-            Err(error) => {
-                accepted.stage = Stage::closing(tx);
-                return Err(error);
-            }
         }
-        Ok(true)
+        stepped
     }
 
     fn shake_hands(
@@ -191,25 +147,20 @@ impl OutletProgram {
                     Ok(())
                 }
                 Some(Event::Established(_)) => {
-                    let keys = handshake.take_time_keys().unwrap();
+                    let (machine, _, keys) = Connection::in_session(*handshake, now).unwrap();
+                    accepted.machine = machine;
                     self.responders.push(keys.into_responder());
-                    let (sender, receiver) = handshake.split().unwrap();
-                    accepted.deadline = Some(now + super::REQUEST_SECS);
-                    accepted.stage = Stage::Request {
-                        connection: Connection::in_session(),
-                        tx: Tx::secure(sender),
-                        rx: Rx::secure(receiver),
-                    };
+                    accepted.stage = Stage::Open;
                     return Ok(true);
                 }
                 Some(event) => unreachable!("{event:?} in a handshake"),
                 None if handshake.max_read() == 0 => {
                     // Only its last words are left, or they are said.
-                    accepted.stage = if is_flushed {
-                        Stage::closing(Tx::plain())
+                    if is_flushed {
+                        accepted.end(now + LAST_WORDS_SECS);
                     } else {
-                        Stage::Handshake(handshake)
-                    };
+                        accepted.stage = Stage::Handshake(handshake);
+                    }
                     return Ok(is_flushed);
                 }
                 None => match socket.read(handshake.max_read()) {
@@ -229,20 +180,13 @@ impl OutletProgram {
         Ok(!is_done)
     }
 
-    fn reply(
-        &mut self,
-        accepted: &mut Accepted,
-        request: &Request,
-        mut tx: Tx,
-        rx: Rx,
-        now: f64,
-    ) -> Result<()> {
-        let is_sealed = tx.session().is_some();
+    fn reply(&mut self, accepted: &mut Accepted, request: &Request, now: f64) -> Result<()> {
+        let is_sealed = accepted.peer.is_some();
+        let machine = &mut accepted.machine;
         if !is_sealed
             && let Permission::Denied(refused) = plaintext_permission(self.identity.policy, request)
         {
-            tx.queue(refused.text);
-            accepted.stage = Stage::closing(tx);
+            machine.reply(refused.text);
             return Err(Error::Protocol(format!("{} in plaintext", refused.method)));
         }
         let offer = Offer {
@@ -251,7 +195,7 @@ impl OutletProgram {
             options: &self.options,
             coalesces: false,
         };
-        let replied = offer.reply(request, |query| {
+        let reply = offer.reply(request, |query| {
             let view = self.announced.view(self.identity.policy);
             let peer = accepted.socket.peer().ip();
             let (document, shortinfo) = if is_sealed {
@@ -261,45 +205,35 @@ impl OutletProgram {
             };
             let is_meant = self.evaluator.selects(query, peer, document, now)?;
             Ok(if is_meant { shortinfo } else { b"" })
-        });
-        let result = match replied {
-            Ok(Reply::Feed(feed)) => {
-                self.join(accepted, &feed, tx, rx);
-                return Ok(());
+        })?;
+        match reply {
+            Reply::Feed(feed) => {
+                let mut tx = machine.take_sender().unwrap();
+                tx.queue(&feed.preamble);
+                let sender = Sender {
+                    socket: Rc::clone(&accepted.socket),
+                    tx,
+                    clock: Rc::clone(&self.clock),
+                    is_woken: Rc::clone(&accepted.is_woken),
+                };
+                let id = self.fanout.join(sender, (), feed.variant, feed.limits);
+                self.consumers_seen += 1;
+                accepted.stage = Stage::Feed(id);
             }
-            Ok(Reply::Bytes(bytes)) => {
-                tx.queue(&bytes);
-                Ok(())
+            Reply::Bytes(bytes) => machine.reply(&bytes),
+            Reply::Refusal(refusal) => {
+                machine.reply(&refusal.to_bytes(self.info.version()));
+                return Err(Error::Protocol(format!("refused: {refusal:?}")));
             }
-            Ok(Reply::Refusal(refusal)) => {
-                tx.queue(&refusal.to_bytes(self.info.version()));
-                Err(Error::Protocol(format!("refused: {refusal:?}")))
-            }
-            Err(error) => Err(error),
-        };
-        accepted.stage = Stage::closing(tx);
-        result
+        }
+        Ok(())
     }
 
-    fn join(&mut self, accepted: &mut Accepted, feed: &Feed, mut tx: Tx, rx: Rx) {
-        tx.queue(&feed.preamble);
-        let sender = Sender {
-            socket: Rc::clone(&accepted.socket),
-            tx,
-            clock: Rc::clone(&self.clock),
-            is_woken: Rc::clone(&accepted.is_woken),
-        };
-        let id = self.fanout.join(sender, (), feed.variant, feed.limits);
-        self.consumers_seen += 1;
-        accepted.deadline = None;
-        accepted.stage = Stage::Feed { id, rx };
-    }
-
-    fn feed(&mut self, accepted: &mut Accepted, id: ConsumerId, mut rx: Rx, now: f64) -> bool {
+    fn feed(&mut self, accepted: &mut Accepted, id: ConsumerId, now: f64) -> Result<bool> {
         match self.fanout.status(id) {
             Status::Ended => {
-                accepted.stage = Stage::Leaving { id, failure: None };
-                return true;
+                accepted.stage = Stage::Leaving(id);
+                return Ok(true);
             }
             Status::Blocked if accepted.socket.has_room() => {
                 self.fanout.unblock(id);
@@ -307,51 +241,32 @@ impl OutletProgram {
             }
             _ => {}
         }
-        let mut bytes = match accepted.socket.read(READ_BYTES) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                accepted.stage = Stage::Feed { id, rx };
-                return false;
-            }
-            Err(_) => Vec::new(),
-            Ok(bytes) => bytes,
-        };
-        let received = rx.handle_input(&mut bytes, now, |_| Ok(()));
-        while let Some(event) = rx.poll_event() {
-            if let Event::Ping { t0, t1 } = event
-                && self.fanout.control(id, Control::Pong { t0, t1 })
-            {
-                self.wake_flusher(now);
-            }
+        let stepped = accepted.step(now);
+        let is_over = stepped.is_err() || accepted.machine.is_closed();
+        if let Some(Asked::Control(pong)) = accepted.machine.poll_event()
+            && self.fanout.control(id, pong)
+        {
+            self.wake_flusher(now);
         }
-        accepted.stage = if received.is_err() || rx.is_closed() {
-            let failure = received.err();
-            self.errors.extend(failure.as_ref().map(peers::as_error));
-            Stage::Leaving { id, failure }
+        accepted.stage = if is_over {
+            Stage::Leaving(id)
         } else {
-            Stage::Feed { id, rx }
+            Stage::Feed(id)
         };
-        true
+        stepped
     }
 
-    fn leave(
-        &mut self,
-        accepted: &mut Accepted,
-        id: ConsumerId,
-        failure: Option<lsl_secure::Error>,
-        now: f64,
-    ) -> bool {
+    fn leave(&mut self, accepted: &mut Accepted, id: ConsumerId, now: f64) -> bool {
         match self.fanout.leave(id) {
             Poll::Pending => {
-                accepted.stage = Stage::Leaving { id, failure };
+                accepted.stage = Stage::Leaving(id);
                 false
             }
             Poll::Ready(sender) => {
-                if let Some(mut sender) = sender {
-                    if let Some(error) = &failure {
-                        sender.tx.fail(error);
-                    }
-                    accepted.deadline = Some(now + LAST_WORDS_SECS);
-                    accepted.stage = Stage::closing(sender.tx);
+                if let Some(sender) = sender {
+                    accepted.machine.return_sender(sender.tx);
+                    accepted.machine.close(None);
+                    accepted.end(now + LAST_WORDS_SECS);
                 }
                 true
             }
@@ -359,42 +274,60 @@ impl OutletProgram {
     }
 }
 
-impl Stage {
-    fn closing(tx: Tx) -> Self {
-        Self::Closing {
-            tx,
-            has_closed: false,
-        }
-    }
-}
-
 impl Accepted {
+    /// Returns when to go on if nothing comes before.
     pub(super) fn times(&self) -> impl Iterator<Item = f64> {
-        let handshake = match &self.stage {
+        let due = match &self.stage {
             Stage::Handshake(handshake) => handshake.poll_timeout(),
-            _ => None,
+            Stage::Open => self.machine.poll_timeout(),
+            _ => self.deadline,
         };
         let late = self.late.as_ref().map(|it| it.0);
-        let own = self.deadline.filter(|_| handshake.is_none());
-        [own, handshake, late].into_iter().flatten()
+        [due, late].into_iter().flatten()
+    }
+
+    /// Sends what waits and reads once. Returns false if nothing came.
+    fn step(&mut self, now: f64) -> Result<bool> {
+        let Self {
+            socket, machine, ..
+        } = self;
+        let failed = |source| Error::io("connection", source);
+        machine.handle_timeout(now)?;
+        let sent = machine.transmit(|| now, |bytes| socket.write(bytes));
+        sent.map_err(failed)?;
+        let most = machine.max_read().min(READ_BYTES);
+        if most == 0 {
+            return Ok(false);
+        }
+        match socket.read(most) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+            Err(source) => Err(failed(source)),
+            Ok(mut bytes) => machine.handle_input(&mut bytes, now).map(|()| true),
+        }
+    }
+
+    fn end(&mut self, deadline: f64) {
+        self.deadline = Some(deadline);
+        self.stage = Stage::Closing { has_closed: false };
     }
 
     /// Says CLOSE after everything that is queued, then waits for the peer.
-    fn close(&mut self, mut tx: Tx, has_closed: bool, now: f64) -> bool {
-        let socket = &self.socket;
-        match tx.flush(|| now, |bytes| socket.write(bytes)) {
-            Ok(true) if has_closed || tx.session().is_none() => {
+    fn close(&mut self, has_closed: bool, now: f64) -> bool {
+        let Self {
+            socket, machine, ..
+        } = self;
+        match machine.transmit(|| now, |bytes| socket.write(bytes)) {
+            Ok(true) if has_closed || self.peer.is_none() => {
                 socket.shut_down();
                 self.deadline = Some(now + LAST_WORDS_SECS);
                 self.stage = Stage::Lingering;
             }
             Ok(true) => {
-                tx.control(Control::Close);
-                let has_closed = true;
-                self.stage = Stage::Closing { tx, has_closed };
+                machine.close(None);
+                self.stage = Stage::Closing { has_closed: true };
             }
             Ok(false) => {
-                self.stage = Stage::Closing { tx, has_closed };
+                self.stage = Stage::Closing { has_closed };
                 return false;
             }
             Err(_) => {}
@@ -404,5 +337,4 @@ impl Accepted {
 }
 
 const READ_BYTES: usize = 2048;
-const KEYS_SECS: f64 = 60.0;
 const LAST_WORDS_SECS: f64 = 1.0;
