@@ -86,6 +86,18 @@ pub(crate) fn owner(descriptor: &[u8]) -> Option<Sid<'_>> {
     Sid::read(descriptor.get(u32_at(descriptor, 4)? as usize..)?)
 }
 
+/// Returns whether a number is that of a program's account. Windows calls such accounts groups that are well
+/// known, as it does Everyone.
+pub(crate) fn is_service(sid: Sid<'_>) -> bool {
+    let parts: Vec<u32> = (8..sid.0.len())
+        .step_by(4)
+        .filter_map(|at| u32_at(sid.0, at))
+        .collect();
+    // The system, the two accounts for services, and those of one service or one web application each.
+    sid.0.get(2..8) == Some(&[0, 0, 0, 0, 0, 5])
+        && matches!(parts[..], [18..=20] | [80 | 82, _, _, ..])
+}
+
 /// Converts rights of any object into those of files.
 fn specific(rights: u32) -> u32 {
     let generic = [

@@ -85,6 +85,15 @@ impl<F: Borrow<File>> Drop for Locked<F> {
     }
 }
 
+/// Renames a file onto one that is locked. On Windows, where some file systems rename nothing onto an open file,
+/// it copies the content if it must: what a crash leaves then is new at its beginning and old at its end.
+///
+/// # Errors
+/// Those of the system.
+pub fn replace<F: Borrow<File>>(from: &Path, to: &Path, _locked: &Locked<F>) -> io::Result<()> {
+    std::fs::rename(from, to)
+}
+
 /// Returns the length of the open `file` in bytes if `path` still names it.
 ///
 /// # Errors

@@ -134,11 +134,15 @@ pub fn create(path: &Path, bytes: &[u8]) -> Result<()> {
 /// # Errors
 /// [`Error::File`]; then the old file is untouched. Also if there is no file.
 pub fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
-    replace_open(path, bytes, ())
+    replace_by(|from, to| disk::replace(from, to, ()), path, bytes)
 }
 
-/// Does the work of [`replace`]. `replaced` is the old file or its lock, if this program has it open.
-pub(crate) fn replace_open<T>(path: &Path, bytes: &[u8], replaced: T) -> Result<()> {
+/// Does the work of [`replace`]; `rename` puts the first file in place of the second.
+pub(crate) fn replace_by(
+    rename: impl FnOnce(&Path, &Path) -> io::Result<()>,
+    path: &Path,
+    bytes: &[u8],
+) -> Result<()> {
     let failed = |error: io::Error| {
         let reason = format!("cannot be replaced: {error}; the old file is unchanged");
         Error::file(path, reason)
@@ -160,7 +164,7 @@ pub(crate) fn replace_open<T>(path: &Path, bytes: &[u8], replaced: T) -> Result<
         file.set_times(FileTimes::new().set_modified(modified))?;
         file.sync_all()?;
         drop(file);
-        disk::replace(&temporary, &target, replaced)
+        rename(&temporary, &target)
     })();
     written.map_err(|error| {
         let _ = fs::remove_file(&temporary);

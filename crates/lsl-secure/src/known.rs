@@ -217,10 +217,11 @@ impl KnownStreams {
             } else {
                 self.push(entry);
                 let lines: Result<String> = self.entries.iter().map(line_of).collect();
-                files::replace_open(path, lines?.as_bytes(), locked)?;
+                let rename = |from: &Path, to: &Path| append::replace(from, to, &locked);
+                files::replace_by(rename, path, lines?.as_bytes())?;
                 self.lines = self.entries.len();
-                // The lock is that of the old file: another process may have written to the new
-                // one.
+                // The lock may be that of the old file: another process may have written to the
+                // new one.
                 self.stamp = None;
                 return Ok(());
             }

@@ -236,3 +236,31 @@ fn numbers_of_users_are_written_as_everywhere() {
     );
     assert!(OWNER_RIGHTS == sid(OWNER));
 }
+
+#[test]
+fn services_are_told_from_groups() {
+    let check = |text: &str| is_service(Sid(&sid(text)));
+    for service in [
+        LOCAL_SYSTEM,
+        "S-1-5-19",
+        "S-1-5-20",
+        INSTALLER,
+        "S-1-5-82-3006700770-424185619-1745488364-794895919-4004696415",
+    ] {
+        assert!(check(service), "{service}");
+    }
+    // The last ones are interactive users, all services, and all web applications.
+    for group in [
+        USER,
+        USERS,
+        EVERYONE,
+        ADMINISTRATORS,
+        CREATOR_OWNER,
+        OWNER,
+        "S-1-5-4",
+        "S-1-5-80-0",
+        "S-1-5-82-0",
+    ] {
+        assert!(!check(group), "{group}");
+    }
+}

@@ -1,7 +1,7 @@
 //! Append-only files of one user: safe opening, and the lock for rotation; see the Unix version.
 
 use std::borrow::Borrow;
-use std::fs::File;
+use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::windows::fs::MetadataExt;
 use std::os::windows::io::AsRawHandle;
@@ -14,7 +14,7 @@ use windows_sys::Win32::Storage::FileSystem::{
 };
 
 use crate::disk::{checked, is_on_disk, lock_place, open_itself, unlock};
-use crate::files::{Need, exposed, identity, open_private};
+use crate::files::{Need, exposed, identity, open_for_administrators, open_private};
 
 /// Opens a file for appending; a new one is for the user of this program alone. Follows no link in the last
 /// place.
@@ -48,16 +48,13 @@ pub struct Locked<F: Borrow<File>>(F);
 /// Windows locks no folders.
 ///
 /// # Errors
-/// Those of the system, such as [`io::ErrorKind::PermissionDenied`] if another user was the first.
+/// Those of the system, such as [`io::ErrorKind::PermissionDenied`] if another user was the first, and this one
+/// is no administrator.
 pub fn lock_folder(folder: &Path) -> io::Result<Locked<File>> {
     let flags = FILE_ATTRIBUTE_HIDDEN | FILE_FLAG_OPEN_REPARSE_POINT;
     let access = FILE_READ_DATA | FILE_READ_ATTRIBUTES | SYNCHRONIZE;
-    lock(open_private(
-        &folder.join(".lsl.lock"),
-        access,
-        OPEN_ALWAYS,
-        flags,
-    )?)
+    let path = folder.join(".lsl.lock");
+    lock(open_for_administrators(&path, access, OPEN_ALWAYS, flags)?)
 }
 
 /// Waits for the exclusive lock of `file`, without a time limit.
@@ -98,6 +95,24 @@ impl<F: Borrow<File>> Drop for Locked<F> {
     }
 }
 
+/// Renames a file onto one that is locked, or copies its content; see the Unix version. It is never unlocked
+/// meanwhile: what others add then would be lost.
+///
+/// # Errors
+/// Those of the system.
+pub fn replace<F: Borrow<File>>(from: &Path, to: &Path, _locked: &Locked<F>) -> io::Result<()> {
+    if fs::rename(from, to).is_ok() {
+        return Ok(());
+    }
+    let mut new = File::open(from)?;
+    let mut old = OpenOptions::new().write(true).open(to)?;
+    let len = io::copy(&mut new, &mut old)?;
+    old.set_len(len)?;
+    old.sync_all()?;
+    drop(new);
+    fs::remove_file(from)
+}
+
 /// Returns the length of the open `file` in bytes if `path` still names it.
 ///
 /// # Errors
@@ -118,7 +133,6 @@ fn denied(reason: &str) -> io::Error {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
     use std::io::Write;
 
     use super::*;
@@ -145,6 +159,11 @@ mod tests {
         assert_eq!(still_names(&path, &first).unwrap(), Some(3));
         fs::rename(&path, folder.join("log.1")).unwrap();
         assert_eq!(still_names(&path, &first).unwrap(), None);
+        let (new, locked) = (folder.join("new"), lock(open(&path).unwrap()).unwrap());
+        fs::write(&new, "d").unwrap();
+        replace(&new, &path, &locked).unwrap();
+        assert!(fs::read(&path).unwrap() == b"d" && !new.exists());
+        drop(locked);
         assert!(open(&folder).is_err());
         drop(lock_folder(&folder).unwrap());
         drop(lock_folder(&folder).unwrap());

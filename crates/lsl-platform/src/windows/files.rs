@@ -20,7 +20,7 @@ use windows_sys::Win32::Security::{
     GetSecurityDescriptorLength, GetTokenInformation, LUID_AND_ATTRIBUTES, LookupAccountNameW,
     LookupAccountSidW, LookupPrivilegeValueW, OWNER_SECURITY_INFORMATION, PSECURITY_DESCRIPTOR,
     PSID, SE_PRIVILEGE_ENABLED, SE_RESTORE_NAME, SECURITY_ATTRIBUTES, SetKernelObjectSecurity,
-    TOKEN_ADJUST_PRIVILEGES, TOKEN_PRIVILEGES, TOKEN_QUERY, TOKEN_USER, TokenUser,
+    SidTypeUser, TOKEN_ADJUST_PRIVILEGES, TOKEN_PRIVILEGES, TOKEN_QUERY, TOKEN_USER, TokenUser,
 };
 use windows_sys::Win32::Storage::FileSystem::{
     BY_HANDLE_FILE_INFORMATION, CREATE_NEW, CreateDirectoryW, CreateFileW, FILE_ATTRIBUTE_NORMAL,
@@ -33,7 +33,7 @@ use windows_sys::Win32::System::Threading::{GetCurrentProcess, OpenProcessToken}
 
 use crate::access::By;
 pub use crate::access::{Exposure, Need, Who};
-use crate::acl::{Fault, Sid, fault, owner};
+use crate::acl::{Fault, Sid, fault, is_service, owner};
 use crate::disk::{bytes_of, checked, open_any, open_itself};
 use crate::remedy;
 use crate::text::printable;
@@ -230,6 +230,25 @@ pub(crate) fn open_private(
     flags: u32,
 ) -> io::Result<File> {
     open_with(path, &Descriptor::of_owner("")?, access, disposition, flags)
+}
+
+/// Opens or creates a file; a new one is for the user of this program and for administrators, who can take any
+/// file anyway.
+pub(crate) fn open_for_administrators(
+    path: &Path,
+    access: u32,
+    disposition: u32,
+    flags: u32,
+) -> io::Result<File> {
+    let owner = text_of(&user()?)?;
+    let list = format!("O:{owner}D:P(A;;FA;;;{owner})(A;;FA;;;SY)(A;;FA;;;BA)");
+    open_with(
+        path,
+        &Descriptor::of_text(&list)?,
+        access,
+        disposition,
+        flags,
+    )
 }
 
 /// Opens or creates a file; a new one has the owner and the list given.
@@ -450,7 +469,7 @@ pub fn copy_access(file: &File, model: &File) -> io::Result<()> {
 pub struct Owner(String);
 
 impl Owner {
-    /// Looks a user up by name, of this machine or as in `DOMAIN\user`.
+    /// Looks a user or a service up by name, of this machine or as in `DOMAIN\user`. Groups are none.
     #[expect(unsafe_code, reason = "std knows nothing of users")]
     pub fn named(user: &str) -> Option<Self> {
         let name = wide_text(user);
@@ -470,8 +489,8 @@ impl Owner {
             )
         };
         let bytes: Vec<u8> = sid.iter().flat_map(|part| part.to_ne_bytes()).collect();
-        let text = Sid::read(&bytes)?.to_string();
-        (found != 0).then_some(Self(text))
+        let sid = Sid::read(&bytes).filter(|_| found != 0)?;
+        (kind == SidTypeUser || is_service(sid)).then(|| Self(sid.to_string()))
     }
 
     /// Returns the owner of a file, if it is another user than that of this program.
@@ -522,11 +541,13 @@ pub fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
     } else {
         ""
     };
-    let mut text = format!("D:P(A;{passed};FA;;;{user})(A;{passed};FA;;;SY)");
-    if rights != 0 {
-        text += &format!("(A;{passed};{rights:#x};;;WD)");
-    }
-    Descriptor::of_text(&text)?.set_list(&file)
+    let all = if rights == 0 {
+        String::new()
+    } else {
+        format!("(A;{passed};{rights:#x};;;WD)")
+    };
+    let own = format!("(A;{passed};FA;;;{user})(A;{passed};FA;;;SY)");
+    Descriptor::of_text(&format!("D:P{own}{all}"))?.set_list(&file)
 }
 
 /// Returns the access to a file or folder as the bits of a mode, as far as they matter: 600, 644 or 666. For
@@ -757,6 +778,13 @@ mod tests {
         assert!(open(&one).is_same(open(&one)) && !open(&one).is_same(open(&other)));
         fs::remove_file(one).unwrap();
         fs::remove_file(other).unwrap();
+    }
+
+    #[test]
+    fn groups_are_no_owners() {
+        for (name, is_owner) in [("SYSTEM", true), ("Everyone", false), ("Users", false)] {
+            assert_eq!(Owner::named(name).is_some(), is_owner, "{name}");
+        }
     }
 
     #[test]
