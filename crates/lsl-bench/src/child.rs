@@ -12,6 +12,7 @@ use std::thread;
 use lsl_cli::failure::{Failure, Outcome};
 use lsl_cli::interrupt::{LONGEST_NAP, Stop};
 use lsl_core::local_clock;
+use lsl_platform::process::{interrupt, separate};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -42,9 +43,7 @@ impl Child {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        // A Ctrl-C at the terminal is the driver's to handle.
-        #[cfg(unix)]
-        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        separate(&mut command);
         let mut process = command.spawn()?;
         let (to_us, lines) = mpsc::channel();
         if let Some(stdout) = process.stdout.take() {
@@ -124,23 +123,8 @@ impl Child {
     }
 
     /// Asks it to end, as Ctrl-C does.
-    #[cfg(unix)]
     pub(super) fn interrupt(&mut self) -> Outcome {
-        use rustix::process::{Pid, Signal, kill_process};
-
-        // Signals only a process not yet waited for: its id cannot belong to another one.
-        if self.status()?.is_none()
-            && let Some(id) = i32::try_from(self.id()).ok().and_then(Pid::from_raw)
-        {
-            kill_process(id, Signal::INT).map_err(std::io::Error::from)?;
-        }
-        Ok(())
-    }
-
-    /// Ends it. There is nothing like Ctrl-C to ask it with.
-    #[cfg(not(unix))]
-    pub(super) fn interrupt(&mut self) -> Outcome {
-        Ok(self.process.kill()?)
+        Ok(interrupt(&mut self.process)?)
     }
 
     /// The last that it wrote to its error output.

@@ -1,5 +1,6 @@
 //! Libraries to compare: from `--lib` and `--secure` to libraries that processes can use.
 
+use std::env::consts::OS;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -234,26 +235,30 @@ fn our_places() -> Vec<PathBuf> {
     let folders = [folder.to_owned(), folder.join("../lib"), folder.join("..")];
     let files = folders
         .iter()
-        .flat_map(|folder| LIBRARY_NAMES.map(|name| folder.join(name)));
+        .flat_map(|folder| library_names().iter().map(|name| folder.join(name)));
     files
         .filter_map(|file| fs::canonicalize(file).ok())
         .collect()
 }
 
-/// Returns the places where LSL programs search: that of PYLSL_LIB, then the system's.
+/// Returns the places where LSL programs search: that of PYLSL_LIB, then the system's. Windows would take a bare
+/// name for a file in the working folder.
 fn other_places() -> Vec<PathBuf> {
     let named = std::env::var_os("PYLSL_LIB").map(PathBuf::from);
+    let system = library_names().iter().map(PathBuf::from);
     named
         .into_iter()
-        .chain(LIBRARY_NAMES.map(PathBuf::from))
+        .chain(system.filter(|_| OS != "windows"))
         .collect()
 }
 
-const LIBRARY_NAMES: [&str; 2] = if cfg!(target_os = "macos") {
-    ["liblsl.2.dylib", "liblsl.dylib"]
-} else {
-    ["liblsl.so.2", "liblsl.so"]
-};
+fn library_names() -> &'static [&'static str] {
+    match OS {
+        "windows" => &["lsl.dll"],
+        "macos" => &["liblsl.2.dylib", "liblsl.dylib"],
+        _ => &["liblsl.so.2", "liblsl.so"],
+    }
+}
 
 /// The hidden command that the processes run.
 pub(super) const ENDPOINT: &[&str] = &["endpoint"];

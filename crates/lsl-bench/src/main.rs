@@ -124,6 +124,7 @@ fn main() -> ExitCode {
 
 impl Cli {
     fn run(&self) -> Outcome {
+        lsl_platform::power::stay_awake();
         match &self.action {
             BenchCommand::Latency(action) => action.run(),
             BenchCommand::Fanout(action) => action.run(),

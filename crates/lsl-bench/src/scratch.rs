@@ -8,6 +8,7 @@ use std::process::{Child, ChildStdout, Command, ExitStatus};
 use lsl_cli::failure::{Failure, Outcome};
 use lsl_platform::disk::free_space;
 use lsl_platform::files::{Who, create_directory, create_new};
+use lsl_platform::process::separate;
 
 use super::size;
 
@@ -61,8 +62,7 @@ pub(super) struct KilledOnDrop(Child);
 
 impl KilledOnDrop {
     pub(super) fn spawn(command: &mut Command) -> Outcome<Self> {
-        #[cfg(unix)]
-        std::os::unix::process::CommandExt::process_group(command, 0);
+        separate(command);
         Ok(Self(command.spawn()?))
     }
 

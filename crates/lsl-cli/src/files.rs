@@ -7,4 +7,3 @@ pub(crate) mod place;
 pub(crate) mod recording;
 pub(crate) mod summary;
 pub(crate) mod trust;
-pub mod unbuffered;

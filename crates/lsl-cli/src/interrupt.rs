@@ -35,9 +35,11 @@ impl Stop {
         // Runs on a thread of its own, not in a signal handler.
         let handler = move |request| {
             if request == Request::EndNow {
-                // The system ends the process soon; until then it has time for its last words.
                 flag.second.cancel();
-                return flag.request();
+                flag.request();
+                // The system ends the process after some five seconds, without its last words.
+                thread::sleep(LAST_MOMENTS);
+                leave(INTERRUPTED);
             }
             let now = local_clock();
             // Terminals and wrappers such as `timeout` signal both a process and its group: two
@@ -96,6 +98,8 @@ impl Stop {
 /// Longest wait of a blocking call before the flag is looked at again.
 pub const LONGEST_NAP: Duration = Duration::from_millis(50);
 const SAME_WISH_SECS: f64 = 0.5;
+/// Time of a process whose window was closed.
+const LAST_MOMENTS: Duration = Duration::from_secs(3);
 /// Exit status that shells report for a process that Ctrl-C ended.
 const INTERRUPTED: i32 = 130;
 

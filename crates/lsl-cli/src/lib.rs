@@ -28,6 +28,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
+use lsl_platform::power::stay_awake;
 
 use self::commands::{
     at_rest, audit, benchmarks, completions, config, demo, deploy, generate, info, key, list, man,
@@ -167,6 +168,12 @@ impl Command {
 impl Cli {
     fn run(&self) -> Outcome {
         let context = || self.globals.context();
+        if matches!(
+            self.command,
+            Command::Gen(_) | Command::Record(_) | Command::Play(_)
+        ) {
+            stay_awake();
+        }
         if self.command.works_on_files() {
             self.globals.warn_of_encryption_request();
         }

@@ -3,7 +3,6 @@
 pub mod notice;
 pub(crate) mod progress;
 pub(crate) mod prompt;
-pub mod shell;
 pub mod table;
 pub mod text;
 pub(crate) mod value;

@@ -51,7 +51,7 @@ pub mod remedy;
 pub mod signal;
 pub mod socket;
 pub mod stderr;
-#[cfg_attr(windows, path = "windows/terminal.rs")]
+pub mod stream;
 pub mod terminal;
 #[cfg_attr(windows, path = "windows/termination.rs")]
 pub mod termination;

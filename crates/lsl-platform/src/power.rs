@@ -15,3 +15,35 @@ pub fn set_timer_resolution(millis: u32) {
     #[cfg(not(windows))]
     let _ = millis;
 }
+
+/// Keeps the machine awake while this thread lives, and the resolution of timers while the process does: for
+/// programs that stream for hours. Does nothing but on Windows.
+#[cfg_attr(
+    windows,
+    expect(unsafe_code, reason = "std knows nothing of the saving of power")
+)]
+pub fn stay_awake() {
+    #[cfg(windows)]
+    {
+        use windows_sys::Win32::System::{Power, Threading};
+
+        let throttling = Threading::PROCESS_POWER_THROTTLING_STATE {
+            Version: Threading::PROCESS_POWER_THROTTLING_CURRENT_VERSION,
+            ControlMask: Threading::PROCESS_POWER_THROTTLING_IGNORE_TIMER_RESOLUTION,
+            StateMask: 0,
+        };
+        // SAFETY: takes flags. Nothing is worse than before if it fails.
+        unsafe { Power::SetThreadExecutionState(Power::ES_CONTINUOUS | Power::ES_SYSTEM_REQUIRED) };
+        // SAFETY: takes nothing; what it gives stands for this process and needs no closing.
+        let this = unsafe { Threading::GetCurrentProcess() };
+        // SAFETY: the system reads one structure of this kind and size; older systems refuse it.
+        unsafe {
+            Threading::SetProcessInformation(
+                this,
+                Threading::ProcessPowerThrottling,
+                (&raw const throttling).cast(),
+                crate::disk::bytes_of::<Threading::PROCESS_POWER_THROTTLING_STATE>(),
+            )
+        };
+    }
+}

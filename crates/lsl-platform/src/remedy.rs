@@ -30,6 +30,25 @@ pub fn make_folder(folder: &Path) -> String {
     format!("{command} {}", path(folder))
 }
 
+/// Returns the command that gives a file another name.
+pub fn rename(from: &Path, to: &Path) -> String {
+    let command = if cfg!(windows) { "move" } else { "mv" };
+    format!("{command} {} {}", path(from), path(to))
+}
+
+/// Returns the command that removes a file.
+pub fn remove(file: &Path) -> String {
+    let command = if cfg!(windows) { "del" } else { "rm" };
+    format!("{command} {}", path(file))
+}
+
+/// Returns a setting of the environment. In Windows quotes would be part of the path.
+pub fn variable(name: &str, value: &Path) -> String {
+    let value = path(value);
+    let quotes: &[char] = if cfg!(windows) { &['"'] } else { &[] };
+    format!("{name}={}", value.trim_matches(quotes))
+}
+
 /// Returns the command that takes a file away from all other users.
 pub fn make_private(file: &Path) -> String {
     let file = path(file);
@@ -45,6 +64,20 @@ pub const WITH_RIGHTS: &str = if cfg!(windows) {
     "as administrator"
 } else {
     "by sudo"
+};
+
+/// How a command is run that changes what belongs to one user.
+pub const WITHOUT_RIGHTS: &str = if cfg!(windows) {
+    "not as administrator"
+} else {
+    "without sudo"
+};
+
+/// End of the text of an error by which the system allows something to nobody but others.
+pub const DENIED: &str = if cfg!(windows) {
+    "(os error 5)"
+} else {
+    "(os error 13)"
 };
 
 /// User to whom the files of such a command belong.
@@ -97,5 +130,6 @@ mod tests {
         let check = |text: &str, expected: &str| assert_eq!(path(Path::new(text)), expected);
         check(r"C:\amp 1\a&b", r#""C:\amp 1\a&b""#);
         check(r"\\?\C:\ProgramData\lsl_api", r#""C:\ProgramData\lsl_api""#);
+        assert_eq!(variable("KEY", Path::new(r"C:\amp 1")), r"KEY=C:\amp 1");
     }
 }

@@ -1,17 +1,12 @@
-//! Hidden input of a line, for passphrases. And foreign text made safe to show.
-//!
-//! Line editing, echo and signals of the terminal are switched off together, so that Ctrl-C cannot end the
-//! process while the echo is off. Ctrl-C is read like any key, and the settings are restored before the
-//! caller acts on it.
+//! Terminals: pictures on them, their height, and hidden input of a line, for passphrases. And foreign text
+//! made safe to show.
 
-use std::fs::File;
+#[cfg_attr(windows, path = "windows/terminal.rs")]
+mod system;
+
 use std::io::{self, Read};
-use std::os::fd::AsFd;
 
-use rustix::termios::{
-    LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr,
-};
-
+pub use self::system::{prepare, read_hidden, rows};
 pub use crate::text::printable;
 
 /// Answer of the user to a prompt.
@@ -21,44 +16,6 @@ pub enum Typed {
     Line(Vec<u8>),
     /// Ctrl-C, or Ctrl-D on an empty line.
     Aborted,
-}
-
-/// Reads one line from the terminal `from` without showing it. Backspace and Ctrl-U work. Blocks
-/// until the user is done.
-///
-/// # Errors
-/// If `from` is no terminal or cannot be read; [`io::ErrorKind::InvalidInput`] for a line longer
-/// than 4096 bytes.
-pub fn read_hidden(from: &mut (impl Read + AsFd)) -> io::Result<Typed> {
-    let before = tcgetattr(from.as_fd())?;
-    let mut hidden = before.clone();
-    hidden.local_modes -= LocalModes::ECHO
-        | LocalModes::ECHONL
-        | LocalModes::ICANON
-        | LocalModes::ISIG
-        | LocalModes::IEXTEN;
-    hidden.special_codes[SpecialCodeIndex::VMIN] = 1;
-    hidden.special_codes[SpecialCodeIndex::VTIME] = 0;
-    // Input typed ahead was echoed already, so it is discarded.
-    tcsetattr(from.as_fd(), OptionalActions::Flush, &hidden)?;
-    let typed = read_line(from);
-    restore(from, &before).and(typed)
-}
-
-/// Opens standard input without the buffer of [`io::stdin`], in which passphrases would stay.
-///
-/// # Errors
-/// Standard input is missing, or no descriptor is left.
-pub fn standard_input() -> io::Result<File> {
-    Ok(File::from(io::stdin().as_fd().try_clone_to_owned()?))
-}
-
-fn restore(terminal: &impl AsFd, settings: &Termios) -> io::Result<()> {
-    Ok(tcsetattr(
-        terminal.as_fd(),
-        OptionalActions::Drain,
-        settings,
-    )?)
 }
 
 /// Reads one key at a time, so that nothing behind the line's end is consumed.
@@ -148,8 +105,7 @@ mod tests {
 
     #[test]
     fn what_is_no_terminal_is_refused() {
-        let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
-        let mut file = File::open(manifest).unwrap();
-        assert!(read_hidden(&mut file).is_err());
+        let mut file = std::fs::File::open(std::env::current_exe().unwrap()).unwrap();
+        assert!(!prepare(&file) && read_hidden(&mut file).is_err());
     }
 }

@@ -13,6 +13,9 @@ pub struct Usage {
     pub involuntary_switches: Option<u64>,
 }
 
+/// Whether the system counts the times that threads give up the processor.
+pub const COUNTS_SWITCHES: bool = cfg!(unix);
+
 impl Usage {
     /// Measures the use of this process until now.
     #[cfg(unix)]

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use lsl_cli::failure::Outcome;
-use lsl_cli::files::unbuffered;
+use lsl_platform::stream;
 
 /// `lsl bench atrest-end`, which people do not run.
 #[derive(Debug, Args)]
@@ -31,7 +31,7 @@ impl AtrestEnd {
         match &self.end {
             AtrestCommand::Give { file } => {
                 let mut input = File::open(file)?;
-                let mut output = unbuffered::output()?;
+                let mut output = stream::output()?;
                 loop {
                     let len = input.read(&mut piece)?;
                     if len == 0 {
@@ -41,7 +41,7 @@ impl AtrestEnd {
                 }
             }
             AtrestCommand::Take => {
-                let mut input = unbuffered::input()?;
+                let mut input = stream::input()?;
                 let mut total = 0;
                 loop {
                     let len = input.read(&mut piece)?;

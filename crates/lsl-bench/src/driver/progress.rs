@@ -1,10 +1,11 @@
 //! Shows the progress of a run.
 
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 
 use lsl_cli::ui::notice::note;
 use lsl_cli::ui::text::age;
 use lsl_core::local_clock;
+use lsl_platform::terminal::prepare;
 
 /// Progress on stderr: one line that is overwritten on a terminal.
 pub(crate) struct Progress {
@@ -21,7 +22,7 @@ impl Progress {
             begun: local_clock(),
             done: 0,
             total,
-            is_terminal: std::io::stderr().is_terminal(),
+            is_terminal: prepare(&std::io::stderr()),
         }
     }
 

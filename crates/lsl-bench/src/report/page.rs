@@ -1,8 +1,8 @@
 //! The page of a report, as HTML and as Markdown: what its template shows.
 
 use lsl_cli::failure::{Failure, Outcome};
-use lsl_cli::ui::shell;
 use lsl_cli::ui::text::{count, printable};
+use lsl_platform::remedy;
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment, Value};
@@ -97,7 +97,7 @@ fn environment(
 fn content(analysis: &Analysis<'_>, runs: &[Run], figures: &[Figure]) -> Value {
     let results = analysis.results;
     let runs = runs.iter().map(|run| {
-        let words: Vec<String> = run.args.iter().map(|word| shell::word(word)).collect();
+        let words: Vec<String> = run.args.iter().map(|word| remedy::word(word)).collect();
         json!({ "machine": run.machine, "command": words.join(" ") })
     });
     Value::from(Serde(json!({

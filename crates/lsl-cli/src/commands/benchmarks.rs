@@ -1,11 +1,12 @@
 //! `lsl bench`: runs the program `lsl-bench`, which is built and packed for itself.
 
-use std::env;
+use std::env::{self, consts::EXE_SUFFIX};
 use std::ffi::OsString;
 use std::io;
 use std::process::Command;
 
 use clap::Args;
+use lsl_platform::process::become_program;
 
 use crate::failure::{Failure, Outcome};
 use crate::globals::Globals;
@@ -25,42 +26,23 @@ pub(crate) struct Bench {
 impl Bench {
     /// Becomes the program. Returns only if there is none.
     pub(crate) fn run(&self, globals: &Globals) -> Outcome {
-        let beside = env::current_exe()?.with_file_name(PROGRAM);
+        let program = format!("lsl-bench{EXE_SUFFIX}");
+        let beside = env::current_exe()?.with_file_name(&program);
         let mut command = if beside.is_file() {
             Command::new(beside)
         } else {
-            Command::new(PROGRAM)
+            Command::new(&program)
         };
         command.args(globals.words());
         command.args((0..globals.verbosity()).map(|_| "-v"));
-        let error = replaced_by(command.args(&self.arguments));
+        let error = become_program(command.args(&self.arguments));
         Err(if error.kind() == io::ErrorKind::NotFound {
             Failure::NotFound(MISSING.into())
         } else {
-            Failure::Runtime(format!("{PROGRAM}: {error}"))
+            Failure::Runtime(format!("{program}: {error}"))
         })
     }
 }
-
-/// Runs `command` in place of this process. Returns only if that fails, with the error.
-#[cfg(unix)]
-fn replaced_by(command: &mut Command) -> io::Error {
-    std::os::unix::process::CommandExt::exec(command)
-}
-
-#[cfg(not(unix))]
-fn replaced_by(command: &mut Command) -> io::Error {
-    match command.status() {
-        Ok(status) => lsl_platform::exit::leave(status.code().unwrap_or(1)),
-        Err(error) => error,
-    }
-}
-
-const PROGRAM: &str = if cfg!(windows) {
-    "lsl-bench.exe"
-} else {
-    "lsl-bench"
-};
 
 const MISSING: &str = "`lsl bench` runs the program lsl-bench, which is neither beside `lsl` nor on PATH. The \
     package lsl-rs has it; in a clone of the sources: cargo build --release -p lsl-bench";

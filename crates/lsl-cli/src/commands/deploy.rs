@@ -14,6 +14,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use clap::Args;
+use lsl_platform::remedy::word;
 
 use self::build::Build;
 use self::check::Expected;
@@ -23,7 +24,6 @@ use self::ssh::Ssh;
 use crate::failure::{Failure, Outcome};
 use crate::globals::Globals;
 use crate::ui::notice::note;
-use crate::ui::shell::word;
 use crate::ui::text::printable;
 
 #[derive(Debug, Args)]

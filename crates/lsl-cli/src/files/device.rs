@@ -11,7 +11,6 @@ use lsl_platform::remedy;
 use super::place::{CONFIG_NAME, KEY_NAME, NEXT_KEY_NAME, SETTINGS_NAME, TRUST_NAME};
 use crate::failure::{Failure, Outcome};
 use crate::ui::prompt::Passphrase;
-use crate::ui::shell;
 use crate::ui::text::printable;
 
 /// Device to be set up for encryption.
@@ -65,7 +64,7 @@ pub(crate) fn check_place(directory: &Path) -> Outcome {
 
 /// Returns the command to run on another machine.
 pub(crate) fn trust_add(name: &str, key: &PublicKey) -> String {
-    format!("lsl trust add {} {key}", shell::word(name))
+    format!("lsl trust add {} {key}", remedy::word(name))
 }
 
 /// Checks a name, which goes into files, messages and command lines of other machines.

@@ -1,14 +1,16 @@
 //! The trust file: which devices may exchange streams with this one.
 
 use std::fs;
+use std::io;
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
 use lsl_core::secure::files::{self, Content};
 use lsl_core::secure::trust::{Date, Peer, TrustList, today};
-use lsl_platform::append;
+use lsl_platform::{append, remedy};
 
 use crate::failure::{Failure, Outcome};
+use crate::ui::notice::note;
 use crate::ui::text::printable;
 
 /// Trust file as read: its text and its entries.
@@ -44,9 +46,16 @@ impl<'a> TrustFile<'a> {
         }
         // Two commands at once must not undo each other. The lock is the directory's, since the file
         // is another one afterwards; where there are no locks, looking again must do.
-        let _locked = fs::canonicalize(self.path)
-            .ok()
-            .and_then(|path| append::lock_folder(path.parent()?).ok());
+        let locked = fs::canonicalize(self.path)
+            .and_then(|path| append::lock_folder(path.parent().unwrap_or(&path)));
+        if let Err(error) = &locked
+            && error.kind() == io::ErrorKind::PermissionDenied
+        {
+            note(format_args!(
+                "lsl: warning: {}: not locked against other commands like this one: {error}",
+                self.path.display()
+            ));
+        }
         let now = files::read_text(self.path, Content::Shared)?;
         if *now != self.text {
             return Err(Failure::Runtime(format!(
@@ -56,13 +65,10 @@ impl<'a> TrustFile<'a> {
         }
         files::replace(self.path, text.as_bytes()).map_err(|error| {
             let text = error.to_string();
-            // The second is ERROR_ACCESS_DENIED of Windows.
-            let is_denied = text.contains("Permission denied")
-                || cfg!(windows) && text.contains("(os error 5)");
-            if !is_denied {
+            if !text.contains(remedy::DENIED) {
                 return Failure::Runtime(text);
             }
-            let rights = lsl_platform::remedy::WITH_RIGHTS;
+            let rights = remedy::WITH_RIGHTS;
             Failure::Runtime(format!("{text}; run it as its owner, or {rights}"))
         })
     }

@@ -4,7 +4,8 @@
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
 
-use lsl_platform::terminal::{Typed, read_hidden, standard_input};
+use lsl_platform::stream;
+use lsl_platform::terminal::{Typed, read_hidden};
 use zeroize::Zeroizing;
 
 use super::notice::note;
@@ -20,7 +21,7 @@ pub(crate) fn can_ask() -> bool {
 
 /// Asks for a passphrase that exists; without a terminal, reads the next line of standard input.
 pub(crate) fn ask(question: &str) -> Outcome<Passphrase> {
-    let mut input = standard_input()?;
+    let mut input = stream::input()?;
     let line = if can_ask() {
         hidden(&mut input, question)?
     } else {

@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use lsl_platform::stream;
 use lsl_xdf::at_rest::{self, Existing, Options, Source, Task, Work, lock_stream, locked_name};
 
 use super::report::{Deed, FileReporter, cancel_on_interrupt, is_pipe};
 use crate::failure::{Failure, Outcome};
 use crate::files::at_rest_keys::RecipientArgs;
-use crate::files::unbuffered;
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -64,7 +64,7 @@ impl Lock {
         if is_pipe {
             // A pipe leaves nothing behind, so Ctrl-C keeps its usual meaning.
             let work = Work::new();
-            let (input, output) = (unbuffered::input()?, unbuffered::output()?);
+            let (input, output) = (stream::input()?, stream::output()?);
             lock_stream(input, output, &recipients, &work)?;
             return Ok(());
         }

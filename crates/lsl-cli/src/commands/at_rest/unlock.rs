@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use lsl_platform::stream;
 use lsl_xdf::at_rest::{self, Ending, Options, Source, Work, unlock_stream, unlocked_name};
 
 use super::lock::{existing, tasks};
 use super::report::{Deed, FileReporter, add_passphrase, cancel_on_interrupt, is_pipe};
 use crate::failure::{Failure, Outcome};
 use crate::files::at_rest_keys::IdentityArgs;
-use crate::files::unbuffered;
 use crate::ui::notice::note;
 
 #[derive(Debug, Args)]
@@ -70,7 +70,7 @@ impl Unlock {
         if is_pipe(&self.files)? {
             // A pipe leaves nothing behind, so Ctrl-C keeps its usual meaning.
             let work = Work::new();
-            let (input, output) = (unbuffered::input()?, unbuffered::output()?);
+            let (input, output) = (stream::input()?, stream::output()?);
             let passed = unlock_stream(input, output, &identities, ending, &work)?;
             if passed.end != at_rest::End::Whole {
                 note("lsl: the encrypted data is cut off: what was whole of it is written");

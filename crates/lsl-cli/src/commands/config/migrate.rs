@@ -9,6 +9,7 @@ use clap::Args;
 use lsl_core::config::{Config, Overrides, Source, SystemFiles, load, load_text};
 use lsl_core::secure::config::{Found, search};
 use lsl_platform::files::Who;
+use lsl_platform::remedy;
 use lsl_proto::config::{
     EncryptionRequest, encryption_request_in_home, without_encryption_request,
 };
@@ -18,7 +19,6 @@ use crate::failure::{Failure, Outcome};
 use crate::files::device::{Device, check_place, name_or_default, trust_add};
 use crate::files::place::{self, SETTINGS_NAME};
 use crate::globals::Globals;
-use crate::ui::shell;
 use crate::ui::text::printable;
 
 #[derive(Debug, Args)]
@@ -166,11 +166,10 @@ impl Migrate {
         } else {
             Settings::Copied
         });
-        let word = shell::word(&file.display().to_string());
         report.remove = Some(if is_target {
-            format!("sed -i '{WITHOUT_SECURITY}' {word}")
+            format!("sed -i '{WITHOUT_SECURITY}' {}", remedy::path(file))
         } else {
-            format!("rm {word}")
+            remedy::remove(file)
         });
         report.settings_file = Some(target);
         if !self.dry_run {

@@ -6,10 +6,11 @@
     reason = "conversions saturate: curves and bars end at their edges"
 )]
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::time::Duration;
 
 use lsl_core::local_clock;
+use lsl_platform::terminal::prepare;
 use serde::Serialize;
 
 use super::meter::Reading;
@@ -46,7 +47,7 @@ struct DemoSummary<'a> {
 
 impl View {
     pub(super) fn new(json: bool, start: f64, duration: f64, search_secs: f64) -> Self {
-        let mode = match (json, io::stdout().is_terminal()) {
+        let mode = match (json, prepare(&io::stdout())) {
             (true, _) => Mode::Json,
             (false, true) => Mode::Live,
             (false, false) => Mode::Lines,

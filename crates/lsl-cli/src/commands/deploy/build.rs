@@ -3,12 +3,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use lsl_platform::remedy::word;
 use sha2::{Digest, Sha256};
 
 use super::elf::{self, Machine, Program};
 use super::machine::Remote;
 use crate::failure::{Failure, Outcome};
-use crate::ui::shell::word;
 
 /// A program that will run on the other machine, as far as its head tells.
 #[derive(Debug, Clone)]
@@ -52,7 +52,7 @@ impl Build {
 
 /// Returns the kind of this machine, if a copy of this program could run elsewhere.
 fn here() -> Option<Machine> {
-    let is_linux = cfg!(target_os = "linux");
+    let is_linux = std::env::consts::OS == "linux";
     is_linux
         .then(|| Machine::from_uname(std::env::consts::ARCH))
         .flatten()

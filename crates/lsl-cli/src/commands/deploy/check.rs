@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use lsl_core::Selector;
+use lsl_platform::remedy::word;
 use serde_json::Value;
 
 use super::machine::Remote;
@@ -12,7 +13,6 @@ use super::ssh::Ssh;
 use crate::failure::{Failure, Outcome};
 use crate::globals::Globals;
 use crate::ui::notice::note;
-use crate::ui::shell::word;
 use crate::ui::text::printable;
 use crate::{Cli, Command};
 

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use lsl_platform::remedy::word;
+
 use super::elf::{Glibc, Machine};
 use crate::failure::{Failure, Outcome};
-use crate::ui::shell::word;
 use crate::ui::text::printable;
 
 /// Answers of the other machine about itself.

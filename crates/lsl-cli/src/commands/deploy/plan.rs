@@ -3,11 +3,12 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 
+use lsl_platform::remedy::word;
+
 use super::build::{Build, checksum};
 use super::machine::Remote;
 use super::unit;
 use crate::failure::Outcome;
-use crate::ui::shell::word;
 use crate::ui::text::printable;
 
 /// Step of a plan, with its title.

@@ -5,13 +5,15 @@
 //! No text of the user becomes part of a command for a login shell, whichever it is: scripts go to
 //! `sh` through its standard input, and copies to names that this program chooses.
 
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 
+use lsl_platform::files::{Who, create_directory};
+use lsl_platform::remedy::word;
+
 use crate::failure::{Failure, Outcome};
 use crate::ui::notice::note;
-use crate::ui::shell::word;
 use crate::ui::text::printable;
 
 /// Connection to a machine by `ssh`.
@@ -116,31 +118,19 @@ impl Ssh {
         })
     }
 
-    #[cfg(not(unix))]
-    #[expect(
-        clippy::unnecessary_wraps,
-        clippy::unused_self,
-        reason = "only ssh on Unix shares connections"
-    )]
+    /// Opens the connection that the commands share, so that a password is asked for once. The ssh of Windows
+    /// shares none.
     fn share(&mut self) -> Outcome {
-        Ok(())
-    }
-
-    /// Opens the connection that the commands share, so that a password is asked for once.
-    #[cfg(unix)]
-    fn share(&mut self) -> Outcome {
-        use std::io::{BufRead, BufReader};
-        use std::os::unix::fs::DirBuilderExt;
-
+        if !cfg!(unix) {
+            return Ok(());
+        }
         let folder = std::env::temp_dir().join(format!(
             "lsl-{}-{:x}",
             std::process::id(),
             lsl_core::local_clock().to_bits()
         ));
         // Fails if another user made it, who could put a socket of his into it.
-        std::fs::DirBuilder::new()
-            .mode(0o700)
-            .create(&folder)
+        create_directory(&folder, Who::Owner)
             .map_err(|error| Failure::Runtime(format!("{}: {error}", folder.display())))?;
         // A command that never ends, rather than none: its output says that the way is open.
         let spawned = self
@@ -305,9 +295,7 @@ const DEFAULTS: [&str; 12] = [
     "-x",
 ];
 const SOCKET: &str = "s";
-#[cfg(unix)]
 const IS_OPEN: &str = "lsl-is-open";
-#[cfg(unix)]
 const OPEN: &str = "echo lsl-is-open; exec cat";
 const SSH_FAILED: i32 = 255;
 

@@ -15,7 +15,6 @@ use crate::files::device::{
 use crate::files::place::{self, CONFIG_NAME, NEXT_KEY_NAME, SecurityConfig};
 use crate::ui::notice::note;
 use crate::ui::prompt::{self, Passphrase};
-use crate::ui::shell;
 use crate::ui::text::printable;
 
 #[derive(Debug, Args)]
@@ -121,11 +120,10 @@ impl Init {
             "Not in use yet. To change to it without interruption:\n\
              1. on every other machine, run   {}\n   (with the --role of the old \
              entry, or it may be both)\n\
-             2. here, stop the LSL programs,  mv {} {}\n\
+             2. here, stop the LSL programs,  {}\n\
              3. on every other machine, run   lsl trust remove {}",
             trust_add(name, &public),
-            shell::word(&path.display().to_string()),
-            shell::word(&current.display().to_string()),
+            remedy::rename(&path, current),
             old.map_or_else(
                 || "OLD-FINGERPRINT".into(),
                 |key| key.fingerprint().to_string()
@@ -196,9 +194,8 @@ impl Init {
                 Path::new(path).display()
             )),
             None if self.dir.is_some() => note(format_args!(
-                "Programs use it if they start with {}={}",
-                place::VARIABLE,
-                shell::word(&file.display().to_string())
+                "Programs use it if they start with {}",
+                remedy::variable(place::VARIABLE, file)
             )),
             _ => {}
         }
@@ -209,9 +206,10 @@ impl Init {
                  --owner USER."
             ));
         } else if self.system {
-            note(
-                "Other users of this machine need a key of their own: lsl key init, without sudo.",
-            );
+            note(format_args!(
+                "Other users of this machine need a key of their own: lsl key init, {}.",
+                remedy::WITHOUT_RIGHTS
+            ));
         }
         if let Some(user) =
             std::env::var_os("SUDO_USER").filter(|_| !self.system && self.dir.is_none())

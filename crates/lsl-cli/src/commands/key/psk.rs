@@ -11,7 +11,6 @@ use lsl_platform::remedy;
 
 use crate::failure::{Failure, Outcome};
 use crate::files::place::{self, PSK_NAME, PlaceArgs};
-use crate::ui::shell;
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -60,7 +59,7 @@ impl MakePsk {
              2. on all of them, here too, set in {}\n   {}\n\
              3. restart the LSL programs.",
             remedy::make_private(Path::new(PSK_NAME)),
-            shell::word(&place.file.display().to_string()),
+            remedy::path(&place.file),
             line_to_set(&fs::read_to_string(&place.file).unwrap_or_default())
         )?;
         Ok(out.flush()?)

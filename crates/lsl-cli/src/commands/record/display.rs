@@ -1,9 +1,10 @@
 //! Shows the state of a recording: a table redrawn in place on a terminal, a line of JSON a second
 //! elsewhere.
 
-use std::io::{self, IsTerminal};
+use std::io;
 
 use lsl_core::local_clock;
+use lsl_platform::terminal;
 use lsl_record::{Alarm, Status, StreamState, StreamStatus};
 use serde::Serialize;
 
@@ -104,7 +105,7 @@ impl StreamRow {
 
 impl Display {
     pub(super) fn new(json: bool) -> Self {
-        let is_live = !json && io::stdout().is_terminal();
+        let is_live = !json && terminal::prepare(&io::stdout());
         if is_live {
             messages::hold();
         }
@@ -247,18 +248,7 @@ fn fitting(top: &str, bottom: &str, rows: usize) -> String {
 /// Lines that the terminal has for a picture.
 fn rows() -> usize {
     // The cursor stands below the picture.
-    terminal_rows().map_or(usize::MAX, |rows| rows.saturating_sub(1))
-}
-
-#[cfg(unix)]
-fn terminal_rows() -> Option<usize> {
-    let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
-    Some(usize::from(size.ws_row)).filter(|rows| *rows > 0)
-}
-
-#[cfg(not(unix))]
-fn terminal_rows() -> Option<usize> {
-    None
+    terminal::rows().map_or(usize::MAX, |rows| rows.saturating_sub(1))
 }
 
 fn text(line: &StatusLine) -> String {

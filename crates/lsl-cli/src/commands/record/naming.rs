@@ -185,17 +185,7 @@ mod tests {
         assert_eq!(good("in/new/er"), real.join("in/new/er"));
         assert_eq!(good(""), real);
         assert_eq!(good(allowed.to_str().unwrap()), real);
-        #[cfg(unix)]
-        std::os::unix::fs::symlink(&base, allowed.join("out")).unwrap();
-        for bad in [
-            "..",
-            "../x",
-            "in/../../x",
-            "/etc",
-            "C:\\Data\\",
-            "out",
-            "out/x",
-        ] {
+        for bad in ["..", "../x", "in/../../x", "/etc", "C:\\Data\\"] {
             assert!(confined(&allowed, bad).is_err(), "{bad}");
         }
         fs::remove_dir_all(&base).unwrap();
@@ -209,6 +199,9 @@ mod tests {
         fs::create_dir_all(&allowed).unwrap();
         fs::create_dir_all(base.join("outside")).unwrap();
         std::os::unix::fs::symlink("../outside", allowed.join("out")).unwrap();
+        for bad in ["out", "out/x"] {
+            assert!(confined(&allowed, bad).is_err(), "{bad}");
+        }
         assert!(confined_folder(&allowed, &allowed.join("new/x.xdf")).is_ok());
         assert!(confined_folder(&allowed, &allowed.join("x.xdf")).is_ok());
         assert!(confined_folder(&allowed, &allowed.join("out/x.xdf")).is_err());

@@ -5,6 +5,7 @@
 use std::io::{self, Write};
 use std::path::Path;
 
+use lsl_platform::remedy;
 use lsl_record::unfinished_beside;
 use lsl_xdf::at_rest::is_locked;
 use lsl_xdf::repair::repair_in_place;
@@ -15,7 +16,6 @@ use super::messages::say;
 use crate::failure::{Failure, Outcome};
 use crate::ui::notice::note;
 use crate::ui::prompt::can_ask;
-use crate::ui::shell::word;
 
 /// Treatment of a recording without an end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,7 +92,7 @@ pub(super) fn tell(moved: &Path) {
     if !journal_path(moved).exists() {
         return;
     }
-    let file = word(&moved.display().to_string());
+    let file = remedy::path(moved);
     say(if is_locked(moved).unwrap_or(false) {
         format!(
             "{file} was not finished. With the key that opens it, and those for whom it is:\n  \

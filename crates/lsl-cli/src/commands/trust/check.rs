@@ -12,6 +12,7 @@ use clap::Args;
 use lsl_core::secure::trust::TrustList;
 use lsl_core::secure::{Cause, Error, Local, Policy, PublicKey, Role, Security, policy};
 use lsl_core::{Context, Selector, StreamInfo};
+use lsl_platform::remedy;
 use serde::Serialize;
 
 use crate::failure::{Failure, Outcome};
@@ -23,7 +24,6 @@ use crate::streams::not_found;
 use crate::streams::probe::{self, Checked, Finding};
 use crate::streams::select::seconds;
 use crate::ui::notice::note;
-use crate::ui::shell;
 use crate::ui::text;
 
 #[derive(Debug, Args)]
@@ -316,7 +316,7 @@ impl Checker<'_> {
 /// must not write options or commands into a line that people copy.
 fn command_to_trust(hostname: &str, address: &str) -> String {
     let name = if check_name(hostname).is_ok() {
-        shell::word(hostname)
+        remedy::word(hostname)
     } else {
         "NAME".into()
     };
