@@ -49,6 +49,7 @@ pub fn claim(path: &Path) -> Result<Claimed> {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 moved = Some(make_way(path)?);
             }
+            Err(error) if is_refused(&error) => return Err(not_a_file(path, &error)),
             Err(error) => return Err(Error::path("make", path)(error)),
         }
     }
@@ -102,8 +103,8 @@ fn make_way(path: &Path) -> Result<PathBuf> {
     // opening the target may block.
     let is_link = found.is_some_and(|it| it.is_symlink());
     let _held = match (!is_link).then(|| file_lock::open_to_read(path, true)) {
-        Some(Err(error)) if error.kind() == io::ErrorKind::ResourceBusy => {
-            return Err(Error::Argument(format!("{}: {error}", path.display())));
+        Some(Err(error)) if error.kind() == io::ErrorKind::ResourceBusy || is_refused(&error) => {
+            return Err(not_a_file(path, &error));
         }
         held => held.and_then(io::Result::ok),
     };
@@ -130,6 +131,15 @@ fn make_way(path: &Path) -> Result<PathBuf> {
     }
     let error = io::Error::from(io::ErrorKind::AlreadyExists);
     Err(Error::path("rename", path)(error))
+}
+
+/// Returns whether an error says that a name is none of a file: on Windows, of a device or of a hidden stream.
+fn is_refused(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::InvalidInput && error.raw_os_error().is_none()
+}
+
+fn not_a_file(path: &Path, error: &io::Error) -> Error {
+    Error::Argument(format!("{}: {error}", path.display()))
 }
 
 /// Renames a recording's journal to that of the first `_oldN` without any file: it must not tell of another
