@@ -67,13 +67,20 @@ typedef void (*lslx_log_callback)(int32_t level, const char *message, void *user
  * A file descriptor that is readable while samples wait in the inlet or its stream is lost,
  * for poll and event loops; the same on every call. When it is readable pull until nothing is
  * left, then call lslx_inlet_fd_clear. Do not read, write or close it; it ends with the inlet.
- * Starts to connect, as a pull does. Negative: an error code.
+ * Starts to connect, as a pull does. Negative: an error code, and always on Windows.
  */
 LIBLSL_C_API int32_t lslx_inlet_fd(lsl_inlet in);
 
 /**
- * Makes the descriptor unreadable until there is news: 0. If samples wait or the stream is
- * lost it stays readable: 1. Negative: an error code.
+ * The same on Windows, and NULL elsewhere or on failure: a manual-reset event, set while
+ * samples wait in the inlet or its stream is lost, for WaitForMultipleObjects and its like. Do
+ * not set, reset or close it.
+ */
+LIBLSL_C_API void *lslx_inlet_handle(lsl_inlet in);
+
+/**
+ * Makes the descriptor unreadable, or resets the event, until there is news: 0. If samples
+ * wait or the stream is lost it stays as it is: 1. Negative: an error code.
  */
 LIBLSL_C_API int32_t lslx_inlet_fd_clear(lsl_inlet in);
 

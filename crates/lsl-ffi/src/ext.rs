@@ -1,14 +1,16 @@
-//! Additions to liblsl's functions, all named `lslx_`: a file descriptor for event loops, counters,
+//! Additions to liblsl's functions, all named `lslx_`: a descriptor or event for event loops, counters,
 //! readers, flushing. Programs that must also run with liblsl look them up at run time.
 
-use std::ffi::c_char;
+use std::ffi::{c_char, c_void};
+use std::ptr;
 use std::sync::Arc;
 
 use lsl_core::Timeout;
-use lsl_platform::signal::Signal;
+use lsl_platform::signal::{IS_DESCRIPTOR, Signal};
 
 use crate::guard::{code, guard};
 use crate::handle::Handle;
+use crate::inlet::InletObject;
 use crate::memory::{Outcome, refuse, status};
 use crate::turns::{Progress, in_turns};
 use crate::{inlet, kept, outlet};
@@ -80,39 +82,48 @@ pub struct Consumer {
 ///
 /// When it is readable: pull until nothing is left, then call [`lslx_inlet_fd_clear`]. It may become
 /// readable for samples pulled at that very moment. It must not be read, written or closed; it ends with
-/// the inlet. Errors: -2 lost, -3 not an inlet, -4 out of descriptors or unsupported by the system.
+/// the inlet. Errors: -2 lost, -3 not an inlet, -4 out of descriptors, or Windows, where
+/// [`lslx_inlet_handle`] is.
 #[unsafe(no_mangle)]
 pub extern "C" fn lslx_inlet_fd(inlet: Handle) -> i32 {
     counted(|| {
         let object = inlet::find(inlet)?;
-        let signal = object.signal.get_or_init(|| {
-            let signal = Arc::new(Signal::new().ok()?);
-            let raise = Arc::clone(&signal);
-            object.inlet.set_notifier(move || raise.raise());
-            // For samples that came before there was a notifier.
-            if object.inlet.is_ready() {
-                signal.raise();
-            }
-            Some(signal)
-        });
-        // A timeout is expected, since this call does not wait, and a lost stream makes the descriptor
-        // readable.
-        drop(object.inlet.blocking().open(Timeout::NOW));
-        match signal {
-            Some(signal) => Ok(signal.descriptor()),
-            None => Err(refuse(code::INTERNAL, "no descriptor is to be had")),
+        if !IS_DESCRIPTOR {
+            let text = "on Windows an inlet has no descriptor: wait for lslx_inlet_handle's event";
+            return Err(refuse(code::INTERNAL, text));
         }
+        Ok(signal_of(&object)?.descriptor())
     })
 }
 
-/// Makes the descriptor of [`lslx_inlet_fd`] unreadable until there is news, and returns 0. It stays
-/// readable, with 1, if samples wait (left over or just arrived) or the stream is lost. Negative: an error.
+/// Returns an event of Windows, set while [`lslx_inlet_fd`] would be readable, for
+/// `WaitForMultipleObjects` and its like. The same on every call, and to be treated as the descriptor: it
+/// must not be set, reset or closed. NULL with a text in `lsl_last_error` on failure and on other systems.
+#[unsafe(no_mangle)]
+pub extern "C" fn lslx_inlet_handle(inlet: Handle) -> *mut c_void {
+    guard(ptr::null_mut(), || {
+        let event = inlet::find(inlet).and_then(|object| {
+            if IS_DESCRIPTOR {
+                let text =
+                    "an inlet has an event on Windows alone: poll lslx_inlet_fd's descriptor";
+                return Err(refuse(code::INTERNAL, text));
+            }
+            Ok(signal_of(&object)?.handle())
+        });
+        event.unwrap_or(ptr::null_mut())
+    })
+}
+
+/// Makes the descriptor of [`lslx_inlet_fd`], or the event of [`lslx_inlet_handle`], unreadable until there
+/// is news, and returns 0. It stays readable, with 1, if samples wait (left over or just arrived) or the
+/// stream is lost. Negative: an error.
 #[unsafe(no_mangle)]
 pub extern "C" fn lslx_inlet_fd_clear(inlet: Handle) -> i32 {
     counted(|| {
         let object = inlet::find(inlet)?;
         let Some(Some(signal)) = object.signal.get() else {
-            return Err(refuse(code::ARGUMENT, "the inlet has no descriptor yet"));
+            let text = "the inlet has no descriptor or event yet";
+            return Err(refuse(code::ARGUMENT, text));
         };
         // Clear first: an event after the look at the inlet raises it again by itself.
         signal.clear();
@@ -237,6 +248,24 @@ pub extern "C" fn lslx_dropped_reads() -> i32 {
     guard(0, kept::dropped_reads)
 }
 
+/// Returns the signal of an inlet, created once, and begins to connect.
+fn signal_of(object: &InletObject) -> Outcome<&Signal> {
+    let signal = object.signal.get_or_init(|| {
+        let signal = Arc::new(Signal::new().ok()?);
+        let raise = Arc::clone(&signal);
+        object.inlet.set_notifier(move || raise.raise());
+        // For samples that came before there was a notifier.
+        if object.inlet.is_ready() {
+            signal.raise();
+        }
+        Some(signal)
+    });
+    // A timeout is expected, since this call does not wait, and a lost stream raises the signal.
+    drop(object.inlet.blocking().open(Timeout::NOW));
+    let signal = signal.as_deref();
+    signal.ok_or_else(|| refuse(code::INTERNAL, "no descriptor is to be had"))
+}
+
 /// Runs a call that returns a number of at least 0, or an error code.
 pub(crate) fn counted(body: impl FnOnce() -> Outcome<i32>) -> i32 {
     match guard(Err(code::INTERNAL), body) {
@@ -281,7 +310,7 @@ unsafe fn give<T: Sized32>(filled: T, place: *mut T) -> Outcome<()> {
     let filled = filled.with_size(u32::try_from(common).unwrap_or(0));
     let bytes = (&raw const filled).cast::<u8>();
     // SAFETY: both have at least that many bytes; ours is on the stack.
-    unsafe { std::ptr::copy_nonoverlapping(bytes, place.cast(), common) };
+    unsafe { ptr::copy_nonoverlapping(bytes, place.cast(), common) };
     Ok(())
 }
 
@@ -289,5 +318,4 @@ unsafe fn give<T: Sized32>(filled: T, place: *mut T) -> Outcome<()> {
 const ADDRESS_BYTES: usize = 64;
 
 #[cfg(test)]
-#[cfg(unix)]
 mod tests;

@@ -177,6 +177,7 @@ const _: unsafe extern "C-unwind" fn(*mut Handle, u32, *const c_char, *const c_c
 const _: unsafe extern "C-unwind" fn(*mut Handle, u32, *const c_char, i32, f64) -> i32 = lsl_resolve_bypred;
 const _: unsafe extern "C" fn(Option<LogCallback>, *mut c_void) = lslx_set_log_callback;
 const _: unsafe extern "C" fn(Handle) -> i32 = lslx_inlet_fd;
+const _: unsafe extern "C" fn(Handle) -> *mut c_void = lslx_inlet_handle;
 const _: unsafe extern "C" fn(Handle) -> i32 = lslx_inlet_fd_clear;
 const _: unsafe extern "C" fn(Handle, *mut InletStats) -> i32 = lslx_inlet_stats;
 const _: unsafe extern "C" fn(Handle, *mut OutletStats) -> i32 = lslx_outlet_stats;

@@ -48,6 +48,7 @@ pub mod process;
 mod readiness;
 pub mod reentry;
 pub mod remedy;
+#[cfg_attr(windows, path = "windows/signal.rs")]
 pub mod signal;
 pub mod socket;
 pub mod stderr;

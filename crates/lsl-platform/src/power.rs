@@ -1,14 +1,18 @@
 //! What a program asks of the system's saving of power.
 
+#[cfg(windows)]
+use std::sync::atomic::{AtomicU32, Ordering};
+
 /// Makes waits of this process end within so many milliseconds of their time, for good. Does nothing for 0,
-/// and where they do anyway: everywhere but on Windows, whose default is 16.
+/// where a finer one was asked for before, and where they do anyway: everywhere but on Windows, whose default
+/// is 16.
 #[cfg_attr(
     windows,
     expect(unsafe_code, reason = "std knows nothing of the resolution of timers")
 )]
 pub fn set_timer_resolution(millis: u32) {
     #[cfg(windows)]
-    if millis > 0 {
+    if millis > 0 && FINEST.fetch_min(millis, Ordering::Relaxed) > millis {
         // SAFETY: takes a number; one that the system cannot do changes nothing.
         unsafe { windows_sys::Win32::Media::timeBeginPeriod(millis) };
     }
@@ -47,3 +51,7 @@ pub fn stay_awake() {
         };
     }
 }
+
+/// What was asked for, in milliseconds.
+#[cfg(windows)]
+static FINEST: AtomicU32 = AtomicU32::new(u32::MAX);

@@ -1,6 +1,19 @@
 //! A descriptor that a caller's event loop can wait for: raised by one thread, cleared by another.
 
+use std::ffi::c_void;
+use std::ptr;
+
 pub use system::Signal;
+
+/// Whether a signal is a descriptor. On Windows it is an event.
+pub const IS_DESCRIPTOR: bool = true;
+
+impl Signal {
+    /// Returns NULL: see [`IS_DESCRIPTOR`].
+    pub fn handle(&self) -> *mut c_void {
+        ptr::null_mut()
+    }
+}
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod system {
@@ -92,45 +105,7 @@ mod system {
     }
 }
 
-#[cfg(windows)]
-mod system {
-    use std::io;
-
-    /// Has no value: a descriptor of the C library cannot be waited for together with sockets.
-    #[derive(Debug, Clone, Copy)]
-    pub enum Signal {}
-
-    impl Signal {
-        /// Fails, for the reason given at the type.
-        ///
-        /// # Errors
-        /// Always `Unsupported`.
-        pub fn new() -> io::Result<Self> {
-            Err(io::Error::new(
-                io::ErrorKind::Unsupported,
-                "on Windows an inlet has no descriptor to wait for; wait in a pull",
-            ))
-        }
-
-        /// Is never called: the type has no value.
-        pub fn descriptor(&self) -> i32 {
-            match *self {}
-        }
-
-        /// Is never called: the type has no value.
-        pub fn raise(&self) {
-            match *self {}
-        }
-
-        /// Is never called: the type has no value.
-        pub fn clear(&self) {
-            match *self {}
-        }
-    }
-}
-
 #[cfg(test)]
-#[cfg(unix)]
 mod tests {
     use std::os::fd::BorrowedFd;
 

@@ -1,5 +1,4 @@
 use std::ffi::CStr;
-use std::ptr;
 
 use lsl_core::ChannelFormat;
 
@@ -8,10 +7,29 @@ use crate::inlet::pull::lsl_pull_sample_d;
 use crate::inlet::{lsl_destroy_inlet, lsl_samples_available};
 use crate::outlet::push::{lsl_push_sample_d, lsl_push_sample_dtp};
 use crate::outlet::{lsl_destroy_outlet, lsl_wait_for_consumers};
-use crate::testing::{self, SOON, Stream, no_handle, outlet, until};
+use crate::testing::{self, SOON, Stream, last_error, no_handle, outlet, until};
+
+/// What an event loop waits for.
+#[cfg(unix)]
+type Awaited = i32;
+#[cfg(windows)]
+type Awaited = *mut c_void;
+
+/// Returns what the system has of both, having seen that the other is refused.
+fn awaited(inlet: Handle) -> Awaited {
+    #[cfg(unix)]
+    let (awaited, refused) = (lslx_inlet_fd(inlet), lslx_inlet_handle(inlet).is_null());
+    #[cfg(windows)]
+    let (awaited, refused) = (lslx_inlet_handle(inlet), lslx_inlet_fd(inlet) == -4);
+    assert!(refused);
+    let other = ["lslx_inlet_handle", "lslx_inlet_fd"][usize::from(IS_DESCRIPTOR)];
+    assert!(last_error().contains(other), "{}", last_error());
+    awaited
+}
 
 /// Returns whether a descriptor becomes readable within `limit` milliseconds.
-fn readable(descriptor: i32, limit: i32) -> bool {
+#[cfg(unix)]
+fn readable(descriptor: Awaited, limit: i32) -> bool {
     let mut poll = libc::pollfd {
         fd: descriptor,
         events: libc::POLLIN,
@@ -19,6 +37,17 @@ fn readable(descriptor: i32, limit: i32) -> bool {
     };
     // SAFETY: one structure.
     unsafe { libc::poll(&raw mut poll, 1, limit) == 1 }
+}
+
+/// Returns whether an event is set within `limit` milliseconds.
+#[cfg(windows)]
+fn readable(event: Awaited, limit: u32) -> bool {
+    #[link(name = "kernel32")]
+    unsafe extern "system" {
+        fn WaitForSingleObject(handle: Awaited, millis: u32) -> u32;
+    }
+    // SAFETY: the event of an inlet that is there.
+    unsafe { WaitForSingleObject(event, limit) == 0 }
 }
 
 fn pull(inlet: Handle) -> f64 {
@@ -33,9 +62,12 @@ fn the_descriptor_is_readable_while_there_is_something_to_pull() {
     let out = outlet("fd", 1, 0.0, ChannelFormat::Double64);
     let inlet = testing::inlet("fd", false);
     assert_eq!(lslx_inlet_fd_clear(inlet), -3);
-    let descriptor = lslx_inlet_fd(inlet);
+    let descriptor = awaited(inlet);
+    #[cfg(unix)]
     assert!(descriptor >= 0);
-    assert_eq!(lslx_inlet_fd(inlet), descriptor);
+    #[cfg(windows)]
+    assert!(!descriptor.is_null());
+    assert_eq!(awaited(inlet), descriptor);
     // It connects by itself.
     assert_eq!(lsl_wait_for_consumers(out, SOON), 1);
     assert!(!readable(descriptor, 0));
@@ -58,6 +90,7 @@ fn the_descriptor_is_readable_while_there_is_something_to_pull() {
     assert_eq!(lslx_inlet_fd_clear(inlet), 1);
     lsl_destroy_inlet(inlet);
     assert_eq!((lslx_inlet_fd(inlet), lslx_inlet_fd_clear(inlet)), (-3, -3));
+    assert!(lslx_inlet_handle(inlet).is_null());
 }
 
 #[test]
@@ -68,7 +101,7 @@ fn a_late_descriptor_knows_what_is_there() {
     until("the sample arrives", || {
         lsl_samples_available(stream.inlet) == 1
     });
-    assert!(readable(lslx_inlet_fd(stream.inlet), 0));
+    assert!(readable(awaited(stream.inlet), 0));
 }
 
 #[test]

@@ -27,7 +27,7 @@ use crate::turns::{Progress, Turn, with_code_in_turns};
 #[derive(Debug)]
 pub(crate) struct InletObject {
     pub(crate) inlet: Inlet,
-    /// Signal of `lslx_inlet_fd`; `None` if it could not be created.
+    /// Signal of `lslx_inlet_fd` and `lslx_inlet_handle`; `None` if it could not be created.
     pub(crate) signal: OnceLock<Option<Arc<Signal>>>,
     channels: usize,
     format: ChannelFormat,

@@ -5,26 +5,23 @@
 
 use std::cell::Cell;
 use std::io;
-use std::os::windows::io::{
-    AsRawHandle, AsRawSocket, AsSocket, BorrowedSocket, FromRawHandle, OwnedHandle,
-};
+use std::os::windows::io::{AsRawHandle, AsRawSocket, AsSocket, BorrowedSocket, OwnedHandle};
 use std::sync::Arc;
 
 use windows_sys::Win32::Foundation::{WAIT_FAILED, WAIT_OBJECT_0, WAIT_TIMEOUT};
 use windows_sys::Win32::Networking::WinSock::{FD_CLOSE, FD_READ, WSAEventSelect};
-use windows_sys::Win32::System::Threading::{
-    CreateEventW, ResetEvent, SetEvent, WaitForMultipleObjects,
-};
+use windows_sys::Win32::System::Threading::WaitForMultipleObjects;
 
 use crate::clock::local_clock;
 pub use crate::readiness::{wait_readable, wait_writable};
 use crate::reentry::interruptible;
+use crate::signal::{Reset, Signal, event};
 
 /// Flag that one thread can wait for together with a socket, see [`wait_readable_or`]. It stays raised until
 /// that thread lowers it, so raising may precede waiting.
 #[derive(Debug)]
 pub struct Interrupt {
-    flag: OwnedHandle,
+    flag: Signal,
     /// Set by the socket, and reset by the wait that it ends.
     data: OwnedHandle,
 }
@@ -40,7 +37,7 @@ impl Interrupt {
         let own = match OWN.try_with(Cell::take).ok().flatten() {
             Some(own) => own,
             None => Arc::new(Self {
-                flag: event(Reset::Manual)?,
+                flag: Signal::new()?,
                 data: event(Reset::Auto)?,
             }),
         };
@@ -49,17 +46,13 @@ impl Interrupt {
     }
 
     /// Raises the flag, from any thread.
-    #[expect(unsafe_code, reason = "std has no events")]
     pub fn raise(&self) {
-        // SAFETY: the handle is open. Setting an event fails for other handles only.
-        unsafe { SetEvent(self.flag.as_raw_handle()) };
+        self.flag.raise();
     }
 
     /// Lowers the flag. Only the waiting thread may do so.
-    #[expect(unsafe_code, reason = "std has no events")]
     pub fn lower(&self) {
-        // SAFETY: as in `raise`.
-        unsafe { ResetEvent(self.flag.as_raw_handle()) };
+        self.flag.clear();
     }
 }
 
@@ -114,10 +107,7 @@ fn select(socket: BorrowedSocket<'_>, event: &OwnedHandle) -> io::Result<()> {
 )]
 fn wait_any(interrupt: &Interrupt, deadline: f64) -> io::Result<Woken> {
     // Bytes come before a flag.
-    let handles = [
-        interrupt.data.as_raw_handle(),
-        interrupt.flag.as_raw_handle(),
-    ];
+    let handles = [interrupt.data.as_raw_handle(), interrupt.flag.handle()];
     loop {
         let remaining_secs = (deadline - local_clock()).max(0.0);
         let hop_secs = remaining_secs.min(LONGEST_HOP_SECS);
@@ -131,26 +121,6 @@ fn wait_any(interrupt: &Interrupt, deadline: f64) -> io::Result<Woken> {
             _ => return Ok(Woken::Interrupted),
         }
     }
-}
-
-#[derive(Clone, Copy)]
-enum Reset {
-    Manual,
-    Auto,
-}
-
-/// Makes an event that is not set.
-#[expect(unsafe_code, reason = "std has no events")]
-fn event(reset: Reset) -> io::Result<OwnedHandle> {
-    let is_manual = i32::from(matches!(reset, Reset::Manual));
-    let nothing = std::ptr::null();
-    // SAFETY: an event without a name, and of the usual rights.
-    let event = unsafe { CreateEventW(nothing, is_manual, 0, nothing.cast()) };
-    if event.is_null() {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: it was made above, and belongs to nobody else.
-    Ok(unsafe { OwnedHandle::from_raw_handle(event) })
 }
 
 const LONGEST_HOP_SECS: f64 = 3600.0;
