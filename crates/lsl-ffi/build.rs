@@ -16,6 +16,12 @@ fn main() -> Result<(), Box<dyn Error>> {
             println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,liblsl.so.2");
             println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
         }
+        // Found below whatever run path a program has; versions are those that liblsl has there.
+        "macos" => {
+            println!("cargo:rustc-cdylib-link-arg=-Wl,-install_name,@rpath/liblsl.2.dylib");
+            println!("cargo:rustc-cdylib-link-arg=-Wl,-compatibility_version,2.0.0");
+            println!("cargo:rustc-cdylib-link-arg=-Wl,-current_version,1.18.0");
+        }
         "windows" => windows()?,
         _ => {}
     }

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use xshell::{Shell, cmd};
 
-use crate::{Result, windows};
+use crate::{Result, macos, windows};
 
 const TABLE: &str = "crates/lsl-ffi/abi/abi.tsv";
 const INCLUDE: &str = "crates/lsl-ffi/include";
@@ -138,7 +138,7 @@ pub(crate) fn install(sh: &Shell, prefix: &Path, profile: Profile) -> Result {
     Ok(())
 }
 
-/// The library is laid out on Linux alone.
+/// Packages are made on Linux alone.
 #[cfg(not(unix))]
 fn symlink(_to: &str, _path: &Path) -> std::io::Result<()> {
     Err(std::io::ErrorKind::Unsupported.into())
@@ -149,7 +149,8 @@ fn symlink(_to: &str, _path: &Path) -> std::io::Result<()> {
 pub(crate) fn lay_out(sh: &Shell, library: &Path, prefix: &Path, libdir: &str) -> Result {
     let lib = prefix.join(libdir);
     sh.create_dir(&lib)?;
-    let is_dll = library.extension().is_some_and(|end| end == "dll");
+    let ends_with = |wanted| library.extension().is_some_and(|end| end == wanted);
+    let (is_dll, is_dylib) = (ends_with("dll"), ends_with("dylib"));
     let (file, linking) = if is_dll {
         let bin = prefix.join("bin");
         sh.create_dir(&bin)?;
@@ -161,16 +162,22 @@ pub(crate) fn lay_out(sh: &Shell, library: &Path, prefix: &Path, libdir: &str) -
             format!("IMPORTED_IMPLIB \"${{_lsl_prefix}}/{libdir}/lsl.lib\""),
         )
     } else {
-        let real = format!("liblsl.so.{LIBLSL_VERSION}");
+        let (real, loaded, linked) = if is_dylib {
+            let real = format!("liblsl.{LIBLSL_VERSION}.dylib");
+            (real, macos::LIBRARY, "liblsl.dylib")
+        } else {
+            (format!("liblsl.so.{LIBLSL_VERSION}"), SONAME, "liblsl.so")
+        };
         sh.copy_file(library, lib.join(&real))?;
-        for name in [SONAME, "liblsl.so"] {
+        let name = loaded.trim_start_matches("@rpath/");
+        for name in [name, linked] {
             let path = lib.join(name);
             sh.remove_path(&path)?;
             symlink(&real, &path)?;
         }
         (
-            format!("{libdir}/{SONAME}"),
-            format!("IMPORTED_SONAME \"{SONAME}\""),
+            format!("{libdir}/{name}"),
+            format!("IMPORTED_SONAME \"{loaded}\""),
         )
     };
     // From the folder of the library back to the prefix; both kinds of file find it by their own place.
@@ -190,10 +197,9 @@ pub(crate) fn lay_out(sh: &Shell, library: &Path, prefix: &Path, libdir: &str) -
             .replace("@FILE@", &file)
             .replace("@LINKING@", &linking)
             .replace("@UP@", &up);
-        // Of the static library, which is there on Unix alone.
-        let lines = text
-            .lines()
-            .filter(|line| !(is_dll && line.starts_with("Libs.private")));
+        // Of the static library, which is there on Linux alone.
+        let is_there = !is_dll && !is_dylib;
+        let lines = (text.lines()).filter(|line| is_there || !line.starts_with("Libs.private"));
         sh.write_file(lib.join(to), lines.collect::<Vec<_>>().join("\n") + "\n")?;
     }
     sh.create_dir(prefix.join("include"))?;

@@ -1,5 +1,7 @@
 //! What must be true of files that leave this machine, read from the files themselves.
 
+mod mach_o;
+
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -46,6 +48,7 @@ pub(crate) fn check(sh: &Shell, build: &Build) -> Result {
         let mut found = match build.target.system {
             System::Linux { .. } => elf_problems(sh, file, build.target.machine)?,
             System::Windows => pe_problems(sh, file)?,
+            System::MacOs => mach_o::problems(sh, file)?,
         };
         let bytes = sh.read_binary_file(file)?;
         for (name, most) in LARGEST {
@@ -69,7 +72,7 @@ pub(crate) fn check(sh: &Shell, build: &Build) -> Result {
                 .map(|problem| format!("{}: {problem}", file.display())),
         );
     }
-    if build.target.system != System::Windows {
+    if let System::Linux { .. } = build.target.system {
         problems.extend(abi::library_problems(sh, &build.library)?);
     }
     if problems.is_empty() {

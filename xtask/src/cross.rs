@@ -1,12 +1,12 @@
 //! Release builds that run on other machines: `lsl`, `lsl-bench` and `liblsl.so` for each target, for
-//! glibc 2.28 (2018: Debian 10, Ubuntu 18.10, RHEL 8) or newer; `lsl.exe` and `lsl.dll` for Windows. Any
-//! x86-64 Linux can make them.
+//! glibc 2.28 (2018: Debian 10, Ubuntu 18.10, RHEL 8) or newer; `lsl.exe` and `lsl.dll` for Windows; `lsl` and
+//! `liblsl.dylib` for macOS, for both processors in one file. Any x86-64 Linux can make them.
 
 use std::path::PathBuf;
 
 use xshell::{Shell, cmd};
 
-use crate::{Result, artefact, windows, zig};
+use crate::{Result, artefact, macos, windows, zig};
 
 /// The oldest glibc that the builds run on; also what the wheels' tags promise.
 pub(crate) const GLIBC: &str = "2.28";
@@ -21,6 +21,7 @@ pub(crate) enum System {
         multiarch: &'static str,
     },
     Windows,
+    MacOs,
 }
 
 /// A machine that we ship for.
@@ -55,6 +56,11 @@ pub(crate) const TARGETS: &[Target] = &[
         machine: "x86_64",
         system: System::Windows,
     },
+    Target {
+        triple: macos::TRIPLE,
+        machine: "universal2",
+        system: System::MacOs,
+    },
 ];
 
 const TARGET_DIR: &str = "target/cross";
@@ -67,32 +73,49 @@ pub(crate) struct Build {
     pub(crate) library: PathBuf,
 }
 
-/// Build and check every target, or the one called `triple`.
-pub(crate) fn run(sh: &Shell, triple: Option<&str>) -> Result {
-    for target in select(triple)? {
+impl System {
+    /// As people call it.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Linux { .. } => "linux",
+            Self::Windows => "windows",
+            Self::MacOs => "macos",
+        }
+    }
+}
+
+/// Build and check every target, or those that `word` means.
+pub(crate) fn run(sh: &Shell, word: Option<&str>) -> Result {
+    for target in select(word)? {
         build(sh, target)?;
     }
     Ok(())
 }
 
-/// The targets that a word on the command line means.
-pub(crate) fn select(triple: Option<&str>) -> Result<Vec<Target>> {
-    let Some(triple) = triple else {
-        return Ok(TARGETS.to_vec());
+/// The targets that a word on the command line means: a system or a target; without it all.
+pub(crate) fn select(word: Option<&str>) -> Result<Vec<Target>> {
+    let mut targets = TARGETS.to_vec();
+    let Some(word) = word else {
+        return Ok(targets);
     };
-    let known = TARGETS.iter().map(|target| target.triple);
-    let known = known.collect::<Vec<_>>().join(", ");
-    TARGETS
-        .iter()
-        .find(|target| target.triple == triple)
-        .map(|target| vec![*target])
-        .ok_or_else(|| format!("no such target: {triple}; there are {known}").into())
+    targets.retain(|target| [target.triple, target.system.name()].contains(&word));
+    if targets.is_empty() {
+        let known = TARGETS.iter().map(|target| target.triple);
+        let known = known.collect::<Vec<_>>().join(", ");
+        return Err(
+            format!("no such target: {word}; there are linux, windows, macos, {known}").into(),
+        );
+    }
+    Ok(targets)
 }
 
 /// Build one target and check the files themselves.
 pub(crate) fn build(sh: &Shell, target: Target) -> Result<Build> {
     let Target { triple, .. } = target;
-    zig::require_targets(sh, &[triple])?;
+    match target.system {
+        System::MacOs => zig::require_targets(sh, &macos::HALVES)?,
+        _ => zig::require_targets(sh, &[triple])?,
+    }
     let root = sh.current_dir();
     // Programs that users run need neither symbols nor the paths of the machine that built them;
     // without the paths, every checkout builds the same bytes.
@@ -110,6 +133,12 @@ pub(crate) fn build(sh: &Shell, target: Target) -> Result<Build> {
             &["lsl.exe", "lsl.dll"][..],
             Some(windows::resources(sh, &root.join(TARGET_DIR))?),
         ),
+        System::MacOs => (
+            triple.to_owned(),
+            &["lsl-cli", "lsl-ffi"][..],
+            &["lsl", "liblsl.dylib"][..],
+            Some(macos::frameworks(sh, &root.join(TARGET_DIR))?),
+        ),
     };
     let packages = packages.iter().flat_map(|package| ["-p", package]);
     cmd!(
@@ -120,6 +149,7 @@ pub(crate) fn build(sh: &Shell, target: Target) -> Result<Build> {
     // Separated by a byte that no path has, as cargo wants it.
     .env("CARGO_ENCODED_RUSTFLAGS", flags.join("\u{1f}"))
     .env("SOURCE_DATE_EPOCH", epoch(sh)?)
+    .env("MACOSX_DEPLOYMENT_TARGET", macos::OLDEST)
     .envs(resources.map(|folder| ("LSL_RESOURCES", folder)))
     .run()?;
 

@@ -1,6 +1,7 @@
 //! What people download: for each target an archive and a Python wheel, for Linux a Debian package, then
 //! checksums and a bill of materials. The same sources and tools give the same bytes, wherever the checkout
-//! lies: times are that of the commit, orders are by name, owners are nobody.
+//! lies: times are that of the commit, orders are by name, owners are nobody. Only those for macOS differ: what is
+//! linked for it has a new number (LC_UUID) each time.
 
 mod try_wheel;
 mod wheel;
@@ -11,8 +12,8 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest, Sha256};
 use xshell::{Shell, cmd};
 
-use crate::cross::{self, Build, System, TARGETS, Target};
-use crate::{Result, abi};
+use crate::cross::{self, Build, System, Target};
+use crate::{Result, abi, macos};
 
 /// The product's name in packages.
 const NAME: &str = "lsl-rs";
@@ -33,23 +34,23 @@ struct Release {
     search_path: std::ffi::OsString,
 }
 
-/// Build everything; to `prove` it, pack twice and fail unless both times gave the same bytes, and try
-/// the wheel of this machine.
-pub(crate) fn run(sh: &Shell, prove: bool) -> Result {
+/// Build everything, or what is for `system`; to `prove` it, pack twice and fail unless both times gave the
+/// same bytes, and try the wheel of this machine.
+pub(crate) fn run(sh: &Shell, system: Option<&str>, prove: bool) -> Result {
     let release = Release {
         version: cross::version(sh)?,
         epoch: cross::epoch(sh)?,
         search_path: tools(sh)?,
     };
-    let builds = TARGETS
-        .iter()
-        .map(|target| cross::build(sh, *target))
+    let builds = cross::select(system)?
+        .into_iter()
+        .map(|target| cross::build(sh, target))
         .collect::<Result<Vec<_>>>()?;
     let sums = pack(sh, &release, &builds)?;
     if prove && pack(sh, &release, &builds)? != sums {
         return Err("dist: packing twice gave different files".into());
     }
-    if prove {
+    if prove && builds.iter().any(|build| is_for_this_machine(build.target)) {
         try_wheel::run(sh, &release)?;
     }
     print!("{sums}");
@@ -86,25 +87,26 @@ fn tools(sh: &Shell) -> Result<std::ffi::OsString> {
 fn pack(sh: &Shell, release: &Release, builds: &[Build]) -> Result<String> {
     sh.remove_path(DIST)?;
     sh.create_dir(STAGE)?;
-    let made_here = builds
-        .iter()
-        .find(|build| is_for_this_machine(build.target))
-        .ok_or("none of the targets runs on this machine; pages come from the command itself")?;
-    let pages = pages(sh, made_here, release)?;
+    let made_here = (builds.iter()).find(|build| is_for_this_machine(build.target));
+    let pages = made_here.map(|build| pages(sh, build, release));
+    let pages = pages.transpose()?;
     for build in builds {
         let bill = bill_of_materials(sh, release, build.target)?;
         match build.target.system {
             System::Linux { debian, multiarch } => {
+                let pages = pages.as_ref().ok_or(
+                    "none of the targets runs on this machine; pages come from the command itself",
+                )?;
                 let name = format!("{NAME}-{}-{}", release.version, build.target.triple);
                 let tree = Path::new(STAGE).join(&name);
                 lay_out(sh, build, &tree, "lib", &bill)?;
-                lay_out_unix(sh, &tree, &pages)?;
+                lay_out_unix(sh, &tree, pages)?;
                 archive(sh, release, &name)?;
 
                 let tree = Path::new(STAGE).join("deb");
                 sh.remove_path(&tree)?;
                 lay_out(sh, build, &tree, &format!("lib/{multiarch}"), &bill)?;
-                lay_out_unix(sh, &tree, &pages)?;
+                lay_out_unix(sh, &tree, pages)?;
                 // Debian's zsh looks for what packages complete here, not in the folder of all others.
                 let zsh = tree.join("share/zsh");
                 std::fs::rename(zsh.join("site-functions"), zsh.join("vendor-completions"))?;
@@ -115,6 +117,11 @@ fn pack(sh: &Shell, release: &Release, builds: &[Build]) -> Result<String> {
                 lay_out(sh, build, &Path::new(STAGE).join(&name), "lib", &bill)?;
                 zip(sh, release, &name)?;
             }
+            System::MacOs => {
+                let name = format!("{NAME}-{}-macos-universal2", release.version);
+                lay_out(sh, build, &Path::new(STAGE).join(&name), "lib", &bill)?;
+                archive(sh, release, &name)?;
+            }
         }
         wheel::pack(sh, release, build)?;
     }
@@ -124,7 +131,7 @@ fn pack(sh: &Shell, release: &Release, builds: &[Build]) -> Result<String> {
 
 /// Whether what is built for `target` can be run here.
 fn is_for_this_machine(target: Target) -> bool {
-    target.system != System::Windows && target.machine == std::env::consts::ARCH
+    matches!(target.system, System::Linux { .. }) && target.machine == std::env::consts::ARCH
 }
 
 /// What every target's users get, as it lies below a prefix such as `/usr`.
@@ -184,10 +191,15 @@ fn pages(sh: &Shell, build: &Build, release: &Release) -> Result<PathBuf> {
 /// programs and the library are built from the same crates; the benchmarks have all of them.
 fn bill_of_materials(sh: &Shell, release: &Release, target: Target) -> Result<PathBuf> {
     let triple = target.triple;
+    // Both halves are of the same crates.
+    let crates_of = match target.system {
+        System::MacOs => macos::HALVES[0],
+        _ => triple,
+    };
     let name = "lsl-rs-bill-of-materials";
     cmd!(
         sh,
-        "cargo cyclonedx --quiet --format json --target {triple} --no-build-deps
+        "cargo cyclonedx --quiet --format json --target {crates_of} --no-build-deps
             --override-filename {name}"
     )
     .env("PATH", &release.search_path)

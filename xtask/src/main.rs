@@ -25,6 +25,7 @@ mod hosts;
 mod instructions;
 mod interop;
 mod loom;
+mod macos;
 mod models;
 mod recorder;
 mod roots;
@@ -73,8 +74,9 @@ Usage: cargo xtask TASK
   deploy [FILTER]        `lsl deploy` to a real sshd and systemd in namespaces (needs root)
   install --prefix DIR   build the C library and lay out lib, include, pkg-config and CMake files
   cross [TARGET]         the commands and the C library for Raspberry Pi (aarch64) and x86-64, for
-                         glibc 2.28 and newer, and for Windows, checked; below target/cross
-  dist [--prove]         archives, Debian packages and Python wheels of these, with checksums and a
+                         glibc 2.28 and newer, for Windows and for macOS, checked; below target/cross
+                         (or for one target, or linux, windows or macos)
+  dist [TARGET] [--prove]  archives, Debian packages and Python wheels of these, with checksums and a
                          bill of materials, below target/dist (and pack twice, try the wheel)
   tidy *                 purity, file sizes, licences, machine paths and other house rules
   instructions * [--update]  count the hot paths under valgrind against benches/instructions
@@ -182,8 +184,9 @@ fn run() -> Result {
             abi::install(&sh, &prefix, abi::Profile::Dist)
         }
         ["cross"] => cross::run(&sh, None),
-        ["cross", triple] => cross::run(&sh, Some(triple)),
-        ["dist"] => dist::run(&sh, prove),
+        ["cross", target] => cross::run(&sh, Some(target)),
+        ["dist"] => dist::run(&sh, None, prove),
+        ["dist", target] => dist::run(&sh, Some(target), prove),
         ["tidy"] => tidy::run(&sh),
         ["instructions"] => instructions::run(&sh, update),
         ["loom"] => loom::run(&sh),

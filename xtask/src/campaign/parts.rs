@@ -94,14 +94,16 @@ pub(super) const PARTS: &[Part] = &[
             std_for(
                 sh,
                 &[
+                    "aarch64-apple-darwin",
                     "aarch64-unknown-linux-gnu",
+                    "x86_64-apple-darwin",
                     "x86_64-pc-windows-gnu",
                     "x86_64-unknown-linux-gnu",
                 ],
             )?;
             tool(sh, "cargo-deb", "3.8.0", "0")?;
             tool(sh, "cargo-cyclonedx", "0.5.9", "0")?;
-            quiet(crate::dist::run(sh, true))
+            quiet(crate::dist::run(sh, None, true))
         },
     },
     Part {

@@ -6,7 +6,7 @@ use xshell::{Shell, cmd};
 
 use super::{DIST, Release, STAGE};
 use crate::cross::{Build, GLIBC, System};
-use crate::{Result, abi, windows};
+use crate::{Result, abi, macos, windows};
 
 const PROJECT: &str = "crates/lsl-ffi/python";
 const HATCHLING: &str = "hatchling==1.33.0";
@@ -42,6 +42,14 @@ pub(crate) fn pack(sh: &Shell, release: &Release, build: &Build) -> Result {
             ),
         ),
         System::Windows => (windows::LIBRARY, "win_amd64".to_owned()),
+        System::MacOs => (
+            "liblsl.dylib",
+            format!(
+                "macosx_{}_{}",
+                macos::OLDEST.replace('.', "_"),
+                build.target.machine
+            ),
+        ),
     };
     sh.copy_file(&build.library, project.join("lsl_rs").join(file))?;
     let dist = sh.current_dir().join(DIST);

@@ -4,14 +4,16 @@ Installing this package is enough: every start of this Python runs ``point()`` (
 ``lsl_rs.pth``), and pylsl and mne-lsl load our library. ``python -m lsl_rs doctor`` tells whether
 they do.
 
-This module runs at every start of Python: it imports nothing but ``os``, which is loaded anyway.
+This module runs at every start of Python: it imports nothing but what is loaded anyway.
 """
 
 import os
+import sys
 
 #: The C library.
 LIBRARY = os.path.join(
-    os.path.dirname(os.path.abspath(__file__)), "lsl.dll" if os.name == "nt" else "liblsl.so.2"
+    os.path.dirname(os.path.abspath(__file__)),
+    {"win32": "lsl.dll", "darwin": "liblsl.dylib"}.get(sys.platform, "liblsl.so.2"),
 )
 
 #: Where pylsl and mne-lsl look first.

@@ -22,13 +22,17 @@ PACKAGES = {
 # what is loaded here, a package that cannot be imported ends only that one, and what a library logs
 # stays there.
 PROBE = """
-import json, os, re
+import json, os, re, sys
 {imports}
 def loaded():
-    if os.name != "nt":
+    if sys.platform.startswith("linux"):
         with open("/proc/self/maps") as maps:
             return {{line.split(None, 5)[5].strip() for line in maps if "/" in line}}
     import ctypes as c
+    if sys.platform == "darwin":
+        name = c.CDLL(None)._dyld_get_image_name
+        name.restype = c.c_char_p
+        return {{os.fsdecode(name(image)) for image in range(c.CDLL(None)._dyld_image_count())}}
     kernel = c.WinDLL("kernel32")
     kernel.GetCurrentProcess.restype = c.c_void_p
     this, modules, size = c.c_void_p(kernel.GetCurrentProcess()), (c.c_void_p * 4096)(), c.c_uint32()
@@ -39,7 +43,9 @@ def loaded():
         if kernel.GetModuleFileNameW(c.c_void_p(module), name, len(name)):
             files.add(name.value)
     return files
-is_library = re.compile(r"(lib)?lsl(64)?(-debug)?[.](so([.]|$)|dll$)", re.I).match
+# On macOS also that of a framework, which is called `lsl`.
+ends = r"(lib)?lsl(64)?(-debug)?([.](so([.]|$)|dll$|([\\d.]+[.])?dylib$)|$)"
+is_library = re.compile(ends, re.I).match
 files = sorted(file for file in loaded() if is_library(os.path.basename(file)))
 print(json.dumps({{"version": version, "library_version": str(library), "files": files}}))
 """
