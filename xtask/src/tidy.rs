@@ -3,6 +3,7 @@
 
 mod citations;
 mod licences;
+mod proved;
 
 use std::collections::BTreeSet;
 
@@ -97,6 +98,7 @@ const RULES: &[(&str, Check)] = &[
     ("campaign", Check::Shell(crate::campaign::check)),
     ("architecture page", Check::Files(architecture)),
     ("citations of docs/spec", Check::Files(citations::check)),
+    ("what is proved", Check::Files(proved::check)),
 ];
 
 /// A failed task as a broken rule.

@@ -50,7 +50,10 @@ fn every_help_text_has_an_example() {
             "{help}"
         );
     }
-    assert!(lab.run(&["--version"]).ok().stdout.starts_with("lsl "));
+    let version = lab.run(&["--version"]).ok().stdout;
+    assert!(version.starts_with("lsl "));
+    // How far this system is proved.
+    assert_eq!(version.lines().count(), 2, "{version}");
 }
 
 #[test]

@@ -60,9 +60,9 @@ if [ "$(loginctl show-user "$(id -un)" --property=Linger --value 2>/dev/null)" =
 cd || exit
 if [ -f .local/bin/lsl ]; then
   say program "$(sha256sum < .local/bin/lsl)"
-  say version "$(.local/bin/lsl --version 2>/dev/null)"
+  say version "$(.local/bin/lsl -V 2>/dev/null)"
 fi
-if [ -x /usr/bin/lsl ]; then say packaged "$(/usr/bin/lsl --version 2>/dev/null)"; fi
+if [ -x /usr/bin/lsl ]; then say packaged "$(/usr/bin/lsl -V 2>/dev/null)"; fi
 if [ -f .config/systemd/user/lsl@.service ]; then
   say unit "$(sha256sum < .config/systemd/user/lsl@.service)"
 fi

@@ -14,6 +14,8 @@
 //!   use it.
 //! * ```` ```sh,step ```` holds commands that tasks of xtask run; it is checked that they do.
 //! * ```` ```rust ```` is a doc test at the head of `lsl-core`, word for word, which is checked.
+//! * ```` ```LANGUAGE,windows ```` and `,macos` hold what only such a system can run: it is not typed, but the
+//!   commands of `lsl` in it exist (`shown.rs`).
 //! * ```` ```text ```` is no command.
 //! * `<!-- $ command -->`, on a line of its own, is a command that readers need not see: it makes the
 //!   trouble that a page explains.
@@ -126,6 +128,11 @@ impl Block {
         STAGES.contains(&stage.as_str()).then_some(stage)
     }
 
+    /// Whether it is for a system that has no stage.
+    pub(crate) fn is_elsewhere(&self) -> bool {
+        self.words == ["windows"] || self.words == ["macos"]
+    }
+
     pub(crate) fn is(&self, word: &str) -> bool {
         self.words.iter().any(|given| given == word)
     }
@@ -223,6 +230,7 @@ pub(crate) fn check(page: &Page) -> Vec<String> {
             "text" if block.words.is_empty() => None,
             "rust" if block.words.is_empty() => check_rust(block),
             "sh" if block.words == ["step"] => check_steps(block),
+            _ if block.is_elsewhere() => None,
             _ => match block.value("file") {
                 Some(name) if block.words.len() == 1 => {
                     let is_used = later
@@ -355,6 +363,8 @@ pub(crate) fn tests() -> Vec<super::SelfTest> {
             ("```text\nlsl list\n```", false),
             ("```text\n$ true\n```", false),
             ("```text\nno command\n```", true),
+            ("```bat,windows\nlsl list\n```", true),
+            ("```bat,window\nlsl list\n```", false),
             ("text\n\n    cargo test", false),
             ("~~~\ncargo test\n~~~", false),
             ("<pre>cargo test</pre>", false),

@@ -1,4 +1,5 @@
-//! Commands in the middle of a sentence: they are not run, but they exist, with all their options.
+//! Commands in the middle of a sentence, and those of other systems: they are not run, but they exist, with all
+//! their options.
 
 use std::collections::HashMap;
 use std::process::{Command, Stdio};
@@ -6,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 use super::page::Page;
 
-/// What is wrong with the commands in a page's sentences.
+/// What is wrong with the commands that a page has and nothing types.
 pub(crate) fn check(page: &Page) -> Vec<String> {
     let text: String = page
         .prose
@@ -14,7 +15,10 @@ pub(crate) fn check(page: &Page) -> Vec<String> {
         .flat_map(|(_, line)| [line, "\n"])
         .collect();
     let spans = text.split('`').skip(1).step_by(2);
+    let elsewhere = page.blocks.iter().filter(|block| block.is_elsewhere());
+    let lines = elsewhere.flat_map(|block| block.text.lines());
     spans
+        .chain(lines)
         .filter_map(|span| {
             let span = span.split_whitespace().collect::<Vec<_>>().join(" ");
             check_span(&span).map(|wrong| format!("{}: `{span}`: {wrong}", page.path))
