@@ -1,12 +1,11 @@
 //! Names the library as programs linked against liblsl expect it. On Unix it stays loaded, because its
 //! threads outlive `dlclose`; on Windows it exports what the table of the C ABI lists and nothing else.
 
+use std::env;
 use std::error::Error;
-use std::fmt::Write as _;
-use std::path::Path;
-use std::{env, fs};
 
-const TABLE: &str = "abi/abi.tsv";
+/// Made by `cargo xtask headers` of the table, as the headers are.
+const DEFINITION: &str = "abi/lsl.def";
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-changed=build.rs");
@@ -28,23 +27,17 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Gives the linker a module definition file, and the resources that `cargo xtask cross` compiled.
+/// Gives the linker the module definition file, and the resources that `cargo xtask cross` compiled.
 fn windows() -> Result<(), Box<dyn Error>> {
-    println!("cargo:rerun-if-changed={TABLE}");
-    let mut definition = "LIBRARY lsl.dll\nEXPORTS\n".to_owned();
-    let table = fs::read_to_string(TABLE)?;
-    for row in table.lines().filter(|line| !line.starts_with('#')).skip(1) {
-        let name = row.split('\t').nth(2).ok_or("a row without a name")?;
-        writeln!(definition, "    {name}")?;
-    }
-    let file = Path::new(&env::var("OUT_DIR")?).join("lsl.def");
-    fs::write(&file, definition)?;
+    let folder = env::var("CARGO_MANIFEST_DIR")?;
     let option = match env::var("CARGO_CFG_TARGET_ENV")?.as_str() {
         "msvc" => "/DEF:",
         _ => "",
     };
-    println!("cargo:rustc-cdylib-link-arg={option}{}", file.display());
+    println!("cargo:rerun-if-changed={DEFINITION}");
+    println!("cargo:rustc-cdylib-link-arg={option}{folder}/{DEFINITION}");
     if let Ok(folder) = env::var("LSL_RESOURCES") {
+        println!("cargo:rerun-if-changed={folder}/lsl.dll.res");
         println!("cargo:rustc-cdylib-link-arg={folder}/lsl.dll.res");
     }
     Ok(())

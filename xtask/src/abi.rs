@@ -2,7 +2,7 @@
 //!
 //! `crates/lsl-ffi/abi/abi.tsv` is the one list of functions. The headers are made from it and from
 //! their frames (`*.h.in`), because cbindgen would have to expand the macros that make the typed
-//! families, which takes a nightly compiler, and could not name parameters there.
+//! families, which takes a nightly compiler, and could not name parameters there. So is `lsl.def`.
 
 mod signatures;
 
@@ -19,6 +19,9 @@ use crate::{Result, macos, windows};
 const TABLE: &str = "crates/lsl-ffi/abi/abi.tsv";
 const INCLUDE: &str = "crates/lsl-ffi/include";
 const SIGNATURES: &str = "crates/lsl-ffi/src/signatures.rs";
+
+/// What `lsl.dll` exports, for linkers.
+pub(crate) const DEFINITION: &str = "crates/lsl-ffi/abi/lsl.def";
 
 /// What `ldconfig` and every program linked against liblsl look for.
 pub(crate) const SONAME: &str = "liblsl.so.2";
@@ -65,6 +68,10 @@ pub(crate) fn headers(sh: &Shell, check: bool) -> Result {
         files.push((include.join(format!("lsl/{part}.h")), forward(part)));
     }
     files.push((SIGNATURES.into(), signatures::in_rust(&functions)?));
+    let names: Vec<&str> = functions.iter().map(|f| f.name.as_str()).collect();
+    let (library, names) = (windows::LIBRARY, names.join("\n    "));
+    let definition = format!("LIBRARY {library}\nEXPORTS\n    {names}\n");
+    files.push((DEFINITION.into(), definition));
     let mut stale = Vec::new();
     for (path, text) in files {
         if sh.read_file(&path).is_ok_and(|old| old == text) {
@@ -98,6 +105,15 @@ pub(crate) fn check(sh: &Shell) -> Result {
         return Ok(());
     }
     Err(format!("abi:\n    {}", problems.join("\n    ")).into())
+}
+
+/// Fails if compilers for Windows, `cc` and zig's for C++, have anything against the headers.
+pub(crate) fn compile_for_windows(sh: &Shell, cc: &str) -> Result {
+    let problems = signatures::compile_for_windows(sh, &table(sh)?, cc)?;
+    if problems.is_empty() {
+        return Ok(());
+    }
+    Err(format!("headers:\n    {}", problems.join("\n    ")).into())
 }
 
 /// What is wrong with the exports and the name of a library.
@@ -362,15 +378,9 @@ fn exports(sh: &Shell, library: &Path) -> Result<Vec<String>> {
     Ok(problems)
 }
 
-/// Names of all functions, in the order of the table.
-pub(crate) fn names(sh: &Shell) -> Result<Vec<String>> {
-    let functions = table(sh)?.into_iter();
-    Ok(functions.map(|function| function.name).collect())
-}
-
 /// Every difference between these names and those of the table.
 pub(crate) fn against_table(sh: &Shell, exported: &BTreeSet<String>) -> Result<Vec<String>> {
-    let listed = names(sh)?.into_iter().collect();
+    let listed = table(sh)?.into_iter().map(|f| f.name).collect();
     let missing = BTreeSet::difference(&listed, exported);
     let mut problems: Vec<String> = missing
         .map(|name| format!("{name} is not exported"))

@@ -88,8 +88,8 @@ Usage: cargo xtask TASK
                          the same list
   msrv *                 check the shipped crates with the oldest supported compiler
   systems                type-check everything for Windows and macOS
-  wine [PACKAGE]         the tests of Windows under Wine 8.0, but for those it lists, and (or only `interop`)
-                         liblsl for Windows, ours and Linux with each other
+  wine [PACKAGE]         the tests of Windows under Wine 8.0, but for those it lists; (or only `interop`)
+                         liblsl for Windows, ours and Linux with each other; (`hosts`) C programs
   fuzz [SECONDS] [TARGET]  every fuzz target (or one) for SECONDS (default 30) each
   book [--update]        run every command that the README and docs show, and build the book
                          (or make the pages that come from the program)

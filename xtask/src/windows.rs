@@ -59,13 +59,7 @@ pub(crate) fn resources(sh: &Shell, folder: &Path) -> Result<PathBuf> {
 pub(crate) fn import_libraries(sh: &Shell, folder: &Path) -> Result {
     let python = zig::python(sh)?;
     let definition = folder.join("lsl.def");
-    sh.write_file(
-        &definition,
-        format!(
-            "LIBRARY {LIBRARY}\nEXPORTS\n    {}\n",
-            abi::names(sh)?.join("\n    ")
-        ),
-    )?;
+    sh.copy_file(abi::DEFINITION, &definition)?;
     let library = folder.join("lsl.lib");
     cmd!(
         sh,

@@ -4,6 +4,7 @@
 //! The stage lies in `target/wine` and is Wine's alone: no program outside sees it, and each test binary has a
 //! network of its own. Only what Wine cannot do is left out, by name.
 
+mod hosts;
 mod stage;
 
 use xshell::{Shell, cmd};
@@ -26,6 +27,7 @@ const PARTS: &[(&str, &str, &str)] = &[
     ("lsl-xdf", "--test=it", "4"),
     ("lsl-core", "--lib", "4"),
     ("lsl-core", "--test=it", "1"),
+    ("lsl-ffi", "--lib", "4"),
 ];
 
 /// Tests that do not run there: of a package, the beginning of their name or all of it, and why.
@@ -72,7 +74,8 @@ const LEFT_OUT: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// Makes the stage and runs everything on it; `filter` is part of the name of a package, or `interop`.
+/// Makes the stage and runs everything on it; `filter` is part of the name of a package, `interop` or
+/// `hosts`.
 pub(crate) fn run(sh: &Shell, filter: Option<&str>) -> Result {
     let version = cmd!(sh, "wine --version").quiet().ignore_stderr().read();
     if !version.is_ok_and(|version| version.starts_with(WINE)) {
@@ -96,6 +99,9 @@ pub(crate) fn run(sh: &Shell, filter: Option<&str>) -> Result {
     let is_wanted = |part: &str| filter.is_none_or(|filter| part.contains(filter));
     if is_wanted("interop") {
         play_interop(sh, &stage)?;
+    }
+    if is_wanted("hosts") {
+        hosts::play(sh, &stage)?;
     }
     for &(package, part, threads) in PARTS {
         if !is_wanted(package) {

@@ -7,7 +7,10 @@ use std::path::Path;
 use xshell::{Shell, cmd};
 
 use super::{Function, INCLUDE};
-use crate::{Result, hosts};
+use crate::{Result, hosts, zig};
+
+/// C++ for Windows, by zig.
+const WINDOWS_CXX: &[&str] = &["-m", "ziglang", "c++", "-target", "x86_64-windows-gnu"];
 
 /// The C standards that the headers must satisfy.
 const STANDARDS: &[&str] = &["c89", "c99", "c11", "c17"];
@@ -98,6 +101,28 @@ fn rust_type(c_type: &str) -> Result<String> {
 /// the same types for the functions they know.
 pub(super) fn compile(sh: &Shell, functions: &[Function]) -> Result<Vec<String>> {
     let folder = sh.current_dir().join("target/abi");
+    let mut problems = headers(sh, functions, "cc", ("c++", &[]))?;
+    problems.extend(against_liblsl(sh, functions, &folder)?);
+    Ok(problems)
+}
+
+/// What compilers for Windows have against our headers: `cc`, and zig.
+pub(super) fn compile_for_windows(
+    sh: &Shell,
+    functions: &[Function],
+    cc: &str,
+) -> Result<Vec<String>> {
+    let python = zig::python(sh)?.display().to_string();
+    headers(sh, functions, cc, (&python, WINDOWS_CXX))
+}
+
+fn headers(
+    sh: &Shell,
+    functions: &[Function],
+    cc: &str,
+    (cxx, of_cxx): (&str, &[&str]),
+) -> Result<Vec<String>> {
+    let folder = sh.current_dir().join("target/abi");
     let mut problems = Vec::new();
     for header in ["lsl_c.h", "lslx.h"] {
         let includes = format!("#include \"{header}\"\n#include \"lsl/common.h\"\n");
@@ -105,18 +130,20 @@ pub(super) fn compile(sh: &Shell, functions: &[Function]) -> Result<Vec<String>>
         let known = functions.iter().filter(|function| is_known(function));
         let source = folder.join(header).with_extension("c");
         sh.write_file(&source, in_c(&includes, known)?)?;
+        // Not `-fsyntax-only`, for which zig builds all of its C library.
+        let object = source.with_extension("o");
+        let options = ["-Wall", "-Wextra", "-Werror", "-c", "-I", INCLUDE];
         for standard in STANDARDS {
-            let options = ["-pedantic", "-Wall", "-Wextra", "-Werror", "-fsyntax-only"];
-            let run = cmd!(sh, "cc -std={standard} {options...} -I {INCLUDE} {source}");
+            let standard = format!("-std={standard}");
+            let run = cmd!(
+                sh,
+                "{cc} {standard} -pedantic {options...} {source} -o {object}"
+            );
             problems.extend(run.run().err().map(|error| format!("{header}: {error}")));
         }
-        let run = cmd!(
-            sh,
-            "c++ -Wall -Wextra -Werror -fsyntax-only -I {INCLUDE} -x c++ {source}"
-        );
+        let run = cmd!(sh, "{cxx} {of_cxx...} {options...} -x c++ {source}");
         problems.extend(run.run().err().map(|error| format!("{header}: {error}")));
     }
-    problems.extend(against_liblsl(sh, functions, &folder)?);
     Ok(problems)
 }
 

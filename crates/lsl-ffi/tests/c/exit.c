@@ -46,28 +46,52 @@ static void end(int how)
     pause_for(0.2);
     if (how == 1) {
         start(leave, NULL);
-        pause();
+        for (;;)
+            pause_for(1.0);
     }
     if (how == 2)
         _exit(0);
     exit(0);
 }
 
-int main(void)
+#ifdef _WIN32
+/* Nothing forks there: this program again, told how to end. */
+static int ends_well(int how, const char *program)
 {
-    for (int how = 0; how < 4; how++) {
-        int status = 0;
-        double begin;
-        pid_t child = fork();
-        CHECK(child >= 0);
-        if (child == 0)
-            end(how);
-        begin = now();
-        while (waitpid(child, &status, WNOHANG) == 0) {
-            CHECK(now() - begin < PATIENCE + PROMPT);
-            pause_for(0.01);
-        }
-        CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    char command[1024];
+    STARTUPINFOA startup = {.cb = sizeof startup};
+    PROCESS_INFORMATION child;
+    DWORD status = 1;
+    snprintf(command, sizeof command, "\"%s\" %d", program, how);
+    CHECK(CreateProcessA(NULL, command, NULL, NULL, FALSE, 0, NULL, NULL, &startup, &child));
+    CHECK(WaitForSingleObject(child.hProcess, (DWORD)(1000 * (PATIENCE + PROMPT))) == WAIT_OBJECT_0);
+    CHECK(GetExitCodeProcess(child.hProcess, &status));
+    return status == 0;
+}
+#else
+static int ends_well(int how, const char *program)
+{
+    int status = 0;
+    double begin;
+    pid_t child = fork();
+    (void)program;
+    CHECK(child >= 0);
+    if (child == 0)
+        end(how);
+    begin = now();
+    while (waitpid(child, &status, WNOHANG) == 0) {
+        CHECK(now() - begin < PATIENCE + PROMPT);
+        pause_for(0.01);
     }
+    return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+#endif
+
+int main(int count, char **arguments)
+{
+    if (count > 1)
+        end(atoi(arguments[1]));
+    for (int how = 0; how < 4; how++)
+        CHECK(ends_well(how, arguments[0]));
     return 0;
 }

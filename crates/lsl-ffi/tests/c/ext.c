@@ -1,5 +1,4 @@
-/* Our additions: the descriptor of an inlet in poll, counters, readers, flushing, the log callback. */
-#include <poll.h>
+/* Our additions: what an event loop waits for, counters, readers, flushing, the log callback. */
 #include <stdatomic.h>
 #include <stddef.h>
 
@@ -22,11 +21,46 @@ static void listen_in(int32_t level, const char *message, void *user)
         messages++;
 }
 
-static int readable(int descriptor, int milliseconds)
+/* What an event loop waits for: a descriptor, or an event of Windows; the other is refused. */
+#ifdef _WIN32
+typedef HANDLE awaited_t;
+
+static awaited_t awaited(lsl_inlet inlet)
+{
+    HANDLE event = lslx_inlet_handle(inlet);
+    CHECK(event != NULL && lslx_inlet_fd(inlet) == lsl_internal_error);
+    CHECK(strstr(lsl_last_error(), "lslx_inlet_handle") != NULL);
+    return event;
+}
+
+static int readable(awaited_t event, int milliseconds)
+{
+    /* As programs do, which wait for more than one. */
+    HANDLE both[] = {CreateEvent(NULL, TRUE, FALSE, NULL), event};
+    DWORD woken = WaitForMultipleObjects(2, both, FALSE, (DWORD)milliseconds);
+    CHECK(woken == WAIT_TIMEOUT || woken == WAIT_OBJECT_0 + 1);
+    CloseHandle(both[0]);
+    return woken != WAIT_TIMEOUT;
+}
+#else
+#include <poll.h>
+
+typedef int awaited_t;
+
+static awaited_t awaited(lsl_inlet inlet)
+{
+    int descriptor = lslx_inlet_fd(inlet);
+    CHECK(descriptor >= 0 && lslx_inlet_handle(inlet) == NULL);
+    CHECK(strstr(lsl_last_error(), "lslx_inlet_fd") != NULL);
+    return descriptor;
+}
+
+static int readable(awaited_t descriptor, int milliseconds)
 {
     struct pollfd entry = {descriptor, POLLIN, 0};
     return poll(&entry, 1, milliseconds);
 }
+#endif
 
 static void *push_hundred(void *outlet)
 {
@@ -38,12 +72,13 @@ static void *push_hundred(void *outlet)
     return NULL;
 }
 
-/* Every sample is got by waiting for the descriptor alone, and none is got late. */
+/* Every sample is got by that wait alone, and none is got late. */
 static void event_loop(lsl_outlet outlet, lsl_inlet inlet)
 {
-    int descriptor = lslx_inlet_fd(inlet), got = 0;
+    awaited_t descriptor = awaited(inlet);
+    int got = 0;
     pthread_t pusher;
-    CHECK(descriptor >= 0 && lslx_inlet_fd(inlet) == descriptor);
+    CHECK(awaited(inlet) == descriptor);
     CHECK(readable(descriptor, 50) == 0);
     pusher = start(push_hundred, outlet);
     while (got < 100) {
@@ -146,6 +181,7 @@ static void bad_handles(lsl_outlet outlet, lsl_inlet inlet)
     lslx_outlet_stats_t out = {.size = sizeof out};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         CHECK(lslx_inlet_fd(bad[i]) < 0 && lslx_inlet_fd_clear(bad[i]) < 0);
+        CHECK(lslx_inlet_handle(bad[i]) == NULL);
         CHECK(lslx_inlet_stats(bad[i], &in) < 0 && lslx_outlet_stats(bad[i], &out) < 0);
         CHECK(lslx_outlet_consumers(bad[i], NULL, 0) < 0 && lslx_outlet_flush(bad[i], 0) < 0);
         CHECK(lslx_info_encryption(bad[i]) < 0 && lslx_info_fingerprint(bad[i]) == NULL);
@@ -162,7 +198,8 @@ static void bad_handles(lsl_outlet outlet, lsl_inlet inlet)
 int main(void)
 {
     char source_id[64];
-    int before, descriptor;
+    int before;
+    awaited_t descriptor;
     lsl_outlet outlet;
     lsl_inlet inlet;
     lslx_set_log_callback(listen_in, &messages);
@@ -176,7 +213,7 @@ int main(void)
     encryption(outlet, inlet, source_id);
     bad_handles(outlet, inlet);
     /* The loss of a stream wakes an event loop. */
-    descriptor = lslx_inlet_fd(inlet);
+    descriptor = awaited(inlet);
     CHECK(lslx_inlet_fd_clear(inlet) == 0);
     lsl_destroy_outlet(outlet);
     /* It may be readable once more for samples that were pulled before they were announced. */

@@ -1,17 +1,20 @@
-/* What every host needs: checks that say where they failed, a clock, counts of what a process holds. */
+/* What every host needs: checks that say where they failed, a clock, counts of what a process holds. The
+ * counts are the system's matter, and in a header for each. */
 #ifndef HOST_H
 #define HOST_H
 
-#include <dirent.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
+#ifdef _WIN32
+#include "host_windows.h"
+#else
+#include "host_posix.h"
+#endif
 #include "lsl_c.h"
 
 /* Seconds within which a call that was told to end must return, also under valgrind. */
@@ -42,34 +45,6 @@ static inline void pause_for(double seconds)
     time.tv_sec = (time_t)seconds;
     time.tv_nsec = (long)((seconds - (double)time.tv_sec) * 1e9);
     nanosleep(&time, NULL);
-}
-
-static inline int entries(const char *folder)
-{
-    DIR *dir = opendir(folder);
-    int count = 0;
-    while (dir != NULL && readdir(dir) != NULL)
-        count++;
-    if (dir != NULL)
-        closedir(dir);
-    return count;
-}
-
-static inline int threads(void) { return entries("/proc/self/task"); }
-
-static inline int descriptors(void) { return entries("/proc/self/fd"); }
-
-/* Kilobytes of memory that the process really uses. */
-static inline long resident(void)
-{
-    FILE *file = fopen("/proc/self/statm", "r");
-    long total = 0, pages = 0;
-    if (file != NULL) {
-        if (fscanf(file, "%ld %ld", &total, &pages) != 2)
-            pages = 0;
-        fclose(file);
-    }
-    return pages * (sysconf(_SC_PAGESIZE) / 1024);
 }
 
 /* An outlet of two float channels whose source id is its name and this process. */

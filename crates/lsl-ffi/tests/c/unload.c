@@ -1,8 +1,25 @@
 /* dlopen, use, dlclose, again and again: nothing crashes and nothing piles up.
  *   unload LIBRARY */
-#include <dlfcn.h>
-
 #include "host.h"
+
+#ifdef _WIN32
+#define dlopen(path, flags) ((void *)LoadLibraryA(path))
+#define dlsym(library, name) ((void *)GetProcAddress(library, name))
+#define dlerror() "LoadLibrary failed"
+#define dlclose(library) stays(library, FreeLibrary(library))
+
+/* Its threads would go on in code that is gone. */
+static void stays(HMODULE library, BOOL is_given_back)
+{
+    char path[MAX_PATH];
+    if (is_given_back && GetModuleFileNameA(library, path, sizeof path) > 0)
+        return;
+    fprintf(stderr, "the library is gone\n");
+    _exit(1);
+}
+#else
+#include <dlfcn.h>
+#endif
 
 typedef lsl_streaminfo (*create_info_t)(
     const char *, const char *, int32_t, double, lsl_channel_format_t, const char *);
