@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use lsl_platform::clock::local_clock;
 use lsl_platform::fork::PerProcess;
+use lsl_platform::socket::REQUESTS_END_WITH_THREADS;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::Semaphore;
 use tokio::task::{AbortHandle, JoinError, JoinHandle};
@@ -53,8 +54,9 @@ where
 }
 
 /// Runs `register` where sockets can be registered with the reactor: on the calling thread if that
-/// still has its thread-locals. In `atexit` handlers and static destructors the main thread has none,
-/// and tokio panics there: then on the runtime, and the caller waits.
+/// still has its thread-locals and takes nothing along when it ends. In `atexit` handlers and static
+/// destructors the main thread has none, and tokio panics there: then on a thread for it, and the caller
+/// waits. It must not wait for the runtime, which may wait for a lock of the caller.
 ///
 /// # Errors
 /// As [`handle`].
@@ -62,15 +64,48 @@ pub(crate) fn register<R: Send + 'static>(
     register: impl FnOnce() -> R + Send + 'static,
 ) -> Result<R> {
     let handle = handle()?;
-    if !Handle::try_current().is_err_and(|error| error.is_thread_local_destroyed()) {
+    let may_register = match Handle::try_current() {
+        // Its threads end with the process, or have been idle.
+        Ok(current) if current.id() == handle.id() => true,
+        Err(error) if error.is_thread_local_destroyed() => false,
+        _ => !REQUESTS_END_WITH_THREADS,
+    };
+    if may_register {
         let _context = handle.enter();
         return Ok(register());
     }
-    let (sender, receiver) = mpsc::sync_channel(1);
-    handle.spawn(async move { sender.send(register()) });
-    let ended = |_| std::io::Error::other("the I/O runtime has ended");
     let failed = |source| Error::io("cannot register a socket", source);
+    let (sender, receiver) = mpsc::sync_channel(1);
+    let job = move || {
+        let _context = handle.enter();
+        // Who waits for it is there.
+        let _ = sender.send(register());
+    };
+    let registrar = REGISTRAR.get_or_try_init(start_registrar).map_err(failed)?;
+    // A thread that has ended drops the job, and its sender.
+    let _ = registrar.send(Box::new(job));
+    let ended = |_| std::io::Error::other("the thread that registers sockets has ended");
     receiver.recv().map_err(ended).map_err(failed)
+}
+
+/// Piece of work for another thread.
+type Job = Box<dyn FnOnce() + Send>;
+
+static REGISTRAR: PerProcess<mpsc::Sender<Job>> = PerProcess::new();
+
+/// Starts the thread that registers sockets for others. It ends when nobody can ask it.
+fn start_registrar() -> std::io::Result<mpsc::Sender<Job>> {
+    let (sender, jobs) = mpsc::channel::<Job>();
+    let work = move || {
+        lsl_platform::reentry::block_signals();
+        for job in jobs {
+            job();
+        }
+    };
+    std::thread::Builder::new()
+        .name("lsl-register".into())
+        .spawn(work)?;
+    Ok(sender)
 }
 
 /// How long to sleep for something that is done once in `period`. All that have one period wake in the

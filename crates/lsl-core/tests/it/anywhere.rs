@@ -1,8 +1,10 @@
-//! The async API inside an executor that is not tokio, and beside one that is.
+//! The async API inside an executor that is not tokio, and beside one that is; objects of threads that end.
 
 use std::future::Future;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::task::{Context as TaskContext, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Duration;
@@ -121,4 +123,31 @@ fn events_tell_what_comes_and_goes() {
         }
         assert!(resolver.results().is_empty());
     });
+}
+
+/// Wine forgets what a thread asked of a socket when the answer comes while that thread ends.
+#[test]
+fn an_outlet_accepts_while_the_thread_that_made_it_ends() {
+    let context = lab::context();
+    for round in 0..100 {
+        let (made, port) = mpsc::channel();
+        let ends = thread::spawn({
+            let context = context.clone();
+            move || {
+                let outlet = lab::outlet(&context, info("brief"));
+                made.send(outlet.info().v4_data_port()).unwrap();
+                outlet
+            }
+        });
+        let mut peer = TcpStream::connect((Ipv4Addr::LOCALHOST, port.recv().unwrap())).unwrap();
+        peer.set_read_timeout(Some(SOON)).unwrap();
+        peer.write_all(b"LSL:fullinfo\r\n").unwrap();
+        let mut text = String::new();
+        let answer = peer.read_to_string(&mut text);
+        assert!(answer.is_ok(), "round {round}: {answer:?}");
+        assert!(text.contains("<name>brief</name>"), "{text}");
+        drop(ends.join().unwrap());
+        // The reactor falls asleep meanwhile.
+        thread::sleep(Duration::from_millis(2));
+    }
 }

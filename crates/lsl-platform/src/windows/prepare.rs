@@ -17,6 +17,11 @@ use super::AsSocket;
 /// Whether the groups of IPv4 are joined by the address of an interface, and not by its index.
 pub const JOINS_BY_ADDRESS: bool = true;
 
+/// Whether a thread that ends may take along what it asked of sockets for others. Windows keeps that for a
+/// completion port; Wine 8.0 forgets it when the answer comes while the thread ends: every seventh outlet of
+/// such threads accepted nobody.
+pub const REQUESTS_END_WITH_THREADS: bool = true;
+
 /// Returns whether an error of a receive is about one datagram alone, so that the next one can be received
 /// at once: it was longer than the buffer, or one that was sent found nobody.
 pub fn is_noise(error: &io::Error) -> bool {
