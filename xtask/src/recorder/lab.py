@@ -34,9 +34,10 @@ class Tools:
 
     def __init__(self):
         self.lsl = os.environ["LSL_STAGE_COMMAND"]
-        self.library = os.environ["LSL_STAGE_LIBRARY"]
         self.pylsl = os.environ["LSL_STAGE_PYLSL"]
-        self.pyarrow = os.environ["LSL_STAGE_PYARROW"]
+        # Of the recorder alone.
+        self.library = os.environ.get("LSL_STAGE_LIBRARY")
+        self.pyarrow = os.environ.get("LSL_STAGE_PYARROW")
 
 
 class Lab:
