@@ -12,7 +12,6 @@ use crate::{Error, Result};
 
 mod places;
 #[cfg(test)]
-#[cfg(unix)]
 mod tests;
 
 pub(crate) use places::Places;

@@ -177,7 +177,6 @@ mod tests {
     use super::*;
 
     #[test]
-    #[cfg(unix)]
     fn recorders_that_start_at_once_have_the_same_token() {
         let homes = std::env::temp_dir().join(format!("lsl-token-{}", std::process::id()));
         for round in 0..50 {

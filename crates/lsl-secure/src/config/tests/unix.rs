@@ -29,6 +29,9 @@ fn no_file_where_a_group_may_have_removed_it_is_an_error() {
         let machine = Machine::new();
         let file = format!("{place}/lsl_api.cfg");
         machine.scratch.write(&file, "", 0o644);
+        // Files in such a folder belong to their makers.
+        machine.scratch.chmod(place, 0o1777);
+        assert_eq!(machine.found(), None);
         // A group of many is nobody's alone; that of one user is what most systems give to everybody.
         machine.scratch.chmod(place, 0o775);
         let metadata = fs::metadata(machine.scratch.path(place)).unwrap();
