@@ -59,15 +59,48 @@ IS_SECURE = int(POLICY != "off")
 LogCallback = ctypes.CFUNCTYPE(None, ctypes.c_int32, ctypes.c_char_p, ctypes.c_void_p)
 
 
-def readable(descriptor, seconds):
-    return bool(select.select([descriptor], [], [], seconds)[0])
+if os.name == "nt":
+    kernel = ctypes.WinDLL("kernel32")
+    kernel.WaitForSingleObject.argtypes = [ctypes.c_void_p, ctypes.c_uint32]
+    lib.lslx_inlet_handle.restype = ctypes.c_void_p
+
+    def awaited(inlet):
+        """What an event loop waits for: an event."""
+        assert lib.lslx_inlet_fd(inlet.obj) < 0
+        return lib.lslx_inlet_handle(inlet.obj) or 0
+
+    def readable(event, seconds):
+        return kernel.WaitForSingleObject(event, int(seconds * 1000)) == 0
+
+    async def watch(loop, event, callback):
+        """What libraries for asyncio do: its own loop waits for handles as for sockets."""
+        while True:
+            await loop._proactor.wait_for_handle(event)
+            callback()
+
+else:
+
+    def awaited(inlet):
+        """What an event loop waits for: a descriptor."""
+        assert not lib.lslx_inlet_handle(inlet.obj)
+        return lib.lslx_inlet_fd(inlet.obj)
+
+    def readable(descriptor, seconds):
+        return bool(select.select([descriptor], [], [], seconds)[0])
+
+    async def watch(loop, descriptor, callback):
+        loop.add_reader(descriptor, callback)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            loop.remove_reader(descriptor)
 
 
 def event_loop():
     """asyncio waits for samples without a thread and without polling."""
     outlet, inlet = pair("event-loop")
-    descriptor = lib.lslx_inlet_fd(inlet.obj)
-    assert descriptor >= 0 and lib.lslx_inlet_fd(inlet.obj) == descriptor
+    descriptor = awaited(inlet)
+    assert descriptor > 0 and awaited(inlet) == descriptor
     assert not readable(descriptor, 0.1)
 
     async def receive():
@@ -80,12 +113,12 @@ def event_loop():
             if len(got) >= 100:
                 done.set()
 
-        loop.add_reader(descriptor, pull)
+        watching = asyncio.create_task(watch(loop, descriptor, pull))
         for at in range(100):
             outlet.push_sample([at] * 3)
             await asyncio.sleep(0.001)
         await asyncio.wait_for(done.wait(), PATIENCE)
-        loop.remove_reader(descriptor)
+        watching.cancel()
         return got
 
     assert asyncio.run(receive()) == list(range(100))
@@ -98,7 +131,7 @@ def event_loop():
     assert lib.lslx_inlet_fd_clear(inlet.obj) == 0 and not readable(descriptor, 0.0)
     # The end of a stream that is not recovered wakes the loop, too.
     lost, reader = pair("event-loop-lost", inlet_options={"recover": False})
-    descriptor = lib.lslx_inlet_fd(reader.obj)
+    descriptor = awaited(reader)
     del lost
     assert readable(descriptor, PATIENCE)
     try:

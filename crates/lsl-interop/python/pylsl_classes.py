@@ -24,6 +24,9 @@ FORMATS = {
     "int64": [1, -2, 2**63 - 1],
     "string": ["text", "", "Ä nul\0inside"],
 }
+if os.name == "nt":
+    # pylsl itself refuses it there.
+    del FORMATS["int64"]
 
 
 def announce(name, channels=3, rate=100.0, channel_format="float32", describe=None, **options):
@@ -64,7 +67,9 @@ def raises(kind, action):
 def library():
     assert pylsl.library_version() >= 118
     assert pylsl.protocol_version() == 110
-    assert abs(pylsl.local_clock() - time.clock_gettime(time.CLOCK_MONOTONIC)) < 0.1
+    is_windows = os.name == "nt"
+    now = time.perf_counter() if is_windows else time.clock_gettime(time.CLOCK_MONOTONIC)
+    assert abs(pylsl.local_clock() - now) < 0.1
 
 
 def stream_info():

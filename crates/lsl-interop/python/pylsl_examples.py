@@ -29,6 +29,8 @@ PAIRS = {
     "PerformanceTest": (None, "PerformanceTest", ""),
 }
 
+IS_WINDOWS = os.name == "nt"
+
 # Lines that show that data flow; one could be luck.
 ENOUGH = 3
 PATIENCE = 20.0
@@ -42,12 +44,15 @@ def start(name):
         stderr=subprocess.STDOUT,
         text=True,
         # A shell's background job ignores Ctrl-C, and so would everything it starts.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        preexec_fn=None if IS_WINDOWS else lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
 
 
 def stop(process):
-    """End it as Ctrl-C does; what it said that was not read yet."""
+    """End it as Ctrl-C does, which nobody can send on Windows; what it said that was not read yet."""
+    if IS_WINDOWS:
+        process.kill()
+        return process.communicate()[0]
     process.send_signal(signal.SIGINT)
     try:
         said, _ = process.communicate(timeout=PATIENCE)

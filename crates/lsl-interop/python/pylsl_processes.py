@@ -167,7 +167,7 @@ def life(end):
 
 def ends(end, status):
     process = life(end)
-    assert process.stdout.readline() == b"ready\n"
+    assert process.stdout.readline().rstrip() == b"ready"
     assert process.wait(PATIENCE) == status, process.returncode
 
 

@@ -141,7 +141,10 @@ fn headers(
             );
             problems.extend(run.run().err().map(|error| format!("{header}: {error}")));
         }
-        let run = cmd!(sh, "{cxx} {of_cxx...} {options...} -x c++ {source}");
+        let run = cmd!(
+            sh,
+            "{cxx} {of_cxx...} {options...} -x c++ {source} -o {object}"
+        );
         problems.extend(run.run().err().map(|error| format!("{header}: {error}")));
     }
     Ok(problems)

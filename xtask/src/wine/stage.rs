@@ -174,9 +174,10 @@ wineserver -k
 exit $status' sh "$@"
 "#;
 
-/// Speaks UTF-8 on pipes, as Pythons elsewhere do. A file of Linux for errors ends it ("Invalid handle"): it gets
-/// a pipe.
+/// Speaks UTF-8 on pipes, as Pythons elsewhere do. A file of Linux for its words or errors ends it ("Invalid
+/// handle"): it gets pipes.
 const START_PYTHON: &str = r#"#!/bin/bash
 export PYTHONHOME='FOLDER/python/org/bytedeco/cpython/windows-x86_64' PYTHONPATH='FOLDER/packages' PYTHONUTF8=1
+[ -f /dev/stdout ] && exec > >(cat)
 exec wine "$PYTHONHOME/python.exe" "$@" 2> >(cat >&2)
 "#;

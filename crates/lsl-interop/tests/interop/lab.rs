@@ -348,16 +348,17 @@ impl Lab {
         Capture::start(command, file)
     }
 
-    /// A script of `python/` with the Python of this variable, on our library, in a session of its own.
+    /// A script of `python/` with the Python of this variable, on a library of ours, in a session of its own.
     /// With keys, the program is one device that sends to itself.
     pub(crate) fn program(
         &self,
+        library: Library,
         python: &str,
         script: &str,
         check: &str,
         keys: Option<Keys>,
     ) -> Outcome<Command> {
-        let library = self.libraries.get(&Library::LslFfi).ok_or("no library")?;
+        let library = self.libraries.get(&library).ok_or("no library")?;
         let python = env::var_os(python).ok_or("no Python")?;
         let how = keys.map_or("plain", |_| "secure");
         let config = Self::log_file(script, check, keys).with_extension("cfg");
@@ -388,7 +389,7 @@ impl Lab {
         check: &str,
     ) -> Outcome<Command> {
         let path = self.libraries.get(&library).ok_or("no library")?;
-        let mut command = self.program(python, script, check, None)?;
+        let mut command = self.program(Library::LslFfi, python, script, check, None)?;
         let config = Self::log_file(script, check, None);
         let config = config.with_extension(format!("{library:?}.cfg"));
         let text = format!("[lab]\nSessionID = {script}-{check}-{library:?}\n");

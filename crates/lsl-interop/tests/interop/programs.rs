@@ -16,6 +16,8 @@ struct Script {
     file: &'static str,
     /// Who is tried, as the report names it.
     row: &'static str,
+    /// The library below the package.
+    library: Library,
     /// The Python that can import the package.
     python: &'static str,
     checks: &'static [&'static str],
@@ -24,72 +26,122 @@ struct Script {
 const PYLSL: &str = "LSL_INTEROP_PYLSL";
 const PYLSL_PLOT: &str = "LSL_INTEROP_PYLSL_PLOT";
 const MNE_LSL: &str = "LSL_INTEROP_MNE_LSL";
+const WINDOWS: &str = "LSL_INTEROP_WINDOWS_PYTHON";
+
+/// Every check of `pylsl_classes.py`.
+const CLASSES: &[&str] = &[
+    "library",
+    "stream_info",
+    "metadata",
+    "temporaries",
+    "samples",
+    "chunks",
+    "strings",
+    "inlet_controls",
+    "loss",
+    "resolving",
+    "continuous",
+    "synchronous",
+    "buffers",
+    "threads",
+    "lifecycle",
+];
+
+/// Pairs of pylsl's examples.
+const EXAMPLES: &[&str] = &[
+    "SendData",
+    "SendDataAdvanced",
+    "GetTimeCorrection",
+    "SendStringMarkers",
+    "HandleMetadata",
+    "PerformanceTest",
+];
 
 const SCRIPTS: &[Script] = &[
     Script {
         file: "pylsl_classes.py",
         row: "pylsl 1.18.6 on lsl-ffi",
+        library: Library::LslFfi,
         python: PYLSL,
-        checks: &[
-            "library",
-            "stream_info",
-            "metadata",
-            "temporaries",
-            "samples",
-            "chunks",
-            "strings",
-            "inlet_controls",
-            "loss",
-            "resolving",
-            "continuous",
-            "synchronous",
-            "buffers",
-            "threads",
-            "lifecycle",
-        ],
+        checks: CLASSES,
     },
     Script {
         file: "pylsl_examples.py",
         row: "pylsl's examples on lsl-ffi",
+        library: Library::LslFfi,
         python: PYLSL,
-        checks: &[
-            "SendData",
-            "SendDataAdvanced",
-            "GetTimeCorrection",
-            "SendStringMarkers",
-            "HandleMetadata",
-            "PerformanceTest",
-        ],
+        checks: EXAMPLES,
     },
     Script {
         file: "pylsl_examples.py",
         row: "pylsl's examples on lsl-ffi",
+        library: Library::LslFfi,
         python: PYLSL_PLOT,
         checks: &["ReceiveAndPlot"],
     },
     Script {
         file: "mne_lsl_classes.py",
         row: "mne-lsl 1.14.0 on lsl-ffi",
+        library: Library::LslFfi,
         python: MNE_LSL,
         checks: &["low_level", "player_and_stream", "annotations", "epochs"],
     },
     Script {
         file: PROCESSES,
         row: "processes with pylsl on lsl-ffi",
+        library: Library::LslFfi,
         python: PYLSL,
         checks: IDIOMS,
     },
     Script {
         file: "predicates.py",
         row: "predicates as liblsl answers them",
+        library: Library::LslFfi,
         python: PYLSL,
         checks: &["every"],
     },
     Script {
         file: "extensions.py",
         row: "lslx from Python",
+        library: Library::LslFfi,
         python: PYLSL,
         checks: &["event_loop", "counters", "encryption", "log"],
+    },
+    Script {
+        file: "pylsl_classes.py",
+        row: "pylsl 1.18.6 on Windows lsl-ffi",
+        library: Library::LslDll,
+        python: WINDOWS,
+        checks: CLASSES,
+    },
+    Script {
+        file: "pylsl_examples.py",
+        row: "pylsl's examples on Windows lsl-ffi",
+        library: Library::LslDll,
+        python: WINDOWS,
+        checks: EXAMPLES,
+    },
+    Script {
+        file: PROCESSES,
+        row: "processes with pylsl on Windows lsl-ffi",
+        library: Library::LslDll,
+        python: WINDOWS,
+        // Nothing forks there, and no signal ends a call.
+        checks: &["spawn_worker", "exit_with_streams"],
+    },
+    Script {
+        file: "predicates.py",
+        row: "predicates on Windows as liblsl answers them",
+        library: Library::LslDll,
+        python: WINDOWS,
+        checks: &["every"],
+    },
+    Script {
+        file: "extensions.py",
+        row: "lslx from Python on Windows",
+        library: Library::LslDll,
+        python: WINDOWS,
+        checks: &["event_loop", "counters", "encryption"],
     },
 ];
 
@@ -128,7 +180,8 @@ fn idioms_on_liblsl() -> impl Iterator<Item = Cell> {
     })
 }
 
-/// Each check without keys, and as a device that sends to itself: nobody's program has to change.
+/// Each check without keys, and as a device that sends to itself: nobody's program has to change. On Windows
+/// without keys alone: they have to be made there.
 pub(crate) fn cells() -> Vec<Cell> {
     let required = Keys::new(Device::Amplifier, Policy::Required);
     let each = SCRIPTS
@@ -136,6 +189,7 @@ pub(crate) fn cells() -> Vec<Cell> {
         .flat_map(|script| script.checks.iter().map(move |check| (script, *check)));
     let each =
         each.flat_map(|(script, check)| [(script, check, None), (script, check, Some(required))]);
+    let each = each.filter(|(script, _, keys)| keys.is_none() || script.python != WINDOWS);
     each.map(|(script, check, keys)| {
         let how = if keys.is_some() { "secure: " } else { "" };
         let row = format!("{how}{}", script.row);
@@ -145,13 +199,16 @@ pub(crate) fn cells() -> Vec<Cell> {
                 row,
                 topic: Topic::Program,
             },
-            needs: vec![
-                Need::Library(Library::LslFfi),
-                Need::Variable(script.python),
-            ],
+            needs: vec![Need::Library(script.library), Need::Variable(script.python)],
             run: Box::new(move |lab, _| {
-                let command = lab.program(script.python, script.file, check, keys)?;
-                play(command, &Lab::log_file(script.file, check, keys))
+                let Script {
+                    library,
+                    python,
+                    file,
+                    ..
+                } = *script;
+                let command = lab.program(library, python, file, check, keys)?;
+                play(command, &Lab::log_file(file, check, keys))
             }),
         }
     })
