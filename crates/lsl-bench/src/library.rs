@@ -1,8 +1,8 @@
 //! Libraries to compare: from `--lib` and `--secure` to libraries that processes can use.
 
 use std::env::consts::OS;
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use clap::ValueEnum;
 use lsl_cli::failure::{Failure, Outcome};
@@ -153,11 +153,11 @@ fn read(name: &str, sandbox: &Sandbox, stop: &Stop) -> Outcome<FoundLibrary> {
         path => {
             // The processes may run elsewhere; a bare name is for the system's search.
             let file = Path::new(path);
-            let full = if path.contains('/') || file.exists() {
-                fs::canonicalize(file).map_err(|error| {
+            let full = if path.contains('/') || file.exists() || cfg!(windows) {
+                full_path(file).map_err(|error| {
                     Failure::NotFound(format!(
-                        "--lib {path}: {error}. Give the path of a liblsl (liblsl.so, liblsl.dylib), \
-                         core, raw:tcp or raw:tcp-aesgcm"
+                        "--lib {path}: {error}. Give the path of a liblsl (liblsl.so, liblsl.dylib, \
+                         lsl.dll), core, raw:tcp or raw:tcp-aesgcm"
                     ))
                 })?
             } else {
@@ -171,6 +171,15 @@ fn read(name: &str, sandbox: &Sandbox, stop: &Stop) -> Outcome<FoundLibrary> {
             Ok(library_found(full, &library))
         }
     }
+}
+
+/// Returns the whole path of a file that is there. Windows resolves links to paths that nobody types.
+fn full_path(file: &Path) -> io::Result<PathBuf> {
+    if cfg!(windows) {
+        fs::metadata(file)?;
+        return std::path::absolute(file);
+    }
+    fs::canonicalize(file)
 }
 
 fn library_found(path: PathBuf, library: &LibraryInfo) -> FoundLibrary {
@@ -236,9 +245,7 @@ fn our_places() -> Vec<PathBuf> {
     let files = folders
         .iter()
         .flat_map(|folder| library_names().iter().map(|name| folder.join(name)));
-    files
-        .filter_map(|file| fs::canonicalize(file).ok())
-        .collect()
+    files.filter_map(|file| full_path(&file).ok()).collect()
 }
 
 /// Returns the places where LSL programs search: that of PYLSL_LIB, then the system's. Windows would take a bare
