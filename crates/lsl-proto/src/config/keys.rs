@@ -117,7 +117,7 @@ fn distance(a: &str, b: &str) -> usize {
 macro_rules! keys {
     ($([$section:ident] { $(
         $name:ident = $default:literal, $field:ident : $type:ty, $doc:literal
-        $(, range $range:expr)? $(, since $since:literal)? $(, effective $effective:literal)?;
+        $(, range $range:expr)? $(, since $since:literal)? $(, effective $effective:expr)?;
     )+ })+) => {
         /// Every key, in the order of the sample file.
         pub static KEYS: &[Key] = &[$($(
@@ -181,7 +181,7 @@ keys! {
         UnicastMinRTT = "0.75", unicast_min_rtt_secs: f64, "Time between queries to known peers.", range PERIOD;
         UnicastMaxRTT = "5.0", unicast_max_rtt_secs: f64, "How long answers of known peers are accepted.", range PERIOD;
         ContinuousResolveInterval = "0.5", continuous_resolve_interval_secs: f64, "Extra pause between the queries of a continuous resolver.", range WAIT;
-        TimerResolution = "1", timer_resolution_ms: u32, "Timer resolution in ms on Windows.", effective false;
+        TimerResolution = "1", timer_resolution_ms: u32, "Timer resolution in ms on Windows.", effective cfg!(windows);
         MaxCachedQueries = "100", max_cached_queries: u32, "Number of queries whose answers an outlet remembers.", range (0.0, 1e6);
         TimeUpdateInterval = "2.0", time_update_interval_secs: f64, "Time between two measurements of the clock offset.", range PERIOD;
         TimeUpdateMinProbes = "6", time_update_min_probes: u32, "Answers needed to accept a measurement.", range (1.0, 1000.0);

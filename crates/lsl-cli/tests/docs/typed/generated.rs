@@ -94,7 +94,8 @@ fn api_keys() -> String {
             .since
             .map(|version| format!(" Since liblsl {version}."))
             .unwrap_or_default();
-        let effect = if key.effective {
+        // The page is for Windows, too.
+        let effect = if key.effective || key.name == "TimerResolution" {
             ""
         } else {
             " Accepted, because liblsl has it; changes nothing here."
