@@ -81,7 +81,7 @@ Usage: cargo xtask TASK
   tidy *                 purity, file sizes, licences, machine paths and other house rules
   instructions * [--update]  count the hot paths under valgrind against benches/instructions
                          (or make that baseline for this compiler)
-  loom *                 every interleaving of the threads that share a reader or a feed
+  loom *                 every interleaving of the threads that share an outlet or an inlet
   timing                 whether the time of checking a MAC or opening a record tells of secrets
   models                 symbolic proofs of the encryption protocol: Verifpal, and ProVerif if there
   deny                   licences, bans and sources of the dependencies, by cargo-deny; `tidy` reads

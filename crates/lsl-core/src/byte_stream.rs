@@ -16,6 +16,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use lsl_platform::socket::{receive_nonblocking, send_nonblocking};
+#[cfg(not(lsl_loom))]
 use lsl_platform::wait::{Interrupt, Woken, wait_readable_or, wait_writable};
 use lsl_proto::outlet::fanout::Caller;
 use lsl_secure::connection::Unsent;
@@ -37,7 +38,10 @@ pub(crate) struct Writer(Carrier);
 
 /// Blocks a thread until a socket is ready. Never reads or writes.
 #[derive(Debug)]
-pub(crate) struct Waiter(Arc<Socket>);
+pub(crate) struct Waiter(
+    #[cfg(not(lsl_loom))] Arc<Socket>,
+    #[cfg(lsl_loom)] pipe::Pipe,
+);
 
 /// Carries the bytes of a stream. Clones are handles to the same one.
 ///
@@ -119,7 +123,7 @@ impl ByteStream {
         match &mut self.writer.0 {
             Carrier::Tcp(tcp) => tcp.unregister(),
             #[cfg(test)]
-            Carrier::Pipe(_) => {}
+            Carrier::Pipe(pipe) => pipe.unregister(),
         }
         self.is_registered = false;
     }
@@ -241,9 +245,14 @@ impl Writer {
     #[inline]
     pub(crate) fn waiter(&self) -> Option<Waiter> {
         match &self.0 {
+            #[cfg(not(lsl_loom))]
             Carrier::Tcp(tcp) => Some(Waiter(Arc::clone(tcp.socket()))),
-            #[cfg(test)]
+            #[cfg(all(test, not(lsl_loom)))]
             Carrier::Pipe(_) => None,
+            #[cfg(lsl_loom)]
+            Carrier::Tcp(_) => None,
+            #[cfg(lsl_loom)]
+            Carrier::Pipe(pipe) => Some(Waiter(pipe.clone())),
         }
     }
 
@@ -264,6 +273,7 @@ impl Writer {
     }
 }
 
+#[cfg(not(lsl_loom))]
 impl Waiter {
     /// Waits until the stream is readable, `interrupt` is raised or the deadline passes.
     pub(crate) fn wait_readable_or(

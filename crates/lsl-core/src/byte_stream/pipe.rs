@@ -1,13 +1,20 @@
 //! A stream in memory, for tests of drivers: two ends, without sockets.
 
 use std::collections::VecDeque;
+#[cfg(lsl_loom)]
+use std::future::poll_fn;
 use std::io;
 use std::net::{Ipv4Addr, Shutdown, SocketAddr};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
+#[cfg(lsl_loom)]
+use lsl_platform::wait::Woken;
+
 use super::{ByteStream, Carrier};
-use crate::net::monitor::lock_ignoring_poison;
+use crate::net::sync::Mutex;
+#[cfg(lsl_loom)]
+use crate::net::sync::{Interrupt, block_on};
 
 /// One end of a stream in memory.
 #[derive(Debug, Clone)]
@@ -26,6 +33,8 @@ struct Direction {
     bytes: VecDeque<u8>,
     is_closed: bool,
     wakers: Vec<Waker>,
+    /// Of the task that reads, while the stream is registered.
+    reader: Option<Waker>,
 }
 
 /// Returns both ends of a new stream.
@@ -48,9 +57,12 @@ impl Pipe {
         context: Option<&mut Context<'_>>,
         buffer: &mut [u8],
     ) -> Poll<io::Result<usize>> {
-        let mut direction = lock_ignoring_poison(&self.ends.incoming);
+        let mut direction = self.ends.incoming.lock().unwrap();
         if direction.bytes.is_empty() && !direction.is_closed {
-            return direction.pending(context);
+            if let Some(context) = context {
+                direction.reader = Some(context.waker().clone());
+            }
+            return Poll::Pending;
         }
         let length = buffer.len().min(direction.bytes.len());
         for (to, from) in buffer.iter_mut().zip(direction.bytes.drain(..length)) {
@@ -61,7 +73,7 @@ impl Pipe {
     }
 
     pub(super) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
-        let mut direction = lock_ignoring_poison(&self.ends.outgoing);
+        let mut direction = self.ends.outgoing.lock().unwrap();
         if direction.is_closed {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
@@ -75,11 +87,16 @@ impl Pipe {
     }
 
     pub(super) fn poll_writable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let mut direction = lock_ignoring_poison(&self.ends.outgoing);
+        let mut direction = self.ends.outgoing.lock().unwrap();
         if direction.is_closed || direction.bytes.len() < CAPACITY {
             return Poll::Ready(Ok(()));
         }
-        direction.pending(Some(context))
+        direction.wakers.push(context.waker().clone());
+        Poll::Pending
+    }
+
+    pub(super) fn unregister(&self) {
+        self.ends.incoming.lock().unwrap().reader = None;
     }
 
     pub(super) fn shut_down(&self, how: Shutdown) {
@@ -90,17 +107,20 @@ impl Pipe {
 impl Ends {
     fn shut_down(&self, how: Shutdown) {
         if how != Shutdown::Write {
-            lock_ignoring_poison(&self.incoming).close();
+            self.incoming.lock().unwrap().close();
         }
         if how != Shutdown::Read {
-            lock_ignoring_poison(&self.outgoing).close();
+            self.outgoing.lock().unwrap().close();
         }
     }
 }
 
 impl Drop for Ends {
     fn drop(&mut self) {
-        self.shut_down(Shutdown::Both);
+        // Nothing can be locked in a model that has failed.
+        if !std::thread::panicking() {
+            self.shut_down(Shutdown::Both);
+        }
     }
 }
 
@@ -111,19 +131,33 @@ impl Direction {
     }
 
     fn wake(&mut self) {
-        self.wakers.drain(..).for_each(Waker::wake);
+        (self.wakers.drain(..).chain(self.reader.take())).for_each(Waker::wake);
+    }
+}
+
+/// Waits as a thread does that waits for a socket itself.
+#[cfg(lsl_loom)]
+impl super::Waiter {
+    pub(crate) fn wait_readable_or(&self, interrupt: &Interrupt, _: f64) -> io::Result<Woken> {
+        Ok(block_on(poll_fn(|context| {
+            let mut direction = self.0.ends.incoming.lock().unwrap();
+            if direction.is_closed || !direction.bytes.is_empty() {
+                return Poll::Ready(Woken::Readable);
+            }
+            direction.wakers.push(context.waker().clone());
+            drop(direction);
+            interrupt.poll(context).map(|()| Woken::Interrupted)
+        })))
     }
 
-    fn pending<R>(&mut self, context: Option<&mut Context<'_>>) -> Poll<R> {
-        let waker = context.map(|context| context.waker().clone());
-        self.wakers.extend(waker);
-        Poll::Pending
+    pub(crate) fn wait_writable(&self, _: f64) -> bool {
+        block_on(poll_fn(|context| self.0.poll_writable(context))).is_ok()
     }
 }
 
 /// Address that both ends have.
-pub(super) const ADDRESS: SocketAddr =
+pub(crate) const ADDRESS: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// Bytes that a direction holds.
-const CAPACITY: usize = 4096;
+pub(crate) const CAPACITY: usize = if cfg!(lsl_loom) { 512 } else { 4096 };

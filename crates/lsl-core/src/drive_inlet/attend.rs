@@ -6,11 +6,10 @@ use std::pin::pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use lsl_platform::clock::local_clock;
-
 use crate::drive_inlet::connection::Connection;
 use crate::drive_inlet::feed_state::{FeedState, ReadBy, Received};
 use crate::drive_inlet::shared::InletShared;
+use crate::net::sync::local_clock;
 use crate::{Error, Result};
 
 /// A data connection behind the lock of the feed. Dropping it ends the connection, also under a thread

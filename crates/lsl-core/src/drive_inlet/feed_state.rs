@@ -3,12 +3,11 @@
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use lsl_platform::clock::local_clock;
-use lsl_platform::wait::Interrupt;
 use lsl_proto::inlet::{Disconnect, Feed, Read, Reader};
 
 use crate::Error;
 use crate::drive_inlet::connection::{Connection, Progress};
+use crate::net::sync::{Interrupt, local_clock};
 
 /// Everything behind the lock of the feed.
 #[derive(Debug)]

@@ -7,6 +7,8 @@ pub(crate) mod echo;
 pub(crate) mod feed_state;
 pub(crate) mod full_info;
 pub(crate) mod handshake;
+#[cfg(all(test, lsl_loom))]
+mod loom;
 pub(crate) mod lost;
 pub(crate) mod peers;
 pub(crate) mod pull;

@@ -6,8 +6,7 @@
 use std::sync::Arc;
 use std::task::Poll;
 
-use lsl_platform::clock::local_clock;
-use lsl_platform::wait::{Interrupt, Woken};
+use lsl_platform::wait::Woken;
 use lsl_proto::inlet::{Feed, LeaderId};
 
 use crate::byte_stream::Waiter;
@@ -15,6 +14,7 @@ use crate::drive_inlet::connection::Connection;
 use crate::drive_inlet::feed_state::{FeedState, ReadBy};
 use crate::drive_inlet::shared::InletShared;
 use crate::net::monitor::has_passed;
+use crate::net::sync::{Interrupt, local_clock};
 
 /// Result of one turn of a wait for a sample.
 enum Turn<R> {

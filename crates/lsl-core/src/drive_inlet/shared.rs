@@ -8,7 +8,6 @@ use std::sync::{Arc, Mutex, OnceLock};
 use lsl_platform::fork::Generation;
 use lsl_proto::clock::{PostProcessor, TimeCorrection};
 use lsl_proto::inlet::{Feed, FeedOptions, SampleRing};
-use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use crate::context::Context;
@@ -16,6 +15,7 @@ use crate::drive_clock::session::LentKeys;
 use crate::drive_inlet::feed_state::FeedState;
 use crate::drive_inlet::recovery::Source;
 use crate::net::monitor::{Monitor, lock_ignoring_poison};
+use crate::net::sync::Notify;
 use crate::{Error, Result, StreamInfo};
 
 /// The part of an inlet that its handle and its tasks hold together.

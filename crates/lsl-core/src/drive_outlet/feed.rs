@@ -20,6 +20,7 @@ use crate::drive_outlet::connection::Connection;
 use crate::drive_outlet::link::Sender;
 use crate::drive_outlet::push::OutletShared;
 use crate::net::select2::{Either, select2};
+use crate::net::sync::spawn;
 use crate::{Error, Result};
 
 impl OutletShared {
@@ -44,7 +45,7 @@ impl OutletShared {
         let mut fanout = self.fanout.lock();
         if fanout.is_closing() {
             drop(fanout);
-            tokio::spawn(async move { connection.close().await });
+            spawn(async move { connection.close().await });
             return Ok(());
         }
         let hosts: Vec<_> = fanout
@@ -85,9 +86,9 @@ impl OutletShared {
         drop(fanout);
         self.fanout.wake();
         if !self.has_flusher.swap(true, Ordering::Relaxed) {
-            tokio::spawn(Arc::clone(self).run_flusher());
+            spawn(Arc::clone(self).run_flusher());
         }
-        tokio::spawn(Arc::clone(self).serve(id, connection));
+        spawn(Arc::clone(self).serve(id, connection));
         Ok(())
     }
 
@@ -170,7 +171,7 @@ impl OutletShared {
     /// Keeps a session that only lends its keys, until it or the outlet ends. It is no consumer.
     pub(super) fn serve_time_keys(self: &Arc<Self>, mut connection: Connection) {
         let shared = Arc::clone(self);
-        tokio::spawn(async move {
+        spawn(async move {
             let closed = async {
                 // Before it looks: it is told of what comes after this.
                 let closed = shared.closed.notified();

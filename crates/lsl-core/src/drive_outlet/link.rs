@@ -10,10 +10,10 @@ use lsl_proto::outlet::fanout::{Caller, ConsumerId, Transmit};
 use lsl_proto::transport::{Control, Tx};
 use lsl_secure::connection::SendHalf;
 use lsl_secure::{Cause, SessionGuard};
-use tokio::sync::Notify;
 
 use crate::byte_stream::Writer;
 use crate::drive_outlet::session::Session;
+use crate::net::sync::Notify;
 
 /// The shared part of a connection.
 #[derive(Debug)]

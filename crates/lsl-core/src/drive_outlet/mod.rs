@@ -6,6 +6,8 @@ mod flush;
 pub(crate) mod handshake;
 mod link;
 pub(crate) mod listen;
+#[cfg(all(test, lsl_loom))]
+mod loom;
 pub(crate) mod push;
 mod refusal;
 mod request;

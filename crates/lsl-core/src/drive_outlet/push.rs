@@ -9,7 +9,6 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use lsl_platform::clock::local_clock;
 use lsl_proto::describe;
 use lsl_proto::discovery::advert;
 use lsl_proto::discovery::registry::AnnouncedStream;
@@ -18,13 +17,13 @@ use lsl_proto::outlet::fanout::{ConsumerId, Fanout, Inline, Position};
 use lsl_proto::outlet::request::OutletOptions;
 use lsl_proto::outlet::{Pushthrough, Stamps, Timestamps};
 use lsl_proto::value::PushElement;
-use tokio::sync::Notify;
 
 use crate::context::Context;
 use crate::drive_discovery::serve::own_security;
 use crate::drive_outlet::link::{Link, Sender};
 use crate::drive_outlet::session::Session;
 use crate::net::monitor::{Monitor, lock_ignoring_poison};
+use crate::net::sync::{Notify, local_clock};
 use crate::stats::{ConsumerStats, Counter, OutletStats};
 use crate::{ChannelFormat, Error, Result, StreamInfo};
 

@@ -7,5 +7,7 @@ pub(crate) mod sealed_time;
 pub(crate) mod secure_driver;
 pub(crate) mod select2;
 pub(crate) mod sockets;
+#[cfg_attr(lsl_loom, path = "sync_loom.rs")]
+pub(crate) mod sync;
 pub(crate) mod trust_watch;
 pub(crate) mod uid;

@@ -6,21 +6,19 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::atomic::Ordering;
+use std::sync::{Mutex as StdMutex, MutexGuard as StdGuard, PoisonError, TryLockError};
 use std::task::Poll;
 use std::time::Duration;
 
-use lsl_platform::clock::local_clock;
-use lsl_platform::event_count::EventCount;
-use tokio::sync::Notify;
 use tokio::time::Sleep;
 
 use crate::net::runtime;
+use crate::net::sync::{AtomicUsize, EventCount, Mutex, MutexGuard, Notify, local_clock};
 
 /// Locks, going on with what a panicking holder left: every holder in this crate keeps the value
 /// consistent at each step, and a streaming program must not fall over twice.
-pub(crate) fn lock_ignoring_poison<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock_ignoring_poison<T>(mutex: &StdMutex<T>) -> StdGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -49,7 +47,7 @@ impl<T> Monitor<T> {
 
     /// Locks the value without waking anybody afterwards: for reading, or before [`Self::wake`].
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
-        lock_ignoring_poison(&self.value)
+        self.value.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// As [`lock`](Self::lock), unless somebody holds the lock.
@@ -299,5 +297,37 @@ mod tests {
         while monitor.waiters() > 0 {
             thread::yield_now();
         }
+    }
+}
+
+#[cfg(all(test, lsl_loom))]
+mod loom {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::net::sync::{block_on, check, thread};
+
+    #[test]
+    fn two_threads_and_a_task_hand_a_token_around() {
+        let turn = |own: u32| move |value: &mut u32| (*value == own).then(|| *value += 1);
+        check(3, move || {
+            let monitor = Arc::new(Monitor::new(0));
+            let waiters = [1, 2].map(|own| {
+                let monitor = Arc::clone(&monitor);
+                thread(move || {
+                    if own == 1 {
+                        block_on(monitor.wait(f64::INFINITY, turn(own)));
+                    } else {
+                        monitor.wait_blocking(f64::INFINITY, turn(own));
+                    }
+                    monitor.wake();
+                })
+            });
+            monitor.update(|value| *value += 1);
+            monitor.wait_blocking(f64::INFINITY, turn(3));
+            for waiter in waiters {
+                waiter.join().unwrap();
+            }
+        });
     }
 }
