@@ -48,6 +48,10 @@ impl World {
         pulled.unwrap()
     }
 
+    fn pull_async(&self) -> bool {
+        block_on(self.inlet.pull(f64::INFINITY, Self::take)).unwrap()
+    }
+
     /// Does what `Inlet::shut_down` does.
     fn shut_down(&self) {
         self.abort.notify_one();
@@ -55,12 +59,16 @@ impl World {
     }
 }
 
-/// Runs `users` beside the task of an inlet whose stream flows.
-fn check(users: impl Fn(World) + Send + Sync + 'static) {
+/// Runs `act` beside `pulls` and the task of an inlet. Every pull gets a sample, or `gets` is false.
+fn check<const N: usize>(
+    is_fast: bool,
+    pulls: [fn(&World) -> bool; N],
+    gets: bool,
+    act: fn(&World),
+) {
     let security = lsl_secure::Security::off(Vec::new()).unwrap();
     let context = Context::with_security(Config::loopback(), Arc::new(security));
     let info = StreamInfo::new("model", "", 1, 0.0, ChannelFormat::Int8, "model").unwrap();
-    let users = Arc::new(users);
     sync::check(2, move || {
         let (context, info) = (context.clone(), info.clone());
         let inlet = Arc::new(InletShared::new(context, info.clone(), 10, 0, true, false));
@@ -75,19 +83,27 @@ fn check(users: impl Fn(World) + Send + Sync + 'static) {
         );
         let attendance = Attendance::begin(&inlet, 0, connection).unwrap();
         block_on(attendance.open()).unwrap();
-        inlet
-            .feed
-            .update(|state| (0..2).for_each(|_| state.reader.on_read(local_clock())));
         let abort = Arc::new(Notify::new());
         let world = World {
             inlet: Arc::clone(&inlet),
             abort: Arc::clone(&abort),
             outlet: far.writer().clone(),
         };
-        let users = Arc::clone(&users);
-        let using = sync::thread(move || users(world));
+        if is_fast {
+            // Pulls may lead.
+            let mut state = inlet.feed.lock();
+            (0..2).for_each(|_| state.reader.on_read(local_clock()));
+        }
+        sync::thread(move || {
+            let pulls = pulls.map(|pull| {
+                let world = world.clone();
+                sync::thread(move || assert_eq!(pull(&world), gets))
+            });
+            act(&world);
+            pulls.into_iter().for_each(|pull| pull.join().unwrap());
+            world.shut_down();
+        });
         block_on(select2(attendance.attend(), abort.notified()));
-        using.join().unwrap();
     });
 }
 
@@ -112,53 +128,60 @@ fn opening(info: &StreamInfo, request: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn a_leader_is_told_of_samples_that_somebody_else_read() {
-    check(|world| {
-        let puller = world.clone();
-        let puller = sync::thread(move || assert!(puller.pull()));
-        world.send();
-        world.inlet.look(|_| ());
-        puller.join().unwrap();
-        assert_eq!(world.inlet.look(|feed| feed.ring.len()), 0);
-        world.shut_down();
-    });
-}
-
-#[test]
 fn two_pulls_share_two_samples() {
-    check(|world| {
-        let puller = world.clone();
-        let puller = sync::thread(move || assert!(puller.pull()));
+    check(true, [World::pull, World::pull], true, |world| {
         world.send();
         world.send();
-        assert!(world.pull());
-        puller.join().unwrap();
-        world.shut_down();
     });
 }
 
 #[test]
 fn an_async_pull_beside_a_blocking_one_gets_its_sample() {
-    check(|world| {
-        let puller = world.clone();
-        let puller = sync::thread(move || assert!(puller.pull()));
+    check(true, [World::pull, World::pull_async], true, |world| {
         world.send();
         world.send();
-        let pulled = block_on(world.inlet.pull(f64::INFINITY, World::take));
-        assert_eq!(pulled, Some(true));
-        puller.join().unwrap();
-        world.shut_down();
     });
 }
 
 #[test]
-fn an_end_reaches_every_puller_whether_it_leads_or_follows() {
-    check(|world| {
-        let pullers = [world.clone(), world.clone()];
-        let pullers = pullers.map(|puller| sync::thread(move || assert!(!puller.pull())));
-        world.shut_down();
-        for puller in pullers {
-            puller.join().unwrap();
-        }
+fn a_pull_is_told_of_samples_that_somebody_else_read() {
+    for pull in [World::pull, World::pull_async] {
+        check(true, [pull], true, |world| {
+            world.send();
+            world.inlet.look(|_| ());
+        });
+    }
+}
+
+#[test]
+fn a_pull_of_a_slow_stream_asks_the_reactor() {
+    for pull in [World::pull, World::pull_async] {
+        check(false, [pull], true, |world| {
+            world.send();
+            world.inlet.try_pull(World::take);
+            world.send();
+        });
+    }
+}
+
+#[test]
+fn samples_from_before_the_end_of_a_connection_are_pulled() {
+    for pull in [World::pull, World::pull_async] {
+        check(true, [pull], true, |world| {
+            world.send();
+            world.abort.notify_one();
+        });
+    }
+}
+
+#[test]
+fn a_loss_reaches_pulls_while_the_connection_lasts() {
+    check(true, [World::pull, World::pull], false, |world| {
+        world.inlet.lose("the model ends");
     });
+}
+
+#[test]
+fn an_end_reaches_pulls_whether_they_lead_or_follow() {
+    check(true, [World::pull, World::pull], false, World::shut_down);
 }

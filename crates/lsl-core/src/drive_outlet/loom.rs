@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use lsl_proto::config::Config;
+use lsl_proto::outlet::connection as proto;
 use lsl_proto::outlet::encoder::Variant;
 use lsl_proto::outlet::fanout::{Caller, Fanout, FeedLimits};
 use lsl_proto::outlet::request::{Feed, OutletOptions};
@@ -54,7 +55,13 @@ fn check(pushes: u8, room: usize, coalesces: bool, synchronous: bool, end: End) 
             preamble: Vec::new(),
             limits,
         };
-        let connection = Connection::plain(stream, pipe::ADDRESS);
+        let mut machine = proto::Connection::new(false, sync::local_clock());
+        let mut request = b"LSL:fullinfo\r\n".to_vec();
+        machine
+            .handle_input(&mut request, sync::local_clock())
+            .unwrap();
+        machine.poll_event().unwrap();
+        let connection = Connection::new(stream, pipe::ADDRESS, machine, None);
         outlet.join(connection, feed).unwrap();
         let push = move || {
             for value in 1..=pushes {

@@ -183,6 +183,6 @@ pub(crate) fn check(preemptions: usize, model: impl Fn() + Send + Sync + 'static
     let model = Arc::new(model);
     builder.check(move || {
         let model = Arc::clone(&model);
-        thread(move || model()).join().unwrap();
+        thread(move || model());
     });
 }
