@@ -10,7 +10,7 @@ pub(crate) fn run(sh: &Shell) -> Result {
     // A target directory of its own: other flags would make cargo rebuild everything each time.
     let output = cmd!(
         sh,
-        "cargo test --locked -p lsl-proto -p lsl-core --lib --profile loom --target-dir target/loom -- loom"
+        "cargo test --locked -p lsl-proto -p lsl-core --lib --profile loom --target-dir target/loom -- loom --nocapture"
     )
     .env("RUSTFLAGS", "--cfg lsl_loom")
     .ignore_status()
