@@ -151,7 +151,5 @@ const QUIET_SECS: f64 = 0.25;
 /// How long the socket stays registered for the sake of somebody who waited: most wait again soon.
 const PATIENCE_SECS: f64 = 0.5;
 
-#[cfg(all(test, lsl_loom))]
-mod loom;
 #[cfg(test)]
 mod tests;
