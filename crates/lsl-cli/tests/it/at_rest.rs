@@ -2,10 +2,10 @@
 
 use std::fs;
 use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 
 use lsl_core::secure::SecretKey;
+use lsl_platform::files::mode_of;
 
 use crate::lab::{Lab, Running};
 use crate::recordings::{SECRET, find, folder_contains, signed, signed_unreadable, whole};
@@ -168,8 +168,7 @@ fn a_key_file_is_private_and_never_replaced() {
     let lab = Lab::new();
     let (path, public) = key(&lab, "key.txt");
     assert!(public.starts_with("age1"), "{public}");
-    let mode = fs::metadata(&path).unwrap().permissions().mode();
-    assert_eq!(mode & 0o777, 0o600);
+    assert_eq!(mode_of(path.as_ref()).unwrap(), 0o600);
     let text = fs::read_to_string(&path).unwrap();
     assert!(text.contains("AGE-SECRET-KEY-1") && text.contains(&public));
     lab.run(&["key", "age", &path])
@@ -216,6 +215,7 @@ fn pipes_and_passphrases() {
     assert_eq!(fs::read_to_string(&path).unwrap(), SECRET);
 }
 
+#[cfg(unix)]
 #[test]
 fn an_interrupt_leaves_nothing() {
     let lab = Lab::new();

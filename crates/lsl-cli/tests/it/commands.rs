@@ -101,7 +101,6 @@ fn listing_finds_streams_and_marks_duplicates() {
     );
 }
 
-#[cfg(unix)]
 #[test]
 fn watching_reports_what_comes_and_goes() {
     use std::io::{BufRead, BufReader};

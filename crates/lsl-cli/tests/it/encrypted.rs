@@ -303,6 +303,8 @@ fn the_lab_key_must_be_the_same_everywhere() {
     assert_eq!(json[0]["result"], "failed", "{json}");
     assert!(json[0]["text"].to_string().contains("psk_file"), "{json}");
     std::fs::copy(amp.file("lab.psk"), rec.file("lab.psk")).unwrap();
+    // Wine copies no access.
+    rec.set_mode("lab.psk", 0o600);
     set(&rec);
     receive(&rec, "5").ok().says(&["Encrypted: "]);
 }

@@ -3,7 +3,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::UdpSocket;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -40,7 +40,8 @@ impl Lab {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = format!("lab-{}-{number}", std::process::id());
-        let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(&name);
+        let directory = std::path::absolute(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let directory = directory.join(&name);
         std::fs::create_dir_all(&directory).unwrap();
         let free = UdpSocket::bind(("127.0.0.1", 0))
             .unwrap()
@@ -60,6 +61,7 @@ impl Lab {
     }
 
     /// An outlet of this process, in plaintext.
+    #[cfg_attr(not(unix), expect(dead_code, reason = "its users press Ctrl-C, too"))]
     pub(crate) fn outlet(&self, info: StreamInfo) -> Outlet {
         let text = std::fs::read_to_string(self.path("lsl_api.cfg")).unwrap();
         let mut config = Config::from_text(&text).unwrap();
@@ -95,6 +97,7 @@ impl Lab {
             .args(arguments)
             .current_dir(&home)
             .env("HOME", &home)
+            .env("USERPROFILE", &home)
             .env_remove("LSL_SECURE_CONFIG")
             .env_remove("SUDO_USER")
             .env("LSLAPICFG", self.path("lsl_api.cfg"))

@@ -1,8 +1,9 @@
 //! Machines of one lab: each has a home directory, so a key and a trust file, of its own.
 
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+
+use lsl_platform::files::{mode_of, set_mode};
 
 use crate::lab::{Ended, Lab, Running};
 
@@ -95,13 +96,18 @@ impl<'a> Machine<'a> {
     }
 
     pub(crate) fn mode(&self, name: &str) -> u32 {
-        let metadata = std::fs::metadata(self.file(name)).unwrap();
-        metadata.permissions().mode() & 0o7777
+        let file = self.file(name);
+        // Windows has no such bits of folders.
+        let enter = if cfg!(windows) && file.is_dir() {
+            0o100
+        } else {
+            0
+        };
+        mode_of(&file).unwrap() | enter
     }
 
     pub(crate) fn set_mode(&self, name: &str, mode: u32) {
-        let permissions = std::fs::Permissions::from_mode(mode);
-        std::fs::set_permissions(self.file(name), permissions).unwrap();
+        set_mode(&self.file(name), mode).unwrap();
     }
 }
 
@@ -117,9 +123,23 @@ impl Ended {
     #[track_caller]
     pub(crate) fn says(&self, parts: &[&str]) {
         let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-        let said = words(&self.stderr);
         for part in parts {
-            assert!(said.contains(&words(part)), "'{part}' in {self:?}");
+            assert!(
+                is_said(&words(&self.stderr), &words(part)),
+                "'{part}' in {self:?}"
+            );
         }
     }
+}
+
+/// Whether a message says `words`. Modes of Unix are lists on Windows, and paths have other signs there.
+pub(crate) fn is_said(message: &str, words: &str) -> bool {
+    if cfg!(unix) {
+        return message.contains(words);
+    }
+    let is_of_modes = ["chmod", "mode "].iter().any(|of| words.contains(of));
+    let words = if is_of_modes { "icacls" } else { words };
+    message
+        .replace('\\', "/")
+        .contains(&words.replace('\\', "/"))
 }

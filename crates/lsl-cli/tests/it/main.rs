@@ -1,7 +1,7 @@
 //! The binary as users run it, on the loopback interface alone: every test has its own session and
 //! ports, so nothing on this machine or its network is touched.
-//! On Unix: most of them need keys, which no other system keeps yet, signals or modes of files.
-#![cfg(unix)]
+//! Whole modules are left to Unix that need signals, links or a shell; `cargo xtask wine cli` ends recordings on
+//! Windows, by Ctrl-C and without warning.
 #![forbid(unsafe_code)]
 #![expect(
     clippy::unwrap_used,
@@ -11,14 +11,19 @@
 mod at_rest;
 #[cfg(target_os = "linux")]
 mod attack_advert_flood;
+#[cfg(unix)]
 mod attack_remote_control;
+#[cfg(unix)]
 mod attack_symlinks;
 mod audit;
+#[cfg(unix)]
 mod benchmarks;
 mod commands;
 mod configuration;
 mod encrypted;
+#[cfg(unix)]
 mod homes;
+#[cfg(unix)]
 mod injection;
 mod keys;
 mod lab;
@@ -26,11 +31,17 @@ mod machine;
 mod migrate;
 mod pages;
 mod play;
+#[cfg(unix)]
 mod record;
+#[cfg(unix)]
 mod record_control;
+#[cfg(unix)]
 mod record_keys;
+#[cfg(unix)]
 mod record_resume;
+#[cfg(unix)]
 mod record_safety;
+#[cfg(unix)]
 mod record_signed;
 #[cfg(target_os = "linux")]
 mod record_trouble;

@@ -4,7 +4,7 @@ use std::fs;
 
 use lsl_xdf::load;
 
-use crate::lab::{Lab, Running};
+use crate::lab::Lab;
 use crate::recordings::{
     BEGIN, OFFSET, RATE, SAMPLES, SECRET, cut, folder_contains, holed, value, whole,
 };
@@ -249,6 +249,7 @@ fn parquet_files_are_made() {
     }
 }
 
+#[cfg(unix)]
 #[test]
 fn channel_counts_are_capped_before_anything_is_allocated() {
     let lab = Lab::new();
@@ -287,7 +288,7 @@ fn channel_counts_are_capped_before_anything_is_allocated() {
                 None => shell.env_remove(key),
             };
         }
-        Running::start(&mut shell).wait()
+        crate::lab::Running::start(&mut shell).wait()
     };
     let converted = within_2_gb(&["xdf", "convert", &path]).ok();
     assert_eq!(converted.stdout.lines().count(), 2, "{converted:?}");
