@@ -70,7 +70,9 @@ def low_level():
         data, stamps = inlet.pull_chunk(timeout=0.01, max_samples=16)
         assert len(data) <= 3 and len(data) == len(stamps)
         inlet.flush()
-    for dtype in ("float32", "float64", "int8", "int16", "int32", "int64"):
+    # mne-lsl itself refuses the last on Windows.
+    dtypes = ("float32", "float64", "int8", "int16", "int32", "int64")
+    for dtype in dtypes[: -1 if os.name == "nt" else None]:
         sinfo = lsl.StreamInfo("low", "check", 3, 100, dtype, f"low-{dtype}")
         outlet = lsl.StreamOutlet(sinfo, chunk_size=4)
         (found,) = lsl.resolve_streams(timeout=PATIENCE, source_id=f"low-{dtype}")
