@@ -88,8 +88,9 @@ Usage: cargo xtask TASK
                          the same list
   msrv *                 check the shipped crates with the oldest supported compiler
   systems                type-check everything for Windows and macOS
-  wine [PACKAGE]         the tests of Windows under Wine 8.0, but for those it lists; (or only `interop`)
-                         liblsl for Windows, ours and Linux with each other; (`hosts`) C programs
+  wine [PART]            the tests of Windows under Wine 8.0, but for those it lists, and liblsl for
+                         Windows, ours and Linux with each other (--all: long tests, too; PART: a
+                         package, `interop`, `hosts` for C programs, or `cli`)
   fuzz [SECONDS] [TARGET]  every fuzz target (or one) for SECONDS (default 30) each
   book [--update]        run every command that the README and docs show, and build the book
                          (or make the pages that come from the program)
@@ -195,8 +196,8 @@ fn run() -> Result {
         ["deny"] => deny(&sh),
         ["msrv"] => msrv(&sh),
         ["systems"] => systems::run(&sh),
-        ["wine"] => wine::run(&sh, None),
-        ["wine", package] => wine::run(&sh, Some(package)),
+        ["wine"] => wine::run(&sh, None, scope),
+        ["wine", part] => wine::run(&sh, Some(part), scope),
         ["fuzz"] => fuzz::run(&sh, fuzz::DEFAULT_SECONDS, None),
         ["fuzz", seconds] => fuzz::run(&sh, seconds.parse()?, None),
         ["fuzz", seconds, target] => fuzz::run(&sh, seconds.parse()?, Some(target)),

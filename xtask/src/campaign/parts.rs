@@ -77,7 +77,7 @@ pub(super) const PARTS: &[Part] = &[
         paths: LIBRARY,
         run: |sh, _| {
             std_for(sh, &["x86_64-pc-windows-gnu"])?;
-            quiet(crate::wine::run(sh, None))
+            quiet(crate::wine::run(sh, None, Scope::All))
         },
     },
     Part {

@@ -163,8 +163,10 @@ __declspec(dllexport) BOOL WINAPI ProcessPrng(PBYTE data, SIZE_T len) { return S
 ";
 
 /// Starts Wine before the program, so that the list of interfaces is there, and ends with it whatever it left.
+/// Files of a moment go first: processes have the same few numbers each time, which such files are named by.
 const ENTER: &str = r#"#!/bin/sh
 export WINEPREFIX='FOLDER/prefix' WINEDEBUG=-all WINEDLLOVERRIDES='mscoree,mshtml='
+rm -rf "$WINEPREFIX"/drive_c/users/*/Temp/*
 exec unshare --net --pid --fork --kill-child --mount-proc sh -c '
 ip link set lo up multicast on && ip route add 224.0.0.0/4 dev lo
 wine cmd /c exit

@@ -256,7 +256,7 @@ const CLOCK_LIMIT_SECS: f64 = 0.000_2;
 const CLOCK_ROUNDING_SECS: f64 = 0.000_001;
 
 /// A loaded machine may delay the probes of one estimate.
-const CLOCK_TRIES: u32 = 5;
+const CLOCK_TRIES: u32 = 20;
 
 pub(crate) const CROWD_OUTLETS: usize = 40;
 pub(crate) const CROWD_PROCESSES: usize = 10;

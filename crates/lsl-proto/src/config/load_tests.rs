@@ -6,6 +6,19 @@ use super::super::{EncryptionRequest, encryption_request_in_home};
 use super::Severity::{Error, Note, Warning};
 use super::*;
 
+/// A path in the home directory, which is an absolute one.
+macro_rules! home {
+    ($below:literal) => {
+        if cfg!(windows) {
+            concat!("C:/h", $below)
+        } else {
+            concat!("/h", $below)
+        }
+    };
+}
+
+const DRIVE: &str = if cfg!(windows) { "C:/" } else { "/" };
+
 #[derive(Default)]
 struct Fake {
     files: HashMap<PathBuf, Vec<u8>>,
@@ -72,14 +85,14 @@ fn candidates_are_tried_in_order() {
         "/env",
         "/api",
         "/cwd/lsl_api.cfg",
-        "/h/lsl_api/lsl_api.cfg",
+        home!("/lsl_api/lsl_api.cfg"),
         "/etc/lsl_api/lsl_api.cfg",
     ];
     let overrides = Overrides {
         content: Some(session("content")),
         file: Some("/api".into()),
     };
-    let mut files = Fake::new(&[], &[("LSLAPICFG", "/env"), ("HOME", "/h")]);
+    let mut files = Fake::new(&[], &[("LSLAPICFG", "/env"), ("HOME", home!(""))]);
     for path in order {
         files.files.insert(path.into(), session(path).into_bytes());
     }
@@ -145,12 +158,15 @@ fn candidates_are_tried_in_order() {
 #[test]
 fn the_home_directory_is_found_as_on_windows() {
     for variables in [
-        &[("HOME", "/h"), ("USERPROFILE", "/no")][..],
-        &[("USERPROFILE", "/h")],
-        &[("HOMEDRIVE", "/"), ("HOMEPATH", "h")],
+        &[("HOME", home!("")), ("USERPROFILE", "/no")][..],
+        &[("USERPROFILE", home!(""))],
+        &[("HOMEDRIVE", DRIVE), ("HOMEPATH", "h")],
     ] {
         let loaded = load(
-            &Fake::new(&[("/h/lsl_api/lsl_api.cfg", &session("home"))], variables),
+            &Fake::new(
+                &[(home!("/lsl_api/lsl_api.cfg"), &session("home"))],
+                variables,
+            ),
             &Overrides::default(),
         );
         assert_eq!(loaded.config.lab().session_id, "home", "{variables:?}");
@@ -176,8 +192,8 @@ fn a_useless_home_counts_as_unset_and_a_closed_one_as_absent() {
     }
     let system = session("system");
     let files = [("/etc/lsl_api/lsl_api.cfg", &*system)];
-    let mut files = Fake::new(&files, &[("HOME", "/h")]);
-    files.closed = Some("/h");
+    let mut files = Fake::new(&files, &[("HOME", home!(""))]);
+    files.closed = Some(home!(""));
     let loaded = load(&files, &Overrides::default());
     assert_eq!(loaded.config.lab().session_id, "system");
     let [note] = &loaded.diagnostics[..] else {
@@ -186,7 +202,7 @@ fn a_useless_home_counts_as_unset_and_a_closed_one_as_absent() {
     assert_eq!(note.severity, Note);
     assert!(note.text.contains("may not enter"), "{note}");
     // In a home that may be entered the file is somebody's mistake.
-    files.closed = Some("/h/lsl_api");
+    files.closed = Some(home!("/lsl_api"));
     let loaded = load(&files, &Overrides::default());
     assert_eq!(loaded.diagnostics[0].severity, Error);
 }
@@ -194,13 +210,18 @@ fn a_useless_home_counts_as_unset_and_a_closed_one_as_absent() {
 /// B7: the environment of a program with raised rights is its user's to forge.
 #[test]
 fn with_raised_rights_only_the_program_and_the_system_count() {
-    let texts: Vec<(&str, String)> = ["/env", "/api", "/cwd/lsl_api.cfg", "/h/lsl_api/lsl_api.cfg"]
-        .map(|path| (path, session(path)))
-        .into();
+    let texts: Vec<(&str, String)> = [
+        "/env",
+        "/api",
+        "/cwd/lsl_api.cfg",
+        home!("/lsl_api/lsl_api.cfg"),
+    ]
+    .map(|path| (path, session(path)))
+    .into();
     let on = "[security]\nenabled = true".to_owned();
     let mut files: Vec<(&str, &str)> = texts.iter().map(|(path, text)| (*path, &**text)).collect();
-    files.push(("/h/.lsl_api/lsl_api.cfg", &on));
-    let mut files = Fake::new(&files, &[("LSLAPICFG", "/env"), ("HOME", "/h")]);
+    files.push((home!("/.lsl_api/lsl_api.cfg"), &on));
+    let mut files = Fake::new(&files, &[("LSLAPICFG", "/env"), ("HOME", home!(""))]);
     let session_of = |files: &Fake, overrides: &Overrides| {
         load(files, overrides).config.lab().session_id.clone()
     };
@@ -227,8 +248,11 @@ fn with_raised_rights_only_the_program_and_the_system_count() {
 fn log_file_is_ignored_in_the_working_directory() {
     let text = "[log]\nfile = /var/log/lsl\nlevel = 1\n[lab]\nSessionID = x\n";
     let files = Fake::new(
-        &[("/cwd/lsl_api.cfg", text), ("/h/lsl_api/lsl_api.cfg", text)],
-        &[("HOME", "/h")],
+        &[
+            ("/cwd/lsl_api.cfg", text),
+            (home!("/lsl_api/lsl_api.cfg"), text),
+        ],
+        &[("HOME", home!(""))],
     );
     let loaded = load(&files, &Overrides::default());
     let log = loaded.config.log();
@@ -240,8 +264,11 @@ fn log_file_is_ignored_in_the_working_directory() {
     assert_eq!((warning.severity, warning.line), (Warning, Some(2)));
     assert!(warning.text.contains("log.file"), "{warning}");
     // Where somebody asked for the file it counts.
-    for variables in [&[("LSLAPICFG", "/cwd/lsl_api.cfg")][..], &[("HOME", "/h")]] {
-        let mut files = Fake::new(&[("/h/lsl_api/lsl_api.cfg", text)], variables);
+    for variables in [
+        &[("LSLAPICFG", "/cwd/lsl_api.cfg")][..],
+        &[("HOME", home!(""))],
+    ] {
+        let mut files = Fake::new(&[(home!("/lsl_api/lsl_api.cfg"), text)], variables);
         if variables[0].0 == "LSLAPICFG" {
             files.files.insert("/cwd/lsl_api.cfg".into(), text.into());
         }
@@ -258,17 +285,17 @@ fn requests_for_encryption_are_found_where_secure_lsl_has_them() {
     let broken = "[lab\n[security]\nenabled = true\n";
     let plain = session("plain");
     let request = |files: &[(&str, &str)]| {
-        let files = Fake::new(files, &[("HOME", "/h")]);
+        let files = Fake::new(files, &[("HOME", home!(""))]);
         let loaded = load(&files, &Overrides::default());
-        let source = |request: &EncryptionRequest| request.source.to_string();
+        let source = |request: &EncryptionRequest| request.source.to_string().replace('\\', "/");
         (
             loaded.config.encryption_request().map(source),
             encryption_request_in_home(&files).as_ref().map(source),
         )
     };
     let at = |path: &str| Some(path.to_owned());
-    let (working, home) = ("/cwd/lsl_api.cfg", "/h/lsl_api/lsl_api.cfg");
-    let theirs = "/h/.lsl_api/lsl_api.cfg";
+    let (working, home) = ("/cwd/lsl_api.cfg", home!("/lsl_api/lsl_api.cfg"));
+    let theirs = home!("/.lsl_api/lsl_api.cfg");
     assert_eq!(request(&[(home, &plain)]), (None, None));
     assert_eq!(request(&[(home, on)]), (at(home), None));
     assert_eq!(request(&[(working, &plain), (home, on)]), (None, None));
@@ -285,10 +312,10 @@ fn requests_for_encryption_are_found_where_secure_lsl_has_them() {
         request(&[(theirs, "[security]\nenabled = no")]),
         (None, None)
     );
-    let mut files = Fake::new(&[], &[("HOME", "/h")]);
-    files.closed = Some("/h/.lsl_api");
+    let mut files = Fake::new(&[], &[("HOME", home!(""))]);
+    files.closed = Some(home!("/.lsl_api"));
     assert!(encryption_request_in_home(&files).is_some(), "unreadable");
-    files.closed = Some("/h");
+    files.closed = Some(home!(""));
     assert_eq!(encryption_request_in_home(&files), None, "no home");
     let request = Config::from_text(on).unwrap();
     let text = request.encryption_request().unwrap().to_string();
@@ -327,8 +354,8 @@ fn requests_in_the_home_of_the_account_count_whatever_home_says() {
         files.raised = true;
         assert_eq!(source(&files), None, "{variables:?}");
     }
-    let mut files = Fake::new(&theirs, &[("HOME", "/h")]);
-    files.account_home = Some("/h");
+    let mut files = Fake::new(&theirs, &[("HOME", home!(""))]);
+    files.account_home = Some(home!(""));
     assert_eq!(source(&files), None);
 }
 
