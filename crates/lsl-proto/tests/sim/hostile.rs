@@ -330,6 +330,50 @@ fn requests_may_be_cut_anywhere() {
     });
 }
 
+/// Preamble and M1 of a device.
+fn hello(world: &mut World, who: &Identity) -> Vec<u8> {
+    let mut hello = Vec::new();
+    let mut initiator = Handshake::initiator(who.local.clone(), b"", 0.0, &mut world.dice).unwrap();
+    let take = |bytes: &[u8]| {
+        hello.extend_from_slice(bytes);
+        Ok(bytes.len())
+    };
+    assert!(initiator.flush(|| 0.0, take).unwrap());
+    hello
+}
+
+/// Who stops half way is ended, at the limit of what it owes.
+#[test]
+fn silence_before_a_session_is_ended() {
+    seeds(|seed| {
+        let mut world = World::new(seed);
+        let (near, far) = (world.add_host(), world.add_host());
+        let amp = Identity::new("amp", Policy::Required, &["rec"]);
+        let outlet = world.open_outlet(near, "silence", amp.clone(), 100);
+        let hello = hello(&mut world, &amp);
+        let (preamble, all) = (PREAMBLE.len(), hello.len());
+        for (said, answer, limit) in [
+            (0, 0, 3.0),
+            (1, 0, 3.0),
+            (preamble - 1, 0, 3.0),
+            (preamble, 0, 3.0),
+            (all, 188, 5.0),
+        ] {
+            let peer = world.dial(far, outlet);
+            world.connections[&world.connects].link.allow_plaintext();
+            world.say(peer, &hello[..said]);
+            let begin = world.now;
+            let is_over = |it: &mut World| it.peers[peer].is_over;
+            assert!(world.run_until(begin + 60.0, is_over), "after {said}");
+            let took = world.now - begin;
+            assert!((limit..limit + 1.0).contains(&took), "{said}: {took}");
+            assert_eq!(world.peers[peer].received.len(), answer, "after {said}");
+        }
+        world.run_for(2.0);
+        assert!(world.outlet(outlet).connections.is_empty());
+    });
+}
+
 #[test]
 fn the_hello_may_be_cut_anywhere_and_a_wrong_byte_makes_it_none() {
     seeds(|seed| {
@@ -338,14 +382,7 @@ fn the_hello_may_be_cut_anywhere_and_a_wrong_byte_makes_it_none() {
         let rec = Identity::new("rec", Policy::Required, &["amp"]);
         let amp = Identity::new("amp", Policy::Required, &["rec"]);
         let outlet = world.open_outlet(near, "cut", amp, 100);
-        let mut hello = Vec::new();
-        let mut initiator =
-            Handshake::initiator(rec.local.clone(), b"", 0.0, &mut world.dice).unwrap();
-        let take = |bytes: &[u8]| {
-            hello.extend_from_slice(bytes);
-            Ok(bytes.len())
-        };
-        assert!(initiator.flush(|| 0.0, take).unwrap());
+        let hello = hello(&mut world, &rec);
         for _ in 0..5 {
             let length = u64::try_from(hello.len()).unwrap();
             let cut = usize::try_from(world.dice.below(length)).unwrap();

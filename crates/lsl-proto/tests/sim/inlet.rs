@@ -12,11 +12,12 @@ use lsl_proto::clock::{
     Clock, ClockEvent, ClockLimits, PostProcessor, Probe, TimeAlarm, TimeCorrection,
 };
 use lsl_proto::config::Config;
+use lsl_proto::describe::descriptor;
 use lsl_proto::inlet::recovery::{Attempt, Input, Purpose, Recovery};
 use lsl_proto::inlet::{Connection, Feed, FeedOptions, LeaderId, Reader, SampleRing};
 use lsl_proto::{Error, StreamInfo};
-use lsl_secure::TimeProber;
 use lsl_secure::connection::Connection as Handshake;
+use lsl_secure::{Descriptor, TimeProber};
 
 use crate::dice::Dice;
 use crate::peers::{Identity, Late};
@@ -26,6 +27,9 @@ use crate::tcp::Socket;
 pub(crate) struct InletProgram {
     pub(crate) identity: Identity,
     pub(crate) options: FeedOptions,
+    /// The stream as it was chosen, and whether discovery said so.
+    original: Descriptor,
+    was_found: bool,
     pub(crate) recovery: Recovery,
     pub(crate) feed: Feed,
     reader: Reader<()>,
@@ -111,6 +115,8 @@ impl InletProgram {
         let mut recovery = Recovery::new(info.clone(), &config, is_recoverable, |_| 0);
         recovery.handle(Input::Wanted(Purpose::Feed), now);
         Self {
+            original: descriptor(info),
+            was_found: !info.v4_address().is_empty(),
             recovery,
             feed: Feed::new(ring, PostProcessor::new(0.0, 90.0), shape, true),
             identity,

@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use lsl_proto::describe::descriptor;
 use lsl_proto::discovery::advert::OwnSecurity;
+use lsl_proto::security::ExpectedIdentity;
 use lsl_proto::{Error, StreamInfo};
 use lsl_secure::connection::{Answer, Question};
 use lsl_secure::policy::{Candidate, Discovery, Way, way_of_inlet};
@@ -77,12 +77,12 @@ impl Identity {
     }
 
     /// Answers a question of a handshake with a peer of this role, now or a little later. `expected` is
-    /// the stream that an inlet wants.
+    /// the stream that an inlet wants, and the one that was chosen.
     pub(crate) fn answer(
         &self,
         question: Question,
         (role, remote): (Role, IpAddr),
-        expected: Option<&StreamInfo>,
+        expected: Option<(&StreamInfo, ExpectedIdentity<'_>)>,
         now: f64,
         dice: &mut Dice,
     ) -> Late {
@@ -91,9 +91,8 @@ impl Identity {
             Question::Work(work) => Answer::Work(work.run(dice)),
             Question::PeerKey(key) => Answer::PeerKey(self.authorise(&key, role, remote)),
             Question::Descriptor(said) => {
-                let is_meant = expected
-                    .is_none_or(|expected| said.differs_from(&descriptor(expected)).is_none());
-                Answer::Descriptor(is_meant.then_some(()).ok_or(Cause::DescriptorMismatch))
+                let mismatch = expected.and_then(|(info, chosen)| chosen.compare(info, &said));
+                Answer::Descriptor(mismatch.map_or(Ok(()), |_| Err(Cause::DescriptorMismatch)))
             }
         };
         let delay = if dice.happens(0.5) {

@@ -361,7 +361,7 @@ impl World {
                 let is_there = !is_cut
                     && self.outlets.iter().any(|it| {
                         let is_it = !it.is_closed && it.program.info.uid() == uid;
-                        is_it && self.hosts[it.host].address == address
+                        is_it && it.port == at.port() && self.hosts[it.host].address == address
                     });
                 let now = self.local(host);
                 self.inlet(id).asked_in_place(is_there, now);

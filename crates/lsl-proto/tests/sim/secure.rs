@@ -1,7 +1,7 @@
 //! Sessions between outlets and inlets: who gets in, what is seen on the way, and how they end.
 
-use lsl_proto::StreamInfo;
 use lsl_proto::discovery::advert;
+use lsl_proto::{StreamInfo, describe};
 use lsl_secure::Policy;
 use lsl_secure::policy::{REFUSAL_403, REFUSAL_501};
 
@@ -348,6 +348,34 @@ fn a_stream_that_was_swapped_on_the_way_is_refused() {
         let reason = denied(&mut world, inlet);
         assert!(reason.contains("descriptor_mismatch"), "{reason}");
         assert!(world.outlet(outlet).fanout.is_empty());
+    });
+}
+
+/// A lie about the chosen outlet stays one after the inlet looked for it again by itself: the program
+/// may have chosen by just that field.
+#[test]
+fn recovery_does_not_wash_off_a_lie_about_the_chosen_outlet() {
+    seeds(|seed| {
+        let mut world = World::new(seed);
+        let outlet = outlet(&mut world);
+        let to = world.address_of(outlet);
+        let mut lie = describe::as_received(&world.outlet(outlet).info);
+        lie.set_hostname("other-amp");
+        lie.fill_v4_address(to.ip().to_string());
+        // Reached at once; looked for because nobody is where it says, or because it does not say where.
+        lie.set_v4_ports([to.port(), 1, 0][usize::try_from(seed % 3).unwrap()], 0);
+        let host = world.add_host();
+        let inlet = world.open_inlet_for(host, &lie, rec());
+        for _ in 0..20 {
+            world.push(outlet, 5);
+            world.run_for(1.0);
+        }
+        let inlet = world.inlet(inlet);
+        let reason = inlet.errors.last().unwrap().to_string();
+        assert!(reason.contains("descriptor_mismatch"), "{reason}");
+        assert!(inlet.recovery.info().hostname().is_empty(), "not found");
+        assert!(!inlet.is_lost());
+        assert!(inlet.pulled.is_empty());
     });
 }
 

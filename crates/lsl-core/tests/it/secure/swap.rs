@@ -203,43 +203,28 @@ fn an_inlet_that_can_recover_times_out_and_says_why() {
     });
 }
 
-/// A lie about the chosen outlet stays one after the inlet looked for it again by itself: the program
-/// may have chosen by just that field.
+/// A lie about the chosen outlet stays one after the inlet looked for it again by itself, here because the
+/// lie does not say where it is. Other ways there: `secure` of the simulation.
 #[test]
 fn recovery_does_not_wash_off_a_lie_about_the_chosen_outlet() {
     let place = Place::new();
     let (amp, rec) = place.pair(Policy::Required, Policy::Required);
     let outlet = lab::outlet(&amp.context, super::people::info("washed"));
-    let found = lab::find(&rec.context, "washed");
-    let truth = String::from_utf8(found.to_shortinfo_xml()).unwrap();
-    let hostname = format!("<hostname>{}</hostname>", found.hostname());
-    assert!(truth.contains(&hostname));
-    let address = "<v4address>127.0.0.1</v4address>";
-    let truth =
-        (truth.replace("<v4address />", address)).replace("<v4address></v4address>", address);
-    assert!(truth.contains(address), "{truth}");
-    let port = |port: u16| format!("<v4data_port>{port}</v4data_port>");
-    let open_port = port(found.v4_data_port());
-    assert!(truth.contains(&open_port));
-    let lie = truth.replace(&hostname, "<hostname>other-amp</hostname>");
-    // Reached at once; looked for because nobody is where it says, or because it does not say where.
-    for forged in [
-        lie.clone(),
-        lie.replace(&open_port, &port(1)),
-        lie.replace(&open_port, &port(0)),
-    ] {
-        let info = lsl_core::StreamInfo::from_xml(forged.as_bytes()).unwrap();
-        let inlet = lsl_core::Inlet::builder(&info)
-            .context(&rec.context)
-            .create()
-            .unwrap();
-        let error = inlet.blocking().open(Duration::from_secs(4)).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Timeout, "{forged}");
-        lab::until("the reason is known", || {
-            inlet
-                .last_security_error()
-                .is_some_and(|text| text.contains("hostname"))
-        });
-        assert!(!outlet.have_consumers());
-    }
+    let mut lie = lab::find(&rec.context, "washed");
+    lie.set_hostname("other-amp");
+    lie.fill_v4_address("127.0.0.1");
+    lie.set_v4_ports(0, lie.v4_service_port());
+    lie.set_v6_ports(0, lie.v6_service_port());
+    let inlet = lsl_core::Inlet::builder(&lie)
+        .context(&rec.context)
+        .create()
+        .unwrap();
+    lab::until("the reason is known", || {
+        let error = inlet.blocking().open(Duration::from_millis(100));
+        assert_eq!(error.unwrap_err().kind(), ErrorKind::Timeout);
+        inlet
+            .last_security_error()
+            .is_some_and(|text| text.contains("hostname"))
+    });
+    assert!(!outlet.have_consumers());
 }

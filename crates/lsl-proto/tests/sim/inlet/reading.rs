@@ -4,6 +4,7 @@ use std::io;
 
 use lsl_proto::inlet::recovery::Input;
 use lsl_proto::inlet::{Disconnect, Feed, Pull, Taken};
+use lsl_proto::security::ExpectedIdentity;
 use lsl_proto::{Error, StreamInfo};
 use lsl_secure::connection::Event;
 use lsl_secure::{Role, TimeKeys};
@@ -57,11 +58,15 @@ impl InletProgram {
     /// Reads everything the socket holds. Returns whether samples came.
     fn read(&mut self, now: f64) -> bool {
         let before = self.feed.counts().samples;
+        let expected = ExpectedIdentity::Stream {
+            original: &self.original,
+            was_found: self.was_found,
+        };
         while let Stage::Connected(data) = &mut self.stage {
             match data.step(
                 &mut self.feed,
                 &self.identity,
-                self.recovery.info(),
+                (self.recovery.info(), expected),
                 &mut self.dice,
                 now,
             ) {
@@ -181,7 +186,7 @@ impl DataConnection {
         &mut self,
         feed: &mut Feed,
         identity: &Identity,
-        info: &StreamInfo,
+        expected: (&StreamInfo, ExpectedIdentity<'_>),
         dice: &mut Dice,
         now: f64,
     ) -> Result<bool, Disconnect> {
@@ -221,7 +226,7 @@ impl DataConnection {
                     unreachable!("{event:?} in a handshake");
                 };
                 let remote = (Role::Outlet, peer.ip());
-                self.late = Some(identity.answer(question, remote, Some(info), now, dice));
+                self.late = Some(identity.answer(question, remote, Some(expected), now, dice));
                 return Ok(true);
             }
         }

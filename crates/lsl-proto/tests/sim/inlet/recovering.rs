@@ -102,9 +102,11 @@ impl InletProgram {
                     minimum_secs,
                 }),
                 Action::AskByTcp | Action::AskByUdp => {
-                    let at = self.recovery.endpoint().unwrap().data;
                     let info = Arc::clone(self.recovery.info());
-                    wishes.push(Wish::AskInPlace(at, info));
+                    match self.recovery.endpoint() {
+                        Some(endpoint) => wishes.push(Wish::AskInPlace(endpoint.data, info)),
+                        None => self.asked_in_place(false, now),
+                    }
                 }
                 Action::LookAtTrust => {
                     self.is_asking = false;
@@ -175,6 +177,11 @@ impl InletProgram {
         let Some(id) = self.attempt.as_ref().map(|it| it.id) else {
             return;
         };
+        if matches!(failure, Failure::Security { is_busy: false, .. }) {
+            let trust = Arc::clone(&self.identity.trust);
+            self.recovery.handle(Input::Trust(Some(trust)), now);
+            self.recovery.handle(Input::Refused(id), now);
+        }
         if self.recovery.handle(Input::Failed(id, failure), now) == Some(Notice::Lost) {
             self.feed.lose(&text);
             self.stage = Stage::Lost;

@@ -36,7 +36,10 @@ fn half_open_handshakes_keep_nobody_out_and_nothing_up() {
     for reader in [&mut reader, &mut other] {
         assert_eq!(reader.sample(), Some((0.5, [0.5; 3])));
     }
-    // All end, those over the limit with the reason.
+    // All end, those over the limit with the reason. Those that stay: `hostile` of the simulation.
+    for stream in &flood {
+        let _ = stream.shutdown(Shutdown::Write);
+    }
     let mut refused = 0;
     for stream in &mut flood {
         let bytes = rest(stream);
