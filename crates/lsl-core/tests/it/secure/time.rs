@@ -162,12 +162,7 @@ fn the_session_of_the_clock_ends_when_a_feed_lends_its_keys() {
 /// Who can cut a connection must not thereby make the inlet forget what it knew of the clock.
 #[test]
 fn a_jump_while_there_is_no_session_is_audited_too() {
-    let place = Place::with(&[
-        ("tuning.TimeProbeCount", "3"),
-        ("tuning.TimeProbeInterval", "0.01"),
-        ("tuning.TimeUpdateInterval", "0.1"),
-        ("tuning.TimeUpdateMinProbes", "1"),
-    ]);
+    let place = Place::with(&FAST_PROBES);
     let rec = rec(&place, "rec", 128);
     let (outlet, claim, clock) = outlet("cut", Clock::default());
     let inlet = rec.inlet_for(&claim.info());
@@ -177,6 +172,14 @@ fn a_jump_while_there_is_no_session_is_audited_too() {
     rec.await_audit("time_step", |_| true);
     assert!(outlet.handshakes() > 1);
 }
+
+/// The clock is asked often.
+const FAST_PROBES: [(&str, &str); 4] = [
+    ("tuning.TimeProbeCount", "3"),
+    ("tuning.TimeProbeInterval", "0.01"),
+    ("tuning.TimeUpdateInterval", "0.1"),
+    ("tuning.TimeUpdateMinProbes", "1"),
+];
 
 /// A stream that somebody else seems to serve.
 fn at_ports(info: &StreamInfo, data: u16, service: u16) -> StreamInfo {
@@ -201,7 +204,7 @@ fn at_ports(info: &StreamInfo, data: u16, service: u16) -> StreamInfo {
 #[test]
 fn a_session_that_is_held_up_one_way_errs_within_half_the_round_trip() {
     const HELD_UP: Duration = Duration::from_millis(20);
-    let place = Place::new();
+    let place = Place::with(&FAST_PROBES);
     let (amp, rec) = place.pair(Policy::Required, Policy::Required);
     let outlet = lab::outlet(&amp.context, super::people::info("held-up"));
     let silent = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();

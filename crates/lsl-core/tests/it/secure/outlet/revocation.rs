@@ -47,6 +47,7 @@ fn a_removed_peer_is_told_and_ended_and_its_clock_stops() {
     let mut clock = Clock::of(&outlet, &mut leaving);
     assert!(answered(&mut clock));
 
+    // No handshake looks at the file: the watch alone.
     write_trust(&dir, vec![inlet("spare")]);
     for reader in [&mut leaving, &mut keys] {
         assert_eq!(reader.rest(), b"");
@@ -63,38 +64,10 @@ fn a_removed_peer_is_told_and_ended_and_its_clock_stops() {
     assert_eq!(staying.sample(), Some((4.5, [1.0, 2.0, 3.0])));
     staying.close();
     lab::until("nobody is watched", || !amp.security.has_live_sessions());
-}
 
-/// The same without another handshake that would look at the file: the watch alone.
-#[test]
-fn the_trust_file_is_watched_while_sessions_live() {
-    let place = Place::new();
-    let dir = place.dir().to_owned();
-    set_mode(&dir, 0o700).unwrap();
-    keyfile::write_new_key(&dir.join("device_key.pem"), &key_of("amp"), None).unwrap();
-    write_trust(&dir, vec![trusted("rec", TrustedRole::Both)]);
-    let file = dir.join("lsl-secure.toml");
-    fs::write(
-        &file,
-        "[security]\npolicy = \"required\"\nkey_file = \"device_key.pem\"\n\
-         trusted_peers = \"trusted_peers.toml\"\n",
-    )
-    .unwrap();
-    set_mode(&file, 0o600).unwrap();
-    let amp = place.side_of_file(&file, dir.join("none"));
-    let outlet = lab::outlet(&amp.context, info("watched"));
-    for _ in 0..2 {
-        write_trust(&dir, vec![trusted("rec", TrustedRole::Both)]);
-        lab::until("the entry counts", || {
-            amp.security.refresh();
-            amp.security.trust().peers()[0].role == TrustedRole::Both
-        });
-        let mut reader = Reader::feed(&outlet, "rec", 100);
-        // The role no longer fits.
-        write_trust(&dir, vec![trusted("rec", TrustedRole::Outlet)]);
-        assert_eq!(reader.rest(), b"");
-        assert_eq!(reader.alert.map(Cause::code), Some(Cause::Revoked.code()));
-        // The watch ends with the last session; the next round needs a new one.
-        lab::until("nobody is watched", || !amp.security.has_live_sessions());
-    }
+    // A session that begins after all had ended is watched too.
+    let mut narrowed = Reader::feed(&outlet, "spare", 100);
+    write_trust(&dir, vec![trusted("spare", TrustedRole::Outlet)]);
+    assert_eq!(narrowed.rest(), b"");
+    assert_eq!(narrowed.alert.map(Cause::code), Some(Cause::Revoked.code()));
 }
