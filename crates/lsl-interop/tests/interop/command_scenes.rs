@@ -11,7 +11,7 @@ use crate::command::{Lsl, read};
 use crate::keys::{Device, Keys, Policy};
 use crate::lab::{Family, Lab, Need, Protocol, Setup};
 use crate::scenes::{
-    CROWD_OUTLETS, CROWD_PROCESSES, described, found_at_once, nearly_nothing, within,
+    CLOCK_TRIES, CROWD_OUTLETS, CROWD_PROCESSES, described, found_at_once, nearly_nothing, within,
 };
 use crate::side::Side;
 use crate::values::{Format, Values, counter, pattern};
@@ -232,7 +232,7 @@ pub(crate) fn time(sender: Side) -> Cell {
     let run = move |lab: &Lab, id: &str| {
         let setup = Setup::new(Protocol::V110, Family::Both);
         let _outlet = sender.outlet(lab, setup, &Announcement::new(id, Format::Float32))?;
-        nearly_nothing(|| {
+        nearly_nothing(CLOCK_TRIES, || {
             let words = ["time", &format!("source_id={id}"), "--json"];
             let printed = json(&Lsl::ask(lab, setup, &words)?)?;
             Ok(Correction {
