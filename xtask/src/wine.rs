@@ -47,7 +47,7 @@ const LONG: &[(&str, &str, &str)] = &[
         "secure::",
         "the gate has encrypted sessions on Linux",
     ),
-    ("lsl-core", "a_flush_returns_", "100,000 flushes"),
+    ("lsl-core", "a_flush_returns_", "10,000 flushes"),
     (
         "lsl-core",
         "an_inlet_that_is_closed_while_another_thread_pulls_can_be_used_again",

@@ -547,12 +547,13 @@ fn a_stalled_reader_of_a_synchronous_outlet_costs_the_others_nothing() {
     drop(stalled);
 }
 
+/// Loom finds a lost wake-up here (`drive_outlet/loom.rs`); this one finds what waits for real time.
 #[test]
 fn a_flush_returns_when_the_last_reader_has_caught_up() {
     let context = lab::context();
     let outlet = lab::outlet(&context, info("flushed", 1, 0.0, ChannelFormat::Int64));
     let inlet = lab::inlet(&context, "flushed");
-    for n in 0..100_000_i64 {
+    for n in 0..10_000_i64 {
         outlet.push_with(&[n], 0.0, Pushthrough::Hold).unwrap();
         let start = local_clock();
         assert!(outlet.blocking().flush(SOON));
