@@ -25,6 +25,9 @@ const SUMS: &str = "SHA256SUMS";
 const CARGO_DEB: &str = "3.8.0";
 const CARGO_CYCLONEDX: &str = "0.5.9";
 
+const NO_PAGES: &str =
+    "none of the targets runs on this machine; pages come from the command itself: dist linux";
+
 /// What is the same for everything made in one run.
 struct Release {
     version: String,
@@ -42,7 +45,12 @@ pub(crate) fn run(sh: &Shell, system: Option<&str>, prove: bool) -> Result {
         epoch: cross::epoch(sh)?,
         search_path: tools(sh)?,
     };
-    let builds = cross::select(system)?
+    let targets = cross::select(system)?;
+    let is_linux = |target: &Target| matches!(target.system, System::Linux { .. });
+    if targets.iter().any(is_linux) && !targets.iter().any(|target| is_for_this_machine(*target)) {
+        return Err(NO_PAGES.into());
+    }
+    let builds = targets
         .into_iter()
         .map(|target| cross::build(sh, target))
         .collect::<Result<Vec<_>>>()?;
@@ -94,9 +102,7 @@ fn pack(sh: &Shell, release: &Release, builds: &[Build]) -> Result<String> {
         let bill = bill_of_materials(sh, release, build.target)?;
         match build.target.system {
             System::Linux { debian, multiarch } => {
-                let pages = pages.as_ref().ok_or(
-                    "none of the targets runs on this machine; pages come from the command itself",
-                )?;
+                let pages = pages.as_ref().ok_or(NO_PAGES)?;
                 let name = format!("{NAME}-{}-{}", release.version, build.target.triple);
                 let tree = Path::new(STAGE).join(&name);
                 lay_out(sh, build, &tree, "lib", &bill)?;

@@ -81,7 +81,7 @@ pub fn interrupt(child: &mut Child) -> io::Result<()> {
 }
 
 /// Runs `command` in place of this process. Returns only if that fails, with the error. On Windows this one
-/// waits for it, deaf to Ctrl-C, and ends with its status.
+/// waits for it, ignores Ctrl-C, and ends with its status.
 pub fn become_program(command: &mut Command) -> io::Error {
     #[cfg(unix)]
     let error = std::os::unix::process::CommandExt::exec(command);

@@ -56,7 +56,8 @@ pub(super) fn check(sources: &[Source]) -> Vec<String> {
 fn others(text: &str) -> Vec<String> {
     let mut problems = Vec::new();
     for paragraph in paragraphs(text) {
-        let is_claim = CLAIMS.iter().any(|claim| paragraph.contains(claim));
+        let lower = paragraph.to_lowercase();
+        let is_claim = CLAIMS.iter().any(|claim| lower.contains(claim));
         for (system, words) in PROVED {
             if is_claim && paragraph.contains(system) && !paragraph.contains(words) {
                 problems.push(format!(
@@ -72,7 +73,10 @@ fn others(text: &str) -> Vec<String> {
 fn paragraphs(text: &str) -> Vec<String> {
     let mut paragraphs = vec![String::new()];
     for line in text.lines() {
-        let is_new = line.is_empty() || ["|", "* ", "#"].iter().any(|head| line.starts_with(head));
+        let is_new = line.is_empty()
+            || ["|", "* ", "- ", "#"]
+                .iter()
+                .any(|head| line.starts_with(head));
         if is_new {
             paragraphs.push(String::new());
         }
@@ -108,6 +112,8 @@ mod tests {
             ("For macOS a file.\n\nAll is tested.", true),
             ("| Windows |\n| tested |", true),
             ("* Windows\n  is supported", false),
+            ("Supported on macOS.", false),
+            ("- Works on Windows.", false),
             ("Linux is what is tested.", true),
         ] {
             assert_eq!(others(text).is_empty(), is_good, "{text}");

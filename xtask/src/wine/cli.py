@@ -296,7 +296,9 @@ if __name__ == "__main__":
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     subprocess.Popen(["wine", "cmd"], stdin=subprocess.PIPE, **quiet)
     time.sleep(1.0)
+    if not any(sys.argv[2:3] in ([], [part.__name__]) for group in PARTS for part in group):
+        sys.exit(f"no part is called {sys.argv[2]}")
     for group in PARTS:
-        wanted = [part for part in group if len(sys.argv) < 3 or sys.argv[2] in part.__name__]
+        wanted = [part for part in group if sys.argv[2:3] in ([], [part.__name__])]
         with ThreadPoolExecutor() as pool:
             list(pool.map(play, wanted))

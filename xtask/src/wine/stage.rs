@@ -163,7 +163,7 @@ __declspec(dllexport) BOOL WINAPI ProcessPrng(PBYTE data, SIZE_T len) { return S
 ";
 
 /// Starts Wine before the program, so that the list of interfaces is there, and ends with it whatever it left.
-/// Files of a moment go first: processes have the same few numbers each time, which such files are named by.
+/// Temporary files go first: they are named by process ids, which repeat.
 const ENTER: &str = r#"#!/bin/sh
 export WINEPREFIX='FOLDER/prefix' WINEDEBUG=-all WINEDLLOVERRIDES='mscoree,mshtml='
 rm -rf "$WINEPREFIX"/drive_c/users/*/Temp/*
@@ -176,7 +176,7 @@ wineserver -k
 exit $status' sh "$@"
 "#;
 
-/// Speaks UTF-8 on pipes, as Pythons elsewhere do. A file of Linux for its words or errors ends it ("Invalid
+/// Speaks UTF-8 on pipes, as Pythons elsewhere do. A file of Linux for its output or errors ends it ("Invalid
 /// handle"): it gets pipes.
 const START_PYTHON: &str = r#"#!/bin/bash
 export PYTHONHOME='FOLDER/python/org/bytedeco/cpython/windows-x86_64' PYTHONPATH='FOLDER/packages' PYTHONUTF8=1
