@@ -92,5 +92,6 @@ fn one_byte_and_silence_is_ended() {
     for stream in &mut silent {
         assert_eq!(rest(stream), b"");
     }
+    lab::until("all are counted", || outlet.stats().refused == 4);
     Reader::feed(&outlet, "rec", 10);
 }
