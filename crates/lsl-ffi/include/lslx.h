@@ -74,7 +74,7 @@ LIBLSL_C_API int32_t lslx_inlet_fd(lsl_inlet in);
 /**
  * The same on Windows, and NULL elsewhere or on failure: a manual-reset event, set while
  * samples wait in the inlet or its stream is lost, for WaitForMultipleObjects and its like. Do
- * not set, reset or close it.
+ * not set, reset or close it; end all waits for it before lsl_destroy_inlet.
  */
 LIBLSL_C_API void *lslx_inlet_handle(lsl_inlet in);
 

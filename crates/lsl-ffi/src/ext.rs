@@ -263,7 +263,7 @@ fn signal_of(object: &InletObject) -> Outcome<&Signal> {
     // A timeout is expected, since this call does not wait, and a lost stream raises the signal.
     drop(object.inlet.blocking().open(Timeout::NOW));
     let signal = signal.as_deref();
-    signal.ok_or_else(|| refuse(code::INTERNAL, "no descriptor is to be had"))
+    signal.ok_or_else(|| refuse(code::INTERNAL, "no descriptor or event is to be had"))
 }
 
 /// Runs a call that returns a number of at least 0, or an error code.

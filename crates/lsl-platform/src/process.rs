@@ -87,10 +87,8 @@ pub fn become_program(command: &mut Command) -> io::Error {
     let error = std::os::unix::process::CommandExt::exec(command);
     #[cfg(windows)]
     let error = {
-        let ended = command.spawn().and_then(|mut child| {
-            crate::termination::catch(|_| ())?;
-            child.wait()
-        });
+        // Before there is a child, which Ctrl-C would leave alone; it does not inherit this.
+        let ended = crate::termination::catch(|_| ()).and_then(|()| command.spawn()?.wait());
         match ended {
             Ok(status) => crate::exit::leave(status.code().unwrap_or(1)),
             Err(error) => error,

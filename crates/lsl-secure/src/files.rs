@@ -166,9 +166,10 @@ pub(crate) fn replace_by(
         drop(file);
         rename(&temporary, &target)
     })();
-    written.map_err(|error| {
-        let _ = fs::remove_file(&temporary);
-        failed(error)
+    written.map_err(|error| match fs::remove_file(&temporary) {
+        Ok(()) => failed(error),
+        // The error says where it was put.
+        Err(_) => Error::file(path, format!("cannot be replaced: {error}")),
     })?;
     sync_parent(&target);
     Ok(())

@@ -5,13 +5,14 @@
 //! Nothing here knows LSL.
 
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, mpsc};
 use std::thread::available_parallelism;
 use std::time::Duration;
 
 use lsl_platform::clock::local_clock;
 use lsl_platform::fork::PerProcess;
-use lsl_platform::socket::REQUESTS_END_WITH_THREADS;
+use lsl_platform::socket::requests_end_with_threads;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::Semaphore;
 use tokio::task::{AbortHandle, JoinError, JoinHandle};
@@ -68,7 +69,7 @@ pub(crate) fn register<R: Send + 'static>(
         // Its threads end with the process, or have been idle.
         Ok(current) if current.id() == handle.id() => true,
         Err(error) if error.is_thread_local_destroyed() => false,
-        _ => !REQUESTS_END_WITH_THREADS,
+        _ => !requests_end_with_threads(),
     };
     if may_register {
         let _context = handle.enter();
@@ -99,7 +100,8 @@ fn start_registrar() -> std::io::Result<mpsc::Sender<Job>> {
     let work = move || {
         lsl_platform::reentry::block_signals();
         for job in jobs {
-            job();
+            // Nobody else could register anything after it.
+            let _ = catch_unwind(AssertUnwindSafe(job));
         }
     };
     std::thread::Builder::new()

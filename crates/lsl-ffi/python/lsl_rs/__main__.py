@@ -32,7 +32,8 @@ def loaded():
     if sys.platform == "darwin":
         name = c.CDLL(None)._dyld_get_image_name
         name.restype = c.c_char_p
-        return {{os.fsdecode(name(image)) for image in range(c.CDLL(None)._dyld_image_count())}}
+        images = map(name, range(c.CDLL(None)._dyld_image_count()))
+        return {{os.fsdecode(image) for image in images if image}}
     kernel = c.WinDLL("kernel32")
     kernel.GetCurrentProcess.restype = c.c_void_p
     this, modules, size = c.c_void_p(kernel.GetCurrentProcess()), (c.c_void_p * 4096)(), c.c_uint32()

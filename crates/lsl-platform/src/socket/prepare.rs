@@ -8,8 +8,10 @@ use super::AsSocket;
 /// Whether the groups of IPv4 are joined by the address of an interface, and not by its index.
 pub const JOINS_BY_ADDRESS: bool = false;
 
-/// Whether a thread that ends may take along what it asked of sockets for others.
-pub const REQUESTS_END_WITH_THREADS: bool = false;
+/// Returns whether a thread that ends may take along what it asked of sockets for others.
+pub fn requests_end_with_threads() -> bool {
+    false
+}
 
 /// Returns whether an error of a receive is about one datagram alone, so that the next one can be received
 /// at once. Unix has no such errors.

@@ -13,7 +13,7 @@ use windows_sys::Win32::Storage::FileSystem::{
     LOCKFILE_EXCLUSIVE_LOCK, LockFileEx, OPEN_ALWAYS, READ_CONTROL, SYNCHRONIZE,
 };
 
-use crate::disk::{checked, is_on_disk, lock_place, open_itself, unlock};
+use crate::disk::{checked, is_in_use, is_on_disk, lock_place, open_itself, repeated, unlock};
 use crate::files::{Need, exposed, identity, open_for_administrators, open_private};
 
 /// Opens a file for appending; a new one is for the user of this program alone. Follows no link in the last
@@ -101,16 +101,29 @@ impl<F: Borrow<File>> Drop for Locked<F> {
 /// # Errors
 /// Those of the system.
 pub fn replace<F: Borrow<File>>(from: &Path, to: &Path, _locked: &Locked<F>) -> io::Result<()> {
-    if fs::rename(from, to).is_ok() {
-        return Ok(());
+    match repeated(|| fs::rename(from, to)) {
+        Err(error) if is_in_use(&error) => {}
+        done => return done,
     }
     let mut new = File::open(from)?;
     let mut old = OpenOptions::new().write(true).open(to)?;
-    let len = io::copy(&mut new, &mut old)?;
-    old.set_len(len)?;
-    old.sync_all()?;
+    let copied = io::copy(&mut new, &mut old)
+        .and_then(|len| old.set_len(len))
+        .and_then(|()| old.sync_all());
     drop(new);
-    fs::remove_file(from)
+    if let Err(error) = copied {
+        let mut kept = to.as_os_str().to_owned();
+        kept.push(".new");
+        fs::rename(from, &kept)?;
+        let text = format!(
+            "{error}; it is damaged now, and {} is whole",
+            kept.display()
+        );
+        return Err(io::Error::new(error.kind(), text));
+    }
+    // A scanner may have it open still.
+    let _ = repeated(|| fs::remove_file(from));
+    Ok(())
 }
 
 /// Returns the length of the open `file` in bytes if `path` still names it.

@@ -208,14 +208,19 @@ pub(crate) fn is_on_disk(file: &File) -> bool {
 }
 
 /// Repeats what a scanner or an indexer keeps from being done, for half a second.
-fn patiently(action: impl Fn() -> io::Result<()>) -> io::Result<()> {
+pub(crate) fn repeated(action: impl Fn() -> io::Result<()>) -> io::Result<()> {
     for _ in 0..TRIALS {
         match action() {
             Err(error) if is_in_use(&error) => std::thread::sleep(PAUSE),
             done => return done,
         }
     }
-    action().map_err(|error| {
+    action()
+}
+
+/// Works as [`repeated`], and says who may be in the way.
+fn patiently(action: impl Fn() -> io::Result<()>) -> io::Result<()> {
+    repeated(action).map_err(|error| {
         if is_in_use(&error) {
             let text = format!("another program has it open, or may alone rename it: {error}");
             return io::Error::new(error.kind(), text);
@@ -224,7 +229,7 @@ fn patiently(action: impl Fn() -> io::Result<()>) -> io::Result<()> {
     })
 }
 
-fn is_in_use(error: &io::Error) -> bool {
+pub(crate) fn is_in_use(error: &io::Error) -> bool {
     matches!(code(error), ERROR_ACCESS_DENIED | ERROR_SHARING_VIOLATION)
 }
 

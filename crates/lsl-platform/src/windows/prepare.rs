@@ -5,6 +5,7 @@ use std::io;
 use std::net::{IpAddr, UdpSocket};
 use std::os::windows::io::AsRawSocket;
 use std::ptr::null_mut;
+use std::sync::LazyLock;
 
 use windows_sys::Win32::Networking::WinSock::{
     SIO_TCP_INITIAL_RTO, SIO_UDP_CONNRESET, SIO_UDP_NETRESET, SO_EXCLUSIVEADDRUSE, SOL_SOCKET,
@@ -12,15 +13,26 @@ use windows_sys::Win32::Networking::WinSock::{
     WSAEMSGSIZE, WSAENETRESET, WSAENETUNREACH, WSAIoctl, setsockopt,
 };
 
+use windows_sys::Win32::System::LibraryLoader::{GetModuleHandleA, GetProcAddress};
+
 use super::AsSocket;
 
 /// Whether the groups of IPv4 are joined by the address of an interface, and not by its index.
 pub const JOINS_BY_ADDRESS: bool = true;
 
-/// Whether a thread that ends may take along what it asked of sockets for others. Windows keeps that for a
-/// completion port; Wine 8.0 forgets it when the answer comes while the thread ends: every seventh outlet of
+/// Returns whether a thread that ends may take along what it asked of sockets for others. Windows keeps that for
+/// a completion port; Wine 8.0 forgets it when the answer comes while the thread ends: every seventh outlet of
 /// such threads accepted nobody.
-pub const REQUESTS_END_WITH_THREADS: bool = true;
+#[expect(unsafe_code, reason = "std looks into no module")]
+pub fn requests_end_with_threads() -> bool {
+    static IS_WINE: LazyLock<bool> = LazyLock::new(|| {
+        // SAFETY: the name ends with a zero.
+        let system = unsafe { GetModuleHandleA(c"ntdll.dll".as_ptr().cast()) };
+        // SAFETY: this module is in every process and stays there; the name ends with a zero.
+        unsafe { GetProcAddress(system, c"wine_get_version".as_ptr().cast()) }.is_some()
+    });
+    *IS_WINE
+}
 
 /// Returns whether an error of a receive is about one datagram alone, so that the next one can be received
 /// at once: it was longer than the buffer, or one that was sent found nobody.
