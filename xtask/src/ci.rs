@@ -23,6 +23,7 @@ const STEPS: &[Step] = &[
         crate::hosts::run(sh, None, &crate::hosts::SHORT, Scope::Gate)
     }),
     ("interop", |sh| crate::interop::run(sh, None, Scope::Gate)),
+    ("wine", |sh| crate::wine::run(sh, None, Scope::Gate)),
     ("xdf", |sh| crate::xdf::run(sh, Scope::Gate)),
     ("at-rest", |sh| crate::at_rest::run(sh, None)),
     ("recorder", |sh| {

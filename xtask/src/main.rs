@@ -88,7 +88,7 @@ Usage: cargo xtask TASK
                          the same list
   msrv *                 check the shipped crates with the oldest supported compiler
   systems                type-check everything for Windows and macOS
-  wine [PART]            the tests of Windows under Wine 8.0, but for those it lists, and liblsl for
+  wine * [PART]          the tests of Windows under Wine 8.0, but for those it lists, and liblsl for
                          Windows, ours and Linux with each other (--all: long tests, too; PART: a
                          package, `interop`, `hosts` for C programs, or `cli`)
   fuzz [SECONDS] [TARGET]  every fuzz target (or one) for SECONDS (default 30) each

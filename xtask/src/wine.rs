@@ -1,7 +1,7 @@
 //! Our tests as Windows programs, played by Wine: what holds there is "tested under Wine", and nothing more.
 //!
 //! The stage lies in `target/wine` and is Wine's alone: no program outside sees it, and each test binary has a
-//! network of its own. Only what Wine cannot do is left out, by name. Not in the gate yet.
+//! network of its own. Only what Wine cannot do is left out, by name.
 
 mod cli;
 mod hosts;
