@@ -168,11 +168,11 @@ fn push(times: usize, batch: usize) -> Result {
         tx: Tx::plain(),
         bytes: Rc::clone(&received),
     };
-    let at = Position {
+    let mut at = Position {
         variant: Variant::V110(ByteOrder::NATIVE),
-        is_first: true,
+        first: 0,
     };
-    fanout.join(sink, (), at.variant, limits);
+    fanout.join(sink, (), at.variant, limits, at.first);
 
     let (mut piece, mut bytes) = (Piece::default(), 0);
     for _ in 0..times {
@@ -184,6 +184,7 @@ fn push(times: usize, batch: usize) -> Result {
         }
         let sent = piece.bytes.len();
         fanout.publish(&mut piece, at, Pushthrough::Flush, Inline::Always, 0.0);
+        at.first += batch as u64;
         bytes += sent;
     }
     let (_, (), progress) = fanout.consumers().next().ok_or("the reader is gone")?;

@@ -73,8 +73,8 @@ impl OutletShared {
         let mut sender = Sender::new(Arc::clone(&link), tx);
         sender.queue(&preamble);
         // Before the peer can know that it is a reader: what is pushed from then on reaches it.
-        self.expect_reader(variant);
-        let id = fanout.join(sender, Arc::clone(&link), variant, limits);
+        let next = self.numbers.expect_reader(variant);
+        let id = fanout.join(sender, Arc::clone(&link), variant, limits, next);
         // It becomes one once.
         let _ = link.consumer.set(id);
         if let Some(cause) = link.ended() {

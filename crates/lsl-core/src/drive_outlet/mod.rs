@@ -8,6 +8,7 @@ mod link;
 pub(crate) mod listen;
 #[cfg(all(test, lsl_loom))]
 mod loom;
+mod numbers;
 pub(crate) mod push;
 mod refusal;
 mod request;

@@ -5,7 +5,7 @@
 //! flush task. Lock order: `encoder`, then `fanout`.
 
 use std::net::Shutdown;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -21,6 +21,7 @@ use lsl_proto::value::PushElement;
 use crate::context::Context;
 use crate::drive_discovery::serve::own_security;
 use crate::drive_outlet::link::{Link, Sender};
+use crate::drive_outlet::numbers::Numbers;
 use crate::drive_outlet::session::Session;
 use crate::net::monitor::{Monitor, lock_ignoring_poison};
 use crate::net::sync::{Notify, local_clock};
@@ -45,13 +46,11 @@ pub(crate) struct OutletShared {
     pub(crate) channels: usize,
     pub(crate) options: OutletOptions,
     pub(crate) refused: Counter,
-    samples: Counter,
     pub(crate) consumers_seen: Counter,
     /// Held by the one thread that pushes, also while it encodes.
     encoder: Mutex<Encoder>,
     pub(crate) fanout: Monitor<Fanout<Sender>>,
-    /// Variants somebody reads, a bit for each: changes under `fanout`, read without it.
-    read: AtomicU8,
+    pub(super) numbers: Numbers,
     /// Tells the flush task that there is something to send.
     pub(crate) flusher: Notify,
     pub(crate) has_flusher: AtomicBool,
@@ -83,10 +82,9 @@ impl OutletShared {
             info,
             options,
             refused: Counter::default(),
-            samples: Counter::default(),
             consumers_seen: Counter::default(),
             fanout: Monitor::default(),
-            read: AtomicU8::new(0),
+            numbers: Numbers::default(),
             flusher: Notify::new(),
             has_flusher: AtomicBool::new(false),
             closed: Notify::new(),
@@ -108,12 +106,10 @@ impl OutletShared {
         if samples == 0 {
             return Ok(());
         }
-        self.samples.add(samples as u64);
-        let now = local_clock();
-        let read = self.read.load(Ordering::Acquire);
-        if read == 0 {
+        if self.numbers.pass(samples as u64) {
             return Ok(());
         }
+        let now = local_clock();
         let mut encoder = lock_ignoring_poison(&self.encoder);
         let mut room = std::mem::take(&mut encoder.stamps);
         let timestamps = Timestamps::new(
@@ -126,15 +122,17 @@ impl OutletShared {
             local_clock,
         );
         let mut waits = None;
-        let mut unsent = read;
+        let (first, mut unsent) = self.numbers.take(samples as u64);
         while unsent != 0 {
             let variant = Variant::ALL[unsent.trailing_zeros() as usize];
             unsent &= unsent - 1;
             let mut at = 0;
             while at < samples {
-                let is_first = at == 0;
+                let place = Position {
+                    variant,
+                    first: first + at as u64,
+                };
                 at = encoder.encode(variant, values, timestamps, at..samples)?;
-                let place = Position { variant, is_first };
                 self.publish(&mut encoder, place, pushthrough, now, &mut waits);
             }
         }
@@ -225,15 +223,7 @@ impl OutletShared {
 
     /// Notes which variants are read; `fanout` is locked.
     pub(crate) fn note_read(&self, fanout: &Fanout<Sender>) {
-        let read = Variant::ALL
-            .into_iter()
-            .filter(|variant| fanout.is_read(*variant));
-        self.read.store(read.map(bit).sum(), Ordering::Release);
-    }
-
-    /// Has pushes encode a variant for a consumer that is about to join.
-    pub(super) fn expect_reader(&self, variant: Variant) {
-        self.read.fetch_or(bit(variant), Ordering::Release);
+        self.numbers.note_read(|variant| fanout.is_read(variant));
     }
 
     /// Makes everything pushed so far ready to be sent.
@@ -254,7 +244,7 @@ impl OutletShared {
         let fanout = self.fanout.lock();
         let (bytes, dropped) = fanout.totals();
         OutletStats {
-            samples: self.samples.value(),
+            samples: self.numbers.count(),
             bytes,
             dropped,
             consumers_seen: self.consumers_seen.value(),
@@ -293,11 +283,6 @@ impl Waits {
             tracing::warn!(peer = %link.peer, %error, "dropping a reader of a synchronous outlet");
         }
     }
-}
-
-/// The bit of a variant among those that are read.
-fn bit(variant: Variant) -> u8 {
-    1 << variant.index()
 }
 
 /// Pause of a synchronous push before a stream that no thread can wait for.

@@ -1,7 +1,7 @@
 //! Locks, wake-ups, threads' flags and the clock of the files that loom runs. Models have `sync_loom.rs` in place
 //! of this file.
 
-pub(crate) use std::sync::atomic::AtomicUsize;
+pub(crate) use std::sync::atomic::{AtomicU64, AtomicUsize};
 pub(crate) use std::sync::{Mutex, MutexGuard};
 
 pub(crate) use lsl_platform::clock::local_clock;

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use loom::sync::Condvar;
-pub(crate) use loom::sync::atomic::AtomicUsize;
+pub(crate) use loom::sync::atomic::{AtomicU64, AtomicUsize};
 pub(crate) use loom::sync::{Mutex, MutexGuard};
 use loom::thread::{Builder, JoinHandle};
 

@@ -87,13 +87,14 @@ pub enum Inline {
     Always,
 }
 
-/// Place of a piece in its push.
+/// Place of a piece in the stream.
 #[derive(Debug, Clone, Copy)]
 pub struct Position {
     /// Wire format of the piece.
     pub variant: Variant,
-    /// Whether the push begins with it. Consumers that joined wait for such a piece.
-    pub is_first: bool,
+    /// Sequence number of its first sample in the outlet. Pieces of a variant ascend; what lies between
+    /// two of them was pushed while nobody read the variant.
+    pub first: u64,
 }
 
 /// Samples dropped by [`Fanout::publish`], and whether to wake the flush task.
@@ -207,16 +208,16 @@ impl<T: Transmit> Fanout<T> {
         (self.bytes, self.dropped)
     }
 
-    /// Adds a consumer that gets every sample of the pushes that begin from now on. Sends what is queued
-    /// in `sender`.
+    /// Adds a consumer whose first sample is `next`, which no push that is already under way for its variant
+    /// may have passed. Sends what is queued in `sender`.
     pub fn join(
         &mut self,
         sender: T,
         info: T::Info,
         variant: Variant,
         limits: FeedLimits,
+        next: u64,
     ) -> ConsumerId {
-        let next = self.logs[variant.index()].end();
         let id = ConsumerId(self.next_id);
         self.next_id += 1;
         let mut consumer = Consumer::new(id, sender, info, variant, limits, next);
@@ -280,6 +281,7 @@ impl<T: Transmit> Fanout<T> {
         let is_inline = inline == Inline::Always
             || (self.budget).allows(piece.bytes.len(), self.consumers.len(), now);
         let log = &mut self.logs[at.variant.index()];
+        log.skip_to(at.first);
         let before = log.end();
         let after = before + piece.ends.len() as u64;
         let mut needed = after;
@@ -291,11 +293,10 @@ impl<T: Transmit> Fanout<T> {
             if consumer.output == Output::Ended {
                 continue;
             }
-            if !(consumer.has_begun || at.is_first) {
-                (consumer.next, consumer.flush_to) = (after, after);
+            if consumer.next >= after {
+                // It joined during this push, and begins with the next.
                 continue;
             }
-            consumer.has_begun = true;
             let was_idle = !consumer.has_work();
             consumer.note_flush_points(before, after, pushthrough);
             if was_idle && consumer.has_work() && consumer.sender.is_some() {
@@ -313,7 +314,7 @@ impl<T: Transmit> Fanout<T> {
         }
         log.trim(needed.min(before));
         if needed == after {
-            log.skip(piece.ends.len());
+            log.skip_to(after);
             return published;
         }
         log.append(&mut piece.bytes, &mut piece.ends);

@@ -79,15 +79,13 @@ impl SampleLog {
         self.blocks.push_back(block);
     }
 
-    /// Skips sequence numbers of samples that no consumer needs. Only valid for an empty log.
+    /// Skips to a later sequence number, past samples that no consumer needs. Only valid for an empty log.
     #[inline]
-    pub fn skip(&mut self, samples: usize) {
-        debug_assert!(
-            self.blocks.is_empty(),
-            "skipping would reorder stored samples"
-        );
-        self.end += samples as u64;
-        self.first = self.end;
+    pub fn skip_to(&mut self, sequence: u64) {
+        if sequence > self.end {
+            debug_assert!(self.blocks.is_empty(), "stored samples have no holes");
+            (self.first, self.end) = (sequence, sequence);
+        }
     }
 
     /// Drops every sample before `sequence`.
@@ -261,7 +259,7 @@ mod tests {
         assert_eq!((log.end(), log.len_bytes()), (2, 2));
         assert_eq!(read(&mut log, 1, 2, 100), (2, b"de".to_vec()));
         assert_eq!((log.end(), log.len_bytes()), (2, 0));
-        log.skip(5);
+        log.skip_to(7);
         log.append(&mut b"xy".to_vec(), &mut vec![1, 2]);
         assert_eq!(log.end(), 9);
         assert_eq!(read(&mut log, 8, 9, 100), (9, b"y".to_vec()));

@@ -153,6 +153,7 @@ impl OutletProgram {
     /// Pushes a chunk of samples whose values are their numbers.
     pub(crate) fn push(&mut self, samples: u32, pushthrough: Pushthrough, now: f64) {
         self.clock.set(now);
+        let first = u64::from(self.pushed);
         let numbers = self.pushed..self.pushed + samples;
         self.pushed = numbers.end;
         let values: Vec<i64> = numbers.clone().flat_map(sample).collect();
@@ -164,10 +165,12 @@ impl OutletProgram {
         for variant in Variant::ALL {
             let mut at = 0;
             while at < count && self.fanout.is_read(variant) {
-                let is_first = at == 0;
+                let place = Position {
+                    variant,
+                    first: first + at as u64,
+                };
                 let encoded = self.encoder.encode(variant, &values, stamps, at..count);
                 at = encoded.unwrap();
-                let place = Position { variant, is_first };
                 let piece = &mut self.encoder.piece;
                 let published =
                     (self.fanout).publish(piece, place, pushthrough, Inline::Budget, now);

@@ -27,8 +27,6 @@ pub(super) struct Consumer<T: Transmit> {
     pub(super) served: u64,
     pub(super) sent: u64,
     pub(super) dropped: u64,
-    /// Has seen the beginning of a push.
-    pub(super) has_begun: bool,
     pub(super) output: Output,
 }
 
@@ -70,7 +68,6 @@ impl<T: Transmit> Consumer<T> {
             served: 0,
             sent: 0,
             dropped: 0,
-            has_begun: false,
             output: Output::Flushed,
         }
     }

@@ -110,11 +110,11 @@ impl Shared {
             bytes: text.as_bytes().to_vec(),
             ends: (1..=text.len() / 2).map(|n| n * 2).collect(),
         };
+        let mut fanout = self.fanout.lock().unwrap();
         let at = Position {
             variant: Variant::V100,
-            is_first: true,
+            first: fanout.logs[Variant::V100.index()].end(),
         };
-        let mut fanout = self.fanout.lock().unwrap();
         let published = fanout.publish(&mut piece, at, Pushthrough::Flush, Inline::Always, 0.0);
         drop(fanout);
         if published.wake_flusher {
@@ -192,7 +192,7 @@ fn check(room: usize, coalesces: bool, asks: bool, pushes: &'static [&'static st
             coalesces,
         };
         let mut fanout = Fanout::default();
-        let id = fanout.join(sender, (), Variant::V100, limits);
+        let id = fanout.join(sender, (), Variant::V100, limits, 0);
         let shared = Arc::new(Shared {
             fanout: Mutex::new(fanout),
             flusher: Permit::default(),

@@ -104,11 +104,17 @@ const VARIANT: Variant = Variant::V100;
 
 type Sockets = Rc<Socket>;
 
+/// Adds a consumer while no push is under way.
 fn join(fanout: &mut Fanout<Sender>, limits: FeedLimits) -> (ConsumerId, Sockets) {
+    let next = fanout.logs[VARIANT.index()].end();
+    join_at(fanout, limits, next)
+}
+
+fn join_at(fanout: &mut Fanout<Sender>, limits: FeedLimits, next: u64) -> (ConsumerId, Sockets) {
     let socket = Rc::new(Socket::default());
     socket.room.set(usize::MAX);
     let sender = Sender::new(&socket);
-    let id = fanout.join(sender, Rc::clone(&socket), VARIANT, limits);
+    let id = fanout.join(sender, Rc::clone(&socket), VARIANT, limits, next);
     (id, socket)
 }
 
@@ -118,25 +124,16 @@ fn fanout(limits: FeedLimits) -> (Fanout<Sender>, ConsumerId, Sockets) {
     (fanout, id, socket)
 }
 
-fn publish(
-    fanout: &mut Fanout<Sender>,
-    text: &str,
-    pushthrough: Pushthrough,
-    is_first: bool,
-) -> Published {
+fn push(fanout: &mut Fanout<Sender>, text: &str, pushthrough: Pushthrough) -> Published {
     let mut piece = Piece {
         bytes: text.as_bytes().to_vec(),
         ends: (1..=text.len() / 2).map(|n| n * 2).collect(),
     };
     let at = Position {
         variant: VARIANT,
-        is_first,
+        first: fanout.logs[VARIANT.index()].end(),
     };
     fanout.publish(&mut piece, at, pushthrough, Inline::Always, 0.0)
-}
-
-fn push(fanout: &mut Fanout<Sender>, text: &str, pushthrough: Pushthrough) -> Published {
-    publish(fanout, text, pushthrough, true)
 }
 
 /// What the flush task does, until it has nothing left to do.
@@ -179,10 +176,10 @@ fn a_caught_up_consumer_is_sent_to_at_once_and_nobody_is_woken() {
 fn who_joins_during_a_push_begins_with_the_next() {
     let (mut fanout, _, early) = fanout(LIMITS);
     push(&mut fanout, "a1", Pushthrough::Flush);
-    let (_, late) = join(&mut fanout, LIMITS);
-    publish(&mut fanout, "a2", Pushthrough::Flush, false);
+    let (_, late) = join_at(&mut fanout, LIMITS, 2);
+    push(&mut fanout, "a2", Pushthrough::Flush);
     push(&mut fanout, "b1", Pushthrough::Hold);
-    publish(&mut fanout, "b2b3b4", Pushthrough::Flush, false);
+    push(&mut fanout, "b2b3b4", Pushthrough::Flush);
     assert_eq!(received(&early), "<a1a2b1b2b3b4");
     assert_eq!(received(&late), "<b1b2b3b4");
     assert_eq!(fanout.backlog_bytes(), 0);

@@ -216,7 +216,8 @@ impl OutletProgram {
                     clock: Rc::clone(&self.clock),
                     is_woken: Rc::clone(&accepted.is_woken),
                 };
-                let id = self.fanout.join(sender, (), feed.variant, feed.limits);
+                let next = self.pushed.into();
+                let id = (self.fanout).join(sender, (), feed.variant, feed.limits, next);
                 self.consumers_seen += 1;
                 accepted.stage = Stage::Feed(id);
             }

@@ -105,6 +105,7 @@ proptest! {
         for step in std::iter::once(first).chain(steps) {
             match step {
                 Step::Push { samples, flush } => {
+                    let first = pushed.into();
                     let mut piece = Piece::default();
                     for _ in 0..samples {
                         piece.bytes.extend_from_slice(&pushed.to_be_bytes());
@@ -113,7 +114,7 @@ proptest! {
                         pushed += 1;
                     }
                     let pushthrough = if flush { Pushthrough::Flush } else { Pushthrough::Hold };
-                    let at = Position { variant: VARIANT, is_first: true };
+                    let at = Position { variant: VARIANT, first };
                     let published =
                         fanout.publish(&mut piece, at, pushthrough, Inline::Always, 0.0);
                     dropped += published.dropped;
@@ -136,7 +137,7 @@ proptest! {
                 }
                 Step::Send => { batch.send_next(); }
                 Step::Join { limits } => {
-                    let (id, socket) = join(&mut fanout, limits);
+                    let (id, socket) = join_at(&mut fanout, limits, pushed.into());
                     socket.room.set(0);
                     readers.push(Reader { id, socket, joined_at: pushed });
                 }
