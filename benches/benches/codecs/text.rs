@@ -97,6 +97,7 @@ pub(crate) fn requests(criterion: &mut Criterion) {
         hostname: b"lab-pc",
         source_id: b"src-42",
         session_id: b"default",
+        replay_from: None,
     }
     .to_bytes();
     criterion.bench_function("request/parse", |bencher| {

@@ -58,6 +58,7 @@ fn answer(decide: impl Fn(OutletSide<'_>)) {
             format,
             byte_order: ByteOrder::Little,
             writing: Writing::Queued,
+            retains: false,
         });
     }
 }
@@ -76,6 +77,7 @@ fn round_trip(text: &[u8]) {
         hostname,
         source_id,
         session_id: &session_id[..session_id.len().min(40)],
+        replay_from: None,
     };
     let parsed = parse(&[&own.to_bytes()]).expect("own request");
     let Some(Request::StreamFeed {

@@ -66,6 +66,7 @@ impl FeedDecoder {
             hostname: info.hostname_bytes(),
             source_id: info.source_id_bytes(),
             session_id: info.session_id_bytes(),
+            replay_from: None,
         };
         let stage = if request.expects_response() {
             let parser =

@@ -76,6 +76,7 @@ impl OutletOptions {
             } else {
                 Writing::Queued
             },
+            retains: false,
         }
     }
 }

@@ -8,5 +8,6 @@ pub mod negotiate;
 pub mod request;
 pub mod response;
 pub mod sample110;
+pub mod sequence;
 pub mod testpattern;
 pub mod timedata;

@@ -2,6 +2,7 @@
 
 use crate::wire::request::{FIRST_VERSION_WITH_HEADERS, FeedParams};
 use crate::wire::response::{DataProtocol, FeedResponse, Refusal};
+use crate::wire::sequence::ReplayFrom;
 use crate::{ByteOrder, ChannelFormat};
 
 /// Figure that stands for our speed of swapping bytes. liblsl measures swaps in 10 ms: 1e6 to 6e6
@@ -22,6 +23,8 @@ pub struct OutletSide<'a> {
     pub byte_order: ByteOrder,
     /// Way in which samples reach the inlets.
     pub writing: Writing,
+    /// Whether samples are retained at all (`RetainSeconds` > 0).
+    pub retains: bool,
 }
 
 /// Way in which an outlet sends its samples to the inlets.
@@ -44,6 +47,9 @@ pub struct Negotiated {
     pub max_buffer_samples: Option<usize>,
     /// Samples per chunk the inlet prefers; 0 for no preference.
     pub max_chunk_samples: usize,
+    /// Beginning that was asked for, if the feed is a granted one. Whoever admits the reader then puts the
+    /// numbers into [`FeedResponse::granted`] before it writes the preface. Spec: resume §2.3.
+    pub replay_from: Option<ReplayFrom>,
 }
 
 /// Header that precedes the samples of a feed.
@@ -79,17 +85,26 @@ pub fn negotiate(
         return Err(Refusal::SynchronousNeeds110);
     }
     let framed = data_protocol == DataProtocol::V110;
+    let (buffer, chunk) = (params.max_buffer_length, params.max_chunk_length);
+    // A feed that is closed after the test patterns has no samples to number.
+    let grants = framed && outlet.writing == Writing::Queued && outlet.retains && buffer > 0;
+    let replay_from = params.replay_from.filter(|_| grants);
     let feed = FeedResponse {
-        byte_order: if framed {
+        // One retained log serves all granted feeds, in the order in which it was written.
+        byte_order: if framed && replay_from.is_none() {
             byte_order(outlet, params)
         } else {
             outlet.byte_order
         },
         suppress_subnormals: framed && outlet.format.is_float() && !params.supports_subnormals,
         data_protocol,
+        granted: None,
     };
-    let (buffer, chunk) = (params.max_buffer_length, params.max_chunk_length);
-    Ok(Negotiated::new(feed, Preface::Response, buffer, chunk))
+    let negotiated = Negotiated::new(feed, Preface::Response, buffer, chunk);
+    Ok(Negotiated {
+        replay_from,
+        ..negotiated
+    })
 }
 
 /// Decides on a request in protocol 1.00; lengths in samples.
@@ -108,6 +123,7 @@ pub fn negotiate_100(
         byte_order: outlet.byte_order,
         suppress_subnormals: false,
         data_protocol: DataProtocol::V100,
+        granted: None,
     };
     Ok(Negotiated::new(feed, Preface::None, max_buffer, max_chunk))
 }
@@ -120,6 +136,7 @@ impl Negotiated {
             preface,
             max_buffer_samples: Some(samples(max_buffer)).filter(|&samples| samples > 0),
             max_chunk_samples: samples(max_chunk),
+            replay_from: None,
         }
     }
 

@@ -8,6 +8,7 @@ use std::ops::Range;
 
 use crate::text::integer_prefix;
 use crate::wire::discovery::{MAX_QUERY_BYTES, SHORTINFO_COMMAND, split_blank, split_line};
+use crate::wire::sequence::ReplayFrom;
 use crate::{ByteOrder, ChannelFormat, Error};
 
 /// Longest request that is kept. liblsl has no limit and answers a request with a 17000-byte header
@@ -110,6 +111,8 @@ pub struct FeedParams {
     pub max_chunk_length: i32,
     /// Highest data protocol the inlet wants; `None` means the version of the request.
     pub protocol_version: Option<i32>,
+    /// Beginning that is asked for; `None` also if no line of it can be read. Spec: resume §2.1.
+    pub replay_from: Option<ReplayFrom>,
 }
 
 impl Default for FeedParams {
@@ -123,6 +126,7 @@ impl Default for FeedParams {
             max_buffer_length: 0,
             max_chunk_length: 0,
             protocol_version: None,
+            replay_from: None,
         }
     }
 }
@@ -309,6 +313,9 @@ fn parse_headers(block: &[u8]) -> Result<FeedParams, RequestError> {
             b"max-chunk-length" => params.max_chunk_length = int("max-chunk-length")?,
             // Inlets write `Data-Protocol-Version`, outlets read this one. Spec: lsl-protocol §14 Q2.
             b"protocol-version" => params.protocol_version = Some(int("protocol-version")?),
+            b"lslx-sequence" => {
+                params.replay_from = ReplayFrom::parse(&header.value).or(params.replay_from);
+            }
             _ => {}
         }
     }
@@ -396,6 +403,8 @@ pub struct FeedRequest<'a> {
     pub source_id: &'a [u8],
     /// Session id of the stream.
     pub session_id: &'a [u8],
+    /// Beginning that is asked for; not in the 1.00 form.
+    pub replay_from: Option<ReplayFrom>,
 }
 
 impl FeedRequest<'_> {
@@ -437,7 +446,11 @@ impl FeedRequest<'_> {
             out.extend_from_slice(b": ");
             push_value(&mut out, value);
         }
-        out.extend_from_slice(b"\r\n\r\n");
+        out.extend_from_slice(b"\r\n");
+        if let Some(replay_from) = self.replay_from {
+            out.extend_from_slice(replay_from.header_line().as_bytes());
+        }
+        out.extend_from_slice(b"\r\n");
         out
     }
 }

@@ -6,6 +6,7 @@
 //! are made for that.
 
 use crate::wire::request::{FIRST_VERSION_WITH_HEADERS, Header, leading_int};
+use crate::wire::sequence::{Granted, ReplayFrom, parse_sequence};
 use crate::{ByteOrder, ChannelFormat, Error};
 
 /// Longest response header that is read; liblsl sends 130 bytes.
@@ -48,6 +49,8 @@ pub struct FeedResponse {
     pub suppress_subnormals: bool,
     /// Data protocol that encodes the samples.
     pub data_protocol: DataProtocol,
+    /// Numbers of the samples, if replay was asked for and granted. Spec: resume §2.2.
+    pub granted: Option<Granted>,
 }
 
 impl FeedResponse {
@@ -55,8 +58,10 @@ impl FeedResponse {
     pub fn to_bytes(&self, version: u32, uid: &[u8]) -> Vec<u8> {
         let mut out = format!("LSL/{version} 200 OK\r\nUID: ").into_bytes();
         out.extend_from_slice(uid);
+        let granted = self.granted.map(|granted| granted.header_lines());
+        let granted = granted.unwrap_or_default();
         let rest = format!(
-            "\r\nByte-Order: {}\r\nSuppress-Subnormals: {}\r\nData-Protocol-Version: {}\r\n\r\n",
+            "\r\nByte-Order: {}\r\nSuppress-Subnormals: {}\r\nData-Protocol-Version: {}\r\n{granted}\r\n",
             self.byte_order.code(),
             u8::from(self.suppress_subnormals),
             self.data_protocol.code(),
@@ -116,6 +121,9 @@ pub enum FeedError {
     /// The byte order is unknown, such as 2134.
     #[error("unknown byte order {0}")]
     ByteOrder(i32),
+    /// The numbers of the samples are malformed or contradict the request: ask for live samples once.
+    #[error("malformed sequence numbers: {0}")]
+    Sequence(&'static str),
     /// This is not a response of LSL; the text names the mistake.
     #[error("malformed response: {0}")]
     Malformed(&'static str),
@@ -144,6 +152,9 @@ pub struct ResponseParser {
     received: usize,
     status_seen: bool,
     response: FeedResponse,
+    asked: Option<ReplayFrom>,
+    /// End of the stream, which may come before the line that it belongs to.
+    end: Option<u64>,
 }
 
 impl ResponseParser {
@@ -155,6 +166,7 @@ impl ResponseParser {
             suppress_subnormals: false,
             // The protocol of an outlet that names none.
             data_protocol: DataProtocol::V100,
+            granted: None,
         };
         Self {
             version,
@@ -165,7 +177,15 @@ impl ResponseParser {
             received: 0,
             status_seen: false,
             response,
+            asked: None,
+            end: None,
         }
+    }
+
+    /// Tells the parser what the request asked for; without it, grants are ignored.
+    #[must_use]
+    pub fn with_replay_from(self, asked: Option<ReplayFrom>) -> Self {
+        Self { asked, ..self }
     }
 
     /// Takes bytes in the order they arrived. Returns `None` if more are needed, else the granted
@@ -191,7 +211,7 @@ impl ResponseParser {
                 self.check_status(&line)?;
                 self.status_seen = true;
             } else if line.starts_with(b"\r") {
-                return Ok(Some((self.response, consumed)));
+                return Ok(Some((self.complete()?, consumed)));
             } else {
                 self.take_header(&line)?;
             }
@@ -237,6 +257,19 @@ impl ResponseParser {
         }
     }
 
+    /// Returns the response, once all of its lines are there.
+    fn complete(&self) -> Result<FeedResponse, FeedError> {
+        let mut response = self.response;
+        if let (Some(granted), Some(asked)) = (&mut response.granted, &self.asked) {
+            granted.end = self.end;
+            granted.check(asked).map_err(FeedError::Sequence)?;
+            if response.data_protocol == DataProtocol::V100 {
+                return Err(FeedError::Sequence("granted for an archive"));
+            }
+        }
+        Ok(response)
+    }
+
     fn take_header(&mut self, line: &[u8]) -> Result<(), FeedError> {
         let header = Header::parse(line).map_err(|_| FeedError::Malformed("comment"))?;
         let Some(Header { key, value }) = header else {
@@ -261,6 +294,15 @@ impl ResponseParser {
                     return Err(FeedError::Version);
                 }
                 self.response.data_protocol = DataProtocol::from_version(version);
+            }
+            b"lslx-sequence" if self.asked.is_some() => {
+                let granted = Granted::parse(&value).filter(|_| self.response.granted.is_none());
+                let granted = granted.ok_or(FeedError::Sequence("lslx-sequence"))?;
+                self.response.granted = Some(granted);
+            }
+            b"lslx-end" if self.asked.is_some() => {
+                let end = parse_sequence(&value).ok_or(FeedError::Sequence("lslx-end"))?;
+                self.end = Some(end);
             }
             _ => {}
         }

@@ -71,6 +71,7 @@ fn response(data_protocol: DataProtocol) -> Vec<u8> {
         byte_order: ByteOrder::NATIVE,
         suppress_subnormals: false,
         data_protocol,
+        granted: None,
     };
     response.to_bytes(110, UID.as_bytes())
 }

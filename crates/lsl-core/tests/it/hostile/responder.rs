@@ -84,6 +84,7 @@ impl Claim {
             byte_order: ByteOrder::NATIVE,
             suppress_subnormals: false,
             data_protocol,
+            granted: None,
         }
         .to_bytes(110, self.uid.as_bytes())
     }

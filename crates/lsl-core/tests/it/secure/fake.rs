@@ -115,6 +115,7 @@ impl Claim {
             byte_order: ByteOrder::NATIVE,
             suppress_subnormals: false,
             data_protocol: DataProtocol::V110,
+            granted: None,
         }
         .to_bytes(110, self.uid.as_bytes());
         Encoder110::new(self.format, self.channels, ByteOrder::NATIVE)

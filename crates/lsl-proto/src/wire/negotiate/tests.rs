@@ -12,6 +12,7 @@ fn outlet(format: ChannelFormat) -> OutletSide<'static> {
         format,
         byte_order: ByteOrder::Little,
         writing: Writing::Queued,
+        retains: false,
     }
 }
 
@@ -270,6 +271,92 @@ fn protocols_and_subnormals_follow_the_table() {
         };
         check(float, 110, params, (expected, false));
     }
+}
+
+#[test]
+fn feeds_are_granted_in_the_order_of_the_outlet() {
+    let asking = FeedParams {
+        native_byte_order: 4321,
+        max_buffer_length: 9,
+        replay_from: Some(ReplayFrom::Oldest),
+        ..FeedParams::default()
+    };
+    let retaining = OutletSide {
+        retains: true,
+        ..outlet(ChannelFormat::Float32)
+    };
+    let check = |outlet: OutletSide<'_>, params: FeedParams, expected: bool| {
+        let negotiated = negotiate(&outlet, 110, UID, &params).unwrap();
+        let asked = params.replay_from.filter(|_| expected);
+        assert_eq!(negotiated.replay_from, asked, "{outlet:?} {params:?}");
+        assert_eq!(negotiated.feed.granted, None);
+        // Without a grant it is as if nothing had been asked.
+        let silent = FeedParams {
+            replay_from: None,
+            ..params
+        };
+        let ungranted = negotiate(&outlet, 110, UID, &silent).unwrap();
+        let mut same = negotiated;
+        if expected {
+            assert_eq!(negotiated.feed.byte_order, outlet.byte_order);
+            (same.replay_from, same.feed.byte_order) = (None, ungranted.feed.byte_order);
+        }
+        assert_eq!(same, ungranted);
+    };
+    let big = OutletSide {
+        byte_order: ByteOrder::Big,
+        ..retaining
+    };
+    let little = FeedParams {
+        native_byte_order: 1234,
+        ..asking
+    };
+    check(retaining, asking, true);
+    check(retaining, little, true);
+    check(big, little, true);
+    let text = OutletSide {
+        format: ChannelFormat::String,
+        ..retaining
+    };
+    check(text, asking, true);
+    let unretained = OutletSide {
+        retains: false,
+        ..retaining
+    };
+    check(unretained, asking, false);
+    let synchronous = OutletSide {
+        writing: Writing::Synchronous,
+        ..retaining
+    };
+    check(synchronous, asking, false);
+    let old = OutletSide {
+        version: 100,
+        ..retaining
+    };
+    check(old, asking, false);
+    for params in [
+        FeedParams {
+            replay_from: None,
+            ..asking
+        },
+        FeedParams {
+            protocol_version: Some(100),
+            ..asking
+        },
+        FeedParams {
+            value_size: Some(8),
+            ..asking
+        },
+        FeedParams {
+            max_buffer_length: 0,
+            ..asking
+        },
+    ] {
+        check(retaining, params, false);
+    }
+    let old = negotiate(&retaining, 109, UID, &asking).unwrap();
+    assert_eq!(old.replay_from, None);
+    assert_eq!(negotiate_100(&retaining, 9, 0).unwrap().replay_from, None);
 }
 
 #[test]

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::wire::discovery::tests::{hex, list, text, vector, vectors_named};
+use crate::wire::sequence::{Generation, Position};
 
 /// Feeds a parser all bytes in one piece.
 pub(crate) fn parse(bytes: &[u8]) -> Result<Option<Request>, RequestError> {
@@ -237,6 +238,83 @@ fn headers_are_read_with_defaults() {
 }
 
 #[test]
+fn a_beginning_is_read_or_counts_as_absent() {
+    let check = |headers: &str, expected| {
+        let params = FeedParams {
+            replay_from: expected,
+            ..FeedParams::default()
+        };
+        assert_eq!(feed_params(headers), Ok(params), "{headers:?}");
+    };
+    let position = Position {
+        generation: Generation::parse(b"0e-0f").unwrap(),
+        next: 5,
+    };
+    check(
+        "LSLX-SEQUENCE :\t1 AT 0E-0F 5 ; comment",
+        Some(ReplayFrom::At(position)),
+    );
+    check("Lslx-Sequence: 1 live;", Some(ReplayFrom::Live));
+    let long = format!("1 at {} 5", "f".repeat(16_000));
+    for value in [
+        "",
+        ";",
+        "1",
+        "1;live",
+        "1 at 0e 18446744073709551616",
+        "2 live",
+        &long,
+    ] {
+        check(&format!("Lslx-Sequence: {value}"), None);
+        // So an inlet may ask in a later version, too.
+        let both = format!("Lslx-Sequence: 1 oldest\r\nLslx-Sequence: {value}");
+        check(&both, Some(ReplayFrom::Oldest));
+    }
+    // Before 1.10 there are no headers.
+    let old = parse(b"LSL:streamfeed/105 u\r\nLslx-Sequence: 1 live\r\n\r\n");
+    let Ok(Some(Request::StreamFeed { headers, .. })) = old else {
+        panic!("{old:?}");
+    };
+    assert_eq!(headers, FeedParams::default());
+}
+
+#[test]
+fn the_beginning_is_written_after_the_session_id() {
+    let silent = FeedRequest {
+        version: 110,
+        uid: b"u",
+        byte_order: ByteOrder::Little,
+        format: ChannelFormat::Int8,
+        max_buffer_samples: 1,
+        max_chunk_samples: 0,
+        hostname: b"h",
+        source_id: b"",
+        session_id: b"default",
+        replay_from: None,
+    };
+    let asking = FeedRequest {
+        replay_from: Some(ReplayFrom::LastMillis(1500)),
+        ..silent
+    };
+    let bytes = asking.to_bytes();
+    let head = silent.to_bytes();
+    let head = head.strip_suffix(b"\r\n").unwrap();
+    let line = b"Lslx-Sequence: 1 last 1.500 s\r\n\r\n";
+    assert!(head.ends_with(b"Session-Id: default\r\n"));
+    assert_eq!(bytes, [head, line].concat());
+    let parsed = parse(&bytes);
+    let Ok(Some(Request::StreamFeed { headers, .. })) = parsed else {
+        panic!("{parsed:?}");
+    };
+    assert_eq!(headers.replay_from, asking.replay_from);
+    let old = |request| FeedRequest {
+        version: 100,
+        ..request
+    };
+    assert_eq!(old(asking).to_bytes(), old(silent).to_bytes());
+}
+
+#[test]
 fn unreadable_headers_end_the_connection() {
     let check = |headers: &str, expected| {
         assert_eq!(feed_params(headers), Err(expected), "{headers:?}");
@@ -334,6 +412,7 @@ fn we_write_the_request_of_a_real_inlet() {
             hostname: field("hostname").as_bytes(),
             source_id: field("source_id").as_bytes(),
             session_id: field("session_id").as_bytes(),
+            replay_from: None,
         };
         let expected = with_our_performance(std::str::from_utf8(&bytes).unwrap());
         assert_eq!(
@@ -359,6 +438,7 @@ fn header_values_cannot_break_their_line() {
         hostname: b"host\r\nMax-Chunk-Length: 9",
         source_id: b"a;b\n",
         session_id: b"\r\n\r\n",
+        replay_from: None,
     };
     let bytes = request.to_bytes();
     let Ok(Some(Request::StreamFeed { uid, headers, .. })) = parse(&bytes) else {
@@ -401,6 +481,8 @@ fn request_like() -> impl Strategy<Value = Vec<u8>> {
         "Endian-Performance: ",
         "1e3",
         "-",
+        "Lslx-Sequence: 1 ",
+        "last 1 s",
     ];
     prop::collection::vec(prop::sample::select(pieces.to_vec()), 0..24).prop_map(|pieces| {
         pieces

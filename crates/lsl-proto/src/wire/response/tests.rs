@@ -3,6 +3,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::wire::discovery::tests::{hex, list, text, vector, vectors_named};
 use crate::wire::request::{PROTOCOL_VERSION, Request};
+use crate::wire::sequence::{Generation, Position};
 
 const UID: &[u8] = b"0e-0f";
 
@@ -161,6 +162,7 @@ fn headers_decide() {
         byte_order: ByteOrder::Little,
         suppress_subnormals: false,
         data_protocol: DataProtocol::V100,
+        granted: None,
     };
     let check = |headers, expected| assert_eq!(with_headers(headers), expected, "{headers:?}");
     check("x: y", Ok(default));
@@ -209,6 +211,85 @@ fn headers_decide() {
         parser.feed(b"LSL/110 200 OK\r\nUID: 0E\r\n\r\n"),
         Ok(Some(_))
     ));
+}
+
+#[test]
+fn grants_are_read_if_they_were_asked_for() {
+    let generation = Generation::parse(UID).unwrap();
+    let asked = ReplayFrom::At(Position {
+        generation,
+        next: 5,
+    });
+    let head = "LSL/110 200 OK\r\nUID: 0e-0f\r\n";
+    let framed = "Data-Protocol-Version: 110\r\n";
+    let ask = |asked, headers: &str| {
+        let bytes = format!("{head}{headers}\r\n");
+        let result = parser().with_replay_from(asked).feed(bytes.as_bytes());
+        result.map(|done| done.unwrap().0.granted)
+    };
+    let check = |headers: &str, expected: Result<Option<Granted>, FeedError>| {
+        let headers = format!("{framed}{headers}");
+        assert_eq!(ask(Some(asked), &headers), expected, "{headers:?}");
+        assert_eq!(ask(None, &headers), Ok(None), "{headers:?}");
+    };
+    let granted = Granted {
+        generation,
+        begin: 5,
+        live: 7,
+        end: None,
+    };
+    let ended = Granted {
+        end: Some(7),
+        ..granted
+    };
+    let line = "Lslx-Sequence: 1 0E-0F 5 7\r\n";
+    check("", Ok(None));
+    check(line, Ok(Some(granted)));
+    check("Lslx-End: 7\r\n", Ok(None));
+    check(&format!("{line}Lslx-End: 7\r\n"), Ok(Some(ended)));
+    check(&format!("Lslx-End: 7\r\n{line}"), Ok(Some(ended)));
+    for value in [
+        "",
+        ";",
+        "1 0e-0f 5",
+        "2 0e-0f 5 7",
+        "1 0e-0f 5 18446744073709551616",
+        &format!("1 {} 5 7", "0".repeat(65)),
+        &"1 ".repeat(8000),
+    ] {
+        let malformed = Err(FeedError::Sequence("lslx-sequence"));
+        check(&format!("Lslx-Sequence: {value}\r\n"), malformed);
+    }
+    check(&line.repeat(2), Err(FeedError::Sequence("lslx-sequence")));
+    let malformed = Err(FeedError::Sequence("lslx-end"));
+    check("Lslx-End: x\r\n", malformed);
+    check(&format!("{line}Lslx-End: -7\r\n"), malformed);
+    for contradiction in [
+        "Lslx-Sequence: 1 0e-0f 8 7\r\n",
+        "Lslx-Sequence: 1 0e-0f 4 7\r\n",
+        "Lslx-Sequence: 1 0e-0f 5 7\r\nLslx-End: 6\r\n",
+    ] {
+        let result = ask(Some(asked), &format!("{framed}{contradiction}"));
+        assert!(
+            matches!(result, Err(FeedError::Sequence(_))),
+            "{contradiction:?}"
+        );
+    }
+    // An archive has no place for a gap.
+    let archive = ask(Some(asked), line);
+    assert!(matches!(archive, Err(FeedError::Sequence(_))));
+    // Ours is written last and read as it was meant.
+    for granted in [granted, ended] {
+        let response = FeedResponse {
+            byte_order: ByteOrder::Big,
+            suppress_subnormals: false,
+            data_protocol: DataProtocol::V110,
+            granted: Some(granted),
+        };
+        let bytes = response.to_bytes(110, UID);
+        let parsed = parser().with_replay_from(Some(asked)).feed(&bytes);
+        assert_eq!(parsed, Ok(Some((response, bytes.len()))));
+    }
 }
 
 #[test]
