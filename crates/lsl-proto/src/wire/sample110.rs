@@ -8,6 +8,7 @@ mod decode;
 #[cfg(test)]
 mod tests;
 
+use super::sequence::Gap;
 use super::testpattern;
 use crate::value::{PushElement, RawStrings, append_numbers, raw_sample_len, write_numbers};
 use crate::{ByteOrder, ChannelFormat, DEDUCED_TIMESTAMP, Error, Result};
@@ -24,6 +25,15 @@ pub trait SampleSink {
     /// Receives one sample. `timestamp` is in seconds of the sender's clock, `None` if it is to be
     /// deduced ([`TimestampDeducer`]); `raw` holds the values in the raw layout of [`crate::value`].
     fn sample(&mut self, timestamp: Option<f64>, raw: &[u8]);
+
+    /// Receives a gap before the next sample. Only granted feeds have gaps, and who decodes one counts:
+    /// the decoder does not know the number of a sample.
+    ///
+    /// # Errors
+    /// Those of the receiver, as [`Gap::lost`]; they end the decoding.
+    fn gap(&mut self, _gap: Gap) -> Result<()> {
+        Ok(())
+    }
 }
 
 impl<F: FnMut(Option<f64>, &[u8])> SampleSink for F {

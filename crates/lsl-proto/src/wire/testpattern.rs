@@ -7,8 +7,9 @@ mod tests;
 use std::io::Write as _;
 
 use super::sample110::SampleSink;
-use crate::ChannelFormat;
+use super::sequence::Gap;
 use crate::value::{RawStrings, append_raw, append_raw_string, raw_sample_len};
+use crate::{ChannelFormat, Error};
 
 /// Timestamp of both samples, in seconds.
 pub const TIMESTAMP: f64 = 123_456.789;
@@ -109,6 +110,12 @@ impl SampleSink for PatternCheck {
             .get(self.seen)
             .is_some_and(|offset| verify(self.format, self.channels, *offset, timestamp, raw));
         self.seen += 1;
+    }
+
+    /// A gap before or between the patterns is as wrong as another pattern: they are not numbered.
+    fn gap(&mut self, _gap: Gap) -> Result<(), Error> {
+        self.matched = false;
+        Ok(())
     }
 }
 

@@ -2,10 +2,12 @@
 //!
 //! Numeric samples have one of two lengths, known from the first byte: whole ones are handed over
 //! straight out of the input, one that is cut waits in `partial`. Strings announce their length
-//! one by one, so they go through a small machine whose every step keeps at most eight bytes.
+//! one by one, so they go through a small machine whose every step keeps at most eight bytes. The
+//! gap records of granted feeds wait in `partial` until they are complete. Spec: resume §2.4.
 
-use super::{DecodeLimits, STAMPED_HEAD, SampleSink, TAG_DEDUCED, swap_values};
+use super::{DecodeLimits, STAMPED_HEAD, SampleSink, TAG_DEDUCED, TAG_TRANSMITTED, swap_values};
 use crate::value::raw_sample_len;
+use crate::wire::sequence::Gap;
 use crate::{ByteOrder, ChannelFormat, DEDUCED_TIMESTAMP, Error, Result};
 
 /// Incremental reader of a 1.10 feed, from the first byte after the response header (so the test
@@ -16,8 +18,10 @@ use crate::{ByteOrder, ChannelFormat, DEDUCED_TIMESTAMP, Error, Result};
 pub struct Decoder110 {
     shape: Shape,
     limits: DecodeLimits,
+    /// Whether the feed is a granted one, with gap records and no unknown tags.
+    granted: bool,
     /// Numeric: the beginning of a sample whose end has not arrived, as it is on the wire.
-    /// Strings: the sample so far, in the raw layout.
+    /// Strings: the sample so far, in the raw layout. Both: the beginning of a gap record.
     partial: Vec<u8>,
     /// Buffer in which values are swapped and flushed, if they have to be.
     scratch: Vec<u8>,
@@ -44,6 +48,8 @@ enum TextStep {
     Length(Field),
     /// So many bytes of a string are missing.
     Bytes(usize),
+    /// A gap record, whose tag is in `partial`.
+    Gap,
 }
 
 impl Decoder110 {
@@ -58,6 +64,7 @@ impl Decoder110 {
                 suppress_subnormals: false,
             },
             limits: DecodeLimits::default(),
+            granted: false,
             partial: Vec::new(),
             scratch: Vec::new(),
             text: TextStep::Tag,
@@ -72,6 +79,13 @@ impl Decoder110 {
         Self { limits, ..self }
     }
 
+    /// Chooses whether the feed is a granted one: then it may have gap records, and tags that are
+    /// unknown are an error. Otherwise every unknown tag means that a timestamp follows.
+    #[must_use]
+    pub fn with_gaps(self, granted: bool) -> Self {
+        Self { granted, ..self }
+    }
+
     /// Chooses whether subnormal floats become zero of the same sign (`Suppress-Subnormals: 1`).
     #[must_use]
     pub fn with_subnormals_suppressed(mut self, suppress: bool) -> Self {
@@ -83,12 +97,13 @@ impl Decoder110 {
     ///
     /// # Errors
     /// `Protocol` when a string or a sample is larger than the limits, or a length has a width
-    /// other than 1, 2, 4, 8. Samples before it have been handed over.
+    /// other than 1, 2, 4, 8. In granted feeds also for unknown tags and for gaps that lead nowhere, and
+    /// what the sink returns. Samples before it have been handed over.
     pub fn decode(&mut self, mut input: &[u8], sink: &mut impl SampleSink) -> Result<usize> {
         self.decode_up_to(usize::MAX, &mut input, sink)
     }
 
-    /// Reads at most `samples` samples and leaves in `input` the bytes after them.
+    /// Reads at most `samples` samples and leaves in `input` the bytes after them, also a gap record.
     ///
     /// # Errors
     /// As [`decode`](Self::decode).
@@ -105,7 +120,7 @@ impl Decoder110 {
             Some(len) if len <= self.limits.sample_bytes => len,
             _ => return Err(too_large("sample", self.limits.sample_bytes)),
         };
-        Ok(self.decode_numbers(len, samples, input, sink))
+        self.decode_numbers(len, samples, input, sink)
     }
 
     /// Returns whether the bytes so far end between two samples; if not, a close now cuts one.
@@ -124,19 +139,31 @@ impl Decoder110 {
         samples: usize,
         input: &mut &[u8],
         sink: &mut impl SampleSink,
-    ) -> usize {
-        for decoded in 0..samples {
+    ) -> Result<usize> {
+        let mut decoded = 0;
+        while decoded < samples {
             let Some(tag) = self.partial.first().or_else(|| input.first()) else {
-                return decoded;
+                break;
             };
-            let head = if *tag == TAG_DEDUCED { 1 } else { STAMPED_HEAD };
+            let head = match *tag {
+                TAG_DEDUCED => 1,
+                tag if tag != TAG_TRANSMITTED && self.granted => {
+                    admit_gap(tag)?;
+                    if self.take_gap(input, sink)? {
+                        continue;
+                    }
+                    break;
+                }
+                _ => STAMPED_HEAD,
+            };
             let missing = (head + raw_len).saturating_sub(self.partial.len());
             let Some((bytes, rest)) = input.split_at_checked(missing) else {
                 self.partial.extend_from_slice(input);
                 *input = &[];
-                return decoded;
+                break;
             };
             *input = rest;
+            decoded += 1;
             if self.partial.is_empty() {
                 self.shape.deliver(bytes, head, &mut self.scratch, sink);
             } else {
@@ -146,7 +173,19 @@ impl Decoder110 {
                 self.partial.clear();
             }
         }
-        samples
+        Ok(decoded)
+    }
+
+    /// Collects a gap record in `partial` and hands it over. Returns false as long as bytes are missing.
+    #[cold]
+    fn take_gap(&mut self, input: &mut &[u8], sink: &mut impl SampleSink) -> Result<bool> {
+        let mut missing = Gap::LEN.saturating_sub(self.partial.len());
+        let complete = take_bytes(input, &mut missing, &mut self.partial);
+        if let Some(record) = self.partial.first_chunk().filter(|_| complete) {
+            sink.gap(Gap::parse(record, self.shape.order)?)?;
+            self.partial.clear();
+        }
+        Ok(complete)
     }
 
     fn decode_text(
@@ -162,11 +201,21 @@ impl Decoder110 {
                 TextStep::Tag => {
                     let Some(tag) = take_byte(input) else { break };
                     (self.stamp, self.channel) = (None, 0);
-                    if tag == TAG_DEDUCED {
-                        TextStep::Width
-                    } else {
-                        TextStep::Timestamp(Field::new(8))
+                    match tag {
+                        TAG_DEDUCED => TextStep::Width,
+                        tag if tag != TAG_TRANSMITTED && self.granted => {
+                            admit_gap(tag)?;
+                            self.partial.push(tag);
+                            TextStep::Gap
+                        }
+                        _ => TextStep::Timestamp(Field::new(8)),
                     }
+                }
+                TextStep::Gap => {
+                    if !self.take_gap(input, sink)? {
+                        break;
+                    }
+                    TextStep::Tag
                 }
                 TextStep::Timestamp(ref mut field) => {
                     let Some(bits) = field.take(input, order) else {
@@ -267,6 +316,14 @@ impl Field {
         }
         Some(self.value)
     }
+}
+
+/// Refuses a tag that begins neither a sample nor a gap record.
+fn admit_gap(tag: u8) -> Result<()> {
+    if tag == Gap::TAG {
+        return Ok(());
+    }
+    Err(Error::Protocol(format!("unknown tag {tag}")))
 }
 
 pub(in crate::wire) fn take_byte(input: &mut &[u8]) -> Option<u8> {

@@ -1,4 +1,5 @@
 mod golden;
+mod granted;
 
 use proptest::prelude::*;
 
@@ -153,9 +154,10 @@ proptest! {
         channels in prop_oneof![0_u32..4, Just(u32::MAX)],
         valid_head in any::<bool>(),
         suppress in any::<bool>(),
+        granted in any::<bool>(),
         noise in proptest::collection::vec(
             // Bytes that mean something get further than those that do not.
-            prop_oneof![3 => proptest::sample::select(vec![0, 1, 2, 4, 8, 9, 0x7f, 0xff]), 1 => any::<u8>()],
+            prop_oneof![3 => proptest::sample::select(vec![0, 1, 2, 3, 4, 8, 9, 0x7f, 0xff]), 1 => any::<u8>()],
             0..2000,
         ),
         cuts in proptest::collection::vec(any::<usize>(), 0..10),
@@ -166,7 +168,8 @@ proptest! {
         let mut held = 0;
         let mut v110 = Decoder110::new(format, channels, ByteOrder::Big)
             .with_limits(limits)
-            .with_subnormals_suppressed(suppress);
+            .with_subnormals_suppressed(suppress)
+            .with_gaps(granted);
         for piece in pieces(&noise, &cuts) {
             let result = v110.decode(piece, &mut sink);
             held = held.max(v110.held_bytes());
