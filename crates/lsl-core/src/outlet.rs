@@ -5,6 +5,7 @@ use std::sync::Arc;
 use lsl_platform::clock::local_clock;
 use lsl_proto::outlet::fanout::Fanout;
 use lsl_proto::outlet::request::OutletOptions;
+use lsl_proto::outlet::retention::Retain;
 use lsl_proto::outlet::{Pushthrough, Stamps};
 use lsl_proto::value::PushElement;
 
@@ -283,6 +284,7 @@ impl OutletBuilder {
                 samples => samples,
             },
             synchronous: self.synchronous,
+            retain: Retain::NOTHING,
         };
         let (shared, acceptors) = Acceptors::open(&context, self.info, options)?;
         Ok(Outlet { shared, acceptors })

@@ -162,6 +162,7 @@ fn push(times: usize, batch: usize) -> Result {
         capacity: 360_000,
         chunk: 1,
         coalesces: false,
+        is_granted: false,
     };
     let received = Rc::new(Cell::new(0));
     let sink = Sink {
@@ -172,7 +173,7 @@ fn push(times: usize, batch: usize) -> Result {
         variant: Variant::V110(ByteOrder::NATIVE),
         first: 0,
     };
-    fanout.join(sink, (), at.variant, limits, at.first);
+    fanout.join(sink, (), at.variant, limits, 0..0);
 
     let (mut piece, mut bytes) = (Piece::default(), 0);
     for _ in 0..times {

@@ -7,6 +7,7 @@ use lsl_proto::config::Config;
 use lsl_proto::inlet::{Exchange, Feed, FeedDecoder, Pull, Taken};
 use lsl_proto::outlet::fanout::Caller;
 use lsl_proto::outlet::request::{Offer, OutletOptions, Reply};
+use lsl_proto::outlet::retention::Retain;
 use lsl_proto::wire::request::RequestParser;
 
 use crate::byte_stream::{Writer, pipe};
@@ -113,6 +114,7 @@ fn opening(info: &StreamInfo, request: &[u8]) -> Vec<u8> {
         capacity_samples: 1,
         chunk_samples: 1,
         synchronous: false,
+        retain: Retain::NOTHING,
     };
     let offer = Offer {
         info,
@@ -122,7 +124,7 @@ fn opening(info: &StreamInfo, request: &[u8]) -> Vec<u8> {
     };
     let request = RequestParser::new().feed(request).unwrap().unwrap();
     match offer.reply(&request, |_| Ok(&[][..])) {
-        Ok(Reply::Feed(feed)) => feed.preamble,
+        Ok(Reply::Feed(feed)) => feed.preamble(&options.side(info), None),
         other => panic!("{other:?}"),
     }
 }

@@ -32,13 +32,11 @@ impl OutletShared {
     pub(super) fn join(
         self: &Arc<Self>,
         mut connection: Connection,
-        feed: Feed,
+        feed: &Feed,
     ) -> Result<(), (Box<Connection>, Refusal)> {
         let Feed {
-            variant,
-            preamble,
-            limits,
-        } = feed;
+            variant, limits, ..
+        } = *feed;
         let link = Arc::clone(connection.link());
         let most = self.context.config().tuning().max_consumers;
         let host = Host::from(link.peer.ip());
@@ -71,10 +69,10 @@ impl OutletShared {
             return Ok(());
         };
         let mut sender = Sender::new(Arc::clone(&link), tx);
-        sender.queue(&preamble);
+        sender.queue(&feed.preamble(&self.options.side(&self.info), None));
         // Before the peer can know that it is a reader: what is pushed from then on reaches it.
         let next = self.numbers.expect_reader(variant);
-        let id = fanout.join(sender, Arc::clone(&link), variant, limits, next);
+        let id = fanout.join(sender, Arc::clone(&link), variant, limits, next..next);
         // It becomes one once.
         let _ = link.consumer.set(id);
         if let Some(cause) = link.ended() {
@@ -203,6 +201,7 @@ mod tests {
     use lsl_proto::config::Config;
     use lsl_proto::outlet::connection as proto;
     use lsl_proto::outlet::request::OutletOptions;
+    use lsl_proto::outlet::retention::Retain;
 
     #[test]
     fn who_lends_keys_waits_for_the_end_of_the_outlet_and_for_no_other_change() {
@@ -213,6 +212,7 @@ mod tests {
             capacity_samples: 1,
             chunk_samples: 1,
             synchronous: false,
+            retain: Retain::NOTHING,
         };
         let (told, is_told) = std::sync::mpsc::channel();
         let lending = async move {

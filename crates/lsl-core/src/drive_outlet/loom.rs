@@ -8,7 +8,9 @@ use lsl_proto::outlet::connection as proto;
 use lsl_proto::outlet::encoder::Variant;
 use lsl_proto::outlet::fanout::{Caller, Fanout, FeedLimits};
 use lsl_proto::outlet::request::{Feed, OutletOptions};
+use lsl_proto::outlet::retention::Retain;
 use lsl_proto::outlet::{Pushthrough, Stamps};
+use lsl_proto::wire::negotiate::negotiate_100;
 
 use crate::byte_stream::pipe;
 use crate::drive_outlet::connection::Connection;
@@ -36,11 +38,18 @@ fn check(pushes: u8, room: usize, coalesces: bool, synchronous: bool, end: End) 
         capacity_samples: 100,
         chunk_samples: 1,
         synchronous,
+        retain: Retain::NOTHING,
     };
+    let asynchronous = OutletOptions {
+        synchronous: false,
+        ..options
+    };
+    let negotiated = negotiate_100(&asynchronous.side(&info), 100, 0).unwrap();
     let limits = FeedLimits {
         capacity: 100,
         chunk: 1,
         coalesces,
+        is_granted: false,
     };
     sync::check(2, move || {
         let outlet = OutletShared::new(context.clone(), info.clone(), options).unwrap();
@@ -52,7 +61,8 @@ fn check(pushes: u8, room: usize, coalesces: bool, synchronous: bool, end: End) 
         stream.writer().try_write(filler, Caller::Task).unwrap();
         let feed = Feed {
             variant: Variant::V100,
-            preamble: Vec::new(),
+            negotiated,
+            patterns: Vec::new(),
             limits,
         };
         let mut machine = proto::Connection::new(false, sync::local_clock());
@@ -62,7 +72,7 @@ fn check(pushes: u8, room: usize, coalesces: bool, synchronous: bool, end: End) 
             .unwrap();
         machine.poll_event().unwrap();
         let connection = Connection::new(stream, pipe::ADDRESS, machine, None);
-        outlet.join(connection, feed).unwrap();
+        outlet.join(connection, &feed).unwrap();
         let push = move || {
             for value in 1..=pushes {
                 let pushed = outlet.push(&[value as i8], 1, Stamps::Now, Pushthrough::Flush);

@@ -35,7 +35,7 @@ pub(super) async fn answer(mut connection: Connection, shared: &Arc<OutletShared
         Next::Hold(text) => refusal::hold_open(connection, text),
         Next::TimeKeys => shared.serve_time_keys(connection),
         Next::Feed(feed) => {
-            if let Err((mut connection, refusal)) = shared.join(connection, feed) {
+            if let Err((mut connection, refusal)) = shared.join(connection, &feed) {
                 return connection.finish(&refused(shared, refusal)).await;
             }
         }
@@ -52,7 +52,7 @@ enum Next {
     /// It lends the keys of its session.
     TimeKeys,
     /// It becomes a consumer.
-    Feed(Feed),
+    Feed(Box<Feed>),
 }
 
 async fn reply(connection: &mut Connection, shared: &Arc<OutletShared>) -> Result<Next> {

@@ -12,18 +12,22 @@
 mod batch;
 mod budget;
 mod consumer;
+mod retained;
 
 use std::fmt::Debug;
 use std::io;
+use std::ops::Range;
 use std::task::Poll;
 
 pub use batch::Batch;
+pub use retained::Live;
 
 use self::batch::BatchEntry;
 use self::budget::InlineBudget;
 use self::consumer::{Consumer, Output};
 use crate::outlet::encoder::{Piece, Variant};
 use crate::outlet::log::SampleLog;
+use crate::outlet::retention::Retention;
 use crate::transport::Control;
 
 /// Sends the samples of an outlet to one consumer.
@@ -119,6 +123,9 @@ pub struct FeedLimits {
     pub chunk: usize,
     /// Leaves sending to the flush task, which waits for more samples.
     pub coalesces: bool,
+    /// Tells the consumer of every sample that it misses, and lets it lag as far as samples are retained.
+    /// Spec: resume §2.3.
+    pub is_granted: bool,
 }
 
 /// Progress of a consumer, in samples.
@@ -149,11 +156,14 @@ pub struct Fanout<T: Transmit> {
     consumers: Vec<Consumer<T>>,
     /// Samples that lagging consumers still need, for each variant.
     logs: [SampleLog; Variant::ALL.len()],
+    /// What [`RETAINED`](Self::RETAINED) keeps beyond that.
+    retention: Option<Retention>,
     budget: InlineBudget,
     batches: u64,
     next_id: u64,
     bytes: u64,
     dropped: u64,
+    replayed: u64,
     is_closing: bool,
 }
 
@@ -162,11 +172,13 @@ impl<T: Transmit> Default for Fanout<T> {
         Self {
             consumers: Vec::new(),
             logs: Default::default(),
+            retention: None,
             budget: InlineBudget::default(),
             batches: 0,
             next_id: 0,
             bytes: 0,
             dropped: 0,
+            replayed: 0,
             is_closing: false,
         }
     }
@@ -183,9 +195,10 @@ impl<T: Transmit> Fanout<T> {
         self.consumers.is_empty()
     }
 
-    /// Whether somebody reads a variant.
+    /// Whether somebody reads a variant, or it is retained.
     pub fn is_read(&self, variant: Variant) -> bool {
-        self.consumers.iter().any(|each| each.variant == variant)
+        variant == Self::RETAINED && self.is_retaining()
+            || self.consumers.iter().any(|each| each.variant == variant)
     }
 
     /// Whether there are consumers: `None` if none has come yet, false after [`close`](Self::close).
@@ -208,19 +221,22 @@ impl<T: Transmit> Fanout<T> {
         (self.bytes, self.dropped)
     }
 
-    /// Adds a consumer whose first sample is `next`, which no push that is already under way for its variant
-    /// may have passed. Sends what is queued in `sender`.
+    /// Adds a consumer whose first sample is `replay.start`; those from `replay.end` on will be pushed after this
+    /// call, the others are stored or being pushed. Sends what is queued in `sender`.
     pub fn join(
         &mut self,
         sender: T,
         info: T::Info,
         variant: Variant,
         limits: FeedLimits,
-        next: u64,
+        replay: Range<u64>,
     ) -> ConsumerId {
         let id = ConsumerId(self.next_id);
         self.next_id += 1;
-        let mut consumer = Consumer::new(id, sender, info, variant, limits, next);
+        let log = &mut self.logs[variant.index()];
+        log.need(replay.start);
+        let stored = log.end();
+        let mut consumer = Consumer::new(id, sender, info, variant, limits, replay, stored);
         consumer.served = self.batches;
         consumer.flush();
         self.consumers.push(consumer);
@@ -281,8 +297,14 @@ impl<T: Transmit> Fanout<T> {
         let is_inline = inline == Inline::Always
             || (self.budget).allows(piece.bytes.len(), self.consumers.len(), now);
         let log = &mut self.logs[at.variant.index()];
-        log.skip_to(at.first);
-        let before = log.end();
+        let before = at.first;
+        if log.end() < before {
+            let hole = log.end()..before;
+            let readers = self.consumers.iter_mut();
+            let readers = readers.filter(|each| each.variant == at.variant);
+            readers.for_each(|each| each.note_hole(&hole));
+            log.skip_to(before);
+        }
         let after = before + piece.ends.len() as u64;
         let mut needed = after;
         for consumer in &mut self.consumers {
@@ -300,11 +322,17 @@ impl<T: Transmit> Fanout<T> {
             let was_idle = !consumer.has_work();
             consumer.note_flush_points(before, after, pushthrough);
             if was_idle && consumer.has_work() && consumer.sender.is_some() {
-                if consumer.next < before {
-                    consumer.queue_logged(log, before);
-                }
-                if is_inline && !consumer.limits.coalesces {
-                    consumer.send_now(piece);
+                let is_granted = consumer.limits.is_granted;
+                // The flush task tells a reader what it misses.
+                if consumer.restart.is_none()
+                    && (!is_granted || log.is_whole(consumer.next.min(before), before))
+                {
+                    if consumer.next < before {
+                        consumer.queue_logged(log, before);
+                    }
+                    if is_inline && !consumer.limits.coalesces && consumer.next == before {
+                        consumer.send_now(piece);
+                    }
                 }
                 published.wake_flusher |= consumer.has_work();
             }
@@ -313,15 +341,24 @@ impl<T: Transmit> Fanout<T> {
             }
         }
         log.trim(needed.min(before));
-        if needed == after {
+        let is_retained = at.variant == Self::RETAINED;
+        let retention = (self.retention.as_ref()).filter(|it| is_retained && it.is_armed());
+        if needed >= after && retention.is_none() {
             log.skip_to(after);
             return published;
         }
-        log.append(&mut piece.bytes, &mut piece.ends);
+        log.append(&mut piece.bytes, &mut piece.ends, now);
+        if let Some(retention) = retention {
+            log.limit(retention.most_bytes(), retention.oldest(now));
+        }
+        if needed >= after {
+            return published;
+        }
+        let floor = log.floor();
         let readers = self.consumers.iter_mut();
         published.dropped = readers
             .filter(|each| each.variant == at.variant)
-            .map(|each| each.drop_oldest(after))
+            .map(|each| each.drop_oldest(after, floor))
             .sum();
         if published.dropped > 0 {
             self.dropped += published.dropped;
@@ -339,6 +376,9 @@ impl<T: Transmit> Fanout<T> {
         self.batches += 1;
         let mut first: Option<&Consumer<T>> = None;
         for (index, consumer) in self.consumers.iter_mut().enumerate() {
+            if consumer.can_send() && consumer.next < consumer.flush_to {
+                consumer.restart(&self.logs[consumer.variant.index()]);
+            }
             if consumer.is_urgent() {
                 batch
                     .entries
@@ -367,6 +407,7 @@ impl<T: Transmit> Fanout<T> {
             let range = log.distance(from, consumer.next)..log.distance(from, until);
             consumer.served = self.batches;
             consumer.sent += until - consumer.next;
+            self.replayed += consumer.live.min(until).saturating_sub(consumer.next);
             consumer.next = until;
             batch
                 .entries

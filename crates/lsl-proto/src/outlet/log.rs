@@ -1,23 +1,28 @@
-//! Log of encoded samples of one wire variant, kept until they have been sent to every consumer.
+//! Log of encoded samples of one wire variant: what some consumer still has to be sent, and what is retained for
+//! those that come back. Spec: resume §3, §4.
 //!
 //! One log serves all consumers of a variant: each keeps only the sequence number of the next sample
-//! it needs, so a sample is encoded and stored once however many readers lag. A log that everybody
-//! has caught up with is empty; its sequence numbers keep counting.
+//! it needs, so a sample is encoded and stored once however many readers lag. A log that retains nothing and
+//! that everybody has caught up with is empty; its sequence numbers keep counting.
 //!
 //! Samples lie in blocks: nothing is moved to make room, and memory goes back as a backlog shrinks.
 //! A whole block comes in and goes out without a copy, by a swap with the caller's buffer.
 
 use std::collections::VecDeque;
 
+use crate::wire::sample110::Restamper;
+
 /// FIFO of encoded samples, addressed by sequence number.
 #[derive(Debug, Default)]
 pub struct SampleLog {
-    /// Ordered by sequence number; no block is empty.
+    /// Ordered by sequence number; no block is empty. Between two of them numbers may be missing.
     blocks: VecDeque<Block>,
-    /// Sequence number of the first sample that is needed.
+    /// Sequence number of the first sample that a consumer needs.
     first: u64,
     /// Sequence number of the next sample.
     end: u64,
+    /// What is kept beyond the needs of consumers.
+    retained: Option<Retained>,
     /// Kept for reuse. Their buffers keep old bytes: filling them with zeros would cost as much as
     /// writing the next samples.
     spare: Vec<Block>,
@@ -30,6 +35,24 @@ struct Block {
     ends: Vec<usize>,
     /// Sequence number of the first sample in `bytes`, needed or not.
     first: u64,
+    /// Times of the first and the last push into it, in seconds.
+    pushed: (f64, f64),
+    /// Timestamp of the sample before it, as a receiver computes it.
+    base: f64,
+}
+
+/// The newest blocks of a log, which are kept whoever needs them.
+#[derive(Debug)]
+struct Retained {
+    /// Sequence number of their first sample; the end of the log if there are none.
+    floor: u64,
+    /// Bytes from there on.
+    bytes: usize,
+    /// A block that is older gets no further samples, so that its age says something.
+    block_secs: f64,
+    /// Number after the last sample that was stored, and the timestamp of that sample.
+    last: (u64, f64),
+    restamper: Restamper,
 }
 
 impl SampleLog {
@@ -45,19 +68,135 @@ impl SampleLog {
 
     /// Returns the bytes of the samples that are still needed.
     pub fn len_bytes(&self) -> usize {
-        let stored: usize = self.blocks.iter().map(|block| block.bytes.len()).sum();
-        let front = self.blocks.front();
-        stored - front.map_or(0, |block| block.offset_of(self.first))
+        let needed = self.blocks.iter().rev();
+        let needed = needed.take_while(|block| block.end() > self.first);
+        let lengths = needed.map(|block| block.bytes.len() - block.offset_of(self.first));
+        lengths.sum()
     }
 
-    /// Appends encoded samples; `ends` are their end offsets within `encoded`. Afterwards both
-    /// buffers may hold old contents.
-    pub fn append(&mut self, encoded: &mut Vec<u8>, ends: &mut Vec<usize>) {
+    /// Returns the bytes of the samples that are retained.
+    pub fn retained_bytes(&self) -> usize {
+        self.retained.as_ref().map_or(0, |it| it.bytes)
+    }
+
+    /// Begins to retain samples: those that are appended from now on, until [`limit`](Self::limit) lets them
+    /// go. Each block is closed after `block_secs`.
+    pub fn retain(&mut self, restamper: Restamper, block_secs: f64) {
+        self.retained.get_or_insert(Retained {
+            floor: self.end,
+            bytes: 0,
+            block_secs,
+            last: (self.end, 0.0),
+            restamper,
+        });
+    }
+
+    /// Ends that: what no consumer needs goes.
+    pub fn release(&mut self) {
+        self.retained = None;
+        self.trim(self.first);
+        self.spare.truncate(SPARE_BLOCKS);
+    }
+
+    /// Returns the first sample that is retained, or the end. What is before it is here only for consumers
+    /// that lag.
+    pub fn floor(&self) -> u64 {
+        self.retained.as_ref().map_or(self.end, |it| it.floor)
+    }
+
+    /// Lets the oldest blocks of those that are retained go: down to so many bytes, and whose last push was
+    /// before `oldest`.
+    #[inline]
+    pub fn limit(&mut self, most_bytes: usize, oldest: f64) {
+        let Some(retained) = &mut self.retained else {
+            return;
+        };
+        let mut index = None;
+        while retained.bytes > 0 {
+            let floor = retained.floor;
+            let at = *index
+                .get_or_insert_with(|| (self.blocks).partition_point(|block| block.end() <= floor));
+            let Some(block) = self.blocks.get(at) else {
+                break;
+            };
+            if retained.bytes <= most_bytes && block.pushed.1 >= oldest {
+                break;
+            }
+            retained.bytes -= block.bytes.len();
+            let next = self.blocks.get(at + 1);
+            retained.floor = next.map_or(self.end, |block| block.first);
+            index = Some(at + 1);
+        }
+        if index.is_some_and(|index| index > 0) {
+            self.trim(self.first);
+        }
+    }
+
+    /// Returns the first sample that is stored and whose block got its last push at `oldest` or later, or the
+    /// end.
+    pub fn first_since(&self, oldest: f64) -> u64 {
+        let young = self.blocks.iter().find(|block| block.pushed.1 >= oldest);
+        young.map_or(self.end, |block| block.first)
+    }
+
+    /// Returns the first stored sample at or after `sequence`, or the end.
+    pub fn next_stored(&self, sequence: u64) -> u64 {
+        let block = self.block_of(sequence);
+        block.map_or(self.end, |block| block.first.max(sequence))
+    }
+
+    /// Returns whether all samples from one number to another are stored.
+    pub fn is_whole(&self, from: u64, to: u64) -> bool {
+        self.read(from, to, |_| ()) == to - from
+    }
+
+    /// Returns the bytes of the stored samples from one number to another.
+    pub fn bytes_between(&self, from: u64, to: u64) -> usize {
+        let mut bytes = 0;
+        self.read(from, to, |part| bytes += part.len());
+        bytes
+    }
+
+    /// Appends a stored frame to `out`, with the timestamp that a receiver of all frames before it computes.
+    pub fn restamped(&self, sequence: u64, out: &mut Vec<u8>) {
+        if let (Some(block), Some(retained)) = (self.block_of(sequence), &self.retained) {
+            let mut stamp = block.base;
+            for at in block.first..=sequence {
+                stamp = retained.restamper.next(block.frame(at), stamp);
+            }
+            retained
+                .restamper
+                .restamp(block.frame(sequence), stamp, out);
+        }
+    }
+
+    /// Appends samples, encoded by a push at `now`; `ends` are their end offsets within `encoded`. Afterwards
+    /// both buffers may hold old contents.
+    pub fn append(&mut self, encoded: &mut Vec<u8>, ends: &mut Vec<usize>, now: f64) {
         let first = self.end;
         self.end += ends.len() as u64;
+        let mut base = 0.0;
+        let mut is_over = false;
+        if let Some(retained) = &mut self.retained {
+            retained.bytes += encoded.len();
+            let last = self.blocks.back();
+            if let Some(last) = last {
+                is_over = last.end() != first
+                    || last.first < retained.floor
+                    || now - last.pushed.0 >= retained.block_secs;
+                is_over |= last.bytes.len() + encoded.len() > BLOCK_BYTES;
+            }
+            if is_over && let Some(last) = last {
+                retained.last = (last.end(), last.stamp_after(&retained.restamper));
+            }
+            let (end, stamp) = retained.last;
+            base = retained.restamper.after(stamp, first - end);
+        }
         if let Some(last) = self.blocks.back_mut()
+            && !is_over
             && last.bytes.len() + encoded.len() <= BLOCK_BYTES
         {
+            last.pushed.1 = now;
             let start = last.bytes.len();
             last.bytes.extend_from_slice(encoded);
             last.ends.extend(ends.iter().map(|end| start + end));
@@ -65,6 +204,8 @@ impl SampleLog {
         }
         let mut block = self.spare.pop().unwrap_or_default();
         block.first = first;
+        block.pushed = (now, now);
+        block.base = base;
         if encoded.len() >= SWAPPED_BYTES {
             std::mem::swap(&mut block.bytes, encoded);
             std::mem::swap(&mut block.ends, ends);
@@ -79,25 +220,43 @@ impl SampleLog {
         self.blocks.push_back(block);
     }
 
-    /// Skips to a later sequence number, past samples that no consumer needs. Only valid for an empty log.
+    /// Skips to a later sequence number, past samples that are not stored.
     #[inline]
     pub fn skip_to(&mut self, sequence: u64) {
         if sequence > self.end {
-            debug_assert!(self.blocks.is_empty(), "stored samples have no holes");
-            (self.first, self.end) = (sequence, sequence);
+            let is_caught_up = self.first == self.end;
+            self.end = sequence;
+            if is_caught_up {
+                self.first = sequence;
+            }
+            if let Some(retained) = self.retained.as_mut().filter(|it| it.bytes == 0) {
+                retained.floor = sequence;
+            }
         }
     }
 
-    /// Drops every sample before `sequence`.
+    /// Keeps what is stored from `sequence` on for a consumer.
+    pub fn need(&mut self, sequence: u64) {
+        self.first = self.first.min(sequence);
+    }
+
+    /// Drops every sample before `sequence` that is not retained.
     #[inline]
     pub fn trim(&mut self, sequence: u64) {
         self.first = self.first.max(sequence.min(self.end));
+        let kept = self.first.min(self.floor());
         while let Some(block) = self.blocks.front()
-            && block.end() <= self.first
+            && block.end() <= kept
         {
-            if let Some(block) = self.blocks.pop_front() {
-                self.keep(block);
+            let Some(block) = self.blocks.pop_front() else {
+                break;
+            };
+            if self.blocks.is_empty()
+                && let Some(retained) = &mut self.retained
+            {
+                retained.last = (block.end(), block.stamp_after(&retained.restamper));
             }
+            self.keep(block);
         }
     }
 
@@ -127,7 +286,11 @@ impl SampleLog {
             out.clear();
             return;
         };
-        if index == 0 && from == block.first && to == block.end() && needed >= to {
+        if index == 0
+            && from == block.first
+            && to == block.end()
+            && needed.min(self.retained.as_ref().map_or(u64::MAX, |it| it.floor)) >= to
+        {
             std::mem::swap(&mut block.bytes, out);
         } else {
             out.clear();
@@ -136,15 +299,22 @@ impl SampleLog {
         self.trim(needed);
     }
 
-    /// Hands all samples from `from` to `to` to `read`, block by block.
-    pub fn read(&self, mut from: u64, to: u64, mut read: impl FnMut(&[u8])) {
+    /// Hands all samples from `from` to `to` to `read`, block by block. Returns their number.
+    pub fn read(&self, mut from: u64, to: u64, mut read: impl FnMut(&[u8])) -> u64 {
+        let mut count = 0;
         while from < to
             && let Some(block) = self.block_of(from)
         {
+            from = from.max(block.first);
             let until = to.min(block.end());
+            if from >= until {
+                break;
+            }
             read(&block.bytes[block.offset_of(from)..block.offset_of(until)]);
+            count += until - from;
             from = until;
         }
+        count
     }
 
     fn block_of(&self, sequence: u64) -> Option<&Block> {
@@ -173,6 +343,21 @@ impl SampleLog {
 impl Block {
     fn end(&self) -> u64 {
         self.first + self.ends.len() as u64
+    }
+
+    /// Returns the bytes of a stored sample.
+    fn frame(&self, sequence: u64) -> &[u8] {
+        &self.bytes[self.offset_of(sequence)..self.offset_of(sequence + 1)]
+    }
+
+    /// Returns the timestamp of the last sample, as a receiver computes it.
+    fn stamp_after(&self, restamper: &Restamper) -> f64 {
+        let frames = || (self.first..self.end()).rev();
+        // Whatever is before the last transmitted one does not matter.
+        let stamped = frames().find(|&at| restamper.transmitted(self.frame(at)).is_some());
+        let from = stamped.unwrap_or(self.first);
+        let rest = (from..self.end()).map(|at| self.frame(at));
+        rest.fold(self.base, |stamp, frame| restamper.next(frame, stamp))
     }
 
     /// Returns the offset of the first byte of a stored sample, or of the end of the block.
@@ -216,7 +401,7 @@ mod tests {
     }
 
     fn append(log: &mut SampleLog, sample: &[u8]) {
-        log.append(&mut sample.to_vec(), &mut vec![sample.len()]);
+        log.append(&mut sample.to_vec(), &mut vec![sample.len()], 0.0);
     }
 
     /// Reads for the only consumer, as a fan-out does.
@@ -260,7 +445,7 @@ mod tests {
         assert_eq!(read(&mut log, 1, 2, 100), (2, b"de".to_vec()));
         assert_eq!((log.end(), log.len_bytes()), (2, 0));
         log.skip_to(7);
-        log.append(&mut b"xy".to_vec(), &mut vec![1, 2]);
+        log.append(&mut b"xy".to_vec(), &mut vec![1, 2], 0.0);
         assert_eq!(log.end(), 9);
         assert_eq!(read(&mut log, 8, 9, 100), (9, b"y".to_vec()));
     }
@@ -286,7 +471,7 @@ mod tests {
             while left > 0 {
                 let samples = per_push.min(left);
                 let mut ends: Vec<usize> = (1..=samples).map(|n| n * size).collect();
-                log.append(&mut vec![7; samples * size], &mut ends);
+                log.append(&mut vec![7; samples * size], &mut ends, 0.0);
                 left -= samples;
             }
             log.trim(count as u64 - 1);

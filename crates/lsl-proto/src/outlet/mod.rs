@@ -6,6 +6,7 @@ pub mod encoder;
 pub mod fanout;
 mod log;
 pub mod request;
+pub mod retention;
 mod timestamps;
 
 pub use fanout::Pushthrough;

@@ -6,11 +6,13 @@ use lsl_secure::policy::REFUSAL_403;
 
 use crate::outlet::encoder::Variant;
 use crate::outlet::fanout::FeedLimits;
+use crate::outlet::retention::Retain;
 use crate::wire::archive100::Encoder100;
 use crate::wire::negotiate::{Negotiated, OutletSide, Writing, negotiate, negotiate_100};
 use crate::wire::request::{FIRST_VERSION_WITH_HEADERS, Request};
 use crate::wire::response::{DataProtocol, Refusal};
 use crate::wire::sample110::Encoder110;
+use crate::wire::sequence::Granted;
 use crate::{ByteOrder, Error, Result, StreamInfo};
 
 /// Decision of the policy about a request in plaintext.
@@ -61,6 +63,8 @@ pub struct OutletOptions {
     pub chunk_samples: usize,
     /// Whether pushes wait for every reader.
     pub synchronous: bool,
+    /// What is kept for readers that come back.
+    pub retain: Retain,
 }
 
 impl OutletOptions {
@@ -76,7 +80,7 @@ impl OutletOptions {
             } else {
                 Writing::Queued
             },
-            retains: false,
+            retains: self.retain.seconds > 0.0,
         }
     }
 }
@@ -86,10 +90,23 @@ impl OutletOptions {
 pub struct Feed {
     /// Wire format of the samples of this feed.
     pub variant: Variant,
-    /// Bytes that precede the first sample.
-    pub preamble: Vec<u8>,
+    /// What was agreed on.
+    pub negotiated: Negotiated,
+    /// Bytes between the response and the first sample.
+    pub patterns: Vec<u8>,
     /// Limits of the feed.
     pub limits: FeedLimits,
+}
+
+impl Feed {
+    /// Returns the bytes that precede the first sample. `granted` has the numbers of a granted feed.
+    pub fn preamble(&self, outlet: &OutletSide<'_>, granted: Option<Granted>) -> Vec<u8> {
+        let mut negotiated = self.negotiated;
+        negotiated.feed.granted = granted;
+        let mut bytes = negotiated.preface_bytes(outlet);
+        bytes.extend_from_slice(&self.patterns);
+        bytes
+    }
 }
 
 /// An outlet, as the answers to its requests depend on it.
@@ -113,7 +130,7 @@ pub enum Reply {
     /// The connection ends after the bytes of this refusal.
     Refusal(Refusal),
     /// The connection becomes a consumer.
-    Feed(Feed),
+    Feed(Box<Feed>),
 }
 
 impl Offer<'_> {
@@ -155,19 +172,21 @@ impl Offer<'_> {
             coalesces,
         } = *self;
         let (format, channels) = (info.channel_format(), info.channel_count());
-        let mut preamble = negotiated.preface_bytes(&options.side(info));
+        let mut patterns = Vec::new();
         let variant = match negotiated.feed.data_protocol {
             DataProtocol::V110 => {
                 let order = negotiated.feed.byte_order;
-                Encoder110::new(format, channels, order).encode_test_patterns(&mut preamble);
+                Encoder110::new(format, channels, order).encode_test_patterns(&mut patterns);
                 Variant::V110(order)
             }
             DataProtocol::V100 => {
-                Encoder100::new(format, channels).encode_preamble(&mut preamble, shortinfo);
+                Encoder100::new(format, channels).encode_preamble(&mut patterns, shortinfo);
                 Variant::V100
             }
         };
         let Some(capacity) = negotiated.max_buffer_samples else {
+            let mut preamble = negotiated.preface_bytes(&options.side(info));
+            preamble.extend_from_slice(&patterns);
             return Reply::Bytes(preamble);
         };
         let limits = FeedLimits {
@@ -182,12 +201,14 @@ impl Offer<'_> {
                 samples => samples,
             },
             coalesces,
+            is_granted: negotiated.replay_from.is_some(),
         };
-        Reply::Feed(Feed {
+        Reply::Feed(Box::new(Feed {
             variant,
-            preamble,
+            negotiated: *negotiated,
+            patterns,
             limits,
-        })
+        }))
     }
 }
 

@@ -96,6 +96,60 @@ impl TimestampDeducer {
     }
 }
 
+/// Reads and writes the timestamps of encoded samples. Spec: resume §4.2.
+#[derive(Debug, Clone, Copy)]
+pub struct Restamper {
+    order: ByteOrder,
+    interval_secs: f64,
+}
+
+impl Restamper {
+    /// Creates one for frames of this byte order, of a stream of this nominal rate in Hz as receivers read it.
+    pub fn new(order: ByteOrder, nominal_srate: f64) -> Self {
+        let TimestampDeducer { interval_secs, .. } = TimestampDeducer::new(nominal_srate);
+        Self {
+            order,
+            interval_secs,
+        }
+    }
+
+    /// Returns the timestamp that a frame transmits.
+    pub fn transmitted(&self, frame: &[u8]) -> Option<f64> {
+        let (&tag, rest) = frame.split_first()?;
+        let bytes = rest.first_chunk().filter(|_| tag != TAG_DEDUCED)?;
+        explicit(match self.order {
+            ByteOrder::Little => f64::from_le_bytes(*bytes),
+            ByteOrder::Big => f64::from_be_bytes(*bytes),
+        })
+    }
+
+    /// Returns the timestamp of a frame behind a sample of timestamp `last`.
+    pub fn next(&self, frame: &[u8], last: f64) -> f64 {
+        let deduced = last + self.interval_secs;
+        self.transmitted(frame).unwrap_or(deduced)
+    }
+
+    /// Returns the timestamp so many samples after one of timestamp `last`, none of which transmits its own.
+    #[expect(clippy::cast_precision_loss, reason = "it is only as good as the rate")]
+    pub fn after(&self, last: f64, samples: u64) -> f64 {
+        last + samples as f64 * self.interval_secs
+    }
+
+    /// Appends `frame` with a transmitted timestamp.
+    pub fn restamp(&self, frame: &[u8], stamp: f64, out: &mut Vec<u8>) {
+        let head = match frame.first() {
+            Some(&TAG_DEDUCED) => 1,
+            _ => STAMPED_HEAD,
+        };
+        out.push(TAG_TRANSMITTED);
+        out.extend_from_slice(&match self.order {
+            ByteOrder::Little => stamp.to_le_bytes(),
+            ByteOrder::Big => stamp.to_be_bytes(),
+        });
+        out.extend_from_slice(frame.get(head..).unwrap_or_default());
+    }
+}
+
 /// Appends samples of one stream, for peers that negotiated one byte order.
 ///
 /// Stateless: samples of several threads may be encoded with copies of it.

@@ -18,6 +18,7 @@ use lsl_proto::outlet::fanout::{
     Batch, Caller, Fanout, Inline, Position, Pushthrough, Status, Transmit,
 };
 use lsl_proto::outlet::request::OutletOptions;
+use lsl_proto::outlet::retention::Retain;
 use lsl_proto::outlet::{Stamps, Timestamps};
 use lsl_proto::transport::{Control, Tx};
 use lsl_proto::{Error, StreamInfo};
@@ -117,6 +118,7 @@ impl OutletProgram {
                 capacity_samples: capacity,
                 chunk_samples: capacity,
                 synchronous: false,
+                retain: Retain::NOTHING,
             },
             info,
             identity,

@@ -5,6 +5,7 @@ use lsl_proto::clock::PostProcessor;
 use lsl_proto::config::Config;
 use lsl_proto::inlet::{Feed, FeedDecoder, FeedOptions};
 use lsl_proto::outlet::request::OutletOptions;
+use lsl_proto::outlet::retention::Retain;
 use lsl_proto::outlet::{Pushthrough, Stamps};
 use lsl_secure::config::Settings;
 use lsl_secure::connection::Question;
@@ -280,6 +281,7 @@ fn feed_in_memory(synchronous: bool) {
         capacity_samples: values.len(),
         chunk_samples: 1,
         synchronous,
+        retain: Retain::NOTHING,
     };
     let wishes = FeedOptions {
         version: 110,

@@ -1,11 +1,14 @@
 //! One consumer of an outlet: its place in the log and the state of its sender.
 
 use std::io;
+use std::ops::Range;
 
 use super::{Caller, ConsumerId, ConsumerProgress, FeedLimits, Pushthrough, Transmit};
+use crate::ByteOrder;
 use crate::outlet::encoder::{Piece, Variant};
 use crate::outlet::log::SampleLog;
 use crate::transport::Control;
+use crate::wire::sequence::{Gap, GapReason};
 
 #[derive(Debug)]
 pub(super) struct Consumer<T: Transmit> {
@@ -27,7 +30,20 @@ pub(super) struct Consumer<T: Transmit> {
     pub(super) served: u64,
     pub(super) sent: u64,
     pub(super) dropped: u64,
+    /// What it must be told before its next sample, which transmits its timestamp then.
+    pub(super) restart: Option<Restart>,
+    /// Sequence number of the first sample that was not pushed when it joined.
+    pub(super) live: u64,
     pub(super) output: Output,
+}
+
+/// Reason for which the next sample of a granted feed does not follow the one before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Restart {
+    /// The feed begins with samples that were pushed earlier.
+    Replay,
+    /// Samples are missing.
+    Gap(GapReason),
 }
 
 /// State of the bytes that a sender has accepted.
@@ -49,8 +65,13 @@ impl<T: Transmit> Consumer<T> {
         info: T::Info,
         variant: Variant,
         limits: FeedLimits,
-        next: u64,
+        replay: Range<u64>,
+        stored: u64,
     ) -> Self {
+        let Range {
+            start: next,
+            end: live,
+        } = replay;
         Self {
             id,
             variant,
@@ -63,11 +84,13 @@ impl<T: Transmit> Consumer<T> {
             sender: Some(sender),
             control: None,
             next,
-            flush_to: next,
+            flush_to: next.max(if next < live { stored } else { next }),
             held: 0,
             served: 0,
             sent: 0,
             dropped: 0,
+            restart: (next < live).then_some(Restart::Replay),
+            live,
             output: Output::Flushed,
         }
     }
@@ -189,10 +212,57 @@ impl<T: Transmit> Consumer<T> {
         let Some(sender) = &mut self.sender else {
             return;
         };
-        log.read(self.next, end, |bytes| sender.queue(bytes));
+        self.sent += log.read(self.next, end, |bytes| sender.queue(bytes));
         self.output = Output::Unsent;
-        self.sent += end - self.next;
         self.next = end;
+    }
+
+    /// Takes note that samples at the end of the log were skipped, before others are published.
+    pub(super) fn note_hole(&mut self, hole: &Range<u64>) {
+        if hole.contains(&self.next) {
+            self.next = hole.end;
+            self.flush_to = self.flush_to.max(hole.end);
+            self.note_gap(GapReason::Skipped);
+        } else if self.next < hole.start && self.limits.is_granted {
+            // What it lags behind goes through the log, which shows where the hole is.
+            self.restart.get_or_insert(Restart::Replay);
+        }
+    }
+
+    /// Moves over samples that were never stored. Then queues what a granted consumer must be told, together
+    /// with the sample after it.
+    pub(super) fn restart(&mut self, log: &SampleLog) {
+        let stored = log.next_stored(self.next);
+        if stored > self.next {
+            self.note_gap(GapReason::Skipped);
+            self.next = stored;
+        }
+        let Some(sender) = self.sender.as_mut().filter(|_| self.next < self.flush_to) else {
+            return;
+        };
+        let Some(restart) = self.restart.take() else {
+            return;
+        };
+        let mut bytes = Vec::new();
+        if let Restart::Gap(reason) = restart {
+            let gap = Gap {
+                reason,
+                to: self.next,
+            };
+            bytes.extend_from_slice(&gap.to_bytes(ByteOrder::NATIVE));
+        }
+        log.restamped(self.next, &mut bytes);
+        sender.queue(&bytes);
+        self.output = Output::Unsent;
+        self.next += 1;
+        self.sent += 1;
+    }
+
+    /// Notes that a granted consumer misses samples. The first reason stands for all until it is told.
+    fn note_gap(&mut self, reason: GapReason) {
+        if self.limits.is_granted && !matches!(self.restart, Some(Restart::Gap(_))) {
+            self.restart = Some(Restart::Gap(reason));
+        }
     }
 
     /// Sends the flushable part of a fresh piece. The rest of a frame that was cut is queued; later
@@ -260,14 +330,19 @@ impl<T: Transmit> Consumer<T> {
         true
     }
 
-    pub(super) fn drop_oldest(&mut self, after: u64) -> u64 {
-        let oldest = after.saturating_sub(self.limits.capacity as u64);
+    /// Drops what is beyond the capacity; a granted consumer also has all that is retained from `floor` on.
+    pub(super) fn drop_oldest(&mut self, after: u64, floor: u64) -> u64 {
+        let mut oldest = after.saturating_sub(self.limits.capacity as u64);
+        if self.limits.is_granted {
+            oldest = oldest.min(floor);
+        }
         if self.output == Output::Ended || self.next >= oldest {
             return 0;
         }
         let dropped = oldest - self.next;
         self.dropped += dropped;
         self.next = oldest;
+        self.note_gap(GapReason::ReaderTooSlow);
         dropped
     }
 }

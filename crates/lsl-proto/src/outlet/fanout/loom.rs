@@ -190,9 +190,10 @@ fn check(room: usize, coalesces: bool, asks: bool, pushes: &'static [&'static st
             capacity: 100,
             chunk: 100,
             coalesces,
+            is_granted: false,
         };
         let mut fanout = Fanout::default();
-        let id = fanout.join(sender, (), Variant::V100, limits, 0);
+        let id = fanout.join(sender, (), Variant::V100, limits, 0..0);
         let shared = Arc::new(Shared {
             fanout: Mutex::new(fanout),
             flusher: Permit::default(),

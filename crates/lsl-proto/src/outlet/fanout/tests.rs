@@ -4,6 +4,7 @@ use std::rc::Rc;
 use super::*;
 use crate::transport::Tx;
 
+mod granted;
 mod property;
 
 /// A socket that takes as many bytes as it is told to have room for.
@@ -92,6 +93,7 @@ const LIMITS: FeedLimits = FeedLimits {
     capacity: 4,
     chunk: 3,
     coalesces: false,
+    is_granted: false,
 };
 
 /// Of a consumer that the flush task serves.
@@ -114,7 +116,7 @@ fn join_at(fanout: &mut Fanout<Sender>, limits: FeedLimits, next: u64) -> (Consu
     let socket = Rc::new(Socket::default());
     socket.room.set(usize::MAX);
     let sender = Sender::new(&socket);
-    let id = fanout.join(sender, Rc::clone(&socket), VARIANT, limits, next);
+    let id = fanout.join(sender, Rc::clone(&socket), VARIANT, limits, next..next);
     (id, socket)
 }
 

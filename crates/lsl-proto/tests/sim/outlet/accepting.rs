@@ -209,15 +209,15 @@ impl OutletProgram {
         match reply {
             Reply::Feed(feed) => {
                 let mut tx = machine.take_sender().unwrap();
-                tx.queue(&feed.preamble);
+                tx.queue(&feed.preamble(&self.options.side(&self.info), None));
                 let sender = Sender {
                     socket: Rc::clone(&accepted.socket),
                     tx,
                     clock: Rc::clone(&self.clock),
                     is_woken: Rc::clone(&accepted.is_woken),
                 };
-                let next = self.pushed.into();
-                let id = (self.fanout).join(sender, (), feed.variant, feed.limits, next);
+                let next = u64::from(self.pushed);
+                let id = (self.fanout).join(sender, (), feed.variant, feed.limits, next..next);
                 self.consumers_seen += 1;
                 accepted.stage = Stage::Feed(id);
             }

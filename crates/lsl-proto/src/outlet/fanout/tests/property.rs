@@ -85,7 +85,7 @@ fn step() -> impl Strategy<Value = Step> {
         5 => Just(Step::Fill),
         6 => Just(Step::Send),
         1 => (1usize..12, 1usize..9, any::<bool>()).prop_map(|(capacity, chunk, coalesces)| {
-            Step::Join { limits: FeedLimits { capacity, chunk, coalesces } }
+            Step::Join { limits: FeedLimits { capacity, chunk, coalesces, is_granted: false } }
         }),
         1 => (0usize..4).prop_map(|reader| Step::Leave { reader }),
     ]

@@ -1,0 +1,134 @@
+//! Samples that a fan-out retains beyond what its consumers need, and sends again to those that ask for it.
+//! Spec: resume §2.2, §4.
+
+use std::ops::Range;
+
+use super::{Fanout, Transmit};
+use crate::ByteOrder;
+use crate::limits::Host;
+use crate::outlet::encoder::Variant;
+use crate::outlet::retention::Retention;
+use crate::wire::sample110::Restamper;
+use crate::wire::sequence::{Generation, Position, ReplayFrom};
+
+/// Place of an outlet in its stream while a reader joins.
+#[derive(Debug, Clone, Copy)]
+pub struct Live<'a> {
+    /// Number of the first sample of the pushes that begin from now on.
+    pub edge: u64,
+    /// Whether pushes that are under way are for the retained variant.
+    pub was_read: bool,
+    /// Name of the numbering.
+    pub generation: &'a Generation,
+    /// Rate in Hz as receivers read it.
+    pub nominal_srate: f64,
+}
+
+impl Live<'_> {
+    /// Returns whether a position is one of this stream.
+    fn has(&self, position: &Position) -> bool {
+        position.generation == *self.generation && position.next <= self.edge
+    }
+
+    /// Returns the number of samples of a regular rate in a time, rounded up.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a number that is too large asks for all samples"
+    )]
+    fn samples_in(&self, millis: u64) -> u64 {
+        (seconds(millis) * self.nominal_srate).ceil() as u64
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "nobody asks for centuries")]
+fn seconds(millis: u64) -> f64 {
+    millis as f64 / 1e3
+}
+
+impl<T: Transmit> Fanout<T> {
+    /// Variant in which samples are retained: that of nearly all readers. Spec: resume §2.3.
+    pub const RETAINED: Variant = Variant::V110(ByteOrder::NATIVE);
+
+    /// Retains samples from now on, with the nominal rate in Hz as receivers read it. They expect the retained
+    /// variant to be encoded: see [`is_read`](Self::is_read).
+    pub fn retain(&mut self, retention: Retention, nominal_srate: f64) {
+        let restamper = Restamper::new(ByteOrder::NATIVE, nominal_srate);
+        self.logs[Self::RETAINED.index()].retain(restamper, retention.block_secs());
+        self.retention = Some(retention);
+    }
+
+    pub(super) fn is_retaining(&self) -> bool {
+        self.retention.as_ref().is_some_and(Retention::is_armed)
+    }
+
+    /// Returns the bytes retained, the samples sent again, and how often that was refused.
+    pub fn retained(&self) -> (usize, u64, u64) {
+        let refused = self.retention.as_ref().map_or(0, Retention::refused);
+        let bytes = self.logs[Self::RETAINED.index()].retained_bytes();
+        (bytes, self.replayed, refused)
+    }
+
+    /// Returns the samples to send again to a reader that asked for `from` and is about to join. `live` is the
+    /// number of the first sample of the pushes that begin from now on; all before it are published unless
+    /// nobody read them. Spec: resume §2.2.
+    pub fn replay(
+        &mut self,
+        from: &ReplayFrom,
+        live: Live<'_>,
+        host: Host,
+        now: f64,
+    ) -> Range<u64> {
+        let log = &mut self.logs[Self::RETAINED.index()];
+        let Some(retention) = &mut self.retention else {
+            return live.edge..live.edge;
+        };
+        if !live.was_read {
+            log.skip_to(live.edge);
+        }
+        if !retention.is_armed() {
+            let restamper = Restamper::new(ByteOrder::NATIVE, live.nominal_srate);
+            log.retain(restamper, retention.block_secs());
+        }
+        retention.prolong(now);
+        let oldest = log.first_since(retention.oldest(now)).min(live.edge);
+        let begin = match *from {
+            ReplayFrom::At(position) if live.has(&position) => position.next.max(oldest),
+            // A young instance gives all of itself.
+            ReplayFrom::At(_) if oldest == 0 => 0,
+            ReplayFrom::Live | ReplayFrom::At(_) => live.edge,
+            ReplayFrom::LastSamples(samples) => oldest.max(live.edge.saturating_sub(samples)),
+            ReplayFrom::LastMillis(millis) if live.nominal_srate > 0.0 => {
+                oldest.max(live.edge.saturating_sub(live.samples_in(millis)))
+            }
+            ReplayFrom::LastMillis(millis) => {
+                let since = now - seconds(millis);
+                log.first_since(since).clamp(oldest, live.edge)
+            }
+            ReplayFrom::Oldest => oldest,
+        };
+        let bytes = log.bytes_between(begin, live.edge);
+        if bytes == 0 || retention.charge(host, bytes, now) {
+            begin..live.edge
+        } else {
+            live.edge..live.edge
+        }
+    }
+
+    /// Lets go what was retained for long enough. For a look every some seconds.
+    pub fn look_after_retention(&mut self, now: f64) {
+        let Some(retention) = self.retention.as_mut().filter(|it| it.is_armed()) else {
+            return;
+        };
+        let log = &mut self.logs[Self::RETAINED.index()];
+        if self.consumers.iter().any(|each| each.limits.is_granted) {
+            retention.prolong(now);
+        }
+        retention.expire(now);
+        if retention.is_armed() {
+            log.limit(retention.most_bytes(), retention.oldest(now));
+        } else {
+            log.release();
+        }
+    }
+}
