@@ -125,6 +125,9 @@ impl SampleLog {
             retained.bytes -= block.bytes.len();
             let next = self.blocks.get(at + 1);
             retained.floor = next.map_or(self.end, |block| block.first);
+            if next.is_none() {
+                retained.last = (block.end(), block.stamp_after(&retained.restamper));
+            }
             index = Some(at + 1);
         }
         if index.is_some_and(|index| index > 0) {
@@ -248,15 +251,9 @@ impl SampleLog {
         while let Some(block) = self.blocks.front()
             && block.end() <= kept
         {
-            let Some(block) = self.blocks.pop_front() else {
-                break;
-            };
-            if self.blocks.is_empty()
-                && let Some(retained) = &mut self.retained
-            {
-                retained.last = (block.end(), block.stamp_after(&retained.restamper));
+            if let Some(block) = self.blocks.pop_front() {
+                self.keep(block);
             }
-            self.keep(block);
         }
     }
 
