@@ -19,7 +19,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "recorder"))
 from judge import footer_is_right, is_piece_of, load  # noqa: E402
 from lab import Lab, Program, Reader, Tools, expect, now, until  # noqa: E402
 
-KILLS = 5
+# How many recorders run, and are killed, at a time; and all of them.
+AT_ONCE = 5
+KILLS = int(os.environ.get("LSL_STAGE_KILLS", AT_ONCE))
+# What an encrypted recording loses besides: a block of age, of samples that take at least so much.
+BLOCK, SAMPLE_BYTES = 64 << 10, {"k-counter": 128, "k-string": 4}
+# Streams whose recording may take no longer than this to end.
+MANY, STOP_SECS = 64, 3.0
 NAME = "Gerät µ"
 
 
@@ -152,30 +158,68 @@ def reader_now(reader):
 def kills(lab):
     """Killed recorders leave files that can be repaired, and lose no more than a second and a half."""
     names = ["k-counter", "k-string"]
-    lab.generate("k-counter", "--pattern", "counter", "--rate", 500, "--channels", 4)
+    lab.generate("k-counter", "--pattern", "counter", "--rate", 500, "--channels", 32)
     lab.generate("k-string", "--format", "string", "--rate", 50, "--channels", 2)
     reader = Reader(lab, names)
-    recorders = [lab.windows("record", "-o", f"kill-{n}.xdf", "--json") for n in range(KILLS)]
+    recipient = lab.on_windows("key", "age", "key.txt").strip() if KILLS > AT_ONCE else ""
+    for first in range(0, KILLS, AT_ONCE):
+        is_encrypted = first // AT_ONCE % 2 == 1
+        end = ".xdf.age" if is_encrypted else ".xdf"
+        files = [f"kill-{number}{end}" for number in range(first, first + AT_ONCE)]
+        kill(lab, reader, files, recipient if is_encrypted else None)
+
+
+def kill(lab, reader, files, recipient):
+    """Kills recorders of these files, and judges what they leave."""
+    words = ["-r", recipient] if recipient else []
+    recorders = [lab.windows("record", "-o", file, "--json", *words) for file in files]
     for recorder in recorders:
         until("samples", lambda: any(
             all(stream["samples"] for stream in line["streams"]) and len(line["streams"]) == 2
             for _, line in recorder.json_lines()
         ))
     ends = []
+    # Before there is a whole block an encrypted file has no beginning.
+    time.sleep(2.0 if recipient else 0.0)
     for number, recorder in enumerate(recorders):
         time.sleep(0.3 + 0.17 * number)
         ends.append(recorder.signal(signal.SIGKILL))
     for recorder in recorders:
         recorder.wait()
     sent = reader_now(reader)
-    lab.on_windows("xdf", "repair", *(f"kill-{n}.xdf" for n in range(KILLS)))
-    for number, at in enumerate(ends):
-        streams = load(lab.folder / f"kill-{number}.xdf")
-        for name in names:
+    if recipient:
+        locks = ["-i", "key.txt", "-r", recipient]
+        for file in files:
+            lab.on_windows("xdf", "repair", *locks, file, "-o", f"fixed-{file}")
+            lab.on_windows("unlock", "-i", "key.txt", f"fixed-{file}")
+    else:
+        lab.on_windows("xdf", "repair", *files)
+    for file, at in zip(files, ends):
+        streams = load(lab.folder / (f"fixed-{file.removesuffix('.age')}" if recipient else file))
+        lost = 0
+        for name, size in SAMPLE_BYTES.items():
             first, end = is_piece_of(streams[name], sent[name], name)
             footer_is_right(streams[name], name)
             before = sum(stamp < at - 1.5 for stamp in sent[name][0])
-            expect(0 <= first < end and end >= before, f"{name}: {first}..{end} of {before}")
+            expect(0 <= first < end, f"{name}: {first}..{end} of {before}")
+            lost += max(0, before - end) * size
+        expect(lost <= (BLOCK if recipient else 0), f"{file}: {lost} bytes are lost")
+
+
+def ends(lab):
+    """A recording of 64 streams ends within 3 s of Ctrl-C."""
+    lab.generate("many", "--streams", MANY, "--rate", 100, "--channels", 8)
+    until("streams", lambda: len(lab.run("list", "--json").stdout().split('"name"')) > MANY)
+    recorder = lab.on_console("record", "-o", "many.xdf")
+    recorder.shows(f"{MANY} streams", limit=60.0)
+    time.sleep(3.0)
+    recorder.types("\x03")
+    begun = now()
+    recorder.ends()
+    took = now() - begun
+    expect(took <= STOP_SECS, f"{took:.1f} s")
+    print(f"lsl.exe: {MANY} streams: {took:.1f} s from Ctrl-C to the end")
+    expect(len(load(lab.folder / "many.xdf")) == MANY, "streams")
 
 
 def names(lab):
@@ -280,6 +324,8 @@ def numbered(lines):
 
 # Those of the first group wait for programs to start more than they compute, and none of them for a clock.
 PARTS = [[looks, names, keys, sessions], [stops], [kills]]
+if KILLS > AT_ONCE:
+    PARTS.append([ends])
 EXE = os.environ["LSL_STAGE_EXE"]
 
 

@@ -5,12 +5,12 @@ use xshell::{Shell, cmd};
 
 use super::stage::Stage;
 use crate::windows::TRIPLE;
-use crate::{Result, interop, xdf};
+use crate::{Result, Scope, interop, xdf};
 
 /// Where the commands work; what a failure leaves there is kept until the next run.
 const FOLDER: &str = "target/wine/cli";
 
-pub(super) fn play(sh: &Shell, stage: &Stage) -> Result {
+pub(super) fn play(sh: &Shell, stage: &Stage, scope: Scope) -> Result {
     stage.cargo(sh, &["build", "-p", "lsl-cli"])?.run()?;
     cmd!(sh, "cargo build --locked -p lsl-cli").run()?;
     let pyxdf = xdf::install(sh)?;
@@ -19,8 +19,10 @@ pub(super) fn play(sh: &Shell, stage: &Stage) -> Result {
     let root = sh.current_dir();
     let (enter, folder) = (&stage.enter, root.join(FOLDER));
     let exe = stage.build.join(TRIPLE).join("debug/lsl.exe");
+    let kills = if scope == Scope::Gate { "5" } else { "50" };
     cmd!(sh, "{enter} {pyxdf} -B xtask/src/wine/cli.py {folder}")
         .env("LSL_STAGE_EXE", exe)
+        .env("LSL_STAGE_KILLS", kills)
         .env("LSL_STAGE_COMMAND", root.join("target/debug/lsl"))
         .env("LSL_STAGE_PYLSL", interop::pylsl_python(sh)?)
         .run()?;

@@ -6,7 +6,7 @@ use xshell::{Shell, cmd};
 
 use super::{CC, stage::Stage};
 use crate::windows::{LIBRARY, TRIPLE};
-use crate::{Result, abi};
+use crate::{Result, Scope, abi};
 
 const SOURCES: &str = "crates/lsl-ffi/tests/c";
 
@@ -36,7 +36,7 @@ const HOSTS: &[(&str, Linked, &str)] = &[
 const LIMIT: &str = "120";
 
 /// Builds the library and the hosts, and runs them one after the other.
-pub(super) fn play(sh: &Shell, stage: &Stage) -> Result {
+pub(super) fn play(sh: &Shell, stage: &Stage, _: Scope) -> Result {
     stage.cargo(sh, &["build", "-p", "lsl-ffi"])?.run()?;
     let library = stage.build.join(TRIPLE).join("debug").join(LIBRARY);
     let prefix = sh.current_dir().join("target/wine/hosts");
