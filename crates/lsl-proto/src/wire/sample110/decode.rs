@@ -48,8 +48,8 @@ enum TextStep {
     Length(Field),
     /// So many bytes of a string are missing.
     Bytes(usize),
-    /// A gap record, whose tag is in `partial`.
-    Gap,
+    /// A gap record, if this tag says so. It is in `partial`, too.
+    Gap(u8),
 }
 
 impl Decoder110 {
@@ -145,17 +145,14 @@ impl Decoder110 {
             let Some(tag) = self.partial.first().or_else(|| input.first()) else {
                 break;
             };
-            let head = match *tag {
-                TAG_DEDUCED => 1,
-                tag if tag != TAG_TRANSMITTED && self.granted => {
-                    admit_gap(tag)?;
-                    if self.take_gap(input, sink)? {
-                        continue;
-                    }
+            let tag = *tag;
+            if tag != TAG_DEDUCED && tag != TAG_TRANSMITTED && self.granted {
+                if !self.take_gap(tag, input, sink)? {
                     break;
                 }
-                _ => STAMPED_HEAD,
-            };
+                continue;
+            }
+            let head = if tag == TAG_DEDUCED { 1 } else { STAMPED_HEAD };
             let missing = (head + raw_len).saturating_sub(self.partial.len());
             let Some((bytes, rest)) = input.split_at_checked(missing) else {
                 self.partial.extend_from_slice(input);
@@ -178,7 +175,11 @@ impl Decoder110 {
 
     /// Collects a gap record in `partial` and hands it over. Returns false as long as bytes are missing.
     #[cold]
-    fn take_gap(&mut self, input: &mut &[u8], sink: &mut impl SampleSink) -> Result<bool> {
+    #[inline(never)]
+    fn take_gap(&mut self, tag: u8, input: &mut &[u8], sink: &mut impl SampleSink) -> Result<bool> {
+        if tag != Gap::TAG {
+            return Err(Error::Protocol(format!("unknown tag {tag}")));
+        }
         let mut missing = Gap::LEN.saturating_sub(self.partial.len());
         let complete = take_bytes(input, &mut missing, &mut self.partial);
         if let Some(record) = self.partial.first_chunk().filter(|_| complete) {
@@ -204,15 +205,14 @@ impl Decoder110 {
                     match tag {
                         TAG_DEDUCED => TextStep::Width,
                         tag if tag != TAG_TRANSMITTED && self.granted => {
-                            admit_gap(tag)?;
                             self.partial.push(tag);
-                            TextStep::Gap
+                            TextStep::Gap(tag)
                         }
                         _ => TextStep::Timestamp(Field::new(8)),
                     }
                 }
-                TextStep::Gap => {
-                    if !self.take_gap(input, sink)? {
+                TextStep::Gap(tag) => {
+                    if !self.take_gap(tag, input, sink)? {
                         break;
                     }
                     TextStep::Tag
@@ -316,14 +316,6 @@ impl Field {
         }
         Some(self.value)
     }
-}
-
-/// Refuses a tag that begins neither a sample nor a gap record.
-fn admit_gap(tag: u8) -> Result<()> {
-    if tag == Gap::TAG {
-        return Ok(());
-    }
-    Err(Error::Protocol(format!("unknown tag {tag}")))
 }
 
 pub(in crate::wire) fn take_byte(input: &mut &[u8]) -> Option<u8> {
