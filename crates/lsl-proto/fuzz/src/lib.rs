@@ -13,6 +13,7 @@ pub mod query;
 pub mod request;
 pub mod response;
 pub mod sample110;
+pub mod sequence;
 pub mod stream_info;
 pub mod timedata;
 pub mod value_text;
@@ -22,7 +23,7 @@ pub mod xml_parse;
 pub type Check = fn(&[u8]);
 
 /// Every target by name.
-pub const TARGETS: [(&str, Check); 11] = [
+pub const TARGETS: [(&str, Check); 12] = [
     ("archive100", archive100::check),
     ("config_ini", config_ini::check),
     ("discovery_datagram", discovery_datagram::check),
@@ -30,6 +31,7 @@ pub const TARGETS: [(&str, Check); 11] = [
     ("request", request::check),
     ("response", response::check),
     ("sample110", sample110::check),
+    ("sequence", sequence::check),
     ("stream_info", stream_info::check),
     ("timedata", timedata::check),
     ("value_text", value_text::check),
