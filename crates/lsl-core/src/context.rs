@@ -8,6 +8,7 @@ use lsl_platform::fork::PerProcess;
 use lsl_proto::config::{self, Bind, Config, Overrides, ResolveScope, Severity};
 use lsl_proto::discovery::redacted::Backoff;
 use lsl_proto::discovery::registry::SourcePolicy;
+use lsl_proto::outlet::retention::Share;
 use lsl_secure::Security;
 
 use crate::config_files::SystemFiles;
@@ -15,6 +16,7 @@ use crate::drive_discovery::lingering::Lingering;
 use crate::drive_discovery::network_config::NetworkConfig;
 use crate::drive_discovery::serve::Service;
 use crate::drive_inlet::lost::Lost;
+use crate::drive_outlet::retaining::Retaining;
 use crate::net::monitor::lock_ignoring_poison;
 
 /// A configuration and the sockets that go with it: one multicast responder and one UDP service for
@@ -39,6 +41,9 @@ struct ContextShared {
     /// A forked child has none of its parent's searches.
     lingering: PerProcess<Lingering>,
     lost: PerProcess<Lost>,
+    /// What outlets retain together, and those that do.
+    retained: Arc<Share>,
+    retaining: PerProcess<Arc<Retaining>>,
     /// Why nothing may stream, if the security configuration cannot be used.
     security: LoadedSecurity,
     /// Outlets that hide what they are and did not show themselves.
@@ -145,6 +150,7 @@ impl Context {
         };
         let queries = config.tuning().max_cached_queries as usize;
         let enforced = security.as_ref().ok().cloned();
+        let retained = usize::try_from(config.tuning().retain_total_bytes);
         let service = Service::new(Arc::clone(&network), queries, policy, enforced);
         Self {
             shared: Arc::new(ContextShared {
@@ -153,6 +159,8 @@ impl Context {
                 service,
                 lingering: PerProcess::new(),
                 lost: PerProcess::new(),
+                retained: Arc::new(Share::new(retained.unwrap_or(usize::MAX))),
+                retaining: PerProcess::new(),
                 security,
                 backoff: Mutex::default(),
             }),
@@ -177,6 +185,16 @@ impl Context {
     /// The streams that inlets look for.
     pub(crate) fn lost(&self) -> &Lost {
         self.shared.lost.get()
+    }
+
+    /// What outlets may retain together.
+    pub(crate) fn retained(&self) -> &Arc<Share> {
+        &self.shared.retained
+    }
+
+    /// The outlets that retain something.
+    pub(crate) fn retaining(&self) -> &Arc<Retaining> {
+        self.shared.retaining.get()
     }
 
     /// What the configuration means for sockets.

@@ -1,11 +1,14 @@
 //! Receiving side: the public handle of a stream that this program reads. Start at `Inlet::pull`.
 
+pub(crate) mod history;
+
 use std::sync::Arc;
 
 use lsl_platform::clock::local_clock;
 use lsl_proto::clock::TimeCorrection;
 use lsl_proto::inlet::{Feed, Pull, Taken};
 use lsl_proto::value::PullElement;
+use lsl_proto::wire::sequence::ReplayFrom;
 
 use crate::context::Context;
 use crate::drive_inlet::echo::{self, Echo};
@@ -53,6 +56,7 @@ pub struct InletBuilder {
     samples_first: bool,
     processing: ProcessingOptions,
     peer_history: crate::PeerHistory,
+    replay_from: Option<ReplayFrom>,
 }
 
 /// The place of an answer that is awaited.
@@ -78,6 +82,7 @@ impl Inlet {
             samples_first: false,
             processing: ProcessingOptions::NONE,
             peer_history: crate::PeerHistory::default(),
+            replay_from: None,
         }
     }
 
@@ -302,6 +307,7 @@ impl Inlet {
     pub fn stats(&self) -> InletStats {
         let state = self.shared.feed.lock();
         let (feed, counts) = (&state.feed, state.feed.counts());
+        let resume = feed.resume_counts();
         InletStats {
             samples: counts.samples,
             bytes: counts.bytes,
@@ -310,6 +316,11 @@ impl Inlet {
             available: feed.ring.len(),
             available_bytes: feed.ring.len_bytes(),
             idle_secs: counts.last_arrival.map(|arrival| local_clock() - arrival),
+            resumed: resume.resumed,
+            replayed: resume.replayed,
+            lost_exact: resume.lost_exact,
+            lost_unknown: resume.lost_unknown,
+            generations: resume.generations,
         }
     }
 
@@ -617,7 +628,7 @@ impl InletBuilder {
             info,
             capacity_samples,
             self.max_chunk_samples,
-            recoverable,
+            (recoverable, self.recover),
             self.samples_first,
         );
         shared.source.set_peer_history(self.peer_history);
@@ -625,6 +636,9 @@ impl InletBuilder {
             shared: Arc::new(shared),
         };
         inlet.set_processing(self.processing);
+        if let Some(from) = self.replay_from {
+            inlet.ask(from)?;
+        }
         Ok(inlet)
     }
 }

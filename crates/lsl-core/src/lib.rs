@@ -43,8 +43,11 @@ mod stats;
 pub use lsl_platform::clock::local_clock;
 pub use lsl_proto::clock::TimeCorrection;
 pub use lsl_proto::discovery::search::ResolverEvent;
+pub use lsl_proto::inlet::LostSamples;
+pub use lsl_proto::outlet::retention::Retain;
 pub use lsl_proto::outlet::{Pushthrough, Stamps};
 pub use lsl_proto::value::{PullElement, PushElement};
+pub use lsl_proto::wire::sequence::{GapReason, Generation, Position};
 pub use lsl_proto::{
     BufferLength, ChannelFormat, DEDUCED_TIMESTAMP, Error, ErrorKind, FOREVER_SECS, IRREGULAR_RATE,
     ProcessingOptions, Result, StreamInfo, Timeout,
@@ -54,6 +57,7 @@ pub use lsl_secure as secure;
 pub use context::Context;
 pub use drive_inlet::echo::Echo;
 pub use drive_inlet::peers::{KeyChange, PeerHistory};
+pub use inlet::history::History;
 pub use inlet::{BlockingInlet, Inlet, InletBuilder};
 pub use net::uid::random as random_uid;
 pub use outlet::{BlockingOutlet, Outlet, OutletBuilder};

@@ -44,6 +44,7 @@ pub struct OutletBuilder {
     buffer: BufferLength,
     chunk_samples: usize,
     synchronous: bool,
+    retain: Option<Retain>,
 }
 
 impl Outlet {
@@ -63,6 +64,7 @@ impl Outlet {
             buffer: BufferLength::default(),
             chunk_samples: 0,
             synchronous: false,
+            retain: None,
         }
     }
 
@@ -148,6 +150,15 @@ impl Outlet {
             )));
         }
         self.shared.push(values, samples, stamps, pushthrough)
+    }
+
+    /// Says that samples were lost before they could be pushed, by the device or on the way from it. Readers of
+    /// lsl-rs learn how many; others are told nothing. Spec: resume §3.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] if the stream would have 2^60 samples then; none are skipped.
+    pub fn skip(&self, samples: u64) -> Result<()> {
+        self.shared.skip(samples)
     }
 
     /// Whether any inlet reads this stream now.
@@ -254,6 +265,15 @@ impl OutletBuilder {
         self
     }
 
+    /// Keeps samples for readers that come back, or join late, within these limits instead of those of the
+    /// configuration ([`Retain::NOTHING`] to keep none). They lie in memory only, and go with the outlet.
+    /// Spec: resume §4.
+    #[must_use]
+    pub fn retain(mut self, retain: Retain) -> Self {
+        self.retain = Some(retain);
+        self
+    }
+
     /// Makes pushes write to every reader before they return, waiting for slow ones up to
     /// `tuning.SyncSendTimeout`, after which such a reader is disconnected. Not for string streams.
     /// Spec: lsl-protocol §13.
@@ -276,6 +296,7 @@ impl OutletBuilder {
         }
         let context = self.context.unwrap_or_else(Context::global);
         context.security()?;
+        let tuning = context.config().tuning();
         let capacity_samples = self.buffer.to_samples(self.info.nominal_srate());
         let options = OutletOptions {
             capacity_samples,
@@ -284,7 +305,11 @@ impl OutletBuilder {
                 samples => samples,
             },
             synchronous: self.synchronous,
-            retain: Retain::NOTHING,
+            retain: self.retain.unwrap_or_else(|| Retain {
+                seconds: tuning.retain_secs,
+                bytes: usize::try_from(tuning.retain_bytes).unwrap_or(usize::MAX),
+                unread: tuning.retain_unread,
+            }),
         };
         let (shared, acceptors) = Acceptors::open(&context, self.info, options)?;
         Ok(Outlet { shared, acceptors })

@@ -35,6 +35,16 @@ pub struct OutletStats {
     pub refused: u64,
     /// Bytes of encoded samples waiting for slow consumers now.
     pub backlog_bytes: u64,
+    /// Connections that went on where the one before them broke. Spec: resume §6.
+    pub resumed: u64,
+    /// Samples that were sent again, or for the first time to readers that asked for the past.
+    pub replayed: u64,
+    /// Readers that had asked for too much of that, and began live.
+    pub replay_refused: u64,
+    /// Bytes of encoded samples that are retained now.
+    pub retained_bytes: u64,
+    /// Samples that the program said were lost before they came here.
+    pub skipped: u64,
 }
 
 /// One connected reader of an outlet.
@@ -83,4 +93,14 @@ pub struct InletStats {
     pub available_bytes: usize,
     /// Seconds since the last sample arrived; `None` before the first.
     pub idle_secs: Option<f64>,
+    /// Connections that went on without a loss where the one before them broke. Spec: resume §6.
+    pub resumed: u64,
+    /// Samples received that had been pushed before their connection was made.
+    pub replayed: u64,
+    /// Samples known to be missing.
+    pub lost_exact: u64,
+    /// Interruptions whose loss cannot be told.
+    pub lost_unknown: u64,
+    /// Numberings of samples met, the first included: 0 if the outlet does not number them.
+    pub generations: u64,
 }

@@ -118,9 +118,14 @@ impl<'a> Attendance<'a> {
         let before = (state.feed.counts().samples, state.is_opened());
         let next = self.read(&mut state, context, is_due, until);
         let arrived = state.feed.counts().samples > before.0;
+        let lost = state.feed.take_lost();
         let is_opened = state.is_opened();
         let ended = state.disconnect.is_some().then(|| state.end());
         drop(state);
+        if let Some((samples, reason)) = lost {
+            let name = shared.info.name();
+            tracing::warn!("stream {name:?}: {samples} samples lost ({reason})");
+        }
         if arrived || is_opened != before.1 || ended.is_some() {
             shared.feed.wake();
         }
@@ -153,6 +158,10 @@ impl<'a> Attendance<'a> {
         let is_urgent = until == Until::Opened || connection.is_urgent();
         if state.reader.leader().is_some() && shared.notifier.get().is_none() {
             return Next::Timer(LEADER_TICK);
+        }
+        if state.is_held_back() {
+            // Pulls make room, and read by themselves or ask for it.
+            return Next::Timer(TICK);
         }
         let now = local_clock();
         let is_wanted = |state: &FeedState| {

@@ -240,6 +240,30 @@ impl Connection {
         Poll::Ready(outcome.map(|is_all| Progress { bytes, is_all }))
     }
 
+    /// As [`poll_receive`](Self::poll_receive), for what was received and had no room in the ring.
+    pub(crate) fn refill(
+        &mut self,
+        take: impl FnOnce(&mut inlet::Connection) -> std::result::Result<(), Disconnect>,
+    ) -> Poll<std::result::Result<Progress, Disconnect>> {
+        let taken = take(&mut self.machine);
+        Poll::Ready(taken.map(|()| Progress {
+            bytes: 0,
+            is_all: false,
+        }))
+    }
+
+    /// Returns whether something waits for [`refill`](Self::refill).
+    #[inline]
+    pub(crate) fn has_held(&self) -> bool {
+        (self.machine.feed()).is_some_and(inlet::FeedDecoder::has_held)
+    }
+
+    /// Returns whether replay waits for room in the ring of `feed`. Spec: resume §5.4.
+    #[inline]
+    pub(crate) fn is_held_back(&self, feed: &inlet::Feed) -> bool {
+        feed.is_held_back(&self.machine)
+    }
+
     /// Sends what waits, and asks to be called again if there is no room for it.
     fn poll_transmit(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let Some(stream) = &self.stream else {

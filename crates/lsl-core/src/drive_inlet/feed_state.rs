@@ -108,12 +108,23 @@ impl FeedState {
         else {
             return None;
         };
+        if connection.is_held_back(feed) {
+            return None;
+        }
         let mut read = Read::default();
-        let received = connection.poll_receive(context, |machine, bytes| {
-            let taken;
-            (read, taken) = feed.handle_input(machine, bytes, local_clock);
-            taken
-        });
+        let received = if connection.has_held() {
+            connection.refill(|machine| {
+                let taken;
+                (read, taken) = feed.refill(machine, local_clock);
+                taken
+            })
+        } else {
+            connection.poll_receive(context, |machine, bytes| {
+                let taken;
+                (read, taken) = feed.handle_input(machine, bytes, local_clock);
+                taken
+            })
+        };
         let progress = match received {
             Poll::Pending => return None,
             Poll::Ready(Ok(progress)) => progress,
@@ -153,6 +164,12 @@ impl FeedState {
             }
         }
         self.feed.counts().samples > before
+    }
+
+    /// Returns whether replay waits for room in the ring, in the socket or behind it. Spec: resume §5.4.
+    pub(super) fn is_held_back(&mut self) -> bool {
+        let feed = &self.feed;
+        (self.connection.as_ref()).is_some_and(|connection| connection.is_held_back(feed))
     }
 
     /// Returns whether what comes next must be read at once.

@@ -72,7 +72,14 @@ fn check<const N: usize>(
     let info = StreamInfo::new("model", "", 1, 0.0, ChannelFormat::Int8, "model").unwrap();
     sync::check(2, move || {
         let (context, info) = (context.clone(), info.clone());
-        let inlet = Arc::new(InletShared::new(context, info.clone(), 10, 0, true, false));
+        let inlet = Arc::new(InletShared::new(
+            context,
+            info.clone(),
+            10,
+            0,
+            (true, true),
+            false,
+        ));
         let (near, far) = pipe::pair();
         let exchange = Exchange::Feed(Box::new(FeedDecoder::new(&info, inlet.options)));
         let opening = opening(&info, exchange.request());

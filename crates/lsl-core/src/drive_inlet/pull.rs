@@ -138,7 +138,8 @@ impl InletShared {
             return None;
         }
         let interrupt = Interrupt::of_thread().ok()?;
-        let waiter = state.readable()?.writer()?.waiter()?;
+        let waiter = state.readable().filter(|it| !it.has_held())?;
+        let waiter = waiter.writer()?.waiter()?;
         let id = state.reader.lead(now, &interrupt)?;
         let was_registered = state.readable().is_some_and(Connection::unregister);
         Some(Lead {
@@ -154,7 +155,9 @@ impl InletShared {
     fn request_reactor(&self, state: &mut FeedState, now: f64) {
         if self.owner.is_current()
             && state.reader.request_reactor(now)
-            && state.readable().is_some_and(|it| !it.is_registered())
+            && state
+                .readable()
+                .is_some_and(|it| !it.is_registered() || it.has_held())
         {
             self.work.notify_one();
         }

@@ -5,7 +5,9 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use lsl_platform::clock::local_clock;
-use lsl_proto::inlet::recovery::{Action, Attempt, AttemptId, Input, Notice, Purpose, Recovery};
+use lsl_proto::inlet::recovery::{
+    Action, Attempt, AttemptId, Failure, Input, Notice, Purpose, Recovery,
+};
 
 use crate::Error;
 use crate::drive_inlet::shared::InletShared;
@@ -35,7 +37,11 @@ impl InletShared {
     /// Reports that an attempt failed. False means that the stream is lost.
     pub(crate) fn failed(&self, attempt: &Attempt, error: &Error) -> bool {
         self.tell_trust();
-        let notice = self.tell(Input::Failed(attempt.id, self.source.failure(error)));
+        let mut failure = self.source.failure(error);
+        if attempt.purpose == Purpose::Feed && failure == Failure::Connection && self.can_resume() {
+            failure = Failure::Resumable;
+        }
+        let notice = self.tell(Input::Failed(attempt.id, failure));
         if notice == Some(Notice::Lost) {
             // Said here and not in `lose`, which also ends inlets that nobody wants any more.
             tracing::info!(name = ?self.info.name(), %error, "stream lost");
@@ -45,6 +51,11 @@ impl InletShared {
         let purpose = attempt.purpose;
         tracing::debug!(name = ?self.info.name(), ?purpose, %error, "connection failed");
         true
+    }
+
+    /// Returns whether a feed can go on where it broke.
+    fn can_resume(&self) -> bool {
+        self.recovers && self.feed.lock().feed.position().is_some()
     }
 
     /// Tells the machine whom the trust file trusts now.

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use lsl_platform::fork::Generation;
 use lsl_proto::clock::{PostProcessor, TimeCorrection};
 use lsl_proto::inlet::{Feed, FeedOptions, SampleRing};
+use lsl_proto::wire::sequence::ReplayFrom;
 use tokio::task::AbortHandle;
 
 use crate::context::Context;
@@ -25,7 +26,10 @@ pub(crate) struct InletShared {
     /// The stream as the caller described it: the shape of the samples never changes.
     pub(crate) info: StreamInfo,
     pub(crate) channels: usize,
+    /// Whether it can be found again by its source id.
     pub(crate) recoverable: bool,
+    /// Whether the user wants it to be recovered.
+    pub(super) recovers: bool,
     pub(crate) source: Source,
     pub(crate) feed: Monitor<FeedState>,
     /// Wakes the task of the data connection to look again.
@@ -98,7 +102,7 @@ impl InletShared {
         info: StreamInfo,
         capacity_samples: usize,
         max_chunk_samples: u32,
-        recoverable: bool,
+        (recoverable, recovers): (bool, bool),
         samples_first: bool,
     ) -> Self {
         let options = FeedOptions {
@@ -119,10 +123,14 @@ impl InletShared {
         let channels = info.channel_count() as usize;
         let ring = SampleRing::new(capacity_samples, byte_limit);
         let shape = (channels, info.channel_format());
-        let feed = Feed::new(ring, processing, shape, samples_first);
+        let mut feed = Feed::new(ring, processing, shape, samples_first);
+        if tuning.resume {
+            feed.ask_for(ReplayFrom::Live);
+        }
         Self {
             channels,
             recoverable,
+            recovers,
             source: Source::new(context.clone(), info.clone(), recoverable),
             feed: Monitor::new(FeedState::new(feed)),
             work: Notify::new(),
@@ -144,7 +152,7 @@ impl InletShared {
     ///
     /// Waits for no lock: threads that only the parent has may hold them.
     pub(crate) fn in_forked_child(&self, context: Context) -> Option<Self> {
-        if self.has_begun.load(Ordering::Relaxed) || self.notifier.get().is_some() {
+        if self.has_begun() || self.notifier.get().is_some() {
             return None;
         }
         let anew = Self::new(
@@ -152,14 +160,23 @@ impl InletShared {
             self.info.clone(),
             self.capacity_samples,
             self.options.max_chunk_samples,
-            self.recoverable,
+            (self.recoverable, self.recovers),
             self.samples_first,
         );
         // Held by somebody who was about to change it: as if that came too late.
         if let Some(state) = self.feed.try_lock() {
-            anew.feed.lock().feed.processing = state.feed.processing.clone();
+            let mut anew = anew.feed.lock();
+            anew.feed.processing = state.feed.processing.clone();
+            if let Some(asked) = state.feed.asked() {
+                anew.feed.ask_for(asked.from);
+            }
         }
         Some(anew)
+    }
+
+    /// Returns whether there ever was a task.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.has_begun.load(Ordering::Relaxed)
     }
 
     /// Whether there is a data connection, or will be.
@@ -229,7 +246,7 @@ mod tests {
     fn a_correction_that_does_not_hold_any_more_is_forgotten_before_its_offset() {
         let info = StreamInfo::new("n", "t", 1, 1.0, ChannelFormat::Int8, "clock-order");
         let context = Context::new(Config::loopback());
-        let shared = InletShared::new(context, info.unwrap(), 1, 0, true, false);
+        let shared = InletShared::new(context, info.unwrap(), 1, 0, (true, true), false);
         shared.publish_clock(Some(correction()), false);
         std::thread::scope(|scope| {
             let feed = shared.feed.lock();

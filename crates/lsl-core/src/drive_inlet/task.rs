@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use lsl_proto::inlet::recovery::{Attempt, Input, Purpose};
-use lsl_proto::inlet::{Exchange, FeedDecoder};
+use lsl_proto::inlet::{Exchange, FeedDecoder, Reconnection};
 use tokio::task::AbortHandle;
 
 use crate::drive_clock::keys::{self, KeysGuard};
@@ -17,7 +17,7 @@ use crate::drive_inlet::full_info;
 use crate::drive_inlet::shared::InletShared;
 use crate::net::monitor::lock_ignoring_poison;
 use crate::net::runtime;
-use crate::{Error, Result};
+use crate::{Error, Result, StreamInfo};
 
 impl InletShared {
     /// Starts to receive, unless that is under way.
@@ -135,7 +135,8 @@ async fn open<'a>(
     let info = &attempt.info;
     debug_assert_eq!(shared.info.channel_count(), info.channel_count());
     debug_assert_eq!(shared.info.channel_format(), info.channel_format());
-    let feed = || Exchange::Feed(Box::new(FeedDecoder::new(info, shared.options)));
+    let asked = shared.feed.lock().feed.asked();
+    let feed = || Exchange::Feed(Box::new(FeedDecoder::asking(info, shared.options, asked)));
     let connecting = shared.source.dial(info, address, feed, CONNECT_LIMIT);
     let mut connection = (connecting.await).inspect_err(|error| {
         if matches!(error, Error::Security(_)) && !shared.source.peers().is_busy() {
@@ -155,7 +156,23 @@ async fn open<'a>(
     };
     opened.unwrap_or_else(|_| late())?;
     shared.tell(Input::Connected);
+    let reconnection = shared.feed.lock().feed.take_reconnection();
+    if let Some(reconnection) = reconnection {
+        log_reconnection(&shared.info, &reconnection);
+    }
     Ok((attendance, published))
+}
+
+/// Says what came of a connection that was made again. Spec: resume §5.9.
+fn log_reconnection(info: &StreamInfo, reconnection: &Reconnection) {
+    let (name, secs) = (info.name(), reconnection.outage_secs);
+    let replayed = reconnection.replayed;
+    let begin = format!("stream {name:?}: connected again after {secs:.1} s");
+    match reconnection.lost {
+        Some(0) => tracing::info!("{begin}, {replayed} samples replayed, none lost"),
+        Some(lost) => tracing::warn!("{begin}, {replayed} samples replayed, {lost} lost"),
+        None => tracing::warn!("{begin}; what was lost before is not known"),
+    }
 }
 
 /// Lends the keys of a data connection to the clock, and shows its encryption, for as long as it lives.

@@ -10,10 +10,11 @@ use lsl_platform::clock::local_clock;
 use lsl_proto::limits::{Host, has_place};
 use lsl_proto::outlet::connection::Event;
 use lsl_proto::outlet::encoder::Variant;
-use lsl_proto::outlet::fanout::{ConsumerId, Status, Transmit};
+use lsl_proto::outlet::fanout::{ConsumerId, Live, Status, Transmit};
 use lsl_proto::outlet::request::Feed;
 use lsl_proto::transport::Control;
 use lsl_proto::wire::response::Refusal;
+use lsl_proto::wire::sequence::{Granted, ReplayFrom};
 use lsl_secure::Cause;
 
 use crate::drive_outlet::connection::Connection;
@@ -69,10 +70,31 @@ impl OutletShared {
             return Ok(());
         };
         let mut sender = Sender::new(Arc::clone(&link), tx);
-        sender.queue(&feed.preamble(&self.options.side(&self.info), None));
         // Before the peer can know that it is a reader: what is pushed from then on reaches it.
-        let next = self.numbers.expect_reader(variant);
-        let id = fanout.join(sender, Arc::clone(&link), variant, limits, next..next);
+        let (edge, was_read) = self.numbers.expect_reader(variant);
+        if !was_read {
+            fanout.begin(variant, edge);
+        }
+        let mut replay = edge..edge;
+        let granted = feed.negotiated.replay_from.zip(self.generation);
+        let granted = granted.map(|(from, generation)| {
+            let live = Live {
+                edge,
+                generation: &generation,
+                nominal_srate: self.nominal_srate,
+            };
+            replay = fanout.replay(&from, live, host, local_clock());
+            let resumes = matches!(from, ReplayFrom::At(at) if at.generation == generation);
+            self.resumed.add(u64::from(resumes));
+            Granted {
+                generation,
+                begin: replay.start,
+                live: edge,
+                end: None,
+            }
+        });
+        sender.queue(&feed.preamble(&self.options.side(&self.info), granted));
+        let id = fanout.join(sender, Arc::clone(&link), variant, limits, replay);
         // It becomes one once.
         let _ = link.consumer.set(id);
         if let Some(cause) = link.ended() {
@@ -83,6 +105,11 @@ impl OutletShared {
         self.consumers_seen.add(1);
         drop(fanout);
         self.fanout.wake();
+        if granted.is_some() {
+            self.context.retaining().add(self);
+            // There may be something to send again.
+            self.flusher.notify_one();
+        }
         if !self.has_flusher.swap(true, Ordering::Relaxed) {
             spawn(Arc::clone(self).run_flusher());
         }

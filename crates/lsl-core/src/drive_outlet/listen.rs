@@ -91,6 +91,9 @@ impl Acceptors {
         info.set_v6_ports(v6_port, service.v6);
         advert::write_advert(&mut info, &own_security(context.security()?));
         let shared = Arc::new(OutletShared::new(context.clone(), info, options)?);
+        if shared.look_after_retention(local_clock()) {
+            context.retaining().add(&shared);
+        }
         let mut tasks = Vec::new();
         for listener in listeners {
             let accepting = accept(listener, Arc::clone(&shared));

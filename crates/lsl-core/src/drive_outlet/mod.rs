@@ -12,4 +12,5 @@ mod numbers;
 pub(crate) mod push;
 mod refusal;
 mod request;
+pub(crate) mod retaining;
 mod session;

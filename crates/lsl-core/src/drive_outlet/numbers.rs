@@ -32,10 +32,22 @@ impl Numbers {
         (word >> READ_BITS, word & READ)
     }
 
+    /// Numbers samples that were lost; `encoder` is locked. False, and none are, if there were too many.
+    pub(super) fn skip(&self, samples: u64) -> bool {
+        let skipped = (self.0).fetch_update(Ordering::AcqRel, Ordering::Relaxed, |word| {
+            let next = (word >> READ_BITS).checked_add(samples);
+            let next = next.filter(|&next| next < MOST_NUMBERS)?;
+            Some(next << READ_BITS | word & READ)
+        });
+        skipped.is_ok()
+    }
+
     /// Has pushes encode a variant for a consumer that is about to join; `fanout` is locked. Returns the number
-    /// of its first sample: pushes that begin from now on are for it.
-    pub(super) fn expect_reader(&self, variant: Variant) -> u64 {
-        self.0.fetch_or(bit(variant), Ordering::AcqRel) >> READ_BITS
+    /// of its first sample: pushes that begin from now on are for it. Those under way are if the variant was
+    /// read before, which is told, too.
+    pub(super) fn expect_reader(&self, variant: Variant) -> (u64, bool) {
+        let word = self.0.fetch_or(bit(variant), Ordering::AcqRel);
+        (word >> READ_BITS, word & bit(variant) != 0)
     }
 
     /// Notes which variants are read; `fanout` is locked.
@@ -57,4 +69,8 @@ fn bit(variant: Variant) -> u64 {
 }
 
 const READ_BITS: usize = Variant::ALL.len();
+
+/// Numbers beyond this one are not given to what a program says is lost: pushes go on counting.
+const MOST_NUMBERS: u64 = 1 << 60;
+
 const READ: u64 = (1 << READ_BITS) - 1;

@@ -15,8 +15,10 @@ use lsl_proto::discovery::registry::AnnouncedStream;
 use lsl_proto::outlet::encoder::{Encoder, Variant};
 use lsl_proto::outlet::fanout::{ConsumerId, Fanout, Inline, Position};
 use lsl_proto::outlet::request::OutletOptions;
+use lsl_proto::outlet::retention::Retention;
 use lsl_proto::outlet::{Pushthrough, Stamps, Timestamps};
 use lsl_proto::value::PushElement;
+use lsl_proto::wire::sequence::Generation;
 
 use crate::context::Context;
 use crate::drive_discovery::serve::own_security;
@@ -51,6 +53,12 @@ pub(crate) struct OutletShared {
     encoder: Mutex<Encoder>,
     pub(crate) fanout: Monitor<Fanout<Sender>>,
     pub(super) numbers: Numbers,
+    /// Name of the numbering: the uid.
+    pub(super) generation: Option<Generation>,
+    /// Rate in Hz as receivers read it.
+    pub(super) nominal_srate: f64,
+    pub(super) resumed: Counter,
+    skipped: Counter,
     /// Tells the flush task that there is something to send.
     pub(crate) flusher: Notify,
     pub(crate) has_flusher: AtomicBool,
@@ -66,6 +74,15 @@ impl OutletShared {
     pub(crate) fn new(context: Context, info: StreamInfo, options: OutletOptions) -> Result<Self> {
         let security = Arc::clone(context.security()?);
         let own = own_security(&security);
+        let as_received = describe::as_received(&info);
+        let numbers = Numbers::default();
+        let mut fanout = Fanout::default();
+        if options.retain.seconds > 0.0 && !options.synchronous {
+            let share = Arc::clone(context.retained());
+            let retention = Retention::new(options.retain, share, local_clock());
+            fanout.retain(retention, as_received.nominal_srate());
+            numbers.expect_reader(Fanout::<Sender>::RETAINED);
+        }
         // Synchronous pushes wait for nothing but sockets.
         let settings = security.settings().filter(|_| !options.synchronous);
         Ok(Self {
@@ -77,14 +94,18 @@ impl OutletShared {
                 Duration::from_micros(settings.coalesce_us.into())
             }),
             security,
-            descriptor: Arc::new(describe::descriptor(&describe::as_received(&info))),
+            nominal_srate: as_received.nominal_srate(),
+            generation: Generation::parse(info.uid_bytes()),
+            descriptor: Arc::new(describe::descriptor(&as_received)),
+            resumed: Counter::default(),
+            skipped: Counter::default(),
             encoder: Mutex::new(Encoder::new(&info)),
             info,
             options,
             refused: Counter::default(),
             consumers_seen: Counter::default(),
-            fanout: Monitor::default(),
-            numbers: Numbers::default(),
+            fanout: Monitor::new(fanout),
+            numbers,
             flusher: Notify::new(),
             has_flusher: AtomicBool::new(false),
             closed: Notify::new(),
@@ -226,6 +247,24 @@ impl OutletShared {
         self.numbers.note_read(|variant| fanout.is_read(variant));
     }
 
+    /// Numbers samples that were lost before they could be pushed.
+    pub(crate) fn skip(&self, samples: u64) -> Result<()> {
+        let _encoder = lock_ignoring_poison(&self.encoder);
+        if !self.numbers.skip(samples) {
+            return Err(Error::Argument("no stream loses so many samples".into()));
+        }
+        self.skipped.add(samples);
+        Ok(())
+    }
+
+    /// Lets go what was retained for long enough. Returns whether anything still is to be.
+    pub(super) fn look_after_retention(&self, now: f64) -> bool {
+        let mut fanout = self.fanout.lock();
+        fanout.look_after_retention(now);
+        self.note_read(&fanout);
+        fanout.is_retaining()
+    }
+
     /// Makes everything pushed so far ready to be sent.
     pub(crate) fn flush(&self) {
         if self.fanout.lock().flush() {
@@ -243,8 +282,15 @@ impl OutletShared {
     pub(crate) fn stats(&self) -> OutletStats {
         let fanout = self.fanout.lock();
         let (bytes, dropped) = fanout.totals();
+        let (retained_bytes, replayed, replay_refused) = fanout.retained();
+        let skipped = self.skipped.value();
         OutletStats {
-            samples: self.numbers.count(),
+            samples: self.numbers.count().saturating_sub(skipped),
+            resumed: self.resumed.value(),
+            replayed,
+            replay_refused,
+            retained_bytes: retained_bytes as u64,
+            skipped,
             bytes,
             dropped,
             consumers_seen: self.consumers_seen.value(),

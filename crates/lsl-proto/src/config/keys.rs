@@ -199,6 +199,11 @@ keys! {
         MaxConsumers = "1000", max_consumers: u32, "Readers that an outlet serves at a time; the last tenth of these places is for hosts without a reader (only lsl-rs).", range (1.0, 1e6);
         InletBufferLimit = "2048", inlet_buffer_limit_mib: u32, "Memory in MiB that samples waiting in an inlet may take; beyond it the oldest are dropped (only lsl-rs).", range (1.0, 1e9);
         SyncSendTimeout = "15.0", sync_send_timeout_secs: f64, "How long a synchronous outlet waits for a stalled reader before it drops it.", range WAIT, since "1.18";
+        Resume = "1", resume: bool, "Inlets ask outlets of lsl-rs for the samples that they missed while a connection was broken (only lsl-rs).";
+        RetainSeconds = "0.0", retain_secs: f64, "How long an outlet keeps samples in memory for readers of lsl-rs that come back or join late; 0: not at all (only lsl-rs).", range (0.0, 86400.0);
+        RetainBytes = "8388608", retain_bytes: u64, "Memory in bytes that an outlet keeps them in (only lsl-rs).", range (65536.0, 1_099_511_627_776.0);
+        RetainTotalBytes = "134217728", retain_total_bytes: u64, "The same for all outlets of a program together (only lsl-rs).", range (1_048_576.0, 17_592_186_044_416.0);
+        RetainUnread = "0", retain_unread: bool, "Keep samples also while no reader of lsl-rs is or was just there (only lsl-rs).";
     }
     [log] {
         level = "0", level: i32, "From -3 (only fatal errors) over 0 (information) to 9 (everything).";

@@ -181,6 +181,11 @@ pub struct Tuning {
     pub max_consumers: u32,
     pub inlet_buffer_limit_mib: u32,
     pub sync_send_timeout_secs: f64,
+    pub resume: bool,
+    pub retain_secs: f64,
+    pub retain_bytes: u64,
+    pub retain_total_bytes: u64,
+    pub retain_unread: bool,
 }
 
 /// Values of section `[log]`: level and file.

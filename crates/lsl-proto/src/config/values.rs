@@ -89,6 +89,39 @@ impl Setting for u32 {
     }
 }
 
+impl Setting for u64 {
+    const KIND: &'static str = "whole number";
+
+    fn read(text: &str, range: Range, problems: &mut Vec<String>) -> Result<Self, String> {
+        let length = text.bytes().take_while(u8::is_ascii_digit).count();
+        let value = match text.get(..length).unwrap_or_default() {
+            "" => 0,
+            // Only a number that is too large fails.
+            digits => digits.parse().unwrap_or(Self::MAX),
+        };
+        note_rest(text, length, &value, problems);
+        #[expect(
+            clippy::cast_precision_loss,
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "only numbers outside the range change, and its bounds are exact"
+        )]
+        match range {
+            Some((low, _)) if (value as f64) < low => {
+                Ok(into_range(value as f64, range, problems) as Self)
+            }
+            Some((_, high)) if value as f64 > high => {
+                Ok(into_range(value as f64, range, problems) as Self)
+            }
+            _ => Ok(value),
+        }
+    }
+
+    fn show(&self) -> String {
+        self.to_string()
+    }
+}
+
 impl Setting for u16 {
     const KIND: &'static str = "whole number up to 65535";
 

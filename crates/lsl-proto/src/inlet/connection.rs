@@ -219,6 +219,24 @@ impl Connection {
         }
     }
 
+    /// Decodes what waited for room in `ring`.
+    ///
+    /// # Errors
+    /// As [`handle_input`](Self::handle_input).
+    pub fn refill(&mut self, ring: &mut SampleRing) -> Result<(), Disconnect> {
+        let taken = (self.exchange).take(&[], ring, &mut self.is_opened, self.peer);
+        taken.map_err(Disconnect::Failed)
+    }
+
+    /// Returns the decoder of a feed, for the machine that owns the position.
+    #[inline]
+    pub(super) fn feed_mut(&mut self) -> Option<&mut FeedDecoder> {
+        match &mut self.exchange {
+            Exchange::Feed(decoder) => Some(decoder),
+            _ => None,
+        }
+    }
+
     /// Returns the decoder of a feed.
     #[inline]
     pub fn feed(&self) -> Option<&FeedDecoder> {

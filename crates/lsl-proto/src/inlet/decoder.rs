@@ -1,11 +1,13 @@
 //! The receiving end of one data connection: request out, then response, test patterns and samples
 //! in, whatever the boundaries of the reads. Spec: lsl-protocol §7, §8, §9.2.
 
+use super::resumption::{Asked, Numbering};
 use super::ring::SampleRing;
 use crate::wire::archive100::Decoder100;
 use crate::wire::request::FeedRequest;
 use crate::wire::response::{DataProtocol, FeedError, FeedResponse, ResponseParser};
-use crate::wire::sample110::{Decoder110, TimestampDeducer};
+use crate::wire::sample110::{Decoder110, SampleSink, TimestampDeducer};
+use crate::wire::sequence::{Gap, Granted, ReplayFrom};
 use crate::wire::testpattern::PatternCheck;
 use crate::{ByteOrder, Error, Result, StreamInfo};
 
@@ -35,9 +37,47 @@ pub struct FeedDecoder {
     request: Vec<u8>,
     stage: Stage,
     patterns: PatternCheck,
-    deducer: TimestampDeducer,
     info: StreamInfo,
+    asked: Option<Asked>,
+    received: Received,
+    /// Replay for which the ring had no room.
+    held: Vec<u8>,
+}
+
+/// Samples received so far.
+#[derive(Debug)]
+struct Received {
     samples: u64,
+    deducer: TimestampDeducer,
+    /// Of a granted feed.
+    numbering: Option<Numbering>,
+    /// Whether the numbers of the samples contradict each other, or what was asked.
+    is_contradictory: bool,
+}
+
+/// Receiver of the next ones.
+struct Sink<'a> {
+    ring: &'a mut SampleRing,
+    received: &'a mut Received,
+}
+
+impl SampleSink for Sink<'_> {
+    #[inline]
+    fn sample(&mut self, timestamp: Option<f64>, raw: &[u8]) {
+        self.ring.push(self.received.deducer.next(timestamp), raw);
+        self.received.samples += 1;
+    }
+
+    #[cold]
+    fn gap(&mut self, gap: Gap) -> Result<()> {
+        let received = &mut *self.received;
+        let Some(numbering) = &mut received.numbering else {
+            return Ok(());
+        };
+        let skipped = numbering.skip(gap, received.samples, received.deducer.last());
+        received.is_contradictory |= skipped.is_err();
+        skipped
+    }
 }
 
 #[derive(Debug)]
@@ -54,6 +94,11 @@ impl FeedDecoder {
     /// A session with the outlet that `info` describes. The shape of the samples (format, channels)
     /// and the nominal rate are those of `info`.
     pub fn new(info: &StreamInfo, terms: FeedOptions) -> Self {
+        Self::asking(info, terms, None)
+    }
+
+    /// As [`new`](Self::new), for a feed that begins where `asked` says, if the outlet grants it. Spec: resume §2.
+    pub fn asking(info: &StreamInfo, terms: FeedOptions, asked: Option<Asked>) -> Self {
         let (format, channels) = (info.channel_format(), info.channel_count());
         let version = terms.version.min(info.version());
         let request = FeedRequest {
@@ -66,12 +111,12 @@ impl FeedDecoder {
             hostname: info.hostname_bytes(),
             source_id: info.source_id_bytes(),
             session_id: info.session_id_bytes(),
-            replay_from: None,
+            replay_from: asked.map(|asked| asked.from),
         };
         let stage = if request.expects_response() {
             let parser =
                 ResponseParser::new(terms.version, info.uid_bytes(), format, ByteOrder::NATIVE);
-            Stage::Response(parser)
+            Stage::Response(parser.with_replay_from(request.replay_from))
         } else {
             Stage::archive(info)
         };
@@ -79,9 +124,15 @@ impl FeedDecoder {
             request: request.to_bytes(),
             stage,
             patterns: PatternCheck::new(format, channels),
-            deducer: TimestampDeducer::new(info.nominal_srate()),
             info: info.clone(),
-            samples: 0,
+            asked,
+            received: Received {
+                samples: 0,
+                deducer: TimestampDeducer::new(info.nominal_srate()),
+                numbering: None,
+                is_contradictory: false,
+            },
+            held: Vec::new(),
         }
     }
 
@@ -97,20 +148,67 @@ impl FeedDecoder {
 
     /// Returns the number of samples received on this connection.
     pub fn samples(&self) -> u64 {
-        self.samples
+        self.received.samples
     }
 
-    /// Takes bytes as they arrive and puts complete samples into `ring`.
+    /// Returns the numbers of the feed, if it was granted.
+    pub fn granted(&self) -> Option<&Granted> {
+        (self.received.numbering.as_ref()).map(|numbering| &numbering.granted)
+    }
+
+    pub(super) fn numbering(&mut self) -> Option<&mut Numbering> {
+        self.received.numbering.as_mut()
+    }
+
+    /// Returns the stamp of the last sample, in seconds of the outlet's clock.
+    #[inline]
+    pub(super) fn last_stamp(&self) -> f64 {
+        self.received.deducer.last()
+    }
+
+    /// Returns whether the next sample is replay, for which the socket may wait. Spec: resume §5.4.
+    #[inline]
+    pub fn is_replaying(&self) -> bool {
+        self.received.replay_left() > 0
+    }
+
+    /// Returns whether bytes that were received wait for room in the ring.
+    #[inline]
+    pub fn has_held(&self) -> bool {
+        !self.held.is_empty()
+    }
+
+    /// Returns whether the numbers of the samples contradict each other, or what was asked.
+    pub(super) fn is_contradictory(&self) -> bool {
+        self.received.is_contradictory
+    }
+
+    /// Takes bytes as they arrive and puts complete samples into `ring`. Replay never makes it drop any: what
+    /// finds no room waits for the next call.
     ///
     /// # Errors
     /// Anything the outlet may not send, and its refusals. Close the connection.
-    pub fn receive(&mut self, mut bytes: &[u8], ring: &mut SampleRing) -> Result<FeedState> {
+    #[inline]
+    pub fn receive(&mut self, bytes: &[u8], ring: &mut SampleRing) -> Result<FeedState> {
+        if self.held.is_empty() {
+            return self.decode(bytes, ring);
+        }
+        let mut held = std::mem::take(&mut self.held);
+        held.extend_from_slice(bytes);
+        self.decode(&held, ring)
+    }
+
+    fn decode(&mut self, mut bytes: &[u8], ring: &mut SampleRing) -> Result<FeedState> {
         if let Stage::Response(parser) = &mut self.stage {
-            match parser.feed(bytes)? {
+            let response = parser.feed(bytes).inspect_err(|error| {
+                self.received.is_contradictory = matches!(error, FeedError::Sequence(_));
+            });
+            match response? {
                 None => return Ok(FeedState::Opening),
                 Some((response, consumed)) => {
                     bytes = bytes.get(consumed..).unwrap_or_default();
                     self.stage = Stage::samples(response, &self.info);
+                    self.begin(response.granted);
                 }
             }
         }
@@ -143,19 +241,50 @@ impl FeedDecoder {
                 return Ok(FeedState::Opening);
             }
         }
-        let Self {
-            deducer, samples, ..
-        } = self;
-        let mut sink = |timestamp: Option<f64>, raw: &[u8]| {
-            ring.push(deducer.next(timestamp), raw);
-            *samples += 1;
-        };
+        if self.is_replaying() {
+            bytes = self.replay(bytes, ring)?;
+            if self.is_replaying() {
+                self.held.extend_from_slice(bytes);
+                return Ok(FeedState::Established);
+            }
+        }
+        let received = &mut self.received;
+        let mut sink = Sink { ring, received };
         match &mut self.stage {
             Stage::V110(decoder) => decoder.decode(bytes, &mut sink)?,
             Stage::V100 { decoder, .. } => decoder.decode(bytes, &mut sink)?,
             Stage::Response(_) => 0,
         };
         Ok(FeedState::Established)
+    }
+
+    /// Begins a feed with these numbers. Stamps are deduced from the last one received before if no sample is
+    /// between. Spec: resume §4.2.
+    fn begin(&mut self, granted: Option<Granted>) {
+        self.received.numbering = granted.map(Numbering::new);
+        if let Some((granted, asked)) = granted.zip(self.asked)
+            && let ReplayFrom::At(position) = asked.from
+            && granted.lost_since(&position) == Some(0)
+        {
+            self.received.deducer.resume(asked.last_stamp);
+        }
+    }
+
+    /// Decodes replay while the ring has room. Returns the bytes for which it has none, or which are not replay.
+    fn replay<'a>(&mut self, mut bytes: &'a [u8], ring: &mut SampleRing) -> Result<&'a [u8]> {
+        while !bytes.is_empty() && self.is_replaying() {
+            let room = ring.room();
+            let Stage::V110(decoder) = &mut self.stage else {
+                break;
+            };
+            if room == 0 {
+                break;
+            }
+            let most = room.min(usize::try_from(self.received.replay_left()).unwrap_or(usize::MAX));
+            let received = &mut self.received;
+            decoder.decode_up_to(most, &mut bytes, &mut Sink { ring, received })?;
+        }
+        Ok(bytes)
     }
 
     /// The outlet closed the connection: why, as far as can be told.
@@ -168,12 +297,23 @@ impl FeedDecoder {
     }
 }
 
+impl Received {
+    /// Returns the number of samples to come before the live edge.
+    #[inline]
+    fn replay_left(&self) -> u64 {
+        (self.numbering.as_ref()).map_or(0, |numbering| {
+            (numbering.granted.live).saturating_sub(numbering.next(self.samples))
+        })
+    }
+}
+
 impl Stage {
     fn samples(response: FeedResponse, info: &StreamInfo) -> Self {
         match response.data_protocol {
             DataProtocol::V110 => {
                 let (format, channels) = (info.channel_format(), info.channel_count());
                 let decoder = Decoder110::new(format, channels, response.byte_order);
+                let decoder = decoder.with_gaps(response.granted.is_some());
                 Self::V110(decoder.with_subnormals_suppressed(response.suppress_subnormals))
             }
             DataProtocol::V100 => Self::archive(info),

@@ -2,9 +2,11 @@
 //! loss. Callers hold it behind one lock, together with the connection that fills it.
 //! Spec: lsl-protocol §9.4, §11.
 
-use super::{Connection, Disconnect, SampleRing};
+use super::resumption::{Asked, LostSamples, Reconnection, ResumeCounts, Resumption};
+use super::{Connection, Disconnect, FeedDecoder, SampleRing};
 use crate::clock::{ClockOffset, PostProcessor};
 use crate::value::{PullElement, read_raw};
+use crate::wire::sequence::{GapReason, Position, ReplayFrom};
 use crate::{ChannelFormat, Error, ProcessingOptions, Result};
 
 /// Samples of one stream and what is known of it.
@@ -27,6 +29,7 @@ pub struct Feed {
     /// Whether a known clock was replaced by another one since somebody asked.
     was_clock_reset: bool,
     counts: FeedCounts,
+    resumption: Resumption,
 }
 
 /// Counters of a feed since it was created.
@@ -132,6 +135,7 @@ impl Feed {
             offset_secs: None,
             was_clock_reset: false,
             counts: FeedCounts::default(),
+            resumption: Resumption::default(),
         }
     }
 
@@ -144,25 +148,72 @@ impl Feed {
         bytes: &mut [u8],
         now: impl Fn() -> f64,
     ) -> (Read, std::result::Result<(), Disconnect>) {
+        self.receive(connection, &now, |connection, ring| {
+            connection.handle_input(bytes, &now, ring)
+        })
+    }
+
+    /// Takes what `connection` received before and the ring had no room for, as
+    /// [`handle_input`](Self::handle_input).
+    pub fn refill(
+        &mut self,
+        connection: &mut Connection,
+        now: impl Fn() -> f64,
+    ) -> (Read, std::result::Result<(), Disconnect>) {
+        self.receive(connection, now, Connection::refill)
+    }
+
+    #[inline]
+    fn receive(
+        &mut self,
+        connection: &mut Connection,
+        now: impl Fn() -> f64,
+        receive: impl FnOnce(&mut Connection, &mut SampleRing) -> std::result::Result<(), Disconnect>,
+    ) -> (Read, std::result::Result<(), Disconnect>) {
         let before = (connection.samples(), connection.bytes());
         let was_opened = connection.is_opened();
-        let received = connection.handle_input(bytes, &now, &mut self.ring);
+        let received = receive(connection, &mut self.ring);
         let read = Read {
             samples: connection.samples() - before.0,
             has_opened: connection.is_opened() && !was_opened,
         };
         self.counts.bytes += connection.bytes() - before.1;
         self.counts.samples += read.samples;
-        if read.has_opened {
-            self.counts.reconnects += u64::from(std::mem::replace(&mut self.is_opened, true));
-            if let Some(decoder) = connection.feed() {
-                self.processing.set_nominal_srate(decoder.nominal_srate());
-            }
-        }
         if read.samples > 0 || read.has_opened {
             self.counts.last_arrival = Some(now());
         }
+        if read.has_opened {
+            let is_again = std::mem::replace(&mut self.is_opened, true);
+            self.counts.reconnects += u64::from(is_again);
+            if let Some(decoder) = connection.feed() {
+                self.processing.set_nominal_srate(decoder.nominal_srate());
+                let granted = decoder.granted();
+                (self.resumption).opened(
+                    granted,
+                    self.counts.samples - read.samples,
+                    is_again,
+                    now(),
+                );
+            }
+        }
+        let is_opened = connection.is_opened();
+        if let Some(decoder) = connection.feed_mut() {
+            let before = self.counts.samples - decoder.samples();
+            if is_opened {
+                self.resumption.advance(decoder, before);
+            }
+            if received.is_err() {
+                (self.resumption).broken(decoder.is_contradictory(), now());
+            }
+        }
         (read, received)
+    }
+
+    /// Returns whether the socket of `connection` shall wait: what comes is replay, and the ring is full.
+    /// Spec: resume §5.4.
+    #[inline]
+    pub fn is_held_back(&self, connection: &Connection) -> bool {
+        connection.feed().is_some_and(FeedDecoder::is_replaying) && self.ring.room() == 0
     }
 
     /// Takes as many samples as there are and fit, in runs: nothing is done per sample that can be done
@@ -189,7 +240,11 @@ impl Feed {
         let now = (self.processing.options() != ProcessingOptions::NONE).then(now);
         let before = pull.pulled;
         while !pull.is_full() {
-            let (stamps, _) = self.ring.front_run(pull.wanted - pull.pulled);
+            let mut most = pull.wanted - pull.pulled;
+            if self.resumption.has_unpassed() {
+                most = self.pass_losses(most);
+            }
+            let (stamps, _) = self.ring.front_run(most);
             let mut count = stamps.len();
             if count == 0 {
                 break;
@@ -225,11 +280,60 @@ impl Feed {
         })
     }
 
+    /// Has the corrections count the samples that were lost before the oldest one that waits. Returns how many of
+    /// the next `samples` come before another loss. Spec: resume §5.6.
+    #[cold]
+    fn pass_losses(&mut self, samples: usize) -> usize {
+        let oldest = self.counts.samples - self.ring.len() as u64;
+        let (lost, next) = self.resumption.pass(oldest);
+        self.processing.flush(lost);
+        let before = next.map_or(usize::MAX, |next| {
+            usize::try_from(next - oldest).unwrap_or(usize::MAX)
+        });
+        samples.min(before)
+    }
+
     /// Forgets the samples that wait, for good: the next connection is a first one. Returns nothing of
     /// them to the statistics.
     pub fn clear(&mut self) {
         self.ring.clear();
+        self.resumption.clear();
         self.is_opened = false;
+    }
+
+    /// Has connections ask where they shall begin, the first one for `history`. Spec: resume §5.2.
+    pub fn ask_for(&mut self, history: ReplayFrom) {
+        self.resumption.begin(history);
+    }
+
+    /// Returns what the next connection asks for, if anything.
+    pub fn asked(&self) -> Option<Asked> {
+        self.resumption.asked()
+    }
+
+    /// Returns the number of the first sample that was not received yet; `None` if nobody numbers them.
+    pub fn position(&self) -> Option<Position> {
+        self.resumption.position()
+    }
+
+    /// Returns the losses since the last call, the newest 1,024.
+    pub fn take_gaps(&mut self) -> Vec<LostSamples> {
+        self.resumption.take_gaps()
+    }
+
+    /// Returns what came of the last connection that was made again, once.
+    pub fn take_reconnection(&mut self) -> Option<Reconnection> {
+        self.resumption.take_reconnection()
+    }
+
+    /// Returns how many samples were lost since the last call while a connection lasted, and why.
+    pub fn take_lost(&mut self) -> Option<(u64, GapReason)> {
+        self.resumption.take_unreported()
+    }
+
+    /// Returns the counters of what was lost and resumed.
+    pub fn resume_counts(&self) -> &ResumeCounts {
+        &self.resumption.counts
     }
 
     /// Forgets the samples that wait and returns their number, which the corrections count as pulled.

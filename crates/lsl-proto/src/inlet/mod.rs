@@ -7,6 +7,7 @@ mod decoder;
 mod feed;
 pub mod reader;
 pub mod recovery;
+mod resumption;
 mod ring;
 pub mod successor;
 
@@ -14,4 +15,5 @@ pub use connection::{Connection, Disconnect, Exchange};
 pub use decoder::{FeedDecoder, FeedOptions, FeedState};
 pub use feed::{Feed, FeedCounts, Pull, Read, Taken};
 pub use reader::{LeaderId, Reader};
+pub use resumption::{Asked, LostSamples, Reconnection, ResumeCounts};
 pub use ring::SampleRing;

@@ -92,6 +92,8 @@ pub enum Input {
 pub enum Failure {
     /// A reason of the network or of the protocol.
     Connection,
+    /// The same, of a feed that can go on where it broke: every moment counts. Spec: resume §5.7.
+    Resumable,
     /// A reason of security: wrong key, no trust or no place.
     Security {
         /// Pause before the next attempt in seconds, unless the trust list changes.
@@ -148,6 +150,10 @@ pub struct Recovery {
     moves: u64,
     /// Tries in a row to connect the feed that came to nothing.
     failures: u32,
+    /// Tries to go on with the feed where it broke, since it flowed.
+    redials: u32,
+    /// Time of the last of them.
+    redialled_at: f64,
     /// Whether the outlet took the place of another.
     is_adopted: bool,
     /// Successors that could not be read, since there was a feed.
@@ -224,6 +230,8 @@ impl Recovery {
             is_v6: None,
             moves: 0,
             failures: 0,
+            redials: 0,
+            redialled_at: f64::NEG_INFINITY,
             is_adopted: false,
             refused: Refused::default(),
             trust: None,
@@ -538,12 +546,18 @@ impl Recovery {
     }
 
     fn forget_failures(&mut self) {
-        self.failures = 0;
+        (self.failures, self.redials) = (0, 0);
         self.refused = Refused::default();
     }
 
     fn on_failed(&mut self, id: AttemptId, failure: Failure, now: f64) -> Option<Notice> {
         let purpose = (PURPOSES.into_iter()).find(|purpose| self.progress(*purpose).is(id))?;
+        if failure == Failure::Resumable && self.redials < REDIALS {
+            self.redials += 1;
+            self.redialled_at = now.max(self.redialled_at + REDIAL_SECS);
+            self.pause(purpose, self.redialled_at - now, false, now);
+            return None;
+        }
         let is_clock = purpose == Purpose::Clock;
         let (pause_secs, is_security, is_there) = match failure {
             Failure::Security {
@@ -555,7 +569,9 @@ impl Recovery {
                 self.not_ready_secs = (2.0 * secs).min(LONGEST_NOT_READY_SECS);
                 (secs, false, true)
             }
-            Failure::NotReady | Failure::Connection => (RETRY_SECS, false, false),
+            Failure::NotReady | Failure::Connection | Failure::Resumable => {
+                (RETRY_SECS, false, false)
+            }
         };
         if purpose == Purpose::Feed {
             self.end_watch();
@@ -695,6 +711,12 @@ fn endpoint(address: IpAddr, scope: u32, data: u16, service: u16) -> Option<Endp
 
 /// From so many tries in a row on a feed counts as hopeless.
 const HOPELESS_FAILURES: u32 = 2;
+
+/// Tries at the same address before there is a search: the first at once.
+const REDIALS: u32 = 2;
+
+/// Least time between two of them in seconds.
+const REDIAL_SECS: f64 = 0.1;
 
 /// Pause before connecting again to an outlet that answers queries but refused the connection, in seconds.
 const RETRY_SECS: f64 = 0.5;

@@ -55,6 +55,15 @@ impl SampleRing {
         self.dropped
     }
 
+    /// Returns how many samples may be added without dropping others. Of bytes there is room up to the half of the
+    /// capacity, so that no sample of usual size finds too little.
+    pub fn room(&self) -> usize {
+        if self.raw.len() > self.capacity_bytes / 2 {
+            return 0;
+        }
+        self.capacity_samples.saturating_sub(self.timestamps.len())
+    }
+
     /// Adds a sample; the oldest ones make room if the ring is full.
     #[inline]
     pub fn push(&mut self, timestamp: f64, raw: &[u8]) {

@@ -163,7 +163,10 @@ pub struct Fanout<T: Transmit> {
     next_id: u64,
     bytes: u64,
     dropped: u64,
+    /// Samples sent again to consumers that have left.
     replayed: u64,
+    /// Whether a granted consumer left since the last look at what is retained.
+    has_granted_left: bool,
     is_closing: bool,
 }
 
@@ -179,6 +182,7 @@ impl<T: Transmit> Default for Fanout<T> {
             bytes: 0,
             dropped: 0,
             replayed: 0,
+            has_granted_left: false,
             is_closing: false,
         }
     }
@@ -255,7 +259,9 @@ impl<T: Transmit> Fanout<T> {
             return Poll::Pending;
         };
         let variant = consumer.variant;
-        self.consumers.swap_remove(index);
+        let left = self.consumers.swap_remove(index);
+        self.replayed += left.replayed;
+        self.has_granted_left |= left.limits.is_granted;
         self.trim(variant);
         Poll::Ready(Some(sender))
     }
@@ -263,7 +269,7 @@ impl<T: Transmit> Fanout<T> {
     /// Returns what can be told of every consumer, and its progress.
     pub fn consumers(&self) -> impl Iterator<Item = (ConsumerId, &T::Info, ConsumerProgress)> {
         self.consumers.iter().map(|each| {
-            let progress = each.progress(self.logs[each.variant.index()].end());
+            let progress = each.progress(&self.logs[each.variant.index()]);
             (each.id, &each.info, progress)
         })
     }
@@ -276,6 +282,22 @@ impl<T: Transmit> Fanout<T> {
             .iter()
             .filter_map(|each| each.sender.as_ref());
         logged + senders.map(T::queued_bytes).sum::<usize>()
+    }
+
+    /// Moves a log over samples that were skipped or pushed unread. False if a piece lies before its end: all who
+    /// read the variant joined after that push, the last of those before having left.
+    #[cold]
+    fn note_hole(&mut self, at: Position) -> bool {
+        let log = &mut self.logs[at.variant.index()];
+        if at.first < log.end() {
+            return false;
+        }
+        let hole = log.end()..at.first;
+        let readers = self.consumers.iter_mut();
+        let readers = readers.filter(|each| each.variant == at.variant);
+        readers.for_each(|each| each.note_hole(&hole));
+        log.skip_to(at.first);
+        true
     }
 
     /// Hands a piece of a push to every consumer of its variant. What is in `piece` afterwards is of no
@@ -296,15 +318,11 @@ impl<T: Transmit> Fanout<T> {
         }
         let is_inline = inline == Inline::Always
             || (self.budget).allows(piece.bytes.len(), self.consumers.len(), now);
-        let log = &mut self.logs[at.variant.index()];
         let before = at.first;
-        if log.end() < before {
-            let hole = log.end()..before;
-            let readers = self.consumers.iter_mut();
-            let readers = readers.filter(|each| each.variant == at.variant);
-            readers.for_each(|each| each.note_hole(&hole));
-            log.skip_to(before);
+        if before != self.logs[at.variant.index()].end() && !self.note_hole(at) {
+            return published;
         }
+        let log = &mut self.logs[at.variant.index()];
         let after = before + piece.ends.len() as u64;
         let mut needed = after;
         for consumer in &mut self.consumers {
@@ -354,11 +372,10 @@ impl<T: Transmit> Fanout<T> {
         if needed >= after {
             return published;
         }
-        let floor = log.floor();
         let readers = self.consumers.iter_mut();
         published.dropped = readers
             .filter(|each| each.variant == at.variant)
-            .map(|each| each.drop_oldest(after, floor))
+            .map(|each| each.drop_oldest(log))
             .sum();
         if published.dropped > 0 {
             self.dropped += published.dropped;
@@ -406,9 +423,7 @@ impl<T: Transmit> Fanout<T> {
             }
             let range = log.distance(from, consumer.next)..log.distance(from, until);
             consumer.served = self.batches;
-            consumer.sent += until - consumer.next;
-            self.replayed += consumer.live.min(until).saturating_sub(consumer.next);
-            consumer.next = until;
+            consumer.advance(until, until - consumer.next);
             batch
                 .entries
                 .extend(BatchEntry::take(consumer, index, range));

@@ -21,6 +21,8 @@ pub struct SampleLog {
     first: u64,
     /// Sequence number of the next sample.
     end: u64,
+    /// Sequence number after the last samples that were not stored.
+    hole_end: u64,
     /// What is kept beyond the needs of consumers.
     retained: Option<Retained>,
     /// Kept for reuse. Their buffers keep old bytes: filling them with zeros would cost as much as
@@ -150,7 +152,33 @@ impl SampleLog {
 
     /// Returns whether all samples from one number to another are stored.
     pub fn is_whole(&self, from: u64, to: u64) -> bool {
-        self.read(from, to, |_| ()) == to - from
+        self.stored_between(from, to) == to - from
+    }
+
+    /// Returns the number of stored samples from one number to another, if all after the last hole are.
+    pub fn stored_between(&self, from: u64, to: u64) -> u64 {
+        if from >= self.hole_end {
+            to.saturating_sub(from)
+        } else {
+            self.read(from, to, |_| ())
+        }
+    }
+
+    /// Returns the first of the newest `count` samples that are stored, or of all if there are fewer.
+    pub fn newest(&self, count: u64) -> u64 {
+        let first = self.end.saturating_sub(count);
+        if first >= self.hole_end {
+            return first;
+        }
+        let mut missing = count;
+        for block in self.blocks.iter().rev() {
+            let length = block.end() - block.first;
+            if length >= missing {
+                return block.end() - missing;
+            }
+            missing -= length;
+        }
+        self.blocks.front().map_or(self.end, |block| block.first)
     }
 
     /// Returns the bytes of the stored samples from one number to another.
@@ -179,14 +207,13 @@ impl SampleLog {
         let first = self.end;
         self.end += ends.len() as u64;
         let mut base = 0.0;
-        let mut is_over = false;
+        let mut is_over = self.blocks.back().is_some_and(|last| last.end() != first);
         if let Some(retained) = &mut self.retained {
             retained.bytes += encoded.len();
             let last = self.blocks.back();
             if let Some(last) = last {
-                is_over = last.end() != first
-                    || last.first < retained.floor
-                    || now - last.pushed.0 >= retained.block_secs;
+                is_over |=
+                    last.first < retained.floor || now - last.pushed.0 >= retained.block_secs;
                 is_over |= last.bytes.len() + encoded.len() > BLOCK_BYTES;
             }
             if is_over && let Some(last) = last {
@@ -229,6 +256,7 @@ impl SampleLog {
         if sequence > self.end {
             let is_caught_up = self.first == self.end;
             self.end = sequence;
+            self.hole_end = sequence;
             if is_caught_up {
                 self.first = sequence;
             }

@@ -87,6 +87,17 @@ impl TimestampDeducer {
         }
     }
 
+    /// Returns the timestamp of the last sample; 0.0 before the first.
+    #[inline]
+    pub fn last(&self) -> f64 {
+        self.last
+    }
+
+    /// Goes on after a sample of an earlier connection. Spec: resume §4.2.
+    pub fn resume(&mut self, last: f64) {
+        self.last = last;
+    }
+
     /// Returns the timestamp of the next sample, given the received one.
     pub fn next(&mut self, received: Option<f64>) -> f64 {
         self.last = received

@@ -255,6 +255,18 @@ impl GapReason {
     }
 }
 
+impl fmt::Display for GapReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::ReaderTooSlow => "reader too slow",
+            Self::LostBefore => "lost on the way to the relay",
+            Self::Skipped => "lost by the device",
+            Self::NotRetained => "no longer retained",
+            Self::Other(_) => "unknown reason",
+        })
+    }
+}
+
 /// Gap between two samples of a granted feed. Spec: resume §2.4.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Gap {

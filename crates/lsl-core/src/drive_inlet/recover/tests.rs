@@ -13,7 +13,14 @@ use crate::net::runtime;
 use crate::net::sockets::{self, Family};
 
 fn shared(context: &Context, info: StreamInfo) -> Arc<InletShared> {
-    Arc::new(InletShared::new(context.clone(), info, 1, 0, true, false))
+    Arc::new(InletShared::new(
+        context.clone(),
+        info,
+        1,
+        0,
+        (true, true),
+        false,
+    ))
 }
 
 /// Fails one attempt. Returns whether the next one is for another outlet or address.

@@ -514,3 +514,44 @@ fn all_connections_go_over_to_the_successor_at_once() {
     recovery.handle(Input::Failed(feed.id, Failure::Connection), 0.6);
     assert_eq!(recovery.poll_action(), None, "an attempt that is over");
 }
+
+#[test]
+fn a_feed_that_can_go_on_is_dialled_twice_where_it_was_before_the_search() {
+    for is_recoverable in [true, false] {
+        let mut recovery = recovery_of(&Config::default(), is_recoverable);
+        recovery.handle(Input::Wanted(Purpose::Feed), 0.0);
+        let attempt = begin(&mut recovery, Purpose::Feed, 0.0);
+        let resumable = |id| Input::Failed(id, Failure::Resumable);
+        recovery.handle(Input::Connected, 0.0);
+        assert_eq!(recovery.handle(resumable(attempt.id), 5.0), None);
+        let again = begin(&mut recovery, Purpose::Feed, 5.0);
+        assert_eq!(again.endpoint, attempt.endpoint);
+        assert_eq!(recovery.handle(resumable(again.id), 5.01), None);
+        assert_eq!(recovery.poll_action(), None);
+        assert!(recovery.poll_connect(Purpose::Feed, 5.05).is_none());
+        assert!((recovery.poll_timeout().unwrap() - 5.1).abs() < 1e-9);
+        recovery.handle_timeout(None, 5.11);
+        let last = begin(&mut recovery, Purpose::Feed, 5.11);
+        // As without anything to resume.
+        let notice = recovery.handle(resumable(last.id), 5.2);
+        assert_eq!(notice, (!is_recoverable).then_some(Notice::Lost));
+        assert_eq!(recovery.poll_action().is_some(), is_recoverable);
+    }
+}
+
+#[test]
+fn an_outlet_that_breaks_every_feed_is_dialled_ten_times_a_second_at_most() {
+    let mut recovery = recovery();
+    let mut dials = 0;
+    let mut now = 0.0;
+    while now < 10.0 {
+        recovery.handle_timeout(None, now);
+        while let Some(attempt) = recovery.poll_connect(Purpose::Feed, now) {
+            dials += 1;
+            recovery.handle(Input::Connected, now);
+            recovery.handle(Input::Failed(attempt.id, Failure::Resumable), now);
+        }
+        now += 0.001;
+    }
+    assert!((90..=102).contains(&dials), "{dials}");
+}

@@ -29,6 +29,8 @@ pub(super) struct Consumer<T: Transmit> {
     /// The number of the last batch that it was in.
     pub(super) served: u64,
     pub(super) sent: u64,
+    /// Of these, those that were pushed before it joined.
+    pub(super) replayed: u64,
     pub(super) dropped: u64,
     /// What it must be told before its next sample, which transmits its timestamp then.
     pub(super) restart: Option<Restart>,
@@ -88,6 +90,7 @@ impl<T: Transmit> Consumer<T> {
             held: 0,
             served: 0,
             sent: 0,
+            replayed: 0,
             dropped: 0,
             restart: (next < live).then_some(Restart::Replay),
             live,
@@ -95,11 +98,11 @@ impl<T: Transmit> Consumer<T> {
         }
     }
 
-    pub(super) fn progress(&self, end: u64) -> ConsumerProgress {
+    pub(super) fn progress(&self, log: &SampleLog) -> ConsumerProgress {
         ConsumerProgress {
             sent: self.sent,
             dropped: self.dropped,
-            behind: end - self.next.min(end),
+            behind: log.stored_between(self.next, log.end()),
         }
     }
 
@@ -212,9 +215,9 @@ impl<T: Transmit> Consumer<T> {
         let Some(sender) = &mut self.sender else {
             return;
         };
-        self.sent += log.read(self.next, end, |bytes| sender.queue(bytes));
+        let samples = log.read(self.next, end, |bytes| sender.queue(bytes));
         self.output = Output::Unsent;
-        self.next = end;
+        self.advance(end, samples);
     }
 
     /// Takes note that samples at the end of the log were skipped, before others are published.
@@ -254,8 +257,17 @@ impl<T: Transmit> Consumer<T> {
         log.restamped(self.next, &mut bytes);
         sender.queue(&bytes);
         self.output = Output::Unsent;
-        self.next += 1;
-        self.sent += 1;
+        self.advance(self.next + 1, 1);
+    }
+
+    /// Takes note that samples up to a number were handed to the sender.
+    #[inline]
+    pub(super) fn advance(&mut self, until: u64, samples: u64) {
+        if self.next < self.live {
+            self.replayed += samples.min(self.live - self.next);
+        }
+        self.sent += samples;
+        self.next = until;
     }
 
     /// Notes that a granted consumer misses samples. The first reason stands for all until it is told.
@@ -277,20 +289,15 @@ impl<T: Transmit> Consumer<T> {
         }
         let ends = &piece.ends[..count];
         let ready = &piece.bytes[..ends[count - 1]];
+        let mut handed = 0;
         match sender.send(ready, Caller::Push) {
-            Ok(committed) if committed == ready.len() => {
-                self.next += count as u64;
-                self.sent += count as u64;
-            }
+            Ok(committed) if committed == ready.len() => handed = count,
             Ok(committed) => {
-                let whole = ends.partition_point(|&end| end <= committed);
-                self.next += whole as u64;
-                self.sent += whole as u64;
-                let sent_whole = if whole == 0 { 0 } else { ends[whole - 1] };
+                handed = ends.partition_point(|&end| end <= committed);
+                let sent_whole = if handed == 0 { 0 } else { ends[handed - 1] };
                 if committed > sent_whole {
-                    sender.queue(&piece.bytes[committed..ends[whole]]);
-                    self.next += 1;
-                    self.sent += 1;
+                    sender.queue(&piece.bytes[committed..ends[handed]]);
+                    handed += 1;
                 }
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -305,6 +312,7 @@ impl<T: Transmit> Consumer<T> {
         } else {
             Output::Flushed
         };
+        self.advance(self.next + handed as u64, handed as u64);
     }
 
     /// Sends everything that is ready. Returns false while the socket is full.
@@ -331,15 +339,20 @@ impl<T: Transmit> Consumer<T> {
     }
 
     /// Drops what is beyond the capacity; a granted consumer also has all that is retained from `floor` on.
-    pub(super) fn drop_oldest(&mut self, after: u64, floor: u64) -> u64 {
-        let mut oldest = after.saturating_sub(self.limits.capacity as u64);
-        if self.limits.is_granted {
-            oldest = oldest.min(floor);
-        }
-        if self.output == Output::Ended || self.next >= oldest {
+    pub(super) fn drop_oldest(&mut self, log: &SampleLog) -> u64 {
+        let capacity = self.limits.capacity as u64;
+        let most = log.end().saturating_sub(self.next);
+        if self.output == Output::Ended || most <= capacity {
             return 0;
         }
-        let dropped = oldest - self.next;
+        let mut oldest = log.newest(capacity);
+        if self.limits.is_granted {
+            oldest = oldest.min(log.floor());
+        }
+        let dropped = log.stored_between(self.next, oldest);
+        if dropped == 0 {
+            return 0;
+        }
         self.dropped += dropped;
         self.next = oldest;
         self.note_gap(GapReason::ReaderTooSlow);

@@ -16,8 +16,6 @@ use crate::wire::sequence::{Generation, Position, ReplayFrom};
 pub struct Live<'a> {
     /// Number of the first sample of the pushes that begin from now on.
     pub edge: u64,
-    /// Whether pushes that are under way are for the retained variant.
-    pub was_read: bool,
     /// Name of the numbering.
     pub generation: &'a Generation,
     /// Rate in Hz as receivers read it.
@@ -58,7 +56,8 @@ impl<T: Transmit> Fanout<T> {
         self.retention = Some(retention);
     }
 
-    pub(super) fn is_retaining(&self) -> bool {
+    /// Whether samples are retained.
+    pub fn is_retaining(&self) -> bool {
         self.retention.as_ref().is_some_and(Retention::is_armed)
     }
 
@@ -66,7 +65,14 @@ impl<T: Transmit> Fanout<T> {
     pub fn retained(&self) -> (usize, u64, u64) {
         let refused = self.retention.as_ref().map_or(0, Retention::refused);
         let bytes = self.logs[Self::RETAINED.index()].retained_bytes();
-        (bytes, self.replayed, refused)
+        let replayed = self.consumers.iter().map(|each| each.replayed);
+        (bytes, self.replayed + replayed.sum::<u64>(), refused)
+    }
+
+    /// Begins to store a variant that nobody read, for a reader that is about to join. What was pushed before
+    /// the live `edge` is not stored, nor what pushes that are under way have yet to publish.
+    pub fn begin(&mut self, variant: Variant, edge: u64) {
+        self.logs[variant.index()].skip_to(edge);
     }
 
     /// Returns the samples to send again to a reader that asked for `from` and is about to join. `live` is the
@@ -83,9 +89,6 @@ impl<T: Transmit> Fanout<T> {
         let Some(retention) = &mut self.retention else {
             return live.edge..live.edge;
         };
-        if !live.was_read {
-            log.skip_to(live.edge);
-        }
         if !retention.is_armed() {
             let restamper = Restamper::new(ByteOrder::NATIVE, live.nominal_srate);
             log.retain(restamper, retention.block_secs());
@@ -121,7 +124,8 @@ impl<T: Transmit> Fanout<T> {
             return;
         };
         let log = &mut self.logs[Self::RETAINED.index()];
-        if self.consumers.iter().any(|each| each.limits.is_granted) {
+        let has_left = std::mem::take(&mut self.has_granted_left);
+        if has_left || self.consumers.iter().any(|each| each.limits.is_granted) {
             retention.prolong(now);
         }
         retention.expire(now);

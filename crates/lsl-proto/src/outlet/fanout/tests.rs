@@ -5,6 +5,7 @@ use super::*;
 use crate::transport::Tx;
 
 mod granted;
+mod holes;
 mod property;
 
 /// A socket that takes as many bytes as it is told to have room for.

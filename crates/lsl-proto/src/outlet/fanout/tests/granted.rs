@@ -119,7 +119,6 @@ impl Outlet {
     fn join(&mut self, from: &ReplayFrom, capacity: usize) -> Reader {
         let live = Live {
             edge: self.edge(),
-            was_read: true,
             generation: &generation(),
             nominal_srate: RATE,
         };
