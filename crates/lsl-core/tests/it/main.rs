@@ -15,6 +15,7 @@ mod hostile;
 mod lab;
 mod public_api;
 mod pulling;
+mod resume;
 mod secure;
 mod stamping;
 mod streaming;

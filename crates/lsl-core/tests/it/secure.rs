@@ -3,7 +3,7 @@
 
 mod fake;
 mod outlet;
-mod people;
+pub mod people;
 
 mod identity;
 mod minimal;
