@@ -32,6 +32,8 @@ pub(crate) enum Library {
     Windows,
     /// Our library for Windows, played by Wine.
     LslDll,
+    /// The Python classes on it.
+    PylslOnDll,
 }
 
 impl Library {
@@ -47,15 +49,19 @@ impl Library {
             Self::PylslOnOurs => "pylsl on lsl-ffi",
             Self::Windows => "Windows liblsl 1.18.0",
             Self::LslDll => "Windows lsl-ffi",
+            Self::PylslOnDll => "pylsl on Windows lsl-ffi",
         }
     }
 
     pub(crate) fn is_ours(self) -> bool {
-        matches!(self, Self::LslFfi | Self::PylslOnOurs | Self::LslDll)
+        matches!(
+            self,
+            Self::LslFfi | Self::PylslOnOurs | Self::LslDll | Self::PylslOnDll
+        )
     }
 
     pub(crate) fn is_for_windows(self) -> bool {
-        matches!(self, Self::Windows | Self::LslDll)
+        matches!(self, Self::Windows | Self::LslDll | Self::PylslOnDll)
     }
 
     /// What the peer is started with: a library to load, for pylsl the Python that has it.
@@ -67,10 +73,11 @@ impl Library {
             Self::LslFfi => "LSL_INTEROP_LIB_LSL_FFI",
             Self::Windows => "LSL_INTEROP_DLL_1_18_0",
             Self::LslDll => "LSL_INTEROP_DLL_LSL_FFI",
+            Self::PylslOnDll => "LSL_INTEROP_WINDOWS_PYTHON",
         }
     }
 
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::V1_18_0,
         Self::V1_17_7,
         Self::Pylsl,
@@ -78,6 +85,7 @@ impl Library {
         Self::PylslOnOurs,
         Self::Windows,
         Self::LslDll,
+        Self::PylslOnDll,
     ];
 }
 
@@ -300,11 +308,16 @@ impl Lab {
                 command.arg(format!("{folder}peer.py")).arg(path);
                 command
             }
-            Library::Pylsl | Library::PylslOnOurs => {
+            Library::Pylsl | Library::PylslOnOurs | Library::PylslOnDll => {
                 let mut command = Command::new(path);
                 command.arg(format!("{folder}pylsl_peer.py"));
-                if library == Library::PylslOnOurs {
-                    let ours = self.libraries.get(&Library::LslFfi).ok_or("no library")?;
+                let ours = match library {
+                    Library::PylslOnOurs => Some(Library::LslFfi),
+                    Library::PylslOnDll => Some(Library::LslDll),
+                    _ => None,
+                };
+                if let Some(ours) = ours {
+                    let ours = self.libraries.get(&ours).ok_or("no library")?;
                     command.env("PYLSL_LIB", ours);
                 }
                 command
@@ -312,7 +325,7 @@ impl Lab {
         };
         let config = self.config_file(library.name(), setup)?;
         command.env("LSLAPICFG", &config);
-        self.secure(&mut command, setup.keys)?;
+        self.secure(&mut command, setup.keys, library.is_for_windows())?;
         Peer::spawn(command, config.with_extension("log"))
     }
 
@@ -320,14 +333,20 @@ impl Lab {
     pub(crate) fn command(&self, setup: Setup) -> Outcome<Command> {
         let mut command = Command::new(self.command.as_ref().ok_or("no lsl command")?);
         command.arg("--config").arg(self.config_file("lsl", setup)?);
-        self.secure(&mut command, setup.keys)?;
+        self.secure(&mut command, setup.keys, false)?;
         Ok(command)
     }
 
     /// Give a program these keys, or none, whatever this machine's user has.
-    fn secure(&self, command: &mut Command, keys: Option<Keys>) -> Outcome {
+    fn secure(&self, command: &mut Command, keys: Option<Keys>, is_for_windows: bool) -> Outcome {
         match keys {
-            Some(keys) => command.env(SECURE_CONFIG, self.keyring.file(keys)?),
+            Some(keys) => {
+                let mut file = self.keyring.file(keys)?;
+                if is_for_windows {
+                    file = on_drive(&file);
+                }
+                command.env(SECURE_CONFIG, file)
+            }
             None => command.env_remove(SECURE_CONFIG),
         };
         command.env("HOME", Path::new(env!("CARGO_TARGET_TMPDIR")));
@@ -358,6 +377,7 @@ impl Lab {
         check: &str,
         keys: Option<Keys>,
     ) -> Outcome<Command> {
+        let is_for_windows = library.is_for_windows();
         let library = self.libraries.get(&library).ok_or("no library")?;
         let python = env::var_os(python).ok_or("no Python")?;
         let how = keys.map_or("plain", |_| "secure");
@@ -373,7 +393,7 @@ impl Lab {
             .env("MNE_LSL_LIB", library)
             // Or the script might have found another library and proved nothing.
             .env("LSL_EXPECT_LIBRARY", "lsl-rs");
-        self.secure(&mut command, keys)?;
+        self.secure(&mut command, keys, is_for_windows)?;
         if let Some(keys) = keys {
             command.env("LSL_EXPECT_POLICY", keys.policy.name());
         }
@@ -436,6 +456,11 @@ impl Lab {
             }
         }
     }
+}
+
+/// A file as Windows names it under Wine: without a drive no path is absolute there.
+fn on_drive(file: &Path) -> PathBuf {
+    format!("Z:{}", file.display()).replace('/', "\\").into()
 }
 
 /// Names the security configuration of a process.

@@ -23,6 +23,7 @@ const PYLSL_ON_OURS: Side = Side::Foreign(Library::PylslOnOurs);
 const C_ABI: Side = Side::Foreign(Library::LslFfi);
 const WINDOWS: Side = Side::Foreign(Library::Windows);
 const C_ABI_OF_WINDOWS: Side = Side::Foreign(Library::LslDll);
+const PYLSL_ON_WINDOWS: Side = Side::Foreign(Library::PylslOnDll);
 
 /// liblsl against liblsl comes first: if these fail, the stage is broken and no other cell means
 /// anything.
@@ -274,6 +275,19 @@ fn windows() -> Vec<Cell> {
         if other != WINDOWS {
             cells.push(clocks(Route::new(one, other, Family::V4)));
         }
+    }
+    let amplifier = Some(Keys::new(Device::Amplifier, Policy::Required));
+    let recorder = Some(Keys::new(Device::Recorder, Policy::Required));
+    for (from, to) in [
+        (PYLSL_ON_WINDOWS, Side::Ours),
+        (Side::Ours, PYLSL_ON_WINDOWS),
+    ] {
+        let route = Route::new(from, to, Family::V4).with(amplifier, recorder);
+        // pylsl itself refuses the last on Windows.
+        for format in Format::ALL.into_iter().filter(|it| *it != Format::Int64) {
+            cells.extend(Transfer::ALL.map(|how| exchange(route, format, how)));
+        }
+        cells.extend([metadata(route), recovery(route)]);
     }
     cells
 }

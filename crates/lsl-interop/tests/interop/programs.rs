@@ -180,8 +180,7 @@ fn idioms_on_liblsl() -> impl Iterator<Item = Cell> {
     })
 }
 
-/// Each check without keys, and as a device that sends to itself: nobody's program has to change. On Windows
-/// without keys alone: they have to be made there.
+/// Each check without keys, and as a device that sends to itself: nobody's program has to change.
 pub(crate) fn cells() -> Vec<Cell> {
     let required = Keys::new(Device::Amplifier, Policy::Required);
     let each = SCRIPTS
@@ -189,7 +188,6 @@ pub(crate) fn cells() -> Vec<Cell> {
         .flat_map(|script| script.checks.iter().map(move |check| (script, *check)));
     let each =
         each.flat_map(|(script, check)| [(script, check, None), (script, check, Some(required))]);
-    let each = each.filter(|(script, _, keys)| keys.is_none() || script.python != WINDOWS);
     each.map(|(script, check, keys)| {
         let how = if keys.is_some() { "secure: " } else { "" };
         let row = format!("{how}{}", script.row);
