@@ -82,7 +82,7 @@ pub(super) const PARTS: &[Part] = &[
     },
     Part {
         name: "dist",
-        proves: "packages for x86-64, aarch64 and Windows, the same bytes twice; the wheel",
+        proves: "packages for x86-64, aarch64, Windows and macOS, the same bytes twice; the wheel",
         paths: &[
             "Cargo.toml",
             "Cargo.lock",
