@@ -113,19 +113,20 @@ pub(crate) fn pe_problems(sh: &Shell, file: &Path) -> Result<Vec<String>> {
         problems.push("it imports nothing: was it read at all?".to_owned());
     }
     if is_library {
-        problems.extend(abi::against_table(sh, &pe_exports(&listed))?);
+        problems.extend(abi::against_table(sh, &pe_exports(sh, file)?)?);
     }
     Ok(problems)
 }
 
-/// Names in the last table that `objdump -p` lists.
-fn pe_exports(listed: &str) -> BTreeSet<String> {
+/// Names that a library for Windows exports: those in the last table of `objdump -p`.
+pub(crate) fn pe_exports(sh: &Shell, file: &Path) -> Result<BTreeSet<String>> {
+    let listed = listing(cmd!(sh, "objdump -p {file}"))?;
     let table = listed.split("[Ordinal/Name Pointer] Table").nth(1);
     let rows = table.unwrap_or_default().lines().skip(1);
-    rows.take_while(|row| row.contains(']'))
-        .filter_map(|row| row.split_whitespace().last())
-        .map(str::to_owned)
-        .collect()
+    let names = rows
+        .take_while(|row| row.contains(']'))
+        .filter_map(|row| row.split_whitespace().last());
+    Ok(names.map(str::to_owned).collect())
 }
 
 /// Whatever is wrong with a program or library for Linux.

@@ -29,6 +29,8 @@ const PARTS: &[(&str, &str, &str)] = &[
     ("lsl-core", "--lib", "4"),
     ("lsl-core", "--test=it", "4"),
     ("lsl-ffi", "--lib", "4"),
+    ("lsl-record", "--lib", "4"),
+    ("lsl-record", "--test=it", "4"),
 ];
 
 /// Test binaries of the campaign alone.
@@ -68,7 +70,8 @@ const LONG: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// Tests that do not run there: of a package, the beginning of their name or all of it, and why.
+/// Tests that do not run there: of a package, the beginning of their name or all of it, and why. docs/windows.md
+/// has the same list.
 const LEFT_OUT: &[(&str, &str, &str)] = &[
     (
         "lsl-secure",
@@ -163,8 +166,9 @@ pub(crate) fn run(sh: &Shell, filter: Option<&str>, scope: Scope) -> Result {
     Ok(())
 }
 
-/// Every format both ways between our library for Windows, liblsl for Windows and what runs on Linux.
-fn play_interop(sh: &Shell, stage: &Stage, _: Scope) -> Result {
+/// Every format both ways between our library for Windows, liblsl for Windows and what runs on Linux; and Python
+/// packages on ours.
+fn play_interop(sh: &Shell, stage: &Stage, scope: Scope) -> Result {
     stage.cargo(sh, &["build", "-p", "lsl-ffi"])?.run()?;
     let ours = stage.build.join(TRIPLE).join("debug").join(LIBRARY);
     let problems = artefact::pe_problems(sh, &ours)?;
@@ -172,13 +176,36 @@ fn play_interop(sh: &Shell, stage: &Stage, _: Scope) -> Result {
         return Err(format!("{LIBRARY}:\n    {}", problems.join("\n    ")).into());
     }
     interop::build(sh)?;
-    let variables = [
+    let mut variables = vec![
         ("LSL_INTEROP_PYTHON", interop::pylsl_python(sh)?),
         ("LSL_INTEROP_LIB_1_18_0", interop::newest_liblsl(sh)?),
         ("LSL_INTEROP_WINDOWS_PYTHON", stage.python.clone()),
         ("LSL_INTEROP_DLL_1_18_0", stage.liblsl.clone()),
         ("LSL_INTEROP_DLL_LSL_FFI", ours),
     ];
+    let mut gaps = Vec::new();
+    if scope == Scope::Gate {
+        gaps.push("mne-lsl is for `cargo xtask wine --all`".to_owned());
+    } else {
+        stage::add_mne_lsl(sh, stage)?;
+        variables.push(("LSL_INTEROP_WINDOWS_MNE_LSL", stage.python.clone()));
+    }
     let words = vec![stage.enter.display().to_string()];
-    interop::play(sh, words, &variables, &[], Some("Windows"))
+    interop::play(sh, words, &variables, &gaps, Some("Windows"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::LEFT_OUT;
+
+    #[test]
+    fn the_page_lists_every_test_that_is_left_out() {
+        let page = include_str!("../../docs/windows.md");
+        let (_, table) = page.split_once("\n## Tests that are left out\n").unwrap();
+        let rows = table.lines().filter(|line| line.starts_with("| `"));
+        let expected = LEFT_OUT
+            .iter()
+            .map(|(package, test, reason)| format!("| `{test}` | {package} | {reason} |"));
+        assert_eq!(rows.collect::<Vec<_>>(), expected.collect::<Vec<_>>());
+    }
 }

@@ -1,6 +1,6 @@
 //! Commands in messages, as people of this system type them.
 
-use std::path::Path;
+use std::path::{Path, PathBuf, absolute};
 
 /// Quotes a word of a command, so that it can be pasted into a shell of Unix.
 pub fn word(word: &str) -> String {
@@ -12,13 +12,30 @@ pub fn word(word: &str) -> String {
     }
 }
 
+/// Returns a path in the form that people type and commands take: without the `\\?\` that Windows puts before a
+/// path whose links were resolved. It stays where the path would be too long without it or name something else,
+/// as with devices (`aux`) and names that end with a dot.
+pub fn typed(resolved: &Path) -> PathBuf {
+    let text = resolved.to_str().filter(|_| cfg!(windows));
+    let short = text.and_then(|text| text.strip_prefix(r"\\?\"));
+    let short = short.filter(|short| short.len() < LONGEST_SHORT);
+    let typed = short.map(|short| match short.strip_prefix(r"UNC\") {
+        Some(server) => PathBuf::from(format!(r"\\{server}")),
+        None => PathBuf::from(short),
+    });
+    let is_same = |typed: &PathBuf| absolute(typed).is_ok_and(|path| path.as_os_str() == typed);
+    typed.filter(is_same).unwrap_or_else(|| resolved.to_owned())
+}
+
+/// Length from which a path of Windows, that of a folder, must have the long form; for files it is 260.
+pub(crate) const LONGEST_SHORT: usize = 240;
+
 /// Quotes a path for a shell of this system.
 pub fn path(path: &Path) -> String {
-    let text = path.display().to_string();
+    let text = typed(path).display().to_string();
     if cfg!(windows) {
-        // Commands do not take the form for long paths. No name has a quote in it.
-        let short = text.strip_prefix(r"\\?\").unwrap_or(&text);
-        format!("\"{}\"", short.replace('"', ""))
+        // No name has a quote in it.
+        format!("\"{}\"", text.replace('"', ""))
     } else {
         word(&text)
     }
@@ -131,5 +148,31 @@ mod tests {
         check(r"C:\amp 1\a&b", r#""C:\amp 1\a&b""#);
         check(r"\\?\C:\ProgramData\lsl_api", r#""C:\ProgramData\lsl_api""#);
         assert_eq!(variable("KEY", Path::new(r"C:\amp 1")), r"KEY=C:\amp 1");
+    }
+
+    #[test]
+    #[cfg(windows)]
+    fn resolved_paths_are_shown_as_people_type_them() {
+        let check = |path: &str, expected: &str| {
+            assert_eq!(typed(Path::new(path)).to_str(), Some(expected));
+        };
+        check(r"\\?\C:\lab\amp 1.xdf", r"C:\lab\amp 1.xdf");
+        check(r"\\?\C:\", r"C:\");
+        check(r"\\?\UNC\server\lab\x", r"\\server\lab\x");
+        let long = format!(r"\\?\C:\{}", "x".repeat(240));
+        for same in [
+            r"C:\lab",
+            r"\\?\C:\lab\x.",
+            r"\\?\C:\lab\x ",
+            r"\\?\C:\lab\aux",
+            r"\\?\Volume{01}\x",
+            &long,
+        ] {
+            check(same, same);
+        }
+        let folder = std::env::temp_dir().canonicalize().unwrap();
+        assert!(folder.to_str().unwrap().starts_with(r"\\?\"));
+        let shown = typed(&folder);
+        assert!(!shown.to_str().unwrap().starts_with(r"\\?\") && shown.is_dir());
     }
 }

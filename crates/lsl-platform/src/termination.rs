@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::readiness::wait_readable;
 use crate::signal::Signal;
@@ -38,17 +39,38 @@ pub fn catch(mut on_request: impl FnMut(Request) + Send + 'static) -> io::Result
     let thread = std::thread::Builder::new().name("ctrl-c".into());
     thread.spawn(run)?;
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
-        handle(signal)?;
+        handle(signal, signal == libc::SIGHUP)?;
     }
     Ok(())
 }
+
+/// Makes SIGHUP a wish for new settings from now on, in place of one to end: see [`take_hangup`]. Windows knows no
+/// such signal.
+///
+/// # Errors
+/// Those of the system.
+pub fn catch_hangup() -> io::Result<()> {
+    IS_HANGUP_A_WISH.store(true, Ordering::Relaxed);
+    handle(libc::SIGHUP, false)
+}
+
+/// Returns whether SIGHUP came since the last call. Never blocks.
+pub fn take_hangup() -> bool {
+    HAS_HUNG_UP.swap(false, Ordering::Relaxed)
+}
+
+static IS_HANGUP_A_WISH: AtomicBool = AtomicBool::new(false);
+
+static HAS_HUNG_UP: AtomicBool = AtomicBool::new(false);
 
 /// Raised by the signal handler. Kept for ever, as the handler is.
 static CAUGHT: OnceLock<Signal> = OnceLock::new();
 
 /// Runs on any thread, between any two instructions: reads what was set before, and writes to a descriptor.
-extern "C" fn on_signal(_signal: libc::c_int) {
-    if let Some(caught) = CAUGHT.get() {
+extern "C" fn on_signal(signal: libc::c_int) {
+    if signal == libc::SIGHUP && IS_HANGUP_A_WISH.load(Ordering::Relaxed) {
+        HAS_HUNG_UP.store(true, Ordering::Relaxed);
+    } else if let Some(caught) = CAUGHT.get() {
         caught.raise();
     }
 }
@@ -63,12 +85,12 @@ fn descriptor(signal: &'static Signal) -> BorrowedFd<'static> {
     unsafe_code,
     reason = "std and rustix know nothing of signals' dispositions"
 )]
-fn handle(signal: libc::c_int) -> io::Result<()> {
+fn handle(signal: libc::c_int, may_stay_ignored: bool) -> io::Result<()> {
     // SAFETY: it is a structure of numbers and null pointers.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     // SAFETY: only asks, and writes into that structure.
     let asked = unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut action) };
-    if asked == 0 && signal == libc::SIGHUP && action.sa_sigaction == libc::SIG_IGN {
+    if asked == 0 && may_stay_ignored && action.sa_sigaction == libc::SIG_IGN {
         return Ok(());
     }
     action.sa_sigaction = on_signal as extern "C" fn(libc::c_int) as usize;
@@ -101,5 +123,12 @@ mod tests {
             kill_process(getpid(), signal).unwrap();
             assert_eq!(requests.recv().unwrap(), Request::End);
         }
+        catch_hangup().unwrap();
+        assert!(!take_hangup());
+        kill_process(getpid(), Number::HUP).unwrap();
+        while !take_hangup() {
+            std::thread::yield_now();
+        }
+        assert!(requests.try_recv().is_err() && !take_hangup());
     }
 }

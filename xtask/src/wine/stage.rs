@@ -2,13 +2,14 @@
 //! network without anybody else. All of it lies in `target/wine`; what is no package of Debian is checked
 //! against its checksum.
 
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use xshell::{Cmd, Shell, cmd};
 
 use super::CC;
 use crate::windows::TRIPLE;
-use crate::{Result, zig};
+use crate::{Result, artefact, zig};
 
 /// What was made.
 pub(super) struct Stage {
@@ -46,6 +47,21 @@ const ARCHIVES: &[(&str, &str, &str)] = &[
 const MAVEN_COPY: &str = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy";
 const PYTHON: &str = "org.bytedeco:cpython:3.11.3-1.5.9:jar:windows-x86_64";
 const WHEELS: [&str; 2] = ["pylsl==1.18.6", "numpy==1.26.4"];
+/// mne-lsl and what it imports, with checksums.
+const MNE_LSL: &str = "crates/lsl-interop/python/mne-lsl-windows.txt";
+
+/// Packages for that Python, whatever this one is.
+const PIP_OPTIONS: [&str; 8] = [
+    "-q",
+    "--disable-pip-version-check",
+    "--no-deps",
+    "--only-binary",
+    ":all:",
+    "--platform",
+    "win_amd64",
+    "--python-version=3.11",
+];
+const PYTHON_HOME: &str = "python/org/bytedeco/cpython/windows-x86_64";
 
 /// Makes what is not there yet.
 pub(super) fn make(sh: &Shell) -> Result<Stage> {
@@ -55,6 +71,7 @@ pub(super) fn make(sh: &Shell) -> Result<Stage> {
     unpack(sh, &folder)?;
     let script = |name: &str, text: &str| -> Result<PathBuf> {
         let file = folder.join(name);
+        let text = text.replace("PYTHON_HOME", PYTHON_HOME);
         let text = text.replace("FOLDER", &folder.display().to_string());
         sh.write_file(&file, text)?;
         cmd!(sh, "chmod 755 {file}").quiet().run()?;
@@ -83,6 +100,56 @@ impl Stage {
         .env("CARGO_TARGET_X86_64_PC_WINDOWS_GNU_RUNNER", &self.runner)
         .env("PROPTEST_CASES", "16"))
     }
+}
+
+/// Adds mne-lsl to the Python of Windows, and compiles what it imports: else each program of it takes twice as long.
+pub(super) fn add_mne_lsl(sh: &Shell, stage: &Stage) -> Result {
+    let folder = sh.current_dir().join("target/wine/mne-lsl");
+    // Written last, so that half of it is none.
+    let sign = folder.join("unpacked");
+    let wanted = sh.read_file(MNE_LSL)?;
+    if sh.read_file(&sign).is_ok_and(|text| text == wanted) {
+        return Ok(());
+    }
+    sh.remove_path(&folder)?;
+    let wheels = folder.join("wheels");
+    let python = zig::python(sh)?;
+    let download = || {
+        cmd!(
+            sh,
+            "{python} -m pip download {PIP_OPTIONS...} --require-hashes --dest {wheels} -r {MNE_LSL}"
+        )
+        .run()
+    };
+    download().or_else(|_| download())?;
+    for wheel in sh.read_dir(&wheels)? {
+        cmd!(sh, "python3 -m zipfile -e {wheel} {folder}").run()?;
+    }
+    add_stable_python(sh)?;
+    sh.remove_path(&wheels)?;
+    let (enter, python) = (&stage.enter, &stage.python);
+    let imports = "import mne_lsl.player, mne_lsl.stream";
+    cmd!(sh, "{enter} {python} -c {imports}")
+        .env("MNE_LSL_LIB", &stage.liblsl)
+        .env_remove("PYTHONDONTWRITEBYTECODE")
+        .run()?;
+    Ok(sh.write_file(sign, wanted)?)
+}
+
+/// Makes `python3.dll`, which psutil wants and the archive lacks: it passes calls on to the Python of this version.
+fn add_stable_python(sh: &Shell) -> Result {
+    let home = sh.current_dir().join("target/wine").join(PYTHON_HOME);
+    let mut text = "LIBRARY python3.dll\nEXPORTS\n".to_owned();
+    for name in artefact::pe_exports(sh, &home.join("python311.dll"))? {
+        writeln!(text, "{name}=python311.{name}")?;
+    }
+    let (list, library) = (home.join("python3.def"), home.join("python3.dll"));
+    sh.write_file(&list, text)?;
+    Ok(cmd!(
+        sh,
+        "{CC} -shared -nostdlib -Wl,--entry=0 -o {library} {list}"
+    )
+    .run()?)
 }
 
 /// What Wine takes for the disk of Windows.
@@ -134,8 +201,7 @@ fn unpack(sh: &Shell, folder: &Path) -> Result {
     let pip = || {
         cmd!(
             sh,
-            "{python} -m pip download -q --disable-pip-version-check --no-deps --only-binary :all:
-                --platform win_amd64 --python-version 3.11 --dest {fetched} {WHEELS...}"
+            "{python} -m pip download {PIP_OPTIONS...} --dest {fetched} {WHEELS...}"
         )
         .run()
     };
@@ -179,7 +245,7 @@ exit $status' sh "$@"
 /// Speaks UTF-8 on pipes, as Pythons elsewhere do. A file of Linux for its output or errors ends it ("Invalid
 /// handle"): it gets pipes.
 const START_PYTHON: &str = r#"#!/bin/bash
-export PYTHONHOME='FOLDER/python/org/bytedeco/cpython/windows-x86_64' PYTHONPATH='FOLDER/packages' PYTHONUTF8=1
+export PYTHONHOME='FOLDER/PYTHON_HOME' PYTHONPATH='FOLDER/packages;FOLDER/mne-lsl' PYTHONUTF8=1
 [ -f /dev/stdout ] && exec > >(cat)
 exec wine "$PYTHONHOME/python.exe" "$@" 2> >(cat >&2)
 "#;

@@ -116,4 +116,4 @@ fn trial(lab: &Arc<Lab>, report: &Arc<Mutex<Report>>, cell: Cell) -> Trial {
 const FORGIVEN: u32 = 2;
 
 /// Every wait within a cell ends earlier.
-const LIMIT: Duration = Duration::from_secs(100);
+const LIMIT: Duration = Duration::from_secs(130);

@@ -27,6 +27,7 @@ const PYLSL: &str = "LSL_INTEROP_PYLSL";
 const PYLSL_PLOT: &str = "LSL_INTEROP_PYLSL_PLOT";
 const MNE_LSL: &str = "LSL_INTEROP_MNE_LSL";
 const WINDOWS: &str = "LSL_INTEROP_WINDOWS_PYTHON";
+const WINDOWS_MNE_LSL: &str = "LSL_INTEROP_WINDOWS_MNE_LSL";
 
 /// Every check of `pylsl_classes.py`.
 const CLASSES: &[&str] = &[
@@ -46,6 +47,9 @@ const CLASSES: &[&str] = &[
     "threads",
     "lifecycle",
 ];
+
+/// Every check of `mne_lsl_classes.py`.
+const MNE_LSL_CLASSES: &[&str] = &["low_level", "player_and_stream", "annotations", "epochs"];
 
 /// Pairs of pylsl's examples.
 const EXAMPLES: &[&str] = &[
@@ -84,7 +88,7 @@ const SCRIPTS: &[Script] = &[
         row: "mne-lsl 1.14.0 on lsl-ffi",
         library: Library::LslFfi,
         python: MNE_LSL,
-        checks: &["low_level", "player_and_stream", "annotations", "epochs"],
+        checks: MNE_LSL_CLASSES,
     },
     Script {
         file: PROCESSES,
@@ -142,6 +146,13 @@ const SCRIPTS: &[Script] = &[
         library: Library::LslDll,
         python: WINDOWS,
         checks: &["event_loop", "counters", "encryption"],
+    },
+    Script {
+        file: "mne_lsl_classes.py",
+        row: "mne-lsl 1.14.0 on Windows lsl-ffi",
+        library: Library::LslDll,
+        python: WINDOWS_MNE_LSL,
+        checks: MNE_LSL_CLASSES,
     },
 ];
 

@@ -30,5 +30,12 @@ pub fn prepare_udp(_socket: impl AsSocket) {}
 /// Prepares a socket that is to be bound: no other program can bind its port then. On Unix none can.
 pub fn prepare_bind(_socket: impl AsSocket) {}
 
+/// Prepares a socket that is to listen at a port that people know: connections of a program that ended do not keep
+/// it taken, a program that listens there does.
+pub fn prepare_known_port(socket: impl AsSocket) {
+    // At worst the port is free a minute later.
+    let _ = rustix::net::sockopt::set_socket_reuseaddr(socket, true);
+}
+
 /// Prepares a socket that is to be connected: a closed port of this host refuses at once, as on Unix.
 pub fn prepare_connect(_socket: impl AsSocket, _peer: IpAddr) {}

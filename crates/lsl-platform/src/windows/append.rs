@@ -14,7 +14,8 @@ use windows_sys::Win32::Storage::FileSystem::{
 };
 
 use crate::disk::{checked, is_in_use, is_on_disk, lock_place, open_itself, repeated, unlock};
-use crate::files::{Need, exposed, identity, open_for_administrators, open_private};
+use crate::files::{Need, exposed, identity, open_for_owners, open_private};
+use crate::remedy;
 
 /// Opens a file for appending; a new one is for the user of this program alone. Follows no link in the last
 /// place.
@@ -45,16 +46,27 @@ pub fn open(path: &Path) -> io::Result<File> {
 pub struct Locked<F: Borrow<File>>(F);
 
 /// Waits for the exclusive lock of a folder, whose files are about to be replaced: that of a file in it, since
-/// Windows locks no folders.
+/// Windows locks no folders. Whoever makes that file, the owner of the folder and administrators can lock it.
 ///
 /// # Errors
-/// Those of the system, such as [`io::ErrorKind::PermissionDenied`] if another user was the first, and this one
-/// is no administrator.
+/// Those of the system. [`io::ErrorKind::PermissionDenied`], with a text that names the file and the command
+/// against it, if another user was the first.
 pub fn lock_folder(folder: &Path) -> io::Result<Locked<File>> {
     let flags = FILE_ATTRIBUTE_HIDDEN | FILE_FLAG_OPEN_REPARSE_POINT;
     let access = FILE_READ_DATA | FILE_READ_ATTRIBUTES | SYNCHRONIZE;
     let path = folder.join(".lsl.lock");
-    lock(open_for_administrators(&path, access, OPEN_ALWAYS, flags)?)
+    let opened = open_for_owners(&path, access, OPEN_ALWAYS, flags);
+    lock(opened.map_err(|error| {
+        if error.kind() != io::ErrorKind::PermissionDenied {
+            return error;
+        }
+        let (shown, named) = (remedy::typed(&path), remedy::path(&path));
+        denied(&format!(
+            "{}: {error}; if another user made it, run {}: icacls {named} /reset",
+            shown.display(),
+            remedy::WITH_RIGHTS
+        ))
+    })?)
 }
 
 /// Waits for the exclusive lock of `file`, without a time limit.
@@ -181,6 +193,12 @@ mod tests {
         drop(lock_folder(&folder).unwrap());
         drop(lock_folder(&folder).unwrap());
         assert!(lock_folder(&folder.join("none")).is_err());
+        let taken = folder.join("taken");
+        fs::create_dir_all(taken.join(".lsl.lock")).unwrap();
+        let refused = lock_folder(&taken).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
+        let command = format!("icacls \"{}\" /reset", taken.join(".lsl.lock").display());
+        assert!(refused.to_string().ends_with(&command), "{refused}");
         drop((first, second));
         fs::remove_dir_all(folder).unwrap();
     }

@@ -232,23 +232,20 @@ pub(crate) fn open_private(
     open_with(path, &Descriptor::of_owner("")?, access, disposition, flags)
 }
 
-/// Opens or creates a file; a new one is for the user of this program and for administrators, who can take any
-/// file anyway.
-pub(crate) fn open_for_administrators(
+/// Opens or creates a file; a new one is for the user of this program, for the owner of its folder, who may be
+/// another user than an administrator who comes first, and for administrators, who can take any file anyway.
+pub(crate) fn open_for_owners(
     path: &Path,
     access: u32,
     disposition: u32,
     flags: u32,
 ) -> io::Result<File> {
-    let owner = text_of(&user()?)?;
-    let list = format!("O:{owner}D:P(A;;FA;;;{owner})(A;;FA;;;SY)(A;;FA;;;BA)");
-    open_with(
-        path,
-        &Descriptor::of_text(&list)?,
-        access,
-        disposition,
-        flags,
-    )
+    let user = text_of(&user()?)?;
+    let folder = path.parent().unwrap_or(path);
+    let of_folder = open_any(folder, READ_CONTROL).and_then(|folder| Descriptor::of_file(&folder));
+    let owner = of_folder.ok().and_then(|folder| folder.owner());
+    let owned = Descriptor::shared(&user, owner.as_ref().unwrap_or(&user))?;
+    open_with(path, &owned, access, disposition, flags)
 }
 
 /// Opens or creates a file; a new one has the owner and the list given.
@@ -296,6 +293,14 @@ impl Descriptor {
         Self::of_text(&format!(
             "O:{owner}D:P(A;{inherited};FA;;;{owner})(A;{inherited};FA;;;SY)"
         ))
+    }
+
+    /// Makes one of a user, who may do anything together with another user, administrators and the system itself.
+    fn shared(owner: &str, other: &str) -> io::Result<Self> {
+        let list: String = [owner, other, "SY", ADMINISTRATORS]
+            .map(|who| format!("(A;;FA;;;{who})"))
+            .concat();
+        Self::of_text(&format!("O:{owner}D:P{list}"))
     }
 
     /// Makes one of the text that Windows has for it (SDDL).
@@ -742,54 +747,5 @@ fn short_identity(file: &File) -> io::Result<Identity> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::fs;
-
-    use super::*;
-
-    #[test]
-    fn private_files_are_for_their_user_alone() {
-        let folder = std::env::temp_dir().join(format!("lsl-files-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&folder);
-        create_directory(&folder, Who::Owner).unwrap();
-        let path = folder.join("it");
-        let mut made = create_new(&path, Who::Owner).unwrap();
-        io::Write::write_all(&mut made, b"text").unwrap();
-        assert_eq!(
-            create_new(&path, Who::Owner).unwrap_err().kind(),
-            io::ErrorKind::AlreadyExists
-        );
-        let file = File::open(&path).unwrap();
-        for need in [Need::Secret, Need::Shared] {
-            assert_eq!(exposed(&file, &path, need).unwrap(), None);
-        }
-        drop((file, made));
-        fs::remove_dir_all(folder).unwrap();
-    }
-
-    #[test]
-    fn two_handles_are_of_one_file_by_the_short_numbers_too() {
-        let path = |name| std::env::temp_dir().join(format!("lsl-{name}-{}", std::process::id()));
-        let (one, other) = (path("one"), path("other"));
-        let open = |path| short_identity(&File::open(path).unwrap()).unwrap();
-        for path in [&one, &other] {
-            fs::write(path, "").unwrap();
-        }
-        assert!(open(&one).is_same(open(&one)) && !open(&one).is_same(open(&other)));
-        fs::remove_file(one).unwrap();
-        fs::remove_file(other).unwrap();
-    }
-
-    #[test]
-    fn groups_are_no_owners() {
-        for (name, is_owner) in [("SYSTEM", true), ("Everyone", false), ("Users", false)] {
-            assert_eq!(Owner::named(name).is_some(), is_owner, "{name}");
-        }
-    }
-
-    #[test]
-    fn the_user_has_a_number() {
-        let user = user().unwrap();
-        assert_eq!(Sid::read(&user).map(|sid| sid.0.len()), Some(user.len()));
-    }
-}
+#[path = "files/tests.rs"]
+mod tests;

@@ -66,6 +66,12 @@ pub fn prepare_bind(socket: impl AsSocket) {
     unsafe { setsockopt(socket, SOL_SOCKET, SO_EXCLUSIVEADDRUSE, at, 4) };
 }
 
+/// Prepares a socket that is to listen at a port that people know, as [`prepare_bind`] does: connections of a program
+/// that ended keep no port taken.
+pub fn prepare_known_port(socket: impl AsSocket) {
+    prepare_bind(socket);
+}
+
 /// Prepares a socket that is to be connected: a closed port of this host refuses at once. Windows would try
 /// for two seconds.
 pub fn prepare_connect(socket: impl AsSocket, peer: IpAddr) {

@@ -32,6 +32,20 @@ pub fn catch(on_request: impl FnMut(Request) + Send + 'static) -> io::Result<()>
     checked(unsafe { SetConsoleCtrlHandler(Some(on_event), 1) })
 }
 
+/// Does nothing here: see the Unix version.
+///
+/// # Errors
+/// None.
+#[expect(clippy::unnecessary_wraps, reason = "systems differ")]
+pub fn catch_hangup() -> io::Result<()> {
+    Ok(())
+}
+
+/// Returns false: see the Unix version.
+pub fn take_hangup() -> bool {
+    false
+}
+
 type OnRequest = Box<dyn FnMut(Request) + Send>;
 
 static ON_REQUEST: Mutex<Option<OnRequest>> = Mutex::new(None);
@@ -63,6 +77,11 @@ fn tell(request: Request) {
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc::channel;
+    use std::thread::spawn;
+
+    use windows_sys::Win32::System::Console::{
+        CTRL_CLOSE_EVENT, CTRL_LOGOFF_EVENT, CTRL_SHUTDOWN_EVENT,
+    };
 
     use super::*;
 
@@ -78,7 +97,11 @@ mod tests {
             assert_eq!(unsafe { on_event(event) }, 1);
             assert_eq!(requests.recv().unwrap(), Request::End);
         }
-        tell(Request::EndNow);
-        assert_eq!(requests.recv().unwrap(), Request::EndNow);
+        for event in [CTRL_CLOSE_EVENT, CTRL_LOGOFF_EVENT, CTRL_SHUTDOWN_EVENT] {
+            // SAFETY: as above.
+            let ending = spawn(move || unsafe { on_event(event) });
+            assert_eq!(requests.recv().unwrap(), Request::EndNow);
+            assert!(!ending.is_finished(), "that would end the process");
+        }
     }
 }

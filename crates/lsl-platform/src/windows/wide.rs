@@ -5,6 +5,8 @@ use std::io;
 use std::os::windows::ffi::OsStrExt;
 use std::path::Path;
 
+use crate::remedy::LONGEST_SHORT;
+
 /// Returns a path in UTF-16 with a NUL behind it; a long one in the form that has no limit of length.
 ///
 /// # Errors
@@ -29,6 +31,3 @@ pub(crate) fn wide_text(text: &str) -> Vec<u16> {
     let units = text.encode_utf16().take_while(|unit| *unit != 0);
     units.chain([0]).collect()
 }
-
-/// Length from which a folder's path must have the other form; for files it is 260.
-const LONGEST_SHORT: usize = 240;
