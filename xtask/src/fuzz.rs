@@ -8,8 +8,9 @@ use crate::Result;
 /// Long enough to notice a parser that was just broken.
 pub(crate) const DEFAULT_SECONDS: u32 = 30;
 
-const FUZZ_DIRS: [&str; 3] = [
+const FUZZ_DIRS: [&str; 4] = [
     "crates/lsl-proto/fuzz",
+    "crates/lsl-relay/fuzz",
     "crates/lsl-secure/fuzz",
     "crates/lsl-xdf/fuzz",
 ];

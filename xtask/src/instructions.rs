@@ -65,13 +65,18 @@ pub(crate) fn run(sh: &Shell, update: bool) -> Result {
     };
     let baseline = Baseline::read(sh)?;
     let mut counts = programs.hot_paths()?;
-    for (role, batch) in [("outlet", 1), ("inlet", 1), ("outlet", 64), ("inlet", 64)] {
-        let case = format!("stream/{role}/{batch}");
+    let sides = [("outlet", 1), ("inlet", 1), ("outlet", 64), ("inlet", 64)];
+    let retaining = sides.map(|(role, batch)| (role, batch, true));
+    let sides = sides.map(|(role, batch)| (role, batch, false));
+    for (role, batch, retains) in sides.into_iter().chain(retaining) {
+        let armed = if retains { "/armed" } else { "" };
+        let case = format!("stream/{role}/{batch}{armed}");
         let mut least = [u64::MAX; 2];
         let mut instructions = 0;
         for attempt in 1..=MAX_ATTEMPTS {
             for (least, pushes) in least.iter_mut().zip(PUSHES) {
-                *least = programs.stream(&network, role, batch, pushes)?.min(*least);
+                let stream = programs.stream(&network, (role, batch, retains), pushes)?;
+                *least = stream.min(*least);
             }
             let [few, many] = PUSHES;
             instructions = per_unit(least, (many - few) * batch);
@@ -114,6 +119,9 @@ impl Programs {
         let folder = root.join(FOLDER);
         // Without a home of its own, the library would find the keys and settings of whoever runs this.
         sh.create_dir(folder.join("home"))?;
+        for retains in [false, true] {
+            sh.write_file(folder.join(config(retains)), CONFIGS[usize::from(retains)])?;
+        }
         let stream = folder.join("stream");
         let strict = ["-std=c11", "-Wall", "-Wextra", "-Werror"];
         cmd!(
@@ -165,9 +173,15 @@ impl Programs {
         Ok(counts)
     }
 
-    /// Instructions of one side of a stream, from its start to its end.
-    fn stream(&self, network: &[String], role: &str, batch: u64, pushes: u64) -> Result<u64> {
+    /// Instructions of one side of a stream, from its start to its end; in an armed one the outlet retains samples.
+    fn stream(
+        &self,
+        network: &[String],
+        (role, batch, retains): (&str, u64, bool),
+        pushes: u64,
+    ) -> Result<u64> {
         let mut command = self.valgrind(network);
+        command.env("LSLAPICFG", self.root.join(FOLDER).join(config(retains)));
         command.arg(&self.stream).arg(&self.library).arg(role);
         command.args([batch.to_string(), (pushes * batch).to_string()]);
         instructions(command).map_err(|error| format!("stream {role} {batch}: {error}").into())
@@ -208,6 +222,18 @@ fn collected(text: &str) -> Option<u64> {
     let line = text.lines().find(|line| line.contains("Collected : "))?;
     line.rsplit(' ').next()?.parse().ok()
 }
+
+/// Name of the configuration of both sides of a stream.
+fn config(retains: bool) -> &'static str {
+    if retains { "armed.cfg" } else { "unarmed.cfg" }
+}
+
+/// Contents of both. What is retained is full before the first run in chunks ends, as after some seconds with the
+/// default: steady state.
+const CONFIGS: [&str; 2] = [
+    "[tuning]\nRetainSeconds = 0\n",
+    "[tuning]\nRetainSeconds = 30\nRetainBytes = 1048576\n",
+];
 
 /// What one of the units costs by which the second run did more, to the nearest instruction.
 fn per_unit([few, many]: [u64; 2], units: u64) -> u64 {

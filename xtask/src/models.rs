@@ -13,15 +13,20 @@ const MODELS: &str = "crates/lsl-secure/models";
 /// The version whose verdicts the expectations are.
 pub(crate) const VERIFPAL: &str = "1.6.7";
 
-/// Of `secure-session.vp`: one letter and digit per query, 0 where it holds.
-const VERIFPAL_EXPECTED: &str = "c0c0c0c0a0a0a0a0e0";
-
-/// The same model with a check left out must show attacks, or the tool proves nothing.
-const CONTROL: Control = Control {
-    file: "without-signature.vp",
-    what: "the inlet does not check the outlet's signature",
-    check: "SIGNVERIF(pk_r, CONCAT(ctx_r, h3_i), a_sig_r)?",
-};
+/// Models in Verifpal, each with a check without which it must show attacks (its question mark goes), or the tool
+/// proves nothing, and what that means.
+const VERIFPAL_MODELS: &[(&str, &str, &str)] = &[
+    (
+        "secure-session.vp",
+        "SIGNVERIF(pk_r, CONCAT(ctx_r, h3_i), a_sig_r)?",
+        "the inlet does not check the outlet's signature",
+    ),
+    (
+        "secure-session-relay.vp",
+        "ASSERT(said_uid, HASH(pk_r))?",
+        "the reader does not check whether it reached the relay's port",
+    ),
+];
 
 /// Longest a single query of ProVerif took was 130 s on a busy machine.
 const PROVERIF_SECONDS: u32 = 900;
@@ -53,10 +58,33 @@ const PROVERIF: &[(&str, &[(&str, Verdict)])] = &[
     (
         "secure-session-time.pv",
         &[
-            ("the honest run exists", Verdict::False),
-            ("every accepted reply was sent, once", Verdict::True),
+            ("R0a the honest run exists", Verdict::False),
+            ("R0b a relay's t1 > t2 is accepted", Verdict::False),
+            (
+                "every accepted reply was sent, once, for that stream and t0",
+                Verdict::True,
+            ),
             ("every reply answers a probe", Verdict::True),
             ("contents are secret", Verdict::True),
+            ("t1 > t2 only where a relay may answer", Verdict::True),
+            ("t1 > t2 never of an honest outlet", Verdict::True),
+        ],
+    ),
+    (
+        "secure-session-relay.pv",
+        &[
+            ("R0a a link exists", Verdict::False),
+            ("R0b a stream is read through a relay", Verdict::False),
+            ("R0c a stream is read directly", Verdict::False),
+            ("L1 the acceptor links only with relays", Verdict::True),
+            ("L2a the dialler shows itself only to relays", Verdict::True),
+            ("L2b the dialler links only with relays", Verdict::True),
+            ("W1 a directory comes from a relay's port", Verdict::True),
+            ("W2 who is trusted as inlet gives none", Verdict::True),
+            ("W3 a trusted outlet can give one", Verdict::False),
+            ("B1 an info is read under its key", Verdict::True),
+            ("B2 a relay's info is read at its port", Verdict::True),
+            ("B3 an advert is read at its outlet", Verdict::True),
         ],
     ),
     (
@@ -69,20 +97,22 @@ const PROVERIF: &[(&str, &[(&str, Verdict)])] = &[
     ),
 ];
 
-/// A model made from another one.
-struct Control {
-    file: &'static str,
-    what: &'static str,
-    /// A line of the model whose failure would end the run; its question mark goes.
-    check: &'static str,
-}
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     True,
     False,
     /// ProVerif gave up.
     Unproved,
+}
+
+impl Verdict {
+    fn turned(self) -> Self {
+        if self == Self::True {
+            Self::False
+        } else {
+            Self::True
+        }
+    }
 }
 
 /// Run both tools, as far as they are there; what was proved.
@@ -109,56 +139,47 @@ fn verifpal(sh: &Shell, problems: &mut Vec<String>) -> Result {
         .ignore_stderr()
         .read();
     if !version.is_ok_and(|version| version.split_whitespace().last() == Some(VERIFPAL)) {
-        println!("models: secure-session.vp: ignored");
+        println!("models: Verifpal's: ignored");
         return crate::missing(
             &format!("Verifpal {VERIFPAL}"),
             &format!("cargo install verifpal --version {VERIFPAL} --locked --ignore-rust-version"),
         );
     }
-    let model = sh.read_file(format!("{MODELS}/secure-session.vp"))?;
-    let queries = verifpal_queries(&model);
-    let path = format!("{MODELS}/secure-session.vp");
-    let code = cmd!(sh, "verifpal verify --quiet --result-code {path}")
+    for (file, check, without) in VERIFPAL_MODELS {
+        let path = format!("{MODELS}/{file}");
+        let model = sh.read_file(&path)?;
+        let queries = verifpal_queries(&model);
+        let code = cmd!(sh, "verifpal verify --quiet --result-code {path}")
+            .quiet()
+            .read()?;
+        let verdicts = code_verdicts(&code);
+        if verdicts.len() != queries.len() {
+            let (found, known) = (verdicts.len(), queries.len());
+            return Err(format!("{file}: {found} verdicts for {known} queries: {code}").into());
+        }
+        for (query, verdict) in queries.iter().zip(verdicts) {
+            let name = format!("Verifpal: {file}: {query}");
+            report(&name, verdict, Verdict::True, problems);
+        }
+
+        // Two sessions find no more than one here, and take minutes.
+        let control = replaced(&model, check, check.trim_end_matches('?'))?;
+        let path = format!("{SCRATCH}/control.vp");
+        sh.write_file(&path, control)?;
+        let code = cmd!(
+            sh,
+            "verifpal verify --quiet --result-code --sessions 1 {path}"
+        )
         .quiet()
         .read()?;
-    let verdicts = code_verdicts(&code);
-    if verdicts.len() != queries.len() {
-        return Err(format!(
-            "{} verdicts for {} queries: {code}",
-            verdicts.len(),
-            queries.len()
-        )
-        .into());
+        let found = if code_verdicts(&code).contains(&Verdict::False) {
+            Verdict::False
+        } else {
+            Verdict::True
+        };
+        let name = format!("Verifpal: {file}, negative control: {without}");
+        report(&name, found, Verdict::False, problems);
     }
-    for (query, verdict) in queries.iter().zip(verdicts) {
-        report(
-            &format!("Verifpal: {query}"),
-            verdict,
-            Verdict::True,
-            problems,
-        );
-    }
-    if code != VERIFPAL_EXPECTED {
-        problems.push(format!("Verifpal said {code}, not {VERIFPAL_EXPECTED}"));
-    }
-
-    // Two sessions find no more than one here, and take minutes.
-    let control = control(&model, &CONTROL)?;
-    let path = format!("{SCRATCH}/{}", CONTROL.file);
-    sh.write_file(&path, control)?;
-    let code = cmd!(
-        sh,
-        "verifpal verify --quiet --result-code --sessions 1 {path}"
-    )
-    .quiet()
-    .read()?;
-    let found = if code_verdicts(&code).contains(&Verdict::False) {
-        Verdict::False
-    } else {
-        Verdict::True
-    };
-    let name = format!("Verifpal, negative control: {}", CONTROL.what);
-    report(&name, found, Verdict::False, problems);
     Ok(())
 }
 
@@ -185,20 +206,12 @@ fn proverif(sh: &Shell, problems: &mut Vec<String>) -> Result<bool> {
                 println!("models: {name}: ignored");
                 continue;
             }
-            let stem = file.trim_end_matches(".pv");
-            let path = format!("{SCRATCH}/{stem}-{index}.pv");
-            sh.write_file(&path, text)?;
-            let limit = PROVERIF_SECONDS.to_string();
-            let output = cmd!(sh, "timeout {limit} proverif {path}")
-                .quiet()
-                .ignore_status()
-                .read()?;
-            if let Some(verdict) = proverif_verdict(&output) {
-                report(&name, verdict, *expected, problems);
-            } else {
-                let end: Vec<&str> = output.lines().rev().take(3).collect();
-                println!("models: {name}: NO RESULT within {limit} s");
-                problems.push(format!("{name}: no result ({})", end.join(" | ")));
+            prove(sh, &name, &text, *expected, problems)?;
+            let controls = controls(&model);
+            for (_, check, instead) in controls.iter().filter(|control| control.0 == index) {
+                let name = format!("{name}; control `{check}` => `{instead}`");
+                let changed = single_queries(&replaced(&without_comments(&model), check, instead)?);
+                prove(sh, &name, &changed[index], expected.turned(), problems)?;
             }
         }
     }
@@ -209,6 +222,31 @@ fn proverif(sh: &Shell, problems: &mut Vec<String>) -> Result<bool> {
         );
     }
     Ok(is_there)
+}
+
+/// Runs ProVerif on a model with one query.
+fn prove(
+    sh: &Shell,
+    name: &str,
+    text: &str,
+    expected: Verdict,
+    problems: &mut Vec<String>,
+) -> Result {
+    let path = format!("{SCRATCH}/query.pv");
+    sh.write_file(&path, text)?;
+    let limit = PROVERIF_SECONDS.to_string();
+    let output = cmd!(sh, "timeout {limit} proverif {path}")
+        .quiet()
+        .ignore_status()
+        .read()?;
+    if let Some(verdict) = proverif_verdict(&output) {
+        report(name, verdict, expected, problems);
+    } else {
+        let end: Vec<&str> = output.lines().rev().take(3).collect();
+        println!("models: {name}: NO RESULT within {limit} s");
+        problems.push(format!("{name}: no result ({})", end.join(" | ")));
+    }
+    Ok(())
 }
 
 fn report(name: &str, found: Verdict, expected: Verdict, problems: &mut Vec<String>) {
@@ -243,14 +281,28 @@ fn code_verdicts(code: &str) -> Vec<Verdict> {
         .collect()
 }
 
-/// The model without a check: what it computes is computed, whatever comes out is accepted.
-fn control(model: &str, control: &Control) -> Result<String> {
-    let unchecked = control.check.trim_end_matches('?');
-    let changed = model.replacen(control.check, unchecked, 1);
-    if changed == model {
-        return Err(format!("the model has no {}", control.check).into());
+/// The model with a text replaced that stands in it once.
+fn replaced(model: &str, check: &str, instead: &str) -> Result<String> {
+    if model.matches(check).count() != 1 {
+        return Err(format!("a model does not have `{check}` once").into());
     }
-    Ok(changed)
+    Ok(model.replacen(check, instead, 1))
+}
+
+/// The controls of a ProVerif model: a line `(* CONTROL check => instead *)` below a query says that its
+/// verdict turns where the one stands instead of the other. Each with the index of its query.
+fn controls(model: &str) -> Vec<(usize, &str, &str)> {
+    let mut queries = 0_usize;
+    let mut found = Vec::new();
+    for (line, code) in model.lines().zip(without_comments(model).lines()) {
+        queries += usize::from(find_statement(code, "query", 0) == Some(0));
+        let control = line.strip_prefix("(* CONTROL ");
+        let control = control.and_then(|control| control.strip_suffix(" *)"));
+        if let Some((check, instead)) = control.and_then(|control| control.split_once(" =>")) {
+            found.push((queries.saturating_sub(1), check, instead.trim_start()));
+        }
+    }
+    found
 }
 
 /// The model once for each of its queries, with only that one; once as it is if it has none, being
@@ -412,10 +464,12 @@ mod tests {
     }
 
     #[test]
-    fn the_control_leaves_out_one_check() {
-        let model = format!("a\n{}\nb", CONTROL.check);
-        let changed = control(&model, &CONTROL).unwrap();
-        assert!(!changed.contains('?'), "{changed}");
-        assert!(control("nothing", &CONTROL).is_err());
+    fn a_control_changes_one_check_of_one_query() {
+        let model = "query a. (* one *)\n(* CONTROL if a then => *)\nquery b.\n\
+                     (* CONTROL c => d *)\n(* CONTROL e => *)\n";
+        let expected = [(0, "if a then", ""), (1, "c", "d"), (1, "e", "")];
+        assert_eq!(controls(model), expected);
+        assert_eq!(replaced("a? b", "a?", "a").unwrap(), "a b");
+        assert!(replaced("a? a?", "a?", "a").is_err() && replaced("b", "a?", "a").is_err());
     }
 }

@@ -14,6 +14,23 @@ use crate::Result;
 /// All that `lsl-proto` may depend on: none of it reaches sockets, threads or clocks.
 const MAY_PROTO_USE: &[&str] = &["lsl-secure", "sha2", "thiserror", "tracing"];
 
+/// What no file of `lsl-relay` outside its `shell` may name.
+const NOT_IN_RELAY: &[&str] = &[
+    "lsl_core",
+    "lsl_platform",
+    "lsl_secure::Security",
+    "std::env",
+    "std::fs",
+    "std::net::Tcp",
+    "std::net::Udp",
+    "std::sync::Condvar",
+    "std::sync::Mutex",
+    "std::sync::mpsc",
+    "std::thread",
+    "std::time",
+    "tokio",
+];
+
 /// Modules of a crate: each may import those before it. In `lsl-proto` codecs come first, machines last.
 const MODULES: &[(&str, &str)] = &[
     (
@@ -28,7 +45,11 @@ const MODULES: &[(&str, &str)] = &[
     (
         "crates/lsl-record/src/",
         "error space event template signing locked output place queue writer marks strangers live drain \
-         pending halt stream selection resume recorder rcs",
+         pending halt losses shared stream selection resume recorder rcs",
+    ),
+    (
+        "crates/lsl-relay/src/",
+        "id mux hello link rules config document book clock shell",
     ),
 ];
 
@@ -81,6 +102,7 @@ enum Check {
 
 const RULES: &[(&str, Check)] = &[
     ("purity of lsl-proto", Check::Shell(purity)),
+    ("purity of lsl-relay", Check::Files(relay_purity)),
     ("order of imports", Check::Files(imports)),
     ("one build", Check::Files(one_build)),
     ("dependency budget", Check::Shell(dependency_budget)),
@@ -184,6 +206,23 @@ fn purity(sh: &Shell) -> Result<Vec<String>> {
         .filter(|name| !is_allowed(name))
         .map(|name| format!("lsl-proto depends on {name}"))
         .collect())
+}
+
+/// The machines of the relay cannot do I/O either; its `shell` may.
+fn relay_purity(sources: &[Source]) -> Vec<String> {
+    let mut problems = Vec::new();
+    for source in sources {
+        let file = source.path.strip_prefix("crates/lsl-relay/src/");
+        if file.is_none_or(|file| file.starts_with("shell")) {
+            continue;
+        }
+        for (number, line) in source.lines() {
+            if NOT_IN_RELAY.iter().any(|name| line.contains(name)) {
+                problems.push(format!("{}:{number}: {}", source.path, line.trim()));
+            }
+        }
+    }
+    problems
 }
 
 /// No circle between the modules of a crate, no codec that knows a machine, no command that knows another.

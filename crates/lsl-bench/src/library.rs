@@ -8,6 +8,7 @@ use clap::ValueEnum;
 use lsl_cli::failure::{Failure, Outcome};
 use lsl_cli::interrupt::Stop;
 use lsl_cli::ui::notice::note;
+use lsl_platform::remedy::typed;
 
 use super::child::Child;
 use super::job::{Backend, ChildEvent, LibraryInfo, Task};
@@ -173,13 +174,9 @@ fn read(name: &str, sandbox: &Sandbox, stop: &Stop) -> Outcome<FoundLibrary> {
     }
 }
 
-/// Returns the whole path of a file that is there. Windows resolves links to paths that nobody types.
+/// Returns the whole path of a file that is there.
 fn full_path(file: &Path) -> io::Result<PathBuf> {
-    if cfg!(windows) {
-        fs::metadata(file)?;
-        return std::path::absolute(file);
-    }
-    fs::canonicalize(file)
+    Ok(typed(&fs::canonicalize(file)?))
 }
 
 fn library_found(path: PathBuf, library: &LibraryInfo) -> FoundLibrary {

@@ -15,6 +15,7 @@ pub mod man;
 pub(crate) mod play;
 pub(crate) mod record;
 pub(crate) mod recv;
+pub(crate) mod relay;
 pub(crate) mod security;
 pub(crate) mod time;
 pub(crate) mod trust;

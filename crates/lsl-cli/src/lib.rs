@@ -33,7 +33,7 @@ use lsl_platform::power::stay_awake;
 
 use self::commands::{
     at_rest, audit, benchmarks, completions, config, demo, deploy, generate, info, key, list, man,
-    play, record, recv, security, time, trust, xdf,
+    play, record, recv, relay, security, time, trust, xdf,
 };
 use self::failure::{Failure, Outcome};
 use self::globals::{Events, Globals};
@@ -91,6 +91,8 @@ enum Command {
     Audit(audit::Audit),
     /// Measure latency and throughput, of this and of any other liblsl
     Bench(benchmarks::Bench),
+    /// Serve the streams of this network to others through one port
+    Relay(relay::Relay),
     /// Put this command on another machine, as a service
     Deploy(deploy::Deploy),
     /// Print what makes a shell complete this command
@@ -159,7 +161,7 @@ impl Command {
     /// Returns how refusals are told: logged by commands that offer streams, reported by others.
     fn events(&self) -> Events {
         match self {
-            Self::Gen(_) | Self::Demo(_) | Self::Play(_) => Events::Logged,
+            Self::Gen(_) | Self::Demo(_) | Self::Play(_) | Self::Relay(_) => Events::Logged,
             _ => Events::Told,
         }
     }
@@ -183,7 +185,7 @@ impl Cli {
         let context = || self.globals.context();
         if matches!(
             self.command,
-            Command::Gen(_) | Command::Record(_) | Command::Play(_)
+            Command::Gen(_) | Command::Record(_) | Command::Play(_) | Command::Relay(_)
         ) {
             stay_awake();
         }
@@ -210,6 +212,7 @@ impl Cli {
             Command::Security(security) => security.run(&self.globals),
             Command::Audit(audit) => audit.run(),
             Command::Bench(bench) => bench.run(&self.globals),
+            Command::Relay(relay) => relay.run(&self.globals),
             Command::Deploy(deploy) => deploy.run(&self.globals),
             Command::Completions(completions) => completions.run(command()),
             Command::Man(manual) => manual.run(command()),

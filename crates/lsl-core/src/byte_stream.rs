@@ -4,13 +4,14 @@
 
 #[cfg(test)]
 pub(crate) mod pipe;
+pub(crate) mod substream;
 #[cfg_attr(windows, path = "byte_stream/tcp_windows.rs")]
 #[cfg_attr(not(windows), path = "byte_stream/tcp_unix.rs")]
 mod tcp;
 
 use std::future::poll_fn;
 use std::io;
-use std::net::{Shutdown, SocketAddr};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -22,6 +23,7 @@ use lsl_proto::outlet::fanout::Caller;
 use lsl_secure::connection::Unsent;
 use socket2::SockRef;
 
+use self::substream::Substream;
 use self::tcp::{Socket, Tcp};
 
 /// Reads from a connected stream, and has the handle that writes to it.
@@ -47,18 +49,23 @@ pub(crate) struct Waiter(
 ///
 /// What a write took has left this process's hands: a carrier that frames bytes takes none while a frame of its own
 /// is unsent. A read of 0 is the end of the stream, never an empty frame. Outlets accept streams in
-/// `drive_outlet/listen.rs`; inlets are connected by `sockets::tcp_connect`.
+/// `drive_outlet/listen.rs` and `Port::serve`; inlets are connected by `sockets::tcp_connect` and `Source::open`.
 #[derive(Debug, Clone)]
 enum Carrier {
     Tcp(Tcp),
-    #[cfg(test)]
-    Pipe(pipe::Pipe),
+    /// Of a link between relays; in tests also a pipe in memory.
+    Substream(Arc<dyn Substream>),
 }
 
 impl ByteStream {
     /// Takes a connected socket over from tokio. It is not registered with the reactor.
     pub(crate) fn tcp(stream: tokio::net::TcpStream) -> io::Result<Self> {
         Ok(Self::new(Carrier::Tcp(Tcp::new(stream)?)))
+    }
+
+    /// Takes a substream of a link over.
+    pub(crate) fn substream(substream: Arc<dyn Substream>) -> Self {
+        Self::new(Carrier::Substream(substream))
     }
 
     fn new(carrier: Carrier) -> Self {
@@ -78,17 +85,15 @@ impl ByteStream {
     pub(crate) fn is_protected(&self) -> bool {
         match &self.writer.0 {
             Carrier::Tcp(_) => false,
-            #[cfg(test)]
-            Carrier::Pipe(_) => true,
+            Carrier::Substream(_) => true,
         }
     }
 
-    /// Returns the address of this end.
+    /// Returns the address of this end; a substream has none.
     pub(crate) fn local_addr(&self) -> io::Result<SocketAddr> {
         match &self.writer.0 {
             Carrier::Tcp(tcp) => tcp.socket().local_addr(),
-            #[cfg(test)]
-            Carrier::Pipe(_) => Ok(pipe::ADDRESS),
+            Carrier::Substream(_) => Ok(NO_ADDRESS),
         }
     }
 
@@ -97,7 +102,7 @@ impl ByteStream {
     pub(crate) fn has_no_delay(&self) -> bool {
         match &self.writer.0 {
             Carrier::Tcp(tcp) => SockRef::from(&**tcp.socket()).tcp_nodelay().unwrap(),
-            Carrier::Pipe(_) => true,
+            Carrier::Substream(_) => true,
         }
     }
 
@@ -111,8 +116,7 @@ impl ByteStream {
         match &mut self.writer.0 {
             Carrier::Tcp(_) if self.is_registered => return Ok(()),
             Carrier::Tcp(tcp) => tcp.register()?,
-            #[cfg(test)]
-            Carrier::Pipe(_) => {}
+            Carrier::Substream(_) => {}
         }
         self.is_registered = true;
         Ok(())
@@ -122,8 +126,11 @@ impl ByteStream {
     pub(crate) fn unregister(&mut self) {
         match &mut self.writer.0 {
             Carrier::Tcp(tcp) => tcp.unregister(),
-            #[cfg(test)]
-            Carrier::Pipe(pipe) => pipe.unregister(),
+            #[cfg(lsl_loom)]
+            Carrier::Substream(substream) => substream.pipe().unregister(),
+            // Woken once in vain at most.
+            #[cfg(not(lsl_loom))]
+            Carrier::Substream(_) => {}
         }
         self.is_registered = false;
     }
@@ -144,8 +151,7 @@ impl ByteStream {
                 Some(context) => tcp.poll_receive(context, buffer),
                 None => or_pending(receive_nonblocking(&**tcp.socket(), buffer)),
             },
-            #[cfg(test)]
-            Carrier::Pipe(pipe) => pipe.poll_read(context, buffer),
+            Carrier::Substream(substream) => substream.poll_read(context, buffer),
         }
     }
 
@@ -188,8 +194,7 @@ impl Writer {
                 Caller::Push => send_nonblocking(&**tcp.socket(), bytes),
                 Caller::Task => tcp.try_send(bytes),
             },
-            #[cfg(test)]
-            Carrier::Pipe(pipe) => pipe.try_write(bytes),
+            Carrier::Substream(substream) => substream.try_write(bytes),
         }
     }
 
@@ -198,8 +203,7 @@ impl Writer {
     pub(crate) fn poll_writable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &self.0 {
             Carrier::Tcp(tcp) => tcp.poll_writable(context),
-            #[cfg(test)]
-            Carrier::Pipe(pipe) => pipe.poll_writable(context),
+            Carrier::Substream(substream) => substream.poll_writable(context),
         }
     }
 
@@ -232,27 +236,22 @@ impl Writer {
     pub(crate) fn shut_down(&self, how: Shutdown) {
         match &self.0 {
             Carrier::Tcp(tcp) => end(tcp.socket(), how),
-            #[cfg(test)]
-            Carrier::Pipe(pipe) => pipe.shut_down(how),
+            Carrier::Substream(substream) => substream.shut_down(how),
         }
     }
 
     /// Returns a handle for a thread that waits itself; `None` if only the reactor can wait.
-    #[cfg_attr(
-        not(test),
-        expect(clippy::unnecessary_wraps, reason = "a socket can be waited for")
-    )]
     #[inline]
     pub(crate) fn waiter(&self) -> Option<Waiter> {
         match &self.0 {
             #[cfg(not(lsl_loom))]
             Carrier::Tcp(tcp) => Some(Waiter(Arc::clone(tcp.socket()))),
-            #[cfg(all(test, not(lsl_loom)))]
-            Carrier::Pipe(_) => None,
+            #[cfg(not(lsl_loom))]
+            Carrier::Substream(_) => None,
             #[cfg(lsl_loom)]
             Carrier::Tcp(_) => None,
             #[cfg(lsl_loom)]
-            Carrier::Pipe(pipe) => Some(Waiter(pipe.clone())),
+            Carrier::Substream(substream) => Some(Waiter(substream.pipe().clone())),
         }
     }
 
@@ -267,8 +266,14 @@ impl Writer {
                     }
                 })
             }
-            #[cfg(test)]
-            Carrier::Pipe(_) => Box::new(|| ()),
+            Carrier::Substream(substream) => {
+                let substream = Arc::downgrade(substream);
+                Box::new(move || {
+                    if let Some(substream) = substream.upgrade() {
+                        substream.shut_down(Shutdown::Both);
+                    }
+                })
+            }
         }
     }
 }
@@ -303,6 +308,10 @@ fn or_pending(result: io::Result<usize>) -> Poll<io::Result<usize>> {
         other => Poll::Ready(other),
     }
 }
+
+/// Address of both ends of a substream.
+pub(crate) const NO_ADDRESS: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
 /// How long a peer may take to hear the end.
 pub(crate) const CLOSE_LIMIT: Duration = Duration::from_secs(1);

@@ -14,6 +14,7 @@ use lsl_secure::Security;
 use crate::config_files::SystemFiles;
 use crate::drive_discovery::lingering::Lingering;
 use crate::drive_discovery::network_config::NetworkConfig;
+use crate::drive_discovery::relays::Relays;
 use crate::drive_discovery::serve::Service;
 use crate::drive_inlet::lost::Lost;
 use crate::drive_outlet::retaining::Retaining;
@@ -41,6 +42,7 @@ struct ContextShared {
     /// A forked child has none of its parent's searches.
     lingering: PerProcess<Lingering>,
     lost: PerProcess<Lost>,
+    relays: PerProcess<Relays>,
     /// What outlets retain together, and those that do.
     retained: Arc<Share>,
     retaining: PerProcess<Arc<Retaining>>,
@@ -159,6 +161,7 @@ impl Context {
                 service,
                 lingering: PerProcess::new(),
                 lost: PerProcess::new(),
+                relays: PerProcess::new(),
                 retained: Arc::new(Share::new(retained.unwrap_or(usize::MAX))),
                 retaining: PerProcess::new(),
                 security,
@@ -185,6 +188,11 @@ impl Context {
     /// The streams that inlets look for.
     pub(crate) fn lost(&self) -> &Lost {
         self.shared.lost.get()
+    }
+
+    /// What relays tell of.
+    pub(crate) fn relays(&self) -> &Relays {
+        self.shared.relays.get()
     }
 
     /// What outlets may retain together.

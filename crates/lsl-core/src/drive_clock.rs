@@ -6,6 +6,7 @@ pub(crate) mod pings;
 pub(crate) mod session;
 
 use std::future::pending;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,16 +14,19 @@ use lsl_platform::arrival::arrived_at;
 use lsl_platform::clock::local_clock;
 use lsl_platform::socket::is_noise;
 use lsl_proto::clock::{Clock, ClockEvent, ClockLimits, Probe};
+use lsl_proto::inlet::Exchange;
 use lsl_proto::inlet::recovery::{Attempt, Endpoint, Input, Purpose};
-use lsl_secure::policy::Way;
+use lsl_secure::policy;
 use tokio::net::UdpSocket;
 
 use crate::drive_clock::keys::keep_keys;
 use crate::drive_clock::session::ClockSession;
+use crate::drive_discovery::relays::RelayWay;
+use crate::drive_inlet::reach::Way;
 use crate::drive_inlet::shared::{Facts, InletShared};
 use crate::drive_inlet::{handshake, recovery};
 use crate::net::select2::{Either, select2};
-use crate::net::uid;
+use crate::net::{sockets, uid};
 use crate::{Error, Result};
 
 /// The clock task: probes whatever outlet the inlet is connected with.
@@ -64,8 +68,92 @@ fn limits(shared: &InletShared) -> ClockLimits {
     )
 }
 
-/// Probes one outlet, with or without encryption as its feed. Returns why it cannot go on.
+/// Probes one outlet by the way that its samples take. Returns why it cannot go on.
 async fn ask(shared: &InletShared, clock: &mut Clock, attempt: &Attempt) -> Error {
+    if shared.source.is_linked() {
+        // The link measures it, with PINGs of its own.
+        return pending().await;
+    }
+    if !shared.has_relays() {
+        return ask_outlet(shared, clock, attempt).await;
+    }
+    loop {
+        let way = match shared.clock_way(attempt) {
+            Ok(way) => way,
+            Err(error) => return error,
+        };
+        // Boxed, because every inlet's task would else hold room for it.
+        let asking = Box::pin(async {
+            match &way {
+                Way::Outlet(_) => ask_outlet(shared, clock, attempt).await,
+                Way::Relay(relay) => ask_relay(shared, clock, attempt, relay).await,
+                Way::Link => pending().await,
+            }
+        });
+        let is_other = |facts: &mut Facts| {
+            let present = facts.way.as_ref();
+            present.is_some_and(|present| *present != way).then_some(())
+        };
+        match select2(asking, shared.facts.wait(f64::INFINITY, is_other)).await {
+            Either::First(error) => return error,
+            Either::Second(_) => {}
+        }
+    }
+}
+
+/// Probes the clock of a stream that comes through a relay, by PINGs in a session with it. Returns why it cannot go
+/// on. Without encryption nobody answers, and the clock is not known. Spec: relay §7.
+async fn ask_relay(
+    shared: &InletShared,
+    clock: &mut Clock,
+    attempt: &Attempt,
+    relay: &RelayWay,
+) -> Error {
+    if relay.key.is_none() {
+        return pending().await;
+    }
+    let dial = || {
+        let exchange = Exchange::relayed_time_keys(attempt.info.uid_bytes());
+        (shared.source).dial_relay(&attempt.info, relay, exchange, keys::CONNECT_LIMIT)
+    };
+    let probing = Box::pin(exchange_pings(shared, clock));
+    match select2(Box::pin(keep_keys(shared, dial)), probing).await {
+        Either::First(error) | Either::Second(error) => error,
+    }
+}
+
+/// Probes by PINGs alone through whichever session lends its keys. Returns why it cannot go on.
+async fn exchange_pings(shared: &InletShared, clock: &mut Clock) -> Error {
+    clock.begin_relayed(local_clock());
+    let mut session = None;
+    loop {
+        let probe = {
+            let mut facts = shared.facts.lock();
+            let keys = ClockSession::follow(&mut session, facts.keys.as_mut(), clock);
+            clock.poll_transmit(local_clock(), keys)
+        };
+        let Some(present) = &session else {
+            let known = |facts: &mut Facts| facts.has_keys().then_some(());
+            shared.facts.wait(f64::INFINITY, known).await;
+            continue;
+        };
+        if let Some(Probe::Ping(t0)) = probe {
+            present.pings.ask(t0);
+            continue;
+        }
+        if let Some(error) = tell(shared, clock, Some(present)) {
+            return error;
+        }
+        let pause = (clock.poll_timeout() - local_clock()).clamp(0.0, 3600.0);
+        let pause = tokio::time::sleep(Duration::from_secs_f64(pause));
+        if let Either::First(pong) = select2(present.pings.answer(), pause).await {
+            clock.handle_pong(pong.times, pong.opened_at);
+        }
+    }
+}
+
+/// Probes one outlet, with or without encryption as its feed. Returns why it cannot go on.
+async fn ask_outlet(shared: &InletShared, clock: &mut Clock, attempt: &Attempt) -> Error {
     let (security, endpoint) = match (shared.context.security(), attempt.address()) {
         (Ok(security), Ok(endpoint)) => (security, endpoint),
         (Err(error), _) | (_, Err(error)) => return error,
@@ -73,19 +161,19 @@ async fn ask(shared: &InletShared, clock: &mut Clock, attempt: &Attempt) -> Erro
     let peers = shared.source.peers();
     // Boxed, because every inlet's task would else hold room for several of them.
     match handshake::way(security, peers, &attempt.info, endpoint.data).await {
-        Way::Plaintext => Box::pin(exchange(shared, clock, false, endpoint)).await,
-        Way::Secure => {
+        policy::Way::Plaintext => Box::pin(exchange(shared, clock, false, endpoint)).await,
+        policy::Way::Secure => {
             let probing = Box::pin(exchange(shared, clock, true, endpoint));
-            match select2(
-                Box::pin(keep_keys(shared, &attempt.info, endpoint.data)),
-                probing,
-            )
-            .await
-            {
+            let dial = || {
+                let time_keys = || Exchange::TimeKeys;
+                let (info, limit) = (&attempt.info, keys::CONNECT_LIMIT);
+                shared.source.dial(info, endpoint.data, time_keys, limit)
+            };
+            match select2(Box::pin(keep_keys(shared, dial)), probing).await {
                 Either::First(error) | Either::Second(error) => error,
             }
         }
-        Way::Refuse { cause, text } => {
+        policy::Way::Refuse { cause, text } => {
             peers.failed(cause, &text);
             Error::Security(text)
         }
@@ -100,7 +188,7 @@ async fn exchange(
     is_sealed: bool,
     endpoint: Endpoint,
 ) -> Error {
-    let socket = match service_socket(endpoint, is_sealed).await {
+    let mut socket = match service_socket(endpoint, is_sealed).await {
         Ok(socket) => socket,
         Err(error) => return error,
     };
@@ -143,10 +231,10 @@ async fn exchange(
                 None => pending().await,
             }
         };
-        let answer = select2(pong, socket.recv_from(&mut buffer));
+        let answer = select2(pong, sockets::receive(&socket, &mut buffer));
         match select2(answer, tokio::time::sleep(pause)).await {
             Either::First(Either::First(pong)) => clock.handle_pong(pong.times, pong.opened_at),
-            Either::First(Either::Second(Ok((received, _)))) => {
+            Either::First(Either::Second(Ok(received))) => {
                 let now = arrived_at(&socket).unwrap_or_else(local_clock);
                 let datagram = buffer.get(..received).unwrap_or_default();
                 let mut facts = shared.facts.lock();
@@ -161,6 +249,12 @@ async fn exchange(
                     UNREACHABLE_PAUSE
                 };
                 tokio::time::sleep(pause.min(longest)).await;
+                if error.kind() == io::ErrorKind::ConnectionReset {
+                    socket = match service_socket(endpoint, is_sealed).await {
+                        Ok(socket) => socket,
+                        Err(error) => return error,
+                    };
+                }
             }
             Either::Second(()) => {}
         }

@@ -1,15 +1,16 @@
 //! Receiving side: the public handle of a stream that this program reads. Start at `Inlet::pull`.
 
 pub(crate) mod history;
+mod run;
 
 use std::sync::Arc;
 
 use lsl_platform::clock::local_clock;
 use lsl_proto::clock::TimeCorrection;
-use lsl_proto::inlet::{Feed, Pull, Taken};
+use lsl_proto::inlet::{Asked, Feed, Pull, Taken};
 use lsl_proto::value::PullElement;
-use lsl_proto::wire::sequence::ReplayFrom;
 
+use crate::byte_stream::substream::OpenSubstream;
 use crate::context::Context;
 use crate::drive_inlet::echo::{self, Echo};
 use crate::drive_inlet::feed_state::FeedState;
@@ -56,7 +57,9 @@ pub struct InletBuilder {
     samples_first: bool,
     processing: ProcessingOptions,
     peer_history: crate::PeerHistory,
-    replay_from: Option<ReplayFrom>,
+    history: history::History,
+    asked: Option<Asked>,
+    link: Option<Arc<dyn OpenSubstream>>,
 }
 
 /// The place of an answer that is awaited.
@@ -82,7 +85,9 @@ impl Inlet {
             samples_first: false,
             processing: ProcessingOptions::NONE,
             peer_history: crate::PeerHistory::default(),
-            replay_from: None,
+            history: history::History::Live,
+            asked: None,
+            link: None,
         }
     }
 
@@ -321,6 +326,7 @@ impl Inlet {
             lost_exact: resume.lost_exact,
             lost_unknown: resume.lost_unknown,
             generations: resume.generations,
+            gaps_forgotten: resume.forgotten,
         }
     }
 
@@ -590,7 +596,8 @@ impl InletBuilder {
     ///
     /// # Errors
     /// [`Error::Argument`] if the stream uses a newer protocol, or if an info without addresses does
-    /// not say what to look for; [`Error::Security`] if the security configuration cannot be used.
+    /// not say what to look for; for a past that cannot be asked for, as [`Inlet::ask_history`] and
+    /// [`Inlet::ask_from`]; [`Error::Security`] if the security configuration cannot be used.
     pub fn create(self) -> Result<Inlet> {
         let context = self.context.unwrap_or_else(Context::global);
         // Fail closed: a configuration that cannot be read must not mean plaintext.
@@ -621,7 +628,10 @@ impl InletBuilder {
         if self.recover && !has_source_id && !unresolved {
             tracing::info!(name = ?info.name(), "the stream has no source id: it cannot be recovered");
         }
-        let recoverable = unresolved || (self.recover && has_source_id);
+        // A stream that a relay told of is found by its uid, as others by their addresses.
+        let is_known = self.link.is_some()
+            || (unresolved && !context.relays().ways_to(info.uid_bytes()).is_empty());
+        let recoverable = (unresolved && !is_known) || (self.recover && has_source_id);
         let capacity_samples = self.buffer.to_samples(info.nominal_srate());
         let mut shared = InletShared::new(
             context,
@@ -632,12 +642,14 @@ impl InletBuilder {
             self.samples_first,
         );
         shared.source.set_peer_history(self.peer_history);
+        shared.source.set_link(self.link);
         let inlet = Inlet {
             shared: Arc::new(shared),
         };
         inlet.set_processing(self.processing);
-        if let Some(from) = self.replay_from {
-            inlet.ask(from)?;
+        match self.asked {
+            Some(asked) => inlet.ask(asked)?,
+            None => inlet.ask_history(self.history)?,
         }
         Ok(inlet)
     }

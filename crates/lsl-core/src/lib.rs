@@ -37,6 +37,7 @@ mod drive_outlet;
 mod inlet;
 mod net;
 mod outlet;
+mod port;
 mod resolver;
 mod stats;
 
@@ -57,12 +58,32 @@ pub use lsl_secure as secure;
 pub use context::Context;
 pub use drive_inlet::echo::Echo;
 pub use drive_inlet::peers::{KeyChange, PeerHistory};
-pub use inlet::history::History;
+pub use inlet::history::{History, Retained};
 pub use inlet::{BlockingInlet, Inlet, InletBuilder};
 pub use net::uid::random as random_uid;
 pub use outlet::{BlockingOutlet, Outlet, OutletBuilder};
 pub use resolver::{ContinuousResolver, Resolving, Selector, resolve, resolve_blocking};
 pub use stats::{ConsumerStats, Encryption, InletStats, OutletStats};
+
+/// What `lsl-relay` needs. Unstable: for that crate alone, and it may change with any version.
+///
+/// A stream that passes through a relay is an [`Outlet`] made by `OutletBuilder::relayed`: it has uid, numbering and
+/// host name of its origin, is not announced and has no port of its own. It is fed by `Outlet::push_run` and
+/// `Outlet::lose`. A `Port` serves many of them, and hands what is no feed to a `Handler`. Spec: relay §2, §3, §6.
+#[doc(hidden)]
+pub mod relay {
+    pub use lsl_proto::clock::SourceClock;
+    pub use lsl_proto::inlet::Run;
+    pub use lsl_proto::wire::request::PortRequest;
+    pub use lsl_proto::wire::sequence::ReplayFrom;
+
+    pub use crate::byte_stream::substream::{OpenSubstream, Substream};
+    pub use crate::drive_outlet::duplex::Duplex;
+    pub use crate::drive_outlet::origin::{Origin, StreamClock};
+    pub use crate::net::select2::{Either, select2};
+    pub use crate::port::dial::dial;
+    pub use crate::port::{DEFAULT_PORT, Handler, Peer, Port, PortOptions, Refused};
+}
 
 /// The configuration: what `lsl_api.cfg` and programs can say, and where it comes from.
 pub mod config {

@@ -1,5 +1,6 @@
 //! Sending side: the public handle of a stream that this program offers. Start at `Outlet::push`.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use lsl_platform::clock::local_clock;
@@ -8,9 +9,12 @@ use lsl_proto::outlet::request::OutletOptions;
 use lsl_proto::outlet::retention::Retain;
 use lsl_proto::outlet::{Pushthrough, Stamps};
 use lsl_proto::value::PushElement;
+use lsl_proto::wire::sequence::GapReason;
+use lsl_secure::PublicKey;
 
 use crate::context::Context;
 use crate::drive_outlet::listen::Acceptors;
+use crate::drive_outlet::origin::Origin;
 use crate::drive_outlet::push::OutletShared;
 use crate::stats::{ConsumerStats, OutletStats};
 use crate::{BufferLength, ChannelFormat, Error, Result, StreamInfo, Timeout};
@@ -32,7 +36,7 @@ use crate::{BufferLength, ChannelFormat, Error, Result, StreamInfo, Timeout};
 /// ```
 #[derive(Debug)]
 pub struct Outlet {
-    shared: Arc<OutletShared>,
+    pub(crate) shared: Arc<OutletShared>,
     acceptors: Acceptors,
 }
 
@@ -158,7 +162,35 @@ impl Outlet {
     /// # Errors
     /// [`Error::Argument`] if the stream would have 2^60 samples then; none are skipped.
     pub fn skip(&self, samples: u64) -> Result<()> {
-        self.shared.skip(samples)
+        self.shared.skip(samples, GapReason::Skipped)
+    }
+
+    /// Does the same as [`skip`](Self::skip), and tells readers why: for `lsl-relay`. Spec: resume §2.4.
+    ///
+    /// # Errors
+    /// As [`skip`](Self::skip).
+    #[doc(hidden)]
+    pub fn lose(&self, samples: u64, reason: GapReason) -> Result<()> {
+        self.shared.skip(samples, reason)
+    }
+
+    /// Pushes samples as they were received, sent at once, for `lsl-relay`: nothing about them is converted, rounded
+    /// or guessed. `values` are those of all samples in the raw layout of `lsl_proto::value`: numbers in the byte
+    /// order of this host; each text behind its length, 8 bytes in that order. `stamps` has the timestamp of each
+    /// sample in seconds, as its reader computed it. Spec: relay §6.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] if `values` are not so many samples of this stream; none is pushed.
+    #[doc(hidden)]
+    pub fn push_run(&self, values: &[u8], stamps: &[f64]) -> Result<()> {
+        self.shared.push_run(values, stamps)
+    }
+
+    /// Ends the feeds of those readers for whom `ends` says so, given their address and the key that they have proved
+    /// to own, for `lsl-relay`: its rules may change. Spec: relay §10.
+    #[doc(hidden)]
+    pub fn end_readers(&self, ends: impl Fn(SocketAddr, Option<PublicKey>) -> bool) {
+        self.shared.end_readers(ends);
     }
 
     /// Whether any inlet reads this stream now.
@@ -190,7 +222,7 @@ impl Outlet {
 
     /// The stream as it is announced: with uid, ports, session and host name.
     pub fn info(&self) -> &StreamInfo {
-        &self.shared.info
+        &self.shared.identity.info
     }
 
     /// Returns the counters since the outlet was created, and its present backlog.
@@ -289,6 +321,24 @@ impl OutletBuilder {
     /// [`Error::Argument`] for a synchronous string stream, [`Error::Io`] if no port can be bound,
     /// [`Error::Security`] if there is a security configuration that cannot be used.
     pub fn open(self) -> Result<Outlet> {
+        let (context, info, options) = self.checked()?;
+        let (shared, acceptors) = Acceptors::open(&context, info, options)?;
+        Ok(Outlet { shared, acceptors })
+    }
+
+    /// Creates an outlet that nobody finds or can connect with: what is given to it is read through a relay alone,
+    /// as the stream of the info, which was received.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open); [`Error::Argument`] for a first number of 2^60 or more.
+    #[doc(hidden)]
+    pub fn relayed(self, origin: Origin) -> Result<Outlet> {
+        let (context, info, options) = self.checked()?;
+        let (shared, acceptors) = Acceptors::without(&context, &info, options, origin)?;
+        Ok(Outlet { shared, acceptors })
+    }
+
+    fn checked(self) -> Result<(Context, StreamInfo, OutletOptions)> {
         if self.synchronous && self.info.channel_format() == ChannelFormat::String {
             return Err(Error::Argument(
                 "Synchronous (zero-copy) mode is not supported for string-format streams".into(),
@@ -311,7 +361,6 @@ impl OutletBuilder {
                 unread: tuning.retain_unread,
             }),
         };
-        let (shared, acceptors) = Acceptors::open(&context, self.info, options)?;
-        Ok(Outlet { shared, acceptors })
+        Ok((context, self.info, options))
     }
 }

@@ -103,4 +103,6 @@ pub struct InletStats {
     pub lost_unknown: u64,
     /// Numberings of samples met, the first included: 0 if the outlet does not number them.
     pub generations: u64,
+    /// Losses that [`Inlet::take_gaps`](crate::Inlet::take_gaps) cannot return any more, because nobody took them.
+    pub gaps_forgotten: u64,
 }

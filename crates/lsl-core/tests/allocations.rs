@@ -37,14 +37,14 @@ fn samples_cost_no_allocation() {
     let profiler = dhat::Profiler::builder().testing().file_name(report);
     let _profiler = profiler.build();
     let mut costly = Vec::new();
-    for (name, security) in [
-        (
-            "plain",
-            Security::off(Vec::new()).expect("no policy of the system"),
-        ),
-        ("encrypted", keyed()),
-    ] {
-        let stream = Stream::open(name, security);
+    let off = || Security::off(Vec::new()).expect("no policy of the system");
+    let cases = [
+        ("plain", "30", off()),
+        ("unarmed", "0", off()),
+        ("encrypted", "30", keyed()),
+    ];
+    for (place, (name, retain_secs, security)) in (0..).zip(cases) {
+        let stream = Stream::open(place, name, retain_secs, security);
         for batch in [1, 64] {
             // Buffers grow to what the stream needs.
             stream.carry(SAMPLES, batch);
@@ -78,11 +78,14 @@ struct Stream {
 }
 
 impl Stream {
-    fn open(name: &str, security: Security) -> Self {
+    fn open(place: u16, name: &str, retain_secs: &str, security: Security) -> Self {
         let is_encrypted = name == "encrypted";
         let mut config = Config::loopback();
         let process = u16::try_from(std::process::id() % 97).unwrap();
-        config.set_ports(50_000 + process * 40 + u16::from(is_encrypted) * 20, 20);
+        config.set_ports(50_000 + process * 60 + place * 20, 20);
+        config.set("tuning.RetainSeconds", retain_secs).unwrap();
+        // So little that it is full before anything is counted, and that no age lets samples go.
+        config.set("tuning.RetainBytes", "131072").unwrap();
         let session = format!("allocations-{}-{name}", std::process::id());
         config.set_session_id(&session).unwrap();
         let context = Context::with_security(config, Arc::new(security));

@@ -24,6 +24,11 @@ typedef struct {
     uint64_t available;       /**< Samples that wait to be pulled. */
     uint64_t available_bytes; /**< The memory of their values. */
     double idle_seconds;      /**< Since the last sample; -1.0 before the first. */
+    uint64_t resumed;         /**< Connections that lost nothing since the one before broke. */
+    uint64_t replayed;        /**< Samples pushed before their connection was made. */
+    uint64_t lost_exact;      /**< Samples known to be missing. */
+    uint64_t lost_unknown;    /**< Interruptions whose loss cannot be told. */
+    uint64_t generations;     /**< Numberings met, the first included; 0 if there are none. */
 } lslx_inlet_stats_t;
 
 /** What an outlet has done so far. Later versions add fields at the end. */
@@ -36,6 +41,11 @@ typedef struct {
     uint64_t consumers_seen; /**< Readers that ever connected. */
     uint64_t refused;        /**< Connections ended for what the peer did or wanted. */
     uint64_t backlog_bytes;  /**< What waits for slow readers. */
+    uint64_t resumed;        /**< Connections that went on where the one before broke. */
+    uint64_t replayed;       /**< Samples sent to readers that asked for the past. */
+    uint64_t replay_refused; /**< Readers that had asked for too much of it, and began live. */
+    uint64_t retained_bytes; /**< Memory of the samples that are retained. */
+    uint64_t skipped;        /**< Samples given to lslx_outlet_skip. */
 } lslx_outlet_stats_t;
 
 /** A reader of an outlet. */
@@ -47,6 +57,16 @@ typedef struct {
     uint32_t encrypted; /**< 1 if its connection is encrypted, else 0. */
     uint32_t reserved[5];
 } lslx_consumer_t;
+
+/** Samples that are missing between two others. */
+typedef struct {
+    uint64_t sequence;   /**< Number of the first; of the next sample if lost is 0. */
+    uint64_t lost;       /**< How many; 0 if nobody knows. */
+    double stamp_before; /**< Raw timestamp of the sample before; 0.0 if there was none. */
+    uint32_t reason;     /**< 1 reader too slow, 2 lost before the relay, 3 lost by the device,
+                              4 not retained any more, else unknown. */
+    uint32_t reserved;
+} lslx_gap_t;
 
 /** Which connections a program makes and accepts, or a stream announces. */
 typedef enum {
@@ -100,6 +120,38 @@ LIBLSL_C_API int32_t lslx_outlet_consumers(
  * every reader's socket: 1, or 0 after timeout seconds. Negative: an error code.
  */
 LIBLSL_C_API int32_t lslx_outlet_flush(lsl_outlet out, double timeout);
+
+/**
+ * Has the inlet begin with the samples of so many seconds before it is opened, as far as its
+ * outlet retains them (RetainSeconds in its lsl_api.cfg); -1.0: with all of them. Before the
+ * first call that needs data. 0 or an error code.
+ */
+LIBLSL_C_API int32_t lslx_inlet_history(lsl_inlet in, double seconds);
+
+/**
+ * Has the inlet begin where another one of the same stream ended, perhaps of another process:
+ * at what lslx_inlet_position said. Before the first call that needs data. 0 or an error code.
+ */
+LIBLSL_C_API int32_t lslx_inlet_resume_at(lsl_inlet in, const char *generation, uint64_t next);
+
+/**
+ * Stores the number of the first sample that was not received yet, and the name of the
+ * numbering, for which there must be room for 65 bytes: 1, or 0 before the stream flows (see
+ * lsl_open_stream) and if its samples have no numbers. Negative: an error code.
+ */
+LIBLSL_C_API int32_t lslx_inlet_position(lsl_inlet in, char *generation, uint64_t *next);
+
+/**
+ * Takes the oldest losses that were not taken yet, and returns their number. The inlet keeps
+ * 1,024. Negative: an error code.
+ */
+LIBLSL_C_API int32_t lslx_inlet_gaps(lsl_inlet in, lslx_gap_t *buffer, uint32_t capacity);
+
+/**
+ * Says that the device lost so many samples before they could be pushed: readers of lsl-rs
+ * learn how many, others nothing. 0 or an error code.
+ */
+LIBLSL_C_API int32_t lslx_outlet_skip(lsl_outlet out, uint64_t samples);
 
 /**
  * How often a node or a text of a destroyed info was asked for when the library had dropped it

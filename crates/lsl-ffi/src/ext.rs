@@ -36,6 +36,16 @@ pub struct InletStats {
     pub available_bytes: u64,
     /// Seconds since the last sample arrived; -1.0 before the first.
     pub idle_seconds: f64,
+    /// Connections that went on without a loss where the one before them broke.
+    pub resumed: u64,
+    /// Samples received that had been pushed before their connection was made.
+    pub replayed: u64,
+    /// Samples known to be missing.
+    pub lost_exact: u64,
+    /// Interruptions whose loss cannot be told.
+    pub lost_unknown: u64,
+    /// Numberings of samples met, the first included.
+    pub generations: u64,
 }
 
 /// Counters of an outlet; `lslx_outlet_stats_t`. Fields are only ever added at the end.
@@ -58,6 +68,16 @@ pub struct OutletStats {
     pub refused: u64,
     /// Bytes of encoded samples waiting for slow readers.
     pub backlog_bytes: u64,
+    /// Connections that went on where the one before them broke.
+    pub resumed: u64,
+    /// Samples sent again, or for the first time to readers that asked for the past.
+    pub replayed: u64,
+    /// Readers that had asked for too much of that, and began live.
+    pub replay_refused: u64,
+    /// Bytes that are retained.
+    pub retained_bytes: u64,
+    /// Samples that the program said were lost before they came here.
+    pub skipped: u64,
 }
 
 /// One reader of an outlet; `lslx_consumer_t`. Of fixed size, since C has arrays of them.
@@ -152,6 +172,11 @@ pub unsafe extern "C" fn lslx_inlet_stats(inlet: Handle, stats: *mut InletStats)
             available: now.available as u64,
             available_bytes: now.available_bytes as u64,
             idle_seconds: now.idle_secs.unwrap_or(-1.0),
+            resumed: now.resumed,
+            replayed: now.replayed,
+            lost_exact: now.lost_exact,
+            lost_unknown: now.lost_unknown,
+            generations: now.generations,
             ..InletStats::default()
         };
         // SAFETY: the caller vouches for it; both structures begin with their size.
@@ -175,6 +200,11 @@ pub unsafe extern "C" fn lslx_outlet_stats(out: Handle, stats: *mut OutletStats)
             consumers_seen: now.consumers_seen,
             refused: now.refused,
             backlog_bytes: now.backlog_bytes,
+            resumed: now.resumed,
+            replayed: now.replayed,
+            replay_refused: now.replay_refused,
+            retained_bytes: now.retained_bytes,
+            skipped: now.skipped,
             ..OutletStats::default()
         };
         // SAFETY: the caller vouches for it; both structures begin with their size.

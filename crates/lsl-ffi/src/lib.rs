@@ -24,6 +24,7 @@ mod log;
 mod memory;
 mod outlet;
 mod resolver;
+mod resume;
 mod security;
 #[rustfmt::skip]
 mod signatures;

@@ -7,7 +7,7 @@ use std::ffi::{c_char, c_ulong, c_void};
 use crate::handle::Handle;
 use crate::inlet::{pull::*, pull_text::*, *};
 use crate::outlet::{push::*, push_text::*, *};
-use crate::{common::*, ext::*, log::*, resolver::*, security::*, streaminfo::*, xml::*};
+use crate::{common::*, ext::*, log::*, resolver::*, resume::*, security::*, streaminfo::*, xml::*};
 
 const _: unsafe extern "C" fn() -> i32 = lsl_protocol_version;
 const _: unsafe extern "C" fn() -> i32 = lsl_library_version;
@@ -183,6 +183,11 @@ const _: unsafe extern "C" fn(Handle, *mut InletStats) -> i32 = lslx_inlet_stats
 const _: unsafe extern "C" fn(Handle, *mut OutletStats) -> i32 = lslx_outlet_stats;
 const _: unsafe extern "C" fn(Handle, *mut Consumer, u32) -> i32 = lslx_outlet_consumers;
 const _: unsafe extern "C-unwind" fn(Handle, f64) -> i32 = lslx_outlet_flush;
+const _: unsafe extern "C" fn(Handle, f64) -> i32 = lslx_inlet_history;
+const _: unsafe extern "C" fn(Handle, *const c_char, u64) -> i32 = lslx_inlet_resume_at;
+const _: unsafe extern "C" fn(Handle, *mut c_char, *mut u64) -> i32 = lslx_inlet_position;
+const _: unsafe extern "C" fn(Handle, *mut Gap, u32) -> i32 = lslx_inlet_gaps;
+const _: unsafe extern "C" fn(Handle, u64) -> i32 = lslx_outlet_skip;
 const _: unsafe extern "C" fn() -> i32 = lslx_dropped_reads;
 const _: unsafe extern "C" fn() -> i32 = lslx_security_policy;
 const _: unsafe extern "C" fn() -> *mut c_char = lslx_security_text;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use lsl_secure::audit::{Event, EventKind, Traffic, printable};
 use lsl_secure::policy::{Way, not_secure_text};
 use lsl_secure::{Cause, Descriptor, Error, Policy, PublicKey, Role, SessionInfo, Totals};
+use sha2::{Digest as _, Sha256};
 
 use crate::StreamInfo;
 use crate::describe::descriptor;
@@ -34,6 +35,11 @@ impl SessionEvents {
     /// Returns what is known of the session.
     pub fn info(&self) -> &SessionInfo {
         &self.info
+    }
+
+    /// Returns the role of this side.
+    pub fn role(&self) -> Role {
+        self.role
     }
 
     /// Returns the address of the other side.
@@ -115,6 +121,13 @@ pub enum ExpectedIdentity<'a> {
     },
     /// Only what a redacted info shows: the rest is about to be asked for.
     Redacted,
+    /// The relay that a stream comes through, which describes itself. Spec: relay §3.1.
+    Relay {
+        /// Key that its announcement of the stream came from; `None` before its first handshake.
+        key: Option<PublicKey>,
+    },
+    /// A relay that the trust file lets link with this one. It describes itself, too. Spec: relay §3.1.
+    Link,
 }
 
 /// A DESCRIPTOR that is not what was expected.
@@ -127,10 +140,31 @@ pub enum Mismatch {
 }
 
 impl ExpectedIdentity<'_> {
-    /// Compares what an outlet says of its stream with what is expected and with `info`, its info as found.
+    /// Returns the key that the other side must have, if there is only one.
+    pub fn required_key(&self) -> Option<PublicKey> {
+        match self {
+            Self::Relay { key } => *key,
+            Self::Stream { .. } | Self::Redacted | Self::Link => None,
+        }
+    }
+
+    /// Returns whether the other side is a relay.
+    pub fn is_relay(&self) -> bool {
+        matches!(self, Self::Relay { .. } | Self::Link)
+    }
+
+    /// Compares what an outlet says of its stream with what is expected and with `info`, its info as found. Of a
+    /// relay the key is to be known by then: this is asked of [`Relay`](Self::Relay).
     pub fn compare(&self, info: &StreamInfo, said: &Descriptor) -> Option<Mismatch> {
         let known = descriptor(info);
         let field = match self {
+            Self::Link => return Self::Relay { key: None }.compare(info, said),
+            Self::Relay { key } => {
+                let id = key.as_ref().map(relay_id);
+                let is_this = id.is_some_and(|id| said.uid == id.as_bytes());
+                return (!is_this || said.stream_type != RELAY_TYPE)
+                    .then_some(Mismatch::Field(if is_this { "type" } else { "relay id" }));
+            }
             Self::Stream {
                 original,
                 was_found,
@@ -161,6 +195,19 @@ impl ExpectedIdentity<'_> {
     }
 }
 
+/// Stream type in the DESCRIPTOR of a relay. Spec: relay §3.1.
+pub const RELAY_TYPE: &[u8] = b"lsl-relay";
+
+/// Returns the id of the relay with this key: 16 hexadecimal digits. Spec: relay §2.
+pub fn relay_id(key: &PublicKey) -> String {
+    let hash = Sha256::new()
+        .chain_update(b"lsl-relay id")
+        .chain_update(key.as_bytes());
+    let hash = hash.finalize();
+    let digits = hash.iter().take(8).map(|byte| format!("{byte:02x}"));
+    digits.collect()
+}
+
 /// Findings of a handshake about an outlet.
 #[derive(Debug, Default)]
 pub struct Findings {
@@ -170,10 +217,14 @@ pub struct Findings {
     pub name: String,
     /// Whether its entry in the trust file covers other streams only.
     pub is_for_other_streams: bool,
+    /// Whether its entry in the trust file makes it no relay, as it would have to be for a link.
+    pub may_not_link: bool,
     /// The key that it would have to have.
     pub pinned: Option<PublicKey>,
     /// Difference between its DESCRIPTOR and what was expected.
     pub mismatch: Option<Mismatch>,
+    /// Whether it should be a relay.
+    pub is_relay: bool,
 }
 
 impl Findings {
@@ -207,10 +258,17 @@ impl Findings {
         pins: bool,
         not_trusted: impl FnOnce(&PublicKey) -> String,
     ) -> String {
-        let stream = format!("stream \"{}\" at {peer}", printable(info.name_bytes()));
+        let stream = if self.is_relay {
+            format!("relay at {peer}")
+        } else {
+            format!("stream \"{}\" at {peer}", printable(info.name_bytes()))
+        };
         let (cause, key) = (error.cause(), self.key);
         let is_ours = matches!(error, Error::Session { .. });
         match (self.mismatch, key) {
+            (Some(Mismatch::Field(field)), _) if is_ours && self.is_relay => {
+                return format!("{stream} is no relay: it has another {field}; refused");
+            }
             (Some(Mismatch::Field(field)), _) if is_ours => {
                 let hides = info.security_advert();
                 let advice = if hides.is_some_and(|advert| advert.minimal) {
@@ -252,6 +310,9 @@ impl Findings {
             Cause::NotAuthorised => "is not trusted by this device",
             Cause::RoleNotAllowed if self.is_for_other_streams => {
                 "is trusted for other streams only: see `streams` of its entry in the trust file"
+            }
+            Cause::RoleNotAllowed if self.may_not_link => {
+                "is trusted, but not as a relay: see `role` of its entry in the trust file"
             }
             Cause::RoleNotAllowed => "may not send streams to this device",
             Cause::Expired => "is trusted no longer: its not_after has passed",
@@ -385,6 +446,33 @@ mod tests {
     use lsl_secure::SecretKey;
 
     use super::*;
+
+    #[test]
+    fn a_relay_is_named_by_its_key() {
+        let [own, other] = [1, 2].map(|seed| SecretKey::from_seed(&[seed; 32]).public());
+        let id = relay_id(&own);
+        assert!(id.len() == 16 && id.bytes().all(|byte| byte.is_ascii_hexdigit()));
+        let info = StreamInfo::new("lab2", "", 0, 0.0, crate::ChannelFormat::String, "");
+        let info = info.unwrap();
+        let says = |uid: &str, stream_type: &[u8]| Descriptor {
+            uid: uid.as_bytes().to_vec(),
+            stream_type: stream_type.to_vec(),
+            ..descriptor(&info)
+        };
+        let relay = ExpectedIdentity::Relay { key: Some(own) };
+        assert!(relay.is_relay() && relay.required_key() == Some(own));
+        let check = |said: Descriptor, key: &PublicKey| {
+            ExpectedIdentity::Relay { key: Some(*key) }.compare(&info, &said)
+        };
+        assert_eq!(check(says(&id, RELAY_TYPE), &own), None);
+        let relay_id = Some(Mismatch::Field("relay id"));
+        assert_eq!(check(says(&id, RELAY_TYPE), &other), relay_id);
+        assert_eq!(check(says("", RELAY_TYPE), &own), relay_id);
+        assert_eq!(
+            check(says(&id, b"EEG"), &own),
+            Some(Mismatch::Field("type"))
+        );
+    }
 
     #[test]
     fn a_pinned_key_is_not_replaced() {

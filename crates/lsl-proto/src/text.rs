@@ -9,6 +9,9 @@ pub(crate) const DIGITS_F64: usize = 16;
 /// Significant digits of a `f32` in string samples.
 pub(crate) const DIGITS_F32: usize = 8;
 
+/// Significant digits that give every `f64` back.
+pub(crate) const DIGITS_EXACT: usize = 17;
+
 /// Appends `value` as `printf("%#.{precision}g")` does: always `precision` significant digits and a
 /// point. A `f32` is widened first, which changes neither its digits nor its sign.
 pub(crate) fn write_general(out: &mut Vec<u8>, value: f64, precision: usize) {

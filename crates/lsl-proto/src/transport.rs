@@ -36,8 +36,10 @@ pub enum Control {
     Pong {
         /// Time of the peer's clock that its PING carried.
         t0: f64,
-        /// Time when the PING arrived, in seconds of `local_clock`.
+        /// Time when the PING arrived, in seconds of `local_clock` or of the clock that is told instead.
         t1: f64,
+        /// Seconds by which that clock is ahead of ours when the answer leaves; 0 if it is ours.
+        t2_shift_secs: f64,
     },
     /// Ends the session because of an error.
     Alert(Cause),
@@ -129,7 +131,11 @@ impl Tx {
             return;
         };
         match control {
-            Control::Pong { t0, t1 } => return half.pong(t0, t1),
+            Control::Pong {
+                t0,
+                t1,
+                t2_shift_secs,
+            } => return half.pong_shifted(t0, t1, t2_shift_secs),
             Control::Alert(cause) => half.alert(cause),
             Control::Close => half.close(),
         }

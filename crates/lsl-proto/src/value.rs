@@ -95,6 +95,57 @@ pub fn read_raw<T: PullElement>(raw: &[u8], format: ChannelFormat, values: &mut 
     }
 }
 
+/// Iterator over the samples of one stream in the raw layout, back to back.
+#[derive(Debug, Clone)]
+pub struct RawSamples<'a> {
+    rest: &'a [u8],
+    format: ChannelFormat,
+    channels: usize,
+}
+
+impl<'a> RawSamples<'a> {
+    /// Reads samples of this shape from `raw`.
+    ///
+    /// # Errors
+    /// `Argument` when `raw` does not hold exactly so many samples.
+    pub fn new(
+        raw: &'a [u8],
+        format: ChannelFormat,
+        channels: usize,
+        samples: usize,
+    ) -> Result<Self> {
+        let all = Self {
+            rest: raw,
+            format,
+            channels,
+        };
+        let mut read = all.clone();
+        if read.by_ref().take(samples).count() == samples && read.rest.is_empty() {
+            return Ok(all);
+        }
+        let text = format!(
+            "{} bytes are not {samples} samples of {channels} {format} channels",
+            raw.len()
+        );
+        Err(Error::Argument(text))
+    }
+}
+
+impl<'a> Iterator for RawSamples<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let len = raw_sample_len(self.format, self.channels).or_else(|| {
+            let mut strings = RawStrings::new(self.rest);
+            let is_whole = strings.by_ref().take(self.channels).count() == self.channels;
+            is_whole.then(|| self.rest.len() - strings.rest.len())
+        })?;
+        let (sample, rest) = self.rest.split_at_checked(len)?;
+        self.rest = rest;
+        Some(sample)
+    }
+}
+
 /// Iterator over the strings of a raw sample (or of several) in order.
 ///
 /// Ends early where the bytes stop making sense, so that a damaged buffer cannot cause a panic.

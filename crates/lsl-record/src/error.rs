@@ -13,6 +13,9 @@ pub enum StartError {
     /// The configuration of encryption is unusable.
     #[error(transparent)]
     Security(lsl_core::Error),
+    /// The past is asked for, and the configuration does not let inlets do that.
+    #[error("the configuration has Resume = 0: no outlet is asked for the past")]
+    NoHistory,
     /// The path names a folder or a device.
     #[error("{} is a folder or a device; name a file in it", .0.display())]
     NotAFile(PathBuf),

@@ -50,7 +50,23 @@ pub enum Event {
         reason: String,
     },
     /// A stream that was lost flows again.
-    Returned(String),
+    Returned {
+        /// Name that the stream announces.
+        name: String,
+        /// Number of samples that were lost meanwhile, 0 if none was; `None` if nobody knows.
+        lost: Option<u64>,
+    },
+    /// Samples of a stream that flows were lost before they came here.
+    Missing {
+        /// Name that the stream announces.
+        name: String,
+        /// Number of these samples.
+        lost: u64,
+        /// Timestamp of the sample before the first of them.
+        after: f64,
+        /// Reason of the first loss, for people.
+        reason: String,
+    },
     /// Encryption does not allow to read a stream.
     Refused {
         /// Name that the stream announces.

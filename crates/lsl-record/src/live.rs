@@ -118,8 +118,12 @@ pub struct StreamStatus {
     pub failed_offsets: u64,
     /// Number of interruptions of its samples.
     pub gaps: u64,
-    /// Samples that are known to be missing.
+    /// Samples that came and could not be taken, or not be recorded.
     pub missing: u64,
+    /// Samples that were lost before they came here, as far as the stream's outlet numbers them.
+    pub lost: u64,
+    /// Number of interruptions of which nobody knows how many samples were lost.
+    pub unknown_losses: u64,
     /// Number of times that it came back.
     pub reconnects: u64,
     /// Name of the device with which it is encrypted.
@@ -187,6 +191,8 @@ impl Live {
                 failed_offsets: 0,
                 gaps: 0,
                 missing: 0,
+                lost: 0,
+                unknown_losses: 0,
                 reconnects: 0,
                 failures: 0,
                 encryption: None,

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use lsl_core::{Context, Selector, StreamInfo, Timeout, local_clock};
+use lsl_core::{Context, History, Selector, StreamInfo, Timeout, local_clock};
 use lsl_platform::disk::free_space;
 use lsl_xdf::at_rest::Cancel;
 
@@ -20,10 +20,10 @@ use crate::output::{Output, file_header};
 use crate::place;
 use crate::queue::{Queue, WriteProgress};
 use crate::selection::{LabelledSelector, Search, Session, Wishes};
+use crate::shared::{OtherKeys, StreamSettings};
 use crate::signing::DeviceSigner;
 use crate::space::{self, Alarm};
 use crate::strangers::TURN_SECS;
-use crate::stream::OtherKeys;
 use crate::writer::{self, Ended, Settings};
 
 /// Builder of a [`Recorder`]: what to record, and how.
@@ -35,9 +35,7 @@ pub struct RecorderBuilder {
     events: Events,
     wishes: Wishes,
     duration_secs: Option<f64>,
-    stamps: Stamps,
-    other_keys: OtherKeys,
-    buffer_secs: f64,
+    settings: StreamSettings,
     sync_secs: f64,
     spill: Option<PathBuf>,
     min_free: u64,
@@ -85,13 +83,13 @@ impl RecorderBuilder {
 
     /// Sets what becomes of timestamps; by default they are recorded as they come.
     pub fn timestamps(mut self, stamps: Stamps) -> Self {
-        self.stamps = stamps;
+        self.settings.stamps = stamps;
         self
     }
 
     /// Sets what becomes of a stream that comes back with another key; by default it is refused.
     pub fn other_keys(mut self, other_keys: OtherKeys) -> Self {
-        self.other_keys = other_keys;
+        self.settings.other_keys = other_keys;
         self
     }
 
@@ -104,7 +102,14 @@ impl RecorderBuilder {
     /// Sets how many seconds of samples may wait in memory while the disk is slow or full: at least one, by
     /// default 30.
     pub fn buffer(mut self, secs: f64) -> Self {
-        self.buffer_secs = secs.max(1.0);
+        self.settings.buffer_secs = secs.max(1.0);
+        self
+    }
+
+    /// Begins each stream with samples from before its first connection, if its outlet retains them; by default with
+    /// the next one. Spec: resume §2.2.
+    pub fn history(mut self, history: History) -> Self {
+        self.settings.history = history;
         self
     }
 
@@ -141,6 +146,9 @@ impl RecorderBuilder {
     pub fn start(self, timeout_secs: f64, cancel: &Cancel) -> Result<Recorder, StartError> {
         let (context, events) = (&self.context, &self.events);
         context.security().map_err(StartError::Security)?;
+        if self.settings.history != History::Live && !context.config().tuning().resume {
+            return Err(StartError::NoHistory);
+        }
         place::check(&self.output.path, self.spill.as_deref(), events)?;
         let search = Search::start(context, &self.wishes);
         let mut search = search.map_err(StartError::Search)?;
@@ -150,15 +158,7 @@ impl RecorderBuilder {
         }
         self.refuse_if_missing(&search)?;
         let (queue, receiver) = Queue::new();
-        let session = Session::begin(
-            context,
-            search,
-            &queue,
-            events,
-            self.buffer_secs,
-            self.stamps,
-            self.other_keys,
-        );
+        let session = Session::begin(context, search, &queue, events, self.settings);
         let mut session = session.map_err(StartError::Threads)?;
         connect(&mut session, timeout_secs, cancel);
         if cancel.is_cancelled() {
@@ -263,9 +263,12 @@ impl Recorder {
             events: Events::default(),
             wishes: Wishes::default(),
             duration_secs: None,
-            stamps: Stamps::Raw,
-            other_keys: OtherKeys::Refuse,
-            buffer_secs: 30.0,
+            settings: StreamSettings {
+                stamps: Stamps::Raw,
+                other_keys: OtherKeys::Refuse,
+                buffer_secs: 30.0,
+                history: History::Live,
+            },
             sync_secs: 1.0,
             spill: None,
             min_free: 0,

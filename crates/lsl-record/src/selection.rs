@@ -18,10 +18,11 @@ use tokio::task::JoinHandle;
 
 use crate::event::{Event, Events};
 use crate::halt::Halt;
-use crate::live::{Live, Stamps, StreamState, StreamStatus};
+use crate::live::{Live, StreamState, StreamStatus};
 use crate::queue::{Job, Queue, Slot};
+use crate::shared::{Claims, Common, StreamSettings};
 use crate::strangers::{Advert, MOST_TRIED, StrangerEvents, TURN_SECS, Turns, Waiting};
-use crate::stream::{self, Claims, Common, OtherKeys};
+use crate::stream;
 
 /// Streams that are asked for.
 #[derive(Debug, Clone, Default)]
@@ -299,9 +300,7 @@ impl Session {
         search: Search,
         queue: &Queue,
         events: &Events,
-        buffer_secs: f64,
-        stamps: Stamps,
-        other_keys: OtherKeys,
+        settings: StreamSettings,
     ) -> io::Result<Self> {
         let (halt, halted) = watch::channel(Halt::Go);
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -315,9 +314,7 @@ impl Session {
             claims: Arc::new(Claims::default()),
             events: events.clone(),
             stranger_events: Arc::new(StrangerEvents::new(events)),
-            buffer_secs,
-            stamps,
-            other_keys,
+            settings,
             halt: halted,
             end: Arc::default(),
         };

@@ -5,13 +5,12 @@
 //! Samples that do not fit into the queue stay in the inlet, which holds a bounded time of them.
 //! Samples dropped there are a gap in the footer.
 
-use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use lsl_core::{
-    BufferLength, ChannelFormat, Context, Error, Inlet, KeyChange, PeerHistory, ProcessingOptions,
+    BufferLength, ChannelFormat, Error, Inlet, KeyChange, PeerHistory, ProcessingOptions,
     StreamInfo, TimeCorrection, local_clock,
 };
 use lsl_platform::terminal::printable;
@@ -20,79 +19,23 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use crate::drain::{Arrived, Drain};
-use crate::event::{Event, Events};
+use crate::event::Event;
 use crate::halt::{Halt, first, unless_changed, unless_halted};
 use crate::live::{Live, Stamps, StreamState};
+use crate::losses::{Beginning, Interruption, Losses};
 use crate::pending::{Pending, Recorded};
-use crate::queue::{Job, Queue, Refused, Slot};
-use crate::strangers::{Advert, Candidates, StrangerEvents};
-
-/// Which outlet is recorded as which stream, so that none is recorded twice.
-#[derive(Debug, Default)]
-pub(crate) struct Claims(Mutex<HashMap<Vec<u8>, Slot>>);
-
-impl Claims {
-    /// Whether the outlet is, or now became, that of this stream.
-    pub(crate) fn claim(&self, uid: &[u8], slot: Slot) -> bool {
-        let mut claims = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        *claims.entry(uid.to_vec()).or_insert(slot) == slot
-    }
-
-    /// Gives up the outlet `uid`, if this stream owns it.
-    pub(crate) fn release(&self, uid: &[u8], slot: Slot) {
-        let mut claims = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if claims.get(uid) == Some(&slot) {
-            claims.remove(uid);
-        }
-    }
-
-    /// Whether a stream other than this one has it.
-    pub(crate) fn is_of_another(&self, uid: &[u8], slot: Slot) -> bool {
-        let claims = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        claims.get(uid).is_some_and(|owner| *owner != slot)
-    }
-
-    /// Returns true if a stream owns this outlet.
-    pub(crate) fn is_claimed(&self, uid: &[u8]) -> bool {
-        let claims = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        claims.contains_key(uid)
-    }
-}
-
-/// Treatment of a stream that comes back with another trusted key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OtherKeys {
-    /// The stream is refused until the first key is back.
-    Refuse,
-    /// The stream goes on, unless the configuration pins keys.
-    Allow,
-}
-
-/// Settings and queues that all streams of a recording share.
-#[derive(Debug, Clone)]
-pub(crate) struct Common {
-    pub(crate) context: Context,
-    pub(crate) queue: Queue,
-    pub(crate) claims: Arc<Claims>,
-    pub(crate) events: Events,
-    pub(crate) stranger_events: Arc<StrangerEvents>,
-    /// Seconds of samples that may wait in each inlet.
-    pub(crate) buffer_secs: f64,
-    /// Treatment of timestamps on their way into the file.
-    pub(crate) stamps: Stamps,
-    pub(crate) other_keys: OtherKeys,
-    pub(crate) halt: watch::Receiver<Halt>,
-    /// When the recording ends, by our clock, once that is known.
-    pub(crate) end: Arc<OnceLock<f64>>,
-}
+use crate::queue::{Job, Refused};
+use crate::shared::{Common, OtherKeys};
+use crate::strangers::{Advert, Candidates};
 
 /// Records a stream until it is told to stop.
 pub(crate) async fn record(common: Common, live: Arc<Live>, advert: Advert) {
-    let history = match common.other_keys {
+    let history = match common.settings.other_keys {
         OtherKeys::Refuse => PeerHistory::pinned(),
         OtherKeys::Allow => PeerHistory::new(),
     };
     let mut recorder = StreamTask {
+        beginning: Beginning::First(common.settings.history),
         common,
         history,
         key_changes: 0,
@@ -103,7 +46,8 @@ pub(crate) async fn record(common: Common, live: Arc<Live>, advert: Advert) {
         newest: None,
         stamp_at_look: None,
         dropped: 0,
-        broken_since: None,
+        interruption: None,
+        losses: Losses::default(),
         offset: None,
         stamps: Stamps::Raw,
         has_header: false,
@@ -143,8 +87,12 @@ struct StreamTask {
     stamp_at_look: Option<f64>,
     /// Samples that the present inlet dropped, as far as they are accounted for.
     dropped: u64,
-    /// The connection was lost after a sample with this timestamp, and why.
-    broken_since: Option<(f64, String)>,
+    /// Beginning of the next connection.
+    beginning: Beginning,
+    /// Interruption that no sample has ended yet.
+    interruption: Option<Interruption>,
+    /// Losses of the present connection.
+    losses: Losses,
     /// The offset that was handed to the writer last.
     offset: Option<TimeCorrection>,
     /// Treatment of timestamps that the header states.
@@ -229,9 +177,11 @@ impl StreamTask {
                 }
             }
         }
-        if let Some(stamp) = self.last_stamp {
-            self.broken_since
-                .get_or_insert_with(|| (stamp, "the connection was lost".into()));
+        if !matches!(self.beginning, Beginning::First(_)) {
+            self.interruption.get_or_insert(Interruption {
+                after: self.last_stamp,
+                lost: Some(0),
+            });
         }
     }
 
@@ -287,15 +237,15 @@ impl StreamTask {
 
     /// One connection from its beginning to its end.
     async fn connect<T: Recorded>(&mut self) -> Over {
+        let secs = self.common.settings.buffer_secs;
         let inlet = Inlet::builder(&self.info)
             .context(&self.common.context)
-            .buffer(buffer::<T>(&self.info, self.common.buffer_secs))
+            .buffer(buffer::<T>(&self.info, secs, self.beginning.has_past()))
             // It would take a stream of another host for this one.
             .recover(false)
             .samples_first(true)
-            .peer_history(&self.history)
-            .create();
-        let inlet = match inlet {
+            .peer_history(&self.history);
+        let inlet = match self.beginning.ask(inlet).create() {
             Ok(inlet) => inlet,
             Err(error) => return Over::Lost(error, None),
         };
@@ -329,7 +279,9 @@ impl StreamTask {
             };
             let mut header = StreamHeader::from_info(&full)
                 .map_err(|error| Error::InvalidInfo(error.to_string()))?;
-            if self.common.stamps == Stamps::Synced && self.can_sync(inlet, &mut halt).await {
+            if self.common.settings.stamps == Stamps::Synced
+                && self.can_sync(inlet, &mut halt).await
+            {
                 self.stamps = Stamps::Synced;
                 self.live.lock().stamps = Stamps::Synced;
                 let is_even = self.info.nominal_srate() > 0.0;
@@ -355,6 +307,7 @@ impl StreamTask {
         }
         *self.live.candidates() = Candidates::after(&self.advert());
         self.note_key_changes().await;
+        let lost = self.note_opening(inlet);
         {
             let mut status = self.live.lock();
             status.info = self.info.clone();
@@ -365,7 +318,7 @@ impl StreamTask {
             if is_back {
                 status.reconnects += 1;
                 let name = status.info.name().into_owned();
-                self.common.events.push(Event::Returned(name));
+                self.common.events.push(Event::Returned { name, lost });
             }
             status.state = StreamState::Recording;
         }
@@ -445,12 +398,21 @@ impl StreamTask {
             if taken.is_err() || wish != Halt::Go {
                 self.note_rest(inlet).await;
             }
-            taken?;
-            if self.live.is_replaced() {
-                let reason = "its sender answers no more, and there is another one".to_owned();
-                self.hand_over(&mut pending, true).await;
-                self.note_rest(inlet).await;
-                return Err(Error::Lost { reason });
+            let lost = match taken {
+                Ok(()) if self.live.is_replaced() => {
+                    let reason = "its sender answers no more, and there is another one".to_owned();
+                    self.hand_over(&mut pending, true).await;
+                    // There is room now for what waits.
+                    let _ = self.take(inlet, &mut pending).await;
+                    self.hand_over(&mut pending, true).await;
+                    self.note_rest(inlet).await;
+                    Some(Error::Lost { reason })
+                }
+                taken => taken.err(),
+            };
+            if let Some(lost) = lost {
+                self.beginning = Beginning::after(inlet, self.newest.unwrap_or(0.0));
+                return Err(lost);
             }
             if now >= offset_at {
                 offset_at = now + OFFSET_SECS;
@@ -526,10 +488,12 @@ impl StreamTask {
     }
 
     /// Forgets the samples from this one on that are stamped after the end of the recording, whenever
-    /// they came.
-    fn cut<T: Recorded>(&self, pending: &mut Pending<T>, from: usize) {
+    /// they came, and the gaps before such samples.
+    fn cut<T: Recorded>(&self, pending: &mut Pending<T>, from: usize, gaps: &mut Vec<Gap>) {
         if let (Some(end), Some(to_ours)) = (self.end(), self.to_ours()) {
-            pending.retain_from(from, |stamp| stamp + to_ours <= end || stamp.is_nan());
+            let is_wanted = |stamp: f64| stamp + to_ours <= end || stamp.is_nan();
+            pending.retain_from(from, is_wanted);
+            gaps.retain(|gap| is_wanted(gap.to));
         }
     }
 
@@ -561,20 +525,27 @@ impl StreamTask {
             let pulled = pending.pull(inlet, wanted);
             let came = pending.stamps.len() - before;
             self.arrived.took(came);
-            let newest = pending.stamps.get(before..).and_then(<[f64]>::last);
-            if let Some(&newest) = newest {
-                self.newest = Some(newest);
-                // Before the cut, which would take stamps of another clock for later ones.
-                self.judge_clock(newest);
-            }
-            self.cut(pending, before);
+            let stats = inlet.stats();
+            let end = stats.samples.saturating_sub(stats.available as u64);
             let stamps = pending.stamps.get(before..).unwrap_or_default();
+            self.losses.add(inlet);
+            let mut gaps = self.losses.take_until(end, stamps, self.last_stamp);
+            let is_replay = end <= stats.replayed;
+            if let Some(&newest) = stamps.last() {
+                self.newest = Some(newest);
+                if !is_replay {
+                    // Before the cut, which would take stamps of another clock for later ones.
+                    self.judge_clock(newest);
+                }
+            }
+            self.cut(pending, before, &mut gaps);
+            let stamps = pending.stamps.get(before..).unwrap_or_default();
+            self.live.lock().idle_secs = stats.idle_secs;
             if let Some(&first) = stamps.first() {
-                self.note_gaps(first, dropped).await;
+                self.note_gaps(first, gaps).await;
+                self.note_dropped(first, dropped).await;
                 let stamps = pending.stamps.get(before..).unwrap_or_default();
-                self.count(inlet, stamps);
-            } else {
-                self.live.lock().idle_secs = inlet.stats().idle_secs;
+                self.count(stamps, is_replay);
             }
             pulled?;
             if came < wanted {
@@ -583,7 +554,7 @@ impl StreamTask {
         }
     }
 
-    fn count(&mut self, inlet: &Inlet, stamps: &[f64]) {
+    fn count(&mut self, stamps: &[f64], is_replay: bool) {
         let Some(&last) = stamps.last() else {
             return;
         };
@@ -593,8 +564,9 @@ impl StreamTask {
         status.last_stamp = Some(last);
         status.samples += stamps.len() as u64;
         let samples = status.samples;
-        status.began.get_or_insert((now, samples));
-        status.idle_secs = inlet.stats().idle_secs;
+        if !is_replay {
+            status.began.get_or_insert((now, samples));
+        }
     }
 
     /// Says so if the stamp of a sample that has just come is of no clock of LSL.
@@ -612,37 +584,71 @@ impl StreamTask {
         }
     }
 
-    /// Notes samples missing before the one with this timestamp.
-    async fn note_gaps(&mut self, first: f64, dropped: u64) {
-        let mut gaps = Vec::new();
-        if let Some((from, reason)) = self.broken_since.take() {
-            gaps.push(Gap {
-                from,
-                to: first,
-                samples: None,
-                reason,
-            });
-        }
-        if dropped > self.dropped {
-            gaps.push(Gap {
-                from: self.stamp_at_look.unwrap_or(first),
-                to: first,
-                samples: Some(dropped - self.dropped),
-                reason: "the recorder was too slow".into(),
-            });
-            self.dropped = dropped;
-        } else {
+    /// Notes samples that the inlet dropped before the one with this timestamp.
+    async fn note_dropped(&mut self, first: f64, dropped: u64) {
+        if dropped <= self.dropped {
             self.stamp_at_look = self.last_stamp;
+            return;
+        }
+        let samples = dropped - self.dropped;
+        self.dropped = dropped;
+        let gap = Gap {
+            from: self.stamp_at_look.unwrap_or(first),
+            to: first,
+            samples: Some(samples),
+            reason: "the recorder was too slow".into(),
+        };
+        self.live.lock().missing += samples;
+        self.note_gap(gap).await;
+    }
+
+    /// Notes samples that were lost before the inlet, and before or between samples of which the first one has this
+    /// timestamp.
+    async fn note_gaps(&mut self, first: f64, gaps: Vec<Gap>) {
+        if let Some(gap) = self.interruption.take().and_then(|it| it.gap(first)) {
+            self.note_lost(gap).await;
+        }
+        if let Some(gap) = gaps.first() {
+            self.common.events.push(Event::Missing {
+                name: self.info.name().into_owned(),
+                lost: gaps.iter().filter_map(|gap| gap.samples).sum(),
+                after: gap.from,
+                reason: gap.reason.clone(),
+            });
         }
         for gap in gaps {
-            {
-                let mut status = self.live.lock();
-                status.gaps += 1;
-                status.missing += gap.samples.unwrap_or(0);
-            }
-            let slot = self.live.slot;
-            self.common.queue.push(Job::Gap { slot, gap }).await;
+            self.note_lost(gap).await;
         }
+    }
+
+    async fn note_lost(&self, gap: Gap) {
+        {
+            let mut status = self.live.lock();
+            match gap.samples {
+                Some(samples) => status.lost += samples,
+                None => status.unknown_losses += 1,
+            }
+        }
+        self.note_gap(gap).await;
+    }
+
+    async fn note_gap(&self, gap: Gap) {
+        self.live.lock().gaps += 1;
+        let slot = self.live.slot;
+        self.common.queue.push(Job::Gap { slot, gap }).await;
+    }
+
+    /// Notes what was lost until this connection began, and returns it; `None` if nobody knows.
+    fn note_opening(&mut self, inlet: &Inlet) -> Option<u64> {
+        self.losses = Losses::default();
+        self.losses.add(inlet);
+        let lost = match self.beginning {
+            Beginning::After(..) => self.losses.take_opening(&inlet.stats()),
+            Beginning::First(_) | Beginning::Live => None,
+        };
+        let interruption = self.interruption.as_mut()?;
+        interruption.lost = interruption.lost.zip(lost).map(|(one, two)| one + two);
+        interruption.lost
     }
 
     /// Notes dropped samples that no later sample would reveal.
@@ -651,8 +657,7 @@ impl StreamTask {
         if dropped > self.dropped
             && let Some(last) = self.last_stamp
         {
-            self.broken_since = None;
-            self.note_gaps(last, dropped).await;
+            self.note_dropped(last, dropped).await;
         }
     }
 
@@ -706,15 +711,22 @@ impl StreamTask {
 }
 
 /// Returns the buffer length of an inlet. Irregular streams come in bursts, so that seconds do not
-/// fit them. They get a number of samples, limited by memory alone, which is used as they come.
-fn buffer<T: Recorded>(info: &StreamInfo, secs: f64) -> BufferLength {
+/// fit them. They get a number of samples, limited by memory alone, which is used as they come. So does the past of
+/// any stream, beside the seconds: live samples shall not make it drop.
+fn buffer<T: Recorded>(info: &StreamInfo, secs: f64, has_past: bool) -> BufferLength {
+    let rate = info.nominal_srate();
     let seconds = BufferLength::Seconds(secs);
-    if info.nominal_srate() > 0.0 {
+    if rate > 0.0 && !has_past {
         return seconds;
     }
     let sample = info.channel_count() as usize * T::BYTES + size_of::<f64>();
-    let most = (BURST_BYTES / sample).min(BURST_SAMPLES);
-    BufferLength::Samples(most.max(seconds.to_samples(info.nominal_srate())))
+    let burst = (BURST_BYTES / sample).min(BURST_SAMPLES);
+    let seconds = seconds.to_samples(rate);
+    BufferLength::Samples(if rate > 0.0 {
+        seconds.saturating_add(burst)
+    } else {
+        seconds.max(burst)
+    })
 }
 
 /// All tasks wake in the same moment: an idle recorder of a hundred streams wakes as often as that of

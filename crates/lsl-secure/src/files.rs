@@ -147,7 +147,7 @@ pub(crate) fn replace_by(
         let reason = format!("cannot be replaced: {error}; the old file is unchanged");
         Error::file(path, reason)
     };
-    let target = fs::canonicalize(path).map_err(failed)?;
+    let target = remedy::typed(&fs::canonicalize(path).map_err(failed)?);
     let metadata = fs::metadata(&target).map_err(failed)?;
     check_kind(&metadata).map_err(|reason| Error::file(path, reason))?;
     let old = disk::open(&target, OpenOptions::new().read(true)).map_err(failed)?;

@@ -361,6 +361,15 @@ impl Security {
         }
     }
 
+    /// Says that a relay cannot be read without a key: E6 of relay §13. The name may come from anywhere.
+    pub fn no_key_text(&self, relay: &str) -> String {
+        format!(
+            "relay {} asks for encryption and this program has no key; searched {}; run: lsl key init",
+            printable(relay.as_bytes()),
+            self.searched_text()
+        )
+    }
+
     fn searched_text(&self) -> String {
         let places = self
             .searched

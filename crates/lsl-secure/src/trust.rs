@@ -33,6 +33,8 @@ pub enum TrustedRole {
     /// It may both serve and read streams.
     #[default]
     Both,
+    /// The same, and it may link with a relay of ours. Spec: relay §3.1.
+    Relay,
 }
 
 impl TrustedRole {
@@ -41,16 +43,22 @@ impl TrustedRole {
         match self {
             Self::Outlet => role == Role::Outlet,
             Self::Inlet => role == Role::Inlet,
-            Self::Both => true,
+            Self::Both | Self::Relay => true,
         }
     }
 
-    /// Returns the name in the file: `outlet`, `inlet`, `both`.
+    /// Whether a peer with this entry may link with a relay of ours. Spec: relay §3.1.
+    pub fn allows_links(self) -> bool {
+        self == Self::Relay
+    }
+
+    /// Returns the name in the file: `outlet`, `inlet`, `both`, `relay`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Outlet => "outlet",
             Self::Inlet => "inlet",
             Self::Both => "both",
+            Self::Relay => "relay",
         }
     }
 }
@@ -335,9 +343,10 @@ impl RawPeer {
                 "outlet" => TrustedRole::Outlet,
                 "inlet" => TrustedRole::Inlet,
                 "both" => TrustedRole::Both,
+                "relay" => TrustedRole::Relay,
                 other => {
                     let reason = format!(
-                        "role {other:?} is unknown; write \"outlet\", \"inlet\" or \"both\""
+                        "role {other:?} is unknown; write \"outlet\", \"inlet\", \"both\" or \"relay\""
                     );
                     return Err((role.span().start, reason));
                 }

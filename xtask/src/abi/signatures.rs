@@ -25,7 +25,7 @@ pub(super) fn in_rust(functions: &[Function]) -> Result<String> {
          use crate::handle::Handle;\n\
          use crate::inlet::{pull::*, pull_text::*, *};\n\
          use crate::outlet::{push::*, push_text::*, *};\n\
-         use crate::{common::*, ext::*, log::*, resolver::*, security::*, streaminfo::*, xml::*};\n\n",
+         use crate::{common::*, ext::*, log::*, resolver::*, resume::*, security::*, streaminfo::*, xml::*};\n\n",
     );
     for function in functions {
         let parameters = function
@@ -82,6 +82,7 @@ fn rust_type(c_type: &str) -> Result<String> {
         "int32_t" | "lsl_channel_format_t" | "lsl_transport_options_t" => "i32",
         "int64_t" => "i64",
         "uint32_t" => "u32",
+        "uint64_t" => "u64",
         "unsigned long" => "c_ulong",
         "lsl_streaminfo"
         | "lsl_xml_ptr"
@@ -92,6 +93,7 @@ fn rust_type(c_type: &str) -> Result<String> {
         "lslx_inlet_stats_t" => "InletStats",
         "lslx_outlet_stats_t" => "OutletStats",
         "lslx_consumer_t" => "Consumer",
+        "lslx_gap_t" => "Gap",
         other => return Err(format!("no Rust type is known for {other}").into()),
     };
     Ok(plain.to_owned())

@@ -63,6 +63,12 @@ pub(super) const PARTS: &[Part] = &[
         },
     },
     Part {
+        name: "resume",
+        proves: "streams cut 200 times, stalled and restarted 50 times, lose and repeat nothing",
+        paths: LIBRARY,
+        run: |sh, _| resume(sh),
+    },
+    Part {
         name: "systems",
         proves: "all code type-checks for Windows and macOS",
         paths: &["crates", "examples", "Cargo.lock"],
@@ -155,7 +161,11 @@ pub(super) const PARTS: &[Part] = &[
     Part {
         name: "models",
         proves: "LSS/1 in Verifpal and ProVerif",
-        paths: &["crates/lsl-secure/models", "docs/spec/secure-session.md"],
+        paths: &[
+            "crates/lsl-secure/models",
+            "docs/spec/relay.md",
+            "docs/spec/secure-session.md",
+        ],
         run: |sh, _| {
             // Unoptimised it does not finish.
             tool(sh, "verifpal", crate::models::VERIFPAL, "2")?;
@@ -185,6 +195,7 @@ pub(super) const PARTS: &[Part] = &[
         proves: "no input makes a parser panic or a session leave its rules",
         paths: &[
             "crates/lsl-proto/src",
+            "crates/lsl-relay/src",
             "crates/lsl-secure/src",
             "crates/lsl-xdf/src",
         ],
@@ -250,6 +261,34 @@ fn tool(sh: &Shell, name: &str, version: &str, opt_level: &str) -> Result {
 /// Fetches the standard library for `targets`, unless it is there.
 fn std_for(sh: &Shell, targets: &[&str]) -> Result {
     Ok(cmd!(sh, "rustup target add {targets...}").run()?)
+}
+
+/// Runs the tests of resumed streams in the numbers of their specification. Spec: resume §9.
+fn resume(sh: &Shell) -> Result<String> {
+    let real = cmd!(
+        sh,
+        "cargo test --locked -p lsl-core --test it -- resume:: --test-threads 3"
+    );
+    let virtual_hosts = cmd!(
+        sh,
+        "cargo test --locked -p lsl-proto --test sim -- resuming::"
+    );
+    let mut passed = [0; 2];
+    for (passed, run) in passed.iter_mut().zip([real, virtual_hosts]) {
+        let said = run
+            .env("LSL_TEST_CUTS", "200")
+            .env("SIM_SEEDS", "500")
+            .read()?;
+        println!("{said}");
+        *passed = crate::loom::passed(&said);
+        if *passed == 0 {
+            return Err("no test was run".into());
+        }
+    }
+    let [real, virtual_hosts] = passed;
+    Ok(format!(
+        "nothing in {real} tests over sockets and {virtual_hosts} of 500 seeds each"
+    ))
 }
 
 /// Unit tests under miri: of the C interface, where unsafe code is that needs no system call. The

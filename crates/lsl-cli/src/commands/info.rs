@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use clap::Args;
 use lsl_core::xml::ElementRef;
-use lsl_core::{Context, Inlet, StreamInfo};
+use lsl_core::{Context, Inlet, Retained, StreamInfo};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -45,7 +45,49 @@ struct Document {
     stream: Described,
     /// Peer of the encrypted connection, proved by a handshake; null in plaintext.
     session: Option<Proved>,
+    /// Samples that its outlet has for those who come late; null if it retains none.
+    retained: Option<RetainedSamples>,
     desc: Value,
+}
+
+/// Samples that an outlet retains. Spec: resume §1.
+#[derive(Debug, Serialize)]
+struct RetainedSamples {
+    /// Name of the numbering of its samples.
+    generation: String,
+    /// Number of the oldest one.
+    first: u64,
+    /// Number that the next one gets.
+    live: u64,
+    /// Seconds that they last by the nominal rate; null without one.
+    secs: Option<f64>,
+}
+
+impl RetainedSamples {
+    fn of(retained: &Retained, nominal_srate: f64) -> Self {
+        let samples = retained.live.saturating_sub(retained.first);
+        Self {
+            generation: retained.generation.to_string(),
+            first: retained.first,
+            live: retained.live,
+            secs: (nominal_srate > 0.0).then(|| samples as f64 / nominal_srate),
+        }
+    }
+
+    fn sentence(&self) -> String {
+        let Self { first, live, .. } = self;
+        if first >= live {
+            return format!("nothing now; the next sample is number {live}");
+        }
+        let secs = self
+            .secs
+            .map_or_else(String::new, |secs| format!(", {secs:.1} s"));
+        format!(
+            "{} samples{secs}: numbers {first} to {}",
+            live - first,
+            live - 1
+        )
+    }
 }
 
 impl Info {
@@ -55,12 +97,17 @@ impl Info {
         let full = link::full_info(&inlet, self.stream.timeout())
             .map_err(|failure| failure.context("full description"))?;
         let session = proved(context, &found);
+        // No reader asks that: who waits for one is not to begin.
+        let retained = inlet.retained_blocking(self.stream.timeout());
+        let of = |it: &Retained| RetainedSamples::of(it, full.nominal_srate());
+        let retained = retained.map(|it| it.as_ref().map(of));
         // The full description does not say where it came from; the answer to the search does.
         let mut stream = Described::from(&full);
         let answer = Described::from(&found);
         stream.v4_address = answer.v4_address;
         stream.v6_address = answer.v6_address;
         stream.encryption = answer.encryption;
+        stream.relays = answer.relays;
         Names::of(context).complete(stream.encryption.as_mut());
 
         let mut out = io::stdout().lock();
@@ -73,12 +120,13 @@ impl Info {
                 &Document {
                     stream,
                     session,
+                    retained: retained.ok().flatten(),
                     desc,
                 },
             )?;
             writeln!(out)?;
         } else {
-            write_fields(&stream, session.as_ref(), &mut out)?;
+            write_fields(&stream, session.as_ref(), &retained, &mut out)?;
             match full.desc_ref() {
                 Some(desc) if desc.children().next().is_some() => {
                     writeln!(out, "\nmetadata")?;
@@ -113,6 +161,7 @@ fn proved(context: &Context, found: &StreamInfo) -> Option<Proved> {
 fn write_fields(
     stream: &Described,
     session: Option<&Proved>,
+    retained: &lsl_core::Result<Option<RetainedSamples>>,
     out: &mut impl Write,
 ) -> io::Result<()> {
     let absent = |text: &str| {
@@ -158,6 +207,9 @@ fn write_fields(
             match (session, &stream.encryption) {
                 (Some(session), _) => encryption::sentence(session),
                 (None, Some(claimed)) => printable(&encryption::cell(Some(claimed))),
+                (None, None) if stream.relays.is_some() => {
+                    "as its relay does: see what lsl recv says".into()
+                }
                 (None, None) => "none: anybody on the network can read and change it".into(),
             },
         ),
@@ -166,6 +218,21 @@ fn write_fields(
         (
             "created at",
             format!("{:.3} s on the host's clock", stream.created_at),
+        ),
+        (
+            "generation",
+            match retained {
+                Ok(Some(retained)) => retained.generation.clone(),
+                _ => absent(""),
+            },
+        ),
+        (
+            "retained",
+            match retained {
+                Ok(Some(retained)) => retained.sentence(),
+                Ok(None) => "nothing: a stream of liblsl, or RetainSeconds = 0 there".into(),
+                Err(error) => format!("not known: {}", printable(&error.to_string())),
+            },
         ),
     ];
     for (name, value) in fields {

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
-use lsl_core::{Context, local_clock};
+use lsl_core::{Context, History, local_clock};
 use lsl_platform::exit::leave;
 use lsl_record::rcs::{self, Gate, ListenError, TokenError};
 use lsl_record::template::{self, BIDS, Fields, TemplateError};
@@ -33,7 +33,7 @@ use self::running::Running;
 use crate::failure::{Failure, Outcome};
 use crate::files::at_rest_keys::RecipientArgs;
 use crate::interrupt::Stop;
-use crate::streams::select::seconds;
+use crate::streams::select::{past, seconds};
 use crate::ui::notice::note;
 
 #[derive(Debug, Args)]
@@ -63,6 +63,11 @@ pub(crate) struct Record {
     /// Leave out streams that appear after the start
     #[arg(long)]
     only_now: bool,
+
+    /// Begin each stream with what happened before, so far back: 10s, 5min, 1h or all. Outlets of lsl-rs
+    /// have as much as their RetainSeconds says
+    #[arg(long, value_name = "PAST", value_parser = past)]
+    history: Option<History>,
 
     /// End after this many seconds
     #[arg(long, value_name = "SECS", value_parser = seconds)]
@@ -202,6 +207,7 @@ Examples:
   lsl record -o today.xdf                              everything there is, until Ctrl-C
   lsl record BioSemi type=Markers -o sub1.xdf --duration 600
   lsl record --require type=EEG --watch type=Markers -o run.xdf
+  lsl record --history 30s -o today.xdf                what happened before the start, too
   lsl record --participant P003 --task rest            sub-P003/ses-S001/eeg/sub-P003_..._eeg.xdf
   lsl record -o 'exp%n/%p_%b.xdf' --root /data         LabRecorder's templates
   lsl record -r age1... -o sub1.xdf.age                encrypted on its way to the disk
@@ -354,6 +360,7 @@ impl Record {
         Ok(Plan {
             timeout_secs: self.timeout,
             duration_secs: self.duration,
+            history: self.history.unwrap_or_default(),
             sync_secs: self.safety.sync,
             buffer_secs: self.safety.buffer,
             min_free: self.safety.min_free,

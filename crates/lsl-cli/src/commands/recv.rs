@@ -4,14 +4,15 @@ use std::io::{self, BufWriter, StdoutLock, Write};
 
 use clap::{Args, ValueEnum};
 use lsl_core::{
-    ChannelFormat, Context, ErrorKind, Inlet, InletStats, ProcessingOptions, Timeout, local_clock,
+    ChannelFormat, Context, ErrorKind, History, Inlet, InletStats, LostSamples, ProcessingOptions,
+    Timeout, local_clock,
 };
 
 use crate::failure::{Failure, Outcome};
 use crate::interrupt::{LONGEST_NAP, Stop};
 use crate::streams::encryption::{self, Proved};
 use crate::streams::link;
-use crate::streams::select::{StreamArgs, seconds};
+use crate::streams::select::{StreamArgs, past, seconds};
 use crate::ui::notice::note;
 use crate::ui::text::{printable, rate};
 use crate::ui::value::{Shown, write_csv_text};
@@ -25,6 +26,11 @@ pub(crate) struct Recv {
     /// How samples are printed
     #[arg(long, short, value_enum, default_value = "text")]
     output: OutputFormat,
+
+    /// Begin with the past so far back: 10s, 5min, 1h or all. Outlets of lsl-rs have as much as their
+    /// RetainSeconds says
+    #[arg(long, value_name = "PAST", value_parser = past)]
+    history: Option<History>,
 
     /// End after this many samples
     #[arg(long, short = 'n', value_name = "N")]
@@ -60,6 +66,7 @@ Examples:
   lsl recv type=EEG --count 5
   lsl recv BioSemi --output csv --duration 60 > minute.csv
   lsl recv type=Markers -o jsonl | jq -r .v[0]
+  lsl recv BioSemi --history 10s                what happened before, too
 
 Floats are printed with the fewest digits that read back as the same number; in JSON, what is no
 finite number is the text \"nan\", \"inf\" or \"-inf\". Strings that are no UTF-8 are repaired. A stream
@@ -79,11 +86,14 @@ impl Recv {
         } else {
             ProcessingOptions::NONE
         };
-        let inlet = Inlet::builder(&info)
+        let mut builder = Inlet::builder(&info)
             .context(context)
             .processing(processing)
-            .recover(!self.no_recover)
-            .create()?;
+            .recover(!self.no_recover);
+        if let Some(past) = self.history {
+            builder = builder.history(past);
+        }
+        let inlet = builder.create()?;
         link::open(&inlet, self.stream.timeout())
             .map_err(|failure| failure.context("connecting to the stream"))?;
         let stop = Stop::install()?;
@@ -167,6 +177,7 @@ impl Recv {
                     0
                 }
                 Err(error) => {
+                    watch.look(&inlet.stats(), &inlet.take_gaps(usize::MAX));
                     watch.look_at_encryption(inlet.last_security_error());
                     return Err(error.into());
                 }
@@ -179,7 +190,7 @@ impl Recv {
                 // Pipes stay live, and a batch costs one write.
                 sink.out.flush()?;
             }
-            watch.look(&inlet.stats());
+            watch.look(&inlet.stats(), &inlet.take_gaps(usize::MAX));
             watch.look_at_encryption(inlet.last_security_error());
         }
         Ok(())
@@ -294,14 +305,36 @@ fn labels(inlet: &Inlet, timeout: Timeout) -> Vec<String> {
 struct Watch {
     dropped: u64,
     reconnects: u64,
+    resumed: u64,
     clock_reported: bool,
     /// Reason why encryption keeps us from the stream, as reported last.
     refused: Option<String>,
 }
 
 impl Watch {
-    fn look(&mut self, stats: &InletStats) {
-        if stats.reconnects > self.reconnects {
+    fn look(&mut self, stats: &InletStats, gaps: &[LostSamples]) {
+        for gap in gaps {
+            if let Some(lost) = gap.lost {
+                let after = gap
+                    .stamp_before
+                    .map_or_else(String::new, |stamp| format!(" after {stamp:.6}"));
+                note(format_args!(
+                    "{lost} samples are missing{after}: {}.",
+                    gap.reason
+                ));
+            }
+        }
+        if stats.resumed > self.resumed {
+            // Losses of this look have lines of their own.
+            let end = if gaps.is_empty() {
+                " Nothing is lost."
+            } else {
+                ""
+            };
+            note(format_args!(
+                "The connection broke and was made again.{end}"
+            ));
+        } else if stats.reconnects > self.reconnects {
             note(format_args!(
                 "The stream was lost and found again ({}).",
                 stats.reconnects
@@ -310,7 +343,7 @@ impl Watch {
         if stats.dropped > 0 && self.dropped == 0 {
             note("Samples are dropped: the output is not read fast enough.");
         }
-        self.reconnects = stats.reconnects;
+        (self.reconnects, self.resumed) = (stats.reconnects, stats.resumed);
         self.dropped = stats.dropped;
     }
 

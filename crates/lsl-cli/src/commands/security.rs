@@ -84,6 +84,8 @@ struct SecurityReport {
     psk: bool,
     discovery: Option<&'static str>,
     audit_file: Option<PathBuf>,
+    /// Seconds for which outlets of programs with this configuration keep in memory what they sent.
+    retain_secs: Option<f64>,
     warnings: Vec<String>,
     errors: Vec<String>,
     /// Streams that answered; null if there was no search.
@@ -132,10 +134,11 @@ impl Status {
             Ok(Err(error)) => report.add_error(&error.to_string()),
             Err(error) => report.add_error(&error.to_string()),
         }
-        if self.timeout > 0.0
-            && let Ok(context) = &context
-        {
-            self.look_around(context, &mut report)?;
+        if let Ok(context) = &context {
+            report.retain_secs = Some(context.config().tuning().retain_secs);
+            if self.timeout > 0.0 {
+                self.look_around(context, &mut report)?;
+            }
         }
         report.warn();
 
@@ -376,6 +379,17 @@ impl SecurityReport {
             )?;
             writeln!(out, "discovery     {}", self.discovery.unwrap_or("-"))?;
             writeln!(out, "audit file    {}", path(&self.audit_file))?;
+        }
+        match self.retain_secs {
+            Some(secs) if secs > 0.0 => writeln!(
+                out,
+                "retained      samples stay in memory for {secs} s after they were sent (RetainSeconds)"
+            )?,
+            Some(_) => writeln!(
+                out,
+                "retained      no samples after they were sent (RetainSeconds = 0)"
+            )?,
+            None => {}
         }
         if let Some(network) = &self.network {
             writeln!(

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::io::Read;
 
-use lsl_xdf::{Correction, Event, FileHeader, Reader, StreamHeader};
+use lsl_xdf::{Correction, Event, FileHeader, Gap, Reader, StreamHeader};
 
 use crate::failure::Outcome;
 
@@ -31,6 +31,10 @@ pub(crate) struct StreamSummary {
     pub(crate) usual: Option<(f64, f64)>,
     pub(crate) offsets: Vec<(f64, f64)>,
     pub(crate) gaps: u64,
+    /// Number of samples that are missing in the gaps, as far as it is known.
+    pub(crate) missing: u64,
+    /// Number of gaps of which that is not known.
+    pub(crate) unknown_gaps: u64,
     /// Whether the stream was closed.
     pub(crate) has_footer: bool,
 }
@@ -80,7 +84,7 @@ impl Summary {
             Event::StreamFooter { stream, footer } => {
                 if let Some(known) = self.streams.get_mut(&stream) {
                     known.has_footer = true;
-                    known.gaps = footer.gaps().len() as u64;
+                    known.count_gaps(&footer.gaps());
                 }
             }
             Event::Problem(problem) => self.problems += u64::from(!problem.kind.is_harmless()),
@@ -98,6 +102,8 @@ impl StreamSummary {
             usual: None,
             offsets: Vec::new(),
             gaps: 0,
+            missing: 0,
+            unknown_gaps: 0,
             has_footer: false,
         }
     }
@@ -116,6 +122,13 @@ impl StreamSummary {
             let middle = sorted.get(sorted.len() / 2).copied();
             self.usual = middle.into_iter().fold(self.usual, extended);
         }
+    }
+
+    fn count_gaps(&mut self, gaps: &[Gap]) {
+        let samples = gaps.iter().map(|gap| gap.samples);
+        self.gaps = gaps.len() as u64;
+        self.unknown_gaps = samples.clone().filter(Option::is_none).count() as u64;
+        self.missing = samples.flatten().fold(0, u64::saturating_add);
     }
 
     /// Returns the seconds from the first to the last sample.

@@ -47,6 +47,7 @@ impl<'a> TrustFile<'a> {
         // Two commands at once must not undo each other. The lock is the directory's, since the file
         // is another one afterwards; where there are no locks, looking again must do.
         let locked = fs::canonicalize(self.path)
+            .map(|path| remedy::typed(&path))
             .and_then(|path| append::lock_folder(path.parent().unwrap_or(&path)));
         if let Err(error) = &locked
             && error.kind() == io::ErrorKind::PermissionDenied

@@ -32,6 +32,8 @@ pub(crate) struct Described {
     pub(crate) v6_service_port: u16,
     /// Announcement of the outlet; null if it offers no encryption.
     pub(crate) encryption: Option<Claimed>,
+    /// Relays that it came through, nearest to its origin first; null if it comes from its outlet.
+    pub(crate) relays: Option<Vec<String>>,
 }
 
 impl From<&StreamInfo> for Described {
@@ -55,6 +57,7 @@ impl From<&StreamInfo> for Described {
             v6_data_port: info.v6_data_port(),
             v6_service_port: info.v6_service_port(),
             encryption: Claimed::of(info),
+            relays: info.relay_advert().map(|advert| advert.path),
         }
     }
 }
@@ -66,7 +69,9 @@ impl Described {
             .then(|| format!("{}:{}", self.v4_address, self.v4_data_port));
         let v6 = (!self.v6_address.is_empty() && self.v6_data_port != 0)
             .then(|| format!("[{}]:{}", self.v6_address, self.v6_data_port));
-        v4.into_iter().chain(v6).collect()
+        let relay = self.relays.as_ref().and_then(|path| path.last());
+        let relay = relay.map(|relay| format!("relay {}", printable(relay)));
+        v4.into_iter().chain(v6).chain(relay).collect()
     }
 }
 

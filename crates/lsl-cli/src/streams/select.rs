@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use clap::Args;
-use lsl_core::{Context, ContinuousResolver, Selector, StreamInfo, Timeout};
+use lsl_core::{Context, ContinuousResolver, History, Selector, StreamInfo, Timeout};
 use lsl_proto::query::Query;
 
 use super::describe::Described;
@@ -164,6 +164,25 @@ pub(crate) fn seconds(text: &str) -> Result<f64, String> {
     }
 }
 
+/// Reads from the command line how much of the past is wanted.
+pub(crate) fn past(text: &str) -> Result<History, String> {
+    if text == "all" {
+        return Ok(History::Oldest);
+    }
+    let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit_secs = match &text[number.len()..] {
+        "" | "s" => 1.0,
+        "min" => 60.0,
+        "h" => 3600.0,
+        unit => {
+            return Err(format!(
+                "{unit} is no unit here: write 10s, 5min, 1h or all"
+            ));
+        }
+    };
+    seconds(number).map(|secs| History::Seconds(secs * unit_secs))
+}
+
 /// Returns whether the text behind `KEY=` is a value, not the rest of a predicate.
 fn is_literal(value: &str) -> bool {
     !value.is_empty()
@@ -320,6 +339,17 @@ mod tests {
         }
         // Would leave the parentheses.
         assert!(predicate("name='a') or (name='b'").is_err());
+    }
+
+    #[test]
+    fn pasts_have_units() {
+        assert_eq!(past("all"), Ok(History::Oldest));
+        assert_eq!(past("10s"), Ok(History::Seconds(10.0)));
+        assert_eq!(past("1.5min"), Ok(History::Seconds(90.0)));
+        assert_eq!(past("2h"), Ok(History::Seconds(7200.0)));
+        for text in ["", "s", "10 s", "10d", "-1s", "nan", "inf"] {
+            assert!(past(text).is_err(), "{text}");
+        }
     }
 
     #[test]

@@ -46,6 +46,7 @@ mod record_signed;
 #[cfg(target_os = "linux")]
 mod record_trouble;
 mod recordings;
+mod relay;
 mod streams;
 mod usage;
 mod xdf;

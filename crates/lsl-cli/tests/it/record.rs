@@ -375,6 +375,46 @@ fn what_a_sender_sent_last_is_in_the_file() {
 }
 
 #[test]
+fn what_happened_before_the_start_is_recorded_where_it_is_asked_for() {
+    let lab = Lab::new();
+    let config = std::fs::read_to_string(lab.path("lsl_api.cfg")).unwrap();
+    lab.write(
+        "lsl_api.cfg",
+        &format!("{config}[tuning]\nRetainSeconds = 60\n"),
+    );
+    let path = lab.path("past.xdf");
+    let _generator = lab.start(&generate("Amp", &[]));
+    let info = lab.run(&["info", "Amp", "--json"]).ok().json();
+    let retained = &info["retained"];
+    assert_eq!(
+        (&retained["generation"], retained["first"].as_u64()),
+        (&info["uid"], Some(0))
+    );
+    let (live, secs) = (retained["live"].as_f64(), retained["secs"].as_f64());
+    assert!(
+        (live.unwrap() - secs.unwrap() * 500.0).abs() < 1e-6,
+        "{info}"
+    );
+    let told = lab.run(&["info", "Amp"]).ok().stdout;
+    assert!(told.contains(" s: numbers 0 to "), "{told}");
+    let told = lab
+        .run(&["security", "status", "--timeout", "0"])
+        .ok()
+        .stdout;
+    assert!(told.contains("stay in memory for 60 s"), "{told}");
+    // It looks for streams for more than a second before it begins.
+    let words = ["--history", "1min", "--duration", "0.5", "-o", &path];
+    start(&lab, &words).wait().with(0, &["Recorded "]);
+    let loaded = read(&path);
+    let numbers = nothing_is_missing(stream(&loaded, "Amp"));
+    assert_eq!(numbers[0], 0);
+    assert!(numbers.len() > 500 + 200, "{}", numbers.len());
+    lab.write("lsl_api.cfg", &format!("{config}[tuning]\nResume = 0\n"));
+    let refused = start(&lab, &words).wait();
+    refused.with(2, &["--history: the configuration has Resume = 0"]);
+}
+
+#[test]
 fn late_streams_are_recorded_and_returning_ones_go_on() {
     let lab = Lab::new();
     let path = lab.path("late.xdf");
@@ -400,7 +440,7 @@ fn late_streams_are_recorded_and_returning_ones_go_on() {
             "Late is not there yet",
             "'Amp' is lost",
             "'Amp' is back",
-            "2 interruptions, see the gaps in the footers",
+            "2 interruptions, see the gaps in the footers. Lost: of 2 nobody knows how many.",
         ],
     );
     drop(third);

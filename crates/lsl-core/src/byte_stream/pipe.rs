@@ -1,24 +1,25 @@
-//! A stream in memory, for tests of drivers: two ends, without sockets.
+//! Substreams in memory, for tests of drivers: two ends, without sockets.
 
 use std::collections::VecDeque;
 #[cfg(lsl_loom)]
 use std::future::poll_fn;
 use std::io;
-use std::net::{Ipv4Addr, Shutdown, SocketAddr};
+use std::net::Shutdown;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 #[cfg(lsl_loom)]
 use lsl_platform::wait::Woken;
 
-use super::{ByteStream, Carrier};
+use super::ByteStream;
+use super::substream::Substream;
 use crate::net::sync::Mutex;
 #[cfg(lsl_loom)]
 use crate::net::sync::{Interrupt, block_on};
 
 /// One end of a stream in memory.
 #[derive(Debug, Clone)]
-pub(super) struct Pipe {
+pub(crate) struct Pipe {
     ends: Arc<Ends>,
 }
 
@@ -39,20 +40,26 @@ struct Direction {
 
 /// Returns both ends of a new stream.
 pub(crate) fn pair() -> (ByteStream, ByteStream) {
+    let (near, far) = ends();
+    (ByteStream::substream(near), ByteStream::substream(far))
+}
+
+/// Returns both ends of a new stream, as substreams of a link.
+pub(crate) fn ends() -> (Arc<dyn Substream>, Arc<dyn Substream>) {
     let (there, back) = <(Arc<Mutex<Direction>>, Arc<Mutex<Direction>>)>::default();
-    let end = |incoming: &Arc<_>, outgoing: &Arc<_>| {
+    let end = |incoming: &Arc<_>, outgoing: &Arc<_>| -> Arc<dyn Substream> {
         let ends = Ends {
             incoming: Arc::clone(incoming),
             outgoing: Arc::clone(outgoing),
         };
         let ends = Arc::new(ends);
-        ByteStream::new(Carrier::Pipe(Pipe { ends }))
+        Arc::new(Pipe { ends })
     };
     (end(&there, &back), end(&back, &there))
 }
 
-impl Pipe {
-    pub(super) fn poll_read(
+impl Substream for Pipe {
+    fn poll_read(
         &self,
         context: Option<&mut Context<'_>>,
         buffer: &mut [u8],
@@ -72,7 +79,7 @@ impl Pipe {
         Poll::Ready(Ok(length))
     }
 
-    pub(super) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+    fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
         let mut direction = self.ends.outgoing.lock().unwrap();
         if direction.is_closed {
             return Err(io::ErrorKind::BrokenPipe.into());
@@ -86,7 +93,7 @@ impl Pipe {
         Ok(taken)
     }
 
-    pub(super) fn poll_writable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_writable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut direction = self.ends.outgoing.lock().unwrap();
         if direction.is_closed || direction.bytes.len() < CAPACITY {
             return Poll::Ready(Ok(()));
@@ -95,12 +102,20 @@ impl Pipe {
         Poll::Pending
     }
 
-    pub(super) fn unregister(&self) {
-        self.ends.incoming.lock().unwrap().reader = None;
+    fn shut_down(&self, how: Shutdown) {
+        self.ends.shut_down(how);
     }
 
-    pub(super) fn shut_down(&self, how: Shutdown) {
-        self.ends.shut_down(how);
+    #[cfg(lsl_loom)]
+    fn pipe(&self) -> &Self {
+        self
+    }
+}
+
+#[cfg(lsl_loom)]
+impl Pipe {
+    pub(super) fn unregister(&self) {
+        self.ends.incoming.lock().unwrap().reader = None;
     }
 }
 
@@ -154,10 +169,6 @@ impl super::Waiter {
         block_on(poll_fn(|context| self.0.poll_writable(context))).is_ok()
     }
 }
-
-/// Address that both ends have.
-pub(crate) const ADDRESS: SocketAddr =
-    SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// Bytes that a direction holds.
 pub(crate) const CAPACITY: usize = if cfg!(lsl_loom) { 512 } else { 4096 };

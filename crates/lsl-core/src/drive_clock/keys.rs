@@ -1,19 +1,17 @@
 //! Keys for the clock of an outlet that encrypts, lent by whichever session lives. A session for the clock
 //! alone is opened while there is no feed. Spec: LSS/1 §9.2.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use lsl_platform::clock::local_clock;
-use lsl_proto::inlet::Exchange;
 
 use crate::drive_clock::session::{ClockSession, LentKeys};
 use crate::drive_inlet::connection::Connection;
 use crate::drive_inlet::shared::{Facts, InletShared};
 use crate::net::monitor::Monitor;
 use crate::net::select2::{Either, select2};
-use crate::{Error, Result, StreamInfo};
+use crate::{Error, Result};
 
 /// Takes the keys back when the session ends.
 #[derive(Debug)]
@@ -63,11 +61,10 @@ pub(crate) fn lend<'a>(
     Some(KeysGuard { facts, id })
 }
 
-/// Opens a session for the clock whenever no feed lends its keys. Returns why that failed.
-pub(crate) async fn keep_keys(
+/// Opens a session for the clock by `dial` whenever no feed lends its keys. Returns why that failed.
+pub(crate) async fn keep_keys<F: Future<Output = Result<Connection>>>(
     shared: &InletShared,
-    info: &StreamInfo,
-    address: SocketAddr,
+    dial: impl Fn() -> F,
 ) -> Error {
     let facts = &shared.facts;
     loop {
@@ -77,7 +74,7 @@ pub(crate) async fn keep_keys(
             facts.wait(local_clock() + FEED_GRACE_SECS, known).await;
         }
         if !facts.lock().has_keys()
-            && let Err(error) = hold_session(shared, info, address).await
+            && let Err(error) = hold_session(shared, dial()).await
         {
             return error;
         }
@@ -87,11 +84,11 @@ pub(crate) async fn keep_keys(
 }
 
 /// Holds a session for its keys alone, until a feed has one or it fails.
-async fn hold_session(shared: &InletShared, info: &StreamInfo, address: SocketAddr) -> Result<()> {
+async fn hold_session(
+    shared: &InletShared,
+    connecting: impl Future<Output = Result<Connection>>,
+) -> Result<()> {
     let facts = &shared.facts;
-    let connecting = shared
-        .source
-        .dial(info, address, || Exchange::TimeKeys, CONNECT_LIMIT);
     let mut connection = connecting.await?;
     let Some(_guard) = lend(facts, &mut connection, false) else {
         if facts.lock().has_keys() {
@@ -112,7 +109,8 @@ async fn hold_session(shared: &InletShared, info: &StreamInfo, address: SocketAd
     }
 }
 
-const CONNECT_LIMIT: Duration = Duration::from_secs(5);
+/// Time to connect for the clock alone.
+pub(crate) const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 
 /// How long the clock waits for the session of a feed that is being opened.
 const FEED_GRACE_SECS: f64 = 2.0;

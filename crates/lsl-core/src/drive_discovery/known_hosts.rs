@@ -63,7 +63,7 @@ impl KnownHosts {
 }
 
 /// Returns what the system knows of a name, when it is its turn.
-async fn addresses_of(host: String) -> io::Result<Vec<SocketAddr>> {
+pub(crate) async fn addresses_of(host: String) -> io::Result<Vec<SocketAddr>> {
     let look_up = move || Ok((host.as_str(), 0).to_socket_addrs()?.collect());
     LOOKUPS.get().run(look_up).await.map_err(io::Error::other)?
 }

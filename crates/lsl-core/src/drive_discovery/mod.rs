@@ -4,6 +4,7 @@ mod known_hosts;
 pub(crate) mod lingering;
 pub(crate) mod network_config;
 pub(crate) mod redacted;
+pub(crate) mod relays;
 mod replies;
 pub(crate) mod responder;
 pub(crate) mod search;

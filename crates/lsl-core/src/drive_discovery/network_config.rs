@@ -32,6 +32,8 @@ pub(crate) struct NetworkConfig {
     pub interfaces: Vec<InterfaceAddress>,
     /// This host and `lab.KnownPeers`: host and, if only one port is meant, that port.
     pub peers: Vec<(String, Option<u16>)>,
+    /// `lab.Relay`: host and port.
+    pub relays: Vec<(String, u16)>,
     /// Resolve over TCP too, by `lab.ResolveOverTCP`.
     pub resolve_over_tcp: bool,
 }
@@ -70,6 +72,7 @@ impl NetworkConfig {
                 .into_iter()
                 .map(|peer| (peer.host, peer.port))
                 .collect(),
+            relays: config.relays(),
             resolve_over_tcp: config.lab().resolve_over_tcp,
         }
     }

@@ -20,6 +20,7 @@ use crate::context::Context;
 use crate::drive_discovery::known_hosts::KnownHosts;
 use crate::drive_discovery::network_config::{NetworkConfig, present_interfaces};
 use crate::drive_discovery::redacted::{self, Prober};
+use crate::drive_discovery::relays;
 use crate::drive_discovery::replies::take_in;
 use crate::drive_inlet::connection::exchange;
 use crate::net::monitor::Monitor;
@@ -73,6 +74,10 @@ impl RunningSearch {
         for link in &links {
             let receiving = receive(Arc::clone(&link.socket), inbox.clone());
             tasks.push(AbortOnDrop(runtime::spawn(receiving)?));
+        }
+        for (relay, _) in (0..).zip(&network.relays) {
+            let following = relays::follow(context.clone(), relay, Arc::clone(&monitor));
+            tasks.push(AbortOnDrop(runtime::spawn(following)?));
         }
         let hosts = Arc::new(KnownHosts::literal(&network));
         let lookups = Arc::clone(&hosts).look_up(Arc::clone(&network));

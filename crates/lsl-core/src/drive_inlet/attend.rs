@@ -118,7 +118,7 @@ impl<'a> Attendance<'a> {
         let before = (state.feed.counts().samples, state.is_opened());
         let next = self.read(&mut state, context, is_due, until);
         let arrived = state.feed.counts().samples > before.0;
-        let lost = state.feed.take_lost();
+        let lost = state.feed.take_lost(local_clock);
         let is_opened = state.is_opened();
         let ended = state.disconnect.is_some().then(|| state.end());
         drop(state);
@@ -160,8 +160,7 @@ impl<'a> Attendance<'a> {
             return Next::Timer(LEADER_TICK);
         }
         if state.is_held_back() {
-            // Pulls make room, and read by themselves or ask for it.
-            return Next::Timer(TICK);
+            return Next::Reactor;
         }
         let now = local_clock();
         let is_wanted = |state: &FeedState| {

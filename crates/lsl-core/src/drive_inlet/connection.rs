@@ -14,6 +14,7 @@ use lsl_platform::clock::local_clock;
 use lsl_platform::fork::Generation;
 use lsl_proto::inlet::{self, Disconnect, Exchange, SampleRing};
 use lsl_proto::outlet::fanout::Caller;
+use lsl_proto::transport::{Rx, Tx};
 use lsl_secure::connection::{Answer, Event, is_gone};
 use lsl_secure::{Cause, Connection as Handshake, Descriptor, SessionInfo};
 use tokio::time::Sleep;
@@ -72,6 +73,11 @@ impl Connection {
         Ok(connection)
     }
 
+    /// Goes on with a `stream` that was opened with the request.
+    pub(crate) fn requested(stream: ByteStream, peer: SocketAddr, exchange: Exchange) -> Self {
+        Self::new(stream, inlet::Connection::requested(peer, exchange), None)
+    }
+
     /// Starts a handshake over `stream`; what it asks is for [`proceed`](Self::proceed).
     pub(crate) fn secure(
         stream: ByteStream,
@@ -97,6 +103,13 @@ impl Connection {
         }
     }
 
+    /// Gives a connection away whose request was sent: its stream, both directions, and the session.
+    pub(crate) fn into_parts(mut self) -> Option<(ByteStream, (Tx, Rx), Option<InletSession>)> {
+        let spent = inlet::Connection::requested(self.peer(), Exchange::TimeKeys);
+        let directions = std::mem::replace(&mut self.machine, spent).into_directions()?;
+        Some((self.stream.take()?, directions, self.session.take()))
+    }
+
     /// Goes on in plaintext for as long as this allows it.
     pub(crate) fn keep(&mut self, plaintext: lsl_secure::SessionGuard) {
         self.plaintext = Some(plaintext);
@@ -118,6 +131,16 @@ impl Connection {
     /// Returns the session, if the connection is encrypted and its handshake done.
     pub(crate) fn session(&mut self) -> Option<&mut InletSession> {
         self.session.as_mut()
+    }
+
+    /// Returns the address of the other side.
+    pub(crate) fn peer(&self) -> SocketAddr {
+        self.machine.peer()
+    }
+
+    /// Returns the key that the other side of a session has proved to own.
+    pub(crate) fn peer_key(&self) -> Option<lsl_secure::PublicKey> {
+        Some(self.session.as_ref()?.peer_key())
     }
 
     /// Returns what the outlet of a session said of its stream.
@@ -252,6 +275,13 @@ impl Connection {
         }))
     }
 
+    /// Returns whether the feed has reached the live edge: neither [`has_held`](Self::has_held) nor
+    /// [`is_held_back`](Self::is_held_back) is true any more.
+    #[inline]
+    pub(crate) fn is_live(&self) -> bool {
+        (self.machine.feed()).is_some_and(inlet::FeedDecoder::is_live)
+    }
+
     /// Returns whether something waits for [`refill`](Self::refill).
     #[inline]
     pub(crate) fn has_held(&self) -> bool {
@@ -262,6 +292,16 @@ impl Connection {
     #[inline]
     pub(crate) fn is_held_back(&self, feed: &inlet::Feed) -> bool {
         feed.is_held_back(&self.machine)
+    }
+
+    /// Returns whether the socket is read although replay waits: what is urgent may lie behind it.
+    #[cold]
+    pub(crate) fn reads_ahead(&mut self) -> bool {
+        let held = self
+            .machine
+            .feed()
+            .map_or(0, inlet::FeedDecoder::held_bytes);
+        self.is_urgent() && held < MOST_HELD_BYTES && !self.machine.is_closed()
     }
 
     /// Sends what waits, and asks to be called again if there is no room for it.
@@ -286,21 +326,56 @@ impl Connection {
 
     /// Reads until the connection ends.
     async fn ended(&mut self, ring: &mut SampleRing) -> Disconnect {
+        let never = |_: &mut inlet::Connection| None::<std::convert::Infallible>;
+        match self.read_until(ring, never).await {
+            Ok(never) => match never {},
+            Err(disconnect) => disconnect,
+        }
+    }
+
+    /// Waits for more bytes of a reply; `None` once the peer has ended it. Dropping the future loses nothing.
+    ///
+    /// # Errors
+    /// Why the connection ended otherwise.
+    pub(crate) async fn next_bytes(&mut self) -> Result<Option<Vec<u8>>> {
+        let take = |machine: &mut inlet::Connection| {
+            let bytes = machine.take_reply();
+            (!bytes.is_empty()).then_some(bytes)
+        };
+        let received = self.read_until(&mut SampleRing::new(1, 0), take).await;
+        match received {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(disconnect) => self.conclude(disconnect).map_or(Ok(None), Err),
+        }
+    }
+
+    /// Reads until `take` gives something, or the connection ends.
+    async fn read_until<R>(
+        &mut self,
+        ring: &mut SampleRing,
+        mut take_out: impl FnMut(&mut inlet::Connection) -> Option<R>,
+    ) -> std::result::Result<R, Disconnect> {
         poll_fn(|context| {
             loop {
+                if let Some(taken) = take_out(&mut self.machine) {
+                    return Poll::Ready(Ok(taken));
+                }
                 if let Err(disconnect) = self.poll_signals(context) {
-                    return Poll::Ready(disconnect);
+                    return Poll::Ready(Err(disconnect));
                 }
                 let take = |machine: &mut inlet::Connection, bytes: &mut [u8]| {
                     machine.handle_input(bytes, local_clock, ring)
                 };
                 match self.poll_receive(Some(context), take) {
                     Poll::Ready(Ok(_)) => {}
-                    Poll::Ready(Err(disconnect)) => return Poll::Ready(disconnect),
+                    // What came before its end counts.
+                    Poll::Ready(Err(disconnect)) => {
+                        return Poll::Ready(take_out(&mut self.machine).ok_or(disconnect));
+                    }
                     Poll::Pending => {
                         return match self.poll_alarm(context) {
                             Ok(()) => Poll::Pending,
-                            Err(disconnect) => Poll::Ready(disconnect),
+                            Err(disconnect) => Poll::Ready(Err(disconnect)),
                         };
                     }
                 }
@@ -446,6 +521,9 @@ pub(crate) async fn exchange(
 pub(crate) fn failed(peer: SocketAddr, source: io::Error) -> Error {
     Error::io(format!("connection to {peer}"), source)
 }
+
+/// Replay that may wait behind the socket while something urgent is awaited; an outlet retains less by default.
+const MOST_HELD_BYTES: usize = 16 << 20;
 
 /// By how much the clock of timers may differ from `local_clock`.
 const TICK: Duration = Duration::from_millis(5);

@@ -20,6 +20,8 @@ pub(crate) struct FeedState {
     pub(super) number: u64,
     /// Reason for which the connection cannot be read any more; only the inlet's task has any use for it.
     pub(super) disconnect: Option<Disconnect>,
+    /// Whether the inlet's task waits until pulls have made room for replay.
+    waits_for_room: bool,
     /// Raised by `close`: a connection of an older epoch must not deliver any more.
     pub(crate) epoch: u64,
 }
@@ -64,6 +66,7 @@ impl FeedState {
             connection: None,
             number: 0,
             disconnect: None,
+            waits_for_room: false,
             epoch: 0,
         }
     }
@@ -83,6 +86,7 @@ impl FeedState {
 
     /// Takes the connection, and what waits for it, out of the state.
     pub(super) fn end(&mut self) -> Ended {
+        self.feed.disconnected(local_clock());
         Ended {
             connection: self.connection.take(),
             disconnect: self.disconnect.take(),
@@ -103,16 +107,20 @@ impl FeedState {
             connection: Some(connection),
             disconnect: disconnect @ None,
             reader,
+            waits_for_room,
             ..
         } = self
         else {
             return None;
         };
-        if connection.is_held_back(feed) {
+        let is_live = connection.is_live();
+        let is_held_back = !is_live && connection.is_held_back(feed);
+        if is_held_back && !connection.reads_ahead() {
+            *waits_for_room = true;
             return None;
         }
         let mut read = Read::default();
-        let received = if connection.has_held() {
+        let received = if !is_live && !is_held_back && connection.has_held() {
             connection.refill(|machine| {
                 let taken;
                 (read, taken) = feed.refill(machine, local_clock);
@@ -166,10 +174,25 @@ impl FeedState {
         self.feed.counts().samples > before
     }
 
-    /// Returns whether replay waits for room in the ring, in the socket or behind it. Spec: resume §5.4.
+    /// Returns whether replay waits, in the socket or behind it, until pulls make room. They wake the inlet's task
+    /// then. Spec: resume §5.4.
     pub(super) fn is_held_back(&mut self) -> bool {
         let feed = &self.feed;
-        (self.connection.as_ref()).is_some_and(|connection| connection.is_held_back(feed))
+        let is_held_back =
+            (self.connection.as_mut()).is_some_and(|it| it.is_held_back(feed) && !it.reads_ahead());
+        self.waits_for_room |= is_held_back;
+        is_held_back
+    }
+
+    /// Returns whether pulls have made room for replay, for which the inlet's task waits: half of the ring, lest it
+    /// is woken for each sample. Asked once.
+    #[inline]
+    pub(super) fn take_room(&mut self) -> bool {
+        self.waits_for_room && {
+            let has_room = self.feed.ring.has_much_room();
+            self.waits_for_room = !has_room;
+            has_room
+        }
     }
 
     /// Returns whether what comes next must be read at once.

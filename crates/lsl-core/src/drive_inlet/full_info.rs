@@ -5,9 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lsl_proto::describe::descriptor;
+use lsl_proto::inlet::Exchange;
 use lsl_proto::inlet::recovery::{Attempt, Input, Purpose};
-use lsl_proto::wire::request::FULLINFO_REQUEST;
+use lsl_proto::wire::request::{FULLINFO_REQUEST, relayed_fullinfo_request};
 
+use crate::drive_inlet::reach::Way;
 use crate::drive_inlet::shared::InletShared;
 use crate::net::monitor::lock_ignoring_poison;
 use crate::{Error, Result, StreamInfo};
@@ -41,15 +43,23 @@ pub(crate) async fn fetch(shared: Arc<InletShared>) {
 }
 
 async fn ask(shared: &InletShared, attempt: &Attempt) -> Result<StreamInfo> {
-    let (present, endpoint) = (&attempt.info, attempt.address()?);
-    let asking = shared.source.exchange(
-        present,
-        endpoint.data,
-        FULLINFO_REQUEST,
-        MAX_INFO_BYTES,
-        EXCHANGE_LIMIT,
-    );
-    let info = StreamInfo::from_xml(&asking.await?)?;
+    let present = &attempt.info;
+    let ways = shared.ways(attempt)?;
+    let address = ways.first().map(Way::peer);
+    let address = address.ok_or_else(|| Error::Protocol("no address is known".into()))?;
+    let asking = Box::pin(async {
+        let exchange = |way: &Way| match way {
+            Way::Outlet(_) => Exchange::reply(FULLINFO_REQUEST, MAX_INFO_BYTES),
+            Way::Relay(_) | Way::Link => {
+                let request = relayed_fullinfo_request(present.uid_bytes());
+                Exchange::reply(&request, MAX_INFO_BYTES)
+            }
+        };
+        let reaching = shared.reach(present, &ways, exchange, EXCHANGE_LIMIT);
+        let (connection, _) = reaching.await?;
+        connection.reply(EXCHANGE_LIMIT).await
+    });
+    let info = StreamInfo::from_xml(&shared.source.in_turn(address, asking).await?)?;
     if info.created_at() == 0.0 {
         return Err(Error::InvalidInfo("created_at is 0".into()));
     }
@@ -57,7 +67,7 @@ async fn ask(shared: &InletShared, attempt: &Attempt) -> Result<StreamInfo> {
     if info.uid_bytes() != present.uid_bytes() {
         return Err(Error::Protocol("another outlet is at this address".into()));
     }
-    check_content(shared, present, &info, endpoint.data)?;
+    check_content(shared, present, &info, address)?;
     Ok(info)
 }
 
@@ -86,8 +96,8 @@ fn check_content(
     Err(Error::Security(text))
 }
 
-/// Largest stream info accepted from a peer.
-const MAX_INFO_BYTES: usize = 16 << 20;
+/// Largest stream info accepted from a peer, and largest other answer that grows with the channels.
+pub(crate) const MAX_INFO_BYTES: usize = 16 << 20;
 
 /// Longest duration of one exchange.
 const EXCHANGE_LIMIT: Duration = Duration::from_secs(10);

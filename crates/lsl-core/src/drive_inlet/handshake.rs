@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use lsl_platform::clock::local_clock;
 use lsl_platform::fork::PerProcess;
+use lsl_proto::describe::descriptor;
 use lsl_proto::inlet::Exchange;
 use lsl_proto::security::{ExpectedIdentity, Findings, Mismatch, connection_event, way_after};
 use lsl_secure::audit::{Event, EventKind};
@@ -118,6 +119,31 @@ pub(crate) async fn dial(
     Err(Error::Security(text))
 }
 
+/// Connects with the relay named `host` and sends the request of `exchange`: through a handshake if this program has
+/// a key; without one only on this host. Spec: relay §3, §5.2.
+///
+/// # Errors
+/// As [`dial`].
+pub(crate) async fn dial_relay(
+    context: &Context,
+    target: Target<'_>,
+    (host, peer): (&str, SocketAddr),
+    exchange: Exchange,
+    limit: Duration,
+) -> Result<Connection> {
+    let security = context.security()?;
+    if security.local().is_some() {
+        return secure(security, target, peer, exchange, limit).await;
+    }
+    if !peer.ip().to_canonical().is_loopback() {
+        let text = security.no_key_text(host);
+        target.peers.failed(Cause::PlaintextRefused, &text);
+        return Err(Error::Security(text));
+    }
+    let stream = sockets::tcp_connect(peer, limit).await?;
+    Connection::plain(stream, peer, exchange).await
+}
+
 /// Connects through a handshake, whatever the policy, and sends the request of `exchange`.
 ///
 /// # Errors
@@ -133,7 +159,9 @@ pub(crate) async fn secure(
         // Whoever has no key has policy `off`, and that does not come here.
         return Err(Error::Security("there is no key to encrypt with".into()));
     };
-    target.peers.keys().has_tried = true;
+    // What a relay encrypts is no outlet's promise.
+    let is_relay = target.expected.is_relay();
+    target.peers.keys().has_tried |= !is_relay;
     let _turn = turn(peer.ip()).await;
     refresh(security).await;
     let stream = sockets::tcp_connect(peer, limit).await?;
@@ -145,7 +173,10 @@ pub(crate) async fn secure(
         target,
         peer,
         own_address,
-        found: Findings::default(),
+        found: Findings {
+            is_relay,
+            ..Findings::default()
+        },
         accepted: None,
     };
     let failure = match judge.connect(stream, local, exchange).await {
@@ -202,7 +233,7 @@ impl Judge<'_> {
             connection.begin_session(info, said, registration);
             return Ok(connection);
         }
-        self.found.pinned = self.target.peers.keys().before(info.peer);
+        self.found.pinned = self.key_before(info.peer);
         connection.refuse(Cause::NotAuthorised);
         let text = "no longer trusted";
         Err(lsl_secure::Error::session(Cause::NotAuthorised, text))
@@ -213,8 +244,18 @@ impl Judge<'_> {
         found.key = Some(key);
         let (remote, own) = (self.peer.ip(), self.own_address.ip());
         found.name = security.authorise(&key, Role::Outlet, remote, own)?;
-        let mut keys = self.target.peers.keys();
-        found.pinned = keys.pinned_against(key, &found.name, pins(security), local_clock());
+        found.may_not_link =
+            matches!(self.target.expected, ExpectedIdentity::Link) && !may_link(security, &key);
+        if found.may_not_link {
+            return Err(Cause::RoleNotAllowed);
+        }
+        found.pinned = if found.is_relay {
+            let required = self.target.expected.required_key();
+            required.filter(|required| *required != key)
+        } else {
+            let mut keys = self.target.peers.keys();
+            keys.pinned_against(key, &found.name, pins(security), local_clock())
+        };
         match found.pinned {
             None => Ok(found.name.clone()),
             Some(_) => Err(Cause::NotAuthorised),
@@ -222,14 +263,20 @@ impl Judge<'_> {
     }
 
     async fn judge_stream(&mut self, said: Descriptor) -> Result<(), Cause> {
-        self.found.mismatch = self.target.expected.compare(self.target.info, &said);
+        let expected = match self.target.expected {
+            expected if expected.is_relay() => ExpectedIdentity::Relay {
+                key: self.found.key,
+            },
+            expected => expected,
+        };
+        self.found.mismatch = expected.compare(self.target.info, &said);
         if self.found.mismatch.is_some() {
             return Err(Cause::DescriptorMismatch);
         }
         let key = self.found.key.ok_or(Cause::Internal)?;
         let guard = self.register(key, &said).await;
         if guard.is_err() {
-            self.found.pinned = self.target.peers.keys().before(key);
+            self.found.pinned = self.key_before(key);
         }
         self.accepted = Some((guard?, said));
         Ok(())
@@ -239,21 +286,29 @@ impl Judge<'_> {
     async fn register(&mut self, key: PublicKey, said: &Descriptor) -> Result<Registration, Cause> {
         let security = self.security;
         let (remote, local) = (self.peer.ip(), self.own_address.ip());
-        let admitted = security.admits_stream(&key, remote, local, said);
+        // Of a relay the entry in the trust file covers what is read through it.
+        let stream = if self.found.is_relay {
+            descriptor(self.target.info)
+        } else {
+            said.clone()
+        };
+        let admitted = security.admits_stream(&key, remote, local, &stream);
         self.found.is_for_other_streams = admitted.is_err();
         admitted?;
-        note(security, said, key).await;
+        if !self.found.is_relay {
+            note(security, said, key).await;
+        }
         let live = SessionEntry {
             peer: key,
             role: Role::Outlet,
             remote,
             local,
-            stream: said.clone(),
+            stream,
         };
         let ending = Arc::new(Ending::default());
         let to_end = Arc::clone(&ending);
         Ok(Registration {
-            _guard: security.register(live, move |cause| to_end.end(cause))?,
+            guard: security.register(live, move |cause| to_end.end(cause))?,
             security: Arc::clone(security),
             peers: Arc::clone(self.target.peers),
             ending,
@@ -261,10 +316,20 @@ impl Judge<'_> {
         })
     }
 
+    /// Returns the key of the stream's outlet before; a relay has one of its own.
+    fn key_before(&self, key: PublicKey) -> Option<PublicKey> {
+        let keys = (!self.found.is_relay).then(|| self.target.peers.keys());
+        keys.and_then(|keys| keys.before(key))
+    }
+
     /// Remembers the outlet's key; an error if another one was pinned meanwhile.
     fn remember(&self, info: &SessionInfo) -> Result<(), PublicKey> {
         let Self { security, peer, .. } = *self;
         let (peers, now) = (self.target.peers, local_clock());
+        if self.found.is_relay {
+            peers.accepted();
+            return Ok(());
+        }
         let before = (peers.keys()).accept(info.peer, &info.peer_name, pins(security), now)?;
         peers.accepted();
         if let Some(before) = before {
@@ -298,8 +363,31 @@ impl Target<'_> {
         let not_trusted = |key: &PublicKey| security.not_trusted_text(key);
         let text = found.text(self.info, peer, error, pins(security), not_trusted);
         security.audit().record(event.detail(text.as_str()));
-        self.peers.failed(error.cause(), &text);
+        if is_cut(error) {
+            self.peers.cut(error.cause(), &text);
+        } else {
+            self.peers.failed(error.cause(), &text);
+        }
         Error::Security(text)
+    }
+}
+
+/// Returns whether this key, which was authorised, is that of a relay that may link with this one. Our own may: that
+/// relay says that it is this one. Spec: relay §3.1.
+pub(crate) fn may_link(security: &Security, key: &PublicKey) -> bool {
+    let trust = security.trust();
+    let is_relay = trust.find(key).is_some_and(|it| it.role.allows_links());
+    is_relay || (security.local()).is_some_and(|local| local.key.public() == *key)
+}
+
+/// Returns whether the network ended a handshake, perhaps before a first answer, and nobody refused anything.
+fn is_cut(error: &lsl_secure::Error) -> bool {
+    match error {
+        lsl_secure::Error::Session { cause, .. } => {
+            matches!(cause, Cause::Truncated | Cause::PeerNotSecure)
+        }
+        lsl_secure::Error::Io { source, .. } => source.kind() != std::io::ErrorKind::TimedOut,
+        _ => false,
     }
 }
 

@@ -10,7 +10,7 @@ use lsl_proto::outlet::request::{Offer, OutletOptions, Reply};
 use lsl_proto::outlet::retention::Retain;
 use lsl_proto::wire::request::RequestParser;
 
-use crate::byte_stream::{Writer, pipe};
+use crate::byte_stream::{NO_ADDRESS, Writer, pipe};
 use crate::drive_inlet::attend::Attendance;
 use crate::drive_inlet::connection::Connection;
 use crate::drive_inlet::shared::InletShared;
@@ -83,7 +83,7 @@ fn check<const N: usize>(
         let (near, far) = pipe::pair();
         let exchange = Exchange::Feed(Box::new(FeedDecoder::new(&info, inlet.options)));
         let opening = opening(&info, exchange.request());
-        let connecting = Connection::plain(near, pipe::ADDRESS, exchange);
+        let connecting = Connection::plain(near, NO_ADDRESS, exchange);
         let connection = block_on(connecting).unwrap();
         assert_eq!(
             far.writer().try_write(&opening, Caller::Push).unwrap(),
@@ -130,7 +130,7 @@ fn opening(info: &StreamInfo, request: &[u8]) -> Vec<u8> {
         coalesces: false,
     };
     let request = RequestParser::new().feed(request).unwrap().unwrap();
-    match offer.reply(&request, |_| Ok(&[][..])) {
+    match offer.reply(&request, |_| Ok(&[][..]), |_| None) {
         Ok(Reply::Feed(feed)) => feed.preamble(&options.side(info), None),
         other => panic!("{other:?}"),
     }

@@ -12,6 +12,7 @@ mod loom;
 pub(crate) mod lost;
 pub(crate) mod peers;
 pub(crate) mod pull;
+pub(crate) mod reach;
 pub(crate) mod recover;
 pub(crate) mod recovery;
 pub(crate) mod session;

@@ -71,6 +71,8 @@ struct State {
     /// Failed tries since the last success.
     failures: u32,
     busy: bool,
+    /// Whether the last failure was that the network ended a handshake.
+    was_cut: bool,
     /// How often each cause may be logged.
     logged: HashMap<Cause, TokenBucket>,
 }
@@ -101,13 +103,19 @@ impl Peers {
     pub(crate) fn accepted(&self) {
         let mut state = self.lock();
         state.failures = 0;
-        state.busy = false;
+        (state.busy, state.was_cut) = (false, false);
         state.last_error = None;
     }
 
     /// There is no connection, for a reason of security. Logged once a minute per cause.
     pub(crate) fn failed(&self, cause: Cause, text: &str) {
         self.note(cause, text, cause == Cause::Busy);
+    }
+
+    /// The network ended a handshake before anybody refused anything.
+    pub(crate) fn cut(&self, cause: Cause, text: &str) {
+        self.note(cause, text, false);
+        self.lock().was_cut = true;
     }
 
     /// A connection that there was ended for a reason of security.
@@ -118,7 +126,7 @@ impl Peers {
     fn note(&self, cause: Cause, text: &str, busy: bool) {
         let mut state = self.lock();
         state.failures = state.failures.saturating_add(1);
-        state.busy = busy;
+        (state.busy, state.was_cut) = (busy, false);
         state.last_error = Some(text.to_owned());
         let once = || TokenBucket::new(1.0 / LOG_INTERVAL_SECS, 1.0);
         let logged = state.logged.entry(cause).or_insert_with(once);
@@ -137,6 +145,12 @@ impl Peers {
     /// Whether the last failure was that the outlet has no place just now.
     pub(crate) fn is_busy(&self) -> bool {
         self.lock().busy
+    }
+
+    /// Whether the last failure was that the network ended a handshake: another one may do better at once. What was
+    /// tried with encryption is not tried without, as ever.
+    pub(crate) fn was_cut(&self) -> bool {
+        self.lock().was_cut
     }
 
     /// How the data connection is encrypted.

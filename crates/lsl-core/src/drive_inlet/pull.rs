@@ -38,11 +38,15 @@ impl InletShared {
     /// Takes what `take` gives of the ring and the socket, without waiting.
     pub(crate) fn try_pull<R>(&self, mut take: impl FnMut(&mut Feed) -> Option<R>) -> Option<R> {
         let mut state = self.feed.lock();
-        if let Some(found) = take(&mut state.feed) {
+        if let Some(found) = self.take(&mut state, &mut take) {
             return Some(found);
         }
         let arrived = self.read_now(&mut state);
-        let found = if arrived { take(&mut state.feed) } else { None };
+        let found = if arrived {
+            self.take(&mut state, &mut take)
+        } else {
+            None
+        };
         drop(state);
         if arrived {
             self.feed.wake();
@@ -54,7 +58,7 @@ impl InletShared {
     pub(crate) fn look<R>(&self, look: impl FnOnce(&mut Feed) -> R) -> R {
         let mut state = self.feed.lock();
         let arrived = self.read_now(&mut state);
-        let found = look(&mut state.feed);
+        let found = self.take(&mut state, look);
         drop(state);
         if arrived {
             self.feed.wake();
@@ -70,7 +74,7 @@ impl InletShared {
         mut take: impl FnMut(&mut Feed) -> Option<R>,
     ) -> Option<R> {
         let mut state = self.feed.lock();
-        if let Some(found) = take(&mut state.feed) {
+        if let Some(found) = self.take(&mut state, &mut take) {
             return Some(found);
         }
         let now = local_clock();
@@ -85,7 +89,7 @@ impl InletShared {
             let turn = match first.take() {
                 Some(lead) => Some(Turn::Lead(lead)),
                 None => self.feed.wait_blocking(deadline, |state| {
-                    if let Some(found) = take(&mut state.feed) {
+                    if let Some(found) = self.take(state, &mut take) {
                         return Some(Turn::Found(found));
                     }
                     let now = local_clock();
@@ -123,13 +127,23 @@ impl InletShared {
             return self.try_pull(take);
         }
         let look = |state: &mut FeedState| {
-            let found = take(&mut state.feed);
+            let found = self.take(state, &mut take);
             if found.is_none() {
                 self.request_reactor(state, local_clock());
             }
             found
         };
         self.feed.wait(deadline, look).await
+    }
+
+    /// Looks at the feed for a caller with the lock. Has the inlet's task go on if that made room for replay.
+    #[inline]
+    fn take<R>(&self, state: &mut FeedState, take: impl FnOnce(&mut Feed) -> R) -> R {
+        let taken = take(&mut state.feed);
+        if state.take_room() && self.owner.is_current() {
+            self.work.notify_one();
+        }
+        taken
     }
 
     /// Takes the lead for a thread that found nothing, if it can be had.
@@ -184,7 +198,7 @@ impl InletShared {
                 Ok(Woken::Readable) if is_leader => state.receive(None, ReadBy::Leader),
                 _ => None,
             };
-            let found = take(&mut state.feed);
+            let found = self.take(&mut state, &mut *take);
             let now = local_clock();
             quiet_at = state.reader.quiet_at();
             if woken.is_err() {

@@ -2,6 +2,7 @@
 //! waits here, and the first of them works for all.
 
 use std::convert::Infallible;
+use std::io;
 use std::time::Duration;
 
 use lsl_platform::clock::local_clock;
@@ -38,7 +39,8 @@ impl InletShared {
     pub(crate) fn failed(&self, attempt: &Attempt, error: &Error) -> bool {
         self.tell_trust();
         let mut failure = self.source.failure(error);
-        if attempt.purpose == Purpose::Feed && failure == Failure::Connection && self.can_resume() {
+        let is_cut = is_cut(error, self.source.peers().was_cut());
+        if attempt.purpose == Purpose::Feed && is_cut && self.can_resume() {
             failure = Failure::Resumable;
         }
         let notice = self.tell(Input::Failed(attempt.id, failure));
@@ -53,9 +55,12 @@ impl InletShared {
         true
     }
 
-    /// Returns whether a feed can go on where it broke.
+    /// Returns whether a feed can go on where it broke. One whose outlet contradicted its numbers begins live, for
+    /// which it is looked for if it can be.
     fn can_resume(&self) -> bool {
-        self.recovers && self.feed.lock().feed.position().is_some()
+        let state = self.feed.lock();
+        let may_begin_live = state.feed.is_contradicted() && !self.recoverable;
+        self.recovers && (state.feed.can_resume() || may_begin_live)
     }
 
     /// Tells the machine whom the trust file trusts now.
@@ -140,6 +145,8 @@ impl InletShared {
                 Input::Found(found.unwrap_or_default())
             }
             Action::AskByTcp => Input::InPlace(source.is_where_it_was().await),
+            // A relay ends the feed of a stream that is gone, and a session shows that the relay is.
+            Action::AskByUdp if self.is_relayed() => Input::InPlace(true),
             Action::AskByUdp => Input::InPlace(source.asked_in_place().await.is_some()),
             Action::LookAtTrust => {
                 if let Ok(security) = context.security() {
@@ -149,6 +156,17 @@ impl InletShared {
             }
         };
         self.tell(input);
+    }
+}
+
+/// Returns whether another attempt at the same address may do better at once: the connection was cut, or refused
+/// without a reason. Where nobody answers in time it takes too long.
+fn is_cut(error: &Error, was_handshake_cut: bool) -> bool {
+    match error {
+        Error::Timeout { .. } | Error::InvalidInfo(_) => false,
+        Error::Io { source, .. } => source.kind() != io::ErrorKind::TimedOut,
+        Error::Security(_) => was_handshake_cut,
+        _ => true,
     }
 }
 

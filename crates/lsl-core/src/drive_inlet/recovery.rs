@@ -1,26 +1,33 @@
 //! The outlet an inlet is connected with, and ways to ask it. `Recovery` decides where to connect, and when.
 //! Spec: lsl-protocol §2.4, §10.
 
+use std::io;
 use std::net::SocketAddr;
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lsl_platform::clock::local_clock;
 use lsl_platform::fork::PerProcess;
 use lsl_proto::describe::descriptor;
-use lsl_proto::inlet::Exchange;
 use lsl_proto::inlet::recovery::{Endpoint, Failure, Recovery, is_unreachable};
 use lsl_proto::inlet::successor::is_described_alike;
+use lsl_proto::inlet::{Exchange, FeedDecoder, FeedOptions, SampleRing};
 use lsl_proto::limits::Pacer;
 use lsl_proto::query::quote_bytes;
 use lsl_proto::security::ExpectedIdentity;
 use lsl_proto::wire::discovery::{QueryDatagram, ReplyDatagram, query_id};
 use lsl_proto::wire::request::shortinfo_request;
+use lsl_proto::wire::sequence::{Granted, ReplayFrom};
 use tokio::net::UdpSocket;
 
 use crate::StreamInfo;
+use crate::byte_stream::substream::OpenSubstream;
+use crate::byte_stream::{ByteStream, NO_ADDRESS};
 use crate::context::Context;
+use crate::drive_discovery::relays::RelayWay;
 use crate::drive_inlet::connection::Connection;
+use crate::drive_inlet::full_info::MAX_INFO_BYTES;
 use crate::drive_inlet::handshake::{self, Target};
 use crate::drive_inlet::peers::Peers;
 use crate::drive_inlet::turns::Turns;
@@ -40,6 +47,10 @@ pub(crate) struct Source {
     /// Whether it was found, and not described by the program itself.
     was_found: bool,
     peers: Arc<Peers>,
+    /// The only way to the stream, if it comes through a link between relays.
+    link: Option<Arc<dyn OpenSubstream>>,
+    /// Number of the way that is tried first, as the ones before it led nowhere.
+    pub(super) first_way: AtomicUsize,
 }
 
 static HOPELESS: PerProcess<Turns> = PerProcess::new();
@@ -72,6 +83,8 @@ impl Source {
             original,
             was_found,
             peers: Arc::default(),
+            link: None,
+            first_way: AtomicUsize::new(0),
         }
     }
 
@@ -129,6 +142,50 @@ impl Source {
             limit,
         ))
         .await
+    }
+
+    /// Connects with a relay for the stream that `info` describes, for an exchange.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; [`Error::Security`], also without a key if the relay is on another host.
+    pub(crate) async fn dial_relay(
+        &self,
+        info: &StreamInfo,
+        relay: &RelayWay,
+        exchange: Exchange,
+        limit: Duration,
+    ) -> Result<Connection> {
+        let target = Target {
+            info,
+            expected: ExpectedIdentity::Relay { key: relay.key },
+            peers: &self.peers,
+        };
+        let at = (&*relay.host, relay.peer);
+        let dialling = handshake::dial_relay(&self.context, target, at, exchange, limit);
+        Box::pin(dialling).await
+    }
+
+    /// Opens a substream of the link that the stream comes through, for an exchange.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if the link opens none.
+    pub(crate) fn open(&self, exchange: Exchange) -> Result<Connection> {
+        let link = self.link.as_ref().ok_or(io::ErrorKind::NotConnected);
+        let opened = link.map_err(io::Error::from);
+        let opened = opened.and_then(|link| link.open(exchange.request().to_vec()));
+        let stream = opened.map_err(|source| Error::io("link", source))?;
+        let stream = ByteStream::substream(stream);
+        Ok(Connection::requested(stream, NO_ADDRESS, exchange))
+    }
+
+    /// Returns whether the stream comes through a link between relays.
+    pub(crate) fn is_linked(&self) -> bool {
+        self.link.is_some()
+    }
+
+    /// Reads the stream through a link between relays from now on.
+    pub(crate) fn set_link(&mut self, link: Option<Arc<dyn OpenSubstream>>) {
+        self.link = link;
     }
 
     /// One short connection: sends `request` and returns all that comes back until the outlet ends it.
@@ -240,6 +297,26 @@ impl Source {
         asking.await.is_ok_and(|answer| !answer.is_empty())
     }
 
+    /// Asks the outlet where we know it what it retains, without becoming its reader; `None` if it numbers nothing.
+    /// Spec: resume §2.2.
+    ///
+    /// # Errors
+    /// As [`exchange`](Self::exchange), and the refusals of the outlet.
+    pub(crate) async fn retained(&self, limit: Duration) -> Result<Option<Granted>> {
+        let unknown = || Error::Argument("the stream has no address yet".into());
+        let (endpoint, info) = self.present().ok_or_else(unknown)?;
+        let options = FeedOptions {
+            version: self.context.config().tuning().protocol_version,
+            max_buffer_samples: 0,
+            max_chunk_samples: 0,
+        };
+        let mut decoder = FeedDecoder::asking(&info, options, Some(ReplayFrom::Oldest.into()));
+        let request = decoder.request().to_vec();
+        let asking = self.exchange(&info, endpoint.data, &request, MAX_INFO_BYTES, limit);
+        decoder.receive(&asking.await?, &mut SampleRing::new(1, 0))?;
+        Ok(decoder.granted().copied())
+    }
+
     fn present(&self) -> Option<(Endpoint, Arc<StreamInfo>)> {
         let mut recovery = self.recovery.lock();
         Some((recovery.endpoint()?, Arc::clone(recovery.info())))
@@ -265,7 +342,7 @@ async fn ask_by_udp(endpoint: Endpoint, info: &StreamInfo) -> Result<(StreamInfo
     socket.send(&question.to_bytes()).await.map_err(io)?;
     let mut buffer = vec![0; USUAL_ANSWER_BYTES];
     loop {
-        let received = socket.recv(&mut buffer).await.map_err(io)?;
+        let received = sockets::receive(&socket, &mut buffer).await.map_err(io)?;
         if let Ok(reply) = ReplyDatagram::parse(&buffer[..received])
             && reply.id == id
         {

@@ -38,7 +38,7 @@ pub(crate) struct Registration {
     pub(crate) peers: Arc<Peers>,
     pub(crate) ending: Arc<Ending>,
     /// Keeps the session registered until it is dropped.
-    pub(crate) _guard: SessionGuard,
+    pub(crate) guard: SessionGuard,
     pub(crate) peer: SocketAddr,
 }
 
@@ -68,6 +68,11 @@ impl InletSession {
             .suite(suite)
             .policy(self.registration.security.policy());
         self.registration.security.audit().record(event);
+    }
+
+    /// Gives the session away: what auditors are told, and its registration.
+    pub(crate) fn into_parts(self) -> (SessionEvents, Registration) {
+        (self.events, self.registration)
     }
 
     /// Audits the success of the handshake.
@@ -106,6 +111,11 @@ impl InletSession {
             fingerprint: info.peer.fingerprint().to_string(),
             suite: info.suite.name(),
         }
+    }
+
+    /// Returns the key that the outlet has proved to own.
+    pub(crate) fn peer_key(&self) -> lsl_secure::PublicKey {
+        self.events.info().peer
     }
 
     /// Returns the builder of events about the clock, and where they go.
@@ -154,7 +164,8 @@ impl Ending {
         }
     }
 
-    fn poll(&self, context: &Context<'_>) -> Poll<Cause> {
+    /// Returns why the session ends; else `context` is woken when it does.
+    pub(crate) fn poll(&self, context: &Context<'_>) -> Poll<Cause> {
         let mut state = lock_ignoring_poison(&self.state);
         if let Some(cause) = state.0 {
             return Poll::Ready(cause);

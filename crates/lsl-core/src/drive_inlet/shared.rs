@@ -14,6 +14,7 @@ use tokio::task::AbortHandle;
 use crate::context::Context;
 use crate::drive_clock::session::LentKeys;
 use crate::drive_inlet::feed_state::FeedState;
+use crate::drive_inlet::reach::Way;
 use crate::drive_inlet::recovery::Source;
 use crate::net::monitor::{Monitor, lock_ignoring_poison};
 use crate::net::sync::Notify;
@@ -55,6 +56,8 @@ pub(crate) struct Facts {
     /// Fetched when asked for, with the moves of the source it came from. Copied and dropped without the lock,
     /// which the I/O thread needs: it may be large.
     pub(crate) full_info: Option<(u64, Arc<StreamInfo>)>,
+    /// Way by which the samples come, while there is a data connection and relays are known.
+    pub(crate) way: Option<Way>,
     /// For the clock of an outlet that encrypts, lent by whichever session lives.
     pub(crate) keys: Option<LentKeys>,
     /// Id of the keys that were lent last.
@@ -148,11 +151,11 @@ impl InletShared {
     }
 
     /// The same inlet in a forked child, in `context`, which is the child's own. `None` if it had begun
-    /// before the fork, or has a notifier: its connections, keys and threads are its parent's.
+    /// before the fork, has a notifier or a link: its connections, keys and threads are its parent's.
     ///
     /// Waits for no lock: threads that only the parent has may hold them.
     pub(crate) fn in_forked_child(&self, context: Context) -> Option<Self> {
-        if self.has_begun() || self.notifier.get().is_some() {
+        if self.has_begun() || self.notifier.get().is_some() || self.source.is_linked() {
             return None;
         }
         let anew = Self::new(
@@ -167,8 +170,8 @@ impl InletShared {
         if let Some(state) = self.feed.try_lock() {
             let mut anew = anew.feed.lock();
             anew.feed.processing = state.feed.processing.clone();
-            if let Some(asked) = state.feed.asked() {
-                anew.feed.ask_for(asked.from);
+            if let Some(asked) = state.feed.asked(0.0) {
+                anew.feed.ask_for(asked);
             }
         }
         Some(anew)
@@ -177,6 +180,12 @@ impl InletShared {
     /// Returns whether there ever was a task.
     pub(crate) fn has_begun(&self) -> bool {
         self.has_begun.load(Ordering::Relaxed)
+    }
+
+    /// Changes the feed of an inlet that has no task yet, and lets none start meanwhile; `None` if there was one.
+    pub(crate) fn before_begin<R>(&self, change: impl FnOnce(&mut Feed) -> R) -> Option<R> {
+        let _tasks = lock_ignoring_poison(&self.tasks);
+        (!self.has_begun()).then(|| change(&mut self.feed.lock().feed))
     }
 
     /// Whether there is a data connection, or will be.

@@ -1,11 +1,11 @@
 //! The task that owns the data connection: connects, recovers, and reads as `drive_inlet::attend` has it;
 //! pulls read by themselves.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use lsl_platform::clock::local_clock;
 use lsl_proto::inlet::recovery::{Attempt, Input, Purpose};
 use lsl_proto::inlet::{Exchange, FeedDecoder, Reconnection};
 use tokio::task::AbortHandle;
@@ -14,6 +14,7 @@ use crate::drive_clock::keys::{self, KeysGuard};
 use crate::drive_inlet::attend::Attendance;
 use crate::drive_inlet::connection::{self, Connection};
 use crate::drive_inlet::full_info;
+use crate::drive_inlet::reach::Way;
 use crate::drive_inlet::shared::InletShared;
 use crate::net::monitor::lock_ignoring_poison;
 use crate::net::runtime;
@@ -113,12 +114,19 @@ async fn receive(shared: Arc<InletShared>, epoch: u64) {
 
 /// One data connection, from connecting to its end. Returns why it ended.
 async fn connection(shared: &InletShared, attempt: &Attempt, epoch: u64) -> Error {
-    let address = match attempt.address() {
-        Ok(endpoint) => endpoint.data,
+    let mut ways = match shared.ways(attempt) {
+        Ok(ways) => ways,
         Err(error) => return error,
     };
+    // One that let us connect and led nowhere comes last.
+    let first_way = shared.source.first_way.swap(0, Ordering::Relaxed);
+    let first_way = first_way % ways.len().max(1);
+    ways.rotate_left(first_way);
+    let Some(address) = ways.first().map(Way::peer) else {
+        return Error::Protocol("no way to the outlet is known".into());
+    };
     // Boxed, because every inlet's task would else hold room for it.
-    let opening = Box::pin(open(shared, attempt, address, epoch));
+    let opening = Box::pin(open(shared, attempt, (&ways, first_way), epoch));
     match shared.source.in_turn(address, opening).await {
         Ok((attendance, _published)) => attendance.attend().await,
         Err(error) => error,
@@ -129,22 +137,27 @@ async fn connection(shared: &InletShared, attempt: &Attempt, epoch: u64) -> Erro
 async fn open<'a>(
     shared: &'a InletShared,
     attempt: &Attempt,
-    address: SocketAddr,
+    (ways, first_way): (&[Way], usize),
     epoch: u64,
 ) -> Result<(Attendance<'a>, PublishedSession<'a>)> {
     let info = &attempt.info;
     debug_assert_eq!(shared.info.channel_count(), info.channel_count());
     debug_assert_eq!(shared.info.channel_format(), info.channel_format());
-    let asked = shared.feed.lock().feed.asked();
-    let feed = || Exchange::Feed(Box::new(FeedDecoder::asking(info, shared.options, asked)));
-    let connecting = shared.source.dial(info, address, feed, CONNECT_LIMIT);
-    let mut connection = (connecting.await).inspect_err(|error| {
+    let feed = |_: &Way| {
+        let asked = shared.feed.lock().feed.asked(local_clock());
+        Exchange::Feed(Box::new(FeedDecoder::asking(info, shared.options, asked)))
+    };
+    let connecting = shared.reach(info, ways, feed, CONNECT_LIMIT);
+    let (mut connection, number) = (connecting.await).inspect_err(|error| {
         if matches!(error, Error::Security(_)) && !shared.source.peers().is_busy() {
             shared.tell_trust();
             shared.tell(Input::Refused(attempt.id));
         }
     })?;
-    let published = PublishedSession::new(shared, &mut connection);
+    let way = ways.get(number);
+    let address = connection.peer();
+    (shared.source.first_way).store(first_way + number + 1, Ordering::Relaxed);
+    let published = PublishedSession::new(shared, &mut connection, way.cloned());
     let attendance = Attendance::begin(shared, epoch, connection)?;
     // Once the stream flows a pause of any length is legal.
     let opened = tokio::time::timeout(HANDSHAKE_LIMIT, attendance.open()).await;
@@ -155,6 +168,7 @@ async fn open<'a>(
         ))
     };
     opened.unwrap_or_else(|_| late())?;
+    shared.source.first_way.store(0, Ordering::Relaxed);
     shared.tell(Input::Connected);
     let reconnection = shared.feed.lock().feed.take_reconnection();
     if let Some(reconnection) = reconnection {
@@ -182,9 +196,12 @@ struct PublishedSession<'a> {
 }
 
 impl<'a> PublishedSession<'a> {
-    fn new(shared: &'a InletShared, connection: &mut Connection) -> Self {
+    fn new(shared: &'a InletShared, connection: &mut Connection, way: Option<Way>) -> Self {
         let encryption = connection.session().map(|session| session.encryption());
         shared.source.peers().set_encryption(encryption);
+        if shared.has_relays() {
+            shared.facts.update(|facts| facts.way = way);
+        }
         Self {
             shared,
             _keys: keys::lend(&shared.facts, connection, true),
@@ -195,6 +212,9 @@ impl<'a> PublishedSession<'a> {
 impl Drop for PublishedSession<'_> {
     fn drop(&mut self) {
         self.shared.source.peers().set_encryption(None);
+        if self.shared.has_relays() {
+            self.shared.facts.update(|facts| facts.way = None);
+        }
     }
 }
 

@@ -8,9 +8,11 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use lsl_platform::clock::local_clock;
-use lsl_proto::outlet::connection as proto;
+use lsl_proto::outlet::connection::{self as proto, Event};
 use lsl_proto::outlet::fanout::Caller;
 use lsl_proto::transport::Tx;
+use lsl_secure::PublicKey;
+use tokio::sync::OwnedSemaphorePermit;
 
 use crate::byte_stream::{ByteStream, CLOSE_LIMIT};
 use crate::drive_outlet::link::Link;
@@ -23,8 +25,10 @@ use crate::{Error, Result};
 #[derive(Debug)]
 pub(crate) struct Connection {
     link: Arc<Link>,
-    pub(super) stream: ByteStream,
-    pub(super) machine: proto::Connection,
+    pub(crate) stream: ByteStream,
+    pub(crate) machine: proto::Connection,
+    /// Its place among those that are served at a time.
+    place: Option<OwnedSemaphorePermit>,
 }
 
 /// Sends what waits and reads once, or does what is due by then.
@@ -35,7 +39,7 @@ pub(super) async fn transfer(
     // Also for a peer that always has something to say.
     machine.handle_timeout(local_clock())?;
     let timeout = machine.poll_timeout();
-    let transferring = poll_fn(|context| poll_transfer(stream, machine, context));
+    let transferring = poll_fn(|context| poll_transfer(stream, machine, context, &mut [0; 2048]));
     match in_time(timeout, transferring).await {
         Some(transferred) => transferred,
         // The two clocks may differ by a tick.
@@ -43,13 +47,13 @@ pub(super) async fn transfer(
     }
 }
 
-fn poll_transfer(
+pub(super) fn poll_transfer(
     stream: &mut ByteStream,
     machine: &mut proto::Connection,
     context: &mut Context<'_>,
+    buffer: &mut [u8],
 ) -> Poll<Result<()>> {
     let flushed = poll_flush(stream, machine, context)?;
-    let mut buffer = [0; 2048];
     if machine.max_read() == 0 {
         ready!(flushed);
     }
@@ -59,7 +63,7 @@ fn poll_transfer(
     Poll::Ready(machine.handle_input(&mut buffer[..received], local_clock()))
 }
 
-fn poll_flush(
+pub(super) fn poll_flush(
     stream: &ByteStream,
     machine: &mut proto::Connection,
     context: &mut Context<'_>,
@@ -81,14 +85,37 @@ impl Connection {
         machine: proto::Connection,
         session: Option<Box<Session>>,
     ) -> Self {
+        let link = Link::new(stream.writer().clone(), peer, session);
+        Self::with(link, stream, machine)
+    }
+
+    /// Creates a connection that came through a link, whose peer has proved to own `key`.
+    pub(crate) fn through_link(
+        stream: ByteStream,
+        peer: SocketAddr,
+        machine: proto::Connection,
+        key: Option<PublicKey>,
+    ) -> Self {
+        let mut link = Link::new(stream.writer().clone(), peer, None);
+        link.key = key;
+        Self::with(link, stream, machine)
+    }
+
+    fn with(link: Link, stream: ByteStream, machine: proto::Connection) -> Self {
         // Else nobody would be woken for room.
         debug_assert!(stream.is_registered());
-        let link = Arc::new(Link::new(stream.writer().clone(), peer, session));
+        let link = Arc::new(link);
         Self {
             link,
             stream,
             machine,
+            place: None,
         }
+    }
+
+    /// Keeps a place for as long as the connection lives.
+    pub(crate) fn hold(&mut self, place: OwnedSemaphorePermit) {
+        self.place = Some(place);
     }
 
     pub(crate) fn link(&self) -> &Arc<Link> {
@@ -101,6 +128,7 @@ impl Connection {
             link,
             stream,
             machine,
+            ..
         } = self;
         link.check_ended().map_err(failed)?;
         // Reading costs budget: a flood of records, which are no chatter, would keep the one I/O thread
@@ -113,6 +141,28 @@ impl Connection {
             session.record_key_updates(machine.take_key_updates());
         }
         stepped
+    }
+
+    /// Awaits what the peer asks for.
+    pub(crate) async fn event(&mut self) -> Result<Event> {
+        loop {
+            if let Some(event) = self.machine.poll_event() {
+                return Ok(event);
+            }
+            self.step().await?;
+        }
+    }
+
+    /// Reads until the peer has left or its time is over. Returns why.
+    pub(crate) async fn until_gone(&mut self) -> Error {
+        loop {
+            if self.machine.is_closed() {
+                return Error::Protocol("the peer has left".into());
+            }
+            if let Err(error) = self.step().await {
+                return error;
+            }
+        }
     }
 
     /// Sends the answer of a connection, within its time. The socket is closed only after the peer did, or
@@ -135,11 +185,12 @@ impl Connection {
     }
 
     /// Waits until the stream has taken everything, or this side ends the session.
-    async fn flush(&mut self) -> Result<()> {
+    pub(super) async fn flush(&mut self) -> Result<()> {
         let Self {
             link,
             stream,
             machine,
+            ..
         } = self;
         loop {
             link.check_ended().map_err(failed)?;
@@ -157,6 +208,7 @@ impl Connection {
             link,
             stream,
             machine,
+            ..
         } = self;
         if !machine.has_sender() {
             return;

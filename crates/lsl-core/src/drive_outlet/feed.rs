@@ -2,15 +2,15 @@
 //! peer must be told goes through the fan-out, which has it.
 
 use std::future::pending;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 use std::task::Poll;
 
 use lsl_platform::clock::local_clock;
 use lsl_proto::limits::{Host, has_place};
 use lsl_proto::outlet::connection::Event;
 use lsl_proto::outlet::encoder::Variant;
-use lsl_proto::outlet::fanout::{ConsumerId, Live, Status, Transmit};
+use lsl_proto::outlet::fanout::{ConsumerId, FeedLimits, Live, Status, Transmit};
 use lsl_proto::outlet::request::Feed;
 use lsl_proto::transport::Control;
 use lsl_proto::wire::response::Refusal;
@@ -18,10 +18,10 @@ use lsl_proto::wire::sequence::{Granted, ReplayFrom};
 use lsl_secure::Cause;
 
 use crate::drive_outlet::connection::Connection;
-use crate::drive_outlet::link::Sender;
+use crate::drive_outlet::link::{Feeding, Sender};
 use crate::drive_outlet::push::OutletShared;
 use crate::net::select2::{Either, select2};
-use crate::net::sync::spawn;
+use crate::net::sync::{local_clock as clock_of_pushes, spawn};
 use crate::{Error, Result};
 
 impl OutletShared {
@@ -30,7 +30,7 @@ impl OutletShared {
     ///
     /// # Errors
     /// The connection, and what its peer must be told, if there is no room.
-    pub(super) fn join(
+    pub(crate) fn join(
         self: &Arc<Self>,
         mut connection: Connection,
         feed: &Feed,
@@ -39,7 +39,7 @@ impl OutletShared {
             variant, limits, ..
         } = *feed;
         let link = Arc::clone(connection.link());
-        let most = self.context.config().tuning().max_consumers;
+        let most = self.identity.context.config().tuning().max_consumers;
         let host = Host::from(link.peer.ip());
         let mut fanout = self.fanout.lock();
         if fanout.is_closing() {
@@ -55,7 +55,7 @@ impl OutletShared {
             drop(fanout);
             if !self.is_full.swap(true, Ordering::Relaxed) {
                 tracing::warn!(
-                    name = %self.info.name(), peer = %link.peer,
+                    name = %self.identity.info.name(), peer = %link.peer,
                     "reader refused: the outlet has no place left for this host (tuning.MaxConsumers is {most})"
                 );
             }
@@ -83,9 +83,8 @@ impl OutletShared {
                 generation: &generation,
                 nominal_srate: self.nominal_srate,
             };
-            replay = fanout.replay(&from, live, host, local_clock());
-            let resumes = matches!(from, ReplayFrom::At(at) if at.generation == generation);
-            self.resumed.add(u64::from(resumes));
+            replay = fanout.replay(&from, live, host, clock_of_pushes());
+            self.resumed.add(u64::from(live.resumes(&from, &replay)));
             Granted {
                 generation,
                 begin: replay.start,
@@ -93,10 +92,16 @@ impl OutletShared {
                 end: None,
             }
         });
-        sender.queue(&feed.preamble(&self.options.side(&self.info), granted));
+        let side = self.options.side(&self.identity.info);
+        sender.queue(&feed.preamble(&side, granted));
+        let limits = FeedLimits {
+            is_granted: granted.is_some(),
+            ..limits
+        };
         let id = fanout.join(sender, Arc::clone(&link), variant, limits, replay);
         // It becomes one once.
-        let _ = link.consumer.set(id);
+        let outlet: Weak<Self> = Arc::downgrade(self);
+        let _ = link.consumer.set((outlet, id));
         if let Some(cause) = link.ended() {
             // Before it could be told which consumer that is.
             let _ = fanout.control(id, Control::Alert(cause));
@@ -106,7 +111,7 @@ impl OutletShared {
         drop(fanout);
         self.fanout.wake();
         if granted.is_some() {
-            self.context.retaining().add(self);
+            self.identity.context.retaining().add(self);
             // There may be something to send again.
             self.flusher.notify_one();
         }
@@ -115,6 +120,24 @@ impl OutletShared {
         }
         spawn(Arc::clone(self).serve(id, connection));
         Ok(())
+    }
+
+    /// Returns the numbers of a feed that would begin at `from` now; `None` if the outlet grants none. Spec: resume
+    /// §2.2.
+    pub(crate) fn retained(&self, from: &ReplayFrom) -> Option<Granted> {
+        let generation = self.generation.filter(|_| !self.options.synchronous)?;
+        let fanout = self.fanout.lock();
+        let live = Live {
+            edge: self.numbers.count(),
+            generation: &generation,
+            nominal_srate: self.nominal_srate,
+        };
+        (self.options.retain.seconds > 0.0).then(|| Granted {
+            generation,
+            begin: fanout.first_of(from, live, local_clock()),
+            live: live.edge,
+            end: None,
+        })
     }
 
     async fn serve(self: Arc<Self>, id: ConsumerId, mut connection: Connection) {
@@ -159,7 +182,9 @@ impl OutletShared {
             match select2(connection.step(), room).await {
                 Either::First(stepped) => {
                     stepped?;
-                    if let Some(Event::Control(pong)) = connection.machine.poll_event() {
+                    if let Some(Event::Control(pong)) = connection.machine.poll_event()
+                        && let Some(pong) = self.in_source_clock(pong)
+                    {
                         let wake_flusher = self.fanout.lock().control(id, pong);
                         if wake_flusher {
                             self.flusher.notify_one();
@@ -175,10 +200,12 @@ impl OutletShared {
         }
     }
 
-    /// Ends the feed of a session with an ALERT, now or when its sender is back.
-    pub(super) fn alert(&self, id: ConsumerId, cause: Cause) {
-        // It ends the consumer, which leaves the flush task nothing to do.
-        let _ = (self.fanout).update(|fanout| fanout.control(id, Control::Alert(cause)));
+    /// Returns the answer to a PING in the clock of the samples, if that is known.
+    fn in_source_clock(&self, pong: Control) -> Option<Control> {
+        match &self.clock {
+            None => Some(pong),
+            Some(clock) => clock.answer(pong),
+        }
     }
 
     /// As [`Fanout::leave`](lsl_proto::outlet::fanout::Fanout::leave).
@@ -214,6 +241,13 @@ impl OutletShared {
             tracing::debug!(peer = %connection.link().peer, ?ended, "time keys gone");
             connection.close().await;
         });
+    }
+}
+
+impl Feeding for OutletShared {
+    fn alert(&self, id: ConsumerId, cause: Cause) {
+        // It ends the consumer, which leaves the flush task nothing to do.
+        let _ = (self.fanout).update(|fanout| fanout.control(id, Control::Alert(cause)));
     }
 }
 

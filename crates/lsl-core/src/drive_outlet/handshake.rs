@@ -9,20 +9,19 @@ use std::time::Duration;
 use lsl_platform::clock::local_clock;
 use lsl_platform::fork::PerProcess;
 use lsl_proto::outlet::connection::{self as proto, Stage};
-use lsl_proto::security::failure_kind;
+use lsl_proto::security::{SessionEvents, failure_kind};
 use lsl_secure::admission::{Admission, Arrival, Ticket, Turn};
 use lsl_secure::audit::EventKind;
 use lsl_secure::connection::{self as secure, Answer, Question};
 use lsl_secure::policy::{REFUSAL_501, REFUSAL_503};
-use lsl_secure::{Cause, Descriptor, Local, Policy, PublicKey, Role, Security, SessionEntry};
+use lsl_secure::{Cause, Descriptor, Local, PublicKey, Role, Security, SessionEntry};
 use tokio::sync::Notify;
 
 use crate::byte_stream::ByteStream;
 use crate::drive_outlet::connection::{Connection, transfer};
+use crate::drive_outlet::identity::{Accept, Identity};
 use crate::drive_outlet::link::Link;
-use crate::drive_outlet::push::OutletShared;
 use crate::drive_outlet::refusal;
-use crate::drive_outlet::request::{answer, audit, event};
 use crate::drive_outlet::session::Session;
 use crate::net::monitor::lock_ignoring_poison;
 use crate::net::secure_driver::{in_time, proceed};
@@ -34,10 +33,12 @@ use crate::{Error, Result};
 pub(crate) async fn serve(
     mut stream: ByteStream,
     peer: SocketAddr,
-    shared: &Arc<OutletShared>,
+    acceptor: &impl Accept,
 ) -> Result<()> {
-    let local = counted(shared);
-    let mut machine = proto::Connection::new(local.is_some(), local_clock());
+    let identity = acceptor.identity();
+    let local = identity.sessions();
+    let machine = proto::Connection::new(local.is_some(), local_clock());
+    let mut machine = identity.expecting(machine);
     let Some(local) = local else {
         first_bytes(&mut stream, &mut machine).await?;
         if machine.stage() == Stage::Hello {
@@ -45,38 +46,29 @@ pub(crate) async fn serve(
             return Err(Error::Protocol("secure sessions are not enabled".into()));
         }
         let connection = Connection::new(stream, peer, machine, None);
-        return Box::pin(answer(connection, shared)).await;
+        return Box::pin(acceptor.answer(connection)).await;
     };
-    let Some(pending) = PendingHandshake::arrive(&shared.security, peer.ip()) else {
-        let event = event(EventKind::LimitsHit, peer, shared).cause(Cause::Busy);
-        audit(shared, event.detail("connections of one source"));
+    let Some(pending) = PendingHandshake::arrive(&identity.security, peer.ip()) else {
+        let event = (identity.event(EventKind::LimitsHit, peer)).cause(Cause::Busy);
+        identity.audit(event.detail("connections of one source"));
         refusal::refuse(&mut stream, peer.ip(), REFUSAL_503).await;
         return Err(Error::Protocol("too many connections".into()));
     };
     let first = first_bytes(&mut stream, &mut machine);
     let Either::First(decided) = select2(first, pending.evicted()).await else {
         refusal::refuse(&mut stream, peer.ip(), REFUSAL_503).await;
-        return Err(evicted(peer, shared));
+        return Err(evicted(peer, identity));
     };
     decided?;
     // On the heap: a connection that says nothing should cost next to nothing.
     if machine.stage() == Stage::Hello {
-        return Box::pin(secure(stream, peer, shared, local, pending)).await;
+        return Box::pin(secure(stream, peer, acceptor, local, pending)).await;
     }
     let connection = Connection::new(stream, peer, machine, None);
-    let answered = Box::pin(answer(connection, shared));
+    let answered = Box::pin(acceptor.answer(connection));
     match select2(answered, pending.evicted()).await {
         Either::First(answered) => answered,
-        Either::Second(()) => Err(evicted(peer, shared)),
-    }
-}
-
-/// What a connection needs that the limits of the process count; `None` if there is no encryption,
-/// and its number is for the acceptor to limit.
-pub(crate) fn counted(shared: &OutletShared) -> Option<Arc<Local>> {
-    match shared.security.policy() {
-        Policy::Off => None,
-        Policy::Migrate | Policy::Required => shared.security.local().cloned(),
+        Either::Second(()) => Err(evicted(peer, identity)),
     }
 }
 
@@ -92,15 +84,16 @@ async fn first_bytes(stream: &mut ByteStream, machine: &mut proto::Connection) -
 async fn secure(
     mut stream: ByteStream,
     peer: SocketAddr,
-    shared: &Arc<OutletShared>,
+    acceptor: &impl Accept,
     local: Arc<Local>,
     pending: PendingHandshake,
 ) -> Result<()> {
+    let identity = acceptor.identity();
     let io = |source| Error::io("connection", source);
     let here = stream.local_addr().map_err(io)?;
     let mut questions = Questions {
-        security: &shared.security,
-        stream: &shared.descriptor,
+        security: &identity.security,
+        stream: &identity.descriptor,
         pending: &pending,
         remote: peer.ip(),
         local: here.ip(),
@@ -108,7 +101,8 @@ async fn secure(
         asked: None,
     };
     let now = local_clock();
-    let mut handshake = secure::Connection::responder(local, Arc::clone(&shared.descriptor), now);
+    let descriptor = Arc::clone(&identity.descriptor);
+    let mut handshake = secure::Connection::responder(local, descriptor, now);
     let shaking = Box::pin(questions.shake_hands(&mut stream, &mut handshake));
     let outcome = select2(shaking, pending.evicted()).await;
     let Questions {
@@ -118,7 +112,7 @@ async fn secure(
         Either::First(Ok(())) => {}
         Either::First(Err(error)) => {
             drop(pending);
-            audit_failure(peer, shared, asked, &error);
+            audit_failure(peer, identity, asked, &error);
             refusal::refuse(&mut stream, peer.ip(), b"").await;
             return Err(Error::Security(error.to_string()));
         }
@@ -128,7 +122,7 @@ async fn secure(
             } else {
                 refusal::refuse(&mut stream, peer.ip(), REFUSAL_503).await;
             }
-            return Err(evicted(peer, shared));
+            return Err(evicted(peer, identity));
         }
     }
     pending.succeeded();
@@ -136,37 +130,38 @@ async fn secure(
     let Some((machine, info, time)) = session else {
         return Err(Error::Security("the handshake gave no session".into()));
     };
-    let clocks = shared.context.service().clocks();
-    let clock = clocks.register(time.into_responder());
-    let uid = shared.info.uid().into_owned();
-    let session = Session::new(&info, &shared.security, peer, uid, clock);
+    let clocks = identity.context.service().clocks();
+    // Behind a port the clocks are those of its streams.
+    let clock = (!identity.is_port).then(|| clocks.register(time.into_responder()));
+    let uid = identity.info.uid().into_owned();
+    let events = SessionEvents::new(info, Role::Outlet, peer, uid);
+    let session = Session::new(events, &identity.security, clock);
+    let machine = identity.expecting(machine);
     let mut connection = Connection::new(stream, peer, machine, Some(Box::new(session)));
-    if let Err(cause) = register(connection.link(), shared, here.ip()) {
+    if let Err(cause) = register(connection.link(), identity, here.ip()) {
         connection.link().end_session(cause);
         connection.close().await;
         return Err(Error::Security(cause.name().to_owned()));
     }
-    Box::pin(answer(connection, shared)).await
+    Box::pin(acceptor.answer(connection)).await
 }
 
 /// Registers a session: it ends when its peer is no longer trusted.
-fn register(link: &Arc<Link>, shared: &Arc<OutletShared>, local: IpAddr) -> Result<(), Cause> {
-    let (security, session) = (&shared.security, link.session().ok_or(Cause::Internal)?);
+fn register(link: &Arc<Link>, identity: &Identity, local: IpAddr) -> Result<(), Cause> {
+    let (security, session) = (&identity.security, link.session().ok_or(Cause::Internal)?);
     let policy = security.policy();
-    audit(shared, session.event(EventKind::HandshakeOk).policy(policy));
+    identity.audit(session.event(EventKind::HandshakeOk).policy(policy));
     let live = SessionEntry {
         peer: session.peer(),
         role: Role::Inlet,
         remote: link.peer.ip(),
         local,
-        stream: (*shared.descriptor).clone(),
+        stream: (*identity.descriptor).clone(),
     };
-    let (watched, outlet) = (Arc::downgrade(link), Arc::downgrade(shared));
+    let watched = Arc::downgrade(link);
     let end = move |cause| {
-        if let (Some(link), Some(shared)) = (watched.upgrade(), outlet.upgrade())
-            && let Some(consumer) = link.end_session(cause)
-        {
-            shared.alert(consumer, cause);
+        if let Some(link) = watched.upgrade() {
+            link.end_session(cause);
         }
     };
     match security.register(live, end) {
@@ -176,7 +171,7 @@ fn register(link: &Arc<Link>, shared: &Arc<OutletShared>, local: IpAddr) -> Resu
                 Cause::Busy => EventKind::LimitsHit,
                 _ => EventKind::PolicyRefused,
             };
-            audit(shared, session.event(kind).policy(policy).cause(cause));
+            identity.audit(session.event(kind).policy(policy).cause(cause));
             return Err(cause);
         }
     }
@@ -339,27 +334,28 @@ fn waiting() -> &'static Mutex<Waiting> {
     WAITING.get()
 }
 
-fn evicted(peer: SocketAddr, shared: &OutletShared) -> Error {
-    let event = event(EventKind::LimitsHit, peer, shared).cause(Cause::Busy);
-    audit(shared, event.detail("connections before authentication"));
+fn evicted(peer: SocketAddr, identity: &Identity) -> Error {
+    let event = (identity.event(EventKind::LimitsHit, peer)).cause(Cause::Busy);
+    identity.audit(event.detail("connections before authentication"));
     Error::Protocol("given up in favour of another connection".into())
 }
 
 fn audit_failure(
     peer: SocketAddr,
-    shared: &OutletShared,
+    identity: &Identity,
     asked: Option<PublicKey>,
     error: &lsl_secure::Error,
 ) {
     let cause = error.cause();
     let kind = failure_kind(Role::Outlet, error, asked.is_some());
-    let mut event = event(kind, peer, shared)
+    let mut event = identity
+        .event(kind, peer)
         .cause(cause)
         .detail(error.to_string());
     if let Some(key) = asked {
         event = event.peer(key.fingerprint());
     }
-    audit(shared, event);
+    identity.audit(event);
 }
 
 /// Between two questions whether it is our turn.

@@ -1,15 +1,16 @@
 //! What the two directions of an outlet's connection share, and the sending one, which goes from the
 //! connection's task to the fan-out.
 
+use std::fmt::Debug;
 use std::io;
 use std::net::{Shutdown, SocketAddr};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 use lsl_platform::clock::local_clock;
 use lsl_proto::outlet::fanout::{Caller, ConsumerId, Transmit};
 use lsl_proto::transport::{Control, Tx};
 use lsl_secure::connection::SendHalf;
-use lsl_secure::{Cause, SessionGuard};
+use lsl_secure::{Cause, PublicKey, SessionGuard};
 
 use crate::byte_stream::Writer;
 use crate::drive_outlet::session::Session;
@@ -19,17 +20,25 @@ use crate::net::sync::Notify;
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(super) writer: Writer,
-    pub(super) peer: SocketAddr,
+    pub(crate) peer: SocketAddr,
     /// Wakes the connection's task.
     pub(super) work: Notify,
     /// The session, without which everything is plaintext.
     session: Option<Box<Session>>,
+    /// Key that the peer has proved to own, in the session or, of a substream, in the one around it.
+    pub(crate) key: Option<PublicKey>,
     /// Keeps a plaintext connection registered that must end with the migration.
     pub(super) plaintext: OnceLock<SessionGuard>,
-    /// Set when it joins the fan-out, under the fan-out's lock.
-    pub(super) consumer: OnceLock<ConsumerId>,
+    /// Set when it joins the fan-out of an outlet, under the fan-out's lock.
+    pub(super) consumer: OnceLock<(Weak<dyn Feeding>, ConsumerId)>,
     /// Why this side ends the session.
     ended: OnceLock<Cause>,
+}
+
+/// Outlet whose fan-out has the sender of a connection.
+pub(crate) trait Feeding: Debug + Send + Sync {
+    /// Ends the feed of a session with an ALERT, now or when its sender is back.
+    fn alert(&self, id: ConsumerId, cause: Cause);
 }
 
 /// The sending direction of a connection.
@@ -45,6 +54,7 @@ impl Link {
             writer,
             peer,
             work: Notify::new(),
+            key: session.as_ref().map(|session| session.peer()),
             session,
             plaintext: OnceLock::new(),
             consumer: OnceLock::new(),
@@ -57,13 +67,19 @@ impl Link {
         self.session.as_deref()
     }
 
-    /// Has the connection's task end the session. Returns the consumer, whose sender is the fan-out's.
-    pub(crate) fn end_session(&self, cause: Cause) -> Option<ConsumerId> {
-        let session = self.session().filter(|session| session.is_ours())?;
+    /// Has the connection's task end the session, and the fan-out if that has the sender.
+    pub(crate) fn end_session(&self, cause: Cause) {
+        let Some(session) = self.session().filter(|session| session.is_ours()) else {
+            return;
+        };
         // No keys, no clock.
         session.stop_clock();
         self.abort(cause);
-        self.consumer.get().copied()
+        if let Some((outlet, id)) = self.consumer.get()
+            && let Some(outlet) = outlet.upgrade()
+        {
+            outlet.alert(*id, cause);
+        }
     }
 
     /// Has the connection's task stop what it does.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use lsl_platform::clock::local_clock;
 use lsl_platform::descriptors;
 use lsl_proto::config::ports::PortSearch;
+use lsl_proto::describe;
 use lsl_proto::discovery::advert;
 use lsl_proto::outlet::request::OutletOptions;
 use tokio::net::{TcpListener, UdpSocket};
@@ -17,6 +18,8 @@ use crate::byte_stream::ByteStream;
 use crate::context::Context;
 use crate::drive_discovery::serve::{Announcement, own_security};
 use crate::drive_outlet::handshake;
+use crate::drive_outlet::identity::Accept;
+use crate::drive_outlet::origin::Origin;
 use crate::drive_outlet::push::OutletShared;
 use crate::net::monitor::lock_ignoring_poison;
 use crate::net::sockets::{self, Family};
@@ -25,7 +28,7 @@ use crate::{Error, Result, StreamInfo};
 
 /// The listeners of an outlet and its place in the context's registry. Dropping or stopping it makes
 /// the outlet undiscoverable and refuses new connections at once.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Acceptors {
     open: Mutex<Option<Open>>,
 }
@@ -91,9 +94,7 @@ impl Acceptors {
         info.set_v6_ports(v6_port, service.v6);
         advert::write_advert(&mut info, &own_security(context.security()?));
         let shared = Arc::new(OutletShared::new(context.clone(), info, options)?);
-        if shared.look_after_retention(local_clock()) {
-            context.retaining().add(&shared);
-        }
+        look_after(&shared);
         let mut tasks = Vec::new();
         for listener in listeners {
             let accepting = accept(listener, Arc::clone(&shared));
@@ -115,12 +116,38 @@ impl Acceptors {
         ))
     }
 
+    /// Creates an outlet without listeners or announcement, which forwards the stream of a received `info`.
+    ///
+    /// # Errors
+    /// Those of [`OutletShared::with_origin`].
+    pub(crate) fn without(
+        context: &Context,
+        info: &StreamInfo,
+        options: OutletOptions,
+        origin: Origin,
+    ) -> Result<(Arc<OutletShared>, Self)> {
+        // Who reads it has the description from elsewhere.
+        let mut info = describe::as_received(info);
+        info.set_version(context.config().tuning().protocol_version);
+        let shared = OutletShared::with_origin(context.clone(), info, options, Some(origin))?;
+        let shared = Arc::new(shared);
+        look_after(&shared);
+        Ok((shared, Self::default()))
+    }
+
     /// Ends discovery and stops accepting.
     pub(crate) fn stop(&self) {
         let open = lock_ignoring_poison(&self.open).take();
         for task in open.iter().flat_map(|open| &open.tasks) {
             task.abort();
         }
+    }
+}
+
+/// Has what it retains looked after.
+fn look_after(shared: &Arc<OutletShared>) {
+    if shared.look_after_retention(local_clock()) {
+        shared.identity.context.retaining().add(shared);
     }
 }
 
@@ -142,33 +169,35 @@ fn bind(
     Ok((sockets::into_tokio_listener(listener)?, port, own))
 }
 
-async fn accept(listener: TcpListener, shared: Arc<OutletShared>) {
+/// Accepts connections for ever.
+pub(crate) async fn accept(listener: TcpListener, acceptor: impl Accept) {
+    let identity = acceptor.identity();
     // Dropped with this task, and every unfinished handshake with it.
     let mut handshakes = JoinSet::new();
     let mut newest_last: VecDeque<AbortHandle> = VecDeque::new();
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => {
-                let tuning = shared.context.config().tuning();
+                let tuning = identity.context.config().tuning();
                 let stream = match sockets::accepted(stream, peer, tuning) {
                     Ok(stream) => stream,
                     Err(error) => {
-                        shared.refused.add(1);
+                        identity.refused.add(1);
                         tracing::debug!(%peer, %error, "connection ended");
                         continue;
                     }
                 };
                 while handshakes.try_join_next().is_some() {}
                 newest_last.retain(|handshake| !handshake.is_finished());
-                if handshake::counted(&shared).is_none()
+                if identity.sessions().is_none()
                     && newest_last.len() >= MAX_HANDSHAKES
                     && let Some(oldest) = newest_last.pop_front()
                 {
                     // Idle connections must not keep a real inlet out.
                     oldest.abort();
-                    shared.refused.add(1);
+                    identity.refused.add(1);
                 }
-                newest_last.push_back(handshakes.spawn(serve(stream, peer, Arc::clone(&shared))));
+                newest_last.push_back(handshakes.spawn(serve(stream, peer, acceptor.clone())));
             }
             Err(error) => {
                 if descriptors::made_room_after(&error) {
@@ -183,9 +212,9 @@ async fn accept(listener: TcpListener, shared: Arc<OutletShared>) {
     }
 }
 
-async fn serve(stream: ByteStream, peer: SocketAddr, shared: Arc<OutletShared>) {
-    if let Err(error) = handshake::serve(stream, peer, &shared).await {
-        shared.refused.add(1);
+async fn serve(stream: ByteStream, peer: SocketAddr, acceptor: impl Accept) {
+    if let Err(error) = handshake::serve(stream, peer, &acceptor).await {
+        acceptor.identity().refused.add(1);
         tracing::debug!(%peer, %error, "connection ended");
     }
 }

@@ -1,16 +1,19 @@
 //! Drives the sending side: accepts connections, pushes samples and serves the consumers that lag.
 
-mod connection;
+pub(crate) mod connection;
+pub(crate) mod duplex;
 mod feed;
 mod flush;
 pub(crate) mod handshake;
+pub(crate) mod identity;
 mod link;
 pub(crate) mod listen;
 #[cfg(all(test, lsl_loom))]
 mod loom;
 mod numbers;
+pub(crate) mod origin;
 pub(crate) mod push;
-mod refusal;
+pub(crate) mod refusal;
 mod request;
 pub(crate) mod retaining;
 mod session;

@@ -12,6 +12,11 @@ use crate::net::sync::AtomicU64;
 pub(super) struct Numbers(AtomicU64);
 
 impl Numbers {
+    /// Begins with this number; `None` if it is too large to count on.
+    pub(super) fn starting_at(first: u64) -> Option<Self> {
+        (first < MOST_NUMBERS).then(|| Self(AtomicU64::new(first << READ_BITS)))
+    }
+
     /// Numbers samples that nobody reads. Returns false, and numbers none, if somebody may read them.
     pub(super) fn pass(&self, samples: u64) -> bool {
         let mut word = self.0.load(Ordering::Relaxed);

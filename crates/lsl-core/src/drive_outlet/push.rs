@@ -4,12 +4,12 @@
 //! [`Fanout`], which sends on the pushing thread where it can. What it leaves is sent by the outlet's
 //! flush task. Lock order: `encoder`, then `fanout`.
 
-use std::net::Shutdown;
+use std::net::{Shutdown, SocketAddr};
+use std::ops::Range;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use lsl_proto::describe;
 use lsl_proto::discovery::advert;
 use lsl_proto::discovery::registry::AnnouncedStream;
 use lsl_proto::outlet::encoder::{Encoder, Variant};
@@ -17,13 +17,16 @@ use lsl_proto::outlet::fanout::{ConsumerId, Fanout, Inline, Position};
 use lsl_proto::outlet::request::OutletOptions;
 use lsl_proto::outlet::retention::Retention;
 use lsl_proto::outlet::{Pushthrough, Stamps, Timestamps};
-use lsl_proto::value::PushElement;
-use lsl_proto::wire::sequence::Generation;
+use lsl_proto::value::{PushElement, RawSamples};
+use lsl_proto::wire::sequence::{GapReason, Generation};
+use lsl_secure::{Cause, PublicKey};
 
 use crate::context::Context;
 use crate::drive_discovery::serve::own_security;
+use crate::drive_outlet::identity::Identity;
 use crate::drive_outlet::link::{Link, Sender};
 use crate::drive_outlet::numbers::Numbers;
+use crate::drive_outlet::origin::{Origin, StreamClock};
 use crate::drive_outlet::session::Session;
 use crate::net::monitor::{Monitor, lock_ignoring_poison};
 use crate::net::sync::{Notify, local_clock};
@@ -33,27 +36,25 @@ use crate::{ChannelFormat, Error, Result, StreamInfo};
 /// The part of an outlet that its handle, its acceptors and its connections' tasks hold together.
 #[derive(Debug)]
 pub(crate) struct OutletShared {
-    pub(crate) context: Context,
-    pub(crate) info: StreamInfo,
+    pub(crate) identity: Identity,
     /// The short form, for those who may see all of it.
     pub(crate) shortinfo: Vec<u8>,
     /// What everybody may see.
     pub(crate) advertised: Arc<AnnouncedStream>,
-    /// Who we are and whom we let in.
-    pub(crate) security: Arc<lsl_secure::Security>,
-    /// What the DESCRIPTOR of every session says.
-    pub(crate) descriptor: Arc<lsl_secure::Descriptor>,
     /// How long small records wait for more.
     pub(crate) coalesce: Duration,
     pub(crate) channels: usize,
     pub(crate) options: OutletOptions,
-    pub(crate) refused: Counter,
     pub(crate) consumers_seen: Counter,
     /// Held by the one thread that pushes, also while it encodes.
     encoder: Mutex<Encoder>,
     pub(crate) fanout: Monitor<Fanout<Sender>>,
     pub(super) numbers: Numbers,
-    /// Name of the numbering: the uid.
+    /// Number of the first sample.
+    first: u64,
+    /// Clock of the source, if it is not ours.
+    pub(super) clock: Option<Arc<StreamClock>>,
+    /// Name of the numbering: the uid, or what the origin of the stream calls it.
     pub(super) generation: Option<Generation>,
     /// Rate in Hz as receivers read it.
     pub(super) nominal_srate: f64,
@@ -72,37 +73,62 @@ impl OutletShared {
     /// # Errors
     /// [`Error::Security`] if the security configuration cannot be used.
     pub(crate) fn new(context: Context, info: StreamInfo, options: OutletOptions) -> Result<Self> {
-        let security = Arc::clone(context.security()?);
-        let own = own_security(&security);
-        let as_received = describe::as_received(&info);
-        let numbers = Numbers::default();
+        Self::with_origin(context, info, options, None)
+    }
+
+    /// Creates an outlet that may pass on what comes from an origin.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new); [`Error::Argument`] for a first number of 2^60 or more.
+    pub(crate) fn with_origin(
+        context: Context,
+        info: StreamInfo,
+        options: OutletOptions,
+        origin: Option<Origin>,
+    ) -> Result<Self> {
+        let (generation, first, clock) = match origin {
+            Some(Origin { first, clock }) => (Some(first.generation), first.next, Some(clock)),
+            None => (Generation::parse(info.uid_bytes()), 0, None),
+        };
+        let too_many = || Error::Argument("no stream has so many samples".into());
+        let numbers = Numbers::starting_at(first).ok_or_else(too_many)?;
+        let identity = Identity::new(context, info)?;
+        let Identity {
+            context,
+            info,
+            security,
+            descriptor,
+            ..
+        } = &identity;
+        let own = own_security(security);
+        // As receivers read it.
+        let nominal_srate = descriptor.nominal_srate;
         let mut fanout = Fanout::default();
+        fanout.begin(Fanout::<Sender>::RETAINED, first);
         if options.retain.seconds > 0.0 && !options.synchronous {
             let share = Arc::clone(context.retained());
             let retention = Retention::new(options.retain, share, local_clock());
-            fanout.retain(retention, as_received.nominal_srate());
+            fanout.retain(retention, nominal_srate);
             numbers.expect_reader(Fanout::<Sender>::RETAINED);
         }
         // Synchronous pushes wait for nothing but sockets.
         let settings = security.settings().filter(|_| !options.synchronous);
         Ok(Self {
-            context,
             channels: info.channel_count() as usize,
-            shortinfo: advert::shortinfo(&info, &own),
-            advertised: Arc::new(advert::announced(&info, &own)),
+            shortinfo: advert::shortinfo(info, &own),
+            advertised: Arc::new(advert::announced(info, &own)),
             coalesce: settings.map_or(Duration::ZERO, |settings| {
                 Duration::from_micros(settings.coalesce_us.into())
             }),
-            security,
-            nominal_srate: as_received.nominal_srate(),
-            generation: Generation::parse(info.uid_bytes()),
-            descriptor: Arc::new(describe::descriptor(&as_received)),
+            nominal_srate,
+            first,
+            clock,
+            generation,
             resumed: Counter::default(),
             skipped: Counter::default(),
-            encoder: Mutex::new(Encoder::new(&info)),
-            info,
+            encoder: Mutex::new(Encoder::new(info)),
+            identity,
             options,
-            refused: Counter::default(),
             consumers_seen: Counter::default(),
             fanout: Monitor::new(fanout),
             numbers,
@@ -121,7 +147,7 @@ impl OutletShared {
         stamps: Stamps<'_>,
         pushthrough: Pushthrough,
     ) -> Result<()> {
-        if self.info.channel_format() == ChannelFormat::Undefined {
+        if self.identity.info.channel_format() == ChannelFormat::Undefined {
             return Err(Error::Argument("this stream has no channel format".into()));
         }
         if samples == 0 {
@@ -133,15 +159,68 @@ impl OutletShared {
         let now = local_clock();
         let mut encoder = lock_ignoring_poison(&self.encoder);
         let mut room = std::mem::take(&mut encoder.stamps);
-        let timestamps = Timestamps::new(
+        let stamps = Timestamps::new(
             stamps,
             samples,
-            self.info.nominal_srate(),
-            self.context.config().tuning().force_default_timestamps,
+            self.identity.info.nominal_srate(),
+            self.identity
+                .context
+                .config()
+                .tuning()
+                .force_default_timestamps,
             now,
             &mut room,
             local_clock,
         );
+        let encode =
+            |encoder: &mut Encoder, variant, rest| encoder.encode(variant, values, stamps, rest);
+        let waits = self.publish_all(&mut encoder, samples, pushthrough, now, encode)?;
+        encoder.stamps = room;
+        encoder.trim();
+        // Whoever is told may push.
+        drop(encoder);
+        if let Some(waits) = waits {
+            waits.warn();
+        }
+        Ok(())
+    }
+
+    /// Pushes samples as they were received, values in the raw layout of `lsl_proto::value`, each with its timestamp.
+    pub(crate) fn push_run(&self, values: &[u8], stamps: &[f64]) -> Result<()> {
+        let samples = stamps.len();
+        let format = self.identity.info.channel_format();
+        let values = RawSamples::new(values, format, self.channels, samples)?;
+        if samples == 0 || self.numbers.pass(samples as u64) {
+            return Ok(());
+        }
+        let now = local_clock();
+        let mut encoder = lock_ignoring_poison(&self.encoder);
+        let mut room = std::mem::take(&mut encoder.stamps);
+        let stamps = Timestamps::received(stamps, self.nominal_srate, &mut room);
+        let mut unsent = values.clone();
+        let encode = |encoder: &mut Encoder, variant, rest: Range<usize>| {
+            if rest.start == 0 {
+                unsent = values.clone();
+            }
+            encoder.encode_raw(variant, &mut unsent, stamps, rest)
+        };
+        self.publish_all(&mut encoder, samples, Pushthrough::Flush, now, encode)?;
+        encoder.stamps = room;
+        encoder.trim();
+        Ok(())
+    }
+
+    /// Numbers the samples of a push and publishes them, in each variant that is read: `encode` does so with the
+    /// first of those that it is given, as [`Encoder::encode`].
+    #[inline]
+    fn publish_all(
+        &self,
+        encoder: &mut Encoder,
+        samples: usize,
+        pushthrough: Pushthrough,
+        now: f64,
+        mut encode: impl FnMut(&mut Encoder, Variant, Range<usize>) -> Result<usize>,
+    ) -> Result<Option<Waits>> {
         let mut waits = None;
         let (first, mut unsent) = self.numbers.take(samples as u64);
         while unsent != 0 {
@@ -153,18 +232,11 @@ impl OutletShared {
                     variant,
                     first: first + at as u64,
                 };
-                at = encoder.encode(variant, values, timestamps, at..samples)?;
-                self.publish(&mut encoder, place, pushthrough, now, &mut waits);
+                at = encode(encoder, variant, at..samples)?;
+                self.publish(encoder, place, pushthrough, now, &mut waits);
             }
         }
-        encoder.stamps = room;
-        encoder.trim();
-        // Whoever is told may push.
-        drop(encoder);
-        if let Some(waits) = waits {
-            waits.warn();
-        }
-        Ok(())
+        Ok(waits)
     }
 
     /// Hands what was just encoded to the readers of a variant. In a synchronous outlet waits for
@@ -199,7 +271,12 @@ impl OutletShared {
     /// others. Needs no thread but this one, which may be the runtime's.
     #[cold]
     fn wait_for_readers(&self, waits: &mut Waits) {
-        let limit_secs = self.context.config().tuning().sync_send_timeout_secs;
+        let limit_secs = self
+            .identity
+            .context
+            .config()
+            .tuning()
+            .sync_send_timeout_secs;
         let fanout = self.fanout.lock();
         let unflushed = fanout.unflushed();
         let slow: Vec<_> = unflushed.map(|(id, link)| (id, Arc::clone(link))).collect();
@@ -235,7 +312,7 @@ impl OutletShared {
             // The feed may be cut inside a sample: it cannot be continued.
             link.shut_down(Shutdown::Both);
             drop(self.remove(id));
-            self.refused.add(1);
+            self.identity.refused.add(1);
             waits.lost.push(link);
         }
         // Flushes that wait look again.
@@ -248,11 +325,17 @@ impl OutletShared {
     }
 
     /// Numbers samples that were lost before they could be pushed.
-    pub(crate) fn skip(&self, samples: u64) -> Result<()> {
+    pub(crate) fn skip(&self, samples: u64, reason: GapReason) -> Result<()> {
         let _encoder = lock_ignoring_poison(&self.encoder);
+        // Who joins meanwhile begins after them.
+        let mut fanout = self.fanout.lock();
         if !self.numbers.skip(samples) {
             return Err(Error::Argument("no stream loses so many samples".into()));
         }
+        if samples > 0 {
+            fanout.lose(reason);
+        }
+        drop(fanout);
         self.skipped.add(samples);
         Ok(())
     }
@@ -285,7 +368,7 @@ impl OutletShared {
         let (retained_bytes, replayed, replay_refused) = fanout.retained();
         let skipped = self.skipped.value();
         OutletStats {
-            samples: self.numbers.count().saturating_sub(skipped),
+            samples: (self.numbers.count() - self.first).saturating_sub(skipped),
             resumed: self.resumed.value(),
             replayed,
             replay_refused,
@@ -294,7 +377,7 @@ impl OutletShared {
             bytes,
             dropped,
             consumers_seen: self.consumers_seen.value(),
-            refused: self.refused.value(),
+            refused: self.identity.refused.value(),
             backlog_bytes: fanout.backlog_bytes() as u64,
         }
     }
@@ -309,6 +392,24 @@ impl OutletShared {
             encryption: link.session().map(Session::encryption),
         });
         consumers.collect()
+    }
+}
+
+impl OutletShared {
+    /// Ends the feeds of the readers, told by address and key, for whom `ends` says so.
+    pub(crate) fn end_readers(&self, ends: impl Fn(SocketAddr, Option<PublicKey>) -> bool) {
+        let fanout = self.fanout.lock();
+        let links: Vec<_> = fanout.consumers().map(|it| Arc::clone(it.1)).collect();
+        drop(fanout);
+        for link in links {
+            if !ends(link.peer, link.key) {
+                continue;
+            }
+            match link.session() {
+                Some(_) => link.end_session(Cause::NotAuthorised),
+                None => link.shut_down(Shutdown::Both),
+            }
+        }
     }
 }
 

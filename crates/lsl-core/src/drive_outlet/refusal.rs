@@ -31,7 +31,7 @@ pub(crate) async fn refuse(stream: &mut ByteStream, source: IpAddr, text: &[u8])
 
 /// Sends the last word of a refused request, if there is one, and keeps the connection for a second:
 /// liblsl would ask again at once. Does not wait for any of it.
-pub(super) fn hold_open(mut connection: Connection, text: &'static [u8]) {
+pub(crate) fn hold_open(mut connection: Connection, text: &'static [u8]) {
     tokio::spawn(async move {
         let peer = connection.link().peer;
         let slot = RefusedSlot::take(peer.ip());

@@ -1,26 +1,35 @@
 //! Answers the request of a connection. Every connection serves one. Spec: lsl-protocol §6, §7.
 
-use std::net::{Shutdown, SocketAddr};
+use std::net::Shutdown;
 use std::sync::Arc;
 
 use lsl_platform::clock::local_clock;
 use lsl_proto::outlet::connection::Event;
 use lsl_proto::outlet::request::{Feed, Offer, Permission, Refused, Reply, plaintext_permission};
-use lsl_proto::security::connection_event;
 use lsl_proto::wire::request::Request;
 use lsl_proto::wire::response::Refusal;
-use lsl_secure::audit::{self, EventKind};
-use lsl_secure::{Cause, Role, SessionGuard};
+use lsl_secure::audit::EventKind;
+use lsl_secure::{Cause, SessionGuard};
 
 use crate::Result;
 use crate::drive_outlet::connection::Connection;
+use crate::drive_outlet::identity::{Accept, Identity};
 use crate::drive_outlet::link::Link;
 use crate::drive_outlet::push::OutletShared;
 use crate::drive_outlet::refusal;
 use crate::net::trust_watch;
 
-/// Awaits the request and answers it. A feed goes on in a task of its own.
-pub(super) async fn answer(mut connection: Connection, shared: &Arc<OutletShared>) -> Result<()> {
+impl Accept for Arc<OutletShared> {
+    fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    async fn answer(&self, connection: Connection) -> Result<()> {
+        answer(connection, self).await
+    }
+}
+
+async fn answer(mut connection: Connection, shared: &Arc<OutletShared>) -> Result<()> {
     let next = match reply(&mut connection, shared).await {
         Ok(next) => next,
         Err(error) => {
@@ -57,10 +66,10 @@ enum Next {
 
 async fn reply(connection: &mut Connection, shared: &Arc<OutletShared>) -> Result<Next> {
     let request = loop {
-        match connection.machine.poll_event() {
-            Some(Event::Request(request)) => break request,
-            Some(Event::TimeKeys) => return Ok(Next::TimeKeys),
-            _ => connection.step().await?,
+        match connection.event().await? {
+            Event::Request(request) => break request,
+            Event::TimeKeys => return Ok(Next::TimeKeys),
+            Event::Control(_) => {}
         }
     };
     let is_sealed = connection.link().session().is_some();
@@ -68,26 +77,32 @@ async fn reply(connection: &mut Connection, shared: &Arc<OutletShared>) -> Resul
     if !is_protected && let Some(text) = refused_plaintext(connection.link(), shared, &request) {
         return Ok(Next::Hold(text));
     }
+    let Identity {
+        context,
+        info,
+        security,
+        ..
+    } = &shared.identity;
     let offer = Offer {
-        info: &shared.info,
+        info,
         shortinfo: &shared.shortinfo,
         options: &shared.options,
         coalesces: is_sealed && !shared.coalesce.is_zero(),
     };
     let peer = connection.link().peer.ip();
-    let reply = offer.reply(&request, |query| {
-        let shown = shared.advertised.view(shared.security.policy());
+    let shortinfo = |query: &[u8]| {
+        let shown = shared.advertised.view(security.policy());
         // Whoever has a session may ask about everything.
         let (document, shortinfo) = if is_sealed {
-            (shared.info.document(), &shared.shortinfo)
+            (info.document(), &shared.shortinfo)
         } else {
             (&shown.document, &shown.shortinfo)
         };
-        let service = shared.context.service();
+        let service = context.service();
         let is_meant = service.selects(query, peer, document, local_clock())?;
-        Ok(if is_meant { shortinfo } else { b"" })
-    })?;
-    let reply = match reply {
+        Ok(if is_meant { shortinfo.as_slice() } else { &[] })
+    };
+    let reply = match offer.reply(&request, shortinfo, |from| shared.retained(from))? {
         Reply::Feed(feed) => return Ok(Next::Feed(feed)),
         Reply::Bytes(bytes) => bytes,
         Reply::Refusal(refusal) => refused(shared, refusal),
@@ -97,8 +112,8 @@ async fn reply(connection: &mut Connection, shared: &Arc<OutletShared>) -> Resul
 }
 
 fn refused(shared: &OutletShared, refusal: Refusal) -> Vec<u8> {
-    shared.refused.add(1);
-    refusal.to_bytes(shared.info.version())
+    shared.identity.refused.add(1);
+    refusal.to_bytes(shared.identity.info.version())
 }
 
 /// Returns what the peer of a request in plaintext is told that is refused; `None` if it is answered.
@@ -107,27 +122,26 @@ fn refused_plaintext(
     shared: &Arc<OutletShared>,
     request: &Request,
 ) -> Option<&'static [u8]> {
-    let plaintext = |kind, method| event(kind, link.peer, shared).detail(method);
-    let Refused { method, text } = match plaintext_permission(shared.security.policy(), request) {
+    let identity = &shared.identity;
+    let plaintext = |kind, method| identity.event(kind, link.peer).detail(method);
+    let policy = identity.security.policy();
+    let Refused { method, text } = match plaintext_permission(policy, request) {
         Permission::Granted => return None,
         Permission::Denied(refused) => refused,
         Permission::Migrating(refused) => {
             if let Some(enrolled) = register_plaintext(link, shared) {
                 // A connection asks for one feed.
                 let _ = link.plaintext.set(enrolled);
-                trust_watch::watch(&shared.security);
-                audit(
-                    shared,
-                    plaintext(EventKind::PlaintextAccepted, refused.method),
-                );
+                trust_watch::watch(&identity.security);
+                identity.audit(plaintext(EventKind::PlaintextAccepted, refused.method));
                 return None;
             }
             refused
         }
     };
     let refused = plaintext(EventKind::PlaintextRefused, method);
-    audit(shared, refused.cause(Cause::PlaintextRefused));
-    shared.refused.add(1);
+    identity.audit(refused.cause(Cause::PlaintextRefused));
+    identity.refused.add(1);
     Some(text)
 }
 
@@ -136,30 +150,13 @@ fn register_plaintext(link: &Arc<Link>, shared: &Arc<OutletShared>) -> Option<Se
     let (connection, outlet) = (Arc::downgrade(link), Arc::downgrade(shared));
     let end = move || {
         if let (Some(link), Some(shared)) = (connection.upgrade(), outlet.upgrade()) {
-            let event = event(EventKind::PlaintextRefused, link.peer, &shared);
+            let identity = &shared.identity;
+            let event = identity.event(EventKind::PlaintextRefused, link.peer);
             let event = event.cause(Cause::PlaintextRefused);
-            audit(
-                &shared,
-                event.detail("migrate_until has passed; the reader is cut off"),
-            );
+            identity.audit(event.detail("migrate_until has passed; the reader is cut off"));
             link.shut_down(Shutdown::Both);
         }
     };
-    shared.security.register_plaintext(end).ok()
-}
-
-/// Builds an event of a connection without a session.
-pub(super) fn event(kind: EventKind, peer: SocketAddr, shared: &OutletShared) -> audit::Event {
-    connection_event(
-        kind,
-        Role::Outlet,
-        shared.security.policy(),
-        peer,
-        &shared.info,
-    )
-}
-
-/// Records an event.
-pub(super) fn audit(shared: &OutletShared, event: audit::Event) {
-    shared.security.audit().record(event);
+    let security = &shared.identity.security;
+    security.register_plaintext(end).ok()
 }

@@ -3,7 +3,6 @@
 //!
 //! In a forked child everything stays silent: keys, counters and the connection are the parent's.
 
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -50,21 +49,16 @@ struct Outcome {
 
 impl Session {
     pub(crate) fn new(
-        info: &Arc<SessionInfo>,
+        events: SessionEvents,
         security: &Arc<Security>,
-        peer: SocketAddr,
-        stream_uid: String,
-        clock: Registration,
+        clock: Option<Registration>,
     ) -> Self {
         Self {
             owner: Generation::current(),
             security: Arc::clone(security),
-            events: SessionEvents::new(Arc::clone(info), Role::Outlet, peer, stream_uid),
+            events,
             started: local_clock(),
-            registrations: Mutex::new(Registrations {
-                trust: None,
-                clock: Some(clock),
-            }),
+            registrations: Mutex::new(Registrations { trust: None, clock }),
             key_updates: AtomicU64::new(0),
             outcome: Mutex::default(),
         }
@@ -87,6 +81,11 @@ impl Session {
     /// Returns the authenticated peer.
     pub(crate) fn peer(&self) -> PublicKey {
         self.info().peer
+    }
+
+    /// Returns the name of the peer in our trust file.
+    pub(crate) fn peer_name(&self) -> &str {
+        &self.info().peer_name
     }
 
     /// Returns what people are told of the session.
@@ -165,8 +164,10 @@ impl Drop for Session {
         }
         self.record_key_updates(0);
         let now = local_clock();
-        let peer = self.events.peer().ip();
-        lock_ignoring_poison(self.security.admission()).session_closed(peer, now);
+        if self.events.role() == Role::Outlet {
+            let peer = self.events.peer().ip();
+            lock_ignoring_poison(self.security.admission()).session_closed(peer, now);
+        }
         let outcome = std::mem::take(&mut *lock_ignoring_poison(&self.outcome));
         let clean = outcome.failure.is_none() && outcome.is_closed;
         let totals = [outcome.sent, outcome.received];

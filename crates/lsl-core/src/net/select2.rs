@@ -6,16 +6,15 @@ use std::task::Poll;
 
 /// Output of the future that ended first.
 #[derive(Debug)]
-pub(crate) enum Either<A, B> {
+pub enum Either<A, B> {
+    /// Of the first future.
     First(A),
+    /// Of the second one.
     Second(B),
 }
 
 /// Runs both futures until one ends; the other is dropped. The first is polled first.
-pub(crate) async fn select2<A: Future, B: Future>(
-    first: A,
-    second: B,
-) -> Either<A::Output, B::Output> {
+pub async fn select2<A: Future, B: Future>(first: A, second: B) -> Either<A::Output, B::Output> {
     let mut first = pin!(first);
     let mut second = pin!(second);
     poll_fn(|cx| {

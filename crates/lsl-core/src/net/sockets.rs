@@ -14,6 +14,7 @@ use lsl_platform::{arrival, descriptors};
 use lsl_proto::config::Tuning;
 use lsl_proto::config::ports::PortSearch;
 use socket2::{Domain, InterfaceIndexOrAddress, Protocol, SockRef, Socket, TcpKeepalive, Type};
+use tokio::io::Interest;
 use tokio::net::TcpSocket;
 
 use crate::byte_stream::ByteStream;
@@ -183,6 +184,19 @@ pub(crate) fn tcp_acceptor(address: IpAddr, search: PortSearch) -> io::Result<Tc
     // Two sockets may bind one port as long as none listens, so this belongs to the search.
     let listen = |socket: &Socket| socket.listen(TCP_BACKLOG);
     Ok(bind(address, search, Type::STREAM, Protocol::TCP, listen)?.into())
+}
+
+/// The TCP acceptor of a port that people know. Connections of a program that ended keep no other from it, as
+/// they would for a minute.
+///
+/// # Errors
+/// What `socket(2)`, `bind(2)` and `listen(2)` report.
+pub(crate) fn tcp_acceptor_at(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = open(Family::of(address.ip()), Type::STREAM, Protocol::TCP)?;
+    socket::prepare_known_port(&socket);
+    socket.bind(&address.into())?;
+    socket.listen(TCP_BACKLOG)?;
+    Ok(socket.into())
 }
 
 /// An outlet's TCP acceptor and, where that can be had, a UDP socket on the same port: inlets of liblsl
@@ -367,15 +381,42 @@ pub(crate) async fn receive_from<R>(
     socket: &tokio::net::UdpSocket,
     mut take: impl FnMut(&[u8], SocketAddr) -> R,
 ) -> io::Result<R> {
+    let mut read = |buffer: &mut [u8]| {
+        let (length, from) = socket.try_recv_from(buffer)?;
+        Ok(take(buffer.get(..length).unwrap_or_default(), from))
+    };
+    receive_by(socket, || with_read_buffer(&mut read)).await
+}
+
+/// Waits for a datagram on a connected socket, writes it into `buffer` and returns its length.
+///
+/// # Errors
+/// As [`receive_from`]; after [`io::ErrorKind::ConnectionReset`] the socket may never tell of another datagram.
+pub(crate) async fn receive(
+    socket: &tokio::net::UdpSocket,
+    buffer: &mut [u8],
+) -> io::Result<usize> {
+    receive_by(socket, || socket.try_recv(buffer)).await
+}
+
+/// Calls `read` whenever there may be something to read, until it reads something.
+///
+/// tokio's own functions would call it for ever where a socket counts as closed and has nothing to read, and keep
+/// the thread of the runtime from everything else. Of a connected UDP socket Wine says so once its datagrams found
+/// a closed port, and the next one that is sent takes the error away.
+async fn receive_by<R>(
+    socket: &tokio::net::UdpSocket,
+    mut read: impl FnMut() -> io::Result<R>,
+) -> io::Result<R> {
     let mut noise_left = MOST_NOISE;
     loop {
-        socket.readable().await?;
-        let received: io::Result<R> = with_read_buffer(|buffer| {
-            let (length, from) = socket.try_recv_from(buffer)?;
-            Ok(take(buffer.get(..length).unwrap_or_default(), from))
-        });
-        match received {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+        let ready = socket.ready(Interest::READABLE).await?;
+        match read() {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                if ready.is_read_closed() {
+                    return Err(io::ErrorKind::ConnectionReset.into());
+                }
+            }
             Err(error) if socket::is_noise(&error) && noise_left > 0 => noise_left -= 1,
             other => return other,
         }
@@ -501,6 +542,33 @@ mod tests {
             v6.err().map(|error| error.kind()),
             Some(io::ErrorKind::AddrInUse)
         );
+    }
+
+    #[test]
+    fn a_closed_port_does_not_stop_the_runtime() {
+        let local: IpAddr = Ipv4Addr::LOCALHOST.into();
+        let socket = into_tokio_udp(udp_ephemeral(local).unwrap()).unwrap();
+        let closed = udp_ephemeral(local).unwrap().local_addr().unwrap();
+        let (sender, stages) = std::sync::mpsc::channel();
+        let task = async move {
+            socket.connect(closed).await.unwrap();
+            let mut buffer = [0; 8];
+            for _ in 0..20 {
+                // The first one is refused, and sending the second takes the error away.
+                for _ in 0..2 {
+                    let _ = socket.send(b"anybody?").await;
+                    tokio::time::sleep(Duration::from_millis(2)).await;
+                }
+                let receiving = receive(&socket, &mut buffer);
+                let limited = tokio::time::timeout(Duration::from_millis(10), receiving);
+                assert!(!matches!(limited.await, Ok(Ok(_))));
+                sender.send(()).unwrap();
+            }
+        };
+        drop(runtime::spawn(task).unwrap());
+        for _ in 0..20 {
+            stages.recv_timeout(Duration::from_secs(10)).unwrap();
+        }
     }
 
     #[test]

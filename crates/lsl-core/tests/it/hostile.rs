@@ -5,6 +5,7 @@
 //! against our inlet and resolver in `inlet`, what they all cost in `memory`.
 
 mod flood;
+mod granting;
 mod inlet;
 mod memory;
 mod outlet;

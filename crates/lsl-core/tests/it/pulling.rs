@@ -52,7 +52,7 @@ impl Drop for Stopper<'_> {
 }
 
 /// An executor that is not the library's.
-fn block_on<R>(future: impl Future<Output = R>) -> R {
+pub fn block_on<R>(future: impl Future<Output = R>) -> R {
     struct Unpark(thread::Thread);
     impl Wake for Unpark {
         fn wake(self: Arc<Self>) {

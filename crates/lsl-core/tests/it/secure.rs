@@ -1,8 +1,8 @@
 //! Encrypted connections: our outlet and inlet with keys of their own, and scripted peers that hold a
 //! key but lie, or hold none. Spec: LSS/1.
 
-mod fake;
-mod outlet;
+pub mod fake;
+pub mod outlet;
 pub mod people;
 
 mod identity;

@@ -132,13 +132,13 @@ fn counters_of_both_ends() {
     );
     assert_eq!(
         (of_inlet.size, of_inlet.samples, of_inlet.available),
-        (64, 1, 1)
+        (104, 1, 1)
     );
     assert_eq!(of_inlet.available_bytes, 8);
     assert!((0.0..SOON).contains(&of_inlet.idle_seconds));
     assert_eq!(
         (of_outlet.size, of_outlet.samples, of_outlet.consumers_seen),
-        (56, 1, 1)
+        (96, 1, 1)
     );
 
     // A program built with a shorter structure gets no more than it knows.

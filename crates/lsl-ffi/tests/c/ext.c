@@ -6,12 +6,13 @@
 #include "lslx.h"
 
 /* What the library was compiled with. */
-_Static_assert(sizeof(lslx_inlet_stats_t) == 64, "lslx_inlet_stats_t");
+_Static_assert(sizeof(lslx_inlet_stats_t) == 104, "lslx_inlet_stats_t");
 _Static_assert(offsetof(lslx_inlet_stats_t, idle_seconds) == 56, "idle_seconds");
-_Static_assert(sizeof(lslx_outlet_stats_t) == 56, "lslx_outlet_stats_t");
+_Static_assert(sizeof(lslx_outlet_stats_t) == 96, "lslx_outlet_stats_t");
 _Static_assert(sizeof(lslx_consumer_t) == 112, "lslx_consumer_t");
 _Static_assert(offsetof(lslx_consumer_t, sent) == 64, "sent");
 _Static_assert(offsetof(lslx_consumer_t, encrypted) == 88, "encrypted");
+_Static_assert(sizeof(lslx_gap_t) == 32, "lslx_gap_t");
 
 static atomic_int messages;
 

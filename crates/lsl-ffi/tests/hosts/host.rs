@@ -126,6 +126,12 @@ const HOSTS: &[Host] = &[
         keys: BOTH,
     },
     Host {
+        source: "resumefork",
+        ways: ALL,
+        argument: Argument::None,
+        keys: BOTH,
+    },
+    Host {
         source: "securefork",
         ways: ALL,
         argument: Argument::None,

@@ -8,6 +8,7 @@
 
 pub mod archive100;
 pub mod config_ini;
+pub mod directory;
 pub mod discovery_datagram;
 pub mod query;
 pub mod request;
@@ -23,9 +24,10 @@ pub mod xml_parse;
 pub type Check = fn(&[u8]);
 
 /// Every target by name.
-pub const TARGETS: [(&str, Check); 12] = [
+pub const TARGETS: [(&str, Check); 13] = [
     ("archive100", archive100::check),
     ("config_ini", config_ini::check),
+    ("directory", directory::check),
     ("discovery_datagram", discovery_datagram::check),
     ("query", query::check),
     ("request", request::check),

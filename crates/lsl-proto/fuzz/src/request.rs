@@ -2,7 +2,7 @@
 
 use lsl_proto::wire::discovery::MAX_QUERY_BYTES;
 use lsl_proto::wire::negotiate::{OutletSide, Writing, negotiate, negotiate_100};
-use lsl_proto::wire::request::{FeedRequest, Request, RequestError, RequestParser};
+use lsl_proto::wire::request::{FeedRequest, PortRequest, Request, RequestError, RequestParser};
 use lsl_proto::{ByteOrder, ChannelFormat};
 
 use super::{Controls, pieces};
@@ -13,6 +13,28 @@ pub fn check(input: &[u8]) {
     let bytes = controls.rest;
     let whole = parse(&[bytes]);
     assert_eq!(parse(&pieces(seed, bytes)), whole, "depends on the cuts");
+    let to_port = parse_for_port(&[bytes]);
+    let cut = parse_for_port(&pieces(seed, bytes));
+    assert_eq!(cut, to_port, "depends on the cuts");
+    match &whole {
+        // Only what means nothing to an outlet, or means one stream, may mean something else.
+        Ok(Some(Request::Unknown | Request::FullInfo)) => {}
+        Ok(Some(Request::Port(request))) => panic!("an outlet is no port: {request:?}"),
+        _ => assert_eq!(
+            to_port.as_ref().map(|it| it.as_ref().map(|it| &it.0)),
+            whole.as_ref().map(Option::as_ref)
+        ),
+    }
+    if let Ok(Some((Request::Port(request), _))) = to_port {
+        match request {
+            PortRequest::Watch { query, .. } => assert!(query.len() <= MAX_QUERY_BYTES),
+            PortRequest::FullInfo { uid } | PortRequest::TimeKeys { uid } => {
+                assert!(!uid.is_empty() && !uid.iter().any(u8::is_ascii_whitespace));
+            }
+            PortRequest::Link { headers } => assert!(headers.ends_with(b"\r\n\r\n")),
+            PortRequest::Status => {}
+        }
+    }
     match whole {
         Ok(Some(Request::ShortInfo { query })) => assert!(query.len() <= MAX_QUERY_BYTES),
         Ok(Some(Request::StreamFeed {
@@ -45,6 +67,22 @@ fn parse(pieces: &[&[u8]]) -> Result<Option<Request>, RequestError> {
     for piece in pieces {
         if let Some(request) = parser.feed(piece)? {
             return Ok(Some(request));
+        }
+    }
+    Ok(None)
+}
+
+/// Parses a request to the port of a relay, with what comes after one that goes on.
+fn parse_for_port(pieces: &[&[u8]]) -> Result<Option<(Request, Vec<u8>)>, RequestError> {
+    let mut parser = RequestParser::for_port();
+    let mut pieces = pieces.iter();
+    while let Some(piece) = pieces.next() {
+        if let Some(request) = parser.feed(piece)? {
+            let mut rest = parser.take_rest();
+            if matches!(request, Request::Port(_)) {
+                pieces.for_each(|piece| rest.extend_from_slice(piece));
+            }
+            return Ok(Some((request, rest)));
         }
     }
     Ok(None)

@@ -21,7 +21,7 @@ pub fn check(input: &[u8]) {
     check_request(seed, value);
     let generation = Generation::parse(UID).expect("a generation");
     let position = Position { generation, next };
-    for asked in [ReplayFrom::Live, ReplayFrom::At(position)] {
+    for asked in [ReplayFrom::Live, ReplayFrom::At(position, None)] {
         check_reply(seed, asked, value);
     }
 }
@@ -99,7 +99,7 @@ fn check_reply(seed: u8, asked: ReplayFrom, value: &[u8]) {
     } = granted;
     assert!(begin <= live && live < SEQUENCE_LIMIT);
     assert!(end.is_none_or(|end| (live..SEQUENCE_LIMIT).contains(&end)));
-    if let ReplayFrom::At(position) = asked {
+    if let ReplayFrom::At(position, _) = asked {
         let lost = granted.lost_since(&position);
         let same = position.generation == generation;
         assert_eq!(lost, same.then(|| begin - position.next));

@@ -20,6 +20,8 @@ pub struct Clock {
     /// Estimate that was watched last: what is watched is how waves differ.
     watched: Option<TimeCorrection>,
     is_sealed: bool,
+    /// Whether a relay answers for the outlet, to PINGs alone.
+    is_relayed: bool,
     wave_id: i32,
     last_reply: f64,
     next_poll: f64,
@@ -71,6 +73,7 @@ impl Clock {
             watch: None,
             watched: None,
             is_sealed: false,
+            is_relayed: false,
             wave_id: 0,
             last_reply: f64::NEG_INFINITY,
             next_poll: f64::NEG_INFINITY,
@@ -83,12 +86,20 @@ impl Clock {
 
     /// Starts to ask at `now`, with or without encryption.
     pub fn begin(&mut self, is_sealed: bool, now: f64) {
-        self.is_sealed = is_sealed;
+        (self.is_sealed, self.is_relayed) = (is_sealed, false);
+        self.pings.set_relayed(false);
         self.watched = self.estimator.settled_estimate();
         self.last_reply = now;
         // What was not taken is not told again.
         self.events
             .retain(|event| matches!(event, ClockEvent::Estimate(_)));
+    }
+
+    /// Starts to ask a relay at `now`, by PINGs through the session of the stream. Spec: relay §3.1, §7.
+    pub fn begin_relayed(&mut self, now: f64) {
+        self.begin(true, now);
+        self.is_relayed = true;
+        self.pings.set_relayed(true);
     }
 
     /// Goes on after a time without keys, in which nobody was asked.
@@ -116,18 +127,23 @@ impl Clock {
             self.next_poll = f64::INFINITY;
             return None;
         }
-        let action = self.estimator.poll(now);
-        self.observe(now);
-        match action {
-            Action::SendProbe { wave_id, t0 } => {
-                self.wave_id = wave_id;
-                return self.probe(wave_id, t0, keys);
+        let mut pings_from = f64::NEG_INFINITY;
+        self.next_poll = f64::INFINITY;
+        if !self.is_relayed {
+            let action = self.estimator.poll(now);
+            self.observe(now);
+            match action {
+                Action::SendProbe { wave_id, t0 } => {
+                    self.wave_id = wave_id;
+                    return self.probe(wave_id, t0, keys);
+                }
+                Action::WaitUntil(at) => self.next_poll = at,
             }
-            Action::WaitUntil(at) => self.next_poll = at,
+            pings_from = self.estimator.unanswered_from();
         }
         // UDP is asked all the while: as soon as anybody answers there, PINGs are not needed.
         if self.is_sealed {
-            match self.pings.poll(now, self.estimator.unanswered_from()) {
+            match self.pings.poll(now, pings_from) {
                 PingAction::Send { t0 } => return Some(Probe::Ping(t0)),
                 PingAction::Measured(correction) => {
                     self.estimator.adopt(correction);
@@ -138,7 +154,8 @@ impl Clock {
                 PingAction::WaitUntil(at) => self.next_poll = self.next_poll.min(at),
             }
         }
-        if now - self.last_reply > self.silence_secs {
+        // A relay does not answer before it has an estimate of its own.
+        if !self.is_relayed && now - self.last_reply > self.silence_secs {
             self.events.push_back(ClockEvent::Silent);
         }
         None
@@ -182,7 +199,8 @@ impl Clock {
 
     /// Takes the answer to a PING, which was opened at `now`.
     pub fn handle_pong(&mut self, times: [f64; 3], now: f64) {
-        if self.pings.on_pong(now, times, self.limits.max_rtt_secs) {
+        let max_rtt_secs = self.limits.max_rtt_secs;
+        if self.pings.on_pong(now, times, max_rtt_secs) {
             self.last_reply = now;
         }
     }

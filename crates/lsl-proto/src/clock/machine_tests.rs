@@ -257,3 +257,39 @@ fn a_clock_that_steps_is_told_to_auditors() {
         |event: &ClockEvent| matches!(event, ClockEvent::Alarm(TimeAlarm::Step { .. }, _));
     assert!(events.iter().any(is_step), "{events:?}");
 }
+
+/// Spec: relay §7.
+#[test]
+fn through_a_relay_only_pings_ask_and_silence_is_no_reason_to_leave() {
+    let mut clock = clock();
+    let (mut prober, _) = keys();
+    clock.begin_relayed(0.0);
+    let (mut now, mut pings, mut answered) = (0.0, 0, 0);
+    while now < 40.0 {
+        match clock.poll_transmit(now, Some(&mut prober)) {
+            Some(Probe::Ping(t0)) => {
+                pings += 1;
+                // It has no estimate of its own before.
+                if now >= 20.0 {
+                    let (t1, t2) = (t0 + OFFSET + 0.011, t0 + OFFSET + 0.001);
+                    clock.handle_pong([t0, t1, t2], now + 0.012);
+                    answered += 1;
+                }
+            }
+            Some(Probe::Udp(_)) => panic!("nobody answers by UDP"),
+            None => now = clock.poll_timeout().max(now + 0.001),
+        }
+    }
+    assert!(pings > answered && answered > 8, "{pings} {answered}");
+    let mut known = None;
+    while let Some(event) = clock.poll_event() {
+        match event {
+            ClockEvent::Estimate(estimate) => known = estimate,
+            ClockEvent::Alarm(..) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    let known: TimeCorrection = known.unwrap();
+    assert!((known.offset_secs + OFFSET).abs() < 1e-6, "{known:?}");
+    assert!((known.uncertainty_secs - 0.022).abs() < 1e-6, "{known:?}");
+}

@@ -5,12 +5,14 @@ mod machine;
 mod offset;
 mod pings;
 mod postprocess;
+mod source;
 mod watch;
 
 pub use self::machine::{Clock, ClockEvent, ClockLimits, Probe};
 pub use self::offset::{Action, OffsetEstimator, ProbeSchedule, RejectedReply};
 pub use self::pings::{PingAction, PingWaves};
 pub use self::postprocess::{ClockOffset, NeedsOffset, PostProcessor};
+pub use self::source::SourceClock;
 pub use self::watch::{TimeAlarm, TimeWatch};
 
 /// Mapping of the timestamps of a stream onto `local_clock`. All values are in seconds.

@@ -25,6 +25,7 @@ pub struct PingWaves {
     schedule: ProbeSchedule,
     wave: Option<Wave>,
     next_wave_at: f64,
+    is_relayed: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -44,7 +45,13 @@ impl PingWaves {
             schedule: schedule.usable(),
             wave: None,
             next_wave_at: f64::NEG_INFINITY,
+            is_relayed: false,
         }
+    }
+
+    /// Says whether a relay answers: its t1 may come after its t2, by its own uncertainty. Spec: relay §3.1, §7.
+    pub fn set_relayed(&mut self, is_relayed: bool) {
+        self.is_relayed = is_relayed;
     }
 
     /// Returns the action at `now` (seconds of `local_clock`) if PINGs are wanted at `from` and
@@ -112,7 +119,8 @@ impl PingWaves {
         };
         let rtt = measured.uncertainty_secs;
         // Never negative between honest clocks, and such an answer would win every selection.
-        if !(measured.is_finite() && t1 <= t2 && (0.0..=max_rtt_secs).contains(&rtt)) {
+        let is_ordered = t1 <= t2 || self.is_relayed;
+        if !(measured.is_finite() && is_ordered && (0.0..=max_rtt_secs).contains(&rtt)) {
             return false;
         }
         wave.replies += 1;

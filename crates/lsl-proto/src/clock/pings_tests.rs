@@ -169,6 +169,18 @@ fn check_pong(now: f64, times: [f64; 3], counts: bool) {
 }
 
 #[test]
+fn a_relay_answers_in_another_clock_and_adds_its_own_uncertainty() {
+    for is_relayed in [false, true] {
+        let mut waves = waves();
+        waves.set_relayed(is_relayed);
+        assert_eq!(waves.poll(5.0, 0.0), PingAction::Send { t0: 5.0 });
+        // As a relay answers that knows the offset of 4 s to 10 ms: t1 + u/2, t2 - u/2.
+        let times = [5.0, 9.001 + 0.005, 9.001 - 0.005];
+        assert_eq!(waves.on_pong(5.002, times, MAX_RTT), is_relayed);
+    }
+}
+
+#[test]
 fn what_is_no_sound_answer_does_not_count() {
     check_pong(5.01, [5.0, 9.0, 9.005], true);
     check_pong(5.128 - 1e-9, [5.0, 9.0, 9.0], true);

@@ -171,6 +171,7 @@ keys! {
         KnownPeers = "{}", known_peers: Vec<KnownPeer>, "Hosts that are asked directly, for networks without multicast (a port only for lsl-rs).";
         SessionID = "default", session_id: String, "Only streams of the same session see each other.";
         ResolveOverTCP = "0", resolve_over_tcp: bool, "Resolve over TCP too.", since "1.18";
+        Relay = "{}", relay: Vec<KnownPeer>, "Relays that are asked for the streams behind them, at port 16570 if none is said (only lsl-rs).";
     }
     [tuning] {
         UseProtocolVersion = "110", protocol_version: u32, "Newest protocol to use: 110, or 100 for very old peers.", range (100.0, 110.0);
@@ -200,7 +201,7 @@ keys! {
         InletBufferLimit = "2048", inlet_buffer_limit_mib: u32, "Memory in MiB that samples waiting in an inlet may take; beyond it the oldest are dropped (only lsl-rs).", range (1.0, 1e9);
         SyncSendTimeout = "15.0", sync_send_timeout_secs: f64, "How long a synchronous outlet waits for a stalled reader before it drops it.", range WAIT, since "1.18";
         Resume = "1", resume: bool, "Inlets ask outlets of lsl-rs for the samples that they missed while a connection was broken (only lsl-rs).";
-        RetainSeconds = "0.0", retain_secs: f64, "How long an outlet keeps samples in memory for readers of lsl-rs that come back or join late; 0: not at all (only lsl-rs).", range (0.0, 86400.0);
+        RetainSeconds = "30.0", retain_secs: f64, "How long an outlet keeps samples in memory for readers of lsl-rs that come back or join late; 0: not at all (only lsl-rs).", range (0.0, 86400.0);
         RetainBytes = "8388608", retain_bytes: u64, "Memory in bytes that an outlet keeps them in (only lsl-rs).", range (65536.0, 1_099_511_627_776.0);
         RetainTotalBytes = "134217728", retain_total_bytes: u64, "The same for all outlets of a program together (only lsl-rs).", range (1_048_576.0, 17_592_186_044_416.0);
         RetainUnread = "0", retain_unread: bool, "Keep samples also while no reader of lsl-rs is or was just there (only lsl-rs).";

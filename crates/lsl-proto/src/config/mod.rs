@@ -25,7 +25,7 @@ pub use self::sections::{
     InterfaceAddress, Ipv6Mode, KnownPeer, Lab, Log, Multicast, MulticastGroup, Ports,
     ResolveScope, Tuning,
 };
-pub use self::targets::{Target, TargetKind};
+pub use self::targets::{MAX_RELAYS, RELAY_PORT, Target, TargetKind};
 use crate::{Error, Result};
 
 /// All settings of `lsl_api.cfg`, complete with defaults.

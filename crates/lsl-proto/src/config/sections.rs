@@ -136,6 +136,8 @@ pub struct Lab {
     pub session_id: String,
     /// Resolve over TCP too. Spec: lsl-protocol §3.6.
     pub resolve_over_tcp: bool,
+    /// Relays that are asked for the streams behind them; see [`Config::relays`].
+    pub relay: Vec<KnownPeer>,
 }
 
 /// A host that is asked directly.

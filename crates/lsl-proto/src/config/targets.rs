@@ -5,6 +5,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::{Bind, Config, Ipv6Mode, KnownPeer, ResolveScope};
 
+/// Port of a relay that is named without one. Spec: relay §1.
+pub const RELAY_PORT: u16 = 16570;
+
+/// Most relays that a program asks.
+pub const MAX_RELAYS: usize = 16;
+
 /// An address to which queries are sent and on which outlets listen, at `ports.MulticastPort`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Target {
@@ -96,6 +102,22 @@ impl Config {
             ResolveScope::Global => 255,
         };
         u8::try_from(self.multicast().ttl_override).unwrap_or(by_scope)
+    }
+
+    /// Returns the relays to ask for streams, each with its port and without repeats, at most [`MAX_RELAYS`]; with
+    /// [`Bind::Loopback`] those at loopback addresses alone. Names are not looked up here. Spec: relay §5.2.
+    pub fn relays(&self) -> Vec<(String, u16)> {
+        let mut relays: Vec<(String, u16)> = Vec::new();
+        for relay in &self.lab().relay {
+            let address = relay.host.parse();
+            let is_usable = address.map_or(true, |address| self.allows_family_of(address))
+                && (self.bind() == Bind::All || is_loopback(&relay.host));
+            let relay = (relay.host.clone(), relay.port.unwrap_or(RELAY_PORT));
+            if is_usable && relays.len() < MAX_RELAYS && !relays.contains(&relay) {
+                relays.push(relay);
+            }
+        }
+        relays
     }
 
     /// Returns the hosts asked directly, without repeats: 127.0.0.1 first, as in liblsl 1.18, then
@@ -273,6 +295,26 @@ mod tests {
         check(&config, &["127.0.0.1", "::1"]);
         assert_eq!(config.multicast_targets(), []);
         check(&Config::loopback(), &["127.0.0.1", "::1"]);
+    }
+
+    #[test]
+    fn relays_have_a_port_and_stay_on_this_host_if_all_does() {
+        let mut config = Config::default();
+        assert_eq!(config.relays(), []);
+        let text = "{lab2, [::1]:7, lab2:16570, 127.0.0.1}";
+        config.set("lab.Relay", text).unwrap();
+        let relay = |host: &str, port| (host.to_owned(), port);
+        let here = [relay("::1", 7), relay("127.0.0.1", 16570)];
+        let all = [relay("lab2", 16570), here[0].clone(), here[1].clone()];
+        assert_eq!(config.relays(), all);
+        config.set_bind(Bind::Loopback);
+        assert_eq!(config.relays(), here);
+        config.set_ipv6(Ipv6Mode::Disable);
+        assert_eq!(config.relays(), here[1..]);
+        let many: Vec<_> = (0..20).map(|number| format!("127.0.0.{number}")).collect();
+        let many = format!("{{{}}}", many.join(", "));
+        config.set("lab.Relay", &many).unwrap();
+        assert_eq!(config.relays().len(), MAX_RELAYS);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 use std::fmt::{self, Display};
 use std::net::{IpAddr, Ipv6Addr};
+use std::str::FromStr;
 
 use super::ini::trim;
 use super::{InterfaceAddress, Ipv6Mode, KnownPeer, MulticastGroup, ResolveScope};
@@ -351,6 +352,14 @@ impl Item for KnownPeer {
             host: host.to_owned(),
             port,
         })
+    }
+}
+
+impl FromStr for KnownPeer {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::read(text)
     }
 }
 

@@ -10,3 +10,4 @@ pub mod registry;
 pub mod reply;
 pub mod search;
 mod tcp_probes;
+pub mod ways;

@@ -144,6 +144,12 @@ pub struct Search {
     known_texts: HashMap<u64, Vec<u8>>,
     hasher: RandomState,
     events: VecDeque<ResolverEvent>,
+    /// Streams found that a relay offers again, which are not shown beside their origins.
+    offered_again: usize,
+    /// Streams found that only relays tell of.
+    relayed: usize,
+    /// When streams that only relays tell of are enough: their outlets answer by then, if they can.
+    relays_count_from: f64,
     is_repeated: bool,
     /// Of a repeated search: how many waves there were.
     wave: u64,
@@ -171,6 +177,11 @@ struct Found {
     wave: u64,
     /// Length of the reply, to bound what all results take.
     text_bytes: usize,
+    /// Relays that tell of it, one bit each; and whether its outlet answered.
+    relays: u64,
+    is_direct: bool,
+    /// Uid of the stream that it repeats, if it is an outlet of a relay.
+    origin: Option<Vec<u8>>,
 }
 
 impl Found {
@@ -226,6 +237,9 @@ impl Search {
             known_texts: HashMap::new(),
             hasher: RandomState::new(),
             events: VecDeque::new(),
+            offered_again: 0,
+            relayed: 0,
+            relays_count_from: now + OUTLETS_FIRST_SECS,
             is_repeated: false,
             wave: 0,
             invalid: 0,
@@ -306,6 +320,11 @@ impl Search {
         self.is_query_sent().then(|| datagram.to_bytes())
     }
 
+    /// Returns whether the search has an end.
+    pub fn is_once(&self) -> bool {
+        matches!(self.goal, Goal::Once { .. })
+    }
+
     /// Returns the text that is searched for.
     pub fn query(&self) -> &[u8] {
         &self.query
@@ -378,6 +397,9 @@ impl Search {
                 if not_before > now {
                     wake = wake.min(not_before);
                 }
+                if self.relays_count_from > now && self.relayed > 0 {
+                    wake = wake.min(self.relays_count_from);
+                }
             }
             Goal::Continuous { .. } => wake = wake.min(self.silent_at),
         }
@@ -392,7 +414,7 @@ impl Search {
                 not_before,
                 deadline,
             } => {
-                let enough = minimum > 0 && self.found.len() >= minimum && now >= not_before;
+                let enough = minimum > 0 && self.len_at(now) >= minimum && now >= not_before;
                 enough || now >= deadline
             }
             Goal::Continuous { .. } => false,
@@ -468,12 +490,13 @@ impl Search {
         self.known_texts.insert(text, uid.clone());
         if let Some(found) = self.found.get_mut(&uid)
             && found.wave == self.wave
+            && found.is_direct
         {
             // Another text of the same outlet: the first one stays (§2.4).
             let changed = found.refresh(from, now);
             return self.on_refreshed(changed);
         }
-        let is_news = self.remove(&uid).is_none();
+        let before = self.remove(&uid);
         let sender = from.ip().to_canonical();
         let of_sender = self.held_of.get(&sender).copied().unwrap_or_default();
         // A sender has at most a third of what is left: whoever makes up streams hides no real one.
@@ -483,44 +506,52 @@ impl Search {
             self.invalid += 1;
             return Received::Invalid;
         }
-        self.held.add(xml.len());
-        self.held_of.entry(sender).or_default().add(xml.len());
         fill_address(&mut info, from);
         if let Goal::Continuous { forget_after_secs } = self.goal {
             self.silent_at = self.silent_at.min((now + forget_after_secs).next_up());
         }
-        self.push_event(ResolverEvent::Appeared(info.clone()));
-        self.found.insert(
-            uid,
-            Found {
-                info,
-                sender,
-                last_seen: now,
-                wave: self.wave,
-                text_bytes: xml.len(),
-            },
-        );
-        if is_news {
-            Received::New
-        } else {
-            Received::Refreshed
+        // The way to its outlet comes before that through a relay.
+        let was_relayed = before.as_ref().is_some_and(|before| !before.is_direct);
+        let relays = before.as_ref().map_or(0, |before| before.relays);
+        let origin = info.relay_advert().map(|advert| advert.origin);
+        let origin = origin.filter(|origin| *origin != uid);
+        if was_relayed {
+            self.push_event(ResolverEvent::Changed(info.clone()));
+        }
+        let found = Found {
+            info,
+            sender,
+            last_seen: now,
+            wave: self.wave,
+            text_bytes: xml.len(),
+            relays,
+            is_direct: true,
+            origin,
+        };
+        self.insert(uid, found, !was_relayed);
+        match before {
+            None => Received::New,
+            Some(_) if was_relayed => Received::Changed,
+            Some(_) => Received::Refreshed,
         }
     }
 
     /// Returns the streams found and not forgotten, ordered by uid.
     pub fn results(&mut self, now: f64) -> Vec<StreamInfo> {
         self.forget_silent(now);
-        self.found
-            .values()
-            .map(|found| found.info.clone())
-            .collect()
+        let shown = self.found.values().filter(|found| self.is_shown(found));
+        shown.map(|found| found.info.clone()).collect()
     }
 
     /// Returns the streams found and not forgotten as of the last call, with the time of the last answer.
     pub fn answers(&self) -> impl Iterator<Item = (&StreamInfo, f64)> {
-        self.found
-            .values()
-            .map(|found| (&found.info, found.last_seen))
+        // What a relay tells of is there as long as it does.
+        let last_seen = |found: &Found| match found.relays {
+            0 => found.last_seen,
+            _ => f64::INFINITY,
+        };
+        let shown = self.found.values().filter(|found| self.is_shown(found));
+        shown.map(move |found| (&found.info, last_seen(found)))
     }
 
     /// Returns the host that told first of the stream with this uid, as of the last call. It need not be the one that
@@ -531,7 +562,12 @@ impl Search {
 
     /// Returns the number of streams found and not forgotten as of the last call.
     pub fn len(&self) -> usize {
-        self.found.len()
+        match self.offered_again {
+            0 => self.found.len(),
+            _ => (self.found.values())
+                .filter(|found| self.is_shown(found))
+                .count(),
+        }
     }
 
     /// Returns whether no stream is found.
@@ -556,6 +592,8 @@ impl Search {
 
     fn remove(&mut self, uid: &[u8]) -> Option<Found> {
         let found = self.found.remove(uid)?;
+        self.offered_again -= usize::from(found.origin.is_some());
+        self.relayed -= usize::from(!found.is_direct);
         self.held.remove(found.text_bytes);
         if let Entry::Occupied(mut of_sender) = self.held_of.entry(found.sender) {
             of_sender.get_mut().remove(found.text_bytes);
@@ -595,7 +633,7 @@ impl Search {
         if now < self.silent_at {
             return;
         }
-        let silent = |found: &Found| now > found.last_seen + forget_after_secs;
+        let silent = |found: &Found| found.relays == 0 && now > found.last_seen + forget_after_secs;
         let lost: Vec<Vec<u8>> = self
             .found
             .iter()
@@ -604,11 +642,10 @@ impl Search {
             .collect();
         self.has_forgotten |= !lost.is_empty();
         for uid in lost {
-            if let Some(found) = self.remove(&uid) {
-                self.push_event(ResolverEvent::Lost(found.info));
-            }
+            self.lose(&uid);
         }
-        let last_seen = self.found.values().map(|found| found.last_seen);
+        let silent = self.found.values().filter(|found| found.relays == 0);
+        let last_seen = silent.map(|found| found.last_seen);
         let first = last_seen.fold(f64::INFINITY, f64::min);
         // A moment later, as a stream may be silent for so long.
         self.silent_at = (first + forget_after_secs).next_up();
@@ -633,11 +670,16 @@ fn after(last: f64, period: f64, now: f64) -> f64 {
 /// Replies kept, in bytes of their text; what is made of them takes a few times as much.
 const MAX_RESULT_BYTES: usize = 64 << 20;
 
+/// How long a search waits for the outlets of streams that a relay told of: they answer within milliseconds, and
+/// samples that come from them directly come sooner.
+const OUTLETS_FIRST_SECS: f64 = 0.25;
+
 /// More streams than any network has; fewer than it takes to exhaust memory by lying.
 const MAX_RESULTS: usize = 65_536;
 
 /// Keeps a misconfigured resolver from flooding the network.
 const SHORTEST_PERIOD_SECS: f64 = 0.01;
 
+mod relayed;
 #[cfg(test)]
 mod tests;

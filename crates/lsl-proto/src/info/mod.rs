@@ -8,6 +8,7 @@ mod advert;
 mod assign;
 mod endpoint;
 mod fullinfo;
+mod relay;
 mod shortinfo;
 
 #[cfg(test)]
@@ -18,6 +19,7 @@ use std::borrow::Cow;
 pub use self::advert::SecurityAdvert;
 pub use self::endpoint::Endpoint;
 use self::endpoint::Family;
+pub use self::relay::RelayAdvert;
 use crate::query::Query;
 use crate::xml::{Document, ElementMut, ElementRef, NodeId};
 use crate::{ChannelFormat, Error, Result};

@@ -10,6 +10,7 @@ use lsl_secure::{Cause, Connection as Session};
 
 use super::{FeedDecoder, FeedState, SampleRing};
 use crate::Error;
+use crate::transport::{Rx, Tx};
 
 /// Purpose of a connection, with what it has received so far.
 #[derive(Debug)]
@@ -27,6 +28,11 @@ pub enum Exchange {
     },
     /// A session for its clock keys, in which nothing else comes.
     TimeKeys,
+    /// A session with a relay for the clock of one of its streams.
+    RelayedTimeKeys {
+        /// Bytes sent first.
+        request: Vec<u8>,
+    },
 }
 
 impl Exchange {
@@ -39,11 +45,19 @@ impl Exchange {
         }
     }
 
+    /// Creates the exchange that asks a relay for the clock of the stream with this uid. Spec: relay §3, §7.
+    pub fn relayed_time_keys(uid: &[u8]) -> Self {
+        let command = TIMEKEYS_REQUEST.trim_ascii_end();
+        Self::RelayedTimeKeys {
+            request: [command, b" ", uid, b"\r\n"].concat(),
+        }
+    }
+
     /// Returns the bytes to send first.
     pub fn request(&self) -> &[u8] {
         match self {
             Self::Feed(decoder) => decoder.request(),
-            Self::Reply { request, .. } => request,
+            Self::Reply { request, .. } | Self::RelayedTimeKeys { request } => request,
             Self::TimeKeys => TIMEKEYS_REQUEST,
         }
     }
@@ -85,6 +99,11 @@ impl Connection {
         Self::new(peer, exchange, Transport::Plain(unsent))
     }
 
+    /// Creates a plaintext connection with `peer`, which has the request of `exchange` already.
+    pub fn requested(peer: SocketAddr, exchange: Exchange) -> Self {
+        Self::new(peer, exchange, Transport::Plain(Unsent::default()))
+    }
+
     /// Creates an encrypted connection to `peer`. `session` is an initiator that sends the request of
     /// `exchange`.
     pub fn secure(peer: SocketAddr, exchange: Exchange, session: Session) -> Self {
@@ -98,6 +117,17 @@ impl Connection {
             exchange,
             is_opened: false,
             bytes: 0,
+        }
+    }
+
+    /// Gives both directions away of a connection whose request was sent; `None` during a handshake.
+    pub fn into_directions(self) -> Option<(Tx, Rx)> {
+        match self.transport {
+            Transport::Plain(unsent) => Some((Tx::Plain(unsent), Rx::plain())),
+            Transport::Secure(session) => {
+                let (sender, receiver) = session.split()?;
+                Some((Tx::secure(sender), Rx::secure(receiver)))
+            }
         }
     }
 
@@ -168,11 +198,21 @@ impl Connection {
         match (received, refusal) {
             (_, Some(error)) => Err(Disconnect::Failed(error)),
             (Err(error), None) => Err(Disconnect::Session(error)),
-            (Ok(()), None) if session.receiver().is_some_and(|it| it.is_closed()) => {
-                Err(Disconnect::Closed)
-            }
-            (Ok(()), None) => Ok(()),
+            (Ok(()), None) => self.check_end(),
         }
+    }
+
+    /// Ends a session that the outlet has closed, unless samples from before wait for room.
+    fn check_end(&mut self) -> Result<(), Disconnect> {
+        if self.is_closed() && !self.feed().is_some_and(FeedDecoder::has_held) {
+            return Err(Disconnect::Closed);
+        }
+        Ok(())
+    }
+
+    /// Returns whether the outlet has closed the session: nothing more will come in it.
+    pub fn is_closed(&mut self) -> bool {
+        (self.session().and_then(Session::receiver)).is_some_and(|it| it.is_closed())
     }
 
     /// Returns the disconnect of a connection whose socket failed.
@@ -225,7 +265,8 @@ impl Connection {
     /// As [`handle_input`](Self::handle_input).
     pub fn refill(&mut self, ring: &mut SampleRing) -> Result<(), Disconnect> {
         let taken = (self.exchange).take(&[], ring, &mut self.is_opened, self.peer);
-        taken.map_err(Disconnect::Failed)
+        taken.map_err(Disconnect::Failed)?;
+        self.check_end()
     }
 
     /// Returns the decoder of a feed, for the machine that owns the position.
@@ -293,9 +334,13 @@ impl Exchange {
     ) -> Result<(), Error> {
         match self {
             Self::Feed(decoder) => {
-                let state = decoder.receive(bytes, ring)?;
-                *is_opened |= state == FeedState::Established;
-                Ok(())
+                let received = decoder.receive(bytes, ring);
+                *is_opened |= match &received {
+                    Ok(state) => *state == FeedState::Established,
+                    // Samples may have come before.
+                    Err(_) => decoder.is_established(),
+                };
+                received.map(|_| ())
             }
             Self::Reply {
                 most_bytes, reply, ..
@@ -307,7 +352,9 @@ impl Exchange {
                 reply.extend_from_slice(bytes);
                 Ok(())
             }
-            Self::TimeKeys => Err(Error::Protocol("an answer to timekeys".into())),
+            Self::TimeKeys | Self::RelayedTimeKeys { .. } => {
+                Err(Error::Protocol("an answer to timekeys".into()))
+            }
         }
     }
 }

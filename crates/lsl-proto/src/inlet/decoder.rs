@@ -1,6 +1,7 @@
 //! The receiving end of one data connection: request out, then response, test patterns and samples
 //! in, whatever the boundaries of the reads. Spec: lsl-protocol §7, §8, §9.2.
 
+use super::byte_queue::ByteQueue;
 use super::resumption::{Asked, Numbering};
 use super::ring::SampleRing;
 use crate::wire::archive100::Decoder100;
@@ -41,7 +42,9 @@ pub struct FeedDecoder {
     asked: Option<Asked>,
     received: Received,
     /// Replay for which the ring had no room.
-    held: Vec<u8>,
+    held: ByteQueue,
+    /// Whether all that comes is samples for which nothing waits.
+    is_live: bool,
 }
 
 /// Samples received so far.
@@ -51,7 +54,7 @@ struct Received {
     deducer: TimestampDeducer,
     /// Of a granted feed.
     numbering: Option<Numbering>,
-    /// Whether the numbers of the samples contradict each other, or what was asked.
+    /// Whether a granted feed has something that it may not have, or numbers that it may not have.
     is_contradictory: bool,
 }
 
@@ -74,9 +77,7 @@ impl SampleSink for Sink<'_> {
         let Some(numbering) = &mut received.numbering else {
             return Ok(());
         };
-        let skipped = numbering.skip(gap, received.samples, received.deducer.last());
-        received.is_contradictory |= skipped.is_err();
-        skipped
+        numbering.skip(gap, received.samples, received.deducer.last())
     }
 }
 
@@ -132,7 +133,8 @@ impl FeedDecoder {
                 numbering: None,
                 is_contradictory: false,
             },
-            held: Vec::new(),
+            held: ByteQueue::default(),
+            is_live: false,
         }
     }
 
@@ -172,13 +174,30 @@ impl FeedDecoder {
         self.received.replay_left() > 0
     }
 
+    /// Returns whether the live edge is reached: nothing waits for room in the ring, now or later.
+    #[inline]
+    pub fn is_live(&self) -> bool {
+        self.is_live
+    }
+
     /// Returns whether bytes that were received wait for room in the ring.
     #[inline]
     pub fn has_held(&self) -> bool {
-        !self.held.is_empty()
+        self.held.len() > 0
     }
 
-    /// Returns whether the numbers of the samples contradict each other, or what was asked.
+    /// Returns the number of these bytes.
+    pub fn held_bytes(&self) -> usize {
+        self.held.len()
+    }
+
+    /// Returns whether what comes is samples.
+    pub(super) fn is_established(&self) -> bool {
+        !matches!(self.stage, Stage::Response(_)) && self.patterns.missing() == 0
+    }
+
+    /// Returns whether a granted feed cannot be asked for what comes next: its numbers contradict each other or what
+    /// was asked, or it has what no feed may have, which would come again.
     pub(super) fn is_contradictory(&self) -> bool {
         self.received.is_contradictory
     }
@@ -190,25 +209,63 @@ impl FeedDecoder {
     /// Anything the outlet may not send, and its refusals. Close the connection.
     #[inline]
     pub fn receive(&mut self, bytes: &[u8], ring: &mut SampleRing) -> Result<FeedState> {
-        if self.held.is_empty() {
-            return self.decode(bytes, ring);
+        let taken = self.take(bytes, ring);
+        if taken.is_err() {
+            self.received.is_contradictory |= self.received.numbering.is_some();
         }
-        let mut held = std::mem::take(&mut self.held);
-        held.extend_from_slice(bytes);
-        self.decode(&held, ring)
+        taken
     }
 
-    fn decode(&mut self, mut bytes: &[u8], ring: &mut SampleRing) -> Result<FeedState> {
+    #[inline]
+    fn take(&mut self, bytes: &[u8], ring: &mut SampleRing) -> Result<FeedState> {
+        if self.is_live {
+            return self.decode(bytes, ring);
+        }
+        if self.has_held() {
+            return self.receive_behind_held(bytes, ring);
+        }
+        let (state, left) = self.begin(bytes, ring)?;
+        if !left.is_empty() {
+            self.held.extend(left);
+        }
+        Ok(state)
+    }
+
+    /// Does the work of [`receive`](Self::receive) for bytes that come after others.
+    #[cold]
+    fn receive_behind_held(&mut self, bytes: &[u8], ring: &mut SampleRing) -> Result<FeedState> {
+        self.held.extend(bytes);
+        if self.is_replaying() && ring.room() == 0 {
+            return Ok(FeedState::Established);
+        }
+        let mut held = std::mem::take(&mut self.held);
+        let (state, left) = self.begin(held.as_slice(), ring)?;
+        let left = left.len();
+        if left > 0 {
+            held.consume(held.len() - left);
+            self.held = held;
+        }
+        Ok(state)
+    }
+
+    /// Takes bytes before the live edge: of the response, the test patterns and replay. Returns those for which the
+    /// ring has no room.
+    #[cold]
+    fn begin<'a>(
+        &mut self,
+        mut bytes: &'a [u8],
+        ring: &mut SampleRing,
+    ) -> Result<(FeedState, &'a [u8])> {
         if let Stage::Response(parser) = &mut self.stage {
             let response = parser.feed(bytes).inspect_err(|error| {
                 self.received.is_contradictory = matches!(error, FeedError::Sequence(_));
             });
             match response? {
-                None => return Ok(FeedState::Opening),
+                None => return Ok((FeedState::Opening, &[])),
                 Some((response, consumed)) => {
                     bytes = bytes.get(consumed..).unwrap_or_default();
                     self.stage = Stage::samples(response, &self.info);
-                    self.begin(response.granted);
+                    self.number(response.granted);
                 }
             }
         }
@@ -232,22 +289,27 @@ impl FeedDecoder {
                     }
                     decoder.decode_up_to(missing, &mut bytes, &mut self.patterns)?;
                 }
-                Stage::Response(_) => return Ok(FeedState::Opening),
+                Stage::Response(_) => return Ok((FeedState::Opening, &[])),
             }
             if !self.patterns.matched() {
                 return Err(Error::Protocol("the test patterns do not match".into()));
             }
             if self.patterns.missing() > 0 {
-                return Ok(FeedState::Opening);
+                return Ok((FeedState::Opening, &[]));
             }
         }
         if self.is_replaying() {
             bytes = self.replay(bytes, ring)?;
             if self.is_replaying() {
-                self.held.extend_from_slice(bytes);
-                return Ok(FeedState::Established);
+                return Ok((FeedState::Established, bytes));
             }
         }
+        self.is_live = true;
+        Ok((self.decode(bytes, ring)?, &[]))
+    }
+
+    #[inline]
+    fn decode(&mut self, bytes: &[u8], ring: &mut SampleRing) -> Result<FeedState> {
         let received = &mut self.received;
         let mut sink = Sink { ring, received };
         match &mut self.stage {
@@ -258,12 +320,12 @@ impl FeedDecoder {
         Ok(FeedState::Established)
     }
 
-    /// Begins a feed with these numbers. Stamps are deduced from the last one received before if no sample is
-    /// between. Spec: resume §4.2.
-    fn begin(&mut self, granted: Option<Granted>) {
+    /// Numbers the samples of a feed, if it is granted. Stamps are deduced from the last one received before if no
+    /// sample is between. Spec: resume §4.2.
+    fn number(&mut self, granted: Option<Granted>) {
         self.received.numbering = granted.map(Numbering::new);
         if let Some((granted, asked)) = granted.zip(self.asked)
-            && let ReplayFrom::At(position) = asked.from
+            && let ReplayFrom::At(position, _) = asked.from
             && granted.lost_since(&position) == Some(0)
         {
             self.received.deducer.resume(asked.last_stamp);

@@ -2,11 +2,16 @@
 //! loss. Callers hold it behind one lock, together with the connection that fills it.
 //! Spec: lsl-protocol §9.4, §11.
 
+mod run;
+
+pub use run::Run;
+
 use super::resumption::{Asked, LostSamples, Reconnection, ResumeCounts, Resumption};
 use super::{Connection, Disconnect, FeedDecoder, SampleRing};
 use crate::clock::{ClockOffset, PostProcessor};
+use crate::limits::TokenBucket;
 use crate::value::{PullElement, read_raw};
-use crate::wire::sequence::{GapReason, Position, ReplayFrom};
+use crate::wire::sequence::{GapReason, Position};
 use crate::{ChannelFormat, Error, ProcessingOptions, Result};
 
 /// Samples of one stream and what is known of it.
@@ -30,6 +35,8 @@ pub struct Feed {
     was_clock_reset: bool,
     counts: FeedCounts,
     resumption: Resumption,
+    /// How often the log is told of losses.
+    reports: TokenBucket,
 }
 
 /// Counters of a feed since it was created.
@@ -136,6 +143,7 @@ impl Feed {
             was_clock_reset: false,
             counts: FeedCounts::default(),
             resumption: Resumption::default(),
+            reports: TokenBucket::new(1.0 / REPORT_SECS, MOST_REPORTS),
         }
     }
 
@@ -301,24 +309,37 @@ impl Feed {
         self.is_opened = false;
     }
 
-    /// Has connections ask where they shall begin, the first one for `history`. Spec: resume §5.2.
-    pub fn ask_for(&mut self, history: ReplayFrom) {
-        self.resumption.begin(history);
+    /// Has connections ask where they shall begin, the first one for `asked`. Spec: resume §5.2.
+    pub fn ask_for(&mut self, asked: impl Into<Asked>) {
+        self.resumption.begin(asked.into());
     }
 
-    /// Returns what the next connection asks for, if anything.
-    pub fn asked(&self) -> Option<Asked> {
-        self.resumption.asked()
+    /// Returns what a connection of now asks for, if anything.
+    pub fn asked(&self, now: f64) -> Option<Asked> {
+        let silent_secs = self.counts.last_arrival.map(|arrival| now - arrival);
+        self.resumption.asked(silent_secs)
     }
 
-    /// Returns the number of the first sample that was not received yet; `None` if nobody numbers them.
+    /// Returns the number of the first sample that was not received yet; `None` before the stream flows, and if
+    /// nobody numbers them.
     pub fn position(&self) -> Option<Position> {
-        self.resumption.position()
+        self.resumption.position().filter(|_| self.is_opened)
     }
 
-    /// Returns the losses since the last call, the newest 1,024.
-    pub fn take_gaps(&mut self) -> Vec<LostSamples> {
-        self.resumption.take_gaps()
+    /// Returns whether a feed that broke can go on where it was. Spec: resume §5.7.
+    pub fn can_resume(&self) -> bool {
+        self.is_opened && self.resumption.can_go_on()
+    }
+
+    /// Returns whether the outlet contradicted the position, so that the next connection begins live.
+    /// Spec: resume §2.2.
+    pub fn is_contradicted(&self) -> bool {
+        self.resumption.is_contradicted()
+    }
+
+    /// Returns the losses that were not returned before, the oldest so many.
+    pub fn take_gaps(&mut self, most: usize) -> Vec<LostSamples> {
+        self.resumption.take_gaps(most)
     }
 
     /// Returns what came of the last connection that was made again, once.
@@ -326,9 +347,16 @@ impl Feed {
         self.resumption.take_reconnection()
     }
 
-    /// Returns how many samples were lost since the last call while a connection lasted, and why.
-    pub fn take_lost(&mut self) -> Option<(u64, GapReason)> {
-        self.resumption.take_unreported()
+    /// Returns how many samples were lost since the last call while a connection lasted, and why, for the log: from
+    /// time to time, as an outlet may tell of loss after loss.
+    pub fn take_lost(&mut self, now: impl FnOnce() -> f64) -> Option<(u64, GapReason)> {
+        let is_due = self.resumption.has_unreported() && self.reports.take(now());
+        is_due.then(|| self.resumption.take_unreported()).flatten()
+    }
+
+    /// Notes that the connection is over, if it is not known yet.
+    pub fn disconnected(&mut self, now: f64) {
+        self.resumption.broken(false, now);
     }
 
     /// Returns the counters of what was lost and resumed.
@@ -406,6 +434,12 @@ fn process(
     }
     stamps.len()
 }
+
+/// How often the log is told of losses, after the first ones, in seconds.
+const REPORT_SECS: f64 = 60.0;
+
+/// Losses of which the log is told one by one.
+const MOST_REPORTS: f64 = 10.0;
 
 #[cfg(test)]
 mod tests {

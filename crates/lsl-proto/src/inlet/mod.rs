@@ -13,7 +13,7 @@ pub mod successor;
 
 pub use connection::{Connection, Disconnect, Exchange};
 pub use decoder::{FeedDecoder, FeedOptions, FeedState};
-pub use feed::{Feed, FeedCounts, Pull, Read, Taken};
+pub use feed::{Feed, FeedCounts, Pull, Read, Run, Taken};
 pub use reader::{LeaderId, Reader};
 pub use resumption::{Asked, LostSamples, Reconnection, ResumeCounts};
 pub use ring::SampleRing;

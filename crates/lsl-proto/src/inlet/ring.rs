@@ -64,21 +64,37 @@ impl SampleRing {
         self.capacity_samples.saturating_sub(self.timestamps.len())
     }
 
+    /// Returns whether half of the ring, or more, has room.
+    pub fn has_much_room(&self) -> bool {
+        self.room() >= self.capacity_samples.div_ceil(2)
+    }
+
     /// Adds a sample; the oldest ones make room if the ring is full.
     #[inline]
     pub fn push(&mut self, timestamp: f64, raw: &[u8]) {
-        while self.timestamps.len() >= self.capacity_samples
-            || (!self.timestamps.is_empty()
-                && self.raw.len().saturating_add(raw.len()) > self.capacity_bytes)
-        {
-            self.pop_many(1);
-            self.dropped += 1;
+        if self.lacks_room(raw.len()) {
+            self.make_room(raw.len());
         }
         if raw.len() != self.stride || !self.lens.is_empty() {
             self.note_length(raw.len());
         }
         self.raw.extend(raw);
         self.timestamps.push_back(timestamp);
+    }
+
+    #[inline]
+    fn lacks_room(&self, len: usize) -> bool {
+        self.timestamps.len() >= self.capacity_samples
+            || (self.raw.len().saturating_add(len) > self.capacity_bytes
+                && !self.timestamps.is_empty())
+    }
+
+    #[cold]
+    fn make_room(&mut self, len: usize) {
+        while self.lacks_room(len) {
+            self.pop_many(1);
+            self.dropped += 1;
+        }
     }
 
     #[cold]

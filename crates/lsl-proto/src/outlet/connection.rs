@@ -1,9 +1,11 @@
 //! An accepted connection without its socket: what its first bytes begin, what it asks for, and what its peer
 //! says while it is answered or fed. The first decision is made once, and not one byte more is read than
-//! it takes. The handshake between is [`lsl_secure::Connection`]'s. Spec: LSS/1 §4.2-4.4, §9.2;
+//! it takes. A connection to the port of a relay knows more requests, and may stay open for both directions. The
+//! handshake between is [`lsl_secure::Connection`]'s. Spec: LSS/1 §4.2-4.4, §9.2;
 //! lsl-protocol §6, §7, §15.
 
-use std::io;
+use std::collections::VecDeque;
+use std::io::{self, Read as _};
 use std::sync::Arc;
 
 use lsl_secure::connection::{Event as SessionEvent, SendHalf};
@@ -22,6 +24,10 @@ pub struct Connection {
     tx: Option<Tx>,
     rx: Rx,
     parser: RequestParser,
+    /// Leads to many streams, whose clocks are not ours.
+    is_port: bool,
+    /// What the peer of an open connection sent.
+    received: VecDeque<u8>,
     /// The first bytes: of the connection, then of the request inside a session.
     head: Vec<u8>,
     deadline: Option<f64>,
@@ -47,6 +53,8 @@ pub enum Stage {
     TimeKeys,
     /// Its request has come. What its peer sends now is counted.
     Answered,
+    /// Its request has come, and both sides go on talking.
+    Open,
 }
 
 /// Event of a connection, for its caller to handle.
@@ -56,7 +64,7 @@ pub enum Event {
     Request(Request),
     /// Nothing but a session, whose keys authenticate clock probes.
     TimeKeys,
-    /// The peer of a consumer must be told this.
+    /// The peer of a consumer, or one that only lends the keys of a stream of a port, must be told this.
     Control(Control),
 }
 
@@ -73,6 +81,8 @@ impl Connection {
             tx: Some(Tx::plain()),
             rx: Rx::plain(),
             parser: RequestParser::new(),
+            is_port: false,
+            received: VecDeque::new(),
             head: Vec::new(),
             deadline: Some(now + secs),
             event: None,
@@ -97,6 +107,21 @@ impl Connection {
         Some((connection, info, time))
     }
 
+    /// Goes on with a connection that this side made and whose request was sent, open for both directions.
+    pub fn dialled(tx: Tx, rx: Rx) -> Self {
+        let mut connection = Self::new(false, 0.0);
+        (connection.tx, connection.rx) = (Some(tx), rx);
+        connection.open();
+        connection
+    }
+
+    /// Leads to the port of a relay instead of an outlet.
+    #[must_use]
+    pub fn for_port(mut self) -> Self {
+        (self.is_port, self.parser) = (true, RequestParser::for_port());
+        self
+    }
+
     fn expect_request(&mut self, stage: Stage, now: f64) {
         self.stage = stage;
         self.deadline = Some(now + REQUEST_SECS);
@@ -114,6 +139,8 @@ impl Connection {
             Stage::Hello => 0,
             // Nothing more is read before the PONG is gone.
             Stage::TimeKeys if self.tx.as_ref().is_some_and(|tx| tx.unsent() > 0) => 0,
+            // What waits is taken first.
+            Stage::Open => MAX_RECEIVED_BYTES.saturating_sub(self.received.len()),
             _ => usize::MAX,
         }
     }
@@ -134,8 +161,17 @@ impl Connection {
         while let Some(event) = self.rx.poll_event() {
             match event {
                 SessionEvent::Ping { t0, t1 } => {
-                    let pong = Control::Pong { t0, t1 };
+                    let pong = Control::Pong {
+                        t0,
+                        t1,
+                        t2_shift_secs: 0.0,
+                    };
                     match &mut self.tx {
+                        Some(_) if self.is_port && self.stage == Stage::TimeKeys => {
+                            self.event = Some(Event::Control(pong));
+                        }
+                        // No stream yet, no clock.
+                        Some(_) if self.is_port && self.stage != Stage::Open => {}
                         Some(tx) => tx.control(pong),
                         None => self.event = Some(Event::Control(pong)),
                     }
@@ -160,6 +196,10 @@ impl Connection {
                     return Ok(());
                 }
                 Err(Error::Protocol("the peer keeps sending".into()))
+            }
+            Stage::Open => {
+                self.received.extend(data);
+                Ok(())
             }
             _ if !data.is_empty() => self.take_request(&data, now),
             _ if self.rx.is_closed() => {
@@ -191,12 +231,13 @@ impl Connection {
                 let taken = bytes.get(..room).unwrap_or(bytes);
                 self.head.extend_from_slice(taken);
                 // The parser of LSL's own methods does not know it.
-                asks_for_keys = self.head == *TIME_KEYS_REQUEST;
+                asks_for_keys = !self.is_port && self.head == *TIME_KEYS_REQUEST;
                 self.parser.feed(bytes)?
             }
             _ => self.parser.feed(bytes)?,
         };
         if request.is_some() {
+            self.received = self.parser.take_rest().into();
             // A connection asks once, and may be fed for days.
             (self.parser, self.head) = (RequestParser::new(), Vec::new());
         }
@@ -246,6 +287,45 @@ impl Connection {
     pub fn reply(&mut self, bytes: &[u8]) {
         if let Some(tx) = &mut self.tx {
             tx.queue(bytes);
+        }
+    }
+
+    /// Keeps the connection open for both directions, as long as its caller likes.
+    pub fn open(&mut self) {
+        (self.stage, self.deadline) = (Stage::Open, None);
+    }
+
+    /// Keeps the session of an answered request for its keys alone.
+    pub fn lend_keys(&mut self, now: f64) {
+        (self.stage, self.deadline) = (Stage::TimeKeys, Some(now + KEYS_SECS));
+    }
+
+    /// Takes what the peer of an open connection sent, as far as it fits. Returns the number of bytes.
+    pub fn take_received(&mut self, to: &mut [u8]) -> usize {
+        // Reading memory does not fail.
+        self.received.read(to).unwrap_or(0)
+    }
+
+    /// Prepares what the peer must be told for the next [`transmit`](Self::transmit).
+    pub fn control(&mut self, control: Control) {
+        if let Some(tx) = &mut self.tx {
+            tx.control(control);
+        }
+    }
+
+    /// Writes bytes of an open connection, after everything that waits. Returns how many are committed.
+    ///
+    /// # Errors
+    /// As [`Tx::send`].
+    pub fn send(
+        &mut self,
+        bytes: &[u8],
+        now: impl Fn() -> f64,
+        write: impl FnMut(&[u8]) -> io::Result<usize>,
+    ) -> io::Result<usize> {
+        match &mut self.tx {
+            Some(tx) => tx.send(bytes, now, write),
+            None => Err(io::ErrorKind::BrokenPipe.into()),
         }
     }
 
@@ -331,6 +411,9 @@ const LINGER_SECS: f64 = 1.0;
 /// Bytes that a peer may send after its request.
 const MAX_CHATTER_BYTES: usize = 64 * 1024;
 
+/// Bytes of an open connection that may wait to be taken before no more are read; those of a record may come on top.
+const MAX_RECEIVED_BYTES: usize = 64 * 1024;
+
 /// Asks for nothing but a session. Spec: LSS/1 §9.2.
 const TIME_KEYS_REQUEST: &[u8; 16] = b"LSL:timekeys/1\r\n";
 
@@ -340,6 +423,7 @@ mod tests {
     use lsl_secure::{Descriptor, Local, OsRandom, SecretKey, Suites};
 
     use super::*;
+    use crate::wire::request::PortRequest;
 
     fn written(flush: impl FnOnce(&mut dyn FnMut(&[u8]) -> io::Result<usize>) -> bool) -> Vec<u8> {
         let mut bytes = Vec::new();
@@ -580,5 +664,32 @@ mod tests {
             connection.handle_input(&mut [0; 1024], 0.0).unwrap();
         }
         assert!(connection.handle_input(&mut [0; 1024], 0.0).is_err());
+    }
+
+    #[test]
+    fn an_open_connection_keeps_what_comes_and_reads_no_more_than_it_may_hold() {
+        let mut connection = accepted().for_port();
+        connection
+            .handle_input(&mut b"LSL:relay-status/1\r\nabc".to_vec(), 1.0)
+            .unwrap();
+        let status = Event::Request(Request::Port(PortRequest::Status));
+        assert_eq!(connection.poll_event(), Some(status));
+        connection.open();
+        assert_eq!(connection.poll_timeout(), None);
+        connection.handle_timeout(1e9).unwrap();
+        while connection.max_read() > 0 {
+            let most = connection.max_read().min(1000);
+            connection.handle_input(&mut vec![7; most], 2.0).unwrap();
+        }
+        let (mut taken, mut part) = (Vec::new(), [0; 1000]);
+        while let count @ 1.. = connection.take_received(&mut part) {
+            taken.extend_from_slice(&part[..count]);
+        }
+        assert_eq!(
+            (taken.len(), &taken[..4]),
+            (MAX_RECEIVED_BYTES, &b"abc\x07"[..])
+        );
+        connection.handle_input(&mut [], 3.0).unwrap();
+        assert!(connection.is_closed());
     }
 }

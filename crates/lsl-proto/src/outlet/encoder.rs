@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::outlet::timestamps::Timestamps;
-use crate::value::PushElement;
+use crate::value::{PushElement, RawSamples};
 use crate::wire::archive100::Encoder100;
 use crate::wire::sample110::Encoder110;
 use crate::{ByteOrder, Result, StreamInfo};
@@ -115,6 +115,32 @@ impl Encoder {
         Ok(samples.start + ends.len())
     }
 
+    /// Encodes the next piece of samples that are passed on as they came, as [`encode`](Self::encode) does.
+    /// `values` begins with the first of `samples`.
+    ///
+    /// # Errors
+    /// [`Error::Argument`](crate::Error::Argument) for samples of another shape than the stream's.
+    pub fn encode_raw(
+        &mut self,
+        variant: Variant,
+        values: &mut RawSamples<'_>,
+        stamps: Timestamps<'_>,
+        samples: Range<usize>,
+    ) -> Result<usize> {
+        let codec = &self.codecs[variant.index()];
+        let Piece { bytes: out, ends } = &mut self.piece;
+        out.clear();
+        ends.clear();
+        for (at, sample) in samples.clone().zip(values) {
+            codec.encode_raw(out, stamps.stamp(at), sample)?;
+            ends.push(out.len());
+            if out.len() >= PIECE_BYTES {
+                break;
+            }
+        }
+        Ok(samples.start + ends.len())
+    }
+
     /// Gives back the memory of an exceptionally large push.
     #[inline]
     pub fn trim(&mut self) {
@@ -147,11 +173,18 @@ impl Codec {
             Self::V100(encoder) => encoder.encode_sample(out, timestamp, values),
         }
     }
+
+    fn encode_raw(&self, out: &mut Vec<u8>, timestamp: f64, raw: &[u8]) -> Result<()> {
+        match self {
+            Self::V110(encoder) => encoder.encode_raw(out, timestamp, raw),
+            Self::V100(encoder) => encoder.encode_raw(out, timestamp, raw),
+        }
+    }
 }
 
 /// Bytes of a push that are encoded and handed over together: what a large chunk takes, and how long
 /// the flush task finds the lock taken.
-const PIECE_BYTES: usize = 64 * 1024;
+const PIECE_BYTES: usize = if cfg!(lsl_loom) { 16 } else { 64 * 1024 };
 
 /// Encoding space an outlet keeps between pushes.
 const KEEP_BYTES: usize = 1 << 20;

@@ -292,10 +292,10 @@ impl<T: Transmit> Fanout<T> {
         if at.first < log.end() {
             return false;
         }
-        let hole = log.end()..at.first;
+        let (hole, reason) = (log.end()..at.first, log.lost_before(at.first));
         let readers = self.consumers.iter_mut();
         let readers = readers.filter(|each| each.variant == at.variant);
-        readers.for_each(|each| each.note_hole(&hole));
+        readers.for_each(|each| each.note_hole(&hole, reason));
         log.skip_to(at.first);
         true
     }
@@ -340,12 +340,13 @@ impl<T: Transmit> Fanout<T> {
             let was_idle = !consumer.has_work();
             consumer.note_flush_points(before, after, pushthrough);
             if was_idle && consumer.has_work() && consumer.sender.is_some() {
+                let is_behind = consumer.next < before;
                 let is_granted = consumer.limits.is_granted;
                 // The flush task tells a reader what it misses.
                 if consumer.restart.is_none()
-                    && (!is_granted || log.is_whole(consumer.next.min(before), before))
+                    && !(is_behind && is_granted && !log.is_whole(consumer.next, before))
                 {
-                    if consumer.next < before {
+                    if is_behind {
                         consumer.queue_logged(log, before);
                     }
                     if is_inline && !consumer.limits.coalesces && consumer.next == before {
@@ -362,7 +363,7 @@ impl<T: Transmit> Fanout<T> {
         let is_retained = at.variant == Self::RETAINED;
         let retention = (self.retention.as_ref()).filter(|it| is_retained && it.is_armed());
         if needed >= after && retention.is_none() {
-            log.skip_to(after);
+            log.pass_to(after);
             return published;
         }
         log.append(&mut piece.bytes, &mut piece.ends, now);
@@ -421,7 +422,7 @@ impl<T: Transmit> Fanout<T> {
             if !lagging(consumer) || consumer.next >= until {
                 continue;
             }
-            let range = log.distance(from, consumer.next)..log.distance(from, until);
+            let range = log.bytes_between(from, consumer.next)..log.bytes_between(from, until);
             consumer.served = self.batches;
             consumer.advance(until, until - consumer.next);
             batch

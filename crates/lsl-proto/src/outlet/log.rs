@@ -11,23 +11,34 @@
 use std::collections::VecDeque;
 
 use crate::wire::sample110::Restamper;
+use crate::wire::sequence::GapReason;
 
 /// FIFO of encoded samples, addressed by sequence number.
 #[derive(Debug, Default)]
 pub struct SampleLog {
     /// Ordered by sequence number; no block is empty. Between two of them numbers may be missing.
-    blocks: VecDeque<Block>,
+    blocks: VecDeque<Box<Block>>,
     /// Sequence number of the first sample that a consumer needs.
     first: u64,
+    /// Number up to which blocks were let go.
+    trimmed: u64,
     /// Sequence number of the next sample.
     end: u64,
     /// Sequence number after the last samples that were not stored.
     hole_end: u64,
+    /// Reason for which the next numbers are of no samples.
+    lost_by: Option<GapReason>,
+    /// Whether samples were pushed that are not stored any more.
+    has_let_go: bool,
     /// What is kept beyond the needs of consumers.
     retained: Option<Retained>,
+    /// Bytes that the last block still takes, with the offsets of the samples: none once it is closed.
+    room: usize,
+    /// Time from which on it takes none, so that the age of a block says something.
+    closes_at: f64,
     /// Kept for reuse. Their buffers keep old bytes: filling them with zeros would cost as much as
     /// writing the next samples.
-    spare: Vec<Block>,
+    spare: VecDeque<Box<Block>>,
 }
 
 #[derive(Debug, Default)]
@@ -39,8 +50,11 @@ struct Block {
     first: u64,
     /// Times of the first and the last push into it, in seconds.
     pushed: (f64, f64),
-    /// Timestamp of the sample before it, as a receiver computes it.
-    base: f64,
+    /// Timestamp of the sample before it, as a receiver computes it. Unknown behind samples that were not
+    /// retained, and not looked for if the first sample transmits its own.
+    base: Option<f64>,
+    /// Reason for which samples are missing before it, if any are.
+    gap: Option<GapReason>,
 }
 
 /// The newest blocks of a log, which are kept whoever needs them.
@@ -48,13 +62,15 @@ struct Block {
 struct Retained {
     /// Sequence number of their first sample; the end of the log if there are none.
     floor: u64,
-    /// Bytes from there on.
+    /// Bytes from there on, with the offsets of the samples.
     bytes: usize,
-    /// A block that is older gets no further samples, so that its age says something.
+    /// Time after which a block is closed.
     block_secs: f64,
-    /// Number after the last sample that was stored, and the timestamp of that sample.
-    last: (u64, f64),
+    /// Number after the last sample before the blocks, and the timestamp of that sample, if it is known.
+    last: (u64, Option<f64>),
     restamper: Restamper,
+    /// Time that is not after the last push of any retained block.
+    young_since: f64,
 }
 
 impl SampleLog {
@@ -76,7 +92,7 @@ impl SampleLog {
         lengths.sum()
     }
 
-    /// Returns the bytes of the samples that are retained.
+    /// Returns the memory in bytes of the samples that are retained.
     pub fn retained_bytes(&self) -> usize {
         self.retained.as_ref().map_or(0, |it| it.bytes)
     }
@@ -84,24 +100,38 @@ impl SampleLog {
     /// Begins to retain samples: those that are appended from now on, until [`limit`](Self::limit) lets them
     /// go. Each block is closed after `block_secs`.
     pub fn retain(&mut self, restamper: Restamper, block_secs: f64) {
-        self.retained.get_or_insert(Retained {
+        if self.retained.is_some() {
+            return;
+        }
+        let last = self.blocks.back().filter(|last| last.end() == self.end);
+        let stamp = match last {
+            Some(last) => last.stamp_after(&restamper),
+            // Receivers count from 0.0.
+            None => (self.end == 0).then_some(0.0),
+        };
+        self.retained = Some(Retained {
             floor: self.end,
             bytes: 0,
             block_secs,
-            last: (self.end, 0.0),
+            last: (self.end, stamp),
             restamper,
+            young_since: f64::NEG_INFINITY,
         });
+        self.room = 0;
+        self.spare.truncate(SPARE_BLOCKS_RETAINING);
     }
 
     /// Ends that: what no consumer needs goes.
     pub fn release(&mut self) {
         self.retained = None;
+        self.room = 0;
         self.trim(self.first);
         self.spare.truncate(SPARE_BLOCKS);
     }
 
     /// Returns the first sample that is retained, or the end. What is before it is here only for consumers
     /// that lag.
+    #[inline]
     pub fn floor(&self) -> u64 {
         self.retained.as_ref().map_or(self.end, |it| it.floor)
     }
@@ -110,29 +140,46 @@ impl SampleLog {
     /// before `oldest`.
     #[inline]
     pub fn limit(&mut self, most_bytes: usize, oldest: f64) {
+        let is_young = |retained: &&mut Retained| {
+            retained.bytes <= most_bytes && oldest <= retained.young_since
+        };
+        if let Some(retained) = self.retained.as_mut().filter(|it| !is_young(it)) {
+            retained.young_since = oldest;
+            self.let_go(most_bytes, oldest);
+        }
+    }
+
+    #[cold]
+    fn let_go(&mut self, most_bytes: usize, oldest: f64) {
         let Some(retained) = &mut self.retained else {
             return;
         };
-        let mut index = None;
-        while retained.bytes > 0 {
-            let floor = retained.floor;
-            let at = *index
-                .get_or_insert_with(|| (self.blocks).partition_point(|block| block.end() <= floor));
-            let Some(block) = self.blocks.get(at) else {
-                break;
-            };
+        let floor = retained.floor;
+        let index_of =
+            |blocks: &VecDeque<Box<Block>>| blocks.partition_point(|it| it.end() <= floor);
+        let front = self.blocks.front().filter(|front| front.end() > floor);
+        let mut index = if front.is_some() {
+            0
+        } else {
+            index_of(&self.blocks)
+        };
+        let mut gone = None;
+        while let Some(block) = self.blocks.get(index) {
             if retained.bytes <= most_bytes && block.pushed.1 >= oldest {
+                retained.young_since = block.pushed.1;
+                retained.floor = block.first;
                 break;
             }
-            retained.bytes -= block.bytes.len();
-            let next = self.blocks.get(at + 1);
-            retained.floor = next.map_or(self.end, |block| block.first);
-            if next.is_none() {
-                retained.last = (block.end(), block.stamp_after(&retained.restamper));
-            }
-            index = Some(at + 1);
+            retained.bytes -= block.size();
+            gone = Some(block);
+            index += 1;
         }
-        if index.is_some_and(|index| index > 0) {
+        if let Some(gone) = gone {
+            if index == self.blocks.len() {
+                retained.floor = self.end;
+                retained.last = (gone.end(), gone.stamp_after(&retained.restamper));
+                self.room = 0;
+            }
             self.trim(self.first);
         }
     }
@@ -144,6 +191,29 @@ impl SampleLog {
         young.map_or(self.end, |block| block.first)
     }
 
+    /// Returns whether every sample ever pushed is stored, the first of them at or after `sequence`.
+    pub fn has_all_from(&self, sequence: u64) -> bool {
+        let mut blocks = self.blocks.iter();
+        !self.has_let_go && blocks.all(|block| block.first >= sequence)
+    }
+
+    /// Returns `sequence`, or where the timestamps of stored samples are known again.
+    pub fn first_stamped(&self, sequence: u64) -> u64 {
+        let mut first = sequence;
+        if let Some(retained) = &self.retained {
+            for block in self.blocks.range(self.index_of(sequence)..) {
+                if block.is_stamped(&retained.restamper) {
+                    return first;
+                }
+                if let Some(stamped) = block.first_transmitted(&retained.restamper) {
+                    return first.max(stamped);
+                }
+                first = block.end();
+            }
+        }
+        first.max(self.end)
+    }
+
     /// Returns the first stored sample at or after `sequence`, or the end.
     pub fn next_stored(&self, sequence: u64) -> u64 {
         let block = self.block_of(sequence);
@@ -151,11 +221,13 @@ impl SampleLog {
     }
 
     /// Returns whether all samples from one number to another are stored.
+    #[inline]
     pub fn is_whole(&self, from: u64, to: u64) -> bool {
         self.stored_between(from, to) == to - from
     }
 
     /// Returns the number of stored samples from one number to another, if all after the last hole are.
+    #[inline]
     pub fn stored_between(&self, from: u64, to: u64) -> u64 {
         if from >= self.hole_end {
             to.saturating_sub(from)
@@ -188,16 +260,15 @@ impl SampleLog {
         bytes
     }
 
-    /// Appends a stored frame to `out`, with the timestamp that a receiver of all frames before it computes.
+    /// Appends a stored frame to `out`, with the timestamp that a receiver of all frames before it computes,
+    /// if that is known.
     pub fn restamped(&self, sequence: u64, out: &mut Vec<u8>) {
         if let (Some(block), Some(retained)) = (self.block_of(sequence), &self.retained) {
-            let mut stamp = block.base;
-            for at in block.first..=sequence {
-                stamp = retained.restamper.next(block.frame(at), stamp);
+            let frame = block.frame(sequence);
+            match block.stamp_of(sequence, &retained.restamper) {
+                Some(stamp) => retained.restamper.restamp(frame, stamp, out),
+                None => out.extend_from_slice(frame),
             }
-            retained
-                .restamper
-                .restamp(block.frame(sequence), stamp, out);
         }
     }
 
@@ -206,57 +277,111 @@ impl SampleLog {
     pub fn append(&mut self, encoded: &mut Vec<u8>, ends: &mut Vec<usize>, now: f64) {
         let first = self.end;
         self.end += ends.len() as u64;
-        let mut base = 0.0;
-        let mut is_over = self.blocks.back().is_some_and(|last| last.end() != first);
+        let (mut size, mut is_open) = (encoded.len(), now < self.closes_at);
         if let Some(retained) = &mut self.retained {
-            retained.bytes += encoded.len();
-            let last = self.blocks.back();
-            if let Some(last) = last {
-                is_over |=
-                    last.first < retained.floor || now - last.pushed.0 >= retained.block_secs;
-                is_over |= last.bytes.len() + encoded.len() > BLOCK_BYTES;
-            }
-            if is_over && let Some(last) = last {
-                retained.last = (last.end(), last.stamp_after(&retained.restamper));
-            }
-            let (end, stamp) = retained.last;
-            base = retained.restamper.after(stamp, first - end);
+            // A large piece is a block of its own, for which it need not be copied.
+            is_open &= size < SWAPPED_BYTES;
+            size += size_of_val(ends.as_slice());
+            retained.bytes += size;
         }
-        if let Some(last) = self.blocks.back_mut()
-            && !is_over
-            && last.bytes.len() + encoded.len() <= BLOCK_BYTES
-        {
+        is_open &= size <= self.room;
+        if let Some(last) = self.blocks.back_mut().filter(|_| is_open) {
+            self.room -= size;
             last.pushed.1 = now;
             let start = last.bytes.len();
             last.bytes.extend_from_slice(encoded);
-            last.ends.extend(ends.iter().map(|end| start + end));
-            return;
+            if let [end] = ends.as_slice() {
+                last.ends.push(start + end);
+            } else {
+                last.ends.extend(ends.iter().map(|end| start + end));
+            }
+        } else {
+            self.append_block(first, encoded, ends, now);
         }
-        let mut block = self.spare.pop().unwrap_or_default();
+    }
+
+    /// Appends samples as the beginning of a block, numbered from `first`.
+    fn append_block(&mut self, first: u64, encoded: &mut Vec<u8>, ends: &mut Vec<usize>, now: f64) {
+        let last = self.blocks.back();
+        let base = match &self.retained {
+            Some(retained) if retained.restamper.transmitted(encoded).is_some() => None,
+            Some(retained) => {
+                let restamper = &retained.restamper;
+                let last = last.filter(|last| last.end() > retained.last.0);
+                let last = last.map(|last| (last.end(), last.stamp_after(restamper)));
+                let (end, stamp) = last.unwrap_or(retained.last);
+                stamp.map(|stamp| restamper.after(stamp, first - end))
+            }
+            None => (first == 0).then_some(0.0),
+        };
+        let is_swapped = encoded.len() >= SWAPPED_BYTES;
+        let like = last.filter(|_| !is_swapped);
+        let empty = || like.map(|last| Box::new(last.empty_like()));
+        let mut block = self.spare.pop_back().or_else(empty).unwrap_or_default();
         block.first = first;
+        block.gap = self.lost_by.take();
         block.pushed = (now, now);
         block.base = base;
-        if encoded.len() >= SWAPPED_BYTES {
+        if is_swapped {
             std::mem::swap(&mut block.bytes, encoded);
             std::mem::swap(&mut block.ends, ends);
-            // The caller's buffer becomes a block in its turn, which shall not grow piece by piece.
-            encoded.reserve(BLOCK_BYTES.saturating_sub(encoded.len()));
         } else {
             block.bytes.clear();
             block.bytes.extend_from_slice(encoded);
             block.ends.clear();
             block.ends.extend_from_slice(ends);
         }
+        if let Some(retained) = &self.retained {
+            self.closes_at = now + retained.block_secs;
+            self.room = BLOCK_BYTES.saturating_sub(block.size());
+            if is_swapped {
+                block.shrink();
+                if encoded.is_empty() {
+                    // As large, since the next piece is, too; encoders write into what is there.
+                    *encoded = vec![0; block.bytes.capacity()];
+                }
+            }
+        } else {
+            self.closes_at = f64::INFINITY;
+            self.room = BLOCK_BYTES.saturating_sub(block.bytes.len());
+            if is_swapped {
+                // The caller's buffer becomes a block in its turn, which shall not grow piece by piece.
+                encoded.reserve(BLOCK_BYTES.saturating_sub(encoded.len()));
+            }
+        }
         self.blocks.push_back(block);
     }
 
-    /// Skips to a later sequence number, past samples that are not stored.
+    /// Takes note of why the next numbers are of no samples. Of several reasons the first counts.
+    pub fn lose(&mut self, reason: GapReason) {
+        self.lost_by.get_or_insert(reason);
+    }
+
+    /// Returns why samples are missing before a stored one, or before the next that is pushed.
+    pub fn lost_before(&self, sequence: u64) -> GapReason {
+        let gap = match self.block_of(sequence) {
+            Some(block) => block.gap,
+            None => self.lost_by,
+        };
+        gap.unwrap_or(GapReason::Skipped)
+    }
+
+    /// Skips to a later sequence number, past samples that were pushed and are not stored.
+    #[inline]
+    pub fn pass_to(&mut self, sequence: u64) {
+        self.has_let_go |= sequence > self.end;
+        self.lost_by = None;
+        self.skip_to(sequence);
+    }
+
+    /// Skips to a later sequence number, past numbers of no samples.
     #[inline]
     pub fn skip_to(&mut self, sequence: u64) {
         if sequence > self.end {
             let is_caught_up = self.first == self.end;
             self.end = sequence;
             self.hole_end = sequence;
+            self.room = 0;
             if is_caught_up {
                 self.first = sequence;
             }
@@ -276,10 +401,15 @@ impl SampleLog {
     pub fn trim(&mut self, sequence: u64) {
         self.first = self.first.max(sequence.min(self.end));
         let kept = self.first.min(self.floor());
+        if kept <= self.trimmed {
+            return;
+        }
+        self.trimmed = kept;
         while let Some(block) = self.blocks.front()
             && block.end() <= kept
         {
             if let Some(block) = self.blocks.pop_front() {
+                self.has_let_go = true;
                 self.keep(block);
             }
         }
@@ -288,19 +418,24 @@ impl SampleLog {
     /// Returns the end of the range that one [`take`](Self::take) from `from` can return: whole
     /// samples before `to`, as many as fit in `max_bytes` and at least one. `from` must be stored.
     pub fn reach(&self, from: u64, to: u64, max_bytes: usize) -> u64 {
-        let Some(block) = self.block_of(from) else {
-            return from;
-        };
-        let limit = block.offset_of(from).saturating_add(max_bytes);
-        let fitting = block.ends.partition_point(|&end| end <= limit);
-        let next = block.first + fitting as u64;
-        next.clamp(from + 1, to.max(from + 1))
-    }
-
-    /// Returns the bytes from one stored sample to a later one within [`reach`](Self::reach).
-    pub fn distance(&self, from: u64, to: u64) -> usize {
-        let block = self.block_of(from);
-        block.map_or(0, |block| block.offset_of(to) - block.offset_of(from))
+        let index = self.index_of(from);
+        let (mut next, mut room) = (from, max_bytes);
+        for block in self.blocks.range(index..) {
+            // What is retained is copied in any case; another block may be handed over whole.
+            if next > from && (block.first > next || self.retained.is_none()) {
+                break;
+            }
+            let start = block.offset_of(next);
+            let limit = start.saturating_add(room);
+            let fitting = block.ends.partition_point(|&end| end <= limit);
+            let until = (block.first + fitting as u64).clamp(from + 1, to.max(from + 1));
+            room = room.saturating_sub(block.offset_of(until) - start);
+            next = until;
+            if next < block.end() {
+                break;
+            }
+        }
+        next
     }
 
     /// Replaces the contents of `out` by the samples from `from` to `to`, a range within
@@ -319,7 +454,7 @@ impl SampleLog {
             std::mem::swap(&mut block.bytes, out);
         } else {
             out.clear();
-            out.extend_from_slice(&block.bytes[block.offset_of(from)..block.offset_of(to)]);
+            self.read(from, to, |bytes| out.extend_from_slice(bytes));
         }
         self.trim(needed);
     }
@@ -343,24 +478,24 @@ impl SampleLog {
     }
 
     fn block_of(&self, sequence: u64) -> Option<&Block> {
-        self.blocks.get(self.index_of(sequence))
+        self.blocks.get(self.index_of(sequence)).map(Box::as_ref)
     }
 
     fn index_of(&self, sequence: u64) -> usize {
         self.blocks.partition_point(|block| block.end() <= sequence)
     }
 
-    fn keep(&mut self, block: Block) {
+    fn keep(&mut self, block: Box<Block>) {
         // While other consumers wait, more are needed soon.
-        let spare_blocks = if self.blocks.is_empty() {
-            SPARE_BLOCKS
-        } else {
-            SPARE_BLOCKS_IN_USE
+        let spare_blocks = match &self.retained {
+            Some(_) => SPARE_BLOCKS_RETAINING,
+            None if self.blocks.is_empty() => SPARE_BLOCKS,
+            None => SPARE_BLOCKS_IN_USE,
         };
         self.spare.truncate(spare_blocks - 1);
         let ends_bytes = block.ends.capacity() * size_of::<usize>();
         if block.bytes.capacity().max(ends_bytes) <= 2 * BLOCK_BYTES {
-            self.spare.push(block);
+            self.spare.push_back(block);
         }
     }
 }
@@ -370,19 +505,67 @@ impl Block {
         self.first + self.ends.len() as u64
     }
 
+    /// Returns an empty block for the samples that follow: of a steady stream about as many.
+    fn empty_like(&self) -> Self {
+        let room = |len: usize| len + len / 8;
+        Self {
+            bytes: Vec::with_capacity(room(self.bytes.len()).min(BLOCK_BYTES)),
+            ends: Vec::with_capacity(room(self.ends.len())),
+            ..Self::default()
+        }
+    }
+
+    /// Gives back the memory of a buffer that was made for much more.
+    fn shrink(&mut self) {
+        if self.bytes.capacity() > 2 * self.bytes.len() {
+            self.bytes.shrink_to_fit();
+        }
+        if self.ends.capacity() > 2 * self.ends.len() {
+            self.ends.shrink_to_fit();
+        }
+    }
+
+    /// Returns the bytes from a stored sample on.
+    fn from(&self, sequence: u64) -> &[u8] {
+        &self.bytes[self.offset_of(sequence)..]
+    }
+
     /// Returns the bytes of a stored sample.
     fn frame(&self, sequence: u64) -> &[u8] {
         &self.bytes[self.offset_of(sequence)..self.offset_of(sequence + 1)]
     }
 
-    /// Returns the timestamp of the last sample, as a receiver computes it.
-    fn stamp_after(&self, restamper: &Restamper) -> f64 {
-        let frames = || (self.first..self.end()).rev();
+    /// Returns its memory in bytes.
+    fn size(&self) -> usize {
+        self.bytes.len() + size_of_val(self.ends.as_slice())
+    }
+
+    /// Returns whether the timestamp of its first sample is known.
+    fn is_stamped(&self, restamper: &Restamper) -> bool {
+        self.base.is_some() || restamper.transmitted(&self.bytes).is_some()
+    }
+
+    /// Returns the timestamp of a stored sample, as a receiver computes it, if it is known.
+    fn stamp_of(&self, sequence: u64, restamper: &Restamper) -> Option<f64> {
         // Whatever is before the last transmitted one does not matter.
-        let stamped = frames().find(|&at| restamper.transmitted(self.frame(at)).is_some());
-        let from = stamped.unwrap_or(self.first);
-        let rest = (from..self.end()).map(|at| self.frame(at));
-        rest.fold(self.base, |stamp, frame| restamper.next(frame, stamp))
+        let mut deduced = 0;
+        for at in (self.first..=sequence).rev() {
+            if let Some(stamp) = restamper.transmitted(self.from(at)) {
+                return Some(restamper.steps(stamp, deduced));
+            }
+            deduced += 1;
+        }
+        Some(restamper.steps(self.base?, deduced))
+    }
+
+    /// Returns the timestamp of the last sample, as a receiver computes it, if it is known.
+    fn stamp_after(&self, restamper: &Restamper) -> Option<f64> {
+        self.stamp_of(self.end().checked_sub(1)?, restamper)
+    }
+
+    /// Returns the first sample that transmits its timestamp.
+    fn first_transmitted(&self, restamper: &Restamper) -> Option<u64> {
+        (self.first..self.end()).find(|&at| restamper.transmitted(self.from(at)).is_some())
     }
 
     /// Returns the offset of the first byte of a stored sample, or of the end of the block.
@@ -411,140 +594,8 @@ const SPARE_BLOCKS: usize = 2;
 /// Blocks kept while it is not: neither should one that always lags, by turns more and less.
 const SPARE_BLOCKS_IN_USE: usize = 64;
 
+/// Blocks kept while samples are retained: a push lets go as much as it adds. What is kept is in no limit.
+const SPARE_BLOCKS_RETAINING: usize = 1;
+
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn log(samples: &[&[u8]]) -> SampleLog {
-        let mut log = SampleLog::new();
-        for sample in samples {
-            append(&mut log, sample);
-        }
-        log
-    }
-
-    fn append(log: &mut SampleLog, sample: &[u8]) {
-        log.append(&mut sample.to_vec(), &mut vec![sample.len()], 0.0);
-    }
-
-    /// Reads for the only consumer, as a fan-out does.
-    fn read(log: &mut SampleLog, from: u64, to: u64, max_bytes: usize) -> (u64, Vec<u8>) {
-        let mut out = Vec::new();
-        let next = log.reach(from, to, max_bytes);
-        let length = log.distance(from, next);
-        log.take(from, next, next, &mut out);
-        assert_eq!(out.len(), length);
-        (next, out)
-    }
-
-    #[test]
-    fn reads_whole_samples_within_the_limit_and_at_least_one() {
-        let mut log = log(&[b"abc", b"de", b"f"]);
-        assert_eq!(log.reach(0, 3, 5), 2);
-        assert_eq!(log.reach(0, 3, 1), 1);
-        assert_eq!(log.reach(0, 1, 100), 1);
-        assert_eq!(read(&mut log, 0, 3, 5), (2, b"abcde".to_vec()));
-        assert_eq!(read(&mut log, 2, 3, 100), (3, b"f".to_vec()));
-        assert_eq!(log.len_bytes(), 0);
-    }
-
-    #[test]
-    fn what_others_need_stays() {
-        let mut log = log(&[b"abc", b"de"]);
-        let mut out = Vec::new();
-        log.take(0, 2, 0, &mut out);
-        assert_eq!((out.as_slice(), log.len_bytes()), (b"abcde".as_slice(), 5));
-        out.clear();
-        log.read(1, 2, |bytes| out.extend_from_slice(bytes));
-        assert_eq!(out, b"de");
-        assert_eq!(read(&mut log, 0, 2, 100), (2, b"abcde".to_vec()));
-    }
-
-    #[test]
-    fn trimming_keeps_sequence_numbers() {
-        let mut log = log(&[b"abc", b"de"]);
-        log.trim(1);
-        assert_eq!((log.end(), log.len_bytes()), (2, 2));
-        assert_eq!(read(&mut log, 1, 2, 100), (2, b"de".to_vec()));
-        assert_eq!((log.end(), log.len_bytes()), (2, 0));
-        log.skip_to(7);
-        log.append(&mut b"xy".to_vec(), &mut vec![1, 2], 0.0);
-        assert_eq!(log.end(), 9);
-        assert_eq!(read(&mut log, 8, 9, 100), (9, b"y".to_vec()));
-    }
-
-    #[test]
-    fn memory_of_a_backlog_goes_back() {
-        let mut log = SampleLog::new();
-        for _ in 0..1000 {
-            append(&mut log, &[7; 10_000]);
-        }
-        assert_eq!(log.len_bytes(), 10_000_000);
-        log.trim(1000);
-        let kept: usize = log.spare.iter().map(|block| block.bytes.capacity()).sum();
-        assert!(log.blocks.is_empty() && kept <= 4 * BLOCK_BYTES, "{kept}");
-    }
-
-    #[test]
-    fn what_is_kept_while_others_wait_is_bounded_whatever_the_samples() {
-        for (size, count) in [(1, 9_000_000), (2_000, 10_000), (40_000, 400)] {
-            let mut log = SampleLog::new();
-            let per_push = (BLOCK_BYTES / size).max(1);
-            let mut left = count;
-            while left > 0 {
-                let samples = per_push.min(left);
-                let mut ends: Vec<usize> = (1..=samples).map(|n| n * size).collect();
-                log.append(&mut vec![7; samples * size], &mut ends, 0.0);
-                left -= samples;
-            }
-            log.trim(count as u64 - 1);
-            assert!(!log.blocks.is_empty() && log.spare.len() <= SPARE_BLOCKS_IN_USE);
-            for block in &log.spare {
-                let ends_bytes = block.ends.capacity() * size_of::<usize>();
-                assert!(
-                    block.bytes.capacity().max(ends_bytes) <= 2 * BLOCK_BYTES,
-                    "{size}"
-                );
-            }
-        }
-    }
-
-    proptest! {
-        /// Whatever the order of appends, trims and reads, a reader sees every sample once, whole
-        /// and in order.
-        #[test]
-        fn a_reader_sees_every_sample(
-            sizes in proptest::collection::vec(prop_oneof![1usize..40, 1000usize..30_000], 1..60),
-            limits in proptest::collection::vec(1usize..40_000, 1..60),
-        ) {
-            let mut log = SampleLog::new();
-            let (mut written, mut seen) = (Vec::new(), Vec::new());
-            let mut cursor = 0;
-            for (n, &size) in sizes.iter().enumerate() {
-                let sample = vec![u8::try_from(n).unwrap(); size];
-                written.extend_from_slice(&sample);
-                append(&mut log, &sample);
-                if n % 3 == 0 {
-                    let (next, bytes) =
-                        read(&mut log, cursor, n as u64 + 1, limits[n % limits.len()]);
-                    cursor = next;
-                    seen.extend(bytes);
-                }
-                prop_assert_eq!(log.len_bytes() + seen.len(), written.len());
-            }
-            let mut rest = Vec::new();
-            log.read(cursor, log.end(), |bytes| rest.extend_from_slice(bytes));
-            while cursor < log.end() {
-                let end = log.end();
-                let (next, bytes) = read(&mut log, cursor, end, 7);
-                cursor = next;
-                prop_assert_eq!(&rest.drain(..bytes.len()).collect::<Vec<u8>>(), &bytes);
-                seen.extend(bytes);
-            }
-            prop_assert!(written == seen && rest.is_empty());
-            prop_assert_eq!(log.len_bytes(), 0);
-        }
-    }
-}
+mod tests;

@@ -12,7 +12,7 @@ use crate::wire::negotiate::{Negotiated, OutletSide, Writing, negotiate, negotia
 use crate::wire::request::{FIRST_VERSION_WITH_HEADERS, Request};
 use crate::wire::response::{DataProtocol, Refusal};
 use crate::wire::sample110::Encoder110;
-use crate::wire::sequence::Granted;
+use crate::wire::sequence::{Granted, ReplayFrom};
 use crate::{ByteOrder, Error, Result, StreamInfo};
 
 /// Decision of the policy about a request in plaintext.
@@ -39,7 +39,9 @@ pub struct Refused {
 /// and may always be. Spec: LSS/1 §4.3, §4.4.
 pub fn plaintext_permission(policy: Policy, request: &Request) -> Permission {
     let (method, text): (_, &[u8]) = match request {
-        Request::ShortInfo { .. } | Request::Unknown => return Permission::Granted,
+        Request::ShortInfo { .. } | Request::Unknown | Request::Port(_) => {
+            return Permission::Granted;
+        }
         Request::FullInfo => ("LSL:fullinfo", b""),
         Request::StreamFeed { version, .. } if *version >= FIRST_VERSION_WITH_HEADERS => {
             ("LSL:streamfeed/110", REFUSAL_403)
@@ -134,7 +136,8 @@ pub enum Reply {
 }
 
 impl Offer<'_> {
-    /// Answers a request; `shortinfo` is what this peer is told in answer to a query.
+    /// Answers a request; `shortinfo` is what this peer is told in answer to a query, and `numbers` gives those of a
+    /// feed that would begin there, for who asks without becoming a reader; `None` if no feed is granted.
     ///
     /// # Errors
     /// [`Error::Protocol`] for an unknown request; those of `shortinfo`.
@@ -142,6 +145,7 @@ impl Offer<'_> {
         &self,
         request: &Request,
         shortinfo: impl FnOnce(&[u8]) -> Result<&'s [u8]>,
+        numbers: impl FnOnce(&ReplayFrom) -> Option<Granted>,
     ) -> Result<Reply> {
         let side = self.options.side(self.info);
         let negotiated = match request {
@@ -156,12 +160,21 @@ impl Offer<'_> {
                 uid,
                 headers,
             } => negotiate(&side, *version, uid, headers),
-            Request::Unknown => return Err(Error::Protocol("unknown request".into())),
+            Request::Unknown | Request::Port(_) => {
+                return Err(Error::Protocol("unknown request".into()));
+            }
         };
-        Ok(match negotiated {
-            Ok(negotiated) => self.feed(&negotiated),
-            Err(refusal) => Reply::Refusal(refusal),
-        })
+        let mut negotiated = match negotiated {
+            Ok(negotiated) => negotiated,
+            Err(refusal) => return Ok(Reply::Refusal(refusal)),
+        };
+        if let Request::StreamFeed { headers, .. } = request
+            && negotiated.max_buffer_samples.is_none()
+            && negotiated.feed.data_protocol == DataProtocol::V110
+        {
+            negotiated.feed.granted = headers.replay_from.as_ref().and_then(numbers);
+        }
+        Ok(self.feed(&negotiated))
     }
 
     fn feed(&self, negotiated: &Negotiated) -> Reply {
@@ -201,7 +214,8 @@ impl Offer<'_> {
                 samples => samples,
             },
             coalesces,
-            is_granted: negotiated.replay_from.is_some(),
+            // Known when it joins.
+            is_granted: false,
         };
         Reply::Feed(Box::new(Feed {
             variant,

@@ -49,6 +49,7 @@ impl Share {
 pub struct Retention {
     limits: Retain,
     share: Arc<Share>,
+    created_at: f64,
     /// End of the retention, unless somebody reads.
     armed_until: Option<f64>,
     /// What each source may still be sent again, in bytes, with the time of its last use.
@@ -62,6 +63,7 @@ impl Retention {
         let mut retention = Self {
             limits,
             share,
+            created_at: now,
             armed_until: None,
             budgets: Vec::new(),
             refused: 0,
@@ -78,6 +80,11 @@ impl Retention {
     /// Returns how often a source had asked for more than it may.
     pub fn refused(&self) -> u64 {
         self.refused
+    }
+
+    /// Returns whether the outlet was created in the last so many seconds.
+    pub fn is_younger_than(&self, secs: f64, now: f64) -> bool {
+        now - self.created_at <= secs
     }
 
     /// Returns whether samples are retained.

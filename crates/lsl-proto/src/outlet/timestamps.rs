@@ -1,5 +1,6 @@
 //! Timestamps of the samples of one push. Spec: lsl-protocol §9.1.
 
+use crate::wire::sample110::TimestampDeducer;
 use crate::{DEDUCED_TIMESTAMP, IRREGULAR_RATE};
 
 /// Timestamps of a pushed chunk, in seconds of `local_clock` unless the
@@ -65,6 +66,26 @@ impl<'a> Timestamps<'a> {
         }
     }
 
+    /// Takes the timestamps of samples that are passed on as they came, of a stream of this rate as receivers read
+    /// it; `room` keeps what is sent. Left to the receiver is what it computes to the last bit. The first is sent:
+    /// a reader may begin there. Spec: relay §6.
+    pub fn received(stamps: &[f64], nominal_srate: f64, room: &'a mut Vec<f64>) -> Self {
+        let mut deducer = TimestampDeducer::new(nominal_srate);
+        room.clear();
+        for (sample, stamp) in stamps.iter().enumerate() {
+            let deduced = deducer.next(None);
+            let is_same = deduced.to_bits() == stamp.to_bits() && !stamp.is_nan();
+            let is_deduced = sample > 0 && is_same;
+            room.push(if is_deduced {
+                DEDUCED_TIMESTAMP
+            } else {
+                *stamp
+            });
+            deducer.resume(*stamp);
+        }
+        Self::Each(room)
+    }
+
     /// Returns the timestamp of a sample of the push.
     pub fn stamp(&self, sample: usize) -> f64 {
         match *self {
@@ -103,5 +124,33 @@ mod tests {
             stamps(Stamps::Each(&[1.0, 0.0, -1.0, 0.0]), 4, 10.0),
             [1.0, 51.0, -1.0, 52.0]
         );
+    }
+
+    #[test]
+    fn of_received_stamps_only_those_are_left_out_that_are_computed_to_the_last_bit() {
+        let sent = |rate: f64, stamps: &[f64]| {
+            let mut room = vec![9.0; 3];
+            let timestamps = Timestamps::received(stamps, rate, &mut room);
+            let mut receiver = TimestampDeducer::new(rate);
+            let sent: Vec<_> = (0..stamps.len()).map(|n| timestamps.stamp(n)).collect();
+            for (sent, stamp) in sent.iter().zip(stamps) {
+                assert_eq!(receiver.next(Some(*sent)).to_bits(), stamp.to_bits());
+            }
+            sent
+        };
+        let third = 1.0 / 3.0;
+        let next = 7.0 + third;
+        assert_eq!(sent(3.0, &[7.0, next, next + third]), [7.0, -1.0, -1.0]);
+        let off = f64::from_bits(next.to_bits() + 1);
+        assert_eq!(sent(3.0, &[7.0, off, next]), [7.0, off, next]);
+        assert_eq!(sent(0.0, &[5.0, 5.0, 6.0]), [5.0, -1.0, 6.0]);
+        let zeros: Vec<_> = sent(0.0, &[0.0, -0.0])
+            .iter()
+            .map(|it| it.to_bits())
+            .collect();
+        assert_eq!(zeros, [0, 1 << 63]);
+        let nan = sent(10.0, &[f64::NAN, f64::NAN]);
+        assert!(nan.iter().all(|stamp| stamp.is_nan()));
+        assert_eq!(sent(10.0, &[]), [0.0; 0]);
     }
 }

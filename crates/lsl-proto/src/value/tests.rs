@@ -309,3 +309,28 @@ fn text_is_parsed_as_by_stream_extraction() {
         );
     }
 }
+
+#[test]
+fn raw_samples_are_cut_where_they_end_and_refused_where_they_do_not() {
+    let cut = |raw: &[u8], format, channels, samples| -> Option<Vec<Vec<u8>>> {
+        let samples = RawSamples::new(raw, format, channels, samples).ok()?;
+        Some(samples.map(<[u8]>::to_vec).collect())
+    };
+    let numbers = |samples| cut(&[1, 2, 3, 4, 5, 6, 7, 8], ChannelFormat::Int16, 2, samples);
+    assert_eq!(numbers(2), Some(vec![vec![1, 2, 3, 4], vec![5, 6, 7, 8]]));
+    assert_eq!((numbers(1), numbers(3)), (None, None));
+    assert_eq!(cut(&[], ChannelFormat::Int16, 2, 0), Some(vec![]));
+    let mut texts = Vec::new();
+    let ends = [&b"a"[..], b"", b"bcd", b"\xff"].map(|text| {
+        append_raw_string(text, &mut texts);
+        texts.len()
+    });
+    let [_, first, _, all] = ends;
+    let expected = vec![texts[..first].to_vec(), texts[first..all].to_vec()];
+    let strings = |raw: &[u8], samples| cut(raw, ChannelFormat::String, 2, samples);
+    assert_eq!(strings(&texts, 2), Some(expected));
+    assert_eq!((strings(&texts, 1), strings(&texts, 3)), (None, None));
+    for short in 0..all {
+        assert_eq!(strings(&texts[..short], 2), None);
+    }
+}

@@ -3,6 +3,7 @@
 #![deny(clippy::expect_used, clippy::indexing_slicing, clippy::panic)]
 
 pub mod archive100;
+pub mod directory;
 pub mod discovery;
 pub mod negotiate;
 pub mod request;

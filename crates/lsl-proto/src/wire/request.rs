@@ -1,5 +1,5 @@
 //! Requests on the data port: the parser of outlets and the writer of inlets.
-//! Spec: lsl-protocol §6, §7.1, §7.2, §8.
+//! Spec: lsl-protocol §6, §7.1, §7.2, §8; of the port of a relay, which knows more requests: relay §3.
 //!
 //! A connection carries exactly one request. The parser takes bytes in pieces of any size and
 //! keeps at most [`MAX_REQUEST_BYTES`]; how long to wait for them is the caller's decision.
@@ -33,6 +33,10 @@ const MAX_LINE_BYTES: usize = 16_383;
 const FULLINFO_COMMAND: &[u8] = b"LSL:fullinfo";
 const FEED_COMMAND: &[u8] = b"LSL:streamfeed";
 const FEED_COMMAND_WITH_VERSION: &[u8] = b"LSL:streamfeed/";
+const WATCH_COMMAND: &[u8] = b"LSL:watch/1";
+const TIME_KEYS_COMMAND: &[u8] = b"LSL:timekeys/1";
+const LINK_COMMAND: &[u8] = b"LSL:relay/1";
+const STATUS_COMMAND: &[u8] = b"LSL:relay-status/1";
 
 /// Reason for which a connection is closed without a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -88,8 +92,41 @@ pub enum Request {
         /// Properties of the inlet; defaults for absent headers.
         headers: FeedParams,
     },
+    /// One that only the port of a relay knows.
+    Port(PortRequest),
     /// Another command; the connection is closed.
     Unknown,
+}
+
+/// Request of a peer to the port of a relay, which serves many streams. Spec: relay §3.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PortRequest {
+    /// The full info of one stream.
+    FullInfo {
+        /// Uid of its origin.
+        uid: Vec<u8>,
+    },
+    /// The streams that match a query, and what changes about them.
+    Watch {
+        /// Ends once all known streams were told.
+        once: bool,
+        /// Also streams that only the history has.
+        past: bool,
+        /// Predicate text without surrounding blanks; at most [`MAX_QUERY_BYTES`].
+        query: Vec<u8>,
+    },
+    /// Nothing but a session, whose keys authenticate clock probes for one stream.
+    TimeKeys {
+        /// Uid of its origin.
+        uid: Vec<u8>,
+    },
+    /// A link between two relays.
+    Link {
+        /// Header lines, with the empty one that ends them.
+        headers: Vec<u8>,
+    },
+    /// What the relay does.
+    Status,
 }
 
 /// Headers of a feed request, with liblsl's defaults for absent ones. Spec: lsl-protocol §7.2.
@@ -140,6 +177,10 @@ pub struct RequestParser {
     /// Offset before which no terminator begins.
     scanned: usize,
     stage: RequestStage,
+    /// Knows the requests of a relay's port too.
+    is_port: bool,
+    /// What came after a request to the port of a relay: some go on.
+    rest: Vec<u8>,
 }
 
 #[derive(Debug, Default)]
@@ -152,12 +193,30 @@ enum RequestStage {
         version: u32,
         uid: Vec<u8>,
     },
+    Watch {
+        once: bool,
+        past: bool,
+    },
+    LinkHeaders,
 }
 
 impl RequestParser {
     /// Creates a parser at the beginning of a connection.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Creates a parser at the beginning of a connection to the port of a relay.
+    pub fn for_port() -> Self {
+        Self {
+            is_port: true,
+            ..Self::default()
+        }
+    }
+
+    /// Returns what came after a request that only the port of a relay knows.
+    pub fn take_rest(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.rest)
     }
 
     /// Takes bytes in the order they arrived. `None` means that the request is not complete; once it
@@ -169,11 +228,11 @@ impl RequestParser {
     /// [`RequestError`]: the connection is to be closed without a reply.
     pub fn feed(&mut self, bytes: &[u8]) -> Result<Option<Request>, RequestError> {
         let room = MAX_REQUEST_BYTES.saturating_sub(self.buffer.len());
-        self.buffer
-            .extend_from_slice(bytes.get(..room).unwrap_or(bytes));
+        let (kept, beyond) = bytes.split_at_checked(room).unwrap_or((bytes, &[]));
+        self.buffer.extend_from_slice(kept);
         loop {
             let end: &[u8] = match self.stage {
-                RequestStage::Headers { .. } => b"\r\n\r\n",
+                RequestStage::Headers { .. } | RequestStage::LinkHeaders => b"\r\n\r\n",
                 _ => b"\r\n",
             };
             let Some(at) = self.find(end) else {
@@ -193,7 +252,9 @@ impl RequestParser {
                     // The command ends at the first LF, even if the CR LF comes later.
                     let (command, _) = split_line(text);
                     let next = self.start + command.len() + 1;
-                    match parse_command(command.trim_ascii())? {
+                    let command = command.trim_ascii();
+                    let known = self.is_port.then(|| parse_port_command(command)).flatten();
+                    match known.map_or_else(|| parse_command(command), Ok)? {
                         Command::Complete(request) => request,
                         Command::Continue(stage) => {
                             self.stage = stage;
@@ -203,15 +264,17 @@ impl RequestParser {
                         }
                     }
                 }
-                RequestStage::Query => {
-                    let query = split_line(text).0.trim_ascii();
-                    if query.len() > MAX_QUERY_BYTES {
-                        return Err(RequestError::QueryTooLong);
-                    }
-                    Request::ShortInfo {
-                        query: query.to_vec(),
-                    }
-                }
+                RequestStage::Query => Request::ShortInfo {
+                    query: parse_query(text)?,
+                },
+                RequestStage::Watch { once, past } => Request::Port(PortRequest::Watch {
+                    once: *once,
+                    past: *past,
+                    query: parse_query(text)?,
+                }),
+                RequestStage::LinkHeaders => Request::Port(PortRequest::Link {
+                    headers: text.to_vec(),
+                }),
                 RequestStage::Lengths => {
                     let (max_buffer, max_chunk) = parse_lengths(text);
                     Request::StreamFeed100 {
@@ -237,6 +300,10 @@ impl RequestParser {
                     }
                 }
             };
+            if matches!(request, Request::Port(_)) {
+                let rest = self.buffer.get(at + end.len()..).unwrap_or_default();
+                self.rest = [rest, beyond].concat();
+            }
             return Ok(Some(request));
         }
     }
@@ -278,6 +345,45 @@ fn parse_command(command: &[u8]) -> Result<Command, RequestError> {
         FEED_COMMAND => Command::Continue(RequestStage::Lengths),
         _ => Command::Complete(Request::Unknown),
     })
+}
+
+/// Parses what only the port of a relay knows; `None` for other commands.
+fn parse_port_command(command: &[u8]) -> Option<Command> {
+    let (name, rest) = split_blank(command);
+    let uid = || split_blank(rest).0.to_vec();
+    let request = match name {
+        // Which of many streams is not told.
+        FULLINFO_COMMAND | TIME_KEYS_COMMAND if rest.is_empty() => Request::Unknown,
+        FULLINFO_COMMAND => Request::Port(PortRequest::FullInfo { uid: uid() }),
+        TIME_KEYS_COMMAND => Request::Port(PortRequest::TimeKeys { uid: uid() }),
+        STATUS_COMMAND if rest.is_empty() => Request::Port(PortRequest::Status),
+        LINK_COMMAND if rest.is_empty() => {
+            return Some(Command::Continue(RequestStage::LinkHeaders));
+        }
+        WATCH_COMMAND => {
+            let (mut once, mut past) = (false, false);
+            let mut words = rest.split(u8::is_ascii_whitespace);
+            let is_known = words.all(|word| {
+                once |= word == b"once";
+                past |= word == b"past";
+                matches!(word, b"" | b"once" | b"past")
+            });
+            if is_known {
+                return Some(Command::Continue(RequestStage::Watch { once, past }));
+            }
+            Request::Unknown
+        }
+        _ => return None,
+    };
+    Some(Command::Complete(request))
+}
+
+fn parse_query(text: &[u8]) -> Result<Vec<u8>, RequestError> {
+    let query = split_line(text).0.trim_ascii();
+    if query.len() > MAX_QUERY_BYTES {
+        return Err(RequestError::QueryTooLong);
+    }
+    Ok(query.to_vec())
 }
 
 /// Parses the two numbers of a 1.00 request; unreadable ones are 0.
@@ -466,6 +572,14 @@ pub fn shortinfo_request(query: &[u8]) -> Vec<u8> {
 
 /// The request for the full info. Spec: lsl-protocol §6.
 pub const FULLINFO_REQUEST: &[u8] = b"LSL:fullinfo\r\n";
+
+/// Writes the request to a relay for the full info of the stream with this uid. Spec: relay §3.
+pub fn relayed_fullinfo_request(uid: &[u8]) -> Vec<u8> {
+    let mut out = [FULLINFO_COMMAND, b" "].concat();
+    push_value(&mut out, uid);
+    out.extend_from_slice(b"\r\n");
+    out
+}
 
 fn push_value(out: &mut Vec<u8>, value: &[u8]) {
     out.extend(

@@ -83,6 +83,8 @@ pub enum Refusal {
     SynchronousNeeds110,
     /// The outlet has as many readers as it may.
     TooManyReaders,
+    /// A relay serves as many as it may.
+    RelayLimit,
     /// The inlet expects no status line.
     Silent,
 }
@@ -96,6 +98,7 @@ impl Refusal {
             Self::NotFound => "404 Not found",
             Self::SynchronousNeeds110 => "505 Synchronous outlet requires data protocol 1.10",
             Self::TooManyReaders => "503 Too many readers",
+            Self::RelayLimit => "503 Relay limit reached, try again",
             Self::Silent => return Vec::new(),
         };
         format!("LSL/{version} {status}").into_bytes()

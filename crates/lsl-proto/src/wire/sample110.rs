@@ -134,10 +134,9 @@ impl Restamper {
         })
     }
 
-    /// Returns the timestamp of a frame behind a sample of timestamp `last`.
-    pub fn next(&self, frame: &[u8], last: f64) -> f64 {
-        let deduced = last + self.interval_secs;
-        self.transmitted(frame).unwrap_or(deduced)
+    /// Returns the timestamp so many deduced samples after one of timestamp `last`, summed stepwise as receivers do.
+    pub fn steps(&self, last: f64, samples: u64) -> f64 {
+        (0..samples).fold(last, |last, _| last + self.interval_secs)
     }
 
     /// Returns the timestamp so many samples after one of timestamp `last`, none of which transmits its own.
@@ -221,7 +220,7 @@ impl Encoder110 {
         let samples = values.chunks_exact(self.channels).take(most);
         let room = samples.len() * longest;
         if out.len() < room {
-            out.resize(room, 0);
+            make_room(out, room);
         }
         ends.clear();
         ends.reserve(samples.len());
@@ -337,6 +336,13 @@ impl Encoder110 {
         }
         out.extend_from_slice(text);
     }
+}
+
+/// Extends a buffer that a log may keep: not beyond `room`.
+#[inline(never)]
+fn make_room(out: &mut Vec<u8>, room: usize) {
+    out.reserve_exact(room - out.len());
+    out.resize(room, 0);
 }
 
 /// Refuses bytes that are not one raw sample of a stream of this shape.

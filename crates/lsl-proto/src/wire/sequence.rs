@@ -74,8 +74,10 @@ pub struct Position {
 pub enum ReplayFrom {
     /// The next sample pushed: no replay.
     Live,
-    /// The first sample that was not received.
-    At(Position),
+    /// The first sample that was not received; and the milliseconds for which nothing came of the stream, if that
+    /// is known. What another instance has pushed before that came in between what was received, hence is not asked
+    /// for.
+    At(Position, Option<u64>),
     /// So many samples before the next one pushed; 15 digits are written at most.
     LastSamples(u64),
     /// So many milliseconds before now. Above 9 digits of seconds whole seconds are written, rounded
@@ -96,17 +98,35 @@ impl ReplayFrom {
                 Some(b"at"),
                 Some(generation),
                 Some(next),
+                silence,
                 None,
-            ] => Self::At(Position {
-                generation: Generation::parse(generation)?,
-                next: parse_sequence(next)?,
-            }),
-            [Some(VERSION), Some(b"last"), Some(count), Some(b"n"), None] => {
-                Self::LastSamples(decimal(count, 15)?)
+            ] => {
+                let position = Position {
+                    generation: Generation::parse(generation)?,
+                    next: parse_sequence(next)?,
+                };
+                let silent_millis = match silence {
+                    Some(secs) => Some(parse_millis(secs)?),
+                    None => None,
+                };
+                Self::At(position, silent_millis)
             }
-            [Some(VERSION), Some(b"last"), Some(secs), Some(b"s"), None] => {
-                Self::LastMillis(parse_millis(secs)?)
-            }
+            [
+                Some(VERSION),
+                Some(b"last"),
+                Some(count),
+                Some(b"n"),
+                None,
+                ..,
+            ] => Self::LastSamples(decimal(count, 15)?),
+            [
+                Some(VERSION),
+                Some(b"last"),
+                Some(secs),
+                Some(b"s"),
+                None,
+                ..,
+            ] => Self::LastMillis(parse_millis(secs)?),
             _ => return None,
         })
     }
@@ -122,19 +142,30 @@ impl fmt::Display for ReplayFrom {
         match *self {
             Self::Live => f.write_str("live"),
             // No outlet has numbered so far: the largest number means the same.
-            Self::At(Position { generation, next }) => {
-                write!(f, "at {generation} {}", next.min(SEQUENCE_LIMIT - 1))
-            }
-            Self::LastSamples(count) => write!(f, "last {} n", count.min(MAX_LAST)),
-            Self::LastMillis(millis) => {
-                let (secs, fraction) = (millis / 1000, millis % 1000);
-                if fraction == 0 || secs > MAX_FRACTIONAL_SECS {
-                    write!(f, "last {} s", millis.div_ceil(1000).min(MAX_LAST))
-                } else {
-                    write!(f, "last {secs}.{fraction:03} s")
+            Self::At(Position { generation, next }, silent_millis) => {
+                write!(f, "at {generation} {}", next.min(SEQUENCE_LIMIT - 1))?;
+                match silent_millis {
+                    Some(millis) => write!(f, " {}", Secs(millis)),
+                    None => Ok(()),
                 }
             }
+            Self::LastSamples(count) => write!(f, "last {} n", count.min(MAX_LAST)),
+            Self::LastMillis(millis) => write!(f, "last {} s", Secs(millis)),
             Self::Oldest => f.write_str("oldest"),
+        }
+    }
+}
+
+/// Writes milliseconds as seconds: whole ones, rounded up, where nobody needs a fraction.
+struct Secs(u64);
+
+impl fmt::Display for Secs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (secs, fraction) = (self.0 / 1000, self.0 % 1000);
+        if fraction == 0 || secs > MAX_FRACTIONAL_SECS {
+            write!(f, "{}", self.0.div_ceil(1000).min(MAX_LAST))
+        } else {
+            write!(f, "{secs}.{fraction:03}")
         }
     }
 }
@@ -161,6 +192,7 @@ impl Granted {
             Some(begin),
             Some(live),
             None,
+            ..,
         ] = tokens(value)
         else {
             return None;
@@ -197,7 +229,7 @@ impl Granted {
             Err("the feed begins after its live edge")
         } else if self.end.is_some_and(|end| end < self.live) {
             Err("the feed ends before its live edge")
-        } else if matches!(asked, ReplayFrom::At(position) if repeats(position)) {
+        } else if matches!(asked, ReplayFrom::At(position, _) if repeats(position)) {
             Err("the feed begins before the first sample that was asked for")
         } else {
             Ok(())
@@ -330,8 +362,8 @@ impl Gap {
     }
 }
 
-/// Returns the first five parts of a value that are separated by single blanks; four are expected.
-fn tokens(value: &[u8]) -> [Option<&[u8]>; 5] {
+/// Returns the first six parts of a value that are separated by single blanks; five are expected at most.
+fn tokens(value: &[u8]) -> [Option<&[u8]>; 6] {
     let mut tokens = value.split(|byte| *byte == b' ');
     std::array::from_fn(|_| tokens.next())
 }

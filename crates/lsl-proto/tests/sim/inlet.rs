@@ -54,6 +54,8 @@ pub(crate) struct InletProgram {
     pub(crate) correction: Option<TimeCorrection>,
     pub(crate) alarms: Vec<TimeAlarm>,
     pub(crate) pings: u32,
+    /// Changes of the key by which the outlet encrypts.
+    pub(crate) key_updates: u32,
     dice: Dice,
     /// Numbers of the samples pulled.
     pub(crate) pulled: Vec<u32>,
@@ -145,6 +147,7 @@ impl InletProgram {
             correction: None,
             alarms: Vec::new(),
             pings: 0,
+            key_updates: 0,
             dice,
             pulled: Vec::new(),
             errors: Vec::new(),

@@ -18,6 +18,7 @@ mod outlet;
 mod peers;
 mod programs;
 mod recovery;
+mod resuming;
 mod secure;
 mod streaming;
 mod tcp;

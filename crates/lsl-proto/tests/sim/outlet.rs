@@ -18,9 +18,10 @@ use lsl_proto::outlet::fanout::{
     Batch, Caller, Fanout, Inline, Position, Pushthrough, Status, Transmit,
 };
 use lsl_proto::outlet::request::OutletOptions;
-use lsl_proto::outlet::retention::Retain;
+use lsl_proto::outlet::retention::{Retain, Retention, Share};
 use lsl_proto::outlet::{Stamps, Timestamps};
 use lsl_proto::transport::{Control, Tx};
+use lsl_proto::wire::sequence::Generation;
 use lsl_proto::{Error, StreamInfo};
 use lsl_secure::trust::TrustList;
 use lsl_secure::{Cause, Descriptor, Policy, TimeResponder};
@@ -51,6 +52,9 @@ pub(crate) struct OutletProgram {
     dice: Dice,
     /// Samples pushed so far: the next one's number.
     pub(crate) pushed: u32,
+    /// Number of the first sample of this outlet, which goes on with the stream of another one.
+    pub(crate) origin: u32,
+    generation: Option<Generation>,
     pub(crate) consumers_seen: u32,
     /// Why connections ended that did not end well.
     pub(crate) errors: Vec<Error>,
@@ -130,9 +134,24 @@ impl OutletProgram {
             clock: Rc::default(),
             dice,
             pushed: 0,
+            origin: 0,
+            generation: None,
             consumers_seen: 0,
             errors: Vec::new(),
         }
+    }
+
+    /// Retains samples from now on, and grants feeds.
+    pub(crate) fn retain(&mut self, retain: Retain, now: f64) {
+        self.options.retain = retain;
+        self.generation = Generation::parse(self.info.uid().replace("uid", "a").as_bytes());
+        let retention = Retention::new(retain, Arc::new(Share::new(1 << 30)), now);
+        self.fanout.retain(retention, 0.0);
+    }
+
+    /// Returns the sequence number of the next sample.
+    fn next(&self) -> u64 {
+        u64::from(self.pushed - self.origin)
     }
 
     /// Accepts a connection.
@@ -155,7 +174,7 @@ impl OutletProgram {
     /// Pushes a chunk of samples whose values are their numbers.
     pub(crate) fn push(&mut self, samples: u32, pushthrough: Pushthrough, now: f64) {
         self.clock.set(now);
-        let first = u64::from(self.pushed);
+        let first = self.next();
         let numbers = self.pushed..self.pushed + samples;
         self.pushed = numbers.end;
         let values: Vec<i64> = numbers.clone().flat_map(sample).collect();

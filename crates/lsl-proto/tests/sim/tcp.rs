@@ -30,7 +30,7 @@ pub(crate) struct Link {
     /// Pipes that lead to the inlet and to the outlet.
     pipes: [RefCell<Pipe>; 2],
     /// Fault that happens to its bytes.
-    fault: Option<Fault>,
+    fault: Cell<Option<Fault>>,
     /// Whether a policy forbids plaintext behind the hello.
     is_secret: Cell<bool>,
 }
@@ -157,7 +157,7 @@ impl Link {
         let link = Rc::new(Self {
             addresses,
             pipes: [Pipe::new(window), Pipe::new(window)],
-            fault,
+            fault: Cell::new(fault),
             is_secret: Cell::new(false),
         });
         let sockets = [Side::Inlet, Side::Outlet].map(|side| Socket {
@@ -169,6 +169,12 @@ impl Link {
 
     pub(crate) fn pipe_to(&self, side: Side) -> &RefCell<Pipe> {
         &self.pipes[side as usize]
+    }
+
+    /// Ends both directions so many bytes from now, of what goes to one end.
+    pub(crate) fn break_after(&self, to: Side, bytes: usize, kind: FaultKind) {
+        let at = self.pipe_to(to).borrow().history.len() + bytes;
+        self.fault.set(Some(Fault { to, at, kind }));
     }
 
     /// Forbids plaintext from now on.
@@ -196,7 +202,7 @@ impl Link {
     }
 
     fn apply_fault(&self, to: Side) {
-        let Some(fault) = self.fault.filter(|fault| fault.to == to) else {
+        let Some(fault) = self.fault.get().filter(|fault| fault.to == to) else {
             return;
         };
         let mut pipe = self.pipe_to(to).borrow_mut();

@@ -1,25 +1,37 @@
-use std::net::{TcpListener, UdpSocket};
+use std::net::{Shutdown, TcpListener, TcpStream, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
+use std::sync::{Mutex, OnceLock};
 use std::thread;
 
 use lsl_core::config::Config;
-use lsl_core::{Outlet, Selector};
+use lsl_core::{Context, History, Outlet, Selector};
 
 use lsl_xdf::Values;
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 
 use super::*;
-use crate::live::Identity;
-use crate::queue::WriteProgress;
+use crate::event::Events;
+use crate::live::{Identity, StreamStatus};
+use crate::queue::{Queue, WriteProgress};
+use crate::shared::{Claims, StreamSettings};
+use crate::strangers::StrangerEvents;
 
 fn context(name: &str) -> Context {
+    context_with(name, &[])
+}
+
+fn context_with(name: &str, settings: &[(&str, &str)]) -> Context {
     let mut config = Config::loopback();
     let free = UdpSocket::bind(("127.0.0.1", 0)).unwrap();
     let port = free.local_addr().unwrap().port();
     config.set_ports(port.min(u16::MAX - 24), 24);
     let session = format!("record-{name}-{}", std::process::id());
     config.set_session_id(&session).unwrap();
+    for (key, value) in settings {
+        config.set(key, value).unwrap();
+    }
     Context::new(config)
 }
 
@@ -96,6 +108,7 @@ struct Recorder {
     end: Arc<OnceLock<f64>>,
     claims: Arc<Claims>,
     queue: Queue,
+    events: Events,
     jobs: Receiver<Job>,
     task: JoinHandle<()>,
     _runtime: Runtime,
@@ -104,20 +117,29 @@ struct Recorder {
 impl Recorder {
     /// Starts a recorder with room for so many bytes on the way to the file.
     fn start(context: Context, info: &StreamInfo, room: usize) -> Self {
+        Self::start_with(context, info, room, History::Live)
+    }
+
+    /// As [`start`](Self::start), with so much of the past.
+    fn start_with(context: Context, info: &StreamInfo, room: usize, history: History) -> Self {
+        let events = Events::default();
         let (queue, jobs) = Queue::with_room(room);
         let (halt, halted) = watch::channel(Halt::Go);
         let end = Arc::default();
         let claims = Arc::new(Claims::default());
         assert!(claims.claim(info.uid_bytes(), 0));
         let common = Common {
-            other_keys: OtherKeys::Refuse,
             context,
             queue: queue.clone(),
             claims: Arc::clone(&claims),
-            events: Events::default(),
+            events: events.clone(),
             stranger_events: Arc::new(StrangerEvents::new(&Events::default())),
-            buffer_secs: 1.0,
-            stamps: Stamps::Raw,
+            settings: StreamSettings {
+                buffer_secs: 1.0,
+                stamps: Stamps::Raw,
+                other_keys: OtherKeys::Refuse,
+                history,
+            },
             halt: halted,
             end: Arc::clone(&end),
         };
@@ -134,6 +156,7 @@ impl Recorder {
             end,
             claims,
             queue,
+            events,
             jobs,
             task,
             _runtime: runtime,
@@ -293,16 +316,150 @@ fn a_lost_stream_lets_go_of_forged_adverts_and_returns_among_silent_ones() {
     assert_eq!(held.count(), 1);
 }
 
+/// Stands before an outlet, and cuts connections.
+struct Cutter {
+    port: u16,
+    is_closed: Arc<AtomicBool>,
+    connections: Arc<Mutex<Vec<TcpStream>>>,
+}
+
+impl Cutter {
+    fn start(outlet: &StreamInfo) -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let cutter = Self {
+            port: listener.local_addr().unwrap().port(),
+            is_closed: Arc::default(),
+            connections: Arc::default(),
+        };
+        let (is_closed, connections) = (cutter.is_closed.clone(), cutter.connections.clone());
+        let outlet = ("127.0.0.1", outlet.v4_data_port());
+        thread::spawn(move || {
+            for inlet in listener.incoming().flatten() {
+                if is_closed.load(Ordering::Acquire) {
+                    continue;
+                }
+                let outlet = TcpStream::connect(outlet).unwrap();
+                for (from, to) in [(&inlet, &outlet), (&outlet, &inlet)] {
+                    let (mut from, mut to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
+                    thread::spawn(move || {
+                        let _ = std::io::copy(&mut from, &mut to);
+                        let _ = to.shutdown(Shutdown::Both);
+                    });
+                }
+                connections.lock().unwrap().extend([inlet, outlet]);
+            }
+        });
+        cutter
+    }
+
+    /// The same outlet, at our address.
+    fn in_place_of(&self, info: &StreamInfo) -> StreamInfo {
+        let port = |port: u16| format!("<v4data_port>{port}</v4data_port>");
+        let text = String::from_utf8(info.to_shortinfo_xml()).unwrap();
+        let text = text.replace(&port(info.v4_data_port()), &port(self.port));
+        StreamInfo::from_xml(text.as_bytes()).unwrap()
+    }
+
+    fn close(&self, is_closed: bool) {
+        self.is_closed.store(is_closed, Ordering::Release);
+        for connection in self.connections.lock().unwrap().drain(..) {
+            let _ = connection.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+#[test]
+fn a_stream_goes_on_where_its_connection_was_lost() {
+    // An outlet that retains little, so that the last outage is too long.
+    let settings = [
+        ("ports.IPv6", "disable"),
+        ("tuning.RetainSeconds", "60"),
+        ("tuning.RetainBytes", "65536"),
+    ];
+    let context = context_with("resumed", &settings);
+    let (outlet, info) = outlet(&context, "resumed", 100.0);
+    let mut pushed = 0;
+    let mut push = |count: i32| {
+        for number in pushed..pushed + count {
+            outlet.push(&[number]).unwrap();
+        }
+        pushed += count;
+        pushed
+    };
+    push(300);
+    let cutter = Cutter::start(&info);
+    let own = cutter.in_place_of(&info);
+    let past = History::Seconds(1.0);
+    let recorder = Recorder::start_with(context, &own, 1 << 20, past);
+    let live = &recorder.live;
+    let until_taken = |count: i32| {
+        until("sample", || {
+            live.lock().samples == u64::from(count.unsigned_abs())
+        });
+    };
+    until_taken(100);
+    for count in [0, 100, 20_000] {
+        until_taken(push(50) - 200);
+        cutter.close(true);
+        until("loss", || live.state() == StreamState::Lost);
+        push(count);
+        cutter.close(false);
+        until("return", || {
+            live.candidates().offer(vec![(&advert(&own, 1), false)]);
+            live.state() == StreamState::Recording
+        });
+    }
+    outlet.skip(7).unwrap();
+    let last = push(1) - 1;
+    let status = || live.status();
+    until("last", || {
+        let StreamStatus { samples, lost, .. } = status();
+        samples + lost == u64::from(last.unsigned_abs()) + 1 + 7 - 200
+    });
+    recorder.halt.send(Halt::Now).unwrap();
+    let (events, status) = (recorder.events.clone(), status());
+    let (numbers, missing) = recorder.end();
+    let lost = usize::try_from(status.lost).unwrap();
+    assert!(lost > 7 + 1000, "{lost}");
+    let first_lost = 200 + 100 + 100 + 150;
+    let after = first_lost + i32::try_from(lost).unwrap() - 7;
+    let expected: Vec<i32> = (200..first_lost).chain(after..=last).collect();
+    assert!(
+        numbers == expected,
+        "{} of {}",
+        numbers.len(),
+        expected.len()
+    );
+    assert_eq!((missing, status.missing), (status.lost, 0));
+    assert_eq!(
+        (status.gaps, status.unknown_losses, status.reconnects),
+        (2, 0, 3)
+    );
+    let told = std::iter::from_fn(|| events.next(lsl_core::Timeout::NOW));
+    let told: Vec<_> = told
+        .filter_map(|event| match event {
+            Event::Returned { lost, .. } => Some(lost),
+            Event::Missing { lost, reason, .. } if reason == "lost by the device" => {
+                Some(Some(lost))
+            }
+            _ => None,
+        })
+        .collect();
+    assert_eq!(told, [Some(0), Some(0), Some(status.lost - 7), Some(7)]);
+}
+
 #[test]
 fn irregular_streams_may_burst() {
-    let of = |channels, rate, secs| {
+    let with = |channels, rate, secs, has_past| {
         let info = StreamInfo::new("n", "t", channels, rate, ChannelFormat::Int32, "").unwrap();
-        buffer::<i32>(&info, secs).to_samples(rate)
+        buffer::<i32>(&info, secs, has_past).to_samples(rate)
     };
+    let of = |channels, rate, secs| with(channels, rate, secs, false);
     assert_eq!(of(1, 0.0, 30.0), BURST_SAMPLES);
     // A sample of 8 kB and its stamp.
     assert_eq!(of(2000, 0.0, 30.0), BURST_BYTES / 8008);
     // Who asks for more gets it.
     assert_eq!(of(2000, 0.0, 100_000.0), 10_000_000);
     assert_eq!(of(1, 500.0, 30.0), 15_000);
+    assert_eq!(with(1, 500.0, 30.0, true), 15_000 + BURST_SAMPLES);
 }

@@ -86,7 +86,7 @@ macro_rules! event_kinds {
         #[non_exhaustive]
         #[expect(
             missing_docs,
-            reason = "LSS/1 §10 lists them, and recorder.md §4 wants one for each encrypted file; the names say it"
+            reason = "LSS/1 §10, recorder.md §4 and relay.md §10 list them; the names say it"
         )]
         pub enum EventKind {
             $($kind,)+
@@ -128,6 +128,10 @@ event_kinds! {
     FileRotated = "file_rotated",
     FileVerified = "file_verified",
     FileFailed = "file_failed",
+    RelayInsecure = "relay_insecure",
+    StreamRefused = "stream_refused",
+    LinkUp = "link_up",
+    LinkDown = "link_down",
 }
 
 impl EventKind {
@@ -144,6 +148,8 @@ impl EventKind {
                 | Self::FileUnlocked
                 | Self::FileRotated
                 | Self::FileVerified
+                | Self::LinkUp
+                | Self::LinkDown
         )
     }
 
@@ -153,9 +159,9 @@ impl EventKind {
     }
 }
 
-/// Events that a stranger can cause as often as he likes. Each has its own budget of lines, so that
+/// Events that a stranger, or somebody with no right to more, can cause as often as he likes. Each has its own budget of lines, so that
 /// a flood of one hides none of another.
-pub(super) const RATED: [EventKind; 6] = [
+pub(super) const RATED: [EventKind; 7] = [
     EventKind::HandshakeFailed,
     EventKind::PolicyRefused,
     EventKind::PlaintextAccepted,
@@ -163,6 +169,7 @@ pub(super) const RATED: [EventKind; 6] = [
     // A refusal in place of M3 needs no key.
     EventKind::PeerAlert,
     EventKind::LimitsHit,
+    EventKind::StreamRefused,
 ];
 
 /// An event as the sinks see it: every text safe to print, every field its JSON form. The order of

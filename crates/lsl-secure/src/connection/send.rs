@@ -16,8 +16,8 @@ pub struct SendHalf {
     info: Arc<SessionInfo>,
     sealer: Sealer,
     out: Unsent,
-    /// t0 and t1 of the newest PING without an answer.
-    pong: Option<(f64, f64)>,
+    /// t0 and t1 of the newest PING without an answer, and what to add to t2.
+    pong: Option<[f64; 3]>,
     /// CLOSE or ALERT was sealed, or nothing may be sealed any more.
     has_ended: bool,
     /// CLOSE was sealed, so that this direction ends properly.
@@ -90,9 +90,9 @@ impl SendHalf {
     ) -> io::Result<bool> {
         while self.out.write_to(&mut write)? {
             match self.pong.take() {
-                Some((t0, t1)) if !self.has_ended => self
+                Some([t0, t1, shift]) if !self.has_ended => self
                     .sealer
-                    .seal_pong([t0, t1, now()], &mut self.out.bytes)
+                    .seal_pong([t0, t1, now() + shift], &mut self.out.bytes)
                     .map_err(not_connected)?,
                 _ => return Ok(true),
             }
@@ -115,7 +115,13 @@ impl SendHalf {
     /// Answers a PING with the next [`flush`](Self::flush) (responders only). Older ones that have no
     /// answer yet get none.
     pub fn pong(&mut self, t0: f64, t1: f64) {
-        self.pong = Some((t0, t1));
+        self.pong_shifted(t0, t1, 0.0);
+    }
+
+    /// Answers a PING in another clock, as [`pong`](Self::pong) does in ours: `t1` is of that clock, and to t2 so many
+    /// seconds are added. Spec: relay §7.
+    pub fn pong_shifted(&mut self, t0: f64, t1: f64, t2_shift_secs: f64) {
+        self.pong = Some([t0, t1, t2_shift_secs]);
     }
 
     /// Seals CLOSE, if nothing ended this direction before.

@@ -12,6 +12,8 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::SystemTime;
 
+use lsl_platform::remedy::typed;
+
 use super::decrypting::{Decrypting, End, Ending};
 use super::error::{Error, Result};
 use super::header::{Header, VERSION_LINE, encode};
@@ -193,7 +195,7 @@ pub fn rotate(
         result: (|| {
             work.check()?;
             // The file behind a link is the one to replace.
-            let path = fs::canonicalize(file)?;
+            let path = typed(&fs::canonicalize(file)?);
             let source = open_held(&path, true)?;
             let state = FileState::of(&source)?;
             let target = Replacement::begin(&path, Existing::Replace)?;

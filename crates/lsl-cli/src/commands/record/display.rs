@@ -68,6 +68,8 @@ pub(super) struct StreamRow {
     failed_offsets: u64,
     gaps: u64,
     missing_samples: u64,
+    lost_samples: u64,
+    unknown_losses: u64,
     reconnects: u64,
     encrypted_with: Option<String>,
 }
@@ -97,6 +99,8 @@ impl StreamRow {
             failed_offsets: stream.failed_offsets,
             gaps: stream.gaps,
             missing_samples: stream.missing,
+            lost_samples: stream.lost,
+            unknown_losses: stream.unknown_losses,
             reconnects: stream.reconnects,
             encrypted_with: stream.encryption.clone(),
         }
@@ -293,9 +297,10 @@ fn table(streams: &[StreamStatus], now: f64) -> Table {
             }
             _ => dash(),
         };
-        let gaps = match (stream.gaps, stream.missing) {
+        let gaps = match (stream.gaps, stream.missing + stream.lost) {
             (gaps, 0) => gaps.to_string(),
-            (gaps, missing) => format!("{gaps} ({missing} lost)"),
+            (gaps, lost) if stream.unknown_losses == 0 => format!("{gaps} ({lost} lost)"),
+            (gaps, lost) => format!("{gaps} ({lost}+ lost)"),
         };
         let remark = match (&stream.state, &stream.encryption) {
             (StreamState::Recording | StreamState::Done, Some(_)) => "locked",

@@ -146,7 +146,23 @@ fn text(event: Event) -> String {
             safe(name),
             safe(reason)
         ),
-        Event::Returned(name) => format!("'{}' is back.", safe(name)),
+        Event::Returned { name, lost } => {
+            let lost = match lost {
+                Some(0) => "nothing is lost".to_owned(),
+                Some(lost) => format!("{lost} samples are lost"),
+                None => "what was lost meanwhile is not known".to_owned(),
+            };
+            format!("'{}' is back; {lost}.", safe(name))
+        }
+        Event::Missing {
+            name,
+            lost,
+            after,
+            reason,
+        } => format!(
+            "{lost} samples of '{}' are missing after {after:.6}: {reason}.",
+            safe(name)
+        ),
         Event::Refused { name, reason } => {
             format!("'{}' cannot be read: {}", safe(name), safe(reason))
         }

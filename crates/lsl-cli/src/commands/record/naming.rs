@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Component, Path, PathBuf};
 
+use lsl_platform::remedy::typed;
 use lsl_record::template::{self, Fields};
 use lsl_xdf::at_rest::is_locked;
 use lsl_xdf::chunk::MAGIC;
@@ -133,7 +134,8 @@ fn confined(allowed: &Path, root: &str) -> Outcome<PathBuf> {
         return Err(outside());
     }
     let wanted = std::path::absolute(allowed)?.join(root);
-    real_inside(allowed, &wanted)?.ok_or_else(outside)
+    let found = real_inside(allowed, &wanted)?;
+    Ok(typed(&found.ok_or_else(outside)?))
 }
 
 /// Returns the folder of a file, relative to the folder for recordings; fails if it lies elsewhere.
@@ -179,7 +181,7 @@ mod tests {
         let base = std::env::temp_dir().join(format!("lsl-remote-{}", std::process::id()));
         let allowed = base.join("allowed");
         fs::create_dir_all(allowed.join("in")).unwrap();
-        let real = allowed.canonicalize().unwrap();
+        let real = typed(&allowed.canonicalize().unwrap());
         let good = |root: &str| confined(&allowed, root).unwrap();
         assert_eq!(good("in"), real.join("in"));
         assert_eq!(good("in/new/er"), real.join("in/new/er"));
@@ -208,7 +210,7 @@ mod tests {
         assert!(confined_folder(&allowed, &allowed.join("out/new/x.xdf")).is_err());
         // `--root ../data` is a matter of whoever started us.
         let beside = base.join("outside/../allowed");
-        let real = allowed.canonicalize().unwrap();
+        let real = typed(&allowed.canonicalize().unwrap());
         assert_eq!(confined(&beside, "sub").unwrap(), real.join("sub"));
         assert!(confined(&beside, "../outside").is_err());
         fs::remove_dir_all(&base).unwrap();

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use lsl_core::{Context, Selector};
+use lsl_core::{Context, History, Selector};
 use lsl_record::{DeviceSigner, Events, OtherKeys, Output, Recorder, RecorderBuilder, Stamps};
 use lsl_xdf::at_rest::{Recipients, locked_name};
 
@@ -17,6 +17,8 @@ use crate::streams::select::Wanted;
 pub(super) struct Plan {
     pub(super) timeout_secs: f64,
     pub(super) duration_secs: Option<f64>,
+    /// Past with which each stream begins.
+    pub(super) history: History,
     pub(super) sync_secs: f64,
     pub(super) buffer_secs: f64,
     pub(super) min_free: u64,
@@ -61,6 +63,7 @@ impl Plan {
             .events(events)
             .only_now(wishes.only_now)
             .duration(self.duration_secs)
+            .history(self.history)
             .timestamps(self.stamps)
             .other_keys(self.other_keys)
             .sync_every(self.sync_secs)

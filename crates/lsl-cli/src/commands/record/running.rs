@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use lsl_core::{Context, local_clock};
-use lsl_record::{Recorder, Report, StartError, Stop as Mode};
+use lsl_record::{Recorder, Report, StartError, Stop as Mode, StreamStatus};
 use lsl_xdf::ErrorKind;
 
 use super::display::{Display, StatusLine, StreamRow, size};
@@ -110,6 +110,7 @@ fn not_started(error: StartError, context: &Context, plan: &Plan) -> Failure {
             Failure::Usage(format!("--spill-dir {error}"))
         }
         StartError::NotAFile(_) => Failure::Usage(error.to_string()),
+        StartError::NoHistory => Failure::Usage(format!("--history: {error}")),
         StartError::Folder { .. } => Failure::Recording(DISK, error.to_string()),
         StartError::Search(error) => error.into(),
         StartError::Missing(labels) => Failure::Recording(
@@ -220,7 +221,21 @@ fn sum_up(report: &Report) {
     let gaps: u64 = status.streams.iter().map(|stream| stream.gaps).sum();
     if gaps > 0 {
         let gaps = count(usize::try_from(gaps).unwrap_or(usize::MAX), "interruption");
-        say(format_args!("{gaps}, see the gaps in the footers."));
+        let lost = lost(&status.streams).map_or_else(String::new, |lost| format!(" {lost}"));
+        say(format_args!("{gaps}, see the gaps in the footers.{lost}"));
+    }
+}
+
+/// Describes what was lost before it came here, if anything.
+fn lost(streams: &[StreamStatus]) -> Option<String> {
+    let exact: u64 = streams.iter().map(|stream| stream.lost).sum();
+    let unknown: u64 = streams.iter().map(|stream| stream.unknown_losses).sum();
+    let of = |losses| format!("of {losses} nobody knows how many");
+    match (exact, unknown) {
+        (0, 0) => None,
+        (exact, 0) => Some(format!("Lost: {exact} samples.")),
+        (0, unknown) => Some(format!("Lost: {}.", of(unknown))),
+        (exact, unknown) => Some(format!("Lost: {exact} samples; {}.", of(unknown))),
     }
 }
 

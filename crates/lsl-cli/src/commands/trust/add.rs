@@ -35,7 +35,8 @@ pub(super) struct Add {
     #[arg(value_name = "KEY|HOST:PORT", allow_hyphen_values = true)]
     key: String,
 
-    /// What it may be: outlet, and we may read its streams; inlet, and it may read ours. Default: both
+    /// What it may be: outlet, and we may read its streams; inlet, and it may read ours; relay: both, and
+    /// links with our relays. Default: both
     #[arg(long, value_enum, value_name = "ROLE")]
     role: Option<Role>,
 
@@ -66,6 +67,7 @@ enum Role {
     Outlet,
     Inlet,
     Both,
+    Relay,
 }
 
 const EXAMPLES: &str = "\
@@ -105,6 +107,7 @@ impl Add {
                 Some(Role::Outlet) => TrustedRole::Outlet,
                 Some(Role::Inlet) => TrustedRole::Inlet,
                 Some(Role::Both) | None => TrustedRole::Both,
+                Some(Role::Relay) => TrustedRole::Relay,
             },
             not_after: self.not_after,
             from: self.from.clone(),
@@ -163,6 +166,7 @@ impl Add {
                     Some(Role::Outlet) => " --role outlet",
                     Some(Role::Inlet) => " --role inlet",
                     Some(Role::Both) => " --role both",
+                    Some(Role::Relay) => " --role relay",
                     None => "",
                 }
             )));
@@ -187,6 +191,7 @@ impl Add {
                 TrustedRole::Outlet => "outlet: we may read its streams",
                 TrustedRole::Inlet => "inlet: it may read our streams",
                 TrustedRole::Both => "both outlet and inlet",
+                TrustedRole::Relay => "relay: both, and it may link with relays of ours",
             },
             file.path.display()
         ));

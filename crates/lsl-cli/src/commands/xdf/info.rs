@@ -76,6 +76,10 @@ struct DescribedStream {
     /// Number of times its clock was set or began anew.
     clock_steps: usize,
     gaps: u64,
+    /// Samples that are missing in the gaps, as far as it is known.
+    missing_samples: u64,
+    /// Gaps of which that is not known.
+    unknown_gaps: u64,
     has_footer: bool,
     desc: Value,
 }
@@ -176,6 +180,8 @@ fn describe((&id, stream): (&u32, &StreamSummary)) -> DescribedStream {
         clock_offsets: stream.offsets.len(),
         clock_steps: stream.correction().steps(),
         gaps: stream.gaps,
+        missing_samples: stream.missing,
+        unknown_gaps: stream.unknown_gaps,
         has_footer: stream.has_footer,
         desc: desc.map_or(Value::Null, element_json),
     }
@@ -201,10 +207,12 @@ fn write_table(summary: &Summary, out: &mut impl Write) -> io::Result<()> {
         let header = &stream.header;
         let mut remarks = Vec::new();
         if stream.gaps > 0 {
-            remarks.push(count(
-                usize::try_from(stream.gaps).unwrap_or(usize::MAX),
-                "gap",
-            ));
+            let gaps = count(usize::try_from(stream.gaps).unwrap_or(usize::MAX), "gap");
+            remarks.push(match (stream.missing, stream.unknown_gaps) {
+                (0, _) => gaps,
+                (missing, 0) => format!("{gaps} ({missing} lost)"),
+                (missing, _) => format!("{gaps} ({missing}+ lost)"),
+            });
         }
         if !stream.has_footer {
             remarks.push("no footer".into());

@@ -85,7 +85,7 @@ async fn pair() -> (Connection, ByteStream, Handshake) {
     };
     let ending = Arc::new(Ending::default());
     let registration = Registration {
-        _guard: security.register(live, |_| {}).unwrap(),
+        guard: security.register(live, |_| {}).unwrap(),
         security,
         peers: Arc::default(),
         ending,

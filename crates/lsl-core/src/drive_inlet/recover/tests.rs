@@ -421,3 +421,26 @@ fn a_lie_that_was_believed_once_is_not_believed_for_ever() {
 fn describe_as_found(outlet: &crate::Outlet) -> StreamInfo {
     StreamInfo::from_xml(&outlet.info().to_shortinfo_xml()).unwrap()
 }
+
+#[test]
+fn a_feed_is_dialled_again_at_once_unless_that_takes_long_or_was_refused() {
+    let io = |kind: io::ErrorKind| Error::io("connection", kind.into());
+    let security = || Error::Security("no".into());
+    for (error, was_cut, expected) in [
+        (io(io::ErrorKind::ConnectionReset), false, true),
+        (io(io::ErrorKind::ConnectionRefused), false, true),
+        (io(io::ErrorKind::TimedOut), false, false),
+        (
+            Error::Timeout {
+                operation: "connect",
+            },
+            false,
+            false,
+        ),
+        (Error::Protocol("closed".into()), false, true),
+        (security(), false, false),
+        (security(), true, true),
+    ] {
+        assert_eq!(is_cut(&error, was_cut), expected, "{error:?}");
+    }
+}

@@ -23,27 +23,36 @@ struct State {
     cuts: AtomicU64,
     /// Whether connections last.
     rests: AtomicBool,
+    /// Whether nothing is read of what the outlet sends.
+    stalls: AtomicBool,
+    /// Cuts of connections that would have lasted.
+    asked_cuts: AtomicU64,
     /// Whether connections are refused.
     is_closed: AtomicBool,
+    /// Whether the next connection is closed at once; the present one is cut for it.
+    turns_away: AtomicBool,
     stopped: AtomicBool,
     seed: AtomicU64,
-    /// Shortest duration of a connection, to which an encrypted one belongs with its handshake.
-    least_ms: u64,
+    /// Bytes of the outlet after which the time of a connection begins: those of a handshake, however long it takes.
+    least_bytes: usize,
 }
 
 impl Cutter {
     /// Stands before the outlet that `info` describes.
-    pub fn start(info: &StreamInfo, seed: u64, least_ms: u64) -> Self {
+    pub fn start(info: &StreamInfo, seed: u64, least_bytes: usize) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
         let state = Arc::new(State {
             outlet: (Ipv4Addr::LOCALHOST, info.v4_data_port()).into(),
             cuts: AtomicU64::new(0),
             rests: AtomicBool::new(false),
+            stalls: AtomicBool::new(false),
+            asked_cuts: AtomicU64::new(0),
             is_closed: AtomicBool::new(false),
+            turns_away: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
             seed: AtomicU64::new(seed),
-            least_ms,
+            least_bytes,
         });
         let shared = Arc::clone(&state);
         std::thread::spawn(move || {
@@ -82,6 +91,21 @@ impl Cutter {
         self.state.rests.store(rests, Ordering::Relaxed);
     }
 
+    /// Forwards nothing more from the outlet, or all of it again.
+    pub fn stall(&self, stalls: bool) {
+        self.state.stalls.store(stalls, Ordering::Relaxed);
+    }
+
+    /// Cuts the present connection.
+    pub fn cut(&self) {
+        self.state.asked_cuts.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Cuts the present connection, and closes the next one at once.
+    pub fn turn_away(&self) {
+        self.state.turns_away.store(true, Ordering::Relaxed);
+    }
+
     /// Cuts the present connection, and refuses others until told otherwise.
     pub fn close(&self, is_closed: bool) {
         self.state.is_closed.store(is_closed, Ordering::Relaxed);
@@ -99,19 +123,27 @@ impl State {
     }
 
     fn forward(&self, mut inlet: TcpStream) {
-        if self.is_closed.load(Ordering::Relaxed) {
+        let is_turned_away = self.turns_away.swap(false, Ordering::Relaxed);
+        if is_turned_away || self.is_closed.load(Ordering::Relaxed) {
             return;
         }
         let mut outlet = TcpStream::connect(self.outlet).unwrap();
         // One thread for both ways: Windows does not end a read of one thread for the shutdown of another.
         inlet.set_nonblocking(true).unwrap();
         outlet.set_nonblocking(true).unwrap();
-        let lasts = Duration::from_millis(self.least_ms + self.random() % 250);
-        let until = local_clock() + lasts.as_secs_f64();
+        let lasts = Duration::from_millis(self.random() % 250).as_secs_f64();
+        let (mut sent, mut until) = (0, None);
+        let asked_cuts = self.asked_cuts.load(Ordering::Relaxed);
         let mut buffer = [0; 1500];
         loop {
+            if sent >= self.least_bytes {
+                until.get_or_insert_with(|| local_clock() + lasts);
+            }
+            let is_due = until.is_some_and(|until| local_clock() > until);
             let is_over = self.is_closed.load(Ordering::Relaxed)
-                || (local_clock() > until && !self.rests.load(Ordering::Relaxed));
+                || self.turns_away.load(Ordering::Relaxed)
+                || self.asked_cuts.load(Ordering::Relaxed) != asked_cuts
+                || (is_due && !self.rests.load(Ordering::Relaxed));
             let asked = match inlet.read(&mut buffer) {
                 Ok(length @ 1..) => write(&mut outlet, &buffer[..length]),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => true,
@@ -120,7 +152,12 @@ impl State {
             if !asked {
                 return;
             }
-            match outlet.read(&mut buffer) {
+            let received = if self.stalls.load(Ordering::Relaxed) {
+                Err(ErrorKind::WouldBlock.into())
+            } else {
+                outlet.read(&mut buffer)
+            };
+            match received {
                 Ok(length @ 1..) => {
                     // Often in the middle of a sample.
                     let forwarded = match usize::try_from(self.random()) {
@@ -130,6 +167,7 @@ impl State {
                     if !write(&mut inlet, &buffer[..forwarded]) {
                         return;
                     }
+                    sent += forwarded;
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     std::thread::sleep(Duration::from_micros(200));

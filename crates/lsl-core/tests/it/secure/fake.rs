@@ -159,6 +159,8 @@ pub struct Connection {
     pub alert: Option<Cause>,
     pub closed: bool,
     pub pings: usize,
+    /// Clock with which PINGs are answered: minus ours, and its uncertainty, in seconds.
+    pub clock: Option<(f64, f64)>,
 }
 
 /// A fake outlet that listens until dropped.
@@ -321,6 +323,7 @@ impl Fake {
             alert: None,
             closed: false,
             pings: 0,
+            clock: None,
         };
         while !connection.request.ends_with(b"\r\n") {
             let Some(bytes) = connection.receive().await else {
@@ -361,36 +364,63 @@ impl Connection {
 
     /// The next DATA; `None` at the end of any kind.
     pub async fn receive(&mut self) -> Option<Vec<u8>> {
-        let mut buffer = vec![0; 4096];
         loop {
-            let length = self.stream.read(&mut buffer).await.ok()?;
-            if length == 0 {
-                return None;
-            }
-            let mut data = Vec::new();
-            let Self {
-                opener,
-                alert,
-                closed,
-                pings,
-                ..
-            } = self;
-            let bytes = &mut buffer[..length];
-            let opened = opener.receive(bytes, local_clock(), |record| {
-                match record {
-                    Record::Data(bytes) => data.extend_from_slice(bytes),
-                    Record::Close => *closed = true,
-                    Record::Alert(cause, _) => *alert = Some(cause),
-                    Record::Ping(_) => *pings += 1,
-                    _ => {}
-                }
-                Ok(())
-            });
-            opened.ok()?;
+            let data = self.receive_once().await?;
             if !data.is_empty() {
                 return Some(data);
             }
         }
+    }
+
+    /// Answers what comes for so long; `None` at the end of any kind.
+    pub async fn answer_pings(&mut self, limit: std::time::Duration) -> Option<()> {
+        // On Windows a socket stays `readable` until a read finds nothing.
+        let waiting = tokio::time::timeout(limit, self.stream.peek(&mut [0])).await;
+        match waiting {
+            Ok(Ok(_)) => self.receive_once().await.map(drop),
+            Ok(Err(_)) => None,
+            Err(_) => Some(()),
+        }
+    }
+
+    async fn receive_once(&mut self) -> Option<Vec<u8>> {
+        let mut buffer = vec![0; 4096];
+        let length = self.stream.read(&mut buffer).await.ok()?;
+        if length == 0 {
+            return None;
+        }
+        let mut data = Vec::new();
+        let mut asked = Vec::new();
+        let Self {
+            opener,
+            alert,
+            closed,
+            pings,
+            ..
+        } = self;
+        let bytes = &mut buffer[..length];
+        let opened = opener.receive(bytes, local_clock(), |record| {
+            match record {
+                Record::Data(bytes) => data.extend_from_slice(bytes),
+                Record::Close => *closed = true,
+                Record::Alert(cause, _) => *alert = Some(cause),
+                Record::Ping(t0) => {
+                    *pings += 1;
+                    asked.push(t0);
+                }
+                _ => {}
+            }
+            Ok(())
+        });
+        opened.ok()?;
+        if let (Some(t0), Some((offset, uncertainty))) = (asked.pop(), self.clock) {
+            let now = local_clock() + offset;
+            let times = [t0, now + uncertainty / 2.0, now - uncertainty / 2.0];
+            let mut out = Vec::new();
+            self.sealer.seal_pong(times, &mut out).unwrap();
+            self.raw(&out).await;
+        }
+        Some(data)
     }
 
     /// Reads until the inlet ends the connection.

@@ -1,7 +1,12 @@
 use lsl_secure::connection::{Answer, Event, Question};
 use lsl_secure::{Descriptor, Local, OsRandom, SecretKey, Suites};
 
+use super::super::{Asked, FeedOptions};
 use super::*;
+use crate::wire::response::{DataProtocol, FeedResponse};
+use crate::wire::sequence::{Generation, Granted, ReplayFrom};
+use crate::wire::testpattern;
+use crate::{ByteOrder, ChannelFormat, StreamInfo};
 
 const PEER: ([u8; 4], u16) = ([127, 0, 0, 1], 16_572);
 
@@ -247,4 +252,51 @@ fn bytes_that_never_become_a_record_are_no_sign_of_life() {
         }
     };
     assert!(error.to_string().contains("does not answer"), "{error}");
+}
+
+#[test]
+fn a_session_does_not_end_before_what_was_sent_in_it_has_found_room() {
+    let mut info = StreamInfo::new("n", "", 1, 10.0, ChannelFormat::Int8, "s").unwrap();
+    info.reset_uid("u");
+    let options = FeedOptions {
+        version: 110,
+        max_buffer_samples: 100,
+        max_chunk_samples: 0,
+    };
+    let asked = Some(Asked {
+        from: ReplayFrom::Oldest,
+        last_stamp: 0.0,
+    });
+    let decoder = FeedDecoder::asking(&info, options, asked);
+    let (mut connection, mut outlet, _) = pair(Exchange::Feed(Box::new(decoder)));
+    let response = FeedResponse {
+        byte_order: ByteOrder::NATIVE,
+        suppress_subnormals: false,
+        data_protocol: DataProtocol::V110,
+        granted: Some(Granted {
+            generation: Generation::parse(b"a").unwrap(),
+            begin: 0,
+            live: 3,
+            end: None,
+        }),
+    };
+    let mut bytes = response.to_bytes(110, b"u");
+    testpattern::for_each(ChannelFormat::Int8, 1, |raw| {
+        bytes.push(2);
+        bytes.extend(testpattern::TIMESTAMP.to_ne_bytes());
+        bytes.extend_from_slice(raw);
+    });
+    bytes.extend([1, 10, 1, 11, 1, 12]);
+    let mut to_inlet = said(&mut outlet, &bytes);
+    outlet.sender().unwrap().close();
+    to_inlet.extend(sent_by(&mut outlet, 0.0));
+    let mut ring = SampleRing::new(2, usize::MAX);
+    connection
+        .handle_input(&mut to_inlet, || 0.0, &mut ring)
+        .unwrap();
+    assert!(connection.is_closed() && ring.len() == 2);
+    ring.clear();
+    let ended = connection.refill(&mut ring);
+    assert!(matches!(ended, Err(Disconnect::Closed)), "{ended:?}");
+    assert_eq!(ring.front().unwrap().1, [12]);
 }

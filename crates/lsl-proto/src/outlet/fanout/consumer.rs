@@ -221,11 +221,11 @@ impl<T: Transmit> Consumer<T> {
     }
 
     /// Takes note that samples at the end of the log were skipped, before others are published.
-    pub(super) fn note_hole(&mut self, hole: &Range<u64>) {
+    pub(super) fn note_hole(&mut self, hole: &Range<u64>, reason: GapReason) {
         if hole.contains(&self.next) {
             self.next = hole.end;
             self.flush_to = self.flush_to.max(hole.end);
-            self.note_gap(GapReason::Skipped);
+            self.note_gap(reason);
         } else if self.next < hole.start && self.limits.is_granted {
             // What it lags behind goes through the log, which shows where the hole is.
             self.restart.get_or_insert(Restart::Replay);
@@ -237,7 +237,7 @@ impl<T: Transmit> Consumer<T> {
     pub(super) fn restart(&mut self, log: &SampleLog) {
         let stored = log.next_stored(self.next);
         if stored > self.next {
-            self.note_gap(GapReason::Skipped);
+            self.note_gap(log.lost_before(stored));
             self.next = stored;
         }
         let Some(sender) = self.sender.as_mut().filter(|_| self.next < self.flush_to) else {
@@ -354,8 +354,13 @@ impl<T: Transmit> Consumer<T> {
             return 0;
         }
         self.dropped += dropped;
+        let is_replay = self.next < self.live;
         self.next = oldest;
-        self.note_gap(GapReason::ReaderTooSlow);
+        self.note_gap(if is_replay {
+            GapReason::NotRetained
+        } else {
+            GapReason::ReaderTooSlow
+        });
         dropped
     }
 }

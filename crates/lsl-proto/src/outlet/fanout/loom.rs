@@ -149,7 +149,11 @@ impl Shared {
     /// What the task of the connection does; the socket gets room while it waits for that.
     fn serve(&self, id: ConsumerId, socket: &Socket, asks: bool) {
         if asks {
-            let pong = Control::Pong { t0: 0.0, t1: 0.0 };
+            let pong = Control::Pong {
+                t0: 0.0,
+                t1: 0.0,
+                t2_shift_secs: 0.0,
+            };
             if self.fanout.lock().unwrap().control(id, pong) {
                 self.flusher.give();
             }

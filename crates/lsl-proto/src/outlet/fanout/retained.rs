@@ -9,7 +9,7 @@ use crate::limits::Host;
 use crate::outlet::encoder::Variant;
 use crate::outlet::retention::Retention;
 use crate::wire::sample110::Restamper;
-use crate::wire::sequence::{Generation, Position, ReplayFrom};
+use crate::wire::sequence::{GapReason, Generation, Position, ReplayFrom};
 
 /// Place of an outlet in its stream while a reader joins.
 #[derive(Debug, Clone, Copy)]
@@ -26,6 +26,13 @@ impl Live<'_> {
     /// Returns whether a position is one of this stream.
     fn has(&self, position: &Position) -> bool {
         position.generation == *self.generation && position.next <= self.edge
+    }
+
+    /// Returns whether a reader that asked for `from` goes on in this stream: not if it gets nothing of what it
+    /// asked for, refused or let go.
+    pub fn resumes(&self, from: &ReplayFrom, replay: &Range<u64>) -> bool {
+        let goes_on = |at: &Position| at.next == replay.start || !replay.is_empty();
+        matches!(from, ReplayFrom::At(position, _) if self.has(position) && goes_on(position))
     }
 
     /// Returns the number of samples of a regular rate in a time, rounded up.
@@ -72,7 +79,12 @@ impl<T: Transmit> Fanout<T> {
     /// Begins to store a variant that nobody read, for a reader that is about to join. What was pushed before
     /// the live `edge` is not stored, nor what pushes that are under way have yet to publish.
     pub fn begin(&mut self, variant: Variant, edge: u64) {
-        self.logs[variant.index()].skip_to(edge);
+        self.logs[variant.index()].pass_to(edge);
+    }
+
+    /// Takes note of why the next numbers are of no samples, for those who are told.
+    pub fn lose(&mut self, reason: GapReason) {
+        self.logs[Self::RETAINED.index()].lose(reason);
     }
 
     /// Returns the samples to send again to a reader that asked for `from` and is about to join. `live` is the
@@ -94,12 +106,37 @@ impl<T: Transmit> Fanout<T> {
             log.retain(restamper, retention.block_secs());
         }
         retention.prolong(now);
+        let begin = self.first_of(from, live, now);
+        let log = &self.logs[Self::RETAINED.index()];
+        let bytes = log.bytes_between(begin, live.edge);
+        let charge = |it: &mut Retention| it.charge(host, bytes, now);
+        if bytes == 0 || self.retention.as_mut().is_some_and(charge) {
+            begin..live.edge
+        } else {
+            live.edge..live.edge
+        }
+    }
+
+    /// Returns the number of the first sample of a feed that would begin at `from` now, as [`replay`](Self::replay)
+    /// has it, and changes nothing. Spec: resume §2.2.
+    pub fn first_of(&self, from: &ReplayFrom, live: Live<'_>, now: f64) -> u64 {
+        let log = &self.logs[Self::RETAINED.index()];
+        let retention = self.retention.as_ref().filter(|it| it.is_armed());
+        let Some(retention) = retention else {
+            return live.edge;
+        };
         let oldest = log.first_since(retention.oldest(now)).min(live.edge);
         let begin = match *from {
-            ReplayFrom::At(position) if live.has(&position) => position.next.max(oldest),
-            // A young instance gives all of itself.
-            ReplayFrom::At(_) if oldest == 0 => 0,
-            ReplayFrom::Live | ReplayFrom::At(_) => live.edge,
+            ReplayFrom::At(position, _) if live.has(&position) => position.next.max(oldest),
+            // A young instance gives all of itself, unless it was there beside the one before.
+            ReplayFrom::At(_, silent_millis)
+                if log.has_all_from(oldest)
+                    && silent_millis
+                        .is_none_or(|it| retention.is_younger_than(seconds(it), now)) =>
+            {
+                0
+            }
+            ReplayFrom::Live | ReplayFrom::At(..) => live.edge,
             ReplayFrom::LastSamples(samples) => oldest.max(live.edge.saturating_sub(samples)),
             ReplayFrom::LastMillis(millis) if live.nominal_srate > 0.0 => {
                 oldest.max(live.edge.saturating_sub(live.samples_in(millis)))
@@ -110,11 +147,10 @@ impl<T: Transmit> Fanout<T> {
             }
             ReplayFrom::Oldest => oldest,
         };
-        let bytes = log.bytes_between(begin, live.edge);
-        if bytes == 0 || retention.charge(host, bytes, now) {
-            begin..live.edge
-        } else {
-            live.edge..live.edge
+        // Who goes on where it was has the timestamp of the sample before.
+        match *from {
+            ReplayFrom::At(position, _) if position.next == begin => begin,
+            _ => log.first_stamped(begin).min(live.edge),
         }
     }
 

@@ -4,6 +4,7 @@ use std::rc::Rc;
 use super::*;
 use crate::transport::Tx;
 
+mod bounds;
 mod granted;
 mod holes;
 mod property;
@@ -474,9 +475,15 @@ fn whose_sender_is_away_leaves_when_it_is_back() {
     assert_eq!(received(&socket), "<a1");
 }
 
+const PONG: Control = Control::Pong {
+    t0: 1.0,
+    t1: 2.0,
+    t2_shift_secs: 0.0,
+};
+
 #[test]
 fn what_a_session_says_goes_at_once_or_when_its_sender_is_back() {
-    let pong = Control::Pong { t0: 1.0, t1: 2.0 };
+    let pong = PONG;
     let (mut fanout, id, socket) = fanout(LAZY);
     assert!(!fanout.control(id, pong));
     assert_eq!(received(&socket), "<!");
@@ -516,7 +523,7 @@ fn an_alert_ends_a_consumer_whose_sender_is_away_and_no_pong_takes_its_place() {
     fanout.fill(8, &mut batch);
     assert!(!fanout.control(id, Control::Alert(lsl_secure::Cause::NotAuthorised)));
     assert_eq!(fanout.status(id), Status::Ended);
-    assert!(!fanout.control(id, Control::Pong { t0: 1.0, t1: 2.0 }));
+    assert!(!fanout.control(id, PONG));
     push(&mut fanout, "a2", Pushthrough::Flush);
     while batch.send_next().is_some() {}
     fanout.finish(&mut batch);

@@ -252,7 +252,7 @@ fn a_beginning_is_read_or_counts_as_absent() {
     };
     check(
         "LSLX-SEQUENCE :\t1 AT 0E-0F 5 ; comment",
-        Some(ReplayFrom::At(position)),
+        Some(ReplayFrom::At(position, None)),
     );
     check("Lslx-Sequence: 1 live;", Some(ReplayFrom::Live));
     let long = format!("1 at {} 5", "f".repeat(16_000));
@@ -519,4 +519,113 @@ proptest! {
         let _ = parse(&[b"LSL:streamfeed/110\r\n", bytes.as_slice(), b"\r\n\r\n"].concat());
         let _ = parse(&[b"LSL:streamfeed\r\n", bytes.as_slice(), b"\r\n"].concat());
     }
+}
+
+fn parse_for_port(bytes: &[u8]) -> Result<Option<(Request, Vec<u8>)>, RequestError> {
+    let mut parser = RequestParser::for_port();
+    let request = parser.feed(bytes)?;
+    Ok(request.map(|request| (request, parser.take_rest())))
+}
+
+#[test]
+fn a_port_knows_more_requests_and_an_outlet_none_of_them() {
+    let watch = |once, past, query: &[u8]| PortRequest::Watch {
+        once,
+        past,
+        query: query.to_vec(),
+    };
+    let uid = || b"39d7-a".to_vec();
+    let headers = b"Relay-Id: 0123456789abcdef\r\nFrames: 1\r\n\r\n".to_vec();
+    let cases: [(&[u8], PortRequest); 9] = [
+        (
+            b"LSL:fullinfo 39d7-a\r\n",
+            PortRequest::FullInfo { uid: uid() },
+        ),
+        (
+            b" LSL:fullinfo  39d7-a x\r\n",
+            PortRequest::FullInfo { uid: uid() },
+        ),
+        (
+            b"LSL:timekeys/1 39d7-a\r\n",
+            PortRequest::TimeKeys { uid: uid() },
+        ),
+        (
+            b"LSL:watch/1\r\n name='x' \r\n",
+            watch(false, false, b"name='x'"),
+        ),
+        (b"LSL:watch/1 once\r\n\r\n", watch(true, false, b"")),
+        (b"LSL:watch/1 past\r\n\r\n", watch(false, true, b"")),
+        (b"LSL:watch/1 once past\r\n\r\n", watch(true, true, b"")),
+        (
+            b"LSL:relay/1\r\nRelay-Id: 0123456789abcdef\r\nFrames: 1\r\n\r\n",
+            PortRequest::Link { headers },
+        ),
+        (b"LSL:relay-status/1\r\n", PortRequest::Status),
+    ];
+    for (bytes, expected) in cases {
+        let name = String::from_utf8_lossy(bytes);
+        let expected = |rest: &[u8]| Ok(Some((Request::Port(expected.clone()), rest.to_vec())));
+        assert_eq!(parse_for_port(bytes), expected(b""), "{name}");
+        assert_eq!(
+            parse_for_port(&[bytes, b"\x01\r\n"].concat()),
+            expected(b"\x01\r\n"),
+            "{name}"
+        );
+        for cut in 1..bytes.len() {
+            assert_eq!(parse_for_port(&bytes[..cut]), Ok(None), "{name} {cut}");
+        }
+        assert_eq!(parse(bytes), Ok(Some(Request::Unknown)), "{name}");
+        assert_eq!(parse_slowly(bytes), Ok(Some(Request::Unknown)), "{name}");
+    }
+    for unknown in [
+        "fullinfo",
+        "timekeys/1",
+        "watch/2",
+        "watch/1 twice",
+        "relay/2",
+        "relay/1 x",
+        "relay-status/1 x",
+    ] {
+        let bytes = format!("LSL:{unknown}\r\n");
+        assert_eq!(
+            parse_for_port(bytes.as_bytes()),
+            Ok(Some((Request::Unknown, Vec::new()))),
+            "{unknown}"
+        );
+    }
+    let feed = b"LSL:streamfeed/110 u\r\nMax-Buffer-Length: 9\r\n\r\nmore";
+    assert_eq!(
+        parse_for_port(feed).unwrap().unwrap().0,
+        parse(feed).unwrap().unwrap()
+    );
+}
+
+#[test]
+fn requests_to_a_port_have_limits() {
+    let watch = |length| [b"LSL:watch/1\r\n", vec![b'1'; length].as_slice(), b"\r\n"].concat();
+    assert!(matches!(
+        parse_for_port(&watch(MAX_QUERY_BYTES)),
+        Ok(Some(_))
+    ));
+    assert_eq!(
+        parse_for_port(&watch(MAX_QUERY_BYTES + 1)),
+        Err(RequestError::QueryTooLong)
+    );
+    let link = |length| {
+        [
+            b"LSL:relay/1\r\n",
+            vec![b'1'; length].as_slice(),
+            b"\r\n\r\n",
+        ]
+        .concat()
+    };
+    let most = MAX_REQUEST_BYTES - link(0).len();
+    let (request, rest) = parse_for_port(&[link(most), vec![7; 5]].concat())
+        .unwrap()
+        .unwrap();
+    assert!(
+        matches!(request, Request::Port(PortRequest::Link { headers }) if headers.len() == most + 4)
+    );
+    assert_eq!(rest, [7; 5]);
+    assert_eq!(parse_for_port(&link(most + 1)), Err(RequestError::TooLong));
 }

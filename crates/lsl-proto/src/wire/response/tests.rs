@@ -216,10 +216,13 @@ fn headers_decide() {
 #[test]
 fn grants_are_read_if_they_were_asked_for() {
     let generation = Generation::parse(UID).unwrap();
-    let asked = ReplayFrom::At(Position {
-        generation,
-        next: 5,
-    });
+    let asked = ReplayFrom::At(
+        Position {
+            generation,
+            next: 5,
+        },
+        None,
+    );
     let head = "LSL/110 200 OK\r\nUID: 0e-0f\r\n";
     let framed = "Data-Protocol-Version: 110\r\n";
     let ask = |asked, headers: &str| {

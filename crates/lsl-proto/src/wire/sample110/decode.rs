@@ -161,14 +161,14 @@ impl Decoder110 {
             };
             *input = rest;
             decoded += 1;
-            if self.partial.is_empty() {
-                self.shape.deliver(bytes, head, &mut self.scratch, sink);
+            let whole = if self.partial.is_empty() {
+                bytes
             } else {
                 self.partial.extend_from_slice(bytes);
-                self.shape
-                    .deliver(&self.partial, head, &mut self.scratch, sink);
-                self.partial.clear();
-            }
+                &self.partial
+            };
+            self.shape.deliver(whole, head, &mut self.scratch, sink);
+            self.partial.clear();
         }
         Ok(decoded)
     }
@@ -272,19 +272,21 @@ impl Shape {
         let stamp = stamp.and_then(explicit);
         let swap = self.order != ByteOrder::NATIVE && self.format.value_size() > 1;
         let suppress = self.suppress_subnormals && self.format.is_float();
-        if !swap && !suppress {
-            sink.sample(stamp, raw);
-            return;
-        }
-        scratch.clear();
-        scratch.extend_from_slice(raw);
-        if swap {
-            swap_values(self.format, scratch);
-        }
-        if suppress {
-            suppress_subnormals(self.format, scratch);
-        }
-        sink.sample(stamp, scratch);
+        let raw = if swap || suppress {
+            scratch.clear();
+            scratch.extend_from_slice(raw);
+            if swap {
+                swap_values(self.format, scratch);
+            }
+            if suppress {
+                suppress_subnormals(self.format, scratch);
+            }
+            scratch
+        } else {
+            raw
+        };
+        // Called in one place, so that it can be a part of the loop.
+        sink.sample(stamp, raw);
     }
 }
 

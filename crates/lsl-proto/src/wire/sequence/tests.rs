@@ -9,10 +9,13 @@ fn generation() -> Generation {
 }
 
 fn at(next: u64) -> ReplayFrom {
-    ReplayFrom::At(Position {
-        generation: generation(),
-        next,
-    })
+    ReplayFrom::At(
+        Position {
+            generation: generation(),
+            next,
+        },
+        None,
+    )
 }
 
 #[test]
@@ -47,6 +50,14 @@ fn requests_are_read_by_the_grammar() {
     check(&at_uid("0"), Some(at(0)));
     check(&at_uid("00000000000000000007"), Some(at(7)));
     check(&at_uid("9223372036854775807"), Some(at(SEQUENCE_LIMIT - 1)));
+    let silent = ReplayFrom::At(
+        Position {
+            generation: generation(),
+            next: 5,
+        },
+        Some(1_250),
+    );
+    check(&at_uid("5 1.25"), Some(silent));
     check("1 last 500 n", Some(ReplayFrom::LastSamples(500)));
     check(
         "1 last 999999999999999 n",
@@ -88,7 +99,10 @@ fn requests_are_read_by_the_grammar() {
         "1 lively",
         "1 at",
         "1 at 0e",
-        "1 at 0e 1 2",
+        "1 at 0e 1 2 3",
+        "1 at 0e 1 2s",
+        "1 at 0e 1 ",
+        "1 last 5 n 1",
         "1 at 0g 1",
         "1 last 5",
         "1 last 5 m",
@@ -185,10 +199,13 @@ fn replies_are_checked_against_the_request() {
         let result = granted.check(&asked);
         assert_eq!(result.is_ok(), accepted, "{granted:?} {asked:?} {result:?}");
     };
-    let other = ReplayFrom::At(Position {
-        generation: Generation::parse(b"0e").unwrap(),
-        next: 8,
-    });
+    let other = ReplayFrom::At(
+        Position {
+            generation: Generation::parse(b"0e").unwrap(),
+            next: 8,
+        },
+        None,
+    );
     check(5, 5, None, ReplayFrom::Live, true);
     check(5, 4, None, ReplayFrom::Live, false);
     check(5, 9, None, at(5), true);
@@ -270,7 +287,8 @@ proptest! {
             value.strip_suffix("\r\n").unwrap().as_bytes().to_vec()
         };
         for from in [
-            ReplayFrom::At(Position { generation, next }),
+            ReplayFrom::At(Position { generation, next }, None),
+            ReplayFrom::At(Position { generation, next }, Some(millis)),
             ReplayFrom::LastSamples(count),
             ReplayFrom::LastMillis(millis),
         ] {

@@ -3,7 +3,7 @@
 use std::io;
 
 use lsl_proto::inlet::recovery::Input;
-use lsl_proto::inlet::{Disconnect, Feed, Pull, Taken};
+use lsl_proto::inlet::{Disconnect, Feed, FeedDecoder, Pull, Taken};
 use lsl_proto::security::ExpectedIdentity;
 use lsl_proto::{Error, StreamInfo};
 use lsl_secure::connection::Event;
@@ -89,6 +89,7 @@ impl InletProgram {
                             clock.resume(now);
                         }
                     }
+                    Event::KeyUpdated => self.key_updates += 1,
                     Event::Pong { times, at } => {
                         if let Some(clock) = &mut self.clock {
                             clock.handle_pong(times, at);
@@ -231,8 +232,12 @@ impl DataConnection {
             }
         }
         let most = machine.max_read().min(READ_BYTES);
-        if most == 0 {
+        if most == 0 || feed.is_held_back(machine) {
             return Ok(false);
+        }
+        if machine.feed().is_some_and(FeedDecoder::has_held) {
+            feed.refill(machine, || now).1?;
+            return Ok(true);
         }
         let mut bytes = match socket.read(most) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),

@@ -27,7 +27,11 @@ impl InletProgram {
         };
         let socket = socket.unwrap();
         let info = self.recovery.info();
-        let exchange = Exchange::Feed(Box::new(FeedDecoder::new(info, self.options)));
+        let exchange = Exchange::Feed(Box::new(FeedDecoder::asking(
+            info,
+            self.options,
+            self.feed.asked(now),
+        )));
         let machine = match self.identity.way(info, &peer.to_string()) {
             Way::Plaintext => Connection::plain(peer, exchange),
             Way::Secure => {
@@ -169,6 +173,8 @@ impl InletProgram {
                 delay_secs: retry_delay_secs(is_busy, self.refusals, random),
                 is_busy,
             }
+        } else if self.feed.position().is_some() {
+            Failure::Resumable
         } else {
             Failure::Connection
         };

@@ -7,10 +7,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 
+use lsl_proto::limits::Host;
 use lsl_proto::outlet::connection::{Connection, Event as Asked, Stage as Decided};
-use lsl_proto::outlet::fanout::{ConsumerId, Status};
+use lsl_proto::outlet::fanout::{ConsumerId, FeedLimits, Live, Status};
 use lsl_proto::outlet::request::{Offer, Permission, Reply, plaintext_permission};
 use lsl_proto::wire::request::Request;
+use lsl_proto::wire::sequence::Granted;
 use lsl_proto::{Error, Result};
 use lsl_secure::connection::{Connection as Handshake, Event, Question};
 use lsl_secure::policy::REFUSAL_501;
@@ -195,7 +197,7 @@ impl OutletProgram {
             options: &self.options,
             coalesces: false,
         };
-        let reply = offer.reply(request, |query| {
+        let shortinfo = |query: &[u8]| {
             let view = self.announced.view(self.identity.policy);
             let peer = accepted.socket.peer().ip();
             let (document, shortinfo) = if is_sealed {
@@ -204,20 +206,47 @@ impl OutletProgram {
                 (&view.document, &view.shortinfo)
             };
             let is_meant = self.evaluator.selects(query, peer, document, now)?;
-            Ok(if is_meant { shortinfo } else { b"" })
-        })?;
+            Ok(if is_meant { shortinfo.as_slice() } else { &[] })
+        };
+        let reply = offer.reply(request, shortinfo, |_| None)?;
         match reply {
             Reply::Feed(feed) => {
                 let mut tx = machine.take_sender().unwrap();
-                tx.queue(&feed.preamble(&self.options.side(&self.info), None));
+                let edge = self.next();
+                if !self.fanout.is_read(feed.variant) {
+                    self.fanout.begin(feed.variant, edge);
+                }
+                let mut replay = edge..edge;
+                let granted = feed.negotiated.replay_from.zip(self.generation);
+                let granted = granted.map(|(from, generation)| {
+                    let live = Live {
+                        edge,
+                        generation: &generation,
+                        nominal_srate: 0.0,
+                    };
+                    let host = Host::from(accepted.socket.peer().ip());
+                    replay = self.fanout.replay(&from, live, host, now);
+                    Granted {
+                        generation,
+                        begin: replay.start,
+                        live: edge,
+                        end: None,
+                    }
+                });
+                tx.queue(&feed.preamble(&self.options.side(&self.info), granted));
+                let limits = FeedLimits {
+                    is_granted: granted.is_some(),
+                    ..feed.limits
+                };
                 let sender = Sender {
                     socket: Rc::clone(&accepted.socket),
                     tx,
                     clock: Rc::clone(&self.clock),
                     is_woken: Rc::clone(&accepted.is_woken),
                 };
-                let next = u64::from(self.pushed);
-                let id = (self.fanout).join(sender, (), feed.variant, feed.limits, next..next);
+                let id = (self.fanout).join(sender, (), feed.variant, limits, replay);
+                // There may be something to send again.
+                self.wake_flusher(now);
                 self.consumers_seen += 1;
                 accepted.stage = Stage::Feed(id);
             }

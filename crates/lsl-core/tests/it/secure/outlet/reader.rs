@@ -241,6 +241,11 @@ impl Reader {
         std::mem::take(&mut self.data)
     }
 
+    /// The DATA that came so far.
+    pub fn take_data(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.data)
+    }
+
     /// The keys for clock probes; there is one use for them.
     pub fn take_time_keys(&mut self) -> TimeKeys {
         self.time.take().unwrap()

@@ -10,10 +10,29 @@ use lsl_platform::files::set_mode;
 use super::reader::{Reader, feed_request};
 use super::time::{Clock, answered};
 use crate::lab;
-use crate::secure::people::{Place, info, key_of, trusted};
+use crate::secure::people::{Place, Side, info, key_of, trusted};
+
+/// A device with files in `place`, which trusts these.
+pub fn side_of_files(place: &Place, who: &str, peers: Vec<Peer>) -> Side {
+    let dir = place.dir();
+    set_mode(dir, 0o700).unwrap();
+    keyfile::write_new_key(&dir.join("device_key.pem"), &key_of(who), None).unwrap();
+    write_trust(dir, peers);
+    let file = dir.join("lsl-secure.toml");
+    fs::write(
+        &file,
+        format!(
+            "[security]\nname = \"{who}\"\npolicy = \"required\"\nkey_file = \"device_key.pem\"\n\
+             trusted_peers = \"trusted_peers.toml\"\naudit_file = \"audit.jsonl\"\n"
+        ),
+    )
+    .unwrap();
+    set_mode(&file, 0o600).unwrap();
+    place.side_of_file(&file, dir.join("audit.jsonl"))
+}
 
 /// Replaces the trust file as an editor or a tool does: by rename.
-fn write_trust(dir: &Path, peers: Vec<Peer>) {
+pub fn write_trust(dir: &Path, peers: Vec<Peer>) {
     let text = TrustList::from_peers(peers).unwrap().to_toml();
     let fresh = dir.join("trusted_peers.new");
     fs::write(&fresh, text).unwrap();
@@ -25,20 +44,8 @@ fn write_trust(dir: &Path, peers: Vec<Peer>) {
 fn a_removed_peer_is_told_and_ended_and_its_clock_stops() {
     let place = Place::new();
     let dir = place.dir().to_owned();
-    set_mode(&dir, 0o700).unwrap();
-    keyfile::write_new_key(&dir.join("device_key.pem"), &key_of("amp"), None).unwrap();
     let inlet = |who| trusted(who, TrustedRole::Inlet);
-    write_trust(&dir, vec![inlet("rec"), inlet("spare")]);
-    let audit = dir.join("audit.jsonl");
-    let file = dir.join("lsl-secure.toml");
-    fs::write(
-        &file,
-        "[security]\nname = \"amp\"\npolicy = \"required\"\nkey_file = \"device_key.pem\"\n\
-         trusted_peers = \"trusted_peers.toml\"\naudit_file = \"audit.jsonl\"\n",
-    )
-    .unwrap();
-    set_mode(&file, 0o600).unwrap();
-    let amp = place.side_of_file(&file, audit);
+    let amp = side_of_files(&place, "amp", vec![inlet("rec"), inlet("spare")]);
     let outlet = lab::outlet(&amp.context, info("revoked"));
 
     let mut leaving = Reader::feed(&outlet, "rec", 100);

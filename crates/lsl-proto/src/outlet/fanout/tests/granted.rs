@@ -24,6 +24,9 @@ struct Outlet {
     batch: Batch<Sender>,
     /// Value and timestamp of each sample, numbered from 0; nothing for one that was skipped.
     pushed: Vec<Option<(u8, f64)>>,
+    /// Every frame published.
+    frames: Vec<Vec<u8>>,
+    plain: Vec<Plain>,
     now: f64,
 }
 
@@ -36,6 +39,43 @@ struct Reader {
     last: Option<f64>,
 }
 
+/// A reader that is not granted, as liblsl's.
+struct Plain {
+    id: ConsumerId,
+    socket: Rc<Socket>,
+    capacity: usize,
+    begin: usize,
+    /// Frames that were dropped, by their places among all.
+    dropped: Vec<Range<usize>>,
+}
+
+impl Plain {
+    fn dropped(&self) -> usize {
+        self.dropped.iter().map(ExactSizeIterator::len).sum()
+    }
+
+    /// Takes note of what a push dropped: the oldest of those that waited, and no more than that.
+    fn note(&mut self, progress: ConsumerProgress, published: usize) {
+        let [sent, dropped, behind] = [progress.sent, progress.dropped, progress.behind]
+            .map(|samples| usize::try_from(samples).unwrap());
+        assert_eq!(sent + dropped + behind, published - self.begin);
+        assert!(behind <= self.capacity);
+        let more = dropped - self.dropped();
+        if more > 0 {
+            assert_eq!(behind, self.capacity);
+            let end = published - self.capacity;
+            self.dropped.push(end - more..end);
+        }
+    }
+
+    /// Returns the bytes that it must have got.
+    fn expected(&self, frames: &[Vec<u8>]) -> Vec<u8> {
+        let is_sent = |at: &usize| !self.dropped.iter().any(|dropped| dropped.contains(at));
+        let sent = (self.begin..frames.len()).filter(is_sent);
+        sent.flat_map(|at| frames[at].iter().copied()).collect()
+    }
+}
+
 impl Outlet {
     fn new(limits: Retain) -> Self {
         let mut fanout = Fanout::default();
@@ -46,6 +86,8 @@ impl Outlet {
             encoder: Encoder110::new(ChannelFormat::Int8, 1, ByteOrder::NATIVE),
             batch: Batch::default(),
             pushed: Vec::new(),
+            frames: Vec::new(),
+            plain: Vec::new(),
             now: 0.0,
         }
     }
@@ -70,7 +112,17 @@ impl Outlet {
             variant: RETAINED,
             first,
         };
+        let mut start = 0;
+        for &end in &piece.ends {
+            self.frames.push(piece.bytes[start..end].to_vec());
+            start = end;
+        }
         let _ = (self.fanout).publish(piece, at, pushthrough, Inline::Always, self.now);
+        for reader in &mut self.plain {
+            let mut consumers = self.fanout.consumers();
+            let (_, _, progress) = consumers.find(|(id, ..)| *id == reader.id).unwrap();
+            reader.note(progress, self.frames.len());
+        }
     }
 
     /// Numbers and encodes a part of a push. Returns it with its first number.
@@ -109,10 +161,13 @@ impl Outlet {
             0 => ReplayFrom::Live,
             1 => ReplayFrom::Oldest,
             2 => ReplayFrom::LastSamples(count),
-            _ => ReplayFrom::At(crate::wire::sequence::Position {
-                generation: generation(),
-                next: self.edge().saturating_sub(count),
-            }),
+            _ => ReplayFrom::At(
+                crate::wire::sequence::Position {
+                    generation: generation(),
+                    next: self.edge().saturating_sub(count),
+                },
+                None,
+            ),
         }
     }
 
@@ -124,19 +179,8 @@ impl Outlet {
         };
         let host = Host::from(std::net::IpAddr::from([127, 0, 0, 1]));
         let replay = self.fanout.replay(from, live, host, self.now);
-        let socket = Rc::new(Socket::default());
-        let tx = Tx::plain();
-        let sender = Sender {
-            socket: Rc::clone(&socket),
-            tx,
-        };
-        let limits = FeedLimits {
-            capacity,
-            is_granted: true,
-            ..LIMITS
-        };
         let begin = replay.start;
-        let id = (self.fanout).join(sender, Rc::clone(&socket), RETAINED, limits, replay);
+        let (id, socket) = self.join_at(replay, capacity, true);
         let last = (begin == 0).then_some(0.0);
         Reader {
             id,
@@ -146,11 +190,43 @@ impl Outlet {
         }
     }
 
+    fn join_plain(&mut self, capacity: usize) {
+        let edge = self.edge();
+        let (id, socket) = self.join_at(edge..edge, capacity, false);
+        self.plain.push(Plain {
+            id,
+            socket,
+            capacity,
+            begin: self.frames.len(),
+            dropped: Vec::new(),
+        });
+    }
+
+    fn join_at(
+        &mut self,
+        replay: Range<u64>,
+        capacity: usize,
+        is_granted: bool,
+    ) -> (ConsumerId, Rc<Socket>) {
+        let socket = Rc::new(Socket::default());
+        let sender = Sender {
+            socket: Rc::clone(&socket),
+            tx: Tx::plain(),
+        };
+        let limits = FeedLimits {
+            capacity,
+            is_granted,
+            ..LIMITS
+        };
+        let id = (self.fanout).join(sender, Rc::clone(&socket), RETAINED, limits, replay);
+        (id, socket)
+    }
+
     /// Sends a reader everything.
-    fn serve(&mut self, reader: &Reader) {
+    fn serve(&mut self, id: ConsumerId, socket: &Socket) {
         while self.batch.send_next().is_some() {}
         self.fanout.finish(&mut self.batch);
-        resume(&mut self.fanout, reader.id, &reader.socket);
+        resume(&mut self.fanout, id, socket);
     }
 
     /// Decodes what a reader got, and compares it with what was pushed. Returns its next number and the samples
@@ -220,6 +296,9 @@ enum Step {
         count: u64,
         capacity: usize,
     },
+    JoinPlain {
+        capacity: usize,
+    },
     /// The connection breaks; a new one goes on where it was.
     Resume {
         reader: usize,
@@ -234,7 +313,8 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(stamped, from, count)| Step::PushAround { stamped, from, count }),
         1 => (1usize..5).prop_map(|samples| Step::Skip { samples }),
         2 => (0.0..3.0).prop_map(|secs| Step::Pass { secs }),
-        4 => (0usize..4, 0usize..300).prop_map(|(reader, room)| Step::Room { reader, room }),
+        1 => (1usize..60).prop_map(|capacity| Step::JoinPlain { capacity }),
+        6 => (0usize..6, 0usize..300).prop_map(|(reader, room)| Step::Room { reader, room }),
         5 => Just(Step::Fill),
         6 => Just(Step::Send),
         2 => (0u8..4, 0u64..50, 1usize..60)
@@ -274,9 +354,11 @@ proptest! {
                     outlet.fanout.look_after_retention(outlet.now);
                 }
                 Step::Room { reader, room } => {
-                    if let Some(reader) = readers.get(reader) {
-                        reader.socket.room.set(room);
-                        outlet.fanout.unblock(reader.id);
+                    let granted = readers.iter().take(4).map(|it| (it.id, &it.socket));
+                    let plain = outlet.plain.iter().take(2).map(|it| (it.id, &it.socket));
+                    if let Some((id, socket)) = granted.chain(plain).nth(reader) {
+                        socket.room.set(room);
+                        outlet.fanout.unblock(id);
                     }
                 }
                 Step::Fill => {
@@ -289,17 +371,18 @@ proptest! {
                     let from = outlet.from(from, count);
                     readers.push(outlet.join(&from, capacity));
                 }
+                Step::JoinPlain { capacity } => outlet.join_plain(capacity),
                 Step::Resume { reader } => {
                     if reader < readers.len() {
                         let reader = readers.swap_remove(reader);
-                        outlet.serve(&reader);
+                        outlet.serve(reader.id, &reader.socket);
                         let (next, _) = outlet.check(&reader);
                         prop_assert!(outlet.fanout.leave(reader.id).is_ready());
                         let position = crate::wire::sequence::Position {
                             generation: generation(),
                             next,
                         };
-                        let mut again = outlet.join(&ReplayFrom::At(position), 60);
+                        let mut again = outlet.join(&ReplayFrom::At(position, None), 60);
                         prop_assert!(again.begin >= next);
                         if again.begin == next && next > reader.begin {
                             again.last = outlet.pushed[usize::try_from(next).unwrap() - 1].map(|it| it.1);
@@ -311,7 +394,7 @@ proptest! {
         }
         outlet.push(&[None], true);
         for reader in &readers {
-            outlet.serve(reader);
+            outlet.serve(reader.id, &reader.socket);
             let (next, lost) = outlet.check(reader);
             let (_, _, progress) =
                 outlet.fanout.consumers().find(|(id, ..)| *id == reader.id).unwrap();
@@ -320,8 +403,11 @@ proptest! {
             let from = usize::try_from(reader.begin).unwrap();
             let skipped = outlet.pushed.iter().skip(from).filter(|it| it.is_none());
             let skipped = skipped.count() as u64;
-            // What was dropped may contain a hole.
-            prop_assert!((lost - skipped..=lost).contains(&progress.dropped));
+            prop_assert_eq!(progress.dropped + skipped, lost);
+        }
+        for reader in std::mem::take(&mut outlet.plain) {
+            outlet.serve(reader.id, &reader.socket);
+            prop_assert_eq!(&*reader.socket.received.borrow(), &reader.expected(&outlet.frames));
         }
     }
 }

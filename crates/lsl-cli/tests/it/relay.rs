@@ -1,0 +1,222 @@
+//! `lsl relay`: programs that see no stream read them through its port.
+
+use std::net::TcpListener;
+#[cfg(unix)]
+use {
+    lsl_core::{ChannelFormat, StreamInfo, local_clock},
+    std::io::{Read, Write},
+    std::net::TcpStream,
+    std::time::Duration,
+};
+
+use serde_json::Value;
+
+use crate::lab::Lab;
+#[cfg(unix)]
+use crate::machine::Machine;
+
+/// A port that was free a moment ago.
+fn free_port() -> u16 {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+#[test]
+fn programs_that_see_no_stream_read_them_through_a_relay() {
+    // Their ports differ, so that neither finds the other's streams.
+    let (near, far) = (Lab::new(), Lab::new());
+    let port = free_port();
+    let _relay = near.start(&["relay", "--listen", &format!("127.0.0.1:{port}")]);
+    let generator = near.start(&[
+        "gen",
+        "--name",
+        "Count",
+        "--format",
+        "int32",
+        "--rate",
+        "1000",
+        "--pattern",
+        "counter",
+        "--count",
+        "300",
+        "--wait",
+    ]);
+    let settings = |lab: &Lab| std::fs::read_to_string(lab.path("lsl_api.cfg")).unwrap();
+    let (_, session) = settings(&near)
+        .split_once("SessionID = ")
+        .map(|(a, b)| (a.to_owned(), b.trim().to_owned()))
+        .unwrap();
+    let config = format!("{}Relay = {{127.0.0.1:{port}}}\n", settings(&far));
+    far.write("lsl_api.cfg", &config);
+    let received = far
+        .run(&[
+            "--session",
+            &session,
+            "recv",
+            "Count",
+            "-o",
+            "jsonl",
+            "--history",
+            "all",
+            "--count",
+            "300",
+        ])
+        .ok();
+    let values = received
+        .json_lines()
+        .into_iter()
+        .map(|line| line["v"][0].clone());
+    assert!(values.eq((0..300).map(Value::from)), "{received:?}");
+    generator.wait().ok();
+    let port = port.to_string();
+    let status = near
+        .run(&["relay", "status", "--port", &port, "--json"])
+        .ok();
+    let status: Value = serde_json::from_str(&status.stdout).unwrap();
+    let stream = &status["streams"][0];
+    assert_eq!(
+        (&stream["name"], &stream["received"], &stream["lost_exact"]),
+        (&"Count".into(), &300.into(), &0.into()),
+        "{status}"
+    );
+}
+
+#[cfg(unix)]
+#[test]
+fn a_hangup_reads_the_rules_again_and_a_mistake_changes_nothing() {
+    let lab = Lab::new();
+    let port = free_port().to_string();
+    let file = lab.write("lsl-relay.toml", "");
+    let listen = format!("127.0.0.1:{port}");
+    let relay = lab.start(&["relay", "--listen", &listen, "--relay-config", &file]);
+    let info = StreamInfo::new("Amp", "EEG", 1, 10.0, ChannelFormat::Int8, "amp").unwrap();
+    let _outlet = lab.outlet(info);
+    let listed = || {
+        let mut stream = TcpStream::connect(&listen).ok()?;
+        stream.write_all(b"LSL:watch/1 once\r\n\r\n").ok()?;
+        let mut said = String::new();
+        stream.read_to_string(&mut said).ok()?;
+        Some(said.lines().filter(|line| line.starts_with("+ ")).count())
+    };
+    let sees = |streams| {
+        let deadline = local_clock() + 20.0;
+        while listed() != Some(streams) {
+            assert!(local_clock() < deadline, "{:?}", listed());
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    };
+    sees(1);
+    lab.write("lsl-relay.toml", "[[rule]]\nreaders = []\n");
+    relay.signal("HUP");
+    sees(0);
+    lab.write("lsl-relay.toml", "\n[[rule]]\nreader = []\n");
+    relay.signal("HUP");
+    std::thread::sleep(Duration::from_secs(1));
+    sees(0);
+    lab.write("lsl-relay.toml", "");
+    relay.signal("HUP");
+    sees(1);
+    relay.signal("TERM");
+    let said = relay.wait().ok().stderr;
+    let mistake = said.lines().find(|line| line.contains("ERROR"));
+    let mistake = mistake.expect(&said);
+    assert!(
+        mistake.contains("line 3") && mistake.contains("the settings before stay in use"),
+        "{said}"
+    );
+}
+
+#[cfg(unix)]
+#[test]
+fn a_reader_that_rules_name_no_more_is_ended_and_audited() {
+    let (near, far) = (Lab::new(), Lab::new());
+    let (hub, rec) = (
+        Machine::with_key(&near, "hub"),
+        Machine::with_key(&far, "rec"),
+    );
+    hub.run(&["trust", "add", "rec", &rec.key()]).ok();
+    rec.run(&["trust", "add", "hub", &hub.key(), "--role", "relay"])
+        .ok();
+    hub.configure(
+        "policy = \"required\"",
+        "policy = \"migrate\"\nmigrate_until = \"2099-12-31\"",
+    );
+    hub.configure("audit_file = \"\"", "audit_file = \"audit.jsonl\"");
+    let listen = format!("127.0.0.1:{}", free_port());
+    let rules = |readers| {
+        let rules = format!("[[rule]]\nmatch = \"name='Amp'\"\nreaders = [{readers}]\n");
+        std::fs::write(hub.file("lsl-relay.toml"), rules).unwrap();
+    };
+    rules("\"rec\"");
+    let relay = hub.start(&["relay", "--listen", &listen, "--insecure", "127.0.0.1:0"]);
+    let _amp = hub.start(&["gen", "--name", "Amp", "--rate", "100"]);
+    let settings = std::fs::read_to_string(near.path("lsl_api.cfg")).unwrap();
+    let session = settings.split_once("SessionID = ").unwrap().1.trim();
+    let config = std::fs::read_to_string(far.path("lsl_api.cfg")).unwrap();
+    far.write("lsl_api.cfg", &format!("{config}Relay = {{{listen}}}\n"));
+    let recv = [
+        "--session",
+        session,
+        "recv",
+        "Amp",
+        "-o",
+        "jsonl",
+        "--timeout",
+        "20",
+    ];
+    let _reader = rec.start_until_first_line(&recv);
+    let events = |kind: &str| {
+        let text = std::fs::read_to_string(hub.file("audit.jsonl")).unwrap_or_default();
+        let lines = text
+            .lines()
+            .map(|line| serde_json::from_str::<Value>(line).unwrap());
+        lines
+            .filter(|line| line["event"] == kind)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        (
+            events("relay_insecure").len(),
+            events("stream_refused").len()
+        ),
+        (1, 0)
+    );
+    rules("");
+    let began = local_clock();
+    relay.signal("HUP");
+    let refused = loop {
+        if let Some(refused) = events("stream_refused").pop() {
+            break refused;
+        }
+        assert!(local_clock() - began < 5.0);
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    let detail = "stream \"Amp\": ended, no rule lets rec read it any more";
+    assert_eq!(
+        (&refused["peer_name"], &refused["detail"]),
+        (&"rec".into(), &detail.into())
+    );
+    assert_eq!(refused["peer_fp"], rec.fingerprint());
+    assert!(!events("session_closed").is_empty());
+}
+
+#[test]
+fn what_is_not_built_yet_is_refused_and_nobody_is_no_relay() {
+    let lab = Lab::new();
+    let file = lab.write("lsl-relay.toml", "[history]\ndir = \"past\"\n");
+    let refused = lab.run(&["relay", "--listen", "127.0.0.1:0", "--relay-config", &file]);
+    assert_eq!(refused.status, Some(2));
+    assert!(
+        refused.stderr.contains("has no [history] yet"),
+        "{refused:?}"
+    );
+    let unknown = lab.write("lsl-relay.toml", "\n[relay]\nlisten_at = []\n");
+    let refused = lab.run(&["relay", "--relay-config", &unknown]);
+    assert_eq!(refused.status, Some(2));
+    assert!(refused.stderr.contains("line 3"), "{refused:?}");
+    let refused = lab.run(&["relay"]);
+    assert_eq!(refused.status, Some(5));
+    assert!(refused.stderr.contains("run: lsl key init"), "{refused:?}");
+    let nobody = lab.run(&["relay", "status", "--port", &free_port().to_string()]);
+    assert_eq!(nobody.status, Some(3));
+}

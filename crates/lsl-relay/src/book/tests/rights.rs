@@ -1,0 +1,109 @@
+//! Rules that change while many devices watch: test 15 of relay §14.
+
+use std::collections::BTreeSet;
+
+use super::network::Dice;
+use super::*;
+
+const DEVICES: u64 = 20;
+const STREAMS: u64 = 1000;
+
+fn key(device: u64) -> Fingerprint {
+    let seed = [u8::try_from(device).expect("few devices"); 32];
+    lsl_secure::SecretKey::from_seed(&seed)
+        .public()
+        .fingerprint()
+}
+
+/// Rules that let some devices read the streams of each tenth.
+fn rules(keys: &[Fingerprint], dice: &mut Dice) -> Rules {
+    let rule = |tenth| Rule {
+        query: Query::parse(format!("source_id mod 10 = {tenth}")).ok(),
+        readers: Readers::Only {
+            keys: keys
+                .iter()
+                .copied()
+                .filter(|_| dice.below(3) == 0)
+                .collect(),
+            local: false,
+        },
+        ..Rule::default()
+    };
+    Rules((0..10).map(rule).collect())
+}
+
+/// Takes what watchers were told: nothing that they may not know.
+fn tell(book: &mut Book, keys: &[Fingerprint], told: &mut BTreeSet<(u64, Uid)>) {
+    while let Some(event) = book.poll_event() {
+        match event {
+            BookEvent::Announce { watcher, uid, .. } => {
+                let reader = Reader::Key(keys[usize::try_from(watcher.0).expect("few")]);
+                assert!(
+                    book.may_read(&uid, Asker { reader, link: None }),
+                    "{uid} to {watcher:?}"
+                );
+                told.insert((watcher.0, uid));
+            }
+            BookEvent::Withdraw { watcher, uid, .. } => {
+                assert!(told.remove(&(watcher.0, uid)));
+            }
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn nobody_is_told_of_what_the_rules_of_the_moment_hide() {
+    let mut dice = Dice(15);
+    let keys: Vec<_> = (0..DEVICES).map(key).collect();
+    let with_rules = |rules| Settings {
+        rules,
+        reoffer: false,
+        ..settings()
+    };
+    let mut book = Book::new(RelayId(9), with_rules(rules(&keys, &mut dice)));
+    let mut told = BTreeSet::new();
+    for device in 0..DEVICES {
+        let reader = Reader::Key(keys[usize::try_from(device).expect("few")]);
+        let asker = Asker { reader, link: None };
+        book.watch(WatcherId(device), Watch { asker, query: None });
+    }
+    let mut now = 0.0;
+    for round in 0..3 {
+        for n in 0..STREAMS {
+            // Some come and go all the time, and in the middle of a change.
+            if round == 0 || dice.below(20) == 0 {
+                let uid = n.to_string();
+                if book.info(&uid).is_some() {
+                    book.unseen(FACE, &uid, now);
+                } else {
+                    book.seen(FACE, info(&uid), now);
+                }
+            }
+        }
+        pass(&mut book, now + 0.05);
+        tell(&mut book, &keys, &mut told);
+        // A device that is revoked is in no rule any more, whatever group it was in.
+        let trusted = &keys[..keys.len() - round];
+        book.set_settings(with_rules(rules(trusted, &mut dice)), now + 0.05);
+        now += 1.0;
+        pass(&mut book, now);
+        tell(&mut book, &keys, &mut told);
+        let mut expected = BTreeSet::new();
+        for (uid, ..) in book.streams() {
+            for (device, key) in (0..DEVICES).zip(&keys) {
+                let asker = Asker {
+                    reader: Reader::Key(*key),
+                    link: None,
+                };
+                if book.may_read(uid, asker) {
+                    expected.insert((device, uid.clone()));
+                }
+            }
+        }
+        assert!(told == expected, "round {round}");
+        assert!(
+            expected.len() > 3000 && told.iter().all(|(device, _)| *device < 20 - round as u64)
+        );
+    }
+}

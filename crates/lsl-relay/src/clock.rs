@@ -1,0 +1,433 @@
+//! Clocks of the sources of streams, chained over links. Spec: relay §7; LSS/1 §9.4.
+//!
+//! Offsets are "source minus this relay" in seconds. Each uncertainty is a round trip: the error is at most half
+//! of it. Drain [`Clocks::poll_event`] after each call.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use crate::book::{Uid, Way};
+use crate::id::RelayId;
+
+/// Time in seconds between PINGs of a link while somebody asks for a clock.
+pub const FAST_PING_SECS: f64 = 0.25;
+
+/// Offset of another clock from ours, as it was at one moment.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Estimate {
+    /// Other clock minus ours.
+    pub offset_secs: f64,
+    /// Round trip of all measurements it is made of, as of `at`.
+    pub uncertainty_secs: f64,
+    /// Time of our clock at which it held.
+    pub at: f64,
+    /// Age at `at` of the oldest measurement it is made of.
+    pub age_secs: f64,
+}
+
+impl Estimate {
+    /// Returns the estimate as of `now`: its uncertainty grows. `None` if it is too old to be told.
+    pub fn aged(self, now: f64) -> Option<Self> {
+        let passed = (now - self.at).max(0.0);
+        let age_secs = self.age_secs + passed;
+        (age_secs <= MAX_AGE_SECS).then_some(Self {
+            uncertainty_secs: self.uncertainty_secs + DRIFT * passed,
+            at: now,
+            age_secs,
+            ..self
+        })
+    }
+
+    /// Moves times of a relay's answer to a clock probe into the clock of the source.
+    pub fn answer(self, t1: f64, t2: f64) -> (f64, f64) {
+        let half = self.uncertainty_secs / 2.0;
+        (t1 + self.offset_secs + half, t2 + self.offset_secs - half)
+    }
+
+    fn is_sound(&self) -> bool {
+        let numbers = [self.offset_secs, self.uncertainty_secs, self.age_secs];
+        numbers.into_iter().all(f64::is_finite)
+            && self.uncertainty_secs >= 0.0
+            && self.age_secs >= 0.0
+    }
+}
+
+/// Clock of the relay at the other end of a link, from its PONGs.
+#[derive(Debug, Default)]
+struct Pings {
+    /// The last 16 measurements: offset, round trip, time of the PING.
+    last: VecDeque<(f64, f64, f64)>,
+}
+
+impl Pings {
+    fn add(&mut self, [t0, t1, t2, t3]: [f64; 4]) {
+        let rtt = (t3 - t0) - (t2 - t1);
+        let is_sound = [t0, t1, t2, t3].iter().all(|time| time.is_finite());
+        if !is_sound || t1 > t2 || rtt < 0.0 {
+            return;
+        }
+        if self.last.len() >= PINGS {
+            self.last.pop_front();
+        }
+        self.last
+            .push_back((f64::midpoint(t1 - t0, t2 - t3), rtt, t0));
+    }
+
+    /// Returns the measurement that is least uncertain now.
+    fn estimate(&self, now: f64) -> Option<Estimate> {
+        let all = self
+            .last
+            .iter()
+            .filter_map(|&(offset_secs, uncertainty_secs, at)| {
+                let age_secs = 0.0;
+                let measured = Estimate {
+                    offset_secs,
+                    uncertainty_secs,
+                    at,
+                    age_secs,
+                };
+                measured.aged(now)
+            });
+        all.min_by(|one, other| one.uncertainty_secs.total_cmp(&other.uncertainty_secs))
+    }
+
+    /// Returns the longest round trip of the last measurements.
+    fn slowest(&self) -> f64 {
+        self.last.iter().map(|(_, rtt, _)| *rtt).fold(0.0, f64::max)
+    }
+}
+
+/// Something that the driver must do.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ClockEvent {
+    /// Measure the source's clock over the direct way, every 2 s; or stop.
+    Measure {
+        /// Origin of the stream.
+        uid: Uid,
+        /// Whether to begin.
+        on: bool,
+    },
+    /// Ask a relay for the clock of a stream, by `LSL:timekeys/1 UID`; an earlier such substream ends.
+    Ask {
+        /// Relay to ask.
+        link: RelayId,
+        /// Origin of the stream.
+        uid: Uid,
+    },
+    /// Tell a relay the clock of a stream, by a `t` record.
+    Tell {
+        /// Relay that asked.
+        link: RelayId,
+        /// Origin of the stream.
+        uid: Uid,
+        /// Offset, uncertainty and age as of now.
+        estimate: Estimate,
+    },
+    /// Send PINGs on a link at this distance in seconds.
+    PingEvery(RelayId, f64),
+}
+
+/// Clocks of all streams that somebody asks for.
+#[derive(Debug, Default)]
+pub struct Clocks {
+    links: BTreeMap<RelayId, Pings>,
+    streams: BTreeMap<Uid, SourceClock>,
+    /// Links with PINGs at the short distance.
+    fast: BTreeSet<RelayId>,
+    events: VecDeque<ClockEvent>,
+}
+
+/// Clock of one stream's source.
+#[derive(Debug)]
+struct SourceClock {
+    way: Option<Way>,
+    /// Offset of the source from us, or from the relay at the other end of the way, as it was told.
+    told: Option<Estimate>,
+    /// Until when somebody here asks, and until when each relay.
+    local_until: f64,
+    links_until: BTreeMap<RelayId, f64>,
+    next_tell: f64,
+    next_ask: f64,
+    is_measured: bool,
+}
+
+impl SourceClock {
+    fn until(&self) -> f64 {
+        self.links_until
+            .values()
+            .copied()
+            .fold(self.local_until, f64::max)
+    }
+}
+
+impl Clocks {
+    /// Creates the clocks of a relay.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Notes a clock probe or `timekeys` connection for a stream: of a relay, or of somebody else. It counts for
+    /// 60 s. `way` is the way in use.
+    pub fn asked(&mut self, uid: &Uid, by: Option<RelayId>, way: Option<Way>, now: f64) {
+        let clock = self.streams.entry(uid.clone()).or_insert(SourceClock {
+            way,
+            told: None,
+            local_until: 0.0,
+            links_until: BTreeMap::new(),
+            next_tell: now,
+            next_ask: now,
+            is_measured: false,
+        });
+        let until = now + INTEREST_SECS;
+        match by {
+            None => clock.local_until = until,
+            Some(link) => {
+                // The first estimate is told at once.
+                if clock.links_until.insert(link, until).is_none() {
+                    clock.next_tell = now;
+                }
+            }
+        }
+        self.work(now);
+    }
+
+    /// Notes that another way is in use; estimates of the former one hold no more.
+    pub fn way_changed(&mut self, uid: &Uid, way: Option<Way>, now: f64) {
+        let Some(clock) = self.streams.get_mut(uid) else {
+            return;
+        };
+        if clock.way == way {
+            return;
+        }
+        if std::mem::take(&mut clock.is_measured) {
+            let uid = uid.clone();
+            self.events
+                .push_back(ClockEvent::Measure { uid, on: false });
+        }
+        clock.way = way;
+        clock.told = None;
+        clock.next_ask = now;
+        self.work(now);
+    }
+
+    /// Takes the measurement of a source over the direct way: clock of the source minus ours, its round trip, and
+    /// the time at which its probe left.
+    pub fn measured(&mut self, uid: &Uid, offset_secs: f64, rtt_secs: f64, at: f64, now: f64) {
+        let estimate = Estimate {
+            offset_secs,
+            uncertainty_secs: rtt_secs,
+            at,
+            age_secs: 0.0,
+        };
+        let clock = self.streams.get_mut(uid);
+        if let Some(clock) = clock.filter(|clock| matches!(clock.way, Some(Way::Direct(_)))) {
+            clock.take(estimate, now);
+            self.work(now);
+        }
+    }
+
+    /// Takes the `t` record of a relay: clock of the source minus its own, uncertainty as of when it was sent,
+    /// and age. One that is not of the way in use is ignored.
+    pub fn told(
+        &mut self,
+        link: RelayId,
+        uid: &Uid,
+        [offset, uncertainty, age]: [f64; 3],
+        now: f64,
+    ) {
+        // How long it was on the way is not known: as long as the slowest of the last round trips, at most.
+        let delay = self.links.get(&link).map_or(0.0, Pings::slowest);
+        let estimate = Estimate {
+            offset_secs: offset,
+            uncertainty_secs: uncertainty + DRIFT * delay,
+            at: now,
+            age_secs: age + delay,
+        };
+        let clock = self.streams.get_mut(uid);
+        if let Some(clock) = clock.filter(|clock| clock.way == Some(Way::Link(link))) {
+            clock.take(estimate, now);
+            self.work(now);
+        }
+    }
+
+    /// Takes the answer to a PING: `[t0, t1, t2, t3]`, the outer two of our clock.
+    pub fn pong(&mut self, link: RelayId, times: [f64; 4], now: f64) {
+        self.links.entry(link).or_default().add(times);
+        self.work(now);
+    }
+
+    /// Returns the shortest of the last round trips of a link in seconds.
+    pub fn rtt(&self, link: RelayId) -> Option<f64> {
+        let last = self.links.get(&link)?.last.iter();
+        last.map(|(_, rtt, _)| *rtt).reduce(f64::min)
+    }
+
+    /// Forgets a link that is down, and what it asked.
+    pub fn link_down(&mut self, link: RelayId) {
+        self.links.remove(&link);
+        self.fast.remove(&link);
+        for clock in self.streams.values_mut() {
+            clock.links_until.remove(&link);
+            if clock.way == Some(Way::Link(link)) {
+                clock.told = None;
+            }
+        }
+    }
+
+    /// Forgets a stream that is gone.
+    pub fn gone(&mut self, uid: &Uid) {
+        if let Some(clock) = self.streams.remove(uid) {
+            self.stop(uid.clone(), &clock);
+        }
+    }
+
+    /// Returns the clock of a stream's source; `None` before the first estimate and when the last one is too
+    /// old: then nobody is answered.
+    pub fn estimate(&self, uid: &Uid, now: f64) -> Option<Estimate> {
+        let clock = self.streams.get(uid)?;
+        let told = clock.told?.aged(now)?;
+        match clock.way? {
+            Way::Direct(_) => Some(told),
+            Way::Link(link) => {
+                let peer = self.links.get(&link)?.estimate(now)?;
+                Some(Estimate {
+                    offset_secs: told.offset_secs + peer.offset_secs,
+                    uncertainty_secs: told.uncertainty_secs + peer.uncertainty_secs,
+                    at: now,
+                    age_secs: told.age_secs.max(peer.age_secs),
+                })
+            }
+        }
+    }
+
+    /// Returns what happened next; drain it after each call.
+    pub fn poll_event(&mut self) -> Option<ClockEvent> {
+        self.events.pop_front()
+    }
+
+    /// Returns when to call [`Clocks::handle_timeout`].
+    pub fn poll_timeout(&self) -> Option<f64> {
+        let times = self.streams.values().map(|clock| {
+            let ask = matches!(clock.way, Some(Way::Link(_))).then_some(clock.next_ask);
+            let tell = (!clock.links_until.is_empty()).then_some(clock.next_tell);
+            let due = [ask, tell].into_iter().flatten();
+            due.fold(clock.until(), f64::min)
+        });
+        times.reduce(f64::min)
+    }
+
+    /// Asks, tells and forgets what is due.
+    pub fn handle_timeout(&mut self, now: f64) {
+        self.work(now);
+    }
+
+    fn work(&mut self, now: f64) {
+        let over: Vec<Uid> = self
+            .streams
+            .iter()
+            .filter(|(_, clock)| clock.until() <= now)
+            .map(|(uid, _)| uid.clone())
+            .collect();
+        for uid in &over {
+            self.gone(uid);
+        }
+        let mut asked = BTreeSet::new();
+        for (uid, clock) in &mut self.streams {
+            clock.links_until.retain(|_, until| *until > now);
+            match clock.way {
+                Some(Way::Direct(_)) if !clock.is_measured => {
+                    clock.is_measured = true;
+                    let uid = uid.clone();
+                    self.events.push_back(ClockEvent::Measure { uid, on: true });
+                }
+                Some(Way::Link(link)) => {
+                    asked.insert(link);
+                    if now >= clock.next_ask {
+                        clock.next_ask = now + ASK_SECS;
+                        let uid = uid.clone();
+                        self.events.push_back(ClockEvent::Ask { link, uid });
+                    }
+                }
+                _ => {}
+            }
+        }
+        let tell = self
+            .streams
+            .iter()
+            .filter(|(_, clock)| now >= clock.next_tell && !clock.links_until.is_empty());
+        let tell: Vec<_> = tell
+            .map(|(uid, _)| (uid.clone(), self.estimate(uid, now)))
+            .collect();
+        for (uid, estimate) in tell {
+            let Some(clock) = self.streams.get_mut(&uid) else {
+                continue;
+            };
+            clock.next_tell = now + TELL_SECS;
+            if let Some(estimate) = estimate {
+                // Never back into the link that it comes from.
+                let links = clock
+                    .links_until
+                    .keys()
+                    .filter(|link| clock.way != Some(Way::Link(**link)));
+                for link in links {
+                    let (link, uid) = (*link, uid.clone());
+                    self.events.push_back(ClockEvent::Tell {
+                        link,
+                        uid,
+                        estimate,
+                    });
+                }
+            }
+        }
+        for link in asked.difference(&self.fast) {
+            self.events
+                .push_back(ClockEvent::PingEvery(*link, FAST_PING_SECS));
+        }
+        for link in self.fast.difference(&asked) {
+            self.events
+                .push_back(ClockEvent::PingEvery(*link, crate::mux::PING_SECS));
+        }
+        self.fast = asked;
+    }
+
+    fn stop(&mut self, uid: Uid, clock: &SourceClock) {
+        if clock.is_measured {
+            self.events
+                .push_back(ClockEvent::Measure { uid, on: false });
+        }
+    }
+}
+
+impl SourceClock {
+    /// Takes a new estimate; the first one is told at once.
+    fn take(&mut self, estimate: Estimate, now: f64) {
+        if !estimate.is_sound() {
+            return;
+        }
+        if self.told.is_none() {
+            self.next_tell = now;
+        }
+        self.told = Some(estimate);
+    }
+}
+
+/// Growth of the uncertainty per second: each of two clocks may be 100 ppm fast or slow, and the uncertainty is
+/// twice the error.
+const DRIFT: f64 = 4e-4;
+
+/// Measurements of a link that are kept.
+const PINGS: usize = 16;
+
+/// Age in seconds beyond which an estimate is not told.
+const MAX_AGE_SECS: f64 = 60.0;
+
+/// Time in seconds for which a probe counts as interest.
+const INTEREST_SECS: f64 = 60.0;
+
+/// Time in seconds after which a relay is asked again, before its interest ends.
+const ASK_SECS: f64 = 30.0;
+
+/// Time in seconds between two `t` records of a stream.
+const TELL_SECS: f64 = 2.0;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,135 @@
+//! Reads `lsl-relay.toml`. Unknown fields are errors, and every error names its line. Spec: relay §10, §13.
+
+mod raw;
+#[cfg(test)]
+mod tests;
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+
+use lsl_proto::query::Query;
+use lsl_secure::trust::TrustList;
+
+use crate::rules::Rules;
+
+/// Port of a relay unless another one is named.
+pub const DEFAULT_PORT: u16 = 16_570;
+
+/// Checked settings. The command line's options are put in their place after reading.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Addresses of the port.
+    pub listen: Vec<SocketAddr>,
+    /// Relays to dial, as `HOST:PORT`.
+    pub connect: Vec<String>,
+    /// Streams that links may see, within the rules; `None`: all.
+    pub publish: Option<Query>,
+    /// Streams that are taken from links; `None`: all.
+    pub import: Option<Query>,
+    /// Relays on the longest path that is accepted.
+    pub max_hops: usize,
+    /// Time in seconds for which a stream without readers is read on.
+    pub linger_secs: f64,
+    /// Whether streams are offered on faces.
+    pub reoffer: bool,
+    /// Addresses of the faces; none: one face, all interfaces.
+    pub between: Vec<IpAddr>,
+    /// Streams whose re-offered outlets stay plaintext under `required`.
+    pub plaintext: Option<Query>,
+    /// Settings of the history; `None`: nothing is kept.
+    pub history: Option<HistoryConfig>,
+    /// Settings of the engine; `None`: there is none.
+    pub engine: Option<EngineConfig>,
+    /// Address that metrics are served at.
+    pub metrics: Option<SocketAddr>,
+    /// Whether metrics name streams.
+    pub metrics_labels: bool,
+    /// Limits of numbers.
+    pub limits: RelayLimits,
+    /// Who may read what.
+    pub rules: Rules,
+}
+
+/// Limits on what peers may use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RelayLimits {
+    /// Links at a time.
+    pub links: usize,
+    /// Client connections at a time.
+    pub clients: usize,
+    /// Streams, and substreams of one link.
+    pub streams: u32,
+}
+
+/// The `[history]` table.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HistoryConfig {
+    /// Folder of the segments.
+    pub dir: PathBuf,
+    /// Age in seconds beyond which segments go.
+    pub max_age_secs: f64,
+    /// Bytes of all segments.
+    pub max_bytes: u64,
+    /// Bytes that stay free on the disk.
+    pub min_free_bytes: u64,
+    /// Recipients that segments are encrypted for.
+    pub recipients: Vec<String>,
+    /// File of the identity that opens them.
+    pub identity: Option<PathBuf>,
+}
+
+/// Keys and values of an engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Layout {
+    /// Chunks of samples.
+    Packed,
+    /// As River reads and writes.
+    River,
+}
+
+/// The `[engine]` table.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EngineConfig {
+    /// Address, without a password.
+    pub url: String,
+    /// Keys and values.
+    pub layout: Layout,
+    /// Name of the user.
+    pub user: Option<String>,
+    /// File of the password.
+    pub password_file: Option<PathBuf>,
+    /// File of the certificates that the server is checked with.
+    pub ca_file: Option<PathBuf>,
+    /// Age in seconds beyond which samples go.
+    pub max_age_secs: f64,
+    /// Bytes that are kept.
+    pub max_bytes: u64,
+    /// Replicas that must have what was appended.
+    pub min_replicas: u32,
+    /// Time in ms for which samples are gathered.
+    pub flush_ms: u32,
+    /// Whether old keys of River's layout are removed.
+    pub river_trim: bool,
+    /// Rate in samples per second of streams that River made.
+    pub river_rate: f64,
+}
+
+/// Mistake in the file.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {reason}")]
+pub struct ConfigError {
+    /// Line, counted from 1.
+    pub line: usize,
+    /// Mistake and remedy.
+    pub reason: String,
+}
+
+impl Config {
+    /// Reads the text of the file. `trust` resolves names of readers and relays.
+    ///
+    /// # Errors
+    /// [`ConfigError`] for the first mistake found.
+    pub fn parse(text: &str, trust: &TrustList) -> Result<Self, ConfigError> {
+        raw::parse(text, trust)
+    }
+}

@@ -1,0 +1,199 @@
+//! Clocks of the sources of streams: who asks, who measures, and what linked relays tell each other.
+//! Spec: relay §7.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lsl_core::relay::{OpenSubstream, SourceClock, StreamClock, Substream};
+use lsl_core::{Error, Inlet, Result};
+use tokio::task::AbortHandle;
+
+use crate::book::{Uid, Way};
+use crate::clock::{ClockEvent, Clocks, Estimate};
+use crate::id::RelayId;
+use crate::shell::state::{Shared, State};
+
+/// Clocks of the streams that somebody asked for.
+#[derive(Debug, Default)]
+pub(super) struct SourceClocks {
+    pub(super) machine: Clocks,
+    /// Clocks that answer for us.
+    given: HashMap<Uid, GivenClock>,
+    measuring: HashMap<Uid, AbortOnDrop>,
+    /// Substreams by which relays are asked, with the time at which each was opened.
+    asking: HashMap<Uid, (f64, Arc<dyn Substream>)>,
+}
+
+#[derive(Debug)]
+struct GivenClock {
+    clock: Arc<StreamClock>,
+    /// Time of the last question that the machine was told of.
+    noted: f64,
+}
+
+impl SourceClocks {
+    /// Returns the clock in which readers of a stream are answered.
+    pub(super) fn of(&mut self, uid: &Uid) -> Arc<StreamClock> {
+        let given = self.given.entry(uid.clone());
+        let given = given.or_insert_with(|| GivenClock {
+            clock: Arc::default(),
+            noted: f64::NEG_INFINITY,
+        });
+        Arc::clone(&given.clock)
+    }
+
+    /// Whether somebody may ask.
+    pub(super) fn are_given(&self) -> bool {
+        let mut given = self.given.values();
+        given.any(|given| Arc::strong_count(&given.clock) > 1)
+    }
+
+    /// Forgets a stream that is gone.
+    pub(super) fn gone(&mut self, uid: &Uid) {
+        self.machine.gone(uid);
+        self.given.remove(uid);
+        self.asking.remove(uid);
+    }
+
+    /// Notes the answer to a PING of a link, and answers for the streams behind it accordingly.
+    pub(super) fn pong(&mut self, link: RelayId, times: [f64; 4], now: f64) -> Option<f64> {
+        self.machine.pong(link, times, now);
+        self.renew(now);
+        self.machine.rtt(link)
+    }
+
+    /// Notes what a relay tells of a clock: offset, uncertainty and age.
+    pub(super) fn told(&mut self, link: RelayId, uid: &Uid, told: [f64; 3], now: f64) {
+        self.machine.told(link, uid, told, now);
+        self.set(uid, now);
+    }
+
+    /// Answers by the estimates as they are now.
+    pub(super) fn renew(&mut self, now: f64) {
+        for (uid, given) in &self.given {
+            set(&given.clock, self.machine.estimate(uid, now));
+        }
+        (self.asking).retain(|_, (since, _)| now - *since < ASKED_SECS);
+    }
+
+    fn set(&self, uid: &Uid, now: f64) {
+        if let Some(given) = self.given.get(uid) {
+            set(&given.clock, self.machine.estimate(uid, now));
+        }
+    }
+}
+
+fn set(clock: &StreamClock, estimate: Option<Estimate>) {
+    clock.set(estimate.map(|it| SourceClock {
+        offset_secs: it.offset_secs,
+        uncertainty_secs: it.uncertainty_secs,
+        measured_at: it.at,
+    }));
+}
+
+impl State {
+    /// Tells the machine of new questions.
+    pub(super) fn notice_questions(&mut self, now: f64) {
+        for (uid, given) in &mut self.clocks.given {
+            let asked = given.clock.last_asked();
+            if let Some(asked) = asked.filter(|asked| asked - given.noted > NOTE_SECS) {
+                given.noted = asked;
+                let way = self.book.way(uid);
+                self.clocks.machine.asked(uid, None, way, now);
+            }
+        }
+    }
+
+    /// Does what the clocks want.
+    pub(super) fn follow_clocks(&mut self, event: ClockEvent, shared: &Arc<Shared>, now: f64) {
+        match event {
+            ClockEvent::Measure { uid, on: true } => {
+                let measuring = measure(Arc::clone(shared), uid.clone());
+                let task = AbortOnDrop(shared.runtime.spawn(measuring).abort_handle());
+                self.clocks.measuring.insert(uid, task);
+            }
+            ClockEvent::Measure { uid, on: false } => drop(self.clocks.measuring.remove(&uid)),
+            ClockEvent::Ask { link, uid } => {
+                let request = format!("LSL:timekeys/1 {uid}\r\n").into_bytes();
+                let asking = self.link_to(link).map(|link| link.open(request));
+                if let Some(Ok(substream)) = asking {
+                    self.clocks.asking.insert(uid, (now, substream));
+                }
+            }
+            ClockEvent::Tell {
+                link,
+                uid,
+                estimate,
+            } => {
+                for (watcher, outbox) in self.watchers.values() {
+                    if *watcher == Some(link) {
+                        outbox.put_clock(uid.clone(), estimate);
+                    }
+                }
+            }
+            ClockEvent::PingEvery(link, secs) => {
+                if let Some(link) = self.link_to(link) {
+                    link.set_ping_secs(secs);
+                }
+            }
+        }
+    }
+}
+
+/// Measures the clock of a source that is seen on a face, until it is stopped.
+async fn measure(shared: Arc<Shared>, uid: Uid) {
+    let mut own = None;
+    loop {
+        let measured = measure_once(&shared, &uid, &mut own).await;
+        if measured.is_err() {
+            own = None;
+        }
+        tokio::time::sleep(MEASURE_EVERY).await;
+    }
+}
+
+/// Measures once, by the inlet that reads the stream, if there is one, else by one that reads nothing.
+async fn measure_once(shared: &Arc<Shared>, uid: &Uid, own: &mut Option<Inlet>) -> Result<()> {
+    let reading = shared.look(|state| state.flows.get(uid)?.inlet.upgrade());
+    let correction = if let Some(inlet) = reading {
+        inlet.time_correction(MEASURE_EVERY).await?
+    } else {
+        let inlet = if let Some(inlet) = own.take() {
+            inlet
+        } else {
+            let info = shared.look(|state| match state.book.way(uid)? {
+                Way::Direct(_) => state.found.get(uid).cloned(),
+                Way::Link(_) => None,
+            });
+            let info = info.ok_or_else(|| Error::Argument("it is not seen".into()))?;
+            let inlet = Inlet::builder(&info).context(&shared.context);
+            inlet.recover(false).create()?
+        };
+        own.insert(inlet).time_correction(MEASURE_EVERY).await?
+    };
+    let (offset, rtt) = (-correction.offset_secs, correction.uncertainty_secs);
+    let at = correction.remote_time + correction.offset_secs;
+    shared.act(|state, now| {
+        state.clocks.machine.measured(uid, offset, rtt, at, now);
+        state.clocks.set(uid, now);
+    });
+    Ok(())
+}
+
+#[derive(Debug)]
+struct AbortOnDrop(AbortHandle);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+const MEASURE_EVERY: Duration = Duration::from_secs(2);
+
+/// Time in seconds for which further questions are no news; they count for a minute.
+const NOTE_SECS: f64 = 10.0;
+
+/// Time in seconds after which a question to a relay counts no more there.
+const ASKED_SECS: f64 = 60.0;

@@ -1,0 +1,186 @@
+//! Answers the requests at the port. Spec: relay §3.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lsl_core::relay::{Duplex, Handler, Peer, PortRequest, Refused, ReplayFrom, StreamClock};
+use lsl_core::{Outlet, Position, StreamInfo, local_clock};
+use lsl_proto::query::Query;
+use tokio::io::AsyncWriteExt;
+
+use crate::book::{Asker, Uid};
+use crate::id::RelayId;
+use crate::rules::{Reader, selects_for_peer};
+use crate::shell::limits::Who;
+use crate::shell::state::{Flow, Shared, State};
+use crate::shell::{audit, links, status, watch};
+
+/// The side of a relay that its peers see.
+#[derive(Debug)]
+pub(super) struct Desk(pub(super) Arc<Shared>);
+
+/// A reader that waits for the outlet of a stream.
+struct Waiting<'a> {
+    shared: &'a Arc<Shared>,
+    uid: &'a Uid,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.shared.act(|state, _| state.waits_no_more(self.uid));
+    }
+}
+
+impl Handler for Desk {
+    async fn stream(
+        &self,
+        uid: &[u8],
+        from: Option<ReplayFrom>,
+        peer: &Peer,
+    ) -> Result<Arc<Outlet>, Refused> {
+        let uid: Uid = text(uid).ok_or(Refused::NotFound)?.into();
+        let wants_past = from.is_some_and(|from| from != ReplayFrom::Live);
+        let outlet = self.0.act(|state, now| {
+            let may_read = state.book.may_read(&uid, asker(peer));
+            may_read.then(|| state.await_outlet(&uid, wants_past, now))
+        });
+        let Some(mut outlet) = outlet else {
+            self.admit(&uid, peer);
+            return Err(Refused::NotFound);
+        };
+        let _waiting = Waiting {
+            shared: &self.0,
+            uid: &uid,
+        };
+        let found = outlet.wait_for(Option::is_some).await;
+        let found = found.ok().and_then(|found| found.clone());
+        let found = found.ok_or(Refused::NotFound)?;
+        if let Some(ReplayFrom::At(position, _)) = from {
+            self.wait_for_past(&uid, position).await;
+        }
+        // What was allowed may not be any more.
+        self.admit(&uid, peer).ok_or(Refused::NotFound)?;
+        Ok(found)
+    }
+
+    fn shortinfo(&self, query: &[u8], peer: &Peer) -> Vec<u8> {
+        let Some(query) = parse(query) else {
+            return Vec::new();
+        };
+        let asker = asker(peer);
+        // Nobody waits here: this is no task of its own.
+        let is_due = self.0.act(|state, now| {
+            let streams = state.book.streams().len();
+            state.limits.ask(Who::of(peer), streams, now) == Some(0.0)
+        });
+        if !is_due {
+            audit::limit(&self.0, peer, "questions of a peer of a relay");
+            return Vec::new();
+        }
+        let first = self.0.look(|state| {
+            let mut streams = state.book.streams();
+            streams.find_map(|(uid, ..)| {
+                let info = state.book.info(uid)?;
+                let is_meant =
+                    selects_for_peer(query.as_ref(), info) && state.book.may_read(uid, asker);
+                is_meant.then(|| state.book.document(uid)).flatten()
+            })
+        });
+        let info = first.and_then(|document| StreamInfo::from_xml(&document).ok());
+        info.map_or_else(Vec::new, |info| info.to_shortinfo_xml())
+    }
+
+    fn fullinfo(&self, uid: &[u8], peer: &Peer) -> Option<Vec<u8>> {
+        let uid = text(uid)?;
+        self.admit(uid, peer)?;
+        self.0.look(|state| state.book.document(uid))
+    }
+
+    fn clock(&self, uid: &[u8], peer: &Peer) -> Option<Arc<StreamClock>> {
+        let uid: Uid = text(uid)?.into();
+        self.admit(&uid, peer)?;
+        let clock = self.0.act(|state, now| {
+            let asker = asker(peer);
+            if asker.link.is_some() {
+                let way = state.book.way(&uid);
+                state.clocks.machine.asked(&uid, asker.link, way, now);
+            }
+            state.clocks.of(&uid)
+        });
+        Some(clock)
+    }
+
+    async fn serve(&self, request: PortRequest, peer: Peer, mut duplex: Duplex) {
+        match request {
+            PortRequest::Watch { once, query, .. } => {
+                if let Some(query) = parse(&query) {
+                    watch::serve(&self.0, query, once, (&peer, asker(&peer)), duplex).await;
+                }
+            }
+            PortRequest::Status if peer.is_local() => {
+                let text = format!("{}\n", status::of(&self.0));
+                let _ = duplex.write_all(text.as_bytes()).await;
+                duplex.close(None).await;
+            }
+            PortRequest::Link { headers } if peer.link.is_none() => {
+                links::accept(&self.0, &headers, peer, duplex).await;
+            }
+            _ => duplex.close(None).await,
+        }
+    }
+}
+
+impl Desk {
+    /// Waits while a stream whose past was asked for has not come to where a reader was.
+    async fn wait_for_past(&self, uid: &Uid, reader: Position) {
+        let is_behind = |state: &State| {
+            let own = state.flows.get(uid).and_then(Flow::position);
+            own.is_some_and(|own| own.generation == reader.generation && own.next < reader.next)
+        };
+        let until = local_clock() + PAST_LIMIT_SECS;
+        while local_clock() < until && self.0.look(is_behind) {
+            tokio::time::sleep(LOOK_AT_PAST).await;
+        }
+    }
+
+    /// Returns something if a peer may read a stream. It cannot tell a refusal, which is audited, from an unknown
+    /// stream.
+    fn admit(&self, uid: &str, peer: &Peer) -> Option<()> {
+        let (is_known, may_read) = self.0.look(|state| {
+            let may_read = state.book.may_read(uid, asker(peer));
+            (state.book.info(uid).is_some(), may_read)
+        });
+        if is_known && !may_read {
+            let key = peer.trusted.as_ref().map(|(key, _)| key);
+            audit::refused(&self.0, uid, (peer.address, key), false);
+        }
+        may_read.then_some(())
+    }
+}
+
+/// How long readers wait for that, in seconds, and when they look.
+const PAST_LIMIT_SECS: f64 = 5.0;
+const LOOK_AT_PAST: Duration = Duration::from_millis(2);
+
+/// Returns whose rights a peer has.
+fn asker(peer: &Peer) -> Asker {
+    let reader = match &peer.trusted {
+        Some((key, _)) => Reader::Key(key.fingerprint()),
+        None => Reader::Local,
+    };
+    let link = peer.link.map(RelayId);
+    Asker { reader, link }
+}
+
+fn text(uid: &[u8]) -> Option<&str> {
+    std::str::from_utf8(uid).ok()
+}
+
+/// Parses a predicate; the inner `None` selects all streams.
+#[expect(clippy::option_option, reason = "a mistake differs from no predicate")]
+fn parse(query: &[u8]) -> Option<Option<Query>> {
+    match query {
+        b"" => Some(None),
+        query => Query::parse(query).ok().map(Some),
+    }
+}

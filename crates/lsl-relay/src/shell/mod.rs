@@ -1,0 +1,178 @@
+//! The running relay: sockets, tasks and the clock around the machines of this crate. Spec: relay §2, §3.
+
+mod audit;
+mod clocks;
+mod desk;
+mod faces;
+mod limits;
+mod link;
+mod links;
+mod reload;
+mod source;
+mod state;
+mod status;
+mod watch;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lsl_core::relay::{Port, PortOptions};
+use lsl_core::{Context, Error, Result, local_clock};
+use tokio::runtime::Runtime;
+
+use crate::book::{Book, FaceId};
+use crate::config::Config;
+use crate::id::RelayId;
+use crate::link::Links;
+use desk::Desk;
+use state::Shared;
+
+/// A relay that runs until it is dropped: it looks for streams, and gives them to whoever may read them at its port.
+#[derive(Debug)]
+pub struct Relay {
+    shared: Arc<Shared>,
+    /// Settings in use.
+    config: Config,
+    addresses: Vec<SocketAddr>,
+    /// Taken by the end.
+    runtime: Option<Runtime>,
+}
+
+impl Relay {
+    /// Starts a relay that people know by `name`; at the addresses in `insecure`, plaintext is answered from anywhere.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if a port cannot be bound; [`Error::Security`] beyond loopback without a device key, for insecure
+    /// addresses where the policy is `required`, and if the security configuration cannot be used.
+    pub fn start(
+        context: &Context,
+        config: &Config,
+        name: &str,
+        insecure: Vec<SocketAddr>,
+    ) -> Result<Self> {
+        let id = identity(context)?;
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(cores.min(MOST_WORKERS))
+            .thread_name("lsl-relay")
+            .enable_time()
+            .build()
+            .map_err(|source| Error::io("no threads for the relay", source))?;
+        let links = Links::new(id, config.limits.links, seed()?);
+        let shared = Arc::new(Shared::new(
+            context.clone(),
+            (id, name.to_owned()),
+            (Book::new(id, reload::settings(config)), links),
+            config.limits.streams,
+            runtime.handle().clone(),
+        ));
+        let options = PortOptions {
+            listen: config.listen.clone(),
+            insecure,
+            id: id.to_string(),
+            name: name.to_owned(),
+            most_connections: config.limits.clients,
+        };
+        let port = Port::open(context, &options, Desk(Arc::clone(&shared)))?;
+        let addresses = port.addresses().to_vec();
+        shared.set_port(Some(Arc::new(port)));
+        audit::insecure(context, &options.insecure);
+        runtime.spawn(faces::search(Arc::clone(&shared), FaceId(0)));
+        runtime.spawn(drive(Arc::clone(&shared)));
+        Ok(Self {
+            shared,
+            config: config.clone(),
+            addresses,
+            runtime: Some(runtime),
+        })
+    }
+
+    /// Returns the addresses of the port: those of the configuration, then the insecure ones.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// Returns the identity of the relay.
+    pub fn id(&self) -> RelayId {
+        self.shared.id
+    }
+
+    /// Returns what the relay does, as a JSON object. Spec: relay §13.
+    pub fn status(&self) -> serde_json::Value {
+        status::of(&self.shared)
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        self.shared.act(|state, _| state.close_links());
+        let until = local_clock() + END_LIMIT.as_secs_f64();
+        while local_clock() < until && self.shared.look(|state| !state.connections.is_empty()) {
+            std::thread::sleep(LOOK_AT_END);
+        }
+        drop(self.shared.set_port(None));
+        if let Some(runtime) = self.runtime.take() {
+            // Whatever waits there waits for others.
+            runtime.shutdown_timeout(END_LIMIT);
+        }
+        // Whoever still holds the state for a moment holds no outlet open.
+        let flows = self.shared.act(|state, _| std::mem::take(&mut state.flows));
+        drop(flows);
+    }
+}
+
+fn identity(context: &Context) -> Result<RelayId> {
+    match context.security()?.local() {
+        Some(local) => Ok(RelayId::of_key(&local.key.public())),
+        None => random_id(),
+    }
+}
+
+fn random_id() -> Result<RelayId> {
+    let random = lsl_core::random_uid()?.replace('-', "");
+    let id = random.get(..16).and_then(|digits| digits.parse().ok());
+    id.ok_or_else(|| Error::Argument("a random identity has 16 digits".into()))
+}
+
+/// Returns what the random part of waits begins with.
+fn seed() -> Result<u32> {
+    let RelayId(random) = random_id()?;
+    Ok((random >> 32) as u32)
+}
+
+/// Does what is due in the directory.
+async fn drive(shared: Arc<Shared>) {
+    let mut looked_at = local_clock();
+    loop {
+        let due = shared.due().unwrap_or(f64::INFINITY) - local_clock();
+        let wait = Duration::from_secs_f64(due.clamp(0.0, LOOK_SECS));
+        let _ = tokio::time::timeout(wait, shared.changed.notified()).await;
+        let now = local_clock();
+        if now - looked_at >= LOOK_SECS {
+            looked_at = now;
+            shared.act(|state, now| {
+                state.count_readers(now);
+                state.clocks.renew(now);
+            });
+            reload::end_feeds(&shared);
+        }
+        shared.act(|state, now| {
+            state.book.handle_timeout(now);
+            state.links.handle_timeout(now);
+            state.notice_questions(now);
+            state.clocks.machine.handle_timeout(now);
+        });
+    }
+}
+
+/// Threads beyond which a relay gains nothing. Spec: relay §8.
+const MOST_WORKERS: usize = 4;
+
+/// Time between looks at the readers, in seconds.
+const LOOK_SECS: f64 = 1.0;
+
+/// How long links and tasks may take to end.
+const END_LIMIT: Duration = Duration::from_secs(1);
+
+const LOOK_AT_END: Duration = Duration::from_millis(5);

@@ -1,0 +1,82 @@
+//! Puts new settings in the place of those in use, and ends what they do not allow. Spec: relay §10, §13.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use lsl_core::Outlet;
+use lsl_core::secure::PublicKey;
+
+use crate::book::{Asker, Settings, Uid};
+use crate::config::Config;
+use crate::rules::Reader;
+use crate::shell::state::Shared;
+use crate::shell::{Relay, audit};
+
+impl Relay {
+    /// Puts new settings in the place of those in use: rules, limits, what is published and imported, hops and
+    /// lingering. Streams are announced or withdrawn within 0.1 s, feeds end within 5 s where the right to read is
+    /// gone, and nobody else notices. What only a start can change stays as it is, and is logged. Spec: relay §13.
+    pub fn reload(&mut self, config: &Config) {
+        let now = &self.config;
+        let stays = [
+            ("[relay] listen", now.listen != config.listen),
+            ("[local] between", now.between != config.between),
+            ("[history]", now.history != config.history),
+            ("[engine]", now.engine != config.engine),
+            ("[metrics]", now.metrics != config.metrics),
+        ];
+        for (key, _) in stays.iter().filter(|(_, differs)| *differs) {
+            tracing::warn!("the change of {key} takes effect when the relay is started again");
+        }
+        if let Some(port) = self.shared.port() {
+            port.set_most_connections(config.limits.clients);
+        }
+        self.shared.act(|state, now| {
+            state.book.set_settings(settings(config), now);
+            for uid in state.flows.keys().cloned().collect::<Vec<_>>() {
+                state.unsettle(uid, now);
+            }
+        });
+        end_feeds(&self.shared);
+        self.config = config.clone();
+    }
+}
+
+/// Returns the settings of the directory.
+pub(super) fn settings(config: &Config) -> Settings {
+    Settings {
+        max_hops: config.max_hops,
+        linger_secs: config.linger_secs,
+        streams: config.limits.streams as usize,
+        faces: 1,
+        reoffer: config.reoffer,
+        keeps: [config.history.is_some(), config.engine.is_some()],
+        publish: config.publish.clone(),
+        import: config.import.clone(),
+        rules: config.rules.clone(),
+    }
+}
+
+/// Ends the feeds of readers that may not read their stream any more.
+pub(super) fn end_feeds(shared: &Arc<Shared>) {
+    let outlets: Vec<(Uid, Arc<Outlet>)> = shared.act(|state, now| {
+        let uids: Vec<_> = state.unsettled.keys().cloned().collect();
+        state.unsettled.retain(|_, until| now < *until);
+        let outlet = |uid: Uid| {
+            let outlet = state.flows.get(&uid)?.outlet.borrow().clone()?;
+            Some((uid, outlet))
+        };
+        uids.into_iter().filter_map(outlet).collect()
+    });
+    for (uid, outlet) in outlets {
+        outlet.end_readers(|address: SocketAddr, key: Option<PublicKey>| {
+            let reader = key.map_or(Reader::Local, |key| Reader::Key(key.fingerprint()));
+            let asker = Asker { reader, link: None };
+            let ends = !shared.look(|state| state.book.may_read(&uid, asker));
+            if ends {
+                audit::refused(shared, &uid, (address, key.as_ref()), true);
+            }
+            ends
+        });
+    }
+}

@@ -1,0 +1,163 @@
+//! Reads a stream from where it comes, and passes its samples on as they came. Spec: relay §2, §6-8.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use lsl_core::relay::{Origin, Run};
+use lsl_core::{
+    Error, GapReason, Generation, History, Inlet, InletBuilder, Outlet, Position, Result, Retain,
+    StreamInfo, Timeout, random_uid,
+};
+
+use crate::book::{Uid, Way};
+use crate::shell::state::{Numbers, Shared, State, name_of};
+
+/// Reads a stream by this way until the feed ends.
+pub(super) async fn read(shared: Arc<Shared>, uid: Uid, way: Way) {
+    let Err(error) = pass_on(&shared, &uid, way).await;
+    tracing::info!("stream {uid} by {} ended: {error}", name_of(Some(way)));
+    shared.act(|state, now| state.book.feed_lost(&uid, way, now));
+}
+
+impl State {
+    /// Begins an inlet that reads a stream by this way; `None` if it is gone.
+    fn inlet(&self, uid: &Uid, way: Way) -> Option<InletBuilder> {
+        match way {
+            Way::Direct(_) => self.found.get(uid).map(Inlet::builder),
+            Way::Link(relay) => {
+                let link = self.link_to(relay)?.clone();
+                let info = self.book.info(uid)?;
+                Some(Inlet::builder(info).through(Arc::new(link)))
+            }
+        }
+    }
+}
+
+/// Where samples go.
+struct Target {
+    outlet: Arc<Outlet>,
+    numbers: Arc<Numbers>,
+}
+
+async fn pass_on(shared: &Arc<Shared>, uid: &Uid, way: Way) -> Result<Infallible> {
+    let (inlet, position, wants_past) = shared.act(|state, _| {
+        let flow = state.flow(uid);
+        let (position, wants_past) = (flow.position(), flow.wants_past);
+        (state.inlet(uid, way), position, wants_past)
+    });
+    let inlet = inlet.ok_or_else(|| Error::Argument("nobody knows where it is".into()))?;
+    let mut inlet = inlet.context(&shared.context).recover(false);
+    if let Some(position) = position {
+        inlet = inlet.resume_at(position);
+    } else if wants_past {
+        inlet = inlet.history(History::Oldest);
+    }
+    let inlet = Arc::new(inlet.create()?);
+    inlet.open(OPEN_LIMIT).await?;
+    let first = inlet.next_run();
+    let target = target(shared, uid, first)?;
+    shared.act(|state, now| {
+        state.flow(uid).inlet = Arc::downgrade(&inlet);
+        state.book.feed_up(uid, way, now);
+    });
+    let mut run = Run::default();
+    let mut received = 0;
+    loop {
+        if inlet
+            .pull_run(MOST_SAMPLES, &mut run, Timeout::Forever)
+            .await?
+        {
+            target.push(&run, &mut received)?;
+        }
+    }
+}
+
+/// Returns the outlet that goes on with these numbers: the one before, if they are its own, else a new one.
+fn target(shared: &Arc<Shared>, uid: &Uid, first: Option<Position>) -> Result<Target> {
+    // What passed in between is unknown of a stream without numbers, hence new ones.
+    let fresh = || {
+        let generation = random_uid().ok()?;
+        let generation = Generation::parse(generation.as_bytes())?;
+        Some(Position {
+            generation,
+            next: 0,
+        })
+    };
+    let no_number = || Error::Argument("no random numbers for a stream".into());
+    let first = first.or_else(fresh).ok_or_else(no_number)?;
+    let (kept, info, clock) = shared.act(|state, _| {
+        let clock = state.clocks.of(uid);
+        let info: Option<Arc<StreamInfo>> = state.book.info(uid).cloned();
+        let flow = state.flow(uid);
+        let before = flow.generation.replace(first.generation);
+        let outlet = flow.outlet.borrow().clone();
+        let kept = outlet.filter(|_| before == Some(first.generation));
+        if kept.is_none() {
+            let numbers = &flow.numbers;
+            numbers.next.store(first.next, Ordering::Relaxed);
+            let is_again = u64::from(before.is_some());
+            numbers.lost_unknown.fetch_add(is_again, Ordering::Relaxed);
+        }
+        let kept = kept.map(|outlet| (outlet, Arc::clone(&flow.numbers)));
+        (kept, info, clock)
+    });
+    if let Some((outlet, numbers)) = kept {
+        return Ok(Target { outlet, numbers });
+    }
+    let info = info.ok_or_else(|| Error::Argument("the stream is gone".into()))?;
+    let outlet = Outlet::builder(StreamInfo::clone(&info))
+        .context(&shared.context)
+        .retain(RETAINED)
+        .relayed(Origin { first, clock })?;
+    let outlet = Arc::new(outlet);
+    let (numbers, before) = shared.act(|state, _| {
+        let flow = state.flow(uid);
+        let before = flow.outlet.send_replace(Some(Arc::clone(&outlet)));
+        (Arc::clone(&flow.numbers), before)
+    });
+    drop(before);
+    Ok(Target { outlet, numbers })
+}
+
+impl Target {
+    /// Passes a run on, behind what is missing before it. `received` counts what the inlet had, the run included.
+    fn push(&self, run: &Run, received: &mut u64) -> Result<()> {
+        let next = self.numbers.next.load(Ordering::Relaxed);
+        let missing = match run.first {
+            Some(first) => first.next.saturating_sub(next),
+            // Nobody numbers them: only what found no room here is missing.
+            None => run.received.saturating_sub(*received),
+        };
+        if missing > 0 {
+            let reason = run
+                .losses
+                .last()
+                .map_or(GapReason::ReaderTooSlow, |it| it.reason);
+            self.outlet.lose(missing, reason)?;
+            (self.numbers.lost_exact).fetch_add(missing, Ordering::Relaxed);
+        }
+        self.outlet.push_run(&run.values, &run.stamps)?;
+        let samples = run.stamps.len() as u64;
+        *received = run.received + samples;
+        let next = next + missing + samples;
+        self.numbers.next.store(next, Ordering::Relaxed);
+        (self.numbers.received).fetch_add(samples, Ordering::Relaxed);
+        let bytes = run.values.len() as u64;
+        self.numbers.bytes.fetch_add(bytes, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// Samples that are kept for readers that come back, and for those that join late. Spec: relay §2.
+const RETAINED: Retain = Retain {
+    seconds: 60.0,
+    bytes: 32 << 20,
+    unread: true,
+};
+
+/// Samples that are passed on at a time.
+const MOST_SAMPLES: usize = 4096;
+
+const OPEN_LIMIT: Duration = Duration::from_secs(10);

@@ -1,0 +1,341 @@
+//! What all tasks of a relay share: the directory, the streams that are read, and who watches.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use lsl_core::relay::Port;
+use lsl_core::{Context, Generation, Inlet, Outlet, Position, StreamInfo, local_clock};
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, watch};
+use tokio::task::AbortHandle;
+
+use crate::book::{Book, BookEvent, Uid, WatcherId, Way};
+use crate::id::RelayId;
+use crate::link::{LinkId, Links};
+use crate::shell::clocks::SourceClocks;
+use crate::shell::limits::Limits;
+use crate::shell::links::Connection;
+use crate::shell::source;
+use crate::shell::watch::{News, Outbox};
+
+/// Shared by the tasks of a relay.
+pub(super) struct Shared {
+    pub(super) id: RelayId,
+    pub(super) name: String,
+    pub(super) context: Context,
+    pub(super) runtime: Handle,
+    pub(super) started: f64,
+    /// Substreams that the relay of a link may have open.
+    pub(super) substreams: u32,
+    /// Told whenever the directory may have something due earlier.
+    pub(super) changed: Notify,
+    /// Taken by the end.
+    port: Mutex<Option<Arc<Port>>>,
+    state: Mutex<State>,
+}
+
+/// What the lock guards.
+pub(super) struct State {
+    pub(super) book: Book,
+    pub(super) links: Links,
+    pub(super) connections: HashMap<LinkId, Connection>,
+    /// Infos with addresses, as searches found them.
+    pub(super) found: HashMap<Uid, StreamInfo>,
+    pub(super) flows: HashMap<Uid, Flow>,
+    pub(super) clocks: SourceClocks,
+    /// Those who watch, with the relay of the link they came through.
+    pub(super) watchers: HashMap<WatcherId, (Option<RelayId>, Arc<Outbox>)>,
+    pub(super) last_watcher: u64,
+    pub(super) limits: Limits,
+    /// Streams whose readers may have lost the right to read them, and until when their rights are looked at.
+    pub(super) unsettled: HashMap<Uid, f64>,
+    /// Streams that were not taken over because there are too many.
+    pub(super) refused: u64,
+}
+
+/// A stream that is read, or was asked for.
+pub(super) struct Flow {
+    /// What its readers read; `None` until its numbers are known.
+    pub(super) outlet: watch::Sender<Option<Arc<Outlet>>>,
+    /// What reads it from a network or a link.
+    pub(super) inlet: Weak<Inlet>,
+    pub(super) numbers: Arc<Numbers>,
+    pub(super) generation: Option<Generation>,
+    /// Whether a reader asked for the past, before there was any here: one that was at this relay, or another,
+    /// before. Then the source is asked for it.
+    pub(super) wants_past: bool,
+    task: Option<AbortHandle>,
+    /// Readers that wait for the outlet.
+    pending: usize,
+    /// Whether the directory counts a reader.
+    is_counted: bool,
+}
+
+/// Counters of a stream; samples unless said otherwise.
+#[derive(Debug, Default)]
+pub(super) struct Numbers {
+    /// Sequence number of the next sample.
+    pub(super) next: AtomicU64,
+    pub(super) received: AtomicU64,
+    pub(super) bytes: AtomicU64,
+    pub(super) lost_exact: AtomicU64,
+    /// Interruptions whose loss nobody knows.
+    pub(super) lost_unknown: AtomicU64,
+}
+
+impl Shared {
+    pub(super) fn new(
+        context: Context,
+        (id, name): (RelayId, String),
+        (book, links): (Book, Links),
+        substreams: u32,
+        runtime: Handle,
+    ) -> Self {
+        Self {
+            id,
+            name,
+            context,
+            runtime,
+            started: local_clock(),
+            substreams,
+            changed: Notify::new(),
+            port: Mutex::default(),
+            state: Mutex::new(State {
+                book,
+                links,
+                connections: HashMap::new(),
+                found: HashMap::new(),
+                flows: HashMap::new(),
+                clocks: SourceClocks::default(),
+                watchers: HashMap::new(),
+                last_watcher: 0,
+                limits: Limits::default(),
+                unsettled: HashMap::new(),
+                refused: 0,
+            }),
+        }
+    }
+
+    /// Looks at the state, which nothing may come of.
+    pub(super) fn look<R>(&self, look: impl FnOnce(&State) -> R) -> R {
+        look(&self.lock())
+    }
+
+    /// Changes the state, and does what the directory wants then.
+    pub(super) fn act<R>(self: &Arc<Self>, act: impl FnOnce(&mut State, f64) -> R) -> R {
+        let mut state = self.lock();
+        let before = state.due();
+        let now = local_clock();
+        let done = act(&mut state, now);
+        let mut ended = Vec::new();
+        loop {
+            if let Some(event) = state.links.poll_event() {
+                state.follow_links(&event, self, now);
+            } else if let Some(event) = state.clocks.machine.poll_event() {
+                state.follow_clocks(event, self, now);
+            } else if let Some(event) = state.book.poll_event() {
+                ended.extend(state.follow(event, self, now));
+            } else {
+                break;
+            }
+        }
+        let due = state.due();
+        drop(state);
+        // Not for what is due later: the driver would wake itself again and again.
+        if due.is_some_and(|due| before.is_none_or(|before| due < before)) {
+            self.changed.notify_one();
+        }
+        // Closing outlets takes locks of their own.
+        drop(ended);
+        done
+    }
+
+    /// Returns when the directory has something to do.
+    pub(super) fn due(&self) -> Option<f64> {
+        self.lock().due()
+    }
+
+    /// Returns the port while it is open.
+    pub(super) fn port(&self) -> Option<Arc<Port>> {
+        (self.port.lock().unwrap_or_else(PoisonError::into_inner)).clone()
+    }
+
+    /// Opens the port, or closes it. Returns the one before.
+    pub(super) fn set_port(&self, port: Option<Arc<Port>>) -> Option<Arc<Port>> {
+        let mut place = self.port.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut place, port)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Returns when the directory, the links or the clocks have something to do.
+    fn due(&self) -> Option<f64> {
+        let due = [
+            self.book.poll_timeout(),
+            self.links.poll_timeout(),
+            self.clocks.machine.poll_timeout(),
+            (self.clocks.are_given()).then(|| local_clock() + NOTICE_SECS),
+        ];
+        due.into_iter().flatten().reduce(f64::min)
+    }
+
+    /// Does what the directory wants. Returns the flow that ends by it.
+    fn follow(&mut self, event: BookEvent, shared: &Arc<Shared>, now: f64) -> Option<Flow> {
+        match event {
+            BookEvent::Subscribe { uid, way } => {
+                let flow = self.flow(&uid);
+                flow.stop();
+                let reading = source::read(Arc::clone(shared), uid, way);
+                flow.task = Some(shared.runtime.spawn(reading).abort_handle());
+            }
+            BookEvent::Unsubscribe(uid) => return self.flows.remove(&uid),
+            BookEvent::Gone { uid, .. } => {
+                self.clocks.gone(&uid);
+                return self.flows.remove(&uid);
+            }
+            BookEvent::WayChanged { uid, way } => {
+                self.clocks.machine.way_changed(&uid, way, now);
+                self.unsettle(uid, now);
+            }
+            BookEvent::Announce { watcher, uid, xml } => self.tell(watcher, uid, News::Here(xml)),
+            BookEvent::Withdraw {
+                watcher,
+                uid,
+                reason,
+            } => self.tell(watcher, uid, News::Gone(reason)),
+            BookEvent::Synced(watcher) => {
+                if let Some((_, outbox)) = self.watchers.get(&watcher) {
+                    outbox.all_is_told();
+                }
+            }
+            BookEvent::Refused(uid) => {
+                self.refused += 1;
+                tracing::warn!(
+                    "stream {uid} is not taken over: there are as many as limits.streams allows"
+                );
+            }
+            // Nothing leads to other faces yet.
+            BookEvent::Offer { .. } | BookEvent::Unoffer { .. } => {}
+        }
+        None
+    }
+
+    /// Has the rights of a stream's readers looked at.
+    pub(super) fn unsettle(&mut self, uid: Uid, now: f64) {
+        self.unsettled.insert(uid, now + SETTLING_SECS);
+    }
+
+    fn tell(&self, watcher: WatcherId, uid: Uid, news: News) {
+        if let Some((_, outbox)) = self.watchers.get(&watcher) {
+            outbox.put(uid, news);
+        }
+    }
+
+    /// Returns the flow of a stream, as yet without samples if there is none.
+    pub(super) fn flow(&mut self, uid: &Uid) -> &mut Flow {
+        self.flows.entry(uid.clone()).or_insert_with(|| Flow {
+            outlet: watch::Sender::new(None),
+            inlet: Weak::new(),
+            numbers: Arc::default(),
+            generation: None,
+            wants_past: false,
+            task: None,
+            pending: 0,
+            is_counted: false,
+        })
+    }
+
+    /// Counts a reader that waits for the outlet of a stream, and returns where it will be.
+    pub(super) fn await_outlet(
+        &mut self,
+        uid: &Uid,
+        wants_past: bool,
+        now: f64,
+    ) -> watch::Receiver<Option<Arc<Outlet>>> {
+        let flow = self.flow(uid);
+        flow.pending += 1;
+        flow.wants_past |= wants_past;
+        let outlet = flow.outlet.subscribe();
+        if !std::mem::replace(&mut flow.is_counted, true) {
+            self.book.reader_joined(uid, now);
+        }
+        outlet
+    }
+
+    /// Notes that a reader waits no more: it has the outlet, or gave up.
+    pub(super) fn waits_no_more(&mut self, uid: &Uid) {
+        if let Some(flow) = self.flows.get_mut(uid) {
+            flow.pending = flow.pending.saturating_sub(1);
+        }
+    }
+
+    /// Tells the directory of streams that nobody reads any more, or somebody does again.
+    pub(super) fn count_readers(&mut self, now: f64) {
+        let mut changed = Vec::new();
+        for (uid, flow) in &mut self.flows {
+            let has_readers = flow.pending > 0
+                || (flow.outlet.borrow().as_ref()).is_some_and(|outlet| outlet.have_consumers());
+            if std::mem::replace(&mut flow.is_counted, has_readers) != has_readers {
+                changed.push((uid.clone(), has_readers));
+            }
+        }
+        for (uid, has_readers) in changed {
+            if has_readers {
+                self.book.reader_joined(&uid, now);
+            } else {
+                self.book.reader_left(&uid, now);
+            }
+        }
+    }
+}
+
+impl Flow {
+    /// Returns the position of the next sample, if any came.
+    pub(super) fn position(&self) -> Option<Position> {
+        let next = self.numbers.next.load(Ordering::Relaxed);
+        let generation = self.generation?;
+        Some(Position { generation, next })
+    }
+
+    fn stop(&mut self) {
+        if let Some(task) = self.task.take() {
+            task.abort();
+        }
+    }
+}
+
+impl Drop for Flow {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared")
+            .field("id", &self.id)
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Time in seconds after a change in which readers may still join who were let in before it.
+const SETTLING_SECS: f64 = 3.0;
+
+/// Way of a stream in words, for logs and status.
+pub(super) fn name_of(way: Option<Way>) -> String {
+    match way {
+        Some(Way::Direct(_)) => "direct".to_owned(),
+        Some(Way::Link(relay)) => relay.to_string(),
+        None => "none".to_owned(),
+    }
+}
+
+/// Time in seconds after which a question for a clock is noticed.
+const NOTICE_SECS: f64 = 0.1;

@@ -1,0 +1,209 @@
+//! Tells those who watch the directory what is new. Spec: relay §5.1.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use lsl_core::local_clock;
+use lsl_core::relay::{Duplex, Either, Peer, select2};
+use lsl_proto::query::Query;
+use lsl_proto::wire::directory::{Record, SourceClock, Withdrawal};
+use lsl_proto::wire::request::PROTOCOL_VERSION;
+use lsl_proto::wire::response::Refusal;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::Notify;
+
+use crate::book::{Asker, Reason, Uid, Watch, WatcherId};
+use crate::clock::Estimate;
+use crate::shell::audit;
+use crate::shell::limits::Who;
+use crate::shell::state::Shared;
+
+/// What a watcher must be told: of each stream the newest alone, so that a slow one keeps nothing long.
+#[derive(Debug, Default)]
+pub(super) struct Outbox {
+    pending: Mutex<Pending>,
+    ready: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Pending {
+    order: VecDeque<Uid>,
+    news: HashMap<Uid, News>,
+    clocks: HashMap<Uid, Estimate>,
+    /// Whether all that was known at the beginning is in here, or was told.
+    is_complete: bool,
+}
+
+/// News of a stream.
+#[derive(Debug)]
+pub(super) enum News {
+    /// Its document is new, or changed.
+    Here(Arc<[u8]>),
+    Gone(Reason),
+}
+
+impl Outbox {
+    pub(super) fn put(&self, uid: Uid, news: News) {
+        let mut pending = self.lock();
+        if pending.news.insert(uid.clone(), news).is_none() {
+            pending.order.push_back(uid);
+        }
+        drop(pending);
+        self.ready.notify_one();
+    }
+
+    pub(super) fn put_clock(&self, uid: Uid, estimate: Estimate) {
+        self.lock().clocks.insert(uid, estimate);
+        self.ready.notify_one();
+    }
+
+    /// Notes that all known streams were told of.
+    pub(super) fn all_is_told(&self) {
+        self.lock().is_complete = true;
+        self.ready.notify_one();
+    }
+
+    /// Moves the oldest news behind `out`, about as much as `most` bytes. Returns whether nothing is left.
+    fn take(&self, most: usize, out: &mut Vec<u8>) -> Option<bool> {
+        let mut pending = self.lock();
+        let now = local_clock();
+        for (uid, estimate) in pending.clocks.drain() {
+            if let Some(aged) = estimate.aged(now) {
+                let clock = SourceClock {
+                    offset_secs: aged.offset_secs,
+                    uncertainty_secs: aged.uncertainty_secs,
+                    age_secs: aged.age_secs,
+                };
+                let uid = uid.as_bytes();
+                // Its uid was announced, so it fits.
+                let _ = Record::Clock { uid, clock }.append_to(out);
+            }
+        }
+        while out.len() < most {
+            let Some(uid) = pending.order.pop_front() else {
+                return Some(pending.is_complete);
+            };
+            let record = match pending.news.remove(&uid) {
+                Some(News::Here(xml)) => Record::Stream {
+                    uid: uid.as_bytes(),
+                    xml: &xml,
+                }
+                .append_to(out),
+                Some(News::Gone(reason)) => Record::Gone {
+                    uid: uid.as_bytes(),
+                    reason: match reason {
+                        Reason::Ended => Withdrawal::Ended,
+                        Reason::Lost => Withdrawal::Lost,
+                        Reason::Hidden => Withdrawal::Hidden,
+                    },
+                }
+                .append_to(out),
+                None => Ok(()),
+            };
+            if let Err(error) = record {
+                tracing::warn!("stream {uid} cannot be told of: {error}");
+            }
+        }
+        None
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Pending> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A watcher that the directory knows.
+struct Watching<'a> {
+    shared: &'a Arc<Shared>,
+    id: WatcherId,
+    who: Who,
+}
+
+impl Drop for Watching<'_> {
+    fn drop(&mut self) {
+        self.shared.act(|state, _| {
+            state.watchers.remove(&self.id);
+            state.book.unwatch(self.id);
+            state.limits.leave(self.who);
+        });
+    }
+}
+
+/// Serves a watcher until it leaves, or was told once.
+pub(super) async fn serve(
+    shared: &Arc<Shared>,
+    query: Option<Query>,
+    once: bool,
+    (peer, asker): (&Peer, Asker),
+    mut duplex: Duplex,
+) {
+    let outbox = Arc::new(Outbox::default());
+    let who = Who::of(peer);
+    let admitted = shared.act(|state, now| {
+        let streams = state.book.streams().len();
+        let wait = state.limits.watch(who, streams, now)?;
+        state.last_watcher += 1;
+        Some((WatcherId(state.last_watcher), wait))
+    });
+    let Some((id, wait)) = admitted else {
+        audit::limit(shared, peer, "watches and questions of a peer of a relay");
+        let refused = Refusal::RelayLimit.to_bytes(PROTOCOL_VERSION);
+        let _ = duplex.write_all(&refused).await;
+        return duplex.close(None).await;
+    };
+    let _watching = Watching { shared, id, who };
+    if wait > 0.0 {
+        tokio::time::sleep(Duration::from_secs_f64(wait)).await;
+    }
+    shared.act(|state, _| {
+        let outbox = Arc::clone(&outbox);
+        state.watchers.insert(id, (asker.link, outbox));
+        state.book.watch(id, Watch { asker, query });
+    });
+    let mut was_complete = false;
+    let mut out = Vec::new();
+    loop {
+        out.clear();
+        let is_complete = match outbox.take(MOST_BYTES, &mut out) {
+            None => was_complete,
+            Some(is_complete) => is_complete,
+        };
+        if is_complete && !was_complete {
+            was_complete = true;
+            // A line of its own cannot fail.
+            let _ = Record::Known.append_to(&mut out);
+        }
+        if !out.is_empty() {
+            let sent = async {
+                duplex.write_all(&out).await?;
+                duplex.flush().await
+            };
+            let sent = tokio::time::timeout(SEND_LIMIT, sent).await;
+            if !matches!(sent, Ok(Ok(()))) {
+                return;
+            }
+            if once && was_complete {
+                return duplex.close(None).await;
+            }
+            continue;
+        }
+        let mut byte = [0];
+        // It says nothing more, but may leave.
+        let leaving = async { duplex.read(&mut byte).await };
+        let news = tokio::time::timeout(SIGN_OF_LIFE, outbox.ready.notified());
+        match select2(leaving, news).await {
+            Either::First(_) => return,
+            Either::Second(Ok(())) => {}
+            Either::Second(Err(_)) => was_complete = false,
+        }
+    }
+}
+
+/// Bytes of records that are sent at a time.
+const MOST_BYTES: usize = 64 * 1024;
+
+/// How long a watcher may take to read them.
+const SEND_LIMIT: Duration = Duration::from_secs(30);
+
+const SIGN_OF_LIFE: Duration = Duration::from_secs(10);
