@@ -133,3 +133,29 @@ impl Config {
         raw::parse(text, trust)
     }
 }
+
+/// Returns a relay that people named as `HOST:PORT`.
+///
+/// # Errors
+/// A text that says what is expected.
+pub fn target(host: &str) -> Result<String, String> {
+    let after_address = host.rsplit_once(']').map_or(host, |(_, rest)| rest);
+    let is_bare_v6 = host.parse::<std::net::Ipv6Addr>().is_ok();
+    let port = if is_bare_v6 {
+        None
+    } else {
+        after_address.rsplit_once(':')
+    };
+    let is_port = port.is_none_or(|(_, port)| port.parse::<u16>().is_ok_and(|port| port != 0));
+    let is_blank = host.is_empty()
+        || !is_bare_v6 && host.starts_with(':')
+        || host.contains(char::is_whitespace);
+    if is_blank || !is_port {
+        return Err("a relay is HOST or HOST:PORT".to_owned());
+    }
+    Ok(match port {
+        Some(_) => host.to_owned(),
+        None if is_bare_v6 => format!("[{host}]:{DEFAULT_PORT}"),
+        None => format!("{host}:{DEFAULT_PORT}"),
+    })
+}

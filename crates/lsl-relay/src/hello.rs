@@ -92,17 +92,21 @@ impl Refusal {
         }
     }
 
-    /// Writes the answer.
-    pub fn to_bytes(self) -> Vec<u8> {
-        let text = match self {
+    /// Returns the text of the answer.
+    pub fn text(self) -> &'static str {
+        match self {
             Self::NotARelay => "Not a relay here",
             Self::Duplicate => "Duplicate link",
             Self::Busy => "Relay limit reached, try again",
             Self::Version => "Version not supported",
             Self::OwnId => "That is this relay",
             Self::Other(_) => "Refused",
-        };
-        format!("LSL/110 {} {text}\r\n\r\n", self.status()).into_bytes()
+        }
+    }
+
+    /// Writes the answer.
+    pub fn to_bytes(self) -> Vec<u8> {
+        format!("LSL/110 {} {}\r\n\r\n", self.status(), self.text()).into_bytes()
     }
 }
 

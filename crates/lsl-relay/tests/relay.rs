@@ -40,6 +40,12 @@ fn relay(context: &Context, text: &str) -> Relay {
     relay_at(context, 0, text)
 }
 
+/// A relay that dials this one.
+fn linked(context: &Context, to: &Relay) -> Relay {
+    let address = to.addresses()[0];
+    relay_at(context, 0, &format!("[relay]\nconnect = [\"{address}\"]\n"))
+}
+
 fn relay_at(context: &Context, port: u16, text: &str) -> Relay {
     let mut config = RelayConfig::parse(text, &TrustList::default()).expect("a configuration");
     config.listen = vec![(Ipv4Addr::LOCALHOST, port).into()];
@@ -310,4 +316,68 @@ fn a_reader_misses_nothing_while_the_relay_is_started_again() {
         (stats.lost_exact, stats.lost_unknown, stats.generations),
         (0, 0, 1)
     );
+}
+
+fn push(outlet: &Outlet, values: std::ops::Range<i32>) {
+    for value in values {
+        let stamp = f64::from(value + 1);
+        outlet.push_at(&[value], stamp).expect("pushed");
+    }
+}
+
+fn expect(inlet: &Inlet, values: std::ops::Range<i32>) {
+    for value in values {
+        let mut sample = [-1];
+        let stamp = inlet.blocking().pull(&mut sample, SOON).expect("a sample");
+        assert_eq!((sample[0], stamp), (value, Some(f64::from(value + 1))));
+    }
+}
+
+#[test]
+fn linked_relays_pass_streams_on_both_ways_and_lose_none_when_their_link_breaks() {
+    // Three networks that see nothing of each other.
+    let contexts = [context(), context(), context()];
+    let names = ["first", "middle", "last"];
+    let outlets = [0, 1, 2].map(|it| outlet(&contexts[it], "linked", names[it]));
+    let middle = relay(&contexts[1], "");
+    let mut ends = [&contexts[0], &contexts[2]].map(|it| Some(linked(it, &middle)));
+    let uids = |relay: &Relay| wait_for(relay, "linked", 3).into_iter().map(|(uid, _)| uid);
+    let expected: Vec<_> = uids(&middle).collect();
+    for end in ends.iter().flatten() {
+        assert!(uids(end).eq(expected.iter().cloned()));
+    }
+    let (first, last) = (ends[0].as_ref().expect("it"), ends[1].as_ref().expect("it"));
+    // Two links lie between, and the numbers are the outlet's own.
+    let document = |relay: &Relay, outlet: &Outlet| {
+        let uid = outlet.info().uid().into_owned();
+        let mut found = listed(relay, "linked").into_iter();
+        found.find(|(it, _)| *it == uid).expect("listed").1
+    };
+    let far = document(last, &outlets[0]);
+    assert_eq!(far.matches(&middle.id().to_string()).count(), 1, "{far}");
+    let builder = Inlet::builder(&through(last, &far)).context(&contexts[2]);
+    let inlet = builder.history(History::Oldest).create().expect("an inlet");
+    inlet.blocking().open(SOON).expect("open");
+    push(&outlets[0], 0..50);
+    expect(&inlet, 0..50);
+    let uid = outlets[0].info().uid().into_owned();
+    let position = inlet.position().expect("numbers");
+    assert_eq!((position.next, position.generation.to_string()), (50, uid));
+    // And back.
+    let builder = Inlet::builder(&through(first, &document(first, &outlets[2])));
+    let back = builder.context(&contexts[0]).history(History::Oldest);
+    let back = back.create().expect("an inlet");
+    back.blocking().open(SOON).expect("open");
+    push(&outlets[2], 0..50);
+    expect(&back, 0..50);
+    // The first relay goes, and comes back.
+    push(&outlets[0], 50..60);
+    drop(ends[0].take());
+    push(&outlets[0], 60..70);
+    let first = linked(&contexts[0], &middle);
+    push(&outlets[0], 70..80);
+    expect(&inlet, 50..80);
+    let stats = inlet.stats();
+    assert_eq!((stats.lost_exact, stats.lost_unknown), (0, 0));
+    drop(first);
 }

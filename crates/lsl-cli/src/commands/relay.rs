@@ -10,7 +10,7 @@ use clap::{Args, Subcommand};
 use lsl_core::secure::trust::TrustList;
 use lsl_core::{Context, Error, local_clock};
 use lsl_platform::termination::{catch_hangup, take_hangup};
-use lsl_relay::config::{Config, DEFAULT_PORT};
+use lsl_relay::config::{Config, DEFAULT_PORT, target};
 use lsl_relay::shell::Relay as Running;
 use serde_json::Value;
 
@@ -29,6 +29,10 @@ pub(crate) struct Relay {
     /// Address and port to listen at; more than once for several [default: 0.0.0.0:16570 and [::]:16570]
     #[arg(long, value_name = "ADDR:PORT")]
     listen: Vec<SocketAddr>,
+
+    /// Link with the relay at this host, both directions; more than once for several [port: 16570]
+    #[arg(long, value_name = "HOST[:PORT]")]
+    connect: Vec<String>,
 
     /// Address and port at which programs are answered that do not encrypt
     #[arg(long, value_name = "ADDR:PORT")]
@@ -53,6 +57,7 @@ const EXAMPLES: &str = "\
 Examples:
   lsl relay                               serve every stream of this network at port 16570
   lsl relay --listen 127.0.0.1:16570      for this machine alone: needs no key
+  lsl relay --connect lab2.example.org    and a link to the relay there, for the streams of both
   lsl relay status                        what does it serve, and to whom?
 
 A machine that sees no stream of the lab, because it is on Wi-Fi or in another building, needs one line in its
@@ -154,7 +159,6 @@ impl Relay {
             .map_err(|error| Failure::Usage(format!("{}: {error}", shown())))?;
         // Nothing that somebody asked for is left out in silence.
         let later = [
-            ("[relay] connect", !config.connect.is_empty()),
             ("[local] between", !config.between.is_empty()),
             ("[history]", config.history.is_some()),
             ("[engine]", config.engine.is_some()),
@@ -165,6 +169,10 @@ impl Relay {
                 "{}: this version serves one port and has no {key} yet; remove it",
                 shown()
             )));
+        }
+        if !self.connect.is_empty() {
+            let targets = self.connect.iter().map(|host| target(host));
+            config.connect = targets.collect::<Result<_, _>>().map_err(Failure::Usage)?;
         }
         if !self.listen.is_empty() {
             config.listen.clone_from(&self.listen);

@@ -344,29 +344,7 @@ fn extent(text: Option<Spanned<String>>) -> Result<Option<Query>, Mistake> {
 }
 
 fn target(text: &Spanned<String>) -> Result<String, Mistake> {
-    let host = text.get_ref();
-    let after_address = host
-        .rsplit_once(']')
-        .map_or(host.as_str(), |(_, rest)| rest);
-    let is_bare_v6 = host.parse::<std::net::Ipv6Addr>().is_ok();
-    let port = if is_bare_v6 {
-        None
-    } else {
-        after_address.rsplit_once(':')
-    };
-    let is_port = port.is_none_or(|(_, port)| port.parse::<u16>().is_ok_and(|port| port != 0));
-    let is_blank = host.is_empty()
-        || !is_bare_v6 && host.starts_with(':')
-        || host.contains(char::is_whitespace);
-    if is_blank || !is_port {
-        let reason = "a relay is HOST or HOST:PORT";
-        return Err((text.span().start, reason.to_owned()));
-    }
-    Ok(match port {
-        Some(_) => host.clone(),
-        None if is_bare_v6 => format!("[{host}]:{DEFAULT_PORT}"),
-        None => format!("{host}:{DEFAULT_PORT}"),
-    })
+    super::target(text.get_ref()).map_err(|reason| (text.span().start, reason))
 }
 
 fn list<T: FromStr>(texts: &[Spanned<String>], what: &str) -> Result<Vec<T>, Mistake> {

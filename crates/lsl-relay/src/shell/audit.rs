@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use lsl_core::Context;
 use lsl_core::relay::Peer;
 use lsl_core::secure::audit::{Event, EventKind};
-use lsl_core::secure::{Cause, PublicKey};
+use lsl_core::secure::{Cause, Fingerprint, PublicKey};
 
 use crate::shell::state::Shared;
 
@@ -70,4 +70,24 @@ pub(super) fn insecure(context: &Context, addresses: &[SocketAddr]) {
         let event = Event::new(EventKind::RelayInsecure).detail(detail);
         security.audit().record(event);
     }
+}
+
+/// Records that a link to this relay is up, or how it ended.
+pub(super) fn link(
+    shared: &Shared,
+    (address, key, name): (SocketAddr, Option<Fingerprint>, &str),
+    ended: Option<&str>,
+) {
+    let Ok(security) = shared.context.security() else {
+        return;
+    };
+    let kind = ended.map_or(EventKind::LinkUp, |_| EventKind::LinkDown);
+    let mut event = Event::new(kind).peer_addr(address).peer_name(name);
+    if let Some(key) = key {
+        event = event.peer(key);
+    }
+    if let Some(text) = ended {
+        event = event.detail(text);
+    }
+    security.audit().record(event);
 }

@@ -181,8 +181,9 @@ async fn measure_once(shared: &Arc<Shared>, uid: &Uid, own: &mut Option<Inlet>) 
     Ok(())
 }
 
+/// Task that ends with this.
 #[derive(Debug)]
-struct AbortOnDrop(AbortHandle);
+pub(super) struct AbortOnDrop(pub(super) AbortHandle);
 
 impl Drop for AbortOnDrop {
     fn drop(&mut self) {

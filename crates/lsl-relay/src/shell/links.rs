@@ -1,16 +1,21 @@
 //! Links to other relays, from their first bytes to their end. Spec: relay §4.1, §4.3.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
-use lsl_core::relay::{Duplex, Peer};
+use lsl_core::Error;
+use lsl_core::relay::{Duplex, Peer, dial};
 use lsl_secure::Fingerprint;
 use serde_json::{Value, json};
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::hello::{Hello, HelloError, HelloParser, RELAY_COMMAND, Refusal};
+use crate::hello::{HELLO_SECS, Hello, HelloError, HelloParser, RELAY_COMMAND, Refusal};
 use crate::id::RelayId;
 use crate::link::{LinkEnd, LinkEvent, LinkId};
 use crate::mux::{Code, Limits, Side};
+use crate::shell::audit;
+use crate::shell::clocks::AbortOnDrop;
 use crate::shell::link::{DirectoryNews, Link, LinkNews, drive, read_directory};
 use crate::shell::state::{Shared, State};
 
@@ -23,6 +28,7 @@ pub(super) struct Connection {
     name: String,
     /// Key that it has proved to own.
     key: Option<Fingerprint>,
+    address: SocketAddr,
 }
 
 /// Answers a request to link, and has the link carried by tasks of the relay.
@@ -36,28 +42,126 @@ pub(super) async fn accept(shared: &Arc<Shared>, headers: &[u8], peer: Peer, mut
     let own = own_hello(shared);
     let link = Link::new(Side::Acceptor, own.limits, hello.limits);
     let accepted: Result<_, Refusal> = shared.act(|state, now| {
-        let id = state.links.accept(&hello, peer.is_local(), now)?;
+        let may_link = peer.is_relay && is_its_own(hello.id, &peer);
+        let id = state.links.accept(&hello, may_link, now)?;
         let connection = Connection::new(&link, &hello, &peer);
         state.connections.insert(id, connection);
         Ok(id)
     });
     match accepted {
         Err(refusal) => {
-            let id = hello.id;
-            tracing::warn!("relay {id} is refused a link: {}", refusal.status());
+            tracing::warn!("{}", refused_text(refusal, hello.id, &peer));
             refuse(refusal, duplex).await;
         }
         Ok(id) => {
-            let (shared_too, link_of) = (Arc::clone(shared), Some(hello.id.0));
-            let peer = Peer {
-                link: link_of,
-                ..peer
-            };
+            let shared_too = Arc::clone(shared);
             shared.runtime.spawn(async move {
                 // Without an answer the end comes soon.
                 let _ = duplex.write_all(&own.reply()).await;
+                let peer = through(hello.id, peer);
                 run(shared_too, (id, link), peer, duplex, &[]).await;
             });
+        }
+    }
+}
+
+/// Returns the peer of a link as the one that asks on its substreams.
+fn through(id: RelayId, peer: Peer) -> Peer {
+    let link = Some(id.0);
+    Peer { link, ..peer }
+}
+
+/// Whether a peer has the identity that it says: one with a key has that of the key. Spec: relay §3.1.
+fn is_its_own(id: RelayId, peer: &Peer) -> bool {
+    let trusted = peer.trusted.as_ref();
+    trusted.is_none_or(|(key, _)| RelayId::of_key(key) == id)
+}
+
+/// Says why a relay that dialled is not linked, and what to run if that is wrong.
+fn refused_text(refusal: Refusal, id: RelayId, peer: &Peer) -> String {
+    match (&peer.trusted, refusal) {
+        (Some((key, name)), Refusal::NotARelay) if !peer.is_relay => format!(
+            "{name} ({}) is trusted, but not as a relay; run: lsl trust add {name} {key} --role relay",
+            key.fingerprint()
+        ),
+        (_, refusal) => format!("relay {id} is refused a link: {}", refusal.text()),
+    }
+}
+
+/// Dials a relay, and has the link carried by a task of its own.
+async fn connect(shared: Arc<Shared>, id: LinkId, address: String) {
+    let greeted = greet(&shared, &address).await;
+    shared.act(|state, now| {
+        state.dialling.remove(&id);
+        match greeted {
+            Ok((link, hello, peer, duplex, early)) => {
+                state.failures.remove(&address);
+                let connection = Connection::new(&link, &hello, &peer);
+                state.connections.insert(id, connection);
+                state.links.replied(id, &hello, now);
+                let (shared_too, peer) = (Arc::clone(&shared), through(hello.id, peer));
+                shared.runtime.spawn(async move {
+                    run(shared_too, (id, link), peer, duplex, &early).await;
+                });
+            }
+            Err((end, text)) => {
+                state.note_failure(address, end, text);
+                state.links.ended(id, end, now);
+            }
+        }
+    });
+}
+
+type Greeted = (Link, Hello, Peer, Duplex, Vec<u8>);
+
+/// Connects, and exchanges hellos. What the peer sent behind its own is returned, too.
+async fn greet(shared: &Shared, address: &str) -> Result<Greeted, (LinkEnd, String)> {
+    let lost = |error: Error| (LinkEnd::Lost, error.to_string());
+    let own = own_hello(shared);
+    let limit = Duration::from_secs_f64(HELLO_SECS);
+    let request = own.request();
+    let dialling = dial(&shared.context, address, limit, &request);
+    let (mut duplex, peer) = dialling.await.map_err(lost)?;
+    let mut parser = HelloParser::of_reply();
+    let mut buffer = vec![0; 4096];
+    loop {
+        let failed = |error: std::io::Error| (LinkEnd::Lost, error.to_string());
+        let count = duplex.read(&mut buffer).await.map_err(failed)?;
+        let bytes = buffer.get(..count).unwrap_or_default();
+        if bytes.is_empty() {
+            let text = format!("{address} is no relay (it closed the connection)");
+            return Err((LinkEnd::Lost, text));
+        }
+        match parser.feed(bytes) {
+            Ok(None) => {}
+            Ok(Some((hello, _))) if !is_its_own(hello.id, &peer) => {
+                let text = format!("{address} says an identity that is not that of its key");
+                return Err((LinkEnd::Lost, text));
+            }
+            Ok(Some((hello, taken))) => {
+                let early = bytes.get(taken..).unwrap_or_default().to_vec();
+                let link = Link::new(Side::Dialler, own.limits, hello.limits);
+                return Ok((link, hello, peer, duplex, early));
+            }
+            Err(HelloError::Refused(refusal)) => {
+                let end = LinkEnd::Refused(refusal);
+                let name = peer.trusted.map_or_else(|| address.to_owned(), |it| it.1);
+                return Err((
+                    end,
+                    match refusal {
+                        Refusal::NotARelay => {
+                            format!("{name} does not let us link: ask there for --role relay")
+                        }
+                        Refusal::OwnId => {
+                            format!("this relay's own address is among connect (508): {address}")
+                        }
+                        other => format!("{name} refuses a link: {}", other.text()),
+                    },
+                ));
+            }
+            Err(error @ HelloError::Malformed(_)) => {
+                return Err((LinkEnd::Lost, format!("{address} is no relay: {error}")));
+            }
         }
     }
 }
@@ -86,7 +190,7 @@ async fn run(
         LinkNews::Closed { .. } => {}
     };
     let (end, text) = drive(&link, &mut duplex, early, tell).await;
-    shared.act(|state, now| state.link_ended(id, end, &text, now));
+    shared.act(|state, now| state.link_ended(&shared, (id, end, &text), now));
     duplex.close(None).await;
 }
 
@@ -134,7 +238,13 @@ impl Connection {
             peer: hello.id,
             name: trusted.map_or_else(|| hello.name.clone(), |(_, name)| name.clone()),
             key: trusted.map(|(key, _)| key.fingerprint()),
+            address: peer.address,
         }
+    }
+
+    /// Returns what auditors are told of it.
+    fn facts(&self) -> (SocketAddr, Option<Fingerprint>, &str) {
+        (self.address, self.key, &self.name)
     }
 }
 
@@ -142,12 +252,19 @@ impl State {
     /// Does what the links want.
     pub(super) fn follow_links(&mut self, event: &LinkEvent, shared: &Arc<Shared>, now: f64) {
         match *event {
-            // There is nobody to dial yet.
-            LinkEvent::Dial { .. } => {}
+            LinkEvent::Dial {
+                link: id,
+                ref address,
+            } => {
+                let dialling = connect(Arc::clone(shared), id, address.clone());
+                let task = AbortOnDrop(shared.runtime.spawn(dialling).abort_handle());
+                self.dialling.insert(id, task);
+            }
             LinkEvent::Up { link: id, peer, .. } => {
                 if let Some(connection) = self.connections.get(&id) {
                     self.book.link_up(peer, connection.key, now);
                     tracing::info!("link to relay {} ({peer}) is up", connection.name);
+                    audit::link(shared, connection.facts(), None);
                     let link = connection.link.clone();
                     shared
                         .runtime
@@ -155,6 +272,7 @@ impl State {
                 }
             }
             LinkEvent::Close { link, code } => {
+                self.dialling.remove(&link);
                 if let Some(connection) = self.connections.get(&link) {
                     connection.link.close(code, &code.to_string());
                 }
@@ -162,11 +280,23 @@ impl State {
         }
     }
 
+    /// Logs why a relay cannot be linked: again only if that is new, or for people alone to mend.
+    fn note_failure(&mut self, address: String, end: LinkEnd, text: String) {
+        let is_lasting = matches!(end, LinkEnd::Refused(Refusal::NotARelay | Refusal::OwnId));
+        if is_lasting {
+            tracing::error!("{text}");
+        } else if self.failures.get(&address) != Some(&text) {
+            tracing::warn!("no link to {address}: {text}");
+        }
+        self.failures.insert(address, text);
+    }
+
     /// Ends all links, as the relay ends.
-    pub(super) fn close_links(&mut self) {
+    pub(super) fn close_links(&mut self, now: f64) {
         for connection in self.connections.values() {
             connection.link.close(Code::SHUTDOWN, "shutting down");
         }
+        self.links.set_targets(&[], now);
     }
 
     /// Returns the link to a relay.
@@ -184,11 +314,13 @@ impl State {
         }
     }
 
-    fn link_ended(&mut self, id: LinkId, end: LinkEnd, text: &str, now: f64) {
-        if let Some(Connection { peer, name, .. }) = self.connections.remove(&id)
-            && self.links.of(peer) == Some(id)
+    fn link_ended(&mut self, shared: &Shared, (id, end, text): (LinkId, LinkEnd, &str), now: f64) {
+        if let Some(connection) = self.connections.remove(&id)
+            && self.links.of(connection.peer) == Some(id)
         {
-            tracing::info!("link to relay {name} ({peer}) is down: {text}");
+            let peer = connection.peer;
+            tracing::info!("link to relay {} ({peer}) is down: {text}", connection.name);
+            audit::link(shared, connection.facts(), Some(text));
             self.book.link_down(peer, now);
             self.clocks.machine.link_down(peer);
         }

@@ -26,7 +26,7 @@ use crate::config::Config;
 use crate::id::RelayId;
 use crate::link::Links;
 use desk::Desk;
-use state::Shared;
+use state::{Shared, State};
 
 /// A relay that runs until it is dropped: it looks for streams, and gives them to whoever may read them at its port.
 #[derive(Debug)]
@@ -80,6 +80,7 @@ impl Relay {
         audit::insecure(context, &options.insecure);
         runtime.spawn(faces::search(Arc::clone(&shared), FaceId(0)));
         runtime.spawn(drive(Arc::clone(&shared)));
+        shared.act(|state, now| state.links.set_targets(&config.connect, now));
         Ok(Self {
             shared,
             config: config.clone(),
@@ -106,7 +107,7 @@ impl Relay {
 
 impl Drop for Relay {
     fn drop(&mut self) {
-        self.shared.act(|state, _| state.close_links());
+        self.shared.act(State::close_links);
         let until = local_clock() + END_LIMIT.as_secs_f64();
         while local_clock() < until && self.shared.look(|state| !state.connections.is_empty()) {
             std::thread::sleep(LOOK_AT_END);

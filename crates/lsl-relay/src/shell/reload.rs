@@ -13,8 +13,8 @@ use crate::shell::state::Shared;
 use crate::shell::{Relay, audit};
 
 impl Relay {
-    /// Puts new settings in the place of those in use: rules, limits, what is published and imported, hops and
-    /// lingering. Streams are announced or withdrawn within 0.1 s, feeds end within 5 s where the right to read is
+    /// Puts new settings in the place of those in use: links, rules, limits, what is published and imported, hops
+    /// and lingering. Streams are announced or withdrawn within 0.1 s, feeds end within 5 s where the right to read is
     /// gone, and nobody else notices. What only a start can change stays as it is, and is logged. Spec: relay §13.
     pub fn reload(&mut self, config: &Config) {
         let now = &self.config;
@@ -33,6 +33,8 @@ impl Relay {
         }
         self.shared.act(|state, now| {
             state.book.set_settings(settings(config), now);
+            // Trust may have changed, too.
+            state.links.set_targets(&config.connect, now);
             for uid in state.flows.keys().cloned().collect::<Vec<_>>() {
                 state.unsettle(uid, now);
             }

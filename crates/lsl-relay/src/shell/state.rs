@@ -14,7 +14,7 @@ use tokio::task::AbortHandle;
 use crate::book::{Book, BookEvent, Uid, WatcherId, Way};
 use crate::id::RelayId;
 use crate::link::{LinkId, Links};
-use crate::shell::clocks::SourceClocks;
+use crate::shell::clocks::{AbortOnDrop, SourceClocks};
 use crate::shell::limits::Limits;
 use crate::shell::links::Connection;
 use crate::shell::source;
@@ -41,6 +41,10 @@ pub(super) struct State {
     pub(super) book: Book,
     pub(super) links: Links,
     pub(super) connections: HashMap<LinkId, Connection>,
+    /// Tasks that dial.
+    pub(super) dialling: HashMap<LinkId, AbortOnDrop>,
+    /// Why the last attempt at an address failed, as people were told.
+    pub(super) failures: HashMap<String, String>,
     /// Infos with addresses, as searches found them.
     pub(super) found: HashMap<Uid, StreamInfo>,
     pub(super) flows: HashMap<Uid, Flow>,
@@ -106,6 +110,8 @@ impl Shared {
                 book,
                 links,
                 connections: HashMap::new(),
+                dialling: HashMap::new(),
+                failures: HashMap::new(),
                 found: HashMap::new(),
                 flows: HashMap::new(),
                 clocks: SourceClocks::default(),
