@@ -131,9 +131,8 @@ impl<T: Transmit> Fanout<T> {
             // A young instance gives all of itself, unless it was there beside the one before.
             ReplayFrom::At(_, silent_millis)
                 if log.has_all_from(oldest)
-                    && silent_millis.is_none_or(|it| {
-                        retention.is_younger_than(seconds(it) + GRACE_SECS, now)
-                    }) =>
+                    && silent_millis
+                        .is_none_or(|it| retention.is_younger_than(seconds(it), now)) =>
             {
                 0
             }
@@ -173,6 +172,3 @@ impl<T: Transmit> Fanout<T> {
         }
     }
 }
-
-/// Time in seconds that a question for samples may take from a reader to an outlet that was just started again.
-const GRACE_SECS: f64 = 1.0;

@@ -149,6 +149,6 @@ fn a_reader_of_the_instance_before_gets_all_of_one_that_was_made_after_its_last_
     };
     // It was made 5 s ago.
     assert_eq!(first(None), 0);
-    assert_eq!(first(Some(4_500)), 0);
-    assert_eq!(first(Some(3_500)), 50);
+    assert_eq!(first(Some(5_500)), 0);
+    assert_eq!(first(Some(4_500)), 50);
 }
