@@ -133,6 +133,8 @@ pub struct Clocks {
     streams: BTreeMap<Uid, SourceClock>,
     /// Links with PINGs at the short distance.
     fast: BTreeSet<RelayId>,
+    /// Time by which there is something to do, or earlier.
+    due: Option<f64>,
     events: VecDeque<ClockEvent>,
 }
 
@@ -178,16 +180,15 @@ impl Clocks {
             is_measured: false,
         });
         let until = now + INTEREST_SECS;
-        match by {
-            None => clock.local_until = until,
-            Some(link) => {
-                // The first estimate is told at once.
-                if clock.links_until.insert(link, until).is_none() {
-                    clock.next_tell = now;
-                }
-            }
+        let is_new = match by {
+            None => std::mem::replace(&mut clock.local_until, until) <= now,
+            Some(link) => clock.links_until.insert(link, until).is_none(),
+        };
+        if is_new {
+            // The first estimate is told at once.
+            clock.next_tell = now;
+            self.work(now);
         }
-        self.work(now);
     }
 
     /// Notes that another way is in use; estimates of the former one hold no more.
@@ -219,8 +220,9 @@ impl Clocks {
             age_secs: 0.0,
         };
         let clock = self.streams.get_mut(uid);
-        if let Some(clock) = clock.filter(|clock| matches!(clock.way, Some(Way::Direct(_)))) {
-            clock.take(estimate, now);
+        if let Some(clock) = clock.filter(|clock| matches!(clock.way, Some(Way::Direct(_))))
+            && clock.take(estimate, now)
+        {
             self.work(now);
         }
     }
@@ -243,16 +245,21 @@ impl Clocks {
             age_secs: age + delay,
         };
         let clock = self.streams.get_mut(uid);
-        if let Some(clock) = clock.filter(|clock| clock.way == Some(Way::Link(link))) {
-            clock.take(estimate, now);
+        if let Some(clock) = clock.filter(|clock| clock.way == Some(Way::Link(link)))
+            && clock.take(estimate, now)
+        {
             self.work(now);
         }
     }
 
     /// Takes the answer to a PING: `[t0, t1, t2, t3]`, the outer two of our clock.
     pub fn pong(&mut self, link: RelayId, times: [f64; 4], now: f64) {
-        self.links.entry(link).or_default().add(times);
-        self.work(now);
+        let pings = self.links.entry(link).or_default();
+        let is_first = pings.last.is_empty();
+        pings.add(times);
+        if is_first {
+            self.work(now);
+        }
     }
 
     /// Returns the shortest of the last round trips of a link in seconds.
@@ -304,8 +311,12 @@ impl Clocks {
         self.events.pop_front()
     }
 
-    /// Returns when to call [`Clocks::handle_timeout`].
+    /// Returns when to call [`Clocks::handle_timeout`], perhaps too early.
     pub fn poll_timeout(&self) -> Option<f64> {
+        self.due
+    }
+
+    fn earliest(&self) -> Option<f64> {
         let times = self.streams.values().map(|clock| {
             let ask = matches!(clock.way, Some(Way::Link(_))).then_some(clock.next_ask);
             let tell = (!clock.links_until.is_empty()).then_some(clock.next_tell);
@@ -387,6 +398,7 @@ impl Clocks {
                 .push_back(ClockEvent::PingEvery(*link, crate::mux::PING_SECS));
         }
         self.fast = asked;
+        self.due = self.earliest();
     }
 
     fn stop(&mut self, uid: Uid, clock: &SourceClock) {
@@ -398,15 +410,16 @@ impl Clocks {
 }
 
 impl SourceClock {
-    /// Takes a new estimate; the first one is told at once.
-    fn take(&mut self, estimate: Estimate, now: f64) {
+    /// Takes a new estimate. Returns whether it is the first, which is told at once.
+    fn take(&mut self, estimate: Estimate, now: f64) -> bool {
         if !estimate.is_sound() {
-            return;
+            return false;
         }
-        if self.told.is_none() {
+        let is_first = self.told.replace(estimate).is_none();
+        if is_first {
             self.next_tell = now;
         }
-        self.told = Some(estimate);
+        is_first
     }
 }
 

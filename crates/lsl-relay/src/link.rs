@@ -141,6 +141,11 @@ impl Links {
         self.retry(now);
     }
 
+    /// Sets how many links there may be at a time. Those that are too many by then stay.
+    pub fn set_most(&mut self, most: usize) {
+        self.most = most;
+    }
+
     /// Dials everything that is down at once: trust or configuration changed.
     pub fn retry(&mut self, now: f64) {
         for target in &mut self.targets {

@@ -41,6 +41,15 @@ pub struct Query {
     root: Option<Arc<Expr>>,
 }
 
+/// Two queries are equal that have the same text.
+impl PartialEq for Query {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Eq for Query {}
+
 impl Query {
     /// Parses a query. An empty text matches every document.
     ///

@@ -267,6 +267,8 @@ fn an_outlet_that_restarts_gives_all_of_itself() {
             world.await_samples(inlet, present);
             let (host, before) = (world.outlets[present].host, present);
             world.kill_outlet(present);
+            // A program takes a moment to start; what was there before the end counts as a spare.
+            world.run_for(0.5);
             present = world.open_outlet(host, "stream", Identity::off(), 1 << 20);
             let (origin, now) = (world.outlet(before).pushed, world.local(host));
             let outlet = world.outlet(present);

@@ -268,11 +268,10 @@ impl Book {
     /// Notes that the directory of a link began anew: what it said before holds no more.
     pub fn lose_ways(&mut self, link: RelayId, now: f64) {
         let way = Way::Link(link);
-        for uid in self.streams.keys().cloned().collect::<Vec<_>>() {
+        for uid in self.streams_by(|stream| stream.has_way(way)) {
             self.change(&uid, now, |stream| {
-                if stream.remove_way(way) {
-                    stream.lost_way(Reason::Lost, now);
-                }
+                stream.remove_way(way);
+                stream.lost_way(Reason::Lost, now);
             });
         }
     }
@@ -290,10 +289,17 @@ impl Book {
             return;
         };
         if std::mem::replace(&mut facts.rtt_step, rtt_step) != rtt_step {
-            for uid in self.streams.keys().cloned().collect::<Vec<_>>() {
+            let way = Way::Link(link);
+            for uid in self.streams_by(|stream| stream.ways.len() > 1 && stream.has_way(way)) {
                 self.change(&uid, now, |_| {});
             }
         }
+    }
+
+    fn streams_by(&self, selects: impl Fn(&Stream) -> bool) -> Vec<Uid> {
+        let streams = self.streams.iter();
+        let streams = streams.filter(|(_, stream)| selects(stream));
+        streams.map(|(uid, _)| Uid::clone(uid)).collect()
     }
 
     /// Takes an announcement of a link. What comes round in a loop, from too far, or is not to be imported is
@@ -392,6 +398,14 @@ impl Book {
     /// Returns the document of a stream as others are given it, with the path and this relay last.
     pub fn document(&self, uid: &str) -> Option<Vec<u8>> {
         let stream = self.streams.get(uid)?;
+        // What was told is mostly what is so.
+        let told = stream
+            .told
+            .as_ref()
+            .filter(|told| Arc::ptr_eq(&told.info, stream.info()) && told.path == *stream.path());
+        if let Some(told) = told {
+            return Some(told.xml.to_vec());
+        }
         let path: Vec<_> = stream.path().iter().copied().chain([self.own]).collect();
         Some(write(stream.info(), &path))
     }
@@ -424,11 +438,16 @@ impl Book {
         self.wakes.first().map(|(at, _)| f64::from_bits(*at))
     }
 
-    /// Reviews the streams whose time has come.
+    /// Reviews the streams whose time has come, [`MOST_REVIEWS`] of them at the most: others wait for the directory.
     pub fn handle_timeout(&mut self, now: f64) {
-        while let Some((at, uid)) = self.wakes.first().cloned()
-            && f64::from_bits(at) <= now
-        {
+        for _ in 0..MOST_REVIEWS {
+            let due = self
+                .wakes
+                .first()
+                .filter(|(at, _)| f64::from_bits(*at) <= now);
+            let Some((at, uid)) = due.cloned() else {
+                return;
+            };
             self.wakes.remove(&(at, uid.clone()));
             self.review(&uid, now);
         }
@@ -480,6 +499,9 @@ impl Book {
         }
     }
 }
+
+/// Streams that are reviewed at a time.
+const MOST_REVIEWS: usize = 64;
 
 /// Width of the steps in which round trips of links are compared, in seconds.
 const RTT_STEP_SECS: f64 = 0.008;

@@ -197,6 +197,10 @@ impl Stream {
         }
     }
 
+    pub(super) fn has_way(&self, way: Way) -> bool {
+        self.ways.iter().any(|known| known.way == way)
+    }
+
     /// Removes a way; false if it was not there.
     pub(super) fn remove_way(&mut self, way: Way) -> bool {
         let before = self.ways.len();

@@ -1,6 +1,7 @@
 //! Answers the requests at the port. Spec: relay §3.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use lsl_core::relay::{Duplex, Handler, Peer, PortRequest, Refused, ReplayFrom, StreamClock};
@@ -11,25 +12,14 @@ use tokio::io::AsyncWriteExt;
 use crate::book::{Asker, Uid};
 use crate::id::RelayId;
 use crate::rules::{Reader, selects_for_peer};
+use crate::shell::clocks::AbortOnDrop;
 use crate::shell::limits::Who;
-use crate::shell::state::{Flow, Shared, State};
+use crate::shell::state::Shared;
 use crate::shell::{audit, links, status, watch};
 
 /// The side of a relay that its peers see.
 #[derive(Debug)]
 pub(super) struct Desk(pub(super) Arc<Shared>);
-
-/// A reader that waits for the outlet of a stream.
-struct Waiting<'a> {
-    shared: &'a Arc<Shared>,
-    uid: &'a Uid,
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.shared.act(|state, _| state.waits_no_more(self.uid));
-    }
-}
 
 impl Handler for Desk {
     async fn stream(
@@ -47,10 +37,6 @@ impl Handler for Desk {
         let Some(mut outlet) = outlet else {
             self.admit(&uid, peer);
             return Err(Refused::NotFound);
-        };
-        let _waiting = Waiting {
-            shared: &self.0,
-            uid: &uid,
         };
         let found = outlet.wait_for(Option::is_some).await;
         let found = found.ok().and_then(|found| found.clone());
@@ -113,9 +99,17 @@ impl Handler for Desk {
     async fn serve(&self, request: PortRequest, peer: Peer, mut duplex: Duplex) {
         match request {
             PortRequest::Watch { once, query, .. } => {
-                if let Some(query) = parse(&query) {
-                    watch::serve(&self.0, query, once, (&peer, asker(&peer)), duplex).await;
-                }
+                let Some(query) = parse(&query) else {
+                    return duplex.close(None).await;
+                };
+                // Not on the one thread of all sockets: it looks at all streams.
+                let shared = Arc::clone(&self.0);
+                let watching = self.0.runtime.spawn(async move {
+                    let asker = asker(&peer);
+                    watch::serve(&shared, query, once, (&peer, asker), duplex).await;
+                });
+                let _ends_with_the_port = AbortOnDrop(watching.abort_handle());
+                let _ = watching.await;
             }
             PortRequest::Status if peer.is_local() => {
                 let text = format!("{}\n", status::of(&self.0));
@@ -133,12 +127,16 @@ impl Handler for Desk {
 impl Desk {
     /// Waits while a stream whose past was asked for has not come to where a reader was.
     async fn wait_for_past(&self, uid: &Uid, reader: Position) {
-        let is_behind = |state: &State| {
-            let own = state.flows.get(uid).and_then(Flow::position);
-            own.is_some_and(|own| own.generation == reader.generation && own.next < reader.next)
+        let numbers = self.0.look(|state| {
+            let flow = state.flows.get(uid);
+            let flow = flow.filter(|flow| flow.generation == Some(reader.generation))?;
+            Some(Arc::clone(&flow.numbers))
+        });
+        let Some(numbers) = numbers else {
+            return;
         };
         let until = local_clock() + PAST_LIMIT_SECS;
-        while local_clock() < until && self.0.look(is_behind) {
+        while local_clock() < until && numbers.next.load(Ordering::Relaxed) < reader.next {
             tokio::time::sleep(LOOK_AT_PAST).await;
         }
     }

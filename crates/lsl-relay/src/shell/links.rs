@@ -1,14 +1,17 @@
 //! Links to other relays, from their first bytes to their end. Spec: relay §4.1, §4.3.
 
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use lsl_core::Error;
-use lsl_core::relay::{Duplex, Peer, dial};
+use lsl_core::relay::{Duplex, Either, Peer, dial, select2};
 use lsl_secure::Fingerprint;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::Notify;
 
 use crate::hello::{HELLO_SECS, Hello, HelloError, HelloParser, RELAY_COMMAND, Refusal};
 use crate::id::RelayId;
@@ -29,6 +32,8 @@ pub(super) struct Connection {
     /// Key that it has proved to own.
     key: Option<Fingerprint>,
     address: SocketAddr,
+    /// Told when the directory is to be read anew.
+    anew: Arc<Notify>,
 }
 
 /// Answers a request to link, and has the link carried by tasks of the relay.
@@ -194,8 +199,36 @@ async fn run(
     duplex.close(None).await;
 }
 
-/// Keeps what the peer of a link tells of its streams, until the link ends.
-async fn watch(shared: Arc<Shared>, (id, peer): (LinkId, RelayId), link: Link) {
+/// Keeps what the peer of a link tells of its streams, until the link ends. A directory that ends before is asked for
+/// again, as what it said holds no more.
+async fn watch(shared: Arc<Shared>, (id, peer): (LinkId, RelayId), link: Link, anew: Arc<Notify>) {
+    let mut failures = 0;
+    loop {
+        let reading = pin!(read_news(&shared, (id, peer), &link));
+        let pause = match select2(reading, anew.notified()).await {
+            Either::First(text) => {
+                tracing::debug!("directory of relay {peer}: {text}");
+                failures += 1;
+                REWATCH_SECS * f64::from(1 << failures.min(4))
+            }
+            Either::Second(()) => 0.0,
+        };
+        tokio::time::sleep(Duration::from_secs_f64(pause)).await;
+        let is_up = shared.act(|state, now| {
+            let is_up = state.links.of(peer) == Some(id);
+            if is_up {
+                state.book.lose_ways(peer, now);
+            }
+            is_up
+        });
+        if !is_up {
+            return;
+        }
+    }
+}
+
+/// Reads the directory of a link to its end, which is told.
+async fn read_news(shared: &Arc<Shared>, (id, peer): (LinkId, RelayId), link: &Link) -> String {
     let take = |all: Vec<DirectoryNews>| {
         shared.act(|state, now| {
             if state.links.of(peer) != Some(id) {
@@ -215,8 +248,7 @@ async fn watch(shared: Arc<Shared>, (id, peer): (LinkId, RelayId), link: Link) {
             }
         });
     };
-    let ended = read_directory(&link, take).await;
-    tracing::debug!("directory of relay {peer}: {ended}");
+    read_directory(link, take).await
 }
 
 fn own_hello(shared: &Shared) -> Hello {
@@ -225,7 +257,7 @@ fn own_hello(shared: &Shared) -> Hello {
         name: shared.name.clone(),
         limits: Limits {
             window: WINDOW,
-            streams: shared.substreams,
+            streams: shared.substreams.load(Ordering::Relaxed),
         },
     }
 }
@@ -239,6 +271,7 @@ impl Connection {
             name: trusted.map_or_else(|| hello.name.clone(), |(_, name)| name.clone()),
             key: trusted.map(|(key, _)| key.fingerprint()),
             address: peer.address,
+            anew: Arc::default(),
         }
     }
 
@@ -265,10 +298,11 @@ impl State {
                     self.book.link_up(peer, connection.key, now);
                     tracing::info!("link to relay {} ({peer}) is up", connection.name);
                     audit::link(shared, connection.facts(), None);
-                    let link = connection.link.clone();
-                    shared
-                        .runtime
-                        .spawn(watch(Arc::clone(shared), (id, peer), link));
+                    // One that is replaced has no other end than this.
+                    self.clocks.machine.link_down(peer);
+                    let (link, anew) = (connection.link.clone(), Arc::clone(&connection.anew));
+                    let watching = watch(Arc::clone(shared), (id, peer), link, anew);
+                    shared.runtime.spawn(watching);
                 }
             }
             LinkEvent::Close { link, code } => {
@@ -289,6 +323,13 @@ impl State {
             tracing::warn!("no link to {address}: {text}");
         }
         self.failures.insert(address, text);
+    }
+
+    /// Reads the directories of all links anew: other streams may be wanted of them.
+    pub(super) fn watch_anew(&self) {
+        for connection in self.connections.values() {
+            connection.anew.notify_one();
+        }
     }
 
     /// Ends all links, as the relay ends.
@@ -343,6 +384,9 @@ impl State {
         .collect()
     }
 }
+
+/// Time in seconds after which a directory that ended is read again, the first time; it doubles four times.
+const REWATCH_SECS: f64 = 0.5;
 
 /// Bytes that a peer may send on a substream before it gets more credit.
 const WINDOW: u32 = 65_536;

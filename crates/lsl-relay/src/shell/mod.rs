@@ -17,6 +17,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use lsl_core::config::Config as LslConfig;
 use lsl_core::relay::{Port, PortOptions};
 use lsl_core::{Context, Error, Result, local_clock};
 use tokio::runtime::Runtime;
@@ -51,6 +52,7 @@ impl Relay {
         name: &str,
         insecure: Vec<SocketAddr>,
     ) -> Result<Self> {
+        let context = &own_context(context)?;
         let id = identity(context)?;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -123,6 +125,19 @@ impl Drop for Relay {
     }
 }
 
+/// Returns a context that looks for no streams at relays: by the directory of another one, or its own, a relay would
+/// never learn that a stream ended, and it could be the way to itself. And with more room for the past than
+/// programs have. Spec: relay §2, §5.2.
+fn own_context(context: &Context) -> Result<Context> {
+    let mut config = context.config().clone();
+    let security = context.security()?;
+    config.set("lab.Relay", "{}")?;
+    if config.tuning().retain_total_bytes == LslConfig::default().tuning().retain_total_bytes {
+        config.set("tuning.RetainTotalBytes", RETAINED_IN_ALL)?;
+    }
+    Ok(Context::with_security(config, Arc::clone(security)))
+}
+
 fn identity(context: &Context) -> Result<RelayId> {
     match context.security()?.local() {
         Some(local) => Ok(RelayId::of_key(&local.key.public())),
@@ -166,6 +181,9 @@ async fn drive(shared: Arc<Shared>) {
         });
     }
 }
+
+/// Bytes of the past of all streams. Spec: relay §2.
+const RETAINED_IN_ALL: &str = "536870912";
 
 /// Threads beyond which a relay gains nothing. Spec: relay §8.
 const MOST_WORKERS: usize = 4;

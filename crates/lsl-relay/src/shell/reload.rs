@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use lsl_core::Outlet;
 use lsl_core::secure::PublicKey;
@@ -31,8 +32,16 @@ impl Relay {
         if let Some(port) = self.shared.port() {
             port.set_most_connections(config.limits.clients);
         }
+        let substreams = &self.shared.substreams;
+        substreams.store(config.limits.streams, Ordering::Relaxed);
+        let (before, after) = (&self.config, config);
+        let wants_others = (&before.import, before.max_hops) != (&after.import, after.max_hops);
         self.shared.act(|state, now| {
             state.book.set_settings(settings(config), now);
+            state.links.set_most(config.limits.links);
+            if wants_others {
+                state.watch_anew();
+            }
             // Trust may have changed, too.
             state.links.set_targets(&config.connect, now);
             for uid in state.flows.keys().cloned().collect::<Vec<_>>() {

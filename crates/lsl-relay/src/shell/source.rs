@@ -11,14 +11,32 @@ use lsl_core::{
     StreamInfo, Timeout, random_uid,
 };
 
+use tokio::sync::Mutex;
+
 use crate::book::{Uid, Way};
 use crate::shell::state::{Numbers, Shared, State, name_of};
 
-/// Reads a stream by this way until the feed ends.
-pub(super) async fn read(shared: Arc<Shared>, uid: Uid, way: Way) {
-    let Err(error) = pass_on(&shared, &uid, way).await;
-    tracing::info!("stream {uid} by {} ended: {error}", name_of(Some(way)));
-    shared.act(|state, now| state.book.feed_lost(&uid, way, now));
+/// One attempt to read a stream.
+#[derive(Debug)]
+pub(super) struct Attempt {
+    pub(super) uid: Uid,
+    pub(super) way: Way,
+    pub(super) number: u64,
+}
+
+/// Reads a stream by one way until the feed ends. `turn` keeps it from beginning while an attempt before, which was
+/// aborted, still passes samples on.
+pub(super) async fn read(shared: Arc<Shared>, attempt: Attempt, turn: Arc<Mutex<()>>) {
+    let _turn = turn.lock().await;
+    let Err(error) = pass_on(&shared, &attempt).await;
+    let Attempt { uid, way, .. } = &attempt;
+    tracing::info!("stream {uid} by {} ended: {error}", name_of(Some(*way)));
+    shared.act(|state, now| {
+        // Of another attempt this is no news.
+        if state.reading(&attempt).is_some() {
+            state.book.feed_lost(uid, *way, now);
+        }
+    });
 }
 
 impl State {
@@ -41,12 +59,14 @@ struct Target {
     numbers: Arc<Numbers>,
 }
 
-async fn pass_on(shared: &Arc<Shared>, uid: &Uid, way: Way) -> Result<Infallible> {
-    let (inlet, position, wants_past) = shared.act(|state, _| {
-        let flow = state.flow(uid);
+async fn pass_on(shared: &Arc<Shared>, attempt: &Attempt) -> Result<Infallible> {
+    let Attempt { uid, way, .. } = attempt;
+    let wanted = shared.act(|state, _| {
+        let flow = state.reading(attempt)?;
         let (position, wants_past) = (flow.position(), flow.wants_past);
-        (state.inlet(uid, way), position, wants_past)
+        Some((state.inlet(uid, *way), position, wants_past))
     });
+    let (inlet, position, wants_past) = wanted.ok_or_else(gone)?;
     let inlet = inlet.ok_or_else(|| Error::Argument("nobody knows where it is".into()))?;
     let mut inlet = inlet.context(&shared.context).recover(false);
     if let Some(position) = position {
@@ -57,10 +77,12 @@ async fn pass_on(shared: &Arc<Shared>, uid: &Uid, way: Way) -> Result<Infallible
     let inlet = Arc::new(inlet.create()?);
     inlet.open(OPEN_LIMIT).await?;
     let first = inlet.next_run();
-    let target = target(shared, uid, first)?;
+    let target = target(shared, attempt, first)?;
     shared.act(|state, now| {
-        state.flow(uid).inlet = Arc::downgrade(&inlet);
-        state.book.feed_up(uid, way, now);
+        if let Some(flow) = state.reading(attempt) {
+            flow.inlet = Arc::downgrade(&inlet);
+            state.book.feed_up(uid, *way, now);
+        }
     });
     let mut run = Run::default();
     let mut received = 0;
@@ -71,11 +93,14 @@ async fn pass_on(shared: &Arc<Shared>, uid: &Uid, way: Way) -> Result<Infallible
         {
             target.push(&run, &mut received)?;
         }
+        // A backlog must not keep this thread, nor an end, waiting.
+        tokio::task::consume_budget().await;
     }
 }
 
 /// Returns the outlet that goes on with these numbers: the one before, if they are its own, else a new one.
-fn target(shared: &Arc<Shared>, uid: &Uid, first: Option<Position>) -> Result<Target> {
+fn target(shared: &Arc<Shared>, attempt: &Attempt, first: Option<Position>) -> Result<Target> {
+    let uid = &attempt.uid;
     // What passed in between is unknown of a stream without numbers, hence new ones.
     let fresh = || {
         let generation = random_uid().ok()?;
@@ -87,38 +112,41 @@ fn target(shared: &Arc<Shared>, uid: &Uid, first: Option<Position>) -> Result<Ta
     };
     let no_number = || Error::Argument("no random numbers for a stream".into());
     let first = first.or_else(fresh).ok_or_else(no_number)?;
-    let (kept, info, clock) = shared.act(|state, _| {
+    let found = shared.act(|state, _| {
         let clock = state.clocks.of(uid);
-        let info: Option<Arc<StreamInfo>> = state.book.info(uid).cloned();
-        let flow = state.flow(uid);
-        let before = flow.generation.replace(first.generation);
+        let info: Arc<StreamInfo> = Arc::clone(state.book.info(uid)?);
+        let flow = state.reading(attempt)?;
         let outlet = flow.outlet.borrow().clone();
-        let kept = outlet.filter(|_| before == Some(first.generation));
-        if kept.is_none() {
-            let numbers = &flow.numbers;
-            numbers.next.store(first.next, Ordering::Relaxed);
-            let is_again = u64::from(before.is_some());
-            numbers.lost_unknown.fetch_add(is_again, Ordering::Relaxed);
-        }
+        let kept = outlet.filter(|_| flow.generation == Some(first.generation));
         let kept = kept.map(|outlet| (outlet, Arc::clone(&flow.numbers)));
-        (kept, info, clock)
+        Some((kept, info, clock))
     });
+    let (kept, info, clock) = found.ok_or_else(gone)?;
     if let Some((outlet, numbers)) = kept {
         return Ok(Target { outlet, numbers });
     }
-    let info = info.ok_or_else(|| Error::Argument("the stream is gone".into()))?;
     let outlet = Outlet::builder(StreamInfo::clone(&info))
         .context(&shared.context)
         .retain(RETAINED)
         .relayed(Origin { first, clock })?;
     let outlet = Arc::new(outlet);
-    let (numbers, before) = shared.act(|state, _| {
-        let flow = state.flow(uid);
+    let replaced = shared.act(|state, _| {
+        let flow = state.reading(attempt)?;
+        let is_again = flow.generation.replace(first.generation).is_some();
+        let numbers = Arc::clone(&flow.numbers);
+        numbers.next.store(first.next, Ordering::Relaxed);
+        (numbers.lost_unknown).fetch_add(u64::from(is_again), Ordering::Relaxed);
         let before = flow.outlet.send_replace(Some(Arc::clone(&outlet)));
-        (Arc::clone(&flow.numbers), before)
+        Some((numbers, before))
     });
+    let (numbers, before) = replaced.ok_or_else(gone)?;
+    // Closing it takes locks of its own.
     drop(before);
     Ok(Target { outlet, numbers })
+}
+
+fn gone() -> Error {
+    Error::Argument("the stream is gone".into())
 }
 
 impl Target {
@@ -126,7 +154,8 @@ impl Target {
     fn push(&self, run: &Run, received: &mut u64) -> Result<()> {
         let next = self.numbers.next.load(Ordering::Relaxed);
         let missing = match run.first {
-            Some(first) => first.next.saturating_sub(next),
+            Some(first) => (first.next.checked_sub(next))
+                .ok_or_else(|| Error::Protocol("samples came again".into()))?,
             // Nobody numbers them: only what found no room here is missing.
             None => run.received.saturating_sub(*received),
         };

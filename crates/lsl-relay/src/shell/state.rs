@@ -2,14 +2,13 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use lsl_core::relay::Port;
 use lsl_core::{Context, Generation, Inlet, Outlet, Position, StreamInfo, local_clock};
 use tokio::runtime::Handle;
-use tokio::sync::{Notify, watch};
-use tokio::task::AbortHandle;
+use tokio::sync::{Mutex as AsyncMutex, Notify, watch};
 
 use crate::book::{Book, BookEvent, Uid, WatcherId, Way};
 use crate::id::RelayId;
@@ -17,7 +16,7 @@ use crate::link::{LinkId, Links};
 use crate::shell::clocks::{AbortOnDrop, SourceClocks};
 use crate::shell::limits::Limits;
 use crate::shell::links::Connection;
-use crate::shell::source;
+use crate::shell::source::{self, Attempt};
 use crate::shell::watch::{News, Outbox};
 
 /// Shared by the tasks of a relay.
@@ -28,7 +27,7 @@ pub(super) struct Shared {
     pub(super) runtime: Handle,
     pub(super) started: f64,
     /// Substreams that the relay of a link may have open.
-    pub(super) substreams: u32,
+    pub(super) substreams: AtomicU32,
     /// Told whenever the directory may have something due earlier.
     pub(super) changed: Notify,
     /// Taken by the end.
@@ -57,6 +56,8 @@ pub(super) struct State {
     pub(super) unsettled: HashMap<Uid, f64>,
     /// Streams that were not taken over because there are too many.
     pub(super) refused: u64,
+    /// Number of the last attempt to read a stream.
+    last_attempt: u64,
 }
 
 /// A stream that is read, or was asked for.
@@ -65,14 +66,15 @@ pub(super) struct Flow {
     pub(super) outlet: watch::Sender<Option<Arc<Outlet>>>,
     /// What reads it from a network or a link.
     pub(super) inlet: Weak<Inlet>,
+    /// Held by the one attempt that reads the stream, until it is over in truth.
+    turn: Arc<AsyncMutex<()>>,
     pub(super) numbers: Arc<Numbers>,
     pub(super) generation: Option<Generation>,
     /// Whether a reader asked for the past, before there was any here: one that was at this relay, or another,
     /// before. Then the source is asked for it.
     pub(super) wants_past: bool,
-    task: Option<AbortHandle>,
-    /// Readers that wait for the outlet.
-    pending: usize,
+    /// Number of the attempt in whose hands the stream is, and its task.
+    reading: Option<(u64, AbortOnDrop)>,
     /// Whether the directory counts a reader.
     is_counted: bool,
 }
@@ -103,7 +105,7 @@ impl Shared {
             context,
             runtime,
             started: local_clock(),
-            substreams,
+            substreams: substreams.into(),
             changed: Notify::new(),
             port: Mutex::default(),
             state: Mutex::new(State {
@@ -120,6 +122,7 @@ impl Shared {
                 limits: Limits::default(),
                 unsettled: HashMap::new(),
                 refused: 0,
+                last_attempt: 0,
             }),
         }
     }
@@ -195,10 +198,15 @@ impl State {
     fn follow(&mut self, event: BookEvent, shared: &Arc<Shared>, now: f64) -> Option<Flow> {
         match event {
             BookEvent::Subscribe { uid, way } => {
+                self.last_attempt += 1;
+                let number = self.last_attempt;
                 let flow = self.flow(&uid);
-                flow.stop();
-                let reading = source::read(Arc::clone(shared), uid, way);
-                flow.task = Some(shared.runtime.spawn(reading).abort_handle());
+                let turn = Arc::clone(&flow.turn);
+                let attempt = Attempt { uid, way, number };
+                let task = shared
+                    .runtime
+                    .spawn(source::read(Arc::clone(shared), attempt, turn));
+                flow.reading = Some((number, AbortOnDrop(task.abort_handle())));
             }
             BookEvent::Unsubscribe(uid) => return self.flows.remove(&uid),
             BookEvent::Gone { uid, .. } => {
@@ -248,16 +256,22 @@ impl State {
         self.flows.entry(uid.clone()).or_insert_with(|| Flow {
             outlet: watch::Sender::new(None),
             inlet: Weak::new(),
+            turn: Arc::default(),
             numbers: Arc::default(),
             generation: None,
             wants_past: false,
-            task: None,
-            pending: 0,
+            reading: None,
             is_counted: false,
         })
     }
 
-    /// Counts a reader that waits for the outlet of a stream, and returns where it will be.
+    /// Returns the flow that an attempt reads; `None` if that is over.
+    pub(super) fn reading(&mut self, attempt: &Attempt) -> Option<&mut Flow> {
+        let flow = self.flows.get_mut(&attempt.uid);
+        flow.filter(|flow| (flow.reading.as_ref()).is_some_and(|(it, _)| *it == attempt.number))
+    }
+
+    /// Returns where the outlet of a stream will be. Whoever waits there counts as a reader.
     pub(super) fn await_outlet(
         &mut self,
         uid: &Uid,
@@ -265,7 +279,6 @@ impl State {
         now: f64,
     ) -> watch::Receiver<Option<Arc<Outlet>>> {
         let flow = self.flow(uid);
-        flow.pending += 1;
         flow.wants_past |= wants_past;
         let outlet = flow.outlet.subscribe();
         if !std::mem::replace(&mut flow.is_counted, true) {
@@ -274,18 +287,11 @@ impl State {
         outlet
     }
 
-    /// Notes that a reader waits no more: it has the outlet, or gave up.
-    pub(super) fn waits_no_more(&mut self, uid: &Uid) {
-        if let Some(flow) = self.flows.get_mut(uid) {
-            flow.pending = flow.pending.saturating_sub(1);
-        }
-    }
-
     /// Tells the directory of streams that nobody reads any more, or somebody does again.
     pub(super) fn count_readers(&mut self, now: f64) {
         let mut changed = Vec::new();
         for (uid, flow) in &mut self.flows {
-            let has_readers = flow.pending > 0
+            let has_readers = flow.outlet.receiver_count() > 0
                 || (flow.outlet.borrow().as_ref()).is_some_and(|outlet| outlet.have_consumers());
             if std::mem::replace(&mut flow.is_counted, has_readers) != has_readers {
                 changed.push((uid.clone(), has_readers));
@@ -307,18 +313,6 @@ impl Flow {
         let next = self.numbers.next.load(Ordering::Relaxed);
         let generation = self.generation?;
         Some(Position { generation, next })
-    }
-
-    fn stop(&mut self) {
-        if let Some(task) = self.task.take() {
-            task.abort();
-        }
-    }
-}
-
-impl Drop for Flow {
-    fn drop(&mut self) {
-        self.stop();
     }
 }
 

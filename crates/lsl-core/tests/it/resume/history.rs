@@ -378,6 +378,29 @@ fn runs_are_pulled_as_they_came_with_their_numbers_and_end_before_losses() {
     assert!(!none.unwrap());
 }
 
+#[test]
+fn who_comes_with_foreign_numbers_reads_on_with_those_of_the_outlet() {
+    let context = lab::context_with(RETAINING);
+    let outlet = lab::outlet(&context, info("foreign", 1, 0.0, ChannelFormat::Int32));
+    let generation = Generation::parse(b"0-0").unwrap();
+    let next = 5000;
+    let builder = Inlet::builder(&lab::find(&context, "foreign")).context(&context);
+    let inlet = builder.resume_at(Position { generation, next });
+    let inlet = inlet.create().unwrap();
+    inlet.blocking().open(SOON).unwrap();
+    let first = inlet.next_run().unwrap();
+    assert_eq!(
+        (first.generation.to_string(), first.next),
+        (outlet.info().uid().into_owned(), 0)
+    );
+    push(&outlet, 0..3);
+    let mut run = Run::default();
+    let pulling = inlet.pull_run(100, &mut run, Duration::from_secs(20));
+    assert!(block_on(pulling).unwrap());
+    assert_eq!(run.first, Some(first));
+    assert_eq!(run.losses[0].lost, None);
+}
+
 /// Streams without source id are lost if nothing goes on at once.
 #[test]
 fn a_stream_that_cannot_be_recovered_goes_on_after_a_cut_in_its_next_handshake() {

@@ -60,11 +60,13 @@ impl Feed {
     }
 
     /// Returns the position of the oldest sample that waits, or of the next one; `None` if nobody numbers them, or an
-    /// unknown loss lies between.
+    /// unknown loss lies behind it.
     pub fn first_of_ring(&self) -> Option<Position> {
         let position = self.resumption.position()?;
         let mut behind = self.ring.len() as u64;
-        for gap in self.resumption.gaps() {
+        let before = self.counts.samples - behind;
+        // What is missing before it does not change its number.
+        for gap in self.resumption.gaps().filter(|gap| gap.received > before) {
             behind = behind.saturating_add(gap.lost?);
         }
         let next = position.next.checked_sub(behind)?;

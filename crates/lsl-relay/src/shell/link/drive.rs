@@ -12,7 +12,7 @@ use tokio::time::Sleep;
 
 use super::Link;
 use crate::link::LinkEnd;
-use crate::mux::{ClosedBy, Code, GATHER_LEN, Gathered, Mux};
+use crate::mux::{ClosedBy, Code, GATHER_LEN, Gathered};
 
 /// Event of a link that concerns more than one substream.
 #[derive(Debug, PartialEq)]
@@ -59,11 +59,15 @@ pub(in crate::shell) async fn drive<S: AsyncRead + AsyncWrite + Unpin>(
             }
             let (has_read, has_sent) = match (carrier.read(context), carrier.send(context)) {
                 (Ok(has_read), Ok(has_sent)) => (has_read, has_sent),
+                // A peer that said why it ends reads nothing any more.
+                (Ok(true), Err(_)) if carrier.is_closed() => (true, false),
                 (Err(error), _) | (_, Err(error)) => return Poll::Ready(Err(error)),
             };
             let is_told = work.as_mut().poll(context).is_ready();
             if is_told {
                 work.set(link.0.work.notified());
+                // What it is told of may be an end, which no socket has to take.
+                link.step(|_, _| {}, &mut carrier.news);
             }
             let is_late = carrier.is_late(sleep.as_mut(), context);
             if !has_read && !has_sent && !is_told && !is_late && carrier.news.is_empty() {
@@ -137,6 +141,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Carrier<'_, S> {
         Ok(true)
     }
 
+    /// Whether the end of the link is among the news.
+    fn is_closed(&self) -> bool {
+        let mut news = self.news.iter();
+        news.any(|news| matches!(news, LinkNews::Closed { .. }))
+    }
+
     /// Returns the part of `out` that is sent next, at most one record. Gathers anew once all is sent.
     fn next_record(&mut self) -> Option<std::ops::Range<usize>> {
         if self.sent == self.out.bytes().len() {
@@ -162,7 +172,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Carrier<'_, S> {
         };
         let wait = timeout - local_clock();
         if wait <= 0.0 {
-            (self.link).step(Mux::handle_timeout, &mut self.news);
+            self.timeout = (self.link).step(
+                |mux, now| {
+                    mux.handle_timeout(now);
+                    mux.poll_timeout()
+                },
+                &mut self.news,
+            );
             return true;
         }
         let at = tokio::time::Instant::now() + Duration::from_secs_f64(wait.min(MOST_WAIT_SECS));

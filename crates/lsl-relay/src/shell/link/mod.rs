@@ -104,12 +104,13 @@ impl Link {
     }
 
     /// Hands the multiplexer what came, or lets it do what is due; adds what the driver must know to `news`.
-    fn step(&self, step: impl FnOnce(&mut Mux, f64), news: &mut Vec<LinkNews>) {
+    fn step<R>(&self, step: impl FnOnce(&mut Mux, f64) -> R, news: &mut Vec<LinkNews>) -> R {
         let mut state = self.lock();
-        step(&mut state.mux, local_clock());
+        let done = step(&mut state.mux, local_clock());
         let wakers = state.follow(news);
         drop(state);
         wakers.into_iter().for_each(Waker::wake);
+        done
     }
 
     /// Gathers what is due into `to`; false if nothing is. Returns also the time of the next timeout.

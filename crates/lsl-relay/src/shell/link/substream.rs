@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 use std::net::Shutdown;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use lsl_core::relay::Substream;
 
@@ -75,23 +75,26 @@ impl Substream for LinkSubstream {
 
     fn shut_down(&self, how: Shutdown) {
         let woken = self.link.with(|state, _| {
-            let end = state.ends.get_mut(&self.id)?;
-            if how != Shutdown::Read {
-                end.is_finished = true;
-                state.mux.finish(self.id);
+            let mut woken = [None, None];
+            if let Some(end) = state.ends.get_mut(&self.id) {
+                if how != Shutdown::Read {
+                    end.is_finished = true;
+                    // A write fails now, which its task may wait to try.
+                    end.is_full = false;
+                    woken[1] = end.writer.take();
+                    state.mux.finish(self.id);
+                }
+                if how != Shutdown::Write
+                    && let Some(end) = state.ends.get_mut(&self.id)
+                {
+                    end.is_left = true;
+                    woken[0] = end.reader.take();
+                    state.drop_unread(self.id);
+                }
             }
-            let end = state.ends.get_mut(&self.id)?;
-            if how == Shutdown::Write {
-                return None;
-            }
-            end.is_left = true;
-            let reader = end.reader.take();
-            state.drop_unread(self.id);
-            reader
+            woken
         });
-        if let Some(waker) = woken {
-            waker.wake();
-        }
+        woken.into_iter().flatten().for_each(Waker::wake);
     }
 }
 
