@@ -73,11 +73,24 @@ pub(super) fn from_settings(
     };
     let own = own(&settings, &file, passphrase)?;
     if settings.policy == Policy::Off {
-        // Nothing is decided by the trust list then; a mistake in it must not stop plaintext.
+        // No stream depends on the trust list then, but the port of a relay does; a mistake in it must not stop
+        // plaintext. Spec: relay §3.
+        let path = settings.trusted_peers.clone().filter(|_| own.is_some());
+        let opened = path.map(|path| Watch::open(path, clock.utc()));
+        let (watch, trust) = match opened {
+            Some(Ok((watch, trust))) => (Some(watch), trust),
+            Some(Err(error)) => {
+                tracing::warn!("nobody is trusted: {error}");
+                (None, TrustList::default())
+            }
+            None => (None, TrustList::default()),
+        };
         return Ok(Parts {
             settings: Some(settings),
             file: Some(file),
             own,
+            watch,
+            trust,
             clock,
             ..base
         }

@@ -111,6 +111,17 @@ fn off_cannot_undercut_the_floor() {
 }
 
 #[test]
+fn off_knows_whom_the_port_of_a_relay_may_trust() {
+    let lab = Lab::new(&both());
+    let security = lab.start("policy = \"off\"").unwrap();
+    assert_eq!(security.trust().peers().len(), 2);
+    lab.scratch
+        .write("trusted_peers.toml", "not even TOML", 0o600);
+    let security = lab.start("policy = \"off\"").unwrap();
+    assert_eq!(security.trust().peers().len(), 0);
+}
+
+#[test]
 fn off_needs_nothing_and_announces_nothing() {
     let lab = Lab::new("not even TOML");
     let security = lab.start("policy = \"off\"").unwrap();
