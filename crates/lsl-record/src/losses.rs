@@ -51,6 +51,11 @@ pub(crate) struct Interruption {
 }
 
 impl Interruption {
+    /// Adds so many lost samples.
+    pub(crate) fn add(&mut self, lost: Option<u64>) {
+        self.lost = self.lost.zip(lost).map(|(one, two)| one + two);
+    }
+
     /// Returns the gap before the first sample after it; `None` if nothing is missing.
     pub(crate) fn gap(self, first: f64) -> Option<Gap> {
         let from = match (self.after, self.lost) {
@@ -89,6 +94,11 @@ impl Losses {
     fn take_before(&mut self, received: u64) -> Option<LostSamples> {
         let first = self.0.front()?;
         (first.received < received).then(|| self.0.pop_front())?
+    }
+
+    /// Takes the number of samples lost behind all that were received; `None` if nobody knows.
+    pub(crate) fn take_rest(&mut self) -> Option<u64> {
+        self.0.drain(..).map(|loss| loss.lost).sum()
     }
 
     /// Takes the losses before and between samples with these timestamps, up to the sample with the number `end`
@@ -145,6 +155,21 @@ mod tests {
         losses = Losses([lost(0, Some(2))].into());
         let gaps = losses.take_until(1, &[5.0], None);
         assert_eq!((gaps[0].from, gaps[0].to), (5.0, 5.0), "none before it");
+    }
+
+    #[test]
+    fn what_was_told_last_is_part_of_the_interruption() {
+        let rest = |losses: &[LostSamples]| Losses(losses.to_vec().into()).take_rest();
+        assert_eq!(rest(&[]), Some(0));
+        assert_eq!(rest(&[lost(4, Some(7)), lost(4, Some(2))]), Some(9));
+        assert_eq!(rest(&[lost(4, Some(7)), lost(4, None)]), None);
+        let (after, mut all) = (Some(1.0), Some(3));
+        for (told, expected) in [(Some(2), Some(5)), (None, None), (Some(1), None)] {
+            let mut interruption = Interruption { after, lost: all };
+            interruption.add(told);
+            all = interruption.lost;
+            assert_eq!(all, expected);
+        }
     }
 
     #[test]

@@ -177,12 +177,18 @@ impl StreamTask {
                 }
             }
         }
+        drop(status);
         if !matches!(self.beginning, Beginning::First(_)) {
-            self.interruption.get_or_insert(Interruption {
-                after: self.last_stamp,
-                lost: Some(0),
-            });
+            self.interrupt();
         }
+    }
+
+    /// Returns the interruption under way, which begins now if there is none.
+    fn interrupt(&mut self) -> &mut Interruption {
+        self.interruption.get_or_insert(Interruption {
+            after: self.last_stamp,
+            lost: Some(0),
+        })
     }
 
     /// Waits until the session has found the stream again; `None` if that is not wanted any more. One
@@ -412,6 +418,10 @@ impl StreamTask {
             };
             if let Some(lost) = lost {
                 self.beginning = Beginning::after(inlet, self.newest.unwrap_or(0.0));
+                // The next connection begins behind what this one told of last.
+                self.losses.add(inlet);
+                let untold = self.losses.take_rest();
+                self.interrupt().add(untold);
                 return Err(lost);
             }
             if now >= offset_at {
@@ -647,7 +657,7 @@ impl StreamTask {
             Beginning::First(_) | Beginning::Live => None,
         };
         let interruption = self.interruption.as_mut()?;
-        interruption.lost = interruption.lost.zip(lost).map(|(one, two)| one + two);
+        interruption.add(lost);
         interruption.lost
     }
 

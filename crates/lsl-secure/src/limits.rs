@@ -94,8 +94,9 @@ impl TokenBucket {
         self.level(now) >= self.burst
     }
 
+    /// Returns the tokens that are there; negative while more were taken than there were.
     #[inline]
-    fn level(&self, now: f64) -> f64 {
+    pub fn level(&self, now: f64) -> f64 {
         (self.tokens + (now - self.at).max(0.0) * self.rate).min(self.burst)
     }
 }

@@ -27,6 +27,8 @@ pub(crate) struct Connection {
     link: Arc<Link>,
     pub(crate) stream: ByteStream,
     pub(crate) machine: proto::Connection,
+    /// Time at which its peer was first heard of, before any handshake, in seconds of `local_clock`.
+    pub(super) begun: f64,
     /// Its place among those that are served at a time.
     place: Option<OwnedSemaphorePermit>,
 }
@@ -109,6 +111,7 @@ impl Connection {
             link,
             stream,
             machine,
+            begun: local_clock(),
             place: None,
         }
     }

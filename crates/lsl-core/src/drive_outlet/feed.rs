@@ -83,7 +83,10 @@ impl OutletShared {
                 generation: &generation,
                 nominal_srate: self.nominal_srate,
             };
-            replay = fanout.replay(&from, live, host, clock_of_pushes());
+            // Its silence went on while it shook hands.
+            let now = clock_of_pushes();
+            let from = from.later(now - connection.begun);
+            replay = fanout.replay(&from, live, host, now);
             self.resumed.add(u64::from(live.resumes(&from, &replay)));
             Granted {
                 generation,
@@ -142,10 +145,11 @@ impl OutletShared {
 
     async fn serve(self: Arc<Self>, id: ConsumerId, mut connection: Connection) {
         let link = Arc::clone(connection.link());
+        let host = Host::from(link.peer.ip());
         let ended = self.attend(id, &mut connection).await;
         tracing::debug!(peer = %link.peer, ?ended, "reader gone");
         let sender = loop {
-            match self.remove(id) {
+            match self.remove(id, host) {
                 Poll::Ready(sender) => break sender,
                 Poll::Pending => link.work.notified().await,
             }
@@ -208,9 +212,10 @@ impl OutletShared {
         }
     }
 
-    /// As [`Fanout::leave`](lsl_proto::outlet::fanout::Fanout::leave).
-    pub(super) fn remove(&self, id: ConsumerId) -> Poll<Option<Sender>> {
+    /// As [`Fanout::leave`](lsl_proto::outlet::fanout::Fanout::leave), for a reader on this host.
+    pub(super) fn remove(&self, id: ConsumerId, host: Host) -> Poll<Option<Sender>> {
         let mut fanout = self.fanout.lock();
+        fanout.refund_replay(id, host, clock_of_pushes());
         let sender = fanout.leave(id);
         self.note_read(&fanout);
         drop(fanout);

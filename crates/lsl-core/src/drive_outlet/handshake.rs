@@ -138,6 +138,7 @@ async fn secure(
     let session = Session::new(events, &identity.security, clock);
     let machine = identity.expecting(machine);
     let mut connection = Connection::new(stream, peer, machine, Some(Box::new(session)));
+    connection.begun = now;
     if let Err(cause) = register(connection.link(), identity, here.ip()) {
         connection.link().end_session(cause);
         connection.close().await;

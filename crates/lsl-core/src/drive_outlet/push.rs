@@ -311,7 +311,7 @@ impl OutletShared {
             }
             // The feed may be cut inside a sample: it cannot be continued.
             link.shut_down(Shutdown::Both);
-            drop(self.remove(id));
+            drop(self.remove(id, link.peer.ip().into()));
             self.identity.refused.add(1);
             waits.lost.push(link);
         }

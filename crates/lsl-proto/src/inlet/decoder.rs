@@ -193,7 +193,8 @@ impl FeedDecoder {
 
     /// Returns whether what comes is samples.
     pub(super) fn is_established(&self) -> bool {
-        !matches!(self.stage, Stage::Response(_)) && self.patterns.missing() == 0
+        let is_over = !matches!(self.stage, Stage::Response(_)) && self.patterns.missing() == 0;
+        is_over && self.patterns.matched()
     }
 
     /// Returns whether a granted feed cannot be asked for what comes next: its numbers contradict each other or what

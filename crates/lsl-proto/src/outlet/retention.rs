@@ -134,9 +134,29 @@ impl Retention {
         self.limits.seconds / 8.0
     }
 
-    /// Takes what is sent again from the budget of its reader. False if there is too little.
+    /// Takes what is sent again from the budget of its reader, or what is left of that. Returns how much.
+    pub fn charge(&mut self, host: Host, bytes: usize, now: f64) -> usize {
+        let bucket = self.budget(host, now);
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "not negative, and less than was asked for"
+        )]
+        let granted = bytes.min(bucket.level(now).max(0.0) as usize);
+        #[expect(clippy::cast_precision_loss, reason = "no limit is that large")]
+        bucket.charge(granted as f64, now);
+        self.refused += u64::from(granted < bytes);
+        granted
+    }
+
+    /// Gives back what was not sent.
     #[expect(clippy::cast_precision_loss, reason = "no limit is that large")]
-    pub fn charge(&mut self, host: Host, bytes: usize, now: f64) -> bool {
+    pub fn refund(&mut self, host: Host, bytes: usize, now: f64) {
+        self.budget(host, now).charge(-(bytes as f64), now);
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "no limit is that large")]
+    fn budget(&mut self, host: Host, now: f64) -> &mut TokenBucket {
         let index = self.budgets.iter().position(|(of, ..)| *of == host);
         let index = index.unwrap_or_else(|| {
             let oldest = self.budgets.iter().enumerate();
@@ -149,20 +169,9 @@ impl Retention {
                 .push((host, TokenBucket::new(bytes / 2.0, bytes * 4.0), now));
             self.budgets.len() - 1
         });
-        let is_granted = self
-            .budgets
-            .get_mut(index)
-            .is_some_and(|(_, bucket, used)| {
-                *used = now;
-                bucket.charge(bytes as f64, now);
-                let is_granted = bucket.ready_at(now) <= now;
-                if !is_granted {
-                    bucket.charge(-(bytes as f64), now);
-                }
-                is_granted
-            });
-        self.refused += u64::from(!is_granted);
-        is_granted
+        let (_, bucket, used) = &mut self.budgets[index];
+        *used = now;
+        bucket
     }
 }
 

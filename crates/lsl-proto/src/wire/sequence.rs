@@ -135,6 +135,23 @@ impl ReplayFrom {
     pub fn header_line(&self) -> String {
         format!("Lslx-Sequence: 1 {self}\r\n")
     }
+
+    /// Returns what was asked for as it is so many seconds later: nothing came meanwhile.
+    #[must_use]
+    pub fn later(self, secs: f64) -> Self {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "rounded down, at least to 0"
+        )]
+        let millis = (secs * 1e3) as u64;
+        match self {
+            Self::At(position, Some(silence)) => {
+                Self::At(position, Some(silence.saturating_add(millis)))
+            }
+            other => other,
+        }
+    }
 }
 
 impl fmt::Display for ReplayFrom {

@@ -132,6 +132,7 @@ fn wrong_test_patterns_end_the_connection() {
             "{}",
             session["id"]
         );
+        assert!(!feed.is_established(), "{}", session["id"]);
     }
 }
 

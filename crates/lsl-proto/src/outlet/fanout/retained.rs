@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use super::{Fanout, Transmit};
+use super::{ConsumerId, Fanout, Transmit};
 use crate::ByteOrder;
 use crate::limits::Host;
 use crate::outlet::encoder::Variant;
@@ -108,12 +108,32 @@ impl<T: Transmit> Fanout<T> {
         retention.prolong(now);
         let begin = self.first_of(from, live, now);
         let log = &self.logs[Self::RETAINED.index()];
-        let bytes = log.bytes_between(begin, live.edge);
-        let charge = |it: &mut Retention| it.charge(host, bytes, now);
-        if bytes == 0 || self.retention.as_mut().is_some_and(charge) {
-            begin..live.edge
-        } else {
-            live.edge..live.edge
+        let (bytes, Some(retention)) = (log.bytes_between(begin, live.edge), &mut self.retention)
+        else {
+            return live.edge..live.edge;
+        };
+        let granted = retention.charge(host, bytes, now);
+        if granted == bytes {
+            return begin..live.edge;
+        }
+        // The newest that it may still be sent.
+        // One more sample than certainly does not fit.
+        let passed = log.reach(begin, live.edge, bytes - granted) + 1;
+        let begin = log.first_stamped(passed.min(live.edge)).min(live.edge);
+        let spent = log.bytes_between(begin, live.edge);
+        retention.refund(host, granted.saturating_sub(spent), now);
+        begin..live.edge
+    }
+
+    /// Gives a reader that is about to leave back what it was not sent of its replay, once.
+    pub fn refund_replay(&mut self, id: ConsumerId, host: Host, now: f64) {
+        let log = &self.logs[Self::RETAINED.index()];
+        let mut consumers = self.consumers.iter_mut();
+        let consumer = consumers.find(|each| each.id == id && each.next < each.live);
+        if let (Some(consumer), Some(retention)) = (consumer, &mut self.retention) {
+            let unsent = log.bytes_between(consumer.next, consumer.live);
+            consumer.live = consumer.next;
+            retention.refund(host, unsent, now);
         }
     }
 

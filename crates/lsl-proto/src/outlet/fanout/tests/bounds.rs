@@ -130,6 +130,60 @@ fn a_source_that_asks_again_and_again_is_sent_no_more_than_its_budget() {
     assert_eq!(fanout.retained().2, refused);
 }
 
+/// A connection that breaks while it catches up, and one that asks for more than any budget.
+#[test]
+fn a_reader_pays_for_what_it_was_sent_and_gets_the_newest_that_it_can_pay() {
+    let mut fanout = retaining(&Arc::new(Share::new(TOTAL_BYTES)));
+    publish(&mut fanout, 10, 10.0);
+    // It waits for all.
+    let (_, stalled) = join_granted(&mut fanout, 10..10);
+    stalled.room.set(0);
+    for _ in 0..1000 {
+        publish(&mut fanout, 50, 10.0);
+    }
+    let generation = Generation::parse(b"a-1").unwrap();
+    let live = Live {
+        edge: 50_010,
+        generation: &generation,
+        nominal_srate: 0.0,
+    };
+    let from = ReplayFrom::At(
+        crate::wire::sequence::Position {
+            generation,
+            next: 30_000,
+        },
+        None,
+    );
+    for _ in 0..20 {
+        let replay = fanout.replay(&from, live, host(1), 10.0);
+        assert_eq!(replay, 30_000..50_010);
+        let (id, socket) = join_granted(&mut fanout, replay);
+        socket.room.set(0);
+        fanout.refund_replay(id, host(1), 10.0);
+        fanout.refund_replay(id, host(1), 10.0);
+        assert!(fanout.leave(id).is_ready());
+    }
+    let replay = fanout.replay(&ReplayFrom::Oldest, live, host(1), 10.0);
+    let sent = 1000 * (replay.end - replay.start);
+    assert!((31 << 20..=32 << 20).contains(&sent), "{replay:?}");
+    assert_eq!(fanout.retained().2, 1);
+}
+
+fn join_granted(
+    fanout: &mut Fanout<Sender>,
+    replay: std::ops::Range<u64>,
+) -> (ConsumerId, Rc<Socket>) {
+    let socket = Rc::new(Socket::default());
+    let limits = FeedLimits {
+        capacity: usize::MAX,
+        is_granted: true,
+        ..super::LIMITS
+    };
+    let sender = Sender::new(&socket);
+    let id = fanout.join(sender, Rc::clone(&socket), RETAINED, limits, replay);
+    (id, socket)
+}
+
 #[test]
 fn a_reader_of_the_instance_before_gets_all_of_one_that_was_made_after_its_last_sample() {
     let mut fanout = retaining(&Arc::new(Share::new(TOTAL_BYTES)));
