@@ -331,7 +331,8 @@ impl SampleLog {
             block.ends.clear();
             block.ends.extend_from_slice(ends);
         }
-        if let Some(retained) = &self.retained {
+        if let Some(retained) = &mut self.retained {
+            retained.bytes += BLOCK_OVERHEAD;
             self.closes_at = now + retained.block_secs;
             self.room = BLOCK_BYTES.saturating_sub(block.size());
             if is_swapped {
@@ -537,7 +538,7 @@ impl Block {
 
     /// Returns its memory in bytes.
     fn size(&self) -> usize {
-        self.bytes.len() + size_of_val(self.ends.as_slice())
+        BLOCK_OVERHEAD + self.bytes.len() + size_of_val(self.ends.as_slice())
     }
 
     /// Returns whether the timestamp of its first sample is known.
@@ -581,6 +582,9 @@ impl Block {
 fn stored(difference: u64) -> usize {
     usize::try_from(difference).expect("what is stored fits into memory")
 }
+
+/// Memory of a block beside its samples, in bytes: what a stream with many holes is made of.
+const BLOCK_OVERHEAD: usize = 192;
 
 /// Samples are gathered into blocks of this size; only a sample that is larger makes a larger one.
 const BLOCK_BYTES: usize = 64 * 1024;
