@@ -108,7 +108,7 @@ impl Info {
         stream.v6_address = answer.v6_address;
         stream.encryption = answer.encryption;
         stream.relays = answer.relays;
-        Names::of(context).complete(stream.encryption.as_mut());
+        stream.name(&Names::of(context));
 
         let mut out = io::stdout().lock();
         if self.xml {
@@ -231,12 +231,19 @@ fn write_fields(
             match retained {
                 Ok(Some(retained)) => retained.sentence(),
                 Ok(None) => "nothing: a stream of liblsl, or RetainSeconds = 0 there".into(),
+                Err(_) if stream.relays.is_some() => "as its relay has it".into(),
                 Err(error) => format!("not known: {}", printable(&error.to_string())),
             },
         ),
     ];
     for (name, value) in fields {
         writeln!(out, "{name:<13} {value}")?;
+        if name == "host" && !stream.relay_names.is_empty() {
+            // The nearest to its source first.
+            let relays = stream.relay_names.iter().map(|relay| printable(relay));
+            let relays: Vec<_> = relays.collect();
+            writeln!(out, "{:<13} {}", "relays", relays.join(", then "))?;
+        }
     }
     Ok(())
 }

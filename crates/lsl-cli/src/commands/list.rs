@@ -89,7 +89,7 @@ impl List {
         let mut streams: Vec<Described> = found.iter().map(Described::from).collect();
         let names = Names::of(context);
         for stream in &mut streams {
-            names.complete(stream.encryption.as_mut());
+            stream.name(&names);
         }
         // The order of the network means nothing to people.
         streams.sort_by(|a, b| (&a.name, &a.hostname, &a.uid).cmp(&(&b.name, &b.hostname, &b.uid)));
@@ -147,7 +147,7 @@ impl List {
             appeared += u64::from(mark == '+');
             lost += u64::from(mark == '-');
             let mut stream = Described::from(&info);
-            names.complete(stream.encryption.as_mut());
+            stream.name(&names);
             let time = local_clock();
             let mut out = io::stdout().lock();
             if self.json {

@@ -5,7 +5,7 @@ use lsl_core::xml::ElementRef;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::encryption::{self, Claimed};
+use super::encryption::{self, Claimed, Names};
 use crate::ui::text::{printable, rate};
 
 /// The fields of a stream, in the form that `--json` prints. Names follow the XML.
@@ -34,6 +34,9 @@ pub(crate) struct Described {
     pub(crate) encryption: Option<Claimed>,
     /// Relays that it came through, nearest to its origin first; null if it comes from its outlet.
     pub(crate) relays: Option<Vec<String>>,
+    /// What people call them, in the same order; their ids before that is known.
+    #[serde(skip)]
+    pub(crate) relay_names: Vec<String>,
 }
 
 impl From<&StreamInfo> for Described {
@@ -58,18 +61,28 @@ impl From<&StreamInfo> for Described {
             v6_service_port: info.v6_service_port(),
             encryption: Claimed::of(info),
             relays: info.relay_advert().map(|advert| advert.path),
+            relay_names: (info.relay_advert()).map_or_else(Vec::new, |advert| advert.path),
         }
     }
 }
 
 impl Described {
+    /// Fills in the names of its key and its relays.
+    pub(crate) fn name(&mut self, names: &Names) {
+        if let Some(claimed) = &mut self.encryption {
+            names.complete(claimed);
+        }
+        let relays = self.relays.iter().flatten();
+        self.relay_names = relays.map(|id| names.of_relay(id)).collect();
+    }
+
     /// Returns where samples come from, `address:port`, the preferred way first.
     pub(crate) fn addresses(&self) -> Vec<String> {
         let v4 = (!self.v4_address.is_empty() && self.v4_data_port != 0)
             .then(|| format!("{}:{}", self.v4_address, self.v4_data_port));
         let v6 = (!self.v6_address.is_empty() && self.v6_data_port != 0)
             .then(|| format!("[{}]:{}", self.v6_address, self.v6_data_port));
-        let relay = self.relays.as_ref().and_then(|path| path.last());
+        let relay = self.relay_names.last();
         let relay = relay.map(|relay| format!("relay {}", printable(relay)));
         v4.into_iter().chain(v6).chain(relay).collect()
     }

@@ -7,6 +7,7 @@ use lsl_core::secure::audit::printable;
 use lsl_core::secure::{Policy, Role};
 use lsl_core::{Context, Encryption, StreamInfo};
 use lsl_proto::info::SecurityAdvert;
+use lsl_proto::security::relay_id;
 use serde::Serialize;
 
 use crate::files::place::SecurityConfig;
@@ -60,7 +61,12 @@ pub(crate) fn cell(claimed: Option<&Claimed>) -> String {
 
 /// Fingerprints that our trust file knows, and this device's own.
 #[derive(Debug, Default)]
-pub(crate) struct Names(Vec<(String, String)>);
+pub(crate) struct Names {
+    /// By the fingerprint of a key.
+    keys: Vec<(String, String)>,
+    /// By the id that a relay with this key has.
+    relays: Vec<(String, String)>,
+}
 
 impl Names {
     /// Collects the names of a context. Reports if it can read or offer nothing, unless that is for
@@ -85,21 +91,30 @@ impl Names {
                 (None, Arc::new(trust))
             }
         };
-        let own = own.map(|key| (key.fingerprint().to_string(), THIS_DEVICE.to_owned()));
-        let peers = trust
-            .peers()
-            .iter()
-            .map(|peer| (peer.key.fingerprint().to_string(), peer.name.clone()));
-        Self(own.into_iter().chain(peers).collect())
+        let own = own.map(|key| (key, THIS_DEVICE.to_owned()));
+        let peers = trust.peers().iter();
+        let peers = peers.map(|peer| (peer.key, peer.name.clone()));
+        let mut names = Self::default();
+        for (key, name) in own.into_iter().chain(peers) {
+            let fingerprint = key.fingerprint().to_string();
+            names.keys.push((fingerprint, name.clone()));
+            names.relays.push((relay_id(&key), name));
+        }
+        names
     }
 
     /// Fills in the name of the claimed fingerprint.
-    pub(crate) fn complete(&self, claimed: Option<&mut Claimed>) {
-        if let Some(claimed) = claimed {
-            let fingerprint = claimed.fingerprint.as_ref();
-            let found = self.0.iter().find(|(known, _)| Some(known) == fingerprint);
-            claimed.name = found.map(|(_, name)| name.clone());
-        }
+    pub(super) fn complete(&self, claimed: &mut Claimed) {
+        let fingerprint = claimed.fingerprint.as_ref();
+        let mut keys = self.keys.iter();
+        let found = keys.find(|(known, _)| Some(known) == fingerprint);
+        claimed.name = found.map(|(_, name)| name.clone());
+    }
+
+    /// Returns the name of a relay, or its id.
+    pub(super) fn of_relay(&self, id: &str) -> String {
+        let found = self.relays.iter().find(|(known, _)| known == id);
+        found.map_or_else(|| id.to_owned(), |(_, name)| name.clone())
     }
 }
 
@@ -188,10 +203,17 @@ mod tests {
 
     #[test]
     fn claims_are_marked_as_such() {
-        let names = Names(vec![("SHA256:a".into(), "amp1".into())]);
+        let names = Names {
+            keys: vec![("SHA256:a".into(), "amp1".into())],
+            relays: vec![("00aa".into(), "hub".into())],
+        };
+        assert_eq!(
+            (names.of_relay("00aa"), names.of_relay("1")),
+            ("hub".into(), "1".into())
+        );
         let check = |fingerprint, expected| {
             let mut claimed = claimed("required", fingerprint);
-            names.complete(Some(&mut claimed));
+            names.complete(&mut claimed);
             assert_eq!(cell(Some(&claimed)), expected);
         };
         check(Some("SHA256:a"), "required (amp1, claimed)");
