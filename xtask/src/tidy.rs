@@ -49,7 +49,7 @@ const MODULES: &[(&str, &str)] = &[
     ),
     (
         "crates/lsl-relay/src/",
-        "id mux hello link rules config document book clock shell",
+        "http id mux hello link rules config document book clock shell",
     ),
 ];
 

@@ -70,6 +70,9 @@ pub trait Handler: Send + Sync + 'static {
         peer: Peer,
         duplex: Duplex,
     ) -> impl Future<Output = ()> + Send;
+
+    /// Is told of a refusal that is none of its own: of plaintext, or beyond the connections that are served.
+    fn refused(&self, _cause: Cause) {}
 }
 
 /// Peer of a connection, as far as it is known.
@@ -368,6 +371,7 @@ impl<H: Handler> Face<H> {
             let refused = identity.event(EventKind::PlaintextRefused, peer.address);
             identity.audit(refused.cause(Cause::PlaintextRefused));
             identity.refused.add(1);
+            handler.refused(Cause::PlaintextRefused);
             return Ok(Next::Hold(match request {
                 Request::StreamFeed { .. } => REFUSAL_403,
                 _ => b"",
@@ -378,6 +382,7 @@ impl<H: Handler> Face<H> {
                 let limit = identity.event(EventKind::LimitsHit, peer.address);
                 let limit = limit.cause(Cause::Busy);
                 identity.audit(limit.detail("connections that a relay serves"));
+                handler.refused(Cause::Busy);
                 let refused = self.refused(Refusal::RelayLimit);
                 connection.finish(&refused).await?;
                 return Ok(Next::Done);

@@ -24,6 +24,8 @@ impl Counter {
 pub struct OutletStats {
     /// Samples pushed, whether or not anybody read them.
     pub samples: u64,
+    /// Samples handed to sockets, summed over all consumers past and present.
+    pub sent: u64,
     /// Bytes encoded for consumers, summed over all of them, whether they took them or were too slow.
     pub bytes: u64,
     /// Samples dropped because a consumer was too slow, summed over all consumers past and present.

@@ -201,6 +201,94 @@ fn a_peer_has_sixteen_watches() {
     }
 }
 
+#[test]
+fn monitoring_reads_the_numbers_by_http() {
+    let context = context();
+    let open = outlet;
+    let outlet = open(&context, "counted", "secret");
+    let relay = |text: &str| {
+        let metrics = format!("[metrics]\nlisten = \"127.0.0.1:0\"\n{text}");
+        relay(&context, &metrics)
+    };
+    let ask = |relay: &Relay, request: &str| {
+        let address = relay.metrics_address().expect("metrics");
+        let mut stream = TcpStream::connect(address).expect("a connection");
+        stream.set_read_timeout(Some(SOON)).expect("a timeout");
+        stream.write_all(request.as_bytes()).expect("sent");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer");
+        answer
+    };
+    let get = |relay: &Relay, path: &str| {
+        let answer = ask(
+            relay,
+            &format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n"),
+        );
+        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+        let (_, body) = answer.split_once("\r\n\r\n").expect("a body");
+        body.to_owned()
+    };
+    let first = relay("");
+    wait_for(&first, "counted", 1);
+    let uid = outlet.info().uid().into_owned();
+    let (mut reader, _) = read(&first, &uid);
+    for value in 0..50 {
+        outlet.push(&[value]).expect("pushed");
+    }
+    let until = local_clock() + SOON.as_secs_f64();
+    let is_told = |lines: &[&str]| loop {
+        let page = get(&first, "/metrics");
+        if lines.iter().all(|line| page.lines().any(|it| it == *line)) {
+            return page;
+        }
+        assert!(local_clock() < until, "{lines:?}\n{page}");
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    let page = is_told(&[
+        "lslrelay_samples_total{dir=\"in\"} 50",
+        "lslrelay_samples_total{dir=\"out\"} 50",
+        "lslrelay_readers 1",
+        "lslrelay_streams{state=\"flowing\"} 1",
+    ]);
+    assert!(!page.contains("lslrelay_hop_seconds_count 0"), "{page}");
+    reader.read_exact(&mut [0; 50]).expect("samples");
+    // Who left is counted still, as is what is gone.
+    drop((reader, outlet));
+    is_told(&[
+        "lslrelay_samples_total{dir=\"out\"} 50",
+        "lslrelay_readers 0",
+        "lslrelay_streams{state=\"flowing\"} 0",
+        "lslrelay_streams{state=\"linger\"} 0",
+    ]);
+    let [_named, _other] = ["secret", "other"].map(|name| open(&context, "counted", name));
+    assert_eq!(get(&first, "/healthz"), "ok\n");
+    let status = |relay: &Relay| -> serde_json::Value {
+        serde_json::from_str(&get(relay, "/status.json")).expect("JSON")
+    };
+    wait_for(&first, "counted", 2);
+    let nameless = status(&first);
+    assert_eq!(nameless["totals"]["samples_in"], 50);
+    assert!(!nameless.to_string().contains("secret"), "{nameless}");
+    for (request, answer) in [
+        ("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", "404"),
+        ("GET /healthz HTTP/1.1\r\nHost: evil.example\r\n\r\n", "403"),
+        ("PUT /healthz HTTP/1.1\r\nHost: a\r\n\r\nbody", "405"),
+        ("LSL:relay-status/1\r\n\r\n", "400"),
+    ] {
+        let said = ask(&first, request);
+        assert!(said.starts_with(&format!("HTTP/1.1 {answer} ")), "{said}");
+    }
+    drop(first);
+    let named = relay("labels = true\n");
+    wait_for(&named, "counted", 2);
+    assert!(status(&named).to_string().contains("secret"));
+    let page = get(&named, "/metrics");
+    assert!(
+        page.contains("lslrelay_stream_readers{stream=\"secret\",uid="),
+        "{page}"
+    );
+}
+
 /// Asks for a feed, and reads the first bytes of the answer.
 fn read(relay: &Relay, uid: &str) -> (TcpStream, String) {
     let mut stream = dial(relay);

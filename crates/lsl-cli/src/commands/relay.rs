@@ -162,7 +162,6 @@ impl Relay {
             ("[local] between", !config.between.is_empty()),
             ("[history]", config.history.is_some()),
             ("[engine]", config.engine.is_some()),
-            ("[metrics] listen", config.metrics.is_some()),
         ];
         if let Some((key, _)) = later.iter().find(|(_, is_set)| *is_set) {
             return Err(Failure::Usage(format!(

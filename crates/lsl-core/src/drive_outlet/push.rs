@@ -374,6 +374,7 @@ impl OutletShared {
             replay_refused,
             retained_bytes: retained_bytes as u64,
             skipped,
+            sent: fanout.sent(),
             bytes,
             dropped,
             consumers_seen: self.consumers_seen.value(),

@@ -163,7 +163,9 @@ pub struct Fanout<T: Transmit> {
     next_id: u64,
     bytes: u64,
     dropped: u64,
-    /// Samples sent again to consumers that have left.
+    /// Samples sent to consumers that have left.
+    sent: u64,
+    /// Samples sent again to them.
     replayed: u64,
     /// Whether a granted consumer left since the last look at what is retained.
     has_granted_left: bool,
@@ -181,6 +183,7 @@ impl<T: Transmit> Default for Fanout<T> {
             next_id: 0,
             bytes: 0,
             dropped: 0,
+            sent: 0,
             replayed: 0,
             has_granted_left: false,
             is_closing: false,
@@ -225,6 +228,12 @@ impl<T: Transmit> Fanout<T> {
         (self.bytes, self.dropped)
     }
 
+    /// Returns the samples handed to sockets, summed over the consumers, those included that have left.
+    pub fn sent(&self) -> u64 {
+        let sent = |each: &Consumer<T>| each.progress(&self.logs[each.variant.index()]).sent;
+        self.sent + self.consumers.iter().map(sent).sum::<u64>()
+    }
+
     /// Adds a consumer whose first sample is `replay.start`; those from `replay.end` on will be pushed after this
     /// call, the others are stored or being pushed. Sends what is queued in `sender`.
     pub fn join(
@@ -260,6 +269,7 @@ impl<T: Transmit> Fanout<T> {
         };
         let variant = consumer.variant;
         let left = self.consumers.swap_remove(index);
+        self.sent += left.progress(&self.logs[variant.index()]).sent;
         self.replayed += left.replayed;
         self.has_granted_left |= left.limits.is_granted;
         self.trim(variant);

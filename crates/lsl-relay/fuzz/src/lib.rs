@@ -9,15 +9,17 @@
 pub mod config;
 pub mod frames;
 pub mod hello;
+pub mod http;
 
 /// What a target does with one input.
 pub type Check = fn(&[u8]);
 
 /// Every target by name.
-pub const TARGETS: [(&str, Check); 3] = [
+pub const TARGETS: [(&str, Check); 4] = [
     ("config", config::check),
     ("frames", frames::check),
     ("hello", hello::check),
+    ("http", http::check),
 ];
 
 /// Splits off the byte that says how long the pieces are: 0 for one piece.

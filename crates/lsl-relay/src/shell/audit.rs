@@ -8,6 +8,7 @@ use lsl_core::secure::audit::{Event, EventKind};
 use lsl_core::secure::{Cause, Fingerprint, PublicKey};
 
 use crate::shell::state::Shared;
+use crate::shell::totals::Why;
 
 /// Records that a peer may not read a stream, or not any more. Both are limited to ten lines a second.
 pub(super) fn refused(
@@ -16,6 +17,7 @@ pub(super) fn refused(
     (address, key): (SocketAddr, Option<&PublicKey>),
     is_ended: bool,
 ) {
+    shared.totals.refuse(Why::Rule);
     let Ok(security) = shared.context.security() else {
         return;
     };
@@ -47,6 +49,7 @@ pub(super) fn refused(
 
 /// Records that a peer asks for more than it may have.
 pub(super) fn limit(shared: &Shared, peer: &Peer, what: &str) {
+    shared.totals.refuse(Why::Questions);
     let Ok(security) = shared.context.security() else {
         return;
     };

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use lsl_core::relay::{Duplex, Handler, Peer, PortRequest, Refused, ReplayFrom, StreamClock};
+use lsl_core::secure::Cause;
 use lsl_core::{Outlet, Position, StreamInfo, local_clock};
 use lsl_proto::query::Query;
 use tokio::io::AsyncWriteExt;
@@ -15,6 +16,7 @@ use crate::rules::{Reader, selects_for_peer};
 use crate::shell::clocks::AbortOnDrop;
 use crate::shell::limits::Who;
 use crate::shell::state::Shared;
+use crate::shell::totals::Why;
 use crate::shell::{audit, links, status, watch};
 
 /// The side of a relay that its peers see.
@@ -121,6 +123,13 @@ impl Handler for Desk {
             }
             _ => duplex.close(None).await,
         }
+    }
+
+    fn refused(&self, cause: Cause) {
+        self.0.totals.refuse(match cause {
+            Cause::Busy => Why::Clients,
+            _ => Why::Plaintext,
+        });
     }
 }
 

@@ -21,6 +21,7 @@ use crate::shell::audit;
 use crate::shell::clocks::AbortOnDrop;
 use crate::shell::link::{DirectoryNews, Link, LinkNews, drive, read_directory};
 use crate::shell::state::{Shared, State};
+use crate::shell::totals::Why;
 
 /// A connection that is a link, or becomes one.
 #[derive(Debug)]
@@ -56,6 +57,7 @@ pub(super) async fn accept(shared: &Arc<Shared>, headers: &[u8], peer: Peer, mut
     match accepted {
         Err(refusal) => {
             tracing::warn!("{}", refused_text(refusal, hello.id, &peer));
+            shared.totals.refuse(Why::Link);
             refuse(refusal, duplex).await;
         }
         Ok(id) => {

@@ -4,13 +4,16 @@ mod audit;
 mod clocks;
 mod desk;
 mod faces;
+mod http;
 mod limits;
 mod link;
 mod links;
+mod metrics;
 mod reload;
 mod source;
 mod state;
 mod status;
+mod totals;
 mod watch;
 
 use std::net::SocketAddr;
@@ -36,6 +39,7 @@ pub struct Relay {
     /// Settings in use.
     config: Config,
     addresses: Vec<SocketAddr>,
+    metrics: Option<SocketAddr>,
     /// Taken by the end.
     runtime: Option<Runtime>,
 }
@@ -44,7 +48,7 @@ impl Relay {
     /// Starts a relay that people know by `name`; at the addresses in `insecure`, plaintext is answered from anywhere.
     ///
     /// # Errors
-    /// [`Error::Io`] if a port cannot be bound; [`Error::Security`] beyond loopback without a device key, for insecure
+    /// [`Error::Io`] if a port cannot be bound; [`Error::Config`] if that of metrics cannot; [`Error::Security`] beyond loopback without a device key, for insecure
     /// addresses where the policy is `required`, and if the security configuration cannot be used.
     pub fn start(
         context: &Context,
@@ -58,7 +62,7 @@ impl Relay {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(cores.min(MOST_WORKERS))
             .thread_name("lsl-relay")
-            .enable_time()
+            .enable_all()
             .build()
             .map_err(|source| Error::io("no threads for the relay", source))?;
         let links = Links::new(id, config.limits.links, seed()?);
@@ -69,6 +73,12 @@ impl Relay {
             config.limits.streams,
             runtime.handle().clone(),
         ));
+        let metrics = config.metrics.map(|address| {
+            let _runtime = runtime.enter();
+            let started = metrics::start(&shared, address, config.metrics_labels);
+            started.map_err(|error| Error::Config(format!("[metrics] {error}")))
+        });
+        let metrics = metrics.transpose()?;
         let options = PortOptions {
             listen: config.listen.clone(),
             insecure,
@@ -87,6 +97,7 @@ impl Relay {
             shared,
             config: config.clone(),
             addresses,
+            metrics,
             runtime: Some(runtime),
         })
     }
@@ -94,6 +105,11 @@ impl Relay {
     /// Returns the addresses of the port: those of the configuration, then the insecure ones.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
+    }
+
+    /// Returns the address where metrics are served.
+    pub fn metrics_address(&self) -> Option<SocketAddr> {
+        self.metrics
     }
 
     /// Returns the identity of the relay.

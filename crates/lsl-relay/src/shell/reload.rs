@@ -24,7 +24,10 @@ impl Relay {
             ("[local] between", now.between != config.between),
             ("[history]", now.history != config.history),
             ("[engine]", now.engine != config.engine),
-            ("[metrics]", now.metrics != config.metrics),
+            (
+                "[metrics]",
+                now.metrics != config.metrics || now.metrics_labels != config.metrics_labels,
+            ),
         ];
         for (key, _) in stays.iter().filter(|(_, differs)| *differs) {
             tracing::warn!("the change of {key} takes effect when the relay is started again");

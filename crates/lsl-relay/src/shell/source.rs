@@ -8,7 +8,7 @@ use std::time::Duration;
 use lsl_core::relay::{Origin, Run};
 use lsl_core::{
     Error, GapReason, Generation, History, Inlet, InletBuilder, Outlet, Position, Result, Retain,
-    StreamInfo, Timeout, random_uid,
+    StreamInfo, Timeout, local_clock, random_uid,
 };
 
 use tokio::sync::Mutex;
@@ -91,7 +91,9 @@ async fn pass_on(shared: &Arc<Shared>, attempt: &Attempt) -> Result<Infallible> 
             .pull_run(MOST_SAMPLES, &mut run, Timeout::Forever)
             .await?
         {
-            target.push(&run, &mut received)?;
+            let came = local_clock();
+            target.push(&run, &mut received, &shared.totals.came)?;
+            shared.totals.hop.note(local_clock() - came);
         }
         // A backlog must not keep this thread, nor an end, waiting.
         tokio::task::consume_budget().await;
@@ -135,8 +137,13 @@ fn target(shared: &Arc<Shared>, attempt: &Attempt, first: Option<Position>) -> R
         let is_again = flow.generation.replace(first.generation).is_some();
         let numbers = Arc::clone(&flow.numbers);
         numbers.next.store(first.next, Ordering::Relaxed);
-        (numbers.lost_unknown).fetch_add(u64::from(is_again), Ordering::Relaxed);
+        for numbers in [&*numbers, &shared.totals.came] {
+            (numbers.lost_unknown).fetch_add(u64::from(is_again), Ordering::Relaxed);
+        }
         let before = flow.outlet.send_replace(Some(Arc::clone(&outlet)));
+        if let Some(before) = &before {
+            shared.totals.retire(before);
+        }
         Some((numbers, before))
     });
     let (numbers, before) = replaced.ok_or_else(gone)?;
@@ -150,8 +157,9 @@ fn gone() -> Error {
 }
 
 impl Target {
-    /// Passes a run on, behind what is missing before it. `received` counts what the inlet had, the run included.
-    fn push(&self, run: &Run, received: &mut u64) -> Result<()> {
+    /// Passes a run on, behind what is missing before it. `received` counts what the inlet had, the run included;
+    /// `all` counts for all streams.
+    fn push(&self, run: &Run, received: &mut u64, all: &Numbers) -> Result<()> {
         let next = self.numbers.next.load(Ordering::Relaxed);
         let missing = match run.first {
             Some(first) => (first.next.checked_sub(next))
@@ -165,16 +173,18 @@ impl Target {
                 .last()
                 .map_or(GapReason::ReaderTooSlow, |it| it.reason);
             self.outlet.lose(missing, reason)?;
-            (self.numbers.lost_exact).fetch_add(missing, Ordering::Relaxed);
         }
         self.outlet.push_run(&run.values, &run.stamps)?;
         let samples = run.stamps.len() as u64;
         *received = run.received + samples;
         let next = next + missing + samples;
         self.numbers.next.store(next, Ordering::Relaxed);
-        (self.numbers.received).fetch_add(samples, Ordering::Relaxed);
         let bytes = run.values.len() as u64;
-        self.numbers.bytes.fetch_add(bytes, Ordering::Relaxed);
+        for numbers in [&*self.numbers, all] {
+            numbers.lost_exact.fetch_add(missing, Ordering::Relaxed);
+            numbers.received.fetch_add(samples, Ordering::Relaxed);
+            numbers.bytes.fetch_add(bytes, Ordering::Relaxed);
+        }
         Ok(())
     }
 }

@@ -17,6 +17,7 @@ use crate::shell::clocks::{AbortOnDrop, SourceClocks};
 use crate::shell::limits::Limits;
 use crate::shell::links::Connection;
 use crate::shell::source::{self, Attempt};
+use crate::shell::totals::{Totals, Why};
 use crate::shell::watch::{News, Outbox};
 
 /// Shared by the tasks of a relay.
@@ -28,6 +29,7 @@ pub(super) struct Shared {
     pub(super) started: f64,
     /// Substreams that the relay of a link may have open.
     pub(super) substreams: AtomicU32,
+    pub(super) totals: Totals,
     /// Told whenever the directory may have something due earlier.
     pub(super) changed: Notify,
     /// Taken by the end.
@@ -106,6 +108,7 @@ impl Shared {
             runtime,
             started: local_clock(),
             substreams: substreams.into(),
+            totals: Totals::default(),
             changed: Notify::new(),
             port: Mutex::default(),
             state: Mutex::new(State {
@@ -208,10 +211,10 @@ impl State {
                     .spawn(source::read(Arc::clone(shared), attempt, turn));
                 flow.reading = Some((number, AbortOnDrop(task.abort_handle())));
             }
-            BookEvent::Unsubscribe(uid) => return self.flows.remove(&uid),
+            BookEvent::Unsubscribe(uid) => return self.end_flow(&uid, shared),
             BookEvent::Gone { uid, .. } => {
                 self.clocks.gone(&uid);
-                return self.flows.remove(&uid);
+                return self.end_flow(&uid, shared);
             }
             BookEvent::WayChanged { uid, way } => {
                 self.clocks.machine.way_changed(&uid, way, now);
@@ -230,6 +233,7 @@ impl State {
             }
             BookEvent::Refused(uid) => {
                 self.refused += 1;
+                shared.totals.refuse(Why::Streams);
                 tracing::warn!(
                     "stream {uid} is not taken over: there are as many as limits.streams allows"
                 );
@@ -238,6 +242,14 @@ impl State {
             BookEvent::Offer { .. } | BookEvent::Unoffer { .. } => {}
         }
         None
+    }
+
+    fn end_flow(&mut self, uid: &Uid, shared: &Shared) -> Option<Flow> {
+        let flow = self.flows.remove(uid)?;
+        if let Some(outlet) = &*flow.outlet.borrow() {
+            shared.totals.retire(outlet);
+        }
+        Some(flow)
     }
 
     /// Has the rights of a stream's readers looked at.

@@ -144,7 +144,9 @@ proptest! {
                 Step::Leave { reader } => {
                     if reader < readers.len() {
                         let reader = readers.swap_remove(reader);
+                        let sent = fanout.sent();
                         let _ = fanout.leave(reader.id);
+                        prop_assert_eq!(fanout.sent(), sent);
                         gone.push(reader);
                     }
                 }
