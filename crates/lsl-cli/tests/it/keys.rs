@@ -237,6 +237,13 @@ fn entries_are_added_shown_and_removed_and_comments_stay() {
 
     let list = rec.run(&["trust", "list", "--json"]).ok().json();
     assert_eq!(list[0]["role"], "both");
+    rec.run(&["trust", "add", "amp1", &amp.key(), "--role", "relay"])
+        .ok()
+        .says(&["is trusted as relay"]);
+    let changed = with_amp.replacen("role = \"both\"", "role = \"relay\"", 1);
+    assert!(rec.read("trusted_peers.toml").starts_with(&changed));
+    rec.run(&["trust", "add", "amp1", &amp.key(), "--role", "both"])
+        .ok();
     assert_eq!(list[1]["role"], "inlet");
     assert_eq!(list[1]["not_after"], "2027-12-31");
     assert_eq!(list[1]["from"], serde_json::json!(["10.1.0.0/16"]));

@@ -78,7 +78,8 @@ Examples:
   lsl trust add amp1 lsl-ed25519:... --role outlet --streams \"name='EEG'\"
   lsl trust add amp1 192.168.1.20:16572 --role outlet   asks that outlet (see `lsl list`) for its key
 
-`lsl key init` and `lsl key show` print this line on the other machine. A key is not secret, and one
+`lsl key init` and `lsl key show` print this line on the other machine. For a key that is there under that name,
+--role changes the role. A key is not secret, and one
 with a wrong letter is unknown, not dangerous. A key fetched from an address may be anybody's: compare
 the fingerprint with what `lsl key show` says on that machine before you answer yes.";
 
@@ -96,6 +97,13 @@ impl Add {
             KeySource::Key(key) => *key,
             KeySource::Address(address) => fetch(&place, address)?,
         };
+        if let Some(known) = file
+            .list
+            .find(&key)
+            .filter(|known| self.only_changes(known))
+        {
+            return self.change_role(&file, known);
+        }
         Self::refuse_known(&place, &file, &key)?;
         if matches!(wanted, KeySource::Address(_)) {
             self.confirm(&key)?;
@@ -103,12 +111,7 @@ impl Add {
         let peer = Peer {
             name: self.name.clone(),
             key,
-            role: match self.role {
-                Some(Role::Outlet) => TrustedRole::Outlet,
-                Some(Role::Inlet) => TrustedRole::Inlet,
-                Some(Role::Both) | None => TrustedRole::Both,
-                Some(Role::Relay) => TrustedRole::Relay,
-            },
+            role: self.role(),
             not_after: self.not_after,
             from: self.from.clone(),
             streams: self.streams.clone(),
@@ -117,6 +120,39 @@ impl Add {
         let peers = [file.list.peers(), std::slice::from_ref(&peer)].concat();
         file.replace(&text, &TrustList::from_peers(peers)?)?;
         self.report(&file, &peer);
+        Ok(())
+    }
+
+    fn role(&self) -> TrustedRole {
+        match self.role {
+            Some(Role::Outlet) => TrustedRole::Outlet,
+            Some(Role::Inlet) => TrustedRole::Inlet,
+            Some(Role::Both) | None => TrustedRole::Both,
+            Some(Role::Relay) => TrustedRole::Relay,
+        }
+    }
+
+    /// Whether nothing is asked for but another role of an entry, as messages advise.
+    fn only_changes(&self, known: &Peer) -> bool {
+        let has_limits =
+            self.not_after.is_some() || !self.from.is_empty() || !self.streams.is_empty();
+        let is_other = self.role.is_some() && self.role() != known.role;
+        known.name == self.name && is_other && !has_limits
+    }
+
+    fn change_role(&self, file: &TrustFile<'_>, known: &Peer) -> Outcome {
+        let mut peers = file.list.peers().to_vec();
+        let index = peers.iter().position(|peer| peer.key == known.key);
+        let index = index.unwrap_or(peers.len());
+        let text = edit::set_role(&file.text, index, self.role().name()).unwrap_or_default();
+        if let Some(peer) = peers.get_mut(index) {
+            peer.role = self.role();
+        }
+        let expected = TrustList::from_peers(peers)?;
+        file.replace(&text, &expected)?;
+        if let Some(peer) = expected.find(&known.key) {
+            self.report(file, peer);
+        }
         Ok(())
     }
 
@@ -208,7 +244,7 @@ impl Add {
             ));
         }
         let others = file.list.peers().iter();
-        for other in others.filter(|other| other.name == peer.name) {
+        for other in others.filter(|it| it.name == peer.name && it.key != peer.key) {
             note(format_args!(
                 "{name} is also the name of another key, which stays trusted. If it is not used any \
                  more: lsl trust remove {}",

@@ -55,6 +55,29 @@ pub(super) fn remove(text: &str, index: usize) -> Option<String> {
     Some(rest.concat())
 }
 
+/// Returns the file with another role in its block number `index`; `None` if there is no such block.
+pub(super) fn set_role(text: &str, index: usize, role: &str) -> Option<String> {
+    let lines: Vec<&str> = text.split_inclusive('\n').collect();
+    let headers = lines.iter().enumerate();
+    let mut headers = headers.filter(|(_, line)| header(line) == Some(TableHeader::Peer));
+    let start = headers.nth(index)?.0 + 1;
+    let (before, body) = lines.split_at(start);
+    let is_role = |line: &&str| {
+        let value = line.trim_start().strip_prefix("role");
+        value.is_some_and(|value| value.trim_start().starts_with('='))
+    };
+    let block = body
+        .iter()
+        .take_while(|line| header(line).is_none())
+        .count();
+    let (block, after) = body.split_at(block);
+    let role = format!("role = \"{role}\"\n");
+    let at = block.iter().position(is_role);
+    let (first, rest) = block.split_at(at.unwrap_or(0));
+    let rest = rest.get(usize::from(at.is_some())..).unwrap_or_default();
+    Some([before, first, &[&role], rest, after].concat().concat())
+}
+
 #[derive(Debug, PartialEq, Eq)]
 enum TableHeader {
     Peer,
@@ -133,6 +156,23 @@ name = \"c\"
         check(2, "  [[peer]]\nkey = \"c\"\nname = \"c\"\n");
         assert_eq!(remove(FILE, 3), None);
         assert_eq!(remove("", 0), None);
+    }
+
+    #[test]
+    fn a_role_is_changed_where_it_is_or_set_below_the_header() {
+        let file = append(FILE, BLOCK);
+        let check = |index, before: &str, after: &str| {
+            let expected = file.replacen(before, after, 1);
+            assert_ne!(expected, file);
+            assert_eq!(
+                set_role(&file, index, "relay").unwrap(),
+                expected,
+                "{index}"
+            );
+        };
+        check(3, "role = \"both\"", "role = \"relay\"");
+        check(1, "name = \"rec\"", "role = \"relay\"\nname = \"rec\"");
+        assert_eq!(set_role(&file, 4, "relay"), None);
     }
 
     #[test]
