@@ -161,7 +161,8 @@ impl Command {
     /// Returns how refusals are told: logged by commands that offer streams, reported by others.
     fn events(&self) -> Events {
         match self {
-            Self::Gen(_) | Self::Demo(_) | Self::Play(_) | Self::Relay(_) => Events::Logged,
+            Self::Gen(_) | Self::Demo(_) | Self::Play(_) => Events::Logged,
+            Self::Relay(relay) if relay.serves() => Events::Logged,
             _ => Events::Told,
         }
     }

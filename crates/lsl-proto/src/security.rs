@@ -294,6 +294,9 @@ impl Findings {
         let Some(key) = key.filter(|_| is_ours) else {
             return format!("{stream}: {error}");
         };
+        if cause == Cause::RoleNotAllowed && self.may_not_link {
+            return not_a_relay_text(&self.name, &key);
+        }
         let fingerprint = key.fingerprint();
         if let (Cause::NotAuthorised, Some(before)) = (cause, self.pinned) {
             let by = if pins {
@@ -311,19 +314,31 @@ impl Findings {
             Cause::RoleNotAllowed if self.is_for_other_streams => {
                 "is trusted for other streams only: see `streams` of its entry in the trust file"
             }
-            Cause::RoleNotAllowed if self.may_not_link => {
-                "is trusted, but not as a relay: see `role` of its entry in the trust file"
-            }
             Cause::RoleNotAllowed => "may not send streams to this device",
             Cause::Expired => "is trusted no longer: its not_after has passed",
             Cause::SelfKey => "is our own, but it is another machine (was a disk image copied?)",
             _ => return format!("{stream}: {error}"),
         };
+        let remedy = if self.is_relay && cause == Cause::NotAuthorised {
+            format!(
+                "; if `lsl key show` says that there, run: lsl trust add NAME {key} --role relay"
+            )
+        } else {
+            String::new()
+        };
         format!(
-            "{stream}: its key {fingerprint} {reason} ({})",
+            "{stream}: its key {fingerprint} {reason} ({}){remedy}",
             cause.name()
         )
     }
+}
+
+/// Says what makes the peer with this name and key a relay, which it would have to be to be linked.
+pub fn not_a_relay_text(name: &str, key: &PublicKey) -> String {
+    format!(
+        "{name} ({}) is trusted, but not as a relay; run: lsl trust add {name} {key} --role relay",
+        key.fingerprint()
+    )
 }
 
 /// Returns the way to connect with the outlet of `info`, given that of the policy. A stream that was tried with

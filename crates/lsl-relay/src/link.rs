@@ -162,6 +162,14 @@ impl Links {
         self.up.get(&peer).map(|link| link.id)
     }
 
+    /// Returns the addresses to dial, each with the relay that was found there last, and whether that is linked.
+    pub fn targets(&self) -> impl Iterator<Item = (&str, Option<RelayId>, bool)> {
+        self.targets.iter().map(|target| {
+            let is_up = matches!(target.state, TargetState::Up(_) | TargetState::Linked);
+            (&*target.address, target.peer, is_up)
+        })
+    }
+
     /// Returns what happened next; drain it after each call.
     pub fn poll_event(&mut self) -> Option<LinkEvent> {
         self.events.pop_front()

@@ -1,10 +1,12 @@
 //! `lsl relay`: gives the streams of this machine's networks to others through one TCP port. Spec: relay §13.
 
-use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+mod check;
+mod status;
+
+use std::io;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use lsl_core::secure::trust::TrustList;
@@ -12,13 +14,12 @@ use lsl_core::{Context, Error, local_clock};
 use lsl_platform::termination::{catch_hangup, take_hangup};
 use lsl_relay::config::{Config, DEFAULT_PORT, target};
 use lsl_relay::shell::Relay as Running;
-use serde_json::Value;
 
 use crate::failure::{Failure, Outcome};
 use crate::globals::Globals;
 use crate::interrupt::Stop;
 use crate::ui::notice::note;
-use crate::ui::text::{count, printable};
+use crate::ui::text::printable;
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
@@ -49,8 +50,10 @@ pub(crate) struct Relay {
 
 #[derive(Debug, Subcommand)]
 enum RelayCommand {
-    /// Show the streams that the relay of this machine knows, and who reads them
-    Status(Status),
+    /// Show the links and streams of a relay, who reads them, and what was lost
+    Status(status::Status),
+    /// Open each link once, and say who refuses whom, why, and what to run
+    Check(check::Check),
 }
 
 const EXAMPLES: &str = "\
@@ -59,6 +62,7 @@ Examples:
   lsl relay --listen 127.0.0.1:16570      for this machine alone: needs no key
   lsl relay --connect lab2.example.org    and a link to the relay there, for the streams of both
   lsl relay status                        what does it serve, and to whom?
+  lsl relay check                         does every link work, and if not, why?
 
 A machine that sees no stream of the lab, because it is on Wi-Fi or in another building, needs one line in its
 lsl_api.cfg, and every program there that uses this library finds and reads what the relay sees:
@@ -68,33 +72,20 @@ lsl_api.cfg, and every program there that uses this library finds and reads what
 Both ends need a key (`lsl key init`) and trust each other: there `lsl trust add relay KEY --role relay`, here
 `lsl trust add laptop KEY`. Each stream is read once, however many read it here.
 
-Exit status: 0 ended by Ctrl-C; 1 the port is taken; 2 wrong usage or configuration; 5 encryption does not allow it.";
-
-#[derive(Debug, Args)]
-#[command(after_help = STATUS_EXAMPLES)]
-struct Status {
-    /// Port of the relay
-    #[arg(long, default_value_t = DEFAULT_PORT)]
-    port: u16,
-
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
-}
-
-const STATUS_EXAMPLES: &str = "\
-Examples:
-  lsl relay status
-  lsl relay status --json | jq '.streams[] | select(.readers > 0)'
-
-Exit status: 3 if no relay runs here.";
+Exit status: 0 ended by a signal; 1 the port is taken; 2 wrong usage or configuration; 5 encryption does not allow it.";
 
 impl Relay {
     pub(crate) fn run(&self, globals: &Globals) -> Outcome {
         match &self.action {
-            Some(RelayCommand::Status(status)) => status.run(),
+            Some(RelayCommand::Status(status)) => status.run(globals),
+            Some(RelayCommand::Check(check)) => check.run(globals),
             None => self.serve(&globals.context()?),
         }
+    }
+
+    /// Whether it is to run, not to ask about one.
+    pub(crate) fn serves(&self) -> bool {
+        self.action.is_none()
     }
 
     fn serve(&self, context: &Context) -> Outcome {
@@ -105,7 +96,7 @@ impl Relay {
         let security = context.security()?;
         let mut trust = security.trust();
         let config = self.config(file.as_deref(), &text, &trust)?;
-        let host = String::from_utf8_lossy(&lsl_platform::process::hostname()).into_owned();
+        let host = host_name();
         let name = self.name.as_deref().unwrap_or(&host);
         let relay = Running::start(context, &config, name, self.insecure.clone());
         let mut relay = relay.map_err(|error| failed(&error, &config))?;
@@ -154,21 +145,7 @@ impl Relay {
 
     /// Returns the settings: those of the file with this text, with the options in their place.
     fn config(&self, file: Option<&Path>, text: &str, trust: &TrustList) -> Outcome<Config> {
-        let shown = || file.map_or(String::new(), |it| it.display().to_string());
-        let mut config = Config::parse(text, trust)
-            .map_err(|error| Failure::Usage(format!("{}: {error}", shown())))?;
-        // Nothing that somebody asked for is left out in silence.
-        let later = [
-            ("[local] between", !config.between.is_empty()),
-            ("[history]", config.history.is_some()),
-            ("[engine]", config.engine.is_some()),
-        ];
-        if let Some((key, _)) = later.iter().find(|(_, is_set)| *is_set) {
-            return Err(Failure::Usage(format!(
-                "{}: this version serves one port and has no {key} yet; remove it",
-                shown()
-            )));
-        }
+        let mut config = parse(file, text, trust)?;
         if !self.connect.is_empty() {
             let targets = self.connect.iter().map(|host| target(host));
             config.connect = targets.collect::<Result<_, _>>().map_err(Failure::Usage)?;
@@ -181,6 +158,30 @@ impl Relay {
         }
         Ok(config)
     }
+}
+
+/// Returns the settings of a file with this text.
+fn parse(file: Option<&Path>, text: &str, trust: &TrustList) -> Outcome<Config> {
+    let shown = || file.map_or(String::new(), |it| it.display().to_string());
+    let config = Config::parse(text, trust)
+        .map_err(|error| Failure::Usage(format!("{}: {error}", shown())))?;
+    // Nothing that somebody asked for is left out in silence.
+    let later = [
+        ("[local] between", !config.between.is_empty()),
+        ("[history]", config.history.is_some()),
+        ("[engine]", config.engine.is_some()),
+    ];
+    if let Some((key, _)) = later.iter().find(|(_, is_set)| *is_set) {
+        return Err(Failure::Usage(format!(
+            "{}: this version serves one port and has no {key} yet; remove it",
+            shown()
+        )));
+    }
+    Ok(config)
+}
+
+fn host_name() -> String {
+    String::from_utf8_lossy(&lsl_platform::process::hostname()).into_owned()
 }
 
 /// Returns the text of the file, none if there is none.
@@ -219,75 +220,5 @@ fn failed(error: &Error, config: &Config) -> Failure {
     }
 }
 
-impl Status {
-    fn run(&self) -> Outcome {
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.port));
-        let nobody = |error: io::Error| {
-            Failure::NotFound(format!(
-                "no relay answers at {address}: {error}; start one by: lsl relay"
-            ))
-        };
-        let text = ask(address).map_err(nobody)?;
-        let status: Value = serde_json::from_str(&text).map_err(|_| {
-            Failure::NotFound(format!("{address} is no relay (it closed the connection)"))
-        })?;
-        let mut out = io::stdout().lock();
-        let shown = if self.json {
-            writeln!(out, "{status}")
-        } else {
-            show(&mut out, &status)
-        };
-        shown.map_err(|_| Failure::ReaderLeft)
-    }
-}
-
-fn ask(address: SocketAddr) -> io::Result<String> {
-    let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.write_all(b"LSL:relay-status/1\r\n")?;
-    let mut text = String::new();
-    stream.take(MOST_BYTES).read_to_string(&mut text)?;
-    Ok(text)
-}
-
-fn show(out: &mut impl Write, status: &Value) -> io::Result<()> {
-    let text = |value: &Value, key: &str| printable(value[key].as_str().unwrap_or(""));
-    let number = |value: &Value, key: &str| value[key].as_u64().unwrap_or(0);
-    let streams = status["streams"].as_array().map_or(&[][..], Vec::as_slice);
-    let (name, id) = (text(status, "name"), text(status, "relay"));
-    writeln!(
-        out,
-        "Relay {name} ({id}): {}",
-        count(streams.len(), "stream")
-    )?;
-    for stream in streams {
-        let (name, kind) = (text(stream, "name"), text(stream, "type"));
-        let (host, state) = (text(stream, "hostname"), text(stream, "state"));
-        let readers = count(
-            usize::try_from(number(stream, "readers")).unwrap_or(0),
-            "reader",
-        );
-        write!(out, "  {name} ({kind}) on {host}: {state}, {readers}")?;
-        if number(stream, "received") > 0 {
-            write!(out, ", {} samples passed on", number(stream, "received"))?;
-        }
-        if number(stream, "lost_exact") > 0 {
-            write!(
-                out,
-                ", {} lost before they came here",
-                number(stream, "lost_exact")
-            )?;
-        }
-        writeln!(out)?;
-    }
-    Ok(())
-}
-
 /// Time between looks at what asks for other settings, in seconds.
 const LOOK_SECS: f64 = 0.5;
-
-/// How long the relay of this machine may take to answer.
-const PATIENCE: Duration = Duration::from_secs(5);
-
-/// Bytes of the longest answer.
-const MOST_BYTES: u64 = 64 << 20;

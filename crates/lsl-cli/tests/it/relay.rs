@@ -1,18 +1,18 @@
 //! `lsl relay`: programs that see no stream read them through its port.
 
 use std::net::TcpListener;
+use std::time::Duration;
 #[cfg(unix)]
 use {
-    lsl_core::{ChannelFormat, StreamInfo, local_clock},
+    lsl_core::{ChannelFormat, StreamInfo},
     std::io::{Read, Write},
     std::net::TcpStream,
-    std::time::Duration,
 };
 
+use lsl_core::local_clock;
 use serde_json::Value;
 
-use crate::lab::Lab;
-#[cfg(unix)]
+use crate::lab::{Ended, Lab};
 use crate::machine::Machine;
 
 /// A port that was free a moment ago.
@@ -219,4 +219,103 @@ fn what_is_not_built_yet_is_refused_and_nobody_is_no_relay() {
     assert!(refused.stderr.contains("run: lsl key init"), "{refused:?}");
     let nobody = lab.run(&["relay", "status", "--port", &free_port().to_string()]);
     assert_eq!(nobody.status, Some(3));
+}
+
+/// Runs a command until it says these words.
+fn until(machine: &Machine<'_>, arguments: &[&str], words: &str) -> Ended {
+    let deadline = local_clock() + 20.0;
+    loop {
+        let ended = machine.run(arguments);
+        if ended.stdout.contains(words) {
+            return ended;
+        }
+        assert!(local_clock() < deadline, "{words}: {ended:?}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+#[test]
+fn a_check_says_who_refuses_a_link_and_what_to_run() {
+    let lab = Lab::new();
+    let [hub, site] = ["hub", "site"].map(|name| Machine::with_key(&lab, name));
+    let [port, own_port] = [free_port(), free_port()].map(|port| port.to_string());
+    let [at, own_at] = [&port, &own_port].map(|port| format!("127.0.0.1:{port}"));
+    let trust = |machine: &Machine<'_>, other: &Machine<'_>, role: &str| {
+        let entry = [other.name, &other.key(), "--role", role];
+        machine.run(&[&["trust", "add"], &entry[..]].concat()).ok();
+    };
+    let config = format!("[relay]\nlisten = [\"{own_at}\"]\nconnect = [\"{at}\"]\n");
+    std::fs::write(site.file("lsl-relay.toml"), config).unwrap();
+    let relays = [
+        hub.start(&["relay", "--listen", &at, "--name", "Hub"]),
+        site.start(&["relay"]),
+    ];
+    for (machine, port) in [(&hub, &port), (&site, &own_port)] {
+        until(machine, &["relay", "status", "--port", port], "relay ");
+    }
+    let check = ["relay", "check"];
+    let says = |words: &str| {
+        let ended = until(&site, &check, words);
+        let (status, is_own_fine) = (
+            ended.status,
+            ended.stdout.contains(&format!("ok      {own_at}: relay ")),
+        );
+        assert_eq!((status, is_own_fine), (Some(1), true), "{ended:?}");
+        ended.stdout
+    };
+    says("is not trusted by this device");
+    trust(&site, &hub, "outlet");
+    let (fingerprint, key) = (hub.fingerprint(), hub.key());
+    let remedy = format!("lsl trust add hub {key} --role relay");
+    says(&format!(
+        "FAILED  {at}: hub ({fingerprint}) is trusted, but not as a relay; run: {remedy}"
+    ));
+    let refused = site.run(&["relay", "status", "127.0.0.1", "--port", &port]);
+    assert_eq!(refused.status, Some(5), "{refused:?}");
+    site.shell(&remedy).ok();
+    says("does not trust this device");
+    trust(&hub, &site, "inlet");
+    says(&format!(
+        "FAILED  {at}: hub does not let us link: ask there for --role relay"
+    ));
+    let refused = site.run(&["relay", "status", &at]);
+    assert_eq!(refused.status, Some(5), "{refused:?}");
+    let text = "hub does not tell us what it does: ask there for --role relay";
+    assert!(refused.stderr.contains(text), "{refused:?}");
+    trust(&hub, &site, "relay");
+    let fine = until(&site, &check, &format!("ok      {at}: relay "));
+    assert_eq!(fine.status, Some(0), "{fine:?}");
+    // Another one would end the link of the relay that runs: it is asked instead.
+    let linked = until(&site, &check, ", linked");
+    assert!(
+        linked
+            .stdout
+            .contains(&format!("ok      {at}: relay hub (")),
+        "{linked:?}"
+    );
+    let status = site.run(&["relay", "status", &at, "--json"]).ok().json();
+    assert_eq!(
+        (&status["name"], &status["links"][0]["name"]),
+        (&"Hub".into(), &"site".into())
+    );
+    assert_eq!(status["links"][0]["state"], "up");
+    let nobody = format!("127.0.0.1:{}", free_port());
+    let failed = site.run(&["relay", "check", &own_at, &nobody]);
+    assert_eq!(failed.status, Some(1), "{failed:?}");
+    let own =
+        format!("FAILED  {own_at}: this relay's own address is among connect (508): {own_at}");
+    assert!(failed.stdout.contains(&own), "{failed:?}");
+    assert!(
+        failed.stdout.contains(&format!("FAILED  {nobody}: ")),
+        "{failed:?}"
+    );
+    drop(relays);
+    let stranger = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let at = stranger.local_addr().unwrap().to_string();
+    let closing = std::thread::spawn(move || drop(stranger.accept()));
+    let keyless = Machine::new(&lab, "keyless");
+    let failed = keyless.run(&["relay", "check", &at]);
+    closing.join().unwrap();
+    let text = format!("FAILED  {at}: {at} is no relay (it closed the connection)");
+    assert!(failed.stdout.contains(&text), "{failed:?}");
 }

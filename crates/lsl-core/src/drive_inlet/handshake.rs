@@ -243,12 +243,18 @@ impl Judge<'_> {
         let (security, found) = (self.security, &mut self.found);
         found.key = Some(key);
         let (remote, own) = (self.peer.ip(), self.own_address.ip());
-        found.name = security.authorise(&key, Role::Outlet, remote, own)?;
-        found.may_not_link =
-            matches!(self.target.expected, ExpectedIdentity::Link) && !may_link(security, &key);
+        let authorised = security.authorise(&key, Role::Outlet, remote, own);
+        let is_known = matches!(authorised, Ok(_) | Err(Cause::RoleNotAllowed));
+        let is_link = matches!(self.target.expected, ExpectedIdentity::Link);
+        found.may_not_link = is_link && is_known && !may_link(security, &key);
         if found.may_not_link {
+            let trust = security.trust();
+            found.name = trust
+                .find(&key)
+                .map_or_else(String::new, |it| it.name.clone());
             return Err(Cause::RoleNotAllowed);
         }
+        found.name = authorised?;
         found.pinned = if found.is_relay {
             let required = self.target.expected.required_key();
             required.filter(|required| *required != key)

@@ -277,6 +277,12 @@ impl Mux {
         self.substreams.len()
     }
 
+    /// Returns the bytes that wait to be sent.
+    pub fn unsent_bytes(&self) -> usize {
+        let all = self.substreams.values();
+        all.map(|substream| substream.unsent.len()).sum()
+    }
+
     /// Returns what happened next; drain it after each call.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()

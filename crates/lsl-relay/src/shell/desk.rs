@@ -11,6 +11,7 @@ use lsl_proto::query::Query;
 use tokio::io::AsyncWriteExt;
 
 use crate::book::{Asker, Uid};
+use crate::hello::Refusal;
 use crate::id::RelayId;
 use crate::rules::{Reader, selects_for_peer};
 use crate::shell::clocks::AbortOnDrop;
@@ -113,9 +114,13 @@ impl Handler for Desk {
                 let _ends_with_the_port = AbortOnDrop(watching.abort_handle());
                 let _ = watching.await;
             }
-            PortRequest::Status if peer.is_local() => {
-                let text = format!("{}\n", status::of(&self.0));
-                let _ = duplex.write_all(text.as_bytes()).await;
+            PortRequest::Status => {
+                let answer = if peer.is_local() || peer.is_relay {
+                    format!("{}\n", status::of(&self.0)).into()
+                } else {
+                    Refusal::NotARelay.to_bytes()
+                };
+                let _ = duplex.write_all(&answer).await;
                 duplex.close(None).await;
             }
             PortRequest::Link { headers } if peer.link.is_none() => {

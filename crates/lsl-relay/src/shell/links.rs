@@ -1,13 +1,15 @@
 //! Links to other relays, from their first bytes to their end. Spec: relay §4.1, §4.3.
 
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use lsl_core::Error;
 use lsl_core::relay::{Duplex, Either, Peer, dial, select2};
+use lsl_core::{Context, Error};
+use lsl_proto::security::not_a_relay_text;
 use lsl_secure::Fingerprint;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -87,17 +89,14 @@ fn is_its_own(id: RelayId, peer: &Peer) -> bool {
 /// Says why a relay that dialled is not linked, and what to run if that is wrong.
 fn refused_text(refusal: Refusal, id: RelayId, peer: &Peer) -> String {
     match (&peer.trusted, refusal) {
-        (Some((key, name)), Refusal::NotARelay) if !peer.is_relay => format!(
-            "{name} ({}) is trusted, but not as a relay; run: lsl trust add {name} {key} --role relay",
-            key.fingerprint()
-        ),
+        (Some((key, name)), Refusal::NotARelay) if !peer.is_relay => not_a_relay_text(name, key),
         (_, refusal) => format!("relay {id} is refused a link: {}", refusal.text()),
     }
 }
 
 /// Dials a relay, and has the link carried by a task of its own.
 async fn connect(shared: Arc<Shared>, id: LinkId, address: String) {
-    let greeted = greet(&shared, &address).await;
+    let greeted = greet(&shared.context, &own_hello(&shared), &address).await;
     shared.act(|state, now| {
         state.dialling.remove(&id);
         match greeted {
@@ -122,18 +121,24 @@ async fn connect(shared: Arc<Shared>, id: LinkId, address: String) {
 type Greeted = (Link, Hello, Peer, Duplex, Vec<u8>);
 
 /// Connects, and exchanges hellos. What the peer sent behind its own is returned, too.
-async fn greet(shared: &Shared, address: &str) -> Result<Greeted, (LinkEnd, String)> {
+pub(super) async fn greet(
+    context: &Context,
+    own: &Hello,
+    address: &str,
+) -> Result<Greeted, (LinkEnd, String)> {
     let lost = |error: Error| (LinkEnd::Lost, error.to_string());
-    let own = own_hello(shared);
     let limit = Duration::from_secs_f64(HELLO_SECS);
     let request = own.request();
-    let dialling = dial(&shared.context, address, limit, &request);
+    let dialling = dial(context, address, limit, &request);
     let (mut duplex, peer) = dialling.await.map_err(lost)?;
     let mut parser = HelloParser::of_reply();
     let mut buffer = vec![0; 4096];
     loop {
-        let failed = |error: std::io::Error| (LinkEnd::Lost, error.to_string());
-        let count = duplex.read(&mut buffer).await.map_err(failed)?;
+        let count = match duplex.read(&mut buffer).await {
+            // It did not even read.
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => 0,
+            read => read.map_err(|error| (LinkEnd::Lost, error.to_string()))?,
+        };
         let bytes = buffer.get(..count).unwrap_or_default();
         if bytes.is_empty() {
             let text = format!("{address} is no relay (it closed the connection)");
@@ -374,16 +379,34 @@ impl State {
     pub(super) fn links_status(&self) -> Vec<Value> {
         let up = self.connections.iter();
         let up = up.filter(|(id, connection)| self.links.of(connection.peer) == Some(**id));
-        up.map(|(_, connection)| {
+        let up = up.map(|(_, connection)| {
+            let peer = connection.peer;
+            let targets = self.links.targets();
+            let targets = targets.filter(|(_, found, is_up)| *is_up && *found == Some(peer));
+            let [came, sent, behind] = connection.link.bytes();
             json!({
                 "name": connection.name,
-                "id": connection.peer.to_string(),
+                "id": peer.to_string(),
                 "state": "up",
-                "rtt_ms": self.clocks.machine.rtt(connection.peer).map(|secs| secs * 1e3),
+                "targets": targets.map(|(address, ..)| address).collect::<Vec<_>>(),
+                "rtt_ms": self.clocks.machine.rtt(peer).map(|secs| secs * 1e3),
+                "in": came,
+                "out": sent,
+                "behind_bytes": behind,
                 "substreams": connection.link.substreams(),
             })
-        })
-        .collect()
+        });
+        let down = self.links.targets().filter(|(.., is_up)| !is_up);
+        let down = down.map(|(address, peer, _)| {
+            json!({
+                "name": address,
+                "id": peer.map(|peer| peer.to_string()),
+                "state": "down",
+                "targets": [address],
+                "error": self.failures.get(address),
+            })
+        });
+        up.chain(down).collect()
     }
 }
 
@@ -391,4 +414,4 @@ impl State {
 const REWATCH_SECS: f64 = 0.5;
 
 /// Bytes that a peer may send on a substream before it gets more credit.
-const WINDOW: u32 = 65_536;
+pub(super) const WINDOW: u32 = 65_536;

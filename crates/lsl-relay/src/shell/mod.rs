@@ -14,6 +14,7 @@ mod source;
 mod state;
 mod status;
 mod totals;
+mod visit;
 mod watch;
 
 use std::net::SocketAddr;
@@ -29,6 +30,8 @@ use crate::book::{Book, FaceId};
 use crate::config::Config;
 use crate::id::RelayId;
 use crate::link::Links;
+pub use visit::{Linked, Visit, VisitError};
+
 use desk::Desk;
 use state::{Shared, State};
 
@@ -73,12 +76,6 @@ impl Relay {
             config.limits.streams,
             runtime.handle().clone(),
         ));
-        let metrics = config.metrics.map(|address| {
-            let _runtime = runtime.enter();
-            let started = metrics::start(&shared, address, config.metrics_labels);
-            started.map_err(|error| Error::Config(format!("[metrics] {error}")))
-        });
-        let metrics = metrics.transpose()?;
         let options = PortOptions {
             listen: config.listen.clone(),
             insecure,
@@ -88,6 +85,12 @@ impl Relay {
         };
         let port = Port::open(context, &options, Desk(Arc::clone(&shared)))?;
         let addresses = port.addresses().to_vec();
+        let metrics = config.metrics.map(|address| {
+            let _runtime = runtime.enter();
+            let started = metrics::start(&shared, address, config.metrics_labels);
+            started.map_err(|error| Error::Config(format!("[metrics] {error}")))
+        });
+        let metrics = metrics.transpose()?;
         shared.set_port(Some(Arc::new(port)));
         audit::insecure(context, &options.insecure);
         runtime.spawn(faces::search(Arc::clone(&shared), FaceId(0)));

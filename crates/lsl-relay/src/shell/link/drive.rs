@@ -121,6 +121,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Carrier<'_, S> {
         if bytes.is_empty() {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
+        self.link.count([bytes.len(), 0]);
         (self.link).step(|mux, now| mux.handle_input(bytes, now), &mut self.news);
         Ok(true)
     }
@@ -135,7 +136,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Carrier<'_, S> {
         };
         let rest = self.out.bytes().get(record).unwrap_or_default();
         match Pin::new(&mut *self.stream).poll_write(context, rest) {
-            Poll::Ready(sent) => self.sent += sent?,
+            Poll::Ready(sent) => {
+                let sent = sent?;
+                self.link.count([0, sent]);
+                self.sent += sent;
+            }
             Poll::Pending => return Ok(false),
         }
         Ok(true)

@@ -12,6 +12,7 @@ mod tests;
 use std::collections::HashMap;
 use std::fmt;
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
@@ -34,6 +35,8 @@ struct LinkShared {
     state: Mutex<LinkState>,
     /// Told when the driver has something to send.
     work: Notify,
+    /// Bytes that came, and that were sent.
+    carried: [AtomicU64; 2],
 }
 
 struct LinkState {
@@ -66,6 +69,7 @@ impl Link {
                 ends: HashMap::new(),
             }),
             work: Notify::new(),
+            carried: Default::default(),
         }))
     }
 
@@ -84,6 +88,24 @@ impl Link {
         self.with(|state, now| state.mux.set_ping_secs(secs, now));
         // The next one may be due earlier than the driver thinks.
         self.0.work.notify_one();
+    }
+
+    /// Returns the bytes that came, that were sent, and that wait to be sent.
+    pub(super) fn bytes(&self) -> [u64; 3] {
+        let [came, sent] = &self.0.carried;
+        let unsent = self.lock().mux.unsent_bytes() as u64;
+        [
+            came.load(Ordering::Relaxed),
+            sent.load(Ordering::Relaxed),
+            unsent,
+        ]
+    }
+
+    /// Counts bytes that came, and that were sent.
+    fn count(&self, carried: [usize; 2]) {
+        for (total, bytes) in self.0.carried.iter().zip(carried) {
+            total.fetch_add(bytes as u64, Ordering::Relaxed);
+        }
     }
 
     /// Returns the number of open substreams.
