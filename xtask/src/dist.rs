@@ -162,12 +162,15 @@ fn lay_out(sh: &Shell, build: &Build, prefix: &Path, libdir: &str, bill: &Path) 
 fn lay_out_unix(sh: &Shell, prefix: &Path, pages: &Path) -> Result {
     let share = prefix.join("share");
     cmd!(sh, "cp -r {pages}/. {share}").quiet().run()?;
-    let units = prefix.join("lib/systemd/user");
-    sh.create_dir(&units)?;
-    sh.copy_file(
-        "crates/lsl-cli/systemd/lsl@.service",
-        units.join("lsl@.service"),
-    )?;
+    for (file, place) in [
+        ("lsl@.service", "systemd/user/lsl@.service"),
+        ("lsl-relay.service", "systemd/system/lsl-relay.service"),
+        ("lsl.sysusers", "sysusers.d/lsl.conf"),
+    ] {
+        let place = prefix.join("lib").join(place);
+        sh.create_dir(place.parent().ok_or("no folder")?)?;
+        sh.copy_file(Path::new("crates/lsl-cli/systemd").join(file), place)?;
+    }
     Ok(())
 }
 

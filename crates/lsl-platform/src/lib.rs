@@ -41,6 +41,7 @@ pub mod interfaces;
 pub mod limits;
 pub mod locked;
 pub mod module;
+pub mod notify;
 pub mod power;
 #[cfg_attr(windows, path = "windows/privilege.rs")]
 pub mod privilege;

@@ -67,7 +67,8 @@ dpkg -L lsl-rs >$work/contents
 for file in /usr/bin/lsl /usr/bin/lsl-bench "$libraries/liblsl.so" "$libraries/pkgconfig/lsl.pc" /usr/include/lsl_c.h \
     /usr/share/man/man1/lsl.1.gz /usr/share/bash-completion/completions/lsl \
     /usr/share/zsh/vendor-completions/_lsl /usr/share/fish/vendor_completions.d/lsl.fish \
-    /usr/lib/systemd/user/lsl@.service /usr/share/doc/lsl-rs/copyright; do
+    /usr/lib/systemd/user/lsl@.service /usr/lib/systemd/system/lsl-relay.service /usr/lib/sysusers.d/lsl.conf \
+    /usr/share/doc/lsl-rs/copyright; do
     grep -qxF "$file" $work/contents || fail "$file is not in the package"
     test -s "$file" || fail "$file is empty"
 done

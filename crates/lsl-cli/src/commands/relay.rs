@@ -11,6 +11,7 @@ use std::sync::Arc;
 use clap::{Args, Subcommand};
 use lsl_core::secure::trust::TrustList;
 use lsl_core::{Context, Error, local_clock};
+use lsl_platform::notify::{ServiceState, notify};
 use lsl_platform::termination::{catch_hangup, take_hangup};
 use lsl_relay::config::{Config, DEFAULT_PORT, target};
 use lsl_relay::shell::Relay as Running;
@@ -111,6 +112,7 @@ impl Relay {
             printable(name)
         ));
         let stop = Stop::install()?;
+        tell_manager(ServiceState::Ready);
         while stop.sleep_until(local_clock() + LOOK_SECS) {
             let is_asked = take_hangup();
             if is_asked {
@@ -140,6 +142,8 @@ impl Relay {
                 Err(error) => tracing::error!("{error}; the settings before stay in use"),
             }
         }
+        tell_manager(ServiceState::Stopping);
+        drop(relay);
         Ok(())
     }
 
@@ -178,6 +182,12 @@ fn parse(file: Option<&Path>, text: &str, trust: &TrustList) -> Outcome<Config> 
         )));
     }
     Ok(config)
+}
+
+fn tell_manager(state: ServiceState) {
+    if let Err(error) = notify(state) {
+        tracing::warn!("the service manager is not told: {error}");
+    }
 }
 
 fn host_name() -> String {

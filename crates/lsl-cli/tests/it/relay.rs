@@ -12,6 +12,8 @@ use {
 use lsl_core::local_clock;
 use serde_json::Value;
 
+#[cfg(target_os = "linux")]
+use crate::lab::Running;
 use crate::lab::{Ended, Lab};
 use crate::machine::Machine;
 
@@ -285,7 +287,9 @@ fn a_check_says_who_refuses_a_link_and_what_to_run() {
     trust(&hub, &site, "relay");
     let fine = until(&site, &check, &format!("ok      {at}: relay "));
     assert_eq!(fine.status, Some(0), "{fine:?}");
-    // Another one would end the link of the relay that runs: it is asked instead.
+    // The relay that runs there was refused, and tries again in a minute, or when its trust changes.
+    trust(&site, &Machine::with_key(&lab, "other"), "inlet");
+    // A second link would end its own: it is asked instead.
     let linked = until(&site, &check, ", linked");
     assert!(
         linked
@@ -318,4 +322,66 @@ fn a_check_says_who_refuses_a_link_and_what_to_run() {
     closing.join().unwrap();
     let text = format!("FAILED  {at}: {at} is no relay (it closed the connection)");
     assert!(failed.stdout.contains(&text), "{failed:?}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_service_says_that_it_is_ready_and_ends_links_and_feeds_within_two_seconds() {
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::net::{SocketAddr, UnixDatagram};
+
+    let lab = Lab::new();
+    let port = free_port();
+    let at = format!("127.0.0.1:{port}");
+    let name = format!("lsl-relay-{port}");
+    let address = SocketAddr::from_abstract_name(&name).unwrap();
+    let manager = UnixDatagram::bind_addr(&address).unwrap();
+    manager
+        .set_read_timeout(Some(Duration::from_secs(20)))
+        .unwrap();
+    let told = || {
+        let mut told = [0; 64];
+        let length = manager.recv(&mut told).unwrap();
+        String::from_utf8_lossy(&told[..length]).into_owned()
+    };
+    let info = StreamInfo::new("Amp", "EEG", 1, 10.0, ChannelFormat::Int8, "amp").unwrap();
+    let outlet = lab.outlet(info);
+    let mut command = lab.command(&["relay", "--listen", &at]);
+    let relay = Running::start(command.env("NOTIFY_SOCKET", format!("@{name}")));
+    assert_eq!(told(), "READY=1");
+    let ask = |request: &str| {
+        let mut stream = TcpStream::connect(&at).unwrap();
+        stream
+            .set_read_timeout(Some(Duration::from_secs(20)))
+            .unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut said = [0; 14];
+        let read = stream.read_exact(&mut said);
+        (stream, read.is_ok() && said == *b"LSL/110 200 OK")
+    };
+    let (mut link, is_linked) = ask(
+        "LSL:relay/1\r\nRelay-Id: 0000000000000001\r\nFrames: 1\r\nWindow: 65536\r\nStreams: 9\r\n\r\n",
+    );
+    assert!(is_linked);
+    let uid = outlet.info().uid().into_owned();
+    let feed = format!("LSL:streamfeed/110 {uid}\r\nMax-Buffer-Length: 360\r\n\r\n");
+    let deadline = local_clock() + 20.0;
+    let mut reader = loop {
+        if let (reader, true) = ask(&feed) {
+            break reader;
+        }
+        assert!(local_clock() < deadline);
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    let began = local_clock();
+    relay.signal("TERM");
+    assert_eq!(told(), "STOPPING=1");
+    let (mut frames, mut rest) = (Vec::new(), Vec::new());
+    link.read_to_end(&mut frames).unwrap();
+    let bye = [&[8, 0, 0, 15, 0, 0, 0, 0, 0, 5][..], b"shutting down"].concat();
+    assert!(frames.ends_with(&bye), "{frames:?}");
+    reader.read_to_end(&mut rest).unwrap();
+    relay.wait().ok();
+    let secs = local_clock() - began;
+    assert!(secs < 2.0, "{secs}");
 }
