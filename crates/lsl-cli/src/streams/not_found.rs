@@ -20,6 +20,11 @@ fn hints(config: &Config) -> Vec<String> {
         "session: only streams of session '{}' are visible (--session ID looks into another one)",
         lab.session_id
     )];
+    for (host, port) in config.relays() {
+        hints.push(format!(
+            "relay: {host}:{port} does not answer, or has no such stream; ask it: lsl relay status {host} --port {port}"
+        ));
+    }
     if config.bind() == Bind::Loopback {
         let last = u32::from(ports.base_port) + u32::from(ports.port_range.saturating_sub(1));
         hints.push(format!(
@@ -88,6 +93,9 @@ mod tests {
     #[test]
     fn hints_follow_the_configuration() {
         let all = Bind::All;
+        let relay = [("lab.Relay", "{hub.lab}")];
+        let asked = ["hub.lab:16570", "lsl relay status hub.lab --port 16570"];
+        check(&relay, all, &asked, &[]);
         check(
             &[],
             all,
