@@ -203,7 +203,7 @@ fn a_reader_that_rules_name_no_more_is_ended_and_audited() {
 }
 
 #[test]
-fn what_is_not_built_yet_is_refused_and_nobody_is_no_relay() {
+fn what_cannot_be_done_is_refused_and_nobody_is_no_relay() {
     let lab = Lab::new();
     let file = lab.write("lsl-relay.toml", "[history]\ndir = \"past\"\n");
     let refused = lab.run(&["relay", "--listen", "127.0.0.1:0", "--relay-config", &file]);
@@ -219,6 +219,26 @@ fn what_is_not_built_yet_is_refused_and_nobody_is_no_relay() {
     let refused = lab.run(&["relay"]);
     assert_eq!(refused.status, Some(5));
     assert!(refused.stderr.contains("run: lsl key init"), "{refused:?}");
+    let taken = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let (at, port) = (
+        taken.local_addr().unwrap(),
+        taken.local_addr().unwrap().port(),
+    );
+    let metrics = lab.write("lsl-relay.toml", &format!("[metrics]\nlisten = \"{at}\"\n"));
+    for (listen, text) in [
+        (
+            at.to_string(),
+            format!("port {port} is taken; another relay? lsl relay status --port {port}"),
+        ),
+        (
+            "127.0.0.1:0".to_owned(),
+            format!("[metrics] cannot listen at {at}"),
+        ),
+    ] {
+        let refused = lab.run(&["relay", "--listen", &listen, "--relay-config", &metrics]);
+        assert_eq!(refused.status, Some(1), "{refused:?}");
+        assert!(refused.stderr.contains(&text), "{refused:?}");
+    }
     let nobody = lab.run(&["relay", "status", "--port", &free_port().to_string()]);
     assert_eq!(nobody.status, Some(3));
 }
@@ -373,6 +393,18 @@ fn a_service_says_that_it_is_ready_and_ends_links_and_feeds_within_two_seconds()
         assert!(local_clock() < deadline);
         std::thread::sleep(Duration::from_millis(50));
     };
+    let watch = [
+        "relay",
+        "status",
+        "--port",
+        &port.to_string(),
+        "--watch",
+        "--json",
+    ];
+    let (shown, watched) = lab.run_until_first_line(&watch);
+    watched.ok();
+    let shown: Value = serde_json::from_str(&shown).unwrap();
+    assert_eq!(shown["links"][0]["id"], "0000000000000001");
     let began = local_clock();
     relay.signal("TERM");
     assert_eq!(told(), "STOPPING=1");

@@ -68,7 +68,7 @@ fn render(status: &Value, hop: &Histogram, with_names: bool) -> String {
     page.family("streams", "gauge", "Streams by state.");
     page.states("streams", streams, &stages);
     page.family("links", "gauge", "Links to other relays by state.");
-    page.states("links", rows(status, "links"), &["up"]);
+    page.states("links", rows(status, "links"), &["down", "up"]);
     for (name, key, help) in [
         (
             "samples_total",
