@@ -7,13 +7,14 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use lsl_platform::clock::local_clock;
+use lsl_proto::describe::descriptor;
 use lsl_proto::discovery::search::Search;
 use lsl_proto::discovery::ways::Ways;
 use lsl_proto::inlet::Exchange;
 use lsl_proto::limits::{TokenBucket, retry_delay_secs};
 use lsl_proto::security::{ExpectedIdentity, RELAY_TYPE};
 use lsl_proto::wire::directory::{MAX_DOCUMENT_BYTES, Record, RecordParser, WatchRequest};
-use lsl_secure::PublicKey;
+use lsl_secure::{Descriptor, PublicKey};
 use tokio::sync::Semaphore;
 
 use crate::context::Context;
@@ -28,13 +29,15 @@ use crate::net::sockets::Family;
 use crate::net::uid;
 use crate::{ChannelFormat, Error, Result, StreamInfo};
 
-/// Way to the streams behind a relay: where it told of them, and the key that it has proved to own there; `None`
-/// without encryption, on this host.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Way to a stream behind a relay: where it told of it, and the key that it has proved to own there; `None` without
+/// encryption, on this host.
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct RelayWay {
     pub(crate) host: Arc<str>,
     pub(crate) peer: SocketAddr,
     pub(crate) key: Option<PublicKey>,
+    /// The stream as the relay told of it: no other one is read there under this uid. Spec: relay §3.1.
+    pub(crate) told: Arc<Descriptor>,
 }
 
 /// Knowledge of a context about its relays, which are numbered as the configuration names them.
@@ -96,10 +99,21 @@ impl Relays {
 
     /// Takes note of what a relay tells.
     fn learn(&self, relay: u32, way: &RelayWay, record: Record<'_>) {
-        let mut ways = lock_ignoring_poison(&self.ways);
         match record {
-            Record::Stream { uid, .. } => ways.add(uid, relay, way.clone()),
-            Record::Gone { uid, .. } => ways.remove(uid, relay),
+            Record::Stream { uid, xml } => {
+                // One that cannot be read is no stream that somebody could have chosen.
+                let told = StreamInfo::from_xml(xml).map(|info| Arc::new(descriptor(&info)));
+                let way = told.map(|told| RelayWay {
+                    told,
+                    ..way.clone()
+                });
+                let mut ways = lock_ignoring_poison(&self.ways);
+                match way {
+                    Ok(way) => ways.add(uid, relay, way),
+                    Err(_) => ways.remove(uid, relay),
+                }
+            }
+            Record::Gone { uid, .. } => lock_ignoring_poison(&self.ways).remove(uid, relay),
             Record::Clock { .. } | Record::Known => {}
         }
     }
@@ -333,6 +347,7 @@ async fn read(
             host: (**host).into(),
             peer: connection.peer(),
             key: connection.peer_key(),
+            told: Arc::default(),
         };
         let mut parser = RecordParser::new();
         let mut is_relay = false;

@@ -19,7 +19,7 @@ use crate::net::select2::{Either, select2};
 use crate::{Error, Result, StreamInfo};
 
 /// One way to the stream.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Way {
     /// To its outlet, at this address.
     Outlet(SocketAddr),

@@ -147,7 +147,8 @@ impl Source {
     /// Connects with a relay for the stream that `info` describes, for an exchange.
     ///
     /// # Errors
-    /// [`Error::Io`]; [`Error::Security`], also without a key if the relay is on another host.
+    /// [`Error::Io`]; [`Error::Security`], also without a key if the relay is on another host, and if it told of the
+    /// stream otherwise.
     pub(crate) async fn dial_relay(
         &self,
         info: &StreamInfo,
@@ -155,6 +156,7 @@ impl Source {
         exchange: Exchange,
         limit: Duration,
     ) -> Result<Connection> {
+        self.check_told(info, relay)?;
         let target = Target {
             info,
             expected: ExpectedIdentity::Relay { key: relay.key },
@@ -163,6 +165,22 @@ impl Source {
         let at = (&*relay.host, relay.peer);
         let dialling = handshake::dial_relay(&self.context, target, at, exchange, limit);
         Box::pin(dialling).await
+    }
+
+    /// What was found otherwise must be what the relay told of, or an advert with the uid of one stream and the name
+    /// of another would have the wrong one read. Spec: relay §3.1.
+    fn check_told(&self, info: &StreamInfo, relay: &RelayWay) -> Result<()> {
+        let Some(field) = relay.told.differs_from(&descriptor(info)) else {
+            return Ok(());
+        };
+        let text = format!(
+            "stream \"{}\" is not what relay {} told of it: its {field} is another one; refused",
+            lsl_secure::audit::printable(info.name_bytes()),
+            relay.host
+        );
+        handshake::mismatch(self.context.security()?, info, relay.peer, &text);
+        (self.peers).failed(lsl_secure::Cause::DescriptorMismatch, &text);
+        Err(Error::Security(text))
     }
 
     /// Opens a substream of the link that the stream comes through, for an exchange.

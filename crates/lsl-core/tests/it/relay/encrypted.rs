@@ -131,6 +131,41 @@ fn a_program_with_a_key_reads_and_measures_through_an_encrypted_relay() {
 }
 
 #[test]
+fn a_stream_under_the_name_of_another_is_not_read_through_a_relay() {
+    let far = lab::context_with(BOTH);
+    let outlet = |name: &str| {
+        let info = StreamInfo::new(name, "Test", 1, 100.0, ChannelFormat::Double64, "s");
+        let outlet = lab::outlet(&far, info.unwrap());
+        (outlet, lab::find(&far, name))
+    };
+    let (_wanted, wanted) = outlet("wanted");
+    let (_other, other) = outlet("other");
+    let id = relay_id(&key_of("relay").public());
+    let running = relay(&id, vec![Served::of(&wanted), Served::of(&other)]).run();
+    let relays = format!("{{127.0.0.1:{}}}", running.port);
+    let session = far.config().lab().session_id.clone();
+    let own = [("lab.SessionID", &*session), ("lab.Relay", &*relays)];
+    let place = Place::with(&[BOTH, &own].concat());
+    let near = place.side("rec", Policy::Required, &["relay"]);
+    assert!(lab::find(&near.context, "other").relay_advert().is_some());
+    // A forged advert: the uid of one stream, the name of another, and an address that leads nowhere.
+    let xml = String::from_utf8(other.to_xml()).unwrap();
+    let xml = xml.replace("<name>other</name>", "<name>wanted</name>");
+    let forged = StreamInfo::from_xml(xml.as_bytes()).unwrap();
+    assert_eq!(forged.name(), wanted.name());
+    let inlet = near.inlet_for(&forged);
+    let opened = inlet.blocking().open(Duration::from_secs(3));
+    assert!(opened.is_err(), "{:?}", inlet.stats());
+    let said = near.await_audit("handshake_failed", |event| {
+        event["cause"] == "descriptor_mismatch"
+    });
+    assert!(said["detail"].to_string().contains("name"), "{said}");
+    assert!(inlet.blocking().full_info(Duration::from_secs(2)).is_err());
+    let clock = inlet.blocking().time_correction(Duration::from_secs(2));
+    assert!(clock.is_err(), "{clock:?}");
+}
+
+#[test]
 fn a_relay_is_who_its_key_says() {
     let running = relay("0011223344556677", Vec::new()).run();
     let relays = format!("{{127.0.0.1:{}}}", running.port);
