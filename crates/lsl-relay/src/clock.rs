@@ -5,94 +5,43 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use lsl_proto::clock::SourceClock;
+
 use crate::book::{Uid, Way};
 use crate::id::RelayId;
 
 /// Time in seconds between PINGs of a link while somebody asks for a clock.
 pub const FAST_PING_SECS: f64 = 0.25;
 
-/// Offset of another clock from ours, as it was at one moment.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Estimate {
-    /// Other clock minus ours.
-    pub offset_secs: f64,
-    /// Round trip of all measurements it is made of, as of `at`.
-    pub uncertainty_secs: f64,
-    /// Time of our clock at which it held.
-    pub at: f64,
-    /// Age at `at` of the oldest measurement it is made of.
-    pub age_secs: f64,
-}
-
-impl Estimate {
-    /// Returns the estimate as of `now`: its uncertainty grows. `None` if it is too old to be told.
-    pub fn aged(self, now: f64) -> Option<Self> {
-        let passed = (now - self.at).max(0.0);
-        let age_secs = self.age_secs + passed;
-        (age_secs <= MAX_AGE_SECS).then_some(Self {
-            uncertainty_secs: self.uncertainty_secs + DRIFT * passed,
-            at: now,
-            age_secs,
-            ..self
-        })
-    }
-
-    /// Moves times of a relay's answer to a clock probe into the clock of the source.
-    pub fn answer(self, t1: f64, t2: f64) -> (f64, f64) {
-        let half = self.uncertainty_secs / 2.0;
-        (t1 + self.offset_secs + half, t2 + self.offset_secs - half)
-    }
-
-    fn is_sound(&self) -> bool {
-        let numbers = [self.offset_secs, self.uncertainty_secs, self.age_secs];
-        numbers.into_iter().all(f64::is_finite)
-            && self.uncertainty_secs >= 0.0
-            && self.age_secs >= 0.0
-    }
-}
-
 /// Clock of the relay at the other end of a link, from its PONGs.
 #[derive(Debug, Default)]
 struct Pings {
-    /// The last 16 measurements: offset, round trip, time of the PING.
-    last: VecDeque<(f64, f64, f64)>,
+    /// The last 16 measurements.
+    last: VecDeque<SourceClock>,
 }
 
 impl Pings {
     fn add(&mut self, [t0, t1, t2, t3]: [f64; 4]) {
-        let rtt = (t3 - t0) - (t2 - t1);
-        let is_sound = [t0, t1, t2, t3].iter().all(|time| time.is_finite());
-        if !is_sound || t1 > t2 || rtt < 0.0 {
+        let measured = SourceClock {
+            offset_secs: f64::midpoint(t1 - t0, t2 - t3),
+            uncertainty_secs: (t3 - t0) - (t2 - t1),
+            measured_at: t0,
+        };
+        if !measured.is_sound() || t1 > t2 {
             return;
         }
         if self.last.len() >= PINGS {
             self.last.pop_front();
         }
-        self.last
-            .push_back((f64::midpoint(t1 - t0, t2 - t3), rtt, t0));
+        self.last.push_back(measured);
     }
 
     /// Returns the measurement that is least uncertain now.
-    fn estimate(&self, now: f64) -> Option<Estimate> {
-        let all = self
-            .last
-            .iter()
-            .filter_map(|&(offset_secs, uncertainty_secs, at)| {
-                let age_secs = 0.0;
-                let measured = Estimate {
-                    offset_secs,
-                    uncertainty_secs,
-                    at,
-                    age_secs,
-                };
-                measured.aged(now)
-            });
-        all.min_by(|one, other| one.uncertainty_secs.total_cmp(&other.uncertainty_secs))
-    }
-
-    /// Returns the longest round trip of the last measurements.
-    fn slowest(&self) -> f64 {
-        self.last.iter().map(|(_, rtt, _)| *rtt).fold(0.0, f64::max)
+    fn estimate(&self, now: f64) -> Option<SourceClock> {
+        let all = self.last.iter();
+        let all = all.filter_map(|it| Some((it.uncertainty(now)?, *it)));
+        let best = all.min_by(|(one, _), (other, _)| one.total_cmp(other));
+        best.map(|(_, best)| best)
     }
 }
 
@@ -119,8 +68,8 @@ pub enum ClockEvent {
         link: RelayId,
         /// Origin of the stream.
         uid: Uid,
-        /// Offset, uncertainty and age as of now.
-        estimate: Estimate,
+        /// What is known of it.
+        clock: SourceClock,
     },
     /// Send PINGs on a link at this distance in seconds.
     PingEvery(RelayId, f64),
@@ -130,7 +79,7 @@ pub enum ClockEvent {
 #[derive(Debug, Default)]
 pub struct Clocks {
     links: BTreeMap<RelayId, Pings>,
-    streams: BTreeMap<Uid, SourceClock>,
+    streams: BTreeMap<Uid, Interest>,
     /// Links with PINGs at the short distance.
     fast: BTreeSet<RelayId>,
     /// Time by which there is something to do, or earlier.
@@ -138,12 +87,12 @@ pub struct Clocks {
     events: VecDeque<ClockEvent>,
 }
 
-/// Clock of one stream's source.
+/// Interest in the clock of one stream's source.
 #[derive(Debug)]
-struct SourceClock {
+struct Interest {
     way: Option<Way>,
-    /// Offset of the source from us, or from the relay at the other end of the way, as it was told.
-    told: Option<Estimate>,
+    /// Clock of the source as we measured it, or as the relay at the other end of the way told it of itself.
+    told: Option<SourceClock>,
     /// Until when somebody here asks, and until when each relay.
     local_until: f64,
     links_until: BTreeMap<RelayId, f64>,
@@ -152,7 +101,7 @@ struct SourceClock {
     is_measured: bool,
 }
 
-impl SourceClock {
+impl Interest {
     fn until(&self) -> f64 {
         self.links_until
             .values()
@@ -170,7 +119,7 @@ impl Clocks {
     /// Notes a clock probe or `timekeys` connection for a stream: of a relay, or of somebody else. It counts for
     /// 60 s. `way` is the way in use.
     pub fn asked(&mut self, uid: &Uid, by: Option<RelayId>, way: Option<Way>, now: f64) {
-        let clock = self.streams.entry(uid.clone()).or_insert(SourceClock {
+        let clock = self.streams.entry(uid.clone()).or_insert(Interest {
             way,
             told: None,
             local_until: 0.0,
@@ -210,43 +159,22 @@ impl Clocks {
         self.work(now);
     }
 
-    /// Takes the measurement of a source over the direct way: clock of the source minus ours, its round trip, and
-    /// the time at which its probe left.
-    pub fn measured(&mut self, uid: &Uid, offset_secs: f64, rtt_secs: f64, at: f64, now: f64) {
-        let estimate = Estimate {
-            offset_secs,
-            uncertainty_secs: rtt_secs,
-            at,
-            age_secs: 0.0,
-        };
+    /// Takes the measurement of a source over the direct way.
+    pub fn measured(&mut self, uid: &Uid, measured: SourceClock, now: f64) {
         let clock = self.streams.get_mut(uid);
         if let Some(clock) = clock.filter(|clock| matches!(clock.way, Some(Way::Direct(_))))
-            && clock.take(estimate, now)
+            && clock.take(measured, now)
         {
             self.work(now);
         }
     }
 
-    /// Takes the `t` record of a relay: clock of the source minus its own, uncertainty as of when it was sent,
-    /// and age. One that is not of the way in use is ignored.
-    pub fn told(
-        &mut self,
-        link: RelayId,
-        uid: &Uid,
-        [offset, uncertainty, age]: [f64; 3],
-        now: f64,
-    ) {
-        // How long it was on the way is not known: as long as the slowest of the last round trips, at most.
-        let delay = self.links.get(&link).map_or(0.0, Pings::slowest);
-        let estimate = Estimate {
-            offset_secs: offset,
-            uncertainty_secs: uncertainty + DRIFT * delay,
-            at: now,
-            age_secs: age + delay,
-        };
+    /// Takes the `t` record of a relay, however long that waited on its way. One that is not of the way in use is
+    /// ignored.
+    pub fn told(&mut self, link: RelayId, uid: &Uid, told: SourceClock, now: f64) {
         let clock = self.streams.get_mut(uid);
         if let Some(clock) = clock.filter(|clock| clock.way == Some(Way::Link(link)))
-            && clock.take(estimate, now)
+            && clock.take(told, now)
         {
             self.work(now);
         }
@@ -265,7 +193,7 @@ impl Clocks {
     /// Returns the shortest of the last round trips of a link in seconds.
     pub fn rtt(&self, link: RelayId) -> Option<f64> {
         let last = self.links.get(&link)?.last.iter();
-        last.map(|(_, rtt, _)| *rtt).reduce(f64::min)
+        last.map(|ping| ping.uncertainty_secs).reduce(f64::min)
     }
 
     /// Forgets a link that is down, and what it asked.
@@ -289,20 +217,12 @@ impl Clocks {
 
     /// Returns the clock of a stream's source; `None` before the first estimate and when the last one is too
     /// old: then nobody is answered.
-    pub fn estimate(&self, uid: &Uid, now: f64) -> Option<Estimate> {
+    pub fn estimate(&self, uid: &Uid, now: f64) -> Option<SourceClock> {
         let clock = self.streams.get(uid)?;
-        let told = clock.told?.aged(now)?;
+        let told = clock.told?;
         match clock.way? {
-            Way::Direct(_) => Some(told),
-            Way::Link(link) => {
-                let peer = self.links.get(&link)?.estimate(now)?;
-                Some(Estimate {
-                    offset_secs: told.offset_secs + peer.offset_secs,
-                    uncertainty_secs: told.uncertainty_secs + peer.uncertainty_secs,
-                    at: now,
-                    age_secs: told.age_secs.max(peer.age_secs),
-                })
-            }
+            Way::Direct(_) => told.uncertainty(now).map(|_| told),
+            Way::Link(link) => told.told_by(&self.links.get(&link)?.estimate(now)?, now),
         }
     }
 
@@ -368,24 +288,20 @@ impl Clocks {
         let tell: Vec<_> = tell
             .map(|(uid, _)| (uid.clone(), self.estimate(uid, now)))
             .collect();
-        for (uid, estimate) in tell {
-            let Some(clock) = self.streams.get_mut(&uid) else {
+        for (uid, known) in tell {
+            let Some(interest) = self.streams.get_mut(&uid) else {
                 continue;
             };
-            clock.next_tell = now + TELL_SECS;
-            if let Some(estimate) = estimate {
+            interest.next_tell = now + TELL_SECS;
+            if let Some(clock) = known {
                 // Never back into the link that it comes from.
-                let links = clock
+                let links = interest
                     .links_until
                     .keys()
-                    .filter(|link| clock.way != Some(Way::Link(**link)));
+                    .filter(|link| interest.way != Some(Way::Link(**link)));
                 for link in links {
                     let (link, uid) = (*link, uid.clone());
-                    self.events.push_back(ClockEvent::Tell {
-                        link,
-                        uid,
-                        estimate,
-                    });
+                    self.events.push_back(ClockEvent::Tell { link, uid, clock });
                 }
             }
         }
@@ -401,7 +317,7 @@ impl Clocks {
         self.due = self.earliest();
     }
 
-    fn stop(&mut self, uid: Uid, clock: &SourceClock) {
+    fn stop(&mut self, uid: Uid, clock: &Interest) {
         if clock.is_measured {
             self.events
                 .push_back(ClockEvent::Measure { uid, on: false });
@@ -409,13 +325,13 @@ impl Clocks {
     }
 }
 
-impl SourceClock {
-    /// Takes a new estimate. Returns whether it is the first, which is told at once.
-    fn take(&mut self, estimate: Estimate, now: f64) -> bool {
-        if !estimate.is_sound() {
+impl Interest {
+    /// Takes what is new. Returns whether it is the first, which is told at once.
+    fn take(&mut self, clock: SourceClock, now: f64) -> bool {
+        if !clock.is_sound() {
             return false;
         }
-        let is_first = self.told.replace(estimate).is_none();
+        let is_first = self.told.replace(clock).is_none();
         if is_first {
             self.next_tell = now;
         }
@@ -423,15 +339,8 @@ impl SourceClock {
     }
 }
 
-/// Growth of the uncertainty per second: each of two clocks may be 100 ppm fast or slow, and the uncertainty is
-/// twice the error.
-const DRIFT: f64 = 4e-4;
-
 /// Measurements of a link that are kept.
 const PINGS: usize = 16;
-
-/// Age in seconds beyond which an estimate is not told.
-const MAX_AGE_SECS: f64 = 60.0;
 
 /// Time in seconds for which a probe counts as interest.
 const INTEREST_SECS: f64 = 60.0;

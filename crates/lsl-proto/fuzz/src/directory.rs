@@ -45,8 +45,7 @@ fn check_record(record: Record<'_>) {
         Record::Stream { uid, xml } => assert!(is_uid(uid) && xml.len() <= MAX_DOCUMENT_BYTES),
         Record::Gone { uid, .. } => assert!(is_uid(uid)),
         Record::Clock { uid, clock } => {
-            assert!(is_uid(uid) && clock.offset_secs.is_finite());
-            assert!(clock.uncertainty_secs >= 0.0 && clock.age_secs >= 0.0);
+            assert!(is_uid(uid) && clock.is_sound());
         }
         Record::Known => {}
     }

@@ -96,15 +96,16 @@ impl Withdrawal {
     }
 }
 
-/// Clock of a stream's source as a relay knows it. Spec: relay §7.
+/// Clock of a stream's source as a relay knows it: as of one moment, so that what waits on its way to others is told
+/// no worse for it. Spec: relay §7.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SourceClock {
     /// Clock of the source minus that of the relay, in seconds.
     pub offset_secs: f64,
-    /// Uncertainty of the offset as a round trip, in seconds.
+    /// Uncertainty of the offset as of then, in seconds: a round trip, or the sum of those on the way.
     pub uncertainty_secs: f64,
-    /// Age of the estimate, in seconds.
-    pub age_secs: f64,
+    /// Time of the oldest measurement in it, in seconds of the relay's clock.
+    pub measured_at: f64,
 }
 
 /// One record of a directory.
@@ -167,7 +168,7 @@ impl Record<'_> {
                     return Err(RecordError::Number);
                 }
                 append_all(out, &[b"t ", uid]);
-                for secs in [clock.offset_secs, clock.uncertainty_secs, clock.age_secs] {
+                for secs in [clock.offset_secs, clock.uncertainty_secs, clock.measured_at] {
                     out.push(b' ');
                     write_general_short(out, secs, DIGITS_EXACT);
                 }
@@ -180,9 +181,10 @@ impl Record<'_> {
 }
 
 impl SourceClock {
-    fn is_sound(&self) -> bool {
-        let lengths = [self.uncertainty_secs, self.age_secs];
-        self.offset_secs.is_finite() && lengths.iter().all(|secs| secs.is_finite() && *secs >= 0.0)
+    /// Whether all are numbers, and may be true.
+    pub fn is_sound(&self) -> bool {
+        let numbers = [self.offset_secs, self.uncertainty_secs, self.measured_at];
+        numbers.into_iter().all(f64::is_finite) && self.uncertainty_secs >= 0.0
     }
 }
 
@@ -316,13 +318,13 @@ fn parse_line<'a>(line: &'a [u8], xml: &'a [u8]) -> Result<Record<'a>, RecordErr
             Some(uid),
             Some(offset),
             Some(uncertainty),
-            Some(age),
+            Some(measured_at),
             None,
         ] => {
             let clock = SourceClock {
                 offset_secs: seconds(offset)?,
                 uncertainty_secs: seconds(uncertainty)?,
-                age_secs: seconds(age)?,
+                measured_at: seconds(measured_at)?,
             };
             if !clock.is_sound() {
                 return Err(RecordError::Number);

@@ -33,10 +33,10 @@ impl Dice {
 
 /// Message on the way to a relay, in true time.
 enum Message {
-    Record([f64; 3]),
+    Record(SourceClock),
     Pong([f64; 3]),
     Ask,
-    Measured { offset: f64, rtt: f64, at: f64 },
+    Measured(SourceClock),
 }
 
 /// Source, two relays, and true time. The first relay is 1, the second 2.
@@ -47,6 +47,8 @@ struct World {
     /// Delay of the link in each direction, and its random part.
     delays: [f64; 2],
     jitter: f64,
+    /// How long a record may wait behind data, which PINGs overtake.
+    queue: f64,
     dice: Dice,
     wire: Vec<(f64, usize, Message)>,
     ping_secs: f64,
@@ -74,17 +76,11 @@ impl World {
                         let at = time + self.delay(1);
                         self.wire.push((at, 0, Message::Ask));
                     }
-                    ClockEvent::Tell { link, estimate, .. } => {
+                    ClockEvent::Tell { link, clock, .. } => {
                         assert_eq!((of, link), (0, RelayId(2)));
-                        let Estimate {
-                            offset_secs,
-                            uncertainty_secs,
-                            age_secs,
-                            ..
-                        } = estimate;
-                        let record = [offset_secs, uncertainty_secs, age_secs];
-                        let at = time + self.delay(0);
-                        self.wire.push((at, 1, Message::Record(record)));
+                        let queue = if time > 20.0 { self.queue } else { 0.0 };
+                        let at = time + self.delay(0) + queue;
+                        self.wire.push((at, 1, Message::Record(clock)));
                     }
                     ClockEvent::PingEvery(_, secs) => {
                         self.ping_secs = secs;
@@ -111,12 +107,10 @@ impl World {
             let now = self.own[to].at(at);
             let clocks = &mut self.clocks[to];
             match message {
-                Message::Record(record) => clocks.told(RelayId(1), &uid(), record, now),
+                Message::Record(clock) => clocks.told(RelayId(1), &uid(), clock, now),
                 Message::Pong([t0, t1, t2]) => clocks.pong(RelayId(1), [t0, t1, t2, now], now),
                 Message::Ask => clocks.asked(&uid(), Some(RelayId(2)), Some(DIRECT), now),
-                Message::Measured { offset, rtt, at } => {
-                    clocks.measured(&uid(), offset, rtt, at, now);
-                }
+                Message::Measured(clock) => clocks.measured(&uid(), clock, now),
             }
         }
         if time >= self.next_ping {
@@ -132,10 +126,12 @@ impl World {
             let there = time + 0.0003 * self.dice.next();
             let back = there + 0.0003 * self.dice.next();
             let own = self.own[0];
-            let offset = self.source.at(there) - f64::midpoint(own.at(time), own.at(back));
-            let (rtt, at) = (own.at(back) - own.at(time), own.at(time));
-            self.wire
-                .push((back, 0, Message::Measured { offset, rtt, at }));
+            let measured = SourceClock {
+                offset_secs: self.source.at(there) - f64::midpoint(own.at(time), own.at(back)),
+                uncertainty_secs: own.at(back) - own.at(time),
+                measured_at: own.at(time),
+            };
+            self.wire.push((back, 0, Message::Measured(measured)));
         }
         self.drain(time);
     }
@@ -163,6 +159,7 @@ fn the_error_is_at_most_half_of_the_uncertainty_always() {
                 [0.0, 0.02]
             },
             jitter: if seed & 4 == 0 { 0.0 } else { 0.005 },
+            queue: if seed & 2 == 0 { 0.0 } else { 10.0 },
             dice,
             wire: Vec::new(),
             ping_secs: 5.0,
@@ -192,21 +189,17 @@ fn the_error_is_at_most_half_of_the_uncertainty_always() {
                     continue;
                 };
                 let error = estimate.offset_secs - (world.source.at(time) - now);
+                let uncertainty = estimate.uncertainty(now).expect("not too old");
                 // A microsecond for the steps of the simulation.
-                let bound = estimate.uncertainty_secs / 2.0 + 1e-6;
+                let bound = uncertainty / 2.0 + 1e-6;
                 assert!(
                     error.abs() <= bound,
                     "seed {seed}, {time} s, relay {of}: {error} > {bound}"
                 );
-                // What a receiver makes of the answer.
-                let (t1, t2) = estimate.answer(now, now);
-                let offset = f64::midpoint(t1 - now, t2 - now);
-                assert!((offset - estimate.offset_secs).abs() < 1e-9);
-                assert!((t1 - t2 - estimate.uncertainty_secs).abs() < 1e-9);
                 if of == 1 {
                     answered_at.get_or_insert(time);
                     if (20.0..100.0).contains(&time) {
-                        widest = widest.max(estimate.uncertainty_secs);
+                        widest = widest.max(uncertainty);
                     }
                 }
             }
@@ -215,7 +208,8 @@ fn the_error_is_at_most_half_of_the_uncertainty_always() {
             answered_at.is_some_and(|at| at > 0.02 && at < 0.2),
             "{answered_at:?}"
         );
-        assert!(widest < 0.03, "seed {seed}: {widest}");
+        let bound = 0.03 + 4e-4 * world.queue;
+        assert!(widest < bound, "seed {seed}: {widest} > {bound}");
         // Interest ended: nothing is measured, asked or told, and nothing known.
         assert!(world.clocks.iter().all(|clocks| clocks.streams.is_empty()));
         assert_eq!((world.next_measure, world.ping_secs), (None, 5.0));
@@ -235,23 +229,27 @@ fn nobody_is_answered_before_an_estimate_and_after_a_minute() {
         })
     );
     assert_eq!(clocks.estimate(&uid(), 0.0), None);
-    clocks.measured(&uid(), f64::NAN, 0.001, 1.0, 1.0);
+    let measured = |offset_secs, measured_at| SourceClock {
+        offset_secs,
+        uncertainty_secs: 0.001,
+        measured_at,
+    };
+    clocks.measured(&uid(), measured(f64::NAN, 1.0), 1.0);
     assert_eq!(clocks.estimate(&uid(), 1.0), None);
-    clocks.measured(&uid(), 100.0, 0.001, 1.0, 1.0);
+    clocks.measured(&uid(), measured(100.0, 1.0), 1.0);
     let estimate = clocks.estimate(&uid(), 11.0).expect("an estimate");
-    assert!(
-        (estimate.uncertainty_secs - 0.005).abs() < 1e-9 && (estimate.age_secs - 10.0).abs() < 1e-9
-    );
+    let uncertainty = estimate.uncertainty(11.0).expect("not too old");
+    assert!((uncertainty - 0.005).abs() < 1e-9, "{uncertainty}");
     clocks.asked(&uid(), None, Some(DIRECT), 50.0);
     assert!(clocks.estimate(&uid(), 61.0).is_some() && clocks.estimate(&uid(), 61.1).is_none());
     // Another way: what was measured holds no more, and a record of another relay does not count.
     let link = Way::Link(RelayId(1));
-    clocks.measured(&uid(), 100.0, 0.001, 62.0, 62.0);
+    clocks.measured(&uid(), measured(100.0, 62.0), 62.0);
     clocks.way_changed(&uid(), Some(link), 63.0);
     clocks.pong(RelayId(1), [63.0, 1.0, 1.0, 63.1], 63.1);
-    clocks.told(RelayId(2), &uid(), [1.0, 0.1, 0.0], 63.2);
+    clocks.told(RelayId(2), &uid(), measured(1.0, 1.0), 63.2);
     assert_eq!(clocks.estimate(&uid(), 63.2), None);
-    clocks.told(RelayId(1), &uid(), [1.0, 0.1, 0.0], 63.2);
+    clocks.told(RelayId(1), &uid(), measured(1.0, 1.0), 63.2);
     assert!(clocks.estimate(&uid(), 63.2).is_some());
     clocks.link_down(RelayId(1));
     assert_eq!(clocks.estimate(&uid(), 63.2), None);

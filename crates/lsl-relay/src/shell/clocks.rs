@@ -10,7 +10,7 @@ use lsl_core::{Error, Inlet, Result};
 use tokio::task::AbortHandle;
 
 use crate::book::{Uid, Way};
-use crate::clock::{ClockEvent, Clocks, Estimate};
+use crate::clock::{ClockEvent, Clocks};
 use crate::id::RelayId;
 use crate::shell::state::{Shared, State};
 
@@ -63,8 +63,8 @@ impl SourceClocks {
         self.machine.rtt(link)
     }
 
-    /// Notes what a relay tells of a clock: offset, uncertainty and age.
-    pub(super) fn told(&mut self, link: RelayId, uid: &Uid, told: [f64; 3], now: f64) {
+    /// Notes what a relay tells of a clock.
+    pub(super) fn told(&mut self, link: RelayId, uid: &Uid, told: SourceClock, now: f64) {
         self.machine.told(link, uid, told, now);
         self.set(uid, now);
     }
@@ -72,24 +72,16 @@ impl SourceClocks {
     /// Answers by the estimates as they are now.
     pub(super) fn renew(&mut self, now: f64) {
         for (uid, given) in &self.given {
-            set(&given.clock, self.machine.estimate(uid, now));
+            given.clock.set(self.machine.estimate(uid, now));
         }
         (self.asking).retain(|_, (since, _)| now - *since < ASKED_SECS);
     }
 
     fn set(&self, uid: &Uid, now: f64) {
         if let Some(given) = self.given.get(uid) {
-            set(&given.clock, self.machine.estimate(uid, now));
+            given.clock.set(self.machine.estimate(uid, now));
         }
     }
-}
-
-fn set(clock: &StreamClock, estimate: Option<Estimate>) {
-    clock.set(estimate.map(|it| SourceClock {
-        offset_secs: it.offset_secs,
-        uncertainty_secs: it.uncertainty_secs,
-        measured_at: it.at,
-    }));
 }
 
 impl State {
@@ -121,14 +113,10 @@ impl State {
                     self.clocks.asking.insert(uid, (now, substream));
                 }
             }
-            ClockEvent::Tell {
-                link,
-                uid,
-                estimate,
-            } => {
+            ClockEvent::Tell { link, uid, clock } => {
                 for (watcher, outbox) in self.watchers.values() {
                     if *watcher == Some(link) {
-                        outbox.put_clock(uid.clone(), estimate);
+                        outbox.put_clock(uid.clone(), clock);
                     }
                 }
             }
@@ -172,10 +160,13 @@ async fn measure_once(shared: &Arc<Shared>, uid: &Uid, own: &mut Option<Inlet>) 
         };
         own.insert(inlet).time_correction(MEASURE_EVERY).await?
     };
-    let (offset, rtt) = (-correction.offset_secs, correction.uncertainty_secs);
-    let at = correction.remote_time + correction.offset_secs;
+    let measured = SourceClock {
+        offset_secs: -correction.offset_secs,
+        uncertainty_secs: correction.uncertainty_secs,
+        measured_at: correction.remote_time + correction.offset_secs,
+    };
     shared.act(|state, now| {
-        state.clocks.machine.measured(uid, offset, rtt, at, now);
+        state.clocks.machine.measured(uid, measured, now);
         state.clocks.set(uid, now);
     });
     Ok(())

@@ -248,8 +248,7 @@ async fn read_news(shared: &Arc<Shared>, (id, peer): (LinkId, RelayId), link: &L
                         state.book.withdrawn(peer, &uid, reason, now);
                     }
                     DirectoryNews::Clock(uid, clock) => {
-                        let told = [clock.offset_secs, clock.uncertainty_secs, clock.age_secs];
-                        state.clocks.told(peer, &uid, told, now);
+                        state.clocks.told(peer, &uid, clock, now);
                     }
                 }
             }

@@ -4,17 +4,15 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use lsl_core::local_clock;
-use lsl_core::relay::{Duplex, Either, Peer, select2};
+use lsl_core::relay::{Duplex, Either, Peer, SourceClock, select2};
 use lsl_proto::query::Query;
-use lsl_proto::wire::directory::{Record, SourceClock, Withdrawal};
+use lsl_proto::wire::directory::{Record, Withdrawal};
 use lsl_proto::wire::request::PROTOCOL_VERSION;
 use lsl_proto::wire::response::Refusal;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Notify;
 
 use crate::book::{Asker, Reason, Uid, Watch, WatcherId};
-use crate::clock::Estimate;
 use crate::shell::audit;
 use crate::shell::limits::Who;
 use crate::shell::state::Shared;
@@ -30,7 +28,7 @@ pub(super) struct Outbox {
 struct Pending {
     order: VecDeque<Uid>,
     news: HashMap<Uid, News>,
-    clocks: HashMap<Uid, Estimate>,
+    clocks: HashMap<Uid, SourceClock>,
     /// Whether all that was known at the beginning is in here, or was told.
     is_complete: bool,
 }
@@ -53,8 +51,8 @@ impl Outbox {
         self.ready.notify_one();
     }
 
-    pub(super) fn put_clock(&self, uid: Uid, estimate: Estimate) {
-        self.lock().clocks.insert(uid, estimate);
+    pub(super) fn put_clock(&self, uid: Uid, clock: SourceClock) {
+        self.lock().clocks.insert(uid, clock);
         self.ready.notify_one();
     }
 
@@ -67,18 +65,10 @@ impl Outbox {
     /// Moves the oldest news behind `out`, about as much as `most` bytes. Returns whether nothing is left.
     fn take(&self, most: usize, out: &mut Vec<u8>) -> Option<bool> {
         let mut pending = self.lock();
-        let now = local_clock();
-        for (uid, estimate) in pending.clocks.drain() {
-            if let Some(aged) = estimate.aged(now) {
-                let clock = SourceClock {
-                    offset_secs: aged.offset_secs,
-                    uncertainty_secs: aged.uncertainty_secs,
-                    age_secs: aged.age_secs,
-                };
-                let uid = uid.as_bytes();
-                // Its uid was announced, so it fits.
-                let _ = Record::Clock { uid, clock }.append_to(out);
-            }
+        for (uid, clock) in pending.clocks.drain() {
+            let uid = uid.as_bytes();
+            // Its uid was announced, so it fits.
+            let _ = Record::Clock { uid, clock }.append_to(out);
         }
         while out.len() < most {
             let Some(uid) = pending.order.pop_front() else {

@@ -70,7 +70,7 @@ fn records_are_written_as_the_specification_says() {
     let clock = SourceClock {
         offset_secs: -0.1,
         uncertainty_secs: 0.0002,
-        age_secs: 2.0,
+        measured_at: 2.0,
     };
     let mut out = Vec::new();
     for record in [
@@ -114,14 +114,7 @@ fn records_are_read_by_the_grammar() {
     for number in ["", "-1", "+1", "1x", "0x1"] {
         check(&format!("+ u {number}\r\n"), Err(RecordError::Number));
     }
-    for clock in [
-        "nan 0 0",
-        "inf 0 0",
-        "0 -1 0",
-        "0 0 -1",
-        "1e999 0 0",
-        "0 0 x",
-    ] {
+    for clock in ["nan 0 0", "inf 0 0", "0 -1 0", "1e999 0 0", "0 0 x"] {
         check(&format!("t u {clock}\r\n"), Err(RecordError::Number));
     }
     for kind in [
@@ -160,11 +153,11 @@ fn what_no_reader_accepts_is_not_written() {
         stream(b"u", &vec![b' '; MAX_DOCUMENT_BYTES + 1]),
         RecordError::TooLong,
     );
-    for (offset_secs, age_secs) in [(f64::NAN, 0.0), (0.0, -1.0), (0.0, f64::INFINITY)] {
+    for (uncertainty_secs, measured_at) in [(f64::NAN, 0.0), (-1.0, 0.0), (0.0, f64::INFINITY)] {
         let clock = SourceClock {
-            offset_secs,
-            uncertainty_secs: 0.0,
-            age_secs,
+            offset_secs: 0.0,
+            uncertainty_secs,
+            measured_at,
         };
         refused(Record::Clock { uid: b"u", clock }, RecordError::Number);
     }
@@ -234,10 +227,10 @@ fn records() -> impl Strategy<Value = Vec<Kept>> {
         Just(Withdrawal::Lost),
         Just(Withdrawal::Hidden)
     ];
-    let clock = (secs(), secs(), secs()).prop_map(|(offset, uncertainty, age)| SourceClock {
+    let clock = (secs(), secs(), secs()).prop_map(|(offset, uncertainty, at)| SourceClock {
         offset_secs: offset,
         uncertainty_secs: uncertainty.abs(),
-        age_secs: age.abs(),
+        measured_at: at,
     });
     let record = prop_oneof![
         (uid(), xml).prop_map(|(uid, xml)| Kept::Stream(uid, xml)),
