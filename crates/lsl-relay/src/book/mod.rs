@@ -147,8 +147,24 @@ pub enum BookEvent {
         /// Reason of the end.
         reason: Reason,
     },
-    /// A stream was not taken over because there are too many.
-    Refused(Uid),
+    /// A stream, or a way to it, was not taken over.
+    Refused {
+        /// Origin of the stream.
+        uid: Uid,
+        /// Way that is not used.
+        way: Way,
+        /// What is wrong with it.
+        why: Refusal,
+    },
+}
+
+/// What is wrong with a stream that is not taken over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// There are too many.
+    TooMany,
+    /// This field differs from that of the stream with this uid: somebody lies, or it is another one.
+    Differs(&'static str),
 }
 
 /// Directory of one relay.
@@ -469,13 +485,20 @@ impl Book {
         if uid.is_empty() {
             return;
         }
+        let way = known.way;
         if let Some(stream) = self.streams.get_mut(&uid) {
-            stream.set_way(known);
+            if let Some(field) = stream.differs_from(&known) {
+                if stream.remove_way(way) {
+                    stream.lost_way(Reason::Lost, now);
+                }
+                self.refuse(uid.clone(), way, Refusal::Differs(field));
+            } else {
+                stream.set_way(known);
+            }
             return self.review(&uid, now);
         }
         if self.streams.len() >= self.settings.streams {
-            self.events.push_back(BookEvent::Refused(uid));
-            return;
+            return self.refuse(uid, way, Refusal::TooMany);
         }
         let same = self.streams.iter_mut();
         let same = same.filter(|(_, it)| stream::is_same_source(it.info(), &known.info));
@@ -490,6 +513,10 @@ impl Book {
             self.review(&old, now);
         }
         self.review(&uid, now);
+    }
+
+    fn refuse(&mut self, uid: Uid, way: Way, why: Refusal) {
+        self.events.push_back(BookEvent::Refused { uid, way, why });
     }
 
     fn source(&self, way: Way) -> Source {

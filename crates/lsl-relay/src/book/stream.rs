@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use lsl_proto::StreamInfo;
+use lsl_proto::describe::descriptor;
 
 use super::{FaceId, Reason};
 use crate::id::RelayId;
@@ -176,6 +177,14 @@ impl Stream {
                 self.current.2 = Arc::clone(&known.info);
             }
         }
+    }
+
+    /// Returns the field by which a way is none to this stream. What is read by one way goes out under the document
+    /// of another, so all must tell of the same stream; one that was known first is believed. Spec: relay §2.
+    pub(super) fn differs_from(&self, known: &Known) -> Option<&'static str> {
+        let is_same = Arc::ptr_eq(&known.info, self.info());
+        let differs = || descriptor(&known.info).differs_from(&descriptor(self.info()));
+        (!is_same).then(differs).flatten()
     }
 
     pub(super) fn known_mut(&mut self, way: Way) -> Option<&mut Known> {

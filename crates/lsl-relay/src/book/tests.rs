@@ -76,7 +76,7 @@ fn events(book: &mut Book) -> Vec<String> {
         BookEvent::Offer { face, uid } => format!("offer {uid} on {}", face.0),
         BookEvent::Unoffer { face, uid } => format!("close {uid} on {}", face.0),
         BookEvent::Gone { uid, reason } => format!("gone {uid} {reason:?}"),
-        BookEvent::Refused(uid) => format!("refused {uid}"),
+        BookEvent::Refused { uid, why, .. } => format!("refused {uid}: {why:?}"),
     };
     std::iter::from_fn(|| book.poll_event())
         .map(short)
@@ -295,6 +295,34 @@ fn a_direct_stream_that_is_unseen_is_kept_while_its_feed_flows() {
 }
 
 #[test]
+fn ways_of_a_stream_tell_of_the_same_stream() {
+    let mut book = book(Settings {
+        reoffer: false,
+        ..settings()
+    });
+    announce(&mut book, "a", &[1], 0.0);
+    book.reader_joined("a", 0.0);
+    assert_eq!(events(&mut book), ["a by link 1", "read a by link 1"]);
+    // Somebody's outlet here has the uid, and another format.
+    let forged = |uid: &str| {
+        let text = String::from_utf8(info(uid).to_xml()).expect("text");
+        let text = text.replace("float32", "double64");
+        StreamInfo::from_xml(text.as_bytes()).expect("an info")
+    };
+    book.seen(FACE, forged("a"), 1.0);
+    pass(&mut book, 20.0);
+    let refused = "refused a: Differs(\"channel_format\")";
+    assert_eq!(events(&mut book), [refused]);
+    // The stream itself is a better way, until something else is seen there.
+    book.seen(FACE, info("a"), 20.0);
+    pass(&mut book, 30.0);
+    assert_eq!(events(&mut book), ["a by face 0", "read a by face 0"]);
+    book.seen(FACE, forged("a"), 30.0);
+    let again = [refused, "a by link 1", "read a by link 1"];
+    assert_eq!(events(&mut book), again);
+}
+
+#[test]
 fn announcements_that_loop_or_lie_are_dropped() {
     let import = Query::parse("type='EEG'").expect("a query");
     let mut book = book(Settings {
@@ -319,7 +347,7 @@ fn announcements_that_loop_or_lie_are_dropped() {
     announce(&mut book, "b", &[1], 0.0);
     assert_eq!(
         events(&mut book).last().map(String::as_str),
-        Some("refused b")
+        Some("refused b: TooMany")
     );
     announce(&mut book, "a", &[9, 1], 0.0);
     assert_eq!(

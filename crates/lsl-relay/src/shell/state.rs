@@ -10,7 +10,7 @@ use lsl_core::{Context, Generation, Inlet, Outlet, Position, StreamInfo, local_c
 use tokio::runtime::Handle;
 use tokio::sync::{Mutex as AsyncMutex, Notify, watch};
 
-use crate::book::{Book, BookEvent, Uid, WatcherId, Way};
+use crate::book::{Book, BookEvent, Refusal, Uid, WatcherId, Way};
 use crate::id::RelayId;
 use crate::link::{LinkId, Links};
 use crate::shell::clocks::{AbortOnDrop, SourceClocks};
@@ -231,12 +231,15 @@ impl State {
                     outbox.all_is_told();
                 }
             }
-            BookEvent::Refused(uid) => {
+            BookEvent::Refused { uid, way, why } => {
                 self.refused += 1;
                 shared.totals.refuse(Why::Streams);
-                tracing::warn!(
-                    "stream {uid} is not taken over: there are as many as limits.streams allows"
-                );
+                let why = match why {
+                    Refusal::TooMany => "there are as many as limits.streams allows".to_owned(),
+                    Refusal::Differs(field) => format!("its {field} is not that of this stream"),
+                };
+                let way = name_of(Some(way));
+                tracing::warn!("stream {uid} ({way}) is not taken over: {why}");
             }
             // Nothing leads to other faces yet.
             BookEvent::Offer { .. } | BookEvent::Unoffer { .. } => {}
