@@ -5,6 +5,7 @@
 //! Drain [`Book::poll_event`] after each call.
 
 mod review;
+mod room;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -20,8 +21,10 @@ use crate::document::{Provenance, bare, write};
 use crate::id::RelayId;
 use crate::rules::{Reader, Rule, Rules, Source, selects};
 
+pub use room::Refusal;
 pub use stream::{Stage, Way};
 
+use room::Room;
 use stream::{Known, Stream};
 
 /// Uid of a stream's origin.
@@ -156,15 +159,14 @@ pub enum BookEvent {
         /// What is wrong with it.
         why: Refusal,
     },
-}
-
-/// What is wrong with a stream that is not taken over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refusal {
-    /// There are too many.
-    TooMany,
-    /// This field differs from that of the stream with this uid: somebody lies, or it is another one.
-    Differs(&'static str),
+    /// Ask again for a stream that was not taken over: there may be room now. What a link says then is for
+    /// [`Book::announced_again`].
+    Ask {
+        /// Origin of the stream.
+        uid: Uid,
+        /// Way to ask by.
+        way: Way,
+    },
 }
 
 /// Directory of one relay.
@@ -173,6 +175,7 @@ pub struct Book {
     own: RelayId,
     settings: Settings,
     streams: BTreeMap<Uid, Stream>,
+    room: Room,
     links: BTreeMap<RelayId, LinkFacts>,
     watchers: BTreeMap<WatcherId, Watcher>,
     /// Times at which streams are reviewed again, as bits; times are not negative.
@@ -204,6 +207,7 @@ impl Book {
             own,
             settings,
             streams: BTreeMap::new(),
+            room: Room::new(),
             links: BTreeMap::new(),
             watchers: BTreeMap::new(),
             wakes: BTreeSet::new(),
@@ -224,6 +228,7 @@ impl Book {
             }
             self.review(&uid, now);
         }
+        self.ask_more();
     }
 
     /// Sets the time between the waves of searches on faces; an outlet of another relay is silent after 5 s or
@@ -256,6 +261,7 @@ impl Book {
     /// Notes that an outlet was not seen on a face for three waves.
     pub fn unseen(&mut self, face: FaceId, uid: &str, now: f64) {
         let way = Way::Direct(face);
+        self.room.forget(&uid.into(), way);
         self.change(uid, now, |stream| {
             if let Some(known) = stream.known_mut(way) {
                 known.is_seen = false;
@@ -284,6 +290,7 @@ impl Book {
     /// Notes that the directory of a link began anew: what it said before holds no more.
     pub fn lose_ways(&mut self, link: RelayId, now: f64) {
         let way = Way::Link(link);
+        self.room.forget_way(way);
         for uid in self.streams_by(|stream| stream.has_way(way)) {
             self.change(&uid, now, |stream| {
                 stream.remove_way(way);
@@ -337,8 +344,24 @@ impl Book {
         }
     }
 
+    /// Takes what a link says of a stream that it was asked for again, unless it has said more since.
+    pub fn announced_again(
+        &mut self,
+        link: RelayId,
+        uid: &Uid,
+        info: Option<StreamInfo>,
+        now: f64,
+    ) {
+        if self.room.forget(uid, Way::Link(link))
+            && let Some(info) = info
+        {
+            self.announced(link, uid, info, now);
+        }
+    }
+
     /// Takes the end of an announcement.
     pub fn withdrawn(&mut self, link: RelayId, uid: &str, reason: Reason, now: f64) {
+        self.room.forget(&uid.into(), Way::Link(link));
         self.change(uid, now, |stream| {
             if stream.remove_way(Way::Link(link)) {
                 stream.lost_way(reason, now);
@@ -481,24 +504,42 @@ impl Book {
     }
 
     /// Adds or changes a way; a stream that is new supersedes those of the same source.
-    fn known(&mut self, uid: Uid, known: Known, now: f64) {
+    fn known(&mut self, uid: Uid, mut known: Known, now: f64) {
         if uid.is_empty() {
             return;
         }
         let way = known.way;
+        let was_asked = self.room.forget(&uid, way);
         if let Some(stream) = self.streams.get_mut(&uid) {
-            if let Some(field) = stream.differs_from(&known) {
-                if stream.remove_way(way) {
-                    stream.lost_way(Reason::Lost, now);
+            if let Some(before) = stream.known_mut(way) {
+                before.place = None;
+            }
+            stream.strangers.retain(|stranger| *stranger != way);
+            let place = match stream.differs_from(&known) {
+                Some(field) => {
+                    stream.strangers.push(way);
+                    Err(Refusal::Differs(field))
                 }
-                self.refuse(uid.clone(), way, Refusal::Differs(field));
-            } else {
-                stream.set_way(known);
+                None => self.room.take(way, &known.info, None),
+            };
+            match place {
+                Ok(place) => {
+                    known.place = Some(place);
+                    stream.set_way(known);
+                }
+                Err(why) => {
+                    if stream.remove_way(way) {
+                        stream.lost_way(Reason::Lost, now);
+                    }
+                    self.refuse(uid.clone(), way, why);
+                }
             }
             return self.review(&uid, now);
         }
-        if self.streams.len() >= self.settings.streams {
-            return self.refuse(uid, way, Refusal::TooMany);
+        let streams = (self.streams.len(), self.settings.streams);
+        match self.room.take(way, &known.info, Some(streams)) {
+            Ok(place) => known.place = Some(place),
+            Err(why) => return self.refuse(uid, way, why),
         }
         let same = self.streams.iter_mut();
         let same = same.filter(|(_, it)| stream::is_same_source(it.info(), &known.info));
@@ -513,9 +554,23 @@ impl Book {
             self.review(&old, now);
         }
         self.review(&uid, now);
+        if was_asked {
+            self.ask_more();
+        }
+    }
+
+    /// Asks again for streams that found no room, if there is some.
+    fn ask_more(&mut self) {
+        let places = self.settings.streams.saturating_sub(self.streams.len());
+        let next = self.room.next(places).into_iter();
+        let next = next.map(|(uid, way)| BookEvent::Ask { uid, way });
+        self.events.extend(next);
     }
 
     fn refuse(&mut self, uid: Uid, way: Way, why: Refusal) {
+        if !matches!(why, Refusal::Differs(_)) {
+            self.room.wait(uid.clone(), way, self.settings.streams);
+        }
         self.events.push_back(BookEvent::Refused { uid, way, why });
     }
 

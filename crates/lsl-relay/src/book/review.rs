@@ -300,8 +300,14 @@ impl Book {
                 });
             }
         }
+        for way in &stream.strangers {
+            self.room.expect(uid.clone(), *way);
+            let (uid, way) = (uid.clone(), *way);
+            self.events.push_back(BookEvent::Ask { uid, way });
+        }
         let uid = uid.clone();
         self.events.push_back(BookEvent::Gone { uid, reason });
+        self.ask_more();
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use lsl_proto::StreamInfo;
 use lsl_proto::describe::descriptor;
 
+use super::room::Taken;
 use super::{FaceId, Reason};
 use crate::id::RelayId;
 use crate::rules::Source;
@@ -40,6 +41,8 @@ pub(super) struct Known {
     /// Relays between the origin and us, nearest to the origin first.
     pub(super) path: Arc<[RelayId]>,
     pub(super) info: Arc<StreamInfo>,
+    /// Room that the document takes.
+    pub(super) place: Option<Taken>,
     /// Whether the origin is seen; false only for a direct way that is kept for its feed.
     pub(super) is_seen: bool,
     /// Feeds that failed since the last that flowed, and when the next may be tried.
@@ -53,6 +56,7 @@ impl Known {
             way,
             path: path.into(),
             info: Arc::new(info),
+            place: None,
             is_seen: true,
             failures: 0,
             retry_at: 0.0,
@@ -109,6 +113,8 @@ pub(super) struct Told {
 #[derive(Debug)]
 pub(super) struct Stream {
     pub(super) ways: Vec<Known>,
+    /// Ways that told of another stream under this uid.
+    pub(super) strangers: Vec<Way>,
     /// Way in use, and what the stream was by it; kept while there is none.
     current: (Option<Way>, Arc<[RelayId]>, Arc<StreamInfo>),
     /// Place it comes from by the way in use, or came from by the last one.
@@ -138,6 +144,7 @@ impl Stream {
         Self {
             current: (None, Arc::clone(&known.path), Arc::clone(&known.info)),
             ways: vec![known],
+            strangers: Vec::new(),
             source: Source::Local,
             better: None,
             session: None,
@@ -199,6 +206,7 @@ impl Stream {
                 known.is_seen = true;
                 known.path = new.path;
                 known.info = new.info;
+                known.place = new.place;
             }
         }
         if self.way().is_some() {

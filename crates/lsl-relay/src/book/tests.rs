@@ -14,7 +14,7 @@ fn settings() -> Settings {
     Settings {
         max_hops: 4,
         linger_secs: 10.0,
-        streams: 1000,
+        streams: 4096,
         faces: 1,
         reoffer: true,
         keeps: [false; 2],
@@ -76,6 +76,7 @@ fn events(book: &mut Book) -> Vec<String> {
         BookEvent::Offer { face, uid } => format!("offer {uid} on {}", face.0),
         BookEvent::Unoffer { face, uid } => format!("close {uid} on {}", face.0),
         BookEvent::Gone { uid, reason } => format!("gone {uid} {reason:?}"),
+        BookEvent::Ask { uid, way: it } => format!("ask {uid} by {}", way(it)),
         BookEvent::Refused { uid, why, .. } => format!("refused {uid}: {why:?}"),
     };
     std::iter::from_fn(|| book.poll_event())
@@ -320,6 +321,49 @@ fn ways_of_a_stream_tell_of_the_same_stream() {
     book.seen(FACE, forged("a"), 30.0);
     let again = [refused, "a by link 1", "read a by link 1"];
     assert_eq!(events(&mut book), again);
+    // Its turn comes when the stream has gone.
+    book.withdrawn(RelayId(1), "a", Reason::Ended, 31.0);
+    let gone = ["a by none", "stop a", "gone a Ended", "ask a by face 0"];
+    let mut told = events(&mut book);
+    told.sort();
+    assert!(
+        gone.iter().all(|event| told.contains(&(*event).to_owned())),
+        "{told:?}"
+    );
+}
+
+#[test]
+fn what_found_no_room_comes_when_there_is_some() {
+    let mut book = book(Settings {
+        reoffer: false,
+        streams: 4,
+        ..settings()
+    });
+    for uid in ["a", "b", "c", "d"] {
+        announce(&mut book, uid, &[1], 0.0);
+    }
+    let told = events(&mut book);
+    assert_eq!(told[2..], ["refused c: TooMany", "refused d: TooMany"]);
+    // Others have theirs.
+    announce(&mut book, "x", &[2], 0.0);
+    book.seen(FACE, info("y"), 0.0);
+    assert_eq!(events(&mut book), ["x by link 2", "y by face 0"]);
+    book.withdrawn(RelayId(1), "d", Reason::Ended, 1.0);
+    book.withdrawn(RelayId(1), "a", Reason::Ended, 1.0);
+    let gone = ["a by none", "gone a Ended", "ask c by link 1"];
+    assert_eq!(events(&mut book), gone);
+    // It went while it was asked for, and came again.
+    let uid: Uid = "c".into();
+    book.withdrawn(RelayId(1), "c", Reason::Ended, 1.5);
+    book.announced_again(RelayId(1), &uid, Some(relayed("c", &[1])), 2.0);
+    assert_eq!(events(&mut book), [""; 0]);
+    announce(&mut book, "c", &[1], 3.0);
+    assert_eq!(events(&mut book), ["refused c: TooMany"]);
+    book.unseen(FACE, "y", 4.0);
+    let asked = events(&mut book);
+    assert_eq!(asked.last().map(String::as_str), Some("ask c by link 1"));
+    book.announced_again(RelayId(1), &uid, Some(relayed("c", &[1])), 4.0);
+    assert_eq!(events(&mut book), ["c by link 1"]);
 }
 
 #[test]

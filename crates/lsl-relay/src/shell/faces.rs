@@ -7,7 +7,7 @@ use lsl_core::{ContinuousResolver, Inlet, ResolverEvent, Result, Selector, Strea
 use tokio::sync::Semaphore;
 
 use crate::book::{FaceId, Uid};
-use crate::shell::state::Shared;
+use crate::shell::state::{Shared, State};
 
 /// Searches for as long as the relay lives.
 pub(super) async fn search(shared: Arc<Shared>, face: FaceId) {
@@ -43,6 +43,15 @@ pub(super) async fn search(shared: Arc<Shared>, face: FaceId) {
 /// Selects the streams of all sessions: what comes after `or` is searched for in each.
 fn all_sessions() -> Result<Selector> {
     Selector::predicate("channel_count>=0 or channel_count>=0")
+}
+
+/// Asks an outlet again that the directory had no room for.
+pub(super) fn ask_again(shared: &Arc<Shared>, state: &State, face: FaceId, uid: &Uid) {
+    if let Some(info) = state.found.get(uid) {
+        let place = Arc::new(Semaphore::new(1));
+        let asking = ask(Arc::clone(shared), face, info.clone(), place);
+        shared.runtime.spawn(asking);
+    }
 }
 
 /// Asks an outlet for its whole description, until it says it or is gone.

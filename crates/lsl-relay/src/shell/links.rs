@@ -15,13 +15,14 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Notify;
 
+use crate::book::Uid;
 use crate::hello::{HELLO_SECS, Hello, HelloError, HelloParser, RELAY_COMMAND, Refusal};
 use crate::id::RelayId;
 use crate::link::{LinkEnd, LinkEvent, LinkId};
 use crate::mux::{Code, Limits, Side};
 use crate::shell::audit;
 use crate::shell::clocks::AbortOnDrop;
-use crate::shell::link::{DirectoryNews, Link, LinkNews, drive, read_directory};
+use crate::shell::link::{DirectoryNews, Link, LinkNews, drive, read_directory, read_document};
 use crate::shell::state::{Shared, State};
 use crate::shell::totals::Why;
 
@@ -255,6 +256,18 @@ async fn read_news(shared: &Arc<Shared>, (id, peer): (LinkId, RelayId), link: &L
         });
     };
     read_directory(link, take).await
+}
+
+/// Asks a relay again for a stream that the directory had no room for.
+pub(super) fn ask_again(shared: &Arc<Shared>, state: &State, relay: RelayId, uid: Uid) {
+    let Some(link) = state.link_to(relay).cloned() else {
+        return;
+    };
+    let shared_too = Arc::clone(shared);
+    shared.runtime.spawn(async move {
+        let info = read_document(&link, &uid).await;
+        shared_too.act(|state, now| state.book.announced_again(relay, &uid, info, now));
+    });
 }
 
 fn own_hello(shared: &Shared) -> Hello {

@@ -7,15 +7,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use lsl_core::relay::Port;
 use lsl_core::{Context, Generation, Inlet, Outlet, Position, StreamInfo, local_clock};
+use lsl_proto::limits::TokenBucket;
 use tokio::runtime::Handle;
 use tokio::sync::{Mutex as AsyncMutex, Notify, watch};
 
-use crate::book::{Book, BookEvent, Refusal, Uid, WatcherId, Way};
+use crate::book::{Book, BookEvent, Uid, WatcherId, Way};
 use crate::id::RelayId;
 use crate::link::{LinkId, Links};
 use crate::shell::clocks::{AbortOnDrop, SourceClocks};
+use crate::shell::faces;
 use crate::shell::limits::Limits;
-use crate::shell::links::Connection;
+use crate::shell::links::{self, Connection};
 use crate::shell::source::{self, Attempt};
 use crate::shell::totals::{Totals, Why};
 use crate::shell::watch::{News, Outbox};
@@ -58,6 +60,8 @@ pub(super) struct State {
     pub(super) unsettled: HashMap<Uid, f64>,
     /// Streams that were not taken over because there are too many.
     pub(super) refused: u64,
+    /// How often people are told.
+    refusals: TokenBucket,
     /// Number of the last attempt to read a stream.
     last_attempt: u64,
 }
@@ -125,6 +129,7 @@ impl Shared {
                 limits: Limits::default(),
                 unsettled: HashMap::new(),
                 refused: 0,
+                refusals: TokenBucket::new(0.1, 10.0),
                 last_attempt: 0,
             }),
         }
@@ -234,13 +239,16 @@ impl State {
             BookEvent::Refused { uid, way, why } => {
                 self.refused += 1;
                 shared.totals.refuse(Why::Streams);
-                let why = match why {
-                    Refusal::TooMany => "there are as many as limits.streams allows".to_owned(),
-                    Refusal::Differs(field) => format!("its {field} is not that of this stream"),
-                };
-                let way = name_of(Some(way));
-                tracing::warn!("stream {uid} ({way}) is not taken over: {why}");
+                // One who makes up streams fills no log with them.
+                if self.refusals.take(now) {
+                    let (way, all) = (name_of(Some(way)), self.refused);
+                    tracing::warn!("stream {uid} ({way}) is not taken over: {why} ({all} in all)");
+                }
             }
+            BookEvent::Ask { uid, way } => match way {
+                Way::Direct(face) => faces::ask_again(shared, self, face, &uid),
+                Way::Link(relay) => links::ask_again(shared, self, relay, uid),
+            },
             // Nothing leads to other faces yet.
             BookEvent::Offer { .. } | BookEvent::Unoffer { .. } => {}
         }

@@ -6,7 +6,10 @@ use std::time::Duration;
 
 use lsl_core::StreamInfo;
 use lsl_core::relay::{OpenSubstream, Substream};
-use lsl_proto::wire::directory::{Record, RecordParser, SourceClock, WatchRequest, Withdrawal};
+use lsl_proto::wire::directory::{
+    MAX_DOCUMENT_BYTES, Record, RecordParser, SourceClock, WatchRequest, Withdrawal,
+};
+use lsl_proto::wire::request::relayed_fullinfo_request;
 
 use super::Link;
 use crate::book::{Reason, Uid};
@@ -49,6 +52,27 @@ pub(in crate::shell) async fn read_directory(
             take(news);
         }
     }
+}
+
+/// Asks for the document of one stream; `None` if there is none, or it comes too slowly.
+pub(in crate::shell) async fn read_document(link: &Link, uid: &Uid) -> Option<StreamInfo> {
+    let request = relayed_fullinfo_request(uid.as_bytes());
+    let substream = link.open(request).ok()?;
+    let (mut document, mut buffer) = (Vec::new(), vec![0; READ_BYTES]);
+    let reading = async {
+        loop {
+            let count = read(&*substream, &mut buffer).await.ok()?;
+            match buffer.get(..count)? {
+                b"" => return Some(()),
+                bytes => document.extend_from_slice(bytes),
+            }
+            if document.len() > MAX_DOCUMENT_BYTES {
+                return None;
+            }
+        }
+    };
+    tokio::time::timeout(SILENCE, reading).await.ok()??;
+    StreamInfo::from_xml(&document).ok()
 }
 
 async fn read(substream: &dyn Substream, buffer: &mut [u8]) -> io::Result<usize> {

@@ -22,7 +22,7 @@ use tokio::sync::Notify;
 
 use crate::mux::{Code, Event, Gathered, Limits, Mux, OpenError, Read, Side};
 
-pub(super) use directory::{DirectoryNews, read_directory};
+pub(super) use directory::{DirectoryNews, read_directory, read_document};
 pub(super) use drive::{LinkNews, drive};
 
 use substream::LinkSubstream;
