@@ -47,7 +47,7 @@ pub fn stream_queries() -> StreamQueries {
 }
 
 /// Builds the short info of a DESCRIPTOR, without addresses. `None` if it fits no stream.
-fn described_by(stream: &Descriptor) -> Option<StreamInfo> {
+pub fn described_by(stream: &Descriptor) -> Option<StreamInfo> {
     let number = i32::from(stream.channel_format);
     let format = ChannelFormat::STREAMABLE
         .into_iter()

@@ -1,10 +1,14 @@
 //! Who may read which stream, and what is kept of it. Spec: relay §10.
 
+mod bounds;
+
 use std::collections::HashSet;
 
 use lsl_proto::StreamInfo;
 use lsl_proto::query::{CHEAP_WORK, Query};
 use lsl_secure::Fingerprint;
+
+pub use bounds::Bounds;
 
 /// Somebody who asks to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

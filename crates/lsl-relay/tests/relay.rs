@@ -1,5 +1,8 @@
 //! A relay between outlets and the programs that read them, over loopback. Spec: relay §3, §5.
 
+#[path = "relay/rights.rs"]
+mod rights;
+
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::sync::atomic::{AtomicU16, Ordering};

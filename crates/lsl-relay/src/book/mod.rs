@@ -10,16 +10,18 @@ mod stream;
 #[cfg(test)]
 mod tests;
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use lsl_proto::StreamInfo;
+use lsl_proto::describe::{described_by, descriptor};
 use lsl_proto::query::Query;
 use lsl_secure::Fingerprint;
 
 use crate::document::{Provenance, bare, write};
 use crate::id::RelayId;
-use crate::rules::{Reader, Rule, Rules, Source, selects};
+use crate::rules::{Bounds, Reader, Rule, Rules, Source, selects};
 
 pub use room::Refusal;
 pub use stream::{Stage, Way};
@@ -174,6 +176,7 @@ pub enum BookEvent {
 pub struct Book {
     own: RelayId,
     settings: Settings,
+    bounds: Bounds,
     streams: BTreeMap<Uid, Stream>,
     room: Room,
     links: BTreeMap<RelayId, LinkFacts>,
@@ -206,6 +209,7 @@ impl Book {
         Self {
             own,
             settings,
+            bounds: Bounds::default(),
             streams: BTreeMap::new(),
             room: Room::new(),
             links: BTreeMap::new(),
@@ -222,13 +226,30 @@ impl Book {
     pub fn set_settings(&mut self, settings: Settings, now: f64) {
         let faces = self.settings.faces;
         self.settings = Settings { faces, ..settings };
+        self.rights_changed(now);
+        self.ask_more();
+    }
+
+    /// Replaces what keys are bound to. Returns `None` if nothing changed, else whether the directories of links are
+    /// to be read anew.
+    pub fn set_bounds(&mut self, bounds: Bounds, now: f64) -> Option<bool> {
+        if self.bounds == bounds {
+            return None;
+        }
+        let mut keys = self.links.values().filter_map(|link| link.key);
+        let of_links = keys.any(|key| !self.bounds.is_alike(&bounds, key));
+        self.bounds = bounds;
+        self.rights_changed(now);
+        Some(of_links)
+    }
+
+    fn rights_changed(&mut self, now: f64) {
         for uid in self.streams.keys().cloned().collect::<Vec<_>>() {
             if let Some(stream) = self.streams.get_mut(&uid) {
                 stream.rights_changed = true;
             }
             self.review(&uid, now);
         }
-        self.ask_more();
     }
 
     /// Sets the time between the waves of searches on faces; an outlet of another relay is silent after 5 s or
@@ -335,6 +356,7 @@ impl Book {
             && !path.contains(&self.own)
             && self.links.contains_key(&link)
             && info.uid_bytes() == uid.as_bytes()
+            && self.may_serve(link, &info)
             && selects(self.settings.import.as_ref(), &info);
         if is_usable {
             let known = Known::new(Way::Link(link), path, bare(info));
@@ -412,21 +434,34 @@ impl Book {
         let stream = self.streams.get(uid);
         stream.is_some_and(|stream| {
             let rule = self.settings.rules.decide(stream.info(), stream.source);
-            self.is_open(rule, stream.info(), stream.way(), asker)
+            self.is_open(stream, rule, (stream.info(), stream.way()), asker)
         })
     }
 
     /// Whether a stream with this rule, document and way may be known to somebody.
     fn is_open(
         &self,
+        stream: &Stream,
         rule: &Rule,
-        info: &StreamInfo,
-        way: Option<Way>,
+        (info, way): (&StreamInfo, Option<Way>),
         Asker { reader, link }: Asker,
     ) -> bool {
         let is_published =
             |link| way != Some(Way::Link(link)) && selects(self.settings.publish.as_ref(), info);
-        link.is_none_or(is_published) && rule.may_read(reader)
+        link.is_none_or(is_published)
+            && rule.may_read(reader)
+            && self.bounds.cover(reader, || stream.shape())
+    }
+
+    /// Whether the key of a link's relay is one for this stream: it serves no others.
+    fn may_serve(&self, link: RelayId, info: &StreamInfo) -> bool {
+        let key = self.links.get(&link).and_then(|facts| facts.key);
+        let shape = OnceCell::new();
+        let shape = || {
+            let shape = shape.get_or_init(|| described_by(&descriptor(info)));
+            shape.as_ref()
+        };
+        key.is_none_or(|key| self.bounds.cover(Reader::Key(key), shape))
     }
 
     /// Returns the document of a stream, as its origin wrote it.

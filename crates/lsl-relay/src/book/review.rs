@@ -247,7 +247,7 @@ impl Book {
             }
             let Watch { asker, query } = &watcher.watch;
             let visible = told.filter(|(told, rule)| {
-                self.is_open(rule, &told.info, Some(told.way), *asker)
+                self.is_open(stream, rule, (&told.info, Some(told.way)), *asker)
                     && selects_for_peer(query.as_ref(), &told.info)
             });
             let before = watcher.told.get(uid).copied();

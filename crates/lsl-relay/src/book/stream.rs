@@ -1,9 +1,9 @@
 //! One stream of the directory: its ways, its session and its place on each face. Spec: relay §2, §6.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use lsl_proto::StreamInfo;
-use lsl_proto::describe::descriptor;
+use lsl_proto::describe::{described_by, descriptor};
 
 use super::room::Taken;
 use super::{FaceId, Reason};
@@ -130,6 +130,8 @@ pub(super) struct Stream {
     ended_at: Option<f64>,
     /// Whether a newer stream of the same source is known.
     pub(super) is_superseded: bool,
+    /// What its DESCRIPTOR says, which never changes, for those who are bound to streams.
+    shape: OnceLock<Option<StreamInfo>>,
     /// Whether rights must be looked at again.
     pub(super) rights_changed: bool,
     pub(super) told: Option<Told>,
@@ -153,11 +155,17 @@ impl Stream {
             ended: Reason::Lost,
             ended_at: None,
             is_superseded: false,
+            shape: OnceLock::new(),
             rights_changed: false,
             told: None,
             change_due: None,
             wake: None,
         }
+    }
+
+    pub(super) fn shape(&self) -> Option<&StreamInfo> {
+        let shape = || described_by(&descriptor(self.info()));
+        self.shape.get_or_init(shape).as_ref()
     }
 
     pub(super) fn way(&self) -> Option<Way> {

@@ -76,6 +76,7 @@ impl Relay {
             config.limits.streams,
             runtime.handle().clone(),
         ));
+        reload::follow_trust(&shared, &mut None);
         let options = PortOptions {
             listen: config.listen.clone(),
             insecure,
@@ -179,6 +180,7 @@ fn seed() -> Result<u32> {
 /// Does what is due in the directory.
 async fn drive(shared: Arc<Shared>) {
     let mut looked_at = local_clock();
+    let mut trust = None;
     loop {
         let due = shared.due().unwrap_or(f64::INFINITY) - local_clock();
         let wait = Duration::from_secs_f64(due.clamp(0.0, LOOK_SECS));
@@ -190,6 +192,7 @@ async fn drive(shared: Arc<Shared>) {
                 state.count_readers(now);
                 state.clocks.renew(now);
             });
+            reload::follow_trust(&shared, &mut trust);
             reload::end_feeds(&shared);
         }
         shared.act(|state, now| {

@@ -6,10 +6,11 @@ use std::sync::atomic::Ordering;
 
 use lsl_core::Outlet;
 use lsl_core::secure::PublicKey;
+use lsl_core::secure::trust::TrustList;
 
 use crate::book::{Asker, Settings, Uid};
 use crate::config::Config;
-use crate::rules::Reader;
+use crate::rules::{Bounds, Reader};
 use crate::shell::state::Shared;
 use crate::shell::{Relay, audit};
 
@@ -47,9 +48,7 @@ impl Relay {
             }
             // Trust may have changed, too.
             state.links.set_targets(&config.connect, now);
-            for uid in state.flows.keys().cloned().collect::<Vec<_>>() {
-                state.unsettle(uid, now);
-            }
+            state.unsettle_all(now);
         });
         end_feeds(&self.shared);
         self.config = config.clone();
@@ -69,6 +68,29 @@ pub(super) fn settings(config: &Config) -> Settings {
         import: config.import.clone(),
         rules: config.rules.clone(),
     }
+}
+
+/// Takes over which streams the trust file binds keys to, if it changed since `known`. Spec: relay §3.1.
+pub(super) fn follow_trust(shared: &Arc<Shared>, known: &mut Option<Arc<TrustList>>) {
+    let Ok(security) = shared.context.security() else {
+        return;
+    };
+    let trust = security.trust();
+    if known.as_ref().is_some_and(|it| Arc::ptr_eq(it, &trust)) {
+        return;
+    }
+    let own = security.local().map(|local| local.key.public());
+    let bounds = Bounds::of(&trust, own);
+    *known = Some(trust);
+    shared.act(|state, now| {
+        let Some(of_links) = state.book.set_bounds(bounds, now) else {
+            return;
+        };
+        state.unsettle_all(now);
+        if of_links {
+            state.watch_anew();
+        }
+    });
 }
 
 /// Ends the feeds of readers that may not read their stream any more.

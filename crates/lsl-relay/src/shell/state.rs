@@ -268,6 +268,13 @@ impl State {
         self.unsettled.insert(uid, now + SETTLING_SECS);
     }
 
+    /// Has the rights of all readers looked at.
+    pub(super) fn unsettle_all(&mut self, now: f64) {
+        for uid in self.flows.keys() {
+            self.unsettled.insert(uid.clone(), now + SETTLING_SECS);
+        }
+    }
+
     fn tell(&self, watcher: WatcherId, uid: Uid, news: News) {
         if let Some((_, outbox)) = self.watchers.get(&watcher) {
             outbox.put(uid, news);

@@ -107,3 +107,63 @@ fn nobody_is_told_of_what_the_rules_of_the_moment_hide() {
         );
     }
 }
+
+/// The predicates of a trust entry.
+fn bound(key: &lsl_secure::SecretKey, streams: &[&str]) -> Bounds {
+    let peer = lsl_secure::trust::Peer {
+        name: "rec".to_owned(),
+        key: key.public(),
+        role: lsl_secure::trust::TrustedRole::Relay,
+        not_after: None,
+        from: Vec::new(),
+        streams: streams.iter().copied().map(str::to_owned).collect(),
+    };
+    let trust = lsl_secure::trust::TrustList::from_peers(vec![peer]).expect("a list");
+    Bounds::of(&trust, None)
+}
+
+#[test]
+fn a_key_that_is_bound_to_streams_knows_of_no_others() {
+    let secret = lsl_secure::SecretKey::from_seed(&[7; 32]);
+    let key = secret.public().fingerprint();
+    let mut book = Book::new(
+        RelayId(9),
+        Settings {
+            reoffer: false,
+            ..settings()
+        },
+    );
+    let only_a = bound(&secret, &["type='lsl-relay'", "name='stream a'"]);
+    assert_eq!(book.set_bounds(only_a.clone(), 0.0), Some(false));
+    book.seen(FACE, info("a"), 0.0);
+    book.seen(FACE, info("b"), 0.0);
+    pass(&mut book, 1.0);
+    let asker = Asker {
+        reader: Reader::Key(key),
+        link: None,
+    };
+    let query = None;
+    book.watch(WatcherId(1), Watch { asker, query });
+    let told = ["a by face 0", "b by face 0", "1: + a", "1: ="];
+    assert_eq!(events(&mut book), told);
+    let may_read = |book: &Book| ["a", "b"].map(|uid| book.may_read(uid, asker));
+    assert_eq!(may_read(&book), [true, false]);
+    // Others may, and a change counts at once.
+    assert!(book.may_read("b", LOCAL));
+    assert_eq!(book.set_bounds(only_a, 2.0), None);
+    let only_b = bound(&secret, &["name='stream b'", "desc/x"]);
+    assert_eq!(book.set_bounds(only_b.clone(), 2.0), Some(false));
+    assert_eq!(may_read(&book), [false, true]);
+    pass(&mut book, 3.0);
+    assert_eq!(events(&mut book), ["1: - a Hidden", "1: + b"]);
+    // As a relay it serves no others, either.
+    book.link_up(RelayId(1), Some(key), 3.0);
+    announce(&mut book, "c", &[1], 3.0);
+    assert_eq!(events(&mut book), [""; 0]);
+    assert_eq!(
+        book.set_bounds(bound(&secret, &["type='EEG'"]), 4.0),
+        Some(true)
+    );
+    announce(&mut book, "c", &[1], 4.0);
+    assert_eq!(events(&mut book)[0], "c by link 1");
+}
