@@ -15,6 +15,8 @@ pub use bounds::Bounds;
 pub enum Reader {
     /// A program of this machine, without a session.
     Local,
+    /// A program elsewhere, without a session.
+    Stranger,
     /// A trusted peer: a client, or a relay for all behind it.
     Key(Fingerprint),
 }
@@ -94,6 +96,7 @@ impl Rule {
         match (&self.readers, reader) {
             (Readers::Everybody, _) => true,
             (Readers::Only { local, .. }, Reader::Local) => *local,
+            (Readers::Only { .. }, Reader::Stranger) => false,
             (Readers::Only { keys, .. }, Reader::Key(key)) => keys.contains(&key),
         }
     }

@@ -428,6 +428,14 @@ impl Book {
         self.watchers.remove(&id);
     }
 
+    /// Whether a watcher was told of a stream that it still may know of.
+    pub fn is_told(&self, id: WatcherId, uid: &str) -> bool {
+        let watcher = self.watchers.get(&id);
+        watcher.is_some_and(|watcher| {
+            watcher.told.contains_key(uid) && self.may_read(uid, watcher.watch.asker)
+        })
+    }
+
     /// Whether somebody may read a stream: what is unknown may nobody read, and a link neither what is not
     /// published nor what comes from it.
     pub fn may_read(&self, uid: &str, asker: Asker) -> bool {

@@ -114,8 +114,9 @@ impl State {
                 }
             }
             ClockEvent::Tell { link, uid, clock } => {
-                for (watcher, outbox) in self.watchers.values() {
-                    if *watcher == Some(link) {
+                for (id, (watcher, outbox)) in &self.watchers {
+                    // Nothing of a stream that it may not know of any more.
+                    if *watcher == Some(link) && self.book.is_told(*id, &uid) {
                         outbox.put_clock(uid.clone(), clock);
                     }
                 }

@@ -178,7 +178,8 @@ const LOOK_AT_PAST: Duration = Duration::from_millis(2);
 fn asker(peer: &Peer) -> Asker {
     let reader = match &peer.trusted {
         Some((key, _)) => Reader::Key(key.fingerprint()),
-        None => Reader::Local,
+        None if peer.is_local() => Reader::Local,
+        None => Reader::Stranger,
     };
     let link = peer.link.map(RelayId);
     Asker { reader, link }
@@ -194,5 +195,39 @@ fn parse(query: &[u8]) -> Option<Option<Query>> {
     match query {
         b"" => Some(None),
         query => Query::parse(query).ok().map(Some),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rules::{Readers, Rule};
+
+    #[test]
+    fn who_reads_without_a_key_from_elsewhere_is_no_program_of_this_machine() {
+        let reads = |address: &str| {
+            let address = address.parse().expect("an address");
+            let peer = Peer {
+                address,
+                local: address,
+                trusted: None,
+                link: None,
+                is_relay: false,
+            };
+            let local = Readers::Only {
+                keys: std::collections::HashSet::new(),
+                local: true,
+            };
+            [local, Readers::Everybody].map(|readers| {
+                let rule = Rule {
+                    readers,
+                    ..Rule::default()
+                };
+                rule.may_read(asker(&peer).reader)
+            })
+        };
+        assert_eq!(reads("127.0.0.1:5"), [true, true]);
+        assert_eq!(reads("[::ffff:127.0.0.1]:5"), [true, true]);
+        assert_eq!(reads("10.0.0.5:5"), [false, true]);
     }
 }

@@ -365,6 +365,13 @@ impl State {
         Some(&connection.link)
     }
 
+    /// Returns the relay whose link comes from an address; its substreams have that, too.
+    pub(super) fn link_at(&self, address: SocketAddr) -> Option<RelayId> {
+        let mut connections = self.connections.values();
+        let found = connections.find(|connection| connection.address == address);
+        found.map(|connection| connection.peer)
+    }
+
     fn link_answered(&mut self, id: LinkId, times: [f64; 4], now: f64) {
         let peer = self.connections.get(&id).map(|it| it.peer);
         if let Some(peer) = peer.filter(|peer| self.links.of(*peer) == Some(id))

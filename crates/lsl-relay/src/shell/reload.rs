@@ -106,13 +106,108 @@ pub(super) fn end_feeds(shared: &Arc<Shared>) {
     });
     for (uid, outlet) in outlets {
         outlet.end_readers(|address: SocketAddr, key: Option<PublicKey>| {
-            let reader = key.map_or(Reader::Local, |key| Reader::Key(key.fingerprint()));
-            let asker = Asker { reader, link: None };
-            let ends = !shared.look(|state| state.book.may_read(&uid, asker));
+            let reader = match key {
+                Some(key) => Reader::Key(key.fingerprint()),
+                None if address.ip().to_canonical().is_loopback() => Reader::Local,
+                None => Reader::Stranger,
+            };
+            let ends = shared.look(|state| {
+                let link = state.link_at(address);
+                !state.book.may_read(&uid, Asker { reader, link })
+            });
             if ends {
                 audit::refused(shared, &uid, (address, key.as_ref()), true);
             }
             ends
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use lsl_core::config::Config as LslConfig;
+    use lsl_core::{ChannelFormat, Context, Inlet, StreamInfo, local_clock};
+    use lsl_proto::query::Query;
+
+    use super::*;
+
+    fn context(ports: u16) -> Context {
+        let mut config = LslConfig::loopback();
+        let base = 12_000 + u16::try_from(std::process::id() % 70).expect("small") * 80 + ports;
+        config.set_ports(base, 19);
+        config.set_multicast_port(base + 19);
+        config.set("ports.IPv6", "disable").expect("a setting");
+        Context::new(config)
+    }
+
+    fn until(what: &str, secs: f64, mut holds: impl FnMut() -> bool) {
+        let limit = local_clock() + secs;
+        while !holds() {
+            assert!(local_clock() < limit, "{what}");
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+    }
+
+    #[test]
+    fn what_is_published_no_more_ends_on_links_whatever_their_relays_do() {
+        let mut config = Config::parse("", &TrustList::default()).expect("a configuration");
+        config.listen = vec![(Ipv4Addr::LOCALHOST, 0).into()];
+        let start = |context: &Context, config: &Config| {
+            Relay::start(context, config, "relay", Vec::new()).expect("a relay")
+        };
+        let near = context(0);
+        let mut one = start(&near, &config);
+        let mut dialling = config.clone();
+        dialling.connect = vec![one.addresses()[0].to_string()];
+        let other = start(&context(20), &dialling);
+        let format = ChannelFormat::Int8;
+        let info = StreamInfo::new("published", "Test", 1, 1.0, format, "s").expect("an info");
+        let source = Outlet::builder(info).context(&near).open().expect("open");
+        let uid: Uid = source.info().uid().into();
+        until("the link tells of it", 20.0, || {
+            other.shared.look(|state| state.book.info(&uid).is_some())
+        });
+        let document = other.shared.look(|state| state.book.document(&uid));
+        let mut info = StreamInfo::from_xml(&document.expect("known")).expect("an info");
+        info.fill_v4_address("127.0.0.1");
+        info.set_v4_ports(other.addresses()[0].port(), 9);
+        let far = context(40);
+        let inlet = Inlet::builder(&info)
+            .context(&far)
+            .create()
+            .expect("an inlet");
+        inlet
+            .blocking()
+            .open(std::time::Duration::from_secs(20))
+            .expect("open");
+        let has_readers = || {
+            one.shared.look(|state| {
+                let outlet = state.flows.get(&uid)?.outlet.borrow().clone()?;
+                Some(outlet.have_consumers())
+            }) == Some(true)
+        };
+        assert!(has_readers());
+        config.publish = Some(Query::parse("false()").expect("a query"));
+        // The other one neither sees that it is withdrawn, nor stops to read, until its silence ends the link.
+        other.shared.look(|_| {
+            one.reload(&config);
+            until("the feed of the link ends", 5.0, || {
+                one.shared.look(|state| {
+                    let flow = state
+                        .flows
+                        .get(&uid)
+                        .map(|flow| flow.outlet.borrow().clone());
+                    flow.flatten().is_none_or(|outlet| !outlet.have_consumers())
+                })
+            });
+        });
+        // A program of this machine may read on.
+        let local = Asker {
+            reader: Reader::Local,
+            link: None,
+        };
+        assert!(one.shared.look(|state| state.book.may_read(&uid, local)));
     }
 }

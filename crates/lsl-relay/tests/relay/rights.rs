@@ -22,7 +22,7 @@ fn entry(key: &SecretKey, streams: &[String]) -> Peer {
 
 /// Names of the streams of this type that a program finds.
 fn found(context: &Context, kind: &str) -> Vec<String> {
-    let selector = Selector::property("type", &own(kind)).expect("a selector");
+    let selector = Selector::property("type", own(kind)).expect("a selector");
     let found = context.resolve_blocking(&selector, 0, Duration::from_millis(500));
     let mut names: Vec<_> = (found.expect("a search").iter())
         .map(|info| info.name().into_owned())
