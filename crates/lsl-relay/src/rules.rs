@@ -3,6 +3,7 @@
 mod bounds;
 
 use std::collections::HashSet;
+use std::sync::LazyLock;
 
 use lsl_proto::StreamInfo;
 use lsl_proto::query::{CHEAP_WORK, Query};
@@ -84,6 +85,17 @@ static DEFAULT: Rule = Rule {
     reoffer: true,
 };
 
+/// What holds where nobody can tell whether a rule matches.
+static NOBODY: LazyLock<Rule> = LazyLock::new(|| Rule {
+    readers: Readers::Only {
+        keys: HashSet::new(),
+        local: false,
+    },
+    history: false,
+    reoffer: false,
+    ..DEFAULT.clone()
+});
+
 impl Default for Rule {
     fn default() -> Self {
         DEFAULT.clone()
@@ -101,7 +113,8 @@ impl Rule {
         }
     }
 
-    fn is_for(&self, info: &StreamInfo, source: Source) -> bool {
+    /// Whether it decides about a stream; `None` if that is too expensive to say.
+    fn is_for(&self, info: &StreamInfo, source: Source) -> Option<bool> {
         let is_from_there = match (self.from, source) {
             (From::Anywhere, _) | (From::Local, Source::Local) | (From::Links, Source::Link(_)) => {
                 true
@@ -109,7 +122,10 @@ impl Rule {
             (From::Relay(key), Source::Link(Some(relay))) => key == relay,
             _ => false,
         };
-        is_from_there && selects(self.query.as_ref(), info)
+        match &self.query {
+            Some(query) if is_from_there => info.matches(query).ok(),
+            _ => Some(is_from_there),
+        }
     }
 }
 
@@ -118,10 +134,18 @@ impl Rule {
 pub struct Rules(pub Vec<Rule>);
 
 impl Rules {
-    /// Returns the rule for a stream.
+    /// Returns the rule for a stream. Where it cannot be told whether one matches, nobody may read: a description
+    /// that is hard to look through must not lead past the rule that is meant for it.
     pub fn decide(&self, info: &StreamInfo, source: Source) -> &Rule {
-        let rule = self.0.iter().find(|rule| rule.is_for(info, source));
-        rule.unwrap_or(&DEFAULT)
+        let decided = self
+            .0
+            .iter()
+            .find_map(|rule| match rule.is_for(info, source) {
+                Some(true) => Some(rule),
+                Some(false) => None,
+                None => Some(&*NOBODY),
+            });
+        decided.unwrap_or(&DEFAULT)
     }
 }
 
@@ -144,3 +168,34 @@ pub fn selects(query: Option<&Query>, info: &StreamInfo) -> bool {
 
 /// Price of two looks at a part of a document.
 const WORK_PER_NODE: u64 = 16;
+
+#[cfg(test)]
+mod tests {
+    use lsl_proto::ChannelFormat;
+
+    use super::*;
+
+    #[test]
+    fn a_description_that_is_hard_to_look_through_leads_past_no_rule() {
+        let query = Query::parse("count(//x[count(//x) > 100000]) > 0").expect("a query");
+        let rules = Rules(vec![
+            Rule {
+                query: Some(query),
+                ..Rule::default()
+            },
+            Rule::default(),
+        ]);
+        let may_read = |parts: usize| {
+            let info = StreamInfo::new("a", "EEG", 1, 1.0, ChannelFormat::Int8, "a");
+            let mut info = info.expect("an info");
+            info.reset_uid("u");
+            let text = String::from_utf8(info.to_xml()).expect("text");
+            let desc = format!("<desc>{}</desc>", "<x />".repeat(parts));
+            let text = text.replace("<desc />", &desc);
+            let info = StreamInfo::from_xml(text.as_bytes()).expect("an info");
+            rules.decide(&info, Source::Local).may_read(Reader::Local)
+        };
+        assert!(may_read(10), "by the second rule");
+        assert!(!may_read(10_000));
+    }
+}

@@ -152,6 +152,8 @@ pub enum BookEvent {
         /// Reason of the end.
         reason: Reason,
     },
+    /// The document of a stream is another one, and with it perhaps who may read it.
+    Changed(Uid),
     /// A stream, or a way to it, was not taken over.
     Refused {
         /// Origin of the stream.

@@ -24,7 +24,7 @@ impl Book {
             return self.forget(uid, &stream, reason);
         }
         self.offer(uid, &mut stream, now, &mut wake);
-        let is_due = self.note_change(&mut stream, now, &mut wake);
+        let is_due = self.note_change(uid, &mut stream, now, &mut wake);
         stream.wake = wake.0.map(f64::to_bits);
         if let Some(at) = stream.wake {
             self.wakes.insert((at, uid.clone()));
@@ -194,7 +194,7 @@ impl Book {
     }
 
     /// Whether changes of a stream are to be told now; they are gathered for [`MERGE_SECS`].
-    fn note_change(&mut self, stream: &mut Stream, now: f64, wake: &mut Wake) -> bool {
+    fn note_change(&mut self, uid: &Uid, stream: &mut Stream, now: f64, wake: &mut Wake) -> bool {
         let has_changed = match (&stream.told, stream.way()) {
             (None, None) => false,
             (Some(told), Some(way)) => {
@@ -216,6 +216,10 @@ impl Book {
         stream.change_due = None;
         stream.rights_changed = false;
         if has_changed {
+            let before = stream.told.as_ref();
+            if before.is_some_and(|told| !Arc::ptr_eq(&told.info, stream.info())) {
+                self.events.push_back(BookEvent::Changed(uid.clone()));
+            }
             self.revision += 1;
             let mut path = stream.path().to_vec();
             path.push(self.own);

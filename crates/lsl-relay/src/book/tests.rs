@@ -76,6 +76,7 @@ fn events(book: &mut Book) -> Vec<String> {
         BookEvent::Offer { face, uid } => format!("offer {uid} on {}", face.0),
         BookEvent::Unoffer { face, uid } => format!("close {uid} on {}", face.0),
         BookEvent::Gone { uid, reason } => format!("gone {uid} {reason:?}"),
+        BookEvent::Changed(uid) => format!("changed {uid}"),
         BookEvent::Ask { uid, way: it } => format!("ask {uid} by {}", way(it)),
         BookEvent::Refused { uid, why, .. } => format!("refused {uid}: {why:?}"),
     };

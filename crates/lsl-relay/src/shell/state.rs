@@ -225,6 +225,7 @@ impl State {
                 self.clocks.machine.way_changed(&uid, way, now);
                 self.unsettle(uid, now);
             }
+            BookEvent::Changed(uid) => self.unsettle(uid, now),
             BookEvent::Announce { watcher, uid, xml } => self.tell(watcher, uid, News::Here(xml)),
             BookEvent::Withdraw {
                 watcher,

@@ -167,3 +167,35 @@ fn a_key_that_is_bound_to_streams_knows_of_no_others() {
     announce(&mut book, "c", &[1], 4.0);
     assert_eq!(events(&mut book)[0], "c by link 1");
 }
+
+#[test]
+fn a_document_that_changes_may_end_the_right_to_read() {
+    let rules = Rules(vec![Rule {
+        query: Query::parse("desc/kind='private'").ok(),
+        readers: Readers::Only {
+            keys: std::collections::HashSet::new(),
+            local: false,
+        },
+        ..Rule::default()
+    }]);
+    let mut book = book(Settings {
+        rules,
+        reoffer: false,
+        ..settings()
+    });
+    announce(&mut book, "a", &[1], 0.0);
+    pass(&mut book, 1.0);
+    assert_eq!(events(&mut book), ["a by link 1"]);
+    assert!(book.may_read("a", LOCAL));
+    let text = String::from_utf8(relayed("a", &[1]).to_xml()).expect("text");
+    let text = text.replace("<desc />", "<desc><kind>private</kind></desc>");
+    let private = StreamInfo::from_xml(text.as_bytes()).expect("an info");
+    book.announced(RelayId(1), "a", private.clone(), 2.0);
+    pass(&mut book, 3.0);
+    // Feeds are the driver's to end.
+    assert_eq!(events(&mut book), ["changed a"]);
+    assert!(!book.may_read("a", LOCAL));
+    book.announced(RelayId(1), "a", private, 4.0);
+    pass(&mut book, 5.0);
+    assert_eq!(events(&mut book), [""; 0]);
+}
