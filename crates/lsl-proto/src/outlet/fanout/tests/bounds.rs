@@ -171,7 +171,7 @@ fn a_reader_pays_for_what_it_was_sent_and_gets_the_newest_that_it_can_pay() {
 
 fn join_granted(
     fanout: &mut Fanout<Sender>,
-    replay: std::ops::Range<u64>,
+    replay: Range<u64>,
 ) -> (ConsumerId, Rc<Socket>) {
     let socket = Rc::new(Socket::default());
     let limits = FeedLimits {
